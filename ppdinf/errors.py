@@ -1,0 +1,43 @@
+"""What ppdinf raises when it refuses an input.
+
+Every message names the row, label or field and says what to do; none contains a
+confidential value.
+"""
+
+__all__ = [
+    "CountError",
+    "InvariantError",
+    "LabelError",
+    "ModelError",
+    "PpdinfError",
+    "PrivacyError",
+    "ReleaseFileError",
+]
+
+
+class PpdinfError(Exception):
+    """Base class of every error that ppdinf raises on purpose."""
+
+
+class CountError(PpdinfError, ValueError):
+    """A table holds something that is not a count."""
+
+
+class LabelError(PpdinfError, ValueError):
+    """Labels are duplicated, missing, misaligned or indistinguishable to the eye."""
+
+
+class InvariantError(PpdinfError, ValueError):
+    """Public statements are malformed, contradict each other or cannot be met."""
+
+
+class PrivacyError(PpdinfError, ValueError):
+    """A privacy parameter or a way of drawing noise that has no guarantee."""
+
+
+class ReleaseFileError(PpdinfError, ValueError):
+    """A release file is truncated, edited, foreign or from another version."""
+
+
+class ModelError(PpdinfError, ValueError):
+    """A statistical model does not fit the release it is given."""
