@@ -11,6 +11,7 @@ __all__ = [
     "ModelError",
     "PpdinfError",
     "PrivacyError",
+    "PrivacyWarning",
     "ReleaseFileError",
 ]
 
@@ -41,3 +42,7 @@ class ReleaseFileError(PpdinfError, ValueError):
 
 class ModelError(PpdinfError, ValueError):
     """A statistical model does not fit the release it is given."""
+
+
+class PrivacyWarning(UserWarning):
+    """Something is published with less protection than a reader may expect."""
