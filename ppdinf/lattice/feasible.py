@@ -1,0 +1,238 @@
+"""A table that satisfies public equalities and bounds, as near as possible to a given one.
+
+Sums over disjoint cells with bounds on single cells are solved exactly by water
+filling. Everything else is an integer programme in the distance's positive and
+negative parts, solved by HiGHS (Huangfu and Hall 2018) through SciPy. Its answer is
+rounded and checked in integers; if large totals cost it precision, it is refined once
+more from the rounded point, where the numbers that are left are small.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from scipy.optimize import LinearConstraint, milp
+
+from ppdinf.errors import InvariantError
+from ppdinf.lattice.rows import check_consistent
+from ppdinf.lattice.systems import (
+    LARGEST,
+    IntVector,
+    exact_product,
+    integer_matrix,
+    integer_vector,
+    row_label,
+)
+
+__all__ = ["nearest_feasible"]
+
+REFINEMENTS = 3
+Names = Sequence[str] | None
+
+
+def nearest_feasible(
+    A: Any,
+    a: Any,
+    B: Any = None,
+    b: Any = None,
+    near: Any = None,
+    *,
+    row_names: Names = None,
+    bound_names: Names = None,
+) -> IntVector:
+    """Find an integer point of {A x = a, B x >= b} nearest in l1 to a given point.
+
+    Parameters
+    ----------
+    A : array_like or scipy sparse of whole numbers, shape (k, d)
+    a : array_like of whole numbers, shape (k,)
+    B : array_like or scipy sparse of whole numbers, shape (l, d), optional
+        Inequalities B x >= b; none when omitted.
+    b : array_like of whole numbers, shape (l,), optional
+    near : array_like of whole numbers, shape (d,), optional
+        Any point, feasible or not (a noisy table with negative cells); zeros by default.
+    row_names, bound_names : sequence of str, optional
+        Labels of the rows of A and of B for error messages.
+
+    Returns
+    -------
+    ndarray of int64, shape (d,)
+        Satisfies every row, verified in integers. When several points are equally
+        near, which one is not specified; water filling spreads a change evenly.
+
+    Raises
+    ------
+    InvariantError
+        Malformed input, contradictory rows, or no feasible point (the rows that
+        cannot be met together are named).
+
+    Notes
+    -----
+    Water filling costs O(d log d). The integer programme costs what HiGHS takes: about
+    a second for 20 stacked margins of 14 x 24.
+
+    Examples
+    --------
+    >>> nearest_feasible([[1, 1, 1]], [6], np.eye(3, dtype=int), [0, 0, 0], near=[5, -2, 4])
+    array([3, 0, 3])
+    >>> nearest_feasible([[1, 1]], [1], [[1, 0], [0, 1]], [1, 1], row_names=["total"])
+    Traceback (most recent call last):
+    ...
+    ppdinf.errors.InvariantError: No table has the total of row 0 ('total') within the bounds of its cells.
+    """
+    matrix = integer_matrix(A, row_names)
+    k, d = matrix.shape
+    totals = integer_vector(a, k, row_names)
+    bounds = integer_matrix(
+        sparse.csc_array((0, d), dtype=np.int64) if B is None else B, bound_names, name="B"
+    )
+    if bounds.shape[1] != d:
+        raise InvariantError(f"A is about {d} cells, but B about {bounds.shape[1]}.")
+    limits = integer_vector([] if b is None else b, bounds.shape[0], bound_names, name="b")
+    start = integer_vector(np.zeros(d, np.int64) if near is None else near, d, name="near")
+
+    if _is_partition(matrix) and (np.bincount(bounds.indices, minlength=bounds.shape[0]) <= 1).all():
+        lower, upper = _cell_bounds(bounds, limits, bound_names)
+        x = _water_fill(matrix, totals, lower, upper, start, row_names)
+    else:
+        check_consistent(matrix, totals, row_names=row_names)
+        x = _integer_programme(matrix, totals, bounds, limits, start, row_names, bound_names)
+    return x
+
+
+def _is_partition(A: sparse.csc_array) -> bool:
+    return bool((np.diff(A.indptr) <= 1).all() and (A.data == 1).all())
+
+
+def _cell_bounds(B: sparse.csc_array, b: IntVector, names: Names) -> tuple[IntVector, IntVector]:
+    """Turn bounds on single cells into lower and upper limits (2^53 stands for none)."""
+    lower, upper = np.full(B.shape[1], -LARGEST), np.full(B.shape[1], LARGEST)
+    entries = B.tocoo()
+    for row in np.flatnonzero((np.bincount(entries.row, minlength=B.shape[0]) == 0) & (b > 0))[:1]:
+        raise InvariantError(f"The bound of {row_label(int(row), names)} has no cell, so it cannot be met.")
+    raising = entries.data > 0
+    limits = b[entries.row]
+    np.maximum.at(lower, entries.col[raising], -(-limits[raising] // entries.data[raising]))
+    np.minimum.at(upper, entries.col[~raising], limits[~raising] // entries.data[~raising])
+    for cell in np.flatnonzero(lower > upper)[:1]:
+        rows = ", ".join(row_label(int(row), names) for row in entries.row[entries.col == cell])
+        raise InvariantError(f"The bounds of cell {cell} exclude each other: {rows}.")
+    return lower, upper
+
+
+def _water_fill(
+    A: sparse.csc_array, a: IntVector, lower: IntVector, upper: IntVector, near: IntVector, names: Names
+) -> IntVector:
+    """Nearest point under one sum per group of cells.
+
+    Any change that moves all cells of a group one way from ``clip(near)`` has the same l1
+    cost; it is spread as evenly as the bounds allow.
+    """
+    x = np.clip(near, lower, upper)
+    cells = np.flatnonzero(np.diff(A.indptr))
+    group = A.indices.astype(np.int64)
+    missing = a - exact_product(A, x)
+    up = (missing > 0)[group]
+    room = np.where(up, upper[cells] - x[cells], x[cells] - lower[cells])
+    change = _spread(np.abs(missing), group, room, names)
+    x[cells] += np.where(up, change, -change)
+    return x
+
+
+def _spread(amounts: NDArray[Any], group: IntVector, room: IntVector, names: Names) -> IntVector:
+    """Split each group's amount over its cells, none beyond its room, as evenly as possible."""
+    order = np.lexsort((room, group))
+    group, room = group[order], np.minimum(room[order], amounts[group[order]])
+    if room.sum(dtype=float) >= 2**62:
+        room = room.astype(object)
+    sizes = np.bincount(group, minlength=amounts.size)
+    starts = np.cumsum(sizes) - sizes
+    filled = np.concatenate([[0], np.cumsum(room)])  # room of all cells before
+    short = np.flatnonzero(amounts > filled[starts + sizes] - filled[starts])
+    if short.size:
+        raise InvariantError(
+            f"No table has the total of {row_label(int(short[0]), names)} within the bounds of its cells."
+        )
+    before = filled[:-1] - filled[starts][group]
+    place = np.arange(group.size) - starts[group]
+    full = before + room * (sizes[group] - place) <= amounts[group]
+    # The cells that are not full (the roomiest) share the rest, larger shares last.
+    saturated = np.bincount(group, weights=full, minlength=amounts.size).astype(np.int64)
+    rest = amounts - (filled[starts + saturated] - filled[starts])
+    sharing = np.maximum(sizes - saturated, 1)
+    share = rest[group] // sharing[group] + (sizes[group] - place <= rest[group] % sharing[group])
+    change = np.empty(group.size, dtype=np.int64)
+    change[order] = np.where(full, room, share).astype(np.int64)
+    return change
+
+
+def _integer_programme(
+    A: sparse.csc_array,
+    a: IntVector,
+    B: sparse.csc_array,
+    b: IntVector,
+    near: IntVector,
+    row_names: Names,
+    bound_names: Names,
+) -> IntVector:
+    """Minimise the l1 norm of p - q with x = near + p - q, refined from its rounding."""
+    x = near
+    for _ in range(REFINEMENTS):
+        missing, below = a - exact_product(A, x), b - exact_product(B, x)
+        if not (missing != 0).any() and not (below > 0).any():
+            return x
+        step, _ = _shortest_step(A, missing, B, below, elastic=False)
+        if step is None:
+            _, violated = _shortest_step(A, missing, B, below, elastic=True)
+            raise InvariantError(_blame(violated, A.shape[0], row_names, bound_names))
+        x = integer_vector(x + step, x.size, name="the feasible point")
+    raise InvariantError("HiGHS found no point that holds exactly in integers: totals too large for it.")
+
+
+def _shortest_step(
+    A: sparse.csc_array, missing: NDArray[Any], B: sparse.csc_array, below: NDArray[Any], *, elastic: bool
+) -> tuple[IntVector | None, IntVector]:
+    """Solve for the shortest integer z with A z = missing and B z >= below.
+
+    When elastic, rows may be violated and their violation is minimised instead. Returns
+    z (None when there is none) and the rows of [A; B] that it violates.
+    """
+    k, bounds, d = A.shape[0], B.shape[0], A.shape[1]
+    equal, above = sparse.hstack([A, -A]), sparse.hstack([B, -B])
+    cost = np.ones(2 * d)
+    if elastic:
+        equal = sparse.hstack(
+            [equal, sparse.eye_array(k), -sparse.eye_array(k), sparse.csc_array((k, bounds))]
+        )
+        above = sparse.hstack([above, sparse.csc_array((bounds, 2 * k)), sparse.eye_array(bounds)])
+        cost = np.concatenate([np.zeros(2 * d), np.ones(2 * k + bounds)])
+    found = milp(
+        cost,
+        integrality=np.ones(cost.size),
+        constraints=[
+            LinearConstraint(equal.tocsc(), missing.astype(float), missing.astype(float)),
+            LinearConstraint(above.tocsc(), below.astype(float), np.inf),
+        ],
+    )
+    if found.x is None:
+        if found.status == 2:  # infeasible
+            return None, np.empty(0, dtype=np.int64)
+        raise InvariantError(f"HiGHS stopped without a feasible table: {found.message}")
+    z = np.rint(found.x).astype(np.int64)
+    slack = z[2 * d :]
+    violation = np.concatenate([slack[:k] + slack[k : 2 * k], slack[2 * k :]])
+    return z[:d] - z[d : 2 * d], np.flatnonzero(violation)
+
+
+def _blame(violated: IntVector, k: int, row_names: Names, bound_names: Names, shown: int = 8) -> str:
+    named = [
+        row_label(i, row_names) if i < k else f"bound {row_label(i - k, bound_names)}"
+        for i in violated[:shown].tolist()
+    ]
+    more = f" and {violated.size - shown} more" if violated.size > shown else ""
+    return (
+        "No integer table meets all totals and bounds together; "
+        f"the nearest miss violates {', '.join(named)}{more}."
+    )
