@@ -6,6 +6,7 @@ confidential value.
 
 __all__ = [
     "CountError",
+    "DiagnosisWarning",
     "InvariantError",
     "LabelError",
     "ModelError",
@@ -46,3 +47,7 @@ class ModelError(PpdinfError, ValueError):
 
 class PrivacyWarning(UserWarning):
     """Something is published with less protection than a reader may expect."""
+
+
+class DiagnosisWarning(UserWarning):
+    """A posterior should not be read yet."""

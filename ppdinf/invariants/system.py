@@ -16,7 +16,8 @@ from ppdinf.invariants.statements import Public
 from ppdinf.tables import Frame, as_table
 
 if TYPE_CHECKING:
-    from ppdinf.lattice import Structure
+    from ppdinf.lattice.kernel import Lattice
+    from ppdinf.lattice.structure import Structure
 
 __all__ = ["System", "bind"]
 
@@ -46,12 +47,17 @@ class System:
     values: np.ndarray
     names: list[str]
 
+    @property
+    def lattice(self) -> Lattice:
+        """Integer vectors z with ``A z = 0``: ``lattice.basis`` (d, m), ``lattice.rank``."""
+        return self.structure.lattice
+
     @cached_property
     def structure(self) -> Structure:
         """Fixed, tied and parallel cells and independent blocks of the system."""
-        from ppdinf.lattice import structure
+        from ppdinf.lattice.structure import structure
 
-        return structure(self.A)
+        return structure(self.A, row_names=self.names)
 
     def check(self, table: Any) -> pd.DataFrame:
         """Compare the sums of a table with the public values.

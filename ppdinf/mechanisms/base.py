@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -18,10 +17,10 @@ from ppdinf.tables import Frame, as_table
 
 if TYPE_CHECKING:
     from ppdinf.releases import Release
+    from ppdinf.samplers.tape import Tape
 
 __all__ = ["AdditiveMechanism", "Mechanism"]
 
-Tape = Callable[[int], np.ndarray]
 
 
 class Mechanism(ABC):
@@ -188,10 +187,10 @@ def _refuse_undeclared(table: xr.DataArray, public: Public) -> None:
 
 
 def _warn_fixed(system: System) -> None:
-    fixed = system.structure.fixed
-    if len(fixed):
+    fixed = np.flatnonzero(system.structure.fixed)
+    if fixed.size:
         warnings.warn(
-            f"the public sums fix {len(fixed)} of {system.frame.size} cells, the first at "
+            f"the public sums fix {fixed.size} of {system.frame.size} cells, the first at "
             f"{system.frame.cell(int(fixed[0]))}: they are published as they are, without noise",
             PrivacyWarning,
             stacklevel=3,

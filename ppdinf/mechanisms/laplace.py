@@ -8,16 +8,19 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from ppdinf.errors import InvariantError, PrivacyError
 from ppdinf.invariants import Public, System
-from ppdinf.mechanisms.base import AdditiveMechanism, Tape
+from ppdinf.mechanisms.base import AdditiveMechanism
 from ppdinf.privacy.guarantee import Guarantee
 from ppdinf.privacy.parameters import as_fraction
 from ppdinf.samplers.plan import Plan
+
+if TYPE_CHECKING:
+    from ppdinf.samplers.tape import Tape
 
 __all__ = ["GeneralizedLaplace"]
 
@@ -92,32 +95,40 @@ class GeneralizedLaplace(AdditiveMechanism):
             Some cells lie under several public sums that do not nest.
         """
         structure = system.structure
-        if not structure.partition:
+        if np.any(~structure.partition & (np.bincount(structure.blocks) > 1)):
             raise InvariantError(
                 "some cells lie under several public sums that cross each other (as row and column sums do); "
                 "this version draws noise where the public sums split the cells into groups"
             )
+        groups = int(structure.partition.sum())
         return Plan(
             "class",
             True,
-            f"{len(system.names)} public sums split {system.frame.size} cells into {structure.n_classes} groups, "
-            "each with noise that sums to zero",
+            f"the public sums split {system.frame.size} cells into {groups} group{'s' * (groups != 1)} "
+            f"with noise that sums to zero and {int(np.sum(~structure.partition))} cells with noise of their own",
         )
 
     def noise(self, system: System, draws: int, tape: Tape) -> np.ndarray:
         """Draw the noise of `draws` releases; int64 of shape (draws, d)."""
         from ppdinf.samplers.classes import draw_partition
+        from ppdinf.samplers.integers import discrete_laplace
 
         structure = system.structure
-        return draw_partition(structure.classes, structure.n_classes, self.epsilon, tape, draws)
+        grouped = structure.partition[structure.blocks]
+        noise = np.empty((draws, system.frame.size), dtype=np.int64)
+        noise[:, ~grouped] = discrete_laplace(self.epsilon, (draws, int(np.sum(~grouped))), tape)
+        _, labels = np.unique(structure.classes[grouped], return_inverse=True)
+        noise[:, grouped] = draw_partition(labels, labels.max(initial=-1) + 1, self.epsilon, tape, draws)
+        return noise
 
     def guarantee_on(self, system: System, plan: Plan) -> Guarantee:
         """Pure integer subspace differential privacy (their Theorem 10)."""
-        movable = len(system.structure.fixed) < system.frame.size
+        structure = system.structure
+        nearest = None if structure.fixed.all() else 2 if structure.is_partition else 1
         return Guarantee(
             epsilon=self.epsilon,
             metric=self.norm,
-            nearest=2 if movable else None,
+            nearest=nearest,
             unprotected=tuple(str(statement) for statement in self.public),
             sampler=f"generalized Laplace on the lattice, {plan}",
         )

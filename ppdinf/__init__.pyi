@@ -1,0 +1,12 @@
+from . import datasets as datasets
+from . import invariants as invariants
+from . import plots as plots
+from .diagnostics import diagnose as diagnose
+from .mechanisms import GeneralizedLaplace as GeneralizedLaplace
+from .models import PartiallyPrivate as PartiallyPrivate
+from .models import sample_confidential as sample_confidential
+from .releases import Release as Release
+from .releases import read_release as read_release
+from .tables import as_table as as_table
+
+__version__: str

@@ -1,0 +1,218 @@
+"""One call that says whether a posterior can be trusted, and what to do when it cannot."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass, field
+from typing import Any
+
+import arviz as az
+import numpy as np
+import pandas as pd
+import pymc as pm
+
+from ppdinf.diagnostics.movement import movement
+from ppdinf.errors import DiagnosisWarning, ModelError
+from ppdinf.models.distributions import ConfidentialRV
+
+__all__ = ["Diagnosis", "diagnose"]
+
+RHAT = 1.01
+ESS = 400
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """What `diagnose` found.
+
+    Attributes
+    ----------
+    cells : pandas.DataFrame
+        One row per cell of every integer variable: ``moved``, ``distinct`` (see `movement`), ``r_hat``,
+        ``ess_bulk``, and ``fixed``: whether the public sums leave the cell no freedom.
+    parameters : pandas.DataFrame
+        ``r_hat``, ``ess_bulk`` and ``ess_tail`` of every other variable.
+    problems : list of str
+        One sentence each, with what to do next. Empty when all is well.
+
+    Examples
+    --------
+    >>> print(Diagnosis(pd.DataFrame(), pd.DataFrame(), []))
+    No problem found.
+    """
+
+    cells: pd.DataFrame
+    parameters: pd.DataFrame
+    problems: list[str] = field(default_factory=list)
+
+    @property
+    def ok(self) -> bool:
+        """Whether no problem was found."""
+        return not self.problems
+
+    def __str__(self) -> str:
+        head = []
+        if len(self.cells):
+            free = self.cells[~self.cells["fixed"]]
+            head.append(
+                f"{len(free)} of {len(self.cells)} integer cells are free; each moved in "
+                f"{free['moved'].min():.0%} to {free['moved'].max():.0%} of the draws."
+            )
+        both = pd.concat([self.cells, self.parameters])
+        if len(both) and np.isfinite(both["r_hat"]).any():
+            head.append(f"Largest R-hat {both['r_hat'].max():.3f}, smallest bulk ESS {both['ess_bulk'].min():.0f}.")
+        body = [f"- {problem}" for problem in self.problems] or ["No problem found."]
+        return "\n".join(head + body)
+
+
+def diagnose(idata: Any, model: pm.Model | None = None) -> Diagnosis:
+    """Check movement, convergence and consistency of a posterior; nan counts as failure.
+
+    Parameters
+    ----------
+    idata : xarray.DataTree
+        What `pm.sample` returned for `model`.
+    model : pymc.Model, optional
+        The model, when not in its context. Any model with integer variables will do, with or
+        without `PartiallyPrivate`.
+
+    Returns
+    -------
+    Diagnosis
+
+    Raises
+    ------
+    ModelError
+        `idata` holds none of the model's variables.
+
+    Warns
+    -----
+    DiagnosisWarning
+        For each problem, so that none passes in silence.
+
+    Examples
+    --------
+    >>> import numpy as np, pymc as pm, ppdinf as ppd
+    >>> release = ppd.Release(np.array([3, 1, 2]), ppd.GeneralizedLaplace(ppd.invariants.total(), epsilon=1))
+    >>> with pm.Model(coords=release.coords) as model:
+    ...     x = ppd.PartiallyPrivate("x", pm.Poisson.dist(2.0), release=release)
+    ...     idata = pm.sample(500, tune=0, chains=4, cores=1, random_seed=1, progressbar=False, quiet=True)
+    >>> diagnose(idata, model).ok
+    True
+    """
+    model = pm.modelcontext(model)
+    posterior = idata.posterior
+    free = {rv.name: rv for rv in model.free_RVs if rv.name in posterior}
+    if not free:
+        raise ModelError("the posterior holds none of the model's variables: pass the result of pm.sample() for it")
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore", RuntimeWarning)  # the nan of frozen chains, reported below
+        statistics = az.summary(idata, var_names=list(free), kind="diagnostics", round_to="none")
+    sizes = {name: int(np.prod(posterior[name].shape[2:])) for name in free}
+    ends = np.cumsum(list(sizes.values()))
+    integers, reals = [], []
+    for (name, rv), end in zip(free.items(), ends, strict=True):
+        part = statistics.iloc[end - sizes[name] : end]
+        if rv.dtype.startswith(("int", "uint", "bool")):
+            fixed = _fixed(rv, sizes[name])
+            moved = movement(posterior[name]).set_axis(part.index)
+            integers.append(part.assign(variable=name, fixed=fixed).join(moved))
+        else:
+            reals.append(part.assign(variable=name))
+    found = Diagnosis(_stack(integers), _stack(reals))
+    found.problems.extend(_problems(found, idata, model))
+    for problem in found.problems:
+        warnings.warn(problem, DiagnosisWarning, stacklevel=2)
+    return found
+
+
+def _fixed(rv: Any, size: int) -> np.ndarray:
+    if isinstance(rv.owner.op, ConfidentialRV):
+        return rv.owner.op.fixed
+    return np.zeros(size, dtype=bool)
+
+
+def _stack(parts: list[pd.DataFrame]) -> pd.DataFrame:
+    return pd.concat(parts) if parts else pd.DataFrame()
+
+
+def _problems(found: Diagnosis, idata: Any, model: pm.Model) -> list[str]:
+    problems = []
+    chains = idata.posterior.sizes["chain"]
+    if chains < 2:
+        problems.append("There is one chain: run at least four with pm.sample(chains=4) so that they can disagree.")
+    problems += _movement_problems(found.cells)
+    problems += _fiber_problems(idata, model)
+    moving = found.cells[(~found.cells["fixed"]) & (found.cells["distinct"] > 1)] if len(found.cells) else found.cells
+    rated = pd.concat([moving, found.parameters])
+    unknown = rated[~np.isfinite(rated["r_hat"])] if chains > 1 else rated[:0]
+    if len(unknown):
+        problems.append(f"R-hat is not a number for {_some(unknown.index)}: these never changed, or hold nan.")
+    high = rated[rated["r_hat"] > RHAT]
+    if len(high):
+        problems.append(
+            f"R-hat is up to {high['r_hat'].max():.3f} (over {RHAT}) for {_some(high.index)}: the chains have not "
+            "mixed. Draw longer (draws=, tune=) or reparametrise (non-centred effects)."
+        )
+    low = rated[rated["ess_bulk"] < ESS]
+    if len(low):
+        problems.append(
+            f"The effective sample size is {low['ess_bulk'].min():.0f} (under {ESS}) for {_some(low.index)}: "
+            "draw longer before reading intervals."
+        )
+    stats = idata.get("sample_stats", {})
+    if "diverging" in stats and int(stats["diverging"].sum()):
+        problems.append(
+            f"{int(stats['diverging'].sum())} transitions diverged: raise target_accept to 0.95 or reparametrise."
+        )
+    if "at_edge" in stats and int(stats["at_edge"].sum()):
+        problems.append(
+            f"{int((stats['at_edge'] > 0).sum())} draws reached the end of a window of counts, which the noise does once in "
+            "1e12 tables: the model contradicts the release, or epsilon is not the one that was used."
+        )
+    return problems
+
+
+def _movement_problems(cells: pd.DataFrame) -> list[str]:
+    problems = []
+    for name, part in cells.groupby("variable", sort=False) if len(cells) else ():
+        free = part[~part["fixed"]]
+        frozen = free[free["distinct"] == 1]
+        stuck = free[(free["distinct"] > 1) & (free["moved"] == 0)]
+        if len(free) and len(frozen) == len(free):
+            problems.append(
+                f"{name!r} never moved: all {len(free)} free cells kept one value in every draw of every chain. Every "
+                "summary of this posterior is wrong. Constrained integers need PartiallyPrivate, whose step "
+                "moves along the fiber; PyMC's own steps change one cell at a time and are always refused."
+            )
+        elif len(frozen):
+            problems.append(
+                f"{len(frozen)} free cells of {name!r} kept one value throughout ({_some(frozen.index)}): their spread "
+                "is not known. Draw longer; if they stay, the model leaves them no other value."
+            )
+        if len(stuck):
+            problems.append(
+                f"{len(stuck)} cells of {name!r} are stuck within a chain but differ between chains "
+                f"({_some(stuck.index)}): the chains cannot reach each other."
+            )
+    return problems
+
+
+def _fiber_problems(idata: Any, model: pm.Model) -> list[str]:
+    problems = []
+    for rv in model.free_RVs:
+        if isinstance(rv.owner.op, ConfidentialRV) and rv.name in idata.posterior:
+            fiber = rv.owner.op.fiber
+            draws = idata.posterior[rv.name].values.reshape(-1, fiber.lower.size)
+            off = np.count_nonzero(np.any(fiber.A @ draws.T != fiber.values[:, None], axis=0))
+            if off:
+                problems.append(
+                    f"{off} draws of {rv.name!r} break a public sum: they were not drawn by LatticeGibbs for this "
+                    "release; pass the matching model and idata."
+                )
+    return problems
+
+
+def _some(names: pd.Index, shown: int = 3) -> str:
+    listed = ", ".join(map(str, names[:shown]))
+    return listed if len(names) <= shown else f"{listed} and {len(names) - shown} more"
