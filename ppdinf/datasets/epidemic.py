@@ -1,0 +1,142 @@
+"""A made-up state of 67 counties in a made-up epidemic: monthly cases and deaths over two years.
+
+Simulated, so that it may be published, shipped and tested on; sizes are those of a real state of 11 million
+(counties from 4.5 thousand to 1.5 million, months from tens to tens of thousands of cases). Places and
+numbers are nobody's.
+
+The model, county i in month t:
+
+    log rate(i, t) = wave(t - lead(i)) + county(i) + local(i, t),     cases ~ NegativeBinomial
+
+where lead, county and local vary smoothly over a map and local is autoregressive in time. A share of the
+cases is fatal; of these deaths half are reported in the month of the case and half in the next, so
+deaths can exceed the cases of their month but never, summed from the start, the cases so far.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+import xarray as xr
+from scipy.special import ndtri
+
+__all__ = ["epidemic", "simulate_epidemic"]
+
+SEED = 2020
+
+# fmt: off
+COUNTIES = (
+    "Alderfen", "Ashwick", "Barrowmere", "Beechgrave", "Birnholt", "Blackthorn", "Bramblecote",
+    "Brindle Hill", "Caldermoor", "Chantrey", "Clovermead", "Coldwater", "Cranebrook", "Dapplewood",
+    "Deepwell", "Dunmarrow", "Eastmarch", "Elderbourne", "Emberley", "Fallowmere", "Fernhollow",
+    "Flintridge", "Foxglove", "Gallowglass", "Goldmere", "Greywether", "Hallowford", "Harrowdale",
+    "Hazelmoor", "Heronsgate", "Highfell", "Hollowbrook", "Ironwick", "Ivycombe", "Juniper Falls",
+    "Kestrel", "Kingsmarrow", "Larkspur", "Linden Moor", "Longshadow", "Mapleholt", "Marshgate",
+    "Merrowdown", "Mistvale", "Netherby", "Northmarch", "Oakhaven", "Otterbourne", "Pellham", "Pinewarden",
+    "Quarrymoor", "Ravenscar", "Redfern", "Rookery", "Saltmarsh", "Silverbeck", "Stonehollow", "Swanmere",
+    "Tanglewood", "Thistledown", "Ulverwick", "Valemarch", "Westmarch", "Whitewillow", "Windmere",
+    "Wolfsgarth", "Yarrowby",
+)
+# fmt: on
+MONTHS = tuple(f"{2020 + (m + 2) // 12}-{(m + 2) % 12 + 1:02d}" for m in range(24))
+
+# monthly cases per 100,000 over the whole state: two small waves, a winter, a quiet summer, a large winter
+_WAVE = np.array(
+    [35, 300, 190, 85, 140, 150, 190, 410, 1150, 2050, 1500, 640,
+     690, 930, 380, 80, 95, 480, 900, 960, 1150, 2200, 4300, 720], dtype=float
+)  # fmt: skip
+_FATAL = np.interp(np.arange(24), [0, 4, 10, 16, 23], [0.06, 0.02, 0.022, 0.013, 0.009])
+
+
+@lru_cache(maxsize=1)
+def _cached() -> xr.Dataset:
+    return simulate_epidemic(rng=SEED)
+
+
+def epidemic() -> xr.Dataset:
+    """Return the embedded table: `simulate_epidemic` with seed 2020.
+
+    Returns
+    -------
+    xarray.Dataset
+        As `simulate_epidemic`; a fresh copy each time.
+
+    Examples
+    --------
+    >>> epidemic().cases.sizes
+    Frozen({'county': 67, 'month': 24})
+    """
+    return _cached().copy(deep=True)
+
+
+def simulate_epidemic(*, rng: int | np.random.Generator | None = None) -> xr.Dataset:
+    """Simulate monthly cases and deaths of a made-up epidemic in 67 made-up counties.
+
+    Parameters
+    ----------
+    rng : int or numpy.random.Generator, optional
+        Seed or generator.
+
+    Returns
+    -------
+    xarray.Dataset
+        ``cases`` and ``deaths``, int64 of shape (county 67, month 24); coordinates ``fips`` (five digits as
+        text; no state has number 99) and ``population`` by county; months as text from ``2020-03`` to
+        ``2022-02``.
+
+    Examples
+    --------
+    >>> table = simulate_epidemic(rng=1)
+    >>> bool((table.deaths.cumsum("month") <= table.cases.cumsum("month")).all())
+    True
+    """
+    rng = np.random.default_rng(rng)
+    n, months = len(COUNTIES), len(MONTHS)
+    population = _populations(rng, n)
+    smooth = _smooth_factor(rng, n)
+
+    county = 0.25 * smooth @ rng.standard_normal(n)
+    lead = 0.5 * smooth @ rng.standard_normal(n)  # in months: where waves come early
+    local = np.empty((n, months))
+    local[:, 0] = smooth @ rng.standard_normal(n)
+    for t in range(1, months):
+        local[:, t] = 0.7 * local[:, t - 1] + np.sqrt(1 - 0.7**2) * smooth @ rng.standard_normal(n)
+    month = np.arange(months)
+    wave = np.array([np.interp(month + shift, month, np.log(_WAVE)) for shift in lead])
+
+    expected = population[:, None] / 1e5 * np.exp(wave + county[:, None] + 0.25 * local)
+    dispersion = 25.0
+    cases = rng.poisson(expected * rng.gamma(dispersion, 1 / dispersion, size=expected.shape))
+    fatal = rng.binomial(cases, _FATAL)
+    late = rng.binomial(fatal, 0.5)
+    deaths = fatal - late
+    deaths[:, 1:] += late[:, :-1]
+
+    return xr.Dataset(
+        {
+            "cases": (("county", "month"), cases.astype(np.int64)),
+            "deaths": (("county", "month"), deaths.astype(np.int64)),
+        },
+        coords={
+            "county": list(COUNTIES),
+            "month": list(MONTHS),
+            "fips": ("county", [f"99{2 * i + 1:03d}" for i in range(n)]),
+            "population": ("county", population),
+        },
+        attrs={"title": "Simulated epidemic in a made-up state (no real place, person or count)"},
+    )
+
+
+def _populations(rng: np.random.Generator, n: int) -> np.ndarray:
+    """Log-normal quantiles, median 82 thousand, in random order."""
+    quantiles = ndtri((np.arange(n) + 0.5) / n)
+    sizes = np.exp(np.log(82_000) + 1.2 * quantiles + 0.02 * rng.standard_normal(n))
+    return rng.permutation(np.round(sizes)).astype(np.int64)
+
+
+def _smooth_factor(rng: np.random.Generator, n: int) -> np.ndarray:
+    """Cholesky factor of a correlation over a map of random places; exp(-distance) with some local noise."""
+    place = rng.uniform(0, 3, size=(n, 2))
+    distance = np.linalg.norm(place[:, None] - place[None, :], axis=2)
+    return np.linalg.cholesky(0.8 * np.exp(-distance) + 0.2 * np.eye(n))

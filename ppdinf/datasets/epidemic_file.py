@@ -1,0 +1,224 @@
+"""Monthly cases and deaths by county from CSV files, exactly as written or not at all.
+
+Nothing is stripped, cast, filled, clipped or sorted: a file that needs any of this is refused with the
+line, the column and what to do. Messages show labels, never a count.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from os import PathLike
+from pathlib import Path
+
+import numpy as np
+import xarray as xr
+
+from ppdinf.errors import CountError, LabelError
+from ppdinf.tables import LARGEST
+
+__all__ = ["read_epidemic"]
+
+COLUMNS = ("county", "fips", "month", "cases", "deaths")
+_FIPS = re.compile(r"[0-9]{5}")
+_MONTH = re.compile(r"[0-9]{4}-(0[1-9]|1[0-2])")
+_WHOLE = re.compile(r"0|[1-9][0-9]*")
+_DATED = re.compile(r"pop(?:ulation)?_([0-9]{4})(?:_.*)?")
+
+Row = tuple[int, dict[str, str]]
+
+
+def read_epidemic(path: str | PathLike[str], *, population: str | PathLike[str] | None = None) -> xr.Dataset:
+    r"""Read monthly cases and deaths by county, and optionally the counties' populations.
+
+    Parameters
+    ----------
+    path : str or path
+        CSV (UTF-8) with exactly the columns county, fips, month, cases, deaths, in any order, and one
+        row for every county in every month. fips is five digits with its leading zero, month is
+        ``2021-07``. Deaths are those reported in the month: they can exceed its cases.
+    population : str or path, optional
+        CSV with a column fips and either a column ``population`` or dated columns such as
+        ``pop_2020_base``, of which the latest is taken. It may hold further columns and counties (a
+        national file); every county of `path` must be in it, matched by fips alone.
+
+    Returns
+    -------
+    xarray.Dataset
+        ``cases`` and ``deaths``, int64 (county, month), both in order of first appearance; coordinate
+        ``fips`` and, when given, ``population`` whose attribute ``column`` says which one was read.
+
+    Raises
+    ------
+    LabelError
+        Columns missing, repeated or unknown; a county, fips or month that is malformed, repeated,
+        absent or at odds with another row.
+    CountError
+        A count that is blank, negative, fractional, above 2**53 or no number; a population of 0;
+        more deaths than cases in the file as a whole.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = pathlib.Path(folder, "cases.csv")
+    ...     _ = file.write_text("county,fips,month,cases,deaths\nKestrel,99071,2021-07,12,0\n")
+    ...     read_epidemic(file).cases.item()
+    12
+    """
+    path = Path(path)
+    header, rows = _read(path)
+    _check_header(path, header)
+    fips: dict[str, str] = {}  # county -> fips, in order of first appearance
+    months: dict[str, int] = {}
+    counts: dict[tuple[str, str], tuple[int, int, int]] = {}  # -> line, cases, deaths
+    for line, row in rows:
+        where = f"{path.name} line {line}"
+        county, month = row["county"], row["month"]
+        _check_labels(where, row)
+        if fips.setdefault(county, row["fips"]) != row["fips"]:
+            raise LabelError(
+                f"{where}: county {county!r} has fips {row['fips']} here and {fips[county]} above; "
+                "counties of the same name need the state in their name"
+            )
+        months.setdefault(month, line)
+        if (county, month) in counts:
+            raise LabelError(
+                f"{where}: county {county!r}, month {month} is on line {counts[county, month][0]} already"
+            )
+        counts[county, month] = (line, _count(where, row, "cases"), _count(where, row, "deaths"))
+    _check_one_to_one(path, fips)
+    for county in fips:
+        for month in months:
+            if (county, month) not in counts:
+                raise LabelError(
+                    f"{path.name}: county {county!r} has no row for month {month}; write zeros out"
+                )
+    cells = np.array([[counts[county, month][1:] for month in months] for county in fips], dtype=np.int64)
+    if cells[..., 1].sum() > cells[..., 0].sum():
+        raise CountError(f"{path.name} holds more deaths than cases: are the two columns swapped?")
+    dataset = xr.Dataset(
+        {"cases": (("county", "month"), cells[..., 0]), "deaths": (("county", "month"), cells[..., 1])},
+        coords={"county": list(fips), "month": list(months), "fips": ("county", list(fips.values()))},
+    )
+    return dataset if population is None else _with_population(dataset, Path(population))
+
+
+def _with_population(dataset: xr.Dataset, path: Path) -> xr.Dataset:
+    header, rows = _read(path)
+    if "fips" not in header:
+        raise LabelError(f"{path.name} has no column 'fips'; it has {', '.join(header)}")
+    column = _population_column(path, header)
+    persons: dict[str, int] = {}
+    wanted = set(dataset.fips.values.tolist())
+    for line, row in rows:
+        where = f"{path.name} line {line}"
+        _check_fips(where, row["fips"])
+        if row["fips"] in persons:
+            raise LabelError(f"{where}: fips {row['fips']} is in the file already")
+        if row["fips"] in wanted:
+            persons[row["fips"]] = _count(where, row, column)
+            if persons[row["fips"]] == 0:
+                raise CountError(f"{where}, column {column!r}: fips {row['fips']} has no inhabitants")
+    for county, code in zip(dataset.county.values.tolist(), dataset.fips.values.tolist(), strict=True):
+        if code not in persons:
+            raise LabelError(f"{path.name} has no row with fips {code} (county {county!r})")
+    values = np.array([persons[code] for code in dataset.fips.values.tolist()], dtype=np.int64)
+    return dataset.assign_coords(population=("county", values, {"column": column}))
+
+
+def _population_column(path: Path, header: list[str]) -> str:
+    if "population" in header:
+        return "population"
+    dated = [(match[1], name) for name in header if (match := _DATED.fullmatch(name))]
+    latest = [name for year, name in dated if year == max(dated)[0]]
+    if not latest:
+        raise LabelError(
+            f"{path.name} has no column 'population' and none like 'pop_2020'; it has {', '.join(header)}"
+        )
+    if len(latest) > 1:
+        raise LabelError(
+            f"{path.name}: both {' and '.join(latest)} are the latest; rename the one to use 'population'"
+        )
+    return latest[0]
+
+
+def _read(path: Path) -> tuple[list[str], list[Row]]:
+    """Header, and each row below it with its line number."""
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise LabelError(
+            f"{path.name} is not UTF-8 text (byte {error.start}): save it as CSV UTF-8"
+        ) from None
+    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
+    try:
+        lines = [(reader.line_num, fields) for fields in reader]
+    except csv.Error as error:
+        raise LabelError(f"{path.name} line {reader.line_num} is not valid CSV: {error}") from None
+    if len(lines) < 2:
+        raise LabelError(f"{path.name} has no rows below its header")
+    header = lines[0][1]
+    repeated = sorted({name for name in header if header.count(name) > 1})
+    if repeated:
+        raise LabelError(f"{path.name} has more than one column {repeated[0]!r}")
+    for line, fields in lines:
+        if len(fields) != len(header):
+            raise LabelError(
+                f"{path.name} line {line} has {len(fields)} fields, the header has {len(header)}"
+            )
+    return header, [(line, dict(zip(header, fields, strict=True))) for line, fields in lines[1:]]
+
+
+def _check_header(path: Path, header: list[str]) -> None:
+    for name in COLUMNS:
+        if name not in header:
+            raise LabelError(f"{path.name} has no column {name!r}; it has {', '.join(header) or 'nothing'}")
+    for name in header:
+        if name not in COLUMNS:
+            raise LabelError(
+                f"{path.name} has a column {name!r} that nothing here uses: drop it from the file"
+            )
+
+
+def _check_labels(where: str, row: dict[str, str]) -> None:
+    county = row["county"]
+    if county != county.strip() or not county:
+        raise LabelError(f"{where}, column 'county': {county!r} is blank or has blanks around it")
+    _check_fips(where, row["fips"])
+    if not _MONTH.fullmatch(row["month"]):
+        raise LabelError(f"{where}, column 'month': {row['month']!r} is not written like 2021-07")
+
+
+def _check_fips(where: str, code: str) -> None:
+    if not _FIPS.fullmatch(code):
+        raise LabelError(
+            f"{where}, column 'fips': {code!r} is not five digits; spreadsheets drop leading zeros, "
+            "format the column as text"
+        )
+
+
+def _check_one_to_one(path: Path, fips: dict[str, str]) -> None:
+    county_of: dict[str, str] = {}
+    for county, code in fips.items():
+        if code in county_of:
+            raise LabelError(f"{path.name}: fips {code} belongs to both {county_of[code]!r} and {county!r}")
+        county_of[code] = county
+
+
+def _count(where: str, row: dict[str, str], column: str) -> int:
+    text = row[column]
+    if _WHOLE.fullmatch(text):
+        if len(text) <= 16 and int(text) <= LARGEST:
+            return int(text)
+        fault = "exceeds 2**53"
+    elif not text.strip():
+        fault = "is blank; write 0 where none were counted"
+    elif re.fullmatch(r"-[0-9]+(\.[0-9]*)?", text):
+        fault = "is negative; corrections belong to the month they correct"
+    elif re.fullmatch(r"[0-9]*\.[0-9]*", text):
+        fault = "has a decimal point; counts are whole numbers"
+    else:
+        fault = "is not a whole number written in digits alone"
+    raise CountError(f"{where}, column {column!r} (fips {row['fips']}): the count {fault}")
