@@ -18,13 +18,16 @@ started with one ball of each colour, gives the uniform law on compositions.
 
 from fractions import Fraction
 from functools import lru_cache
+from operator import index
 
 import numpy as np
 from flint import arb, fmpq
 from numba import njit
 from numpy.typing import NDArray
 
-from ppdinf.samplers.inversion import Inversion
+from ppdinf.errors import InvariantError
+from ppdinf.samplers.integers import ball, positive
+from ppdinf.samplers.inversion import LARGEST, Inversion
 from ppdinf.samplers.tape import Tape, Words, bounded, fill
 
 __all__ = ["draw_class", "draw_partition"]
@@ -38,13 +41,13 @@ def draw_class(n: int, total: int, epsilon: Fraction, tape: Tape, *, size: int =
     Parameters
     ----------
     n : int
-        Number of cells in the class.
+        Number of cells in the class, at least 1.
     total : int
-        Sum of the noise.
-    epsilon : Fraction
-        Rate of the law exp(-epsilon |z_i|) of each cell.
+        Sum of the noise over the class.
+    epsilon : Fraction or int
+        Rate of each cell's law, proportional to exp(-epsilon |z_i|).
     tape : Tape
-        Source of words.
+        Source of words: 2n - 1 a draw, hardly ever more.
     size : int
         Number of independent draws.
 
@@ -52,7 +55,36 @@ def draw_class(n: int, total: int, epsilon: Fraction, tape: Tape, *, size: int =
     -------
     ndarray of int64, shape (size, n)
         Each row sums to ``total``.
+
+    Raises
+    ------
+    InvariantError
+        If n or total is not an integer, n is below 1, or total does not fit 62 bits.
+    PrivacyError
+        If epsilon is not a positive rational, or so small that draws might not fit 64 bits.
+
+    Notes
+    -----
+    Per cell about 50 ns from a secure tape and 20 ns from a seeded one, whatever epsilon is, after a
+    set-up of at most 0.1 s for each new (n, total, epsilon).
+
+    An observer of the running time learns n and size, and next to nothing of the noise: the words read
+    and the steps taken do not grow with the noise. What is left are the order in which memory is read,
+    the branches taken by the sort, words that are rejected (less than one in 2^64 / (n + t)), and, where
+    t spreads over thousands of values, how often its draw is repeated.
+
+    Examples
+    --------
+    >>> from ppdinf.samplers.tape import seeded_tape
+    >>> draw_class(4, 1, Fraction(1, 2), seeded_tape(1), size=2)
+    array([[ 0, -2,  2,  1],
+           [ 1, -1,  0,  1]])
     """
+    n, total, epsilon = _whole("n", n), _whole("total", total), positive("epsilon", epsilon)
+    if n < 1:
+        raise InvariantError(f"a class has n = {n} cells; give at least 1")
+    if abs(total) > LARGEST:
+        raise InvariantError("total does not fit 62 bits; noise that large has no use")
     noise = np.empty((size, n), dtype=np.int64)
     if n == 1:
         noise[:] = total
@@ -78,8 +110,8 @@ def draw_partition(
         Class of each cell, from 0 to ``n_classes - 1``.
     n_classes : int
         Number of classes; some may be empty.
-    epsilon : Fraction
-        Rate of the law exp(-epsilon |z_i|) of each cell.
+    epsilon : Fraction or int
+        Rate of each cell's law, proportional to exp(-epsilon |z_i|).
     tape : Tape
         Source of words.
     draws : int
@@ -88,12 +120,41 @@ def draw_partition(
     Returns
     -------
     ndarray of int64, shape (draws, d)
+        The sum over the cells of each class is 0 in each row; a class of one cell has no noise.
+
+    Raises
+    ------
+    InvariantError
+        If labels are not integers from 0 to ``n_classes - 1``.
+    PrivacyError
+        As `draw_class`.
+
+    Notes
+    -----
+    Classes of one size are drawn together, with one set-up. Time, memory (three tables of the size of the
+    result at most) and what timing reveals are as for `draw_class`: ten million cells in 51 classes take
+    some 6 s and 0.6 GB.
+
+    Examples
+    --------
+    >>> from ppdinf.samplers.tape import seeded_tape
+    >>> draw_partition(np.array([0, 1, 0, 1, 2, 0]), 3, Fraction(1, 2), seeded_tape(1), 2)
+    array([[-2,  0, -1,  0,  0,  3],
+           [ 1,  3,  0, -3,  0, -1]])
     """
     labels = np.asarray(labels)
+    if labels.ndim != 1 or labels.dtype.kind not in "iu":
+        raise InvariantError(
+            f"class labels are {labels.dtype} of shape {labels.shape}; give integers in one row"
+        )
+    if labels.size and not 0 <= labels.min() <= labels.max() < n_classes:
+        cell = int(np.argmax((labels < 0) | (labels >= n_classes)))
+        raise InvariantError(f"cell {cell} has class {labels[cell]}; classes run from 0 to {n_classes - 1}")
+    labels = labels.astype(np.int64)
     sizes = np.bincount(labels, minlength=n_classes)
     cells_by_class = np.argsort(labels, kind="stable")
     starts = np.cumsum(sizes) - sizes
-    noise = np.empty((draws, len(labels)), dtype=np.int64)
+    noise = np.empty((draws, labels.size), dtype=np.int64)
     for n in np.unique(sizes[sizes > 0]):
         cells = cells_by_class[starts[sizes == n, np.newaxis] + np.arange(n)]
         alike = draw_class(int(n), 0, epsilon, tape, size=draws * len(cells))
@@ -101,21 +162,31 @@ def draw_partition(
     return noise
 
 
+def _whole(name: str, value: int) -> int:
+    try:
+        return index(value)
+    except TypeError:
+        raise InvariantError(f"{name} is {value!r}; give an integer") from None
+
+
 @lru_cache(maxsize=1024)
 def _negative_part(n: int, total: int, epsilon: Fraction) -> Inversion:
     """Return the law of t, the sum of V, for n >= 2."""
     first = max(0, -total)
 
+    def log_compositions(k: int) -> arb:
+        """Logarithm of the number of compositions of k into n parts, up to a constant."""
+        return arb(k + n).lgamma() - arb(k + 1).lgamma()
+
     def weight(t: int) -> arb:
-        u = (arb(t + total + n).lgamma() - arb(t + total + 1).lgamma()) + (
-            arb(t + n).lgamma() - arb(t + 1).lgamma()
-        )
-        return (u - 2 * t * _arb(epsilon)).exp()
+        ways_v = log_compositions(t)
+        ways_u = log_compositions(t + total) if total else ways_v
+        return (ways_u + ways_v - 2 * t * ball(epsilon)).exp()
 
     def rises(t: int) -> bool:
         """P(t+1) > P(t)."""
         ratio = arb(fmpq((t + total + n) * (t + n), (t + total + 1) * (t + 1)))
-        return bool(ratio > (2 * _arb(epsilon)).exp())
+        return bool(ratio > (2 * ball(epsilon)).exp())
 
     top = 1
     while rises(first + top):
@@ -125,10 +196,6 @@ def _negative_part(n: int, total: int, epsilon: Fraction) -> Inversion:
         middle = (low + high) // 2
         low, high = (middle + 1, high) if rises(middle) else (low, middle)
     return Inversion(weight, low, first)
-
-
-def _arb(x: Fraction) -> arb:
-    return arb(fmpq(x.numerator, x.denominator))
 
 
 def _bars(totals: NDArray[np.int64], n: int, tape: Tape) -> NDArray[np.int64]:
@@ -148,12 +215,14 @@ def _urn(words: Words, position: int, bars: NDArray[np.int64]) -> int:
     Polya's urn: every gap starts with one ball, and each bar draws a ball and adds one like it.
     """
     n = bars.shape[1] - 1
+    row, placed = divmod(position, n - 1)
     for word in words:
-        row, placed = divmod(position, n - 1)
         gaps = bars[row, n] + 1
         ball, accepted = bounded(word, np.uint64(gaps + placed))
         if accepted:
-            ball = np.int64(ball)
-            bars[row, placed + 1] = ball if ball < gaps else bars[row, ball - gaps + 1]
-            position += 1
-    return position
+            bar = np.int64(ball)
+            placed += 1
+            bars[row, placed] = bar if bar < gaps else bars[row, bar - gaps + 1]
+            if placed == n - 1:
+                row, placed = row + 1, 0
+    return row * (n - 1) + placed

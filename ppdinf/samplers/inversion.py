@@ -18,7 +18,6 @@ L. Devroye, Non-Uniform Random Variate Generation (Springer, 1986), chapters II.
 radius interval arithmetic", IEEE Transactions on Computers 66(8), 2017.
 """
 
-from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -34,7 +33,7 @@ from ppdinf.samplers.tape import Tape
 
 __all__ = ["Inversion", "bernoulli"]
 
-HALF_TABLE = 2**11  # blocks on each side of the mode that hold all but 2^-64 of the mass
+HALF_TABLE = 2**12  # blocks on each side of the mode that hold all but 2^-64 of the mass
 LARGEST = 2**61  # draws are 64-bit integers, with room for the sums callers make of them
 
 _one_precision = Lock()  # python-flint has one working precision for all threads
@@ -75,6 +74,33 @@ def bernoulli(probability: Callable[[], arb], size: int, tape: Tape, *, width: i
     return happens
 
 
+@dataclass(frozen=True)
+class _Table:
+    """Integer bounds on 2^bits F over blocks ``first``, ``first + 1``, ...
+
+    ``lower[i]`` bounds F of block ``first + i`` from below, ``upper[i]`` that of the block before it
+    from above. ``kept[i]`` bounds 2^bits times the smallest p(k) / max p in the block from below.
+    """
+
+    first: int
+    lower: NDArray
+    upper: NDArray
+    kept: NDArray
+
+    def find(self, words: NDArray) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+        """Return the block of every u that begins with each word, and whether the word settles it."""
+        rows = np.searchsorted(self.lower, words, side="right")
+        inside = rows < len(self.lower)
+        settled = inside & (self.upper[np.where(inside, rows, 0)] <= words)
+        return self.first + rows, settled
+
+    def kept_below(self, blocks: NDArray[np.int64]) -> NDArray:
+        """Return the bound on words that certainly keep an integer of the block; 0 off the table."""
+        rows = blocks - self.first
+        inside = (rows >= 0) & (rows < len(self.kept))
+        return np.where(inside, self.kept[np.where(inside, rows, 0)], np.uint64(0))
+
+
 class Inversion:
     """A log-concave law on the integers, drawn exactly.
 
@@ -97,7 +123,7 @@ class Inversion:
 
     Notes
     -----
-    Set-up evaluates at most about 8,500 weights. A draw reads one word where all probable values fit
+    Set-up evaluates at most about 8,500 weights a table. A draw reads one word where all probable values fit
     the table (``block == 1``), else three or slightly more.
 
     Examples
@@ -116,11 +142,7 @@ class Inversion:
         self.first = first
         self.width = width
         self.block = self._block_length()
-        self._tables: dict[int, _Table] = {}
-        table = self.table(width)
-        self._lower = np.array(table.lower, dtype=np.uint64)
-        self._upper = np.array(table.upper, dtype=np.uint64)
-        self._kept = np.array(table.kept, dtype=np.uint64)
+        self._table = self._tabulate(width)
 
     def draw(self, size: int, tape: Tape) -> NDArray[np.int64]:
         """Return ``size`` independent draws."""
@@ -134,21 +156,16 @@ class Inversion:
             waiting = waiting[~kept]
         return draws
 
-    def table(self, bits: int) -> "_Table":
-        """Return the bounds that settle words of so many bits."""
-        if bits not in self._tables:
-            with _precision(bits):
-                self._tables[bits] = self._tabulate(bits)
-        return self._tables[bits]
-
     def _draw_blocks(self, size: int, tape: Tape) -> NDArray[np.int64]:
         words = tape(size)
-        rows = np.searchsorted(self._lower, words, side="right")
-        blocks = rows + self.table(self.width).first
-        settled = self._upper[np.minimum(rows, len(self._upper) - 1)] <= words
-        for i in np.flatnonzero(~settled | (rows == len(self._lower))):
-            blocks[i] = _settle(words[i], self.width, tape, lambda word, bits: self.table(bits).find(word))
+        blocks, settled = self._table.find(words)
+        for i in np.flatnonzero(~settled):
+            blocks[i] = _settle(words[i], self.width, tape, self._find)
         return blocks
+
+    def _find(self, word: int, bits: int) -> int | None:
+        blocks, settled = self._tabulate(bits).find(np.array([word], dtype=object))
+        return int(blocks[0]) if settled[0] else None
 
     def _propose(self, size: int, tape: Tape) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
         """Draw blocks, an integer in each, and which of these to keep."""
@@ -158,9 +175,7 @@ class Inversion:
         offsets = (tape(size) >> np.uint64(self.width + 1 - self.block.bit_length())).astype(np.int64)
         values = nearest + np.where(above, offsets, -offsets)
         words = tape(size)
-        rows = blocks - self.table(self.width).first
-        inside = (rows >= 0) & (rows < len(self._kept))
-        kept = inside & (words < self._kept[np.where(inside, rows, 0)])
+        kept = words < self._table.kept_below(blocks)
         for i in np.flatnonzero(~kept):
             kept[i] = self._keeps(int(values[i]), int(nearest[i]), words[i], tape)
         return values, kept
@@ -194,57 +209,43 @@ class Inversion:
     def _weight(self, k: int) -> arb:
         return arb(0) if self.first is not None and k < self.first else self.weight(k)
 
-    def _tabulate(self, bits: int) -> "_Table":
-        negligible = self.weight(self.mode) / 2 ** (bits + 2)
-        above, upper_tail = self._side(self.mode, self.block, negligible)
-        below, lower_tail = self._side(self.mode - 1, -self.block, negligible)
-        weights = below[::-1] + above
-        scale = 2**bits / (lower_tail + sum(weights, start=arb(0)) + upper_tail)
-        cumulative, bounds = lower_tail, [_enclose(lower_tail * scale)]
-        for weight in weights:
-            cumulative += weight
-            bounds.append(_enclose(cumulative * scale))
-        falls = _ratios(below)[::-1] + _ratios(above)
+    def _tabulate(self, bits: int) -> _Table:
+        with _precision(bits):
+            negligible = self.weight(self.mode) / 2 ** (bits + 2)
+            above, upper_tail = self._side(self.mode, self.block, negligible)
+            below, lower_tail = self._side(self.mode - 1, -self.block, negligible)
+            weights = below[::-1] + above
+            scale = 2**bits / (lower_tail + sum(weights, start=arb(0)) + upper_tail)
+            cumulative, bounds = lower_tail, [_enclose(lower_tail * scale)]
+            for weight in weights:
+                cumulative += weight
+                bounds.append(_enclose(cumulative * scale))
+            # The next block's weight bounds the smallest probability of a block.
+            falls = [_enclose(fall * 2**bits) for fall in _ratios(below)[::-1] + _ratios(above)]
+        largest = 2**bits - 1
         return _Table(
             first=-len(below),
-            lower=[low for low, _ in bounds[1:]],
-            # All words of the largest value are open, so the cut at 2^bits - 1 settles nothing.
-            upper=[min(high, 2**bits - 1) for _, high in bounds[:-1]],
-            # The next block's weight bounds the smallest probability of a block.
-            kept=[min(_enclose(fall * 2**bits)[0], 2**bits - 1) for fall in falls],
+            lower=_words([low for low, _ in bounds[1:]], bits),
+            # All words of the largest value are open, so this cut settles nothing.
+            upper=_words([min(high, largest) for _, high in bounds[:-1]], bits),
+            kept=_words([min(low, largest) for low, _ in falls], bits),
         )
 
     def _side(self, k: int, step: int, negligible: arb) -> tuple[list[arb], arb]:
         """Return the weights of k, k + step, ... and an enclosure of the sum of all that follow."""
-        weights: list[arb] = []
+        weights, before = [], self.weight(self.mode)
         while self.first is None or k >= self.first:
-            weights.append(self.weight(k))
-            if len(weights) > 1:
-                ratio = weights[-1] / weights[-2]  # no later ratio is larger
-                tail = weights[-1] * ratio / (1 - ratio)
-                if ratio < 1 and tail < negligible:
-                    return weights, arb(0).union(tail.upper())
-            k += step
+            weight = self.weight(k)
+            ratio = weight / before  # no later ratio is larger
+            weights.append(weight)
+            if ratio < 1 and (tail := weight * ratio / (1 - ratio)) < negligible:
+                return weights, arb(0).union(tail.upper())
+            k, before = k + step, weight
         return weights, arb(0)
 
 
-@dataclass(frozen=True)
-class _Table:
-    """Integer bounds on 2^bits F over blocks ``first``, ``first + 1``, ...
-
-    ``lower[i]`` bounds F of block ``first + i`` from below, ``upper[i]`` that of the block before it
-    from above. ``kept[i]`` bounds 2^bits times the smallest p(k) / max p in the block from below.
-    """
-
-    first: int
-    lower: list[int]
-    upper: list[int]
-    kept: list[int]
-
-    def find(self, word: int) -> int | None:
-        """Return the block of every u that begins with these bits, or None if they leave it open."""
-        i = bisect_right(self.lower, word)
-        return self.first + i if i < len(self.lower) and self.upper[i] <= word else None
+def _words(integers: list[int], bits: int) -> NDArray:
+    return np.array(integers, dtype=np.uint64 if bits <= 64 else object)
 
 
 def _ratios(weights: list[arb]) -> list[arb]:
