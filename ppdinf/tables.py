@@ -62,9 +62,7 @@ def as_table(data: Any, *, dims: Sequence[str] | None = None, nonnegative: bool 
         raise CountError(f"the table has shape {table.shape}: it needs at least one cell in each dimension")
     frame = Frame.of(table)
     _check_counts(table, frame, nonnegative)
-    return xr.DataArray(
-        np.array(table.values, dtype=np.int64), dims=frame.dims, coords=frame.coords, name=table.name
-    )
+    return xr.DataArray(np.array(table.values, dtype=np.int64), dims=frame.dims, coords=frame.coords, name=table.name)
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,17 +125,13 @@ class Frame:
         dims, values = self.coords[name]
         order = [dim for dim in self.dims if dim in dims]
         values = values.transpose([dims.index(dim) for dim in order])
-        spread = values.reshape(
-            [n if dim in dims else 1 for dim, n in zip(self.dims, self.shape, strict=True)]
-        )
+        spread = values.reshape([n if dim in dims else 1 for dim, n in zip(self.dims, self.shape, strict=True)])
         return np.broadcast_to(spread, self.shape).ravel()
 
     def cell(self, index: int) -> str:
         """Name of the cell at flat `index`, as error messages use it."""
         where = np.unravel_index(index, self.shape)
-        return ", ".join(
-            f"{dim}={self.coords[dim][1][i]}" for dim, i in zip(self.dims, where, strict=True)
-        )
+        return ", ".join(f"{dim}={self.coords[dim][1][i]}" for dim, i in zip(self.dims, where, strict=True))
 
     def check_same(self, other: Frame, what: str) -> None:
         """Refuse `other` unless its dimensions and labels are these, in this order.
@@ -173,26 +167,26 @@ def _as_dataarray(data: Any, dims: Sequence[str] | None) -> xr.DataArray:
     if isinstance(data, xr.DataArray):
         return data
     if isinstance(data, pd.Series):
-        names = list(data.index.names)
+        names = _dimension_names(list(data.index.names), dims)
         if data.index.has_duplicates:
             raise LabelError(f"the index holds {data.index[data.index.duplicated()][0]!r} more than once")
-        array = data.rename_axis(_dimension_names(names, dims))
+        array = data.rename_axis(names)
         if not isinstance(data.index, pd.MultiIndex):
             return array.to_xarray()
         # from_product over the levels as they first appear: to_xarray alone would sort them
-        levels = [pd.unique(array.index.get_level_values(k)) for k in range(array.index.nlevels)]
-        full = pd.MultiIndex.from_product(levels, names=array.index.names)
-        absent = full.difference(array.index)
+        levels = [pd.unique(array.index.get_level_values(k)) for k in range(len(names))]
+        full = pd.MultiIndex.from_product(levels, names=names)
+        absent = [entry for entry in full if entry not in array.index]
         if len(absent):
             raise LabelError(
-                f"{len(absent)} combinations of {', '.join(array.index.names)} are absent, the first is {absent[0]}: "
+                f"{len(absent)} combinations of {', '.join(names)} are absent, the first is {absent[0]}: "
                 "write their zeros out, or use one dimension with coordinates"
             )
         shape = [len(level) for level in levels]
         return xr.DataArray(
             array.reindex(full).to_numpy().reshape(shape),
-            dims=array.index.names,
-            coords=dict(zip(array.index.names, levels, strict=True)),
+            dims=names,
+            coords=dict(zip(names, levels, strict=True)),
             name=data.name,
         )
     if isinstance(data, pd.DataFrame):
@@ -204,10 +198,10 @@ def _as_dataarray(data: Any, dims: Sequence[str] | None) -> xr.DataArray:
     if isinstance(data, np.ma.MaskedArray):
         raise CountError("the array is masked: fill or drop the masked cells first")
     values = np.asarray(data)
-    names = dims if dims is not None else [f"dim_{k}" for k in range(values.ndim)]
-    if len(names) != values.ndim:
-        raise LabelError(f"{len(names)} dimension names for an array with {values.ndim} dimensions")
-    return xr.DataArray(values, dims=tuple(names))
+    given = dims if dims is not None else [f"dim_{k}" for k in range(values.ndim)]
+    if len(given) != values.ndim:
+        raise LabelError(f"{len(given)} dimension names for an array with {values.ndim} dimensions")
+    return xr.DataArray(values, dims=tuple(given))
 
 
 def _dimension_names(found: Sequence[Hashable], given: Sequence[str] | None) -> list[str]:
@@ -243,8 +237,8 @@ def _check_distinct(labels: np.ndarray, dim: str) -> None:
     for label in labels:
         key = " ".join(unicodedata.normalize("NFKC", label).split()) if isinstance(label, str) else label
         if key in seen:
-            how = "twice" if seen[key] == label else f"beside its look-alike {ascii(seen[key])}"
-            raise LabelError(f"dimension {dim!r} holds label {ascii(label)} {how}: every label must be its own")
+            how = "twice" if seen[key] == label else f"beside its look-alike {seen[key]!a}"
+            raise LabelError(f"dimension {dim!r} holds label {label!a} {how}: every label must be its own")
         seen[key] = label
 
 

@@ -167,8 +167,8 @@ def _problems(found: Diagnosis, idata: Any, model: pm.Model) -> list[str]:
         )
     if "at_edge" in stats and int(stats["at_edge"].sum()):
         problems.append(
-            f"{int((stats['at_edge'] > 0).sum())} draws reached the end of a window of counts, which the noise does once in "
-            "1e12 tables: the model contradicts the release, or epsilon is not the one that was used."
+            f"{int((stats['at_edge'] > 0).sum())} draws reached the end of a window of counts, which "
+            "the noise does once in 1e12 tables: the model contradicts the release, or epsilon is not the one that was used."
         )
     return problems
 
@@ -204,7 +204,7 @@ def _fiber_problems(idata: Any, model: pm.Model) -> list[str]:
         if isinstance(rv.owner.op, ConfidentialRV) and rv.name in idata.posterior:
             fiber = rv.owner.op.fiber
             draws = idata.posterior[rv.name].values.reshape(-1, fiber.lower.size)
-            off = np.count_nonzero(np.any(fiber.A @ draws.T != fiber.values[:, None], axis=0))
+            off = np.count_nonzero(np.any(fiber.values[:, None] != fiber.A @ draws.T, axis=0))
             if off:
                 problems.append(
                     f"{off} draws of {rv.name!r} break a public sum: they were not drawn by LatticeGibbs for this "

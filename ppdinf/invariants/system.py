@@ -1,7 +1,8 @@
-"""Public statements bound to a table: the sparse integer system ``A x = a`` with names for its rows."""
+"""Public statements bound to a table: the sparse integer system ``A x = a, B x >= b`` with named rows."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -12,7 +13,8 @@ import scipy.sparse as sp
 import xarray as xr
 
 from ppdinf.errors import InvariantError
-from ppdinf.invariants.statements import Public
+from ppdinf.invariants.public import Public
+from ppdinf.invariants.statements import Zeros
 from ppdinf.tables import Frame, as_table
 
 if TYPE_CHECKING:
@@ -39,6 +41,8 @@ class System:
         The exact public values ``a``.
     names : list of str
         Name of each row, as error messages and reports use it.
+    B, limits, bound_names
+        The same for what is known to hold, ``B x >= limits``.
     """
 
     public: Public
@@ -46,6 +50,9 @@ class System:
     A: sp.csr_array
     values: np.ndarray
     names: list[str]
+    B: sp.csr_array
+    limits: np.ndarray
+    bound_names: list[str]
 
     @property
     def lattice(self) -> Lattice:
@@ -60,7 +67,7 @@ class System:
         return structure(self.A, row_names=self.names)
 
     def check(self, table: Any) -> pd.DataFrame:
-        """Compare the sums of a table with the public values.
+        """Compare the sums of a table with what is public.
 
         Parameters
         ----------
@@ -70,23 +77,27 @@ class System:
         Returns
         -------
         pandas.DataFrame
-            One row per public sum: ``public``, ``found``, ``agrees``.
+            One row per public sum and bound: ``found``, ``relation``, ``public``, ``agrees``.
 
         Examples
         --------
         >>> import numpy as np, ppdinf as ppd
         >>> bound = ppd.invariants.total().on(np.array([3, 1, 2]))
         >>> bound.check(np.array([2, 2, 1]))
-               public  found  agrees
-        total       6      5   False
+               found relation  public  agrees
+        total      5        =       6   False
         """
         cells = self.cells(table)
-        found = self.A @ cells
+        found = np.concatenate([self.A @ cells, self.B @ cells])
+        relation = np.repeat(["=", ">="], [len(self.names), len(self.bound_names)])
+        stated = np.concatenate([self.values, self.limits])
+        agrees = np.where(relation == "=", found == stated, found >= stated)
         return pd.DataFrame(
-            {"public": self.values, "found": found, "agrees": self.values == found}, index=self.names
+            {"found": found, "relation": relation, "public": stated, "agrees": agrees},
+            index=[*self.names, *self.bound_names],
         )
 
-    def cells(self, table: Any, *, nonnegative: bool = False) -> np.ndarray:
+    def cells(self, table: Any) -> np.ndarray:
         """Cells of `table` in the order of the columns of ``A``, after checking its labels.
 
         Examples
@@ -95,67 +106,63 @@ class System:
         >>> ppd.invariants.total().on(np.array([3, 1, 2])).cells(np.array([6, 0, 0]))
         array([6, 0, 0])
         """
-        data = as_table(table, nonnegative=nonnegative, dims=self.frame.dims if _bare(table) else None)
-        self.frame.check_same(Frame.of(data), "the table")
+        bare = not isinstance(table, xr.DataArray | pd.Series | pd.DataFrame)
+        data = as_table(table, nonnegative=False, dims=self.frame.dims if bare else None)
+        if not bare or data.shape != self.frame.shape:
+            self.frame.check_same(Frame.of(data), "the table")
         return data.values.ravel()
 
     def require(self, table: Any) -> None:
-        """Raise unless every public sum of `table` is exact.
+        """Raise unless `table` agrees with everything public.
 
         Raises
         ------
         InvariantError
-            Naming the first public sum that differs, and by how much. Both numbers are public.
+            Naming the first public sum or bound that is broken; no count is shown.
 
         Examples
         --------
         >>> import numpy as np, ppdinf as ppd
         >>> ppd.invariants.total().on(np.array([3, 1, 2])).require(np.array([6, 0, 0]))
         """
-        report = self.check(table)
-        wrong = report[~report["agrees"]]
-        if len(wrong):
-            first = wrong.iloc[0]
-            raise InvariantError(
-                f"{len(wrong)} public sums are not kept, the first is {wrong.index[0]!r}: "
-                f"{first['found']} instead of {first['public']}"
-            )
+        agrees = self.check(table)["agrees"]
+        if not agrees.all():
+            wrong = agrees.index[~agrees]
+            raise InvariantError(f"the table breaks {len(wrong)} public statements, the first is {wrong[0]!r}")
 
 
-def bind(public: Public, table: Any) -> System:
-    """Write the statements out for the labels of `table` and read their values off its cells.
+def bind(public: Public, table: Any, values: Sequence[int] | None = None) -> System:
+    """Write the statements out for the labels of `table`; see `Public.on`.
 
     Parameters
     ----------
     public : Public
     table : xarray.DataArray, pandas object or numpy.ndarray
+    values : sequence of int, optional
 
     Returns
     -------
     System
     """
+    from ppdinf.lattice.rows import check_consistent
+    from ppdinf.lattice.systems import integer_vector
+
     data = as_table(table, nonnegative=False)
-    A, names = assemble(public, frame := Frame.of(data))
-    return System(public, frame, A, A @ data.values.ravel(), names)
-
-
-def assemble(public: Public, frame: Frame) -> tuple[sp.csr_array, list[str]]:
-    """Stack the rows of all statements.
-
-    Parameters
-    ----------
-    public : Public
-    frame : Frame
-
-    Returns
-    -------
-    A : scipy.sparse.csr_array of int64, shape (k, d)
-    names : list of str, length k
-    """
-    parts = [statement.rows(frame) for statement in public]
-    A = sp.vstack([sp.csr_array((0, frame.size), dtype=np.int64), *(part for part, _ in parts)], format="csr")
-    return A, [name for _, names in parts for name in names]
-
-
-def _bare(table: Any) -> bool:
-    return not isinstance(table, xr.DataArray | pd.Series | pd.DataFrame)
+    frame = Frame.of(data)
+    rows = [statement.equalities(frame) for statement in public]
+    bounds = [statement.inequalities(frame) for statement in public]
+    empty = sp.csr_array((0, frame.size), dtype=np.int64)
+    A = sp.csr_array(sp.vstack([empty, *(part for part, _ in rows)]))
+    names = [name for _, part in rows for name in part]
+    zero = np.repeat([isinstance(statement, Zeros) for statement in public], [len(part) for _, part in rows])
+    if values is None:
+        found = np.where(zero, 0, A @ data.values.ravel())  # structural zeros hold whatever the table says
+    else:
+        found = integer_vector(values, len(names), names, name="values")
+        check_consistent(A, found, row_names=names)
+    return System(
+        public, frame, A, found.astype(np.int64), names,
+        sp.csr_array(sp.vstack([empty, *(part for part, _, _ in bounds)])),
+        np.concatenate([np.zeros(0, dtype=np.int64), *(part for _, part, _ in bounds)]),
+        [name for _, _, part in bounds for name in part],
+    )  # fmt: skip

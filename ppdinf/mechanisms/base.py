@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -19,21 +20,30 @@ if TYPE_CHECKING:
     from ppdinf.releases import Release
     from ppdinf.samplers.tape import Tape
 
-__all__ = ["AdditiveMechanism", "Mechanism"]
-
+__all__ = ["Mechanism"]
 
 
 class Mechanism(ABC):
-    """A way to publish a table: ``kind`` names it in release files, `public` is kept exactly."""
+    """Integer noise on the lattice ``{z : A z = 0}``, with a law that does not depend on the table.
+
+    A subclass states the law by `potential` and says how to draw from it. The density of a release is
+    then ``q(y - x)`` with a normaliser free of x (translation invariance), which inference uses.
+
+    Attributes
+    ----------
+    kind : str
+        Name in release files.
+    public : Public
+        What is kept exactly.
+    """
 
     kind: ClassVar[str]
     public: Public
-    _kinds: ClassVar[dict[str, type[Mechanism]]] = {}
+    _kinds: ClassVar[dict[str, Callable[..., Mechanism]]] = {}
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        if "kind" in vars(cls):
-            Mechanism._kinds[cls.kind] = cls
+        Mechanism._kinds[cls.kind] = cls
 
     @abstractmethod
     def guarantee_on(self, system: System, plan: Plan) -> Guarantee:
@@ -43,8 +53,8 @@ class Mechanism(ABC):
     def to_dict(self) -> dict[str, Any]:
         """Parameters as plain data; `from_dict` reads them back."""
 
-    @classmethod
-    def from_dict(cls, data: dict[str, Any], public: Public) -> Mechanism:
+    @staticmethod
+    def from_dict(data: dict[str, Any], public: Public) -> Mechanism:
         """Rebuild a mechanism from `to_dict`.
 
         Raises
@@ -57,14 +67,6 @@ class Mechanism(ABC):
         if kind not in Mechanism._kinds:
             raise PrivacyError(f"this version of ppdinf does not know mechanisms of kind {kind!r}")
         return Mechanism._kinds[kind](public, **parameters)
-
-
-class AdditiveMechanism(Mechanism):
-    """Integer noise on the lattice ``{z : A z = 0}``, with a law that does not depend on the table.
-
-    Subclasses state the law by `potential` and say how to draw from it; the density of a release
-    is then ``q(y - x)`` with a normaliser free of x (translation invariance), which inference uses.
-    """
 
     @abstractmethod
     def potential(self, z: Any) -> Any:
@@ -114,7 +116,7 @@ class AdditiveMechanism(Mechanism):
         Raises
         ------
         CountError, LabelError, InvariantError
-            The table cannot be taken as it is.
+            The table cannot be taken as it is, or breaks a declared bound or structural zero.
 
         Warns
         -----
@@ -127,6 +129,7 @@ class AdditiveMechanism(Mechanism):
         data = as_table(table)
         _refuse_undeclared(data, self.public)
         system = self.public.on(data)
+        system.require(data)
         plan = self.plan_on(system)
         _warn_fixed(system)
         noise = self.noise(system, 1, secure_tape())[0]

@@ -14,7 +14,7 @@ import numpy as np
 
 from ppdinf.errors import InvariantError, PrivacyError
 from ppdinf.invariants import Public, System
-from ppdinf.mechanisms.base import AdditiveMechanism
+from ppdinf.mechanisms.base import Mechanism
 from ppdinf.privacy.guarantee import Guarantee
 from ppdinf.privacy.parameters import as_fraction
 from ppdinf.samplers.plan import Plan
@@ -26,7 +26,7 @@ __all__ = ["GeneralizedLaplace"]
 
 
 @dataclass(frozen=True)
-class GeneralizedLaplace(AdditiveMechanism):
+class GeneralizedLaplace(Mechanism):
     """Integer noise with mass proportional to ``exp(-epsilon * |z|_1)`` among all z with ``A z = 0``.
 
     Parameters
@@ -116,9 +116,10 @@ class GeneralizedLaplace(AdditiveMechanism):
         structure = system.structure
         grouped = structure.partition[structure.blocks]
         noise = np.empty((draws, system.frame.size), dtype=np.int64)
-        noise[:, ~grouped] = discrete_laplace(self.epsilon, (draws, int(np.sum(~grouped))), tape)
+        alone = int(np.sum(~grouped))
+        noise[:, ~grouped] = discrete_laplace(self.epsilon, draws * alone, tape).reshape(draws, alone)
         _, labels = np.unique(structure.classes[grouped], return_inverse=True)
-        noise[:, grouped] = draw_partition(labels, labels.max(initial=-1) + 1, self.epsilon, tape, draws)
+        noise[:, grouped] = draw_partition(labels, int(labels.max(initial=-1)) + 1, self.epsilon, tape, draws)
         return noise
 
     def guarantee_on(self, system: System, plan: Plan) -> Guarantee:
@@ -129,7 +130,7 @@ class GeneralizedLaplace(AdditiveMechanism):
             epsilon=self.epsilon,
             metric=self.norm,
             nearest=nearest,
-            unprotected=tuple(str(statement) for statement in self.public),
+            unprotected=self.public.exact,
             sampler=f"generalized Laplace on the lattice, {plan}",
         )
 

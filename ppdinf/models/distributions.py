@@ -71,9 +71,7 @@ class ConfidentialRV(SymbolicRandomVariable):
 
 def confidential(dist: Any, fiber: Fiber, start: NDArray[np.int64]) -> Any:
     """Wrap an unnamed distribution, already of the shape of the table."""
-    inputs = [
-        pt.random.shared_rng(seed=None) if isinstance(inp.type, RandomType) else inp for inp in dist.owner.inputs
-    ]
+    inputs = [pt.random.shared_rng(seed=None) if isinstance(inp.type, RandomType) else inp for inp in dist.owner.inputs]
     inner = [inp if isinstance(inp.type, RandomType) else inp.type() for inp in inputs]
     node = dist.owner.op.make_node(*inner)
     table = node.default_output()
@@ -106,7 +104,7 @@ class ReleasedRV(RandomVariable):
         kwargs.setdefault("signature", f"({axes})->({axes})")
         super().__init__(**kwargs)
 
-    def rng_fn(self, rng: np.random.Generator, x: NDArray[np.int64], size: Any = None) -> NDArray[np.int64]:  # type: ignore[override]
+    def rng_fn(self, rng: np.random.Generator, x: NDArray[np.int64], size: Any = None) -> NDArray[np.int64]:
         """Add fresh noise to `x`."""
         from ppdinf.samplers.tape import seeded_tape
 
@@ -118,7 +116,8 @@ class ReleasedRV(RandomVariable):
 
 def released(x: Any, release: Release) -> Any:
     """Return the noisy table as a random variable."""
-    return ReleasedRV(release)(x)
+    _, table = ReleasedRV(release)(x, rng=pt.random.shared_rng(seed=None), return_next_rng=True)
+    return table
 
 
 @_logprob.register(ReleasedRV)
@@ -138,6 +137,6 @@ def _released_numba(op: ReleasedRV, node: Any) -> Any:
     def random_fn(rng, x):  # type: ignore[no-untyped-def]
         with numba.objmode(out=out_type):
             out = np.ascontiguousarray(op.rng_fn(rng, x))
-        return out
+        return out  # noqa: RET504  (numba's object mode hands over variables, not values)
 
     return random_fn, 1

@@ -10,10 +10,12 @@ import scipy.sparse as sp
 import xarray as xr
 from numpy.typing import NDArray
 from pymc.distributions.shape_utils import change_dist_size
+from pymc.pytensorf import inputvars
 from pymc.util import check_dist_not_registered
 
 import ppdinf.samplers.lattice_gibbs  # noqa: F401  (PyMC learns of the step method here)
 from ppdinf.errors import InvariantError, ModelError
+from ppdinf.invariants import System
 from ppdinf.lattice.feasible import nearest_feasible
 from ppdinf.models.distributions import ConfidentialRV, confidential, released
 from ppdinf.releases import Release
@@ -145,7 +147,8 @@ def _fit_to_table(dist: Any, release: Release) -> Any:
         have in (None, 1, want) for have, want in zip(static[::-1], release.shape[::-1], strict=False)
     )
     if not fits:
-        raise ModelError(f"the distribution has shape {static}, the release has {dict(zip(release.dims, release.shape, strict=True))}")
+        sizes = dict(zip(release.dims, release.shape, strict=True))
+        raise ModelError(f"the distribution has shape {static}, the release has {sizes}")
     return change_dist_size(dist, release.shape)
 
 
@@ -153,14 +156,26 @@ def _fiber(release: Release) -> Fiber:
     structure, system = release.public.structure, release.public
     y = release.table.values.ravel()
     reach = release.mechanism.half_width(y.size)
-    offsets = np.arange(-reach, reach + 1)
-    log_noise = np.broadcast_to(release.mechanism.potential(offsets), (y.size, offsets.size))
+    lower = y - reach
+    counts = lower[:, None] + np.arange(2 * reach + 1)
+    log_noise = np.where(_allowed(system, counts), release.mechanism.potential(y[:, None] - counts), -np.inf)
     grouped = structure.partition[structure.blocks]
     members, starts = group_members(np.where(grouped, structure.classes, -1))
     return Fiber(
-        system.A, system.values, system.names, y - reach, np.ascontiguousarray(log_noise), members, starts,
+        system.A, system.values, system.names, lower, log_noise, members, starts,
         np.flatnonzero(~grouped),
     )  # fmt: skip
+
+
+def _allowed(system: System, counts: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Tell which counts of each window the public bounds on single cells allow."""
+    allowed = np.ones(counts.shape, dtype=bool)
+    linked = np.flatnonzero(np.diff(system.B.indptr) != 1)
+    if linked.size:
+        raise ModelError(f"the bound {system.bound_names[linked[0]]!r} links cells: drop it from the public statements")
+    for cell, weight, limit in zip(system.B.indices, system.B.data, system.limits, strict=True):
+        allowed[cell] &= weight * counts[cell] >= limit
+    return allowed
 
 
 def _feasible_start(model: pm.Model, base: Any, fiber: Fiber, release: Release) -> NDArray[np.int64]:
@@ -169,7 +184,7 @@ def _feasible_start(model: pm.Model, base: Any, fiber: Fiber, release: Release) 
     trial = confidential(base, fiber, y)
     (log_data,) = model.replace_rvs_by_values([trial.owner.op.window_logp(trial)])
     point = model.initial_point()
-    inputs = [v for v in model.value_vars if v in set(_inputs(log_data))]
+    inputs = inputvars([log_data])
     values = pm.pytensorf.compile(inputs, log_data, mode="FAST_COMPILE")(*(point[v.name] for v in inputs))
     allowed = np.isfinite(values.reshape(fiber.width, -1).T)
     if not allowed.any(axis=1).all():
@@ -178,18 +193,12 @@ def _feasible_start(model: pm.Model, base: Any, fiber: Fiber, release: Release) 
     lowest = fiber.lower + allowed.argmax(axis=1)
     highest = fiber.lower + fiber.width - 1 - allowed[:, ::-1].argmax(axis=1)
     cells = sp.eye_array(y.size, dtype=np.int64, format="csc")
-    start = nearest_feasible(
-        fiber.A, fiber.values, sp.vstack([cells, -cells]), np.concatenate([lowest, -highest]), near=y.ravel(), row_names=fiber.names
-    )  # fmt: skip
+    B, limits = sp.vstack([cells, -cells]), np.concatenate([lowest, -highest])
+    start = nearest_feasible(fiber.A, fiber.values, B, limits, near=y.ravel(), row_names=fiber.names)
     inside = allowed[np.arange(y.size), start - fiber.lower]
     if not inside.all():
         raise InvariantError(
-            f"no starting table found: the support of the distribution has gaps at {release.frame.cell(int(np.argmin(inside)))}"
+            "no starting table found: the support of the distribution has gaps at "
+            f"{release.frame.cell(int(np.argmin(inside)))}"
         )
     return start.reshape(y.shape)
-
-
-def _inputs(variable: Any) -> Any:
-    from pytensor.graph.traversal import ancestors
-
-    return ancestors([variable])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, dataclass
 from fractions import Fraction
 from typing import Any
@@ -62,10 +63,10 @@ class Guarantee:
 
         Examples
         --------
-        >>> print(Guarantee(Fraction(1, 4), "l1", 2, ("the total",), "exact").describe())
+        >>> print(Guarantee(Fraction(1, 4), "l1", 2, ("the total",), "exact").describe())  # doctest: +ELLIPSIS
         Not protected, published exactly: the total. Whatever can be computed from these alone is public too.
         <BLANKLINE>
-        Protected: ...
+        Protected: which table, ...
         """
         open_part = (
             "Nothing is published exactly."
@@ -75,15 +76,14 @@ class Guarantee:
         )
         if self.loss_at_nearest is None:
             return f"{open_part}\n\nProtected: nothing. The public information fixes every cell of the table."
-        factor = float(self.loss_at_nearest)
         closed_part = (
-            f"Protected: which table, among all that agree with the public information, is the confidential one. "
+            "Protected: which table, among all that agree with the public information, is the confidential one. "
             f"Distance between two tables is {_METRICS[self.metric]}, counted in persons, and the privacy loss is "
-            f"epsilon = {_show(self.epsilon)} for each unit of it. The closest alternative is at distance {self.nearest} "
-            f"(one person moved from one cell to another changes two cells by one), so the release can change the odds between it and the "
-            f"confidential table by a factor of at most exp({_show(self.loss_at_nearest)}) = {_factor(factor)}. Tables "
-            f"further away are told apart more easily: a change of k persons costs up to k times as much. "
-            f"Nothing is promised between tables that differ in the public information. Noise: {self.sampler}."
+            f"epsilon = {_show(self.epsilon)} for each unit of it. The closest alternative is at distance "
+            f"{self.nearest} ({_nearest(self.nearest)}), so the release can change the odds between it and the confidential "
+            f"table by a factor of at most exp({_show(self.loss_at_nearest)}) = {_factor(float(self.loss_at_nearest))}. Tables "
+            "further away are told apart more easily: a change of k persons costs up to k times as much. Nothing is "
+            f"promised between tables that differ in the public information. Noise: {self.sampler}."
         )
         return f"{open_part}\n\n{closed_part}"
 
@@ -97,7 +97,12 @@ def _show(value: Fraction) -> str:
     return short if Fraction(short) == value else f"{value} (about {short})"
 
 
-def _factor(loss: float) -> str:
-    import math
+def _nearest(distance: int | None) -> str:
+    return {
+        1: "one person more or less in a cell that no public sum covers",
+        2: "one person counted in another cell, which changes two cells by one",
+    }.get(distance or 0, "several cells must change together to keep every public sum")
 
+
+def _factor(loss: float) -> str:
     return f"{math.exp(loss):.3g}" if loss < 50 else f"e^{loss:.3g}"

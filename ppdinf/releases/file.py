@@ -13,6 +13,7 @@ import hashlib
 import io
 import json
 import zipfile
+import zlib
 from collections.abc import Sequence
 from os import PathLike
 from pathlib import Path
@@ -23,11 +24,9 @@ import xarray as xr
 
 from ppdinf.errors import PpdinfError, ReleaseFileError
 from ppdinf.invariants import Public, System
-from ppdinf.invariants.system import assemble
 from ppdinf.mechanisms.base import Mechanism
 from ppdinf.releases.release import Release
 from ppdinf.samplers.plan import Plan
-from ppdinf.tables import Frame
 
 __all__ = ["read_release", "write"]
 
@@ -54,14 +53,13 @@ def write(release: Release, path: str | PathLike[str]) -> None:
         "public": release.public.public.to_dict(),
         "plan": release.plan.to_dict(),
         "guarantee": release.guarantee.to_dict(),
-        "dims": {dim: size for dim, size in zip(frame.dims, frame.shape, strict=True)},
+        "dims": dict(zip(frame.dims, frame.shape, strict=True)),
         "coordinates": {
             name: {"dims": list(dims), "type": "integer" if values.dtype.kind == "i" else "string"}
             for name, (dims, values) in frame.coords.items()
         },
         "parts": {
-            name: {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
-            for name, data in parts.items()
+            name: {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()} for name, data in parts.items()
         },
     }
     manifest["digest"] = _digest(manifest)
@@ -103,9 +101,10 @@ def read_release(path: str | PathLike[str]) -> Release:
         public = Public.from_dict(manifest["public"])
         mechanism = Mechanism.from_dict(manifest["mechanism"], public)
         table = _parse_table(parts["table.csv"], manifest)
-        frame = Frame.of(table)
-        A, names = assemble(public, frame)
-        system = System(public, frame, A, _parse_public(parts["public.csv"], names), names)
+        names, values = _parse_public(parts["public.csv"])
+        system = public.on(table, values=values)
+        if system.names != names:
+            raise ReleaseFileError("public.csv names other sums than the public statements give")
         return Release(table, mechanism, public=system, plan=Plan(**manifest["plan"]))
     except (KeyError, TypeError, ValueError, PpdinfError) as error:
         raise ReleaseFileError(f"{path.name} is whole but does not make sense: {error}") from error
@@ -126,7 +125,7 @@ def _verified(path: Path) -> tuple[dict[str, Any], dict[str, bytes]]:
                     raise ReleaseFileError(f"{name} in {path.name} was changed after it was written: get a fresh copy")
                 parts[name] = data
             return manifest, parts
-    except (zipfile.BadZipFile, EOFError, zipfile.zlib.error) as error:
+    except (zipfile.BadZipFile, EOFError, zlib.error) as error:
         raise ReleaseFileError(f"{path.name} is not a release file, or was cut short: {error}") from error
 
 
@@ -155,7 +154,9 @@ def _parse_manifest(path: Path, data: bytes) -> dict[str, Any]:
         version = manifest.get("schema") if isinstance(manifest, dict) else None
         raise ReleaseFileError(f"{path.name} has schema {version!r}; this version of ppdinf reads schema {SCHEMA}")
     if set(manifest) != _FIELDS:
-        raise ReleaseFileError(f"{MANIFEST} in {path.name} has fields {sorted(set(manifest) ^ _FIELDS)} too many or too few")
+        raise ReleaseFileError(
+            f"{MANIFEST} in {path.name} has fields {sorted(set(manifest) ^ _FIELDS)} too many or too few"
+        )
     if manifest["digest"] != _digest(manifest) or data != _canonical(manifest):
         raise ReleaseFileError(f"{MANIFEST} in {path.name} was changed after it was written: get a fresh copy")
     return manifest
@@ -216,8 +217,6 @@ def _parse_table(data: bytes, manifest: dict[str, Any]) -> xr.DataArray:
     return xr.DataArray(released, dims=dims, coords=coords)
 
 
-def _parse_public(data: bytes, names: list[str]) -> np.ndarray:
+def _parse_public(data: bytes) -> tuple[list[str], list[int]]:
     rows = _parse_csv(data, ["sum", "value"], "public.csv")
-    if [row[0] for row in rows] != names:
-        raise ReleaseFileError("public.csv names other sums than the public statements give")
-    return np.array([int(row[1]) for row in rows], dtype=np.int64)
+    return [row[0] for row in rows], [int(row[1]) for row in rows]

@@ -65,7 +65,9 @@ class Fiber:
             )
         outside = np.count_nonzero((x < self.lower) | (x >= self.lower + self.width))
         if outside:
-            raise InvariantError(f"the starting table has {outside} cells further from the release than noise can reach")
+            raise InvariantError(
+                f"the starting table has {outside} cells further from the release than noise can reach"
+            )
 
     def at_edge(self, x: NDArray[np.int64]) -> int:
         """Count cells at the end of their window; any says that release and model contradict each other."""

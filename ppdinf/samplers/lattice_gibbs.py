@@ -12,17 +12,19 @@ be carried into any other one person at a time (the excess of one cell fills the
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numba
 import numpy as np
 import pymc as pm
 from numpy.typing import NDArray
 from pymc.pytensorf import compile as compile_pymc
+from pymc.pytensorf import inputvars
 from pymc.step_methods import STEP_METHODS
 from pymc.step_methods.compound import BlockedStep, Competence, StepMethodState
 from pymc.step_methods.state import dataclass_state
 from pymc.util import get_value_vars_from_user_vars
+from pytensor.graph.traversal import ancestors
 
 from ppdinf.errors import ModelError
 from ppdinf.samplers.fiber import Fiber
@@ -173,12 +175,15 @@ class LatticeGibbs(BlockedStep):
     name = "lattice_gibbs"
     default_blocked = False
     default_tune_steps = 0
-    stats_dtypes_shapes = {"moved": (np.int64, []), "at_edge": (np.int64, [])}
+    stats_dtypes_shapes: ClassVar[dict[str, tuple[type, list[int]]]] = {
+        "moved": (np.int64, []),
+        "at_edge": (np.int64, []),
+    }
     _state_class = LatticeGibbsState
 
     def __init__(
         self,
-        vars: list[Any],
+        vars: list[Any],  # noqa: A002  (PyMC's name)
         *,
         transfers: int = 4,
         model: pm.Model | None = None,
@@ -202,7 +207,7 @@ class LatticeGibbs(BlockedStep):
         _refuse_dependents(self._model, table)
         self._fiber: Fiber = table.owner.op.fiber
         (log_data,) = self._model.replace_rvs_by_values([table.owner.op.window_logp(table)])
-        inputs = [v for v in self._model.value_vars if v in _ancestors(log_data)]
+        inputs = inputvars([log_data])
         self._weights = _Weights(
             tuple(v.name for v in inputs),
             compile_pymc(inputs, log_data, **self._compile_kwargs),
@@ -222,7 +227,16 @@ class LatticeGibbs(BlockedStep):
         before = point[name].ravel()
         x = before.astype(np.int64)  # a copy: `point` is PyMC's
         fiber.require(x)
-        sweep(x, fiber.groups, fiber.starts, fiber.free, fiber.lower, self._weights(point), self.transfers, self.rng)
+        sweep(
+            x,
+            fiber.groups,
+            fiber.starts,
+            fiber.free,
+            fiber.lower,
+            self._weights(point),
+            self.transfers,
+            self.rng,
+        )
         stats = {"moved": np.count_nonzero(x != before), "at_edge": fiber.at_edge(x)}
         return {**point, name: x.reshape(point[name].shape)}, [stats]
 
@@ -238,17 +252,11 @@ def _refuse_dependents(model: pm.Model, table: Any) -> None:
     for other in (*model.basic_RVs, *model.potentials):
         if other is table or getattr(other.owner.op, "release", None) is not None:
             continue
-        if table in _ancestors(other):
+        if table in ancestors([other]):
             raise ModelError(
                 f"{other.name!r} depends on the confidential table {table.name!r}: only its own distribution and its "
                 "release may; let the other variable share parameters with the table instead"
             )
-
-
-def _ancestors(variable: Any) -> set[Any]:
-    from pytensor.graph.traversal import ancestors
-
-    return set(ancestors([variable]))
 
 
 STEP_METHODS.append(LatticeGibbs)  # in place: PyMC's sampler holds a reference to this very list
