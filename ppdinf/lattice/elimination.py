@@ -58,10 +58,7 @@ def sparse_rows(A: sparse.sparray) -> list[SparseRow]:
     """
     csr = sparse.csr_array(A)
     columns, values, ends = csr.indices.tolist(), csr.data.tolist(), csr.indptr.tolist()
-    return [
-        dict(zip(columns[start:end], values[start:end], strict=True))
-        for start, end in itertools.pairwise(ends)
-    ]
+    return [dict(zip(columns[start:end], values[start:end], strict=True)) for start, end in itertools.pairwise(ends)]
 
 
 def eliminate_units(rows: list[SparseRow]) -> UnitElimination:

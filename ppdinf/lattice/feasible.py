@@ -1,10 +1,10 @@
 """A table that satisfies public equalities and bounds, as near as possible to a given one.
 
-Sums over disjoint cells with bounds on single cells are solved exactly by water
-filling. Everything else is an integer programme in the distance's positive and
-negative parts, solved by HiGHS (Huangfu and Hall 2018) through SciPy. Its answer is
-rounded and checked in integers; if large totals cost it precision, it is refined once
-more from the rounded point, where the numbers that are left are small.
+Where bounds concern single cells, classes with a public sum are solved exactly by water
+filling. Everything else is an integer programme in the positive and negative parts of
+the distance, solved by HiGHS (Huangfu and Hall 2018) through SciPy. Its answer is
+rounded and checked in integers; if large totals cost it precision, it is refined from
+the rounded point, where the numbers that are left are small.
 """
 
 from collections.abc import Sequence
@@ -13,10 +13,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
-from scipy.optimize import LinearConstraint, milp
 
 from ppdinf.errors import InvariantError
-from ppdinf.lattice.rows import check_consistent
+from ppdinf.lattice.solution import integer_solution
+from ppdinf.lattice.structure import Structure
+from ppdinf.lattice.structure import structure as find_structure
 from ppdinf.lattice.systems import (
     LARGEST,
     IntVector,
@@ -39,6 +40,7 @@ def nearest_feasible(
     b: Any = None,
     near: Any = None,
     *,
+    structure: Structure | None = None,
     row_names: Names = None,
     bound_names: Names = None,
 ) -> IntVector:
@@ -53,6 +55,8 @@ def nearest_feasible(
     b : array_like of whole numbers, shape (l,), optional
     near : array_like of whole numbers, shape (d,), optional
         Any point, feasible or not (a noisy table with negative cells); zeros by default.
+    structure : Structure, optional
+        ``structure(A)``, when already at hand.
     row_names, bound_names : sequence of str, optional
         Labels of the rows of A and of B for error messages.
 
@@ -85,25 +89,34 @@ def nearest_feasible(
     matrix = integer_matrix(A, row_names)
     k, d = matrix.shape
     totals = integer_vector(a, k, row_names)
-    bounds = integer_matrix(
-        sparse.csc_array((0, d), dtype=np.int64) if B is None else B, bound_names, name="B"
-    )
+    bounds = integer_matrix(sparse.csc_array((0, d), dtype=np.int64) if B is None else B, bound_names, name="B")
     if bounds.shape[1] != d:
         raise InvariantError(f"A is about {d} cells, but B about {bounds.shape[1]}.")
     limits = integer_vector([] if b is None else b, bounds.shape[0], bound_names, name="b")
     start = integer_vector(np.zeros(d, np.int64) if near is None else near, d, name="near")
 
-    if _is_partition(matrix) and (np.bincount(bounds.indices, minlength=bounds.shape[0]) <= 1).all():
-        lower, upper = _cell_bounds(bounds, limits, bound_names)
-        x = _water_fill(matrix, totals, lower, upper, start, row_names)
+    found = structure or find_structure(matrix)
+    solution = integer_solution(matrix, totals, row_names=row_names)
+    if (np.bincount(bounds.indices, minlength=bounds.shape[0]) > 1).any():
+        rest, x = np.ones(d, dtype=bool), start
     else:
-        check_consistent(matrix, totals, row_names=row_names)
-        x = _integer_programme(matrix, totals, bounds, limits, start, row_names, bound_names)
+        lower, upper = _cell_bounds(bounds, limits, bound_names)
+        x = np.clip(start, lower, upper)
+        summed = found.determined[found.classes]
+        _water_fill(x, np.flatnonzero(summed), found, solution, lower, upper, row_names)
+        rest = ~summed & (np.diff(matrix.indptr) > 0)
+    if rest.any():
+        inner = np.flatnonzero(np.bincount(bounds[:, rest].indices, minlength=bounds.shape[0]) > 0)
+        x[rest] = _integer_programme(
+            matrix[:, rest],
+            totals - exact_product(matrix[:, ~rest], x[~rest]),
+            sparse.csc_array(sparse.csr_array(bounds)[inner][:, rest]),
+            limits[inner],
+            start[rest],
+            row_names,
+            None if bound_names is None else [bound_names[i] for i in inner.tolist()],
+        )
     return x
-
-
-def _is_partition(A: sparse.csc_array) -> bool:
-    return bool((np.diff(A.indptr) <= 1).all() and (A.data == 1).all())
 
 
 def _cell_bounds(B: sparse.csc_array, b: IntVector, names: Names) -> tuple[IntVector, IntVector]:
@@ -123,26 +136,44 @@ def _cell_bounds(B: sparse.csc_array, b: IntVector, names: Names) -> tuple[IntVe
 
 
 def _water_fill(
-    A: sparse.csc_array, a: IntVector, lower: IntVector, upper: IntVector, near: IntVector, names: Names
-) -> IntVector:
-    """Nearest point under one sum per group of cells.
+    x: IntVector,
+    cells: IntVector,
+    found: Structure,
+    solution: dict[int, int],
+    lower: IntVector,
+    upper: IntVector,
+    names: Names,
+) -> None:
+    """Bring each class sum to its total, in place.
 
-    Any change that moves all cells of a group one way from ``clip(near)`` has the same l1
-    cost; it is spread as evenly as the bounds allow.
+    x is the given point clipped to the bounds. Any change that moves all cells of a class
+    one way from there has the same l1 cost; it is spread as evenly as the bounds allow.
     """
-    x = np.clip(near, lower, upper)
-    cells = np.flatnonzero(np.diff(A.indptr))
-    group = A.indices.astype(np.int64)
-    missing = a - exact_product(A, x)
+    group = found.classes[cells]
+    missing = np.zeros(found.determined.size, dtype=np.int64)
+    for cell, value in solution.items():
+        if found.determined[found.classes[cell]]:
+            missing[found.classes[cell]] = value  # the solution uses one cell of each class
+    if np.abs(x[cells]).sum(dtype=float) >= 2**62:
+        raise InvariantError("The given point or the bounds are too large to be summed in 64-bit integers.")
+    np.subtract.at(missing, group, x[cells])
     up = (missing > 0)[group]
     room = np.where(up, upper[cells] - x[cells], x[cells] - lower[cells])
-    change = _spread(np.abs(missing), group, room, names)
+    change, short = _spread(np.abs(missing), group, room)
+    if short.size:
+        rows = found.class_system[:, short[:1]].indices.tolist()
+        raise InvariantError(
+            f"No table has the total of {', '.join(row_label(row, names) for row in rows)} "
+            "within the bounds of its cells."
+        )
     x[cells] += np.where(up, change, -change)
-    return x
 
 
-def _spread(amounts: NDArray[Any], group: IntVector, room: IntVector, names: Names) -> IntVector:
-    """Split each group's amount over its cells, none beyond its room, as evenly as possible."""
+def _spread(amounts: IntVector, group: IntVector, room: IntVector) -> tuple[IntVector, IntVector]:
+    """Split each group's amount over its cells, none beyond its room, as evenly as possible.
+
+    Returns the shares and the groups with too little room.
+    """
     order = np.lexsort((room, group))
     group, room = group[order], np.minimum(room[order], amounts[group[order]])
     if room.sum(dtype=float) >= 2**62:
@@ -151,10 +182,6 @@ def _spread(amounts: NDArray[Any], group: IntVector, room: IntVector, names: Nam
     starts = np.cumsum(sizes) - sizes
     filled = np.concatenate([[0], np.cumsum(room)])  # room of all cells before
     short = np.flatnonzero(amounts > filled[starts + sizes] - filled[starts])
-    if short.size:
-        raise InvariantError(
-            f"No table has the total of {row_label(int(short[0]), names)} within the bounds of its cells."
-        )
     before = filled[:-1] - filled[starts][group]
     place = np.arange(group.size) - starts[group]
     full = before + room * (sizes[group] - place) <= amounts[group]
@@ -165,7 +192,7 @@ def _spread(amounts: NDArray[Any], group: IntVector, room: IntVector, names: Nam
     share = rest[group] // sharing[group] + (sizes[group] - place <= rest[group] % sharing[group])
     change = np.empty(group.size, dtype=np.int64)
     change[order] = np.where(full, room, share).astype(np.int64)
-    return change
+    return change, short
 
 
 def _integer_programme(
@@ -199,13 +226,13 @@ def _shortest_step(
     When elastic, rows may be violated and their violation is minimised instead. Returns
     z (None when there is none) and the rows of [A; B] that it violates.
     """
+    from scipy.optimize import LinearConstraint, milp
+
     k, bounds, d = A.shape[0], B.shape[0], A.shape[1]
     equal, above = sparse.hstack([A, -A]), sparse.hstack([B, -B])
     cost = np.ones(2 * d)
     if elastic:
-        equal = sparse.hstack(
-            [equal, sparse.eye_array(k), -sparse.eye_array(k), sparse.csc_array((k, bounds))]
-        )
+        equal = sparse.hstack([equal, sparse.eye_array(k), -sparse.eye_array(k), sparse.csc_array((k, bounds))])
         above = sparse.hstack([above, sparse.csc_array((bounds, 2 * k)), sparse.eye_array(bounds)])
         cost = np.concatenate([np.zeros(2 * d), np.ones(2 * k + bounds)])
     found = milp(
@@ -232,7 +259,4 @@ def _blame(violated: IntVector, k: int, row_names: Names, bound_names: Names, sh
         for i in violated[:shown].tolist()
     ]
     more = f" and {violated.size - shown} more" if violated.size > shown else ""
-    return (
-        "No integer table meets all totals and bounds together; "
-        f"the nearest miss violates {', '.join(named)}{more}."
-    )
+    return f"No integer table meets all totals and bounds together; the nearest miss violates {', '.join(named)}{more}."

@@ -172,9 +172,7 @@ def _class_kernel(matrix: sparse.csc_array, routes: list[str]) -> sparse.csc_arr
     cells = np.array([cell for vector in vectors for cell in vector], dtype=np.int64)
     found = sparse.csc_array((np.array(entries, dtype=np.int64), cells, ends), shape=(n, len(vectors)))
     found.sort_indices()
-    units = sparse.csc_array(
-        (np.ones(free.size, np.int64), free, np.arange(free.size + 1)), shape=(n, free.size)
-    )
+    units = sparse.csc_array((np.ones(free.size, np.int64), free, np.arange(free.size + 1)), shape=(n, free.size))
     return sparse.hstack([found, units], format="csc", dtype=np.int64)
 
 

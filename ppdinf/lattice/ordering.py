@@ -1,11 +1,11 @@
 """An order in which constraints can be summed out, and how many stay open meanwhile.
 
-Two constraints are neighbours when they share a variable. Constraints are closed one
-by one, the one with fewest neighbours first (greedy minimum degree; Rose 1972), and
-the neighbours of a closed constraint become neighbours of each other. When its turn
-comes, every law that involves the constraint is convolved into one joint law of the
-constraint and its open neighbours, and the constraint is then set to its total: the
-*width*, the largest number of open neighbours, is the dimension that law keeps.
+Two constraints are neighbours when they share a variable. They are closed one by one,
+the one with fewest neighbours first (greedy minimum degree; Rose 1972), and the
+neighbours of a closed constraint become neighbours of each other. When its turn comes,
+the laws of all variables it involves are convolved into one joint law of the constraint
+and its open neighbours, and the constraint is set to its total. The *width*, the
+largest number of open neighbours, is the dimension which that law keeps.
 """
 
 import heapq

@@ -83,9 +83,7 @@ def row_algebra(A: Any, *, row_names: Sequence[str] | None = None) -> RowAlgebra
     _, representatives = equal_columns(matrix)
     rows = sparse_rows(matrix[:, representatives])
     contents = [math.gcd(*row.values()) or 1 for row in rows]
-    steps = eliminate_units(
-        [{j: v // g for j, v in row.items()} for row, g in zip(rows, contents, strict=True)]
-    )
+    steps = eliminate_units([{j: v // g for j, v in row.items()} for row, g in zip(rows, contents, strict=True)])
     kept, leftover = _reduce_remainder(steps.remainder)
     independent = sorted(steps.rows + kept)
     redundant = {}

@@ -9,8 +9,9 @@ Noise z on the lattice {A z = 0} is shrunk by exact steps before anything is sam
    cells. It can be finer than the components of the cell-constraint graph, in which a
    redundant row (a nation over its states) would chain blocks that are independent.
 
-A class whose sum is determined is a block of its own: a *partition* block, the easiest
-kind. Blocks that are neither partitions nor one-dimensional are the *core*.
+Within a block only the class sums are entangled. A class whose sum is determined is a
+block of its own: a *partition* block. Where class sums have one dimension, a single
+integer decides them all; where they have more, they are the *core*.
 """
 
 from collections.abc import Sequence
@@ -24,10 +25,8 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from ppdinf.errors import InvariantError
-from ppdinf.lattice.columns import equal_columns
+from ppdinf.lattice.core import CoreSums, core_sums, proportional_rows
 from ppdinf.lattice.kernel import Lattice, kernel, support_components
-from ppdinf.lattice.ordering import EliminationOrder, elimination_order
-from ppdinf.lattice.rows import row_algebra
 from ppdinf.lattice.systems import IntVector, integer_matrix
 
 __all__ = ["Structure", "structure"]
@@ -43,8 +42,8 @@ class Structure:
     ----------
     lattice : Lattice
         The lattice of the system.
-    classes : ndarray of int64, shape (d,)
-        Class of each cell; cells in no constraint are classes of their own.
+    class_system : scipy.sparse.csc_array of int64, shape (k, n_classes)
+        A with one column per class: the constraints on class sums.
     class_sizes : ndarray of int64, shape (n_classes,)
         Number of cells in each class.
     determined : ndarray of bool, shape (n_classes,)
@@ -52,39 +51,42 @@ class Structure:
     blocks : ndarray of int64, shape (d,)
         Block of each cell, numbered by first cell.
     block_ranks : ndarray of int64, shape (n_blocks,)
-        Rank of the lattice within each block; the ranks add up to that of the lattice.
-    partition : ndarray of bool, shape (n_blocks,)
-        Whether every class sum in the block is determined (the block is one class).
+        Rank of the lattice within each block; they add up to the rank of the lattice.
+    sum_ranks : ndarray of int64, shape (n_blocks,)
+        Dimension of the class sums of each block.
     fixed : ndarray of bool, shape (d,)
         Cells that no lattice vector moves.
     tied_to : ndarray of int64, shape (d,)
         First cell of the group of mutually proportional cells; the cell itself if alone.
     tied_ratio : ndarray of int64, shape (d, 2)
-        Numerator and denominator c of z_i = c z_{tied_to[i]}.
+        Numerator and denominator of c in z_i = c z_{tied_to[i]}.
     """
 
     lattice: Lattice
-    classes: IntVector
+    class_system: sparse.csc_array
     class_sizes: IntVector
     determined: Mask
     blocks: IntVector
     block_ranks: IntVector
-    partition: Mask
+    sum_ranks: IntVector
     fixed: Mask
     tied_to: IntVector
     tied_ratio: IntVector
-    core_system: sparse.csc_array
-    core_variables: IntVector
+
+    @property
+    def classes(self) -> IntVector:
+        """Class of each cell, shape (d,); cells in no constraint are classes of their own."""
+        return self.lattice.classes
+
+    @property
+    def partition(self) -> Mask:
+        """Whether every class sum of a block is determined (it is one class), shape (n_blocks,)."""
+        return self.sum_ranks == 0
 
     @property
     def is_partition(self) -> bool:
         """Whether every class sum is determined, so that classes are independent."""
         return bool(self.partition.all())
-
-    @property
-    def core(self) -> Mask:
-        """Blocks with more than one dimension that are not partitions, shape (n_blocks,)."""
-        return ~self.partition & (self.block_ranks > 1)
 
     def tie(self, cell: int) -> tuple[int, Fraction]:
         """Return the cell j and the ratio c with z_cell = c z_j on the whole lattice.
@@ -98,14 +100,10 @@ class Structure:
         return int(self.tied_to[cell]), Fraction(numerator, denominator)
 
     @cached_property
-    def elimination(self) -> EliminationOrder:
-        """Order in which the constraints of the core are closed, with its width.
-
-        Rows refer to `core_system`, an independent system on the class sums of the core
-        in which proportional sums are merged: variable v is the integer w with
-        S_c = h_c w for every class c with ``core_variables[c] == v``. Built on first use.
-        """
-        return elimination_order(self.core_system)
+    def core(self) -> CoreSums:
+        """Class sums of blocks where they have two or more dimensions. Built on first use."""
+        block_of_class = self.blocks[self.lattice.representatives]
+        return core_sums(self.class_system, self.lattice.class_basis, (self.sum_ranks > 1)[block_of_class])
 
     def summary(self) -> str:
         """Say in a few lines what cannot move, what is easy and what is hard.
@@ -114,32 +112,28 @@ class Structure:
         --------
         >>> print(structure([[1, 1, 1, 0, 0, 0], [0, 0, 0, 1, 0, 1]]).summary())
         6 cells, lattice of rank 4.
-        Released exactly as they are: no cell.
+        Released exactly as they are: none.
         Tied to another cell: 1 cell (5).
-        Sums over 2 classes are public: 5 cells.
+        Sum over the class is public: 5 cells in 2 classes.
         In no constraint: 1 cell (4).
-        One-dimensional blocks: none.
+        One-dimensional class sums: none.
         Core: none.
         """
-        sizes = np.bincount(self.blocks, minlength=self.partition.size)
-        free = ~self.partition & (sizes == 1)
-        line = ~self.partition & ~free & (self.block_ranks == 1)
+        d, sizes = self.blocks.size, np.bincount(self.blocks, minlength=self.sum_ranks.size)
         summed = self.partition & (sizes > 1)
+        line = (self.sum_ranks == 1) & (sizes > 1)
+        core = self.sum_ranks > 1
         lines = [
-            f"{self.classes.size:,} cells, lattice of rank {self.lattice.rank:,}.",
-            f"Released exactly as they are: {_cells(self.fixed)}.",
-            f"Tied to another cell: {_cells(self.tied_to != np.arange(self.classes.size))}.",
-            f"Sums over {summed.sum():,} classes are public: {_cells(summed[self.blocks], listed=False)}.",
-            f"In no constraint: {_cells(free[self.blocks])}.",
-            f"One-dimensional blocks: {_blocks(line, self.blocks)}.",
-            f"Core: {_blocks(self.core, self.blocks)}"
-            + (
-                f", {self.core_variables.max() + 1:,} variables, "
-                f"{self.core_system.shape[0]:,} constraints, width {self.elimination.width}."
-                if self.core.any()
-                else "."
-            ),
+            f"{d:,} cells, lattice of rank {self.lattice.rank:,}.",
+            f"Released exactly as they are: {_listed(self.fixed)}.",
+            f"Tied to another cell: {_listed(self.tied_to != np.arange(d))}.",
+            f"Sum over the class is public: {_spread(summed, self.blocks, 'class', 'classes')}.",
+            f"In no constraint: {_listed(((self.sum_ranks == 1) & (sizes == 1))[self.blocks])}.",
+            f"One-dimensional class sums: {_spread(line, self.blocks, 'block', 'blocks')}.",
+            f"Core: {_spread(core, self.blocks, 'block', 'blocks')}.",
         ]
+        if core.any():
+            lines[-1] = f"{lines[-1][:-1]}; {self.core}."
         return "\n".join(lines)
 
     def __str__(self) -> str:
@@ -188,46 +182,26 @@ def structure(A: Any, *, lattice: Lattice | None = None, row_names: Sequence[str
     determined = np.diff(sums.indptr) == 0
 
     component = support_components(lattice.class_basis)
-    order = np.full(component.max(initial=-1) + 1, matrix.shape[1])
-    np.minimum.at(order, component, first)
-    block_of_class = np.argsort(np.argsort(order))[component]
-    ranks = np.bincount(block_of_class, weights=sizes - 1).astype(np.int64)
-    at = lattice.class_basis.indices[lattice.class_basis.indptr[:-1]]
-    ranks += np.bincount(block_of_class[at], minlength=ranks.size)
-    partition = np.ones(ranks.size, dtype=bool)
-    partition[block_of_class[~determined]] = False
+    earliest = np.full(component.max(initial=-1) + 1, matrix.shape[1])
+    np.minimum.at(earliest, component, first)
+    block_of_class = np.argsort(np.argsort(earliest))[component]
+    carrier = block_of_class[lattice.class_basis.indices[lattice.class_basis.indptr[:-1]]]
+    sum_ranks = np.bincount(carrier, minlength=earliest.size)
+    inner_ranks = np.bincount(block_of_class, weights=sizes - 1, minlength=earliest.size).astype(np.int64)
 
-    group, height = _proportional_rows(sums, first)
-    tied_to, ratio = _ties(lattice, sizes, determined, group, height)
-    in_core = ~determined & (ranks > 1)[block_of_class]
-    system, variables = _core(matrix[:, first], in_core, group, height)
+    tied_to, ratio = _ties(lattice, sizes, determined, *proportional_rows(sums))
     return Structure(
         lattice=lattice,
-        classes=classes,
+        class_system=matrix[:, first],
         class_sizes=sizes,
         determined=determined,
         blocks=block_of_class[classes],
-        block_ranks=ranks,
-        partition=partition,
+        block_ranks=inner_ranks + sum_ranks,
+        sum_ranks=sum_ranks,
         fixed=(determined & (sizes == 1))[classes],
         tied_to=tied_to,
         tied_ratio=ratio,
-        core_system=system,
-        core_variables=variables,
     )
-
-
-def _proportional_rows(K: sparse.csr_array, first: IntVector) -> tuple[IntVector, IntVector]:
-    """Group proportional rows of K: row c is height[c] times the primitive row of its group."""
-    filled = np.flatnonzero(np.diff(K.indptr))
-    height = np.zeros(K.shape[0], dtype=np.int64)
-    if filled.size:
-        starts = K.indptr[filled]
-        height[filled] = np.gcd.reduceat(np.abs(K.data), starts) * np.sign(K.data[starts])
-    primitive = sparse.csr_array(K, copy=True)
-    primitive.data //= np.repeat(height, np.diff(K.indptr))
-    group, _ = equal_columns(sparse.csc_array(primitive.T))
-    return group, height
 
 
 def _ties(
@@ -251,35 +225,19 @@ def _ties(
     return tied_to, ratio
 
 
-def _core(
-    reduced: sparse.csc_array, in_core: Mask, group: IntVector, height: IntVector
-) -> tuple[sparse.csc_array, IntVector]:
-    """Independent constraints on the merged class sums of the core."""
-    members = np.flatnonzero(in_core)
-    _, variable = np.unique(group[members], return_inverse=True)
-    merge = sparse.csc_array(
-        (height[members], (members, variable)), shape=(in_core.size, int(variable.max(initial=-1)) + 1)
-    )
-    system = sparse.csr_array(reduced @ merge)
-    system.eliminate_zeros()
-    variables = np.full(in_core.size, -1, dtype=np.int64)
-    variables[members] = variable
-    independent = row_algebra(system).independent
-    return sparse.csc_array(system[independent]), variables
-
-
-def _cells(mask: Mask, shown: int = 10, *, listed: bool = True) -> str:
+def _listed(mask: Mask, shown: int = 10) -> str:
     found = np.flatnonzero(mask)
     if not found.size:
-        return "no cell"
-    count = f"{found.size:,} cell{'s' if found.size > 1 else ''}"
-    if not listed:
-        return count
+        return "none"
     names = ", ".join(map(str, found[:shown].tolist()))
-    return f"{count} ({names}{', ...' if found.size > shown else ''})"
+    return f"{_count(found.size, 'cell', 'cells')} ({names}{', ...' if found.size > shown else ''})"
 
 
-def _blocks(which: Mask, blocks: IntVector) -> str:
+def _spread(which: Mask, blocks: IntVector, one: str, many: str) -> str:
     if not which.any():
         return "none"
-    return f"{which.sum():,} block{'s' if which.sum() > 1 else ''} of {_cells(which[blocks])}"
+    return f"{_count(which[blocks].sum(), 'cell', 'cells')} in {_count(which.sum(), one, many)}"
+
+
+def _count(n: int | np.integer, one: str, many: str) -> str:
+    return f"{n:,} {one if n == 1 else many}"

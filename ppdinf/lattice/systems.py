@@ -130,9 +130,7 @@ def _complaint(name: str, row: str, column: int, value: Any) -> str:
     )
 
 
-def integer_vector(
-    a: Any, length: int, row_names: Sequence[str] | None = None, *, name: str = "a"
-) -> IntVector:
+def integer_vector(a: Any, length: int, row_names: Sequence[str] | None = None, *, name: str = "a") -> IntVector:
     """Check a vector of whole numbers of known length.
 
     Parameters
@@ -167,9 +165,7 @@ def integer_vector(
     """
     values = np.asarray(a)
     if values.shape != (length,):
-        raise InvariantError(
-            f"{name} has shape {values.shape}; it needs one entry for each of {length} rows or cells."
-        )
+        raise InvariantError(f"{name} has shape {values.shape}; it needs one entry for each of {length} rows or cells.")
     refused = _refused(values)
     if refused.any():
         row = row_label(int(np.flatnonzero(refused)[0]), row_names)
