@@ -116,6 +116,8 @@ def nearest_feasible(
             row_names,
             None if bound_names is None else [bound_names[i] for i in inner.tolist()],
         )
+    if (exact_product(matrix, x) != totals).any() or (exact_product(bounds, x) < limits).any():
+        raise AssertionError("a point that was found feasible fails its rows in integers")
     return x
 
 
@@ -153,6 +155,8 @@ def _water_fill(
     missing = np.zeros(found.determined.size, dtype=np.int64)
     for cell, value in solution.items():
         if found.determined[found.classes[cell]]:
+            if abs(value) > LARGEST:
+                raise InvariantError(f"The totals ask for a sum beyond 2^53 over the class of cell {cell}.")
             missing[found.classes[cell]] = value  # the solution uses one cell of each class
     if np.abs(x[cells]).sum(dtype=float) >= 2**62:
         raise InvariantError("The given point or the bounds are too large to be summed in 64-bit integers.")

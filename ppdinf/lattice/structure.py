@@ -24,7 +24,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from ppdinf.errors import InvariantError
 from ppdinf.lattice.core import CoreSums, core_sums, proportional_rows
 from ppdinf.lattice.kernel import Lattice, kernel, support_components
 from ppdinf.lattice.systems import IntVector, integer_matrix
@@ -140,15 +139,13 @@ class Structure:
         return self.summary()
 
 
-def structure(A: Any, *, lattice: Lattice | None = None, row_names: Sequence[str] | None = None) -> Structure:
+def structure(A: Any, *, row_names: Sequence[str] | None = None) -> Structure:
     """Find the fixed, tied and parallel cells and the independent blocks of a system.
 
     Parameters
     ----------
     A : array_like or scipy sparse of whole numbers, shape (k, d)
         Equalities only: inequalities that link cells may link blocks as well.
-    lattice : Lattice, optional
-        ``kernel(A)``, when already at hand.
     row_names : sequence of str, optional
         Labels for error messages.
 
@@ -173,9 +170,7 @@ def structure(A: Any, *, lattice: Lattice | None = None, row_names: Sequence[str
     (array([0, 0, 0, 1, 1]), True)
     """
     matrix = integer_matrix(A, row_names)
-    lattice = lattice or kernel(matrix)
-    if lattice.classes.size != matrix.shape[1]:
-        raise InvariantError(f"The lattice has {lattice.classes.size} cells, but A has {matrix.shape[1]}.")
+    lattice = kernel(matrix)
     classes, first = lattice.classes, lattice.representatives
     sizes = np.bincount(classes, minlength=first.size)
     sums = sparse.csr_array(lattice.class_basis)

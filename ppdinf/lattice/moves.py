@@ -1,0 +1,247 @@
+"""Sets of moves that connect every fiber, with the reason why they do.
+
+A lattice basis spans all differences of tables, but with bounds on the cells a chain
+that steps along basis vectors can be stuck: the tables in between may not exist. What
+is used instead, and what is proved:
+
+- *Unbounded*: basis vectors connect, by definition of a basis.
+- *Classes*: if a set connects the class sums of every fiber with bounds, then the set
+  with each unit carried by a random cell of its class, together with transfers of one
+  unit between two cells of a class, connects the tables. (Walk the class sums first: a
+  class whose sum may still fall has a cell that may still fall. Then transfers, each
+  towards the goal, finish within each class.) With one public sum per class, transfers
+  alone do it.
+- *One dimension*: the fiber is a segment, so its primitive vector connects it.
+- *Two-way tables*: basic 2 x 2 swaps connect under lower bounds (Diaconis and Sturmfels
+  1998); alternating cycles connect under upper bounds too, as they are the Graver basis
+  of a totally unimodular system.
+- *Decomposable margins*: swaps across each separator of a junction tree connect under
+  lower bounds (Dobra 2003), see `ppdinf.lattice.decomposable`.
+- *Small systems*: Markov (lower bounds) or Graver (lower and upper) bases by 4ti2.
+- *Anything else*: random integer combinations of the reduced basis. Every vector of the
+  lattice has positive probability, so any two tables are one move apart; it can be slow.
+
+Blocks are independent under bounds on single cells, so the union over blocks connects.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+import numpy as np
+from scipy import sparse
+
+from ppdinf.errors import InvariantError
+from ppdinf.lattice.columns import equal_columns
+from ppdinf.lattice.families import Combinations, Cycles, Family, Listed, Transfers, lift
+from ppdinf.lattice.markov import Kind, computed_basis
+from ppdinf.lattice.structure import Structure, structure
+from ppdinf.lattice.systems import IntVector
+
+__all__ = ["Bounds", "Moves", "connected_moves"]
+
+Bounds = Literal["none", "lower", "box", "any"]
+
+LARGEST_COMPUTED = 100
+"""Number of class sums of a block beyond which 4ti2 is not tried."""
+
+
+@dataclass(frozen=True)
+class Moves:
+    """Random directions along which a chain on a fiber moves.
+
+    Attributes
+    ----------
+    families : list of (Family, weight, bool)
+        What is drawn, how often, and whether it speaks of class sums (to be lifted).
+    members, sizes : ndarray of int64
+        Cells class by class, and the size of each class.
+    connected : bool
+        Whether the moves are proved to connect every fiber under the bounds asked for.
+    reason : str
+        The statement that is proved, part by part.
+    """
+
+    families: Sequence[tuple[Family, int, bool]]
+    members: IntVector
+    sizes: IntVector
+    connected: bool
+    reason: str
+
+    def draw(self, size: int, *, rng: int | np.random.Generator) -> sparse.csc_array:
+        """Draw random directions; every move of the set has positive probability.
+
+        Parameters
+        ----------
+        size : int
+            Number of directions.
+        rng : int or numpy.random.Generator
+
+        Returns
+        -------
+        scipy.sparse.csc_array of int64, shape (d, size)
+            One direction per column, of random order and family, families in
+            proportion to their rank. A chain may step any integer number of times
+            along it, either way.
+
+        Notes
+        -----
+        Linear in the entries drawn; large tables are never listed move by move.
+
+        Examples
+        --------
+        >>> moves = connected_moves([[1, 1, 0], [0, 0, 1]])
+        >>> abs(moves.draw(2, rng=1).toarray())
+        array([[1, 1],
+               [1, 1],
+               [0, 0]])
+        """
+        generator = np.random.default_rng(rng)
+        weights = np.array([weight for _, weight, _ in self.families], dtype=float)
+        if not weights.size:
+            return sparse.csc_array((self.members.size, size), dtype=np.int64)
+        counts = generator.multinomial(size, weights / weights.sum())
+        drawn = []
+        for (family, _, on_sums), count in zip(self.families, counts.tolist(), strict=True):
+            directions = family.draw(count, generator)
+            drawn.append(lift(directions, self.members, self.sizes, generator) if on_sums else directions)
+        return sparse.csc_array(sparse.hstack(drawn, format="csc")[:, generator.permutation(size)])
+
+
+def connected_moves(A: Any | Structure, *, bounds: Bounds = "lower", seconds: float = 10.0) -> Moves:
+    """Find moves that connect all tables with the same public sums.
+
+    Parameters
+    ----------
+    A : array_like or scipy sparse of whole numbers, shape (k, d), or Structure
+    bounds : {"none", "lower", "box", "any"}
+        What else restricts the tables: nothing; a lower bound on each cell (such as
+        x >= 0); lower and upper bounds on each cell; any inequalities B x >= b.
+    seconds : float
+        Time that 4ti2, if installed, is given per block of at most 100 class sums that
+        no theorem covers; 0 leaves it out (moves then do not depend on the machine).
+
+    Returns
+    -------
+    Moves
+
+    Raises
+    ------
+    InvariantError
+        If A is malformed or `bounds` is not one of the four words.
+
+    See Also
+    --------
+    ppdinf.lattice.decomposable.margin_moves : margins of tables, by dimensions.
+
+    Notes
+    -----
+    Cost as `ppdinf.lattice.structure.structure`, and 4ti2's time.
+
+    Examples
+    --------
+    >>> two_way = np.vstack([np.kron(np.eye(3, dtype=int), [1] * 4), np.tile(np.eye(4, dtype=int), 3)])
+    >>> print(connected_moves(two_way).reason)
+    Connects every fiber with lower bounds on cells: basic swaps of a 3 x 4 table.
+    """
+    if bounds not in get_args(Bounds):
+        raise InvariantError(f"bounds={bounds!r} is not one of {', '.join(map(repr, get_args(Bounds)))}.")
+    found = A if isinstance(A, Structure) else structure(A)
+    members = np.argsort(found.classes, kind="stable")
+    sizes = found.class_sizes
+    if bounds in ("none", "any"):
+        basis = found.lattice.basis
+        everything: Family = Listed(basis) if bounds == "none" else Combinations(basis)
+        why = "basis vectors" if bounds == "none" else "integer combinations of the basis"
+        parts = [(everything, found.lattice.rank, False)] if found.lattice.rank else []
+        return Moves(parts, members, sizes, True, reason(bounds, [why] if parts else []))
+    families: list[tuple[Family, int, bool]] = []
+    reasons: list[str] = []
+    if sizes.max(initial=0) > 1:
+        families.append((Transfers(members, sizes), int((sizes - 1).sum()), False))
+        reasons.append(f"transfers within {np.count_nonzero(sizes > 1):,} classes")
+    for family, rank, why in _on_class_sums(found, bounds, seconds):
+        families.append((family, rank, True))
+        if why not in reasons:
+            reasons.append(why)
+    return Moves(families, members, sizes, True, reason(bounds, reasons))
+
+
+def _on_class_sums(found: Structure, bounds: Bounds, seconds: float) -> Iterable[tuple[Family, int, str]]:
+    basis = found.lattice.class_basis
+    block_of_class = found.blocks[found.lattice.representatives]
+    block_of_vector = block_of_class[basis.indices[basis.indptr[:-1]]]
+    lines = np.flatnonzero((found.sum_ranks == 1)[block_of_vector])
+    if lines.size:
+        yield Listed(basis[:, lines]), lines.size, "the one direction of each one-dimensional block"
+    n = basis.shape[0]
+    for block in np.flatnonzero(found.sum_ranks > 1).tolist():
+        classes = np.flatnonzero(block_of_class == block)
+        rank = int(found.sum_ranks[block])
+        system = _distinct_rows(found.class_system[:, classes])
+        table = _as_two_way(system)
+        if table is not None:
+            rows, columns = table.shape
+            longest = 2 if bounds == "lower" else min(rows, columns)
+            what = "basic swaps" if longest == 2 else "alternating cycles"
+            yield Cycles(classes[table], n, longest), rank, f"{what} of a {rows} x {columns} table"
+            continue
+        kind: Kind = "markov" if bounds == "lower" else "graver"
+        listed = computed_basis(system, kind, seconds) if classes.size <= LARGEST_COMPUTED else None
+        if listed is not None:
+            placed = sparse.csc_array((listed.data, classes[listed.indices], listed.indptr), shape=(n, listed.shape[1]))
+            yield Listed(placed), rank, f"{kind.capitalize()} bases by 4ti2"
+        else:
+            yield Combinations(basis[:, block_of_vector == block]), rank, "integer combinations of the reduced basis"
+
+
+def _distinct_rows(system: sparse.csc_array) -> sparse.csc_array:
+    """Drop empty and repeated rows."""
+    rows = sparse.csc_array(system.T)
+    _, first = equal_columns(rows)
+    kept = first[np.diff(rows.indptr)[first] > 0]
+    return sparse.csc_array(rows[:, kept].T)
+
+
+def _as_two_way(system: sparse.csc_array) -> IntVector | None:
+    """Arrange columns as the cells of a full two-way table, if rows are its two margins.
+
+    A row that covers every cell alike (the grand total) is set aside.
+    """
+    by_row = sparse.csr_array(system)
+    whole = (np.diff(by_row.indptr) == system.shape[1]) & (by_row.max(axis=1).toarray() == by_row.min(axis=1).toarray())
+    margins = sparse.csc_array(by_row[~whole])
+    if (margins.data != 1).any() or (np.diff(margins.indptr) != 2).any():
+        return None
+    ends = margins.indices.reshape(-1, 2)
+    side = np.zeros(margins.shape[0], dtype=bool)
+    side[ends[(ends == ends[0, 0]).any(axis=1)].ravel()] = True
+    side[ends[0, 0]] = False
+    rows, columns = np.flatnonzero(~side), np.flatnonzero(side)
+    crossing = side[ends[:, 0]] != side[ends[:, 1]]
+    if not crossing.all() or rows.size * columns.size != ends.shape[0]:
+        return None
+    place = np.empty(margins.shape[0], dtype=np.int64)
+    place[rows], place[columns] = np.arange(rows.size), np.arange(columns.size)
+    swapped = side[ends[:, 0]]
+    row, column = np.where(swapped, ends[:, 1], ends[:, 0]), np.where(swapped, ends[:, 0], ends[:, 1])
+    table = np.empty((rows.size, columns.size), dtype=np.int64)
+    table[place[row], place[column]] = np.arange(ends.shape[0])
+    return table
+
+
+def reason(bounds: Bounds, parts: Sequence[str]) -> str:
+    """Word the statement that the parts together prove.
+
+    Examples
+    --------
+    >>> reason("box", [])
+    'Connects every fiber with lower and upper bounds on cells: nothing moves.'
+    """
+    fiber = {
+        "none": "every fiber without bounds",
+        "lower": "every fiber with lower bounds on cells",
+        "box": "every fiber with lower and upper bounds on cells",
+        "any": "every fiber with any inequalities",
+    }[bounds]
+    return f"Connects {fiber}: {'; '.join(parts) or 'nothing moves'}."
