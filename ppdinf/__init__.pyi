@@ -1,4 +1,5 @@
 from . import datasets as datasets
+from . import errors as errors
 from . import invariants as invariants
 from . import plots as plots
 from .diagnostics import diagnose as diagnose

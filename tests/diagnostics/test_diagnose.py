@@ -1,0 +1,91 @@
+"""Diagnostics must fail where PyMC and ArviZ stay silent."""
+
+import numpy as np
+import pandas as pd
+import pymc as pm
+import pytest
+import xarray as xr
+
+import ppdinf as ppd
+from ppdinf.diagnostics import movement
+from ppdinf.errors import DiagnosisWarning, ModelError
+from ppdinf.samplers.lattice_gibbs import LatticeGibbs
+
+QUIET = {"progressbar": False, "quiet": True, "compute_convergence_checks": False, "cores": 1, "random_seed": 2}
+
+
+class FrozenGibbs(LatticeGibbs):
+    """A step that never moves: what a sampler without feasible proposals does."""
+
+    name = "frozen_gibbs"
+
+    def step(self, point):
+        return point, [{"moved": 0, "at_edge": 0}]
+
+
+def model_and_draws(step=None, chains=4, draws=600, y=(3, 1, 2, 5), **kwargs):
+    release = ppd.Release(np.array(y), ppd.GeneralizedLaplace(ppd.invariants.total(), epsilon=1))
+    with pm.Model(coords=release.coords) as model:
+        rate = pm.Gamma("rate", 2, 1)
+        x = ppd.PartiallyPrivate("x", pm.Poisson.dist(rate), release=release)
+        steps = [step([x])] if step else None
+        return model, pm.sample(draws, tune=300, chains=chains, step=steps, **QUIET, **kwargs)
+
+
+def test_a_healthy_posterior_passes_in_silence():
+    model, idata = model_and_draws()
+    diagnosis = ppd.diagnose(idata, model)
+    assert diagnosis.ok
+    assert "No problem found." in str(diagnosis)
+    assert len(diagnosis.cells) == 4
+
+
+def test_a_frozen_table_fails_loudly_though_rhat_of_the_rate_is_clean():
+    model, idata = model_and_draws(FrozenGibbs)
+    with pytest.warns(DiagnosisWarning, match="'x' never moved"):
+        diagnosis = ppd.diagnose(idata, model)
+    assert not diagnosis.ok
+    assert diagnosis.parameters["r_hat"].max() < 1.01
+
+
+def test_a_hard_constraint_frozen_under_metropolis_fails_loudly():
+    with pm.Model() as model:
+        x = pm.Poisson("x", 2.0, shape=3, initval=[3, 1, 2])
+        pm.Potential("total", pm.math.switch(pm.math.eq(x.sum(), 6), 0.0, -np.inf))
+        idata = pm.sample(300, tune=100, chains=2, **QUIET)
+    with pytest.warns(DiagnosisWarning, match="'x' never moved"):
+        assert not ppd.diagnose(idata, model).ok
+
+
+@pytest.mark.filterwarnings("ignore::ppdinf.errors.DiagnosisWarning")
+def test_one_chain_short_runs_and_foreign_draws_are_named():
+    model, idata = model_and_draws(chains=1, draws=50)
+    problems = " ".join(ppd.diagnose(idata, model).problems)
+    assert "one chain" in problems
+    assert "effective sample size" in problems
+    idata.posterior["x"][:] = idata.posterior["x"] + 1
+    assert "break a public sum" in " ".join(ppd.diagnose(idata, model).problems)
+
+
+def test_a_model_that_contradicts_the_release_reaches_the_edge_of_its_windows():
+    release = ppd.Release(np.array([5000, 5000]), ppd.GeneralizedLaplace(ppd.invariants.total(), epsilon=2))
+    with pm.Model(coords=release.coords) as model:
+        ppd.PartiallyPrivate("x", pm.Poisson.dist([20_000.0, 1.0]), release=release)
+        idata = pm.sample(200, tune=10, chains=2, **QUIET)
+    with pytest.warns(DiagnosisWarning, match="contradicts the release"):
+        ppd.diagnose(idata, model)
+
+
+def test_idata_of_another_model_is_refused():
+    _, idata = model_and_draws(chains=1, draws=10)
+    with pm.Model() as other:
+        pm.Normal("something_else")
+    with pytest.raises(ModelError, match="none of the model's variables"):
+        ppd.diagnose(idata, other)
+
+
+def test_movement_counts_changes_and_values():
+    values = np.array([[[1, 5], [2, 5], [2, 5]], [[1, 6], [1, 6], [3, 6]]])
+    found = movement(xr.DataArray(values, dims=("chain", "draw", "county")))
+    expected = pd.DataFrame({"moved": [0.5, 0.0], "distinct": [3, 2]}, index=pd.Index([0, 1], name="county"))
+    pd.testing.assert_frame_equal(found, expected)

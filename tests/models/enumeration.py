@@ -1,0 +1,34 @@
+"""Brute force over every table of a small fiber: the oracle of the posterior tests."""
+
+import itertools
+
+import numpy as np
+from scipy import stats
+
+
+def fiber_points(A, values, high):
+    """All non-negative integer tables with A x = values and cells up to `high`."""
+    grid = np.array(list(itertools.product(range(high + 1), repeat=A.shape[1])))
+    return grid[np.all(grid @ A.toarray().T == values, axis=1)]
+
+
+def posterior(points, y, epsilon, rates, prior):
+    """Joint posterior of (table, rate multiplier) when cells are Poisson(rate * multiplier), l1 noise.
+
+    Returns p[table, multiplier], with the unconditional Poisson mass as data model.
+    """
+    log_data = np.stack([stats.poisson.logpmf(points, rates * m).sum(axis=1) for m, _ in prior], axis=1)
+    log_noise = -epsilon * np.abs(points - y).sum(axis=1)
+    log_joint = log_data + log_noise[:, None] + np.log([p for _, p in prior])
+    joint = np.exp(log_joint - log_joint.max())
+    return joint / joint.sum()
+
+
+def total_variation(draws, points, probabilities):
+    """Distance between drawn tables and an exact law over `points`; draws elsewhere count in full."""
+    place = {tuple(point): k for k, point in enumerate(points.tolist())}
+    counts = np.zeros(len(points) + 1)
+    for draw in draws.tolist():
+        counts[place.get(tuple(draw), -1)] += 1
+    frequencies = counts / counts.sum()
+    return 0.5 * (np.abs(frequencies[:-1] - probabilities).sum() + frequencies[-1])

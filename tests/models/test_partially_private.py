@@ -1,0 +1,190 @@
+"""PartiallyPrivate with the fiber route: against enumeration, against a reference posterior, and bad models."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pymc as pm
+import pytest
+import xarray as xr
+from enumeration import fiber_points, posterior, total_variation
+
+import ppdinf as ppd
+from ppdinf.errors import ModelError
+from ppdinf.invariants import between, groups, nonnegative, total
+from ppdinf.samplers.lattice_gibbs import LatticeGibbs
+
+QUIET = {"progressbar": False, "quiet": True, "compute_convergence_checks": False}
+
+
+def small_release(y, epsilon, states=None, public=None):
+    table = xr.DataArray(y, dims="county")
+    public = public or total()
+    if states is not None:
+        table = table.assign_coords(state=("county", states))
+        public = groups("state")
+    return ppd.Release(table, ppd.GeneralizedLaplace(public, epsilon=epsilon))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("y", "epsilon", "states"), [([2, -1, 3], "1/2", None), ([4, 0, -1, 2], 1, ["A", "A", "B", "B"])]
+)
+def test_posterior_equals_enumeration(y, epsilon, states):
+    """Table and a two-valued rate jointly, through pm.sample; 160,000 draws leave TV of some 0.004 by chance."""
+    release = small_release(y, epsilon, states)
+    rates, multipliers = np.linspace(0.5, 2, len(y)), np.array([0.5, 2.0])
+    with pm.Model(coords=release.coords):
+        which = pm.Bernoulli("which", 0.4)
+        rate = rates * pm.math.switch(which, multipliers[1], multipliers[0])
+        ppd.PartiallyPrivate("x", pm.Poisson.dist(rate), release=release)
+        idata = pm.sample(40_000, tune=100, chains=4, cores=1, random_seed=5, lattice_gibbs={"transfers": 8}, **QUIET)
+    points = fiber_points(release.public.A, release.public.values, int(max(release.public.values)))
+    prior = [(multipliers[0], 0.6), (multipliers[1], 0.4)]
+    draws = np.column_stack([idata.posterior["x"].values.reshape(-1, len(y)), idata.posterior["which"].values.ravel()])
+    both = np.vstack([np.column_stack([points, np.full(len(points), k)]) for k in (0, 1)])
+    for factor, agrees in ((1.0, True), (1.2, False)):  # the test sees an epsilon that is 20 % off
+        joint = posterior(points, np.array(y), factor * float(release.mechanism.epsilon), rates, prior)
+        assert (total_variation(draws, both, joint.T.ravel()) < 0.01) == agrees
+
+
+def test_bounds_on_cells_restrict_the_posterior():
+    release = small_release([6, 0, 0], 1, public=total() & between(0, 3))
+    with pm.Model(coords=release.coords):
+        ppd.PartiallyPrivate("x", pm.Poisson.dist(2.0), release=release)
+        idata = pm.sample(2_000, tune=50, chains=2, cores=1, random_seed=5, **QUIET)
+    points = fiber_points(release.public.A, release.public.values, 3)
+    weights = posterior(points, np.array([6, 0, 0]), 1.0, np.full(3, 2.0), [(1.0, 1.0)])[:, 0]
+    assert total_variation(idata.posterior["x"].values.reshape(-1, 3), points, weights) < 0.05
+    assert idata.posterior["x"].max() == 3
+
+
+def test_binomial_cells_respect_their_upper_end():
+    release = small_release([9, -3, 2], "1/2", public=total() & nonnegative())
+    with pm.Model(coords=release.coords):
+        ppd.PartiallyPrivate("x", pm.Binomial.dist(n=4, p=0.5), release=release)
+        idata = pm.sample(500, tune=50, chains=2, cores=1, random_seed=5, **QUIET)
+    draws = idata.posterior["x"]
+    assert draws.min() >= 0
+    assert draws.max() <= 4
+    assert (draws.sum("county") == 8).all()
+
+
+def p1_problem():
+    file = Path(__file__).parent / "p1.json"
+    return json.loads(file.read_text())
+
+
+def p1_posterior(draws, **kwargs):
+    problem = p1_problem()
+    release = ppd.Release(
+        xr.DataArray(problem["Y"], dims="area"), ppd.GeneralizedLaplace(total(), epsilon=problem["eps"])
+    )
+    with pm.Model(coords=release.coords) as model:
+        mu = pm.Normal("mu", -5, 2)
+        tau = pm.HalfNormal("tau", 1)
+        eta = pm.Normal("eta", mu, tau, dims="area")
+        rate = np.array(problem["pop"]) * pm.math.exp(eta)
+        ppd.PartiallyPrivate("X", pm.Poisson.dist(rate), release=release)
+        idata = pm.sample(draws, random_seed=11, **QUIET, **kwargs)
+    return problem, model, idata
+
+
+@pytest.mark.slow
+def test_reference_posterior_of_twenty_areas():
+    """Means within 0.1 reference sd, sds within 5 %, R-hat < 1.01, every cell moving (one release is negative)."""
+    problem, model, idata = p1_posterior(8_000, chains=4, cores=2)
+    for name, reference in problem["reference"].items():
+        draws = idata.posterior[name]
+        mean, sd = draws.mean(("chain", "draw")).values, draws.std(("chain", "draw")).values
+        assert np.max(np.abs(mean - reference["mean"]) / reference["sd"]) < 0.1
+        assert np.max(np.abs(sd / np.array(reference["sd"]) - 1)) < 0.05
+    diagnosis = ppd.diagnose(idata, model)
+    assert diagnosis.ok, str(diagnosis)
+    assert diagnosis.cells["moved"].min() > 0.5
+
+
+@pytest.mark.slow
+def test_same_seed_same_draws_in_one_process_and_in_several():
+    alone = p1_posterior(50, tune=50, chains=2, cores=1)[2]
+    for context in ("fork", "forkserver", "spawn"):
+        apart = p1_posterior(50, tune=50, chains=2, cores=2, mp_ctx=context)[2]
+        assert apart.posterior["X"].equals(alone.posterior["X"])
+        assert apart.posterior["eta"].equals(alone.posterior["eta"])
+    assert not np.array_equal(alone.posterior["X"][0], alone.posterior["X"][1])
+
+
+def test_forward_draws_of_table_and_release():
+    release = small_release([30, 20, -1], "1/4")
+    with pm.Model(coords=release.coords) as model:
+        rate = pm.Gamma("rate", 20, 1)
+        ppd.PartiallyPrivate("x", pm.Poisson.dist(rate), release=release)
+        prior = pm.sample_prior_predictive(400, random_seed=3)
+        idata = pm.sample(100, tune=100, chains=1, cores=1, random_seed=3, **QUIET)
+        predicted = pm.sample_posterior_predictive(idata, random_seed=3, progressbar=False)
+    x, y = prior.prior["x"], prior.prior_predictive["x_release"]
+    assert x.dims == ("chain", "draw", "county")
+    assert (x.sum("county") == y.sum("county")).all()  # forward releases keep their own table's total
+    assert abs(float((y - x).mean())) < 0.5
+    sd = np.sqrt(np.mean((y - x).values ** 2))
+    assert 3.5 < sd < 5.5  # double geometric at 1/4: 5.6, less what the total takes away
+    assert (predicted.posterior_predictive["x_release"].sum("county") == 49).all()
+    assert ppd.sample_confidential(idata, model).dims == ("chain", "draw", "county")
+
+
+def test_step_is_assigned_by_pymc_and_nothing_else_will_do():
+    release = small_release([3, 1, 2], 1)
+    with pm.Model(coords=release.coords) as model:
+        ppd.PartiallyPrivate("x", pm.Poisson.dist(2.0), release=release)
+        pm.Poisson("other", 1.0)
+    steps = pm.sampling.mcmc.assign_step_methods(model)[1]
+    assert [var.name for var in steps[LatticeGibbs]] == ["x"]
+    assert all("x" not in [v.name for v in variables] for step, variables in steps.items() if step is not LatticeGibbs)
+
+
+def poisson(rate=2.0, **kwargs):
+    return lambda: pm.Poisson.dist(rate, **kwargs)
+
+
+BAD_MODELS = [
+    (poisson(np.ones(4)), "has shape"),
+    (poisson(np.ones((2, 3))), "has shape"),
+    (lambda: pm.Normal.dist(0, 1), "elementwise distribution over integers"),
+    (lambda: pm.Multinomial.dist(6, np.ones(3) / 3), "elementwise"),
+    (lambda: 3, "unnamed PyMC distribution"),
+    (lambda: pm.DiscreteUniform.dist(500, 600), "allows no count near the released one at county=0"),
+]
+
+
+@pytest.mark.parametrize(("dist", "message"), BAD_MODELS)
+def test_models_that_do_not_fit_are_refused(dist, message):
+    release = small_release([3, 1, 2], 1)
+    with pm.Model(coords=release.coords), pytest.raises(ModelError, match=message):
+        ppd.PartiallyPrivate("x", dist(), release=release)
+
+
+def test_misaligned_coordinates_are_refused():
+    release = small_release([3, 1, 2], 1)
+    with (
+        pm.Model(coords={"county": [2, 1, 0]}),
+        pytest.raises(ModelError, match=r"pm\.Model\(coords=release\.coords\)"),
+    ):
+        ppd.PartiallyPrivate("x", pm.Poisson.dist(2.0), release=release)
+
+
+def test_a_variable_that_depends_on_the_table_is_refused():
+    release = small_release([3, 1, 2], 1)
+    with pm.Model(coords=release.coords):
+        x = ppd.PartiallyPrivate("x", pm.Poisson.dist(2.0), release=release)
+        pm.Poisson("deaths", x + 1.0, observed=[1, 0, 0])
+        with pytest.raises(ModelError, match="'deaths' depends on the confidential table 'x'"):
+            pm.sample(10, **QUIET)
+
+
+def test_an_infeasible_start_is_refused_by_the_row_it_breaks():
+    release = small_release([3, 1, 2], 1)
+    with pm.Model(coords=release.coords):
+        x = ppd.PartiallyPrivate("x", pm.Poisson.dist(2.0), release=release)
+        step = LatticeGibbs([x])
+    with pytest.raises(ppd.errors.InvariantError, match="'total'"):
+        step.step({"x": np.array([3, 1, 3])})

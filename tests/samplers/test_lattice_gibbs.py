@@ -1,0 +1,101 @@
+"""The transfer kernel against enumeration, and the two wrong kernels that the test must see."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from enumeration import fiber_points, total_variation
+from numba import njit
+from scipy import stats
+
+from ppdinf.samplers.fiber import group_members
+from ppdinf.samplers.lattice_gibbs import sweep
+
+DRAWS = 200_000
+
+
+def problem(seed):
+    """Random groups, rates from sparse to dense, noise from sharp to flat, released counts that can be negative."""
+    rng = np.random.default_rng(seed)
+    d = int(rng.integers(3, 5))
+    labels = np.sort(rng.integers(0, 2, size=d)) if seed % 2 else np.zeros(d, dtype=np.int64)
+    if seed % 5 == 4:
+        labels[-1] = -1  # one cell under no public sum
+    confidential = rng.integers(0, 3, size=d)
+    noise = rng.integers(-3, 4, size=d)
+    for label in np.unique(labels[labels >= 0]):  # noise keeps every public sum
+        members = np.flatnonzero(labels == label)
+        noise[members[0]] -= noise[members].sum()
+    y = confidential + noise
+    epsilon, rates = rng.choice([0.1, 0.5, 1.0, 2.0]), rng.uniform(0.2, 3, size=d)
+    return labels, confidential, y, epsilon, rates
+
+
+def log_weights(y, epsilon, rates, width):
+    counts = np.arange(width)
+    return stats.poisson.logpmf(counts, rates[:, None]) - epsilon * np.abs(counts - y[:, None])
+
+
+def chain(start, labels, weights, seed, draws=DRAWS):
+    return run(
+        start.copy(), *group_members(labels), np.flatnonzero(labels < 0), weights, draws, np.random.default_rng(seed)
+    )
+
+
+@njit
+def run(x, groups, starts, free, weights, draws, rng):
+    out = np.empty((draws, x.size), dtype=np.int64)
+    for k in range(draws):
+        sweep(x, groups, starts, free, np.zeros_like(x), weights, 2, rng)
+        out[k] = x
+    return out
+
+
+def exact_law(labels, confidential, weights):
+    rows = [labels == label for label in np.unique(labels[labels >= 0])]
+    A = sp.csr_array(np.array(rows, dtype=np.int64))
+    points = fiber_points(A, A @ confidential, weights.shape[1] - 1)
+    logs = weights[np.arange(len(confidential)), points].sum(axis=1)
+    p = np.exp(logs - logs.max())
+    return points, p / p.sum()
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_stationary_law_equals_enumeration(seed):
+    labels, confidential, y, epsilon, rates = problem(seed)
+    weights = log_weights(y, epsilon, rates, int(confidential.sum()) + 1)
+    points, p = exact_law(labels, confidential, weights)
+    assert total_variation(chain(confidential, labels, weights, seed), points, p) < 0.01
+
+
+def test_the_comparison_sees_a_scale_that_is_five_percent_off_and_a_dropped_data_model():
+    labels, confidential, y = np.zeros(3, dtype=np.int64), np.array([2, 1, 3]), np.array([5, -3, 4])
+    epsilon, rates = 1.0, np.array([0.5, 1.0, 2.0])
+    width = int(confidential.sum()) + 1
+    points, p = exact_law(labels, confidential, log_weights(y, epsilon, rates, width))
+    assert (
+        total_variation(chain(confidential, labels, log_weights(y, 1.05 * epsilon, rates, width), 2), points, p) > 0.01
+    )
+    flat = -epsilon * np.abs(np.arange(width) - y[:, None])
+    assert total_variation(chain(confidential, labels, flat, 2), points, p) > 0.01
+    right = log_weights(y, epsilon, rates, width)
+    assert total_variation(chain(confidential, labels, right, 2), points, p) < 0.005
+
+
+def test_counts_far_out_in_both_tails_keep_their_law():
+    """Linear weights vanish here (exp(-800)); the conditional is then computed in logarithms."""
+    labels, start = np.zeros(2, dtype=np.int64), np.array([900, 900])
+    counts = np.arange(1801)
+    weights = np.vstack([-1.0 * counts, -1.0 * counts]) + np.where(counts < 895, -40.0, 0.0)
+    draws = chain(start, labels, weights, 3, draws=4000)[:, 0]
+    expected = np.isin(counts, range(895, 906)) / 11
+    observed = np.bincount(draws, minlength=1801) / draws.size
+    assert 0.5 * np.abs(observed - expected).sum() < 0.05
+
+
+def test_totals_are_kept_and_every_cell_of_a_group_moves():
+    labels = np.array([0, 0, 0, 1, 1, -1])
+    weights = np.tile(stats.poisson.logpmf(np.arange(40), 5.0), (6, 1))
+    draws = chain(np.array([5, 5, 5, 9, 1, 0]), labels, weights, 1, draws=500)
+    assert (draws[:, :3].sum(axis=1) == 15).all()
+    assert (draws[:, 3:5].sum(axis=1) == 10).all()
+    assert (np.ptp(draws, axis=0) > 0).all()
