@@ -67,13 +67,13 @@ def test_one_chain_short_runs_and_foreign_draws_are_named():
     assert "break a public sum" in " ".join(ppd.diagnose(idata, model).problems)
 
 
+@pytest.mark.filterwarnings("ignore::ppdinf.errors.DiagnosisWarning")
 def test_a_model_that_contradicts_the_release_reaches_the_edge_of_its_windows():
     release = ppd.Release(np.array([5000, 5000]), ppd.GeneralizedLaplace(ppd.invariants.total(), epsilon=2))
     with pm.Model(coords=release.coords) as model:
         ppd.PartiallyPrivate("x", pm.Poisson.dist([20_000.0, 1.0]), release=release)
         idata = pm.sample(200, tune=10, chains=2, **QUIET)
-    with pytest.warns(DiagnosisWarning, match="contradicts the release"):
-        ppd.diagnose(idata, model)
+    assert "contradicts the release" in " ".join(ppd.diagnose(idata, model).problems)
 
 
 def test_idata_of_another_model_is_refused():
