@@ -4,7 +4,7 @@ Cell ``i`` holds an integer ``x_i`` with weight ``w_i(x_i)`` on a finite window;
 whose sum ``s`` is public.  Here are, per block, the coefficient ``log sum_{x: sum x = s} prod_i w_i(x_i)``,
 its gradient (the posterior marginals of the cells, by Fisher's identity) and exact draws of ``x``.
 
-Coefficient.  Tilt every cell by the same ``exp(t x)`` until the mean of the sum is near ``s`` [1]_; then
+Coefficient.  Tilt every cell by the same ``exp(t x)`` until the mean of the sum is within one sd of ``s`` [1]_; then
 ``log coefficient = sum_i log Z_i(t) - t s + log P_t(S = s)`` for whatever ``t``, without cancellation.
 ``P_t(S = s)`` is the mean of the characteristic function over ``N`` equispaced frequencies [2]_, and three
 bounds say how little of it has to be computed:
@@ -31,6 +31,8 @@ References
    56 (2014).
 """
 
+from typing import NamedTuple
+
 import numba
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -39,14 +41,41 @@ from ppdinf.errors import InvariantError, ModelError
 
 __all__ = ["draw", "log_coefficient", "marginals"]
 
-_jit = numba.njit(
-    cache=True, nogil=True, error_model="numpy", fastmath={"reassoc", "contract", "arcp", "nsz"}
-)
+_jit = numba.njit(cache=True, nogil=True, error_model="numpy", fastmath={"reassoc", "contract", "arcp", "nsz"})
 
 CHUNK = 32  # neighbouring entries of a row that share one peak
 NODES = 16  # frequencies handled together, so that their cosines stay in cache
-SLACK = 12.0  # tilt, in logarithms across a window, after which windows are cut anew
 NO_RATE = -1e100  # stands for a natural parameter of -inf: only x = 0 has weight
+
+
+class _Weights(NamedTuple):
+    """Cell i has log weight ``logw[i, k] + slope[i] k`` at offset k; ``peak`` holds the maxima of chunks."""
+
+    logw: NDArray
+    peak: NDArray
+    slope: NDArray
+
+
+class _Rows(NamedTuple):
+    """Windows of some cells: entries ``p[start[i] : start[i + 1]]`` belong to offsets from ``first[i]``."""
+
+    first: NDArray
+    start: NDArray
+    p: NDArray
+
+
+@_jit
+def _row(rows: _Rows, i: int) -> NDArray:
+    return rows.p[rows.start[i] : rows.start[i + 1]]
+
+
+@_jit
+def _room(rows: _Rows, target: int) -> int:
+    room = target
+    for i in range(rows.first.size):
+        room -= rows.first[i]
+    return room
+
 
 # -- windows: the entries that matter -------------------------------------------------------------------
 
@@ -102,22 +131,20 @@ def _window(row: NDArray, peak: NDArray, slope: float, cut: float) -> tuple[int,
 
 
 @_jit
-def _entries(
-    logw: NDArray, peak: NDArray, slope: NDArray, cells: NDArray, tilt: float, cut: float
-) -> tuple[NDArray, NDArray, NDArray]:
-    """Windows of the tilted cells and their log weights, rows joined end to end from ``start[i]``."""
+def _log_rows(w: _Weights, cells: NDArray, tilt: float, cut: float) -> _Rows:
+    """Windows of the tilted cells, filled with their log weights."""
     d = cells.size
     first, start = np.empty(d, np.int64), np.zeros(d + 1, np.int64)
     for i in range(d):
         cell = cells[i]
-        first[i], last = _window(logw[cell], peak[cell], slope[cell] + tilt, cut)
+        first[i], last = _window(w.logw[cell], w.peak[cell], w.slope[cell] + tilt, cut)
         start[i + 1] = start[i] + last - first[i] + 1
-    entry = np.empty(start[d])
+    rows = _Rows(first, start, np.empty(start[d]))
     for i in range(d):
-        out, row, rate = entry[start[i] : start[i + 1]], logw[cells[i]], slope[cells[i]] + tilt
+        out, row, rate = _row(rows, i), w.logw[cells[i]], w.slope[cells[i]] + tilt
         for k in range(out.size):
             out[k] = row[first[i] + k] + rate * (first[i] + k)
-    return first, start, entry
+    return rows
 
 
 @_jit
@@ -135,16 +162,13 @@ def _normalise(entry: NDArray) -> float:
 
 
 @_jit
-def _probabilities(
-    logw: NDArray, peak: NDArray, slope: NDArray, cells: NDArray, tilt: float
-) -> tuple[NDArray, NDArray, NDArray, float]:
-    """Windows, probabilities and the sum of log normalisers of the tilted cells (nan with a nan weight)."""
-    cut = 40.0 + np.log(1.0 * cells.size * logw.shape[1]) + SLACK  # all that is cut off: < exp(-40)
-    first, start, p = _entries(logw, peak, slope, cells, tilt, cut)
-    log_z = 0.0
+def _probabilities(w: _Weights, cells: NDArray, tilt: float) -> tuple[_Rows, float]:
+    """Probabilities of the tilted cells and the sum of their log normalisers (nan with a nan weight)."""
+    cut = 36.0 + np.log(1.0 * cells.size * w.logw.shape[1])  # all that is cut off: < exp(-36)
+    rows, log_z = _log_rows(w, cells, tilt, cut), 0.0
     for i in range(cells.size):
-        log_z += _normalise(p[start[i] : start[i + 1]])
-    return first, start, p, log_z
+        log_z += _normalise(_row(rows, i))
+    return rows, log_z
 
 
 # -- tilting --------------------------------------------------------------------------------------------
@@ -169,11 +193,11 @@ def _moments(p: NDArray) -> tuple[float, float]:
 
 
 @_jit
-def _edge(logw: NDArray, slope: NDArray, cells: NDArray, side: int) -> tuple[NDArray, int, float]:
+def _edge(w: _Weights, cells: NDArray, side: int) -> tuple[NDArray, int, float]:
     """First (side 1) or last (side -1) possible offset of every cell, their sum and their log weight."""
     edge, reach, log_z = np.empty(cells.size, np.int64), 0, 0.0
     for i in range(cells.size):
-        row = logw[cells[i]]
+        row = w.logw[cells[i]]
         k = 0 if side > 0 else row.size - 1
         while 0 <= k < row.size and row[k] == -np.inf:
             k += side
@@ -181,15 +205,13 @@ def _edge(logw: NDArray, slope: NDArray, cells: NDArray, side: int) -> tuple[NDA
             return edge, side * 2**62, -np.inf  # a cell without any weight: no total is within reach
         edge[i] = k
         reach += k
-        log_z += row[k] + slope[cells[i]] * k
+        log_z += row[k] + w.slope[cells[i]] * k
     return edge, reach, log_z
 
 
 @_jit
-def _tilted(
-    logw: NDArray, peak: NDArray, slope: NDArray, cells: NDArray, target: int
-) -> tuple[NDArray, NDArray, NDArray, NDArray, float, float]:
-    """Probabilities of the cells, tilted until their sum has a mean within sd/4 of the target.
+def _tilted(w: _Weights, cells: NDArray, target: int) -> tuple[_Rows, NDArray, float, float]:
+    """Cells tilted until their sum has a mean within one sd of the target: rows, variances, tilt, log_z.
 
     Safeguarded Newton iteration; any tilt is right, a near one is fast.  ``log_z`` is the sum of the log
     normalisers: -inf for a total out of reach, nan for weights that are nan or +inf.
@@ -197,86 +219,76 @@ def _tilted(
     d = cells.size
     var, tilt, low, high = np.zeros(d), 0.0, -np.inf, np.inf
     for side in (1, -1):
-        edge, reach, log_z = _edge(logw, slope, cells, side)
+        edge, reach, log_z = _edge(w, cells, side)
         if side * (target - reach) < 0:
-            return edge, np.zeros(d + 1, np.int64), np.empty(0), var, tilt, -np.inf
+            return _Rows(edge, np.zeros(d + 1, np.int64), np.empty(0)), var, tilt, -np.inf
         if target == reach:
-            return edge, np.arange(d + 1), np.ones(d), var, tilt, log_z
-    first, start, p, log_z = _probabilities(logw, peak, slope, cells, tilt)
-    cut_at = tilt
+            return _Rows(edge, np.arange(d + 1), np.ones(d)), var, tilt, log_z
+    rows, log_z = _probabilities(w, cells, tilt)
     for _ in range(200):
-        gap, spread, widest = 1.0 * target, 0.0, 0
+        gap, spread = 1.0 * target, 0.0
         for i in range(d):
-            row = p[start[i] : start[i + 1]]
-            mean, var[i] = _moments(row)
-            gap -= first[i] + mean
+            mean, var[i] = _moments(_row(rows, i))
+            gap -= rows.first[i] + mean
             spread += var[i]
-            widest = max(widest, row.size)
-        if not abs(gap) > 0.25 * np.sqrt(spread) + 1e-9 or np.isnan(log_z):
+        if not abs(gap) > np.sqrt(spread) + 1e-9 or np.isnan(log_z):
             break
         low, high = (tilt, high) if gap > 0 else (low, tilt)
         step = min(max(gap / spread, -2.0 - abs(tilt)), 2.0 + abs(tilt))
         if not low < tilt + step < high:
             step = 0.5 * (low + high) - tilt
         tilt += step
-        if abs(tilt - cut_at) * widest > SLACK:
-            first, start, p, log_z = _probabilities(logw, peak, slope, cells, tilt)
-            cut_at = tilt
-        else:
-            power = _powers(step, widest)
-            for i in range(d):
-                row, mass = p[start[i] : start[i + 1]], 0.0
-                for k in range(row.size):
-                    row[k] *= power[k]
-                    mass += row[k]
-                for k in range(row.size):
-                    row[k] /= mass
-                log_z += step * first[i] + np.log(mass)
-    return first, start, p, var, tilt, log_z
+        rows, log_z = _probabilities(w, cells, tilt)
+    return rows, var, tilt, log_z
 
 
 # -- the characteristic function ------------------------------------------------------------------------
 
 
 @_jit
-def _modulus(p: NDArray, start: NDArray, room: int, sd: float) -> int:
+def _modulus(rows: _Rows, room: int, sd: float) -> int:
     """N such that S counted modulo N is at ``room`` only when it is ``room`` (Chernoff, both sides)."""
-    d = start.size - 1
-    span, widest = p.size - d, 0
+    d, widest = rows.first.size, 0
     for i in range(d):
-        widest = max(widest, start[i + 1] - start[i])
+        widest = max(widest, _row(rows, i).size)
+    span = rows.p.size - d
     rate, need = 9.0 / sd, 0.0
     for sign in (-1.0, 1.0):
         power, log_mgf = _powers(sign * rate, widest), -sign * rate * room
         for i in range(d):
-            row, mgf = p[start[i] : start[i + 1]], 0.0
+            row, mgf = _row(rows, i), 0.0
             for k in range(row.size):
                 mgf += row[k] * power[k]
             log_mgf += np.log(mgf)
-        need = max(need, (log_mgf + 40.0 + np.log1p(sd)) / rate)
-        if not need < span:  # also where a power overflows
+        reach = (log_mgf + 32.0 + np.log1p(sd)) / rate
+        if not reach < span:  # also where a power overflows
             return span + 1
+        need = max(need, reach)
     return int(need) + 1
 
 
 @_jit
-def _frequencies(p: NDArray, start: NDArray, modulus: int, drop: float) -> int:
+def _frequencies(rows: _Rows, modulus: int, drop: float) -> int:
     """J such that total variation rules out all frequencies j = J+1 .. N/2."""
-    d = start.size - 1
-    log_v = np.empty(d)
+    d = rows.first.size
+    log_v, log_w = np.empty(d), np.empty(d)
     for i in range(d):
-        row = p[start[i] : start[i + 1]]
-        variation = row[0] + row[row.size - 1]
-        for k in range(row.size - 1):
-            variation += abs(row[k + 1] - row[k])
-        log_v[i] = np.log(variation)
+        row = _row(rows, i)
+        n = row.size
+        slopes, bends = row[0] + row[n - 1], row[0] + row[n - 1]
+        bends += abs(row[min(1, n - 1)] - 2.0 * row[0]) + abs(row[max(n - 2, 0)] - 2.0 * row[n - 1])
+        for k in range(n - 1):
+            slopes += abs(row[k + 1] - row[k])
+        for k in range(n - 2):
+            bends += abs(row[k + 2] - 2.0 * row[k + 1] + row[k])
+        log_v[i], log_w[i] = np.log(slopes), np.log(bends)
     below, above = 0, modulus // 2 + 1  # the bound falls with j: bisect
     while above - below > 1:
         j = (below + above) // 2
         chord = np.log(2.0 * np.sin(np.pi * j / modulus))
         least = bound = 0.0
         for i in range(d):
-            log_phi = min(0.0, log_v[i] - chord)
+            log_phi = min(0.0, log_v[i] - chord, log_w[i] - 2.0 * chord)
             bound += log_phi
             least = min(least, log_phi)
         if bound - least < np.log(drop):
@@ -313,20 +325,26 @@ def _spread(row: NDArray, cosine: NDArray, sine: NDArray, z: complex) -> None:
 
 
 @_jit
-def _characteristic(
-    p: NDArray, start: NDArray, var: NDArray, room: int
-) -> tuple[float, float, NDArray]:
-    """P(S = room), its relative error bound, and P(S - k_i = room - k) next to every entry p_i(k)."""
-    d = start.size - 1
-    spread, widest = 0.0, 0
+def _characteristic(rows: _Rows, var: NDArray, room: int) -> tuple[float, float, _Rows]:
+    """P(S = room), its relative error bound, and P(S - k_i = room - k) in the place of every p_i(k)."""
+    d, spread, widest = var.size, 0.0, 0
+    if not 0 <= room <= rows.p.size - d:  # within reach only of entries that were cut off
+        return 0.0, np.inf, rows
     for i in range(d):
         spread += var[i]
-        widest = max(widest, start[i + 1] - start[i])
+        widest = max(widest, _row(rows, i).size)
     sd = np.sqrt(spread)
-    drop = 1e-17 / (1.0 + sd)
-    modulus = _modulus(p, start, room, sd)
-    count = _frequencies(p, start, modulus, drop)
-    order = np.argsort(var)[::-1]  # wide cells leave the fewest frequencies to the others
+    drop = 1e-14 / (1.0 + sd)
+    modulus = _modulus(rows, room, sd)
+    count = _frequencies(rows, modulus, drop)
+    order, wide, narrow = np.empty(d, np.int64), 0, d
+    for i in range(d):  # wide cells first: they leave the fewest frequencies to the others
+        if var[i] * d > spread:
+            order[wide] = i
+            wide += 1
+        else:
+            narrow -= 1
+            order[narrow] = i
     root_cosine, root_sine = np.ones(modulus), np.zeros(modulus)
     size = 1
     while size < modulus:
@@ -336,7 +354,7 @@ def _characteristic(
     cosine, sine = np.ones((NODES, widest)), np.zeros((NODES, widest))
     phi, suffix = np.empty((d, NODES), np.complex128), np.ones(d + 1, np.complex128)
     alive, product, smallest = np.empty(NODES, np.int64), np.empty(NODES), np.empty(NODES)
-    rest = np.full(p.size, 1.0 / modulus)
+    rest = _Rows(rows.first, rows.start, np.full(rows.p.size, 1.0 / modulus))
     probability = kept = 1.0 / modulus
     for base in range(1, count + 1, NODES):
         left = min(NODES, count + 1 - base)
@@ -347,12 +365,12 @@ def _characteristic(
                 m = ((base + j) * size) % modulus
                 _turn(cosine[j], sine[j], size, root_cosine[m], root_sine[m])
                 size *= 2
-        for i in order:
-            row, n, left = p[start[i] : start[i + 1]], left, 0
+        for cell in order:
+            row, n, left = _row(rows, cell), left, 0
             for a in range(n):
                 j = alive[a]
-                phi[i, j] = _project(row, cosine[j], sine[j])
-                length = abs(phi[i, j])
+                phi[cell, j] = _project(row, cosine[j], sine[j])
+                length = abs(phi[cell, j])
                 product[j] *= max(length, smallest[j])
                 smallest[j] = min(length, smallest[j])
                 if product[j] > drop:
@@ -368,9 +386,10 @@ def _characteristic(
             prefix = weight * complex(root_cosine[m], -root_sine[m])
             probability += (prefix * suffix[0]).real
             for i in range(d):
-                _spread(rest[start[i] : start[i + 1]], cosine[j], sine[j], prefix * suffix[i + 1])
+                _spread(_row(rest, i), cosine[j], sine[j], prefix * suffix[i + 1])
                 prefix *= phi[i, j]
-    error = 1e-16 / (1.0 + sd) + 1e-15 * np.sqrt(d) * kept  # dropped and counted too much; rounding
+    lost = 3e-14 / (1.0 + sd) + 3e-16  # frequencies dropped, sums counted too much, windows cut
+    error = lost + 1e-15 * np.sqrt(d) * kept  # and rounding
     return probability, error / abs(probability), rest
 
 
@@ -378,14 +397,13 @@ def _characteristic(
 
 
 @_jit
-def _convolved(entry: NDArray, start: NDArray, room: int, backward: bool) -> NDArray:
+def _convolved(rows: _Rows, room: int, backward: bool) -> NDArray:
     """Log weights of sums 0..room over the first (backward: last) i cells, i = 0..d; (d+1, room+1)."""
-    d = start.size - 1
+    d = rows.first.size
     partial = np.full((d + 1, room + 1), -np.inf)
     partial[0, 0] = 0.0
     for i in range(d):
-        cell = d - 1 - i if backward else i
-        row = entry[start[cell] : start[cell + 1]]
+        row = _row(rows, d - 1 - i if backward else i)
         for a in range(room + 1):
             top, mass = -np.inf, 0.0
             for k in range(min(row.size, a + 1)):
@@ -398,64 +416,55 @@ def _convolved(entry: NDArray, start: NDArray, room: int, backward: bool) -> NDA
 
 
 @_jit
-def _exact(
-    logw: NDArray, peak: NDArray, slope: NDArray, cells: NDArray, target: int, tilt: float, log_z: float
-) -> tuple[float, NDArray, NDArray, NDArray, NDArray]:
-    """Tilted log coefficient, windows, entries and partial sums, whatever the weights."""
+def _exact(w: _Weights, cells: NDArray, target: int, tilt: float, log_z: float) -> tuple[float, _Rows, NDArray]:
+    """Tilted log coefficient, log weights and forward partial sums, whatever the weights."""
     for cut in (200.0, np.inf):
-        first, start, entry = _entries(logw, peak, slope, cells, tilt, cut)
-        room = target
-        for i in range(cells.size):
-            room -= first[i]
-        partial = _convolved(entry, start, max(room, 0), False)
+        rows = _log_rows(w, cells, tilt, cut)
+        room = _room(rows, target)
+        partial = _convolved(rows, max(room, 0), False)
         value = partial[cells.size, room] if room >= 0 else -np.inf
         if value > log_z + 60.0 - cut:  # what was cut off is negligible
             break
-    return value, first, start, entry, partial
+    return value, rows, partial
 
 
 @_jit
-def _block(
-    logw: NDArray, peak: NDArray, slope: NDArray, cells: NDArray, target: int
-) -> tuple[float, NDArray, NDArray, NDArray]:
-    """Log coefficient of one block, and the cells' windows with their posterior probabilities."""
+def _block(w: _Weights, cells: NDArray, target: int) -> tuple[float, _Rows]:
+    """Log coefficient of one block, and the posterior probabilities of its cells."""
     d = cells.size
-    first, start, p, var, tilt, log_z = _tilted(logw, peak, slope, cells, target)
+    rows, var, tilt, log_z = _tilted(w, cells, target)
     if not log_z > -np.inf:
-        return log_z, first, np.zeros(d + 1, np.int64), p
-    room = target
-    for i in range(d):
-        room -= first[i]
-    probability, error, rest = _characteristic(p, start, var, room)
+        return log_z, _Rows(rows.first, np.zeros(d + 1, np.int64), rows.p)
+    probability, error, rest = _characteristic(rows, var, _room(rows, target))
     value = log_z + np.log(probability)
     if probability > 0 and error < 1e-10:
-        for k in range(p.size):
-            p[k] = max(p[k] * rest[k], 0.0)
+        for k in range(rows.p.size):
+            rows.p[k] = max(rows.p[k] * rest.p[k], 0.0)
     else:
-        value, first, start, p, partial = _exact(logw, peak, slope, cells, target, tilt, log_z)
+        value, rows, partial = _exact(w, cells, target, tilt, log_z)
         if value == -np.inf:
-            return value, first, np.zeros(d + 1, np.int64), p
-        room = partial.shape[1] - 1
-        after = _convolved(p, start, room, True)
+            return value, _Rows(rows.first, np.zeros(d + 1, np.int64), rows.p)
+        room = _room(rows, target)
+        after = _convolved(rows, room, True)
         for i in range(d):
-            for k in range(start[i + 1] - start[i]):
+            row = _row(rows, i)
+            for k in range(row.size):
                 mass = 0.0
                 for a in range(room - k + 1):
-                    both = partial[i, a] + after[d - 1 - i, room - k - a]
-                    mass += np.exp(both + p[start[i] + k] - value)
-                p[start[i] + k] = mass
+                    mass += np.exp(partial[i, a] + after[d - 1 - i, room - k - a] + row[k] - value)
+                row[k] = mass
     for i in range(d):
-        row, mass = p[start[i] : start[i + 1]], 0.0
+        row, mass = _row(rows, i), 0.0
         for k in range(row.size):
             mass += row[k]
         for k in range(row.size):
             row[k] /= mass
-    return value - tilt * target, first, start, p
+    return value - tilt * target, rows
 
 
 @_jit
 def _grouped(block: NDArray, totals: int) -> tuple[NDArray, NDArray]:
-    """Cells in the order of their blocks, and where each block starts; free cells (-1) come last."""
+    """Cells in the order of their blocks, and where each block starts; free cells come last."""
     start, order = np.zeros(totals + 3, np.int64), np.empty(block.size, np.int64)
     for i in range(block.size):
         start[(block[i] if block[i] >= 0 else totals) + 2] += 1
@@ -472,32 +481,324 @@ def _grouped(block: NDArray, totals: int) -> tuple[NDArray, NDArray]:
 def evaluate(
     logw: NDArray, eta: NDArray, peak: NDArray, lo: NDArray, block: NDArray, total: NDArray, as_means: bool
 ) -> tuple[NDArray, NDArray]:
-    """Log coefficients (one per total, then all free cells); posterior means (d, 1) or marginals (d, W)."""
+    """Log coefficients (one per total, then all free cells); posterior means (d, 1) or marginals (d, W).
+
+    ``peak`` is ``peaks(logw)``, or has no entries and is found here.
+    """
+    w = _Weights(logw, peak if peak.size else peaks(logw), np.maximum(eta, NO_RATE))
     order, bounds = _grouped(block, total.size)
-    value, slope = np.zeros(total.size + 1), np.empty(eta.size)
-    out = np.zeros((eta.size, 1 if as_means else logw.shape[1]))
-    for i in range(eta.size):
-        slope[i] = NO_RATE if eta[i] < NO_RATE else eta[i]
+    value, out = np.zeros(total.size + 1), np.zeros((eta.size, 1 if as_means else logw.shape[1]))
     b, at = 0, 0
     while b < total.size or at < order.size:
-        is_free = b == total.size
-        cells = order[at : at + 1] if is_free else order[bounds[b] : bounds[b + 1]]
-        if is_free:
-            first, start, p, part = _probabilities(logw, peak, slope, cells, 0.0)
+        free = b == total.size
+        cells = order[at : at + 1] if free else order[bounds[b] : bounds[b + 1]]
+        if free:
+            rows, part = _probabilities(w, cells, 0.0)
         else:
             target = total[b]
             for i in cells:
                 target -= lo[i]
-            part, first, start, p = _block(logw, peak, slope, cells, target)
+            part, rows = _block(w, cells, target)
         for n in range(cells.size):
-            i = cells[n]
-            part += slope[i] * lo[i]
-            for k in range(start[n + 1] - start[n]):
+            i, row = cells[n], _row(rows, n)
+            part += w.slope[i] * lo[i]
+            for k in range(row.size):
                 if as_means:
-                    out[i, 0] += p[start[n] + k] * (lo[i] + first[n] + k)
+                    out[i, 0] += row[k] * (lo[i] + rows.first[n] + k)
                 else:
-                    out[i, first[n] + k] = p[start[n] + k]
+                    out[i, rows.first[n] + k] = row[k]
         value[b] += -np.inf if abs(part) > -0.5 * NO_RATE else part
-        at = at + 1 if is_free else bounds[b + 1]
-        b = b if is_free else b + 1
+        at = at + 1 if free else bounds[b + 1]
+        b += 0 if free else 1
     return value, out
+
+
+# -- draws ----------------------------------------------------------------------------------------------
+
+
+@_jit
+def _invert(cdf: NDArray, u: float) -> int:
+    low, high = 0, cdf.size - 1
+    while low < high:
+        middle = (low + high) // 2
+        if u < cdf[middle]:
+            high = middle
+        else:
+            low = middle + 1
+    return low
+
+
+@_jit
+def _cumulate(row: NDArray) -> None:
+    for k in range(1, row.size):
+        row[k] += row[k - 1]
+
+
+@_jit
+def _draw_block(w: _Weights, cells: NDArray, target: int, rng: np.random.Generator, out: NDArray) -> bool:
+    """Offsets of the block's cells into ``out[:, cells]``; False if no table has this total."""
+    d = cells.size
+    rows, var, tilt, log_z = _tilted(w, cells, target)
+    if not log_z > -np.inf:
+        return False
+    room, widest, top = _room(rows, target), 0, 0.0
+    for i in range(d):
+        widest = i if var[i] > var[widest] else widest
+    own = _row(rows, widest).copy() if d else rows.p
+    for k in range(own.size):
+        top = max(top, own[k])
+    for i in range(d):
+        _cumulate(_row(rows, i))
+    n, attempts = 0, 1000 + 10 * d
+    while n < out.shape[0] and attempts > 0:
+        rest = room
+        for i in range(d):
+            if i != widest:
+                k = _invert(_row(rows, i), rng.random())
+                out[n, cells[i]] = rows.first[i] + k
+                rest -= k
+        attempts -= 1
+        if 0 <= rest < own.size and rng.random() * top < own[rest]:
+            out[n, cells[widest]] = rows.first[widest] + rest
+            n, attempts = n + 1, 1000 + 10 * d
+    if n == out.shape[0]:
+        return True
+    value, rows, partial = _exact(w, cells, target, tilt, log_z)
+    while n < out.shape[0] and value > -np.inf:
+        rest = _room(rows, target)
+        for i in range(d - 1, -1, -1):
+            row, u, chosen = _row(rows, i), rng.random(), 0
+            for k in range(min(row.size, rest + 1)):
+                share = np.exp(partial[i, rest - k] + row[k] - partial[i + 1, rest])
+                if share > 0.0 and u >= 0.0:
+                    chosen = k
+                u -= share
+            out[n, cells[i]] = rows.first[i] + chosen
+            rest -= chosen
+        n += 1
+    return value > -np.inf
+
+
+@_jit
+def _draw(
+    logw: NDArray,
+    eta: NDArray,
+    peak: NDArray,
+    lo: NDArray,
+    block: NDArray,
+    total: NDArray,
+    rng: np.random.Generator,
+    out: NDArray,
+) -> int:
+    """Tables into the rows of ``out``; the first block whose total is out of reach, or -1."""
+    w = _Weights(logw, peak, np.maximum(eta, NO_RATE))
+    order, bounds = _grouped(block, total.size)
+    for b in range(total.size):
+        cells = order[bounds[b] : bounds[b + 1]]
+        target = total[b]
+        for i in cells:
+            target -= lo[i]
+        if not _draw_block(w, cells, target, rng, out):
+            return b
+    for at in range(bounds[total.size], order.size):
+        rows, _ = _probabilities(w, order[at : at + 1], 0.0)
+        _cumulate(rows.p)
+        for n in range(out.shape[0]):
+            out[n, order[at]] = rows.first[0] + _invert(rows.p, rng.random())
+    for n in range(out.shape[0]):
+        for i in range(lo.size):
+            out[n, i] += lo[i]
+    return -1
+
+
+# -- public ---------------------------------------------------------------------------------------------
+
+
+def _integers(values: ArrayLike, name: str, size: int | None = None) -> NDArray[np.int64]:
+    array = np.asarray(values)
+    if array.dtype.kind not in "iu":
+        raise InvariantError(f"{name} must hold integers, not {array.dtype}; convert it without rounding")
+    if array.dtype.kind == "u" and array.size and array.max() > 2**62:
+        raise InvariantError(f"{name} holds integers beyond 2**62")
+    array = np.atleast_1d(array)
+    if size is not None and array.size == 1:
+        array = np.repeat(array.ravel(), size)
+    if array.ndim != 1 or size not in (None, array.size):
+        raise InvariantError(f"{name} has shape {array.shape}; one entry per {'cell' if size else 'total'}")
+    return np.ascontiguousarray(array, dtype=np.int64)
+
+
+def _checked(
+    logw: ArrayLike, lo: ArrayLike, total: ArrayLike, block: ArrayLike, eta: ArrayLike | None
+) -> tuple[NDArray, NDArray, NDArray, NDArray, NDArray]:
+    """Table (..., d, W), natural parameters (..., d), lower ends, blocks and totals, or a refusal."""
+    table = np.ascontiguousarray(logw, dtype=np.float64)
+    if table.ndim < 2 or table.shape[-1] == 0:
+        raise ModelError(f"log weights have shape {table.shape}; (cells, window width) is needed")
+    d = table.shape[-2]
+    slope = np.ascontiguousarray(np.zeros(d) if eta is None else eta, dtype=np.float64)
+    if slope.shape[-1:] != (d,):
+        raise ModelError(f"eta has shape {slope.shape}; its last axis must have one entry per cell ({d})")
+    ends, blocks, totals = _integers(lo, "lo", d), _integers(block, "block", d), _integers(total, "total")
+    if blocks.size and not -1 <= blocks.min() <= blocks.max() < totals.size:
+        raise InvariantError(f"block must name one of {totals.size} totals (from 0) or be -1 for a free cell")
+    for name, bad in (("log weights", ~(table < np.inf).all(-1)), ("eta", ~(slope < np.inf))):
+        if bad.any():
+            raise ModelError(f"{name} of cell {np.argwhere(bad)[0][-1]} hold nan or +inf")
+    return table, slope, ends, blocks, totals
+
+
+def log_coefficient(
+    logw: ArrayLike, *, lo: ArrayLike, total: ArrayLike, block: ArrayLike = 0, eta: ArrayLike | None = None
+) -> NDArray[np.float64]:
+    r"""Log of the total weight of all tables that have the given totals.
+
+    For block ``b`` this is :math:`\log \sum_{x:\, \sum_{i \in b} x_i = s_b} \prod_{i \in b} w_i(x_i)` with
+    ``w_i(x) = exp(logw[i, x - lo[i]] + eta[i] * x)``.
+
+    Parameters
+    ----------
+    logw : array_like, shape (d, W)
+        Log weights, -inf where a value is impossible (and as padding of shorter windows).
+    lo : array_like of int, shape (d,) or ()
+        The integer that column 0 of each row stands for.
+    total : array_like of int, shape (n_totals,) or ()
+        Public totals.
+    block : array_like of int, shape (d,) or ()
+        Which total a cell counts towards; -1 for none (a free cell).
+    eta : array_like, shape (d,), optional
+        Natural parameters, such as log rates of Poisson cells whose ``logw`` holds all but the rate.
+        -inf stands for a rate of zero.
+
+    Returns
+    -------
+    ndarray, shape (n_totals + 1,)
+        One entry per total (-inf if no table has it), and last the sum over free cells of
+        :math:`\log \sum_x w_i(x)`.
+
+    Raises
+    ------
+    ModelError
+        Weights or natural parameters of the wrong shape, nan or +inf.
+    InvariantError
+        Lower ends, totals or blocks that are not integers or do not fit the cells.
+
+    Notes
+    -----
+    Relative error of the coefficient: about 1e-13, at most 1e-10 by the error bound of the method (a bound
+    on what is left out, an estimate for rounding).  Time proportional to cells times effective window times
+    some 13 to 30 frequencies, 30 us for 20 cells of 100 values, gradient included; far-apart modes and
+    weights on a sublattice cost more, up to cells times window times total.
+
+    Examples
+    --------
+    Three dice with a total of 10: 27 of 216 ways.
+
+    >>> import numpy as np
+    >>> from ppdinf.samplers import totals
+    >>> dice = np.full((3, 6), -np.log(6))
+    >>> round(float(216 * np.exp(totals.log_coefficient(dice, lo=1, total=10)[0])), 9)
+    27.0
+    """
+    table, slope, ends, blocks, goal = _checked(logw, lo, total, block, eta)
+    return evaluate(table, slope, np.empty((0, 0)), ends, blocks, goal, True)[0]
+
+
+def marginals(
+    logw: ArrayLike, *, lo: ArrayLike, total: ArrayLike, block: ArrayLike = 0, eta: ArrayLike | None = None
+) -> NDArray[np.float64]:
+    """Posterior probabilities of every cell given the totals, P(x_i = lo[i] + k | totals).
+
+    They are also the gradient of :func:`log_coefficient` (summed over its entries) with respect to
+    ``logw``, and their means the gradient with respect to ``eta``.
+
+    Parameters
+    ----------
+    logw, lo, total, block, eta
+        As for :func:`log_coefficient`, which also states errors raised, accuracy and cost.
+
+    Returns
+    -------
+    ndarray, shape (d, W)
+        Rows add up to 1; zeros in the rows of a block whose total is out of reach.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from ppdinf.samplers import totals
+    >>> coins = np.log([[0.5, 0.5], [0.9, 0.1]])
+    >>> totals.marginals(coins, lo=0, total=1).round(3)  # one head: whose?
+    array([[0.1, 0.9],
+           [0.9, 0.1]])
+    """
+    table, slope, ends, blocks, goal = _checked(logw, lo, total, block, eta)
+    return evaluate(table, slope, np.empty((0, 0)), ends, blocks, goal, False)[1]
+
+
+def draw(
+    logw: ArrayLike,
+    *,
+    lo: ArrayLike,
+    total: ArrayLike,
+    block: ArrayLike = 0,
+    eta: ArrayLike | None = None,
+    draws: int = 1,
+    rng: int | np.random.Generator | None = None,
+) -> NDArray[np.int64]:
+    """Exact independent draws of the cells given their totals.
+
+    Parameters
+    ----------
+    logw : array_like, shape (d, W) or (n, d, W)
+        Log weights as for :func:`log_coefficient`; with a leading axis, one table of weights per entry.
+    lo, total, block
+        As for :func:`log_coefficient`.
+    eta : array_like, shape (d,) or (n, d), optional
+        Natural parameters; with a leading axis, one set per entry (posterior draws of a rate, say).
+    draws : int
+        Draws per set of weights.
+    rng : int or numpy.random.Generator, optional
+        Research randomness (SPEC 7), not for releases.
+
+    Returns
+    -------
+    ndarray of int64, shape (draws, d) or (n, draws, d)
+        Every row has the given totals.
+
+    Raises
+    ------
+    ModelError, InvariantError
+        As for :func:`log_coefficient`; also when no table has a total.
+
+    Notes
+    -----
+    Some 20 us to set up 20 cells of 100 values, then ``sd(sum) / sd(widest cell)`` attempts of about
+    15 ns per cell for each draw.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from ppdinf.samplers import totals
+    >>> x = totals.draw(np.zeros((3, 6)), lo=1, total=10, draws=1000, rng=1)
+    >>> x.shape, set(x.sum(axis=1).tolist())
+    ((1000, 3), {10})
+    """
+    table, slope, ends, blocks, goal = _checked(logw, lo, total, block, eta)
+    generator = np.random.default_rng(rng)
+    lead = np.broadcast_shapes(table.shape[:-2], slope.shape[:-1])
+    if len(lead) > 1:
+        raise ModelError(f"weights of shape {table.shape} and eta of shape {slope.shape} have too many axes")
+    out = np.empty((*lead, draws, ends.size), np.int64)
+    repeats = lead[0] if lead else 1
+    for n in range(repeats):
+        if n == 0 or table.ndim == 3:
+            rows = table[n % len(table)] if table.ndim == 3 else table
+            peak = peaks(rows)
+        rates = slope[n % len(slope)] if slope.ndim == 2 else slope
+        into = out[n] if lead else out
+        missed = _draw(rows, rates, peak, ends, blocks, goal, generator, into)
+        if missed >= 0:
+            raise InvariantError(
+                f"no table has the total of block {missed}: widen the windows of its cells or check the total"
+            )
+    return out
