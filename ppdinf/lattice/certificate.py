@@ -52,19 +52,25 @@ def certify(A: Any, B: Any) -> str:
     ppdinf.errors.InvariantError: The basis is not saturated: it misses integer solutions of A z = 0.
     """
     matrix, basis = integer_matrix(A), integer_matrix(B, name="B")
+    if matrix.shape[1] != basis.shape[0]:
+        raise InvariantError(f"A has {matrix.shape[1]} columns, but the basis has {basis.shape[0]} rows.")
+    return prove(matrix, basis)
+
+
+def prove(matrix: sparse.csc_array, basis: sparse.csc_array) -> str:
+    """Do the work of `certify` on canonical matrices, the basis with entries up to 2^63."""
     d, m = basis.shape
-    if matrix.shape[1] != d:
-        raise InvariantError(f"A has {matrix.shape[1]} columns, but the basis has {d} rows.")
     if not _annihilates(matrix, basis):
         raise InvariantError("A B is not zero: the basis leaves the kernel of A.")
     if _has_identity_block(basis):
         proof = "identity block"
-    elif is_saturated(basis):
+    elif _generates(basis):
         proof = "unit Smith form"
     else:
         raise InvariantError("The basis is not saturated: it misses integer solutions of A z = 0.")
-    if m != d - rank(matrix):
-        raise InvariantError(f"The basis has {m} vectors, but the kernel of A has rank {d - rank(matrix)}.")
+    nullity = d - rank(matrix)
+    if m != nullity:
+        raise InvariantError(f"The basis has {m} vectors, but the kernel of A has rank {nullity}.")
     return f"A B = 0; {proof}"
 
 
@@ -90,7 +96,10 @@ def is_saturated(B: Any) -> bool:
     >>> is_saturated([[1, 1], [-1, 1]]), is_saturated([[2, 3], [1, 1]])
     (False, True)
     """
-    basis = integer_matrix(B, name="B")
+    return _generates(integer_matrix(B, name="B"))
+
+
+def _generates(basis: sparse.csc_array) -> bool:
     steps = eliminate_units(sparse_rows(basis.T))
     left = basis.shape[1] - len(steps.rows)
     if left == 0:

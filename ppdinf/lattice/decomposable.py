@@ -64,7 +64,6 @@ def margin_moves(
     """
     kept = maximal_generators(shape, generators)
     tree = junction_tree(kept)
-    covered = set().union(*kept)
     if bounds != "lower" or tree is None or len(kept) < 2:
         return connected_moves(margin_matrix(shape, kept), bounds=bounds, seconds=seconds)
     covered = sorted(frozenset().union(*kept))

@@ -24,7 +24,7 @@ from scipy import sparse
 from scipy.sparse.csgraph import connected_components
 
 from ppdinf.errors import InvariantError
-from ppdinf.lattice.certificate import certify
+from ppdinf.lattice.certificate import prove
 from ppdinf.lattice.columns import equal_columns
 from ppdinf.lattice.elimination import SparseRow, dense_integers, eliminate_units, sparse_rows
 from ppdinf.lattice.systems import IntVector, integer_matrix
@@ -127,7 +127,7 @@ def kernel(A: Any, *, row_names: Sequence[str] | None = None) -> Lattice:
     reduced = matrix[:, representatives]
     routes = ["equal columns"] if representatives.size < matrix.shape[1] else []
     basis = _class_kernel(reduced, routes)
-    proof = certify(reduced, basis)
+    proof = prove(reduced, basis)
     return Lattice(classes, representatives, basis, f"{proof} ({', '.join(routes) or 'no constraint'})")
 
 

@@ -83,21 +83,21 @@ def integer_matrix(A: Any, row_names: Sequence[str] | None = None, *, name: str 
     ppdinf.errors.InvariantError: A, row 0 ('half'), column 2: 0.5 is not a whole number of at most 2^53; ...
     """
     if not sparse.issparse(A):
-        A = np.asarray(A)
+        A = np.asanyarray(A)
     if A.ndim != 2:
         raise InvariantError(f"{name} has {A.ndim} dimension(s); a system needs a matrix, rows by cells.")
     if row_names is not None and len(row_names) != A.shape[0]:
         raise InvariantError(f"{name} has {A.shape[0]} rows but {len(row_names)} row names.")
-    if A.dtype == object and not sparse.issparse(A):
-        refused = _refused(A)
-        if refused.any():
-            row, column = np.argwhere(refused)[0].tolist()
+    if not sparse.issparse(A):
+        refused = np.argwhere(_refused(A))
+        if refused.size:
+            row, column = refused[0].tolist()
             raise InvariantError(_complaint(name, row_label(row, row_names), column, A[row, column]))
-        A = A.astype(np.int64)
+        A = np.asarray(A).astype(np.int64)
     matrix = sparse.csc_array(A)
-    refused = _refused(matrix.data)
-    if refused.any():
-        at = int(np.flatnonzero(refused)[0])
+    found = np.flatnonzero(_refused(matrix.data))
+    if found.size:
+        at = int(found[0])
         row, column = int(matrix.indices[at]), int(np.searchsorted(matrix.indptr, at, side="right")) - 1
         raise InvariantError(_complaint(name, row_label(row, row_names), column, matrix.data[at]))
     if matrix.dtype != np.int64:
@@ -110,7 +110,9 @@ def integer_matrix(A: Any, row_names: Sequence[str] | None = None, *, name: str 
 
 
 def _refused(values: NDArray[Any]) -> NDArray[np.bool_]:
-    """Mark what is not a whole number of at most 2^53 in absolute value."""
+    """Mark what is masked or not a whole number of at most 2^53 in absolute value."""
+    if np.ma.isMaskedArray(values):
+        return np.ma.getmaskarray(values) | _refused(values.data)
     if values.dtype == object:
         whole = (isinstance(v, int | np.integer) and not isinstance(v, bool) for v in values.flat)
         fits = [ok and abs(int(v)) <= LARGEST for ok, v in zip(whole, values.flat, strict=True)]
@@ -163,14 +165,14 @@ def integer_vector(a: Any, length: int, row_names: Sequence[str] | None = None, 
     ...
     ppdinf.errors.InvariantError: a has shape (3,); it needs one entry for each of 2 rows or cells.
     """
-    values = np.asarray(a)
+    values = np.asanyarray(a)
     if values.shape != (length,):
         raise InvariantError(f"{name} has shape {values.shape}; it needs one entry for each of {length} rows or cells.")
     refused = _refused(values)
     if refused.any():
         row = row_label(int(np.flatnonzero(refused)[0]), row_names)
         raise InvariantError(f"{name}, {row}: the entry is not a whole number of at most 2^53.")
-    return values.astype(np.int64)
+    return np.asarray(values).astype(np.int64)
 
 
 def exact_product(A: sparse.csc_array, x: NDArray[Any]) -> NDArray[Any]:

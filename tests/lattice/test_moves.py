@@ -1,0 +1,214 @@
+import itertools
+
+import numpy as np
+import pytest
+from brute_force import distinct, fiber, groups, pieces, two_way
+
+from ppdinf.errors import InvariantError
+from ppdinf.lattice import connected_moves, kernel, margin_matrix, margin_moves, structure
+from ppdinf.lattice.decomposable import junction_tree
+from ppdinf.lattice.markov import computed_basis, program
+from ppdinf.lattice.systems import integer_matrix
+
+DRAWS = 4000
+
+
+def small_fibers():
+    """Name, system and a table that sets its totals; nonnegative fibers of at most a few hundred points."""
+    tables = np.random.default_rng(7)
+    for R, C in [(2, 2), (2, 3), (2, 4), (3, 3), (3, 3), (3, 4), (3, 4), (4, 4)]:
+        yield f"two-way {R}x{C}", two_way(R, C), tables.multinomial(5, np.ones(R * C) / (R * C))
+    yield "permutations", two_way(3, 3), np.eye(3, dtype=int).ravel()
+    for n in (3, 5):
+        yield f"total {n}", np.ones((1, n), int), tables.integers(0, 3, n)
+    yield "groups", groups([0, 0, 1, 1, 1, 2], 3).toarray(), np.array([1, 2, 0, 1, 1, 2])
+    nested = np.vstack([np.ones((1, 6), int), groups([0, 0, 0, 1, 1, 1], 2).toarray()])
+    yield "hierarchy", nested, tables.integers(0, 3, 6)
+    yield "weights 3 5 7", np.array([[3, 5, 7]]), np.array([4, 0, 0])
+    for weights in ([1, 2, 3], [2, 3, 5], [1, 1, 2, 3], [2, 2, 3, 3], [4, 5, 6, 7]):
+        yield f"weights {weights}", np.array([weights]), tables.integers(1, 4, len(weights))
+    sets = np.column_stack([bits for bits in itertools.product([0, 1], repeat=3) if any(bits)])
+    yield "three sets", sets, np.ones(7, int)
+    sex, age = np.divmod(np.arange(6), 3)
+    yield "three sums", np.vstack([np.ones(6, int), sex, age >= 1]).astype(int), np.array([1, 0, 1, 1, 1, 0])
+    for shape in [(2, 2, 2), (2, 2, 3)]:
+        A = margin_matrix(shape, [(0, 1), (0, 2), (1, 2)]).toarray()
+        yield f"no three-way {shape}", A, tables.integers(0, 2, A.shape[1])
+    for _ in range(9):
+        A = np.vstack([np.ones((1, 5), int), tables.integers(0, 3, (1, 5))])
+        yield "random", A, tables.integers(0, 3, 5)
+
+
+FIBERS = list(small_fibers())
+MARGINS = [
+    ((3, 3), [(0,), (1,)]),
+    ((2, 2, 2), [(0, 1), (1, 2)]),
+    ((2, 2, 3), [(0, 2), (1, 2)]),
+    ((2, 2, 2), [(0,), (1,), (2,)]),
+    ((2, 2, 2), [(0, 1), (2,)]),
+    ((2, 3, 2), [(0,), (1,)]),
+    ((2, 2, 2), [(1,)]),
+    ((2, 2, 2, 2), [(0, 1), (1, 2), (2, 3)]),
+    ((2, 2, 2), [(0, 1), (1, 2), (0, 2)]),
+]
+
+
+def points_of(A, table, upper=None):
+    total = A @ table
+    largest = [int((total[A[:, j] > 0] // A[A[:, j] > 0, j]).min(initial=10**6)) for j in range(A.shape[1])]
+    return fiber(A, total, [0] * A.shape[1], largest if upper is None else upper)
+
+
+@pytest.mark.parametrize("seconds", [0, 10], ids=["alone", "4ti2"])
+@pytest.mark.parametrize("case", range(len(FIBERS)), ids=[name for name, _, _ in FIBERS])
+def test_nonnegative_fibers_are_connected(case, seconds):
+    _, A, table = FIBERS[case]
+    moves = connected_moves(A, seconds=seconds)
+    drawn = distinct(moves.draw(DRAWS, rng=1))
+    assert moves.connected
+    assert not (A @ drawn.T).any()
+    assert pieces(points_of(A, table), drawn) == 1
+
+
+@pytest.mark.parametrize("case", range(len(FIBERS)), ids=[name for name, _, _ in FIBERS])
+def test_boxes_are_connected(case):
+    _, A, table = FIBERS[case]
+    points = points_of(A, table, upper=np.maximum(table, 1))
+    assert pieces(points, distinct(connected_moves(A, bounds="box").draw(DRAWS, rng=1))) == 1
+
+
+@pytest.mark.parametrize("case", range(len(FIBERS)), ids=[name for name, _, _ in FIBERS])
+def test_fibers_with_further_inequalities_are_connected(case):
+    _, A, table = FIBERS[case]
+    points = points_of(A, table)
+    ordered = points[points[:, 0] + points[:, -1] >= table[0] + table[-1]]
+    assert pieces(ordered, distinct(connected_moves(A, bounds="any").draw(DRAWS, rng=1))) == 1
+
+
+def test_basis_moves_disconnect_several_of_these_fibers():
+    apart = [name for name, A, table in FIBERS if pieces(points_of(A, table), kernel(A).basis.toarray().T) > 1]
+    assert {"permutations", "weights 3 5 7"} <= set(apart)
+    assert len(FIBERS) >= 30
+    assert not connected_moves(np.ones((1, 3), int), bounds="none").reason.count("lower")
+
+
+def test_basis_moves_connect_without_bounds():
+    moves = connected_moves([[2, 3, 5]], bounds="none")
+    assert moves.draw(20, rng=1).shape == (3, 20)
+    assert len(distinct(moves.draw(200, rng=1))) == 2
+
+
+def test_transfers_through_one_cell_are_stuck_where_pair_transfers_are_not():
+    A = np.ones((1, 3), int)
+    points = fiber(A, [1], [0, 0, 0], [0, 1, 1])
+    assert pieces(points, kernel(A).basis.toarray().T) == 2
+    assert pieces(points, distinct(connected_moves(A, bounds="box").draw(50, rng=1))) == 1
+
+
+def test_swaps_are_stuck_around_a_forbidden_diagonal_where_cycles_are_not():
+    A = two_way(3, 3)
+    allowed = 1 - np.eye(3, dtype=int).ravel()
+    points = fiber(A, [1] * 6, [0] * 9, allowed)
+    assert len(points) == 2
+    assert pieces(points, distinct(connected_moves(A, bounds="lower").draw(DRAWS, rng=1))) == 2
+    assert pieces(points, distinct(connected_moves(A, bounds="box").draw(DRAWS, rng=1))) == 1
+
+
+@pytest.mark.parametrize(("shape", "generators"), MARGINS)
+def test_margin_moves_connect(shape, generators):
+    A = margin_matrix(shape, generators).toarray()
+    moves = margin_moves(shape, generators)
+    drawn = distinct(moves.draw(DRAWS, rng=1))
+    assert not (A @ drawn.T).any()
+    for seed in range(4):
+        table = (np.random.default_rng(seed).random(A.shape[1]) < 4 / A.shape[1]).astype(int)
+        points = points_of(A, table)
+        assert pieces(points, drawn) == 1
+
+
+def test_swaps_across_one_separator_alone_do_not_connect():
+    shape, generators = (2, 2, 2, 2), [(0, 1), (1, 2), (2, 3)]
+    A = margin_matrix(shape, generators).toarray()
+    moves = margin_moves(shape, generators)
+    (family, _, _) = moves.families[0]
+    partial = type(family)(family.cells[1:], family.n).draw(DRAWS, np.random.default_rng(1))
+    table = np.bincount([0b0000, 0b1011], minlength=16)  # agree in dimension 1 only
+    assert pieces(points_of(A, table), distinct(partial)) > 1
+    assert pieces(points_of(A, table), distinct(moves.draw(DRAWS, rng=1))) == 1
+
+
+@pytest.mark.parametrize(("generators", "decomposable"), [
+    ([{0, 1}, {1, 2}, {2, 3}], True),
+    ([{0, 1}, {1, 2}, {2, 3}, {3, 0}], False),
+    ([{0, 1, 2}, {1, 2, 3}, {2, 3, 4}, {5}], True),
+    ([{0, 1}, {1, 2}, {0, 2}], False),
+    ([{0, 1, 2}, {0, 3}, {1, 4}, {2, 5}], True),
+    ([{0, 1, 2}, {0, 3, 4}, {1, 3, 5}], False),
+])  # fmt: skip
+def test_junction_trees(generators, decomposable):
+    assert (junction_tree([frozenset(g) for g in generators]) is not None) == decomposable
+
+
+@pytest.mark.parametrize(
+    ("A", "phrase"),
+    [
+        (two_way(3, 5), "basic swaps of a 3 x 5 table"),
+        (np.vstack([np.ones(15, int), two_way(3, 5)]), "basic swaps of a 3 x 5 table"),
+        (groups([0, 0, 1], 2), "transfers within 1 classes"),
+        ([[1, 2, 2]], "transfers within 1 classes; the one direction of each one-dimensional block"),
+        (np.eye(2, dtype=int), "nothing moves"),
+        ([[2, 3, 5]], "integer combinations of the reduced basis"),
+        (two_way(3, 3)[:, 1:], "integer combinations of the reduced basis"),
+    ],
+)
+def test_reasons(A, phrase):
+    assert phrase in connected_moves(A, seconds=0).reason
+
+
+def test_swaps_of_every_position_are_drawn():
+    drawn = distinct(connected_moves(two_way(3, 4)).draw(DRAWS, rng=1))
+    assert len(drawn) == 2 * 3 * 6
+    assert (abs(drawn).sum(axis=1) == 4).all()
+    cycles = distinct(connected_moves(two_way(3, 3), bounds="box").draw(DRAWS, rng=1))
+    assert len(cycles) == 2 * (9 + 6)
+
+
+def test_every_short_lattice_vector_is_drawn():
+    moves = connected_moves([[1, 1, 2, 3]], bounds="any")
+    drawn = {tuple(v) for v in distinct(moves.draw(200_000, rng=1)).tolist()}
+    short = {v for v in itertools.product(range(-2, 3), repeat=4) if v @ np.array([1, 1, 2, 3]) == 0 and any(v)}
+    assert short <= drawn
+    assert (0, 0, 0, 0) not in drawn
+
+
+def test_large_tables_are_drawn_without_listing():
+    found = structure(groups(np.arange(200_000) % 51, 51))
+    moves = connected_moves(found)
+    assert moves.draw(1000, rng=1).nnz == 2000
+    county_age = margin_moves((3000, 23), [(0,), (1,)])
+    assert county_age.draw(1000, rng=1).nnz == 4000
+
+
+def test_draws_repeat_with_the_seed_and_share_a_generator():
+    moves = connected_moves(two_way(3, 3))
+    assert (moves.draw(50, rng=3) != moves.draw(50, rng=3)).nnz == 0
+    shared = np.random.default_rng(3)
+    assert (moves.draw(50, rng=shared) != moves.draw(50, rng=shared)).nnz > 0
+
+
+@pytest.mark.skipif(program("markov") is None, reason="4ti2 is not installed")
+def test_4ti2_bases_are_used_when_the_program_is_there():
+    assert "Markov bases by 4ti2" in connected_moves([[2, 3, 5]]).reason
+    assert "Graver bases by 4ti2" in connected_moves([[2, 3, 5]], bounds="box").reason
+    assert computed_basis(integer_matrix(margin_matrix((5, 5, 5), [(0, 1), (0, 2), (1, 2)])), "graver", 0.2) is None
+
+
+def test_without_4ti2_combinations_take_over(monkeypatch):
+    monkeypatch.setenv("PATH", "")
+    assert program("markov") is None
+    assert "integer combinations" in connected_moves([[2, 3, 5]]).reason
+
+
+def test_unknown_bounds_are_refused():
+    with pytest.raises(InvariantError, match="bounds='upper' is not one of 'none', 'lower', 'box', 'any'"):
+        connected_moves([[1, 1]], bounds="upper")

@@ -1,0 +1,172 @@
+import itertools
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from brute_force import groups, rational_kernel, rational_rank, systems, two_way
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ppdinf.lattice import structure
+from ppdinf.lattice.ordering import elimination_order
+from ppdinf.lattice.systems import integer_matrix
+
+fixed = settings(deadline=None, derandomize=True, max_examples=120)
+
+
+def finest_blocks(A):
+    """Split cells by the definition: S is a union of blocks when rank(S) + rank(not S) = rank."""
+    cells = range(A.shape[1])
+    together = np.ones((A.shape[1], A.shape[1]), dtype=bool)
+    for size in cells:
+        for S in itertools.combinations(cells, size):
+            inside = np.isin(cells, S)
+            if rational_rank(A[:, inside]) + rational_rank(A[:, ~inside]) == rational_rank(A):
+                together &= inside[:, None] == inside[None, :]
+    return together
+
+
+@fixed
+@given(systems(max_rows=3, max_cells=4))
+def test_structure_by_definition(A):
+    found = structure(A)
+    K = rational_kernel(A)
+    assert (found.fixed == ~K.astype(bool).any(axis=1)).all()
+    for i, j in itertools.product(range(A.shape[1]), repeat=2):
+        if K[i].any() and K[j].any():
+            tied = rational_rank(K[[i, j]]) == 1
+            assert tied == (found.tied_to[i] == found.tied_to[j])
+    for i in range(A.shape[1]):
+        lead, ratio = found.tie(i)
+        assert lead <= i
+        assert (K[i] == ratio * K[lead]).all()
+    assert ((found.blocks[:, None] == found.blocks[None, :]) == finest_blocks(A)).all()
+    for c, determined in enumerate(found.determined):
+        assert determined == (not K[found.classes == c].sum(axis=0).any())
+    for b, (rank, sum_rank) in enumerate(zip(found.block_ranks, found.sum_ranks, strict=True)):
+        inside = found.blocks == b
+        assert rank == inside.sum() - rational_rank(A[:, inside])
+        columns = {tuple(column) for column in A[:, inside].T.tolist() if any(column)}
+        distinct = np.array(sorted(columns)).reshape(len(columns), len(A)).T
+        assert sum_rank == (len(columns) - rational_rank(distinct) if columns else 1)
+    assert found.block_ranks.sum() == found.lattice.rank
+    assert found.is_partition == found.determined.all()
+
+
+@fixed
+@given(systems())
+def test_core_variables_carry_the_class_sums(A):
+    found = structure(A)
+    core, K = found.core, found.lattice.class_basis.toarray()
+    inside = core.variables >= 0
+    assert (inside == (core.heights != 0)).all()
+    assert (inside == (found.sum_ranks > 1)[found.blocks[found.lattice.representatives]]).all()
+    n, basis = core.system.shape[1], K[inside]
+    assert n - core.system.shape[0] == found.sum_ranks[found.sum_ranks > 1].sum()
+    w = np.zeros((n, K.shape[1]), dtype=int)
+    for variable, height, row in zip(core.variables[inside], core.heights[inside], basis, strict=True):
+        assert not (row % height).any()
+        assert not w[variable].any() or (w[variable] == row // height).all()
+        w[variable] = row // height
+    assert not (core.system @ w).any()
+
+
+@fixed
+@given(systems())
+def test_elimination_order_keeps_every_variable_within_its_bucket(A):
+    system = integer_matrix(A)
+    order = elimination_order(system)
+    assert sorted(order.rows.tolist()) == list(range(len(A)))
+    seen = []
+    for row, near, variables in zip(order.rows, order.open_rows, order.variables, strict=True):
+        assert len(near) <= order.width
+        for v in variables:
+            assert set(np.flatnonzero(A[:, v])) <= {row, *near}
+        seen += variables.tolist()
+    assert sorted(seen) == np.flatnonzero(A.any(axis=0)).tolist()
+
+
+@settings(deadline=None, derandomize=True, max_examples=60)
+@given(st.integers(2, 4), st.integers(2, 5))
+def test_elimination_width_of_two_way_tables(rows, columns):
+    core = structure(two_way(rows, columns)).core
+    if rows > 2 and columns > 2:
+        assert core.order.width == min(rows, columns) - 1
+    else:
+        assert core.order.width == 0
+
+
+def test_state_totals_are_51_classes():
+    rng = np.random.default_rng(1)
+    state = np.sort(np.concatenate([np.arange(51), rng.integers(0, 51, 3092)]))
+    found = structure(groups(state, 51))
+    assert found.is_partition
+    assert (found.classes == state).all()
+    assert (found.blocks == state).all()
+    assert found.sum_ranks.sum() == 0
+
+
+def test_hierarchies_are_partitions_into_their_finest_groups():
+    county = np.arange(600) % 60
+    nested = np.vstack([np.ones((1, 600), int), groups(county // 10, 6).toarray(), groups(county, 60).toarray()])
+    found = structure(nested)
+    assert found.is_partition
+    assert found.sum_ranks.size == 60
+    assert found.lattice.rank == 540
+
+
+def test_three_intersecting_sets_over_14_records():
+    regions = [np.array(bits) for bits in itertools.product([0, 1], repeat=3) if any(bits)]
+    A = np.column_stack(regions * 2)
+    found = structure(A)
+    assert np.unique(found.classes).size == 7
+    assert found.sum_ranks.tolist() == [4]
+    assert found.lattice.rank == 11
+    outside = structure(np.column_stack([A, np.zeros((3, 1), int)]))
+    assert np.unique(outside.classes).size == 8
+    assert outside.sum_ranks.tolist() == [4, 1]
+
+
+def test_sex_by_age_with_three_sums_has_one_degree_of_freedom():
+    sex, age = np.divmod(np.arange(46), 23)
+    found = structure(np.vstack([np.ones(46, int), sex, age >= 5]).astype(int))
+    assert np.unique(found.classes).size == 4
+    assert found.sum_ranks.tolist() == [1]
+    assert found.lattice.rank == 43
+    assert "One-dimensional class sums: 46 cells in 1 block." in str(found)
+
+
+def test_two_rows_with_both_margins_are_tied():
+    found = structure(two_way(2, 6))
+    assert found.tied_to.tolist() == [0, 1, 2, 3, 4, 5] * 2
+    assert found.tie(8) == (2, Fraction(-1))
+    assert found.core.system.shape == (1, 6)
+
+
+def test_larger_two_way_tables_are_core():
+    found = structure(two_way(3, 4))
+    assert (found.tied_to == np.arange(12)).all()
+    assert found.sum_ranks.tolist() == [6]
+    assert "Core: 12 cells in 1 block; 12 variables, 6 independent constraints, elimination width 2." in str(found)
+
+
+def test_weights_give_rational_ties():
+    assert structure([[2, 3]]).tie(1) == (0, Fraction(-2, 3))
+    assert structure([[1, 2, 0], [0, 3, 5]]).tie(2) == (0, Fraction(3, 10))
+
+
+@pytest.mark.parametrize(("A", "line"), [
+    (np.eye(3, dtype=int), "Released exactly as they are: 3 cells (0, 1, 2)."),
+    (np.zeros((1, 12), int), "In no constraint: 12 cells (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, ...)."),
+    (np.ones((1, 5), int), "Sum over the class is public: 5 cells in 1 class."),
+    ([[1, 1]], "Tied to another cell: 1 cell (1)."),
+])  # fmt: skip
+def test_summary_says_what_moves(A, line):
+    assert line in structure(A).summary()
+
+
+@pytest.mark.slow
+def test_ten_million_cells_under_51_totals():
+    found = structure(groups(np.random.default_rng(1).integers(0, 51, 10_000_000), 51))
+    assert found.is_partition
+    assert found.sum_ranks.size == 51
