@@ -204,7 +204,7 @@ def _fiber_problems(idata: Any, model: pm.Model) -> list[str]:
         if isinstance(rv.owner.op, ConfidentialRV) and rv.name in idata.posterior:
             fiber = rv.owner.op.fiber
             draws = idata.posterior[rv.name].values.reshape(-1, fiber.lower.size)
-            off = np.count_nonzero(np.any(fiber.values[:, None] != fiber.A @ draws.T, axis=0))
+            off = np.count_nonzero(np.any(fiber.system.values[:, None] != fiber.system.A @ draws.T, axis=0))
             if off:
                 problems.append(
                     f"{off} draws of {rv.name!r} break a public sum: they were not drawn by LatticeGibbs for this "

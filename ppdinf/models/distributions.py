@@ -27,7 +27,7 @@ from pytensor.tensor.random.type import RandomType
 from ppdinf.releases import Release
 from ppdinf.samplers.fiber import Fiber
 
-__all__ = ["ConfidentialRV", "ReleasedRV", "confidential", "released"]
+__all__ = ["ConfidentialRV", "ReleasedRV", "confidential", "released", "window_logp"]
 
 
 class ConfidentialRV(SymbolicRandomVariable):
@@ -38,7 +38,7 @@ class ConfidentialRV(SymbolicRandomVariable):
     base_op : Op
         The analyst's distribution.
     fiber : Fiber
-        Public sums, windows and noise weights.
+        Public sums, windows, noise weights and moves.
     start : array of int64
         A feasible table.
     """
@@ -53,20 +53,31 @@ class ConfidentialRV(SymbolicRandomVariable):
     @property
     def fixed(self) -> NDArray[np.bool_]:
         """Cells that no other table on the fiber changes, shape (d,)."""
-        fixed = np.ones(self.start.size, dtype=bool)
-        fixed[self.fiber.groups] = fixed[self.fiber.free] = False
-        return fixed
+        return self.fiber.system.structure.fixed
 
     def window_logp(self, table: Any) -> Any:
-        """Log density of every count of every window, symbolic, shape (width, *table.shape)."""
-        value = table.type()
-        elementwise = logp(self._base(table.owner.inputs), value)
-        counts = self.fiber.lower + np.arange(self.fiber.width)[:, None]
-        windows = pt.constant(counts.reshape(-1, *self.start.shape))
-        return vectorize_graph(elementwise, {value: windows})
+        """Log density of every count of every window; see `window_logp`."""
+        return window_logp(self.base(table.owner.inputs), self.fiber.lower, self.fiber.width)
 
-    def _base(self, inputs: list[Any]) -> Any:
+    def base(self, inputs: list[Any]) -> Any:
+        """Rebuild the analyst's distribution on `inputs`."""
         return self.base_op.make_node(*inputs).default_output()
+
+
+def window_logp(dist: Any, lower: NDArray[np.int64], width: int) -> Any:
+    """Log density of every count of every window, symbolic, shape (width, *table shape).
+
+    Parameters
+    ----------
+    dist : TensorVariable
+        An elementwise distribution of the shape of the table.
+    lower : array of int64, shape (d,)
+        Smallest count of each window.
+    width : int
+    """
+    value = dist.type()
+    counts = (lower + np.arange(width)[:, None]).reshape(width, *dist.type.shape)
+    return vectorize_graph(logp(dist, value), {value: pt.constant(counts)})
 
 
 def confidential(dist: Any, fiber: Fiber, start: NDArray[np.int64]) -> Any:
@@ -82,7 +93,7 @@ def confidential(dist: Any, fiber: Fiber, start: NDArray[np.int64]) -> Any:
 @_logprob.register(ConfidentialRV)
 def _confidential_logp(op: ConfidentialRV, values: Any, *inputs: Any, **kwargs: Any) -> Any:
     (value,) = values
-    return logp(op._base(list(inputs)), value)
+    return logp(op.base(list(inputs)), value)
 
 
 @_support_point.register(ConfidentialRV)

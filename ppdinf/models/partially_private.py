@@ -10,6 +10,7 @@ import scipy.sparse as sp
 import xarray as xr
 from numpy.typing import NDArray
 from pymc.distributions.shape_utils import change_dist_size
+from pymc.pytensorf import compile as compile_pymc
 from pymc.pytensorf import inputvars
 from pymc.util import check_dist_not_registered
 
@@ -17,9 +18,10 @@ import ppdinf.samplers.lattice_gibbs  # noqa: F401  (PyMC learns of the step met
 from ppdinf.errors import InvariantError, ModelError
 from ppdinf.invariants import System
 from ppdinf.lattice.feasible import nearest_feasible
-from ppdinf.models.distributions import ConfidentialRV, confidential, released
+from ppdinf.lattice.moves import Bounds, connected_moves
+from ppdinf.models.distributions import ConfidentialRV, confidential, released, window_logp
 from ppdinf.releases import Release
-from ppdinf.samplers.fiber import Fiber, group_members
+from ppdinf.samplers.fiber import Fiber
 
 __all__ = ["PartiallyPrivate", "sample_confidential"]
 
@@ -73,8 +75,7 @@ def PartiallyPrivate(name: str, dist: Any, release: Release) -> Any:  # noqa: N8
         raise ModelError(f"release must be a ppdinf Release, found {type(release).__name__}")
     _match_coords(model, release)
     base = _fit_to_table(dist, release)
-    fiber = _fiber(release)
-    start = _feasible_start(model, base, fiber, release)
+    fiber, start = _fiber(model, base, release)
     table = confidential(base, fiber, start)
     table = model.register_rv(table, name, dims=release.dims)
     observed = released(table, release)
@@ -152,53 +153,56 @@ def _fit_to_table(dist: Any, release: Release) -> Any:
     return change_dist_size(dist, release.shape)
 
 
-def _fiber(release: Release) -> Fiber:
-    structure, system = release.public.structure, release.public
-    y = release.table.values.ravel()
+def _fiber(model: pm.Model, base: Any, release: Release) -> tuple[Fiber, NDArray[np.int64]]:
+    """Lay out the windows, choose moves for the bounds at hand, and find a table to start from."""
+    system, y = release.public, release.table.values.ravel()
     reach = release.mechanism.half_width(y.size)
-    lower = y - reach
-    counts = lower[:, None] + np.arange(2 * reach + 1)
-    log_noise = np.where(_allowed(system, counts), release.mechanism.potential(y[:, None] - counts), -np.inf)
-    grouped = structure.partition[structure.blocks]
-    members, starts = group_members(np.where(grouped, structure.classes, -1))
-    return Fiber(
-        system.A, system.values, system.names, lower, log_noise, members, starts,
-        np.flatnonzero(~grouped),
-    )  # fmt: skip
+    lower, width = y - reach, 2 * reach + 1
+    counts = lower[:, None] + np.arange(width)
+    public = _allowed(system, counts)
+    allowed = public & _support(model, base, lower, width)
+    if not allowed.any(axis=1).all():
+        cell = release.frame.cell(int(np.argmin(allowed.any(axis=1))))
+        raise ModelError(f"the distribution allows no count near the released one at {cell}")
+    log_noise = np.where(public, release.mechanism.potential(y[:, None] - counts), -np.inf)
+    linked = bool(np.any(np.diff(system.B.indptr) > 1))
+    bounds: Bounds = "any" if linked else "lower" if allowed[:, -1].all() else "box"
+    fiber = Fiber(system, lower, log_noise, connected_moves(system.structure, bounds=bounds))
+    return fiber, _feasible_start(fiber, allowed, release)
 
 
 def _allowed(system: System, counts: NDArray[np.int64]) -> NDArray[np.bool_]:
     """Tell which counts of each window the public bounds on single cells allow."""
     allowed = np.ones(counts.shape, dtype=bool)
-    linked = np.flatnonzero(np.diff(system.B.indptr) != 1)
-    if linked.size:
-        raise ModelError(f"the bound {system.bound_names[linked[0]]!r} links cells: drop it from the public statements")
-    for cell, weight, limit in zip(system.B.indices, system.B.data, system.limits, strict=True):
-        allowed[cell] &= weight * counts[cell] >= limit
+    for row in np.flatnonzero(np.diff(system.B.indptr) == 1):
+        at = system.B.indptr[row]
+        cell, weight = system.B.indices[at], system.B.data[at]
+        allowed[cell] &= weight * counts[cell] >= system.limits[row]
     return allowed
 
 
-def _feasible_start(model: pm.Model, base: Any, fiber: Fiber, release: Release) -> NDArray[np.int64]:
-    """Find a table near the release that the data model allows; the release itself may hold negative cells."""
-    y = release.table.values
-    trial = confidential(base, fiber, y)
-    (log_data,) = model.replace_rvs_by_values([trial.owner.op.window_logp(trial)])
-    point = model.initial_point()
-    inputs = inputvars([log_data])
-    values = pm.pytensorf.compile(inputs, log_data, mode="FAST_COMPILE")(*(point[v.name] for v in inputs))
-    allowed = np.isfinite(values.reshape(fiber.width, -1).T)
-    if not allowed.any(axis=1).all():
-        cell = release.frame.cell(int(np.argmin(allowed.any(axis=1))))
-        raise ModelError(f"the distribution allows no count near the released one at {cell}")
+def _support(model: pm.Model, base: Any, lower: NDArray[np.int64], width: int) -> NDArray[np.bool_]:
+    """Tell which counts of each window the data model allows, at the model's initial point."""
+    (log_data,) = model.replace_rvs_by_values([window_logp(base, lower, width)])
+    point, inputs = model.initial_point(), inputvars([log_data])
+    values = compile_pymc(inputs, log_data, mode="FAST_COMPILE")(*(point[variable.name] for variable in inputs))
+    return np.isfinite(values.reshape(width, -1).T)
+
+
+def _feasible_start(fiber: Fiber, allowed: NDArray[np.bool_], release: Release) -> NDArray[np.int64]:
+    """Find a table near the release that model and public statements allow; the release may hold negative cells."""
+    system, cells = fiber.system, sp.eye_array(fiber.lower.size, dtype=np.int64, format="csc")
     lowest = fiber.lower + allowed.argmax(axis=1)
     highest = fiber.lower + fiber.width - 1 - allowed[:, ::-1].argmax(axis=1)
-    cells = sp.eye_array(y.size, dtype=np.int64, format="csc")
-    B, limits = sp.vstack([cells, -cells]), np.concatenate([lowest, -highest])
-    start = nearest_feasible(fiber.A, fiber.values, B, limits, near=y.ravel(), row_names=fiber.names)
-    inside = allowed[np.arange(y.size), start - fiber.lower]
+    B = sp.vstack([cells, -cells, system.B])
+    limits = np.concatenate([lowest, -highest, system.limits])
+    start = nearest_feasible(
+        system.A, system.values, B, limits, near=release.table.values.ravel(), row_names=system.names
+    )
+    inside = allowed[np.arange(start.size), start - fiber.lower]
     if not inside.all():
         raise InvariantError(
             "no starting table found: the support of the distribution has gaps at "
             f"{release.frame.cell(int(np.argmin(inside)))}"
         )
-    return start.reshape(y.shape)
+    return start.reshape(release.shape)

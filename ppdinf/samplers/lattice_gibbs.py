@@ -1,22 +1,20 @@
 """Gibbs sampling of a confidential table along the lines of its fiber, by exact full conditionals.
 
-State: an integer table x on the fiber ``{A x = a}`` with cell weights ``w_i(x_i)``, the product of
-the data model and the noise law at the released count. Kernel: pick two cells under the same public
-sums, draw how many persons to transfer between them from its exact conditional law, many times per
-draw. No tuning and no rejection (heat bath along the line ``x + t (e_i - e_j)``).
-
-Transfers inside a group connect every fiber whose cells have intervals as supports: any table can
-be carried into any other one person at a time (the excess of one cell fills the deficit of another).
+State: an integer table x with ``A x = a`` and ``B x >= b`` and cell weights ``w_i(x_i)``, the product of the
+data model and the noise law at the released count. Kernel: take a random direction v with ``A v = 0``
+and draw t from its exact law along the line ``x + t v`` (a heat bath: no tuning, no rejection). Directions
+come from `ppdinf.lattice.moves`, which says what is proved to connect the fiber: one person moved between
+two cells under the same public sums, a swap in a two-way table, a combination of basis vectors.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numba
 import numpy as np
 import pymc as pm
+import scipy.sparse as sp
 from numpy.typing import NDArray
 from pymc.pytensorf import compile as compile_pymc
 from pymc.pytensorf import inputvars
@@ -29,120 +27,99 @@ from pytensor.graph.traversal import ancestors
 from ppdinf.errors import ModelError
 from ppdinf.samplers.fiber import Fiber
 
-__all__ = ["LatticeGibbs", "sweep"]
+__all__ = ["LatticeGibbs", "walk"]
 
 SAFE = 1e-20  # a line whose linear weights sum to less than this is summed again in logarithms
 
 
 @numba.njit(cache=True, nogil=True)
-def _draw(weights: NDArray[np.float64], n: int, mass: float, rng: Any) -> int:
-    u = rng.random() * mass
-    for k in range(n - 1):
-        u -= weights[k]
-        if u < 0:
-            return k
-    return n - 1
+def _range(x: Any, cells: Any, steps: Any, lower: Any, width: int) -> tuple[int, int]:
+    """Smallest and largest t for which ``x + t v`` stays in every window and bound; 0 is one of them."""
+    least, most = -(2**62), 2**62
+    for cell, step in zip(cells, steps):  # noqa: B905  (numba)
+        bounded = cell < lower.size  # the rest are slacks, which have no upper end
+        down = x[cell] - lower[cell] if bounded else x[cell]
+        up = lower[cell] + width - 1 - x[cell] if bounded else 2**62
+        if step > 0:
+            least, most = max(least, -(down // step)), min(most, up // step)
+        else:
+            least, most = max(least, -(up // -step)), min(most, down // -step)
+    return least, most
 
 
 @numba.njit(cache=True, nogil=True)
-def _transfer(
-    x: NDArray[np.int64],
-    i: int,
-    j: int,
-    lower: NDArray[np.int64],
-    weights: NDArray[np.float64],
-    log_weights: NDArray[np.float64],
-    buffer: NDArray[np.float64],
-    rng: Any,
-) -> None:
-    """Move t persons from cell j to cell i, t from its exact full conditional."""
-    width = weights.shape[1]
-    at, from_ = x[i] - lower[i], x[j] - lower[j]
-    first = -min(at, width - 1 - from_)
-    n = min(width - 1 - at, from_) - first + 1
-    mass = 0.0
-    for k in range(n):
-        buffer[k] = weights[i, at + first + k] * weights[j, from_ - first - k]
-        mass += buffer[k]
-    if mass < SAFE:  # both cells sit far out in a tail: products of small numbers lose digits or vanish
-        top = -np.inf
-        for k in range(n):
-            buffer[k] = log_weights[i, at + first + k] + log_weights[j, from_ - first - k]
-            top = max(top, buffer[k])
-        mass = 0.0
-        for k in range(n):
-            buffer[k] = np.exp(buffer[k] - top)
-            mass += buffer[k]
-    t = first + _draw(buffer, n, mass, rng)
-    x[i] += t
-    x[j] -= t
+def _step(x: Any, cells: Any, steps: Any, lower: Any, weights: Any, log_weights: Any, line: Any, rng: Any) -> None:
+    """Move the table along one direction by t drawn from its exact full conditional."""
+    least, most = _range(x, cells, steps, lower, weights.shape[1])
+    n = most - least + 1
+    if n == 1:
+        return
+    line[:n] = 1.0
+    for cell, step in zip(cells, steps):  # noqa: B905  (numba)
+        if cell < lower.size:
+            at = x[cell] - lower[cell] + least * step
+            for k in range(n):
+                line[k] *= weights[cell, at + k * step]
+    mass = line[:n].sum()
+    if not mass > SAFE:  # far out in the tails products of small numbers lose digits or vanish
+        line[:n] = 0.0
+        for cell, step in zip(cells, steps):  # noqa: B905  (numba)
+            if cell < lower.size:
+                at = x[cell] - lower[cell] + least * step
+                for k in range(n):
+                    line[k] += log_weights[cell, at + k * step]
+        line[:n] = np.exp(line[:n] - line[:n].max())
+        mass = line[:n].sum()
+    u, k = rng.random() * mass, 0
+    while k < n - 1 and u >= line[k]:
+        u -= line[k]
+        k += 1
+    for cell, step in zip(cells, steps):  # noqa: B905  (numba)
+        x[cell] += (least + k) * step
 
 
 @numba.njit(cache=True, nogil=True)
-def sweep(
+def walk(
     x: NDArray[np.int64],
-    groups: NDArray[np.int64],
-    starts: NDArray[np.int64],
-    free: NDArray[np.int64],
+    starts: NDArray[np.int32],
+    cells: NDArray[np.int32],
+    steps: NDArray[np.int64],
     lower: NDArray[np.int64],
     log_weights: NDArray[np.float64],
-    transfers: int,
     rng: Any,
 ) -> None:
-    """Update the table in place: `transfers` transfers per cell, then every unconstrained cell.
+    """Move the table in place along each direction in turn.
 
     Parameters
     ----------
-    x : array of int64, shape (d,)
-        A point of the fiber with finite weight; stays one.
-    groups, starts : arrays of int64
-        Cells of group g are ``groups[starts[g]:starts[g + 1]]``; two or more each.
-    free : array of int64
-        Cells under no public sum.
+    x : array of int64, shape (d + l,)
+        A table of d cells on the fiber with finite weight, followed by its l slacks ``B x - b >= 0``.
+    starts, cells, steps : arrays
+        Direction r adds ``steps[k]`` to entry ``cells[k]`` of x for k in ``starts[r]:starts[r + 1]``.
     lower : array of int64, shape (d,)
         Count that column 0 of `log_weights` stands for.
     log_weights : array of float64, shape (d, width)
         Up to a constant per cell; ``-inf`` outside the support.
-    transfers : int
-        Transfers per cell of each group.
     rng : numpy.random.Generator
+
+    Notes
+    -----
+    A direction over s cells costs s passes over at most `width` numbers.
     """
     weights = np.empty_like(log_weights)
     for i in range(weights.shape[0]):
-        top = log_weights[i].max()
-        for k in range(weights.shape[1]):
-            weights[i, k] = np.exp(log_weights[i, k] - top)
-    buffer = np.empty(weights.shape[1])
-    for g in range(starts.size - 1):
-        members = groups[starts[g] : starts[g + 1]]
-        n = members.size
-        for _ in range(transfers * n):
-            a = rng.integers(0, n)
-            b = rng.integers(0, n - 1)
-            _transfer(x, members[a], members[b + (b >= a)], lower, weights, log_weights, buffer, rng)
-    for i in free:
-        x[i] = lower[i] + _draw(weights[i], weights.shape[1], weights[i].sum(), rng)
+        weights[i] = np.exp(log_weights[i] - log_weights[i].max())
+    line = np.empty(weights.shape[1])
+    for r in range(starts.size - 1):
+        v = slice(starts[r], starts[r + 1])
+        _step(x, cells[v], steps[v], lower, weights, log_weights, line, rng)
 
 
 @dataclass_state
 class LatticeGibbsState(StepMethodState):
     """What PyMC saves between chains."""
 
-    transfers: int
-
-
-@dataclass(frozen=True)
-class _Weights:
-    """Compiled log weights of every count in every window, given the other variables of a model."""
-
-    inputs: tuple[str, ...]
-    function: Any
-    log_noise: NDArray[np.float64]
-
-    def __call__(self, point: dict[str, Any]) -> NDArray[np.float64]:
-        width, cells = self.log_noise.shape
-        log_data = self.function(*(point[name] for name in self.inputs))
-        return np.ascontiguousarray((log_data.reshape(width, cells) + self.log_noise).T)
+    sweeps: int
 
 
 class LatticeGibbs(BlockedStep):
@@ -152,13 +129,18 @@ class LatticeGibbs(BlockedStep):
     ----------
     vars : list
         The confidential table, one variable.
-    transfers : int, default 4
-        Transfers per cell and draw. Each costs one pass over the window of a cell (some
-        ``70 / epsilon`` multiplications).
+    sweeps : int, default 4
+        Directions per draw, in multiples of the number of cells. Each costs a few passes over the window
+        of a cell (some ``70 / epsilon`` multiplications).
     model : pymc.Model, optional
     rng : numpy.random.Generator, optional
     initial_point, compile_kwargs, blocked
         As PyMC passes them.
+
+    Raises
+    ------
+    ModelError
+        Another variable depends on the table.
 
     Examples
     --------
@@ -185,7 +167,7 @@ class LatticeGibbs(BlockedStep):
         self,
         vars: list[Any],  # noqa: A002  (PyMC's name)
         *,
-        transfers: int = 4,
+        sweeps: int = 4,
         model: pm.Model | None = None,
         rng: Any = None,
         initial_point: dict[str, Any] | None = None,
@@ -196,7 +178,7 @@ class LatticeGibbs(BlockedStep):
         (value,) = get_value_vars_from_user_vars(vars, self._model)
         self.vars = [value]
         self.rng = np.random.default_rng(rng)
-        self.transfers = int(transfers)
+        self.sweeps = int(sweeps)
         self.tune = False
         self._compile_kwargs = compile_kwargs or {}
         self._compile()
@@ -208,37 +190,32 @@ class LatticeGibbs(BlockedStep):
         self._fiber: Fiber = table.owner.op.fiber
         (log_data,) = self._model.replace_rvs_by_values([table.owner.op.window_logp(table)])
         inputs = inputvars([log_data])
-        self._weights = _Weights(
-            tuple(v.name for v in inputs),
-            compile_pymc(inputs, log_data, **self._compile_kwargs),
-            self._fiber.log_noise.T,
-        )
+        self._inputs = [variable.name for variable in inputs]
+        self._log_data = compile_pymc(inputs, log_data, **self._compile_kwargs)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {key: value for key, value in self.__dict__.items() if key not in {"_fiber", "_weights"}}
+        compiled = {"_fiber", "_inputs", "_log_data"}
+        return {key: value for key, value in self.__dict__.items() if key not in compiled}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         self._compile()
 
     def step(self, point: dict[str, Any]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-        """Sweep the table given the other variables."""
+        """Walk the table along fresh directions, given the other variables."""
         fiber, name = self._fiber, self.vars[0].name
-        before = point[name].ravel()
-        x = before.astype(np.int64)  # a copy: `point` is PyMC's
-        fiber.require(x)
-        sweep(
-            x,
-            fiber.groups,
-            fiber.starts,
-            fiber.free,
-            fiber.lower,
-            self._weights(point),
-            self.transfers,
-            self.rng,
-        )
-        stats = {"moved": np.count_nonzero(x != before), "at_edge": fiber.at_edge(x)}
-        return {**point, name: x.reshape(point[name].shape)}, [stats]
+        before = point[name].ravel().astype(np.int64)
+        fiber.require(before)
+        log_data = self._log_data(*(point[variable] for variable in self._inputs))
+        log_weights = log_data.reshape(fiber.width, -1).T + fiber.log_noise
+        v = fiber.moves.draw(self.sweeps * before.size, rng=self.rng)
+        if fiber.system.limits.size:
+            v = sp.vstack([v, fiber.system.B @ v], format="csc")
+        x = np.concatenate([before, fiber.slack(before)])
+        walk(x, v.indptr, v.indices, v.data, fiber.lower, np.ascontiguousarray(log_weights), self.rng)
+        table = x[: before.size]
+        stats = {"moved": np.count_nonzero(table != before), "at_edge": fiber.at_edge(table)}
+        return {**point, name: table.reshape(point[name].shape)}, [stats]
 
     @staticmethod
     def competence(var: Any, has_grad: bool) -> Competence:

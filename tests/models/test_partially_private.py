@@ -38,7 +38,7 @@ def test_posterior_equals_enumeration(y, epsilon, states):
         which = pm.Bernoulli("which", 0.4)
         rate = rates * pm.math.switch(which, multipliers[1], multipliers[0])
         ppd.PartiallyPrivate("x", pm.Poisson.dist(rate), release=release)
-        idata = pm.sample(40_000, tune=100, chains=4, cores=1, random_seed=5, lattice_gibbs={"transfers": 8}, **QUIET)
+        idata = pm.sample(40_000, tune=100, chains=4, cores=1, random_seed=5, lattice_gibbs={"sweeps": 8}, **QUIET)
     points = fiber_points(release.public.A, release.public.values, int(max(release.public.values)))
     prior = [(multipliers[0], 0.6), (multipliers[1], 0.4)]
     draws = np.column_stack([idata.posterior["x"].values.reshape(-1, len(y)), idata.posterior["which"].values.ravel()])

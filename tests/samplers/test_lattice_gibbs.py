@@ -7,8 +7,8 @@ from enumeration import fiber_points, total_variation
 from numba import njit
 from scipy import stats
 
-from ppdinf.samplers.fiber import group_members
-from ppdinf.samplers.lattice_gibbs import sweep
+from ppdinf.lattice.moves import connected_moves
+from ppdinf.samplers.lattice_gibbs import walk
 
 DRAWS = 200_000
 
@@ -36,16 +36,18 @@ def log_weights(y, epsilon, rates, width):
 
 
 def chain(start, labels, weights, seed, draws=DRAWS):
-    return run(
-        start.copy(), *group_members(labels), np.flatnonzero(labels < 0), weights, draws, np.random.default_rng(seed)
-    )
+    A = sp.csr_array(np.array([labels == label for label in np.unique(labels[labels >= 0])], dtype=np.int64))
+    directions = connected_moves(A).draw(3 * start.size * draws, rng=seed)
+    parts = (directions.indptr, directions.indices, directions.data)
+    return run(start.copy(), *parts, weights, draws, np.random.default_rng(seed))
 
 
 @njit
-def run(x, groups, starts, free, weights, draws, rng):
+def run(x, starts, cells, steps, weights, draws, rng):
     out = np.empty((draws, x.size), dtype=np.int64)
+    each = (starts.size - 1) // draws
     for k in range(draws):
-        sweep(x, groups, starts, free, np.zeros_like(x), weights, 2, rng)
+        walk(x, starts[k * each : (k + 1) * each + 1], cells, steps, np.zeros_like(x), weights, rng)
         out[k] = x
     return out
 
