@@ -26,10 +26,14 @@ from numpy.typing import ArrayLike
 from pytensor.gradient import DisconnectedType, disconnected_type, grad_not_implemented
 from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.op import Op
-from pytensor.link.numba.dispatch.basic import numba_njit, register_funcify_default_op_cache_key
+from pytensor.link.numba.dispatch.basic import (
+    NUMBA_CONSTANT_SIZE_LIMIT,
+    numba_njit,
+    register_funcify_default_op_cache_key,
+)
 from pytensor.tensor.variable import TensorVariable
 
-from ppdinf.errors import ModelError
+from ppdinf.errors import InvariantError, ModelError
 from ppdinf.samplers.totals import evaluate, peaks
 
 __all__ = ["logp_natural", "logp_table"]
@@ -99,7 +103,117 @@ def _compiled(op: SumsGivenTotals, node: Apply, **kwargs: Any) -> tuple[Any, int
             np.ascontiguousarray(lo),
             np.ascontiguousarray(block),
             np.ascontiguousarray(total),
-            as_means,
+            bool(as_means),  # the type, not the literal: one compiled version serves both
         )
 
     return sums_given_totals, 1
+
+
+def _per_cell(values: Any, name: str, cells: Any) -> TensorVariable:
+    variable = pt.as_tensor(values)
+    if np.dtype(variable.dtype).kind not in "iu":
+        raise InvariantError(f"{name} must hold integers, not {variable.dtype}; convert it without rounding")
+    return pt.full((cells,), variable, dtype="int64") if variable.ndim == 0 else variable.astype("int64")
+
+
+def _logp(table: Any, eta: Any, peak: Any, lo: Any, total: Any, block: ArrayLike, as_means: bool) -> TensorVariable:
+    cells = table.shape[0]
+    goal = _per_cell(total, "total", 1)
+    if goal.type.shape[0] is None:
+        raise InvariantError("the number of totals must be known when the model is built")
+    blocks = np.asarray(block)
+    if blocks.dtype.kind not in "iu" or not ((blocks >= -1) & (blocks < goal.type.shape[0])).all():
+        raise InvariantError(f"block must name one of {goal.type.shape[0]} totals (from 0) or be -1 for a free cell")
+    op = SumsGivenTotals(as_means)
+    return op(table, eta, peak, _per_cell(lo, "lo", cells), _per_cell(blocks, "block", cells), goal)[0]
+
+
+def logp_table(logw: Any, *, lo: Any, total: Any, block: ArrayLike = 0) -> TensorVariable:
+    """Log weight of all tables with the given totals, from log weights of every cell and value.
+
+    Parameters
+    ----------
+    logw : tensor_like, shape (d, W)
+        ``logw[i, k]`` is the log weight of ``x_i = lo[i] + k``: log probability under the data model plus
+        log probability of the noise ``y_i - x_i``; -inf where impossible.
+    lo : tensor_like of int, shape (d,) or ()
+        The integer that column 0 of each row stands for.
+    total : tensor_like of int, shape (n_totals,) or ()
+        Public totals.
+    block : array_like of int, shape (d,) or ()
+        Which total a cell counts towards; -1 for none (a free cell, summed on its own).
+
+    Returns
+    -------
+    TensorVariable, shape (n_totals + 1,)
+        One entry per total, -inf where no table has it, and last the sum over all free cells.  Add up for a
+        :class:`pymc.Potential`.  Differentiable once in ``logw``.
+
+    Raises
+    ------
+    InvariantError
+        Totals, lower ends or blocks that are not integers or do not fit.
+
+    Notes
+    -----
+    Accuracy and cost: :func:`ppdinf.samplers.totals.log_coefficient`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from ppdinf.models.marginal import logp_table
+    >>> dice = np.full((3, 6), -np.log(6))
+    >>> np.exp(logp_table(dice, lo=1, total=10).eval()).round(3)
+    array([0.125, 1.   ])
+    """
+    table = pt.as_tensor(logw, dtype="float64")
+    none = np.empty((0, 0))
+    return _logp(table, pt.zeros(table.shape[0]), none, lo, total, block, as_means=False)
+
+
+def logp_natural(eta: Any, logh: ArrayLike, *, lo: Any, total: Any, block: ArrayLike = 0) -> TensorVariable:
+    """Log weight of all tables with the given totals, for weights ``exp(logh[i, k] + eta[i] x)``.
+
+    The fast form for exponential families: only ``eta`` varies, each call looks at the entries that matter
+    under it, and no table is rebuilt.  The log normaliser of the family is left to the caller: subtract
+    ``exp(eta).sum()`` for Poisson counts.
+
+    Parameters
+    ----------
+    eta : tensor_like, shape (d,)
+        Natural parameters (log rates of Poisson counts); -inf leaves only ``x_i = 0``.
+    logh : array_like, shape (d, W)
+        Fixed log weights, such as ``-log x!`` plus the log probability of the noise ``y_i - x``.
+    lo, total, block
+        As for :func:`logp_table`.
+
+    Returns
+    -------
+    TensorVariable, shape (n_totals + 1,)
+        As for :func:`logp_table`.  The gradient in ``eta`` is the posterior mean of the counts.
+
+    Raises
+    ------
+    InvariantError, ModelError
+        As for :func:`logp_table`; log weights that are nan or +inf.
+
+    Examples
+    --------
+    Two Poisson counts known by their sum alone, 4: Poisson of the sum of rates.
+
+    >>> import numpy as np
+    >>> from scipy.special import gammaln
+    >>> from ppdinf.models.marginal import logp_natural
+    >>> rates, x = np.array([1.0, 2.0]), np.arange(5.0)
+    >>> logh = np.tile(-gammaln(x + 1), (2, 1))
+    >>> logp = logp_natural(np.log(rates), logh, lo=0, total=4).sum() - rates.sum()
+    >>> float(np.exp(logp.eval()).round(6))  # exp(-3) 3^4 / 4!
+    0.168031
+    """
+    table = np.ascontiguousarray(logh, dtype=np.float64)
+    if table.ndim != 2 or not (table < np.inf).all():
+        raise ModelError(f"logh must be a (cells, width) table without nan or +inf; its shape is {table.shape}")
+    base, peak = table, peaks(table)
+    if table.nbytes > NUMBA_CONSTANT_SIZE_LIMIT:  # a constant of this size would keep the model out of the cache
+        base, peak = pytensor.shared(base, name="log_base"), pytensor.shared(peak, name="log_base_peaks")
+    return _logp(pt.as_tensor(base), eta, peak, lo, total, block, as_means=True)

@@ -467,6 +467,8 @@ def _grouped(block: NDArray, totals: int) -> tuple[NDArray, NDArray]:
     """Cells in the order of their blocks, and where each block starts; free cells come last."""
     start, order = np.zeros(totals + 3, np.int64), np.empty(block.size, np.int64)
     for i in range(block.size):
+        if not -1 <= block[i] < totals:
+            raise InvariantError("a block is neither the number of a total nor -1")
         start[(block[i] if block[i] >= 0 else totals) + 2] += 1
     for b in range(totals + 1):
         start[b + 2] += start[b + 1]
@@ -485,6 +487,8 @@ def evaluate(
 
     ``peak`` is ``peaks(logw)``, or has no entries and is found here.
     """
+    if not logw.shape[0] == eta.size == lo.size == block.size:
+        raise ModelError("weights, natural parameters, lower ends and blocks differ in their number of cells")
     w = _Weights(logw, peak if peak.size else peaks(logw), np.maximum(eta, NO_RATE))
     order, bounds = _grouped(block, total.size)
     value, out = np.zeros(total.size + 1), np.zeros((eta.size, 1 if as_means else logw.shape[1]))
