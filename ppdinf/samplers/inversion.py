@@ -21,6 +21,7 @@ radius interval arithmetic", IEEE Transactions on Computers 66(8), 2017.
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import pairwise
 from threading import Lock
 
@@ -134,15 +135,14 @@ class Inversion:
     array([ 0,  5, -3,  5, -1])
     """
 
-    def __init__(
-        self, weight: Callable[[int], arb], mode: int, first: int | None = None, *, width: int = 64
-    ) -> None:
+    def __init__(self, weight: Callable[[int], arb], mode: int, first: int | None = None, *, width: int = 64) -> None:
         self.weight = weight
         self.mode = mode
         self.first = first
         self.width = width
         self.block = self._block_length()
-        self._table = self._tabulate(width)
+        self._table = lru_cache(maxsize=4)(self._tabulate)
+        self._table(width)
 
     def draw(self, size: int, tape: Tape) -> NDArray[np.int64]:
         """Return ``size`` independent draws."""
@@ -158,13 +158,13 @@ class Inversion:
 
     def _draw_blocks(self, size: int, tape: Tape) -> NDArray[np.int64]:
         words = tape(size)
-        blocks, settled = self._table.find(words)
+        blocks, settled = self._table(self.width).find(words)
         for i in np.flatnonzero(~settled):
             blocks[i] = _settle(words[i], self.width, tape, self._find)
         return blocks
 
     def _find(self, word: int, bits: int) -> int | None:
-        blocks, settled = self._tabulate(bits).find(np.array([word], dtype=object))
+        blocks, settled = self._table(bits).find(np.array([word], dtype=object))
         return int(blocks[0]) if settled[0] else None
 
     def _propose(self, size: int, tape: Tape) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
@@ -175,7 +175,7 @@ class Inversion:
         offsets = (tape(size) >> np.uint64(self.width + 1 - self.block.bit_length())).astype(np.int64)
         values = nearest + np.where(above, offsets, -offsets)
         words = tape(size)
-        kept = words < self._table.kept_below(blocks)
+        kept = words < self._table(self.width).kept_below(blocks)
         for i in np.flatnonzero(~kept):
             kept[i] = self._keeps(int(values[i]), int(nearest[i]), words[i], tape)
         return values, kept
@@ -195,9 +195,7 @@ class Inversion:
         block = 1
         with _precision(self.width):
             negligible = self.weight(self.mode) / 2**self.width
-            while not all(
-                self._weight(self.mode + block * side) < negligible for side in (-HALF_TABLE, HALF_TABLE)
-            ):
+            while not all(self._weight(self.mode + block * side) < negligible for side in (-HALF_TABLE, HALF_TABLE)):
                 block *= 2
                 if abs(self.mode) + block * HALF_TABLE > LARGEST:
                     raise PrivacyError(
