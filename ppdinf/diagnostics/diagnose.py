@@ -168,7 +168,7 @@ def _problems(found: Diagnosis, idata: Any, model: pm.Model) -> list[str]:
     if "at_edge" in stats and int(stats["at_edge"].sum()):
         problems.append(
             f"{int((stats['at_edge'] > 0).sum())} draws reached the end of a window of counts, which "
-            "the noise does once in 1e12 tables: the model contradicts the release, or epsilon is not the one that was used."
+            "the noise does once in 1e12 tables: the model contradicts the release, or epsilon is another one."
         )
     return problems
 

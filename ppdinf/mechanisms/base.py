@@ -46,8 +46,8 @@ class Mechanism(ABC):
         Mechanism._kinds[cls.kind] = cls
 
     @abstractmethod
-    def guarantee_on(self, system: System, plan: Plan) -> Guarantee:
-        """State the guarantee for a bound system and the sampler that was planned."""
+    def guarantee_on(self, system: System, plan: Plan | None) -> Guarantee:
+        """State the guarantee for a bound system; without a plan, the draws are taken on trust."""
 
     @abstractmethod
     def to_dict(self) -> dict[str, Any]:

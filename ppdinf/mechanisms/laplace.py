@@ -122,7 +122,7 @@ class GeneralizedLaplace(Mechanism):
         noise[:, grouped] = draw_partition(labels, int(labels.max(initial=-1)) + 1, self.epsilon, tape, draws)
         return noise
 
-    def guarantee_on(self, system: System, plan: Plan) -> Guarantee:
+    def guarantee_on(self, system: System, plan: Plan | None) -> Guarantee:
         """Pure integer subspace differential privacy (their Theorem 10)."""
         structure = system.structure
         nearest = None if structure.fixed.all() else 2 if structure.is_partition else 1
@@ -131,7 +131,7 @@ class GeneralizedLaplace(Mechanism):
             metric=self.norm,
             nearest=nearest,
             unprotected=self.public.exact,
-            sampler=f"generalized Laplace on the lattice, {plan}",
+            sampler=f"generalized Laplace on the lattice, {plan or 'by a sampler that is not stated'}",
         )
 
     def to_dict(self) -> dict[str, Any]:

@@ -51,7 +51,7 @@ def write(release: Release, path: str | PathLike[str]) -> None:
         "schema": SCHEMA,
         "mechanism": release.mechanism.to_dict(),
         "public": release.public.public.to_dict(),
-        "plan": release.plan.to_dict(),
+        "plan": release.plan and release.plan.to_dict(),
         "guarantee": release.guarantee.to_dict(),
         "dims": dict(zip(frame.dims, frame.shape, strict=True)),
         "coordinates": {
@@ -105,7 +105,8 @@ def read_release(path: str | PathLike[str]) -> Release:
         system = public.on(table, values=values)
         if system.names != names:
             raise ReleaseFileError("public.csv names other sums than the public statements give")
-        return Release(table, mechanism, public=system, plan=Plan(**manifest["plan"]))
+        plan = manifest["plan"] and Plan(**manifest["plan"])
+        return Release(table, mechanism, public=system, plan=plan)
     except (KeyError, TypeError, ValueError, PpdinfError) as error:
         raise ReleaseFileError(f"{path.name} is whole but does not make sense: {error}") from error
 

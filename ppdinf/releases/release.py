@@ -32,7 +32,7 @@ class Release:
         Public information bound to exact values. Without it the public sums are read off `table`,
         which is right whenever the mechanism keeps them (as all of ppdinf's do).
     plan : Plan, optional
-        How the noise was drawn. Without it: as this version of ppdinf would draw it.
+        How the noise was drawn, where that is known.
 
     Attributes
     ----------
@@ -40,7 +40,7 @@ class Release:
     mechanism : Mechanism
     public : System
         ``public.A``, ``public.values``, ``public.check(table)``.
-    plan : Plan
+    plan : Plan or None
 
     Raises
     ------
@@ -67,7 +67,7 @@ class Release:
             raise InvariantError("public must be bound to its values: pass public.on(table)")
         self.frame.check_same(public.frame, "the table that the public information was bound to")
         self.public = public
-        self.plan = plan if plan is not None else mechanism.plan_on(public)
+        self.plan = plan
 
     @cached_property
     def frame(self) -> Frame:

@@ -29,6 +29,7 @@ from ppdinf.samplers.fiber import Fiber
 
 __all__ = ["LatticeGibbs", "walk"]
 
+BATCH = 32
 SAFE = 1e-20  # a line whose linear weights sum to less than this is summed again in logarithms
 
 
@@ -180,6 +181,7 @@ class LatticeGibbs(BlockedStep):
         self.rng = np.random.default_rng(rng)
         self.sweeps = int(sweeps)
         self.tune = False
+        self._batch: tuple[NDArray[Any], ...] = ()
         self._compile_kwargs = compile_kwargs or {}
         self._compile()
 
@@ -201,6 +203,11 @@ class LatticeGibbs(BlockedStep):
         self.__dict__.update(state)
         self._compile()
 
+    def setup_chain(self, rng: np.random.Generator, tune: int, draws: int) -> None:
+        """Forget the directions of an earlier chain: each chain depends on its own generator alone."""
+        super().setup_chain(rng, tune, draws)
+        self._batch = ()
+
     def step(self, point: dict[str, Any]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
         """Walk the table along fresh directions, given the other variables."""
         fiber, name = self._fiber, self.vars[0].name
@@ -208,14 +215,23 @@ class LatticeGibbs(BlockedStep):
         fiber.require(before)
         log_data = self._log_data(*(point[variable] for variable in self._inputs))
         log_weights = log_data.reshape(fiber.width, -1).T + fiber.log_noise
-        v = fiber.moves.draw(self.sweeps * before.size, rng=self.rng)
-        if fiber.system.limits.size:
-            v = sp.vstack([v, fiber.system.B @ v], format="csc")
         x = np.concatenate([before, fiber.slack(before)])
-        walk(x, v.indptr, v.indices, v.data, fiber.lower, np.ascontiguousarray(log_weights), self.rng)
+        walk(x, *self._next_directions(), fiber.lower, np.ascontiguousarray(log_weights), self.rng)
         table = x[: before.size]
         stats = {"moved": np.count_nonzero(table != before), "at_edge": fiber.at_edge(table)}
         return {**point, name: table.reshape(point[name].shape)}, [stats]
+
+    def _next_directions(self) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int64]]:
+        """Directions of one draw, out of a batch: drawing few at a time would cost more than walking them."""
+        each = self.sweeps * self._fiber.lower.size
+        if not self._batch or self._position == BATCH:
+            v = self._fiber.moves.draw(each * BATCH, rng=self.rng)
+            if self._fiber.system.limits.size:
+                v = sp.vstack([v, self._fiber.system.B @ v], format="csc")
+            self._batch, self._position = (v.indptr, v.indices, v.data), 0
+        starts, cells, steps = self._batch
+        self._position += 1
+        return starts[each * (self._position - 1) : each * self._position + 1], cells, steps
 
     @staticmethod
     def competence(var: Any, has_grad: bool) -> Competence:
