@@ -20,7 +20,7 @@ from ppdinf.lattice.systems import IntVector
 __all__ = ["CoreSums", "core_sums", "proportional_rows"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class CoreSums:
     """Class sums with two or more dimensions, as variables under independent constraints.
 
@@ -43,7 +43,7 @@ class CoreSums:
 
     def __str__(self) -> str:
         constraints, n = self.system.shape
-        return f"{n:,} variables, {constraints:,} independent constraints, elimination width {self.order.width}"
+        return f"variables {n:,}, independent constraints {constraints:,}, elimination width {self.order.width}"
 
 
 def core_sums(class_system: sparse.csc_array, class_basis: sparse.csc_array, in_core: NDArray[np.bool_]) -> CoreSums:
@@ -80,7 +80,7 @@ def core_sums(class_system: sparse.csc_array, class_basis: sparse.csc_array, in_
     >>> A = integer_matrix(np.vstack([np.kron(rows, [1, 1, 1]), np.kron([1, 1], columns)]))
     >>> core = core_sums(A, kernel(A).class_basis, np.ones(6, dtype=bool))
     >>> print(core)
-    3 variables, 1 independent constraints, elimination width 0
+    variables 3, independent constraints 1, elimination width 0
     >>> core.variables, core.heights
     (array([0, 1, 2, 0, 1, 2]), array([ 1, -1, -1, -1,  1,  1]))
     """

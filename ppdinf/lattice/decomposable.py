@@ -76,7 +76,7 @@ def margin_moves(
     sizes = np.full(math.prod(inner), members.size // math.prod(inner))
     if sizes[0] > 1:
         families.append((Transfers(members, sizes), int((sizes - 1).sum()), False))
-        reasons.append(f"transfers within {sizes.size:,} classes")
+        reasons.append("transfers within classes of equal cells")
     for edge in tree:
         separator = kept[edge[0]] & kept[edge[1]]
         levels = _arranged(shape, covered, separator, _side(kept, tree, edge) - separator)

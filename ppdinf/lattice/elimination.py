@@ -19,7 +19,7 @@ SparseRow = dict[int, int]
 """Nonzero entries of an integer row (or of a combination of rows) by index."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class UnitElimination:
     """Outcome of `eliminate_units`.
 

@@ -23,7 +23,7 @@ class Family(Protocol):
         ...
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Listed:
     """Columns of a matrix, uniformly."""
 
@@ -34,7 +34,7 @@ class Listed:
         return self.vectors[:, rng.integers(self.vectors.shape[1], size=size)]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Combinations:
     """Integer combinations of a lattice basis: every vector of the lattice but 0.
 
@@ -62,7 +62,7 @@ class Combinations:
         return self.basis @ coefficients
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Transfers:
     """One unit from a cell to another of its class: e_j - e_k for all pairs in a class.
 
@@ -86,7 +86,7 @@ class Transfers:
         return sparse.csc_array((signs, pairs.ravel(), 2 * np.arange(size + 1)), shape=(self.members.size, size))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Cycles:
     """Alternating cycles of a two-way table: +1 and -1 in turn around rows and columns.
 
@@ -117,7 +117,7 @@ class Cycles:
         return sparse.csc_array(sparse.hstack(drawn, format="csc"))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class SeparatorSwaps:
     """Swaps across a separator of a decomposable model.
 

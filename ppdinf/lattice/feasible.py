@@ -64,7 +64,8 @@ def nearest_feasible(
     -------
     ndarray of int64, shape (d,)
         Satisfies every row, verified in integers. When several points are equally
-        near, which one is not specified; water filling spreads a change evenly.
+        near, which one is not specified; water filling spreads a change evenly. Where
+        totals beyond 2^40 need a refinement, the point is close but perhaps not nearest.
 
     Raises
     ------
@@ -93,17 +94,17 @@ def nearest_feasible(
     if bounds.shape[1] != d:
         raise InvariantError(f"A is about {d} cells, but B about {bounds.shape[1]}.")
     limits = integer_vector([] if b is None else b, bounds.shape[0], bound_names, name="b")
-    start = integer_vector(np.zeros(d, np.int64) if near is None else near, d, name="near")
+    start = integer_vector(np.zeros(d, np.int64) if near is None else near, d, name="near", unit="cell")
 
     found = structure or find_structure(matrix)
-    solution = integer_solution(matrix, totals, row_names=row_names)
+    sums = integer_solution(found.class_system, totals, row_names=row_names)
     if (np.bincount(bounds.indices, minlength=bounds.shape[0]) > 1).any():
         rest, x = np.ones(d, dtype=bool), start
     else:
         lower, upper = _cell_bounds(bounds, limits, bound_names)
         x = np.clip(start, lower, upper)
         summed = found.determined[found.classes]
-        _water_fill(x, np.flatnonzero(summed), found, solution, lower, upper, row_names)
+        _water_fill(x, np.flatnonzero(summed), found, sums, lower, upper, row_names)
         rest = ~summed & (np.diff(matrix.indptr) > 0)
     if rest.any():
         inner = np.flatnonzero(np.bincount(bounds[:, rest].indices, minlength=bounds.shape[0]) > 0)
@@ -141,7 +142,7 @@ def _water_fill(
     x: IntVector,
     cells: IntVector,
     found: Structure,
-    solution: dict[int, int],
+    sums: dict[int, int],
     lower: IntVector,
     upper: IntVector,
     names: Names,
@@ -153,11 +154,12 @@ def _water_fill(
     """
     group = found.classes[cells]
     missing = np.zeros(found.determined.size, dtype=np.int64)
-    for cell, value in solution.items():
-        if found.determined[found.classes[cell]]:
+    for label, value in sums.items():
+        if found.determined[label]:
             if abs(value) > LARGEST:
+                cell = found.lattice.representatives[label]
                 raise InvariantError(f"The totals ask for a sum beyond 2^53 over the class of cell {cell}.")
-            missing[found.classes[cell]] = value  # the solution uses one cell of each class
+            missing[label] = value
     if np.abs(x[cells]).sum(dtype=float) >= 2**62:
         raise InvariantError("The given point or the bounds are too large to be summed in 64-bit integers.")
     np.subtract.at(missing, group, x[cells])
@@ -216,8 +218,9 @@ def _integer_programme(
             return x
         step, _ = _shortest_step(A, missing, B, below, elastic=False)
         if step is None:
-            _, violated = _shortest_step(A, missing, B, below, elastic=True)
-            raise InvariantError(_blame(violated, A.shape[0], row_names, bound_names))
+            step, violated = _shortest_step(A, missing, B, below, elastic=True)
+            if step is None or violated.size:
+                raise InvariantError(_blame(violated, A.shape[0], row_names, bound_names))
         x = integer_vector(x + step, x.size, name="the feasible point")
     raise InvariantError("HiGHS found no point that holds exactly in integers: totals too large for it.")
 

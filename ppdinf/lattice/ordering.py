@@ -19,7 +19,7 @@ from ppdinf.lattice.systems import IntVector
 __all__ = ["EliminationOrder", "elimination_order"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class EliminationOrder:
     """Order of constraints, with the variables each one brings in.
 

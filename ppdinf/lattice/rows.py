@@ -28,7 +28,7 @@ from ppdinf.lattice.systems import IntVector, integer_matrix, integer_vector, ro
 __all__ = ["RowAlgebra", "check_consistent", "contradiction", "rank", "row_algebra"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class RowAlgebra:
     """Which rows of a system follow from which.
 

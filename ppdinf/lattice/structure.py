@@ -33,7 +33,7 @@ __all__ = ["Structure", "structure"]
 Mask = NDArray[np.bool_]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Structure:
     """Fixed, tied and parallel cells and independent blocks of a system with d cells.
 

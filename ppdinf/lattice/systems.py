@@ -22,7 +22,7 @@ LARGEST = 2**53
 """Largest absolute value accepted in a matrix or a vector: beyond it floats skip integers."""
 
 
-def row_label(row: int, row_names: Sequence[str] | None = None) -> str:
+def row_label(row: int, row_names: Sequence[str] | None = None, unit: str = "row") -> str:
     """Name a row for an error message.
 
     Parameters
@@ -31,6 +31,8 @@ def row_label(row: int, row_names: Sequence[str] | None = None) -> str:
         Index of the row.
     row_names : sequence of str, optional
         Labels of all rows.
+    unit : str
+        What a row stands for.
 
     Returns
     -------
@@ -41,7 +43,7 @@ def row_label(row: int, row_names: Sequence[str] | None = None) -> str:
     >>> row_label(2), row_label(0, ["Ohio total"])
     ('row 2', "row 0 ('Ohio total')")
     """
-    return f"row {row}" if row_names is None else f"row {row} ({row_names[row]!r})"
+    return f"{unit} {row}" if row_names is None else f"{unit} {row} ({row_names[row]!r})"
 
 
 def integer_matrix(A: Any, row_names: Sequence[str] | None = None, *, name: str = "A") -> sparse.csc_array:
@@ -132,7 +134,9 @@ def _complaint(name: str, row: str, column: int, value: Any) -> str:
     )
 
 
-def integer_vector(a: Any, length: int, row_names: Sequence[str] | None = None, *, name: str = "a") -> IntVector:
+def integer_vector(
+    a: Any, length: int, row_names: Sequence[str] | None = None, *, name: str = "a", unit: str = "row"
+) -> IntVector:
     """Check a vector of whole numbers of known length.
 
     Parameters
@@ -143,8 +147,8 @@ def integer_vector(a: Any, length: int, row_names: Sequence[str] | None = None, 
         Required length.
     row_names : sequence of str, optional
         Labels of the entries for error messages.
-    name : str
-        What to call the vector in error messages.
+    name, unit : str
+        What to call the vector and its entries in error messages.
 
     Returns
     -------
@@ -163,15 +167,15 @@ def integer_vector(a: Any, length: int, row_names: Sequence[str] | None = None, 
     >>> integer_vector([1, 2, 3], 2)
     Traceback (most recent call last):
     ...
-    ppdinf.errors.InvariantError: a has shape (3,); it needs one entry for each of 2 rows or cells.
+    ppdinf.errors.InvariantError: a has shape (3,); it needs one entry for each of 2 rows.
     """
     values = np.asanyarray(a)
     if values.shape != (length,):
-        raise InvariantError(f"{name} has shape {values.shape}; it needs one entry for each of {length} rows or cells.")
+        raise InvariantError(f"{name} has shape {values.shape}; it needs one entry for each of {length} {unit}s.")
     refused = _refused(values)
     if refused.any():
-        row = row_label(int(np.flatnonzero(refused)[0]), row_names)
-        raise InvariantError(f"{name}, {row}: the entry is not a whole number of at most 2^53.")
+        entry = row_label(int(np.flatnonzero(refused)[0]), row_names, unit)
+        raise InvariantError(f"{name}, {entry}: the entry is not a whole number of at most 2^53.")
     return np.asarray(values).astype(np.int64)
 
 

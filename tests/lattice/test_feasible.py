@@ -140,7 +140,7 @@ eye2 = np.eye(2, dtype=int)
         (([[1, 1]], [3], [[1, 0, 0]], [2]), r"A is about 2 cells, but B about 3"),
         (([[1, 1]], [3], eye2, [2]), r"b has shape \(1,\)"),
         (([[1, 1]], [3], eye2, [0, 0], [1, 2, 3]), r"near has shape \(3,\)"),
-        (([[1, 1]], [3], eye2, [0, 0], [1, 0.5]), r"near, row 1: the entry is not a whole number"),
+        (([[1, 1]], [3], eye2, [0, 0], [1, 0.5]), r"near, cell 1: the entry is not a whole number"),
         (([[1, 1]], [3], eye2, [0, 2**60]), r"b, row 1: the entry is not a whole number of at most 2\^53"),
         (([[1, 0.5]], [3]), r"A, row 0 \('all'\), column 1"),
         (([[1, 1]], [3], [[1, 0.5]], [0]), r"B, row 0, column 1"),

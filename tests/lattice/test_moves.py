@@ -154,8 +154,8 @@ def test_junction_trees(generators, decomposable):
     [
         (two_way(3, 5), "basic swaps of a 3 x 5 table"),
         (np.vstack([np.ones(15, int), two_way(3, 5)]), "basic swaps of a 3 x 5 table"),
-        (groups([0, 0, 1], 2), "transfers within 1 classes"),
-        ([[1, 2, 2]], "transfers within 1 classes; the one direction of each one-dimensional block"),
+        (groups([0, 0, 1], 2), "transfers within classes of equal cells"),
+        ([[1, 2, 2]], "transfers within classes of equal cells; the one direction of each one-dimensional block"),
         (np.eye(2, dtype=int), "nothing moves"),
         ([[2, 3, 5]], "integer combinations of the reduced basis"),
         (two_way(3, 3)[:, 1:], "integer combinations of the reduced basis"),

@@ -147,7 +147,7 @@ def test_larger_two_way_tables_are_core():
     found = structure(two_way(3, 4))
     assert (found.tied_to == np.arange(12)).all()
     assert found.sum_ranks.tolist() == [6]
-    assert "Core: 12 cells in 1 block; 12 variables, 6 independent constraints, elimination width 2." in str(found)
+    assert "Core: 12 cells in 1 block; variables 12, independent constraints 6, elimination width 2." in str(found)
 
 
 def test_weights_give_rational_ties():
