@@ -95,7 +95,7 @@ def diagnose(idata: Any, model: pm.Model | None = None) -> Diagnosis:
     >>> import numpy as np, pymc as pm, ppdinf as ppd
     >>> release = ppd.Release(np.array([3, 1, 2]), ppd.GeneralizedLaplace(ppd.invariants.total(), epsilon=1))
     >>> with pm.Model(coords=release.coords) as model:
-    ...     x = ppd.PartiallyPrivate("x", pm.Poisson.dist(2.0), release=release)
+    ...     x = ppd.PartiallyPrivate("x", pm.Poisson.dist(2.0), release=release, marginalize=False)
     ...     idata = pm.sample(500, tune=0, chains=4, cores=1, random_seed=1, progressbar=False, quiet=True)
     >>> diagnose(idata, model).ok
     True

@@ -6,59 +6,59 @@ from typing import Any
 
 import numpy as np
 import pymc as pm
-import scipy.sparse as sp
-import xarray as xr
-from numpy.typing import NDArray
 from pymc.distributions.shape_utils import change_dist_size
-from pymc.pytensorf import compile as compile_pymc
-from pymc.pytensorf import inputvars
 from pymc.util import check_dist_not_registered
 
 import ppdinf.samplers.lattice_gibbs  # noqa: F401  (PyMC learns of the step method here)
-from ppdinf.errors import InvariantError, ModelError
-from ppdinf.invariants import System
-from ppdinf.lattice.feasible import nearest_feasible
-from ppdinf.lattice.moves import Bounds, connected_moves
-from ppdinf.models.distributions import ConfidentialRV, confidential, released, window_logp
+from ppdinf.errors import ModelError
+from ppdinf.models.distributions import confidential, marginal, released
+from ppdinf.models.layout import lay_out
 from ppdinf.releases import Release
-from ppdinf.samplers.fiber import Fiber
 
-__all__ = ["PartiallyPrivate", "sample_confidential"]
+__all__ = ["PartiallyPrivate"]
 
 
-def PartiallyPrivate(name: str, dist: Any, release: Release) -> Any:  # noqa: N802  (reads as a PyMC distribution)
+def PartiallyPrivate(  # noqa: N802  (reads as a PyMC distribution)
+    name: str, dist: Any, release: Release, marginalize: bool | str = "auto"
+) -> Any:
     """Give the confidential table of a release a distribution, and observe the release.
 
-    Adds two variables to the model in context: the confidential table `name`, drawn by
-    `ppdinf.samplers.lattice_gibbs.LatticeGibbs`, and the observed ``{name}_release``. The posterior
-    accounts for the noise and for every public sum. The distribution is not renormalised on the
-    fiber: what the public sums tell about the parameters is counted, once.
+    The posterior accounts for the noise and for everything public. The distribution is not renormalised
+    on the fiber: what the public sums tell about the parameters is counted, once.
 
     Parameters
     ----------
     name : str
-        Name of the confidential table in the posterior.
+        Name of the confidential table. The observed variable is called ``{name}_release``.
     dist : unnamed PyMC distribution of integers
         Elementwise, such as ``pm.Poisson.dist(rate)``; its parameters broadcast to the shape of the table.
     release : Release
+    marginalize : {"auto", True, False}
+        True: sum the confidential table out exactly, so that NUTS runs on the parameters alone, and let
+        `sample_confidential` draw it afterwards; possible where public sums split the cells into groups
+        and no bound links cells. False: keep the table as a variable, drawn by
+        `ppdinf.samplers.lattice_gibbs.LatticeGibbs`. "auto": sum out where possible.
 
     Returns
     -------
     TensorVariable
-        The confidential table, with dimensions ``release.dims``. Nothing else in the model may depend on it.
+        The observed release where the table is summed out, else the confidential table; both have the
+        dimensions ``release.dims``. Nothing else in the model may depend on the table.
 
     Raises
     ------
     ModelError
         The distribution is not elementwise over integers, does not fit the shape of the table, or the
-        coordinates of the model differ from the labels of the release.
+        coordinates of the model differ from the labels of the release; ``marginalize=True`` where the
+        public statements do not allow it.
     InvariantError
-        No table in the support of `dist` agrees with the public sums.
+        No table in the support of `dist` agrees with what is public.
 
     Notes
     -----
-    Counts further from the released ones than the noise reaches with probability 1e-12 are left out.
-    Every draw computes the log density at ``width * d`` counts, ``width`` about ``70 / epsilon``.
+    Counts further from the released ones than the noise reaches with probability 1e-12 are left out: a
+    window has ``width`` of about ``70 / epsilon`` counts. A gradient costs about 30 us for 20 cells
+    (`ppdinf.samplers.totals`); a draw of the table variable looks at ``d * width`` log densities.
 
     Examples
     --------
@@ -68,57 +68,34 @@ def PartiallyPrivate(name: str, dist: Any, release: Release) -> Any:  # noqa: N8
     ...     rate = pm.Gamma("rate", 2, 1)
     ...     counts = PartiallyPrivate("counts", pm.Poisson.dist(rate), release=release)
     >>> [v.name for v in model.free_RVs], [v.name for v in model.observed_RVs]
-    (['rate', 'counts'], ['counts_release'])
+    (['rate'], ['counts_release'])
     """
     model = pm.modelcontext(None)
     if not isinstance(release, Release):
         raise ModelError(f"release must be a ppdinf Release, found {type(release).__name__}")
+    if marginalize not in ("auto", True, False):
+        raise ModelError(f"marginalize must be 'auto', True or False, found {marginalize!r}")
     _match_coords(model, release)
     base = _fit_to_table(dist, release)
-    fiber, start = _fiber(model, base, release)
-    table = confidential(base, fiber, start)
-    table = model.register_rv(table, name, dims=release.dims)
-    observed = released(table, release)
-    model.register_rv(observed, f"{name}_release", observed=release.table.values, dims=release.dims)
+    obstacle = _obstacle(release)
+    if marginalize is True and obstacle:
+        raise ModelError(f"the confidential table cannot be summed out: {obstacle}; use marginalize='auto'")
+    fiber, start = lay_out(model, base, release)
+    observed = {"observed": release.table.values, "dims": release.dims}
+    if marginalize and not obstacle:
+        return model.register_rv(marginal(base, release, fiber, start), f"{name}_release", **observed)
+    table = model.register_rv(confidential(base, fiber, start), name, dims=release.dims)
+    model.register_rv(released(table, release), f"{name}_release", **observed)
     return table
 
 
-def sample_confidential(idata: Any, model: pm.Model | None = None) -> xr.DataArray:
-    """Posterior draws of the confidential table; every one agrees with the public sums.
-
-    Parameters
-    ----------
-    idata : xarray.DataTree
-        What `pm.sample` returned.
-    model : pymc.Model, optional
-        The model, when not in its context. It holds one `PartiallyPrivate` table.
-
-    Returns
-    -------
-    xarray.DataArray of int64, dimensions ``("chain", "draw", *release.dims)``
-
-    Raises
-    ------
-    ModelError
-        The model has no such table or several, or `idata` comes from another model.
-
-    Examples
-    --------
-    See `PartiallyPrivate`; ``sample_confidential(idata, model).mean(("chain", "draw"))`` is the
-    posterior mean of the confidential table.
-    """
-    table = confidential_table(pm.modelcontext(model))
-    if table.name not in idata.posterior:
-        raise ModelError(f"the posterior holds no {table.name!r}: pass the result of pm.sample() for this model")
-    return idata.posterior[table.name]
-
-
-def confidential_table(model: pm.Model) -> Any:
-    """Find the one confidential table of a model."""
-    tables = [rv for rv in model.free_RVs if isinstance(rv.owner.op, ConfidentialRV)]
-    if len(tables) != 1:
-        raise ModelError(f"the model has {len(tables)} confidential tables, expected one made by PartiallyPrivate")
-    return tables[0]
+def _obstacle(release: Release) -> str:
+    """Say what links groups of cells, if anything does."""
+    structure, system = release.public.structure, release.public
+    if np.any(~structure.partition & (np.bincount(structure.blocks) > 1)):
+        return "public sums cross each other"
+    linked = np.flatnonzero(np.diff(system.B.indptr) > 1)
+    return f"the bound {system.bound_names[linked[0]]!r} links cells" if linked.size else ""
 
 
 def _match_coords(model: pm.Model, release: Release) -> None:
@@ -151,58 +128,3 @@ def _fit_to_table(dist: Any, release: Release) -> Any:
         sizes = dict(zip(release.dims, release.shape, strict=True))
         raise ModelError(f"the distribution has shape {static}, the release has {sizes}")
     return change_dist_size(dist, release.shape)
-
-
-def _fiber(model: pm.Model, base: Any, release: Release) -> tuple[Fiber, NDArray[np.int64]]:
-    """Lay out the windows, choose moves for the bounds at hand, and find a table to start from."""
-    system, y = release.public, release.table.values.ravel()
-    reach = release.mechanism.half_width(y.size)
-    lower, width = y - reach, 2 * reach + 1
-    counts = lower[:, None] + np.arange(width)
-    public = _allowed(system, counts)
-    allowed = public & _support(model, base, lower, width)
-    if not allowed.any(axis=1).all():
-        cell = release.frame.cell(int(np.argmin(allowed.any(axis=1))))
-        raise ModelError(f"the distribution allows no count near the released one at {cell}")
-    log_noise = np.where(public, release.mechanism.potential(y[:, None] - counts), -np.inf)
-    linked = bool(np.any(np.diff(system.B.indptr) > 1))
-    bounds: Bounds = "any" if linked else "lower" if allowed[:, -1].all() else "box"
-    fiber = Fiber(system, lower, log_noise, connected_moves(system.structure, bounds=bounds))
-    return fiber, _feasible_start(fiber, allowed, release)
-
-
-def _allowed(system: System, counts: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Tell which counts of each window the public bounds on single cells allow."""
-    allowed = np.ones(counts.shape, dtype=bool)
-    for row in np.flatnonzero(np.diff(system.B.indptr) == 1):
-        at = system.B.indptr[row]
-        cell, weight = system.B.indices[at], system.B.data[at]
-        allowed[cell] &= weight * counts[cell] >= system.limits[row]
-    return allowed
-
-
-def _support(model: pm.Model, base: Any, lower: NDArray[np.int64], width: int) -> NDArray[np.bool_]:
-    """Tell which counts of each window the data model allows, at the model's initial point."""
-    (log_data,) = model.replace_rvs_by_values([window_logp(base, lower, width)])
-    point, inputs = model.initial_point(), inputvars([log_data])
-    values = compile_pymc(inputs, log_data, mode="FAST_COMPILE")(*(point[variable.name] for variable in inputs))
-    return np.isfinite(values.reshape(width, -1).T)
-
-
-def _feasible_start(fiber: Fiber, allowed: NDArray[np.bool_], release: Release) -> NDArray[np.int64]:
-    """Find a table near the release that model and public statements allow; the release may hold negative cells."""
-    system, cells = fiber.system, sp.eye_array(fiber.lower.size, dtype=np.int64, format="csc")
-    lowest = fiber.lower + allowed.argmax(axis=1)
-    highest = fiber.lower + fiber.width - 1 - allowed[:, ::-1].argmax(axis=1)
-    B = sp.vstack([cells, -cells, system.B])
-    limits = np.concatenate([lowest, -highest, system.limits])
-    start = nearest_feasible(
-        system.A, system.values, B, limits, near=release.table.values.ravel(), row_names=system.names
-    )
-    inside = allowed[np.arange(start.size), start - fiber.lower]
-    if not inside.all():
-        raise InvariantError(
-            "no starting table found: the support of the distribution has gaps at "
-            f"{release.frame.cell(int(np.argmin(inside)))}"
-        )
-    return start.reshape(release.shape)

@@ -148,7 +148,7 @@ class LatticeGibbs(BlockedStep):
     >>> import numpy as np, pymc as pm, ppdinf as ppd
     >>> release = ppd.Release(np.array([3, 1, 2]), ppd.GeneralizedLaplace(ppd.invariants.total(), epsilon=1))
     >>> with pm.Model(coords=release.coords):
-    ...     x = ppd.PartiallyPrivate("x", pm.Poisson.dist(2.0), release=release)
+    ...     x = ppd.PartiallyPrivate("x", pm.Poisson.dist(2.0), release=release, marginalize=False)
     ...     idata = pm.sample(10, tune=0, chains=1, random_seed=1, progressbar=False, quiet=True,
     ...                       compute_convergence_checks=False)
     >>> set(idata.posterior["x"].sum("dim_0").values.ravel().tolist())
@@ -190,7 +190,7 @@ class LatticeGibbs(BlockedStep):
         table = self._model.values_to_rvs[self.vars[0]]
         _refuse_dependents(self._model, table)
         self._fiber: Fiber = table.owner.op.fiber
-        (log_data,) = self._model.replace_rvs_by_values([table.owner.op.window_logp(table)])
+        (log_data,) = self._model.replace_rvs_by_values([table.owner.op.log_data(table)])
         inputs = inputvars([log_data])
         self._inputs = [variable.name for variable in inputs]
         self._log_data = compile_pymc(inputs, log_data, **self._compile_kwargs)

@@ -27,7 +27,7 @@ def model_and_draws(step=None, chains=4, draws=600, y=(3, 1, 2, 5), **kwargs):
     release = ppd.Release(np.array(y), ppd.GeneralizedLaplace(ppd.invariants.total(), epsilon=1))
     with pm.Model(coords=release.coords) as model:
         rate = pm.Gamma("rate", 2, 1)
-        x = ppd.PartiallyPrivate("x", pm.Poisson.dist(rate), release=release)
+        x = ppd.PartiallyPrivate("x", pm.Poisson.dist(rate), release=release, marginalize=False)
         steps = [step([x])] if step else None
         return model, pm.sample(draws, tune=300, chains=chains, step=steps, **QUIET, **kwargs)
 
@@ -71,7 +71,7 @@ def test_one_chain_short_runs_and_foreign_draws_are_named():
 def test_a_model_that_contradicts_the_release_reaches_the_edge_of_its_windows():
     release = ppd.Release(np.array([5000, 5000]), ppd.GeneralizedLaplace(ppd.invariants.total(), epsilon=2))
     with pm.Model(coords=release.coords) as model:
-        ppd.PartiallyPrivate("x", pm.Poisson.dist([20_000.0, 1.0]), release=release)
+        ppd.PartiallyPrivate("x", pm.Poisson.dist([20_000.0, 1.0]), release=release, marginalize=False)
         idata = pm.sample(200, tune=10, chains=2, **QUIET)
     assert "contradicts the release" in " ".join(ppd.diagnose(idata, model).problems)
 

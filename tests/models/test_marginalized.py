@@ -1,0 +1,135 @@
+"""PartiallyPrivate with the table summed out: density, gradient and table draws against enumeration."""
+
+import itertools
+
+import numpy as np
+import pymc as pm
+import pytest
+import xarray as xr
+from enumeration import fiber_points, total_variation
+
+import ppdinf as ppd
+from ppdinf.errors import ModelError
+from ppdinf.invariants import Public, at_least, between, groups, margin, nonnegative, total
+
+QUIET = {"progressbar": False, "quiet": True, "compute_convergence_checks": False}
+
+
+def release_of(y, epsilon, public, states=None):
+    table = xr.DataArray(np.array(y), dims=("county", "sex")[: np.ndim(y)])
+    if states is not None:
+        table = table.assign_coords(state=("county", states))
+    return ppd.Release(table, ppd.GeneralizedLaplace(public, epsilon=epsilon))
+
+
+DISTRIBUTIONS = {
+    "poisson": lambda r: pm.Poisson.dist(r),
+    "binomial": lambda r: pm.Binomial.dist(n=6, p=r / 8),
+    "negative binomial": lambda r: pm.NegativeBinomial.dist(mu=r, alpha=3),
+    "negative binomial, free shape": lambda r: pm.NegativeBinomial.dist(mu=r, alpha=r),
+    "zero-inflated": lambda r: pm.ZeroInflatedPoisson.dist(psi=0.6, mu=r),
+    "mixture": lambda r: pm.Mixture.dist([0.3, 0.7], [pm.Poisson.dist(r), pm.Poisson.dist(2 * r)]),
+}
+SYSTEMS = {
+    "total": ([3, -1, 2], total(), None),
+    "groups": ([1, 2, -1, 2], groups("state"), ["A", "A", "B", "B"]),
+    "nested": ([1, 2, 0, 1], total() & groups("state"), ["A", "B", "B", "A"]),
+    "two-way": ([[1, 0], [-1, 3]], margin("sex"), None),
+    "bounded": ([4, -2, 3], total() & nonnegative() & between(None, 4), None),
+    "nothing public": ([1, 0, 2], Public(()), None),
+}
+
+
+def enumerated(release, dist, rate):
+    """Sum over every table, one logp call for all points: independent of windows and transforms."""
+    y, system = release.table.values.ravel(), release.public
+    high = 14 if not system.names else int(max(system.values.max(), 1))
+    points = np.array(list(itertools.product(range(high + 1), repeat=y.size)))
+    points = points[np.all(points @ system.A.toarray().T == system.values, axis=1)]
+    points = points[np.all(points @ system.B.toarray().T >= system.limits, axis=1)]
+    shaped = points.reshape(-1, *release.shape)
+    log_data = pm.logp(dist(pm.math.ones(shaped.shape) * rate), shaped).eval().reshape(len(points), -1).sum(axis=1)
+    log_noise = -float(release.mechanism.epsilon) * np.abs(points - y).sum(axis=1)
+    return points, log_data + log_noise
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+@pytest.mark.parametrize("family", DISTRIBUTIONS)
+def test_marginal_density_equals_enumeration(family, system):
+    y, public, states = SYSTEMS[system]
+    release, dist = release_of(y, 1, public, states), DISTRIBUTIONS[family]
+    with pm.Model(coords=release.coords) as model:
+        rate = pm.Uniform("rate", 0.1, 4, transform=None)
+        ppd.PartiallyPrivate("x", dist(rate), release=release, marginalize=True)
+    logp = model.compile_fn(
+        model.logp(vars=[model["x_release"]], sum=True), inputs=model.value_vars, on_unused_input="ignore"
+    )
+    for value in (0.4, 2.5):
+        _, log_joint = enumerated(release, dist, value)
+        # windows end where the noise has probability 1e-12, enumeration of a free cell at 14 persons
+        tolerance = 1e-5 if system == "nothing public" else 1e-9
+        assert float(logp({"rate": np.array(value)})) == pytest.approx(np.logaddexp.reduce(log_joint), abs=tolerance)
+
+
+@pytest.mark.parametrize("family", ["poisson", "zero-inflated"])
+def test_gradient_equals_finite_differences(family):
+    release = release_of([1, 2, -1, 2], "1/2", groups("state"), ["A", "A", "B", "B"])
+    with pm.Model(coords=release.coords) as model:
+        rate = pm.Normal("rate", 1, 1, dims="county")
+        ppd.PartiallyPrivate("x", DISTRIBUTIONS[family](pm.math.exp(rate)), release=release)
+    logp, gradient = model.compile_logp(), model.compile_dlogp()
+    point = np.array([0.3, -0.5, 0.2, 1.0])
+    for i, step in enumerate(1e-5 * np.eye(4)):
+        numeric = (logp({"rate": point + step}) - logp({"rate": point - step})) / 2e-5
+        assert gradient({"rate": point})[i] == pytest.approx(numeric, abs=1e-6)
+
+
+@pytest.mark.parametrize("family", ["poisson", "mixture"])
+def test_table_draws_equal_enumeration_given_the_parameters(family):
+    release, dist = release_of([3, -1, 2], "1/2", total()), DISTRIBUTIONS[family]
+    with pm.Model(coords=release.coords) as model:
+        pm.Uniform("rate", 0, 5)
+        ppd.PartiallyPrivate("x", dist(model["rate"]), release=release)
+    idata = xr.DataTree.from_dict({"posterior": xr.Dataset({"rate": (("chain", "draw"), np.full((2, 5_000), 1.5))})})
+    draws = ppd.sample_confidential(idata, model, random_seed=8)
+    assert draws.dims == ("chain", "draw", "county")
+    assert draws.equals(idata.posterior["x"])
+    points, log_joint = enumerated(release, dist, 1.5)
+    p = np.exp(log_joint - np.logaddexp.reduce(log_joint))
+    assert total_variation(draws.values.reshape(-1, 3), points, p) < 0.03  # 20 tables, 10,000 draws
+    _, wrong = enumerated(release_of([3, -1, 2], "3/5", total()), dist, 1.5)
+    wrong = np.exp(wrong - np.logaddexp.reduce(wrong))
+    assert 0.5 * np.abs(wrong - p).sum() > 0.03  # what an epsilon off by 20 % would show
+
+
+def test_forward_draws_keep_the_total_of_their_own_table():
+    release = release_of([30, 20, -1], "1/4", total())
+    with pm.Model(coords=release.coords):
+        rate = pm.Gamma("rate", 20, 1)
+        ppd.PartiallyPrivate("x", pm.Poisson.dist(rate), release=release)
+        prior = pm.sample_prior_predictive(200, random_seed=3)
+        idata = pm.sample(100, tune=200, chains=1, cores=1, random_seed=3, **QUIET)
+        predicted = pm.sample_posterior_predictive(idata, random_seed=3, progressbar=False)
+    assert prior.prior_predictive["x_release"].dims == ("chain", "draw", "county")
+    assert 30 < float(predicted.posterior_predictive["x_release"].sum("county").mean()) < 70
+
+
+def test_what_cannot_be_summed_out_is_named():
+    crossing = release_of([[1, 0], [0, 2]], 1, margin("county") & margin("sex"))
+    linked = release_of([[1, 0], [0, 2]], 1, total() & at_least(0, 1, dim="sex"))
+    for release, message in ((crossing, "cross each other"), (linked, "'0 >= 1 at county=0, sex=0' links cells")):
+        with pm.Model(coords=release.coords), pytest.raises(ModelError, match=message):
+            ppd.PartiallyPrivate("x", pm.Poisson.dist(2.0), release=release, marginalize=True)
+
+
+def test_bounds_that_link_cells_hold_in_every_draw():
+    release = release_of([[3, -1], [0, 2]], 1, total() & at_least(0, 1, dim="sex"))
+    with pm.Model(coords=release.coords):
+        ppd.PartiallyPrivate("x", pm.Poisson.dist(1.0), release=release)
+        idata = pm.sample(20_000, tune=100, chains=2, cores=1, random_seed=4, **QUIET)
+    draws = idata.posterior["x"]
+    assert (draws.sel(sex=0) >= draws.sel(sex=1)).all()
+    points, log_joint = enumerated(release, lambda r: pm.Poisson.dist(r), 1.0)
+    p = np.exp(log_joint - np.logaddexp.reduce(log_joint))
+    assert total_variation(draws.values.reshape(-1, 4), points, p) < 0.02
+    assert len(fiber_points(release.public.A, release.public.values, 4)) > len(points)
