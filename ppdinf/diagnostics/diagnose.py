@@ -128,7 +128,7 @@ def diagnose(idata: Any, model: pm.Model | None = None) -> Diagnosis:
 
 def _fixed(rv: Any, size: int) -> np.ndarray:
     if isinstance(rv.owner.op, ConfidentialRV):
-        return rv.owner.op.fixed
+        return rv.owner.op.fiber.system.structure.fixed
     return np.zeros(size, dtype=bool)
 
 

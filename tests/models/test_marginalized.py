@@ -25,7 +25,7 @@ def release_of(y, epsilon, public, states=None):
 DISTRIBUTIONS = {
     "poisson": lambda r: pm.Poisson.dist(r),
     "binomial": lambda r: pm.Binomial.dist(n=6, p=r / 8),
-    "negative binomial": lambda r: pm.NegativeBinomial.dist(mu=r, alpha=3.0),
+    "negative binomial": lambda r: pm.NegativeBinomial.dist(mu=r, alpha=np.float64(3)),
     "negative binomial, free shape": lambda r: pm.NegativeBinomial.dist(mu=r, alpha=r),
     "zero-inflated": lambda r: pm.ZeroInflatedPoisson.dist(psi=0.6, mu=r),
     "mixture": lambda r: pm.Mixture.dist([0.3, 0.7], [pm.Poisson.dist(r), pm.Poisson.dist(2 * r)]),
