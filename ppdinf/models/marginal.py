@@ -17,7 +17,9 @@ R. A. Fisher (1925), "Theory of statistical estimation", Proc. Camb. Phil. Soc. 
 """
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 import numpy as np
 import pytensor
@@ -34,7 +36,7 @@ from pytensor.link.numba.dispatch.basic import (
 from pytensor.tensor.variable import TensorVariable
 
 from ppdinf.errors import InvariantError, ModelError
-from ppdinf.samplers.totals import evaluate, peaks
+from ppdinf.samplers import totals
 
 __all__ = ["logp_natural", "logp_table"]
 
@@ -64,7 +66,7 @@ class SumsGivenTotals(Op):
     def perform(self, node: Apply, inputs: Sequence[Any], output_storage: list[list[Any]]) -> None:
         """Evaluate in compiled code."""
         arrays = [np.ascontiguousarray(x) for x in inputs]
-        output_storage[0][0], output_storage[1][0] = evaluate(*arrays, self.as_means)
+        output_storage[0][0], output_storage[1][0] = totals.evaluate(*arrays, self.as_means)
 
     def infer_shape(self, node: Apply, shapes: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
         """Shapes from the table's and the totals' shapes."""
@@ -96,7 +98,7 @@ def _compiled(op: SumsGivenTotals, node: Apply, **kwargs: Any) -> tuple[Any, int
 
     @numba_njit
     def sums_given_totals(logw, eta, peak, lo, block, total):  # type: ignore[no-untyped-def]
-        return evaluate(
+        return totals.evaluate(
             np.ascontiguousarray(logw),
             np.ascontiguousarray(eta),
             np.ascontiguousarray(peak),
@@ -106,7 +108,8 @@ def _compiled(op: SumsGivenTotals, node: Apply, **kwargs: Any) -> tuple[Any, int
             bool(as_means),  # the type, not the literal: one compiled version serves both
         )
 
-    return sums_given_totals, 1
+    # PyTensor's cache keeps machine code with the kernels linked in: a changed kernel must change the key
+    return sums_given_totals, crc32(Path(totals.__file__).read_bytes())
 
 
 def _per_cell(values: Any, name: str, cells: Any) -> TensorVariable:
@@ -213,7 +216,7 @@ def logp_natural(eta: Any, logh: ArrayLike, *, lo: Any, total: Any, block: Array
     table = np.ascontiguousarray(logh, dtype=np.float64)
     if table.ndim != 2 or not (table < np.inf).all():
         raise ModelError(f"logh must be a (cells, width) table without nan or +inf; its shape is {table.shape}")
-    base, peak = table, peaks(table)
+    base, peak = table, totals.peaks(table)
     if table.nbytes > NUMBA_CONSTANT_SIZE_LIMIT:  # a constant of this size would keep the model out of the cache
         base, peak = pytensor.shared(base, name="log_base"), pytensor.shared(peak, name="log_base_peaks")
     return _logp(pt.as_tensor(base), eta, peak, lo, total, block, as_means=True)

@@ -42,6 +42,7 @@ from ppdinf.errors import InvariantError, ModelError
 __all__ = ["draw", "log_coefficient", "marginals"]
 
 _jit = numba.njit(cache=True, nogil=True, error_model="numpy", fastmath={"reassoc", "contract", "arcp", "nsz"})
+_in_order = numba.njit(cache=True, nogil=True, error_model="numpy")  # where rounding is arranged by hand
 
 CHUNK = 32  # neighbouring entries of a row that share one peak
 NODES = 16  # frequencies handled together, so that their cosines stay in cache
@@ -147,6 +148,20 @@ def _log_rows(w: _Weights, cells: NDArray, tilt: float, cut: float) -> _Rows:
     return rows
 
 
+@_in_order
+def _exp(x: float) -> float:
+    """exp(x) for x <= 0 to one rounding, 0 below -700, in operations that vectorise (np.exp does not)."""
+    y = max(x, -700.0)
+    n = np.floor(y * 1.4426950408889634 + 0.5)
+    r = (y - n * 6.93147180369123816490e-1) - n * 1.90821492927058770002e-10  # ln 2 in two parts
+    s = 1.0 / 39916800 + r * (1.0 / 479001600 + r / 6227020800.0)
+    s = 1.0 / 40320 + r * (1.0 / 362880 + r * (1.0 / 3628800 + r * s))
+    s = 1.0 / 120 + r * (1.0 / 720 + r * (1.0 / 5040 + r * s))
+    s = 1.0 + r * (1.0 + r * (0.5 + r * (1.0 / 6 + r * (1.0 / 24 + r * s))))
+    power = np.int64((np.int64(n) + 1023) << 52).view(np.float64)
+    return 0.0 if x < -700.0 else s * power
+
+
 @_jit
 def _normalise(entry: NDArray) -> float:
     """Log weights of one cell to probabilities, in place; the logarithm of their sum."""
@@ -154,7 +169,7 @@ def _normalise(entry: NDArray) -> float:
     for k in range(entry.size):
         top = max(top, entry[k])
     for k in range(entry.size):
-        entry[k] = np.exp(entry[k] - top)
+        entry[k] = _exp(entry[k] - top)
         mass += entry[k]
     for k in range(entry.size):
         entry[k] /= mass
@@ -164,7 +179,7 @@ def _normalise(entry: NDArray) -> float:
 @_jit
 def _probabilities(w: _Weights, cells: NDArray, tilt: float) -> tuple[_Rows, float]:
     """Probabilities of the tilted cells and the sum of their log normalisers (nan with a nan weight)."""
-    cut = 36.0 + np.log(1.0 * cells.size * w.logw.shape[1])  # all that is cut off: < exp(-36)
+    cut = 34.0 + np.log(1.0 * cells.size * w.logw.shape[1])  # all that is cut off: < exp(-34)
     rows, log_z = _log_rows(w, cells, tilt, cut), 0.0
     for i in range(cells.size):
         log_z += _normalise(_row(rows, i))
@@ -260,7 +275,7 @@ def _modulus(rows: _Rows, room: int, sd: float) -> int:
             for k in range(row.size):
                 mgf += row[k] * power[k]
             log_mgf += np.log(mgf)
-        reach = (log_mgf + 32.0 + np.log1p(sd)) / rate
+        reach = (log_mgf + 30.0 + np.log1p(sd)) / rate
         if not reach < span:  # also where a power overflows
             return span + 1
         need = max(need, reach)
@@ -334,7 +349,7 @@ def _characteristic(rows: _Rows, var: NDArray, room: int) -> tuple[float, float,
         spread += var[i]
         widest = max(widest, _row(rows, i).size)
     sd = np.sqrt(spread)
-    drop = 1e-14 / (1.0 + sd)
+    drop = 1e-13 / (1.0 + sd)
     modulus = _modulus(rows, room, sd)
     count = _frequencies(rows, modulus, drop)
     order, wide, narrow = np.empty(d, np.int64), 0, d
@@ -370,10 +385,10 @@ def _characteristic(rows: _Rows, var: NDArray, room: int) -> tuple[float, float,
             for a in range(n):
                 j = alive[a]
                 phi[cell, j] = _project(row, cosine[j], sine[j])
-                length = abs(phi[cell, j])
-                product[j] *= max(length, smallest[j])
-                smallest[j] = min(length, smallest[j])
-                if product[j] > drop:
+                square = phi[cell, j].real ** 2 + phi[cell, j].imag ** 2
+                product[j] *= max(square, smallest[j])
+                smallest[j] = min(square, smallest[j])
+                if product[j] > drop * drop:
                     alive[left] = j
                     left += 1
         for a in range(left):
@@ -388,7 +403,7 @@ def _characteristic(rows: _Rows, var: NDArray, room: int) -> tuple[float, float,
             for i in range(d):
                 _spread(_row(rest, i), cosine[j], sine[j], prefix * suffix[i + 1])
                 prefix *= phi[i, j]
-    lost = 3e-14 / (1.0 + sd) + 3e-16  # frequencies dropped, sums counted too much, windows cut
+    lost = 2e-13 / (1.0 + sd) + 2e-15  # frequencies dropped, sums counted too much, windows cut
     error = lost + 1e-15 * np.sqrt(d) * kept  # and rounding
     return probability, error / abs(probability), rest
 

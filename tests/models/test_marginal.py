@@ -1,0 +1,230 @@
+"""The marginal likelihood Op: values by enumeration, gradients by differences, posteriors by reference."""
+
+import itertools
+import json
+from pathlib import Path
+
+import numpy as np
+import pymc as pm
+import pytensor
+import pytensor.tensor as pt
+import pytest
+from pymc.sampling.mcmc import assign_step_methods
+from pytensor.gradient import NullTypeGradError
+from scipy.special import gammaln, logsumexp
+
+from ppdinf.errors import InvariantError, ModelError
+from ppdinf.models.marginal import logp_natural, logp_table
+
+MODES = ["NUMBA", "FAST_COMPILE"]
+RNG = np.random.default_rng(1)
+LO = np.array([0, 2, -1, 0, 1])
+BLOCK = np.array([0, -1, 0, 1, 1])
+TOTAL = np.array([5, 6])
+LOGW = RNG.normal(0, 1.5, (5, 6))
+LOGW[3, 2] = -np.inf
+ETA = RNG.normal(0, 0.5, 5)
+PLACE = {"lo": LO, "total": TOTAL, "block": BLOCK}
+
+
+def enumerated(logw):
+    """Log weight of all tables with the totals, by going through every table."""
+    terms = []
+    for offsets in itertools.product(range(6), repeat=5):
+        x = LO + offsets
+        if all(x[b == BLOCK].sum() == TOTAL[b] for b in (0, 1)):
+            terms.append(logw[np.arange(5), offsets].sum())
+    return logsumexp(terms)
+
+
+def weights(eta):
+    return LOGW + eta[:, None] * (LO[:, None] + np.arange(6))
+
+
+def slopes(function, at, step=1e-4):
+    """Central differences, entry by entry; zero where an entry is -inf."""
+    out = np.zeros(at.shape)
+    for index in zip(*np.nonzero(np.isfinite(at)), strict=True):
+        up, down = at.copy(), at.copy()
+        up[index] += step
+        down[index] -= step
+        out[index] = (function(up) - function(down)) / (2 * step)
+    return out
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_table_form(mode):
+    logw = pt.dmatrix()
+    logp = logp_table(logw, **PLACE)
+    function = pytensor.function([logw], [logp, pytensor.grad(logp.sum(), logw)], mode=mode)
+    value, gradient = function(LOGW)
+    assert value.shape == (3,)
+    assert value.sum() == pytest.approx(enumerated(LOGW), abs=1e-11)
+    np.testing.assert_allclose(gradient, slopes(enumerated, LOGW), atol=1e-7)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_natural_form(mode):
+    eta = pt.dvector()
+    logp = logp_natural(eta, LOGW, **PLACE)
+    function = pytensor.function([eta], [logp, pytensor.grad(logp.sum(), eta)], mode=mode)
+    value, gradient = function(ETA)
+    assert value.sum() == pytest.approx(enumerated(weights(ETA)), abs=1e-11)
+    expected = slopes(lambda e: enumerated(weights(e)), ETA)
+    np.testing.assert_allclose(gradient, expected, atol=1e-7)
+    wrong = np.exp(weights(ETA) - logsumexp(weights(ETA), axis=1, keepdims=True))  # totals forgotten
+    assert np.abs((wrong * (LO[:, None] + np.arange(6))).sum(1) - expected).max() > 0.1
+
+
+def test_weights_of_the_totals_are_kept_apart():
+    eta = pt.dvector()
+    logp = logp_natural(eta, LOGW, **PLACE)
+    jacobian = np.array([pytensor.function([eta], pytensor.grad(logp[n], eta))(ETA) for n in range(3)])
+    for n in range(3):
+        np.testing.assert_array_equal(jacobian[n] != 0, n == BLOCK % 3)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_out_of_reach_is_minus_inf_with_a_finite_gradient(mode):
+    logw = pt.dmatrix()
+    logp = logp_table(logw, lo=0, total=99).sum()
+    value, gradient = pytensor.function([logw], [logp, pytensor.grad(logp, logw)], mode=mode)(LOGW)
+    assert value == -np.inf
+    assert (gradient == 0).all()
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_nan_is_not_hidden(mode):
+    logw, spoiled = pt.dmatrix(), LOGW.copy()
+    spoiled[0, 1] = np.nan
+    function = pytensor.function([logw], logp_table(logw, **PLACE), mode=mode)
+    assert np.isnan(function(spoiled)).tolist() == [True, False, False]
+    eta = pt.dvector()
+    function = pytensor.function([eta], logp_natural(eta, LOGW, **PLACE), mode=mode)
+    assert np.isnan(function(np.array([0, np.nan, 0, 0, 0]))).tolist() == [False, False, True]
+
+
+def test_gradient_through_a_table_that_depends_on_parameters():
+    x, fixed = LO[:, None] + np.arange(6), np.where(np.isfinite(LOGW), LOGW, -3.0)
+    eta, scale = pt.dvector(), pt.dscalar()
+    logp = logp_table(scale * fixed + eta[:, None] * x, **PLACE).sum()
+    by_eta, by_scale = pytensor.function([eta, scale], pytensor.grad(logp, [eta, scale]))(ETA, 1.3)
+    np.testing.assert_allclose(by_eta, slopes(lambda e: enumerated(1.3 * fixed + e[:, None] * x), ETA), atol=1e-7)
+    numeric = slopes(lambda s: enumerated(s[0] * fixed + ETA[:, None] * x), np.array([1.3]))[0]
+    assert by_scale == pytest.approx(numeric, abs=1e-7)
+
+
+def test_second_derivatives_are_refused():
+    eta = pt.dvector()
+    logp = logp_natural(eta, LOGW, **PLACE).sum()
+    with pytest.raises(NullTypeGradError, match="second derivatives"):
+        pytensor.grad(pytensor.grad(logp, eta).sum(), eta)
+
+
+def test_totals_may_be_data():
+    total = pytensor.shared(TOTAL, name="total", shape=(2,))
+    eta = pt.dvector()
+    logp = logp_natural(eta, LOGW, lo=LO, total=total, block=BLOCK)
+    function = pytensor.function([eta], logp)
+    before = function(ETA)
+    total.set_value(np.array([5, 7]))
+    after = function(ETA)
+    assert before[0] == after[0]
+    assert before[1] != after[1]
+
+
+def test_a_large_table_is_shared_not_embedded():
+    x = np.arange(40_000)
+    logh = -gammaln(x + 1.0) - 0.01 * np.abs(np.array([[100], [90], [80], [400]]) - x)
+    eta = pt.dvector()
+    logp = logp_natural(eta, logh, lo=0, total=650)
+    function = pytensor.function([eta], logp)
+    assert {v.name for v in function.get_shared()} == {"log_base", "log_base_peaks"}
+    narrow = logp_natural(eta, logh[:, :651], lo=0, total=650)
+    at = np.log([100.0, 90.0, 80.0, 400.0])
+    np.testing.assert_allclose(function(at), narrow.eval({eta: at}), rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "message"),
+    [
+        ({"total": np.array([1.0, 2.0])}, InvariantError, "total must hold integers"),
+        ({"lo": 0.5}, InvariantError, "lo must hold integers"),
+        ({"block": np.array([0, 1, 2, 0, 0])}, InvariantError, "block must name"),
+        ({"block": np.zeros(5)}, InvariantError, "block must name"),
+        ({"total": pt.lvector()}, InvariantError, "number of totals"),
+        ({"logh": LOGW[0]}, ModelError, "table"),
+        ({"logh": np.full((5, 6), np.nan)}, ModelError, "nan"),
+        ({"eta": pt.dmatrix()}, ModelError, "dimensions"),
+    ],
+)
+def test_refuses(change, error, message):
+    arguments = {"eta": pt.dvector(), "logh": LOGW, "lo": LO, "total": TOTAL, "block": BLOCK} | change
+    with pytest.raises(error, match=message):
+        logp_natural(**arguments)
+
+
+def test_refuses_cells_that_disagree_at_run_time():
+    eta = pt.dvector()
+    function = pytensor.function([eta], logp_natural(eta, LOGW, **PLACE))
+    with pytest.raises(ModelError, match="number of cells"):
+        function(np.zeros(4))
+
+
+# -- twenty areas with a public total -------------------------------------------------------------------
+
+P1 = json.loads(Path(__file__).with_name("p1.json").read_text())
+
+
+def twenty_areas():
+    """Poisson counts behind discrete Laplace noise (epsilon = 1/4), public total; centred."""
+    x = np.arange(P1["T"] + 1)
+    logh = -gammaln(x + 1.0) - P1["eps"] * np.abs(np.array(P1["Y"])[:, None] - x)
+    with pm.Model() as model:
+        mu, tau = pm.Normal("mu", -5, 2), pm.HalfNormal("tau", 1)
+        eta = pm.Normal("eta", mu, tau, shape=20)
+        log_rate = eta + np.log(P1["pop"])
+        logp = logp_natural(log_rate, logh, lo=0, total=P1["T"]).sum() - pt.exp(log_rate).sum()
+        pm.Potential("release", logp)
+    return model
+
+
+def test_nuts_is_assigned_to_every_parameter():
+    _, chosen = assign_step_methods(twenty_areas())
+    assert [method.__name__ for method in chosen] == ["NUTS"]
+
+
+def test_density_of_twenty_areas():
+    """Against a plain convolution, at parameters near the posterior."""
+    model, rng = twenty_areas(), np.random.default_rng(4)
+    reference = P1["reference"]["eta"]
+    potential = pytensor.function(
+        model.value_vars, model.replace_rvs_by_values([model["release"]])[0], on_unused_input="ignore"
+    )
+    x = np.arange(P1["T"] + 1)
+    for _ in range(3):
+        eta = np.array(reference["mean"]) + rng.normal(0, 2, 20) * reference["sd"]
+        log_rate = eta + np.log(P1["pop"])
+        noise = P1["eps"] * np.abs(np.array(P1["Y"])[:, None] - x)
+        log_sum = np.array([0.0])
+        for row in x * log_rate[:, None] - np.exp(log_rate)[:, None] - gammaln(x + 1.0) - noise:
+            top, base = row.max(), log_sum.max()
+            mass = np.convolve(np.exp(log_sum - base), np.exp(row - top))[: x.size]
+            with np.errstate(divide="ignore"):
+                log_sum = np.log(mass) + top + base
+        assert potential(-5.0, 0.0, eta) == pytest.approx(log_sum[P1["T"]], abs=1e-9)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_posterior_of_twenty_areas():
+    """Means within 0.1 reference sd and sds within 5 % of a long data-augmentation chain."""
+    with twenty_areas():
+        posterior = pm.sample(
+            12_000, tune=1_000, chains=2, cores=1, random_seed=1, progressbar=False, quiet=True
+        ).posterior
+    for name in ("mu", "tau", "eta"):
+        mean, sd = (np.array(P1["reference"][name][moment]) for moment in ("mean", "sd"))
+        draws = posterior[name].values.reshape(-1, *posterior[name].shape[2:])
+        assert (np.abs(draws.mean(axis=0) - mean) < 0.1 * sd).all(), name
+        assert (np.abs(draws.std(axis=0) / sd - 1) < 0.05).all(), name
