@@ -17,13 +17,15 @@ R. A. Fisher (1925), "Theory of statistical estimation", Proc. Camb. Phil. Soc. 
 """
 
 from collections.abc import Sequence
-from pathlib import Path
+from functools import cache
 from typing import Any
-from zlib import crc32
 
+import numba
 import numpy as np
 import pytensor
 import pytensor.tensor as pt
+from llvmlite.binding import add_symbol  # type: ignore[import-untyped]
+from numba import types
 from numpy.typing import ArrayLike
 from pytensor.gradient import DisconnectedType, disconnected_type, grad_not_implemented
 from pytensor.graph.basic import Apply, Variable
@@ -66,7 +68,10 @@ class SumsGivenTotals(Op):
     def perform(self, node: Apply, inputs: Sequence[Any], output_storage: list[list[Any]]) -> None:
         """Evaluate in compiled code."""
         arrays = [np.ascontiguousarray(x) for x in inputs]
-        output_storage[0][0], output_storage[1][0] = totals.evaluate(*arrays, self.as_means)
+        cells, width = arrays[0].shape
+        value, out = np.zeros(arrays[5].size + 1), np.zeros((cells, 1 if self.as_means else width))
+        totals.evaluate(*arrays, self.as_means, value, out)
+        output_storage[0][0], output_storage[1][0] = value, out
 
     def infer_shape(self, node: Apply, shapes: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
         """Shapes from the table's and the totals' shapes."""
@@ -92,24 +97,72 @@ class SumsGivenTotals(Op):
         return [by_cell[:, None] * table, by_cell * means[:, 0], *fixed]
 
 
+# -- numba ----------------------------------------------------------------------------------------------
+# The kernels are called through a symbol, so that they are compiled once per installation and not linked
+# into (and optimised again with) every compiled model.
+
+_SYMBOL = "ppdinf_sums_given_totals"
+_REALS, _INTEGERS = types.CPointer(types.float64), types.CPointer(types.int64)
+_SIGNATURE = types.void(
+    *[_REALS] * 3, *[_INTEGERS] * 3, *[types.int64] * 4, types.boolean, *[_REALS] * 2
+)  # inputs, their sizes, which output, outputs
+_sums_given_totals = types.ExternalFunction(_SYMBOL, _SIGNATURE)
+
+
+def _through_pointers(  # type: ignore[no-untyped-def]
+    logw, eta, peak, lo, block, total, cells, width, chunks, n, as_means, value, out
+) -> None:
+    totals.evaluate(
+        numba.carray(logw, (cells, width)),
+        numba.carray(eta, (cells,)),
+        numba.carray(peak, (cells, chunks)),
+        numba.carray(lo, (cells,)),
+        numba.carray(block, (cells,)),
+        numba.carray(total, (n,)),
+        as_means,
+        numba.carray(value, (n + 1,)),
+        numba.carray(out, (cells, 1 if as_means else width)),
+    )
+
+
+@cache
+def _provide_symbol() -> Any:
+    kernel = numba.cfunc(_SIGNATURE, cache=True)(_through_pointers)
+    add_symbol(_SYMBOL, kernel.address)
+    return kernel  # its machine code lives as long as this object
+
+
 @register_funcify_default_op_cache_key(SumsGivenTotals)
 def _compiled(op: SumsGivenTotals, node: Apply, **kwargs: Any) -> tuple[Any, int]:
+    _provide_symbol()
     as_means = op.as_means
 
     @numba_njit
     def sums_given_totals(logw, eta, peak, lo, block, total):  # type: ignore[no-untyped-def]
-        return totals.evaluate(
-            np.ascontiguousarray(logw),
-            np.ascontiguousarray(eta),
-            np.ascontiguousarray(peak),
-            np.ascontiguousarray(lo),
-            np.ascontiguousarray(block),
-            np.ascontiguousarray(total),
-            bool(as_means),  # the type, not the literal: one compiled version serves both
+        cells, width = logw.shape
+        if not cells == eta.size == lo.size == block.size:
+            raise ModelError("weights, natural parameters, lower ends and blocks differ in their number of cells")
+        if block.size and not -1 <= block.min() <= block.max() < total.size:
+            raise ModelError("a block is neither the number of a total nor -1")
+        value, out = np.zeros(total.size + 1), np.zeros((cells, 1 if as_means else width))
+        _sums_given_totals(
+            np.ascontiguousarray(logw).ctypes,
+            np.ascontiguousarray(eta).ctypes,
+            np.ascontiguousarray(peak).ctypes,
+            np.ascontiguousarray(lo).ctypes,
+            np.ascontiguousarray(block).ctypes,
+            np.ascontiguousarray(total).ctypes,
+            cells,
+            width,
+            peak.shape[1],
+            total.size,
+            as_means,
+            value.ctypes,
+            out.ctypes,
         )
+        return value, out
 
-    # PyTensor's cache keeps machine code with the kernels linked in: a changed kernel must change the key
-    return sums_given_totals, crc32(Path(totals.__file__).read_bytes())
+    return sums_given_totals, 2
 
 
 def _per_cell(values: Any, name: str, cells: Any) -> TensorVariable:

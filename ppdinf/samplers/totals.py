@@ -496,17 +496,25 @@ def _grouped(block: NDArray, totals: int) -> tuple[NDArray, NDArray]:
 
 @_jit
 def evaluate(
-    logw: NDArray, eta: NDArray, peak: NDArray, lo: NDArray, block: NDArray, total: NDArray, as_means: bool
-) -> tuple[NDArray, NDArray]:
-    """Log coefficients (one per total, then all free cells); posterior means (d, 1) or marginals (d, W).
+    logw: NDArray,
+    eta: NDArray,
+    peak: NDArray,
+    lo: NDArray,
+    block: NDArray,
+    total: NDArray,
+    as_means: bool,
+    value: NDArray,
+    out: NDArray,
+) -> None:
+    """Add log coefficients to ``value`` (one per total, then all free cells), posteriors to ``out``.
 
-    ``peak`` is ``peaks(logw)``, or has no entries and is found here.
+    ``out`` takes posterior means (d, 1) or marginals (d, W); ``peak`` is ``peaks(logw)``, or without entries
+    and found here.
     """
     if not logw.shape[0] == eta.size == lo.size == block.size:
         raise ModelError("weights, natural parameters, lower ends and blocks differ in their number of cells")
     w = _Weights(logw, peak if peak.size else peaks(logw), np.maximum(eta, NO_RATE))
     order, bounds = _grouped(block, total.size)
-    value, out = np.zeros(total.size + 1), np.zeros((eta.size, 1 if as_means else logw.shape[1]))
     b, at = 0, 0
     while b < total.size or at < order.size:
         free = b == total.size
@@ -529,7 +537,6 @@ def evaluate(
         value[b] += -np.inf if abs(part) > -0.5 * NO_RATE else part
         at = at + 1 if free else bounds[b + 1]
         b += 0 if free else 1
-    return value, out
 
 
 # -- draws ----------------------------------------------------------------------------------------------
@@ -667,6 +674,16 @@ def _checked(
     return table, slope, ends, blocks, totals
 
 
+def _evaluated(
+    table: NDArray, slope: NDArray, ends: NDArray, blocks: NDArray, goal: NDArray, as_means: bool
+) -> tuple[NDArray, NDArray]:
+    if table.ndim != 2 or slope.ndim != 1:
+        raise ModelError(f"weights of shape {table.shape} and eta of shape {slope.shape}: one table at a time")
+    value, out = np.zeros(goal.size + 1), np.zeros((ends.size, 1 if as_means else table.shape[1]))
+    evaluate(table, slope, np.empty((0, 0)), ends, blocks, goal, as_means, value, out)
+    return value, out
+
+
 def log_coefficient(
     logw: ArrayLike, *, lo: ArrayLike, total: ArrayLike, block: ArrayLike = 0, eta: ArrayLike | None = None
 ) -> NDArray[np.float64]:
@@ -719,8 +736,7 @@ def log_coefficient(
     >>> round(float(216 * np.exp(totals.log_coefficient(dice, lo=1, total=10)[0])), 9)
     27.0
     """
-    table, slope, ends, blocks, goal = _checked(logw, lo, total, block, eta)
-    return evaluate(table, slope, np.empty((0, 0)), ends, blocks, goal, True)[0]
+    return _evaluated(*_checked(logw, lo, total, block, eta), as_means=True)[0]
 
 
 def marginals(
@@ -750,8 +766,7 @@ def marginals(
     array([[0.1, 0.9],
            [0.9, 0.1]])
     """
-    table, slope, ends, blocks, goal = _checked(logw, lo, total, block, eta)
-    return evaluate(table, slope, np.empty((0, 0)), ends, blocks, goal, False)[1]
+    return _evaluated(*_checked(logw, lo, total, block, eta), as_means=False)[1]
 
 
 def draw(
