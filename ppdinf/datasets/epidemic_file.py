@@ -6,8 +6,6 @@ line, the column and what to do. Messages show labels, never a count.
 
 from __future__ import annotations
 
-import csv
-import io
 import re
 from os import PathLike
 from pathlib import Path
@@ -15,18 +13,15 @@ from pathlib import Path
 import numpy as np
 import xarray as xr
 
+from ppdinf.datasets.rows import read_rows, require_columns, whole_number
 from ppdinf.errors import CountError, LabelError
-from ppdinf.tables import LARGEST
 
 __all__ = ["read_epidemic"]
 
 COLUMNS = ("county", "fips", "month", "cases", "deaths")
 _FIPS = re.compile(r"[0-9]{5}")
 _MONTH = re.compile(r"[0-9]{4}-(0[1-9]|1[0-2])")
-_WHOLE = re.compile(r"0|[1-9][0-9]*")
 _DATED = re.compile(r"pop(?:ulation)?_([0-9]{4})(?:_.*)?")
-
-Row = tuple[int, dict[str, str]]
 
 
 def read_epidemic(path: str | PathLike[str], *, population: str | PathLike[str] | None = None) -> xr.Dataset:
@@ -68,7 +63,7 @@ def read_epidemic(path: str | PathLike[str], *, population: str | PathLike[str] 
     12
     """
     path = Path(path)
-    header, rows = _read(path)
+    header, rows = read_rows(path)
     _check_header(path, header)
     fips: dict[str, str] = {}  # county -> fips, in order of first appearance
     months: dict[str, int] = {}
@@ -84,17 +79,13 @@ def read_epidemic(path: str | PathLike[str], *, population: str | PathLike[str] 
             )
         months.setdefault(month, line)
         if (county, month) in counts:
-            raise LabelError(
-                f"{where}: county {county!r}, month {month} is on line {counts[county, month][0]} already"
-            )
+            raise LabelError(f"{where}: county {county!r}, month {month} is on line {counts[county, month][0]} already")
         counts[county, month] = (line, _count(where, row, "cases"), _count(where, row, "deaths"))
     _check_one_to_one(path, fips)
     for county in fips:
         for month in months:
             if (county, month) not in counts:
-                raise LabelError(
-                    f"{path.name}: county {county!r} has no row for month {month}; write zeros out"
-                )
+                raise LabelError(f"{path.name}: county {county!r} has no row for month {month}; write zeros out")
     cells = np.array([[counts[county, month][1:] for month in months] for county in fips], dtype=np.int64)
     if cells[..., 1].sum() > cells[..., 0].sum():
         raise CountError(f"{path.name} holds more deaths than cases: are the two columns swapped?")
@@ -106,9 +97,8 @@ def read_epidemic(path: str | PathLike[str], *, population: str | PathLike[str] 
 
 
 def _with_population(dataset: xr.Dataset, path: Path) -> xr.Dataset:
-    header, rows = _read(path)
-    if "fips" not in header:
-        raise LabelError(f"{path.name} has no column 'fips'; it has {', '.join(header)}")
+    header, rows = read_rows(path)
+    require_columns(path, header, ["fips"])
     column = _population_column(path, header)
     persons: dict[str, int] = {}
     wanted = set(dataset.fips.values.tolist())
@@ -134,52 +124,17 @@ def _population_column(path: Path, header: list[str]) -> str:
     dated = [(match[1], name) for name in header if (match := _DATED.fullmatch(name))]
     latest = [name for year, name in dated if year == max(dated)[0]]
     if not latest:
-        raise LabelError(
-            f"{path.name} has no column 'population' and none like 'pop_2020'; it has {', '.join(header)}"
-        )
+        raise LabelError(f"{path.name} has no column 'population' and none like 'pop_2020'; it has {', '.join(header)}")
     if len(latest) > 1:
-        raise LabelError(
-            f"{path.name}: both {' and '.join(latest)} are the latest; rename the one to use 'population'"
-        )
+        raise LabelError(f"{path.name}: both {' and '.join(latest)} are the latest; rename the one to use 'population'")
     return latest[0]
 
 
-def _read(path: Path) -> tuple[list[str], list[Row]]:
-    """Header, and each row below it with its line number."""
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise LabelError(
-            f"{path.name} is not UTF-8 text (byte {error.start}): save it as CSV UTF-8"
-        ) from None
-    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
-    try:
-        lines = [(reader.line_num, fields) for fields in reader]
-    except csv.Error as error:
-        raise LabelError(f"{path.name} line {reader.line_num} is not valid CSV: {error}") from None
-    if len(lines) < 2:
-        raise LabelError(f"{path.name} has no rows below its header")
-    header = lines[0][1]
-    repeated = sorted({name for name in header if header.count(name) > 1})
-    if repeated:
-        raise LabelError(f"{path.name} has more than one column {repeated[0]!r}")
-    for line, fields in lines:
-        if len(fields) != len(header):
-            raise LabelError(
-                f"{path.name} line {line} has {len(fields)} fields, the header has {len(header)}"
-            )
-    return header, [(line, dict(zip(header, fields, strict=True))) for line, fields in lines[1:]]
-
-
 def _check_header(path: Path, header: list[str]) -> None:
-    for name in COLUMNS:
-        if name not in header:
-            raise LabelError(f"{path.name} has no column {name!r}; it has {', '.join(header) or 'nothing'}")
+    require_columns(path, header, COLUMNS)
     for name in header:
         if name not in COLUMNS:
-            raise LabelError(
-                f"{path.name} has a column {name!r} that nothing here uses: drop it from the file"
-            )
+            raise LabelError(f"{path.name} has a column {name!r} that nothing here uses: drop it from the file")
 
 
 def _check_labels(where: str, row: dict[str, str]) -> None:
@@ -208,17 +163,4 @@ def _check_one_to_one(path: Path, fips: dict[str, str]) -> None:
 
 
 def _count(where: str, row: dict[str, str], column: str) -> int:
-    text = row[column]
-    if _WHOLE.fullmatch(text):
-        if len(text) <= 16 and int(text) <= LARGEST:
-            return int(text)
-        fault = "exceeds 2**53"
-    elif not text.strip():
-        fault = "is blank; write 0 where none were counted"
-    elif re.fullmatch(r"-[0-9]+(\.[0-9]*)?", text):
-        fault = "is negative; corrections belong to the month they correct"
-    elif re.fullmatch(r"[0-9]*\.[0-9]*", text):
-        fault = "has a decimal point; counts are whole numbers"
-    else:
-        fault = "is not a whole number written in digits alone"
-    raise CountError(f"{where}, column {column!r} (fips {row['fips']}): the count {fault}")
+    return whole_number(f"{where}, column {column!r} (fips {row['fips']})", row[column])

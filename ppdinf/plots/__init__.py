@@ -1,0 +1,7 @@
+"""Figures of releases, their noise and the posteriors drawn from them."""
+
+from ppdinf.plots.chains import plot_chains as plot_chains
+from ppdinf.plots.noise import plot_noise as plot_noise
+from ppdinf.plots.posterior_table import plot_posterior_table as plot_posterior_table
+
+__all__ = ["plot_chains", "plot_noise", "plot_posterior_table"]

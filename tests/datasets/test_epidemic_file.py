@@ -9,9 +9,7 @@ from ppdinf.errors import CountError, LabelError
 
 HEADER = "county,fips,month,cases,deaths\n"
 GOOD = HEADER + "B,01003,2021-06,731,2\nB,01003,2021-07,0,1\nA,01001,2021-06,12,0\nA,01001,2021-07,5,0\n"
-PERSONS = (
-    "fips,county,pop_2010,pop_2021_estimate,pop_2020_base\n01001,A,1,40,3\n01003,B,4,50,6\n99999,C,0,0,0\n"
-)
+PERSONS = "fips,county,pop_2010,pop_2021_estimate,pop_2020_base\n01001,A,1,40,3\n01003,B,4,50,6\n99999,C,0,0,0\n"
 
 
 @pytest.fixture
@@ -166,7 +164,5 @@ def test_pennsylvania():
     assert dict(table.sizes) == {"county": 67, "month": 24}
     assert (int(table.cases.sum()), int(table.deaths.sum())) == (2_757_427, 43_220)
     assert table.population.attrs["column"] == "pop_2021_estimate"
-    national = read_epidemic(
-        folder / "covid_pa_monthly.csv", population=folder / "county_population_2020.csv"
-    )
+    national = read_epidemic(folder / "covid_pa_monthly.csv", population=folder / "county_population_2020.csv")
     assert abs(float(national.population.sum() / table.population.sum()) - 1) < 0.01

@@ -1,0 +1,54 @@
+"""The command line: what curators and analysts do most, without writing Python."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from ppdinf.cli.check import check
+from ppdinf.cli.demo import demo
+from ppdinf.cli.infer import infer
+from ppdinf.cli.plain import PlainErrors
+from ppdinf.cli.release import release
+from ppdinf.cli.reproduce import reproduce
+
+__all__ = ["app"]
+
+app = typer.Typer(
+    cls=PlainErrors,
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        import ppdinf
+
+        typer.echo(f"ppdinf {ppdinf.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def main(
+    debug: Annotated[bool, typer.Option("--debug", help="Show where an error came from.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and stop.")
+    ] = False,
+) -> None:
+    """Publish tables of counts with privacy noise that keeps public totals exact, and analyse such releases.
+
+    [bold]release[/bold] is for the curator, who holds the confidential table. [bold]check[/bold] and
+    [bold]infer[/bold] are for the analyst, who holds the release. [bold]demo[/bold] does all three.
+    """
+
+
+app.command()(demo)
+app.command()(release)
+app.command()(check)
+app.command()(infer)
+app.command()(reproduce)

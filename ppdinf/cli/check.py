@@ -1,0 +1,51 @@
+"""``ppdinf check``: what a release file says, after verifying every byte of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from ppdinf.cli.plain import notes, paragraphs, stdout
+
+__all__ = ["check"]
+
+SHOWN = 20
+
+
+def check(
+    file: Annotated[Path, typer.Argument(metavar="FILE.ppd", help="Release file.")],
+) -> None:
+    """Verify a release file and say what is in it: public sums, guarantee, how the noise was drawn."""
+    from ppdinf.releases import read_release
+
+    console = stdout()
+    release = read_release(file)
+    sizes = ", ".join(f"{dim} ({size})" for dim, size in zip(release.dims, release.shape, strict=True))
+    below = int((release.table < 0).sum())
+    notes(console, f"{file.name} is whole: every part matches its digest.")
+    notes(console, f"{release.frame.size} cells by {sizes}; {below} of them below zero.")
+    covariates = [name for name in release.frame.coords if name not in release.dims]
+    if covariates:
+        notes(console, f"Published with it: {', '.join(covariates)}.")
+
+    report = release.public.check(release.table)
+    if len(report):
+        table = Table("public sum", "value", "noisy table", title=None, header_style="bold")
+        for name, row in report.head(SHOWN).iterrows():
+            table.add_row(_plain(name), f"{row['public']:,}", "keeps it" if row["agrees"] else f"{row['found']:,}")
+        console.print(table)
+        if len(report) > SHOWN:
+            notes(console, f"... and {len(report) - SHOWN} more.")
+        kept = int(report["agrees"].sum())
+        notes(console, f"The noisy table keeps {kept} of {len(report)} public sums.")
+    paragraphs(console, "Guarantee", release.guarantee.describe())
+    paragraphs(console, "Noise", str(release.plan) if release.plan else "the file does not say how it was drawn")
+
+
+def _plain(name: object) -> str:
+    from rich.markup import escape
+
+    return escape(str(name))

@@ -1,0 +1,78 @@
+"""``ppdinf infer``: from a release to a posterior, a table and a report."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+
+from ppdinf.cli.plain import paragraphs, plain_warnings, stage, stdout
+
+if TYPE_CHECKING:
+    from ppdinf.releases import Release
+    from ppdinf.report import RateAnalysis
+
+__all__ = ["CHAINS", "CORES", "DRAWS", "SEED", "infer", "run"]
+
+DRAWS = typer.Option(help="Draws per chain, after as many of tuning.", min=10)
+CHAINS = typer.Option(help="Chains.", min=2)
+CORES = typer.Option(help="Processes to run them in; by default as many as there are cores.", min=1)
+SEED = typer.Option(help="Seed of the analysis. The noise of a release has none.")
+
+
+def infer(
+    file: Annotated[Path, typer.Argument(metavar="FILE.ppd", help="Release file of a one- or two-way table.")],
+    output: Annotated[Path, typer.Option(help="Folder for report, table and figures.")],
+    exposure: Annotated[str | None, typer.Option(help="Covariate with the persons at risk: gives rates.")] = None,
+    previous: Annotated[str | None, typer.Option(help="Covariate with an earlier count of each cell.")] = None,
+    name: Annotated[str, typer.Option(help="What is counted.")] = "count",
+    draws: Annotated[int, DRAWS] = 1000,
+    chains: Annotated[int, CHAINS] = 4,
+    cores: Annotated[int | None, CORES] = None,
+    seed: Annotated[int, SEED] = 1,
+) -> None:
+    """Estimate confidential counts and rates from a release, with honest intervals.
+
+    Fits a hierarchical Poisson model that knows the law of the noise and every public sum, checks the result, and
+    writes report.html, posterior.csv and the figures. Exit code 1 when the checks fail.
+    """
+    from ppdinf.releases import read_release
+
+    console = stdout()
+    release = read_release(file)
+    settings = {
+        "name": name,
+        "exposure": exposure,
+        "previous": previous,
+        "draws": draws,
+        "chains": chains,
+        "cores": cores,
+        "random_seed": seed,
+    }
+    analysis = run(console, release, settings, output, f"{name.capitalize()} from {file.name}", file.name)
+    if not analysis.diagnosis.ok:
+        raise typer.Exit(1)
+
+
+def run(
+    console: Console, release: Release, settings: dict[str, Any], output: Path, title: str, file: str, about: str = ""
+) -> RateAnalysis:
+    """Fit, print, write: the half of the road that the analyst walks."""
+    from ppdinf.report import analyse_rates, write_report
+
+    output.mkdir(parents=True, exist_ok=True)
+    live = console.is_terminal
+    with plain_warnings(console), stage(console, "Sampling the posterior", shows_progress=live):
+        analysis = analyse_rates(release, **settings, progressbar=live)
+    with stage(console, "Drawing figures"):
+        write_report(analysis, output / "report.html", title=title, release_file=file, about=about)
+        analysis.table().to_csv(output / "posterior.csv", index=False)
+
+    paragraphs(console, "Guarantee", release.guarantee.describe())
+    paragraphs(console, "Posterior (ArviZ summary)", analysis.summary().to_string())
+    verdict = "Checks" if analysis.diagnosis.ok else "[red]Checks: do not use this posterior yet[/]"
+    paragraphs(console, verdict, str(analysis.diagnosis))
+    paragraphs(console, "Written", "\n".join(sorted(str(path) for path in output.iterdir())))
+    return analysis

@@ -1,0 +1,83 @@
+"""``ppdinf release``: from a confidential table to a file that may be published."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ppdinf.cli.plain import notes, paragraphs, plain_warnings, stage, stdout
+from ppdinf.errors import InvariantError
+
+if TYPE_CHECKING:
+    from ppdinf.invariants import Public
+
+__all__ = ["release"]
+
+
+def release(
+    table: Annotated[Path, typer.Argument(metavar="TABLE.csv", help="Confidential table, one row per cell.")],
+    count: Annotated[str, typer.Option(help="Column that holds the counts.")],
+    dims: Annotated[str, typer.Option(help="Columns that span the table, such as [bold]county,sex[/bold].")],
+    epsilon: Annotated[
+        str, typer.Option(help="Privacy loss per unit of distance, such as [bold]1/4[/bold] or [bold]0.25[/bold].")
+    ],
+    output: Annotated[Path, typer.Option(help="File to write; must not exist yet.")],
+    public: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="What is published exactly: [bold]total[/bold], [bold]margin:county[/bold] (sums for each label of "
+            "county; several joined by commas), [bold]groups:state[/bold] (sums for each value of a column). "
+            "Repeat for more; leave out when nothing is."
+        ),
+    ] = None,
+    covariate: Annotated[
+        list[str] | None,
+        typer.Option(help="Column to publish with the table, such as population. Repeat for more."),
+    ] = None,
+) -> None:
+    """Publish a confidential table: add noise that keeps what is public exact, and write one file.
+
+    The noise comes from the operating system's secure source and cannot be drawn again. Every further release of
+    the same table adds its privacy loss to that of the first.
+    """
+    from ppdinf.datasets import read_table
+    from ppdinf.mechanisms import GeneralizedLaplace
+
+    console = stdout()
+    if output.exists():
+        raise FileExistsError(
+            f"{output} exists: a second release of a table adds its privacy loss to the first; "
+            "choose another name if that is meant"
+        )
+    statements, groups = _public(public or [], covariate or [])
+    names = [name.strip() for name in dims.split(",")]
+    with stage(console, f"Reading {table.name}"):
+        data = read_table(table, count=count, dims=names, coordinates=[*groups, *(covariate or [])])
+    with plain_warnings(console), stage(console, "Drawing noise"):
+        made = GeneralizedLaplace(statements, epsilon=epsilon).release(data)
+    made.save(output)
+    paragraphs(console, "Guarantee", made.guarantee.describe())
+    paragraphs(console, "Written", f"{output} ({made.frame.size} cells, {len(made.public.names)} public sums)")
+    notes(console, f"Anyone can verify it with: ppdinf check {output}")
+
+
+def _public(statements: list[str], covariates: list[str]) -> tuple[Public, list[str]]:
+    """Read statements such as ``margin:county``; also the columns that groups need."""
+    from ppdinf import invariants
+
+    public, groups = invariants.Public(), []
+    for text in statements:
+        kind, _, argument = text.partition(":")
+        columns = [name.strip() for name in argument.split(",") if name.strip()]
+        if kind == "total" and not columns:
+            public &= invariants.total()
+        elif kind == "margin" and columns:
+            public &= invariants.margin(*columns)
+        elif kind == "groups" and len(columns) == 1:
+            public &= invariants.groups(columns[0])
+            groups.append(columns[0])
+        else:
+            raise InvariantError(f"--public {text!r} is not one of total, margin:COLUMN[,COLUMN], groups:COLUMN")
+    return (public & invariants.covariates(*covariates) if covariates else public), groups

@@ -1,0 +1,111 @@
+"""Any table of counts from a CSV file with one row per cell."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from itertools import product
+from os import PathLike
+from pathlib import Path
+
+import numpy as np
+import xarray as xr
+
+from ppdinf.datasets.rows import Row, read_rows, require_columns, whole_number
+from ppdinf.errors import LabelError
+
+__all__ = ["read_table"]
+
+_INTEGER = re.compile(r"0|-?[1-9][0-9]{0,15}")
+
+
+def read_table(
+    path: str | PathLike[str], *, count: str, dims: Sequence[str], coordinates: Sequence[str] = ()
+) -> xr.DataArray:
+    r"""Read a table of counts from a CSV file with one row per cell.
+
+    Parameters
+    ----------
+    path : str or path
+        CSV (UTF-8). Columns that are not named here are not read.
+    count : str
+        Column of the counts.
+    dims : sequence of str
+        Columns whose labels span the table: one row for every combination, zeros included. Labels stay
+        text, exactly as written.
+    coordinates : sequence of str
+        Columns that describe cells: populations, groups. Whole numbers throughout become integers, anything
+        else stays text. A column that a dimension alone determines becomes a coordinate of that dimension.
+
+    Returns
+    -------
+    xarray.DataArray of int64
+        Labels in order of first appearance.
+
+    Raises
+    ------
+    LabelError
+        Columns that are missing or named for two roles; cells that are repeated or absent; blank labels.
+    CountError
+        Counts that are blank, negative, fractional or no numbers.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = pathlib.Path(folder, "table.csv")
+    ...     _ = file.write_text("county,sex,n,persons\nA,f,3,50\nA,m,1,50\nB,f,0,70\nB,m,2,70\n")
+    ...     table = read_table(file, count="n", dims=["county", "sex"], coordinates=["persons"])
+    >>> table.sum("sex").values, table.persons.dims
+    (array([4, 2]), ('county',))
+    """
+    path = Path(path)
+    header, rows = read_rows(path)
+    columns = [count, *dims, *coordinates]
+    if len(set(columns)) < len(columns):
+        raise LabelError(f"the column {max(columns, key=columns.count)!r} is named for more than one purpose")
+    require_columns(path, header, columns)
+    cells = _cells(path, rows, dims)
+    labels = {dim: list(dict.fromkeys(row[dim] for _, row in rows)) for dim in dims}
+    shape = [len(values) for values in labels.values()]
+    order = list(product(*labels.values()))
+    for cell in order:
+        if cell not in cells:
+            raise LabelError(f"{path.name} has no row for {_show(dims, cell)}: write every cell out, zeros too")
+    counts = [
+        whole_number(f"{path.name} line {line}, column {count!r}", row[count])
+        for line, row in (cells[cell] for cell in order)
+    ]
+    table = xr.DataArray(np.array(counts, dtype=np.int64).reshape(shape), dims=tuple(dims), coords=labels, name=count)
+    described = {name: np.array([cells[cell][1][name] for cell in order], dtype=object) for name in coordinates}
+    return table.assign_coords({name: _coordinate(values.reshape(shape), dims) for name, values in described.items()})
+
+
+def _cells(path: Path, rows: list[Row], dims: Sequence[str]) -> dict[tuple[str, ...], Row]:
+    cells: dict[tuple[str, ...], Row] = {}
+    for line, row in rows:
+        cell = tuple(row[dim] for dim in dims)
+        for dim, label in zip(dims, cell, strict=True):
+            if not label.strip():
+                raise LabelError(f"{path.name} line {line}, column {dim!r}: the label is blank")
+        if cell in cells:
+            raise LabelError(f"{path.name} line {line}: {_show(dims, cell)} is on line {cells[cell][0]} already")
+        cells[cell] = (line, row)
+    return cells
+
+
+def _coordinate(values: np.ndarray, dims: Sequence[str]) -> tuple[tuple[str, ...], np.ndarray]:
+    """Drop the dimensions along which nothing changes, and read whole numbers as such."""
+    kept = list(dims)
+    for axis in reversed(range(len(dims))):
+        first = values.take([0], axis)
+        if len(kept) > 1 and np.array_equal(values, np.broadcast_to(first, values.shape)):
+            values = first.squeeze(axis)
+            del kept[axis]
+    if all(_INTEGER.fullmatch(text) for text in values.ravel()):
+        values = values.astype(np.int64)
+    return tuple(kept), values
+
+
+def _show(dims: Sequence[str], cell: tuple[str, ...]) -> str:
+    return ", ".join(f"{dim}={label}" for dim, label in zip(dims, cell, strict=True))

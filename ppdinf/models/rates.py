@@ -1,0 +1,163 @@
+"""A ready model of rates: Poisson counts in a one- or two-way table, cells alike but not the same.
+
+Cell i with exposure e_i (persons at risk, or 1) has
+
+    x_i | r_i ~ Poisson(e_i r_i),    r_i ~ Gamma with mean m_i and standard deviation m_i * spread,
+    log m_i = intercept + slope * (log previous rate of i, centred) + effects of its row and column,
+
+with priors intercept ~ Normal(log of the overall rate, 2.5), slope ~ Normal(1, 1), spread ~ Gamma(2, 4)
+(mean 1/2), and effects Normal(0, 1) that sum to zero over each dimension of a two-way table.
+
+The rates r_i are integrated out (x_i is then negative binomial), so that the chain never has to move a
+noisy cell's count and rate together, which it can only do in small steps; `draw_rates` draws them
+afterwards from their exact law Gamma(1 / spread**2 + x_i) given everything else.
+
+Reference: Clayton and Kaldor, Biometrics 43 (1987), section 3, for rates of small areas.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pymc as pm
+import xarray as xr
+
+from ppdinf.errors import ModelError
+from ppdinf.models.partially_private import PartiallyPrivate
+from ppdinf.releases import Release
+
+__all__ = ["draw_rates", "rate_model"]
+
+
+def rate_model(
+    release: Release, *, name: str = "count", exposure: str | None = None, previous: str | None = None
+) -> pm.Model:
+    """Build the model of rates for a release.
+
+    Parameters
+    ----------
+    release : Release
+        Of a table with one or two dimensions.
+    name : str, default "count"
+        Name of the confidential table in the posterior.
+    exposure : str, optional
+        Covariate of the release with the persons at risk in each cell, all positive. Without it rates are
+        expected counts.
+    previous : str, optional
+        Covariate with an earlier count of each cell, which predicts its rate; half a case is added so
+        that a zero has a logarithm.
+
+    Returns
+    -------
+    pymc.Model
+        Variables ``intercept``, ``spread``, with `previous` ``slope``, for two-way tables
+        ``{dim}_effect`` of each dimension; ``mean_rate``, per unit of exposure; `name`.
+
+    Raises
+    ------
+    ModelError
+        Three or more dimensions; an exposure that is not positive; an earlier count that is negative.
+    LabelError
+        The release has no such covariate.
+
+    Examples
+    --------
+    >>> import numpy as np, ppdinf as ppd
+    >>> release = ppd.Release(np.array([3, -1, 4]), ppd.GeneralizedLaplace(ppd.invariants.total(), epsilon=1))
+    >>> [variable.name for variable in rate_model(release).free_RVs]
+    ['intercept', 'spread', 'count']
+    """
+    if len(release.dims) > 2:
+        raise ModelError(
+            f"rate_model is for one or two dimensions, the release has {', '.join(release.dims)}: "
+            "write the model with PartiallyPrivate, or release a margin"
+        )
+    at_risk = exposures(release, exposure)
+    overall = max(int(release.table.sum()), 1) / at_risk.sum()
+    with pm.Model(coords=release.coords) as model:
+        log_mean = pm.Normal("intercept", np.log(overall), 2.5)
+        spread = pm.Gamma("spread", 2, 4)  # no mass at 0, where the likelihood is flat
+        if previous is not None:
+            slope = pm.Normal("slope", 1, 1)
+            log_mean = log_mean + slope * _log_earlier_rate(release, previous, at_risk)
+        if len(release.dims) == 2:
+            for dim, shape in zip(release.dims, [(-1, 1), (1, -1)], strict=True):
+                # no scale of their own to learn: with few labels that makes a funnel that NUTS diverges in
+                log_mean = log_mean + pm.ZeroSumNormal(f"{dim}_effect", 1, dims=dim).reshape(shape)
+        mean = pm.Deterministic("mean_rate", pm.math.exp(log_mean) + np.zeros(release.shape), dims=release.dims)
+        cells = pm.NegativeBinomial.dist(mu=mean * at_risk, alpha=1 / spread**2)
+        # few parameters are left, so that the Gibbs step costs less than gradients of the marginal likelihood
+        PartiallyPrivate(name, cells, release=release, marginalize=False)
+    return model
+
+
+def draw_rates(
+    idata: Any,
+    release: Release,
+    *,
+    name: str = "count",
+    exposure: str | None = None,
+    rng: int | np.random.Generator | None = None,
+) -> xr.DataArray:
+    """Draw the rate of each cell given each posterior draw of a `rate_model`, exactly.
+
+    Parameters
+    ----------
+    idata : xarray.DataTree
+        What `pm.sample` returned for ``rate_model(release, name=name, exposure=exposure)``.
+    release : Release
+    name, exposure : str
+        As given to `rate_model`.
+    rng : int or numpy.random.Generator, optional
+
+    Returns
+    -------
+    xarray.DataArray, dimensions ``("chain", "draw", *release.dims)``
+        Expected count per unit of exposure.
+
+    Examples
+    --------
+    >>> import numpy as np, ppdinf as ppd
+    >>> release = ppd.Release(np.array([3, 5]), ppd.GeneralizedLaplace(ppd.invariants.total(), epsilon=1))
+    >>> one = {"mean_rate": (("chain", "draw", "dim_0"), [[[4.0, 4.0]]]), "spread": (("chain", "draw"), [[1e-6]])}
+    >>> one["count"] = (("chain", "draw", "dim_0"), [[[2, 6]]])
+    >>> draw_rates(xr.DataTree.from_dict({"posterior": xr.Dataset(one)}), release, rng=1).values.round(3)
+    array([[[4., 4.]]])
+    """
+    posterior = idata.posterior
+    missing = [wanted for wanted in (name, "mean_rate", "spread") if wanted not in posterior]
+    if missing:
+        raise ModelError(f"the posterior holds no {missing[0]!r}: pass the result of pm.sample() for rate_model()")
+    shape = 1 / posterior["spread"] ** 2
+    at_risk = xr.DataArray(exposures(release, exposure), dims=release.dims, coords=release.coords)
+    scale = 1 / (shape / posterior["mean_rate"] + at_risk)
+    count, shape, scale = xr.broadcast(posterior[name], shape, scale)
+    rates = np.random.default_rng(rng).gamma(shape + count, scale)
+    return count.copy(data=rates).rename("rate").transpose("chain", "draw", *release.dims)
+
+
+def exposures(release: Release, exposure: str | None) -> np.ndarray:
+    """Exposure of every cell, in the shape of the table; 1 where none is named."""
+    if exposure is None:
+        return np.ones(release.shape)
+    values = _numbers(release, exposure)
+    if not np.all(values > 0):
+        cell = release.frame.cell(int(np.argmin(values > 0)))
+        raise ModelError(f"the exposure {exposure!r} at {cell} is not positive")
+    return values.reshape(release.shape)
+
+
+def _log_earlier_rate(release: Release, previous: str, at_risk: np.ndarray) -> np.ndarray:
+    values = _numbers(release, previous)
+    if np.any(values < 0):
+        raise ModelError(f"the earlier count {previous!r} at {release.frame.cell(int(np.argmin(values)))} is negative")
+    log_rate = np.log((values.reshape(release.shape) + 0.5) / at_risk)
+    return log_rate - log_rate.mean()
+
+
+def _numbers(release: Release, name: str) -> np.ndarray:
+    values = release.frame.broadcast(name)
+    if values.dtype.kind != "i":
+        raise ModelError(f"the covariate {name!r} holds text, not whole numbers")
+    return values.astype(float)

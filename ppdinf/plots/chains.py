@@ -1,0 +1,62 @@
+"""Traces and ranks: what the chains did."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from matplotlib.figure import Figure
+
+from ppdinf.plots.style import figure_style
+
+__all__ = ["plot_chains"]
+
+RHAT = 1.01
+CHAINS = ["#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#999999", "#F0E442"]
+
+
+def plot_chains(idata: Any, var_names: list[str] | None = None) -> Figure:
+    """Plot the trace and the ranks of each chain, by ArviZ.
+
+    Parameters
+    ----------
+    idata : xarray.DataTree
+        What `pm.sample` returned.
+    var_names : list of str, optional
+        Posterior variables; every element of an array gets a row of its own.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        Traces left; right the cumulative ranks of each chain's draws among all draws, less the uniform
+        line. Chains that explore one posterior stay near zero; p is that of ArviZ's test of uniformity.
+    """
+    import arviz_plots as azp
+    import arviz_stats as azs
+    from arviz_base import extract
+    from matplotlib import pyplot
+
+    chosen = extract(idata, var_names=var_names, combined=False, keep_dataset=True)
+    rows = [dim for dim in chosen.dims if dim not in ("chain", "draw")]
+    height = 0.6 + 1.5 * sum(variable[0, 0].size for variable in chosen.data_vars.values())
+    with figure_style():
+        grid = azp.PlotCollection.grid(
+            chosen.expand_dims(column=2).assign_coords(column=["trace", "ranks"]),
+            rows=["__variable__", *rows],
+            cols=["column"],
+            backend="matplotlib",
+            aes={"color": ["chain"], "overlay": ["chain"]},
+            color=CHAINS,
+            figure_kwargs={"figsize": (10, height), "layout": "constrained"},
+        )
+        grid.coords = {"column": "trace"}
+        azp.plot_trace(
+            idata, var_names=var_names, plot_collection=grid, visuals={"trace": {"width": 0.5, "alpha": 0.8}}
+        )
+        grid.coords = {"column": "ranks"}
+        azp.plot_rank(idata, var_names=var_names, plot_collection=grid)
+    figure = grid.viz["figure"].item()
+    pyplot.close(figure)  # ArviZ registers it with pyplot, which would keep it
+    largest = max(float(variable.max()) for variable in azs.rhat(chosen).data_vars.values())
+    verdict = f"{chosen.sizes['chain']} chains agree" if largest <= RHAT else "The chains do not agree: draw longer"
+    figure.suptitle(f"{verdict} (largest R-hat {largest:.3f})", x=0.01, ha="left", fontweight="bold", fontsize=10.5)
+    return figure

@@ -1,0 +1,103 @@
+"""The law of the noise in one cell, as the mechanism draws it."""
+
+from __future__ import annotations
+
+import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.ticker import PercentFormatter
+
+from ppdinf.errors import PrivacyError
+from ppdinf.plots.style import NAIVE, figure_style, headline
+from ppdinf.releases import Release
+
+__all__ = ["noise_values", "plot_noise"]
+
+VALUES = 200_000
+"""Noise values to draw: frequencies are then right to about 0.002."""
+
+
+def noise_values(release: Release) -> np.ndarray:
+    """Draw fresh noise as the mechanism of a release draws it, pooled over the cells that get any.
+
+    Parameters
+    ----------
+    release : Release
+        Its counts are not used, and nothing about them is learned: the noise is another one.
+
+    Returns
+    -------
+    numpy.ndarray of int64, about 200,000 values
+
+    Raises
+    ------
+    PrivacyError
+        The public sums fix every cell, so that there is no noise.
+
+    Examples
+    --------
+    >>> import ppdinf as ppd
+    >>> release = ppd.Release(np.array([30, 4, 12]), ppd.GeneralizedLaplace(ppd.invariants.total(), epsilon=1))
+    >>> bool(abs(noise_values(release).mean()) < 0.05)
+    True
+    """
+    from ppdinf.samplers.tape import seeded_tape
+
+    system = release.public
+    noisy = np.flatnonzero(~system.structure.fixed)
+    if not noisy.size:
+        raise PrivacyError("the public sums fix every cell: there is no noise to show")
+    draws = -(-VALUES // noisy.size)
+    return release.mechanism.noise(system, draws, seeded_tape(np.random.default_rng(1)))[:, noisy].ravel()
+
+
+def plot_noise(release: Release) -> Figure:
+    """Plot how far noise moves a cell: frequencies, standard deviation, the usual and the rare.
+
+    Parameters
+    ----------
+    release : Release
+        See `noise_values`.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+    """
+    noise = noise_values(release)
+    distance = np.abs(noise)
+    often, rare = (int(np.quantile(distance, q, method="inverted_cdf")) for q in (0.5, 0.95))
+    edge = int(np.quantile(distance, 0.999, method="inverted_cdf")) + 1
+    width = 2 * (edge // 60) + 1  # odd, so that a bar stands on zero
+    edges = np.arange(-(edge // width) - 1, edge // width + 2) * width + np.array([-width / 2])
+    share, _ = np.histogram(noise, bins=edges)
+    share = share / noise.size
+    middle = (edges[:-1] + edges[1:]) / 2
+
+    with figure_style():
+        figure = Figure(figsize=(7.5, 3.6), layout="constrained")
+        axes = figure.subplots()
+        axes.bar(middle, share, width=0.86 * width, color=np.where(abs(middle) > rare, NAIVE, "#9AA5B1").tolist())
+        axes.set_xlabel("noise in one cell (persons)")
+        axes.set_ylabel("share of cells" if width == 1 else f"share of cells, per {width} persons")
+        axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
+        axes.grid(axis="y", color="#E4E4E4", linewidth=0.7)
+        axes.set_axisbelow(True)
+        axes.tick_params(axis="both", length=0)
+        axes.annotate(
+            f"{(distance > rare).mean():.1%} of cells are off\nby more than {rare}",
+            (rare + 1.5 * width, share[middle > rare].max()),
+            xytext=(10, 34),
+            textcoords="offset points",
+            color=NAIVE,
+            arrowprops={"arrowstyle": "-", "color": NAIVE, "linewidth": 0.8},
+        )
+        headline(
+            axes,
+            f"Noise moves a count by {noise.std():.1f} persons (sd), half of the counts by {often} or less",
+            f"{_law(release)}; frequencies over {noise.size:,} fresh draws",
+        )
+    return figure
+
+
+def _law(release: Release) -> str:
+    kind, *parameters = release.mechanism.to_dict().items()
+    return f"{kind[1]} noise, " + ", ".join(f"{name} = {value}" for name, value in parameters)

@@ -1,0 +1,172 @@
+"""A released table against the posterior of the confidential one, cell by cell.
+
+Beside the posterior stands the naive analysis, which takes the noisy counts as true: for rates, the exact
+Poisson interval of Garwood (Biometrika 28, 1936) around the noisy count.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import numpy as np
+import xarray as xr
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from scipy.stats import gamma
+
+from ppdinf.errors import LabelError, ModelError
+from ppdinf.plots.style import INK, NAIVE, POSTERIOR, QUIET, clean, figure_style
+from ppdinf.releases import Release
+
+__all__ = ["naive_interval", "plot_posterior_table"]
+
+PROBABILITY = 0.9
+MOST = 80
+"""Rows that stay readable on one page."""
+
+
+def naive_interval(counts: Any, probability: float = PROBABILITY) -> tuple[np.ndarray, np.ndarray]:
+    """Exact Poisson interval for the mean behind each count, as if the counts were true.
+
+    Parameters
+    ----------
+    counts : array of int
+    probability : float, default 0.9
+
+    Returns
+    -------
+    lower, upper : arrays of float
+        nan where the count is negative: the naive analysis has no answer there.
+
+    Examples
+    --------
+    >>> lower, upper = naive_interval(np.array([0, 10, -3]))
+    >>> lower.round(2), upper.round(2)
+    (array([0.  , 5.43,  nan]), array([ 3.  , 16.96,   nan]))
+    """
+    counts = np.asarray(counts)
+    tail = (1 - probability) / 2
+    known = counts >= 0
+    k = np.where(known, counts, 1)
+    lower = np.where(k > 0, gamma.ppf(tail, np.maximum(k, 1)), 0.0)
+    upper = gamma.ppf(1 - tail, k + 1)
+    return np.where(known, lower, np.nan), np.where(known, upper, np.nan)
+
+
+def plot_posterior_table(
+    idata: Any, release: Release, name: str, *, rate: str | None = None, exposure: str | None = None
+) -> Figure:
+    """Plot released counts against posterior intervals, and rates against the naive analysis.
+
+    Parameters
+    ----------
+    idata : xarray.DataTree
+        What `pm.sample` returned.
+    release : Release
+    name : str
+        The confidential table in the posterior.
+    rate, exposure : str, optional
+        Posterior variable with the expected count per unit of exposure, and the covariate of the release
+        that holds the exposure (population). With both, a second panel shows rates per 100,000.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        One row per cell, largest first; beyond 80 cells only the 80 smallest, where noise matters most.
+
+    Raises
+    ------
+    ModelError
+        The posterior does not hold `name` or `rate`.
+    """
+    if (rate is None) != (exposure is None):
+        raise LabelError("the panel of rates needs both rate and exposure")
+    draws = _cells(idata, name, release)
+    released = release.table.values.ravel()
+    size = release.frame.broadcast(exposure) if exposure else draws.mean(axis=0)
+    order = np.argsort(-size, kind="stable")[-MOST:]
+    labels = [_label(release, int(cell)) for cell in order]
+
+    with figure_style():
+        figure = Figure(figsize=(10, 1.6 + 0.145 * len(order)), layout="constrained")
+        panels = figure.subplots(1, 2 if rate else 1, sharey=True, squeeze=False)[0]
+        _counts_panel(panels[0], draws[:, order], released[order])
+        if rate is not None:
+            rates = 1e5 * _cells(idata, rate, release)[:, order]
+            scale = 1e5 / size[order]
+            _rates_panel(panels[1], rates, released[order], scale)
+            figure.suptitle(
+                _takeaway(rates, released[order] * scale), x=0.01, ha="left", fontweight="bold", fontsize=12
+            )
+        panels[0].set_yticks(range(len(order)), labels, fontsize=7)
+        panels[0].set_ylim(len(order) - 0.4, -0.6)
+    return figure
+
+
+def _cells(idata: Any, name: str, release: Release) -> np.ndarray:
+    """Draws of a posterior variable, one column per cell of the release."""
+    if name not in idata.posterior:
+        raise ModelError(f"the posterior holds no {name!r}; it holds {', '.join(map(repr, idata.posterior.data_vars))}")
+    draws: xr.DataArray = idata.posterior[name].transpose("chain", "draw", *release.dims)
+    return draws.values.reshape(-1, release.frame.size)
+
+
+def _label(release: Release, cell: int) -> str:
+    where = np.unravel_index(cell, release.shape)
+    return ", ".join(str(release.coords[dim][i]) for dim, i in zip(release.dims, where, strict=True))
+
+
+def _interval(draws: np.ndarray) -> np.ndarray:
+    tail = (1 - PROBABILITY) / 2
+    return np.quantile(draws, [tail, 1 - tail], axis=0)
+
+
+def _counts_panel(axes: Axes, draws: np.ndarray, released: np.ndarray) -> None:
+    rows = np.arange(released.size)
+    lower, upper = _interval(draws)
+    axes.hlines(rows, lower, upper, color=POSTERIOR, linewidth=2.4, alpha=0.55)
+    axes.plot(draws.mean(axis=0), rows, "o", color=POSTERIOR, markersize=3.6)
+    axes.plot(released, rows, "D", color=NAIVE, markersize=3.6, markerfacecolor="white", markeredgewidth=1.1)
+    axes.set_xscale("symlog", linthresh=10, linscale=0.7)
+    axes.xaxis.set_major_formatter("{x:,.0f}")
+    axes.axvline(0, color=QUIET, linewidth=0.8)
+    axes.set_xlabel("persons (linear between -10 and 10, logarithmic beyond)")
+    clean(axes)
+    _key(axes, "Counts", "released, with its noise", "none", f"posterior mean and {PROBABILITY:.0%} interval")
+
+
+def _rates_panel(axes: Axes, rates: np.ndarray, released: np.ndarray, scale: np.ndarray) -> None:
+    rows = np.arange(released.size)
+    lower, upper = _interval(rates)
+    low, high = naive_interval(released)
+    below = released < 0
+    axes.hlines(rows - 0.17, low * scale, high * scale, color=NAIVE, linewidth=1.2)
+    axes.plot(released * scale, rows - 0.17, "D", color=NAIVE, markersize=3.2, markerfacecolor="white")
+    axes.plot(released[below] * scale[below], rows[below] - 0.17, "D", color=NAIVE, markersize=3.2)
+    axes.hlines(rows + 0.17, lower, upper, color=POSTERIOR, linewidth=2.4, alpha=0.55)
+    axes.plot(rates.mean(axis=0), rows + 0.17, "o", color=POSTERIOR, markersize=3.6)
+    axes.axvline(0, color=QUIET, linewidth=0.8)
+    axes.set_xlabel("per 100,000 persons" + ("; filled: noisy count below zero, no interval" if below.any() else ""))
+    clean(axes)
+    _key(axes, "Rates", "naive: noisy count as if true", "-", f"posterior mean and {PROBABILITY:.0%} interval")
+
+
+def _key(axes: Axes, title: str, naive: str, line: Literal["-", "none"], posterior: str) -> None:
+    axes.set_title(title, loc="left", fontsize=10.5, fontweight="bold", color=INK, pad=22)
+    handles = [
+        Line2D([], [], color=NAIVE, marker="D", markerfacecolor="white", markersize=4, linestyle=line),
+        Line2D([], [], color=POSTERIOR, marker="o", markersize=4, linewidth=2.4),
+    ]
+    axes.legend(
+        handles, [naive, posterior], loc="lower left", bbox_to_anchor=(-0.02, 1), ncols=2, frameon=False,
+        fontsize=8, handlelength=1.6, columnspacing=1.2, borderaxespad=0.2, labelcolor=[NAIVE, POSTERIOR],
+    )  # fmt: skip
+
+
+def _takeaway(rates: np.ndarray, naive: np.ndarray) -> str:
+    mean = rates.mean(axis=0)
+    off = int(np.sum(np.abs(naive - mean) > 0.25 * mean))
+    if off == 0:
+        return f"Noise hardly matters here: all {naive.size} naive rates are within 25% of the posterior means"
+    return f"Taken as true, the noisy counts put {off} of {naive.size} rates more than 25% away from the posterior mean"

@@ -1,0 +1,62 @@
+"""One look for every figure: sizes, ink, and two colours that every eye tells apart.
+
+Blue is what the posterior says, vermilion what the noisy numbers say when taken as true (Okabe and Ito's
+palette). Figures are made without pyplot, so nothing global is touched and any backend will do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import matplotlib as mpl
+from matplotlib.axes import Axes
+
+__all__ = ["INK", "NAIVE", "POSTERIOR", "QUIET", "clean", "figure_style", "headline"]
+
+POSTERIOR = "#0072B2"
+NAIVE = "#D55E00"
+INK = "#222222"
+QUIET = "#767676"
+
+_STYLE: dict[Any, Any] = {
+    "font.family": "sans-serif",
+    "font.size": 9,
+    "text.color": INK,
+    "axes.labelcolor": INK,
+    "axes.edgecolor": QUIET,
+    "axes.linewidth": 0.8,
+    "xtick.color": QUIET,
+    "xtick.labelcolor": INK,
+    "ytick.color": QUIET,
+    "ytick.labelcolor": INK,
+    "text.parse_math": False,  # labels are data: a dollar sign is a dollar sign
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "figure.dpi": 100,
+}
+
+
+@contextmanager
+def figure_style() -> Iterator[None]:
+    """Use the look of the package while a figure is built."""
+    with mpl.rc_context(_STYLE):
+        yield
+
+
+def clean(axes: Axes) -> None:
+    """Grid behind the marks along x only, no tick marks along y."""
+    axes.grid(axis="x", color="#E4E4E4", linewidth=0.7)
+    axes.set_axisbelow(True)
+    axes.tick_params(axis="y", length=0)
+
+
+def headline(axes: Axes, title: str, subtitle: str = "") -> None:
+    """Put one sentence and, smaller, what is shown, at the left above `axes`."""
+    axes.set_title(f"{title}\n" if subtitle else title, loc="left", fontsize=10.5, fontweight="bold")
+    if subtitle:
+        axes.annotate(
+            subtitle, (0, 1), xytext=(0, 6), xycoords="axes fraction", textcoords="offset points",
+            fontsize=8.5, color=QUIET,
+        )  # fmt: skip

@@ -1,0 +1,87 @@
+"""The stand-alone HTML page: one file, figures inside, nothing to load from anywhere."""
+
+from __future__ import annotations
+
+import base64
+import io
+import platform
+from importlib.metadata import version
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ppdinf.report.analysis import PER, RateAnalysis
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["write_report"]
+
+PACKAGES = ("ppdinf", "pymc", "arviz", "numba", "numpy")
+
+
+def write_report(
+    analysis: RateAnalysis, path: str | PathLike[str], *, title: str, release_file: str, about: str = ""
+) -> None:
+    """Write the story of a release and its posterior as one HTML file, and the figures beside it as PNG.
+
+    Parameters
+    ----------
+    analysis : RateAnalysis
+    path : str or path
+        Of the HTML file; its folder must exist.
+    title : str
+        What the table counts, where and when.
+    release_file : str
+        File name of the release, as the code on the page reads it.
+    about : str, optional
+        A sentence on where the table comes from.
+    """
+    path = Path(path)
+    images = {}
+    for name, figure in analysis.figures().items():
+        images[name] = _png(figure)
+        (path.parent / f"{name}.png").write_bytes(images[name])
+    path.write_text(_render(analysis, images, title, release_file, about), encoding="utf-8")
+
+
+def _render(analysis: RateAnalysis, images: dict[str, bytes], title: str, release_file: str, about: str) -> str:
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    from ppdinf.plots.noise import noise_values
+
+    environment = Environment(
+        loader=PackageLoader("ppdinf.report", "."),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    release, noise = analysis.release, noise_values(analysis.release)
+    return environment.get_template("page.html.j2").render(
+        title=title,
+        about=about,
+        analysis=analysis,
+        release=release,
+        frame=release.frame,
+        guarantee=release.guarantee.describe().split("\n\n"),
+        noise_sd=float(noise.std()),
+        noise_often=int(np.quantile(abs(noise), 0.5, method="inverted_cdf")),
+        noise_rare=int(np.quantile(abs(noise), 0.95, method="inverted_cdf")),
+        sums=list(zip(release.public.names, release.public.values.tolist(), strict=True)),
+        kept=bool(release.public.check(release.table)["agrees"].all()),
+        cells=analysis.table().to_dict("records"),
+        summary=analysis.summary(),
+        per=f"{PER:,}",
+        images={name: base64.b64encode(data).decode("ascii") for name, data in images.items()},
+        code=analysis.code(release_file),
+        versions=[(name, version(name)) for name in PACKAGES] + [("Python", platform.python_version())],
+    )
+
+
+def _png(figure: Figure) -> bytes:
+    data = io.BytesIO()
+    figure.savefig(data, format="png", dpi=110 if figure.get_figheight() < 8 else 130, metadata={"Software": None})
+    return data.getvalue()

@@ -1,0 +1,71 @@
+import numpy as np
+import pytest
+
+from ppdinf.datasets import read_table
+from ppdinf.errors import CountError, LabelError
+
+GOOD = "county,sex,n,persons,state,share\nB,f,731,50,x,0.5\nB,m,0,60,x,0.5\nA,f,2,70,y,1\nA,m,5,80,y,1\n"
+
+
+@pytest.fixture
+def read(tmp_path):
+    def _read(text=GOOD, count="n", dims=("county", "sex"), coordinates=()):
+        path = tmp_path / "table.csv"
+        path.write_text(text, encoding="utf-8")
+        return read_table(path, count=count, dims=dims, coordinates=coordinates)
+
+    return _read
+
+
+def test_rows_become_cells_in_order_of_appearance(read):
+    table = read()
+    assert table.dims == ("county", "sex")
+    assert table.county.values.tolist() == ["B", "A"]
+    assert table.values.tolist() == [[731, 0], [2, 5]]
+    assert table.dtype == np.int64
+
+
+def test_rows_may_come_in_any_order_as_long_as_all_come(read):
+    lines = GOOD.splitlines()
+    assert read("\n".join([lines[0], *lines[:0:-1]])).sel(county="B", sex="f") == 731
+
+
+def test_coordinates_keep_the_dimensions_they_need(read):
+    table = read(coordinates=["persons", "state", "share"])
+    assert table.persons.dims == ("county", "sex")
+    assert table.persons.dtype == np.int64
+    assert table.state.dims == table.share.dims == ("county",)
+    assert table.share.values.tolist() == ["0.5", "1"]  # not whole numbers: text, as written
+
+
+def test_codes_with_leading_zeros_stay_text(read):
+    table = read("fips,n,zip\n01001,1,02134\n01003,2,02135\n", dims=["fips"], coordinates=["zip"])
+    assert table.fips.values.tolist() == ["01001", "01003"]
+    assert table.zip.values.tolist() == ["02134", "02135"]
+
+
+def test_a_coordinate_that_never_changes_stays_on_the_first_dimension(read):
+    table = read(GOOD.replace(",x,", ",y,"), coordinates=["state"])
+    assert table.state.dims == ("county",)
+
+
+BAD = {
+    "count column": ({"count": "cases"}, LabelError, "no column 'cases'; it has county, sex"),
+    "dim column": ({"dims": ["county", "age"]}, LabelError, "no column 'age'"),
+    "coordinate column": ({"coordinates": ["people"]}, LabelError, "no column 'people'"),
+    "two roles": ({"coordinates": ["n"]}, LabelError, "'n' is named for more than one purpose"),
+    "cell twice": ({"dims": ["county"]}, LabelError, "line 3: county=B is on line 2 already"),
+    "cell absent": ({"text": GOOD.replace("A,m,5,80,y,1\n", "")}, LabelError, "no row for county=A, sex=m"),
+    "blank label": ({"text": GOOD.replace("A,m", "A, ")}, LabelError, "line 5, column 'sex': the label is blank"),
+    "fractional": ({"text": GOOD.replace("731", "731.5")}, CountError, "line 2, column 'n': the count has a decimal"),
+    "negative": ({"text": GOOD.replace("731", "-731")}, CountError, "line 2, column 'n': the count is negative"),
+    "blank": ({"text": GOOD.replace("731", "")}, CountError, "line 2, column 'n': the count is blank"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_tables_are_refused_without_showing_a_count(case, read):
+    arguments, error, message = BAD[case]
+    with pytest.raises(error, match=message) as caught:
+        read(**arguments)
+    assert "731" not in str(caught.value)

@@ -1,0 +1,147 @@
+import matplotlib as mpl
+import numpy as np
+import pytest
+import xarray as xr
+from matplotlib import pyplot
+from matplotlib.figure import Figure
+from scipy.stats import poisson
+
+import ppdinf as ppd
+from ppdinf.errors import LabelError, ModelError, PrivacyError
+from ppdinf.plots import plot_chains, plot_noise, plot_posterior_table
+from ppdinf.plots.noise import noise_values
+from ppdinf.plots.posterior_table import naive_interval
+
+COUNTIES = ["Big", "Middle $x$", "Small"]
+PERSONS = np.array([90_000, 20_000, 1_000])
+
+
+@pytest.fixture
+def release():
+    table = xr.DataArray([120, 31, -4], dims="county", coords={"county": COUNTIES, "population": ("county", PERSONS)})
+    public = ppd.invariants.total() & ppd.invariants.covariates("population")
+    return ppd.Release(table, ppd.GeneralizedLaplace(public, epsilon="1/2"))
+
+
+@pytest.fixture
+def idata():
+    rng = np.random.default_rng(1)
+    count = rng.poisson([118, 28, 1], size=(4, 200, 3))
+    shape = {"chain": range(4), "draw": range(200), "county": COUNTIES}
+    posterior = xr.Dataset(
+        {
+            "cases": (("chain", "draw", "county"), count),
+            "rate": (("chain", "draw", "county"), rng.gamma(count + 0.5) / PERSONS),
+            "spread": (("chain", "draw"), rng.normal(size=(4, 200))),
+        },
+        coords=shape,
+    )
+    return xr.DataTree.from_dict({"posterior": posterior})
+
+
+@pytest.fixture(autouse=True)
+def _nothing_global_changes():
+    before = dict(mpl.rcParams)
+    yield
+    assert dict(mpl.rcParams) == before
+    assert pyplot.get_fignums() == []
+
+
+def texts(figure):
+    return " ".join(text.get_text() for text in figure.findobj(mpl.text.Text))
+
+
+def test_posterior_beside_naive_largest_first(idata, release):
+    figure = plot_posterior_table(idata, release, "cases", rate="rate", exposure="population")
+    counts, rates = figure.axes
+    assert [label.get_text() for label in counts.get_yticklabels()] == COUNTIES
+    marks = {tuple(line.get_xdata()) for line in counts.lines}
+    assert (120, 31, -4) in marks
+    assert tuple(idata.posterior.cases.mean(("chain", "draw")).values) in marks
+    naive = [tuple(np.round(line.get_xdata())) for line in rates.lines]
+    assert (133, 155, -400) in naive
+    assert "below zero, no interval" in rates.get_xlabel()
+    assert "1 of 3 rates" in texts(figure)
+    segments = [collection.get_segments() for collection in rates.collections]
+    assert len(segments) == 2  # naive and posterior intervals
+
+
+def test_counts_alone_without_an_exposure(idata, release):
+    figure = plot_posterior_table(idata, release, "cases")
+    assert len(figure.axes) == 1
+    figure.savefig(__import__("io").BytesIO())  # a dollar sign in a label is no formula
+
+
+def test_a_large_table_shows_its_smallest_cells():
+    table = xr.DataArray(np.arange(200), dims="cell", coords={"cell": [f"c{i}" for i in range(200)]})
+    release = ppd.Release(table, ppd.GeneralizedLaplace(ppd.invariants.total(), epsilon=1))
+    draws = xr.Dataset({"n": (("chain", "draw", "cell"), np.arange(200.0)[None, None].repeat(10, 1))}, table.coords)
+    figure = plot_posterior_table(xr.DataTree.from_dict({"posterior": draws}), release, "n")
+    labels = [label.get_text() for label in figure.axes[0].get_yticklabels()]
+    assert labels == [f"c{i}" for i in range(79, -1, -1)]
+
+
+def test_refusals(idata, release):
+    with pytest.raises(ModelError, match="no 'deaths'; it holds 'cases'"):
+        plot_posterior_table(idata, release, "deaths")
+    with pytest.raises(LabelError, match="both rate and exposure"):
+        plot_posterior_table(idata, release, "cases", rate="rate")
+    with pytest.raises(LabelError, match="'persons'"):
+        plot_posterior_table(idata, release, "cases", rate="rate", exposure="persons")
+
+
+def test_naive_interval_is_garwoods():
+    """Its ends are the means at which the count would be as extreme as 5 % in either tail."""
+    counts = np.array([0, 1, 7, 300])
+    lower, upper = naive_interval(counts)
+    np.testing.assert_allclose(poisson.cdf(counts, upper), 0.05)
+    np.testing.assert_allclose(poisson.sf(counts[1:] - 1, lower[1:]), 0.05)
+    assert lower[0] == 0
+    assert np.isnan(naive_interval(np.array([-1]))).all()
+
+
+def test_noise_has_the_law_of_the_release(release):
+    noise = noise_values(release)
+    k = np.arange(-60, 61)
+    weight = np.exp(-abs(k) / 2)
+    pair = np.convolve(weight, weight, mode="same")  # the two other cells together
+    law = weight * pair[::-1] / np.sum(weight * pair[::-1])
+    sd = np.sqrt(np.sum(law * k**2))
+    assert abs(noise.std() / sd - 1) < 0.02
+    assert abs(noise.std() / np.sqrt(np.sum(weight / weight.sum() * k**2)) - 1) > 0.1  # free of the total: wrong
+
+    figure = plot_noise(release)
+    (axes,) = figure.axes
+    bars = np.array([bar.get_height() for bar in axes.patches])
+    middle = np.array([bar.get_x() + bar.get_width() / 2 for bar in axes.patches])
+    np.testing.assert_allclose(bars, np.interp(middle, k, law), atol=0.006)
+    assert f"{noise.std():.1f} persons" in texts(figure)
+
+
+def test_wide_noise_is_binned_around_zero(release):
+    wide = ppd.Release(release.table, ppd.GeneralizedLaplace(release.mechanism.public, epsilon="1/100"))
+    (axes,) = plot_noise(wide).axes
+    bars = np.array([bar.get_height() for bar in axes.patches])
+    assert len(bars) < 80
+    assert abs(bars.sum() - 1) < 0.002
+    assert bars.argmax() == len(bars) // 2
+
+
+def test_no_noise_no_figure():
+    table = xr.DataArray([3, 4], dims="sex", coords={"sex": ["f", "m"]})
+    release = ppd.Release(table, ppd.GeneralizedLaplace(ppd.invariants.margin("sex"), epsilon=1))
+    with pytest.raises(PrivacyError, match="no noise to show"):
+        plot_noise(release)
+
+
+def test_chains(idata):
+    figure = plot_chains(idata, ["spread"])
+    assert isinstance(figure, Figure)
+    assert len(figure.axes) == 2
+    assert len(figure.axes[0].lines) == 4
+    assert "4 chains agree" in texts(figure)
+
+
+def test_chains_that_disagree_say_so(idata):
+    idata.posterior["spread"] = idata.posterior["spread"] + 3 * idata.posterior["chain"]
+    assert "do not agree" in texts(plot_chains(idata, ["spread"]))
