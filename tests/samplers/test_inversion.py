@@ -198,6 +198,25 @@ def test_blocks_keep_each_integer_with_its_probability(monkeypatch, first):
     assert 0 <= expected - real(rejected) <= real(opened)
 
 
+@pytest.mark.parametrize("first", [None, -7])
+@pytest.mark.parametrize("half_table", [2, 8, 32])
+def test_certain_acceptance_is_certain(monkeypatch, half_table, first):
+    monkeypatch.setattr(inversion, "HALF_TABLE", half_table)
+    sampler = gaussian(Fraction(900), first=first)
+    table, block = sampler._table(64), sampler.block
+    assert block > 1
+
+    def weight(k):
+        return mp.exp(-(mp.mpf(k) ** 2) / 1800) if first is None or k >= first else mp.mpf(0)
+
+    for j, kept in enumerate(table.kept, start=table.first):
+        nearest, step = (block * j, 1) if j >= 0 else (block * (j + 1) - 1, -1)
+        least, beyond = weight(nearest + step * (block - 1)), weight(nearest + step * block)
+        assert int(kept) <= 2**64 * least / weight(nearest)
+        if j not in (table.first, table.first + len(table.kept) - 1):  # and no weaker than it could be
+            assert int(kept) >= 2**64 * beyond / weight(nearest) - 2
+
+
 def fit(draws, sigma):
     """p-value of the draws against the discrete Gaussian, in bins of about equal mass."""
     edges = np.unique(np.round(stats.norm.ppf(np.arange(1, 40) / 40) * sigma).astype(int))
@@ -215,6 +234,8 @@ def test_wide_laws(monkeypatch, half_table, sigma):
     draws = sampler.draw(30_000, seeded_tape(11))
     assert fit(draws, sigma) > 1e-6
     assert fit(draws, 1.05 * sigma) < 1e-6
+    assert fit(draws[:5_000], sigma) > 1e-6  # kept and repeated draws stay in order of the tape, not of size
+    assert stats.pearsonr(draws[:-1], draws[1:]).pvalue > 1e-6
 
 
 def test_wide_laws_need_their_rejections(monkeypatch):
