@@ -19,7 +19,7 @@ app = typer.Typer(
     cls=PlainErrors,
     no_args_is_help=True,
     add_completion=False,
-    rich_markup_mode="rich",
+    rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
@@ -42,8 +42,8 @@ def main(
 ) -> None:
     """Publish tables of counts with privacy noise that keeps public totals exact, and analyse such releases.
 
-    [bold]release[/bold] is for the curator, who holds the confidential table. [bold]check[/bold] and
-    [bold]infer[/bold] are for the analyst, who holds the release. [bold]demo[/bold] does all three.
+    **release** is for the curator, who holds the confidential table. **check** and
+    **infer** are for the analyst, who holds the release. **demo** does all three.
     """
 
 

@@ -18,23 +18,22 @@ __all__ = ["release"]
 
 def release(
     table: Annotated[Path, typer.Argument(metavar="TABLE.csv", help="Confidential table, one row per cell.")],
-    count: Annotated[str, typer.Option(help="Column that holds the counts.")],
-    dims: Annotated[str, typer.Option(help="Columns that span the table, such as [bold]county,sex[/bold].")],
-    epsilon: Annotated[
-        str, typer.Option(help="Privacy loss per unit of distance, such as [bold]1/4[/bold] or [bold]0.25[/bold].")
-    ],
+    count: Annotated[str, typer.Option(metavar="COLUMN", help="Column that holds the counts.")],
+    dims: Annotated[str, typer.Option(metavar="COLUMNS", help="Columns that span the table, such as **county,sex**.")],
+    epsilon: Annotated[str, typer.Option(help="Privacy loss per unit of distance, such as **1/4** or **0.25**.")],
     output: Annotated[Path, typer.Option(help="File to write; must not exist yet.")],
     public: Annotated[
         list[str] | None,
         typer.Option(
-            help="What is published exactly: [bold]total[/bold], [bold]margin:county[/bold] (sums for each label of "
-            "county; several joined by commas), [bold]groups:state[/bold] (sums for each value of a column). "
-            "Repeat for more; leave out when nothing is."
+            metavar="STATEMENT",
+            help="What is published exactly: **total**, **margin:county** (sums for each label of "
+            "county; several joined by commas), **groups:state** (sums for each value of a column). "
+            "Repeat for more; leave out when nothing is.",
         ),
     ] = None,
     covariate: Annotated[
         list[str] | None,
-        typer.Option(help="Column to publish with the table, such as population. Repeat for more."),
+        typer.Option(metavar="COLUMN", help="Column to publish with the table, such as population. Repeat for more."),
     ] = None,
 ) -> None:
     """Publish a confidential table: add noise that keeps what is public exact, and write one file.

@@ -1,0 +1,191 @@
+import warnings
+
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+import ppdinf
+import ppdinf as ppd
+from ppdinf.cli import app
+
+FEW = ["--draws", "500", "--chains", "4", "--cores", "1"]
+
+
+def run(*arguments, code=0):
+    result = CliRunner(env={"COLUMNS": "200", "NO_COLOR": "1"}).invoke(app, [str(a) for a in arguments])
+    assert result.exit_code == code, result.output
+    if code == 0 and result.exception is not None:
+        raise result.exception
+    return " ".join(result.output.split())
+
+
+@pytest.fixture
+def table(tmp_path):
+    path = tmp_path / "table.csv"
+    rows = ["county,sex,state,persons,before,n,note"]
+    for i, county in enumerate(["Adder", "Birch", "Cedar", "Dale", "Elm", "Fern"]):
+        rows += [f"{county},{sex},{'xy'[i % 2]},{4000 + 900 * i},{7 + i},{317 + 9 * i},-" for sex in "fm"]
+    path.write_text("\n".join(rows) + "\n", encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def released(table, tmp_path):
+    def _released(*options):
+        out = tmp_path / "table.ppd"
+        text = run(
+            "release", table, "--count", "n", "--dims", "county,sex", "--epsilon", "1/2", "--output", out, *options
+        )
+        return out, text
+
+    return _released
+
+
+def test_help_is_written_for_analysts():
+    assert "privacy noise that keeps public totals exact" in run("--help")
+    for command in ("demo", "release", "check", "infer", "reproduce"):
+        text = run(command, "--help")
+        assert "Usage" in text
+        assert len(text) > 200
+    assert ppdinf.__version__ in run("--version")
+
+
+def test_release_check_infer(released, tmp_path):
+    file, text = released(
+        "--public", "total", "--public", "groups:state", "--covariate", "persons", "--covariate", "before"
+    )
+    assert "Guarantee" in text
+    assert "exp(1) = 2.72" in text
+    release = ppd.read_release(file)
+    assert release.dims == ("county", "sex")
+    assert set(release.frame.coords) == {"county", "sex", "state", "persons", "before"}
+    assert release.public.check(release.table)["agrees"].all()
+
+    text = run("check", file)
+    assert "12 cells by county (6), sex (2)" in text
+    assert "keeps 3 of 3 public sums" in text
+    assert "state=x" in text
+    assert "persons" in text
+
+    out = tmp_path / "out"
+    text = run("infer", file, "--exposure", "persons", "--previous", "before", "--name", "cases", "--output", out, *FEW)
+    assert "No problem found." in text
+    assert "ess_bulk" in text
+    assert {path.name for path in out.iterdir()} == {
+        "report.html", "posterior.csv", "posterior.png", "noise.png", "chains.png",
+    }  # fmt: skip
+    table = pd.read_csv(out / "posterior.csv")
+    assert len(table) == 12
+    assert (table["posterior_lower"] <= table["posterior_upper"]).all()
+    assert "previous=&#39;before&#39;" in (out / "report.html").read_text(encoding="utf-8")
+
+
+def test_infer_fails_loudly_when_the_chains_are_too_short(released, tmp_path):
+    file, _ = released("--public", "margin:sex")
+    text = run("infer", file, "--output", tmp_path / "out", "--draws", 20, "--chains", 2, "--cores", 1, code=1)
+    assert "do not use this posterior yet" in text
+    assert "Traceback" not in text
+    assert "Do not use this posterior" in (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
+
+
+def test_a_release_without_public_sums(released):
+    _, text = released()
+    assert "Nothing is published exactly" in text
+
+
+def test_fixed_cells_are_announced(released):
+    _, text = released("--public", "margin:county,sex")
+    assert "Warning:" in text
+    assert "fix 12 of 12 cells" in text
+
+
+BAD_RELEASES = {
+    "statement": (["--public", "sums"], "--public 'sums' is not one of total, margin:COLUMN"),
+    "margin of nothing": (["--public", "margin:"], "is not one of"),
+    "unknown column": (["--public", "margin:age"], "'age'"),
+    "unknown group": (["--public", "groups:region"], "no column 'region'"),
+    "unknown covariate": (["--covariate", "people"], "no column 'people'"),
+    "epsilon": (["--epsilon", "-1"], "epsilon must be positive"),
+    "epsilon text": (["--epsilon", "much"], "epsilon must be a finite number"),
+    "count": (["--count", "note"], "column 'note'"),
+    "cells repeated": (["--dims", "county"], "county=Adder is on line 2 already"),
+}
+
+
+@pytest.mark.parametrize("case", BAD_RELEASES)
+def test_bad_releases_end_in_one_plain_line(case, table, tmp_path):
+    options, message = BAD_RELEASES[case]
+    base = ["--count", "n", "--dims", "county,sex", "--epsilon", "1/2", "--output", tmp_path / "x.ppd"]
+    text = run("release", table, *base, *options, code=1)
+    assert "Error:" in text
+    assert message in text
+    assert "Traceback" not in text
+    assert "317" not in text
+    assert not (tmp_path / "x.ppd").exists()
+
+
+def test_a_release_is_not_overwritten(released):
+    file, _ = released("--public", "total")
+    before = file.read_bytes()
+    text = run("release", file, "--count", "n", "--dims", "d", "--epsilon", 1, "--output", file, code=1)
+    assert "adds its privacy loss" in text
+    assert file.read_bytes() == before
+
+
+def test_debug_shows_where_an_error_came_from(tmp_path):
+    (tmp_path / "no.ppd").write_text("not a release")
+    assert "no.ppd is not a release file" in run("check", tmp_path / "no.ppd", code=1)
+    result = CliRunner().invoke(app, ["--debug", "check", str(tmp_path / "no.ppd")])
+    assert isinstance(result.exception, ppd.errors.ReleaseFileError)
+
+
+def test_missing_files_and_edited_releases(released, tmp_path):
+    assert "Error:" in run("check", tmp_path / "none.ppd", code=1)
+    file, _ = released("--public", "total")
+    data = bytearray(file.read_bytes())
+    data[len(data) // 2] ^= 1
+    file.write_bytes(bytes(data))
+    assert "Error:" in run("check", file, code=1)
+
+
+def test_reproduce_lists_what_there_is():
+    assert "none yet" in run("reproduce")
+    assert "no case study 'elections'" in run("reproduce", "elections", code=2)
+
+
+def test_demo_refusals(tmp_path):
+    assert "no month '2019-01'; it has 2020-03 to 2022-02" in run("demo", "--month", "2019-01", code=1)
+    assert "no month '2020-02'" in run("demo", "--month", "2020-03", code=1)  # the month before is needed
+    assert "is not written like" in run("demo", "--month", "June", code=1)
+    assert "--population goes with --data" in run("demo", "--population", tmp_path, code=1)
+    (tmp_path / "bad.csv").write_text("county,fips,month,cases,deaths\nA,1001,2021-06,3,0\n")
+    assert "bad.csv line 2, column 'fips'" in run("demo", "--data", tmp_path / "bad.csv", code=1)
+
+
+def test_demo_on_a_small_file(tmp_path):
+    rows = ["county,fips,month,cases,deaths"]
+    for i in range(8):
+        rows += [f"C{i},990{i:02d},2021-0{m},{40 + 25 * i + m},1" for m in (5, 6)]
+    (tmp_path / "cases.csv").write_text("\n".join(rows) + "\n")
+    out = tmp_path / "demo"
+    with warnings.catch_warnings():
+        text = run("demo", "--data", tmp_path / "cases.csv", "--epsilon", "1/4", "--output", out, *FEW)
+    assert "No problem found." in text
+    release = ppd.read_release(out / "cases-2021-06.ppd")
+    assert release.covariate("previous_cases").values.tolist() == [45 + 25 * i for i in range(8)]
+    assert int(release.table.sum()) == sum(46 + 25 * i for i in range(8))
+    assert "naive_rate" not in pd.read_csv(out / "posterior.csv")
+
+
+@pytest.mark.slow
+def test_demo(tmp_path):
+    text = run("demo", "--output", tmp_path, "--cores", 1)
+    assert "Guarantee" in text
+    assert "67 of 67 integer cells are free" in text
+    assert "simulated" in (tmp_path / "report.html").read_text(encoding="utf-8")
+    table = pd.read_csv(tmp_path / "posterior.csv")
+    confidential = ppd.datasets.epidemic().cases.sel(month="2021-06").values
+    inside = (table["posterior_lower"] <= confidential) & (confidential <= table["posterior_upper"])
+    assert inside.mean() > 0.75
+    error = ((table["posterior_mean"] - confidential) ** 2).mean()
+    assert error < ((table["released"] - confidential) ** 2).mean()

@@ -1,0 +1,149 @@
+import re
+from html.parser import HTMLParser
+
+import numpy as np
+import pandas as pd
+import pytest
+import xarray as xr
+
+import ppdinf as ppd
+from ppdinf.diagnostics import Diagnosis
+from ppdinf.report import RateAnalysis, write_report
+
+HOSTILE = ['<script>alert("x")</script>', "O'Brien & Sons", "{{ 7 * 7 }}", "$\\frac{1}{", "</td></table>"]
+VOID = {"meta", "link", "img", "br", "hr", "input"}
+
+
+class Page(HTMLParser):
+    """Checks that tags close in order, and keeps what the page would load and what it says."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.open, self.loads, self.scripts, self.text = [], [], 0, ""
+        self.feed(text)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag, attrs):
+        self.scripts += tag == "script"
+        self.loads += [value for name, value in attrs if name in ("src", "href", "srcset", "data", "action")]
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.text += data
+
+
+@pytest.fixture(scope="module")
+def analysis():
+    persons = np.array([900, 5000, 20_000, 300, 70_000])
+    table = xr.DataArray([4, -3, 25, 0, 61], dims="county", coords={"county": HOSTILE, "persons": ("county", persons)})
+    public = ppd.invariants.total() & ppd.invariants.covariates("persons")
+    release = ppd.Release(table, ppd.GeneralizedLaplace(public, epsilon="1/2"))
+    rng = np.random.default_rng(1)
+    count = rng.poisson([4, 1, 24, 1, 57], size=(4, 200, 5))
+    idata = xr.Dataset(
+        {
+            "cases": (("chain", "draw", "county"), count),
+            "rate": (("chain", "draw", "county"), rng.gamma(count + 1.0) / persons),
+            "intercept": (("chain", "draw"), rng.normal(size=(4, 200))),
+            "spread": (("chain", "draw"), rng.gamma(2, size=(4, 200))),
+        },
+        coords={"chain": range(4), "draw": range(200), "county": HOSTILE},
+    )
+    return RateAnalysis(
+        release,
+        "cases",
+        "persons",
+        None,
+        {"draws": 200, "tune": 200, "chains": 4, "random_seed": 1},
+        xr.DataTree.from_dict({"posterior": idata}),
+        Diagnosis(pd.DataFrame(), pd.DataFrame(), []),
+    )
+
+
+@pytest.fixture(scope="module")
+def page(analysis, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("report")
+    write_report(analysis, folder / "report.html", title="Cases & more", release_file="<a>.ppd", about="Made up.")
+    return folder / "report.html"
+
+
+def test_the_page_is_whole_and_loads_nothing(page):
+    text = page.read_text(encoding="utf-8")
+    parsed = Page(text)
+    assert parsed.scripts == 0
+    assert len(parsed.loads) == 3
+    assert all(load.startswith("data:image/png;base64,") for load in parsed.loads)
+    assert not re.search(r"https?:|@import|url\(", text)
+    assert len(text) < 1_000_000
+    assert "Cases & more" in parsed.text
+    assert "Made up." in parsed.text
+
+
+def test_labels_and_names_are_text_whatever_they_hold(page):
+    parsed = Page(page.read_text(encoding="utf-8"))
+    for label in [*HOSTILE, "<a>.ppd"]:
+        assert label in parsed.text
+
+
+def test_the_page_says_what_the_release_says(page, analysis):
+    parsed = " ".join(Page(page.read_text(encoding="utf-8")).text.split())
+    for sentence in (" ".join(p.split()) for p in analysis.release.guarantee.describe().split("\n\n")):
+        assert sentence in parsed
+    assert "keeps every public sum" in parsed
+    assert str(int(analysis.release.public.values[0])) in parsed
+    assert "The posterior passed its checks." in parsed
+    first = analysis.table().iloc[0]
+    assert f"{first.posterior_mean:.1f}" in parsed
+    assert f"{first.naive_rate:.1f}" in parsed
+    assert "persons='persons'" not in parsed
+    assert "exposure='persons'" in parsed
+
+
+def test_figures_lie_beside_the_page(page):
+    for name in ("posterior", "noise", "chains"):
+        assert (page.parent / f"{name}.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_failed_check_is_loud(analysis, tmp_path):
+    failed = RateAnalysis(
+        **vars(analysis) | {"diagnosis": Diagnosis(pd.DataFrame(), pd.DataFrame(), ["Stuck <here>."])}
+    )
+    write_report(failed, tmp_path / "report.html", title="t", release_file="f.ppd")
+    parsed = Page((tmp_path / "report.html").read_text(encoding="utf-8"))
+    assert "Do not use this posterior yet: its checks failed." in parsed.text
+    assert "Stuck <here>." in parsed.text
+    assert "passed" not in parsed.text
+
+
+def test_the_same_analysis_gives_the_same_page(page, analysis, tmp_path):
+    write_report(analysis, tmp_path / "report.html", title="Cases & more", release_file="<a>.ppd", about="Made up.")
+    assert (tmp_path / "report.html").read_bytes() == page.read_bytes()
+
+
+def test_table_by_hand(analysis):
+    table = analysis.table()
+    draws = analysis.idata.posterior["cases"].values.reshape(-1, 5)
+    np.testing.assert_allclose(table["posterior_mean"], draws.mean(axis=0))
+    np.testing.assert_allclose(table["posterior_upper"], np.quantile(draws, 0.95, axis=0))
+    assert table["released"].tolist() == [4, -3, 25, 0, 61]
+    assert table["naive_rate"][0] == pytest.approx(1e5 * 4 / 900)
+    rates = analysis.idata.posterior["rate"].values.reshape(-1, 5)
+    np.testing.assert_allclose(table["posterior_rate"], 1e5 * rates.mean(axis=0))
+
+
+def test_without_exposure_there_are_no_rates_per_person(analysis, tmp_path):
+    plain = RateAnalysis(**vars(analysis) | {"exposure": None})
+    assert "naive_rate" not in plain.table()
+    write_report(plain, tmp_path / "report.html", title="t", release_file="f.ppd")
+    assert "per 100,000" not in Page((tmp_path / "report.html").read_text(encoding="utf-8")).text
+
+
+def test_the_code_on_the_page_is_code(analysis):
+    code = RateAnalysis(**vars(analysis) | {"previous": "persons"}).code("it's.ppd")
+    compile(code, "page", "exec")
+    assert "previous='persons'" in code
