@@ -144,9 +144,7 @@ def draw_partition(
     """
     labels = np.asarray(labels)
     if labels.ndim != 1 or labels.dtype.kind not in "iu":
-        raise InvariantError(
-            f"class labels are {labels.dtype} of shape {labels.shape}; give integers in one row"
-        )
+        raise InvariantError(f"class labels are {labels.dtype} of shape {labels.shape}; give integers in one row")
     if labels.size and not 0 <= labels.min() <= labels.max() < n_classes:
         cell = int(np.argmax((labels < 0) | (labels >= n_classes)))
         raise InvariantError(f"cell {cell} has class {labels[cell]}; classes run from 0 to {n_classes - 1}")

@@ -16,14 +16,9 @@ from ppdinf.samplers.integers import ball
 from ppdinf.samplers.inversion import Inversion
 from ppdinf.samplers.tape import secure_tape, seeded_tape
 
-SMALL = [
-    (2, 0, Fraction(1, 2)),
-    (2, 3, Fraction(1)),
-    (3, 0, Fraction(3, 2)),
-    (3, -2, Fraction(2, 3)),
-    (3, 4, Fraction(10, 11)),
-    (4, 1, Fraction(3)),
-]
+NOISE = [(2, 0, "1/2"), (2, 3, "1"), (3, 0, "3/2"), (3, -2, "2/3"), (3, 4, "10/11"), (4, 1, "3")]
+SMALL = [(n, total, Fraction(epsilon)) for n, total, epsilon in NOISE]
+LARGER = [(102, 0, Fraction(24, 125)), (102, -40, Fraction(24, 125)), (5000, 7, Fraction(2))]
 
 
 def brute_law(n, total, epsilon, reach):
@@ -70,10 +65,7 @@ def mp_weight(n, total, epsilon, t):
     return mp.mpf(comb(t + total + n - 1, n - 1)) * comb(t + n - 1, n - 1) * mp.exp(-2 * rate * t)
 
 
-@pytest.mark.parametrize(
-    ("n", "total", "epsilon"),
-    [*SMALL, (102, 0, Fraction(24, 125)), (102, -40, Fraction(24, 125)), (5000, 7, Fraction(2))],
-)
+@pytest.mark.parametrize(("n", "total", "epsilon"), [*SMALL, *LARGER])
 def test_certified_bounds_of_t(n, total, epsilon):
     mp.mp.dps = 60
     sampler = _negative_part(n, total, epsilon)
@@ -109,8 +101,8 @@ def test_every_composition_has_the_same_number_of_urn_histories(n, total):
         counts[tuple(np.diff(bars[0]))] = counts.get(tuple(np.diff(bars[0])), 0) + 1
     assert len(counts) == comb(total + n - 1, n - 1)
     assert len(set(counts.values())) == 1
-    for gaps in product(range(total + 1), repeat=n - 1):  # wrong: bars placed independently
-        naive[tuple(sorted(gaps))] = naive.get(tuple(sorted(gaps)), 0) + 1
+    for bars in product(range(total + 1), repeat=n - 1):  # wrong: bars placed independently
+        naive[tuple(sorted(bars))] = naive.get(tuple(sorted(bars)), 0) + 1
     assert n == 2 or total == 0 or len(set(naive.values())) > 1
 
 
@@ -238,18 +230,15 @@ def test_draws_do_not_depend_on_how_the_tape_is_cut(monkeypatch):
 
 
 def test_words_read_do_not_depend_on_the_noise():
-    read = []
+    words, read = seeded_tape(0), []
 
-    def counting(words):
-        def take(n):
-            read.append(n)
-            return words(n)
+    def counting(n):
+        read.append(n)
+        return words(n)
 
-        return take
-
-    for seed, epsilon in enumerate([Fraction(3), Fraction(1, 5), Fraction(1, 50)]):
+    for epsilon in (Fraction(3), Fraction(1, 5), Fraction(1, 50)):
         read.clear()
-        draw_class(30, 0, epsilon, counting(seeded_tape(seed)), size=100)
+        draw_class(30, 0, epsilon, counting, size=100)
         assert sum(read) == 100 * (2 * 30 - 1)
 
 
@@ -274,36 +263,36 @@ def test_huge_totals():
     assert (np.diff(bars) >= 0).all()
 
 
-@pytest.mark.parametrize(
-    ("arguments", "error", "message"),
-    [
-        ((0, 0, Fraction(1)), InvariantError, "n = 0 cells"),
-        ((2.5, 0, Fraction(1)), InvariantError, "n is 2.5"),
-        ((3, 0.0, Fraction(1)), InvariantError, "total is 0.0"),
-        ((3, 2**62, Fraction(1)), InvariantError, "62 bits"),
-        ((3, 0, 0.5), PrivacyError, "epsilon is 0.5"),
-        ((3, 0, Fraction(-1)), PrivacyError, "epsilon"),
-        ((3, 0, Fraction(1, 10**20)), PrivacyError, "64-bit"),
-    ],
-)
+REFUSED = [
+    ((0, 0, Fraction(1)), InvariantError, "n = 0 cells"),
+    ((2.5, 0, Fraction(1)), InvariantError, "n is 2.5"),
+    ((3, 0.0, Fraction(1)), InvariantError, "total is 0.0"),
+    ((3, 2**62, Fraction(1)), InvariantError, "62 bits"),
+    ((3, 0, 0.5), PrivacyError, "epsilon is 0.5"),
+    ((3, 0, Fraction(-1)), PrivacyError, "epsilon"),
+    ((3, 0, Fraction(1, 10**20)), PrivacyError, "64-bit"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "error", "message"), REFUSED)
 def test_bad_class(arguments, error, message):
     with pytest.raises(error, match=message):
         draw_class(*arguments, seeded_tape(1))
 
 
-@pytest.mark.parametrize(
-    ("labels", "message"),
-    [
-        (np.array([0.0, 1.0]), "float64"),
-        (np.array([True, False]), "bool"),
-        (np.array([[0, 1]]), r"shape \(1, 2\)"),
-        (np.array([0, 1, 2]), "cell 2 has class 2"),
-        (np.array([0, -1]), "cell 1 has class -1"),
-    ],
-)
-def test_bad_labels(labels, message):
+LABELS = {
+    "float64": np.array([0.0, 1.0]),
+    "bool": np.array([True, False]),
+    r"shape \(1, 2\)": np.array([[0, 1]]),
+    "cell 2 has class 2": np.array([0, 1, 2]),
+    "cell 1 has class -1": np.array([0, -1]),
+}
+
+
+@pytest.mark.parametrize("message", LABELS)
+def test_bad_labels(message):
     with pytest.raises(InvariantError, match=message):
-        draw_partition(labels, 2, Fraction(1), seeded_tape(1), 1)
+        draw_partition(LABELS[message], 2, Fraction(1), seeded_tape(1), 1)
 
 
 @pytest.mark.slow

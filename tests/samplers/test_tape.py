@@ -66,9 +66,7 @@ def test_multiply_is_the_128_bit_product():
 def test_every_value_has_the_same_number_of_words(n):
     # The value grows with the word, so the words of v are those from first to last; of these, only
     # the first can be rejected: each next one has a fraction larger by n.
-    values = (
-        {0, 1, 2, n // 3, n // 2, n - 2, n - 1} & set(range(n)) if n < 10 else {0, 1, n // 3, n // 2, n - 1}
-    )
+    values = {0, 1, 2, n // 3, n // 2, n - 2, n - 1} & set(range(n)) if n < 10 else {0, 1, n // 3, n // 2, n - 1}
     for v in values:
         first, last = -(-v * WORDS // n), -(-(v + 1) * WORDS // n) - 1
         value, accepted = decide(first, n)
