@@ -65,7 +65,7 @@ def draw_class(n: int, total: int, epsilon: Fraction, tape: Tape, *, size: int =
 
     Notes
     -----
-    Per cell about 50 ns from a secure tape and 20 ns from a seeded one, whatever epsilon is, after a
+    Per cell about 50 ns from a secure tape and 30 ns from a seeded one, whatever epsilon is, after a
     set-up of at most 0.1 s for each new (n, total, epsilon).
 
     An observer of the running time learns n and size, and next to nothing of the noise: the words read

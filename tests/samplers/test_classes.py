@@ -1,5 +1,6 @@
 """Noise on classes: the law itself, then the draws, each with a wrong variant that must be caught."""
 
+from collections import Counter
 from fractions import Fraction
 from itertools import product
 from math import comb, exp
@@ -91,28 +92,25 @@ def word_for(ball_number, balls):
 
 @pytest.mark.parametrize(("n", "total"), [(2, 5), (3, 4), (4, 3), (5, 0), (5, 2), (3, 9)])
 def test_every_composition_has_the_same_number_of_urn_histories(n, total):
-    counts, naive = {}, {}
+    counts = Counter()
     for history in product(*(range(total + 1 + j) for j in range(n - 1))):
         bars = np.zeros((1, n + 1), dtype=np.int64)
         bars[0, n] = total
         words = np.array([word_for(b, total + 1 + j) for j, b in enumerate(history)], dtype=np.uint64)
         assert _urn(words, 0, bars) == n - 1
         bars[:, 1:n].sort(axis=1)
-        counts[tuple(np.diff(bars[0]))] = counts.get(tuple(np.diff(bars[0])), 0) + 1
+        counts[tuple(np.diff(bars[0]))] += 1
     assert len(counts) == comb(total + n - 1, n - 1)
     assert len(set(counts.values())) == 1
-    for bars in product(range(total + 1), repeat=n - 1):  # wrong: bars placed independently
-        naive[tuple(sorted(bars))] = naive.get(tuple(sorted(bars)), 0) + 1
+    naive = Counter(tuple(sorted(bars)) for bars in product(range(total + 1), repeat=n - 1))  # wrong: no urn
     assert n == 2 or total == 0 or len(set(naive.values())) > 1
 
 
 def fit(draws, truth):
     """p-value of draws (rows) against a law on tuples, rare outcomes pooled."""
-    counts = {}
-    for z in map(tuple, draws.tolist()):
-        counts[z] = counts.get(z, 0) + 1
+    counts = Counter(map(tuple, draws.tolist()))
     common = [z for z, p in truth.items() if p * len(draws) > 20]
-    observed = [counts.get(z, 0) for z in common]
+    observed = [counts[z] for z in common]
     expected = [truth[z] * len(draws) for z in common]
     if (rest := len(draws) - sum(expected)) > 1:
         observed.append(len(draws) - sum(observed))
