@@ -92,13 +92,14 @@ def plot_posterior_table(
         figure = Figure(figsize=(10, 1.6 + 0.145 * len(order)), layout="constrained")
         panels = figure.subplots(1, 2 if rate else 1, sharey=True, squeeze=False)[0]
         _counts_panel(panels[0], draws[:, order], released[order])
-        if rate is not None:
+        if rate is None:
+            title = _takeaway_counts(draws[:, order], released[order])
+        else:
             rates = 1e5 * _cells(idata, rate, release)[:, order]
             scale = 1e5 / size[order]
             _rates_panel(panels[1], rates, released[order], scale)
-            figure.suptitle(
-                _takeaway(rates, released[order] * scale), x=0.01, ha="left", fontweight="bold", fontsize=12
-            )
+            title = _takeaway_rates(rates, released[order] * scale)
+        figure.suptitle(title, x=0.01, ha="left", fontweight="bold", fontsize=12)
         panels[0].set_yticks(range(len(order)), labels, fontsize=7)
         panels[0].set_ylim(len(order) - 0.4, -0.6)
     return figure
@@ -164,7 +165,15 @@ def _key(axes: Axes, title: str, naive: str, line: Literal["-", "none"], posteri
     )  # fmt: skip
 
 
-def _takeaway(rates: np.ndarray, naive: np.ndarray) -> str:
+def _takeaway_counts(draws: np.ndarray, released: np.ndarray) -> str:
+    lower, upper = _interval(draws)
+    outside = int(np.sum((released < lower) | (released > upper)))
+    return (
+        f"{outside} of {released.size} released counts lie outside what the posterior holds likely ({PROBABILITY:.0%})"
+    )
+
+
+def _takeaway_rates(rates: np.ndarray, naive: np.ndarray) -> str:
     mean = rates.mean(axis=0)
     off = int(np.sum(np.abs(naive - mean) > 0.25 * mean))
     if off == 0:

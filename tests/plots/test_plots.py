@@ -69,6 +69,7 @@ def test_posterior_beside_naive_largest_first(idata, release):
 def test_counts_alone_without_an_exposure(idata, release):
     figure = plot_posterior_table(idata, release, "cases")
     assert len(figure.axes) == 1
+    assert "1 of 3 released counts lie outside" in texts(figure)
     figure.savefig(__import__("io").BytesIO())  # a dollar sign in a label is no formula
 
 
