@@ -53,6 +53,8 @@ def paragraphs(console: Console, title: str, text: str) -> None:
 def stage(console: Console, doing: str, *, shows_progress: bool = False) -> Iterator[None]:
     """Say what is being done while it is, unless it shows its own progress, and how long it took."""
     started = time.perf_counter()
+    if not console.is_terminal:
+        console.print(f"{escape(doing)} ...")  # a status line needs a terminal
     with nullcontext() if shows_progress else console.status(escape(doing)):
         yield
     console.print(f"[green]done[/] {escape(doing)} [dim]({time.perf_counter() - started:.1f} s)[/]")
