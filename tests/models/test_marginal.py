@@ -76,6 +76,16 @@ def test_natural_form(mode):
     assert np.abs((wrong * (LO[:, None] + np.arange(6))).sum(1) - expected).max() > 0.1
 
 
+@pytest.mark.parametrize("mode", MODES)
+def test_arrays_in_any_memory_order(mode):
+    transposed = pt.dmatrix()
+    logp = logp_table(transposed.T, **PLACE)
+    function = pytensor.function([transposed], [logp, pytensor.grad(logp.sum(), transposed)], mode=mode)
+    value, gradient = function(np.ascontiguousarray(LOGW.T))
+    assert value.sum() == pytest.approx(enumerated(LOGW), abs=1e-11)
+    np.testing.assert_allclose(gradient.T, slopes(enumerated, LOGW), atol=1e-7)
+
+
 def test_weights_of_the_totals_are_kept_apart():
     eta = pt.dvector()
     logp = logp_natural(eta, LOGW, **PLACE)
@@ -216,13 +226,15 @@ def test_density_of_twenty_areas():
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore")
-def test_posterior_of_twenty_areas():
+@pytest.mark.filterwarnings("ignore")  # of the samplers, about their own dependencies
+@pytest.mark.parametrize("sampler", ["pymc", "nutpie"])
+def test_posterior_of_twenty_areas(sampler):
     """Means within 0.1 reference sd and sds within 5 % of a long data-augmentation chain."""
+    if sampler == "nutpie":
+        pytest.importorskip("nutpie")
+    settings = {"tune": 1_000, "chains": 2, "cores": 2, "random_seed": 1, "progressbar": False, "quiet": True}
     with twenty_areas():
-        posterior = pm.sample(
-            12_000, tune=1_000, chains=2, cores=1, random_seed=1, progressbar=False, quiet=True
-        ).posterior
+        posterior = pm.sample(15_000, nuts_sampler=sampler, **settings).posterior
     for name in ("mu", "tau", "eta"):
         mean, sd = (np.array(P1["reference"][name][moment]) for moment in ("mean", "sd"))
         draws = posterior[name].values.reshape(-1, *posterior[name].shape[2:])

@@ -321,3 +321,10 @@ def test_no_table_to_draw():
     parity = np.array([[0.0, -np.inf, 0.0]] * 3)
     with pytest.raises(InvariantError, match="no table"):
         totals.draw(parity, lo=0, total=3)
+
+
+def test_a_free_cell_without_weight():
+    logw = np.array([[0.0, 0.0], [-np.inf, -np.inf]])
+    assert totals.log_coefficient(logw, lo=0, total=1, block=[0, -1]).tolist() == [0.0, -np.inf]
+    with pytest.raises(ModelError, match="outside every total"):
+        totals.draw(logw, lo=0, total=1, block=[0, -1])
