@@ -2,6 +2,7 @@ from . import datasets as datasets
 from . import errors as errors
 from . import invariants as invariants
 from . import plots as plots
+from . import samplers as samplers
 from .diagnostics import diagnose as diagnose
 from .mechanisms import GeneralizedLaplace as GeneralizedLaplace
 from .models import PartiallyPrivate as PartiallyPrivate

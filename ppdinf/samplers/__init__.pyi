@@ -1,0 +1,2 @@
+from .posterior_importance import importance as importance
+from .posterior_rejection import rejection as rejection

@@ -1,0 +1,74 @@
+"""What samplers of parameters alone share: models they accept, and results in the shape that `pm.sample` gives."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import arviz as az
+import numpy as np
+import pymc as pm
+from numpy.typing import ArrayLike, NDArray
+
+from ppdinf.errors import ModelError
+
+__all__ = ["as_tree", "require_parameters"]
+
+
+def require_parameters(model: pm.Model, draws: int) -> None:
+    """Refuse models that have anything but continuous unknowns, or nothing observed.
+
+    Raises
+    ------
+    ModelError
+        Naming the variable; or `draws` is not a positive integer.
+    """
+    if isinstance(draws, bool) or not isinstance(draws, int | np.integer) or draws < 1:
+        raise ModelError(f"draws must be a positive integer, found {draws!r}")
+    if not model.free_RVs:
+        raise ModelError("the model has no parameter to draw")
+    if not model.observed_RVs and not model.potentials:
+        raise ModelError("the model observes nothing: add PartiallyPrivate(name, dist, release)")
+    for rv in model.free_RVs:
+        if rv.dtype.startswith(("int", "uint", "bool")):
+            raise ModelError(
+                f"{rv.name!r} is an unknown of whole numbers, which has to be summed out: use "
+                "PartiallyPrivate(..., marginalize='auto') where the public sums allow it, or pm.sample()"
+            )
+
+
+def as_tree(
+    model: pm.Model,
+    draws: Mapping[str, NDArray[Any]],
+    stats: Mapping[str, NDArray[Any]],
+    attrs: Mapping[str, Any],
+    **groups: Mapping[str, NDArray[Any]],
+) -> Any:
+    """Label independent draws as one chain, with the model's dimensions and coordinates.
+
+    Parameters
+    ----------
+    model : pymc.Model
+    draws, stats : mapping of name to array, shape (draws, ...)
+        The groups ``posterior`` and ``sample_stats``.
+    attrs : mapping
+        Numbers about the run as a whole, kept as attributes of ``sample_stats``.
+    **groups : mapping of name to array, shape (draws, ...)
+        Further groups.
+
+    Returns
+    -------
+    xarray.DataTree
+    """
+    chains = {"posterior": draws, "sample_stats": stats, **groups}
+    data = {group: {name: np.asarray(values)[None] for name, values in held.items()} for group, held in chains.items()}
+    data["observed_data"] = {rv.name: _observed(model, rv) for rv in model.observed_RVs}
+    dims = {name: list(named) for name, named in model.named_vars_to_dims.items()}
+    coords: dict[str, ArrayLike] = {dim: list(labels) for dim, labels in model.coords.items() if labels is not None}
+    tree = az.from_dict(data, dims=dims, coords=coords)
+    tree["sample_stats"].attrs.update(attrs)
+    return tree
+
+
+def _observed(model: pm.Model, rv: Any) -> NDArray[Any]:
+    return np.asarray(model.rvs_to_values[rv].eval())

@@ -1,0 +1,256 @@
+"""Posterior draws by importance sampling, with the confidential table summed out.
+
+Target: pi(theta) L(theta), L(theta) = p(y, Z | theta) the marginal likelihood, in the unconstrained space
+of the model, u. Weights: w(u) = pi(u) L(u) / g(u), self-normalised and Pareto-smoothed; the shape k-hat of
+their tail says whether they can be trusted.
+
+Seeman, Reimherr and Slavkovic, "Formal privacy for partially private data", Algorithm 2, weighs pairs of
+theta and a table x drawn from p(x | theta, Z) by p(y | x, Z). The mean of those weights over x given theta,
+times P(Z | theta), is L(theta): these are their Rao-Blackwellised form, whose variance is no larger.
+
+Proposal g: a multivariate t with 5 degrees of freedom. Start: Gaussian approximations at points along the
+path of an optimiser from the initial point; the one with the largest evidence lower bound is kept, since
+the path of a hierarchical model may run off to a spike at its end. Then mean and covariance are refitted
+to weighted draws, the weights tempered while few carry all, until the tail is light.
+
+References
+----------
+A. Vehtari, D. Simpson, A. Gelman, Y. Yao and J. Gabry, "Pareto smoothed importance sampling", JMLR 25 (2024).
+L. Zhang, B. Carpenter, A. Gelman and A. Vehtari, "Pathfinder: parallel quasi-Newton variational inference",
+JMLR 23 (2022), for the choice along the path.
+M. F. Bugallo et al., "Adaptive importance sampling", IEEE Signal Processing Magazine 34 (2017).
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+from arviz_stats.base import array_stats
+from numpy.typing import NDArray
+from pymc.pytensorf import compile as compile_pymc
+from pymc.pytensorf import join_nonshared_inputs
+from pytensor.graph.replace import vectorize_graph
+from scipy.optimize import minimize
+from scipy.special import logsumexp
+from scipy.stats import multivariate_normal, multivariate_t
+
+from ppdinf.errors import DiagnosisWarning, ModelError
+from ppdinf.samplers.parameters import as_tree, require_parameters
+
+__all__ = ["importance"]
+
+K_HAT = 0.7  # above it weighted means cannot be trusted (Vehtari et al. 2024)
+FREEDOM = 5  # degrees of freedom of the proposal: tails heavier than those of most posteriors
+WEIGHED = 10  # proposals for each draw that is returned
+ROUNDS = 20  # refits of the proposal at most
+NOTHING = -1e6  # log density that stands for none where an average has to stay finite
+LIGHT = 0.4  # a tail this light needs no further refit
+
+Matrix = NDArray[np.float64]
+
+
+class _Target(NamedTuple):
+    """Unnormalised log posterior of an unconstrained vector: of many at once, and with its gradient."""
+
+    start: NDArray[np.float64]
+    log_p: Callable[[Matrix], NDArray[np.float64]]
+    value_and_gradient: Callable[[NDArray[np.float64]], tuple[float, NDArray[np.float64]]]
+    draws: Callable[[Matrix], dict[str, NDArray[Any]]]
+
+
+def importance(model: pm.Model, draws: int, *, rng: int | np.random.Generator | None = None) -> Any:
+    """Draw the parameters of a model from their posterior by Pareto-smoothed importance sampling.
+
+    Parameters
+    ----------
+    model : pymc.Model
+        Continuous parameters and any likelihood: a `PartiallyPrivate` table that is summed out, beside
+        others or none.
+    draws : int
+        Number of draws, resampled from ten times as many weighted ones.
+    rng : int or numpy.random.Generator, optional
+
+    Returns
+    -------
+    xarray.DataTree
+        As `pm.sample`: ``posterior`` with one chain of resampled draws, for plots and `sample_confidential`;
+        ``sample_stats`` with ``proposal``, the number of the weighted draw that each was resampled from,
+        and attributes ``pareto_k``, ``ess`` (effective number of weighted draws, 1 / sum of squared
+        weights) and ``log_evidence`` (log p(y, Z), the mechanism's normaliser dropped); ``weighted`` with all
+        weighted draws and their ``log_weight``, normalised, for expectations without resampling noise;
+        ``observed_data``.
+
+    Raises
+    ------
+    ModelError
+        An unknown of whole numbers; no point of positive posterior density found.
+
+    Warns
+    -----
+    DiagnosisWarning
+        ``pareto_k`` is above 0.7: some weights carry nearly everything, and the draws should not be read.
+
+    Notes
+    -----
+    Compiling takes seconds; then each weighted draw costs one marginal likelihood (20 us for 20 cells). Good
+    for up to some 20 parameters and posteriors with one mode; pm.sample() needs neither.
+
+    References
+    ----------
+    Seeman, Reimherr and Slavkovic, "Formal privacy for partially private data", Algorithm 2.
+
+    Examples
+    --------
+    >>> import ppdinf as ppd
+    >>> release = ppd.Release(np.array([3, -1, 4]), ppd.GeneralizedLaplace(ppd.invariants.total(), epsilon=1))
+    >>> with pm.Model(coords=release.coords) as model:
+    ...     rate = pm.Gamma("rate", 2, 1)
+    ...     counts = ppd.PartiallyPrivate("counts", pm.Poisson.dist(rate), release=release)
+    >>> idata = ppd.samplers.importance(model, 2000, rng=1)
+    >>> idata.sample_stats.attrs["pareto_k"] < 0.7, round(float(idata.posterior["rate"].mean()), 1)
+    (True, 2.0)
+    """
+    model = pm.modelcontext(model)
+    require_parameters(model, draws)
+    rng = np.random.default_rng(rng)
+    target = _target(model)
+    mean, covariance = _adapt(target, *_start(target, rng), rng)
+    points, log_ratio = _weighed(target, mean, covariance, WEIGHED * draws, rng)
+    log_weight, k = _smoothed(log_ratio)
+    ess = float(1 / np.sum(np.exp(2 * log_weight)))
+    chosen = _resample(np.exp(log_weight), draws, rng)
+    weighted = target.draws(points)
+    if not k <= K_HAT:
+        warnings.warn(
+            f"k-hat is {k:.2f} (over {K_HAT}): a few of the {len(points)} weighted draws carry nearly all the weight. "
+            "Do not read this posterior; use pm.sample(), or fewer or better scaled parameters.",
+            DiagnosisWarning,
+            stacklevel=2,
+        )
+    log_evidence = float(logsumexp(log_ratio) - np.log(log_ratio.size))
+    return as_tree(
+        model,
+        {name: values[chosen] for name, values in weighted.items()},
+        {"proposal": chosen},
+        {"pareto_k": k, "ess": ess, "log_evidence": log_evidence},
+        weighted={**weighted, "log_weight": log_weight},
+    )
+
+
+def _target(model: pm.Model) -> _Target:
+    values, point = model.value_vars, model.initial_point()
+    outcome = model.replace_rvs_by_values([*model.free_RVs, *model.deterministics])
+    names = [variable.name for variable in (*model.free_RVs, *model.deterministics)]
+    (log_p, *outcome), joined = join_nonshared_inputs(point, [model.logp(), *outcome], values)
+    many = pt.dmatrix("many")
+    gradient = compile_pymc([joined], [log_p, pt.grad(log_p, joined)])
+    batch = compile_pymc([many], vectorize_graph(log_p, {joined: many}))
+    transformed = compile_pymc([many], vectorize_graph(outcome, {joined: many}), on_unused_input="ignore")
+
+    def safe(points: Matrix) -> NDArray[np.float64]:
+        with np.errstate(all="ignore"):
+            found = batch(points)
+        return np.where(np.isnan(found), -np.inf, found)
+
+    def draws(points: Matrix) -> dict[str, NDArray[Any]]:
+        return dict(zip(names, transformed(points), strict=True))
+
+    start = np.concatenate([np.ravel(point[value.name]) for value in values])
+    return _Target(start, safe, gradient, draws)
+
+
+def _start(target: _Target, rng: np.random.Generator) -> tuple[NDArray[np.float64], Matrix]:
+    """Gaussian approximation with the largest evidence lower bound along the path of an optimiser."""
+    path = [target.start]
+
+    def descend(u: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
+        value, gradient = target.value_and_gradient(u)
+        return (-float(value), -gradient) if np.isfinite(value) else (1e300, np.zeros_like(u))
+
+    with np.errstate(all="ignore"):
+        minimize(descend, target.start, jac=True, method="L-BFGS-B", callback=lambda u: path.append(u.copy()))
+    best, found = NOTHING / 2, None
+    for u in path:
+        covariance = _curvature(target, u)
+        if covariance is None:
+            continue
+        normal = multivariate_normal(u, covariance, allow_singular=True)
+        points = normal.rvs(200, random_state=rng).reshape(-1, u.size)
+        bound = float(np.mean(np.maximum(target.log_p(points), NOTHING) - normal.logpdf(points)))
+        if bound > best:
+            best, found = bound, (u, covariance)
+    if found is None:
+        raise ModelError("no point of positive posterior density found: set initval= of the parameters near the data")
+    return found
+
+
+def _curvature(target: _Target, u: NDArray[np.float64]) -> Matrix | None:
+    """Inverse of the negative Hessian, by differences of the gradient; None unless it is positive definite."""
+    step = 1e-4
+    rows = [
+        (target.value_and_gradient(u - step * e)[1] - target.value_and_gradient(u + step * e)[1]) / (2 * step)
+        for e in np.eye(u.size)
+    ]
+    precision = (np.array(rows) + np.array(rows).T) / 2
+    if not np.isfinite(precision).all() or np.linalg.eigvalsh(precision)[0] <= 1e-8:
+        return None
+    return np.linalg.inv(precision)
+
+
+def _adapt(
+    target: _Target, mean: NDArray[np.float64], covariance: Matrix, rng: np.random.Generator
+) -> tuple[NDArray[np.float64], Matrix]:
+    """Refit mean and covariance to weighted draws until the tail of the weights is light."""
+    size = 500 + 100 * mean.size
+    for _ in range(ROUNDS):
+        points, log_ratio = _weighed(target, mean, covariance, size, rng)
+        if not np.isfinite(log_ratio).any():
+            raise ModelError("every proposal has posterior density zero: set initval= of the parameters near the data")
+        log_weight, k = _smoothed(log_ratio)
+        power = _tempering(log_weight, wanted=5.0 * mean.size + 20)
+        weight = np.exp(power * (log_weight - log_weight.max()))
+        weight /= weight.sum()
+        mean = weight @ points
+        centred = points - mean
+        covariance = (weight[:, None] * centred).T @ centred
+        if power == 1 and k < LIGHT:
+            break
+    return mean, covariance
+
+
+def _tempering(log_weight: NDArray[np.float64], wanted: float) -> float:
+    """Largest power up to 1 at which the weights have the effective size that a covariance needs."""
+    power = 1.0
+    while power > 1e-3:
+        weight = np.exp(power * (log_weight - log_weight.max()))
+        if weight.sum() ** 2 / np.sum(weight**2) >= wanted:
+            break
+        power *= 0.8
+    return power
+
+
+def _weighed(
+    target: _Target, mean: NDArray[np.float64], covariance: Matrix, size: int, rng: np.random.Generator
+) -> tuple[Matrix, NDArray[np.float64]]:
+    """Proposals and log ratios of posterior to proposal density."""
+    g = multivariate_t(mean, covariance * (FREEDOM - 2) / FREEDOM, df=FREEDOM, allow_singular=True)
+    points = g.rvs(size, random_state=rng).reshape(size, -1)
+    return points, target.log_p(points) - g.logpdf(points)
+
+
+def _smoothed(log_ratio: NDArray[np.float64]) -> tuple[NDArray[np.float64], float]:
+    """Pareto-smoothed log weights, normalised, and the shape of their tail."""
+    log_weight, k = array_stats.psislw(-np.maximum(log_ratio, log_ratio.max() - 700))
+    return log_weight - logsumexp(log_weight), float(k)
+
+
+def _resample(weight: NDArray[np.float64], draws: int, rng: np.random.Generator) -> NDArray[np.int64]:
+    """Systematic resampling, in random order."""
+    ends = np.cumsum(weight)
+    places = np.searchsorted(ends / ends[-1], (np.arange(draws) + rng.random()) / draws)
+    return rng.permutation(np.minimum(places, weight.size - 1))

@@ -1,0 +1,117 @@
+"""Rejection sampling against the posterior by enumeration and quadrature, and the laws that it must not have."""
+
+import numpy as np
+import pymc as pm
+import pytest
+from contrast import GRID, contrast_model, law_on_grid
+from scipy import stats
+
+import ppdinf as ppd
+from ppdinf.errors import ModelError
+from ppdinf.samplers import posterior_rejection as module
+from ppdinf.samplers import rejection
+
+DRAWS = 6000
+
+
+def p_value(draws, density):
+    """Kolmogorov-Smirnov against a density on the grid."""
+    cdf = np.concatenate([[0], np.cumsum((density[1:] + density[:-1]) / 2)])
+    return stats.kstest(draws, lambda theta: np.interp(theta, GRID, cdf / cdf[-1])).pvalue
+
+
+@pytest.fixture(scope="module")
+def model():
+    return contrast_model()
+
+
+@pytest.fixture(scope="module")
+def idata(model):
+    return rejection(model, DRAWS, rng=1, progressbar=False)
+
+
+def test_draws_follow_the_posterior_and_none_of_the_wrong_laws(idata):
+    draws = idata.posterior["theta"].values.ravel()
+    right = law_on_grid()
+    assert p_value(draws, right.posterior) > 1e-6
+    reversed_inequality = right.prior * (1 - right.likelihood / right.likelihood.max())
+    wrong = {
+        "the inequality as printed": reversed_inequality,
+        "epsilon off by 20 %": law_on_grid(epsilon=1.2).posterior,
+        "P(Z | theta) dropped": right.without_sums,
+        "the total unknown": law_on_grid(total_known=False).posterior,
+        "no release": right.prior,
+    }
+    for name, density in wrong.items():
+        assert p_value(draws, density) < 1e-6, name
+
+
+def test_bound_acceptance_and_labels_are_reported(idata):
+    right, attrs = law_on_grid(), idata.sample_stats.attrs
+    assert attrs["log_bound"] == pytest.approx(np.log(right.likelihood.max()), abs=1e-4)
+    expected = (right.prior * right.likelihood).sum() / right.prior.sum() / right.likelihood.max()
+    assert attrs["acceptance_rate"] == pytest.approx(expected, rel=5 / np.sqrt(DRAWS))
+    assert attrs["bound_raised"] == 0
+    assert idata.posterior["theta"].dims == ("chain", "draw")
+    assert idata.posterior["rate"].dims == ("chain", "draw", "county")
+    assert idata.posterior["county"].values.tolist() == ["a", "b", "c"]
+    acceptance = idata.sample_stats["acceptance"].values
+    assert ((acceptance > 0) & (acceptance <= 1)).all()
+    assert "x_release" in idata.observed_data
+
+
+def test_tables_follow_on_the_fiber(idata, model):
+    table = ppd.sample_confidential(idata, model, random_seed=2)
+    assert set(table.sum("county").values.ravel().tolist()) == {5}
+
+
+def test_a_bound_that_was_too_low_is_raised_and_earlier_draws_are_tested_again(model, monkeypatch):
+    batches = []
+
+    def proposals(model, seed):
+        def propose():
+            batches.append(0.0 if not batches else 1.0)
+            log_l = -2.0 if len(batches) == 1 else 0.0  # the first batch tells nothing of the top
+            return [np.full(module.BATCH, batches[-1])], np.full(module.BATCH, log_l), np.zeros((module.BATCH, 1))
+
+        return ["theta"], propose
+
+    monkeypatch.setattr(module, "_proposals", proposals)
+    monkeypatch.setattr(module, "_maximum", lambda model, starts, best: best)
+    result = rejection(model, DRAWS, rng=4, progressbar=False)
+    assert len(batches) == 3
+    assert result.sample_stats.attrs["bound_raised"] == 1
+    first = np.count_nonzero(result.posterior["theta"] == 0)  # without the second test, all 4096
+    assert stats.binomtest(first, module.BATCH, np.exp(-2)).pvalue > 1e-6
+
+
+def test_hopeless_runs_stop_with_what_to_do():
+    y = np.array([300, 500, 400, 800])
+    release = ppd.Release(y, ppd.GeneralizedLaplace(ppd.invariants.total(), epsilon=1))
+    with pm.Model(coords=release.coords) as model:
+        log_rate = pm.Normal("log_rate", 0, 10, dims="dim_0")
+        ppd.PartiallyPrivate("x", pm.Poisson.dist(pm.math.exp(log_rate)), release=release)
+    with pytest.raises(ModelError, match=r"rejection is hopeless here.*importance or pm\.sample"):
+        rejection(model, 1000, rng=1, progressbar=False)
+
+
+def test_models_without_a_prior_to_draw_from_are_refused():
+    crossing = ppd.Release(
+        np.array([[1, 0], [0, 2]]),
+        ppd.GeneralizedLaplace(ppd.invariants.margin("dim_0") & ppd.invariants.margin("dim_1"), epsilon=1),
+    )
+    with pm.Model(coords=crossing.coords) as model:
+        ppd.PartiallyPrivate("x", pm.Poisson.dist(pm.Gamma("rate", 2, 1)), release=crossing)
+    with pytest.raises(ModelError, match="'x' is an unknown of whole numbers"):
+        rejection(model, 10)
+    with pm.Model() as model:
+        pm.Normal("alone")
+    with pytest.raises(ModelError, match="observes nothing"):
+        rejection(model, 10)
+    with pm.Model() as model:
+        pm.Normal("seen", pm.Flat("flat"), observed=1.0)
+    with pytest.raises(ModelError, match="proper prior"):
+        rejection(model, 10)
+    for draws in (0, 2.5, True):
+        with pytest.raises(ModelError, match="positive integer"):
+            rejection(model, draws)
