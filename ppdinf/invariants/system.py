@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -11,11 +11,16 @@ import numpy as np
 import pandas as pd
 import scipy.sparse as sp
 import xarray as xr
+from numpy.typing import NDArray
 
-from ppdinf.errors import InvariantError
+from ppdinf.errors import CountError, InvariantError, LabelError
+from ppdinf.frame import Frame
+from ppdinf.invariants.cells import Zeros
+from ppdinf.invariants.names import Joined
 from ppdinf.invariants.public import Public
-from ppdinf.invariants.statements import Zeros
-from ppdinf.tables import Frame, as_table
+from ppdinf.invariants.statement import no_rows
+from ppdinf.labels import LARGEST
+from ppdinf.tables import labelled_cells
 
 if TYPE_CHECKING:
     from ppdinf.lattice.kernel import Lattice
@@ -23,8 +28,10 @@ if TYPE_CHECKING:
 
 __all__ = ["System", "bind"]
 
+Values = Sequence[int] | NDArray[Any] | Mapping[str, int] | pd.Series
 
-@dataclass(frozen=True, eq=False)
+
+@dataclass(frozen=True, eq=False, repr=False)
 class System:
     """What is public about one table, as exact integer rows.
 
@@ -39,20 +46,27 @@ class System:
         from each other; that is normal (two margins share their total).
     values : numpy.ndarray of int64, shape (k,)
         The exact public values ``a``.
-    names : list of str
+    names : sequence of str
         Name of each row, as error messages and reports use it.
     B, limits, bound_names
         The same for what is known to hold, ``B x >= limits``.
+    empty : numpy.ndarray of bool, shape (d,)
+        Structural zeros: cells that are zero by definition.
     """
 
     public: Public
     frame: Frame
     A: sp.csr_array
-    values: np.ndarray
-    names: list[str]
+    values: NDArray[np.int64]
+    names: Sequence[str]
     B: sp.csr_array
-    limits: np.ndarray
-    bound_names: list[str]
+    limits: NDArray[np.int64]
+    bound_names: Sequence[str]
+    empty: NDArray[np.bool_]
+
+    def __repr__(self) -> str:
+        sizes = f"{len(self.names)} sums and {len(self.bound_names)} bounds on {self.frame.size} cells"
+        return f"<System of {sizes}; {self.public}>"
 
     @property
     def lattice(self) -> Lattice:
@@ -77,40 +91,33 @@ class System:
         Returns
         -------
         pandas.DataFrame
-            One row per public sum and bound: ``found``, ``relation``, ``public``, ``agrees``.
+            One row per public sum and bound: ``found``, ``relation``, ``public``, ``agrees``. For a
+            confidential table, ``found`` is confidential wherever it does not agree.
+
+        Raises
+        ------
+        LabelError, CountError
+            Other labels than the bound table has, or cells that are not counts.
 
         Examples
         --------
-        >>> import numpy as np, ppdinf as ppd
-        >>> bound = ppd.invariants.total().on(np.array([3, 1, 2]))
-        >>> bound.check(np.array([2, 2, 1]))
+        >>> import ppdinf as ppd
+        >>> bound = ppd.invariants.total().on([3, 1, 2])
+        >>> bound.check([2, 2, 1])
                found relation  public  agrees
         total      5        =       6   False
         """
-        cells = self.cells(table)
-        found = np.concatenate([self.A @ cells, self.B @ cells])
-        relation = np.repeat(["=", ">="], [len(self.names), len(self.bound_names)])
-        stated = np.concatenate([self.values, self.limits])
-        agrees = np.where(relation == "=", found == stated, found >= stated)
+        sums, bounds = self._sums(self.cells(table))
+        relation = np.repeat(["=", ">="], [sums.size, bounds.size])
         return pd.DataFrame(
-            {"found": found, "relation": relation, "public": stated, "agrees": agrees},
+            {
+                "found": np.concatenate([sums, bounds]),
+                "relation": relation,
+                "public": np.concatenate([self.values, self.limits]),
+                "agrees": np.concatenate([sums == self.values, bounds >= self.limits]),
+            },
             index=[*self.names, *self.bound_names],
         )
-
-    def cells(self, table: Any) -> np.ndarray:
-        """Cells of `table` in the order of the columns of ``A``, after checking its labels.
-
-        Examples
-        --------
-        >>> import numpy as np, ppdinf as ppd
-        >>> ppd.invariants.total().on(np.array([3, 1, 2])).cells(np.array([6, 0, 0]))
-        array([6, 0, 0])
-        """
-        bare = not isinstance(table, xr.DataArray | pd.Series | pd.DataFrame)
-        data = as_table(table, nonnegative=False, dims=self.frame.dims if bare else None)
-        if not bare or data.shape != self.frame.shape:
-            self.frame.check_same(Frame.of(data), "the table")
-        return data.values.ravel()
 
     def require(self, table: Any) -> None:
         """Raise unless `table` agrees with everything public.
@@ -122,47 +129,158 @@ class System:
 
         Examples
         --------
-        >>> import numpy as np, ppdinf as ppd
-        >>> ppd.invariants.total().on(np.array([3, 1, 2])).require(np.array([6, 0, 0]))
+        >>> import ppdinf as ppd
+        >>> ppd.invariants.total().on([3, 1, 2]).require([6, 0, 0])
         """
-        agrees = self.check(table)["agrees"]
-        if not agrees.all():
-            wrong = agrees.index[~agrees]
-            raise InvariantError(f"the table breaks {len(wrong)} public statements, the first is {wrong[0]!r}")
+        self.require_cells(self.cells(table))
+
+    def require_cells(self, cells: NDArray[np.int64], *, bounds: bool = True) -> None:
+        """Raise unless cells in the order of the columns of ``A`` agree with what is public.
+
+        Parameters
+        ----------
+        cells : ndarray of int64, shape (d,)
+        bounds : bool, default True
+            Whether bounds count; noise keeps the sums alone.
+        """
+        sums, above = self._sums(cells)
+        broken = [self.names[r] for r in np.flatnonzero(sums != self.values)[:1]]
+        broken += [self.bound_names[r] for r in np.flatnonzero(above < self.limits)[:1]] if bounds else []
+        if broken:
+            raise InvariantError(
+                f"the table disagrees with what is public about {broken[0]!r}: correct the table or the statement"
+            )
+
+    def nearest(self, table: Any) -> xr.DataArray:
+        """Find a table that agrees with everything public, as near to `table` in l1 as can be.
+
+        Parameters
+        ----------
+        table : xarray.DataArray, pandas object or numpy.ndarray
+            Any table with the same labels, such as a release with negative cells.
+
+        Returns
+        -------
+        xarray.DataArray of int64
+            Every public sum and bound holds. One of the nearest where there are several.
+
+        Raises
+        ------
+        InvariantError
+            There is none: the sums and bounds that cannot be met together are named.
+
+        Notes
+        -----
+        ``O(d log d)`` where bounds concern single cells and public sums split the cells into groups; else an
+        integer programme (`ppdinf.lattice.nearest_feasible`).
+
+        Examples
+        --------
+        >>> import ppdinf as ppd
+        >>> public = ppd.invariants.total() & ppd.invariants.nonnegative()
+        >>> public.on([3, 1, 2]).nearest([5, -2, 4]).values
+        array([3, 0, 3])
+        """
+        from ppdinf.lattice.feasible import nearest_feasible
+
+        found = nearest_feasible(
+            self.A, self.values, self.B, self.limits, self.cells(table),
+            structure=self.structure, row_names=self.names, bound_names=self.bound_names,
+        )  # fmt: skip
+        return self.frame.table(found)
+
+    def cells(self, table: Any) -> NDArray[np.int64]:
+        """Cells of `table` in the order of the columns of ``A``, after checking its labels.
+
+        Examples
+        --------
+        >>> import ppdinf as ppd
+        >>> ppd.invariants.total().on([3, 1, 2]).cells([6, 0, 0])
+        array([6, 0, 0])
+        """
+        bare = not isinstance(table, xr.DataArray | pd.Series | pd.DataFrame)
+        frame, cells = labelled_cells(table, nonnegative=False, dims=self.frame.dims if bare else None)
+        if not bare:
+            self.frame.check_same(frame, "the table")
+        elif frame.shape != self.frame.shape:
+            raise LabelError(f"the array has shape {frame.shape}, the table that was bound has {self.frame.shape}")
+        return cells
+
+    def _sums(self, cells: NDArray[np.int64]) -> tuple[NDArray[Any], NDArray[Any]]:
+        from ppdinf.lattice.systems import exact_product
+
+        return exact_product(self.A, cells), exact_product(self.B, cells)
 
 
-def bind(public: Public, table: Any, values: Sequence[int] | None = None) -> System:
-    """Write the statements out for the labels of `table`; see `Public.on`.
+def bind(
+    public: Public,
+    frame: Frame,
+    cells: NDArray[np.int64],
+    values: Values | None = None,
+) -> System:
+    """Write the statements out for the labels of a table; see `Public.on`.
 
     Parameters
     ----------
     public : Public
-    table : xarray.DataArray, pandas object or numpy.ndarray
-    values : sequence of int, optional
+    frame : Frame
+    cells : ndarray of int64, shape (d,)
+        Where public values are read off, unless given.
+    values : sequence of int, or mapping or Series by row name, optional
+        Consistent with each other; whether the bounds can be met as well is not looked at here.
 
     Returns
     -------
     System
     """
     from ppdinf.lattice.rows import check_consistent
-    from ppdinf.lattice.systems import integer_vector
 
-    data = as_table(table, nonnegative=False)
-    frame = Frame.of(data)
     rows = [statement.equalities(frame) for statement in public]
     bounds = [statement.inequalities(frame) for statement in public]
-    empty = sp.csr_array((0, frame.size), dtype=np.int64)
-    A = sp.csr_array(sp.vstack([empty, *(part for part, _ in rows)]))
-    names = [name for _, part in rows for name in part]
-    zero = np.repeat([isinstance(statement, Zeros) for statement in public], [len(part) for _, part in rows])
+    A, names = _stack(frame, [part for part, _ in rows]), Joined([part for _, part in rows])
+    zero_rows = np.repeat([isinstance(statement, Zeros) for statement in public], [len(part) for _, part in rows])
+    zero_rows = zero_rows.astype(bool)
+    empty = np.zeros(frame.size, dtype=bool)
+    empty[A[zero_rows].indices] = True
     if values is None:
-        found = np.where(zero, 0, A @ data.values.ravel())  # structural zeros hold whatever the table says
+        stated = _read_off(A, cells, names)
+        stated[zero_rows] = 0  # they hold whatever the table says
     else:
-        found = integer_vector(values, len(names), names, name="values")
-        check_consistent(A, found, row_names=names)
+        stated = _by_row(values, names)
+        for row in np.flatnonzero(zero_rows & (stated != 0))[:1]:
+            raise InvariantError(f"the public value of {names[row]!r} is not zero: correct it, or drop the statement")
+        check_consistent(A, stated, row_names=names)
     return System(
-        public, frame, A, found.astype(np.int64), names,
-        sp.csr_array(sp.vstack([empty, *(part for part, _, _ in bounds)])),
+        public, frame, A, stated, names,
+        _stack(frame, [part for part, _, _ in bounds]),
         np.concatenate([np.zeros(0, dtype=np.int64), *(part for _, part, _ in bounds)]),
-        [name for _, _, part in bounds for name in part],
+        Joined([part for _, _, part in bounds]), empty,
     )  # fmt: skip
+
+
+def _stack(frame: Frame, parts: list[sp.csr_array]) -> sp.csr_array:
+    filled = [part for part in parts if part.shape[0]] or [no_rows(frame)]
+    return filled[0] if len(filled) == 1 else sp.csr_array(sp.vstack(filled))
+
+
+def _read_off(A: sp.csr_array, cells: NDArray[np.int64], names: Sequence[str]) -> NDArray[np.int64]:
+    from ppdinf.lattice.systems import exact_product
+
+    found = exact_product(A, cells)
+    large = np.flatnonzero(np.abs(found) > LARGEST)
+    if large.size:
+        raise CountError(f"the sum of {names[large[0]]!r} is beyond 2**53: publish smaller sums or smaller weights")
+    return found.astype(np.int64)
+
+
+def _by_row(values: Values, names: Sequence[str]) -> NDArray[np.int64]:
+    from ppdinf.lattice.systems import integer_vector
+
+    if isinstance(values, Mapping | pd.Series):
+        given, known = dict(values.items()), set(names)
+        wrong = [name for name in [*names, *given] if name not in given or name not in known]
+        if wrong or len(given) < len(values):
+            problem = f"{wrong[0]!r} is missing or unknown" if wrong else "a name is given twice"
+            raise LabelError(f"values must give one number by the name of each row: {problem}; rows are {names!r}")
+        values = [given[name] for name in names]
+    return integer_vector(values, len(names), names, name="values")

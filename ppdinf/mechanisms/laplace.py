@@ -6,16 +6,17 @@ Dharangutte, Gao, Gong and Yu, "Integer subspace differential privacy", Definiti
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ppdinf.errors import InvariantError, PrivacyError
 from ppdinf.invariants import Public, System
 from ppdinf.mechanisms.base import Mechanism
-from ppdinf.privacy.guarantee import Guarantee
+from ppdinf.privacy.guarantee import Guarantee, ReleaseGuarantee
 from ppdinf.privacy.parameters import as_fraction
 from ppdinf.samplers.plan import Plan
 
@@ -61,8 +62,8 @@ class GeneralizedLaplace(Mechanism):
 
     kind: ClassVar[str] = "generalized-laplace"
     public: Public
-    epsilon: Fraction = field()
-    norm: str = "l1"
+    epsilon: Fraction
+    norm: str
 
     def __init__(self, public: Public, epsilon: int | float | str | Fraction, norm: str = "l1") -> None:
         if not isinstance(public, Public):
@@ -80,11 +81,12 @@ class GeneralizedLaplace(Mechanism):
     def half_width(self, cells: int) -> int:
         """Bound on ``|z|`` over `cells` cells, exceeded with probability at most 1e-12.
 
-        A cell given the rest of its class has mass at most ``exp(-epsilon |k|)`` relative to its
-        mode, since the sum of the others is symmetric and unimodal; the bound sums these tails.
+        Given the other cells' law, a cell has mass at most ``exp(-epsilon |k|)`` relative to that of 0: the
+        mass that the others leave to ``-k`` is largest at 0, their law having a positive Fourier
+        transform. The bound sums these tails.
         """
-        a = math.exp(-float(self.epsilon))
-        return math.ceil((12 * math.log(10) + math.log(2 * cells / (1 - a))) / float(self.epsilon))
+        epsilon = float(self.epsilon)
+        return math.ceil((12 * math.log(10) + math.log(2 * cells / -math.expm1(-epsilon))) / epsilon)
 
     def plan_on(self, system: System) -> Plan:
         """Exact class sampler for partitions.
@@ -92,23 +94,31 @@ class GeneralizedLaplace(Mechanism):
         Raises
         ------
         InvariantError
-            Some cells lie under several public sums that do not nest.
+            Some cells lie under several public sums that do not nest, or have different weights in one.
         """
         structure = system.structure
-        if np.any(~structure.partition & (np.bincount(structure.blocks) > 1)):
+        alone = np.bincount(structure.blocks) == 1
+        entangled = np.flatnonzero(~(structure.partition | alone)[structure.blocks])
+        if entangled.size:
+            cell = int(entangled[0])
+            column = system.A.tocsc()[:, [cell]]
+            sums = " and ".join(repr(system.names[row]) for row in column.indices[:3])
             raise InvariantError(
-                "some cells lie under several public sums that cross each other (as row and column sums do); "
-                "this version draws noise where the public sums split the cells into groups"
+                f"{entangled.size} cells lie under public sums that cross each other (as row and column sums do) or "
+                f"weigh them differently, the first is {system.frame.cell(cell)} under {sums}; this version draws "
+                "noise where the public sums split the cells into groups"
             )
-        groups = int(structure.partition.sum())
-        return Plan(
-            "class",
-            True,
-            f"the public sums split {system.frame.size} cells into {groups} group{'s' * (groups != 1)} "
-            f"with noise that sums to zero and {int(np.sum(~structure.partition))} cells with noise of their own",
-        )
+        fixed, single = int(structure.fixed.sum()), int(np.sum(~structure.partition))
+        groups = int(structure.partition.sum()) - fixed
+        shares = [
+            f"{groups} group{'s' * (groups != 1)} with noise that sums to zero",
+            f"{single} cell{'s' * (single != 1)} with noise of their own",
+            f"{fixed} cell{'s' * (fixed != 1)} without noise",
+        ]
+        split = ", ".join(share for share, n in zip(shares, (groups, single, fixed), strict=True) if n)
+        return Plan("class", True, f"the public sums split {system.frame.size} cells into {split}")
 
-    def noise(self, system: System, draws: int, tape: Tape) -> np.ndarray:
+    def noise(self, system: System, draws: int, tape: Tape) -> NDArray[np.int64]:
         """Draw the noise of `draws` releases; int64 of shape (draws, d)."""
         from ppdinf.samplers.classes import draw_partition
         from ppdinf.samplers.integers import discrete_laplace
@@ -122,16 +132,30 @@ class GeneralizedLaplace(Mechanism):
         noise[:, grouped] = draw_partition(labels, int(labels.max(initial=-1)) + 1, self.epsilon, tape, draws)
         return noise
 
-    def guarantee_on(self, system: System, plan: Plan | None) -> Guarantee:
+    @property
+    def guarantee(self) -> Guarantee:
         """Pure integer subspace differential privacy (their Theorem 10)."""
+        return Guarantee(self.epsilon, self.norm, self.public.exact, self.public.known)
+
+    def guarantee_on(self, system: System, plan: Plan) -> ReleaseGuarantee:
+        """State the guarantee for the tables with the public sums of `system`.
+
+        Raises
+        ------
+        InvariantError
+            As `plan_on`.
+        """
+        self.plan_on(system)
         structure = system.structure
-        nearest = None if structure.fixed.all() else 2 if structure.is_partition else 1
-        return Guarantee(
-            epsilon=self.epsilon,
-            metric=self.norm,
-            nearest=nearest,
-            unprotected=self.public.exact,
-            sampler=f"generalized Laplace on the lattice, {plan or 'by a sampler that is not stated'}",
+        return ReleaseGuarantee(
+            self.epsilon,
+            self.norm,
+            self.public.exact,
+            self.public.known,
+            nearest=None if structure.fixed.all() else 2 if structure.is_partition else 1,
+            fixed=int(structure.fixed.sum()),
+            cells=system.frame.size,
+            sampler=f"generalized Laplace on the lattice, {plan}",
         )
 
     def to_dict(self) -> dict[str, Any]:

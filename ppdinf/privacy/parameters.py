@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import re
 from decimal import Decimal
 from fractions import Fraction
-from numbers import Integral, Real
+from numbers import Rational, Real
 
 from ppdinf.errors import PrivacyError
 
 __all__ = ["as_fraction"]
 
+_NUMBER = re.compile(
+    r"[-+]?([0-9]{1,30}/0*[1-9][0-9]{0,30}|([0-9]{1,30}\.?[0-9]{0,30}|\.[0-9]{1,30})([eE][-+]?[0-9]{1,3})?)"
+)
+_RANGE = (Fraction(1, 10**12), Fraction(10**6))
 
-def as_fraction(value: int | float | str | Fraction, name: str) -> Fraction:
+
+def as_fraction(value: int | float | str | Fraction | Decimal, name: str) -> Fraction:
     """Read a privacy parameter exactly.
 
     Parameters
     ----------
-    value : int, float, str or Fraction
+    value : int, float, str, Fraction or Decimal
         A float counts as its shortest decimal (``0.1`` is 1/10); text may be ``"1/4"`` or ``"0.192"``.
     name : str
         What messages call it.
@@ -24,12 +30,12 @@ def as_fraction(value: int | float | str | Fraction, name: str) -> Fraction:
     Returns
     -------
     Fraction
-        Strictly positive.
+        From 1e-12 to 1e6: smaller noise rates than that serve no table of counts, larger ones no privacy.
 
     Raises
     ------
     PrivacyError
-        Not a number, not finite, zero or negative.
+        Not a number, not finite, zero, negative or out of range.
 
     Examples
     --------
@@ -38,13 +44,15 @@ def as_fraction(value: int | float | str | Fraction, name: str) -> Fraction:
     """
     if isinstance(value, bool) or not isinstance(value, str | Real | Decimal):
         raise PrivacyError(f"{name} must be a number or text such as '1/4', found {type(value).__name__}")
-    try:
-        if isinstance(value, str | Fraction | Integral | Decimal):
-            exact = Fraction(value)
-        else:
-            exact = Fraction(repr(float(value)))
-    except (ValueError, ZeroDivisionError, OverflowError):
-        raise PrivacyError(f"{name} must be a finite number such as 0.25 or '1/4', found {value!r}") from None
+    if isinstance(value, Rational):
+        exact = Fraction(int(value.numerator), int(value.denominator))
+    else:
+        text = str(value).strip()  # the shortest decimal of a float
+        if not _NUMBER.fullmatch(text):
+            raise PrivacyError(f"{name} must be a finite number such as 0.25 or '1/4', found {value!r:.60}")
+        exact = Fraction(text)
     if exact <= 0:
-        raise PrivacyError(f"{name} must be positive, found {value!r}")
+        raise PrivacyError(f"{name} must be positive, found {value!r:.60}")
+    if not _RANGE[0] <= exact <= _RANGE[1]:
+        raise PrivacyError(f"{name} must lie between 1e-12 and 1e6, found {value!r:.60}")
     return exact

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cached_property
 from os import PathLike
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 import xarray as xr
 
-from ppdinf.errors import InvariantError
+from ppdinf.errors import InvariantError, PrivacyError
 from ppdinf.invariants import System
+from ppdinf.invariants.system import bind
 from ppdinf.mechanisms.base import Mechanism
-from ppdinf.privacy.guarantee import Guarantee
+from ppdinf.privacy.guarantee import ReleaseGuarantee
 from ppdinf.samplers.plan import Plan
-from ppdinf.tables import Frame, as_table
+from ppdinf.tables import labelled_cells
 
 __all__ = ["Release"]
 
@@ -29,29 +32,39 @@ class Release:
     mechanism : Mechanism
         How it was made.
     public : System, optional
-        Public information bound to exact values. Without it the public sums are read off `table`,
-        which is right whenever the mechanism keeps them (as all of ppdinf's do).
+        Public information bound to exact values. Without it the sums that the mechanism keeps are read
+        off `table`. Give it where more is public than the noisy table itself satisfies, as in noisy
+        measurement files: ``public.on(table, values=...)``.
     plan : Plan, optional
-        How the noise was drawn, where that is known.
+        How the noise was drawn. Without it: as this version of ppdinf would draw it.
 
     Attributes
     ----------
     table : xarray.DataArray of int64
     mechanism : Mechanism
     public : System
-        ``public.A``, ``public.values``, ``public.check(table)``.
-    plan : Plan or None
+        ``public.A``, ``public.values``, ``public.check(table)``: what the confidential table satisfies.
+    kept : System
+        The sums that the noise keeps: what released and confidential table have in common. The same
+        object as `public` unless that was bound to other statements.
+    plan : Plan
+    frame : Frame
+        Labels of the table.
 
     Raises
     ------
+    PrivacyError
+        `mechanism` is not one of ppdinf's.
     InvariantError
-        `public` is not bound, or belongs to a table with other labels.
+        `public` is not bound; the table breaks a sum that the mechanism keeps, or a structural zero.
+    LabelError
+        `public` belongs to a table with other labels.
 
     Examples
     --------
-    >>> import numpy as np, ppdinf as ppd
+    >>> import ppdinf as ppd
     >>> published = ppd.GeneralizedLaplace(ppd.invariants.total(), epsilon="1/4")
-    >>> release = Release(np.array([33, -2, 15]), published)
+    >>> release = Release([33, -2, 15], published)
     >>> release.public.values
     array([46])
     """
@@ -59,20 +72,22 @@ class Release:
     def __init__(
         self, table: Any, mechanism: Mechanism, public: System | None = None, plan: Plan | None = None
     ) -> None:
-        self.table = as_table(table, nonnegative=False).rename("released")
+        if not isinstance(mechanism, Mechanism):
+            raise PrivacyError(f"mechanism says how the noise was drawn, found {type(mechanism).__name__}")
+        if public is not None and not isinstance(public, System):
+            raise InvariantError("public must be bound to its values: pass public.on(table, values=...)")
+        self.frame, cells = labelled_cells(table, nonnegative=False)
+        self.table = self.frame.table(cells, "released")
         self.mechanism = mechanism
         if public is None:
-            public = mechanism.public.on(self.table)
-        if not isinstance(public, System):
-            raise InvariantError("public must be bound to its values: pass public.on(table)")
+            public = bind(mechanism.public, self.frame, cells)
         self.frame.check_same(public.frame, "the table that the public information was bound to")
         self.public = public
-        self.plan = plan
-
-    @cached_property
-    def frame(self) -> Frame:
-        """Labels of the table."""
-        return Frame.of(self.table)
+        self.kept = public if public.public == mechanism.public else bind(mechanism.public, self.frame, cells)
+        self.kept.require_cells(cells, bounds=False)
+        if self.kept is not public:
+            _check_agree(public, self.kept)
+        self.plan = plan if plan is not None else mechanism.plan_on(self.kept)
 
     @property
     def dims(self) -> tuple[str, ...]:
@@ -90,9 +105,11 @@ class Release:
         return self.frame.shape
 
     @cached_property
-    def guarantee(self) -> Guarantee:
+    def guarantee(self) -> ReleaseGuarantee:
         """What is and is not protected."""
-        return self.mechanism.guarantee_on(self.public, self.plan)
+        everything = self.mechanism.public & self.public.public
+        found = self.mechanism.guarantee_on(self.kept, self.plan)
+        return replace(found, unprotected=everything.exact, known=everything.known)
 
     def covariate(self, name: str) -> xr.DataArray:
         """Return a public coordinate that travelled with the table, such as the population.
@@ -104,8 +121,13 @@ class Release:
         Returns
         -------
         xarray.DataArray
+
+        Raises
+        ------
+        LabelError
+            The release has no coordinate of that name; those that it has are listed.
         """
-        self.frame.broadcast(name)  # names what exists when this one does not
+        self.frame.coordinate(name)
         return self.table.coords[name].reset_coords(drop=True)
 
     def save(self, path: str | PathLike[str]) -> None:
@@ -123,3 +145,11 @@ class Release:
     def __repr__(self) -> str:
         sizes = ", ".join(f"{dim}: {n}" for dim, n in zip(self.dims, self.shape, strict=True))
         return f"<Release ({sizes}) by {type(self.mechanism).__name__}; {self.public.public}>"
+
+
+def _check_agree(public: System, kept: System) -> None:
+    """Refuse public values that contradict the sums of the noisy table that the noise kept."""
+    from ppdinf.lattice.rows import check_consistent
+
+    names = [*public.names, *(f"{name} (as released)" for name in kept.names)]
+    check_consistent(sp.vstack([public.A, kept.A]), np.concatenate([public.values, kept.values]), row_names=names)

@@ -1,0 +1,134 @@
+"""Cells chosen by label: published exactly, or empty by definition."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from ppdinf.errors import LabelError
+from ppdinf.frame import Frame
+from ppdinf.invariants.names import CellNames
+from ppdinf.invariants.public import Public
+from ppdinf.invariants.statement import Rows, Statement, as_label, as_text, rows_of
+
+__all__ = ["Cells", "Zeros", "cells", "zeros"]
+
+
+@dataclass(frozen=True)
+class Cells(Statement):
+    """Cells that match in every coordinate of `where`, held exactly."""
+
+    kind: ClassVar[str] = "cells"
+    where: tuple[tuple[str, tuple[str | int, ...]], ...]
+
+    def __post_init__(self) -> None:
+        if not self.where:
+            raise LabelError("choose cells by coordinate and label, such as {'county': ['Adams']}")
+        for entry in self.where:
+            if not isinstance(entry, tuple) or len(entry) != 2 or not isinstance(entry[1], tuple) or not entry[1]:
+                raise LabelError(f"{entry!r} chooses no cells: give a coordinate and at least one of its labels")
+            as_text(entry[0], "the name of a coordinate")
+            for label in entry[1]:
+                as_label(label, f"a label of {entry[0]!r}")
+
+    def equalities(self, frame: Frame) -> Rows:
+        """One row per chosen cell.
+
+        Raises
+        ------
+        LabelError
+            A coordinate or label that the table lacks, or no cell with all of them.
+        """
+        mask = np.ones(frame.size, dtype=bool)
+        for coordinate, labels in self.where:
+            mask &= frame.select(coordinate, labels)
+        chosen = np.flatnonzero(mask)
+        if not chosen.size:
+            raise LabelError(f"no cell has {self.phrase}")
+        suffix = " (structural zero)" if self.known else ""
+        return rows_of(chosen, frame), CellNames(frame, chosen, frame.dims, after=suffix)
+
+    def coordinates(self) -> frozenset[str]:
+        """Name the coordinates that choose."""
+        return frozenset(name for name, _ in self.where)
+
+    @property
+    def phrase(self) -> str:
+        """The choice in words."""
+        return " and ".join(f"{name} = {' or '.join(map(str, labels))}" for name, labels in self.where)
+
+    def __str__(self) -> str:
+        return f"every count with {self.phrase}"
+
+
+@dataclass(frozen=True)
+class Zeros(Cells):
+    """Structural zeros: cells that are empty by definition, whatever the table."""
+
+    kind: ClassVar[str] = "zeros"
+    known: ClassVar[bool] = True
+
+    def __str__(self) -> str:
+        return f"no one can have {self.phrase}"
+
+
+def cells(where: Mapping[str, Any]) -> Public:
+    """Publish chosen cells exactly.
+
+    Parameters
+    ----------
+    where : mapping of coordinate to label or list of labels
+        Cells that match in every coordinate.
+
+    Returns
+    -------
+    Public
+
+    Raises
+    ------
+    LabelError
+        Nothing chosen, or labels that are neither strings nor whole numbers.
+
+    Examples
+    --------
+    >>> import ppdinf as ppd
+    >>> table = ppd.as_table([[3, 0], [1, 2]], dims=("county", "sex"))
+    >>> cells({"county": 1}).on(table).values
+    array([1, 2])
+    """
+    return Public((Cells(_selector(where)),))
+
+
+def zeros(where: Mapping[str, Any]) -> Public:
+    """Declare structural zeros: cells that are empty by definition, whatever the table.
+
+    Parameters
+    ----------
+    where : mapping of coordinate to label or list of labels
+        As in `cells`.
+
+    Returns
+    -------
+    Public
+
+    Examples
+    --------
+    >>> print(zeros({"age": "under 5", "status": "married"}))
+    Published exactly: nothing. Known: no one can have age = under 5 and status = married.
+    """
+    return Public((Zeros(_selector(where)),))
+
+
+def _selector(where: Any) -> tuple[tuple[str, tuple[str | int, ...]], ...]:
+    """``{"county": "Adams", "sex": ["F", "M"]}`` as hashable pairs."""
+    if not isinstance(where, Mapping):
+        raise LabelError("choose cells by a mapping of coordinate to labels, such as {'county': ['Adams']}")
+    return tuple((name, _labels(labels, name)) for name, labels in where.items())
+
+
+def _labels(labels: Any, name: Any) -> tuple[str | int, ...]:
+    several = isinstance(labels, Iterable) and not isinstance(labels, str | bytes | set | frozenset | Mapping)
+    return tuple(as_label(label, f"a label of {name!r}") for label in (labels if several else [labels]))

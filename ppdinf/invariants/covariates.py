@@ -1,0 +1,69 @@
+"""Coordinates of a table that are public and travel with its release."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from ppdinf.errors import LabelError
+from ppdinf.frame import Frame
+from ppdinf.invariants.public import Public
+from ppdinf.invariants.statement import Rows, Statement, as_text, no_rows
+
+__all__ = ["Covariates", "covariates"]
+
+
+@dataclass(frozen=True)
+class Covariates(Statement):
+    """Coordinates published as they are."""
+
+    kind: ClassVar[str] = "covariates"
+    names: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        if not self.names:
+            raise LabelError("covariates() needs the name of at least one coordinate")
+        for name in self.names:
+            as_text(name, "the name of a coordinate")
+
+    def equalities(self, frame: Frame) -> Rows:
+        """No constraint on the counts; the coordinates must exist."""
+        for name in self.names:
+            frame.coordinate(name)
+        return no_rows(frame), []
+
+    def coordinates(self) -> frozenset[str]:
+        """All of them."""
+        return frozenset(self.names)
+
+    def __str__(self) -> str:
+        return f"the coordinate{'s' * (len(self.names) > 1)} {', '.join(self.names)}"
+
+
+def covariates(*names: str) -> Public:
+    """Declare coordinates of the table (population, last month's counts) to be public.
+
+    They are published with the release, unprotected. A coordinate that nothing declares is
+    never published: `release` refuses a table that still carries one.
+
+    Parameters
+    ----------
+    *names : str
+        Coordinates of the table, of strings, whole numbers or decimals.
+
+    Returns
+    -------
+    Public
+
+    Raises
+    ------
+    LabelError
+        No name, or one that is no string.
+
+    Examples
+    --------
+    >>> from ppdinf.invariants import total
+    >>> print(total() & covariates("population"))
+    Published exactly: the total; the coordinate population.
+    """
+    return Public((Covariates(names),))

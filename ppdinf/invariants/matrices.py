@@ -1,0 +1,199 @@
+"""Any integer combinations of cells: published exactly, or known to have lower limits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Any, ClassVar
+
+import numpy as np
+import pandas as pd
+import scipy.sparse as sp
+
+from ppdinf.errors import InvariantError, LabelError
+from ppdinf.frame import Frame
+from ppdinf.invariants.public import Public
+from ppdinf.invariants.statement import Bounds, Rows, Statement, as_label, as_text, as_whole
+from ppdinf.labels import LARGEST
+
+__all__ = ["Linear", "LinearBound", "inequality", "linear"]
+
+
+@dataclass(frozen=True)
+class Matrix(Statement):
+    """A sparse integer matrix with named rows, as entries ``weight[e]`` in ``row[e], column[e]``.
+
+    ``cells`` are the labels of the columns, where the matrix came with any.
+    """
+
+    names: tuple[str, ...]
+    row: tuple[int, ...]
+    column: tuple[int, ...]
+    weight: tuple[int, ...]
+    width: int
+    cells: tuple[Any, ...] | None
+
+    def __post_init__(self) -> None:
+        for name in self.names:
+            as_text(name, "the name of a row")
+        if len(set(self.names)) < len(self.names):
+            raise LabelError(f"the rows of a matrix need names of their own, found {', '.join(self.names[:4])}, ...")
+        entries = [np.array(part, dtype=object) for part in (self.row, self.column, self.weight, (self.width,))]
+        ends = (len(self.names) - 1, as_whole(self.width, "the width of a matrix") - 1, LARGEST)
+        if len({part.size for part in entries[:3]}) > 1 or any(set(map(type, part)) - {int} for part in entries):
+            raise InvariantError("the entries of a matrix are whole numbers, each with a row and a column")
+        for part, low, high in zip(entries[:3], (0, 0, -LARGEST), ends, strict=True):
+            if part.size and not low <= part.min() <= part.max() <= high:
+                raise InvariantError(f"an entry of the matrix with row {self.names[0]!r} is beyond {low} to {high}")
+
+    def matrix(self, frame: Frame) -> sp.csr_array:
+        """Bind to the cells of a table.
+
+        Raises
+        ------
+        InvariantError
+            Another number of columns than the table has cells.
+        LabelError
+            Columns with other labels than the cells, or in another order.
+        """
+        where = f"the matrix with row {self.names[0]!r}" if self.names else "the matrix without rows"
+        if self.width != frame.size:
+            raise InvariantError(f"{where} has {self.width} columns, the table has {frame.size} cells")
+        if self.cells is not None:
+            labels = [frame.coords[dim][1].tolist() for dim in frame.dims]
+            expected = [entry[0] if len(frame.dims) == 1 else entry for entry in product(*labels)]
+            for k, (found, cell) in enumerate(zip(self.cells, expected, strict=True)):
+                if found != cell:
+                    raise LabelError(f"{where} has {found!r} in column {k}, where the cells of the table have {cell!r}")
+        entries = (np.array(part, dtype=np.int64) for part in (self.weight, self.row, self.column))
+        weight, row, column = entries
+        return sp.csr_array((weight, (row, column)), shape=(len(self.names), self.width))
+
+
+@dataclass(frozen=True)
+class Linear(Matrix):
+    """Integer combinations of cells that are published exactly."""
+
+    kind: ClassVar[str] = "linear"
+
+    def equalities(self, frame: Frame) -> Rows:
+        """Return the rows as given."""
+        return self.matrix(frame), self.names
+
+    def __str__(self) -> str:
+        shown = ", ".join(self.names[:4]) + (", ..." if len(self.names) > 4 else "")
+        return f"{len(self.names)} weighted sum{'s' * (len(self.names) != 1)} ({shown})"
+
+
+@dataclass(frozen=True)
+class LinearBound(Matrix):
+    """Integer combinations of cells with a lower limit each."""
+
+    kind: ClassVar[str] = "linear-bound"
+    known: ClassVar[bool] = True
+    limits: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if len(self.limits) != len(self.names):
+            raise InvariantError(f"{len(self.names)} rows have {len(self.limits)} limits: give one for each")
+        for name, limit in zip(self.names, self.limits, strict=True):
+            as_whole(limit, f"the limit of {name!r}")
+
+    def inequalities(self, frame: Frame) -> Bounds:
+        """Return the rows and limits as given."""
+        return self.matrix(frame), np.array(self.limits, dtype=np.int64), self.names
+
+    def __str__(self) -> str:
+        shown = ", ".join(f"{n} >= {limit}" for n, limit in zip(self.names[:4], self.limits[:4], strict=True))
+        return shown + (", ..." if len(self.names) > 4 else "")
+
+
+def linear(A: Any, labels: Sequence[str] | None = None) -> Public:
+    """Publish any integer combinations of cells exactly.
+
+    Parameters
+    ----------
+    A : array_like, scipy sparse or pandas.DataFrame of whole numbers, shape (k, d)
+        One column per cell, in table order (last dimension fastest). A DataFrame's index names the
+        rows, and its columns must be the labels of the cells in that order: a MultiIndex with a level
+        per dimension, where there are several.
+    labels : sequence of str, optional
+        Names of the rows.
+
+    Returns
+    -------
+    Public
+
+    Raises
+    ------
+    InvariantError
+        Entries that are not whole numbers, or beyond 2**53.
+    LabelError
+        Rows without names of their own; columns of a DataFrame that are no labels.
+
+    Examples
+    --------
+    >>> linear([[1, 0, 2]], ["first and twice the third"]).on([3, 1, 2]).values
+    array([7])
+    """
+    return Public((Linear(**_entries(A, labels, "A")),))
+
+
+def inequality(B: Any, limits: Sequence[int], labels: Sequence[str] | None = None) -> Public:
+    """State that integer combinations of cells have lower limits: ``B x >= limits``.
+
+    Parameters
+    ----------
+    B : array_like, scipy sparse or pandas.DataFrame of whole numbers, shape (l, d)
+        As in `linear`.
+    limits : sequence of int, length l
+    labels : sequence of str, optional
+        Names of the rows.
+
+    Returns
+    -------
+    Public
+
+    Raises
+    ------
+    InvariantError, LabelError
+        As `linear`; limits that are not whole numbers, or not one for each row.
+
+    Examples
+    --------
+    >>> print(inequality([[1, 1, 0]], [2], ["first two"]))
+    Published exactly: nothing. Known: first two >= 2.
+    """
+    from ppdinf.lattice.systems import integer_vector
+
+    entries = _entries(B, labels, "B")
+    checked = integer_vector(limits, len(entries["names"]), entries["names"], name="limits")
+    return Public((LinearBound(**entries, limits=tuple(checked.tolist())),))
+
+
+def _entries(matrix: Any, labels: Sequence[str] | None, name: str) -> dict[str, Any]:
+    from ppdinf.lattice.systems import integer_matrix
+
+    cells = None
+    if isinstance(matrix, pd.DataFrame):
+        labels = [str(label) for label in matrix.index] if labels is None else labels
+        cells = tuple(
+            tuple(as_label(part, f"a column of {name}") for part in label)
+            if isinstance(label, tuple)
+            else as_label(label, f"a column of {name}")
+            for label in matrix.columns
+        )
+        matrix = matrix.to_numpy()
+    if labels is not None:
+        labels = tuple(as_text(label, f"the name of a row of {name}") for label in labels)
+    found = integer_matrix(matrix, labels, name=name).tocsr().tocoo()
+    return {
+        "names": labels or tuple(f"row {r}" for r in range(found.shape[0])),
+        "row": tuple(found.row.tolist()),
+        "column": tuple(found.col.tolist()),
+        "weight": tuple(found.data.tolist()),
+        "width": found.shape[1],
+        "cells": cells,
+    }

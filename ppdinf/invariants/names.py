@@ -1,0 +1,102 @@
+"""Names of rows, spelled out when one is asked for: of ten million, few are ever read."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Any, overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ppdinf.frame import Frame
+
+__all__ = ["CellNames", "Joined", "Names"]
+
+
+class Names(Sequence[str]):
+    """A sequence of strings that equals a list of the same strings."""
+
+    @abstractmethod
+    def name(self, row: int) -> str:
+        """Name of row 0, 1, ..., ``len(self) - 1``."""
+
+    @overload
+    def __getitem__(self, row: int) -> str: ...
+    @overload
+    def __getitem__(self, row: slice) -> list[str]: ...
+    def __getitem__(self, row: int | slice) -> str | list[str]:
+        rows = range(len(self))[row]  # Python's own rules for negative, absent and sliced positions
+        return [self.name(r) for r in rows] if isinstance(rows, range) else self.name(rows)
+
+    def __eq__(self, other: Any) -> bool:
+        return isinstance(other, Names | list | tuple) and len(self) == len(other) and all(map(str.__eq__, self, other))
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        more = f", ... ({len(self)} names)" if len(self) > 6 else ""
+        return f"[{', '.join(map(repr, self[:6]))}{more}]"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class CellNames(Names):
+    """Rows named after a cell each, by some of its labels.
+
+    Attributes
+    ----------
+    frame : Frame
+    cells : ndarray of int64
+        A cell of each row.
+    by : tuple of str
+        Dimensions and coordinates that name the cell.
+    before, after : str
+        What else each name says.
+
+    Examples
+    --------
+    >>> import ppdinf as ppd
+    >>> frame = Frame.of(ppd.as_table(np.zeros((2, 2), dtype=int), dims=("county", "sex")))
+    >>> CellNames(frame, np.array([0, 2]), ("county",), after=" at most 5")
+    ['county=0 at most 5', 'county=1 at most 5']
+    """
+
+    frame: Frame
+    cells: NDArray[np.int64]
+    by: tuple[str, ...]
+    before: str = ""
+    after: str = ""
+
+    def __len__(self) -> int:
+        return int(self.cells.size)
+
+    def name(self, row: int) -> str:
+        """Spell one name."""
+        cell = int(self.cells[row])
+        labels = ", ".join(f"{coordinate}={self.frame.label(coordinate, cell)}" for coordinate in self.by)
+        return f"{self.before}{labels}{self.after}"
+
+
+class Joined(Names):
+    """Names one after the other.
+
+    Examples
+    --------
+    >>> Joined([["a", "b"], ["c"]])[-1]
+    'c'
+    """
+
+    def __init__(self, parts: Sequence[Sequence[str]]) -> None:
+        self._parts = [part for part in parts if len(part)]
+        self._starts = [0, *accumulate(map(len, self._parts))]
+
+    def __len__(self) -> int:
+        return self._starts[-1]
+
+    def name(self, row: int) -> str:
+        """Name of one row."""
+        k = bisect_right(self._starts, row) - 1
+        return self._parts[k][row - self._starts[k]]

@@ -1,0 +1,293 @@
+"""Public sums: the total, margins, groups by a coordinate or a mapping, and hierarchies of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, ClassVar
+
+import numpy as np
+import pandas as pd
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from ppdinf.errors import InvariantError, LabelError
+from ppdinf.frame import Frame
+from ppdinf.invariants.names import CellNames
+from ppdinf.invariants.public import Public
+from ppdinf.invariants.statement import Rows, Statement, as_label, as_text
+from ppdinf.labels import refuse_look_alikes
+
+__all__ = ["Parents", "Sums", "groups", "hierarchy", "margin", "total"]
+
+
+@dataclass(frozen=True)
+class Sums(Statement):
+    """Sums of the table within each combination of labels of `by`; with no `by`, the total.
+
+    With `weights`, each count is multiplied by that integer coordinate first. With `within`, every
+    combination must lie within one label of that coordinate: the next coarser level of a hierarchy.
+    """
+
+    kind: ClassVar[str] = "sums"
+    by: tuple[str, ...] = ()
+    weights: str | None = None
+    within: str | None = None
+
+    def __post_init__(self) -> None:
+        named = [*self.by, *(name for name in (self.weights, self.within) if name is not None)]
+        for name in named:
+            as_text(name, "the name of a dimension or coordinate")
+        if len(set(self.by)) < len(self.by):
+            raise InvariantError(f"the sums run over a dimension twice: {', '.join(self.by)}")
+
+    def equalities(self, frame: Frame) -> Rows:
+        """One row per combination of labels, in the order in which `by` varies, the last fastest."""
+        codes = np.zeros(frame.size, dtype=np.int64)
+        n = 1
+        for coordinate in self.by:
+            inner, labels = frame.codes(coordinate)
+            if n > 1:
+                present, codes = np.unique(codes * labels.size + inner, return_inverse=True)
+                n = present.size  # before the next factor can overflow
+            else:
+                codes, n = inner, labels.size
+        first = _first_cells(codes, n)
+        if self.within is not None:
+            self._check_nested(frame, self.within, codes, first)
+        A = _indicator(codes, n)
+        if self.weights is not None:
+            weights = frame.broadcast(self.weights)
+            if weights.dtype.kind != "i":
+                raise LabelError(f"the weights {self.weights!r} must be an integer coordinate, to keep sums whole")
+            A.data = weights[A.indices]
+            A.eliminate_zeros()
+        suffix = "" if self.weights is None else f" weighted by {self.weights}"
+        return A, CellNames(frame, first, self.by, "" if self.by else "total", suffix)
+
+    def _check_nested(self, frame: Frame, within: str, codes: NDArray[np.int64], first: NDArray[np.int64]) -> None:
+        outer, labels = frame.codes(within)
+        elsewhere = np.flatnonzero(outer != outer[first][codes])
+        if elsewhere.size:
+            cell = int(elsewhere[0])
+            name = ", ".join(f"{coordinate}={frame.label(coordinate, cell)}" for coordinate in self.by)
+            homes = sorted(str(labels[k]) for k in (outer[cell], outer[first[codes[cell]]]))
+            raise InvariantError(
+                f"{name} lies in {' and in '.join(f'{within}={home}' for home in homes)}, so the levels do not nest: "
+                f"give its parts names of their own, or use margin({within!r}, ...)"
+            )
+
+    def coordinates(self) -> frozenset[str]:
+        """Name what the sums run over."""
+        return frozenset(self.by) | {name for name in (self.weights, self.within) if name is not None}
+
+    def __str__(self) -> str:
+        subject = "the sum" if self.by else "the total"
+        weighted = "" if self.weights is None else f", weighted by {self.weights}"
+        if not self.by:
+            return f"{subject}{weighted}"
+        return f"{subject}{weighted}{',' * bool(weighted)} for every {' and '.join(self.by)}"
+
+
+@dataclass(frozen=True)
+class Parents(Statement):
+    """Sums over the labels of `dim` that share a parent, from pairs of a label and its parent."""
+
+    kind: ClassVar[str] = "parents"
+    dim: str
+    parents: tuple[tuple[str | int, str | int], ...]
+
+    def __post_init__(self) -> None:
+        as_text(self.dim, "the name of a dimension or coordinate")
+        if not self.parents:
+            raise LabelError(f"the mapping of {self.dim!r} to parents is empty: give the parent of every label")
+        for pair in self.parents:
+            if not isinstance(pair, tuple) or len(pair) != 2:
+                raise LabelError(f"the mapping of {self.dim!r} to parents holds {pair!r}, which is no pair of labels")
+            as_label(pair[0], f"a label of {self.dim!r}")
+            as_label(pair[1], f"the parent of {pair[0]!r}")
+        if len({label for label, _ in self.parents}) < len(self.parents):
+            raise LabelError(f"the mapping of {self.dim!r} to parents holds a label twice")
+        refuse_look_alikes(
+            list(dict.fromkeys(parent for _, parent in self.parents if isinstance(parent, str))),
+            f"the mapping of {self.dim!r} holds parent",
+        )
+
+    def equalities(self, frame: Frame) -> Rows:
+        """One row per parent, in order of appearance."""
+        codes, labels = frame.codes(self.dim)
+        parents = dict(self.parents)
+        found = labels.tolist()
+        orphan = next((label for label in found if label not in parents), None)
+        if orphan is not None:
+            example = next(iter(parents))
+            raise LabelError(
+                f"the mapping of {self.dim!r} to parents lacks the label {orphan!r}; it has labels such as {example!r}"
+            )
+        groups, names = pd.factorize(np.array([parents[label] for label in found], dtype=object))
+        return _indicator(groups[codes], len(names)), [f"{self.dim} in {name}" for name in names]
+
+    def coordinates(self) -> frozenset[str]:
+        """Name the dimension."""
+        return frozenset({self.dim})
+
+    def __str__(self) -> str:
+        return f"the sum for every group of {self.dim} ({len({parent for _, parent in self.parents})} groups)"
+
+
+def total(*, weights: str | None = None) -> Public:
+    """Make the grand total public.
+
+    Parameters
+    ----------
+    weights : str, optional
+        An integer coordinate to multiply the counts by (persons per household).
+
+    Returns
+    -------
+    Public
+
+    Examples
+    --------
+    >>> total().on([3, 1, 2]).values
+    array([6])
+    """
+    return Public((Sums((), weights),))
+
+
+def margin(*dims: str, weights: str | None = None) -> Public:
+    """Make the margin over `dims` public: the sum for every combination of their labels.
+
+    Parameters
+    ----------
+    *dims : str
+        Names of dimensions or coordinates to keep; all others are summed out.
+    weights : str, optional
+        An integer coordinate to multiply the counts by.
+
+    Returns
+    -------
+    Public
+
+    Raises
+    ------
+    InvariantError, LabelError
+        No dimension, one twice, or one that is no string.
+
+    Examples
+    --------
+    >>> import ppdinf as ppd
+    >>> table = ppd.as_table([[3, 0], [1, 2]], dims=("county", "sex"))
+    >>> margin("sex").on(table).values
+    array([4, 2])
+    """
+    if not dims:
+        raise InvariantError("margin() needs the name of at least one dimension; for the grand total use total()")
+    return Public((Sums(dims, weights),))
+
+
+def groups(coordinate: str, parents: Mapping[Any, Any] | pd.Series | None = None) -> Public:
+    """Make the sum within each group of cells public.
+
+    Parameters
+    ----------
+    coordinate : str
+        A coordinate of the table that names the group of each cell (the state of a county); or,
+        with `parents`, a dimension whose labels the mapping puts into groups.
+    parents : mapping or pandas.Series, optional
+        Group of every label of `coordinate`. It is published; labels that the table lacks are allowed.
+
+    Returns
+    -------
+    Public
+
+    Raises
+    ------
+    LabelError
+        `parents` is no mapping, is empty, or holds labels that look alike.
+
+    Examples
+    --------
+    >>> import xarray as xr
+    >>> table = xr.DataArray([3, 1, 2], dims="county", coords={"state": ("county", ["A", "A", "B"])})
+    >>> groups("state").on(table).values
+    array([4, 2])
+    >>> groups("county", {0: "A", 1: "A", 2: "B"}).on(table).values
+    array([4, 2])
+    """
+    return margin(coordinate) if parents is None else Public((Parents(coordinate, _pairs(parents)),))
+
+
+def hierarchy(*levels: str, parents: Mapping[Any, Any] | pd.Series | None = None) -> Public:
+    """Make the total and the sums at each level of a nested hierarchy public.
+
+    Parameters
+    ----------
+    *levels : str
+        Coordinates from coarse to fine (``"state", "county"``); or, with `parents`, the one dimension
+        that the mapping starts from.
+    parents : mapping or pandas.Series, optional
+        Parent of every label, and of every parent but the roots, level by level.
+
+    Returns
+    -------
+    Public
+        Binding it to a table whose levels do not nest (a county in two states) raises InvariantError.
+
+    Raises
+    ------
+    InvariantError
+        No level; labels of one level at different depths of `parents`, or it runs in a circle.
+
+    Examples
+    --------
+    >>> print(hierarchy("state", "county"))
+    Published exactly: the total; the sum for every state; the sum for every county.
+    >>> tree = {"a1": "a", "a2": "a", "b1": "b", "a": "x", "b": "x"}
+    >>> print(hierarchy("tract", parents=tree))
+    Published exactly: the total; the sum for every group of tract (2 groups).
+    """
+    if not levels or len(set(levels)) < len(levels):
+        raise InvariantError("hierarchy() needs the names of its levels from coarse to fine, each once")
+    if parents is None:
+        nested = [Sums((fine,), within=coarse) for coarse, fine in pairwise(levels)]
+        return Public((Sums(), Sums(levels[:1]), *nested))
+    if len(levels) != 1:
+        raise InvariantError("with parents, name the one dimension that the mapping starts from")
+    parent_of = dict(_pairs(parents))
+    inner = set(parent_of.values())
+    ancestor = {label: label for label in parent_of if label not in inner}
+    statements: list[Statement] = [Sums()]
+    for _ in range(len(parent_of)):
+        rooted = [label for label, at in ancestor.items() if at not in parent_of]
+        if rooted and len(rooted) < len(ancestor):
+            raise InvariantError(f"{rooted[0]!r} reaches the top of the mapping before other labels of its level do")
+        if rooted or not ancestor:
+            break
+        ancestor = {label: parent_of[at] for label, at in ancestor.items()}
+        if len(set(ancestor.values())) > 1:
+            statements.append(Parents(levels[0], tuple(ancestor.items())))
+    if not ancestor or any(at in parent_of for at in ancestor.values()):
+        raise InvariantError("the mapping of labels to parents runs in a circle")
+    return Public(tuple(statements))
+
+
+def _pairs(parents: Any) -> tuple[tuple[str | int, str | int], ...]:
+    if not isinstance(parents, Mapping | pd.Series):
+        raise LabelError(
+            f"parents must map labels to groups, as a dict or a Series does; found {type(parents).__name__}"
+        )
+    return tuple((as_label(k, "a label"), as_label(v, f"the parent of {k!r}")) for k, v in parents.items())
+
+
+def _indicator(codes: NDArray[np.int64], rows: int) -> sp.csr_array:
+    """Row r has a one in the columns whose code is r."""
+    ones, ends = np.ones(codes.size, dtype=np.int64), np.arange(codes.size + 1)
+    return sp.csr_array(sp.csc_array((ones, codes, ends), shape=(rows, codes.size)))
+
+
+def _first_cells(codes: NDArray[np.int64], n: int) -> NDArray[np.int64]:
+    first = np.zeros(n, dtype=np.int64)
+    first[codes[::-1]] = np.arange(codes.size)[::-1]  # the last to be written stays: the first in order
+    return first
