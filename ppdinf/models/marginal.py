@@ -109,25 +109,9 @@ _SIGNATURE = types.void(
 _sums_given_totals = types.ExternalFunction(_SYMBOL, _SIGNATURE)
 
 
-def _through_pointers(  # type: ignore[no-untyped-def]
-    logw, eta, peak, lo, block, total, cells, width, chunks, n, as_means, value, out
-) -> None:
-    totals.evaluate(
-        numba.carray(logw, (cells, width)),
-        numba.carray(eta, (cells,)),
-        numba.carray(peak, (cells, chunks)),
-        numba.carray(lo, (cells,)),
-        numba.carray(block, (cells,)),
-        numba.carray(total, (n,)),
-        as_means,
-        numba.carray(value, (n + 1,)),
-        numba.carray(out, (cells, 1 if as_means else width)),
-    )
-
-
 @cache
 def _provide_symbol() -> Any:
-    kernel = numba.cfunc(_SIGNATURE, cache=True)(_through_pointers)
+    kernel = numba.cfunc(_SIGNATURE, cache=True)(totals.through_pointers)
     add_symbol(_SYMBOL, kernel.address)
     return kernel  # its machine code lives as long as this object
 

@@ -545,6 +545,23 @@ def evaluate(
         b += 0 if free else 1
 
 
+def through_pointers(  # type: ignore[no-untyped-def]
+    logw, eta, peak, lo, block, total, cells, width, chunks, n, as_means, value, out
+) -> None:
+    """:func:`evaluate` for callers in C; in this file, so that numba's cache sees changes of the kernels."""
+    evaluate(
+        numba.carray(logw, (cells, width)),
+        numba.carray(eta, (cells,)),
+        numba.carray(peak, (cells, chunks)),
+        numba.carray(lo, (cells,)),
+        numba.carray(block, (cells,)),
+        numba.carray(total, (n,)),
+        as_means,
+        numba.carray(value, (n + 1,)),
+        numba.carray(out, (cells, 1 if as_means else width)),
+    )
+
+
 # -- draws ----------------------------------------------------------------------------------------------
 
 
