@@ -118,7 +118,7 @@ def test_intervals_cover_and_beat_the_noisy_counts():
         table = xr.DataArray(count, dims="county", coords={"county": np.arange(40), "persons": ("county", persons)})
         public = ppd.invariants.total() & ppd.invariants.covariates("persons")
         mechanism = ppd.GeneralizedLaplace(public, epsilon="1/5")
-        release = ppd.Release(mechanism.simulate(table, draws=1, rng=seed)[0], mechanism)
+        release = ppd.Release(mechanism.simulate(table, draws=1, rng=seed).isel(draw=0), mechanism)
         with rate_model(release, exposure="persons"):
             idata = pm.sample(500, tune=500, chains=2, cores=1, random_seed=seed, progressbar=False, quiet=True)
         draws = idata.posterior["count"].values.reshape(-1, 40)
