@@ -176,8 +176,11 @@ def _from_frame(data: pd.DataFrame, dims: Sequence[str] | None) -> xr.DataArray:
             "table, pass table.set_index([...])['count']"
         )
     rows, columns = _dimension_names([data.index.name, data.columns.name], dims)
+    # column by column: a whole frame of pandas' own integers would come out as objects
+    parts = [data.iloc[:, j].to_numpy() for j in range(data.shape[1])]
+    values = np.stack(parts, axis=1) if parts else np.empty(data.shape)
     return xr.DataArray(
-        data.to_numpy(), dims=(rows, columns), coords={rows: _labels(data.index), columns: _labels(data.columns)}
+        values, dims=(rows, columns), coords={rows: _labels(data.index), columns: _labels(data.columns)}
     )
 
 

@@ -1,0 +1,257 @@
+"""Tables come in exactly as they are or not at all, and no refusal shows a count."""
+
+import re
+import traceback
+import unicodedata
+
+import numpy as np
+import pandas as pd
+import pytest
+import xarray as xr
+from hypothesis import given
+from hypothesis import strategies as st
+
+import ppdinf as ppd
+from ppdinf.errors import CountError, LabelError
+from ppdinf.frame import Frame
+from ppdinf.tables import labelled_cells
+
+COUNTS = (7_654_321, 8_123_457, 9_031_333)
+"""Confidential counts that no message may show."""
+
+NAMES = ["Adams", "Berks", "Chester"]
+
+
+def county(values=COUNTS, labels=NAMES, **coords):
+    values = np.array(values) if isinstance(values, list | tuple) else values
+    further = {name: ("county", column) for name, column in coords.items()}
+    return xr.DataArray(values, dims="county", coords={"county": labels} | further)
+
+
+def objects(*labels):
+    return np.array(labels, dtype=object)
+
+
+def two_way(index, columns, values=None):
+    return pd.DataFrame(np.array(values or [COUNTS[:2], COUNTS[1:]]), index=index, columns=columns)
+
+
+ROWS, COLUMNS = pd.Index(["a", "b"], name="row"), pd.Index([1, 2], name="column")
+LEVELS = pd.MultiIndex.from_tuples([("a", 1), ("b", 1), ("b", 2)], names=["row", "column"])
+
+REFUSED_COUNTS = {
+    "fractions": (county([7_654_321.5, 8_123_457.0, 9_031_333.0]), "fractional, the first at county=Adams"),
+    "whole floats": (county([7_654_321.0, 8_123_457.0, 9_031_333.0]), "astype"),
+    "nan": (county([7_654_321.0, np.nan, 9_031_333.0]), "1 cells are missing or fractional, the first at county=Berks"),
+    "infinite": (county([7_654_321.0, np.inf, 9_031_333.0]), "the first at county=Berks"),
+    "bool": (county([True, False, True]), "found bool"),
+    "objects": (county(objects(*COUNTS)), "found object"),
+    "missing object": (county(objects(*COUNTS[:2], None)), "the first at county=Chester"),
+    "text": (county([str(count) for count in COUNTS]), "integer type"),
+    "complex": (county([7_654_321j, 8_123_457j, 9_031_333j]), "complex128"),
+    "datetime": (county(pd.to_datetime([1, 2, 3])), "datetime64"),
+    "timedelta": (county(pd.to_timedelta([1, 2, 3])), "timedelta64"),
+    "negative": (county([7_654_321, -8_123_457, 9_031_333]), "1 cells are negative, the first at county=Berks"),
+    "beyond 2**53": (county([2**53 + 1, 1, 2]), "county=Adams is beyond 2"),
+    "unsigned beyond int64": (county(np.array([1, 2**63 + 1, 2], dtype=np.uint64)), "county=Berks is beyond 2"),
+    "masked": (np.ma.array(COUNTS, mask=[0, 1, 0]), "masked"),
+    "masked in xarray": (xr.DataArray(np.ma.array(COUNTS, mask=[0, 1, 0]), dims="county"), "the first at county=1"),
+    "pandas missing": (pd.Series([*COUNTS[:2], None], pd.Index(NAMES, name="county"), dtype="Int64"), "county=Chester"),
+    "one number": (np.array(7_654_321), "in place of a table"),
+    "no array": ({"Adams": 7_654_321}, "found dict"),
+    "no cells": (np.zeros((3, 0), dtype=int), "at least one cell"),
+    "no columns": (pd.DataFrame(index=ROWS).rename_axis(columns="column"), "at least one cell"),
+    "ragged": ([[7_654_321, 8_123_457], [9_031_333]], "different lengths"),
+    "Dataset": (xr.Dataset({"cases": county(), "deaths": county()}), "choose one of 'cases', 'deaths'"),
+    "long table": (pd.DataFrame({"county": NAMES, "count": COUNTS}), "set_index"),
+}
+
+REFUSED_LABELS = {
+    "twice": (county(labels=["Adams", "Adams", "Chester"]), "'county' holds label 'Adams' twice"),
+    "number twice": (county(labels=[1, 2, 1]), "'county' holds label 1 twice"),
+    "compatible form": (county(labels=["ﬁfth", "fifth", "x"]), "look-alike"),
+    "composed": (county(labels=["é", unicodedata.normalize("NFD", "é"), "x"]), "look-alike"),
+    "trailing blank": (county(labels=["Adams", "Adams ", "x"]), "look-alike"),
+    "double blank": (county(labels=["St  Clair", "St Clair", "x"]), "look-alike"),
+    "no-break blank": (county(labels=["St\u00a0Clair", "St Clair", "x"]), "look-alike"),
+    "tab": (county(labels=["St\tClair", "St Clair", "x"]), "look-alike"),
+    "invisible": (county(labels=["Ad\u200bams", "Adams", "x"]), "look-alike"),
+    "bell": (county(labels=["Adams\x07", "Adams", "x"]), "look-alike"),
+    "states alike": (county(state=["Ohio", "Ohio ", "Ohio"]), "coordinate 'state' holds"),
+    "names alike": (county(**{"county ": ["a", "b", "c"]}), "names of dimensions and coordinates"),
+    "null": (county(labels=objects("a\0", "b", "c")), "no text file"),
+    "surrogate": (county(labels=objects("a\ud800", "b", "c")), "no text file"),
+    "nan": (county(labels=objects("a", np.nan, "c")), "'county' holds float at position 1"),
+    "None": (county(state=objects("a", None, "c")), "'state' holds float at position 1"),
+    "strings and numbers": (county(labels=objects("a", 2, "c")), "both strings and whole numbers"),
+    "bool": (county(labels=[True, False, True]), "type bool"),
+    "bool objects": (county(state=objects(True, False, True)), "bool at position 0"),
+    "dates": (county(labels=pd.to_datetime(["2020", "2021", "2022"])), "'2021-12'"),
+    "durations": (county(state=np.array([1, 2, 3], dtype="m8[s]")), "timedelta64"),
+    "decimals": (county(labels=[0.5, 1.5, 2.5]), "type float64"),
+    "beyond 2**53": (county(labels=np.array([1, 2, 2**63 + 1], dtype=np.uint64)), "beyond 2"),
+    "missing decimal": (
+        county(density=[0.5, np.nan, 1.0]),
+        "'density' holds a missing or infinite number at position 1",
+    ),
+    "bytes": (county(labels=np.array([b"a", b"b", b"c"])), "convert its labels"),
+    "dimension of numbers": (xr.DataArray(np.array(COUNTS), dims=(3,)), "non-empty strings"),
+    "dimension without a name": (xr.DataArray(np.array(COUNTS), dims=("",)), "non-empty strings"),
+    "reserved dimension": (xr.DataArray(np.array(COUNTS), dims="draw"), "rename it"),
+    "reserved coordinate": (county(released=[1, 2, 3]), "rename it"),
+    "levels": (county().expand_dims("year").stack(both=("year", "county")), "several levels"),
+    "combination absent": (pd.Series(COUNTS, LEVELS), r"1 combinations of row, column are absent, such as \('a', 2\)"),
+    "combination twice": (pd.Series(COUNTS, LEVELS[[0, 1, 1]]), r"\('b', 1\) more than once"),
+    "level missing": (
+        pd.Series(COUNTS[:2], pd.MultiIndex.from_tuples([("a", 1), (None, 1)], names=["row", "column"])),
+        "level 'row' of the index is missing a label in row 1",
+    ),
+    "most combinations absent": (
+        pd.Series(range(9), pd.MultiIndex.from_arrays([range(9)] * 30, names=[f"level {k}" for k in range(30)])),
+        "absent, such as",
+    ),
+    "unnamed index": (pd.Series(COUNTS), "name the index levels"),
+    "unnamed columns": (two_way(ROWS, ["u", "v"]), r"\['row', None\]"),
+    "one name twice": (two_way(ROWS, ["u", "v"]).rename_axis(columns="row"), "name the index levels"),
+    "levels in rows": (two_way(LEVELS[:2], COLUMNS), "stack"),
+}
+
+
+@pytest.mark.parametrize(("data", "message"), REFUSED_COUNTS.values(), ids=REFUSED_COUNTS)
+def test_refuses_what_is_no_count(data, message):
+    assert_refused(data, CountError, message)
+
+
+@pytest.mark.parametrize(("data", "message"), REFUSED_LABELS.values(), ids=REFUSED_LABELS)
+def test_refuses_labels_that_cannot_be_told_apart_or_written(data, message):
+    assert_refused(data, LabelError, message)
+
+
+def assert_refused(data, error, message):
+    with pytest.raises(error, match=message) as caught:
+        ppd.as_table(data)
+    shown = "".join(traceback.format_exception_only(caught.value)) + repr(caught.value.__cause__)
+    digits = re.sub(r"[,_]", "", shown)
+    assert not any(str(count) in digits for count in COUNTS), "a message shows a confidential count"
+
+
+@pytest.mark.parametrize(
+    ("data", "dims", "message"),
+    [
+        (county(), ("state",), "rename or transpose"),
+        (np.zeros((2, 2), int), ("a",), "1 dimension names for an array with 2"),
+        (np.zeros((2, 2), int), ("a", "a"), "name of its own"),
+        (two_way(ROWS, COLUMNS), ("column", "row"), "the index is named 'row', dims says 'column'"),
+        (two_way(ROWS, COLUMNS), ("row",), "pass dims|name the index"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:Duplicate dimension names")
+def test_refuses_dims_that_contradict_the_table(data, dims, message):
+    if dims == ("row",):
+        data = data.rename_axis(columns=None)
+    with pytest.raises(LabelError, match=message):
+        ppd.as_table(data, dims=dims)
+
+
+def test_every_container_gives_the_same_table():
+    values = np.array([[1, 2, 3], [4, 5, 6]])
+    rows, columns = pd.Index(["b", "a"], name="row"), pd.Index([30, 10, 20], name="column")
+    expected = xr.DataArray(values, dims=("row", "column"), coords={"row": objects("b", "a"), "column": columns})
+    frame = pd.DataFrame(values, rows, columns)
+    shuffled = frame.stack().iloc[[0, 1, 3, 2, 5, 4]]  # labels appear in the same order, cells do not
+    for data in (
+        expected,
+        expected.astype(np.int8),
+        expected.astype(np.uint64),
+        frame,
+        frame.astype("Int64"),
+        frame.stack(),
+        shuffled,
+        pd.DataFrame(values, pd.CategoricalIndex(rows), columns),
+    ):
+        table = ppd.as_table(data)
+        xr.testing.assert_identical(table.drop_attrs().rename(None), expected.astype(np.int64))
+        assert table.dtype == np.int64
+
+
+def test_chunks_are_computed_once():
+    dask = pytest.importorskip("dask.array")
+    reads = []
+    lazy = dask.from_array(np.array(COUNTS), chunks=3).map_blocks(lambda block: reads.append(1) or block, dtype=int)
+    reads.clear()
+    assert ppd.as_table(county(lazy)).values.tolist() == list(COUNTS)
+    assert len(reads) == 1
+
+
+def test_a_table_is_a_copy():
+    source = county()
+    state = objects("x", "y", "z")
+    source = source.assign_coords(state=("county", state))
+    table = ppd.as_table(source)
+    source[0] = 0
+    state[0] = "changed"
+    assert table.values.tolist() == list(COUNTS)
+    assert table["state"].values.tolist() == ["x", "y", "z"]
+
+
+def test_coordinates_follow_the_order_of_the_table():
+    table = xr.DataArray(
+        np.arange(6).reshape(2, 3), dims=("a", "b"), coords={"g": (("b", "a"), np.arange(6).reshape(3, 2))}
+    )
+    frame = Frame.of(table)
+    assert frame.coords["g"][0] == ("a", "b")
+    assert frame.broadcast("g").tolist() == [0, 2, 4, 1, 3, 5]
+    assert frame.label("g", 1) == 2
+
+
+def test_what_a_table_may_carry():
+    table = xr.DataArray(
+        [1, 2], dims="c", coords={"c": ["x", "y"], "when": "2021", "density": ("c", np.array([0.1, 2], np.float32))}
+    ).drop_indexes("c")
+    table = ppd.as_table(table.assign_coords(code=("c", np.array([1, 2], dtype=object))))
+    assert set(table.coords) == {"c", "density", "code"}  # where it was cut from is not part of it
+    assert table["density"].dtype == np.float64
+    assert table["code"].dtype == np.int64
+
+
+def test_frames_differ_by_name():
+    frame, _ = labelled_cells(county(state=["A", "A", "B"]))
+    for other, message in [
+        (county(labels=["Adams", "Chester", "Berks"]), "'Chester' at position 1 of 'county' where 'Berks' is expected"),
+        (county(labels=[1, 2, 3]), "has 1 at position 0"),
+        (county(state=["A", "B", "B"]), "'B' at position 1 of 'state'"),
+        (county()[:2], r"\(2,\) labels along"),
+        (county().rename(county="place"), "transpose it first"),
+    ]:
+        with pytest.raises(LabelError, match=message):
+            frame.check_same(labelled_cells(other)[0], "the other table")
+    frame.check_same(labelled_cells(county())[0], "a table without the coordinate")
+
+
+def test_selecting_names_the_label_that_is_missing():
+    frame, _ = labelled_cells(county(labels=["01001", "01003", "01005"]))
+    with pytest.raises(LabelError, match="no label 1001; its labels are strings such as '01001'"):
+        frame.select("county", [1001])
+    assert frame.select("county", ["01005", "01001"]).tolist() == [True, False, True]
+
+
+@given(st.lists(st.text(max_size=8), min_size=1, max_size=6))
+def test_distinct_plain_labels_pass_and_look_alikes_do_not(labels):
+    """The quick way past plain text agrees with comparing what a reader sees."""
+
+    def seen(label):
+        shown = [
+            c
+            for c in unicodedata.normalize("NFKC", label)
+            if c.isspace() or unicodedata.category(c) not in ("Cc", "Cf")
+        ]
+        return " ".join("".join(shown).split())
+
+    writable = all(unicodedata.category(c) != "Cs" and c != "\0" for label in labels for c in label)
+    apart = len({seen(label) for label in labels}) == len(labels)
+    table = xr.DataArray(np.ones(len(labels), int), dims="c", coords={"c": objects(*labels)})
+    if writable and apart:
+        assert ppd.as_table(table)["c"].values.tolist() == labels
+    else:
+        with pytest.raises(LabelError):
+            ppd.as_table(table)
