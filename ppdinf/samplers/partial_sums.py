@@ -1,0 +1,98 @@
+"""Tables of the total weight of partial sums, with proved error bounds; in doubles or in balls.
+
+All weights are positive, so no sum cancels: each addition and product in doubles costs one rounding,
+relative to the entry itself. What windows and trimmed edges leave out is bounded in absolute terms.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["UNIT", "Factor", "Numbers", "Table"]
+
+UNIT = 2.0**-53
+
+type Numbers = NDArray[Any]
+"""Doubles, or balls in an array of objects."""
+
+
+@dataclass(eq=False)
+class Factor:
+    """A variable or a message: its values (rows, in lexicographic order) and their weights.
+
+    Value v adds ``v @ steps`` to the sums of the stage that takes the factor in. The weights of values that
+    are not listed are at most ``absolute``.
+    """
+
+    values: NDArray[np.int64]
+    weights: Numbers
+    steps: NDArray[np.int64]
+    relative: float
+    absolute: float
+    variables: NDArray[np.int64]  # those it stands for, itself or those summed out
+    stage: int = -1  # that sent the message
+
+    @property
+    def shifts(self) -> NDArray[np.int64]:
+        """What each value adds to the sums, one row a value."""
+        return self.values @ self.steps
+
+
+@dataclass(eq=False)
+class Table:
+    """Total weights of partial sums; entry 0 stands for the sums `origin`.
+
+    The exact weight of any sums is within ``relative`` times the entry plus ``absolute`` of it, also off the
+    table, where the entry is 0.
+    """
+
+    origin: NDArray[np.int64]
+    entries: Numbers
+    relative: float
+    absolute: float
+
+    def look_up(self, sums: NDArray[np.int64]) -> Numbers:
+        """Return the entries for sums of shape (..., n)."""
+        at, shape = sums - self.origin, np.array(self.entries.shape, dtype=np.int64)
+        inside = ((at >= 0) & (at < shape)).all(axis=-1)
+        strides = np.append(np.cumprod(shape[:0:-1])[::-1], 1)[: shape.size]
+        flat = np.where(inside, at @ strides, 0)
+        return np.where(inside, self.entries.ravel()[flat], 0 * self.entries.flat[0])
+
+    def convolve(self, factor: Factor, low: NDArray[np.int64], high: NDArray[np.int64], trim: float) -> "Table":
+        """Add a factor: the table of its sums with these, between `low` and `high`, edges below `trim` cut off."""
+        shifts, shape = factor.shifts, np.array(self.entries.shape, dtype=np.int64)
+        low = np.maximum(low, self.origin + shifts.min(axis=0))
+        high = np.minimum(high, self.origin + shifts.max(axis=0) + shape - 1)
+        out = np.zeros(np.maximum(high - low + 1, 0), dtype=self.entries.dtype)
+        if out.size:
+            for shift, weight in zip(self.origin + shifts - low, factor.weights, strict=True):
+                first, end = np.maximum(shift, 0), np.minimum(shift + shape, out.shape)
+                if (first < end).all():
+                    into = tuple(map(slice, first, end))
+                    out[into] += weight * self.entries[tuple(map(slice, first - shift, end - shift))]
+        kept, cut = _trimmed(out, trim)
+        rounding = 0.0 if out.dtype == object else UNIT * (len(shifts) + 8)
+        return Table(
+            low + np.array([part.start for part in kept], dtype=np.int64),
+            np.asarray(out[kept]),
+            self.relative + factor.relative + rounding,
+            1.01 * (self.absolute + factor.absolute) + cut,
+        )
+
+
+def _trimmed(entries: Numbers, threshold: float) -> tuple[tuple[slice, ...], float]:
+    """Cut slices off the ends of each axis whose entries are all below a threshold; the largest one cut."""
+    kept, cut = [slice(0, n) for n in entries.shape], 0.0
+    if not threshold or not entries.size:
+        return tuple(kept), cut
+    sizes = entries if entries.dtype != object else np.vectorize(lambda x: float(x.upper()), otypes=[float])(entries)
+    for axis in range(entries.ndim):
+        tops = sizes.max(axis=tuple(a for a in range(entries.ndim) if a != axis))
+        above = np.flatnonzero(tops >= threshold)
+        if above.size:
+            kept[axis] = slice(int(above[0]), int(above[-1]) + 1)
+            cut = max(cut, 1.01 * float(np.delete(tops, np.arange(above[0], above[-1] + 1)).max(initial=0.0)))
+    return tuple(kept), cut
