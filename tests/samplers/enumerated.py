@@ -1,0 +1,49 @@
+"""Noise laws by enumeration on small lattices, and the comparison of draws with them."""
+
+import itertools
+
+import numpy as np
+from scipy import stats
+
+from ppdinf.lattice import kernel
+
+SYSTEMS = {
+    "total": [[1, 1, 1]],
+    "weights": [[2, 3, 5]],
+    "two rows": [[1, 1, 1, 0], [0, 1, 2, 1]],
+    "ties": [[1, -1, 0, 2], [0, 0, 1, 1]],
+    "2 x 3 margins": [[1, 1, 1, 0, 0, 0], [0, 0, 0, 1, 1, 1], [1, 0, 0, 1, 0, 0], [0, 1, 0, 0, 1, 0]],
+    "free cell": [[1, 1, 0]],
+}
+
+
+def enumerate_law(A, law, *, reach=14, lower=None):
+    """Points of {A z = 0} with coordinates up to `reach` in a reduced basis, and their probabilities."""
+    basis = kernel(A).basis.toarray()
+    points = np.array(list(itertools.product(range(-reach, reach + 1), repeat=basis.shape[1]))) @ basis.T
+    if lower is not None:
+        points = points[(points >= lower).all(axis=1)]
+    p = np.exp(log_masses(law, points))
+    return points, p / p.sum()
+
+
+def log_masses(law, points):
+    scale, absolute, squares = float(law.scale), np.abs(points).sum(axis=1), (points**2).sum(axis=1)
+    return {"l1": -scale * absolute, "l2": -scale * np.sqrt(squares), "gaussian": -squares / (2 * scale**2)}[law.kind]
+
+
+def p_value(draws, points, p):
+    """Chi-square p-value of independent draws; points expected fewer than 20 times, and others, are pooled."""
+    place = {tuple(point): k for k, point in enumerate(points.tolist())}
+    counts = np.zeros(len(points) + 1)
+    for draw in map(tuple, draws.tolist()):
+        counts[place.get(draw, -1)] += 1
+    expected = np.append(p, 0.0) * len(draws)
+    common = expected >= 20
+    rest = max(expected[~common].sum(), 1e-9)
+    statistic = ((counts - expected)[common] ** 2 / expected[common]).sum() + (counts[~common].sum() - rest) ** 2 / rest
+    return stats.chi2.sf(statistic, common.sum())
+
+
+def exact_draws(points, p, size, seed):
+    return points[np.random.default_rng(seed).choice(len(points), size=size, p=p)]
