@@ -35,6 +35,8 @@ class Matrix(Statement):
     cells: tuple[Any, ...] | None
 
     def __post_init__(self) -> None:
+        if not self.names:
+            raise InvariantError("a matrix of public sums needs at least one row")
         for name in self.names:
             as_text(name, "the name of a row")
         if len(set(self.names)) < len(self.names):
@@ -57,7 +59,7 @@ class Matrix(Statement):
         LabelError
             Columns with other labels than the cells, or in another order.
         """
-        where = f"the matrix with row {self.names[0]!r}" if self.names else "the matrix without rows"
+        where = f"the matrix with row {self.names[0]!r}"
         if self.width != frame.size:
             raise InvariantError(f"{where} has {self.width} columns, the table has {frame.size} cells")
         if self.cells is not None:

@@ -1,0 +1,231 @@
+"""Single cells, structural zeros, matrices, bounds and covariates; every statement through real JSON."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse as sp
+import xarray as xr
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from random_tables import cells_of, tables
+
+from ppdinf.errors import InvariantError, LabelError
+from ppdinf.invariants import (
+    Public,
+    at_least,
+    between,
+    cells,
+    covariates,
+    groups,
+    hierarchy,
+    inequality,
+    linear,
+    margin,
+    nonnegative,
+    total,
+    zeros,
+)
+
+TABLE = xr.DataArray(
+    [[5, 0, 2], [3, 1, 1]],
+    dims=("county", "measure"),
+    coords={
+        "county": ["x", "y"],
+        "measure": ["cases", "deaths", "tests"],
+        "state": ("county", ["A", "B"]),
+        "density": ("county", [0.1, 2.5]),
+    },
+)
+CELLS = pd.MultiIndex.from_product([["x", "y"], ["cases", "deaths", "tests"]])
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.data())
+def test_cells_and_zeros_equal_loops(data):
+    table = data.draw(tables())
+    names = data.draw(st.lists(st.sampled_from([*table.dims, "g"]), min_size=1, unique=True))
+    where = {
+        name: data.draw(st.lists(st.sampled_from(sorted(set(table[name].values.ravel().tolist()))), min_size=1))
+        for name in names
+    }
+    match = [all(labels[name] in where[name] for name in names) for labels, _ in cells_of(table)]
+    if not any(match):
+        with pytest.raises(LabelError, match="no cell has"):
+            cells(where).on(table)
+        return
+    held, empty = cells(where).on(table), zeros(where).on(table)
+    assert np.flatnonzero(match).tolist() == held.A.indices.tolist() == empty.A.indices.tolist()
+    assert held.values.tolist() == table.values.ravel()[match].tolist()
+    assert not empty.values.any()
+    assert empty.empty.tolist() == match
+    assert not held.empty.any()
+    assert held.names == [held.frame.cell(k) for k in np.flatnonzero(match)]
+
+
+@settings(max_examples=50, deadline=None)
+@given(tables(), st.integers(-5, 5), st.integers(6, 60))
+def test_bounds_equal_loops(table, low, high):
+    bound = between(low, high).on(table)
+    counts = [count for _, count in cells_of(table)]
+    agrees = [low <= count for count in counts] + [count <= high for count in counts]
+    assert bound.check(table)["agrees"].tolist() == agrees
+    words = [f" at least {low}"] * len(counts) + [f" at most {high}"] * len(counts)
+    assert bound.bound_names == [bound.frame.cell(k % len(counts)) + word for k, word in enumerate(words)]
+
+
+def test_at_least_pairs_cells_along_a_dimension():
+    bound = at_least("cases", "deaths", dim="measure").on(TABLE)
+    assert bound.B.toarray().tolist() == [[1, -1, 0, 0, 0, 0], [0, 0, 0, 1, -1, 0]]
+    assert bound.bound_names == ["cases >= deaths at county=x", "cases >= deaths at county=y"]
+    assert at_least("deaths", "tests", dim="measure").on(TABLE[0]).bound_names == ["deaths >= tests"]
+
+
+@pytest.mark.parametrize(
+    "kind", [list, np.array, sp.csr_array, sp.coo_matrix, lambda A: pd.DataFrame(A, columns=CELLS)]
+)
+def test_matrices_of_any_kind(kind):
+    A = [[1, 0, 2, 0, 0, -1], [0, 1, 0, 0, 0, 0]]
+    bound = linear(kind(A), ["first", "second"]).on(TABLE)
+    assert bound.values.tolist() == [5 + 4 - 1, 0]
+    assert bound.names == ["first", "second"]
+    below = inequality(kind(A), [8, 1], ["first", "second"]).on(TABLE)
+    assert below.check(TABLE)["agrees"].tolist() == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("declare", "error", "message"),
+    [
+        (lambda: cells({}), LabelError, "choose cells by"),
+        (lambda: cells("x"), LabelError, "by a mapping"),
+        (lambda: cells({"county": []}), LabelError, "at least one of its labels"),
+        (lambda: cells({"county": None}), LabelError, "a label of 'county'"),
+        (lambda: cells({"county": {"x", "y"}}), LabelError, "a label of 'county'"),
+        (lambda: cells({"county": True}), LabelError, "a label of 'county'"),
+        (lambda: cells({"county": [0.5]}), LabelError, "a label of 'county'"),
+        (lambda: cells({3: "x"}), LabelError, "name of a coordinate"),
+        (lambda: linear([[0.5, 1]]), InvariantError, "row 0, column 0: 0.5 is not a whole number"),
+        (lambda: linear([[np.nan, 1]], ["r"]), InvariantError, r"row 0 \('r'\), column 0: nan"),
+        (lambda: linear([[2**53 + 1, 1]]), InvariantError, "at most 2"),
+        (lambda: linear([[10**30, 1]]), InvariantError, "at most 2"),
+        (lambda: linear([[True, False]]), InvariantError, "write 0/1"),
+        (lambda: linear([1, 2]), InvariantError, "needs a matrix"),
+        (lambda: linear(np.zeros((0, 2))), InvariantError, "at least one row"),
+        (lambda: linear([[1, 2]], ["a", "b"]), InvariantError, "1 rows but 2 row names"),
+        (lambda: linear([[1, 2], [2, 1]], ["a", "a"]), LabelError, "names of their own"),
+        (lambda: linear([[1, 2]], [3]), LabelError, "name of a row of A"),
+        (lambda: linear(pd.DataFrame([[1, 2]], columns=[0.5, 1.5])), LabelError, "a column of A"),
+        (lambda: inequality([[1, 1]], [0.5]), InvariantError, "limits, row 0"),
+        (lambda: inequality([[1, 1]], [1, 2]), InvariantError, "limits has shape"),
+        (lambda: between(None, None), InvariantError, "at least one limit"),
+        (lambda: between(3, 2), InvariantError, "no count lies between 3 and 2"),
+        (lambda: between(True, 2), InvariantError, "whole number"),
+        (lambda: between(0.0, 2), InvariantError, "whole number"),
+        (lambda: between(0, 2**53 + 1), InvariantError, "at most 2"),
+        (lambda: at_least("a", "a", dim="measure"), InvariantError, "'a' twice"),
+        (lambda: at_least(None, "a", dim="measure"), LabelError, "larger must be"),
+        (lambda: at_least("a", "b", dim=3), LabelError, "dimension of at_least"),
+        (lambda: covariates(), LabelError, "at least one"),
+        (lambda: covariates(3), LabelError, "name of a coordinate"),
+    ],
+)
+def test_refuses_malformed_declarations(declare, error, message):
+    with pytest.raises(error, match=message):
+        declare()
+
+
+@pytest.mark.parametrize(
+    ("public", "error", "message"),
+    [
+        (cells({"county": "z"}), LabelError, "'county' has no label 'z'"),
+        (cells({"county": 1}), LabelError, "its labels are strings such as 'x'"),
+        (cells({"density": 1}), LabelError, "'density' holds decimals"),
+        (zeros({"town": "x"}), LabelError, "no dimension or coordinate 'town'"),
+        (covariates("population"), LabelError, "no dimension or coordinate 'population'"),
+        (linear([[1, 1]], ["both"]), InvariantError, "the matrix with row 'both' has 2 columns, the table has 6 cells"),
+        (
+            linear(pd.DataFrame([[1] * 6], ["all"], CELLS[::-1])),
+            LabelError,
+            r"row 'all' has \('y', 'tests'\) in column 0, where the cells of the table have \('x', 'cases'\)",
+        ),
+        (linear(pd.DataFrame([[1] * 6])), LabelError, r"has 0 in column 0"),
+        (at_least("cases", "recoveries", dim="measure"), LabelError, "'measure' has no label 'recoveries'"),
+        (at_least("A", "B", dim="state"), LabelError, "'state' is only a coordinate"),
+    ],
+)
+def test_refuses_tables_that_do_not_fit(public, error, message):
+    with pytest.raises(error, match=message):
+        public.on(TABLE)
+
+
+EVERYTHING = (
+    total()
+    & total(weights="w")
+    & margin("county", "measure")
+    & groups("county", {"x": "P", "y": 3})
+    & hierarchy("state", "county")
+    & hierarchy("county", parents={"x": "p", "y": "q", "p": "r", "q": "r"})
+    & cells({"county": np.str_("x"), "measure": np.array(["cases", "tests"])})
+    & zeros({"county": ["x"], "year": np.arange(2)})
+    & linear(sp.csr_array([[1, 0, -7]]), ['quoted "row", with comma'])
+    & linear(pd.DataFrame([[1] * 6], ["all"], CELLS))
+    & inequality([[1, 1]], [np.int64(3)])
+    & covariates("density", "state")
+    & nonnegative()
+    & between(None, np.int64(9))
+    & at_least("cases", 0, dim="measure")
+)
+
+
+def test_every_kind_of_statement_survives_json():
+    kinds = {entry["kind"] for entry in EVERYTHING.to_dict()}
+    assert kinds == {
+        "sums", "parents", "cells", "zeros", "linear", "linear-bound", "covariates", "between", "at-least",
+    }  # fmt: skip
+    again = Public.from_dict(json.loads(json.dumps(EVERYTHING.to_dict())))
+    assert again == EVERYTHING
+    assert str(again) == str(EVERYTHING)
+    assert hash(again) == hash(EVERYTHING)
+
+
+def test_joining_drops_repetitions_and_nothing_else():
+    assert (total() & nonnegative() & total()) == (total() & nonnegative())
+    assert len((total() & total(weights="w")).statements) == 2
+    with pytest.raises(TypeError):
+        total() & "state"
+
+
+def test_sentences_say_what_is_published_and_what_is_known():
+    assert str(Public()) == "Published exactly: nothing."
+    public = cells({"county": "x", "measure": ["cases", "tests"]}) & linear([[1] * 6]) & covariates("density")
+    public = public & zeros({"county": "y"}) & between(None, 9) & at_least("cases", "deaths", dim="measure")
+    assert str(public & inequality([[1]], [2], ["low"])) == (
+        "Published exactly: every count with county = x and measure = cases or tests; 1 weighted sum (row 0); the "
+        "coordinate density. Known: no one can have county = y; every count is at most 9; cases >= deaths; low >= 2."
+    )
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.data())
+def test_foreign_statements_are_refused_by_kind_and_field(data):
+    """Any one field replaced by junk is refused by a typed error, or is a statement of its own."""
+    entry = data.draw(st.sampled_from(json.loads(json.dumps(EVERYTHING.to_dict()))))
+    junk = st.recursive(
+        st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=3),
+        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=2),
+        max_leaves=6,
+    )
+    changed = entry | {data.draw(st.sampled_from([*entry, "another"])): data.draw(junk)}
+    try:
+        public = Public.from_dict([changed])
+    except (InvariantError, LabelError):
+        return
+    assert json.loads(json.dumps(public.to_dict(), allow_nan=False)) == [changed]
+    str(public)
+
+
+@pytest.mark.parametrize("data", [None, {}, "sums", [None], [[]], [{"kind": []}], [{"kind": "sums"}]])
+def test_what_is_no_statement_is_refused(data):
+    with pytest.raises(InvariantError):
+        Public.from_dict(data)
