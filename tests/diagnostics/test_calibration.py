@@ -1,0 +1,242 @@
+"""Rank tests of every way to the posterior, and the faults that they must see.
+
+Poisson cells with rates BASE * exp(theta * SLOPE) and theta on a grid, so that posteriors by summation are exact. The
+noise is drawn by a sampler of its own. Quantities: theta; the size of the noise |y - x|; the fit log p(x | theta). The
+last two depend on the release and see faults that theta cannot.
+"""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from numba import njit
+from scipy import stats
+from scipy.special import gammaln
+
+from ppdinf.diagnostics.calibration import calibrate, position, uniformity
+from ppdinf.lattice.moves import connected_moves
+from ppdinf.samplers import totals
+from ppdinf.samplers.lattice_gibbs import walk
+
+GRID = np.linspace(-2.4, 2.4, 33)
+PRIOR = stats.norm.pdf(GRID, 0, 0.8)
+PRIOR = PRIOR / PRIOR.sum()
+
+LOG_FACTORIAL = gammaln(np.arange(20_000) + 1)
+
+
+def rows(*groups, cells=6):
+    return np.array([[int(i in group) for i in range(cells)] for group in groups])
+
+
+SYSTEMS = {  # public sums, and the group of each cell where the sums split the cells
+    "total": (rows(range(6)), np.zeros(6, int)),
+    "groups": (rows(range(3), range(3, 6)), np.repeat([0, 1], 3)),
+    "hierarchy": (rows(range(6), range(4), range(4, 6), range(2), range(2, 4)), np.repeat([0, 1, 2], 2)),
+    "two-way": (rows(*(range(3 * k, 3 * k + 3) for k in range(3)), *(range(k, 9, 3) for k in range(3)), cells=9), None),
+}
+REGIMES = {"dense": (25.0, 0.25), "sparse": (0.7, 1.5), "flat": (4.0, 0.05)}  # mean count, epsilon
+
+
+class Problem:
+    """Law of (theta, x, y) under one system and regime, and its posteriors, with or without a fault."""
+
+    def __init__(self, system, regime, *, fault=None):
+        self.A, self.block = SYSTEMS[system]
+        mean, self.epsilon = REGIMES[regime]
+        d = self.A.shape[1]
+        self.slope = np.resize([1.0, -0.3, 0.6, 0.1], d)
+        self.rates = mean * np.linspace(0.7, 1.3, d) * np.exp(GRID[:, None] * self.slope)
+        self.solve = solved(self.A)
+        self.believed = 1.2 * self.epsilon if fault == "epsilon off by 20 %" else self.epsilon
+        self.fault = fault
+
+    def simulate(self, rng):
+        k = rng.choice(GRID.size, p=PRIOR)
+        x = rng.poisson(self.rates[k])
+        y = x + noise(self.A.shape[1], *self.solve, self.epsilon, rng)
+        truth = {"theta": GRID[k], "noise": np.abs(y - x).sum(), "fit": self.fit(k, x)}
+        return truth, (k, x, y)
+
+    def fit(self, k, x):
+        """Log likelihood of the table: theta alone cannot see that some of the data were left unused."""
+        return (x * np.log(self.rates[k])).sum(axis=-1) - self.rates[k].sum(axis=-1) - LOG_FACTORIAL[x].sum(axis=-1)
+
+    def log_noise(self, y, width):
+        return -self.believed * np.abs(y[:, None] - np.arange(width))
+
+    def log_theta(self, y):
+        """Log prior over the grid, without P(Z | theta) where that is the fault."""
+        log_p = np.log(PRIOR)
+        if self.fault == "P(Z | theta) dropped":
+            goal = np.bincount(self.block, weights=y)
+            sums = np.stack([self.rates[:, self.block == b].sum(axis=1) for b in range(goal.size)], axis=1)
+            log_p = log_p - stats.poisson.logpmf(goal, sums).sum(axis=1)
+        return log_p
+
+    def marginal(self, data, rng, draws=40):
+        """Theta by summation over the grid with the table summed out, then tables given theta."""
+        _, _, y = data
+        block, goal = self.block, np.bincount(self.block, weights=y).astype(np.int64)
+        width = int(goal.max()) + 1
+        if self.fault == "a public sum dropped":  # the last group, or the total of a single one
+            block, width = np.where(block == block.max(), -1, block), width + int(60 / self.epsilon)
+            goal = goal[:-1] if goal.size > 1 else goal
+        log_h = self.log_noise(y, width) - LOG_FACTORIAL[:width]
+        place = {"lo": 0, "total": goal, "block": block}
+        counted = used(goal, block)
+        log_l = np.array([totals.log_coefficient(log_h, eta=np.log(r), **place)[counted].sum() for r in self.rates])
+        log_p = self.log_theta(y) + log_l - self.rates.sum(axis=1)
+        p = np.exp(log_p - log_p.max())
+        chosen = rng.choice(GRID.size, size=draws, p=p / p.sum())
+        tables = totals.draw(log_h, eta=np.log(self.rates[chosen]), **drawable(place), rng=rng)[:, 0]
+        return {"theta": GRID[chosen], "noise": np.abs(y - tables).sum(axis=1), "fit": self.fit(chosen, tables)}
+
+    def fiber(self, data, rng, length=30):
+        """A chain through the truth: table by walks on the fiber, theta by its full conditional."""
+        k, x, y = data
+        width = int(y.sum()) + 1
+        before = int(rng.integers(length + 1))
+        starts, cells, steps = self.directions(length, rng)
+        chosen, tables = chain_through(
+            k, x, starts, cells, steps, self.log_noise(y, width) - LOG_FACTORIAL[:width], np.log(self.rates),
+            self.log_theta(y) - self.rates.sum(axis=1), before, length, rng,
+        )  # fmt: skip
+        return {"theta": GRID[chosen], "noise": np.abs(y - tables).sum(axis=1), "fit": self.fit(chosen, tables)}
+
+    def directions(self, length, rng):
+        each = 2 * self.A.shape[1] * length
+        if not hasattr(self, "_pool") or self._at == 200:  # drawing few at a time would cost more than walking them
+            A = self.A
+            if self.fault == "a public sum dropped":
+                A = A[: -1 if len(A) < 3 else -2]  # of nested or crossing sums the last follows from the others
+            v = connected_moves(sp.csr_array(A), bounds="lower").draw(200 * each, rng=rng)
+            self._pool, self._at = v, 0
+        self._at += 1
+        pool = self._pool
+        return pool.indptr[(self._at - 1) * each : self._at * each + 1], pool.indices, pool.data
+
+
+def used(goal, block):
+    """Entries of log_coefficient that count: totals with cells, and free cells."""
+    return [*(b for b in range(goal.size) if (block == b).any()), goal.size]
+
+
+def drawable(place):
+    """Without totals that no cell counts towards, which cannot be drawn."""
+    keep = used(place["total"], place["block"])[:-1]
+    return place if len(keep) else {**place, "total": np.zeros(1, np.int64)}
+
+
+def solved(A):
+    """Dependent cells as integer combinations of free ones, on {z : A z = 0}."""
+    columns, rank = [], 0
+    for j in range(A.shape[1]):
+        if np.linalg.matrix_rank(A[:, [*columns, j]]) > rank:
+            columns, rank = [*columns, j], rank + 1
+    free = np.setdiff1d(np.arange(A.shape[1]), columns)
+    combination = -np.linalg.lstsq(A[:, columns], A[:, free], rcond=None)[0]
+    assert np.allclose(combination, combination.round())
+    return np.array(columns), free, combination.round().astype(np.int64)
+
+
+@njit
+def noise(d, dependent, free, combination, epsilon, rng):
+    """Discrete Laplace in the free cells, accepted in proportion to the mass of the dependent ones."""
+    z, p = np.empty(d, np.int64), 1 - np.exp(-epsilon)
+    while True:
+        for i in free:
+            z[i] = rng.geometric(p) - rng.geometric(p)
+        size = 0
+        for r, i in enumerate(dependent):
+            z[i] = 0
+            for c, j in enumerate(free):
+                z[i] += combination[r, c] * z[j]
+            size += abs(z[i])
+        if rng.random() < np.exp(-epsilon * size):
+            return z
+
+
+@njit
+def draw_theta(log_p, log_rates, x, rng):
+    log_p = log_p + log_rates @ x.astype(np.float64)
+    cdf = np.cumsum(np.exp(log_p - log_p.max()))
+    return np.searchsorted(cdf, rng.random() * cdf[-1], side="right")
+
+
+@njit
+def chain_through(k, x, starts, cells, steps, log_noise, log_rates, log_prior, before, length, rng):
+    """Steps before the truth run the kernel backward, the rest forward: both from the truth."""
+    thetas, tables, lower = np.empty(length, np.int64), np.empty((length, x.size), np.int64), np.zeros(x.size, np.int64)
+    counts = np.arange(log_noise.shape[1])
+    each = (starts.size - 1) // length
+    at, table = k, x.copy()
+    for n in range(length):
+        if n == before:
+            at, table = k, x.copy()
+        if n < before:
+            at = draw_theta(log_prior, log_rates, table, rng)
+        weights = log_noise + np.outer(log_rates[at], counts)
+        walk(table, starts[n * each : (n + 1) * each + 1], cells, steps, lower, weights, rng)
+        if n >= before:
+            at = draw_theta(log_prior, log_rates, table, rng)
+        thetas[n], tables[n] = at, table
+    return thetas, tables
+
+
+def p_values(route, system, regime, *, fault=None, replicates=1000):
+    problem = Problem(system, regime, fault=fault)
+    found = calibrate(problem.simulate, getattr(problem, route), replicates=replicates, rng=1)
+    return {name: uniformity(found[name]) for name in found}
+
+
+ROUTES = [("marginal", system) for system in SYSTEMS if system != "two-way"] + [("fiber", system) for system in SYSTEMS]
+SEEN_BY = {"epsilon off by 20 %": "noise", "a public sum dropped": "noise", "P(Z | theta) dropped": "fit"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("regime", REGIMES)
+@pytest.mark.parametrize(("route", "system"), ROUTES)
+def test_the_truth_is_one_more_posterior_draw(route, system, regime):
+    assert min(p_values(route, system, regime).values()) > 1e-6
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fault", SEEN_BY)
+@pytest.mark.parametrize(("route", "system"), ROUTES)
+def test_faults_are_seen(route, system, fault):
+    if system == "two-way" and SEEN_BY[fault] == "fit":
+        pytest.skip("P(Z | theta) of two margins has no closed form to drop")
+    assert p_values(route, system, "dense", fault=fault)[SEEN_BY[fault]] < 1e-6
+
+
+def test_parameters_alone_cannot_see_that_data_were_left_unused():
+    """Why the fit is a quantity: without P(Z | theta) the posterior of theta is wide, and calibrated on average."""
+    found = p_values("fiber", "groups", "sparse", fault="P(Z | theta) dropped")
+    assert found["theta"] > 1e-6
+    assert found["fit"] < 1e-6
+
+
+def test_noise_of_the_oracle_keeps_the_sums_and_has_its_law():
+    A, _ = SYSTEMS["total"]
+    rng, parts = np.random.default_rng(1), solved(A[:, :3])
+    draws = np.array([noise(3, *parts, 1.0, rng) for _ in range(20_000)])
+    assert (draws.sum(axis=1) == 0).all()
+    z = np.arange(-30, 31)
+    mass = np.exp(-np.abs(z[:, None]) - np.abs(z) - np.abs(z[:, None] + z)).sum(axis=1)
+    expected = mass[28:33] / mass.sum() * len(draws)
+    observed = np.array([(draws[:, 0] == value).sum() for value in range(-2, 3)])
+    assert (np.abs(observed - expected) < 5 * np.sqrt(expected)).all()
+
+
+def test_position_orders_ties_at_random():
+    rng = np.random.default_rng(1)
+    tied = [position(1, [1, 1, 1, 2], rng) for _ in range(5000)]
+    assert max(tied) < 0.8
+    assert stats.kstest(np.array(tied) / 0.8, "uniform").pvalue > 1e-6
+
+
+def test_uniformity_sees_shift_and_spread():
+    u = np.random.default_rng(2).random(2000)
+    assert uniformity(u) > 1e-6
+    for wrong in (u**1.2, 0.5 + (u - 0.5) * 0.9, stats.norm.cdf(1.25 * stats.norm.ppf(u))):
+        assert uniformity(wrong) < 1e-6
