@@ -54,7 +54,7 @@ class Mechanism(ABC):
         """What the law promises on any table."""
 
     @abstractmethod
-    def guarantee_on(self, system: System, plan: Plan) -> ReleaseGuarantee:
+    def guarantee_on(self, system: System, plan: Plan | None) -> ReleaseGuarantee:
         """State the guarantee for a bound system and the sampler that was planned."""
 
     @abstractmethod

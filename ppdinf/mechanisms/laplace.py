@@ -137,25 +137,20 @@ class GeneralizedLaplace(Mechanism):
         """Pure integer subspace differential privacy (their Theorem 10)."""
         return Guarantee(self.epsilon, self.norm, self.public.exact, self.public.known)
 
-    def guarantee_on(self, system: System, plan: Plan) -> ReleaseGuarantee:
-        """State the guarantee for the tables with the public sums of `system`.
+    def guarantee_on(self, system: System, plan: Plan | None) -> ReleaseGuarantee:
+        """State the guarantee for the tables with the public sums of `system`."""
+        from ppdinf.lattice.shortest import shortest_distance
 
-        Raises
-        ------
-        InvariantError
-            As `plan_on`.
-        """
-        self.plan_on(system)
         structure = system.structure
         return ReleaseGuarantee(
             self.epsilon,
             self.norm,
             self.public.exact,
             self.public.known,
-            nearest=None if structure.fixed.all() else 2 if structure.is_partition else 1,
+            nearest=shortest_distance(structure),
             fixed=int(structure.fixed.sum()),
             cells=system.frame.size,
-            sampler=f"generalized Laplace on the lattice, {plan}",
+            sampler=f"generalized Laplace on the lattice, {plan or 'drawn in a way that is not stated'}",
         )
 
     def to_dict(self) -> dict[str, Any]:

@@ -187,7 +187,7 @@ class ReleasedRV(RandomVariable):
 
         shape = x.shape if size is None else (*size, *x.shape[-len(self.release.dims) :])
         draws = int(np.prod(shape[: len(shape) - len(self.release.dims)]))
-        noise = self.release.mechanism.noise(self.release.public, draws, seeded_tape(rng))
+        noise = self.release.mechanism.noise(self.release.kept, draws, seeded_tape(rng))
         return x + noise.reshape(shape)
 
 
@@ -200,7 +200,7 @@ def released(x: Any, release: Release) -> Any:
 @_logprob.register(ReleasedRV)
 def _released_logp(op: ReleasedRV, values: Any, rng: Any, size: Any, x: Any, **kwargs: Any) -> Any:
     (y,) = values
-    system, noise = op.release.public, y - x
+    system, noise = op.release.kept, y - x
     rows, columns = system.A.nonzero()
     sums = pt.zeros(len(system.names), dtype="int64")[rows].inc(system.A.data * noise.ravel()[columns])
     return pt.switch(pt.all(pt.eq(sums, 0)), pt.sum(op.release.mechanism.potential(noise)), -np.inf)
@@ -216,7 +216,7 @@ def _released_numba(op: ReleasedRV, node: Any) -> Any:
             out = np.ascontiguousarray(op.rng_fn(rng, x))
         return out  # noqa: RET504  (numba's object mode hands over variables, not values)
 
-    return random_fn, 1
+    return random_fn, None  # never from PyTensor's cache on disk: the release is part of the function
 
 
 def _reopen(dist: Any) -> tuple[list[Any], list[Any], Any]:

@@ -27,8 +27,9 @@ def plot_chains(idata: Any, var_names: list[str] | None = None) -> Figure:
     Returns
     -------
     matplotlib.figure.Figure
-        Traces left; right the cumulative ranks of each chain's draws among all draws, less the uniform
-        line. Chains that explore one posterior stay near zero; p is that of ArviZ's test of uniformity.
+        Traces left; right the cumulative ranks of each chain's draws among all draws, thinned by their
+        ESS, less the uniform line. Chains that explore one posterior stay near zero; p is that of ArviZ's
+        test of uniformity.
     """
     import arviz_plots as azp
     import arviz_stats as azs
@@ -53,7 +54,8 @@ def plot_chains(idata: Any, var_names: list[str] | None = None) -> Figure:
             idata, var_names=var_names, plot_collection=grid, visuals={"trace": {"width": 0.5, "alpha": 0.8}}
         )
         grid.coords = {"column": "ranks"}
-        azp.plot_rank(idata, var_names=var_names, plot_collection=grid)
+        # the test of uniform ranks is for independent draws: thin the chains until they nearly are
+        azp.plot_rank(azs.thin(idata, var_names=var_names), var_names=var_names, plot_collection=grid)
     figure = grid.viz["figure"].item()
     pyplot.close(figure)  # ArviZ registers it with pyplot, which would keep it
     largest = max(float(variable.max()) for variable in azs.rhat(chosen).data_vars.values())

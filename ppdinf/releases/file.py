@@ -128,7 +128,7 @@ def _packed(release: Release) -> bytes:
         "mechanism": release.mechanism.to_dict(),
         "kept": release.mechanism.public.to_dict(),
         "public": release.public.public.to_dict(),
-        "plan": release.plan.to_dict(),
+        "plan": release.plan and release.plan.to_dict(),
         "guarantee": release.guarantee.to_dict(),
         "dims": dict(zip(frame.dims, frame.shape, strict=True)),
         "coordinates": {
@@ -217,8 +217,8 @@ def _csv(header: Sequence[str], *columns: Iterable[Any]) -> bytes:
 def _release(manifest: dict[str, Any], parts: dict[str, bytes]) -> Release:
     public, kept = Public.from_dict(manifest["public"]), Public.from_dict(manifest["kept"])
     mechanism = Mechanism.from_dict(manifest["mechanism"], kept)
-    plan = Plan(**manifest["plan"])
-    if [type(value) for value in (plan.sampler, plan.exact, plan.reason)] != [str, bool, str]:
+    plan = manifest["plan"] and Plan(**manifest["plan"])
+    if plan and [type(value) for value in (plan.sampler, plan.exact, plan.reason)] != [str, bool, str]:
         raise ReleaseFileError("the sampler plan has fields of other types")
     frame, cells = labelled_cells(_table(parts["table.csv"], manifest), nonnegative=False)
     values = _columns(parts["public.csv"], {"sum": object, "value": np.int64}, "public.csv")["value"]

@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 import xarray as xr
+from numpy.typing import NDArray
 
 from ppdinf.errors import InvariantError, PrivacyError
-from ppdinf.invariants import System
+from ppdinf.invariants import Public, System
 from ppdinf.invariants.system import bind
 from ppdinf.mechanisms.base import Mechanism
 from ppdinf.privacy.guarantee import ReleaseGuarantee
@@ -36,18 +37,19 @@ class Release:
         off `table`. Give it where more is public than the noisy table itself satisfies, as in noisy
         measurement files: ``public.on(table, values=...)``.
     plan : Plan, optional
-        How the noise was drawn. Without it: as this version of ppdinf would draw it.
+        How the noise was drawn, where that is known.
 
     Attributes
     ----------
     table : xarray.DataArray of int64
     mechanism : Mechanism
     public : System
-        ``public.A``, ``public.values``, ``public.check(table)``: what the confidential table satisfies.
+        ``public.A``, ``public.values``, ``public.check(table)``: what the confidential table satisfies,
+        the sums that the noise keeps included.
     kept : System
         The sums that the noise keeps: what released and confidential table have in common. The same
         object as `public` unless that was bound to other statements.
-    plan : Plan
+    plan : Plan or None
     frame : Frame
         Labels of the table.
 
@@ -86,8 +88,8 @@ class Release:
         self.kept = public if public.public == mechanism.public else bind(mechanism.public, self.frame, cells)
         self.kept.require_cells(cells, bounds=False)
         if self.kept is not public:
-            _check_agree(public, self.kept)
-        self.plan = plan if plan is not None else mechanism.plan_on(self.kept)
+            self.public = _join(public, self.kept, cells)
+        self.plan = plan
 
     @property
     def dims(self) -> tuple[str, ...]:
@@ -147,9 +149,14 @@ class Release:
         return f"<Release ({sizes}) by {type(self.mechanism).__name__}; {self.public.public}>"
 
 
-def _check_agree(public: System, kept: System) -> None:
-    """Refuse public values that contradict the sums of the noisy table that the noise kept."""
+def _join(public: System, kept: System, cells: NDArray[np.int64]) -> System:
+    """Add to what is public the sums of the noisy table that the noise kept; refuse a contradiction."""
     from ppdinf.lattice.rows import check_consistent
 
     names = [*public.names, *(f"{name} (as released)" for name in kept.names)]
     check_consistent(sp.vstack([public.A, kept.A]), np.concatenate([public.values, kept.values]), row_names=names)
+    further = Public(tuple(statement for statement in kept.public if statement not in public.public.statements))
+    if not further.statements:
+        return public
+    values = [*public.values.tolist(), *bind(further, kept.frame, cells).values.tolist()]
+    return bind(public.public & further, kept.frame, cells, values)

@@ -1,0 +1,40 @@
+"""Noisy measurements that keep nothing, with public totals known apart from them."""
+
+import numpy as np
+import pymc as pm
+import pytest
+from enumeration import fiber_points, total_variation
+from scipy import stats
+
+import ppdinf as ppd
+from ppdinf.invariants import Public, total
+
+QUIET = {"progressbar": False, "quiet": True, "compute_convergence_checks": False}
+
+
+@pytest.mark.parametrize("marginalize", [True, False])
+def test_public_total_known_apart_from_an_unconstrained_release(marginalize, tmp_path):
+    y = np.array([4, -1, 2])  # sums to 5, the public total is 6
+    public = total().on(y, values=[6])
+    release = ppd.Release(y, ppd.GeneralizedLaplace(Public(()), epsilon="1/2"), public=public)
+    release.save(tmp_path / "measured.ppd")
+    release = ppd.read_release(tmp_path / "measured.ppd")
+    with pm.Model(coords=release.coords) as model:
+        rate = pm.Uniform("rate", 1.999, 2.001)
+        ppd.PartiallyPrivate("x", pm.Poisson.dist(rate), release=release, marginalize=marginalize)
+        idata = pm.sample(10_000, tune=200, chains=2, cores=1, random_seed=2, **QUIET)
+    draws = ppd.sample_confidential(idata, model, random_seed=2).values.reshape(-1, 3)
+    points = fiber_points(release.public.A, release.public.values, 6)
+    logs = stats.poisson.logpmf(points, 2.0).sum(axis=1) - 0.5 * np.abs(points - y).sum(axis=1)
+    p = np.exp(logs - np.logaddexp.reduce(logs))
+    assert total_variation(draws, points, p) < 0.03  # 28 tables, 20,000 draws
+    wrong = np.exp(stats.poisson.logpmf(points, 2.0).sum(axis=1))
+    assert total_variation(draws, points, wrong / wrong.sum()) > 0.1
+
+
+def test_sums_that_the_noise_keeps_join_what_is_public():
+    y = np.array([4, -1, 3])
+    apart = ppd.invariants.cells({"dim_0": 0}).on(y, values=[5])
+    release = ppd.Release(y, ppd.GeneralizedLaplace(total(), epsilon=1), public=apart)
+    assert release.public.values.tolist() == [5, 6]
+    assert release.kept.values.tolist() == [6]
