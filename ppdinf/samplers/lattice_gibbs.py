@@ -182,6 +182,7 @@ class LatticeGibbs(BlockedStep):
         self.sweeps = int(sweeps)
         self.tune = False
         self._batch: tuple[NDArray[Any], ...] = ()
+        self._position = 0
         self._compile_kwargs = compile_kwargs or {}
         self._compile()
 
