@@ -1,0 +1,125 @@
+"""What a guarantee says, in numbers and in words."""
+
+import json
+from fractions import Fraction
+
+import numpy as np
+import pytest
+import xarray as xr
+
+import ppdinf as ppd
+from ppdinf.errors import PrivacyError, PrivacyWarning
+from ppdinf.invariants import Public, cells, covariates, groups, hierarchy, margin, nonnegative, total, zeros
+from ppdinf.privacy import Guarantee
+
+TABLE = xr.DataArray(
+    [40, 0, 12, 7],
+    dims="county",
+    coords={
+        "county": ["w", "x", "y", "z"],
+        "state": ("county", list("AABB")),
+        "persons": ("county", [900, 80, 300, 90]),
+    },
+)
+
+
+def guarantee(public, table=TABLE, epsilon="1/4"):
+    released = table.drop_vars([name for name in ("state", "persons") if name not in public.coordinates()])
+    return ppd.GeneralizedLaplace(public, epsilon=epsilon).release(released).guarantee
+
+
+@pytest.mark.parametrize(
+    ("public", "nearest"),
+    [
+        (Public(), 1),
+        (covariates("persons"), 1),
+        (nonnegative(), 1),
+        (total(), 2),
+        (groups("state"), 2),
+        (total() & groups("state"), 2),
+        (total() & zeros({"county": "x"}), 2),
+        (zeros({"county": "x"}), 1),
+    ],
+)
+def test_nearest_alternative(public, nearest):
+    found = guarantee(public)
+    assert found.nearest == nearest
+    assert found.loss_at_nearest == Fraction(nearest, 4)
+    assert f"No two such tables are closer than {nearest} (" in found.describe()
+
+
+@pytest.mark.parametrize("public", [hierarchy("state", "county"), margin("county"), cells({"county": list("wxyz")})])
+def test_no_alternative(public):
+    with pytest.warns(PrivacyWarning, match="fix 4 of 4 cells, the first at county=w"):
+        found = guarantee(public)
+    assert found.nearest is None
+    assert found.loss_at_nearest is None
+    assert "Protected: nothing." in found.describe()
+
+
+def test_a_reader_without_background_learns_what_is_open_and_what_is_closed():
+    with pytest.warns(PrivacyWarning, match="fix 1 of 4 cells, the first at county=w"):
+        found = guarantee(groups("state") & cells({"county": "w"}) & covariates("persons") & zeros({"county": "x"}))
+    assert found.describe() == (
+        "Not protected, because it is published exactly: the sum for every state; every count with county = w; the "
+        "coordinate persons.\n"
+        "Not protected, because it is taken to be known of every table: no one can have county = x.\n"
+        "Nor is anything that can be worked out from this alone, nor the labels of the table.\n"
+        "2 of the 4 cells follow from it and are published as they are.\n"
+        "\n"
+        "Protected: which table, among all that agree with this information, is the confidential one. Whatever else "
+        "somebody knows, the release can change the odds between two such tables at distance k by a factor of at most "
+        "exp(epsilon k), with epsilon = 0.25. The distance between two tables is the sum over all cells of the "
+        "absolute differences of their counts; counting one person in another cell is a distance of 2. No two such tables are "
+        "closer than 2 (one person counted in another cell); at that distance the factor is at most exp(0.5) = 1.65.\n"
+        "\n"
+        "Tables further apart are told apart more easily: at a distance of 20 the factor can reach 148. Nothing is "
+        "promised between tables that differ in the public information.\n"
+        "\n"
+        f"Noise: {found.sampler}."
+    )
+
+
+def test_a_mechanism_states_its_promise_before_it_meets_a_table():
+    mechanism = ppd.GeneralizedLaplace(total() & nonnegative(), epsilon="1/3")
+    found = mechanism.guarantee
+    assert (found.epsilon, found.metric) == (Fraction(1, 3), "l1")
+    assert found.unprotected == ("the total",)
+    assert found.known == ("no count is negative",)
+    assert "epsilon = 1/3 (about 0.333333)" in found.describe()
+    assert isinstance(mechanism.release([3, 1, 2]).guarantee, Guarantee)
+
+
+def test_large_losses_stay_readable():
+    assert "exp(2000) = e^2e+03" in guarantee(total(), epsilon=1000).describe()
+
+
+def test_plain_data():
+    found = guarantee(total() & nonnegative())
+    data = json.loads(json.dumps(found.to_dict()))
+    assert data["epsilon"] == "1/4"
+    assert data["unprotected"] == ["the total"]
+    assert data["known"] == ["no count is negative"]
+    assert not any(str(count) in json.dumps(data) for count in TABLE.values if count > 9)
+
+
+def test_refuses_a_metric_without_meaning():
+    with pytest.raises(PrivacyError, match="metric must be one of"):
+        Guarantee(Fraction(1), "max", ())
+
+
+def test_nearest_equals_enumeration():
+    """Smallest l1 norm of a lattice vector with entries from -1 to 1, for random groups."""
+    rng = np.random.default_rng(1)
+    box = np.stack(np.meshgrid(*[[-1, 0, 1]] * 5), axis=-1).reshape(-1, 5)
+    for _ in range(20):
+        table = xr.DataArray(rng.integers(9, size=5), dims="c", coords={"g": ("c", rng.integers(4, size=5))})
+        weights = rng.integers(0, 2, size=5)  # cells of weight zero are in no sum
+        public = total(weights="w") if rng.random() < 0.5 else groups("g")
+        table = table.assign_coords(w=("c", weights))
+        mechanism = ppd.GeneralizedLaplace(public, epsilon=1)
+        system = public.on(table)
+        kernel = box[np.all(system.A @ box.T == 0, axis=0)]
+        norms = np.abs(kernel).sum(axis=1)
+        expected = int(norms[norms > 0].min()) if np.any(norms) else None
+        assert mechanism.guarantee_on(system, mechanism.plan_on(system)).nearest == expected
