@@ -6,6 +6,7 @@ from . import samplers as samplers
 from .diagnostics import diagnose as diagnose
 from .mechanisms import GeneralizedLaplace as GeneralizedLaplace
 from .models import PartiallyPrivate as PartiallyPrivate
+from .models import compare as compare
 from .models import sample_confidential as sample_confidential
 from .releases import Release as Release
 from .releases import read_release as read_release

@@ -1,6 +1,7 @@
 """The analyst's side: PyMC models for tables that are known only through their release."""
 
+from ppdinf.models.compare import compare as compare
 from ppdinf.models.confidential import sample_confidential as sample_confidential
 from ppdinf.models.partially_private import PartiallyPrivate as PartiallyPrivate
 
-__all__ = ["PartiallyPrivate", "sample_confidential"]
+__all__ = ["PartiallyPrivate", "compare", "sample_confidential"]

@@ -1,0 +1,117 @@
+"""Comparators by hand and by closed form; `compare` against exact noise laws and on a model."""
+
+import numpy as np
+import pymc as pm
+import pytest
+import xarray as xr
+
+import ppdinf as ppd
+from ppdinf.errors import LabelError, ModelError
+from ppdinf.invariants import groups, total
+from ppdinf.models.comparators import clipped, gaussian, noisy_as_true, projected
+from ppdinf.models.compare import compare
+
+QUIET = {"progressbar": False, "rng": 1}
+TABLE = xr.DataArray([0, 1, 2, 40], dims="county", coords={"state": ("county", ["A", "A", "B", "B"])})
+
+
+def mechanism(epsilon="1/2", public=None):
+    return ppd.GeneralizedLaplace(public or total(), epsilon=epsilon)
+
+
+def test_naive_tables():
+    y = TABLE.copy(data=[4, -3, 7, -1])
+    release = ppd.Release(y, mechanism(public=groups("state")))
+    assert noisy_as_true(release).equals(release.table)
+    assert clipped(release).values.tolist() == [4, 0, 7, 0]
+    assert projected(release).values.tolist() == [1, 0, 6, 0]
+    assert projected(release).coords.equals(release.table.coords)
+    bounded = ppd.Release(y, mechanism(public=total() & ppd.invariants.between(None, 3)))
+    kept = projected(bounded).values
+    assert kept.sum() == 7
+    assert (kept >= 0).all()
+    assert (kept <= 3).all()
+
+
+def test_gaussian_has_the_variance_of_the_noise_and_of_the_data_model():
+    release = ppd.Release(np.array([4, -3, 7]), mechanism("1"))
+    with pm.Model(coords=release.coords) as model:
+        observed = gaussian("x", np.full(3, 2.0), np.full(3, 2.5), release)
+    a = np.exp(-1.0)
+    expected = 2.5 + 2 * a / (1 - a) ** 2  # variance of the double geometric law
+    sd = observed.owner.op.dist_params(observed.owner)[1].eval()
+    assert sd**2 == pytest.approx(np.full(3, expected))
+    assert model.named_vars_to_dims["x_release"] == ("dim_0",)
+
+
+def test_noise_intervals_cover_as_stated_and_clipping_is_biased_as_computed():
+    found = compare(
+        {"conditioned": mechanism(), "clipped": (mechanism(), clipped), "projected": (mechanism(), projected)},
+        TABLE,
+        draws=1000,
+        **QUIET,
+    )
+    assert found["bias"].dims == ("analysis", "county")
+    assert found["state"].values.tolist() == ["A", "A", "B", "B"]
+    right = found.sel(analysis="conditioned")
+    z = np.arange(-80, 81)
+    pairs = np.convolve(np.exp(-np.abs(z) / 2), np.exp(-np.abs(z) / 2), "same")
+    triples = np.convolve(pairs, np.exp(-np.abs(z) / 2), "same")
+    law = np.exp(-np.abs(z) / 2) * triples  # one cell, given that four cells sum to zero
+    law /= law.sum()
+    assert right["rmse"].values == pytest.approx(np.full(4, np.sqrt(law @ z**2)), rel=0.1)
+    assert (np.abs(right["bias"]) < 5 * right["rmse"] / np.sqrt(1000)).all()
+    half = z[np.searchsorted(np.cumsum(law), 0.95)]
+    assert right["width"].values == pytest.approx(np.full(4, 2 * half), abs=1.01)
+    assert (right["coverage"] >= 0.88).all()
+    wrong = found.sel(analysis="clipped")
+    expected = [law @ np.maximum(z + x, 0) - x for x in TABLE.values]
+    assert wrong["bias"].values == pytest.approx(expected, abs=5 * float(right["rmse"].max()) / np.sqrt(1000))
+    assert wrong["bias"][0] > 0.4  # what the test would miss if nothing were clipped
+    assert (wrong["width"] == 0).all()
+    sums = found["bias"].sum("county")
+    assert float(sums.sel(analysis="projected")) == pytest.approx(0, abs=1e-9)
+    assert float(sums.sel(analysis="clipped")) > 1
+
+
+def test_the_same_seed_and_mechanism_give_the_same_releases():
+    found = compare({"a": (mechanism(), noisy_as_true), "b": mechanism()}, TABLE, draws=50, **QUIET)
+    assert found["bias"].sel(analysis="a").equals(found["bias"].sel(analysis="b").assign_coords(analysis="a"))
+    again = compare({"a": (mechanism(), noisy_as_true), "b": mechanism()}, TABLE, draws=50, **QUIET)
+    xr.testing.assert_identical(found, again)
+
+
+def conditioned_model(release):
+    with pm.Model(coords=release.coords) as model:
+        rate = pm.Gamma("rate", 1, 0.1, dims=release.dims)
+        ppd.PartiallyPrivate("x", pm.Poisson.dist(rate), release=release)
+    return model
+
+
+def clipped_model(release):
+    with pm.Model(coords=release.coords) as model:
+        rate = pm.Gamma("rate", 1, 0.1, dims=release.dims)
+        pm.Poisson("x", rate, observed=clipped(release).values, dims=release.dims)
+    return model
+
+
+@pytest.mark.slow
+def test_models_are_fitted_and_tables_keep_their_total():
+    methods = {"conditioned": (mechanism("1/4"), conditioned_model), "clipped": (mechanism("1/4"), clipped_model)}
+    found = compare(methods, TABLE[:3], draws=4, estimand="rate", truth=TABLE[:3] + 0.5, **QUIET)
+    width = found["width"].mean("county")
+    assert width.sel(analysis="conditioned") > width.sel(analysis="clipped") > 0  # noise is what clipping ignores
+    assert found["coverage"].sel(analysis="conditioned").mean() > 0.5
+    tables = compare({"conditioned": (mechanism("1/4"), conditioned_model)}, TABLE[:3], draws=2, **QUIET)
+    assert float(tables["bias"].sum()) == pytest.approx(0, abs=1e-9)  # posterior tables keep the total
+
+
+def test_bad_input_is_refused():
+    with pytest.raises(ModelError, match="interval must be a probability"):
+        compare({"a": mechanism()}, TABLE, interval=90, **QUIET)
+    with pytest.raises(ModelError, match="nothing to compare"):
+        compare({}, TABLE, **QUIET)
+    with pytest.raises(ModelError, match="found int"):
+        compare({"a": (mechanism(), lambda release: 3)}, TABLE, draws=2, **QUIET)
+    with pytest.raises(LabelError, match="'a' estimates"):
+        compare({"a": (mechanism(), lambda release: release.table.sum("county"))}, TABLE, draws=2, **QUIET)
