@@ -10,6 +10,8 @@ on they agree for ever. The step at which that happens bounds the distance of th
 - *Lattice Gibbs*: both chains read the same random words. On a line that is a coupling by common
   quantiles, and two states on the same line go to the same point; for pairs of rows the columns are
   coupled by common quantiles attempt by attempt.
+- *Annealed independence*: both chains are offered the same proposals, and one uniform decides both
+  acceptances; they meet at the first proposal that both accept.
 
 References
 ----------
@@ -28,11 +30,12 @@ from typing import Any
 import numba
 import numpy as np
 
+from ppdinf.samplers.annealed import Annealing, anneal, own_rates
 from ppdinf.samplers.isdp import Jumps, jump, metropolis, move
 from ppdinf.samplers.noise_gibbs import GibbsMoves, move_space, step, word
 from ppdinf.samplers.noise_law import double_geometric
 
-__all__ = ["Meeting", "gibbs_meeting", "isdp_meeting"]
+__all__ = ["Meeting", "annealed_meeting", "gibbs_meeting", "isdp_meeting"]
 
 type Meeting = Callable[[int, int, np.random.Generator], int]
 """``meeting(lag, limit, rng)`` gives the meeting time, at most `limit`, or -1 when the chains have not met."""
@@ -79,7 +82,7 @@ def gibbs_meeting(moves: GibbsMoves) -> Meeting:
     -----
     A sweep costs twice that of the chain. Common quantiles bring chains close quickly; meeting needs all
     coordinates to agree at once, which happens for small tables and for classes, and not within any useful
-    time for two-way tables of 10 x 10 and larger.
+    time for two-way tables of 8 x 8 and larger: see `annealed_meeting`.
 
     Examples
     --------
@@ -90,6 +93,32 @@ def gibbs_meeting(moves: GibbsMoves) -> Meeting:
     True
     """
     return partial(_gibbs_meeting, moves)
+
+
+def annealed_meeting(system: Annealing) -> Meeting:
+    """Meeting times of annealed independence, in steps.
+
+    Parameters
+    ----------
+    system : Annealing
+
+    Returns
+    -------
+    Meeting
+
+    Notes
+    -----
+    A step costs one of the chain, since the proposal is shared.
+
+    Examples
+    --------
+    >>> from ppdinf.samplers.annealed import annealing
+    >>> from ppdinf.samplers.noise_law import NoiseLaw
+    >>> meeting = annealed_meeting(annealing([[1, 1, 1]], NoiseLaw("l1", 1)))
+    >>> meeting(1, 1000, np.random.default_rng(1)) > 1
+    True
+    """
+    return lambda lag, limit, rng: _annealed_meeting(own_rates(system), lag, limit, rng)
 
 
 @numba.njit(cache=True, nogil=True)
@@ -150,4 +179,25 @@ def _gibbs_meeting(moves: GibbsMoves, lag: int, limit: int, rng: Any) -> int:
             step(y, moves, seed, room)
         if (z == y).all():
             return time
+    return -1
+
+
+@numba.njit(cache=True, nogil=True)
+def _annealed_meeting(system: Annealing, lag: int, limit: int, rng: Any) -> int:
+    z, room = np.zeros(system.moves.d, np.int64), move_space(system.moves)
+    ahead = anneal(z, system, room, rng)
+    for _ in range(lag):
+        offered = anneal(z, system, room, rng)
+        if rng.random() <= math.exp(min(0.0, offered - ahead)):
+            ahead = offered
+    behind = anneal(z, system, room, rng)
+    for time in range(lag + 1, limit + 1):
+        offered, u = anneal(z, system, room, rng), rng.random()
+        first, second = u <= math.exp(min(0.0, offered - ahead)), u <= math.exp(min(0.0, offered - behind))
+        if first and second:
+            return time
+        if first:
+            ahead = offered
+        if second:
+            behind = offered
     return -1

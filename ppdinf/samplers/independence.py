@@ -19,6 +19,7 @@ R. Gong, X.-L. Meng, "Congenial differential privacy under mandated disclosure",
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 from typing import Any, NamedTuple
 
 import numba
@@ -69,7 +70,7 @@ class Proposal(NamedTuple):
 def proposal(
     A: Any,
     law: NoiseLaw,
-    rate: int | float | str,
+    rate: int | float | str | Fraction,
     *,
     free: Any = None,
     B: Any = None,
@@ -83,7 +84,7 @@ def proposal(
         Any rank.
     law : NoiseLaw
         The paper's is l1.
-    rate : number or str
+    rate : int, float, str or Fraction
         epsilon~ of the proposal; near epsilon accepts most.
     free : array_like of int, shape (d - rank A,), optional
         The index set I; the columns of A outside it must be independent. By default those outside are the

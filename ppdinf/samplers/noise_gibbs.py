@@ -51,8 +51,10 @@ class GibbsMoves(NamedTuple):
 
     Attributes
     ----------
-    kind, scale : int, float
+    kind : int
         `NoiseLaw.code`.
+    rates : ndarray of float64, shape (d,)
+        Scale of the law, the same for all cells.
     d : int
         Number of cells.
     starts, cells, steps : ndarray of int64
@@ -67,7 +69,7 @@ class GibbsMoves(NamedTuple):
     """
 
     kind: int
-    scale: float
+    rates: NDArray[np.float64]
     d: int
     starts: NDArray[np.int64]
     cells: NDArray[np.int64]
@@ -129,7 +131,7 @@ def gibbs_moves(
     kind, scale = law.code
     return GibbsMoves(
         kind=kind,
-        scale=scale,
+        rates=np.full(d, scale),
         d=d,
         starts=listed.indptr.astype(np.int64),
         cells=listed.indices.astype(np.int64),
@@ -227,7 +229,7 @@ def step(z: Any, moves: GibbsMoves, seed: np.uint64, room: Any) -> None:
     n_rows, n_columns = moves.rows.shape
     if n_rows:
         by_row = _uniform(seed, 0) * (n_rows // 2 + n_columns // 2) < n_rows // 2
-        _pair(z, moves.rows if by_row else moves.columns, moves.scale, seed, room)
+        _pair(z, moves.rows if by_row else moves.columns, moves.rates[0], seed, room)
     elif moves.starts.size > 1:
         _line(z, moves, seed, room)
 
@@ -248,7 +250,7 @@ def _line(z: Any, moves: GibbsMoves, seed: np.uint64, room: Any) -> None:
     if moves.kind == L2:
         for i in range(z.size):
             squares += z[i] * z[i]
-    t = line_quantile(z, squares, cells, steps, moves.kind, moves.scale, least, most, _uniform(seed, 1), room)
+    t = line_quantile(z, squares, cells, steps, moves.kind, moves.rates, least, most, _uniform(seed, 1), room)
     for i in range(cells.size):
         z[cells[i]] += t * steps[i]
 
@@ -258,7 +260,7 @@ def _pair(z: Any, table: Any, rate: float, seed: np.uint64, room: Any) -> None:
     n, width = table.shape
     r, s = int(_uniform(seed, 1) * n), int(_uniform(seed, 2) * (n - 1))
     one, other = table[r], table[s + 1 if s >= r else s]
-    c, u = room[0][0], room[0][1]
+    c, u = room[0]
     last = int(_uniform(seed, 3) * width)
     for j in range(width):
         c[j] = z[one[j]] + z[other[j]]

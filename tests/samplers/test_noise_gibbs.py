@@ -16,9 +16,10 @@ LAWS = [NoiseLaw("l1", "1"), NoiseLaw("l1", "3/2"), NoiseLaw("l2", "3/2"), Noise
 
 @numba.njit
 def quantiles(z, cells, steps, kind, scale, least, most, u):
+    rates = np.full(z.size, scale)
     room, out = work_space(cells.size), np.empty(u.size, np.int64)
     for k in range(u.size):
-        out[k] = line_quantile(z, (z * z).sum(), cells, steps, kind, scale, least, most, u[k], room)
+        out[k] = line_quantile(z, (z * z).sum(), cells, steps, kind, rates, least, most, u[k], room)
     return out
 
 
@@ -120,7 +121,10 @@ def test_pairs_of_rows_reach_the_law(shape):
     end = advance(np.zeros((60_000, points.shape[1]), np.int64), moves, 40, np.random.default_rng(7))
     assert p_value(end, points, p) > 1e-6
     wrong = advance(
-        np.zeros((60_000, points.shape[1]), np.int64), moves._replace(scale=1.05), 40, np.random.default_rng(8)
+        np.zeros((60_000, points.shape[1]), np.int64),
+        moves._replace(rates=1.05 * moves.rates),
+        40,
+        np.random.default_rng(8),
     )
     assert p_value(wrong, points, p) < 1e-6
 

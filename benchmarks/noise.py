@@ -1,0 +1,194 @@
+"""Noise samplers side by side: effective draws per CPU second, as ratios to the published chain, in one run.
+
+Run with ``python benchmarks/noise.py`` (about three minutes on one core).
+
+- published: Algorithm 1 of integer subspace differential privacy, compiled, at the tuning its authors
+  report (exp(-1) for l1 on small systems, exp(-2.5) for county totals, exp(-1.5) and exp(-2) for l2);
+  where they report none (10 x 10, 30 x 30) at the best of three.
+- lines, row pairs: lattice Gibbs along single directions, or over pairs of rows and columns.
+- exact: independent draws (`ppdinf.samplers.exact`), from a seeded tape.
+
+Effective draws are the smallest over cells and the l1 norm; R-hat is the largest over the same, from two
+chains started apart. A chain with R-hat above 1.05 is marked: its figure means nothing. Loading of
+compiled code is outside the clock; set-up (kernels, lists of moves, tables) is in a column of its own.
+
+The second table is the time until coupled chains certify a total variation of 0.05: the estimate, and the
+number of steps at which its 95 % upper limit does, from 1,000 pairs (100 for large systems).
+"""
+
+import math
+import os
+import time
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import numpy as np
+from arviz_stats.base import array_stats
+
+from ppdinf.diagnostics.tv_bound import tv_bound
+from ppdinf.errors import InvariantError
+from ppdinf.lattice import kernel, margin_matrix, structure
+from ppdinf.samplers.annealed import annealed, annealing
+from ppdinf.samplers.coupling import annealed_meeting, gibbs_meeting, isdp_meeting
+from ppdinf.samplers.exact import exact_noise
+from ppdinf.samplers.isdp import isdp, jumps
+from ppdinf.samplers.noise_gibbs import gibbs_moves, noise_gibbs
+from ppdinf.samplers.noise_law import NoiseLaw
+from ppdinf.samplers.tape import seeded_tape
+
+SECONDS = 3.0  # CPU time of each measurement, about
+NUMBERS = 10**7  # cells times recorded states of a chain, at most
+CONVERGED = 1.05
+
+
+def two_way(n):
+    return margin_matrix((n, n), [(0,), (1,)])
+
+
+def three_sets():
+    """Fourteen records in seven regions of three crossing sets, two records in each."""
+    regions = [(i & 1, i >> 1 & 1, i >> 2 & 1) for i in range(1, 8)]
+    return np.repeat(np.array(regions).T, 2, axis=1)
+
+
+EXAMPLES = {
+    "4 x 4 margins, l1": (two_way(4), NoiseLaw("l1", "1/4"), [1.0]),
+    "10 x 10 margins, l1": (two_way(10), NoiseLaw("l1", "1/4"), [1.0, 2.0, 2.5]),
+    "30 x 30 margins, l1": (two_way(30), NoiseLaw("l1", "1/4"), [2.5, 4.0, 5.5]),
+    "three sets, 14 records, l1": (three_sets(), NoiseLaw("l1", "1/4"), [1.0]),
+    "102 counties, l1, eps .192": (np.ones((1, 102), dtype=int), NoiseLaw("l1", "0.192"), [2.5]),
+    "4 x 4 margins, l2": (two_way(4), NoiseLaw("l2", "1/4"), [2.0]),
+    "30 x 30 margins, l2": (two_way(30), NoiseLaw("l2", "1/4"), [2.0, 3.0, 4.0]),
+    "three sets, 14 records, l2": (three_sets(), NoiseLaw("l2", "1/4"), [1.5]),
+}
+
+
+def clocked(work):
+    start = time.process_time()
+    result = work()
+    return result, time.process_time() - start
+
+
+def quality(noise):
+    """Smallest effective number of draws and largest R-hat over cells and norm."""
+    cells = noise[..., np.linspace(0, noise.shape[2] - 1, min(noise.shape[2], 24)).astype(int)]
+    values = np.concatenate([cells, np.abs(noise).sum(axis=2, keepdims=True)], axis=2).astype(float)
+    values = values[..., np.ptp(values, axis=(0, 1)) > 0]
+    ess = array_stats.ess(values, chain_axis=0, draw_axis=1)
+    return float(np.min(ess)), float(np.max(array_stats.rhat(values, chain_axis=0, draw_axis=1)))
+
+
+def chain_rate(run, d):
+    """Effective draws per CPU second of ``run(draws, thin, burn)``, sized by a trial; (rate, R-hat)."""
+    run(2, 1, 0)
+    _, trial = clocked(lambda: run(1, 500, 0))
+    steps = max(int(SECONDS / 2 / (trial / 1000)), 100)
+    draws = min(NUMBERS // d, steps)
+    noise, seconds = clocked(lambda: run(draws, steps // draws, steps // 4))
+    ess, rhat = quality(noise)
+    return ess / seconds, rhat
+
+
+def published(A, law, logs):
+    basis = kernel(A).basis
+    rates = []
+    for log in logs:
+        system = jumps(basis, law, math.exp(-log))
+        rates.append(
+            chain_rate(lambda n, thin, burn, s=system: isdp(s, n, thin=thin, burn=burn, chains=2, rng=1)[0], system.d)
+        )
+    return min(rates, key=lambda rate: (rate[1] > CONVERGED, -rate[0]))
+
+
+def gibbs(moves):
+    def run(draws, thin, burn):
+        return noise_gibbs(moves._replace(sweep=moves.sweep * thin), draws, burn=burn // thin, chains=2, rng=2)
+
+    return chain_rate(run, moves.d)
+
+
+def exact(A, law):
+    found = structure(A)
+    noise, setup = clocked(lambda: exact_noise(found, law))
+    _, warm = clocked(lambda: noise.draw(2, seeded_tape(3)))
+    size, seconds = 10, 0.0
+    while seconds < SECONDS / 3:
+        size *= 4
+        _, seconds = clocked(lambda: noise.draw(size, seeded_tape(4)))  # noqa: B023
+    kinds = ", ".join(part.sampler for part in noise.parts)
+    return size / seconds, setup + warm, kinds
+
+
+def rows(A, law, logs):
+    base, rhat = published(A, law, logs)
+    yield "published", base, rhat, 0.0, ""
+    moves, setup = clocked(lambda: gibbs_moves(A, law))
+    if moves.rows.size:
+        yield "row pairs", *gibbs(moves), setup, ""
+    none = np.empty((0, 0), dtype=np.int64)
+    yield "lines", *gibbs(moves._replace(rows=none, columns=none, sweep=kernel(A).rank)), setup, ""
+    try:
+        rate, setup, kinds = exact(A, law)
+        yield "exact", rate, 1.0, setup, kinds
+    except InvariantError:
+        pass
+
+
+def speeds():
+    line = "{:<28}{:<11}{:>16}{:>9}{:>8}{:>9}  {}".format
+    print(line("system", "sampler", "eff. draws/s", "ratio", "R-hat", "set-up s", ""))
+    for name, (A, law, logs) in EXAMPLES.items():
+        base = None
+        for sampler, rate, rhat, setup, note in rows(A, law, logs):
+            converged = rhat <= CONVERGED
+            base = (rate if converged else math.nan) if base is None else base
+            ratio = "-" if math.isnan(base) else f"{rate / base:.1f}"
+            shown = f"{rate:,.0f}" if converged else "not converged"
+            print(line(name, sampler, shown, ratio, f"{rhat:.3f}", f"{setup:.2f}", note), flush=True)
+
+
+def chains(A, law, log):
+    """Meeting times, a run of so many steps, and the steps after which a pair is given up."""
+    system, moves = jumps(kernel(A).basis, law, math.exp(-log)), gibbs_moves(A, law)
+    yield "published", isdp_meeting(system), lambda n: isdp(system, 1, thin=n, rng=5), 300_000
+    yield "Gibbs", gibbs_meeting(moves), lambda n: noise_gibbs(moves, 1, burn=n - 1, rng=5), 2_000
+    levels = annealing(A, law)
+    yield "annealed", annealed_meeting(levels), lambda n: annealed(levels, 1, burn=n - 1, rng=5), 500
+
+
+def certificates():
+    line = "{:<28}{:<11}{:>7}{:>7}{:>14}{:>17}{:>14}  {}".format
+    print("\n" + line("system", "chain", "pairs", "lag", "TV<.05 after", "its limit after", "ms per draw", ""))
+    for name in (
+        "4 x 4 margins, l1",
+        "three sets, 14 records, l1",
+        "102 counties, l1, eps .192",
+        "10 x 10 margins, l1",
+    ):
+        A, law, logs = EXAMPLES[name]
+        for chain, meeting, run, limit in chains(A, law, logs[-1]):
+            hopeless = tv_bound(meeting, pairs=2, lag=1, limit=limit, rng=6).unmet
+            bound = tv_bound(meeting, pairs=2 if hopeless else 1000 if A.shape[1] < 20 else 100, limit=limit, rng=7)
+            if bound.unmet:
+                print(line(name, chain, bound.meetings.size, bound.lag, "-", "-", "-", str(bound)), flush=True)
+                continue
+            times = np.unique(
+                np.append(np.arange(1, 400), np.geomspace(400, bound.meetings.max() + 1, 400).astype(int))
+            )
+            after = int(times[np.argmax(bound.estimate(times) < 0.05)])
+            run(2)
+            _, seconds = clocked(lambda: [run(after) for _ in range(10)])  # noqa: B023
+            found = (
+                chain,
+                bound.meetings.size,
+                bound.lag,
+                f"{after:,}",
+                str(bound.steps(0.05)),
+                f"{100 * seconds:.3f}",
+            )
+            print(line(name, *found, ""), flush=True)
+
+
+if __name__ == "__main__":
+    speeds()
+    certificates()
