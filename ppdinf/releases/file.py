@@ -48,6 +48,7 @@ _FIELDS = {
 }  # fmt: skip
 _TYPES = {"i": "integer", "f": "number", "O": "string"}
 _READ_AS: dict[str, type] = {"integer": np.int64, "number": np.float64, "string": object}
+_PLAN = {"sampler": str, "exact": bool, "reason": str, "acceptance": float}
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 _SENSELESS = (ValueError, TypeError, LookupError, AttributeError, OverflowError, RecursionError)
 _UNREADABLE = (zipfile.BadZipFile, EOFError, OSError, RuntimeError, ValueError, OverflowError)
@@ -128,7 +129,7 @@ def _packed(release: Release) -> bytes:
         "mechanism": release.mechanism.to_dict(),
         "kept": release.mechanism.public.to_dict(),
         "public": release.public.public.to_dict(),
-        "plan": release.plan and release.plan.to_dict(),
+        "plan": None if release.plan is None else release.plan.to_dict(),
         "guarantee": release.guarantee.to_dict(),
         "dims": dict(zip(frame.dims, frame.shape, strict=True)),
         "coordinates": {
@@ -217,9 +218,10 @@ def _csv(header: Sequence[str], *columns: Iterable[Any]) -> bytes:
 def _release(manifest: dict[str, Any], parts: dict[str, bytes]) -> Release:
     public, kept = Public.from_dict(manifest["public"]), Public.from_dict(manifest["kept"])
     mechanism = Mechanism.from_dict(manifest["mechanism"], kept)
-    plan = manifest["plan"] and Plan(**manifest["plan"])
-    if plan and [type(value) for value in (plan.sampler, plan.exact, plan.reason)] != [str, bool, str]:
-        raise ReleaseFileError("the sampler plan has fields of other types")
+    plan = None if manifest["plan"] is None else Plan(**manifest["plan"])
+    for name, value in (manifest["plan"] or {}).items():
+        if type(value) is not _PLAN[name]:
+            raise ReleaseFileError(f"{name!r} in the sampler plan is {value!r}")
     frame, cells = labelled_cells(_table(parts["table.csv"], manifest), nonnegative=False)
     values = _columns(parts["public.csv"], {"sum": object, "value": np.int64}, "public.csv")["value"]
     system = bind(public, frame, cells, values)

@@ -1,0 +1,478 @@
+"""Release files: what goes in comes out, and a file that anybody touched is refused."""
+
+import csv
+import getpass
+import hashlib
+import io
+import json
+import pickle
+import socket
+import stat
+import subprocess
+import sys
+import warnings
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import xarray as xr
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import ppdinf as ppd
+from ppdinf.errors import LabelError, PrivacyWarning, ReleaseFileError
+from ppdinf.invariants import Public, cells, covariates, groups, linear, margin, nonnegative, total, zeros
+from ppdinf.releases import file as release_file
+
+NAMES = ["manifest.json", "table.csv", "public.csv"]
+AWKWARD = [
+    "plain", "", "NA", "N/A", "nan", "NULL", "TRUE", "01001", "-1", "1e5", "inf", "a,b", "a;b", 'say "x"', '"', '""',
+    "'", " lead", "trail ", "two\nlines", "cr\rhere", "both\r\n", "tab\tthere", "\\n", "#no comment", "=1", "😀",
+    "👩‍🚀",
+    "Doña Ana", "日本", "line\u2028end", "\ufeffmark", "x" * 500,
+]  # fmt: skip
+
+
+def saved(release, path):
+    release.save(path)
+    return path
+
+
+def round_trip(release, tmp_path):
+    again = ppd.read_release(saved(release, tmp_path / "once.ppd"))
+    assert (tmp_path / "once.ppd").read_bytes() == saved(again, tmp_path / "twice.ppd").read_bytes()
+    xr.testing.assert_identical(again.table, release.table)
+    for name, coordinate in release.table.coords.items():
+        assert again.table[name].dtype == coordinate.dtype
+        assert again.table[name].values.tolist() == coordinate.values.tolist()
+    assert again.mechanism == release.mechanism
+    assert again.public.public == release.public.public
+    assert again.public.names == release.public.names
+    assert again.public.values.tolist() == release.public.values.tolist()
+    assert (again.public.A != release.public.A).nnz == 0
+    assert again.plan == release.plan
+    assert again.guarantee == release.guarantee
+    return again
+
+
+def small(tmp_path):
+    table = xr.DataArray([5, -1, 2], dims="county", coords={"county": ["x", "y", "z"], "size": ("county", [10, 5, 7])})
+    mechanism = ppd.GeneralizedLaplace(total() & covariates("size") & nonnegative(), epsilon="1/4")
+    return saved(ppd.Release(table, mechanism, plan=mechanism.plan(table)), tmp_path / "small.ppd")
+
+
+@pytest.mark.parametrize(
+    "labels", [AWKWARD, list(range(-5, 30)), [2**53, -(2**53), 0]], ids=["text", "numbers", "wide"]
+)
+def test_labels_survive(labels, tmp_path):
+    table = xr.DataArray(np.arange(len(labels)), dims="place", coords={"place": labels})
+    round_trip(ppd.GeneralizedLaplace(total(), epsilon=1).release(table), tmp_path)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_any_table_survives(data, tmp_path):
+    """One to three dimensions with any text, and coordinates of every kind over any of the dimensions."""
+    dims = data.draw(st.lists(st.sampled_from(["a", "b c", 'd,"e"', "名"]), min_size=1, max_size=3, unique=True))
+    shape = [data.draw(st.integers(1, 3)) for _ in dims]
+    text = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=6)
+    coords = {}
+    for dim, size in zip(dims, shape, strict=True):
+        kind = data.draw(st.sampled_from([text, st.integers(-(2**53), 2**53)]))
+        coords[dim] = data.draw(st.lists(kind, min_size=size, max_size=size, unique=True))
+    finite = st.floats(allow_nan=False, allow_infinity=False)
+    for name, kind in (("text", text), ("whole", st.integers(-(2**53), 2**53)), ("decimal", finite)):
+        along = data.draw(st.permutations(dims))[: data.draw(st.integers(1, len(dims)))]
+        size = [len(coords[dim]) for dim in along]
+        values = data.draw(st.lists(kind, min_size=int(np.prod(size)), max_size=int(np.prod(size))))
+        column = np.empty(len(values), dtype={"text": object, "whole": np.int64, "decimal": np.float64}[name])
+        column[:] = values
+        coords[name] = (along, column.reshape(size))
+    table = xr.DataArray(np.arange(np.prod(shape)).reshape(shape), dims=dims, coords=coords)
+    try:
+        table = ppd.as_table(table)
+    except LabelError:  # look-alikes
+        return
+    public = covariates("text", "whole", "decimal") & (groups("text") if data.draw(st.booleans()) else Public())
+    with warnings.catch_warnings(action="ignore", category=PrivacyWarning):  # cells that a group fixes
+        release = ppd.GeneralizedLaplace(public, epsilon="1/7").release(table)
+    round_trip(release, tmp_path)
+
+
+def test_every_kind_of_public_statement_survives(tmp_path):
+    table = xr.DataArray(
+        [[5, 0], [3, 4], [1, 2]],
+        dims=("county", "sex"),
+        coords={"county": ["x", "y", "z"], "sex": ["F", "M"], "state": ("county", ["A", "A", "B"])},
+    )
+    public = groups("county", {"x": "P", "y": "P", "z": "Q"}) & covariates("state") & linear(2 * np.ones((1, 6), int))
+    public = public & zeros({"county": "x", "sex": "M"}) & nonnegative() & groups("state")
+    again = round_trip(ppd.GeneralizedLaplace(public, epsilon="0.1").release(table), tmp_path)
+    assert again.public.empty.tolist() == [False, True, False, False, False, False]
+
+
+def test_totals_known_apart_survive(tmp_path):
+    apart = total().on([3, -1, 2], values=[6])
+    release = ppd.Release([3, -1, 2], ppd.GeneralizedLaplace(Public(), epsilon=1), public=apart)
+    again = round_trip(release, tmp_path)
+    assert again.mechanism.public == Public()
+    assert again.public.values.tolist() == [6]
+
+
+def test_crossing_sums_survive_in_a_release_made_by_hand(tmp_path):
+    release = ppd.Release([[3, -1], [2, 4]], ppd.GeneralizedLaplace(margin("dim_0") & margin("dim_1"), epsilon=1))
+    assert round_trip(release, tmp_path).plan is None
+
+
+def test_other_programs_read_the_tables(tmp_path):
+    """As R's read.csv with colClasses and na.strings: standard quoting, one header, one row per cell."""
+    table = xr.DataArray(np.arange(len(AWKWARD)), dims="place", coords={"place": AWKWARD})
+    release = ppd.GeneralizedLaplace(total(), epsilon=1).release(table)
+    with zipfile.ZipFile(saved(release, tmp_path / "r.ppd")) as archive:
+        text = archive.read("table.csv").decode()
+        archive.extractall(tmp_path)
+    assert stat.S_IMODE(archive.infolist()[0].external_attr >> 16) == 0o644
+    rows = list(csv.reader(io.StringIO(text, newline=""), strict=True))
+    assert rows == [["place", "released"], *[[p, str(n)] for p, n in zip(AWKWARD, release.table.values, strict=True)]]
+    read = pd.read_csv(tmp_path / "table.csv", dtype={"place": str}, na_filter=False)
+    assert read["place"].tolist() == AWKWARD
+    assert read["released"].tolist() == release.table.values.tolist()
+
+
+def test_the_same_release_is_the_same_file(tmp_path, monkeypatch):
+    release = ppd.read_release(small(tmp_path))
+    first = saved(release, tmp_path / "a.ppd").read_bytes()
+    monkeypatch.setattr(sys, "platform", "win32")
+    monkeypatch.setenv("TZ", "Asia/Tokyo")
+    assert saved(release, tmp_path / "b.ppd").read_bytes() == first
+    code = (
+        "import sys, ppdinf as ppd; r = ppd.Release([3, -1, 2], ppd.GeneralizedLaplace(ppd.invariants.total(), "
+        "epsilon='1/4')); r.save(sys.argv[1])"
+    )
+    for seed in ("1", "2"):
+        subprocess.run([sys.executable, "-c", code, tmp_path / seed], check=True, env={"PYTHONHASHSEED": seed})
+    assert (tmp_path / "1").read_bytes() == (tmp_path / "2").read_bytes()
+
+
+def test_nothing_confidential_or_about_the_machine_is_inside(tmp_path):
+    """Noise of some millions: no confidential count is released by chance."""
+    counts = [7_654_321, 8_123_457, 9_031_333, 6_543_219]
+    table = xr.DataArray(counts, dims="county", coords={"note": "cut from the secret register"}, name="secret name")
+    table.attrs["source"] = "secret source"
+    release = ppd.GeneralizedLaplace(total(), epsilon="1/1000000").release(table)
+    data = saved(release, tmp_path / "r.ppd").read_bytes().decode("latin-1")
+    for secret in [
+        *map(str, counts),
+        "secret",
+        socket.gethostname(),
+        getpass.getuser(),
+        str(tmp_path),
+        str(Path.cwd()),
+    ]:
+        assert secret not in data
+    assert str(sum(counts)) in data
+    assert set(json.loads(zipfile.ZipFile(tmp_path / "r.ppd").read("manifest.json"))) == {
+        "schema", "mechanism", "kept", "public", "plan", "guarantee", "dims", "coordinates", "parts", "digest",
+    }  # fmt: skip
+
+
+def test_every_byte_counts(tmp_path):
+    data = small(tmp_path).read_bytes()
+    broken = tmp_path / "broken.ppd"
+    for at in range(len(data)):
+        broken.write_bytes(data[:at] + bytes([data[at] ^ 1 << at % 8]) + data[at + 1 :])
+        with pytest.raises(ReleaseFileError, match=r"broken\.ppd"):
+            ppd.read_release(broken)
+
+
+def test_every_cut_counts(tmp_path):
+    data = small(tmp_path).read_bytes()
+    broken = tmp_path / "broken.ppd"
+    for end in range(len(data)):
+        broken.write_bytes(data[:end])
+        with pytest.raises(ReleaseFileError):
+            ppd.read_release(broken)
+
+
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_no_insertion_or_removal_passes(data, tmp_path):
+    whole = small(tmp_path).read_bytes()
+    at = data.draw(st.integers(0, len(whole)))
+    end = data.draw(st.integers(at, min(len(whole), at + 40)))
+    changed = whole[:at] + data.draw(st.binary(max_size=20)) + whole[end:]
+    (tmp_path / "broken.ppd").write_bytes(changed)
+    if changed != whole:
+        with pytest.raises(ReleaseFileError):
+            ppd.read_release(tmp_path / "broken.ppd")
+
+
+def forge(path, *, manifest=None, parts=None, seal=True):
+    """Rewrite a release file by hand; sealed, every checksum is made to fit again."""
+    with zipfile.ZipFile(path) as archive:
+        found = {name: archive.read(name) for name in NAMES}
+    found |= parts or {}
+    body = json.loads(found["manifest.json"])
+    if seal:
+        body["parts"] = {
+            name: {"bytes": len(found[name]), "sha256": hashlib.sha256(found[name]).hexdigest()} for name in NAMES[1:]
+        }
+    if manifest is not None:
+        manifest(body)
+    if seal:
+        body["digest"] = release_file._digest(body)
+    found["manifest.json"] = release_file._canonical(body)
+    write_zip(path, [(name, found[name]) for name in NAMES])
+    return path
+
+
+def write_zip(path, entries, compression=zipfile.ZIP_STORED):
+    with zipfile.ZipFile(path, "w", compression) as archive:
+        for name, data in entries:
+            entry = zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0))
+            entry.create_system, entry.external_attr = 3, 0o644 << 16
+            archive.writestr(entry, data, compression)
+
+
+def entries_of(path):
+    with zipfile.ZipFile(path) as archive:
+        return [(name, archive.read(name)) for name in archive.namelist()]
+
+
+def test_the_forger_can_write_a_whole_file(tmp_path):
+    path = small(tmp_path)
+    before = path.read_bytes()
+    assert forge(path).read_bytes() == before
+
+
+def setter(*where, to):
+    def change(body):
+        for key in where[:-1]:
+            body = body[key]
+        body[where[-1]] = to
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("where", "to", "message"),
+    [
+        (("mechanism", "epsilon"), "1/100", "changed after it was written"),
+        (("guarantee", "epsilon"), "1/100", "changed after it was written"),
+        (("public", 0, "kind"), "cells", "changed after it was written"),
+        (("parts", "table.csv", "bytes"), 1, "changed after it was written"),
+    ],
+)
+def test_edits_that_are_not_sealed_break_the_digest(where, to, message, tmp_path):
+    with pytest.raises(ReleaseFileError, match=message):
+        ppd.read_release(forge(small(tmp_path), manifest=setter(*where, to=to), seal=False))
+
+
+@pytest.mark.parametrize(
+    ("where", "to", "message"),
+    [
+        (("schema",), 2, "schema 2 is not known: this version of ppdinf reads schema 1"),
+        (("schema",), True, "schema True is not known"),
+        (("schema",), "1", "schema '1' is not known"),
+        (("schema",), 1.0, "not what ppdinf writes"),
+        (("author",), "me", r"too many or too few: \['author'\]"),
+        (("mechanism", "epsilon"), "1/100", "not what ppdinf writes"),  # the guarantee says another
+        (("mechanism", "epsilon"), "0", "epsilon must be positive"),
+        (("mechanism", "epsilon"), 0.25, "not what ppdinf writes"),
+        (("mechanism", "epsilon"), "1e999999999", "finite number"),
+        (("mechanism", "kind"), "gaussian", "does not know mechanisms of kind 'gaussian'"),
+        (("mechanism", "seed"), 1, "does not have the parameters"),
+        (("guarantee", "epsilon"), "1/100", "not what ppdinf writes"),
+        (("guarantee", "fixed"), 1, "not what ppdinf writes"),
+        (("plan", "exact"), False, "not what ppdinf writes"),
+        (("plan",), [], "does not make sense"),
+        (("plan", "seed"), 7, "does not make sense"),
+        (("plan", "sampler"), ["class"], r"'sampler' in the sampler plan is \['class'\]"),
+        (("plan", "exact"), "yes", "'exact' in the sampler plan is 'yes'"),
+        (("kept",), [], "not what ppdinf writes"),
+        (("public",), {}, "kept as a list"),
+        (("public", 0, "by"), ["county"], "does not make sense"),
+        (("public", 0, "weights"), "size", "not what ppdinf writes"),
+        (("public", 1, "names"), ["population"], "no dimension or coordinate 'population'"),
+        (("dims",), {"county": 2}, "3 rows"),
+        (("dims",), {"county": "3"}, "the manifest gives"),
+        (("dims",), {"county": -3}, "3 rows"),
+        (("dims",), {"county": 3.0}, "does not make sense"),
+        (("dims",), {"county": 10**30}, "3 rows"),
+        (("dims",), ["county"], "does not make sense"),
+        (("coordinates", "size", "type"), "string", "not what ppdinf writes"),
+        (("coordinates", "size", "type"), "pickle", "does not make sense"),
+        (("coordinates", "size", "dims"), [], "no dimension or coordinate 'size'"),
+        (("coordinates", "size", "dims"), ["county", "sex"], "does not make sense"),
+        (("coordinates", "county", "dims"), [], "not what ppdinf writes|does not make sense"),
+        (("coordinates",), [], "does not make sense"),
+        (("parts",), [], "does not make sense"),
+        (("parts", "other.csv"), {}, "not what ppdinf writes"),
+    ],
+)
+def test_edits_that_are_sealed_still_contradict_themselves(where, to, message, tmp_path):
+    with pytest.raises(ReleaseFileError, match=message):
+        ppd.read_release(forge(small(tmp_path), manifest=setter(*where, to=to)))
+
+
+@settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_no_sealed_edit_of_one_field_passes(data, tmp_path):
+    path = small(tmp_path)
+    whole = path.read_bytes()
+    body = json.loads(dict(entries_of(path))["manifest.json"])
+    where = []
+    while isinstance(body, dict | list) and body:
+        keys = list(body) if isinstance(body, dict) else list(range(len(body)))
+        where.append(data.draw(st.sampled_from(keys)))
+        body = body[where[-1]]
+        if data.draw(st.integers(0, 3)) == 0:
+            break
+    junk = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text()
+    junk = st.recursive(junk, lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner), max_leaves=4)
+    forge(path, manifest=setter(*where, to=data.draw(junk)))
+    if path.read_bytes() != whole:
+        with pytest.raises(ReleaseFileError):
+            ppd.read_release(path)
+
+
+@pytest.mark.parametrize(
+    ("part", "old", "new", "message"),
+    [
+        ("public.csv", b"\n", b"\nsurplus,1\n", "does not make sense|not what"),
+        ("public.csv", b'"total"', b'"all"', "not what ppdinf writes"),
+        ("public.csv", b"6", b"7", "'total'"),
+        ("public.csv", b"6", b"+6", "not what ppdinf writes"),
+        ("public.csv", b"6", b"6.0", "not what ppdinf writes"),
+        ("public.csv", b'"sum"', b'"name"', "has the columns"),
+        ("table.csv", b'"x"', b'"y"', "holds label 'y' twice"),
+        ("table.csv", b'"x"', b"x", "not what ppdinf writes"),
+        ("table.csv", b",10,", b",10.5,", "does not make sense"),
+        ("table.csv", b",10,", b",99999999999999999999,", "does not make sense"),
+        ("table.csv", b'"z",', b'"z",1,', "not a table"),
+        ("table.csv", b'"x",', b'"x,', "not a table|does not make sense|rows"),
+        ("table.csv", b"\n", b"\r\n", "has the columns"),
+        ("table.csv", b'"county"', b'\xff\xfe"county"', "does not make sense|has the columns"),
+        ("table.csv", b'"county"', b'\xef\xbb\xbf"county"', "not what ppdinf writes|has the columns"),
+        ("table.csv", b'"released"', b'"county"', "has the columns"),
+    ],
+)
+def test_sealed_edits_of_the_tables_are_refused(part, old, new, message, tmp_path):
+    path = small(tmp_path)
+    data = dict(entries_of(path))[part]
+    assert old in data
+    with pytest.raises(ReleaseFileError, match=message):
+        ppd.read_release(forge(path, parts={part: data.replace(old, new, 1)}))
+
+
+@pytest.mark.parametrize("value", ["NaN", "Infinity", "-Infinity", "1e999"])
+def test_numbers_that_are_none_are_refused(value, tmp_path):
+    path = small(tmp_path)
+    entries = entries_of(path)
+    manifest = entries[0][1].replace(b'"schema": 1', b'"schema": ' + value.encode())
+    write_zip(path, [("manifest.json", manifest), *entries[1:]])
+    with pytest.raises(ReleaseFileError):
+        ppd.read_release(path)
+
+
+@pytest.mark.parametrize(
+    ("manifest", "message"),
+    [
+        (b'{"schema": 1, "schema": 1}', "repeats a key"),
+        (b'{"a": {"b": 1, "b": 2}}', "repeats a key"),
+        (b"[" * 100_000, "not JSON"),
+        (b'{"schema": ' + b"9" * 5000 + b"}", "release file|JSON|make sense"),
+        (b"\xff\xfe", "not JSON"),
+        (b"null", "schema None"),
+        (b"[1]", "schema None"),
+        (b"{}", "schema None"),
+        (b'{"schema": 1}', "too many or too few"),
+        (b"", "not JSON"),
+    ],
+)
+def test_manifests_that_are_none_are_refused(manifest, message, tmp_path):
+    path = small(tmp_path)
+    write_zip(path, [("manifest.json", manifest), *entries_of(path)[1:]])
+    with pytest.raises(ReleaseFileError, match=message):
+        ppd.read_release(path)
+
+
+class Trap:
+    def __reduce__(self):
+        return Path.touch, (Path("trap was sprung"),)
+
+
+def test_foreign_files_are_refused(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    path = small(tmp_path)
+    entries = entries_of(path)
+    zipped = tmp_path / "zipped.ppd"
+    foreign = {
+        "a pickle": pickle.dumps(Trap()),
+        "nothing": b"",
+        "a table": b"county,count\nx,3\n",
+        "a web page": b"<html>not found</html>",
+    }
+    archives = {
+        "another archive": [("readme.txt", b"hello")],
+        "an archive of nothing": [],
+        "an added part": [*entries, ("notes.txt", b"hello")],
+        "a missing part": entries[:2],
+        "a part twice": [*entries, entries[1]],
+        "another order": [entries[0], entries[2], entries[1]],
+        "a path": [entries[0], ("../table.csv", entries[1][1]), entries[2]],
+        "an absolute path": [entries[0], ("/tmp/table.csv", entries[1][1]), entries[2]],
+        "a folder": [entries[0], ("table.csv/", b""), entries[2]],
+        "a pickled table": [entries[0], ("table.csv", pickle.dumps(Trap())), entries[2]],
+    }
+    for data in foreign.values():
+        zipped.write_bytes(data)
+        with pytest.raises(ReleaseFileError, match=r"zipped\.ppd"):
+            ppd.read_release(zipped)
+    for parts in archives.values():
+        with warnings.catch_warnings(action="ignore"):  # a name twice
+            write_zip(zipped, parts)
+        with pytest.raises(ReleaseFileError, match=r"zipped\.ppd"):
+            ppd.read_release(zipped)
+    assert not list(tmp_path.glob("trap*"))
+
+
+def test_nothing_swells(tmp_path):
+    """A quarter of a gigabyte of blanks, small when compressed, is refused before it is unpacked."""
+    path, bomb = small(tmp_path), tmp_path / "bomb.ppd"
+    write_zip(bomb, entries_of(path), zipfile.ZIP_DEFLATED)
+    with pytest.raises(ReleaseFileError, match="compressed or encrypted"):
+        ppd.read_release(bomb)
+    with zipfile.ZipFile(bomb, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("manifest.json", entries_of(path)[0][1])
+        with archive.open("table.csv", "w") as part:
+            for _ in range(256):
+                part.write(b" " * 2**20)
+        archive.writestr("public.csv", b"")
+    with pytest.raises(ReleaseFileError, match="compressed or encrypted"):
+        ppd.read_release(bomb)
+
+
+def test_what_surrounds_the_archive_is_refused(tmp_path):
+    path = small(tmp_path)
+    data = path.read_bytes()
+    for changed in (data + b"\n", b"#!/bin/sh\n" + data, data[:-2] + b"\x05\x00hello"):
+        path.write_bytes(changed)
+        with pytest.raises(ReleaseFileError):
+            ppd.read_release(path)
+
+
+def test_missing_files_and_folders_say_so(tmp_path):
+    with pytest.raises(FileNotFoundError):
+        ppd.read_release(tmp_path / "none.ppd")
+    with pytest.raises(OSError, match="directory"):
+        ppd.read_release(tmp_path)
+
+
+def test_saving_replaces_what_was_there(tmp_path):
+    path = tmp_path / "r.ppd"
+    path.write_bytes(b"x" * 100_000)
+    release = ppd.Release([3, -1, 2], ppd.GeneralizedLaplace(cells({"dim_0": 0}), epsilon=1))
+    assert ppd.read_release(saved(release, str(path))).public.values.tolist() == [3]
