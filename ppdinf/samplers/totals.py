@@ -25,6 +25,9 @@ and is accepted in proportion to its probability there, after about ``sd(S) / sd
 these run out (far-apart modes), backward sampling through the convolution replaces them.  Both are exact
 up to double precision.
 
+One long file on purpose: numba's cache looks for changes in the caller's file alone, so kernels that call
+each other across files would run as they were before an edit.
+
 References
 ----------
 .. [1] H. E. Daniels, "Saddlepoint approximations in statistics", Ann. Math. Statist. 25 (1954).
