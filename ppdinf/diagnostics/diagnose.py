@@ -19,6 +19,7 @@ __all__ = ["Diagnosis", "diagnose"]
 
 RHAT = 1.01
 ESS = 400
+K_HAT = 0.7
 
 
 @dataclass(frozen=True)
@@ -137,9 +138,9 @@ def _stack(parts: list[pd.DataFrame]) -> pd.DataFrame:
 
 
 def _problems(found: Diagnosis, idata: Any, model: pm.Model) -> list[str]:
-    problems = []
+    problems = _weight_problems(idata)
     chains = idata.posterior.sizes["chain"]
-    if chains < 2:
+    if chains < 2 and not _independent(idata):
         problems.append("There is one chain: run at least four with pm.sample(chains=4) so that they can disagree.")
     problems += _movement_problems(found.cells)
     problems += _fiber_problems(idata, model)
@@ -169,6 +170,31 @@ def _problems(found: Diagnosis, idata: Any, model: pm.Model) -> list[str]:
         problems.append(
             f"{int((stats['at_edge'] > 0).sum())} draws reached the end of a window of counts, which "
             "the noise does once in 1e12 tables: the model contradicts the release, or epsilon is another one."
+        )
+    return problems
+
+
+def _independent(idata: Any) -> bool:
+    """Tell draws by rejection or importance sampling, which need no second chain to disagree with."""
+    return bool({"acceptance_rate", "pareto_k"} & set(_attrs(idata)))
+
+
+def _attrs(idata: Any) -> dict[str, Any]:
+    return getattr(idata.get("sample_stats"), "attrs", {})
+
+
+def _weight_problems(idata: Any) -> list[str]:
+    attrs = _attrs(idata)
+    problems = []
+    if not attrs.get("pareto_k", 0.0) <= K_HAT:
+        problems.append(
+            f"k-hat is {attrs['pareto_k']:.2f} (over {K_HAT}): a few weighted draws carry nearly all the weight. "
+            "Use pm.sample() instead."
+        )
+    if attrs.get("ess", ESS) < ESS:
+        problems.append(
+            f"The weights leave an effective sample size of {attrs['ess']:.0f} (under {ESS}): ask for more draws "
+            "before reading intervals."
         )
     return problems
 

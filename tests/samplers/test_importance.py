@@ -58,6 +58,19 @@ def test_resampled_draws_evidence_and_diagnostics(idata, model):
     assert set(table.sum("county").values.ravel().tolist()) == {5}
 
 
+def test_diagnose_reads_the_weights(idata, model):
+    assert ppd.diagnose(idata, model).ok  # one chain is enough where draws are independent
+    for name, value, message in (
+        ("pareto_k", 0.9, "k-hat is 0.90"),
+        ("pareto_k", np.nan, "k-hat"),
+        ("ess", 50, "of 50"),
+    ):
+        bad = idata.copy(deep=True)
+        bad.sample_stats.attrs[name] = value
+        with pytest.warns(DiagnosisWarning, match=message):
+            assert not ppd.diagnose(bad, model).ok
+
+
 def test_the_same_seed_gives_the_same_draws(idata, model):
     again = importance(model, 4000, rng=1)
     np.testing.assert_array_equal(again.posterior["theta"].values, idata.posterior["theta"].values)

@@ -61,6 +61,7 @@ def test_bound_acceptance_and_labels_are_reported(idata):
 
 
 def test_tables_follow_on_the_fiber(idata, model):
+    assert ppd.diagnose(idata, model).ok
     table = ppd.sample_confidential(idata, model, random_seed=2)
     assert set(table.sum("county").values.ravel().tolist()) == {5}
 
