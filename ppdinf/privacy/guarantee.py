@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
@@ -56,9 +56,8 @@ class Guarantee:
         return "\n\n".join([self._open(), self._closed(), self._limits()])
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data for the release file; rationals as text."""
-        texts = {"unprotected": list(self.unprotected), "known": list(self.known)}
-        return asdict(self) | {"epsilon": str(self.epsilon)} | texts
+        """Numbers for the release file, rationals as text; words are made when they are read."""
+        return {"epsilon": str(self.epsilon), "metric": self.metric}
 
     def _open(self) -> str:
         published = "; ".join(self.unprotected)
@@ -116,6 +115,10 @@ class ReleaseGuarantee(Guarantee):
     def loss_at_nearest(self) -> Fraction | None:
         """Privacy loss between a table and its closest alternative."""
         return None if self.nearest is None else self.epsilon * self.nearest
+
+    def to_dict(self) -> dict[str, Any]:
+        """Numbers for the release file, rationals as text; words are made when they are read."""
+        return super().to_dict() | {"nearest": self.nearest, "fixed": self.fixed, "cells": self.cells}
 
     def _open(self) -> str:
         if not self.fixed:

@@ -1,6 +1,6 @@
 """The release file: a zip of canonical JSON and CSV that R, Excel and people can read.
 
-``manifest.json`` holds the schema version, mechanism, public statements, sampler plan, guarantee and the
+``manifest.json`` holds the schema version, mechanism, public statements, sampler plan, numbers of the guarantee, the
 size and SHA-256 of each other part, and is sealed by a digest of itself; ``table.csv`` holds one row
 per cell, ``public.csv`` one row per public sum. Nothing else is inside. Never in it: seeds,
 confidential values, durations, host names, paths.
