@@ -88,8 +88,7 @@ class AtLeast(Statement):
             raise LabelError(f"at_least() compares along a dimension, and {self.dim!r} is only a coordinate")
         larger, smaller = (np.flatnonzero(frame.select(self.dim, [label])) for label in (self.larger, self.smaller))
         B = rows_of(larger, frame) - rows_of(smaller, frame)
-        others = tuple(dim for dim in frame.dims if dim != self.dim)
-        names = CellNames(frame, larger, others, before=f"{self} at " if others else str(self))
+        names = CellNames(frame, larger, frame.dims, before=f"{self} at ")
         return sp.csr_array(B), np.zeros(larger.size, dtype=np.int64), names
 
     def coordinates(self) -> frozenset[str]:

@@ -78,8 +78,12 @@ def test_bounds_equal_loops(table, low, high):
 def test_at_least_pairs_cells_along_a_dimension():
     bound = at_least("cases", "deaths", dim="measure").on(TABLE)
     assert bound.B.toarray().tolist() == [[1, -1, 0, 0, 0, 0], [0, 0, 0, 1, -1, 0]]
-    assert bound.bound_names == ["cases >= deaths at county=x", "cases >= deaths at county=y"]
-    assert at_least("deaths", "tests", dim="measure").on(TABLE[0]).bound_names == ["deaths >= tests"]
+    assert bound.bound_names == [
+        "cases >= deaths at county=x, measure=cases",
+        "cases >= deaths at county=y, measure=cases",
+    ]
+    one = at_least("deaths", "tests", dim="measure").on(TABLE[0])
+    assert one.bound_names == ["deaths >= tests at measure=deaths"]
 
 
 @pytest.mark.parametrize(

@@ -42,7 +42,7 @@ def test_a_release_takes_no_seed(name):
         (total(), [7_654_321.5, 8_123_457.0], CountError, "dim_0=0"),
         (total() & between(0, 8_000_000), list(CONFIDENTIAL), InvariantError, "'dim_0=1 at most 8000000'"),
         (zeros({"dim_0": 1}), list(CONFIDENTIAL), InvariantError, r"'dim_0=1 \(structural zero\)'"),
-        (at_least(0, 1, dim="dim_0"), list(CONFIDENTIAL), InvariantError, "'0 >= 1'"),
+        (at_least(0, 1, dim="dim_0"), list(CONFIDENTIAL), InvariantError, "'0 >= 1 at dim_0=0'"),
         (groups("state"), list(CONFIDENTIAL), LabelError, "no dimension or coordinate 'state'"),
         (linear([[2**30] * 3], ["scaled"]), [2**30, *CONFIDENTIAL[1:]], CountError, "'scaled' is beyond 2"),
     ],
