@@ -77,7 +77,7 @@ def plot_tv_bound(bounds: Mapping[str, TVBound], unit: str = "steps") -> Figure:
         axes.set_ylabel("bound on total variation")
         axes.grid(color="#E4E4E4", linewidth=0.7)
         axes.axhline(0.01, color=QUIET, linewidth=0.8, linestyle="--")
-        axes.legend(frameon=False, loc="lower left")
+        figure.legend(frameon=False, loc="outside lower center", ncols=2)
         level = next(iter(bounds.values())).confidence
         headline(
             axes,

@@ -27,7 +27,7 @@ def test_tv_curves_start_at_one_and_name_pairs_that_have_not_met(tmp_path):
     figure = plot_tv_bound(bounds, unit="sweeps")
     figure.savefig(tmp_path / "tv.png")
     axes = figure.axes[0]
-    labels = [text.get_text() for text in axes.get_legend().get_texts()]
+    labels = [text.get_text() for text in figure.legends[0].get_texts()]
     assert labels == ["met", "apart, 1 of 2 pairs not met"]
     x, y = axes.lines[0].get_data()
     assert np.array_equal(y, met.estimate(x))
