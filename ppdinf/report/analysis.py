@@ -157,7 +157,8 @@ def analyse_rates(
     from ppdinf.models import sample_confidential
     from ppdinf.models.rates import draw_rates, rate_model
 
-    sampling = {"draws": draws, "tune": draws, "chains": chains, "random_seed": random_seed}
+    # short steps cost little with so few parameters, and leave no divergence to explain
+    sampling = {"draws": draws, "tune": draws, "chains": chains, "target_accept": 0.95, "random_seed": random_seed}
     with rate_model(release, name=name, exposure=exposure, previous=previous) as model:
         idata = pm.sample(
             **sampling, cores=cores, progressbar=progressbar, quiet=not progressbar, compute_convergence_checks=False
