@@ -43,7 +43,7 @@ class RateAnalysis:
     name: str
     exposure: str | None
     previous: str | None
-    sampling: dict[str, int]
+    sampling: dict[str, float]
     idata: Any
     diagnosis: Diagnosis
 
