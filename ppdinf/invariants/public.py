@@ -85,7 +85,7 @@ class Public:
         Notes
         -----
         Time and memory grow with the number of cells under each statement: 51 groups over ten million
-        cells take about 3 s and 1 GB.
+        cells take about 3 s and 1.3 GB.
 
         Examples
         --------

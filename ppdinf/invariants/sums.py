@@ -109,10 +109,10 @@ class Parents(Statement):
             as_label(pair[1], f"the parent of {pair[0]!r}")
         if len({label for label, _ in self.parents}) < len(self.parents):
             raise LabelError(f"the mapping of {self.dim!r} to parents holds a label twice")
-        refuse_look_alikes(
-            list(dict.fromkeys(parent for _, parent in self.parents if isinstance(parent, str))),
-            f"the mapping of {self.dim!r} holds parent",
-        )
+        parents = {parent for _, parent in self.parents}
+        if len(set(map(str, parents))) < len(parents):
+            raise LabelError(f"the mapping of {self.dim!r} holds a parent both as a string and as a number")
+        refuse_look_alikes(list(map(str, parents)), f"the mapping of {self.dim!r} holds parent")
 
     def equalities(self, frame: Frame) -> Rows:
         """One row per parent, in order of appearance."""

@@ -84,7 +84,7 @@ def read_release(path: str | PathLike[str]) -> Release:
 
     Notes
     -----
-    Ten million cells take about half a minute and 4 GB.
+    Ten million cells take about half a minute and 5 GB.
 
     Examples
     --------

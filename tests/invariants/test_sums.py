@@ -83,6 +83,7 @@ def test_a_hierarchy_publishes_each_level():
         (lambda: groups("county", {"a1": None}), LabelError, "the parent of 'a1'"),
         (lambda: groups("county", {True: "A"}), LabelError, "a label must be"),
         (lambda: groups("county", {"a1": "A", "a2": "A\u00a0"}), LabelError, "look-alike"),
+        (lambda: groups("county", {"a1": 1, "a2": "1"}), LabelError, "both as a string and as a number"),
         (lambda: hierarchy(), InvariantError, "from coarse to fine"),
         (lambda: hierarchy("state", "state"), InvariantError, "each once"),
         (lambda: hierarchy("state", "county", parents={"a": "b"}), InvariantError, "one dimension"),
