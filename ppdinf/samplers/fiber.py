@@ -56,13 +56,13 @@ class Fiber:
         InvariantError
             Naming the public sum or bound that is broken, or the number of cells out of reach.
         """
-        broken = [*np.array(self.system.names, dtype=object)[self.system.A @ x != self.system.values]]
-        broken += [*np.array(self.system.bound_names, dtype=object)[self.slack(x) < 0]]
-        if broken:
-            raise InvariantError(
-                f"the starting table breaks {len(broken)} public statements, the first is {broken[0]!r}: leave its "
-                "start to ppdinf, or pass a table that keeps them all"
-            )
+        system = self.system
+        for names, wrong in ((system.names, system.A @ x != system.values), (system.bound_names, self.slack(x) < 0)):
+            for row in np.flatnonzero(wrong)[:1]:
+                raise InvariantError(
+                    f"the starting table breaks {names[row]!r}, which is public: leave its start to ppdinf, or pass a "
+                    "table that keeps everything public"
+                )
         outside = np.count_nonzero((x < self.lower) | (x >= self.lower + self.width))
         if outside:
             raise InvariantError(
