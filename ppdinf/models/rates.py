@@ -158,6 +158,6 @@ def _log_earlier_rate(release: Release, previous: str, at_risk: np.ndarray) -> n
 
 def _numbers(release: Release, name: str) -> np.ndarray:
     values = release.frame.broadcast(name)
-    if values.dtype.kind != "i":
-        raise ModelError(f"the covariate {name!r} holds text, not whole numbers")
+    if values.dtype.kind not in "if":
+        raise ModelError(f"the covariate {name!r} holds text, not numbers")
     return values.astype(float)
