@@ -25,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from ppdinf.lattice.elimination import eliminate_units, sparse_rows
 from ppdinf.lattice.kernel import Lattice
 from ppdinf.samplers.classes import draw_class
 from ppdinf.samplers.coins import toss
@@ -80,15 +81,11 @@ def core(lattice: Lattice) -> Core | None:
     """
     d, sums = lattice.classes.size, sparse.csr_array(lattice.class_basis)
     sizes = np.bincount(lattice.classes, minlength=sums.shape[0])
-    single = np.flatnonzero(np.diff(sums.indptr) == 1)
-    single = single[np.abs(sums.data[sums.indptr[single]]) == 1]
-    single = single[np.argsort(sizes[single], kind="stable")]  # small classes free: the others decide more mildly
-    column, first = np.unique(sums.indices[sums.indptr[single]], return_index=True)
-    if column.size < sums.shape[1]:
+    lead = _leaders(sums, sizes)
+    if lead is None:
         return None
-    lead = single[first]
     dependent = np.setdiff1d(np.arange(sums.shape[0]), lead)
-    by_lead = sparse.csr_array(sums[dependent] * sums.data[sums.indptr[lead]])  # class sums from those that lead
+    by_lead = sparse.csr_array(_combinations(sums, lead)[dependent])
     lengths = np.diff(by_lead.indptr)
     members = np.split(np.arange(d)[np.argsort(lattice.classes, kind="stable")], np.cumsum(sizes)[:-1])
 
@@ -114,6 +111,29 @@ def core(lattice: Lattice) -> Core | None:
     for group, _ in classes:
         loose[group] = False
     return Core(np.flatnonzero(loose), classes, cells, combination)
+
+
+def _leaders(sums: sparse.csr_array, sizes: NDArray[np.integer]) -> NDArray[np.int64] | None:
+    """Find class sums that determine all others by integer combinations, one for each basis vector."""
+    single = np.flatnonzero(np.diff(sums.indptr) == 1)
+    single = single[np.abs(sums.data[sums.indptr[single]]) == 1]
+    single = single[np.argsort(sizes[single], kind="stable")]  # small classes free: the others decide more mildly
+    column, first = np.unique(sums.indices[sums.indptr[single]], return_index=True)
+    if column.size == sums.shape[1]:
+        return single[first]
+    pivots = eliminate_units(sparse_rows(sums.T))
+    return np.array(pivots.columns, dtype=np.int64) if len(pivots.columns) == sums.shape[1] else None
+
+
+def _combinations(sums: sparse.csr_array, lead: NDArray[np.int64]) -> sparse.csr_array:
+    """Return all class sums as combinations of those that lead."""
+    square = sparse.csr_array(sums[lead])
+    if (np.diff(square.indptr) == 1).all():
+        return sparse.csr_array(sums @ square.T)  # a signed permutation is the inverse of its transpose
+    from flint import fmpz_mat
+
+    inverse = fmpz_mat(square.toarray().tolist()).inv()  # of determinant 1 or -1
+    return sparse.csr_array(sums @ np.array([[int(x.p) for x in row] for row in inverse.tolist()], dtype=np.int64))
 
 
 def draw_core(split: Core, epsilon: Fraction, tape: Tape, *, size: int = 1) -> NDArray[np.int64]:
@@ -150,8 +170,8 @@ def draw_core(split: Core, epsilon: Fraction, tape: Tape, *, size: int = 1) -> N
     >>> split = core(kernel(margin_matrix((3, 3), [(0,), (1,)])))
     >>> draw_core(split, Fraction(1), seeded_tape(1)).reshape(3, 3)
     array([[ 0,  0,  0],
-           [-1,  1,  0],
-           [ 1, -1,  0]])
+           [ 1, -1,  0],
+           [-1,  1,  0]])
     """
     epsilon = positive("epsilon", epsilon)
     d = split.combination.shape[1]

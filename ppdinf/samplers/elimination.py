@@ -145,14 +145,16 @@ class Elimination:
                     if factor.stage < 0:
                         factor.steps = A[scope][:, factor.variables].T
                     out[factor.variables] = False
-                    work += len(factor.weights) * stage.tables[-1].entries.size
-                    if work > LARGEST_WORK and not exact:
-                        raise InvariantError(
-                            f"summing out these constraints takes tables of more than {stage.tables[-1].entries.size:,}"
-                            " partial sums: they cross too much for elimination"
-                        )
                     target = self._values[scope]
                     low, high = target - most[scope][:, out].sum(axis=1), target - least[scope][:, out].sum(axis=1)
+                    begin, end = stage.tables[-1].reach(factor, low, high)
+                    entries = math.prod((end - begin + 1).tolist())
+                    work += len(factor.weights) * entries
+                    if work > LARGEST_WORK and not exact:
+                        raise InvariantError(
+                            f"summing out these constraints takes tables of {entries:,} partial sums: they cross too "
+                            "much for elimination"
+                        )
                     stage.tables.append(stage.tables[-1].convolve(factor, low, high, trim))
                 stages.append(stage)
                 if not scope:

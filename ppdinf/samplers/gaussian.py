@@ -32,7 +32,7 @@ def draw_gaussian(klein: Klein, sigma_squared: Fraction, tape: Tape, *, size: in
     Parameters
     ----------
     klein : Klein
-        The lattice, from `ppdinf.samplers.klein.klein`.
+        The lattice, from `ppdinf.samplers.orthogonal.klein`.
     sigma_squared : Fraction or int
         Positive; the law is proportional to exp(-|z|^2 / (2 sigma_squared)).
     tape : Tape
@@ -47,7 +47,7 @@ def draw_gaussian(klein: Klein, sigma_squared: Fraction, tape: Tape, *, size: in
     Raises
     ------
     PrivacyError
-        If sigma_squared is not a positive rational, or so large that noise might not fit 51 bits.
+        If sigma_squared is not a positive rational, or so large that sigma exceeds 2^40 or so.
 
     Notes
     -----
@@ -58,7 +58,7 @@ def draw_gaussian(klein: Klein, sigma_squared: Fraction, tape: Tape, *, size: in
     Examples
     --------
     >>> from ppdinf.lattice import kernel
-    >>> from ppdinf.samplers.klein import klein
+    >>> from ppdinf.samplers.orthogonal import klein
     >>> draw_gaussian(klein(kernel([[1, 1, 1]])), Fraction(4), seeded_tape(1), size=2)
     array([[-1,  1,  0],
            [ 2,  0, -2]])
@@ -82,7 +82,7 @@ def gaussian_acceptance(klein: Klein, sigma_squared: Fraction) -> float:
     Examples
     --------
     >>> from ppdinf.lattice import kernel
-    >>> from ppdinf.samplers.klein import klein
+    >>> from ppdinf.samplers.orthogonal import klein
     >>> round(gaussian_acceptance(klein(kernel([[1, 1, 1]])), Fraction(1, 4)), 2)
     0.98
     """

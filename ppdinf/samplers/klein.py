@@ -9,11 +9,6 @@ sampler draws x_m, ..., x_1 in turn, x_i from the discrete Gaussian of variance 
 is off by the factors rho_{v_i}(Z + c_i), which depend on the path. Keeping the vector with probability
 prod_i rho_{v_i}(Z + c_i) / rho_{v_i}(Z) <= 1 makes it right (Brakerski et al., Lemma 2.3).
 
-Basis. The cells of a class with equal columns, and the lattice of class sums, are taken apart: within a
-class of n cells the partial sums of z are the coordinates, mu_i,i+1 = -i/(i+1) and g_i = (i+1)/i (a
-Gaussian bridge), whatever n is; class sums have the inner product sum_c S_c S'_c / n_c and are
-orthogonalised by one dense QR for each independent component.
-
 Rounding. g and mu are floating-point numbers and c_i is the result of a floating-point sum; all are then
 taken at face value, as exact numbers. They shape the proposal only: the probability to keep a vector is
 
@@ -44,24 +39,23 @@ from numba import njit
 from numpy.typing import NDArray
 from scipy import sparse
 
-from ppdinf.errors import InvariantError, PrivacyError
-from ppdinf.lattice.kernel import Lattice, support_components
+from ppdinf.errors import PrivacyError
 from ppdinf.samplers.coins import settle_coin
 from ppdinf.samplers.integers import ball
 from ppdinf.samplers.tape import ROW, Tape, Words
 from ppdinf.samplers.theta import enclose_mass, log_ratio
 
-__all__ = ["Klein", "Proposals", "klein"]
+__all__ = ["UNIT", "Klein", "Proposals"]
 
 UNIT = 2.0**-53
 FAR = 2.0**51  # centers stay exact: a number this size minus its nearest integer is a double
+WIDEST = 2.0**80  # variance of one coordinate: at least 20 bits of a word choose the block
 ERROR = 2.0**-38  # more than the relative error of a probability above 2^-60 computed in `_walk`
-LARGEST_LOSS = 0.01  # of acceptance, to rounding
 
 
 @dataclass(frozen=True, eq=False)
 class Klein:
-    """A basis with its orthogonal parts; build it with `klein`.
+    """A basis with its orthogonal parts; build it with `ppdinf.samplers.orthogonal.klein`.
 
     Attributes
     ----------
@@ -99,7 +93,7 @@ class Klein:
             while used < len(pairs):
                 position, used, status = _walk(pairs, used, position, *state)
                 if status == WIDE:
-                    raise PrivacyError("the noise is wider than 2^51; choose a larger epsilon or a smaller sigma")
+                    raise PrivacyError("the noise is wider than 2^40; choose a larger epsilon or a smaller sigma")
                 if status == OPEN:
                     draw, i = position // m, m - 1 - position % m
                     k = self._settled(pairs[used], variances[draw], rounded[draw], i, float(centers[draw, i]), tape)
@@ -167,89 +161,6 @@ class Proposals:
         return ball(exponent / (2 * variance)).exp() * ratio
 
 
-def klein(lattice: Lattice) -> Klein:
-    """Orthogonalise a basis of a lattice, classes of cells in closed form.
-
-    Parameters
-    ----------
-    lattice : Lattice
-
-    Returns
-    -------
-    Klein
-
-    Raises
-    ------
-    InvariantError
-        If the basis is so ill-conditioned that rounding would cost more than one percent of acceptance.
-
-    Notes
-    -----
-    O(d) for classes, one QR of a dense matrix per component of class sums (0.2 s for 30 x 30 margins).
-
-    Examples
-    --------
-    >>> from ppdinf.lattice import kernel
-    >>> klein(kernel([[1, 1, 1]])).squares.round(3)
-    array([2. , 1.5])
-    """
-    d, n_classes = lattice.classes.size, lattice.representatives.size
-    sizes = np.bincount(lattice.classes, minlength=n_classes)
-    order = np.lexsort((-np.arange(d), lattice.classes))  # class by class, its representative last
-    place = np.arange(d) - np.repeat(np.cumsum(sizes) - sizes, sizes) + 1
-    inner = np.flatnonzero(place < np.repeat(sizes, sizes))  # partial sums; the last one is the class sum
-    chain, t = inner.size, place[inner]
-    sums = lattice.class_basis
-    cells = np.concatenate([order[inner], order[inner + 1], lattice.representatives[sums.indices]])
-    owners = np.concatenate(
-        [np.arange(chain)] * 2 + [chain + np.repeat(np.arange(sums.shape[1]), np.diff(sums.indptr))]
-    )
-    values = np.concatenate([np.ones(chain, np.int64), -np.ones(chain, np.int64), sums.data])
-    basis = sparse.csr_array((values, (cells, owners)), shape=(d, chain + sums.shape[1]))
-
-    across, condition = _orthogonalised(sums, sizes)
-    by_class = sparse.csr_array(sums)
-    end = t + 1 == sizes[lattice.classes[order[inner]]]  # its center depends on the class sum
-    neighbour = sparse.csr_array(
-        (-t[~end] / (t[~end] + 1), (np.flatnonzero(~end), np.flatnonzero(~end) + 1)), shape=(chain, chain)
-    )
-    last = sparse.csr_array(
-        (-t[end] / (t[end] + 1), (np.flatnonzero(end), lattice.classes[order[inner[end]]])), shape=(chain, n_classes)
-    )
-    lengths = across.diagonal()
-    above = sparse.diags_array(1 / lengths) @ sparse.triu(across, k=1) if lengths.size else across
-    mu = sparse.csr_array(sparse.block_array([[neighbour, last @ by_class], [None, above]]))
-    rounding = 16 * UNIT * (int(sizes.max(initial=1)) + condition)
-    if rounding * mu.shape[0] > LARGEST_LOSS:
-        raise InvariantError("The basis of this system is too ill-conditioned for the sequential sampler.")
-    squares = np.concatenate([(t + 1) / t, lengths**2]) * (1 - rounding)
-    return Klein(basis, squares, mu.indptr.astype(np.int64), mu.indices.astype(np.int64), mu.data, rounding)
-
-
-def _orthogonalised(sums: sparse.csc_array, sizes: NDArray[np.integer]) -> tuple[sparse.csr_array, float]:
-    """Triangular factor of the class sums' basis in the inner product of class means, and how rounding grows."""
-    weighted = sparse.csc_array(sparse.diags_array(1 / np.sqrt(sizes)) @ sums)
-    component = support_components(sums)[sums.indices[sums.indptr[:-1]]]
-    members = np.argsort(component, kind="stable")
-    rows, columns, entries, condition = [], [], [], 1.0
-    for group in np.split(members, np.flatnonzero(np.diff(component[members])) + 1):
-        part = sparse.csr_array(weighted[:, group])
-        dense = part[np.flatnonzero(np.diff(part.indptr))].toarray()
-        triangle = np.linalg.qr(dense, mode="r")
-        triangle *= np.sign(np.diag(triangle))[:, np.newaxis]
-        inverse = np.linalg.inv(triangle)
-        condition = max(condition, dense.size * np.linalg.norm(triangle) * np.linalg.norm(inverse))
-        i, j = np.triu_indices(group.size)
-        rows.append(group[i])
-        columns.append(group[j])
-        entries.append(triangle[i, j])
-    r = sums.shape[1]
-    if not r:
-        return sparse.csr_array((0, 0)), 1.0
-    found = sparse.csr_array((np.concatenate(entries), (np.concatenate(rows), np.concatenate(columns))), shape=(r, r))
-    return found, condition
-
-
 KEPT, OPEN, WIDE = 0, 1, 2
 
 
@@ -277,13 +188,13 @@ def _walk(
     while used < len(pairs):
         draw, i = position // m, m - 1 - position % m
         center = 0.0
-        for p in range(starts[i], starts[i + 1]):
-            center += factors[p] * x[draw, columns[p]]
-        if not abs(center) < FAR:
+        for entry in range(starts[i], starts[i + 1]):
+            center += factors[entry] * x[draw, columns[entry]]
+        v = variances[draw] / squares[i]
+        if not (abs(center) < FAR and v < WIDEST):
             return position, used, WIDE
         centers[draw, i] = center
         nearest = np.rint(center)
-        v = variances[draw] / squares[i]
         j = _halvings(v)
         block = float(1 << j)
         envelope = 0.5 * v * (turn / block) ** 2 + 0.5 * turn / block

@@ -58,7 +58,7 @@ class Mixture:
     Parameters
     ----------
     klein : Klein
-        The lattice, from `ppdinf.samplers.klein.klein`.
+        The lattice, from `ppdinf.samplers.orthogonal.klein`.
     epsilon : Fraction or int
         Positive; the law is proportional to exp(-epsilon |z|_2).
 
@@ -74,7 +74,7 @@ class Mixture:
     Examples
     --------
     >>> from ppdinf.lattice import kernel
-    >>> from ppdinf.samplers.klein import klein
+    >>> from ppdinf.samplers.orthogonal import klein
     >>> from ppdinf.samplers.tape import seeded_tape
     >>> Mixture(klein(kernel([[1, 1, 1]])), Fraction(1, 2)).draw(2, seeded_tape(1)).sum(axis=1)
     array([0, 0])
@@ -93,7 +93,7 @@ class Mixture:
         Raises
         ------
         PrivacyError
-            If noise might not fit 51 bits.
+            If the noise is wider than 2^40.
         """
         d, m = self.klein.basis.shape
         noise = np.zeros((size, d), dtype=np.int64)
@@ -190,7 +190,7 @@ def mixture_acceptance(mixture: Mixture) -> float:
     Examples
     --------
     >>> from ppdinf.lattice import kernel
-    >>> from ppdinf.samplers.klein import klein
+    >>> from ppdinf.samplers.orthogonal import klein
     >>> round(mixture_acceptance(Mixture(klein(kernel([[1, 1, 1]])), Fraction(1, 4))), 2)
     1.0
     """

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from flint import arb
 from numpy.typing import NDArray
 
 __all__ = ["UNIT", "Factor", "Numbers", "Table"]
@@ -59,14 +60,23 @@ class Table:
         inside = ((at >= 0) & (at < shape)).all(axis=-1)
         strides = np.append(np.cumprod(shape[:0:-1])[::-1], 1)[: shape.size]
         flat = np.where(inside, at @ strides, 0)
-        return np.where(inside, self.entries.ravel()[flat], 0 * self.entries.flat[0])
+        return np.where(inside, self.entries.ravel()[flat], _zero(self.entries))
+
+    def reach(
+        self, factor: Factor, low: NDArray[np.int64], high: NDArray[np.int64]
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return the least and largest sums with a factor, between `low` and `high`."""
+        shifts, shape = factor.shifts, np.array(self.entries.shape, dtype=np.int64)
+        return (
+            np.maximum(low, self.origin + shifts.min(axis=0)),
+            np.minimum(high, self.origin + shifts.max(axis=0) + shape - 1),
+        )
 
     def convolve(self, factor: Factor, low: NDArray[np.int64], high: NDArray[np.int64], trim: float) -> "Table":
         """Add a factor: the table of its sums with these, between `low` and `high`, edges below `trim` cut off."""
         shifts, shape = factor.shifts, np.array(self.entries.shape, dtype=np.int64)
-        low = np.maximum(low, self.origin + shifts.min(axis=0))
-        high = np.minimum(high, self.origin + shifts.max(axis=0) + shape - 1)
-        out = np.zeros(np.maximum(high - low + 1, 0), dtype=self.entries.dtype)
+        low, high = self.reach(factor, low, high)
+        out = np.full(np.maximum(high - low + 1, 0), _zero(self.entries), dtype=self.entries.dtype)
         if out.size:
             for shift, weight in zip(self.origin + shifts - low, factor.weights, strict=True):
                 first, end = np.maximum(shift, 0), np.minimum(shift + shape, out.shape)
@@ -81,6 +91,10 @@ class Table:
             self.relative + factor.relative + rounding,
             1.01 * (self.absolute + factor.absolute) + cut,
         )
+
+
+def _zero(entries: Numbers) -> Any:
+    return arb(0) if entries.dtype == object else 0.0
 
 
 def _trimmed(entries: Numbers, threshold: float) -> tuple[tuple[slice, ...], float]:

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["Plan"]
+if TYPE_CHECKING:
+    from ppdinf.invariants import System
+    from ppdinf.samplers.noise_law import NoiseLaw
+
+__all__ = ["Plan", "plan"]
 
 
 @dataclass(frozen=True)
@@ -20,6 +24,8 @@ class Plan:
         Whether its draws follow the stated law exactly (no Markov chain, no rounding).
     reason : str
         One sentence on the structure that allows it.
+    acceptance : float, optional
+        Predicted share of attempts that are kept, where attempts can fail; two digits.
 
     Examples
     --------
@@ -30,10 +36,84 @@ class Plan:
     sampler: str
     exact: bool
     reason: str
+    acceptance: float | None = None
 
     def __str__(self) -> str:
-        return f"{self.sampler} sampler ({'exact' if self.exact else 'Markov chain'}): {self.reason}"
+        kept = "" if self.acceptance is None else f"; {_share(self.acceptance)} of attempts are kept"
+        return f"{self.sampler} sampler ({'exact' if self.exact else 'Markov chain'}): {self.reason}{kept}"
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for the release file."""
-        return asdict(self)
+        return {key: value for key, value in asdict(self).items() if value is not None}
+
+
+def plan(system: System, law: NoiseLaw) -> Plan:
+    """Choose the sampler for a law of noise on the lattice of a system.
+
+    Parameters
+    ----------
+    system : System
+        Public statements bound to a table.
+    law : NoiseLaw
+
+    Returns
+    -------
+    Plan
+        Always exact: in the order class, elimination, rejection for l1 noise; Klein's sampler for Gaussian
+        and a mixture of it for l2 noise.
+
+    Raises
+    ------
+    InvariantError
+        If no exact sampler suits; the message says why and what to change.
+
+    Notes
+    -----
+    Costs a set-up of the samplers, which `ppdinf.samplers.exact` remembers for the draws.
+
+    Examples
+    --------
+    >>> import numpy as np, ppdinf as ppd
+    >>> from ppdinf.samplers.noise_law import NoiseLaw
+    >>> margins = ppd.invariants.margin("dim_0") & ppd.invariants.margin("dim_1")
+    >>> print(plan(margins.on(np.ones((4, 4), dtype=int)), NoiseLaw("gaussian", 1)))
+    Klein sampler (exact): discrete Gaussian on a lattice of rank 9 over 16 cells; 98 % of attempts are kept
+    """
+    from ppdinf.samplers.exact import exact_noise
+
+    parts = exact_noise(system.structure, law).parts
+    hardest = min(parts, key=lambda part: 2.0 if part.acceptance is None else part.acceptance)
+    acceptance = None if hardest.acceptance is None else float(f"{hardest.acceptance:.2g}")
+    if law.kind != "l1":
+        name = {"l2": "l2 Laplace law", "gaussian": "discrete Gaussian"}[law.kind]
+        split = f", in {len(parts)} independent blocks" if len(parts) > 1 else ""
+        reason = f"{name} on a lattice of rank {system.lattice.rank} over {system.frame.size} cells{split}"
+        return Plan(parts[0].sampler, True, reason, acceptance)
+    names = [name for name in ("class", "elimination", "rejection") if any(part.sampler == name for part in parts)]
+    crossing = [part for part in parts if part.sampler in ("elimination", "rejection")]
+    reason = _classes(system)
+    if crossing:
+        cells, blocks = sum(part.cells.size for part in crossing), len(crossing)
+        block = f"{cells} cells lie in {blocks} block{'s' * (blocks != 1)} of public sums that cross"
+        reason = block if len(parts) == len(crossing) else f"{block}; otherwise {reason}"
+    return Plan(" and ".join(names or ["class"]), True, reason, acceptance)
+
+
+def _classes(system: System) -> str:
+    structure = system.structure
+    groups = int(structure.partition.sum())
+    return (
+        f"the public sums split {system.frame.size} cells into {groups} group{'s' * (groups != 1)} "
+        f"with noise that sums to zero and {_alone(system)} cells with noise of their own"
+    )
+
+
+def _alone(system: System) -> int:
+    import numpy as np
+
+    structure = system.structure
+    return int(np.sum((structure.sum_ranks == 1) & (np.bincount(structure.blocks) == 1)))
+
+
+def _share(acceptance: float) -> str:
+    return f"{100 * acceptance:.2g} %"
