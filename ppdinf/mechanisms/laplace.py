@@ -18,9 +18,10 @@ from ppdinf.invariants import Public, System
 from ppdinf.mechanisms.base import Mechanism
 from ppdinf.privacy.guarantee import Guarantee, ReleaseGuarantee
 from ppdinf.privacy.parameters import as_fraction
-from ppdinf.samplers.plan import Plan
+from ppdinf.samplers.plan import Plan, plan
 
 if TYPE_CHECKING:
+    from ppdinf.samplers.noise_law import NoiseLaw
     from ppdinf.samplers.tape import Tape
 
 __all__ = ["GeneralizedLaplace"]
@@ -47,9 +48,10 @@ class GeneralizedLaplace(Mechanism):
 
     Notes
     -----
-    Equal in law to independent double geometric noise conditioned on ``A z = 0``. Draws are exact and
-    cost O(d + |z|_1) each where every cell lies under at most one public sum once redundant sums are
-    set aside (`ppdinf.samplers.classes`).
+    Equal in law to independent double geometric noise conditioned on ``A z = 0``. Draws are exact: in O(d)
+    where every cell lies under at most one public sum once redundant sums are set aside, by elimination or
+    rejection where sums cross (`ppdinf.samplers.exact`; 4 x 4 margins take 50 microseconds, 10 x 10 some
+    twenty seconds, larger ones are refused).
 
     Examples
     --------
@@ -89,48 +91,26 @@ class GeneralizedLaplace(Mechanism):
         return math.ceil((12 * math.log(10) + math.log(2 * cells / -math.expm1(-epsilon))) / epsilon)
 
     def plan_on(self, system: System) -> Plan:
-        """Exact class sampler for partitions.
+        """Choose an exact sampler by the structure of the public sums.
 
         Raises
         ------
         InvariantError
-            Some cells lie under several public sums that do not nest, or have different weights in one.
+            The public sums cross too much for every exact sampler, as both margins of a large table do.
         """
-        structure = system.structure
-        alone = np.bincount(structure.blocks) == 1
-        entangled = np.flatnonzero(~(structure.partition | alone)[structure.blocks])
-        if entangled.size:
-            cell = int(entangled[0])
-            column = system.A.tocsc()[:, [cell]]
-            sums = " and ".join(repr(system.names[row]) for row in column.indices[:3])
-            raise InvariantError(
-                f"{entangled.size} cells lie under public sums that cross each other (as row and column sums do) or "
-                f"weigh them differently, the first is {system.frame.cell(cell)} under {sums}; this version draws "
-                "noise where the public sums split the cells into groups"
-            )
-        fixed, single = int(structure.fixed.sum()), int(np.sum(~structure.partition))
-        groups = int(structure.partition.sum()) - fixed
-        shares = [
-            f"{groups} group{'s' * (groups != 1)} with noise that sums to zero",
-            f"{single} cell{'s' * (single != 1)} with noise of their own",
-            f"{fixed} cell{'s' * (fixed != 1)} without noise",
-        ]
-        split = ", ".join(share for share, n in zip(shares, (groups, single, fixed), strict=True) if n)
-        return Plan("class", True, f"the public sums split {system.frame.size} cells into {split}")
+        return plan(system, self._law)
 
     def noise(self, system: System, draws: int, tape: Tape) -> NDArray[np.int64]:
         """Draw the noise of `draws` releases; int64 of shape (draws, d)."""
-        from ppdinf.samplers.classes import draw_partition
-        from ppdinf.samplers.integers import discrete_laplace
+        from ppdinf.samplers.exact import exact_noise
 
-        structure = system.structure
-        grouped = structure.partition[structure.blocks]
-        noise = np.empty((draws, system.frame.size), dtype=np.int64)
-        alone = int(np.sum(~grouped))
-        noise[:, ~grouped] = discrete_laplace(self.epsilon, draws * alone, tape).reshape(draws, alone)
-        _, labels = np.unique(structure.classes[grouped], return_inverse=True)
-        noise[:, grouped] = draw_partition(labels, int(labels.max(initial=-1)) + 1, self.epsilon, tape, draws)
-        return noise
+        return exact_noise(system.structure, self._law).draw(draws, tape)
+
+    @property
+    def _law(self) -> NoiseLaw:
+        from ppdinf.samplers.noise_law import NoiseLaw
+
+        return NoiseLaw("l1", self.epsilon)
 
     @property
     def guarantee(self) -> Guarantee:

@@ -116,7 +116,7 @@ def exact_noise(structure: Structure, law: NoiseLaw) -> ExactNoise:
     >>> from ppdinf.samplers.tape import seeded_tape
     >>> noise = exact_noise(structure([[1, 1, 1, 0, 0]]), NoiseLaw("l1", "1/2"))
     >>> [part.sampler for part in noise.parts], noise.draw(2, seeded_tape(1))[:, :3].sum(axis=1)
-    (['class', 'free'], array([0, 0]))
+    (['free', 'class'], array([0, 0]))
     """
     d = structure.blocks.size
     if law.kind == "l1":
@@ -134,6 +134,15 @@ def _l1_parts(structure: Structure, epsilon: Fraction) -> list[Part]:
     grouped = structure.partition[structure.blocks]
     alone = ((sizes == 1) & (structure.sum_ranks == 1))[structure.blocks]
     parts = []
+    if alone.any():
+        cells = np.flatnonzero(alone)
+        parts.append(
+            Part(
+                "free",
+                cells,
+                lambda size, tape: discrete_laplace(epsilon, size * cells.size, tape).reshape(size, -1),
+            )
+        )
     if grouped.any():
         _, labels = np.unique(structure.classes[grouped], return_inverse=True)
         n_classes = int(labels.max()) + 1
@@ -142,15 +151,6 @@ def _l1_parts(structure: Structure, epsilon: Fraction) -> list[Part]:
                 "class",
                 np.flatnonzero(grouped),
                 lambda size, tape: draw_partition(labels, n_classes, epsilon, tape, size),
-            )
-        )
-    if alone.any():
-        cells = np.flatnonzero(alone)
-        parts.append(
-            Part(
-                "free",
-                cells,
-                lambda size, tape: discrete_laplace(epsilon, size * cells.size, tape).reshape(size, -1),
             )
         )
     for block in np.flatnonzero((structure.sum_ranks > 0) & (sizes > 1)):

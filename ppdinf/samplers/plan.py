@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 if TYPE_CHECKING:
     from ppdinf.invariants import System
     from ppdinf.samplers.noise_law import NoiseLaw
@@ -95,24 +97,22 @@ def plan(system: System, law: NoiseLaw) -> Plan:
     if crossing:
         cells, blocks = sum(part.cells.size for part in crossing), len(crossing)
         block = f"{cells} cells lie in {blocks} block{'s' * (blocks != 1)} of public sums that cross"
-        reason = block if len(parts) == len(crossing) else f"{block}; otherwise {reason}"
+        reason = block if len(parts) == len(crossing) else f"{block}; the others: {reason}"
     return Plan(" and ".join(names or ["class"]), True, reason, acceptance)
 
 
 def _classes(system: System) -> str:
     structure = system.structure
-    groups = int(structure.partition.sum())
-    return (
-        f"the public sums split {system.frame.size} cells into {groups} group{'s' * (groups != 1)} "
-        f"with noise that sums to zero and {_alone(system)} cells with noise of their own"
-    )
-
-
-def _alone(system: System) -> int:
-    import numpy as np
-
-    structure = system.structure
-    return int(np.sum((structure.sum_ranks == 1) & (np.bincount(structure.blocks) == 1)))
+    fixed = int(structure.fixed.sum())
+    alone = int(np.sum((structure.sum_ranks == 1) & (np.bincount(structure.blocks) == 1)))
+    groups = int(structure.partition.sum()) - fixed
+    shares = [
+        f"{groups} group{'s' * (groups != 1)} with noise that sums to zero",
+        f"{alone} cell{'s' * (alone != 1)} with noise of their own",
+        f"{fixed} cell{'s' * (fixed != 1)} without noise",
+    ]
+    split = ", ".join(share for share, n in zip(shares, (groups, alone, fixed), strict=True) if n)
+    return f"the public sums split {system.frame.size} cells into {split}"
 
 
 def _share(acceptance: float) -> str:

@@ -45,7 +45,7 @@ def test_random_systems(seed):
 @pytest.mark.parametrize(
     ("A", "samplers"),
     [
-        ([[1, 1, 1, 0, 0]], ["class", "free"]),
+        ([[1, 1, 1, 0, 0]], ["free", "class"]),
         ([[1, 1, 1, 1], [1, 1, 0, 0]], ["class"]),
         ([[1, 1, 1, 0], [0, 0, 1, 1]], ["elimination"]),
         ([[2, 3, 5]], ["elimination"]),
@@ -108,9 +108,7 @@ def test_plans_say_what_and_why():
     total = ppd.invariants.total().on(np.ones(3, dtype=int))
     found = plan(total, NoiseLaw("l1", 1))
     assert found.to_dict() == {"sampler": "class", "exact": True, "reason": found.reason}
-    assert found.reason == (
-        "the public sums split 3 cells into 1 group with noise that sums to zero and 0 cells with noise of their own"
-    )
+    assert found.reason == ("the public sums split 3 cells into 1 group with noise that sums to zero")
 
 
 def test_what_is_beyond_exact_sampling_is_refused():
@@ -127,3 +125,15 @@ def test_intersecting_sets_over_few_records():
     z = noise.draw(5000, secure_tape())
     assert not (z @ sets.T).any()
     assert z.any(axis=0).all()
+
+
+def test_releases_of_crossing_margins():
+    table = np.arange(16).reshape(4, 4)
+    mechanism = ppd.GeneralizedLaplace(MARGINS, epsilon="1/4")
+    release = mechanism.release(table)
+    assert release.plan.sampler == "rejection"
+    assert release.plan.exact
+    noisy = mechanism.simulate(table, draws=200, rng=1).values
+    assert (noisy.sum(1) == table.sum(0)).all()
+    assert (noisy.sum(2) == table.sum(1)).all()
+    assert noisy.std(0).min() > 1
