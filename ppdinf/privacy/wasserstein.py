@@ -1,0 +1,228 @@
+"""Infinity-Wasserstein distance: how far the mass of one law must travel, at most, to become another.
+
+    W(p, q)  =  inf over couplings (X, X') of p and q of  ess sup |X - X'|
+
+It is the sensitivity of Pufferfish mechanisms (`ppdinf.privacy.delta_z`). On the line the coupling by common
+quantiles is best, so W = sup_u |F^-(u) - G^-(u)|; of the two signs the one is attained at a jump level of F,
+the other at a jump level of G, which is why the levels of both laws count. In more dimensions it is a
+bottleneck transport problem: the smallest t for which all mass flows along pairs of points at distance at
+most t, found by bisection over the distances with one maximum flow each.
+
+Probabilities given as int or Fraction are used exactly. W jumps when probabilities that should agree differ
+in the last digit, so floats are given some room: levels that agree to 1e-10 of the smaller tail count as equal,
+and in more dimensions mass of 1e-12 may be left unmoved.
+
+References
+----------
+S. Song, Y. Wang, K. Chaudhuri, "Pufferfish privacy mechanisms for correlated data", SIGMOD 2017.
+J. Seeman, M. Reimherr, A. Slavkovic, "Formal privacy for partially private data", Theorem 9 and equation (35),
+which takes the levels of one law only: enough when that law is stochastically the smaller one.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from collections.abc import Callable, Mapping, Sequence
+from fractions import Fraction
+from itertools import accumulate
+from numbers import Rational, Real
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ppdinf.errors import PrivacyError
+
+__all__ = ["wasserstein_infinity"]
+
+ROOM = 1e-10
+LEFT = Fraction(1, 10**12)
+GRAIN = 2**60  # floats in more dimensions are rounded to units of 1 / GRAIN
+
+NORMS: dict[str, Callable[..., Any]] = {"l1": lambda h: sum(map(abs, h)), "linf": lambda h: max(map(abs, h))}
+
+
+def wasserstein_infinity(p: Any, q: Any, *, norm: str = "l1") -> Any:
+    """Return the infinity-Wasserstein distance of two laws.
+
+    Parameters
+    ----------
+    p, q : mapping of value to probability, or frozen scipy.stats distribution
+        Values are numbers, or tuples of numbers of one length. Frozen distributions are read as mappings
+        where their support is finite and discrete; otherwise both must belong to one location-scale family.
+    norm : {"l1", "l2", "linf"}
+        Distance between tuples.
+
+    Returns
+    -------
+    int, Fraction or float
+        Exact where values and probabilities are whole numbers or fractions (under l2 up to the square root);
+        inf where the laws differ in scale and have no bound.
+
+    Raises
+    ------
+    PrivacyError
+        Probabilities that are negative, not finite or do not sum to 1; values that are no numbers or differ
+        in length; frozen distributions of which neither reading applies; an unknown norm.
+
+    Notes
+    -----
+    On the line O(n log n). In more dimensions about log2(n m) maximum flows on n m arcs: some seconds for
+    200 values each.
+
+    Examples
+    --------
+    >>> half = Fraction(1, 2)
+    >>> wasserstein_infinity({0: half, 1: half}, {1: half, 4: half})
+    3
+    >>> wasserstein_infinity({(0, 2): half, (2, 0): half}, {(1, 1): 1})
+    2
+    >>> from scipy import stats
+    >>> wasserstein_infinity(stats.binom(9, 0.5), stats.binom(9, 0.5, loc=1))
+    1
+    """
+    if norm not in ("l1", "l2", "linf"):
+        raise PrivacyError(f"norm must be 'l1', 'l2' or 'linf', found {norm!r}")
+    if not (isinstance(p, Mapping) and isinstance(q, Mapping)):
+        family = _location_scale(p, q)
+        if family is not None:
+            return family
+    first, second = _finite(p), _finite(q)
+    dimensions = {len(value) for value in (*first, *second)}
+    if len(dimensions) > 1:
+        raise PrivacyError(f"the values of both laws must have one length, found {sorted(dimensions)}")
+    if dimensions == {1}:
+        return max(_ahead(first, second), _ahead(second, first))
+    return _bottleneck(first, second, norm)
+
+
+def _ahead(p: Mapping[tuple, Any], q: Mapping[tuple, Any]) -> Any:
+    """Largest G^-(u) - F^-(u), attained at a level u of F: the least t >= 0 with F(x) <= G(x + t) for all x.
+
+    Levels above the middle are compared by what is left above them, so that small tails keep their digits.
+    """
+    x, y = sorted(p), sorted(q)
+    F, G = list(accumulate(p[v] for v in x)), list(accumulate(q[v] for v in y))
+    above_F, above_G = _above([p[v] for v in x]), _above([q[v] for v in y])
+    exact = all(isinstance(level, int | Fraction) for level in (F[-1], G[-1]))
+    down, up = (1, 1) if exact else (1 - ROOM, 1 + ROOM)
+    falling = [-left for left in above_G]
+    gaps = []
+    for k, value in enumerate(x):
+        reached = bisect_left(G, F[k] * down) if 2 * F[k] <= 1 else bisect_left(falling, -above_F[k] * up)
+        gaps.append(y[reached][0] - value[0])
+    return max(0, *gaps)
+
+
+def _above(probabilities: Sequence[Any]) -> list[Any]:
+    return list(accumulate(reversed(probabilities), initial=0))[-2::-1]
+
+
+def _bottleneck(p: Mapping[tuple, Any], q: Mapping[tuple, Any], norm: str) -> Any:
+    supply, demand, room = _units(list(p.values()), list(q.values()))
+    squared = norm == "l2"
+    length = NORMS.get(norm, lambda h: sum(a * a for a in h))
+    gaps = [[length([a - b for a, b in zip(x, y, strict=True)]) for y in q] for x in p]
+    levels = sorted({gap for row in gaps for gap in row})
+    matrix = np.array(gaps, dtype=object)
+    low, high = -1, len(levels) - 1
+    while high - low > 1:
+        middle = (low + high) // 2
+        enough = _flow(supply, demand, matrix <= levels[middle]) >= sum(supply) - room
+        low, high = (low, middle) if enough else (middle, high)
+    return math.sqrt(levels[high]) if squared else levels[high]
+
+
+def _units(p: list[Any], q: list[Any]) -> tuple[list[int], list[int], int]:
+    """Probabilities as whole numbers of one unit, and how many units may be left unmoved."""
+    if all(isinstance(v, int | Fraction) for v in (*p, *q)):
+        unit = math.lcm(*(Fraction(v).denominator for v in (*p, *q)))
+        return [int(v * unit) for v in p], [int(v * unit) for v in q], 0
+    return [round(v * GRAIN) for v in p], [round(v * GRAIN) for v in q], int(2 * LEFT * GRAIN)
+
+
+def _flow(supply: list[int], demand: list[int], allowed: NDArray[np.bool_]) -> int:
+    """Largest flow from supplies to demands along allowed pairs, exact for whole numbers of any size.
+
+    SciPy's flows hold 32 bits. So capacities are fed to it by digits, most significant first: a largest flow for
+    the leading digits, times the base, leaves less than (n + m) bases to be gained on the next digit.
+    """
+    from scipy.sparse import csr_array
+    from scipy.sparse.csgraph import maximum_flow
+
+    n, m = allowed.shape
+    digit = 30 - (n + m).bit_length()
+    source, sink, most = n + m, n + m + 1, 2**30  # no capacity is used up to this, nor do two of them overflow
+    flow = np.zeros((n, m), dtype=object)
+    shifts = range((max(*supply, *demand).bit_length() - 1) // digit * digit, -1, -digit)
+    for shift in shifts:
+        flow *= 2**digit
+        out = np.array([v >> shift for v in supply], dtype=object) - flow.sum(axis=1)
+        into = np.array([v >> shift for v in demand], dtype=object) - flow.sum(axis=0)
+        capacity = np.zeros((n + m + 2, n + m + 2), dtype=np.int32)
+        capacity[:n, n:source] = allowed * most
+        capacity[n:source, :n] = np.minimum(flow, most).T
+        capacity[source, :n] = np.minimum(out, most)
+        capacity[n:source, sink] = np.minimum(into, most)
+        gained = maximum_flow(csr_array(capacity), source, sink).flow.toarray()
+        flow += gained[:n, n:source].astype(object)
+    return int(flow.sum())
+
+
+def _finite(law: Any) -> dict[tuple, Any]:
+    """Read a law as a mapping from tuples to positive probabilities that sum to 1."""
+    if not isinstance(law, Mapping):
+        law = _tabulated(law)
+    found: dict[tuple, Any] = {}
+    for value, probability in law.items():
+        point = tuple(_number(entry, "a value") for entry in (value if isinstance(value, tuple) else (value,)))
+        weight = _number(probability, "a probability")
+        if weight < 0:
+            raise PrivacyError(f"probabilities must not be negative, found {float(weight):.6g} at {value!r}")
+        if weight > 0:
+            found[point] = found.get(point, 0) + weight
+    total = sum(found.values())
+    exact = isinstance(total, int | Fraction)
+    if total != 1 if exact else not abs(total - 1) < 1e-9:
+        raise PrivacyError(f"the probabilities of a law must sum to 1, found {float(total):.12g}")
+    return found
+
+
+def _number(value: Any, what: str) -> Any:
+    if isinstance(value, bool | np.bool_) or not isinstance(value, Real) or not math.isfinite(value):
+        raise PrivacyError(f"{what} of a law must be a finite number, found {value!r:.60}")
+    if isinstance(value, Rational):
+        exact = Fraction(int(value.numerator), int(value.denominator))
+        return int(exact) if exact.denominator == 1 else exact
+    return float(value)
+
+
+def _tabulated(law: Any) -> dict[int, float]:
+    if not (hasattr(law, "support") and hasattr(law, "dist")):
+        raise PrivacyError(
+            f"a law is a mapping from values to probabilities or a frozen scipy.stats distribution, found "
+            f"{type(law).__name__}"
+        )
+    low, high = law.support()
+    if not hasattr(law.dist, "pmf") or not math.isfinite(low) or not math.isfinite(high):
+        raise PrivacyError(
+            f"{law.dist.name} has no finite set of values: the distance can be infinite. Give a mapping from values to "
+            "probabilities, or two laws of one location family"
+        )
+    values = np.arange(int(low), int(high) + 1)
+    return {int(v): float(w) for v, w in zip(values, law.pmf(values), strict=True)}
+
+
+def _location_scale(p: Any, q: Any) -> float | None:
+    """Distance of two frozen laws of one family: sup |location + scale x| over the support of the standard law."""
+    if not (hasattr(p, "dist") and hasattr(q, "dist")) or p.dist.name != q.dist.name:
+        return None
+    (shape, *first), (other, *second) = (law.dist._parse_args(*law.args, **law.kwds) for law in (p, q))
+    if tuple(shape) != tuple(other):
+        return None
+    shift, stretch = np.subtract(first, second)
+    if stretch == 0:
+        return shift.item() if shift >= 0 else -shift.item()
+    ends = p.dist(*shape).support()
+    return float(max(abs(shift + stretch * end) for end in ends))
