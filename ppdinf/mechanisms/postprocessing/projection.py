@@ -1,0 +1,164 @@
+"""Nearest real table, in weighted squares, that agrees with public sums and bounds.
+
+Minimises ``sum_i w_i (x_i - y_i)^2`` subject to A x = a and B x >= b.
+
+- Sums alone: the orthogonal projection ``x = y + W^-1 A' v`` with ``(A W^-1 A') v = a - A y``. Repeated sums make
+  that matrix singular; a small multiple of the identity is added, and residuals are fed back until they vanish.
+- With bounds: clarabel's interior point finds which bounds hold with equality; projecting onto those and the sums
+  then gives the answer to rounding, with exact zeros.
+
+References
+----------
+P. Goulart, Y. Chen, "Clarabel: an interior-point solver for conic programs with quadratic objectives", 2024.
+B. Stellato et al., "OSQP: an operator splitting solver for quadratic programs", Mathematical Programming
+Computation 12, 2020, section 5.2: solving once more on the active bounds.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from scipy.sparse import linalg
+
+from ppdinf.errors import InvariantError
+
+__all__ = ["onto_bounds", "onto_sums"]
+
+Vector = NDArray[np.float64]
+RIDGE, ROUNDS = 1e-9, 20
+CLEAN = 1e-9  # residual that rounding may leave, relative to the largest number
+
+
+def onto_sums(y: Any, A: Any, a: Any, weights: Any = None) -> Vector:
+    """Project orthogonally onto {x : A x = a}.
+
+    Parameters
+    ----------
+    y : array_like of float, shape (d,)
+    A : array_like or scipy sparse, shape (k, d)
+        Any rank.
+    a : array_like, shape (k,)
+    weights : array_like of positive float, shape (d,), optional
+        Of the squares; ones when omitted.
+
+    Returns
+    -------
+    ndarray of float64, shape (d,)
+
+    Raises
+    ------
+    InvariantError
+        The sums contradict each other.
+
+    Notes
+    -----
+    One sparse factorisation of order k.
+
+    Examples
+    --------
+    >>> onto_sums([3, 5], [[1, 1], [2, 2]], [10, 20])
+    array([4., 6.])
+    """
+    x, E, e, w = _prepare(y, A, a, weights)
+    if E.shape[0]:
+        spread = sparse.csc_array(sparse.diags_array(1 / w) @ E.T)
+        normal = E @ spread
+        ridge = RIDGE * max(1.0, normal.diagonal().max()) * sparse.eye_array(e.size)
+        solve = linalg.splu(sparse.csc_array(normal + ridge)).solve
+        for _ in range(ROUNDS):
+            x = x + spread @ solve(e - E @ x)
+            if _worst(E @ x - e) <= 1e-14 * _size(x, e):
+                break
+    if _worst(E @ x - e) > CLEAN * _size(x, e):
+        raise InvariantError("the public sums contradict each other: no table has them all")
+    return x
+
+
+def onto_bounds(y: Any, A: Any, a: Any, B: Any, b: Any, weights: Any = None) -> Vector:
+    """Find the nearest point of {x : A x = a, B x >= b}.
+
+    Parameters
+    ----------
+    y, A, a, weights
+        As `onto_sums`; cells of weight 0 move at no cost, and then only the others are unique.
+    B : array_like or scipy sparse, shape (l, d)
+    b : array_like, shape (l,)
+
+    Returns
+    -------
+    ndarray of float64, shape (d,)
+        Sums and active bounds hold to rounding; where weights are 0 or active bounds are many ways dependent,
+        to 1e-8 of the largest number.
+
+    Raises
+    ------
+    InvariantError
+        No real table satisfies everything.
+
+    Notes
+    -----
+    100 x 100 cells with both margins take about half a second.
+
+    Examples
+    --------
+    >>> onto_bounds([5, -2, 4], [[1, 1, 1]], [6], np.eye(3), np.zeros(3)).round(9)
+    array([3.5, 0. , 2.5])
+    """
+    start, E, e, w = _prepare(y, A, a, weights)
+    G = sparse.csr_array(B, dtype=np.float64)
+    g = np.asarray(b, dtype=np.float64)
+    step, active = _interior_point(w, E, e - E @ start, G, g - G @ start)
+    found = start + step
+    if not (w > 0).all():
+        return found
+    for _ in range(ROUNDS):
+        try:
+            exact = onto_sums(start, sparse.vstack([E, G[active]]), np.concatenate([e, g[active]]), w)
+        except InvariantError:
+            return found
+        exact[np.abs(exact) < CLEAN] = 0.0
+        broken = G @ exact - g < -CLEAN * _size(exact, e)
+        if not broken.any():
+            break
+        active |= broken
+    gap = w @ (exact - start) ** 2 / (w @ step**2 + CLEAN) - 1
+    return found if broken.any() or gap > 1e-6 else exact
+
+
+def _interior_point(
+    w: Vector, A: sparse.csr_array, a: Vector, B: sparse.csr_array, b: Vector
+) -> tuple[Vector, NDArray[np.bool_]]:
+    """Minimise ``sum_i w_i t_i^2 / 2`` subject to A t = a, B t >= b; also say which bounds hold with equality."""
+    import clarabel
+
+    settings = clarabel.DefaultSettings()
+    settings.verbose = False
+    settings.tol_gap_abs = settings.tol_gap_rel = settings.tol_feas = 1e-10
+    cones = [clarabel.ZeroConeT(a.size), clarabel.NonnegativeConeT(b.size)]
+    rows = sparse.csc_matrix(sparse.vstack([A, -B]))
+    solver = clarabel.DefaultSolver(
+        sparse.csc_matrix(sparse.diags_array(w)), np.zeros(w.size), rows, np.concatenate([a, -b]), cones, settings
+    )
+    answer = solver.solve()
+    if answer.status not in (clarabel.SolverStatus.Solved, clarabel.SolverStatus.AlmostSolved):
+        raise InvariantError(f"no table meets the public sums and bounds together (clarabel: {answer.status})")
+    return np.array(answer.x), np.array(answer.z)[a.size :] > np.array(answer.s)[a.size :]
+
+
+def _prepare(y: Any, A: Any, a: Any, weights: Any) -> tuple[Vector, sparse.csr_array, Vector, Vector]:
+    x = np.array(y, dtype=np.float64)
+    w = np.ones(x.size) if weights is None else np.asarray(weights, dtype=np.float64)
+    if w.shape != x.shape or not (np.isfinite(w) & (w >= 0)).all():
+        raise InvariantError(f"weights must be {x.size} numbers, none of them negative")
+    return x, sparse.csr_array(A, dtype=np.float64), np.asarray(a, dtype=np.float64), w
+
+
+def _worst(residual: Vector) -> float:
+    return float(np.abs(residual).max(initial=0.0))
+
+
+def _size(*vectors: Vector) -> float:
+    return max(1.0, *(_worst(vector) for vector in vectors))

@@ -1,0 +1,71 @@
+"""Nearest non-negative numbers with public sums over disjoint groups, by sorting.
+
+Minimises ``sum_i (x_i - y_i)^2`` subject to x >= 0 and one sum s per group. The solution lowers (or raises) the
+cells of a group by one amount t and clips: x_i = max(y_i - t, 0). With the cells in falling order, k of them stay
+positive, where k is the largest number with ``y_(k) > (y_(1) + ... + y_(k) - s) / k``, and t is that ratio.
+
+References
+----------
+M. Held, P. Wolfe, H. Crowder, "Validation of subgradient optimization", Mathematical Programming 6, 1974.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ppdinf.errors import InvariantError
+
+__all__ = ["onto_simplices"]
+
+
+def onto_simplices(y: Any, groups: Any, sums: Any) -> NDArray[np.float64]:
+    """Project onto {x >= 0 : the cells of each group have a given sum}.
+
+    Parameters
+    ----------
+    y : array_like of float, shape (d,)
+        Noisy cells.
+    groups : array_like of int, shape (d,)
+        Group of each cell, from 0; -1 for cells without a sum, which are only clipped.
+    sums : array_like of float, shape (n_groups,)
+
+    Returns
+    -------
+    ndarray of float64, shape (d,)
+
+    Raises
+    ------
+    InvariantError
+        A sum is negative, or positive over no cell.
+
+    Notes
+    -----
+    O(d log d): 10,000 cells take about a millisecond.
+
+    Examples
+    --------
+    >>> onto_simplices([5, -2, 4, -1], [0, 0, 0, -1], [6])
+    array([3.5, 0. , 2.5, 0. ])
+    """
+    y, groups, sums = np.asarray(y, dtype=np.float64), np.asarray(groups), np.asarray(sums, dtype=np.float64)
+    sizes = np.bincount(groups[groups >= 0], minlength=sums.size)
+    for group in np.flatnonzero((sums < 0) | ((sums > 0) & (sizes == 0)))[:1]:
+        raise InvariantError(f"the sum of group {group} cannot be met by its {sizes[group]} non-negative cells")
+    order = np.lexsort((-y, groups))[np.count_nonzero(groups < 0) :]
+    group = groups[order]
+    start = np.cumsum(sizes) - sizes
+    place = np.arange(order.size) - start[group]
+    centred = y[order] - y[order][start[group]]
+    below = np.concatenate([[0.0], np.cumsum(centred)])
+    ratio = (below[1:] - below[start[group]] - sums[group]) / (place + 1)
+    ratio += y[order][start[group]]
+    positive = order[(y[order] > ratio) & (sums[group] > 0)]
+    # Again from the cells that stay positive: differences of long cumulative sums lose digits.
+    kept = np.bincount(groups[positive], minlength=sums.size)
+    t = (np.bincount(groups[positive], y[positive], sums.size) - sums) / np.maximum(kept, 1)
+    found = np.where(groups < 0, np.maximum(y, 0.0), 0.0)
+    found[positive] = y[positive] - t[groups[positive]]
+    return found

@@ -1,0 +1,108 @@
+"""Rounding against all 0/1 tables, and against what the paper prints and what one would do without thinking."""
+
+import itertools
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+from ppdinf.errors import InvariantError
+from ppdinf.lattice import margin_matrix
+from ppdinf.mechanisms.postprocessing.controlled import controlled_rounding
+from ppdinf.mechanisms.postprocessing.projection import onto_bounds
+from ppdinf.mechanisms.postprocessing.rounding import round_to_sums, whole_floor
+
+NONE = sparse.csr_array((0, 4), dtype=np.int64)
+
+
+def all_zero_one(d):
+    return np.array(list(itertools.product((0, 1), repeat=d)))
+
+
+def cases_and_deaths(J, sums=None):
+    """Bounds cases >= deaths >= 0 and, as a row, the sum of cases; cells are cases, then deaths."""
+    eye = np.eye(J, dtype=np.int64)
+    B = np.block([[eye, -eye], [np.zeros((J, J), dtype=np.int64), eye]])
+    return np.concatenate([np.ones(J), np.zeros(J)]).astype(np.int64)[np.newaxis], B
+
+
+def test_two_stages_against_all_zero_one_tables():
+    rng, unrestored = np.random.default_rng(1), 0
+    A, B = cases_and_deaths(4)
+    us = all_zero_one(8)
+    for _ in range(40):
+        cases = rng.poisson(3, 4)
+        deaths = rng.binomial(cases, 0.4)
+        y = np.concatenate([cases, deaths]) + rng.integers(-4, 5, 8)
+        total = [int(cases.sum())]
+        real = onto_bounds(y, A, total, B, np.zeros(8))
+        found = round_to_sums(real, sparse.csr_array(A), total, sparse.csr_array(B), np.zeros(8, dtype=int))
+        floor = whole_floor(real)
+        tables = floor + us
+        feasible = us[(tables @ A[0] == total[0]) & (tables @ B.T >= 0).all(axis=1)]
+        least = np.abs(feasible - (real - floor)).sum(axis=1).min()
+        assert np.abs(found - real).sum() == pytest.approx(least, abs=1e-6)
+        assert A @ found == total
+        assert (B @ found >= 0).all()
+        unrestored += A[0] @ np.rint(real) != total[0]  # rounding alone loses the sum
+    assert unrestored > 5
+
+
+def test_the_sum_of_floors_is_what_restores_the_sum():
+    """Erratum: s less one floor, as printed, is more than a 0/1 table can add up to."""
+    real, total = np.array([2.5, 3.5, 4.0, 1.0]), 11
+    floor, us = whole_floor(real), all_zero_one(4)
+    assert not any((us.sum(axis=1) == total - one).any() for one in floor)
+    restored = us[us.sum(axis=1) == total - floor.sum()] + floor
+    assert (restored.sum(axis=1) == total).all()
+    found = round_to_sums(real, sparse.csr_array([[1, 1, 1, 1]]), [total], NONE, [])
+    assert found.tolist() in restored.tolist()
+    assert found.tolist() in ([3, 3, 4, 1], [2, 4, 4, 1])
+
+
+def test_the_bound_is_on_rounded_counts():
+    """Erratum: with ``y_d * floor(d)`` for the rounded deaths, they end above the cases."""
+    A, B = cases_and_deaths(3)
+    real, total = np.array([3.55, 0.7, 0.75, 3.55, 0, 0]), [5]
+    floor, us = whole_floor(real), all_zero_one(6)
+    us = us[us @ A[0] == total[0] - floor @ A[0]]
+    cost = np.abs(us - (real - floor)).sum(axis=1)
+    printed = (us[:, :3] + floor[:3] >= us[:, 3:] * floor[3:]).all(axis=1)
+    best = floor + us[printed][np.argmin(cost[printed])]
+    assert best[3] > best[0]
+    found = round_to_sums(real, sparse.csr_array(A), total, sparse.csr_array(B), np.zeros(6, dtype=int))
+    assert found.tolist() == [3, 1, 1, 3, 0, 0]
+
+
+def test_controlled_rounding_against_enumeration():
+    rng, changed = np.random.default_rng(5), 0
+    A = margin_matrix((2, 3), [(0,), (1,)])
+    us = all_zero_one(6)
+    for _ in range(60):
+        real = rng.integers(0, 40, 6) / rng.choice([1, 4, 10])
+        found = controlled_rounding(real, A)
+        tables = np.floor(real) + us
+        near = (np.abs(tables - real) < 1 - 1e-9).all(axis=1)
+        near &= (np.abs(tables @ A.T - A @ real) < 1 - 1e-9).all(axis=1)
+        assert near[np.flatnonzero((tables == found).all(axis=1))].all()
+        assert np.abs(found - real).sum() == pytest.approx(np.abs(tables[near] - real).sum(axis=1).min())
+        changed += (np.abs(A @ np.rint(real) - A @ real) >= 1).any()  # cell by cell, a margin moves by one or more
+    assert changed >= 3
+
+
+def test_three_ways_can_have_no_controlled_rounding():
+    """Halves on a cube whose one- and two-way sums are whole, placed so that no 0/1 table has the sums."""
+    A = np.array([[1, 1, 0], [0, 1, 1], [1, 0, 1]])
+    with pytest.raises(InvariantError, match="no table within one"):
+        controlled_rounding([0.5, 0.5, 0.5], A)
+    with pytest.raises(InvariantError, match="method='l1'"):
+        round_to_sums([0.5, 0.5, 0.5], sparse.csr_array(A), [1, 1, 1], sparse.csr_array((0, 3), dtype=int), [])
+
+
+def test_a_level_of_a_hierarchy_rounds_sums_of_cells():
+    G = sparse.csr_array([[1, 1, 0, 0], [0, 0, 1, 1]])
+    total = sparse.csr_array([[1, 1, 1, 1]])
+    found = round_to_sums([2.7, 4.3], total, [7], sparse.eye_array(4, dtype=int), [0] * 4, groups=G)
+    assert (G @ found).tolist() == [3, 4]
+    assert (found >= 0).all()
+    assert whole_floor([3 - 1e-8, 3 + 1e-8, 2.5, -0.5]).tolist() == [3, 3, 2, -1]
