@@ -1,8 +1,29 @@
 """Guarantees, and the exact parameters they are stated in."""
 
+from ppdinf.privacy.condition_output import condition_output as condition_output
+from ppdinf.privacy.delta_z import KAnonymity as KAnonymity
+from ppdinf.privacy.delta_z import TCloseness as TCloseness
+from ppdinf.privacy.delta_z import condition_pairs as condition_pairs
+from ppdinf.privacy.delta_z import count_pair as count_pair
+from ppdinf.privacy.delta_z import delta_z as delta_z
+from ppdinf.privacy.delta_z import delta_z_counts as delta_z_counts
+from ppdinf.privacy.delta_z import delta_z_normal as delta_z_normal
 from ppdinf.privacy.guarantee import Guarantee as Guarantee
 from ppdinf.privacy.guarantee import ReleaseGuarantee as ReleaseGuarantee
 from ppdinf.privacy.parameters import as_fraction as as_fraction
 from ppdinf.privacy.wasserstein import wasserstein_infinity as wasserstein_infinity
 
-__all__ = ["Guarantee", "ReleaseGuarantee", "as_fraction", "wasserstein_infinity"]
+__all__ = [
+    "Guarantee",
+    "KAnonymity",
+    "ReleaseGuarantee",
+    "TCloseness",
+    "as_fraction",
+    "condition_output",
+    "condition_pairs",
+    "count_pair",
+    "delta_z",
+    "delta_z_counts",
+    "delta_z_normal",
+    "wasserstein_infinity",
+]

@@ -1,0 +1,310 @@
+"""Sensitivity given public information: how far a secret can move the law of a statistic.
+
+    Delta_z  =  sup over models theta and secret pairs (s, s') of  W(P(T | s, theta, z), P(T | s', theta, z))
+
+with the infinity-Wasserstein distance W (`ppdinf.privacy.wasserstein`). A mechanism calibrated to Delta_z is
+epsilon-Pufferfish given z: no release changes the odds between the two secrets of a pair by more than
+exp(epsilon), whichever of the models holds. The sup is over what its user lists, and no more: a model left
+out is a model not protected against.
+
+Public statements such as k-anonymity forbid some values of the statistic. They condition the laws, and take
+pairs away of which one secret has become impossible; they leave the mechanism as it is.
+
+References
+----------
+J. Seeman, M. Reimherr, A. Slavkovic, "Formal privacy for partially private data": Definition 3, Theorem 9,
+Section 4.4, Examples 1 and 2.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from ppdinf.errors import PrivacyError
+from ppdinf.privacy.parameters import as_fraction
+from ppdinf.privacy.wasserstein import wasserstein_infinity
+
+__all__ = ["KAnonymity", "TCloseness", "condition_pairs", "count_pair", "delta_z", "delta_z_counts", "delta_z_normal"]
+
+type Law = Mapping[Any, Any]
+
+
+def delta_z(pairs: Iterable[tuple[Any, Any]], *, norm: str = "l1") -> Any:
+    """Return the largest distance over pairs of conditional laws.
+
+    Parameters
+    ----------
+    pairs : iterable of (law, law)
+        One pair for every model and every pair of secrets: the laws of the statistic given either secret
+        and what is public, in any form that `wasserstein_infinity` takes.
+    norm : {"l1", "l2", "linf"}
+        Distance between values of the statistic, the one in which the mechanism's loss is measured.
+
+    Returns
+    -------
+    int, Fraction or float
+        Exact where the laws are.
+
+    Raises
+    ------
+    PrivacyError
+        No pairs: every secret is public already, and there is nothing to protect. Or a malformed law.
+
+    Examples
+    --------
+    >>> from scipy import stats
+    >>> delta_z([(stats.binom(9, p), stats.binom(9, p, loc=1)) for p in (0.1, 0.5)])
+    1
+    """
+    distances = [wasserstein_infinity(p, q, norm=norm) for p, q in pairs]
+    if not distances:
+        raise PrivacyError("there is no pair of secrets left that public information does not decide")
+    return max(distances)
+
+
+def count_pair(n: int, z0: Any, z1: Any) -> tuple[dict[int, Fraction], dict[int, Fraction]]:
+    """Return the laws of a count of n persons given that one of them is not, or is, counted.
+
+    Given that the person is counted the others are with probability `z1` each, else with probability `z0`:
+    Bin(n - 1, z0) and 1 + Bin(n - 1, z1).
+
+    Parameters
+    ----------
+    n : int
+        Number of persons, at least 1.
+    z0, z1 : int, float, str or Fraction
+        Probabilities with 0 <= z0 <= z1 <= 1; a float counts as its shortest decimal.
+
+    Returns
+    -------
+    tuple of two mappings of int to Fraction
+
+    Raises
+    ------
+    PrivacyError
+        n is no positive whole number, or the probabilities are none or decrease.
+
+    Examples
+    --------
+    >>> count_pair(2, 0, "1/3")
+    ({0: Fraction(1, 1)}, {1: Fraction(2, 3), 2: Fraction(1, 3)})
+    """
+    _whole(n, 1, math.inf, "n")
+    low, high = _probability(z0, "z0"), _probability(z1, "z1")
+    if low > high:
+        raise PrivacyError(f"z0 must not exceed z1, found z0 = {low} and z1 = {high}")
+    return _binomial(n - 1, low, 0), _binomial(n - 1, high, 1)
+
+
+def delta_z_counts(n: int, z0: Any, z1: Any) -> int:
+    """Return Delta_z of a count of n persons whose values hang together, exactly.
+
+    Parameters
+    ----------
+    n : int
+        Number of persons, at least 1.
+    z0, z1 : int, float, str or Fraction
+        0 <= z0 <= z1 <= 1. Whether one person is counted moves the probability that any other is by no more
+        than from z0 to z1.
+
+    Returns
+    -------
+    int
+        From 1, where the persons are independent (z0 = z1), to n, where one decides for all (0 and 1).
+
+    Raises
+    ------
+    PrivacyError
+        As `count_pair`.
+
+    Notes
+    -----
+    Figure 4 of Seeman et al. The paper bounds the probability given the one secret by z1 from above only, and
+    given the other by z0 from below only; taken by itself this admits 0 and 1 in the wrong order, at
+    distance n - 2 whatever z0 and z1. The family here has both probabilities in [z0, z1], and `count_pair`
+    is its worst pair: with F the distribution function of Bin(n - 1, z0) and G that of 1 + Bin(n - 1, z1),
+    every law given "not counted" has a function between those of Bin(n - 1, z1) and F, every law given
+    "counted" one between G and that of 1 + Bin(n - 1, z0), so F(x) <= G(x + h) carries over to all of them.
+
+    Examples
+    --------
+    >>> [delta_z_counts(100, z0, z1) for z0, z1 in [(0.3, 0.3), (0.3, 0.4), (0.1, 0.9), (0, 1)]]
+    [1, 12, 81, 100]
+    """
+    return wasserstein_infinity(*count_pair(n, z0, z1))
+
+
+def delta_z_normal(covariance: ArrayLike, width: float) -> float:
+    """Return Delta_z of a statistic that is jointly normal with a person's value and public information.
+
+    Parameters
+    ----------
+    covariance : array_like, shape (2 + k, 2 + k)
+        Of the statistic, the person's value and k public statistics, in this order.
+    width : float
+        Largest distance between two values of the person.
+
+    Returns
+    -------
+    float
+        ``width |b|`` with b the coefficient of the person's value in the regression of the statistic on it and
+        on the public statistics. Neither the public statistics' values nor the means matter.
+
+    Raises
+    ------
+    PrivacyError
+        No symmetric positive semidefinite matrix, or one by which the public statistics fix the person's value;
+        a width that is not positive and finite.
+
+    Notes
+    -----
+    Given both the person's value v and the public statistics z, the statistic is normal with a variance free of
+    v and a mean linear in v, so its laws are shifts of each other. Between v and v' the vector of Example 1
+    is (v - v', 0): z is the same on both sides and drops out of equation (16), which prints (Delta, z - mean).
+
+    Examples
+    --------
+    The mean of 50 independent values, and a public statistic that is their sum with noise of variance 50:
+
+    >>> delta_z_normal([[0.02, 0.02], [0.02, 1]], width=10)
+    0.2
+    >>> round(delta_z_normal([[0.02, 0.02, 1], [0.02, 1, 1], [1, 1, 100]], width=10), 6)
+    0.10101
+    """
+    matrix = np.asarray(covariance, dtype=float)
+    if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or len(matrix) < 2:
+        raise PrivacyError(f"covariance must be a square matrix of two rows or more, found shape {matrix.shape}")
+    if not (np.isfinite(matrix).all() and np.allclose(matrix, matrix.T, rtol=1e-9, atol=0)):
+        raise PrivacyError("covariance must be symmetric and finite")
+    if not 0 < width < math.inf:
+        raise PrivacyError(f"width must be positive and finite, found {width!r}")
+    scale = np.sqrt(np.abs(np.diag(matrix)))
+    scale[scale == 0] = 1
+    correlation = matrix / np.outer(scale, scale)
+    if np.linalg.eigvalsh(correlation)[0] < -1e-9:
+        raise PrivacyError("covariance must be positive semidefinite")
+    if np.linalg.eigvalsh(correlation[1:, 1:])[0] < 1e-12:
+        raise PrivacyError("the person's value and the public statistics must not determine one another")
+    coefficient = np.linalg.solve(correlation[1:, 1:], correlation[0, 1:])[0] * scale[0] / scale[1]
+    return float(width * abs(coefficient))
+
+
+@dataclass(frozen=True)
+class KAnonymity:
+    """Public information that a count of n persons, and of those not counted, is at least k.
+
+    Examples
+    --------
+    >>> print(KAnonymity(20, 5), list(KAnonymity(20, 5).counts)[::5])
+    the count lies between 5 and 15 of 20 persons (5-anonymity) [5, 10, 15]
+    """
+
+    n: int
+    k: int
+
+    def __post_init__(self) -> None:
+        _whole(self.n, 1, math.inf, "n")
+        _whole(self.k, 0, self.n // 2, "k")
+
+    @property
+    def counts(self) -> range:
+        """Counts that agree with it."""
+        return range(self.k, self.n - self.k + 1)
+
+    def __str__(self) -> str:
+        return f"the count lies between {self.k} and {self.n - self.k} of {self.n} persons ({self.k}-anonymity)"
+
+
+@dataclass(frozen=True)
+class TCloseness:
+    """Public information that the share of persons counted is within t of a public share.
+
+    Examples
+    --------
+    >>> print(TCloseness(20, "1/4", "0.1"), list(TCloseness(20, "1/4", "0.1").counts))
+    the share of 20 persons counted is within 1/10 of 1/4 (t-closeness) [3, 4, 5, 6, 7]
+    """
+
+    n: int
+    share: Any
+    t: Any
+
+    def __post_init__(self) -> None:
+        _whole(self.n, 1, math.inf, "n")
+        object.__setattr__(self, "share", _probability(self.share, "share"))
+        object.__setattr__(self, "t", _probability(self.t, "t"))
+        if not self.counts:
+            raise PrivacyError(f"no count of {self.n} persons is within {self.t} of a share of {self.share}")
+
+    @property
+    def counts(self) -> range:
+        """Counts that agree with it."""
+        low, high = (self.n * (self.share - self.t), self.n * (self.share + self.t))
+        return range(max(0, math.ceil(low)), min(self.n, math.floor(high)) + 1)
+
+    def __str__(self) -> str:
+        return f"the share of {self.n} persons counted is within {self.t} of {self.share} (t-closeness)"
+
+
+def condition_pairs(pairs: Iterable[tuple[Law, Law]], possible: Collection[Any]) -> Iterator[tuple[Law, Law]]:
+    """Condition pairs of laws on the values that public information leaves possible.
+
+    Parameters
+    ----------
+    pairs : iterable of (mapping, mapping)
+        Values to probabilities.
+    possible : collection
+        Values that agree with what is public, such as `KAnonymity.counts`.
+
+    Yields
+    ------
+    (mapping, mapping)
+        Pairs of which both secrets are still possible (equation 10); the others are gone.
+
+    Examples
+    --------
+    >>> pair = count_pair(40, "0.2", "0.6")
+    >>> delta_z([pair]), delta_z(condition_pairs([pair], KAnonymity(40, 15).counts))
+    (18, 9)
+    >>> list(condition_pairs([pair], [0]))
+    []
+    """
+    for pair in pairs:
+        kept = [{value: weight for value, weight in law.items() if value in possible} for law in pair]
+        totals = [sum(law.values()) for law in kept]
+        if all(totals):
+            first, second = (
+                {value: _share(weight, total) for value, weight in law.items()}
+                for law, total in zip(kept, totals, strict=True)
+            )
+            yield first, second
+
+
+def _share(weight: Any, total: Any) -> Any:
+    return Fraction(weight, total) if isinstance(weight, int) and isinstance(total, int) else weight / total
+
+
+def _binomial(trials: int, probability: Fraction, shift: int) -> dict[int, Fraction]:
+    a, b = probability.numerator, probability.denominator
+    weights = ((k, math.comb(trials, k) * a**k * (b - a) ** (trials - k)) for k in range(trials + 1))
+    return {k + shift: Fraction(weight, b**trials) for k, weight in weights if weight}
+
+
+def _whole(value: Any, low: int, high: float, name: str) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or not low <= value <= high:
+        bounds = f"of at least {low}" if high == math.inf else f"from {low} to {high}"
+        raise PrivacyError(f"{name} must be a whole number {bounds}, found {value!r}")
+
+
+def _probability(value: Any, name: str) -> Fraction:
+    exact = Fraction(0) if str(value) in ("0", "0.0") else as_fraction(value, name)
+    if exact > 1:
+        raise PrivacyError(f"{name} must be a probability such as 0.3 or '1/3', found {value!r:.60}")
+    return exact

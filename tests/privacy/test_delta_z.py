@@ -1,0 +1,174 @@
+"""Delta_z against conditional laws worked out another way."""
+
+import itertools
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from ppdinf.errors import PrivacyError
+from ppdinf.privacy import (
+    KAnonymity,
+    TCloseness,
+    condition_pairs,
+    count_pair,
+    delta_z,
+    delta_z_counts,
+    delta_z_normal,
+    wasserstein_infinity,
+)
+
+
+@pytest.mark.parametrize(("n", "z0", "z1"), [(4, "1/5", "2/3"), (5, 0, "1/2"), (3, "0.3", 0.3), (1, "1/2", 1)])
+def test_count_pair_by_enumeration(n, z0, z1):
+    """All outcomes of the other n - 1 persons."""
+    for j, z, law in zip((0, 1), (Fraction(str(z0)), Fraction(str(z1))), count_pair(n, z0, z1), strict=True):
+        found = {}
+        for others in itertools.product((0, 1), repeat=n - 1):
+            weight = math.prod(z if x else 1 - z for x in others)
+            found[j + sum(others)] = found.get(j + sum(others), 0) + weight
+        assert law == {count: weight for count, weight in found.items() if weight}
+
+
+def test_surface():
+    """Corners of Figure 4, growth along either axis, and floats against fractions."""
+    grid = [Fraction(k, 10) for k in range(11)]
+    surface = {(a, b): delta_z_counts(30, a, b) for a in grid for b in grid if a <= b}
+    assert surface[0, 1] == 30
+    assert {surface[a, a] for a in grid} == {1}
+    for (a, b), value in surface.items():
+        assert value <= surface.get((a - Fraction(1, 10), b), 30)
+        assert value <= surface.get((a, b + Fraction(1, 10)), 30)
+        assert value == wasserstein_infinity(stats.binom(29, float(a)), stats.binom(29, float(b), loc=1))
+    limit = [delta_z_counts(30, z, 1 - z) for z in (Fraction(1, 10**k) for k in range(1, 12))]
+    assert limit == sorted(limit)
+    assert limit[0] < limit[-1]
+    assert limit[-1] in (29, 30)
+
+
+def test_the_pair_is_the_worst_of_its_family():
+    """Both probabilities anywhere in [z0, z1]; the printed one-sided bounds alone would give n - 2 everywhere."""
+    n, z0, z1 = 12, Fraction(1, 4), Fraction(3, 5)
+    inside = [z0 + (z1 - z0) * Fraction(k, 5) for k in range(6)]
+    pairs = [(count_pair(n, p, p)[0], count_pair(n, q, q)[1]) for p in inside for q in inside]
+    assert delta_z(pairs) == delta_z_counts(n, z0, z1)
+    assert wasserstein_infinity(count_pair(n, 1, 1)[0], count_pair(n, 0, 0)[1]) == n - 2  # P = 1 >= z0 and P = 0 <= z1
+
+
+def random_covariance(rng, k):
+    root = rng.normal(size=(2 + k, 2 + k))
+    return root @ root.T
+
+
+def conditional(covariance, v, z, mean=0.0):
+    """Law of the statistic given the person's value and public statistics, all with the same mean."""
+    inverse = np.linalg.inv(covariance)  # by precisions, not by regression
+    given = np.concatenate([[v], z]) - mean
+    return stats.norm(mean - inverse[0, 1:] @ given / inverse[0, 0], inverse[0, 0] ** -0.5)
+
+
+def test_normal_against_conditional_laws():
+    """Same z on both sides: only the person's coefficient is left; (Delta, z - mean) as printed is another number."""
+    rng = np.random.default_rng(1)
+    for k in (0, 1, 3):
+        covariance, z, width = random_covariance(rng, k), rng.normal(size=k), 2.5
+        found = delta_z_normal(covariance, width)
+        for v in rng.normal(size=3):
+            laws = conditional(covariance, v, z, 0.3), conditional(covariance, v + width, z, 0.3)
+            shift = abs(laws[0].mean() - laws[1].mean())
+            assert laws[0].std() == pytest.approx(laws[1].std(), rel=1e-12)
+            assert found == pytest.approx(shift, rel=1e-9)
+        printed = abs(covariance[0, 1:] @ np.linalg.solve(covariance[1:, 1:], np.concatenate([[width], z - 0.3])))
+        assert (k == 0) == (printed == pytest.approx(found, rel=1e-6))
+
+
+def test_normal_without_public_information_is_the_usual_sensitivity():
+    for n, sigma in ((10, 0.1), (50, 3.0)):
+        s2 = sigma**2
+        assert delta_z_normal([[s2 / n, s2 / n], [s2 / n, s2]], 2.0) == pytest.approx(2.0 / n)
+
+
+def test_normal_depends_on_the_dependence():
+    """A public sum makes one person's value tell more; no bound holds over all dependences."""
+
+    def with_public(share):
+        n, s2 = 20, 1.0
+        noise = 1 / share - 1
+        return [[s2 / n, s2 / n, s2], [s2 / n, s2, s2], [s2, s2, n * s2 * (1 + noise)]]
+
+    values = [delta_z_normal(with_public(share), 1.0) for share in (0.001, 0.5, 0.9, 0.999)]
+    assert values[0] == pytest.approx(1 / 20, rel=0.01)
+    assert values == sorted(values, reverse=True)  # the sum leaves less and less for the person to move
+    strong = [[1, 0.9999, 0], [0.9999, 1, 0.01], [0, 0.01, 1]]
+    assert delta_z_normal(np.array(strong) * [[1e6, 1e3, 1e3], [1e3, 1, 1], [1e3, 1, 1]], 1.0) > 900
+
+
+@pytest.mark.parametrize(
+    ("covariance", "width", "message"),
+    [
+        ([[1, 0]], 1, "square matrix"),
+        ([[1]], 1, "two rows or more"),
+        ([[1, 0.5], [0.4, 1]], 1, "symmetric"),
+        ([[1, np.nan], [np.nan, 1]], 1, "symmetric and finite"),
+        ([[1, 2], [2, 1]], 1, "positive semidefinite"),
+        ([[1, 0.5, 0.5], [0.5, 1, 1], [0.5, 1, 1]], 1, "must not determine"),
+        ([[1, 0.5], [0.5, 1]], 0, "width"),
+        ([[1, 0.5], [0.5, 1]], math.inf, "width"),
+        ([[1, 0.5], [0.5, 1]], math.nan, "width"),
+    ],
+)
+def test_normal_refusals(covariance, width, message):
+    with pytest.raises(PrivacyError, match=message):
+        delta_z_normal(covariance, width)
+
+
+def test_k_anonymity_and_t_closeness_as_printed():
+    assert list(KAnonymity(10, 3).counts) == [s for s in range(11) if s >= 3 and 10 - s >= 3]
+    close = TCloseness(30, "0.35", 0.1)
+    assert list(close.counts) == [s for s in range(31) if abs(Fraction(s, 30) - Fraction(35, 100)) <= Fraction(1, 10)]
+
+
+def test_conditioning_is_bayes_and_drops_what_is_decided():
+    first, second = count_pair(6, "1/3", "1/2")
+    ((given, other),) = condition_pairs([(first, second)], KAnonymity(6, 2).counts)
+    assert given == {s: first[s] / (first[2] + first[3] + first[4]) for s in (2, 3, 4)}
+    assert sum(other.values()) == 1
+    assert list(condition_pairs([(first, second)], [0])) == []  # nobody is counted: one secret is impossible
+    with pytest.raises(PrivacyError, match="no pair of secrets left"):
+        delta_z(condition_pairs([(first, second)], [0]))
+
+
+def test_disclosure_limits_do_not_raise_the_sensitivity_of_counts():
+    """Observed for every pair of binomial laws tried here: conditioning on an interval never moves them apart."""
+    for z0, z1 in [("0.1", "0.9"), ("0.3", "0.3"), ("0.02", "0.5"), ("0.4", "0.45")]:
+        pair = count_pair(24, z0, z1)
+        distances = [delta_z(condition_pairs([pair], KAnonymity(24, k).counts)) for k in range(12)]
+        assert distances == sorted(distances, reverse=True)
+        assert all(d <= 24 - 2 * k for k, d in enumerate(distances))
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: count_pair(0, 0, 1), "n must be a whole number"),
+        (lambda: count_pair(2.0, 0, 1), "n must be a whole number"),
+        (lambda: count_pair(True, 0, 1), "n must be a whole number"),
+        (lambda: delta_z_counts(3, "0.6", "0.5"), "z0 must not exceed z1"),
+        (lambda: delta_z_counts(3, -0.1, 0.5), "z0 must be positive"),
+        (lambda: delta_z_counts(3, 0, 1.5), "z1 must be a probability"),
+        (lambda: delta_z_counts(3, math.nan, 1), "z0 must be a finite number"),
+        (lambda: delta_z_counts(3, False, 1), "z0 must be a number"),
+        (lambda: delta_z([]), "no pair of secrets left"),
+        (lambda: delta_z([({0: 1}, {1: 0.5})]), "sum to 1"),
+        (lambda: KAnonymity(4, 3), "k must be a whole number from 0 to 2"),
+        (lambda: KAnonymity(0, 0), "n must be"),
+        (lambda: TCloseness(4, 2, 0), "share must be a probability"),
+        (lambda: TCloseness(4, "1/2", -1), "t must be positive"),
+        (lambda: TCloseness(3, "1/2", "1/10"), "no count of 3 persons is within 1/10"),
+    ],
+)
+def test_refusals(call, message):
+    with pytest.raises(PrivacyError, match=message):
+        call()
