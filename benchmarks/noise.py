@@ -25,7 +25,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import numpy as np
 from arviz_stats.base import array_stats
 
-from ppdinf.diagnostics.tv_bound import tv_bound
+from ppdinf.samplers.tv_bound import tv_bound
 from ppdinf.errors import InvariantError
 from ppdinf.lattice import kernel, margin_matrix, structure
 from ppdinf.samplers.annealed import annealed, annealing

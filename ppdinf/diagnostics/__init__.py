@@ -3,5 +3,7 @@
 from ppdinf.diagnostics.diagnose import Diagnosis as Diagnosis
 from ppdinf.diagnostics.diagnose import diagnose as diagnose
 from ppdinf.diagnostics.movement import movement as movement
+from ppdinf.samplers.tv_bound import TVBound as TVBound
+from ppdinf.samplers.tv_bound import tv_bound as tv_bound
 
-__all__ = ["Diagnosis", "diagnose", "movement"]
+__all__ = ["Diagnosis", "TVBound", "diagnose", "movement", "tv_bound"]

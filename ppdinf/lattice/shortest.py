@@ -1,9 +1,14 @@
-"""How near two different tables with the same public sums can be: the shortest vector of the lattice in l1.
+"""How near two different tables with the same public sums can be: the shortest vector of the lattice, in l1 or l2.
 
 Distance 1 takes a cell in no constraint, distance 2 (up to sign) two proportional columns of weight one, as
 within a class. Beyond that a short basis vector bounds it from above and parity from below (when the
 total is public, l1 norms are even); where the two differ, integer programmes over each class sum decide.
+A square is the sum of its first odd numbers, |z|^2 = 1 + 3 + ... + (2|z| - 1), so that squares are as linear as
+absolute values once each unit of a cell is a variable with a cost of its own.
 """
+
+import math
+from collections.abc import Sequence
 
 import numpy as np
 from scipy import sparse
@@ -14,16 +19,17 @@ from ppdinf.lattice.structure import Structure
 __all__ = ["shortest_distance"]
 
 
-def shortest_distance(found: Structure) -> int | None:
-    """Smallest l1 norm of a non-zero integer vector z with ``A z = 0``.
+def shortest_distance(found: Structure, metric: str = "l1") -> float | None:
+    """Smallest norm of a non-zero integer vector z with ``A z = 0``.
 
     Parameters
     ----------
     found : Structure
+    metric : {"l1", "l2"}
 
     Returns
     -------
-    int or None
+    int (l1), float (l2) or None
         None when the lattice is {0}: the public sums fix every cell.
 
     Notes
@@ -37,6 +43,21 @@ def shortest_distance(found: Structure) -> int | None:
     >>> [shortest_distance(structure(A)) for A in ([[1, 1]], two_way, [[2, 3, 5]], np.eye(2, dtype=int))]
     [2, 4, 3, None]
     """
+    shortest = _shortest_l1(found)
+    if metric == "l1" or shortest is None:
+        return shortest
+    # |z|_2^2 >= |z|_1 for integers, with equality for entries up to 1
+    basis = found.lattice.class_basis
+    squares = np.asarray((basis.multiply(basis)).sum(axis=0)).ravel()
+    best = min([*squares.tolist(), *([2] if found.class_sizes.max(initial=0) > 1 else [])])
+    for cell in range(basis.shape[0]):
+        if best <= shortest:
+            break
+        best = min(best, _through(found.class_system, cell, best, range(1, best + 1, 2)))
+    return math.sqrt(best)
+
+
+def _shortest_l1(found: Structure) -> int | None:
     basis = found.lattice.class_basis  # lifted to one cell per class: distances do not change
     norms = np.asarray(abs(basis).sum(axis=0)).ravel()
     best = min([*norms.tolist(), *([2] if found.class_sizes.max(initial=0) > 1 else [])], default=None)
@@ -47,7 +68,7 @@ def shortest_distance(found: Structure) -> int | None:
     for cell in range(basis.shape[0]):
         if best <= floor:
             break
-        best = min(best, _through(found.class_system, cell, best))
+        best = min(best, _through(found.class_system, cell, best, [1] * best))
     return best
 
 
@@ -61,19 +82,25 @@ def _columns(system: sparse.csc_array) -> list[sparse.csc_array]:
     return [sparse.csc_array(system[:, [k]]) for k in range(system.shape[1])]
 
 
-def _through(system: sparse.csc_array, cell: int, best: int) -> int:
-    """Smallest norm below `best` of a vector with at least one unit in `cell`; `best` if there is none."""
+def _through(system: sparse.csc_array, cell: int, best: int, costs: Sequence[int]) -> int:
+    """Smallest cost below `best` of a vector with at least one unit in `cell`; `best` if there is none.
+
+    The k-th unit of a cell, up or down, costs ``costs[k]``, which must not fall.
+    """
+    pieces, sizes = np.unique(costs, return_counts=True)
     n = system.shape[1]
-    lower = np.zeros(2 * n)
+    cost = np.concatenate([np.full(2 * n, piece) for piece in pieces])
+    lower = np.zeros(cost.size)
     lower[cell] = 1
+    downward = np.arange(n + cell, cost.size, 2 * n)  # or the unit could be taken back
     found = milp(
-        np.ones(2 * n),
-        integrality=np.ones(2 * n),
-        bounds=Bounds(lower, best),
+        cost,
+        integrality=np.ones(cost.size),
+        bounds=Bounds(lower, np.repeat(sizes, 2 * n)),
         constraints=[
-            LinearConstraint(sparse.hstack([system, -system]), 0, 0),
-            LinearConstraint(np.ones((1, 2 * n)), -np.inf, best - 1),
-            LinearConstraint(np.eye(1, 2 * n, n + cell), 0, 0),  # or the unit could be taken back
+            LinearConstraint(sparse.hstack([system, -system] * len(pieces)), 0, 0),
+            LinearConstraint(cost[np.newaxis], -np.inf, best - 1),
+            LinearConstraint(np.isin(np.arange(cost.size), downward)[np.newaxis].astype(float), 0, 0),
         ],
     )
     return best if found.x is None else round(found.fun)

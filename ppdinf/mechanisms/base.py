@@ -11,7 +11,7 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from ppdinf.errors import LabelError, PrivacyError, PrivacyWarning
+from ppdinf.errors import InvariantError, LabelError, PrivacyError, PrivacyWarning
 from ppdinf.frame import Frame
 from ppdinf.invariants import Public, System
 from ppdinf.invariants.system import bind
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
     from ppdinf.releases import Release
     from ppdinf.samplers.tape import Tape
 
-__all__ = ["Mechanism"]
+__all__ = ["Mechanism", "require_public"]
 
 
 class Mechanism(ABC):
-    """Integer noise on the lattice ``{z : A z = 0}``, with a law that does not depend on the table.
+    """Integer tables drawn near a confidential one, with all of its public sums.
 
-    A subclass states the law by `potential` and says how to draw from it. The density of a release is
-    then ``q(y - x)`` with a normaliser free of x (translation invariance), which inference uses.
+    A subclass states its law once, by `potential` and what it adds to that, and says how to draw from it.
+    Release, simulation, density, file format and inference derive from these.
 
     Attributes
     ----------
@@ -46,7 +46,8 @@ class Mechanism(ABC):
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        Mechanism._kinds[cls.kind] = cls
+        if "kind" in vars(cls):  # else a family, not a mechanism
+            Mechanism._kinds[cls.kind] = cls
 
     @property
     @abstractmethod
@@ -81,35 +82,60 @@ class Mechanism(ABC):
             raise PrivacyError(f"a mechanism of kind {kind!r} does not have the parameters {names}") from None
 
     @abstractmethod
-    def potential(self, z: Any) -> Any:
-        """Log weight of each noise value, elementwise, normaliser dropped; NumPy or PyTensor."""
+    def potential(self, z: Any, scale: Any = None) -> Any:
+        """Log weight of each noise value, elementwise, normaliser dropped; NumPy or PyTensor.
+
+        With `is_mixture`, the weight given the mixing scale.
+        """
+
+    @property
+    def is_mixture(self) -> bool:
+        """Whether the cells are independent, but for the public sums, only given a common half-normal scale."""
+        return False
 
     @abstractmethod
     def half_width(self, cells: int) -> int:
         """Bound on ``|z|`` that no cell of a table of that size exceeds but with probability 1e-12."""
 
+    def log_normaliser(self, system: System, cells: NDArray[np.int64]) -> float | None:
+        """Logarithm of the total weight of all releases of a table; None where it is the same for every table."""
+        return None
+
+    def on(self, system: System) -> Mechanism:
+        """Settle whatever the mechanism leaves open until it meets a table's public sums; never its counts."""
+        return self
+
     @abstractmethod
-    def plan_on(self, system: System) -> Plan:
+    def plan_on(self, system: System, *, allow_mcmc: bool = False) -> Plan:
         """Choose the sampler for a bound system."""
 
     @abstractmethod
-    def noise(self, system: System, draws: int, tape: Tape) -> NDArray[np.int64]:
-        """Draw noise, int64 of shape (draws, d), from uniform 64-bit words."""
+    def draw(
+        self, system: System, cells: NDArray[np.int64], draws: int, tape: Tape, plan: Plan | None = None
+    ) -> NDArray[np.int64]:
+        """Draw releases of a table from uniform 64-bit words; int64 of shape (draws, d)."""
 
-    def plan(self, table: Any) -> Plan:
+    @abstractmethod
+    def log_weight(self, system: System, y: NDArray[np.int64], x: NDArray[np.int64]) -> float:
+        """Log density of releasing y when the table is x, up to what is the same for every x; they share all sums."""
+
+    def plan(self, table: Any, *, allow_mcmc: bool = False) -> Plan:
         """Say how the noise for `table` would be drawn, and why.
 
         Parameters
         ----------
         table : xarray.DataArray, pandas object or numpy.ndarray of counts
+        allow_mcmc : bool
+            As in `release`.
 
         Returns
         -------
         Plan
         """
-        return self.plan_on(self.public.on(table))
+        system = self.public.on(table)
+        return self.on(system).plan_on(system, allow_mcmc=allow_mcmc)
 
-    def release(self, table: Any, **seed: Any) -> Release:
+    def release(self, table: Any, *, allow_mcmc: bool = False, **seed: Any) -> Release:
         """Publish a table: draw noise from the operating system's secure source and add it.
 
         Takes no seed: noise that can be drawn again can be subtracted again.
@@ -119,6 +145,9 @@ class Mechanism(ABC):
         table : xarray.DataArray, pandas object or numpy.ndarray of counts
             Confidential. Every coordinate beside the labels of its dimensions must be declared
             public (`ppdinf.invariants.covariates`) or dropped.
+        allow_mcmc : bool
+            Fall back to a Markov chain where no exact sampler serves. Its measured distance from the law enters
+            the guarantee, and its generator is seeded with 256 secure bits instead of reading secure words.
 
         Returns
         -------
@@ -149,12 +178,15 @@ class Mechanism(ABC):
         _refuse_undeclared(frame, self.public)
         system = bind(self.public, frame, cells)
         system.require_cells(cells)
-        plan = self.plan_on(system)
+        mechanism = self.on(system)
+        plan = mechanism.plan_on(system, allow_mcmc=allow_mcmc)
         _warn_fixed(system)
-        noise = self.noise(system, 1, secure_tape())[0]
-        return Release(frame.table(cells + noise), self, public=system, plan=plan)
+        released = mechanism.draw(system, cells, 1, secure_tape(), plan)[0]
+        return Release(frame.table(released), mechanism, public=system, plan=plan)
 
-    def simulate(self, table: Any, *, draws: int, rng: int | np.random.Generator | None = None) -> xr.DataArray:
+    def simulate(
+        self, table: Any, *, draws: int, rng: int | np.random.Generator | None = None, allow_mcmc: bool = False
+    ) -> xr.DataArray:
         """Draw many noisy versions of a table for research; never publish one.
 
         Parameters
@@ -165,6 +197,8 @@ class Mechanism(ABC):
         rng : int or numpy.random.Generator, optional
             The same algorithm as `release`, on a stream that can be repeated. A generator is spawned from,
             so that two calls with the same one differ.
+        allow_mcmc : bool
+            As in `release`.
 
         Returns
         -------
@@ -184,19 +218,20 @@ class Mechanism(ABC):
         frame, cells = labelled_cells(table)
         system = bind(self.public, frame, cells)
         system.require_cells(cells)
-        self.plan_on(system)
+        mechanism = self.on(system)
+        plan = mechanism.plan_on(system, allow_mcmc=allow_mcmc)
         generator = rng.spawn(1)[0] if isinstance(rng, np.random.Generator) else np.random.default_rng(rng)
-        return frame.table(cells + self.noise(system, int(draws), seeded_tape(generator)))
+        return frame.table(mechanism.draw(system, cells, int(draws), seeded_tape(generator), plan))
 
     def logp(self, y: Any, x: Any) -> float:
-        """Log density of releasing `y` when the confidential table is `x`, normaliser dropped.
+        """Log density of releasing `y` when the confidential table is `x`, up to what is the same for every x.
 
-        The normaliser is the same for every x, so differences between tables are exact.
+        Differences between tables are exact.
 
         Parameters
         ----------
         y, x : tables with the same labels
-            Both can hold negative cells: bounds do not enter the law of the noise.
+            Both can hold negative cells: bounds do not enter the law of noise that does not depend on the table.
 
         Returns
         -------
@@ -207,10 +242,16 @@ class Mechanism(ABC):
 
         frame, released = labelled_cells(y, nonnegative=False)
         system = bind(self.public, frame, released)
-        noise = released - system.cells(x)
-        if np.any(exact_product(system.A, noise)):
+        cells = system.cells(x)
+        if np.any(exact_product(system.A, released - cells)):
             return -np.inf
-        return float(np.sum(self.potential(noise)))
+        return self.on(system).log_weight(system, released, cells)
+
+
+def require_public(public: Any) -> None:
+    """Refuse anything but public statements where they belong."""
+    if not isinstance(public, Public):
+        raise InvariantError("the first argument says what is public, for example ppdinf.invariants.total()")
 
 
 def _refuse_undeclared(frame: Frame, public: Public) -> None:

@@ -89,7 +89,8 @@ def gaussian(name: str, mean: Any, variance: Any, release: Release) -> Any:
     """
     reach = release.mechanism.half_width(release.table.size)
     noise = np.arange(-reach, reach + 1)
-    mass = np.exp(release.mechanism.potential(noise))
+    typical = np.sqrt(release.table.size) if release.mechanism.is_mixture else None
+    mass = np.exp(release.mechanism.potential(noise, typical))
     spread = float((mass @ noise**2) / mass.sum())
     sd = pt.sqrt(variance + spread)
     return pm.Normal(f"{name}_release", mean, sd, observed=release.table.values, dims=release.dims)

@@ -6,6 +6,10 @@ its density is zero unless the two tables agree on every public sum, and that al
 confidential table on its fiber. Together they are p(x | theta) 1[A x = a] p(y | x), with the data model
 not renormalised on the fiber, so that what the public sums say about theta counts once.
 `MarginalRV` is the same pair with x summed out.
+
+l2 Laplace noise is a mixture: given a half-normal scale its cells are independent Gaussians on the lattice.
+The scale is then a variable of the model, the last input of all three. Where the total weight of the releases of a
+table depends on the table, C(x), the likelihood divides by it (`_log_normaliser`).
 """
 
 from __future__ import annotations
@@ -19,6 +23,8 @@ from numpy.typing import NDArray
 from pymc.distributions.distribution import SymbolicRandomVariable, _support_point
 from pymc.logprob.abstract import _logprob
 from pymc.logprob.basic import logp
+from pytensor.graph.basic import Apply
+from pytensor.graph.op import Op
 from pytensor.graph.replace import vectorize_graph
 from pytensor.link.numba.dispatch.basic import numba_njit
 from pytensor.link.numba.dispatch.random import numba_core_rv_funcify
@@ -58,6 +64,7 @@ class _WrappedRV(SymbolicRandomVariable):
     ----------
     base_op : Op
         The analyst's distribution.
+    release : Release
     fiber : Fiber
         Public sums, windows, noise weights and moves.
     start : array of int64
@@ -66,13 +73,23 @@ class _WrappedRV(SymbolicRandomVariable):
 
     default_output = 0
 
-    def __init__(self, *args: Any, base_op: Any, fiber: Fiber, start: NDArray[np.int64], **kwargs: Any) -> None:
-        self.base_op, self.fiber, self.start = base_op, fiber, start
+    def __init__(
+        self, *args: Any, base_op: Any, release: Release, fiber: Fiber, start: NDArray[np.int64], **kwargs: Any
+    ) -> None:
+        self.base_op, self.release, self.fiber, self.start = base_op, release, fiber, start
         super().__init__(*args, **kwargs)
 
     def base(self, inputs: Any) -> Any:
         """Rebuild the analyst's distribution on the inputs of a node."""
-        return self.base_op.make_node(*inputs).default_output()
+        mixture = self.release.mechanism.is_mixture
+        return self.base_op.make_node(*(inputs[:-1] if mixture else inputs)).default_output()
+
+    def log_mixed(self, inputs: Any) -> Any:
+        """Log weights of the noise given the mixing scale, symbolic, shape (d, width); 0 where there is none."""
+        if not self.release.mechanism.is_mixture:
+            return 0.0
+        y, fiber = self.release.table.values.reshape(-1, 1), self.fiber
+        return self.release.mechanism.potential(y - fiber.lower[:, None] - np.arange(fiber.width), inputs[-1])
 
 
 class ConfidentialRV(_WrappedRV):
@@ -81,16 +98,22 @@ class ConfidentialRV(_WrappedRV):
     _print_name = ("Confidential", "\\operatorname{Confidential}")
 
     def log_data(self, table: Any) -> Any:
-        """Log density under the data model of every count of every window, shape (width, *table shape)."""
-        return window_logp(self.base(table.owner.inputs), self.start.shape, self.fiber.lower, self.fiber.width)
+        """Log density of every count of every window but for the fiber's own weights, shape (width, *table shape)."""
+        inputs, shape = table.owner.inputs, self.start.shape
+        data = window_logp(self.base(inputs), shape, self.fiber.lower, self.fiber.width)
+        mixed = self.log_mixed(inputs)
+        return data if isinstance(mixed, float) else data + mixed.T.reshape((self.fiber.width, *shape))
 
 
-def confidential(dist: Any, fiber: Fiber, start: NDArray[np.int64]) -> Any:
+def confidential(dist: Any, release: Release, fiber: Fiber, start: NDArray[np.int64], scale: Any = None) -> Any:
     """Wrap an unnamed distribution, already of the shape of the table."""
     inputs, inner, node = _reopen(dist)
+    outputs = [node.default_output(), *_rngs(node.outputs)]
+    mixing = [] if scale is None else [scale]
     return ConfidentialRV(
-        inner, [node.default_output(), *_rngs(node.outputs)], base_op=node.op, fiber=fiber, start=start, ndim_supp=0
-    )(*inputs)
+        [*inner, *(v.type() for v in mixing)], outputs, base_op=node.op, release=release, fiber=fiber, start=start,
+        ndim_supp=0, on_unused_input="ignore",
+    )(*inputs, *mixing)  # fmt: skip
 
 
 @_logprob.register(ConfidentialRV)
@@ -109,7 +132,6 @@ class MarginalRV(_WrappedRV):
 
     Attributes
     ----------
-    release : Release
     block : array of int64, shape (d,)
         Group of each cell, -1 for cells under no public sum.
     total : array of int64
@@ -118,10 +140,8 @@ class MarginalRV(_WrappedRV):
 
     _print_name = ("Released", "\\operatorname{Released}")
 
-    def __init__(
-        self, *args: Any, release: Release, block: NDArray[np.int64], total: NDArray[np.int64], **kwargs: Any
-    ) -> None:
-        self.release, self.block, self.total = release, block, total
+    def __init__(self, *args: Any, block: NDArray[np.int64], total: NDArray[np.int64], **kwargs: Any) -> None:
+        self.block, self.total = block, total
         super().__init__(*args, **kwargs)
 
     def weights(self, inputs: Any) -> tuple[Any, Any, NDArray[np.float64] | None]:
@@ -131,17 +151,19 @@ class MarginalRV(_WrappedRV):
         """
         base, fiber = self.base(inputs), self.fiber
         form = natural_form(base, self.start.shape, fiber.lower[:, None] + np.arange(fiber.width))
-        if form is None:
+        if form is None or self.release.mechanism.is_mixture:
             table = window_logp(base, self.start.shape, fiber.lower, fiber.width).reshape((fiber.width, -1)).T
-            return None, table + fiber.log_noise, None
+            return None, table + fiber.log_noise + self.log_mixed(inputs), None
         return form.eta.ravel(), form.log_normaliser.ravel(), form.log_h + fiber.log_noise
 
 
-def marginal(dist: Any, release: Release, fiber: Fiber, start: NDArray[np.int64]) -> Any:
+def marginal(dist: Any, release: Release, fiber: Fiber, start: NDArray[np.int64], scale: Any = None) -> Any:
     """Return the noisy table as a random variable whose confidential table is summed out."""
     inputs, inner, node = _reopen(dist)
     rng = pt.random.shared_rng(seed=None)
-    next_rng, y = ReleasedRV(release)(node.default_output(), rng=rng, return_next_rng=True)
+    mixing = [] if scale is None else [scale]
+    given = [v.type() for v in mixing]
+    next_rng, y = ReleasedRV(release)(node.default_output(), *given, rng=rng, return_next_rng=True)
     structure = release.public.structure
     grouped = structure.partition[structure.blocks]
     _, groups = np.unique(structure.classes[grouped], return_inverse=True)
@@ -149,9 +171,9 @@ def marginal(dist: Any, release: Release, fiber: Fiber, start: NDArray[np.int64]
     block[grouped] = groups
     total = np.bincount(groups, weights=start.ravel()[grouped]).astype(np.int64)
     return MarginalRV(
-        [*inner, rng], [y, *_rngs(node.outputs), next_rng], base_op=node.op, fiber=fiber, start=start, release=release,
-        block=block, total=total, ndim_supp=len(release.dims),
-    )(*inputs, rng)  # fmt: skip
+        [*inner, *given, rng], [y, *_rngs(node.outputs), next_rng], base_op=node.op, fiber=fiber, start=start,
+        release=release, block=block, total=total, ndim_supp=len(release.dims),
+    )(*inputs, *mixing, rng)  # fmt: skip
 
 
 @_logprob.register(MarginalRV)
@@ -168,7 +190,10 @@ def _marginal_logp(op: MarginalRV, values: Any, *inputs: Any, **kwargs: Any) -> 
 
 
 class ReleasedRV(RandomVariable):
-    """The noisy table given the confidential one; forward draws run the mechanism's own sampler."""
+    """The noisy table given the confidential one; forward draws run the mechanism's own sampler.
+
+    The mixing scale of l2 noise, a second input, serves its density alone.
+    """
 
     name = "released"
     dtype = "int64"
@@ -178,32 +203,56 @@ class ReleasedRV(RandomVariable):
     def __init__(self, release: Release, **kwargs: Any) -> None:
         self.release = release
         axes = ",".join(f"d{k}" for k in range(len(release.dims)))
-        kwargs.setdefault("signature", f"({axes})->({axes})")
+        scale = ",()" if release.mechanism.is_mixture else ""
+        kwargs.setdefault("signature", f"({axes}){scale}->({axes})")
         super().__init__(**kwargs)
 
-    def rng_fn(self, rng: np.random.Generator, x: NDArray[np.int64], size: Any = None) -> NDArray[np.int64]:
-        """Add fresh noise to `x`."""
+    def rng_fn(self, rng: np.random.Generator, x: NDArray[np.int64], *scale: Any, size: Any = None) -> Any:
+        """Release `x` again."""
         from ppdinf.samplers.tape import seeded_tape
 
         shape = x.shape if size is None else (*size, *x.shape[-len(self.release.dims) :])
         draws = int(np.prod(shape[: len(shape) - len(self.release.dims)]))
-        noise = self.release.mechanism.noise(self.release.kept, draws, seeded_tape(rng))
-        return x + noise.reshape(shape)
+        cells = np.broadcast_to(x, shape).reshape(draws, -1)
+        mechanism, kept = self.release.mechanism, self.release.kept
+        return mechanism.draw(kept, cells, draws, seeded_tape(rng), self.release.plan).reshape(shape)
 
 
-def released(x: Any, release: Release) -> Any:
+def released(x: Any, release: Release, scale: Any = None) -> Any:
     """Return the noisy table as a random variable."""
-    _, table = ReleasedRV(release)(x, rng=pt.random.shared_rng(seed=None), return_next_rng=True)
+    inputs = [x] if scale is None else [x, scale]
+    _, table = ReleasedRV(release)(*inputs, rng=pt.random.shared_rng(seed=None), return_next_rng=True)
     return table
 
 
 @_logprob.register(ReleasedRV)
-def _released_logp(op: ReleasedRV, values: Any, rng: Any, size: Any, x: Any, **kwargs: Any) -> Any:
+def _released_logp(op: ReleasedRV, values: Any, rng: Any, size: Any, x: Any, *scale: Any, **kwargs: Any) -> Any:
     (y,) = values
-    system, noise = op.release.kept, y - x
+    system, noise, mechanism = op.release.kept, y - x, op.release.mechanism
     rows, columns = system.A.nonzero()
     sums = pt.zeros(len(system.names), dtype="int64")[rows].inc(system.A.data * noise.ravel()[columns])
-    return pt.switch(pt.all(pt.eq(sums, 0)), pt.sum(op.release.mechanism.potential(noise)), -np.inf)
+    log_weight = pt.sum(mechanism.potential(noise, *scale))
+    if op.release.depends_on_table:
+        log_weight -= _LogNormaliser(op.release)(x)
+    return pt.switch(pt.all(pt.eq(sums, 0)), log_weight, -np.inf)
+
+
+class _LogNormaliser(Op):
+    """Logarithm of the total weight of all releases of a table, C(x)."""
+
+    __props__ = ("release",)
+
+    def __init__(self, release: Release) -> None:
+        self.release = release
+
+    def make_node(self, x: Any) -> Apply:
+        """One table in, one number out."""
+        return Apply(self, [pt.as_tensor(x)], [pt.dscalar()])
+
+    def perform(self, node: Any, inputs: Any, outputs: Any) -> None:
+        """Ask the mechanism."""
+        value = self.release.mechanism.log_normaliser(self.release.kept, inputs[0].ravel())
+        outputs[0][0] = np.asarray(value, dtype=np.float64)
 
 
 @numba_core_rv_funcify.register(ReleasedRV)
@@ -211,10 +260,16 @@ def _released_numba(op: ReleasedRV, node: Any) -> Any:
     out_type = numba.types.Array(numba.types.int64, len(op.release.dims), "C")
 
     @numba_njit
-    def random_fn(rng, x):  # type: ignore[no-untyped-def]
+    def of_table(rng, x):  # type: ignore[no-untyped-def]
         with numba.objmode(out=out_type):
             out = np.ascontiguousarray(op.rng_fn(rng, x))
         return out  # noqa: RET504  (numba's object mode hands over variables, not values)
+
+    @numba_njit
+    def of_table_and_scale(rng, x, scale):  # type: ignore[no-untyped-def]
+        return of_table(rng, x)
+
+    random_fn = of_table_and_scale if op.release.mechanism.is_mixture else of_table
 
     return random_fn, None  # never from PyTensor's cache on disk: the release is part of the function
 

@@ -52,7 +52,8 @@ def lay_out(model: pm.Model, base: Any, release: Release) -> tuple[Fiber, NDArra
     if not allowed.any(axis=1).all():
         cell = release.frame.cell(int(np.argmin(allowed.any(axis=1))))
         raise ModelError(f"the distribution allows no count near the released one at {cell}")
-    log_noise = np.where(public, release.mechanism.potential(y[:, None] - counts), -np.inf)
+    potential = 0.0 if release.mechanism.is_mixture else release.mechanism.potential(y[:, None] - counts)
+    log_noise = np.where(public, potential, -np.inf)
     linked = bool(np.any(np.diff(system.B.indptr) > 1))
     bounds: Bounds = "any" if linked else "lower" if allowed[:, -1].all() else "box"
     fiber = Fiber(system, lower, log_noise, connected_moves(system.structure, bounds=bounds))

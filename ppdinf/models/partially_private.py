@@ -29,7 +29,8 @@ def PartiallyPrivate(  # noqa: N802  (reads as a PyMC distribution)
     Parameters
     ----------
     name : str
-        Name of the confidential table. The observed variable is called ``{name}_release``.
+        Name of the confidential table. The observed variable is called ``{name}_release``; l2 noise adds the
+        variable ``{name}_noise_scale``, which mixes its Gaussians.
     dist : unnamed PyMC distribution of integers
         Elementwise, such as ``pm.Poisson.dist(rate)``; its parameters broadcast to the shape of the table.
     release : Release
@@ -81,11 +82,14 @@ def PartiallyPrivate(  # noqa: N802  (reads as a PyMC distribution)
     if marginalize is True and obstacle:
         raise ModelError(f"the confidential table cannot be summed out: {obstacle}; use marginalize='auto'")
     fiber, start = lay_out(model, base, release)
+    scale = None
+    if release.mechanism.is_mixture:
+        scale = pm.HalfNormal(f"{name}_noise_scale", initval=np.sqrt(start.size))
     observed = {"observed": release.table.values, "dims": release.dims}
     if marginalize and not obstacle:
-        return model.register_rv(marginal(base, release, fiber, start), f"{name}_release", **observed)
-    table = model.register_rv(confidential(base, fiber, start), name, dims=release.dims)
-    model.register_rv(released(table, release), f"{name}_release", **observed)
+        return model.register_rv(marginal(base, release, fiber, start, scale), f"{name}_release", **observed)
+    table = model.register_rv(confidential(base, release, fiber, start, scale), name, dims=release.dims)
+    model.register_rv(released(table, release, scale), f"{name}_release", **observed)
     return table
 
 
@@ -94,6 +98,8 @@ def _obstacle(release: Release) -> str:
     structure, system = release.public.structure, release.public
     if np.any(~structure.partition & (np.bincount(structure.blocks) > 1)):
         return "public sums cross each other"
+    if release.depends_on_table:
+        return "the normalising constant of its noise depends on it"
     linked = np.flatnonzero(np.diff(system.B.indptr) > 1)
     return f"the bound {system.bound_names[linked[0]]!r} links cells" if linked.size else ""
 

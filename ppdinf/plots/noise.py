@@ -47,7 +47,9 @@ def noise_values(release: Release) -> np.ndarray:
     if not noisy.size:
         raise PrivacyError("the public sums fix every cell: there is no noise to show")
     draws = -(-VALUES // noisy.size)
-    return release.mechanism.noise(system, draws, seeded_tape(np.random.default_rng(1)))[:, noisy].ravel()
+    # around the released table, which is all that is known; for most mechanisms the noise is the same around any
+    around, tape = release.table.values.ravel(), seeded_tape(np.random.default_rng(1))
+    return (release.mechanism.draw(release.kept, around, draws, tape, release.plan) - around)[:, noisy].ravel()
 
 
 def plot_noise(release: Release) -> Figure:

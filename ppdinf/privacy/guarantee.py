@@ -5,59 +5,147 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
+from typing import Any, Literal
 
 from ppdinf.errors import PrivacyError
 
 __all__ = ["Guarantee", "ReleaseGuarantee"]
 
+type Variant = Literal["pure", "approximate", "zcdp", "subspace", "integer-subspace", "congenial", "pufferfish"]
+
+# name in the literature, and how the loss is measured (the words of the OpenDP deployments registry)
+_FLAVOURS = {
+    "pure": ("Pure DP", "max divergence"),
+    "approximate": ("Approximate DP", "approximate max divergence"),
+    "zcdp": ("Zero-concentrated DP", "zero-concentrated divergence"),
+    "subspace": ("Subspace DP", "approximate max divergence"),
+    "integer-subspace": ("Integer subspace DP", "approximate max divergence"),
+    "congenial": ("Congenial DP", "max divergence"),
+    "pufferfish": ("Pufferfish given public information", "max divergence over models of the data"),
+}
 _METRICS = {
     "l1": "the sum over all cells of the absolute differences of their counts",
     "l2": "the Euclidean distance of their counts",
 }
+_SWAP = {"l1": "2", "l2": "the square root of 2"}
 
 
 @dataclass(frozen=True)
 class Guarantee:
-    """Privacy guarantee among tables with the same public information.
+    """A privacy guarantee among tables with the same public information.
 
-    For any two tables x, x' that agree on everything public, and any set S of outcomes,
-    ``P(M(x) in S) <= exp(epsilon * distance(x, x')) * P(M(x') in S)``: integer subspace
-    differential privacy (Dharangutte et al., Definition 2) with ``delta = 0``.
+    With a `metric`, the loss grows with the distance k of two tables: ``P(M(x) in S) <= exp(epsilon k) P(M(x') in S)
+    + delta_at(k)`` (integer subspace differential privacy, Dharangutte et al., Definition 2), or
+    ``D_alpha(M(x) | M(x')) <= alpha rho k**2`` for all alpha (zCDP). Without one, it holds between `neighbours`.
 
     Attributes
     ----------
-    epsilon : Fraction
-        Privacy loss per unit of distance.
-    metric : str
-        ``"l1"`` or ``"l2"``: how the distance between tables is measured, in persons.
+    variant : {"pure", "approximate", "zcdp", "subspace", "integer-subspace", "congenial", "pufferfish"}
+        "subspace" compares neighbours with the same public information (Gao et al., Definition 2.2), "congenial"
+        conditions a mechanism on what is public (Gong and Meng), "pufferfish" compares models of the data given
+        what is public (Seeman et al., Definition 3).
+    epsilon : Fraction, optional
+        Privacy loss per unit of distance, or between neighbours.
+    delta : Fraction
+        Probability with which the factor can be exceeded, at distance 1 or between neighbours.
+    rho : Fraction, optional
+        zCDP loss per unit of squared distance, or between neighbours.
+    metric : {"l1", "l2"}, optional
+        How the distance between tables is measured, in persons.
+    neighbours : str, optional
+        What two neighbours differ in.
+    gamma : float, optional
+        What conditioning on the public information costs: the loss is ``(1 + gamma) epsilon``.
     unprotected : tuple of str
         What is published exactly.
     known : tuple of str
         What is taken to be known of every table.
 
+    Raises
+    ------
+    PrivacyError
+        An unknown variant or metric; neither or both of epsilon and rho; neither or both of metric and neighbours.
+
     Examples
     --------
-    >>> print(Guarantee(Fraction(1, 4), "l1", ("the total",)).describe().splitlines()[0])
+    >>> promise = Guarantee("integer-subspace", Fraction(1, 4), metric="l1", unprotected=("the total",))
+    >>> print(promise.describe().splitlines()[0])
     Not protected, because it is published exactly: the total.
+    >>> promise.loss(2)
+    Fraction(1, 2)
     """
 
-    epsilon: Fraction
-    metric: str
-    unprotected: tuple[str, ...]
+    variant: str
+    epsilon: Fraction | None = None
+    delta: Fraction = Fraction(0)
+    rho: Fraction | None = None
+    metric: str | None = None
+    neighbours: str | None = None
+    gamma: float | None = None
+    unprotected: tuple[str, ...] = ()
     known: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        if self.metric not in _METRICS:
+        if self.variant not in _FLAVOURS:
+            raise PrivacyError(f"variant must be one of {list(_FLAVOURS)}, found {self.variant!r}")
+        if self.metric is not None and self.metric not in _METRICS:
             raise PrivacyError(f"metric must be one of {sorted(_METRICS)}, found {self.metric!r}")
+        if (self.epsilon is None) == (self.rho is None) or (self.rho is None) == (self.variant == "zcdp"):
+            raise PrivacyError("a zCDP guarantee is stated by rho, every other one by epsilon")
+        if (self.metric is None) == (self.neighbours is None):
+            raise PrivacyError("a guarantee holds per unit of a metric, or between neighbours: state one of the two")
+        if not 0 <= self.delta < 1:
+            raise PrivacyError(f"delta must lie in [0, 1), found {float(self.delta):g}")
+
+    def loss(self, distance: float | Fraction = 1) -> Any:
+        """Privacy loss at a distance of the metric, or for a group of that many steps between neighbours.
+
+        Returns
+        -------
+        Fraction or float
+            ``(1 + gamma) epsilon k``, in zCDP ``rho k**2``.
+        """
+        if self.epsilon is None:
+            return (self.rho or 0) * distance**2
+        return self.epsilon * distance * (1 if self.gamma is None else 1 + self.gamma)
+
+    def delta_at(self, distance: float | Fraction = 1) -> float:
+        """Probability with which ``exp(loss(k))`` can be exceeded: ``(e^(epsilon k) - 1) / (e^epsilon - 1) delta``."""
+        if self.delta == 0 or distance == 1 or self.epsilon is None:
+            return float(self.delta)
+        ratio = math.expm1(min(float(self.loss(distance)), 700.0)) / math.expm1(float(self.loss(1)))
+        return min(1.0, ratio * float(self.delta))
 
     def describe(self) -> str:
-        """Say it in paragraphs that need no background in privacy."""
-        return "\n\n".join([self._open(), self._closed(), self._limits()])
+        """Say it in two paragraphs that need no background in privacy."""
+        return "\n\n".join([self._open(), f"{self._closed()} {self._limits()}".rstrip()])
+
+    def numbers(self) -> dict[str, Any]:
+        """Give what a release file holds, rationals as text: words are made when they are read."""
+        given = {"epsilon": self.epsilon, "delta": self.delta or None, "rho": self.rho}
+        texts = {name: str(value) for name, value in given.items() if value is not None}
+        rest = {"metric": self.metric, "gamma": self.gamma}
+        return {"variant": self.variant} | texts | {name: value for name, value in rest.items() if value is not None}
 
     def to_dict(self) -> dict[str, Any]:
-        """Numbers for the release file, rationals as text; words are made when they are read."""
-        return {"epsilon": str(self.epsilon), "metric": self.metric}
+        """Plain data, rationals as text, under the field names of the OpenDP deployments registry."""
+        name, measure = _FLAVOURS[self.variant]
+        unit = self.neighbours or f"per unit of {self.metric} distance{' squared' * (self.rho is not None)}"
+        return {
+            "dp_flavor": {
+                "name": name,
+                "input_metric": self.metric or "neighbours",
+                "output_measure": measure,
+                "unprotected_quantities": list(self.unprotected + self.known),
+            },
+            "privacy_loss": {
+                "privacy_unit": "person",
+                "privacy_unit_description": unit,
+                "privacy_parameters": {
+                    name: value for name, value in Guarantee.numbers(self).items() if name not in ("variant", "metric")
+                },
+            },
+        }
 
     def _open(self) -> str:
         published = "; ".join(self.unprotected)
@@ -69,18 +157,47 @@ class Guarantee:
         return "\n".join(lines)
 
     def _closed(self) -> str:
+        if self.variant == "pufferfish":
+            return (
+                f"Protected: {self.neighbours}. Under every model of the data that the mechanism was designed for, "
+                "given what is public, the release changes the odds between the two by a factor of at most "
+                f"exp({_show(self.loss())}) = {_factor(self.loss())}."
+            )
+        which = "Protected: which table, among all that agree with this information, is the confidential one. Whatever "
+        if self.metric is None:
+            return (
+                f"{which}else somebody knows, the release can change the odds between two such tables that differ "
+                f"in {self.neighbours} by {self._strength('')}."
+            )
         return (
-            "Protected: which table, among all that agree with this information, is the confidential one. Whatever "
-            "else somebody knows, the release can change the odds between two such tables at distance k by a factor of "
-            f"at most exp(epsilon k), with epsilon = {_show(self.epsilon)}. The distance between two tables is "
-            f"{_METRICS[self.metric]}; counting one person in another cell is a distance of {_swap(self.metric)}."
+            f"{which}else somebody knows, the release can change the odds between two such tables at distance k by "
+            f"{self._strength(' k')}. The distance between two tables is {_METRICS[self.metric]}; counting one person "
+            f"in another cell is a distance of {_SWAP[self.metric]}."
         )
 
+    def _strength(self, per: str) -> str:
+        if self.rho is not None:
+            steep = " k^2" if per else ""
+            return f"what zero-concentrated differential privacy with rho{steep} allows, with rho = {_show(self.rho)}"
+        rate = "(1 + gamma) epsilon" if self.gamma is not None else "epsilon"
+        text = f"a factor of at most exp({rate}{per}), with epsilon = {_show(self.epsilon)}"
+        if self.gamma is not None:
+            text += f" and gamma = {self.gamma:.3g}, the cost of conditioning on what is public"
+        if self.delta:
+            grows = ", a probability that grows with k as the factor does" if per else ""
+            text += f", but for events of probability delta = {float(self.delta):.3g}{grows}"
+        return text
+
     def _limits(self) -> str:
-        return (
-            "Tables further apart are told apart more easily: at a distance of 20 the factor can reach "
-            f"{_factor(20 * self.epsilon)}. Nothing is promised between tables that differ in the public information."
-        )
+        nothing = "Nothing is promised between tables that differ in the public information."
+        if self.metric is None:
+            return "" if self.variant == "pufferfish" else nothing
+        far = self.loss(20)
+        if self.rho is not None:
+            reach = f"at a distance of 20 the loss reaches rho = {_show(far)}"
+        else:
+            reach = f"at a distance of 20 the factor can reach {_factor(far)}"
+        return f"Tables further apart are told apart more easily: {reach}. {nothing}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,36 +206,55 @@ class ReleaseGuarantee(Guarantee):
 
     Attributes
     ----------
-    nearest : int or None
-        Distance of the closest different table with the same public sums, on the same metric; None
-        when there is none, because the public sums fix every cell.
+    nearest : float or None
+        Distance of the closest different table with the same public sums, on the same metric (in steps between
+        neighbours where there is none); None when the public sums fix every cell.
     fixed : int
         Number of cells that follow from what is published, and so are published too.
     cells : int
         Number of cells.
     sampler : str
         How the noise was drawn; "exact" samplers add nothing to the loss.
+    sampler_distance : float
+        Bound on the total variation between the law that was drawn from and the stated one; 0 when exact.
 
     Examples
     --------
-    >>> g = ReleaseGuarantee(Fraction(1, 4), "l1", ("the total",), nearest=2, fixed=0, cells=3, sampler="exact")
+    >>> g = ReleaseGuarantee(
+    ...     "integer-subspace", Fraction(1, 4), metric="l1", nearest=2, fixed=0, cells=3, sampler="exact"
+    ... )
     >>> g.loss_at_nearest
     Fraction(1, 2)
     """
 
-    nearest: int | None
+    nearest: Any
     fixed: int
     cells: int
     sampler: str
+    sampler_distance: float = 0.0
 
     @property
-    def loss_at_nearest(self) -> Fraction | None:
+    def loss_at_nearest(self) -> Any:
         """Privacy loss between a table and its closest alternative."""
-        return None if self.nearest is None else self.epsilon * self.nearest
+        return None if self.nearest is None else self.loss(self.nearest)
+
+    @property
+    def sampler_delta(self) -> float:
+        """Added to delta at the nearest alternative by a Markov chain: ``(1 + exp(loss)) sampler_distance``."""
+        if not self.sampler_distance or self.nearest is None:
+            return 0.0
+        return min(1.0, (1 + math.exp(min(float(self.loss_at_nearest), 700.0))) * self.sampler_distance)
+
+    def numbers(self) -> dict[str, Any]:
+        """Give what a release file holds, rationals as text: words are made when they are read."""
+        nearest = None if self.nearest is None else float(self.nearest)
+        further = {"nearest": nearest, "fixed": self.fixed, "cells": self.cells}
+        return super().numbers() | further | {"sampler_distance": self.sampler_distance}
 
     def to_dict(self) -> dict[str, Any]:
-        """Numbers for the release file, rationals as text; words are made when they are read."""
-        return super().to_dict() | {"nearest": self.nearest, "fixed": self.fixed, "cells": self.cells}
+        """Plain data, rationals as text, under the field names of the OpenDP deployments registry."""
+        numbers = self.numbers()
+        return super().to_dict() | {name: numbers[name] for name in ("nearest", "fixed", "cells", "sampler_distance")}
 
     def _open(self) -> str:
         if not self.fixed:
@@ -127,32 +263,42 @@ class ReleaseGuarantee(Guarantee):
         return f"{super()._open()}\n{follow}"
 
     def _closed(self) -> str:
-        if self.loss_at_nearest is None:
+        if self.nearest is None:
             return "Protected: nothing. What is published exactly fixes every cell of the table."
+        if self.metric is None:
+            return super()._closed()
+        there = (
+            f"the loss is at most rho = {_show(self.loss_at_nearest)}"
+            if self.rho is not None
+            else f"the factor is at most exp({_show(self.loss_at_nearest)}) = {_factor(self.loss_at_nearest)}"
+        )
         return (
-            f"{super()._closed()} No two such tables are closer than {self.nearest} ({_nearest(self.nearest)}); at "
-            f"that distance the factor is at most exp({_show(self.loss_at_nearest)}) = {_factor(self.loss_at_nearest)}."
+            f"{super()._closed()} No two such tables are closer than {float(self.nearest):.4g} "
+            f"({_nearest(self.nearest)}); at that distance {there}."
         )
 
     def _limits(self) -> str:
-        return f"{super()._limits()}\n\nNoise: {self.sampler}."
+        chain = ""
+        if self.sampler_distance:
+            chain = (
+                f" The chain that drew the noise may differ from its law by up to {self.sampler_distance:.2g} in "
+                f"total variation; that adds {self.sampler_delta:.2g} to delta at the nearest alternative."
+            )
+        return f"{super()._limits()} Noise: {self.sampler}.{chain}".lstrip()
 
 
-def _show(value: Fraction) -> str:
+def _show(value: Any) -> str:
     short = f"{float(value):.6g}"
-    return short if Fraction(short) == value else f"{value} (about {short})"
+    return short if not isinstance(value, Fraction) or Fraction(short) == value else f"{value} (about {short})"
 
 
-def _swap(metric: str) -> str:
-    return {"l1": "2", "l2": "the square root of 2"}[metric]
-
-
-def _nearest(distance: int | None) -> str:
+def _nearest(distance: Any) -> str:
     return {
         1: "one person more or less in a cell that no public sum covers",
         2: "one person counted in another cell",
-    }.get(distance or 0, "several cells must change together to keep every public sum")
+        math.sqrt(2): "one person counted in another cell",
+    }.get(distance, "several cells must change together to keep every public sum")
 
 
-def _factor(loss: Fraction) -> str:
+def _factor(loss: Any) -> str:
     return f"{math.exp(loss):.3g}" if loss < 50 else f"e^{float(loss):.3g}"

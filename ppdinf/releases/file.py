@@ -40,7 +40,7 @@ from ppdinf.tables import labelled_cells
 
 __all__ = ["read_release", "write"]
 
-SCHEMA = 1
+SCHEMA = 2
 MANIFEST = "manifest.json"
 PARTS = ("table.csv", "public.csv")
 _FIELDS = {
@@ -48,7 +48,7 @@ _FIELDS = {
 }  # fmt: skip
 _TYPES = {"i": "integer", "f": "number", "O": "string"}
 _READ_AS: dict[str, type] = {"integer": np.int64, "number": np.float64, "string": object}
-_PLAN = {"sampler": str, "exact": bool, "reason": str, "acceptance": float}
+_PLAN = {"sampler": str, "exact": bool, "reason": str, "acceptance": float, "distance": float}
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 _SENSELESS = (ValueError, TypeError, LookupError, AttributeError, OverflowError, RecursionError)
 _UNREADABLE = (zipfile.BadZipFile, EOFError, OSError, RuntimeError, ValueError, OverflowError)
@@ -130,7 +130,7 @@ def _packed(release: Release) -> bytes:
         "kept": release.mechanism.public.to_dict(),
         "public": release.public.public.to_dict(),
         "plan": None if release.plan is None else release.plan.to_dict(),
-        "guarantee": release.guarantee.to_dict(),
+        "guarantee": release.guarantee.numbers(),
         "dims": dict(zip(frame.dims, frame.shape, strict=True)),
         "coordinates": {
             name: {"dims": list(dims), "type": _TYPES[values.dtype.kind]}

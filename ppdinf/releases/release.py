@@ -91,6 +91,11 @@ class Release:
             self.public = _join(public, self.kept, cells)
         self.plan = plan
 
+    @cached_property
+    def depends_on_table(self) -> bool:
+        """Whether the total weight of all releases differs between tables, so that a likelihood must divide by it."""
+        return self.mechanism.log_normaliser(self.kept, self.table.values.ravel()) is not None
+
     @property
     def dims(self) -> tuple[str, ...]:
         """Names of the dimensions, for ``dims=`` in a PyMC model."""
@@ -110,7 +115,7 @@ class Release:
     def guarantee(self) -> ReleaseGuarantee:
         """What is and is not protected."""
         everything = self.mechanism.public & self.public.public
-        found = self.mechanism.guarantee_on(self.kept, self.plan)
+        found = self.mechanism.on(self.kept).guarantee_on(self.kept, self.plan)
         return replace(found, unprotected=everything.exact, known=everything.known)
 
     def covariate(self, name: str) -> xr.DataArray:

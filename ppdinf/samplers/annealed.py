@@ -119,7 +119,7 @@ def annealed(
     draws : int
         Recorded states of each chain.
     burn : int
-        Steps before the first that is recorded; `ppdinf.diagnostics.tv_bound` with
+        Steps before the first that is recorded; `ppdinf.samplers.tv_bound` with
         `ppdinf.samplers.coupling.annealed_meeting` says how many are needed.
     chains : int
     rng : int or numpy.random.Generator

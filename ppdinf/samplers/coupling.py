@@ -2,7 +2,7 @@
 
 Two chains of the same kernel, the first L steps ahead, are moved together until they agree; from then
 on they agree for ever. The step at which that happens bounds the distance of the chain from its target
-(`ppdinf.diagnostics.tv_bound`). Each chain alone must follow its kernel exactly:
+(`ppdinf.samplers.tv_bound`). Each chain alone must follow its kernel exactly:
 
 - *Published chain*: each coordinate proposes from a maximal coupling of the two jump laws around the
   two states, and one uniform decides both acceptances. A coordinate on which the states agree moves

@@ -191,13 +191,14 @@ class LatticeGibbs(BlockedStep):
         table = self._model.values_to_rvs[self.vars[0]]
         _refuse_dependents(self._model, table)
         self._fiber: Fiber = table.owner.op.fiber
+        self._release = table.owner.op.release
         (log_data,) = self._model.replace_rvs_by_values([table.owner.op.log_data(table)])
         inputs = inputvars([log_data])
         self._inputs = [variable.name for variable in inputs]
         self._log_data = compile_pymc(inputs, log_data, **self._compile_kwargs)
 
     def __getstate__(self) -> dict[str, Any]:
-        compiled = {"_fiber", "_inputs", "_log_data"}
+        compiled = {"_fiber", "_release", "_inputs", "_log_data"}
         return {key: value for key, value in self.__dict__.items() if key not in compiled}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -219,8 +220,16 @@ class LatticeGibbs(BlockedStep):
         x = np.concatenate([before, fiber.slack(before)])
         walk(x, *self._next_directions(), fiber.lower, np.ascontiguousarray(log_weights), self.rng)
         table = x[: before.size]
+        if self._release.depends_on_table and not self._accepts(before, table):
+            table = before
         stats = {"moved": np.count_nonzero(table != before), "at_edge": fiber.at_edge(table)}
         return {**point, name: table.reshape(point[name].shape)}, [stats]
+
+    def _accepts(self, before: NDArray[np.int64], table: NDArray[np.int64]) -> bool:
+        """Decide on a walk whose line updates left out the normaliser C(x): independent directions are reversible."""
+        mechanism, kept = self._release.mechanism, self._release.kept
+        ratio = mechanism.log_normaliser(kept, before) - mechanism.log_normaliser(kept, table)
+        return bool(np.log(self.rng.random()) < ratio)
 
     def _next_directions(self) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int64]]:
         """Directions of one draw, out of a batch: drawing few at a time would cost more than walking them."""

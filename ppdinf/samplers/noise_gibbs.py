@@ -156,7 +156,7 @@ def noise_gibbs(
     draws : int
         Recorded sweeps of each chain.
     burn : int
-        Sweeps before the first that is recorded; `ppdinf.diagnostics.tv_bound` says how many are needed.
+        Sweeps before the first that is recorded; `ppdinf.samplers.tv_bound` says how many are needed.
     chains : int
     rng : int or numpy.random.Generator
         Spawned into one generator per chain.

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ppdinf.errors import InvariantError
+
 if TYPE_CHECKING:
     from ppdinf.invariants import System
     from ppdinf.samplers.noise_law import NoiseLaw
@@ -28,6 +30,8 @@ class Plan:
         One sentence on the structure that allows it.
     acceptance : float, optional
         Predicted share of attempts that are kept, where attempts can fail; two digits.
+    distance : float, optional
+        Of a Markov chain: upper confidence limit of the total variation between its draws and the law.
 
     Examples
     --------
@@ -39,6 +43,7 @@ class Plan:
     exact: bool
     reason: str
     acceptance: float | None = None
+    distance: float | None = None
 
     def __str__(self) -> str:
         kept = "" if self.acceptance is None else f"; {_share(self.acceptance)} of attempts are kept"
@@ -49,7 +54,7 @@ class Plan:
         return {key: value for key, value in asdict(self).items() if value is not None}
 
 
-def plan(system: System, law: NoiseLaw) -> Plan:
+def plan(system: System, law: NoiseLaw, *, allow_mcmc: bool = False) -> Plan:
     """Choose the sampler for a law of noise on the lattice of a system.
 
     Parameters
@@ -57,17 +62,19 @@ def plan(system: System, law: NoiseLaw) -> Plan:
     system : System
         Public statements bound to a table.
     law : NoiseLaw
+    allow_mcmc : bool
+        Fall back to a Markov chain with a measured distance from the law where no exact sampler suits.
 
     Returns
     -------
     Plan
-        Always exact: in the order class, elimination, rejection for l1 noise; Klein's sampler for Gaussian
-        and a mixture of it for l2 noise.
+        In the order class, elimination, rejection, chain for l1 noise; Klein's sampler for Gaussian and a
+        mixture of it for l2 noise.
 
     Raises
     ------
     InvariantError
-        If no exact sampler suits; the message says why and what to change.
+        If no sampler suits; the message says why and what to change.
 
     Notes
     -----
@@ -81,8 +88,17 @@ def plan(system: System, law: NoiseLaw) -> Plan:
     >>> print(plan(margins.on(np.ones((4, 4), dtype=int)), NoiseLaw("gaussian", 1)))
     Klein sampler (exact): discrete Gaussian on a lattice of rank 9 over 16 cells; 98 % of attempts are kept
     """
+    from ppdinf.samplers.chain_noise import chain_noise
     from ppdinf.samplers.exact import exact_noise
 
+    try:
+        exact_noise(system.structure, law)
+    except InvariantError:
+        if not allow_mcmc or law.kind != "l1":
+            raise
+        chain = chain_noise(system.structure, law)
+        reason = f"no exact sampler suits public sums that cross this much; {chain.bound}"
+        return Plan(chain.sampler, False, reason, distance=float(f"{chain.distance:.2g}"))
     parts = exact_noise(system.structure, law).parts
     hardest = min(parts, key=lambda part: 2.0 if part.acceptance is None else part.acceptance)
     acceptance = None if hardest.acceptance is None else float(f"{hardest.acceptance:.2g}")

@@ -9,9 +9,9 @@ from ppdinf.lattice import structure
 from ppdinf.lattice.shortest import shortest_distance
 
 
-def brute_force(A, reach=3):
+def brute_force(A, reach=3, power=1):
     vectors = np.array(list(itertools.product(range(-reach, reach + 1), repeat=A.shape[1])))
-    norms = np.abs(vectors).sum(axis=1)[np.all(vectors @ A.T == 0, axis=1)]
+    norms = (np.abs(vectors) ** power).sum(axis=1)[np.all(vectors @ A.T == 0, axis=1)]
     norms = norms[norms > 0]
     return int(norms.min()) if norms.size else None
 
@@ -25,6 +25,9 @@ def test_equals_brute_force(seed):
         assert found is None or found > 3
     else:
         assert found == expected
+    euclidean, squares = shortest_distance(structure(A), "l2"), brute_force(A, power=2)
+    if squares is not None and squares <= 9:  # no entry beyond 3 can do better
+        assert euclidean == pytest.approx(np.sqrt(squares))
 
 
 def test_three_way_table_with_all_two_way_margins_needs_eight():

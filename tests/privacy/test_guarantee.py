@@ -1,6 +1,7 @@
 """What a guarantee says, in numbers and in words."""
 
 import json
+import math
 from fractions import Fraction
 
 import numpy as np
@@ -72,11 +73,8 @@ def test_a_reader_without_background_learns_what_is_open_and_what_is_closed():
         "exp(epsilon k), with epsilon = 0.25. The distance between two tables is the sum over all cells of the "
         "absolute differences of their counts; counting one person in another cell is a distance of 2. No two such "
         "tables are closer than 2 (one person counted in another cell); at that distance the factor is at most "
-        "exp(0.5) = 1.65.\n"
-        "\n"
-        "Tables further apart are told apart more easily: at a distance of 20 the factor can reach 148. Nothing is "
-        "promised between tables that differ in the public information.\n"
-        "\n"
+        "exp(0.5) = 1.65. Tables further apart are told apart more easily: at a distance of 20 the factor can reach "
+        "148. Nothing is promised between tables that differ in the public information. "
         f"Noise: {found.sampler}."
     )
 
@@ -98,12 +96,65 @@ def test_large_losses_stay_readable():
 def test_plain_data():
     found = guarantee(total() & nonnegative())
     data = json.loads(json.dumps(found.to_dict()))
-    assert data == {"epsilon": "1/4", "metric": "l1", "nearest": 2, "fixed": 0, "cells": 4}
+    assert data == {
+        "dp_flavor": {
+            "name": "Integer subspace DP",
+            "input_metric": "l1",
+            "output_measure": "approximate max divergence",
+            "unprotected_quantities": ["the total", "no count is negative"],
+        },
+        "privacy_loss": {
+            "privacy_unit": "person",
+            "privacy_unit_description": "per unit of l1 distance",
+            "privacy_parameters": {"epsilon": "1/4"},
+        },
+        "nearest": 2.0,
+        "fixed": 0,
+        "cells": 4,
+        "sampler_distance": 0.0,
+    }
 
 
-def test_refuses_a_metric_without_meaning():
-    with pytest.raises(PrivacyError, match="metric must be one of"):
-        Guarantee(Fraction(1), "max", ())
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"variant": "other"}, "variant must be one of"),
+        ({"metric": "max"}, "metric must be one of"),
+        ({"metric": None}, "per unit of a metric, or between neighbours"),
+        ({"neighbours": "one record"}, "per unit of a metric, or between neighbours"),
+        ({"rho": Fraction(1)}, "stated by rho"),
+        ({"epsilon": None}, "stated by rho"),
+        ({"variant": "zcdp"}, "stated by rho"),
+        ({"delta": Fraction(1)}, "delta must lie"),
+    ],
+)
+def test_refuses_what_states_no_promise(arguments, message):
+    with pytest.raises(PrivacyError, match=message):
+        Guarantee(**({"variant": "integer-subspace", "epsilon": Fraction(1), "metric": "l1"} | arguments))
+
+
+@pytest.mark.parametrize(
+    ("promise", "loss", "words"),
+    [
+        (Guarantee("pure", Fraction(1), neighbours="one record"), 3, "tables that differ in one record"),
+        (Guarantee("approximate", Fraction(1), Fraction(1, 100), neighbours="one record"), 3, "delta = 0.01"),
+        (Guarantee("subspace", Fraction(1), neighbours="one record replaced"), 3, "one record replaced"),
+        (Guarantee("zcdp", rho=Fraction(1, 8), metric="l2"), Fraction(9, 8), "rho k^2 allows, with rho = 0.125"),
+        (Guarantee("congenial", Fraction(1), metric="l1", gamma=-0.5), 1.5, "gamma = -0.5"),
+        (Guarantee("pufferfish", Fraction(1), neighbours="whether somebody is ill"), 3, "Protected: whether somebody"),
+    ],
+)
+def test_every_variant_says_what_it_means(promise, loss, words):
+    assert promise.loss(3) == loss
+    assert words in promise.describe()
+    assert len(promise.describe().split("\n\n")) == 2
+    json.dumps(promise.to_dict())
+
+
+def test_delta_grows_with_the_distance_as_definition_2_has_it():
+    promise = Guarantee("integer-subspace", Fraction(1, 2), Fraction(1, 1000), metric="l2")
+    assert promise.delta_at(2) == pytest.approx(math.expm1(1) / math.expm1(0.5) / 1000)
+    assert promise.delta_at(100) == 1.0
 
 
 def test_nearest_equals_enumeration():

@@ -26,7 +26,7 @@ from ppdinf.errors import LabelError, PrivacyWarning, ReleaseFileError
 from ppdinf.invariants import Public, cells, covariates, groups, linear, margin, nonnegative, total, zeros
 from ppdinf.releases import file as release_file
 
-PINNED = "18db9e73e5c8b65a9fbad0383c1e03a4dccf21976a53d758ea7ac3710744ad15"
+PINNED = "c72eb6d3f1f81cd0fc5864b4c813d97d025fb4a234a69bf7892e4380cc26c011"
 NAMES = ["manifest.json", "table.csv", "public.csv"]
 AWKWARD = [
     "plain", "", "NA", "N/A", "nan", "NULL", "TRUE", "01001", "-1", "1e5", "inf", "a,b", "a;b", 'say "x"', '"', '""',
@@ -274,10 +274,10 @@ def test_edits_that_are_not_sealed_break_the_digest(where, to, message, tmp_path
 @pytest.mark.parametrize(
     ("where", "to", "message"),
     [
-        (("schema",), 2, "schema 2 is not known: this version of ppdinf reads schema 1"),
+        (("schema",), 3, "schema 3 is not known: this version of ppdinf reads schema 2"),
         (("schema",), True, "schema True is not known"),
         (("schema",), "1", "schema '1' is not known"),
-        (("schema",), 1.0, "not what ppdinf writes"),
+        (("schema",), 2.0, "not what ppdinf writes"),
         (("author",), "me", r"too many or too few: \['author'\]"),
         (("mechanism", "epsilon"), "1/100", "not what ppdinf writes"),  # the guarantee says another
         (("mechanism", "epsilon"), "0", "epsilon must be positive"),
@@ -373,7 +373,7 @@ def test_sealed_edits_of_the_tables_are_refused(part, old, new, message, tmp_pat
 def test_numbers_that_are_none_are_refused(value, tmp_path):
     path = small(tmp_path)
     entries = entries_of(path)
-    manifest = entries[0][1].replace(b'"schema": 1', b'"schema": ' + value.encode())
+    manifest = entries[0][1].replace(b'"schema": 2', b'"schema": ' + value.encode())
     write_zip(path, [("manifest.json", manifest), *entries[1:]])
     with pytest.raises(ReleaseFileError):
         ppd.read_release(path)
@@ -382,7 +382,7 @@ def test_numbers_that_are_none_are_refused(value, tmp_path):
 @pytest.mark.parametrize(
     ("manifest", "message"),
     [
-        (b'{"schema": 1, "schema": 1}', "repeats a key"),
+        (b'{"schema": 2, "schema": 2}', "repeats a key"),
         (b'{"a": {"b": 1, "b": 2}}', "repeats a key"),
         (b"[" * 100_000, "not JSON"),
         (b'{"schema": ' + b"9" * 5000 + b"}", "release file|JSON|make sense"),
@@ -390,7 +390,7 @@ def test_numbers_that_are_none_are_refused(value, tmp_path):
         (b"null", "schema None"),
         (b"[1]", "schema None"),
         (b"{}", "schema None"),
-        (b'{"schema": 1}', "too many or too few"),
+        (b'{"schema": 2}', "too many or too few"),
         (b"", "not JSON"),
     ],
 )
@@ -481,7 +481,7 @@ def test_saving_replaces_what_was_there(tmp_path):
 
 
 def test_files_of_this_schema_stay_readable(tmp_path):
-    """A file as schema 1 has it. Whoever changes what is written here changes the number of the schema."""
+    """A file as schema 2 has it. Whoever changes what is written here changes the number of the schema."""
     table = b'"county","released"\n"x",5\n"y",-1\n"z",2\n'
     public = b'"sum","value"\n"total",6\n"county in P",4\n"county in Q",2\n'
     statements = [
@@ -490,12 +490,20 @@ def test_files_of_this_schema_stay_readable(tmp_path):
         {"kind": "between", "low": 0, "high": None},
     ]
     manifest = {
-        "schema": 1,
+        "schema": 2,
         "mechanism": {"kind": "generalized-laplace", "epsilon": "24/125", "norm": "l1"},
         "kept": statements,
         "public": statements,
         "plan": {"sampler": "class", "exact": True, "reason": "one public total over 3 cells"},
-        "guarantee": {"epsilon": "24/125", "metric": "l1", "nearest": 2, "fixed": 1, "cells": 3},
+        "guarantee": {
+            "variant": "integer-subspace",
+            "epsilon": "24/125",
+            "metric": "l1",
+            "nearest": 2.0,
+            "fixed": 1,
+            "cells": 3,
+            "sampler_distance": 0.0,
+        },
         "dims": {"county": 3},
         "coordinates": {"county": {"dims": ["county"], "type": "string"}},
         "parts": {

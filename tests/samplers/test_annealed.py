@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from enumerated import SYSTEMS, enumerate_law, p_value
 
-from ppdinf.diagnostics.tv_bound import tv_bound
+from ppdinf.samplers.tv_bound import tv_bound
 from ppdinf.errors import InvariantError, PrivacyError
 from ppdinf.lattice import margin_matrix
 from ppdinf.samplers.annealed import anneal, annealed, annealing, own_rates

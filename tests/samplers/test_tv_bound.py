@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pytest
 
-from ppdinf.diagnostics.tv_bound import TVBound, tv_bound
+from ppdinf.samplers.tv_bound import TVBound, tv_bound
 from ppdinf.errors import PrivacyError
 from ppdinf.lattice import kernel, margin_matrix
 from ppdinf.samplers.coupling import gibbs_meeting, isdp_meeting
