@@ -8,9 +8,13 @@ from ppdinf.privacy.delta_z import count_pair as count_pair
 from ppdinf.privacy.delta_z import delta_z as delta_z
 from ppdinf.privacy.delta_z import delta_z_counts as delta_z_counts
 from ppdinf.privacy.delta_z import delta_z_normal as delta_z_normal
+from ppdinf.privacy.gaussian_calibration import gaussian_delta as gaussian_delta
+from ppdinf.privacy.gaussian_calibration import gaussian_sigma as gaussian_sigma
 from ppdinf.privacy.guarantee import Guarantee as Guarantee
 from ppdinf.privacy.guarantee import ReleaseGuarantee as ReleaseGuarantee
 from ppdinf.privacy.parameters import as_fraction as as_fraction
+from ppdinf.privacy.sensitivity import sensitivity as sensitivity
+from ppdinf.privacy.sensitivity import sensitivity_polytope as sensitivity_polytope
 from ppdinf.privacy.wasserstein import wasserstein_infinity as wasserstein_infinity
 
 __all__ = [
@@ -25,5 +29,9 @@ __all__ = [
     "delta_z",
     "delta_z_counts",
     "delta_z_normal",
+    "gaussian_delta",
+    "gaussian_sigma",
+    "sensitivity",
+    "sensitivity_polytope",
     "wasserstein_infinity",
 ]

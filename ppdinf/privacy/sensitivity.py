@@ -1,0 +1,159 @@
+"""How far one person can move the answers to a linear query.
+
+A query W (q x d) answers W x on a table with cells x. One record added or removed moves the answers by a
+column of W, one record replaced by another by the difference of two columns. The l_p sensitivity is the
+largest length of such a move.
+
+Columns without a common row are as far apart as their lengths say, so that components of W are searched one
+at a time. Within a component, columns are taken by decreasing length: no pair is longer than the sum of its
+lengths, which ends the search early for most queries.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from scipy.sparse.csgraph import connected_components
+
+from ppdinf.errors import PrivacyError
+
+__all__ = ["NEIGHBOURS", "Neighbours", "sensitivity", "sensitivity_polytope"]
+
+type Neighbours = Literal["replaced", "added"]
+
+NEIGHBOURS = {"replaced": "one record replaced by another", "added": "one record added or removed"}
+
+LARGEST_POLYTOPE = 2**27
+"""Entries of a list of moves that is still written out: 1 GB."""
+
+
+def sensitivity(query: Any, *, p: int, neighbours: Neighbours = "replaced") -> float:
+    """Largest l_p distance between the answers on two neighbouring tables.
+
+    Parameters
+    ----------
+    query : array_like or scipy sparse, shape (q, d)
+        One row per answer, one column per cell.
+    p : {1, 2}
+    neighbours : {"replaced", "added"}
+        One record replaced by another (the size of the table is known), or one added or removed.
+
+    Returns
+    -------
+    float
+        Exact but for rounding.
+
+    Raises
+    ------
+    PrivacyError
+        The query is no finite matrix with columns; another p; unknown neighbours.
+
+    Notes
+    -----
+    Linear in the entries of W for records added. For records replaced, at worst quadratic in the columns of
+    each component: 6,720 cells under 20 tables' margins take 2 s.
+
+    References
+    ----------
+    C. Dwork, F. McSherry, K. Nissim, A. Smith, "Calibrating noise to sensitivity in private data analysis",
+    TCC 2006.
+
+    Examples
+    --------
+    >>> sensitivity([[1, 1, 0], [0, 1, 1]], p=1, neighbours="added")
+    2.0
+    >>> sensitivity([[1, 1, 0], [0, 1, 1]], p=2)
+    1.4142135623730951
+    """
+    if p not in (1, 2) or isinstance(p, bool):
+        raise PrivacyError(f"p must be 1 or 2, found {p!r}")
+    columns = _columns(query, neighbours)
+    powers = np.asarray((abs(columns) ** p).sum(axis=0), dtype=float)
+    if neighbours == "added":
+        return float(powers.max() ** (1 / p))
+    graph = sparse.block_array([[None, columns], [columns.T, None]])
+    component = connected_components(graph, directed=False)[1][columns.shape[0] :]
+    order = np.lexsort((-powers, component))
+    starts = np.flatnonzero(np.diff(component[order], prepend=-1))
+    longest = np.sort(powers[order[starts]])[-2:]
+    best = float(longest.sum()) if longest.size == 2 else 0.0
+    for start, stop in zip(starts, np.append(starts[1:], order.size), strict=True):
+        part = order[start:stop]
+        if part.size > 1 and (powers[part[:2]] ** (1 / p)).sum() ** p > best:
+            within = sparse.csr_array(columns[:, part])
+            best = _farthest(within[np.flatnonzero(np.diff(within.indptr))], powers[part], p, best)
+    return best ** (1 / p)
+
+
+def _farthest(columns: sparse.csr_array, powers: NDArray[np.float64], p: int, best: float) -> float:
+    """Largest p-th power of a distance between two columns, or `best`; columns come by decreasing length."""
+    by_column = sparse.csc_array(columns)
+    lengths = powers ** (1 / p)
+    for i in range(powers.size - 1):
+        if (lengths[i] + lengths[i + 1]) ** p <= best:  # no later pair is longer than this one can be
+            break
+        rows = by_column.indices[by_column.indptr[i] : by_column.indptr[i + 1]]
+        own = by_column.data[by_column.indptr[i] : by_column.indptr[i + 1], np.newaxis]
+        shared = columns[rows][:, i + 1 :].toarray()
+        apart = powers[i + 1 :] + (np.abs(shared - own) ** p - np.abs(shared) ** p).sum(axis=0)
+        best = max(best, float(apart.max()))
+    return best
+
+
+def sensitivity_polytope(query: Any, *, neighbours: Neighbours = "replaced") -> NDArray[np.float64]:
+    """List the moves of the answers whose convex hull, with their opposites, holds all moves by one person.
+
+    Parameters
+    ----------
+    query, neighbours
+        As for `sensitivity`.
+
+    Returns
+    -------
+    ndarray of float64, shape (q, n)
+        The distinct columns of W other than zero, up to sign, or the differences of its columns.
+
+    Raises
+    ------
+    PrivacyError
+        As `sensitivity`; or the list is longer than memory should hold.
+
+    Examples
+    --------
+    >>> sensitivity_polytope([[1, 1, 0], [0, 0, 1]])
+    array([[ 1.],
+           [-1.]])
+    """
+    columns = np.unique(_columns(query, neighbours).toarray(), axis=1)
+    if neighbours == "replaced":
+        d = columns.shape[1]
+        if columns.shape[0] * d * (d - 1) // 2 > LARGEST_POLYTOPE:
+            raise PrivacyError(
+                f"{d} distinct columns make {d * (d - 1) // 2:,} differences, too many to write out: use "
+                "SubspaceGaussian or SubspaceLaplace, or neighbours='added'"
+            )
+        first, second = np.triu_indices(d, k=1)
+        columns = columns[:, first] - columns[:, second]
+    columns = columns[:, np.any(columns != 0, axis=0)]
+    leading = np.take_along_axis(columns, np.argmax(columns != 0, axis=0)[np.newaxis], axis=0)
+    return np.unique(columns * np.sign(leading), axis=1)
+
+
+def _columns(query: Any, neighbours: str) -> sparse.csc_array:
+    if neighbours not in NEIGHBOURS:
+        raise PrivacyError(f"neighbours must be one of {list(NEIGHBOURS)}, found {neighbours!r}")
+    try:
+        columns = sparse.csc_array(query, dtype=float) if sparse.issparse(query) else np.asarray(query, dtype=float)
+    except (TypeError, ValueError):
+        raise PrivacyError("a query is a matrix of numbers, one row per answer and one column per cell") from None
+    if columns.ndim != 2 or 0 in columns.shape:
+        raise PrivacyError(f"a query has one row per answer and one column per cell, found shape {columns.shape}")
+    columns = sparse.csc_array(columns)
+    columns.sum_duplicates()
+    columns.eliminate_zeros()
+    if not np.isfinite(columns.data).all():
+        raise PrivacyError("the query holds entries that are not finite")
+    return columns
