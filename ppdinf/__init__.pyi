@@ -5,6 +5,8 @@ from . import plots as plots
 from . import samplers as samplers
 from .diagnostics import diagnose as diagnose
 from .mechanisms import GeneralizedLaplace as GeneralizedLaplace
+from .mechanisms import PostProcessed as PostProcessed
+from .mechanisms import TopDown as TopDown
 from .models import PartiallyPrivate as PartiallyPrivate
 from .models import compare as compare
 from .models import sample_confidential as sample_confidential

@@ -2,5 +2,7 @@
 
 from ppdinf.mechanisms.base import Mechanism as Mechanism
 from ppdinf.mechanisms.laplace import GeneralizedLaplace as GeneralizedLaplace
+from ppdinf.mechanisms.postprocessing import PostProcessed as PostProcessed
+from ppdinf.mechanisms.postprocessing import TopDown as TopDown
 
-__all__ = ["GeneralizedLaplace", "Mechanism"]
+__all__ = ["GeneralizedLaplace", "Mechanism", "PostProcessed", "TopDown"]

@@ -37,7 +37,7 @@ def onto_sums(y: Any, A: Any, a: Any, weights: Any = None) -> Vector:
 
     Parameters
     ----------
-    y : array_like of float, shape (d,)
+    y : array_like of float, shape (d,) or (draws, d)
     A : array_like or scipy sparse, shape (k, d)
         Any rank.
     a : array_like, shape (k,)
@@ -46,7 +46,7 @@ def onto_sums(y: Any, A: Any, a: Any, weights: Any = None) -> Vector:
 
     Returns
     -------
-    ndarray of float64, shape (d,)
+    ndarray of float64, shape of `y`
 
     Raises
     ------
@@ -62,11 +62,12 @@ def onto_sums(y: Any, A: Any, a: Any, weights: Any = None) -> Vector:
     >>> onto_sums([3, 5], [[1, 1], [2, 2]], [10, 20])
     array([4., 6.])
     """
-    x, E, e, w = _prepare(y, A, a, weights)
+    start, E, e, w = _prepare(y, A, a, weights)
+    x, e = start.T, e.reshape(-1, *[1] * (start.ndim - 1))
     if E.shape[0]:
         spread = sparse.csc_array(sparse.diags_array(1 / w) @ E.T)
         normal = E @ spread
-        ridge = RIDGE * max(1.0, normal.diagonal().max()) * sparse.eye_array(e.size)
+        ridge = RIDGE * max(1.0, normal.diagonal().max()) * sparse.eye_array(E.shape[0])
         solve = linalg.splu(sparse.csc_array(normal + ridge)).solve
         for _ in range(ROUNDS):
             x = x + spread @ solve(e - E @ x)
@@ -74,7 +75,7 @@ def onto_sums(y: Any, A: Any, a: Any, weights: Any = None) -> Vector:
                 break
     if _worst(E @ x - e) > CLEAN * _size(x, e):
         raise InvariantError("the public sums contradict each other: no table has them all")
-    return x
+    return x.T
 
 
 def onto_bounds(y: Any, A: Any, a: Any, B: Any, b: Any, weights: Any = None) -> Vector:
@@ -150,9 +151,9 @@ def _interior_point(
 
 def _prepare(y: Any, A: Any, a: Any, weights: Any) -> tuple[Vector, sparse.csr_array, Vector, Vector]:
     x = np.array(y, dtype=np.float64)
-    w = np.ones(x.size) if weights is None else np.asarray(weights, dtype=np.float64)
-    if w.shape != x.shape or not (np.isfinite(w) & (w >= 0)).all():
-        raise InvariantError(f"weights must be {x.size} numbers, none of them negative")
+    w = np.ones(x.shape[-1]) if weights is None else np.asarray(weights, dtype=np.float64)
+    if w.shape != x.shape[-1:] or not (np.isfinite(w) & (w >= 0)).all():
+        raise InvariantError(f"weights must be {x.shape[-1]} numbers, none of them negative")
     return x, sparse.csr_array(A, dtype=np.float64), np.asarray(a, dtype=np.float64), w
 
 

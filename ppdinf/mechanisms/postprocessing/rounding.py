@@ -9,6 +9,7 @@ prints ``u_c + floor(c) >= u_d floor(d)`` for counts c that must not fall below 
 the right bound is on the rounded counts. For u in {0, 1} the objective is linear, and for public sums
 that nest or cross in two ways the relaxed programme has whole solutions, so HiGHS ends at its first node.
 
+With one sum for each group of cells, the cells with the largest fractions are rounded up: no solver is needed.
 The same with sums of cells in place of cells (`groups`) rounds one level of a hierarchy.
 
 References
@@ -28,7 +29,7 @@ from scipy import sparse
 from ppdinf.errors import InvariantError
 from ppdinf.lattice.systems import exact_product
 
-__all__ = ["round_to_sums", "whole_floor"]
+__all__ = ["largest_fractions", "round_to_sums", "whole_floor"]
 
 WHOLE = 1e-6  # a solver's number this near to a whole one is taken for it
 
@@ -87,6 +88,45 @@ def round_to_sums(real: Any, A: Any, a: Any, B: Any, b: Any, *, groups: Any = No
     up = exact_product(G, found) - floor
     if (exact_product(A, found) != a).any() or (exact_product(B, found) < b).any() or not np.isin(up, (0, 1)).all():
         raise InvariantError("HiGHS lost the last digit of a public sum: the sums are too large for it")
+    return found
+
+
+def largest_fractions(real: Any, groups: Any, sums: Any) -> NDArray[np.int64]:
+    """Round down, then up where the fractions are largest, so that each group of cells has its sum.
+
+    Parameters
+    ----------
+    real : array_like of float, shape (d,)
+        The cells of each group have its sum, but for a solver's rounding.
+    groups : array_like of int, shape (d,)
+        Group of each cell, from 0; -1 for cells without a sum, which go to the nearest whole number.
+    sums : array_like of int, shape (n_groups,)
+
+    Returns
+    -------
+    ndarray of int64, shape (d,)
+        The same optimum as `round_to_sums`; the first of equal fractions go up.
+
+    Notes
+    -----
+    O(d log d).
+
+    Examples
+    --------
+    >>> largest_fractions([0.4, 1.9, 3.7, 2.6], [0, 0, 0, -1], [6])
+    array([0, 2, 4, 3])
+    """
+    real, groups, sums = np.asarray(real, dtype=np.float64), np.asarray(groups), np.asarray(sums, dtype=np.int64)
+    found = np.where(groups < 0, np.rint(real), whole_floor(real)).astype(np.int64)
+    order = np.lexsort((found - real, groups))[np.count_nonzero(groups < 0) :]
+    group = groups[order]
+    sizes = np.bincount(group, minlength=sums.size)
+    left = sums.copy()
+    np.subtract.at(left, group, found[order])
+    place = np.arange(order.size) - (np.cumsum(sizes) - sizes)[group]
+    found[order] += place < left[group]
+    if ((left < 0) | (left > sizes)).any():
+        raise InvariantError("the real table does not have the sums that its rounding should have")
     return found
 
 

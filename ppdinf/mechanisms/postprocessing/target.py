@@ -1,0 +1,78 @@
+"""The tables without negative cells that agree with everything public: what agencies project onto and round into.
+
+Where public sums split the cells into groups and bounds say no more than x >= 0, both steps have closed forms by
+sorting; otherwise clarabel projects and HiGHS rounds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from ppdinf.invariants import System
+from ppdinf.lattice.solution import integer_solution
+from ppdinf.lattice.structure import structure
+from ppdinf.mechanisms.postprocessing.projection import onto_bounds
+from ppdinf.mechanisms.postprocessing.rounding import largest_fractions, round_to_sums
+from ppdinf.mechanisms.postprocessing.simplex import onto_simplices
+
+__all__ = ["Target"]
+
+
+@dataclass(frozen=True, eq=False)
+class Target:
+    """The set {x >= 0 : A x = a, B x >= b}.
+
+    Parameters
+    ----------
+    A, B : scipy sparse of int64, shapes (k, d) and (l, d)
+        B without the bounds x >= 0 themselves.
+    a, b : ndarray of int64, shapes (k,) and (l,)
+    """
+
+    A: sparse.csr_array
+    a: NDArray[np.int64]
+    B: sparse.csr_array
+    b: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, system: System) -> Target:
+        """Everything public about a table, and that no count is negative."""
+        B = sparse.csr_array(system.B)
+        implied = (np.diff(B.indptr) == 1) & (np.asarray(B.min(axis=1).todense()).ravel() >= 0) & (system.limits <= 0)
+        return cls(sparse.csr_array(system.A), system.values, B[~implied], system.limits[~implied])
+
+    @property
+    def bounds(self) -> tuple[sparse.csr_array, NDArray[np.int64]]:
+        """All bounds, x >= 0 first."""
+        d = self.A.shape[1]
+        eye = sparse.eye_array(d, dtype=np.int64)
+        return sparse.csr_array(sparse.vstack([eye, self.B])), np.concatenate([np.zeros(d, dtype=np.int64), self.b])
+
+    @cached_property
+    def groups(self) -> tuple[NDArray[np.int64], NDArray[np.int64]] | None:
+        """Group of each cell (-1 for none) and sum of each group, if sums split the cells and nothing links them."""
+        found = structure(self.A)
+        summed = np.diff(sparse.csc_array(self.A).indptr) > 0
+        if self.b.size or (summed & ~found.determined[found.classes]).any():
+            return None
+        solution = integer_solution(found.class_system, self.a)
+        sums = np.array([solution.get(k, 0) for k in range(found.class_sizes.size)], dtype=np.int64)
+        return np.where(summed, found.classes, -1), np.where(found.determined, sums, 0)
+
+    def project(self, y: NDArray[Any]) -> NDArray[np.float64]:
+        """Find the nearest real table in squares."""
+        if self.groups is None:
+            return onto_bounds(y, self.A, self.a, *self.bounds)
+        return onto_simplices(y, *self.groups)
+
+    def round(self, real: NDArray[np.float64]) -> NDArray[np.int64]:
+        """Round a real table of the set to a whole one, by at most one in each cell."""
+        if self.groups is None:
+            return round_to_sums(real, self.A, self.a, *self.bounds)
+        return largest_fractions(real, *self.groups)

@@ -1,0 +1,186 @@
+"""Top-down estimation: every level of a hierarchy is measured with noise, and fitted below the level above.
+
+From the top down, with the sums of the level above and everything public held exactly: the nearest real sums without
+negative numbers, then their rounding. Children add up to their parents; the last level are the cells.
+
+Sums of a level are found as sums of cells wherever what is public looks inside its groups, so that a level never
+settles on sums that the cells below could not reach.
+
+References
+----------
+J. Abowd et al., "The 2020 Census disclosure avoidance system TopDown algorithm", Harvard Data Science Review,
+special issue 2, 2022: this is its outline without its heuristics (several passes, weights, linear queries).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from ppdinf.errors import InvariantError, PrivacyError
+from ppdinf.frame import Frame
+from ppdinf.invariants import Public, System
+from ppdinf.lattice.systems import exact_product
+from ppdinf.mechanisms.postprocessing.postprocessed import Levels, PostProcessed
+from ppdinf.mechanisms.postprocessing.projection import onto_bounds
+from ppdinf.mechanisms.postprocessing.rounding import round_to_sums
+from ppdinf.mechanisms.postprocessing.target import Target
+from ppdinf.privacy.parameters import as_fraction
+from ppdinf.samplers.plan import Plan
+
+__all__ = ["TopDown", "top_down"]
+
+
+def top_down(
+    target: Target, levels: Sequence[sparse.csr_array], measured: Sequence[NDArray[np.int64]]
+) -> NDArray[np.int64]:
+    """Fit whole cells to noisy sums, level by level.
+
+    Parameters
+    ----------
+    target : Target
+        What the cells must agree with.
+    levels : sequence of scipy sparse 0/1 matrices, shapes (m_l, d)
+        Groups of cells of each level, from coarse to fine and nested; the last one is the identity.
+    measured : sequence of ndarray, shapes (m_l,)
+        Noisy sums over the groups.
+
+    Returns
+    -------
+    ndarray of int64, shape (d,)
+        In `target`.
+
+    Raises
+    ------
+    InvariantError
+        What is public crosses the levels so that some level has no rounding.
+
+    Notes
+    -----
+    10,000 cells in three levels take a few milliseconds where nothing but the levels themselves is public, about a
+    second where sums cross.
+
+    Examples
+    --------
+    >>> nothing = sparse.csr_array((0, 4), dtype=np.int64), np.zeros(0, dtype=np.int64)
+    >>> levels = [sparse.csr_array([[1, 1, 1, 1]]), sparse.csr_array([[1, 1, 0, 0], [0, 0, 1, 1]]), sparse.eye_array(4)]
+    >>> measured = [np.array([10]), np.array([3, 9]), np.array([5, -4, 2, 2])]
+    >>> top_down(Target(*nothing, *nothing), [sparse.csr_array(level) for level in levels], measured)
+    array([2, 0, 4, 4])
+    """
+    for G, noisy in zip(levels, measured, strict=True):
+        sums = _level(target, G, noisy)
+        A = sparse.csr_array(sparse.vstack([target.A, G]), dtype=np.int64)
+        target = Target(A, np.concatenate([target.a, sums]), target.B, target.b)
+    return sums
+
+
+def _level(target: Target, G: sparse.csr_array, noisy: NDArray[np.int64]) -> NDArray[np.int64]:
+    m, d = G.shape
+    group = np.full(d, -1)
+    group[G.indices] = np.repeat(np.arange(m), np.diff(G.indptr))
+    first = np.full(m, d - 1)
+    np.minimum.at(first, group[group >= 0], np.flatnonzero(group >= 0))
+    columns = sparse.csc_array(target.A)
+    if not target.b.size and (group >= 0).all() and abs(columns - columns[:, first[group]]).nnz == 0:
+        # What is public sees whole groups only: groups are the cells of a smaller problem.
+        coarse = Target(sparse.csr_array(columns[:, first]), target.a, sparse.csr_array((0, m), dtype=int), target.b)
+        return coarse.round(coarse.project(noisy))
+    B, b = target.bounds
+    # Cells move at no cost; sums are variables of their own, tied to the cells.
+    A = sparse.block_array([[target.A, None], [G, -sparse.eye_array(m)]])
+    wide = sparse.hstack([B, sparse.csr_array((b.size, m))])
+    start, free = np.concatenate([np.zeros(d), noisy]), np.repeat([0.0, 1.0], [d, m])
+    real = onto_bounds(start, A, np.concatenate([target.a, np.zeros(m)]), wide, b, free)[d:]
+    found = round_to_sums(real, target.A, target.a, B, b, groups=sparse.csr_array(G, dtype=np.int64))
+    return exact_product(G, found).astype(np.int64)
+
+
+@dataclass(frozen=True)
+class TopDown(PostProcessed):
+    """Noise at every level of a hierarchy, fitted from the top down to counts that add up.
+
+    Parameters
+    ----------
+    public : Public
+        What the published table agrees with exactly, on whatever level.
+    epsilon : int, float, str or Fraction
+        Privacy loss of all levels together when one record is added or removed.
+    levels : Public
+        What is measured above the cells, one statement per level from coarse to fine, such as
+        ``ppdinf.invariants.hierarchy("state", "county")``. These sums are *not* published exactly.
+    shares : sequence of numbers, optional
+        Of epsilon for each level and, last, for the cells; they add up to 1. Equal by default.
+
+    Raises
+    ------
+    PrivacyError
+        epsilon or a share is no positive number, or the shares do not add up to 1.
+    InvariantError
+        `levels` names no level; when a table comes, a cell lies in two groups of one level.
+
+    Notes
+    -----
+    The noisy sums above the cells are used, and not published: `noisy` of a release holds the cells alone.
+
+    Examples
+    --------
+    >>> import ppdinf as ppd
+    >>> table = ppd.as_table([[30, 0], [12, 5]], dims=("state", "sex"))
+    >>> mechanism = TopDown(ppd.invariants.total(), "1/2", levels=ppd.invariants.margin("state"))
+    >>> published = mechanism.simulate(table, draws=5, rng=1)
+    >>> published.sum(("state", "sex")).values
+    array([47, 47, 47, 47, 47])
+    """
+
+    kind: ClassVar[str] = "top-down"
+    levels: Public
+    shares: tuple[Fraction, ...]
+
+    def __init__(
+        self, public: Public, epsilon: int | float | str | Fraction, levels: Public | list[Any], shares: Any = None
+    ) -> None:
+        super().__init__(public, epsilon, "rounded")
+        levels = Public.from_dict(levels) if isinstance(levels, list) else levels
+        if not isinstance(levels, Public) or not levels.statements:
+            raise InvariantError("levels says what is measured above the cells, for example margin('state')")
+        n = len(levels.statements) + 1
+        parts = [Fraction(1, n)] * n if shares is None else [as_fraction(share, "a share") for share in shares]
+        if len(parts) != n or sum(parts) != 1:
+            raise PrivacyError(f"shares must be {n} numbers that add up to 1: {n - 1} levels, and the cells")
+        object.__setattr__(self, "method", "topdown")
+        object.__setattr__(self, "levels", levels)
+        object.__setattr__(self, "shares", tuple(parts))
+
+    def plan_on(self, system: System, *, allow_mcmc: bool = False) -> Plan:
+        """Say what is drawn."""
+        return Plan("independent", True, f"noise at {len(self.shares)} levels, fitted from the top down")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Kind and parameters, rationals as text."""
+        further = {"levels": self.levels.to_dict(), "shares": [str(share) for share in self.shares]}
+        return {"kind": self.kind, "epsilon": str(self.epsilon)} | further
+
+    @property
+    def _declared(self) -> Public:
+        return self.public & self.levels
+
+    def _levels(self, frame: Frame) -> Levels:
+        found = []
+        for statement in self.levels:
+            G = sparse.csr_array(statement.equalities(frame)[0])
+            if (G.data != 1).any() or (np.bincount(G.indices, minlength=frame.size) != 1).any():
+                raise InvariantError(f"{statement} is no level: it must count every cell once, in one group")
+            found.append(G)
+        found.append(sparse.csr_array(sparse.eye_array(frame.size, dtype=np.int64)))
+        return [(G, self.epsilon * share) for G, share in zip(found, self.shares, strict=True)]
+
+    def _fit(self, system: System, levels: Levels, measured: list[NDArray[np.int64]]) -> NDArray[Any]:
+        target, groups = Target.of(system), [G for G, _ in levels]
+        return np.stack([top_down(target, groups, noisy) for noisy in zip(*measured, strict=True)])

@@ -1,0 +1,187 @@
+"""What post-processed tables keep, what they admit, and how they fare as comparators."""
+
+import numpy as np
+import pymc as pm
+import pytest
+import xarray as xr
+from scipy import stats
+
+import ppdinf as ppd
+from ppdinf.errors import CountError, InvariantError, LabelError, ModelError, PrivacyError, PrivacyWarning
+from ppdinf.invariants import Public, at_least, between, groups, hierarchy, margin, nonnegative, total, zeros
+from ppdinf.mechanisms.postprocessing import PostProcessed, TopDown
+from ppdinf.models.comparators import noisy_as_true
+
+RNG = np.random.default_rng(1)
+TABLE = xr.DataArray(
+    np.add(RNG.poisson([6.0, 3.0], size=(5, 2)), [3, 0]),
+    dims=("county", "what"),
+    coords={"what": ["cases", "deaths"], "state": ("county", ["A", "A", "B", "B", "B"])},
+)
+TABLE[0, 1] = 0
+COUNTS = ("l1", "rounded")
+PUBLICS = {
+    "nothing": Public(),
+    "total": total() & nonnegative(),
+    "groups": groups("state"),
+    "margins": margin("county") & margin("what"),
+    "linked": margin("what") & at_least("cases", "deaths", dim="what"),
+    "capped": groups("state") & between(0, 40) & zeros({"county": 0, "what": "deaths"}),
+}
+
+
+@pytest.mark.parametrize("public", PUBLICS.values(), ids=PUBLICS)
+@pytest.mark.parametrize("method", ["truncated", "l2", "nonnegative", "l1", "rounded"])
+def test_everything_public_holds(public, method):
+    table = TABLE.where(TABLE["what"] == "cases", np.minimum(TABLE, TABLE.sel(what="cases"))).astype(int)
+    mechanism = PostProcessed(public, "1/4", method)
+    draws = mechanism.simulate(table, draws=20, rng=2)
+    assert draws.dims == ("draw", "county", "what")
+    assert draws.dtype == (np.int64 if method in (*COUNTS, "truncated") else np.float64)
+    system = public.on(table)
+    cells = draws.values.reshape(20, -1)
+    if method != "l2":
+        assert (cells >= 0).all()
+    if method != "truncated":
+        assert np.abs((system.A @ cells.T).T - system.values).max(initial=0) < 1e-9
+    if method not in ("l2", "truncated"):
+        assert ((system.B @ cells.T).T - system.limits).min(initial=0) > -1e-9
+    assert (cells[:, system.empty] == 0).all() or method == "l2"
+
+
+def test_same_noise_nearest_and_rounded():
+    public = PUBLICS["linked"]
+    real, whole = (PostProcessed(public, "1/4", m).simulate(TABLE, draws=30, rng=3) for m in ("nonnegative", "rounded"))
+    assert float(abs(real - whole).max()) <= 1 + 1e-6
+    noisy = PostProcessed(Public(), "1/4", "truncated").simulate(TABLE + 1000, draws=30, rng=3) - 1000
+    nearest = PostProcessed(public, "1/4", "l1").simulate(TABLE, draws=30, rng=3)
+    l1, l2 = (lambda y: abs(y - noisy).sum(("county", "what"))), (lambda y: ((y - noisy) ** 2).sum(("county", "what")))
+    assert (l1(nearest) <= l1(whole)).all()
+    assert (l2(real) <= l2(nearest) + 1e-6).all()
+
+
+def test_a_release_carries_its_noisy_table_and_says_what_was_moved():
+    release = PostProcessed(groups("state"), "1/4").release(TABLE)
+    public = release.noisy.public
+    assert public.check(release.table)["agrees"].all()
+    move = np.abs(release.table.values - release.noisy.table.values)
+    report = release.report
+    assert report["cells"] == 10
+    assert report["negative"] == (release.noisy.table.values < 0).sum()
+    assert report["moved"] == (move > 0).sum()
+    assert report["total_moved"] == move.sum()
+    assert report["largest_move"] == move.max()
+    assert "the sum for every state" in release.guarantee.unprotected
+    assert release.guarantee.epsilon == ppd.GeneralizedLaplace(Public(), "1/4").epsilon
+    assert release.guarantee.nearest == 2
+    assert "distance k" in release.guarantee.describe()
+    with pm.Model(coords=release.noisy.coords) as model:  # inference starts from the noisy table
+        rate = pm.Gamma("rate", 2, 0.1, dims=release.noisy.dims)
+        ppd.PartiallyPrivate("x", pm.Poisson.dist(rate), release=release.noisy)
+    assert np.isfinite(sum(model.point_logps().values()))
+
+
+def test_likelihoods_are_refused_with_a_way_out():
+    mechanism = PostProcessed(total(), 1)
+    for call in (lambda: mechanism.logp(TABLE, TABLE), lambda: mechanism.potential(0), lambda: mechanism.half_width(3)):
+        with pytest.raises(ModelError, match=r"intractable: infer from the noisy table.*release\.noisy"):
+            call()
+    published = mechanism.simulate(TABLE, draws=1, rng=1)[0]
+    release = ppd.Release(published, mechanism)
+    with pm.Model(coords=release.coords):
+        rate = pm.Gamma("rate", 2, 0.1, dims=release.dims)
+        with pytest.raises(ModelError, match="intractable"):
+            ppd.PartiallyPrivate("x", pm.Poisson.dist(rate), release=release)
+
+
+def test_a_baseline_in_compare():
+    table = xr.DataArray([0, 1, 2, 60], dims="county")
+    methods = {
+        "conditioned": ppd.GeneralizedLaplace(total(), "1/4"),
+        "rounded": PostProcessed(total(), "1/4"),
+        "as if true": (PostProcessed(total(), "1/4"), noisy_as_true),
+        "truncated": PostProcessed(total(), "1/4", "truncated"),
+    }
+    found = ppd.compare(methods, table, draws=800, rng=1, progressbar=False)
+    bias = found["bias"].sum("county")
+    assert float(bias.sel(analysis="rounded")) == pytest.approx(0, abs=1e-9)
+    assert float(bias.sel(analysis="truncated")) > 3
+    assert float(found["bias"].sel(analysis="rounded", county=3)) < -2  # what small cells gain, large ones lose
+    assert float(found["rmse"].sel(analysis="rounded", county=0)) < float(
+        found["rmse"].sel(analysis="conditioned", county=0)
+    )
+    assert (found["coverage"].sel(analysis="as if true") < 0.7).all()
+
+
+def test_top_down_adds_up_and_measures_the_top_well():
+    table = xr.DataArray(
+        RNG.poisson(8, (40, 3)), dims=("county", "age"), coords={"state": ("county", np.repeat(list("ABCD"), 10))}
+    )
+    mechanism = TopDown(Public(), 1, hierarchy("state", "county"), ["1/2", "1/4", "1/8", "1/8"])
+    draws = mechanism.simulate(table, draws=400, rng=4)
+    assert draws.dtype == np.int64
+    assert int(draws.min()) == 0
+    error = (draws.sum(("county", "age")) - table.sum()).values  # noise of the top at its share of epsilon
+    law = stats.dlaplace(0.5)
+    edges = np.arange(-5, 6)
+    observed = np.bincount(np.clip(error, -5, 5) + 5, minlength=11)
+    expected = np.array([law.cdf(-5), *law.pmf(edges[1:-1]), law.sf(4)]) * 400
+    assert stats.chisquare(observed, expected).pvalue > 1e-6
+    bottom_up = PostProcessed(Public(), 1).simulate(table, draws=400, rng=4)  # the same budget on cells alone
+    assert (bottom_up.sum(("county", "age")) - table.sum()).values.std() > 3 * error.std()
+    states = draws.groupby("state").sum().sum("age") - table.groupby("state").sum().sum("age")
+    assert float(states.std()) < 14  # rate 1/4 has 5.6; counties of rate 1/8 alone would have 36
+
+
+@pytest.mark.parametrize(
+    "public",
+    [total(), groups("state"), margin("county"), margin("age"), groups("state") & margin("age") & between(0, 30)],
+    ids=["total", "states", "counties", "ages", "crossing and capped"],
+)
+def test_top_down_keeps_public_sums_on_every_level(public):
+    table = xr.DataArray(
+        RNG.poisson(2, (6, 3)), dims=("county", "age"), coords={"state": ("county", np.repeat(list("AB"), 3))}
+    )
+    draws = TopDown(public, 1, hierarchy("state", "county")).simulate(table, draws=10, rng=5)
+    system = public.on(table)
+    for draw in draws:
+        assert system.check(draw.drop_vars("draw", errors="ignore"))["agrees"].all()
+    assert (draws >= 0).all()
+    assert len(np.unique(draws.values.reshape(10, -1), axis=0)) > 1
+
+
+def test_top_down_without_noise_is_the_table():
+    mechanism = TopDown(margin("what"), 900, groups("state"))
+    assert (mechanism.simulate(TABLE, draws=2, rng=1) == TABLE).all()
+    release = mechanism.release(TABLE)
+    assert release.table.equals(release.noisy.table)
+    assert release.report["moved"] == 0
+    assert "2 levels" in release.guarantee.describe()
+    assert ppd.mechanisms.Mechanism.from_dict(mechanism.to_dict(), mechanism.public) == mechanism
+
+
+def test_refusals():
+    with pytest.raises(PrivacyError, match="method must be one of"):
+        PostProcessed(total(), 1, "median")
+    with pytest.raises(PrivacyError, match="epsilon must be positive"):
+        PostProcessed(total(), 0)
+    with pytest.raises(InvariantError, match="first argument"):
+        PostProcessed("total", 1)
+    with pytest.raises(PrivacyError, match="takes no 'seed'"):
+        PostProcessed(total(), 1).release([1, 2], seed=1)
+    with pytest.raises(LabelError, match="nothing declares the coordinates 'state'"):
+        PostProcessed(total(), 1).release(TABLE)
+    with pytest.raises(CountError, match="negative"):
+        PostProcessed(total(), 1).release([1, -2])
+    with pytest.warns(PrivacyWarning, match="fix 1 of 6 cells"):
+        PostProcessed(groups("state"), 1).release(
+            xr.DataArray([1, 2, 3, 4, 5, 6], dims="c", coords={"state": ("c", list("AABBBC"))})
+        )
+    with pytest.raises(PrivacyError, match="3 numbers that add up to 1"):
+        TopDown(total(), 1, hierarchy("state"), ["1/2", "1/2"])
+    with pytest.raises(PrivacyError, match="3 numbers that add up to 1"):
+        TopDown(total(), 1, hierarchy("state"), ["1/2", "1/2", "1/2"])
+    with pytest.raises(InvariantError, match="levels says what is measured"):
+        TopDown(total(), 1, Public())
+    with pytest.raises(InvariantError, match="is no level"):
+        TopDown(total(), 1, nonnegative()).simulate(TABLE, draws=1)
