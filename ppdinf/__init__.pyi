@@ -4,9 +4,12 @@ from . import invariants as invariants
 from . import plots as plots
 from . import samplers as samplers
 from .diagnostics import diagnose as diagnose
+from .mechanisms import GeneralizedGaussian as GeneralizedGaussian
 from .mechanisms import GeneralizedLaplace as GeneralizedLaplace
 from .mechanisms import PostProcessed as PostProcessed
 from .mechanisms import TopDown as TopDown
+from .mechanisms import SubspaceGaussian as SubspaceGaussian
+from .mechanisms import SubspaceLaplace as SubspaceLaplace
 from .models import PartiallyPrivate as PartiallyPrivate
 from .models import compare as compare
 from .models import sample_confidential as sample_confidential

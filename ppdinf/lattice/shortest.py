@@ -15,8 +15,9 @@ from scipy import sparse
 from scipy.optimize import Bounds, LinearConstraint, milp
 
 from ppdinf.lattice.structure import Structure
+from ppdinf.lattice.systems import IntVector
 
-__all__ = ["shortest_distance"]
+__all__ = ["shortest_distance", "shortest_step"]
 
 
 def shortest_distance(found: Structure, metric: str = "l1") -> float | None:
@@ -43,33 +44,55 @@ def shortest_distance(found: Structure, metric: str = "l1") -> float | None:
     >>> [shortest_distance(structure(A)) for A in ([[1, 1]], two_way, [[2, 3, 5]], np.eye(2, dtype=int))]
     [2, 4, 3, None]
     """
-    shortest = _shortest_l1(found)
-    if metric == "l1" or shortest is None:
-        return shortest
-    # |z|_2^2 >= |z|_1 for integers, with equality for entries up to 1
-    basis = found.lattice.class_basis
-    squares = np.asarray((basis.multiply(basis)).sum(axis=0)).ravel()
-    best = min([*squares.tolist(), *([2] if found.class_sizes.max(initial=0) > 1 else [])])
-    for cell in range(basis.shape[0]):
-        if best <= shortest:
-            break
-        best = min(best, _through(found.class_system, cell, best, range(1, best + 1, 2)))
-    return math.sqrt(best)
+    step = shortest_step(found, metric)
+    if step is None:
+        return None
+    return int(np.abs(step).sum()) if metric == "l1" else math.sqrt(int(step @ step))
 
 
-def _shortest_l1(found: Structure) -> int | None:
-    basis = found.lattice.class_basis  # lifted to one cell per class: distances do not change
-    norms = np.asarray(abs(basis).sum(axis=0)).ravel()
-    best = min([*norms.tolist(), *([2] if found.class_sizes.max(initial=0) > 1 else [])], default=None)
-    if best is None or best <= 2:
-        return best
-    even = not np.any(np.asarray(basis.sum(axis=0)).ravel() % 2)
-    floor = 4 if even else 3 if not _opposite_columns(found) else 2
-    for cell in range(basis.shape[0]):
-        if best <= floor:
-            break
-        best = min(best, _through(found.class_system, cell, best, [1] * best))
-    return best
+def shortest_step(found: Structure, metric: str = "l1") -> IntVector | None:
+    """Find a non-zero integer vector z with ``A z = 0`` of smallest norm.
+
+    Parameters
+    ----------
+    found : Structure
+    metric : {"l1", "l2"}
+
+    Returns
+    -------
+    ndarray of int64, shape (d,), or None
+        None when the lattice is {0}.
+
+    Examples
+    --------
+    >>> from ppdinf.lattice import structure
+    >>> shortest_step(structure([[1, 1, 0], [0, 1, 1]]), "l2").tolist()
+    [1, -1, 1]
+    """
+    power = 1 if metric == "l1" else 2
+    step = np.zeros(found.classes.size, dtype=np.int64)
+    basis = sparse.csc_array(found.lattice.class_basis)  # one cell per class: distances do not change
+    norms = np.asarray((abs(basis) ** power).sum(axis=0)).ravel()
+    best = int(norms.min()) if norms.size else None
+    pair = np.flatnonzero(found.classes == found.class_sizes.argmax())[:2]
+    if pair.size == 2 and (best is None or best > 1):
+        step[pair] = 1, -1
+        return step
+    if best is None:
+        return None
+    shortest = basis[:, [int(norms.argmin())]].toarray().ravel()
+    if best > 2:
+        even = not np.any(np.asarray(basis.sum(axis=0)).ravel() % 2)
+        floor = 4 if even else 3 if not _opposite_columns(found) else 2
+        for cell in range(basis.shape[0]):
+            if best <= floor:
+                break
+            costs = [1] * best if power == 1 else list(range(1, best + 1, 2))
+            better = _through(found.class_system, cell, best, costs)
+            if better is not None:
+                shortest, best = better, int((np.abs(better) ** power).sum())
+    step[found.lattice.representatives] = shortest
+    return step if shortest[np.flatnonzero(shortest)[0]] > 0 else -step
 
 
 def _opposite_columns(found: Structure) -> bool:
@@ -82,8 +105,8 @@ def _columns(system: sparse.csc_array) -> list[sparse.csc_array]:
     return [sparse.csc_array(system[:, [k]]) for k in range(system.shape[1])]
 
 
-def _through(system: sparse.csc_array, cell: int, best: int, costs: Sequence[int]) -> int:
-    """Smallest cost below `best` of a vector with at least one unit in `cell`; `best` if there is none.
+def _through(system: sparse.csc_array, cell: int, best: int, costs: Sequence[int]) -> IntVector | None:
+    """Cheapest vector that costs below `best` and has at least one unit in `cell`, if there is any.
 
     The k-th unit of a cell, up or down, costs ``costs[k]``, which must not fall.
     """
@@ -92,7 +115,8 @@ def _through(system: sparse.csc_array, cell: int, best: int, costs: Sequence[int
     cost = np.concatenate([np.full(2 * n, piece) for piece in pieces])
     lower = np.zeros(cost.size)
     lower[cell] = 1
-    downward = np.arange(n + cell, cost.size, 2 * n)  # or the unit could be taken back
+    downward = np.zeros((1, cost.size))  # or the unit could be taken back
+    downward[0, n + cell :: 2 * n] = 1
     found = milp(
         cost,
         integrality=np.ones(cost.size),
@@ -100,7 +124,10 @@ def _through(system: sparse.csc_array, cell: int, best: int, costs: Sequence[int
         constraints=[
             LinearConstraint(sparse.hstack([system, -system] * len(pieces)), 0, 0),
             LinearConstraint(cost[np.newaxis], -np.inf, best - 1),
-            LinearConstraint(np.isin(np.arange(cost.size), downward)[np.newaxis].astype(float), 0, 0),
+            LinearConstraint(downward, 0, 0),
         ],
     )
-    return best if found.x is None else round(found.fun)
+    if found.x is None:
+        return None
+    units = np.rint(found.x).astype(np.int64).reshape(len(pieces), 2, n).sum(axis=0)
+    return units[0] - units[1]

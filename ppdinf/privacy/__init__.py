@@ -1,6 +1,9 @@
 """Guarantees, and the exact parameters they are stated in."""
 
 from ppdinf.privacy.condition_output import condition_output as condition_output
+from ppdinf.privacy.conversion import zcdp_delta as zcdp_delta
+from ppdinf.privacy.conversion import zcdp_epsilon as zcdp_epsilon
+from ppdinf.privacy.conversion import zcdp_rho as zcdp_rho
 from ppdinf.privacy.delta_z import KAnonymity as KAnonymity
 from ppdinf.privacy.delta_z import TCloseness as TCloseness
 from ppdinf.privacy.delta_z import condition_pairs as condition_pairs
@@ -34,4 +37,7 @@ __all__ = [
     "sensitivity",
     "sensitivity_polytope",
     "wasserstein_infinity",
+    "zcdp_delta",
+    "zcdp_epsilon",
+    "zcdp_rho",
 ]

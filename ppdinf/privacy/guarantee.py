@@ -27,6 +27,7 @@ _METRICS = {
     "l1": "the sum over all cells of the absolute differences of their counts",
     "l2": "the Euclidean distance of their counts",
 }
+RARE = "1e-6"
 _SWAP = {"l1": "2", "l2": "the square root of 2"}
 
 
@@ -267,14 +268,17 @@ class ReleaseGuarantee(Guarantee):
             return "Protected: nothing. What is published exactly fixes every cell of the table."
         if self.metric is None:
             return super()._closed()
-        there = (
-            f"the loss is at most rho = {_show(self.loss_at_nearest)}"
-            if self.rho is not None
-            else f"the factor is at most exp({_show(self.loss_at_nearest)}) = {_factor(self.loss_at_nearest)}"
-        )
+        loss = self.loss_at_nearest
+        if self.rho is None:
+            there = f"the factor is at most exp({_show(loss)}) = {_factor(loss)}"
+        else:
+            from ppdinf.privacy.conversion import zcdp_epsilon
+
+            epsilon = zcdp_epsilon(loss, RARE)
+            there = f"the factor exceeds exp({epsilon:.3g}) = {_factor(epsilon)} with probability at most {RARE} only"
         return (
             f"{super()._closed()} No two such tables are closer than {float(self.nearest):.4g} "
-            f"({_nearest(self.nearest)}); at that distance {there}."
+            f"({_nearest(self.nearest, self.metric)}); at that distance {there}."
         )
 
     def _limits(self) -> str:
@@ -289,15 +293,17 @@ class ReleaseGuarantee(Guarantee):
 
 def _show(value: Any) -> str:
     short = f"{float(value):.6g}"
-    return short if not isinstance(value, Fraction) or Fraction(short) == value else f"{value} (about {short})"
+    if not isinstance(value, Fraction) or Fraction(short) == value or value.denominator > 10**6:
+        return short
+    return f"{value} (about {short})"
 
 
-def _nearest(distance: Any) -> str:
-    return {
-        1: "one person more or less in a cell that no public sum covers",
-        2: "one person counted in another cell",
-        math.sqrt(2): "one person counted in another cell",
-    }.get(distance, "several cells must change together to keep every public sum")
+def _nearest(distance: Any, metric: str) -> str:
+    if distance == 1:
+        return "one person more or less in a cell that no public sum covers"
+    if distance == {"l1": 2, "l2": math.sqrt(2)}[metric]:
+        return "one person counted in another cell"
+    return "several cells must change together to keep every public sum"
 
 
 def _factor(loss: Any) -> str:

@@ -132,4 +132,4 @@ def _classes(system: System) -> str:
 
 
 def _share(acceptance: float) -> str:
-    return f"{100 * acceptance:.2g} %"
+    return f"{100 * acceptance:.3g} %"

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from ppdinf.lattice import structure
-from ppdinf.lattice.shortest import shortest_distance
+from ppdinf.lattice.shortest import shortest_distance, shortest_step
 
 
 def brute_force(A, reach=3, power=1):
@@ -25,6 +25,10 @@ def test_equals_brute_force(seed):
         assert found is None or found > 3
     else:
         assert found == expected
+    for metric in ("l1", "l2"):
+        step = shortest_step(structure(A), metric)
+        assert (step is None) == (found is None)
+        assert step is None or (np.any(step) and not np.any(A @ step))
     euclidean, squares = shortest_distance(structure(A), "l2"), brute_force(A, power=2)
     if squares is not None and squares <= 9:  # no entry beyond 3 can do better
         assert euclidean == pytest.approx(np.sqrt(squares))

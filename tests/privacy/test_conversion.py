@@ -1,0 +1,61 @@
+"""From zCDP to (epsilon, delta) and back: against a grid of orders, the Gaussian itself, and a library."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from ppdinf.errors import PrivacyError
+from ppdinf.privacy import zcdp_delta, zcdp_epsilon, zcdp_rho
+from ppdinf.privacy.conversion import as_delta
+
+CASES = [(2.55623, 1e-10), (0.5, 1e-5), (5e-4, 1e-6), (0.02, 0.01), (100.0, 1e-3)]
+
+
+@pytest.mark.parametrize(("rho", "delta"), CASES)
+def test_there_and_back(rho, delta):
+    epsilon = zcdp_epsilon(rho, delta)
+    assert zcdp_delta(rho, epsilon) == pytest.approx(delta, rel=1e-6)
+    assert zcdp_rho(epsilon, delta) == pytest.approx(rho, rel=1e-6)
+
+
+@pytest.mark.parametrize(("rho", "delta"), CASES)
+def test_is_the_least_of_the_bounds_on_a_grid_of_orders(rho, delta):
+    order = np.exp(np.linspace(-10, 20, 200_000))
+    alpha, epsilon = 1 + order, zcdp_epsilon(rho, delta)
+    bounds = order * (alpha * rho - epsilon) - np.log(order) + alpha * np.log1p(-1 / alpha)
+    assert bounds.min() == pytest.approx(math.log(delta), abs=1e-4)
+
+
+@pytest.mark.parametrize(("rho", "delta"), CASES)
+def test_covers_the_gaussian_and_stays_near_it(rho, delta):
+    """Gaussian noise is rho-zCDP exactly; its own delta is smaller, but not by much."""
+    epsilon, shift = zcdp_epsilon(rho, delta), math.sqrt(2 * rho)
+    near, far = stats.norm.cdf([shift / 2 - epsilon / shift, -shift / 2 - epsilon / shift])
+    exact = near - math.exp(epsilon) * far
+    assert 0.02 * delta < exact < delta
+
+
+def test_the_census_figures():
+    """2020 redistricting data, persons: rho = 2.55623 is published as epsilon = 17.14 at delta = 1e-10."""
+    assert round(zcdp_epsilon(2.55623, 1e-10), 2) == 17.14
+    simpler = 2.55623 + 2 * math.sqrt(2.55623 * math.log(1e10))
+    assert zcdp_epsilon(2.55623, 1e-10) < simpler == pytest.approx(17.90, abs=0.01)
+
+
+@pytest.mark.parametrize(("rho", "delta"), CASES)
+def test_agrees_with_dp_accounting(rho, delta):
+    """Which minimises over a list of orders, so is a little above."""
+    accounting = pytest.importorskip("dp_accounting")
+    accountant = accounting.rdp.RdpAccountant()
+    accountant.compose(accounting.ZCDpEvent(rho))
+    theirs = accountant.get_epsilon(delta)
+    assert zcdp_epsilon(rho, delta) <= theirs * (1 + 1e-9)
+    assert theirs <= 1.02 * zcdp_epsilon(rho, delta)
+
+
+@pytest.mark.parametrize("delta", [0, 1, -1e-3, "x", None, True, math.nan, math.inf, "1/0", [0.1]])
+def test_refuses_what_is_no_probability(delta):
+    with pytest.raises(PrivacyError, match="delta"):
+        as_delta(delta)

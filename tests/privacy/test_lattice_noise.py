@@ -1,0 +1,123 @@
+"""Calibrations of lattice Gaussian noise, and tails, against enumeration of the lattice."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+
+from ppdinf.errors import PrivacyError
+from ppdinf.lattice import structure
+from ppdinf.privacy.lattice_noise import exact_sigma, lattice_delta, tail_bound, theorem14_sigma, zcdp_sigma
+
+SYSTEMS = {
+    "total": ([[1, 1, 1]], [1, -1, 0]),
+    "two sums": ([[1, 1, 0, 1], [0, 1, 1, 1]], [1, -1, 1, 0]),
+    "weights": ([[2, 3, 5]], [1, 1, -1]),
+    "skew": ([[1, 2, 4]], [2, -1, 0]),
+}
+
+
+def margins(rows, columns):
+    return np.vstack([np.kron(np.eye(rows, dtype=int), [[1] * columns]), np.tile(np.eye(columns, dtype=int), rows)])
+
+
+def points(A, reach):
+    grid = np.array(list(itertools.product(range(-reach, reach + 1), repeat=np.shape(A)[1])))
+    return grid[np.all(grid @ np.transpose(A) == 0, axis=1)]
+
+
+def enumerated_delta(z, h, sigma, epsilon):
+    mass = np.exp(-0.5 * (z**2).sum(axis=1) / sigma**2)
+    shifted = np.exp(-0.5 * ((z - h) ** 2).sum(axis=1) / sigma**2)
+    return np.maximum(mass - math.exp(epsilon) * shifted, 0).sum() / mass.sum()
+
+
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_delta_equals_enumeration_for_wide_noise_and_bounds_it_for_narrow(name):
+    A, h = SYSTEMS[name]
+    z = points(A, 24)
+    for sigma, epsilon in [(2.5, 0.25), (3.0, 1.0), (0.6, 0.5), (1.0, 0.1)]:
+        found = lattice_delta(structure(A), np.array(h), sigma, epsilon)
+        expected = enumerated_delta(z, h, sigma, epsilon)
+        assert found >= expected - 1e-12
+        if sigma > 2 and name != "weights" and name != "skew":
+            assert found == pytest.approx(expected, rel=2e-3)
+
+
+def test_exact_sigma_is_smallest():
+    found, h = structure([[1, 1, 1]]), np.array([1, -1, 0])
+    sigma = exact_sigma(found, h, "1/4", 1e-6)
+    z = points([[1, 1, 1]], 110)
+    assert enumerated_delta(z, h, 1.0001 * sigma, 0.25) < 1e-6 < enumerated_delta(z, h, 0.9999 * sigma, 0.25)
+
+
+def test_zcdp_needs_no_more_than_a_little_and_theorem_14_very_much():
+    """The table for (epsilon, delta) = (1/4, 1e-6); exact between nearest tables, the others at distance 1."""
+    small, large = structure(margins(4, 4)), structure(margins(30, 30))
+    swap = np.zeros((4, 4), dtype=int)
+    swap[:2, :2] = [[1, -1], [-1, 1]]
+    assert zcdp_sigma("1/4", 1e-6) == pytest.approx(16.66, abs=0.01)
+    assert exact_sigma(small, swap.ravel(), "1/4", 1e-6) == pytest.approx(30.82, abs=0.01)
+    assert 2 * zcdp_sigma("1/4", 1e-6) == pytest.approx(33.32, abs=0.01)  # the same promise through zCDP
+    assert theorem14_sigma(small, "1/4", 1e-6) == pytest.approx(212.2, abs=0.1)
+    assert theorem14_sigma(large, "1/4", 1e-6) == pytest.approx(2624, abs=3)
+
+
+def test_renyi_divergence_of_lattice_gaussians_is_that_of_the_line():
+    """D_alpha = alpha |h|^2 / (2 sigma^2) at most, with equality for orders that keep (1 - alpha) h on the lattice."""
+    for A, h in SYSTEMS.values():
+        z = points(A, 24)
+        for sigma, alpha in [(1.5, 2), (2.0, 3), (1.0, 1.5)]:
+            log_q = -0.5 * (z**2).sum(axis=1) / sigma**2
+            log_p = -0.5 * ((z - h) ** 2).sum(axis=1) / sigma**2
+            moment = np.exp(alpha * log_p + (1 - alpha) * log_q).sum() / np.exp(log_q).sum()
+            found = math.log(moment) / (alpha - 1)
+            bound = alpha * np.dot(h, h) / (2 * sigma**2)
+            assert found <= bound + 1e-9
+            if alpha != 1.5 and bound < 8:  # within reach of the enumeration
+                assert found == pytest.approx(bound, rel=1e-6)
+
+
+@pytest.mark.parametrize("law", ["epsilon", "sigma"])
+def test_tails(law):
+    A = [[1, 1, 1, 0], [0, 0, 1, 1]]
+    z = points(A, 30)
+    norms = np.sqrt((z**2).sum(axis=1))
+    mass = np.exp(-0.8 * norms) if law == "epsilon" else np.exp(-0.5 * norms**2 / 9)
+    for t in (8, 12, 16):
+        assert mass[norms >= t].sum() / mass.sum() <= tail_bound(
+            structure(A), t, **{law: "4/5" if law == "epsilon" else 3}
+        )
+
+
+def test_tail_constant_of_one_free_dimension():
+    """For (k, -k), V_1 = 2 and det = 2: K = 4 * 2 * 2 / sqrt(2)."""
+    K = 16 / math.sqrt(2)
+    assert tail_bound(structure([[1, 1]]), 50, epsilon=1) == pytest.approx(K * 50 * math.exp(-50))
+
+
+@pytest.mark.parametrize(("epsilon", "delta"), [(0.5, 1e-6), (0.1, 0.2)])
+def test_theorem_14_states_its_range(epsilon, delta):
+    with pytest.raises(PrivacyError, match="Theorem 14 needs"):
+        theorem14_sigma(structure([[1, 1]]), epsilon, delta)
+
+
+@pytest.mark.parametrize("step", [[0, 0, 0], [1, 0, 0]])
+def test_a_step_keeps_every_sum(step):
+    with pytest.raises(PrivacyError, match="same public sums"):
+        lattice_delta(structure([[1, 1, 1]]), np.array(step), 1.0, 1.0)
+
+
+@pytest.mark.parametrize("arguments", [{}, {"epsilon": 1, "sigma": 1}])
+def test_tails_are_of_one_law(arguments):
+    with pytest.raises(PrivacyError, match="one of the two"):
+        tail_bound(structure([[1, 1]]), 3, **arguments)
+
+
+def test_wrong_variant_without_the_factor_two_is_too_small():
+    """sigma = 1 / sqrt(rho), forgetting the 2 of rho = 1 / (2 sigma^2), would fall below the exact sigma."""
+    sigma = zcdp_sigma("1/4", 1e-6) * math.sqrt(2)  # what |h|^2 = 2 needs
+    z, h = points([[1, 1]], 200), np.array([1, -1])
+    assert enumerated_delta(z, h, sigma, 0.25) < 1e-6
+    assert enumerated_delta(z, h, sigma / math.sqrt(2), 0.25) > 1e-6
