@@ -1,0 +1,276 @@
+"""The K-norm gradient mechanism: publish an answer near the minimiser of an objective.
+
+    f_x(y)  proportional to  exp(-epsilon |grad L_x(y)|_K / (2 Delta_z sigma(y)))
+
+with respect to Lebesgue measure on R^d, on a ball, or on the subspace that public information confines answers
+to; sigma(y) is the most by which replacing one record moves the gradient, and Delta_z the number of records that
+a secret can move given what is public (`ppdinf.privacy.delta_z`).
+
+J. Seeman, M. Reimherr, A. Slavkovic, "Formal privacy for partially private data", Theorem 10, after M. Reimherr,
+J. Awan, "KNG: the K-norm gradient mechanism", NeurIPS 2019.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ppdinf.errors import PrivacyError
+from ppdinf.mechanisms.objectives import Objective
+from ppdinf.privacy.guarantee import Guarantee
+from ppdinf.privacy.parameters import as_fraction
+from ppdinf.samplers.k_norm import K_NORMS
+
+if TYPE_CHECKING:
+    from ppdinf.samplers.tape import Tape
+
+__all__ = ["KNormGradient"]
+
+type Points = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class KNormGradient:
+    """Real-valued answers to means, quantiles, regressions and other minimisations.
+
+    Parameters
+    ----------
+    objective : Objective
+        `Mean`, `Quantile`, `LinearRegression`, `LogisticRegression`, or any `Gradient`
+        (`ppdinf.mechanisms.objectives`).
+    epsilon : int, float, str or Fraction
+        Bound on the privacy loss between two values of a record.
+    norm : {"l2", "l1", "linf"}
+        The norm K.
+    delta_z : int, float, str or Fraction
+        Number of records that a secret moves at most, given what is public: 1 where records are independent,
+        which is differential privacy for the replacement of one record.
+    subspace : array_like, shape (d, k), optional
+        Matrix whose columns span the answers that agree with what is public.
+    known : str, optional
+        What is public, as a phrase for the guarantee; required with a subspace.
+
+    Raises
+    ------
+    PrivacyError
+        A parameter out of range, an unknown norm, a subspace of {0} or without `known`.
+
+    Notes
+    -----
+    Exact draws, up to double precision: means on R^d in every norm, or in l2 on a subspace that holds the mean;
+    quantiles. Everything else is drawn by `ppdinf.samplers.slice_lines`, 50 (m + 1) lines in m dimensions from
+    near the mode, a chain that nothing certifies; `plan` says which.
+
+    The promise is that of real numbers. Doubles carry their noise in their last digits too, so round answers
+    to a grid far coarser than these before publishing them (I. Mironov, "On significance of the least
+    significant bits for differential privacy", CCS 2012). For means on R^d the normaliser does not depend on
+    the records, and the loss is at most epsilon / 2.
+
+    Examples
+    --------
+    >>> from ppdinf.mechanisms.objectives import Quantile
+    >>> median = KNormGradient(Quantile(0.5, 0, 100), epsilon=1)
+    >>> ages = np.arange(20, 80)
+    >>> draws = median.simulate(ages, draws=1000, rng=1)
+    >>> draws.shape, bool(abs(np.median(draws) - 49.5) < 1)
+    ((1000, 1), True)
+    >>> bool(0 <= median.release(ages)[0] <= 100)
+    True
+    """
+
+    objective: Objective
+    epsilon: Fraction
+    norm: str
+    delta_z: Fraction
+    subspace: Points | None
+    known: str | None
+
+    def __init__(
+        self,
+        objective: Objective,
+        epsilon: int | float | str | Fraction,
+        *,
+        norm: str = "l2",
+        delta_z: int | float | str | Fraction = 1,
+        subspace: ArrayLike | None = None,
+        known: str | None = None,
+    ) -> None:
+        if not isinstance(objective, Objective):
+            raise PrivacyError("the first argument is an objective, for example ppdinf.mechanisms.Mean(bound=1)")
+        if norm not in K_NORMS:
+            raise PrivacyError(f"norm must be one of {list(K_NORMS)}, found {norm!r}")
+        if subspace is not None and (not isinstance(known, str) or not known.strip()):
+            raise PrivacyError("a subspace is public information: say what is public in known")
+        object.__setattr__(self, "objective", objective)
+        object.__setattr__(self, "epsilon", as_fraction(epsilon, "epsilon"))
+        object.__setattr__(self, "norm", norm)
+        object.__setattr__(self, "delta_z", as_fraction(delta_z, "delta_z"))
+        object.__setattr__(self, "subspace", None if subspace is None else _orthonormal(subspace))
+        object.__setattr__(self, "known", known)
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """Pufferfish given what is public (their Theorem 10)."""
+        return Guarantee(
+            "pufferfish",
+            self.epsilon,
+            neighbours="which of two values one record has",
+            known=(self.objective.assumed(self.norm), *(() if self.known is None else (self.known,))),
+        )
+
+    def log_density(self, y: ArrayLike, data: Any) -> Points:
+        """Log density of publishing `y`, normaliser dropped.
+
+        The normaliser depends on the data, but for means on R^d: likelihoods of data need it.
+
+        Parameters
+        ----------
+        y : array_like, shape (..., d)
+        data : records, as the objective takes them
+
+        Returns
+        -------
+        ndarray of float64, shape (...)
+            ``-inf`` outside the ball; a `y` off the subspace is not looked for.
+        """
+        records = self.objective.records(data, self.norm)
+        answers = np.asarray(y, dtype=float)
+        d = self.objective.dimension(records)
+        if answers.shape[-1:] != (d,):
+            raise PrivacyError(f"y must have shape (..., {d}), found {answers.shape}")
+        return self._log_density(records)(answers.reshape(-1, d)).reshape(answers.shape[:-1])
+
+    def plan(self, data: Any) -> str:
+        """Say how answers are drawn, and why."""
+        records = self.objective.records(data, self.norm)
+        basis = self._basis(records)
+        law = self.objective.exact(records, basis, self.norm, self._rate)
+        if law is not None:
+            return f"exact: {law[0]}"
+        m = basis.shape[1]
+        return f"Markov chain: {_steps(m)} lines of slice sampling in {m} dimensions, not certified"
+
+    def release(self, data: Any, **seed: Any) -> Points:
+        """Publish an answer, drawn from the operating system's secure source. Takes no seed.
+
+        Parameters
+        ----------
+        data : records, as the objective takes them
+            Confidential.
+
+        Returns
+        -------
+        ndarray of float64, shape (d,)
+
+        Raises
+        ------
+        PrivacyError
+            Records out of the stated bounds or malformed; anything passed beside the data.
+        """
+        from ppdinf.samplers.tape import secure_tape
+
+        if seed:
+            raise PrivacyError(
+                f"release() takes no {next(iter(seed))!r}: for research, simulate(data, draws=..., rng=...)"
+            )
+        return self._draw(self.objective.records(data, self.norm), 1, secure_tape())[0]
+
+    def simulate(self, data: Any, *, draws: int, rng: int | np.random.Generator | None = None) -> Points:
+        """Draw many answers for research; never publish one.
+
+        Parameters
+        ----------
+        data : records, as the objective takes them
+        draws : int
+            At least 1. Chains are independent, one per draw.
+        rng : int or numpy.random.Generator, optional
+            A generator is spawned from, so that two calls with the same one differ.
+
+        Returns
+        -------
+        ndarray of float64, shape (draws, d)
+
+        Raises
+        ------
+        PrivacyError
+            As `release`; `draws` is not a positive whole number.
+        """
+        from ppdinf.samplers.tape import seeded_tape
+
+        if isinstance(draws, bool) or not isinstance(draws, int | np.integer) or draws < 1:
+            raise PrivacyError(f"draws must be a positive whole number, found {draws!r}")
+        generator = rng.spawn(1)[0] if isinstance(rng, np.random.Generator) else np.random.default_rng(rng)
+        return self._draw(self.objective.records(data, self.norm), int(draws), seeded_tape(generator))
+
+    def _draw(self, records: Any, draws: int, tape: Tape) -> Points:
+        basis = self._basis(records)
+        law = self.objective.exact(records, basis, self.norm, self._rate)
+        return self._chain(records, basis, draws, tape) if law is None else law[1](draws, tape)
+
+    @property
+    def _rate(self) -> float:
+        return float(self.epsilon / (2 * self.delta_z))
+
+    def _basis(self, records: Any) -> Points:
+        d = self.objective.dimension(records)
+        if self.subspace is None:
+            return np.eye(d)
+        if len(self.subspace) != d:
+            raise PrivacyError(f"the subspace has vectors of length {len(self.subspace)}, answers have length {d}")
+        return self.subspace
+
+    def _log_density(self, records: Any) -> Any:
+        def log_density(y: Points) -> Points:
+            size = np.linalg.norm(self.objective.gradient(records, y), K_NORMS[self.norm], axis=1)
+            inside = np.linalg.norm(y, axis=1) <= self.objective.ball()
+            return np.where(inside, -self._rate * size / self.objective.sensitivity(y, self.norm), -np.inf)
+
+        return log_density
+
+    def _chain(self, records: Any, basis: Points, draws: int, tape: Tape) -> Points:
+        """Start where the gradient is smallest; directions are scaled by its slope there."""
+        from scipy.optimize import least_squares
+
+        from ppdinf.samplers.slice_lines import slice_lines
+
+        m, radius = basis.shape[1], self.objective.ball()
+        density = self._log_density(records)
+        found = least_squares(
+            lambda b: self.objective.gradient(records, (basis @ b)[None])[0], np.zeros(m), method="trf", max_nfev=200
+        )
+        start = found.x * min(1.0, 0.99 * radius / max(np.linalg.norm(found.x), 1e-300))
+        unit = self.objective.sensitivity((basis @ start)[None], self.norm)[0] / self._rate
+        if K_NORMS[self.norm] != 2:
+            unit *= m ** (-0.5 if self.norm == "l1" else 0.5)
+        _, slopes, axes = np.linalg.svd(found.jac)
+        widths = unit / np.maximum(slopes, unit * math.sqrt(m) / (2 * radius))
+        ends = slice_lines(
+            lambda b: density(b @ basis.T),
+            np.tile(start, (draws, 1)),
+            axes.T * widths,
+            steps=_steps(m),
+            tape=tape,
+            radius=radius,
+        )
+        return ends @ basis.T
+
+
+def _steps(m: int) -> int:
+    return 50 * (m + 1)
+
+
+def _orthonormal(subspace: ArrayLike) -> Points:
+    """Orthonormal columns that span the same space."""
+    A = np.asarray(subspace)
+    if A.dtype.kind not in "iuf" or A.ndim != 2 or A.size == 0 or not np.isfinite(A.astype(float)).all():
+        raise PrivacyError("subspace must be a matrix of finite numbers whose columns span it")
+    left, sizes, _ = np.linalg.svd(A.astype(float), full_matrices=False)
+    rank = int((sizes > 1e-10 * sizes[0]).sum())
+    if sizes[0] == 0:
+        raise PrivacyError("the subspace holds nothing but 0: there is no answer to draw")
+    return left[:, :rank]

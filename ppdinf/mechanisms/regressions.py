@@ -1,0 +1,162 @@
+"""Regressions for the K-norm gradient mechanism: coefficients in a ball, records within stated bounds.
+
+On all of R^d these densities have no finite mass: far out the gradient of a logistic regression is bounded, and
+that of least squares grows no faster than its sensitivity. Hence the ball.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ppdinf.errors import PrivacyError
+from ppdinf.mechanisms.objectives import Objective, positive, require_within, rows_of
+
+__all__ = ["LinearRegression", "LogisticRegression"]
+
+type Points = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class LinearRegression(Objective):
+    """Least squares, ``L = sum (response_i - features_i . y)^2 / 2``, over coefficients in a ball.
+
+    Data are a pair ``(features, response)``.
+
+    Parameters
+    ----------
+    radius : float
+        Euclidean length that the coefficients do not exceed.
+    features, response : float
+        Bounds on the Euclidean length of a record's features and on the absolute value of its response.
+
+    Notes
+    -----
+    The gradient of one record is ``x x' y - response x``. Two matrices x x' differ by at most features**2 in operator
+    norm, neither having negative eigenvalues, so sigma(y) = c (features**2 |y| + 2 features response) with c = 1 for
+    l2 and linf and c = sqrt(d) for l1, the most by which these norms exceed the Euclidean one.
+
+    Examples
+    --------
+    >>> LinearRegression(2.0, features=1, response=3).sensitivity(np.array([[0.0, 2.0]]), "l2")
+    array([8.])
+    """
+
+    radius: float
+    features: float = 1.0
+    response: float = 1.0
+
+    def __post_init__(self) -> None:
+        for name in ("radius", "features", "response"):
+            positive(getattr(self, name), name)
+
+    def ball(self) -> float:
+        """Return the stated radius."""
+        return self.radius
+
+    def records(self, data: Any, norm: str) -> tuple[Points, Points]:
+        """Features and response."""
+        x, response = _regression(data, self.features)
+        require_within(np.abs(response), self.response, "absolute response of a record")
+        return x, response
+
+    def assumed(self, norm: str) -> str:
+        """Name the bounds."""
+        return f"no record has features longer than {self.features:g} or a response beyond {self.response:g}"
+
+    def dimension(self, records: tuple[Points, Points]) -> int:
+        """Return the number of features."""
+        return records[0].shape[1]
+
+    def gradient(self, records: tuple[Points, Points], y: Points) -> Points:
+        """``X' (X y - response)``."""
+        x, response = records
+        return y @ (x.T @ x) - x.T @ response
+
+    def sensitivity(self, y: Points, norm: str) -> Points:
+        """See the notes of the class."""
+        size = self.features * np.linalg.norm(y, axis=1) + 2 * self.response
+        return _stretch(y.shape[1], norm) * self.features * size
+
+
+@dataclass(frozen=True)
+class LogisticRegression(Objective):
+    """Logistic regression of a response of 0 or 1, over coefficients in a ball.
+
+    Data are a pair ``(features, response)``.
+
+    Parameters
+    ----------
+    radius : float
+        Euclidean length that the coefficients do not exceed.
+    features : float
+        Bound on the Euclidean length of a record's features.
+
+    Notes
+    -----
+    The gradient of one record is ``x (p - response)`` with ``|p - response| <= 1 / (1 + exp(-features |y|))``.
+
+    Examples
+    --------
+    >>> LogisticRegression(5.0, features=2).sensitivity(np.zeros((1, 3)), "l2")
+    array([2.])
+    """
+
+    radius: float
+    features: float = 1.0
+
+    def __post_init__(self) -> None:
+        positive(self.radius, "radius")
+        positive(self.features, "features")
+
+    def ball(self) -> float:
+        """Return the stated radius."""
+        return self.radius
+
+    def records(self, data: Any, norm: str) -> tuple[Points, Points]:
+        """Features and response."""
+        x, response = _regression(data, self.features)
+        wrong = np.flatnonzero((response != 0) & (response != 1))
+        if wrong.size:
+            raise PrivacyError(f"the response of record {wrong[0]} is neither 0 nor 1")
+        return x, response
+
+    def assumed(self, norm: str) -> str:
+        """Name the bound."""
+        return f"no record has features longer than {self.features:g}"
+
+    def dimension(self, records: tuple[Points, Points]) -> int:
+        """Return the number of features."""
+        return records[0].shape[1]
+
+    def gradient(self, records: tuple[Points, Points], y: Points) -> Points:
+        """``X' (p - response)``."""
+        from scipy.special import expit
+
+        x, response = records
+        return (expit(y @ x.T) - response) @ x
+
+    def sensitivity(self, y: Points, norm: str) -> Points:
+        """See the notes of the class."""
+        from scipy.special import expit
+
+        worst = expit(self.features * np.linalg.norm(y, axis=1))
+        return 2 * _stretch(y.shape[1], norm) * self.features * worst
+
+
+def _regression(data: Any, bound: float) -> tuple[Points, Points]:
+    if not isinstance(data, tuple) or len(data) != 2:
+        raise PrivacyError("data must be a pair (features, response)")
+    x, response = rows_of(data[0], "features"), rows_of(data[1], "response")
+    if response.shape != (len(x), 1):
+        raise PrivacyError(f"one response per row of features: found {len(x)} rows and responses {response.shape}")
+    require_within(np.linalg.norm(x, axis=1), bound, "Euclidean length of the features")
+    return x, response[:, 0]
+
+
+def _stretch(dimension: int, norm: str) -> float:
+    return math.sqrt(dimension) if norm == "l1" else 1.0

@@ -1,0 +1,332 @@
+"""K-norm gradient: densities, draws, and an audit of the promise by integration over neighbouring data."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from ppdinf.errors import PrivacyError
+from ppdinf.mechanisms import (
+    Gradient,
+    KNormGradient,
+    LinearRegression,
+    LogisticRegression,
+    Mean,
+    Quantile,
+)
+from ppdinf.samplers.k_norm import K_NORMS, k_norm
+from ppdinf.samplers.tape import seeded_tape
+
+
+def on_grid(mechanism, data, grid):
+    """Normalised density on a grid of equal cells, by the public log density."""
+    log = mechanism.log_density(grid if grid.ndim == 2 else grid[:, None], data)
+    density = np.exp(log - log.max())
+    return density / density.sum()
+
+
+def cdf_on_grid(mechanism, data, grid):
+    """Distribution function at the right ends of the cells whose middles are the grid."""
+    mass = on_grid(mechanism, data, grid)
+    step = grid[1] - grid[0]
+    return lambda t: np.interp(t, grid + step / 2, np.cumsum(mass), left=0)
+
+
+def regression_data(rng, n, d, kind):
+    x = rng.normal(size=(n, d))
+    x /= np.maximum(1, np.linalg.norm(x, axis=1, keepdims=True))
+    signal = x @ np.linspace(1, -0.5, d)
+    if kind == "linear":
+        return x, np.clip(signal + 0.2 * rng.normal(size=n), -1, 1)
+    return x, (rng.uniform(size=n) < 1 / (1 + np.exp(-2 * signal))).astype(int)
+
+
+# Draws
+
+
+@pytest.mark.parametrize("norm", K_NORMS)
+def test_means_are_k_norm_laws(norm):
+    """The size of the error is Gamma(d) with scale 2 diameter Delta_z / (n epsilon); 5 % off is seen."""
+    rng = np.random.default_rng(1)
+    data = rng.uniform(-0.3, 0.3, (40, 3))
+    mechanism = KNormGradient(Mean(bound=1), epsilon="1/2", norm=norm, delta_z=3)
+    error = mechanism.simulate(data, draws=50_000, rng=2) - data.mean(axis=0)
+    size = np.linalg.norm(error, K_NORMS[norm], axis=1)
+    scale = 2 * 2 * 3 / (40 * 0.5)
+    assert stats.kstest(size, stats.gamma(3, scale=scale).cdf).pvalue > 1e-6
+    assert stats.kstest(size, stats.gamma(3, scale=1.05 * scale).cdf).pvalue < 1e-6
+    y = data.mean(axis=0) + error[:2]
+    difference = mechanism.log_density(y[0], data) - mechanism.log_density(y[1], data)
+    assert difference == pytest.approx((size[1] - size[0]) / scale)
+    assert mechanism.plan(data) == f"exact: a {norm} law around the mean"
+
+
+def test_means_on_a_subspace_that_holds_them():
+    """Half the dimensions, half the degrees; every answer is in the subspace."""
+    rng = np.random.default_rng(2)
+    A = rng.normal(size=(6, 2))
+    data = rng.uniform(-0.2, 0.2, (30, 2)) @ A.T
+    bound = np.linalg.norm(data, axis=1).max()
+    mechanism = KNormGradient(Mean(bound), epsilon=1, subspace=A @ [[1, 2, 3], [0, 1, 1]], known="the span of two")
+    assert mechanism.plan(data).startswith("exact")
+    draws = mechanism.simulate(data, draws=40_000, rng=3)
+    off = draws - draws @ A @ np.linalg.pinv(A.T @ A) @ A.T
+    np.testing.assert_allclose(off, 0, atol=1e-12)
+    size = np.linalg.norm(draws - data.mean(axis=0), axis=1)
+    scale = 2 * 2 * bound / 30
+    assert stats.kstest(size, stats.gamma(2, scale=scale).cdf).pvalue > 1e-6
+    assert stats.kstest(size, stats.gamma(6, scale=scale).cdf).pvalue < 1e-6
+    assert "the span of two" in mechanism.guarantee.describe()
+
+
+@pytest.mark.parametrize("norm", K_NORMS)
+def test_means_on_a_line_that_misses_them_against_integration(norm):
+    """A chain: no closed form where the mean is off the subspace, or the norm is not l2."""
+    data = np.array([[0.3, 0.1], [-0.1, 0.5], [0.4, 0.2]])
+    direction = np.array([[1.0], [2.0]])
+    mechanism = KNormGradient(Mean(1), epsilon=2, norm=norm, subspace=direction, known="the second is twice the first")
+    assert "Markov chain" in mechanism.plan(data)
+    draws = mechanism.simulate(data, draws=20_000, rng=4)
+    np.testing.assert_allclose(draws[:, 1], 2 * draws[:, 0], rtol=1e-9, atol=1e-12)
+    grid = np.linspace(-15, 15, 12_001)
+    mass = on_grid(mechanism, data, grid[:, None] * direction[:, 0])
+    edges, cdf = grid + 0.00125, np.cumsum(mass)
+    assert stats.kstest(draws[:, 0], lambda t: np.interp(t, edges, cdf, left=0)).pvalue > 1e-6
+    wider = KNormGradient(Mean(1), epsilon="2.2", norm=norm, subspace=direction, known="same").simulate(
+        data, draws=20_000, rng=4
+    )
+    assert stats.kstest(wider[:, 0], lambda t: np.interp(t, edges, cdf, left=0)).pvalue < 1e-6
+
+
+@pytest.mark.parametrize("probability", [0.5, 0.25, 0.9])
+def test_quantiles_against_integration(probability):
+    """Ties, records at the ends, and an epsilon that is 20 % off."""
+    data = np.array([0.0, 1.0, 1.0, 2.5, 4.0, 7.0, 10.0])
+    mechanism = KNormGradient(Quantile(probability, 0, 10), epsilon=1, delta_z="1.5")
+    draws = mechanism.simulate(data, draws=60_000, rng=5)[:, 0]
+    grid = np.linspace(0, 10, 4001)[:-1] + 0.00125
+    cdf = cdf_on_grid(mechanism, data, grid)
+    assert stats.kstest(draws, cdf).pvalue > 1e-6
+    other = KNormGradient(Quantile(probability, 0, 10), epsilon="1.2", delta_z="1.5")
+    assert stats.kstest(other.simulate(data, draws=60_000, rng=5)[:, 0], cdf).pvalue < 1e-6
+    assert mechanism.log_density([10.5], data) == -math.inf
+    assert mechanism.plan(data).startswith("exact")
+
+
+def test_linear_regression_against_exact_rejection():
+    """Rejection from the law with the largest sensitivity of the ball, which is a K-norm law mapped linearly."""
+    rng = np.random.default_rng(6)
+    x, response = data = regression_data(rng, 400, 3, "linear")
+    mechanism = KNormGradient(LinearRegression(1.5), epsilon=2)
+    chain = mechanism.simulate(data, draws=4000, rng=7)
+    gram, center = x.T @ x, np.linalg.solve(x.T @ x, x.T @ response)
+    sigma = lambda y: np.linalg.norm(y, axis=1) + 2  # noqa: E731
+    worst = 1.5 + 2
+    z = k_norm(3, "l2", 200_000, seeded_tape(8)) * worst
+    y = center + z @ np.linalg.inv(gram)
+    accept = np.exp(np.linalg.norm(z, axis=1) * (1 / worst - 1 / sigma(y))) > rng.uniform(size=len(y))
+    exact = y[accept & (np.linalg.norm(y, axis=1) <= 1.5)]
+    assert len(exact) > 20_000
+    for column in range(3):
+        assert stats.ks_2samp(chain[:, column], exact[:, column]).pvalue > 1e-5
+    size, expected = (np.linalg.norm((b - center) @ gram, axis=1) for b in (chain, exact))
+    assert stats.ks_2samp(size, expected).pvalue > 1e-5
+    assert stats.ks_2samp(size * 1.1, expected).pvalue < 1e-6
+    assert np.linalg.norm(chain, axis=1).max() <= 1.5
+
+
+@pytest.mark.parametrize("norm", K_NORMS)
+def test_logistic_regression_against_integration(norm):
+    rng = np.random.default_rng(9)
+    data = regression_data(rng, 60, 2, "logistic")
+    mechanism = KNormGradient(LogisticRegression(4.0), epsilon=1, norm=norm)
+    draws = mechanism.simulate(data, draws=2000, rng=10)
+    ticks = np.linspace(-4, 4, 162)[:-1] + 4 / 161
+    grid = np.array(list(itertools.product(ticks, ticks)))
+    mass = on_grid(mechanism, data, grid)
+    for f in (lambda y: y[:, 0], lambda y: y[:, 1], lambda y: y[:, 0] * y[:, 1], lambda y: (y**2).sum(axis=1)):
+        mean = mass @ f(grid)
+        se = math.sqrt((mass @ f(grid) ** 2 - mean**2) / len(draws))
+        assert abs(f(draws).mean() - mean) < 5 * se + 0.005
+
+
+def test_separable_records_stay_in_the_ball():
+    x = np.array([[1.0, 0.0], [0.9, 0.1], [-1.0, 0.0], [-0.8, 0.1]])
+    draws = KNormGradient(LogisticRegression(5.0), epsilon=5).simulate((x, np.array([1, 1, 0, 0])), draws=200, rng=1)
+    assert np.linalg.norm(draws, axis=1).max() <= 5
+    assert draws[:, 0].mean() > 0.5
+
+
+def test_a_gradient_of_ones_own_is_that_of_the_built_in():
+    """Least squares stated by hand gives the same density, and the same chain from the same seed."""
+    rng = np.random.default_rng(11)
+    data = regression_data(rng, 50, 2, "linear")
+    by_hand = Gradient(
+        lambda data, y: (y @ data[0].T - data[1]) @ data[0],
+        lambda y: np.linalg.norm(y, axis=1) + 2,
+        answers=2,
+        radius=2.0,
+    )
+    draws = [KNormGradient(o, epsilon=1).simulate(data, draws=50, rng=12) for o in (LinearRegression(2.0), by_hand)]
+    np.testing.assert_allclose(draws[0], draws[1], rtol=1e-6, atol=1e-9)
+
+
+# The promise
+
+
+def worst_loss(mechanism, pairs, grid):
+    return max(
+        np.abs(np.log(on_grid(mechanism, a, grid)) - np.log(on_grid(mechanism, b, grid))).max() for a, b in pairs
+    )
+
+
+def neighbours(values, n):
+    """All data of n records from a few values, next to each of those that differ in one record."""
+    for data in itertools.combinations_with_replacement(values, n):
+        for other in values:
+            if other != data[0]:
+                yield np.array(data), np.array([other, *data[1:]])
+
+
+def test_audit_of_quantiles():
+    """Every pair of neighbours; half the epsilon would not do, so the factor of 2 is needed."""
+    mechanism = KNormGradient(Quantile(0.5, 0, 4), epsilon=1)
+    grid = np.linspace(0, 4, 401)[:-1] + 0.005
+    loss = worst_loss(mechanism, neighbours([0.0, 1.0, 2.0, 3.5, 4.0], 4), grid)
+    assert 0.55 < loss <= 1 + 1e-9
+
+
+def test_audit_of_means():
+    """Without a normaliser that depends on the data, half of the stated loss is never exceeded."""
+    grid = np.linspace(-40, 40, 16_001)
+    loss = worst_loss(KNormGradient(Mean(1), epsilon=1), neighbours([-1.0, 0.0, 1.0], 3), grid)
+    assert loss == pytest.approx(0.5, abs=1e-4)
+
+
+@pytest.mark.parametrize("objective", [LinearRegression(2.0), LogisticRegression(2.0)], ids=lambda o: type(o).__name__)
+def test_audit_of_regressions(objective):
+    responses = (-1.0, 1.0) if isinstance(objective, LinearRegression) else (0, 1)
+    records = [(x, r) for x in (-1.0, 0.3, 1.0) for r in responses]
+    grid = np.linspace(-2, 2, 402)[:-1] + 0.005
+    pairs = [
+        tuple((np.array([[x] for x, _ in data]), np.array([r for _, r in data])) for data in ((a, *rest), (b, *rest)))
+        for rest in itertools.combinations_with_replacement(records, 2)
+        for a, b in itertools.combinations(records, 2)
+    ]
+    loss = worst_loss(KNormGradient(objective, epsilon=1), pairs, grid)
+    assert 0.35 < loss <= 1 + 1e-9
+
+
+@pytest.mark.parametrize("norm", K_NORMS)
+@pytest.mark.parametrize("kind", ["linear", "logistic"])
+def test_sensitivities_hold_and_are_nearly_reached(norm, kind):
+    """Random records and answers: no change of the gradient exceeds the bound, and some come within a quarter of it."""
+    rng, features = np.random.default_rng(13), 2.0
+    objective = (
+        LinearRegression(3.0, features=features, response=0.5)
+        if kind == "linear"
+        else LogisticRegression(3.0, features=features)
+    )
+    reached = 0.0
+    for d in (1, 2, 4):
+        for _ in range(30):
+            y, x = rng.normal(size=(1, d)), rng.normal(size=(150, d))
+            y *= 2.9 / np.linalg.norm(y)
+            x *= features / np.linalg.norm(x, axis=1, keepdims=True)
+            ends = (-0.5, 0.5) if kind == "linear" else (0.0, 1.0)
+            each = [objective.gradient((row[None], np.array([r])), y) for row in x for r in ends]
+            gradients = np.concatenate(each)
+            moves = np.linalg.norm(gradients[:, None] - gradients[None], K_NORMS[norm], axis=2).max()
+            bound = objective.sensitivity(y, norm)[0]
+            assert moves <= bound * (1 + 1e-12)
+            reached = max(reached, moves / bound)
+    assert reached > 0.75
+
+
+def test_guarantee():
+    mechanism = KNormGradient(Mean(2), epsilon=0.1, delta_z=4)
+    assert mechanism.guarantee.variant == "pufferfish"
+    assert str(mechanism.guarantee.loss()) == "1/10"
+    assert "no record has an l2 norm above 2" in mechanism.guarantee.describe()
+
+
+# Randomness and refusals
+
+
+def test_releases_take_no_seed_and_simulations_repeat():
+    data, mechanism = np.linspace(0, 1, 11), KNormGradient(Quantile(0.5, 0, 1), epsilon=1)
+    with pytest.raises(PrivacyError, match="takes no 'rng'"):
+        mechanism.release(data, rng=1)
+    assert mechanism.release(data) != mechanism.release(data)
+    shared = np.random.default_rng(1)
+    once, again = (mechanism.simulate(data, draws=3, rng=shared) for _ in range(2))
+    assert not np.array_equal(once, again)
+    np.testing.assert_array_equal(once, mechanism.simulate(data, draws=3, rng=np.random.default_rng(1)))
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: KNormGradient("mean", 1), "first argument is an objective"),
+        (lambda: KNormGradient(Mean(1), 0), "epsilon must be positive"),
+        (lambda: KNormGradient(Mean(1), 1, norm="l3"), "norm must be one of"),
+        (lambda: KNormGradient(Mean(1), 1, delta_z=-1), "delta_z must be positive"),
+        (lambda: KNormGradient(Mean(1), 1, subspace=[[1]]), "say what is public"),
+        (lambda: KNormGradient(Mean(1), 1, subspace=[1], known="x"), "subspace must be a matrix"),
+        (lambda: KNormGradient(Mean(1), 1, subspace=[[np.nan]], known="x"), "subspace must be a matrix"),
+        (lambda: KNormGradient(Mean(1), 1, subspace=[[0], [0]], known="x"), "nothing but 0"),
+        (lambda: Mean(0), "bound must be positive"),
+        (lambda: Mean(math.inf), "bound must be positive"),
+        (lambda: Mean("1"), "bound must be positive"),
+        (lambda: Quantile(1, 0, 1), "probability must lie between"),
+        (lambda: Quantile(0.5, 1, 1), "lower must be below upper"),
+        (lambda: Quantile(0.5, -math.inf, 1), "lower must be below upper"),
+        (lambda: LinearRegression(1, features=-1), "features must be positive"),
+        (lambda: LinearRegression(True), "radius must be positive"),
+        (lambda: LogisticRegression(math.nan), "radius must be positive"),
+        (lambda: Gradient("f", 1, answers=1, radius=1), "function must be a gradient"),
+        (lambda: Gradient(abs, 0, answers=1, radius=1), "sensitivity_bound must be positive"),
+        (lambda: Gradient(abs, 1, answers=0, radius=1), "answers must be a positive whole number"),
+        (lambda: Gradient(abs, 1, answers=1, radius=math.inf), "radius must be positive"),
+    ],
+)
+def test_refuses_malformed_parameters(make, message):
+    with pytest.raises(PrivacyError, match=message):
+        make()
+
+
+X = np.array([[0.6, 0.8], [0.1, 0.2]])
+
+
+@pytest.mark.parametrize(
+    ("objective", "data", "message"),
+    [
+        (Mean(1), [[0.5], [1.2345]], "exceeds 1, the first in row 1"),
+        (Mean(1), [0.5, math.nan], "records 1 is not finite"),
+        (Mean(1), ["a"], "records must be numbers"),
+        (Mean(1), [[1], [1, 2]], "records must be numbers"),
+        (Mean(1), [True], "records must be numbers"),
+        (Mean(1), [], "records must be numbers"),
+        (Quantile(0.5, 0, 1), [0.5, 1.2345], "the first in row 1"),
+        (Quantile(0.5, 0, 1), [[0.5, 0.6]], "one number per record"),
+        (LinearRegression(1), X, "a pair"),
+        (LinearRegression(1), (X, [0.5]), "one response per row"),
+        (LinearRegression(1), (X * 1.2345, [0, 0]), "features exceeds 1, the first in row 0"),
+        (LinearRegression(1), (X, [0, 1.2345]), "response of a record exceeds 1"),
+        (LogisticRegression(1), (X, [0, 2]), "record 1 is neither 0 nor 1"),
+        (Gradient(lambda x, y: y[0], 1, answers=2, radius=1), None, "must have the shape of y"),
+    ],
+)
+def test_refuses_records_out_of_bounds_and_shows_none(objective, data, message):
+    with pytest.raises(PrivacyError, match=message) as caught:
+        KNormGradient(objective, epsilon=1).release(data)
+    assert "1.23" not in str(caught.value)
+
+
+def test_refuses_other_misuse():
+    with pytest.raises(PrivacyError, match="draws must be"):
+        KNormGradient(Mean(1), 1).simulate([0.5], draws=0)
+    with pytest.raises(PrivacyError, match="vectors of length 2, answers have length 3"):
+        KNormGradient(Mean(1), 1, subspace=[[1], [2]], known="x").release([[0, 0, 0.5]])
