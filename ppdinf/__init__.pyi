@@ -2,10 +2,12 @@ from . import datasets as datasets
 from . import errors as errors
 from . import invariants as invariants
 from . import plots as plots
+from . import privacy as privacy
 from . import samplers as samplers
 from .diagnostics import diagnose as diagnose
 from .mechanisms import GeneralizedGaussian as GeneralizedGaussian
 from .mechanisms import GeneralizedLaplace as GeneralizedLaplace
+from .mechanisms import KNormGradient as KNormGradient
 from .mechanisms import PostProcessed as PostProcessed
 from .mechanisms import TopDown as TopDown
 from .mechanisms import SubspaceGaussian as SubspaceGaussian
