@@ -1,0 +1,161 @@
+"""The real null space N of public sums: projection onto it, and an orthonormal basis.
+
+Cells of a class have equal columns, so the sums see z only through s_c = (sum of z over class c) / sqrt(n_c).
+With E the matrix of these unit vectors and R an orthonormal basis of what the sums fix among the s_c, the
+projection is z - E R R' E' z: for a partition R is the identity, and every class loses its mean. R comes from
+one singular value decomposition per block of crossing sums, of its small side.
+
+The basis Q of N is a Haar basis within each class (halves against each other, then quarters, ...) and the
+Gram-Schmidt basis of the lattice of class sums across. It is sparse, n log n entries for a class of n cells,
+and determined by the lattice, whoever computes it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from ppdinf.errors import InvariantError
+from ppdinf.lattice.structure import Structure
+
+__all__ = ["NullSpace", "null_space"]
+
+LARGEST_BASIS = 2**27
+"""Entries of the basis of one block that are still written out: 1 GB."""
+
+type Reals = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class NullSpace:
+    """Real vectors z with ``A z = 0``.
+
+    Attributes
+    ----------
+    structure : Structure
+        Of the system.
+    fixed : scipy.sparse.csr_array of float64, shape (d, rank A)
+        Orthonormal basis of the row space of A, the orthogonal complement of N.
+    """
+
+    structure: Structure
+    fixed: sparse.csr_array
+
+    @property
+    def dimension(self) -> int:
+        """Dimension m of N, ``d - rank A``."""
+        return self.structure.lattice.rank
+
+    def project(self, z: Reals) -> Reals:
+        """Project vectors, shape (..., d), orthogonally onto N."""
+        rows = np.atleast_2d(z)
+        return (rows - (rows @ self.fixed) @ self.fixed.T).reshape(np.shape(z))
+
+    @cached_property
+    def basis(self) -> sparse.csc_array:
+        """Orthonormal basis Q of N, shape (d, m); built on first use.
+
+        Raises
+        ------
+        InvariantError
+            The sums of one block cross in so many cells that its basis would not fit into memory.
+        """
+        lattice, sizes = self.structure.lattice, self.structure.class_sizes
+        order = np.argsort(lattice.classes, kind="stable")
+        within = [part[np.argsort(order)] for part in _haar(np.cumsum(sizes) - sizes, np.cumsum(sizes))]
+        across = [sparse.csr_array((sizes.size, 0))]
+        sums = sparse.csr_array(lattice.class_basis)
+        for classes in _blocks(self.structure):
+            own = sums[classes]
+            vectors = np.unique(own.indices)
+            if classes.size * vectors.size > LARGEST_BASIS:
+                raise InvariantError(
+                    f"{classes.size} cells lie in one block of public sums that cross, too many for a basis: "
+                    "use method='projected'"
+                )
+            q, r = np.linalg.qr(own[:, vectors].toarray() / np.sqrt(sizes[classes])[:, np.newaxis])
+            across.append(_embedded(q * np.sign(np.diag(r)), classes, sizes.size))
+        units = _units(self.structure)
+        return sparse.csc_array(sparse.hstack([*within, *(units @ part for part in across)], format="csc"))
+
+
+def null_space(structure: Structure) -> NullSpace:
+    """Find the null space of a system from its structure.
+
+    Parameters
+    ----------
+    structure : Structure
+
+    Returns
+    -------
+    NullSpace
+
+    Notes
+    -----
+    O(d) for sums that split the cells into groups. A block of n class sums under k crossing rows costs O(n k^2):
+    20 tables of 14 x 24 with both margins take 0.1 s, 100 x 100 margins 0.2 s.
+
+    Examples
+    --------
+    >>> from ppdinf.lattice import structure
+    >>> space = null_space(structure([[1, 1, 1, 0]]))
+    >>> space.project(np.array([3.0, 0.0, 0.0, 1.0]))
+    array([ 2., -1., -1.,  1.])
+    >>> (space.basis.T @ space.basis).toarray().round(12)
+    array([[1., 0., 0.],
+           [0., 1., 0.],
+           [0., 0., 1.]])
+    """
+    sizes = structure.class_sizes
+    determined = np.flatnonzero(structure.determined)
+    parts = [sparse.csr_array(sparse.eye_array(sizes.size, format="csc")[:, determined])]
+    system = sparse.csc_array(structure.class_system)
+    for classes in _blocks(structure):
+        rows = system[:, classes].tocsr()
+        rows = rows[np.flatnonzero(np.diff(rows.indptr))].toarray() * np.sqrt(sizes[classes])
+        block = structure.blocks[structure.lattice.representatives[classes[0]]]
+        rank = classes.size - structure.sum_ranks[block]
+        directions = np.linalg.svd(rows.T, full_matrices=False)[0][:, :rank]
+        parts.append(_embedded(directions, classes, sizes.size))
+    return NullSpace(structure, sparse.csr_array(_units(structure) @ sparse.hstack(parts, format="csr")))
+
+
+def _blocks(structure: Structure) -> list[NDArray[np.int64]]:
+    """Classes of each block whose sums are not all fixed."""
+    block = structure.blocks[structure.lattice.representatives]
+    open_classes = np.flatnonzero(~structure.determined)
+    order = open_classes[np.argsort(block[open_classes], kind="stable")]
+    return np.split(order, np.flatnonzero(np.diff(block[order])) + 1) if order.size else []
+
+
+def _units(structure: Structure) -> sparse.csr_array:
+    """Give the unit vectors along the classes, shape (d, classes)."""
+    classes, d = structure.classes, structure.classes.size
+    weights = 1 / np.sqrt(structure.class_sizes[classes])
+    return sparse.csr_array((weights, classes, np.arange(d + 1)), shape=(d, structure.class_sizes.size))
+
+
+def _embedded(directions: Reals, classes: NDArray[np.int64], n_classes: int) -> sparse.csr_array:
+    rows, columns = np.broadcast_arrays(classes[:, np.newaxis], np.arange(directions.shape[1]))
+    shape = (n_classes, directions.shape[1])
+    return sparse.csr_array((directions.ravel(), (rows.ravel(), columns.ravel())), shape=shape)
+
+
+def _haar(low: NDArray[np.int64], high: NDArray[np.int64]) -> list[sparse.csr_array]:
+    """Haar vectors of intervals [low, high) of positions, one matrix per level: first half minus second half."""
+    d, levels = int(high.max(initial=0)), []
+    while (long := high - low > 1).any():
+        low, high = low[long], high[long]
+        n, left = high - low, (high - low + 1) // 2
+        vector = np.repeat(np.arange(low.size), n)
+        position = np.arange(n.sum()) - np.repeat(np.cumsum(n) - n, n)
+        first = position < left[vector]
+        scale = np.sqrt(left * (n - left) / n)
+        values = scale[vector] * np.where(first, 1 / left[vector], -1 / (n - left)[vector])
+        levels.append(sparse.csr_array((values, (low[vector] + position, vector)), shape=(d, low.size)))
+        low, high = np.concatenate([low, low + left]), np.concatenate([low + left, high])
+    return levels

@@ -1,0 +1,284 @@
+"""What mechanisms with real-valued noise on the null space of public sums share.
+
+Answers W x to counting queries (the cells themselves unless a query is given) are published with noise z in
+N = {z : A z = 0}, so that every public sum of the answers is kept, up to the rounding of floating-point sums.
+Between any two neighbouring tables, the parts of their releases in N are (epsilon, delta)-indistinguishable:
+induced subspace differential privacy. Nothing is promised about the part that the public sums fix.
+
+References
+----------
+J. Gao, R. Gong, F.-Y. Yu, "Subspace differential privacy", AAAI 2022, Definition 2.6, Theorems 3.1 and 3.3.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import xarray as xr
+from numpy.typing import NDArray
+
+from ppdinf.errors import CountError, LabelError, ModelError, PrivacyError
+from ppdinf.frame import Frame
+from ppdinf.invariants import Public, System
+from ppdinf.invariants.system import bind
+from ppdinf.mechanisms.base import Mechanism, require_public
+from ppdinf.mechanisms.counting_queries import Query, answer, counting_query
+from ppdinf.privacy.guarantee import Guarantee, ReleaseGuarantee
+from ppdinf.privacy.parameters import as_fraction
+from ppdinf.privacy.sensitivity import NEIGHBOURS
+from ppdinf.samplers.plan import Plan
+from ppdinf.tables import labelled_cells
+
+if TYPE_CHECKING:
+    from ppdinf.releases import Release
+    from ppdinf.samplers.tape import Tape
+
+__all__ = ["RealNoise", "SubspaceMechanism", "require_choice"]
+
+type Reals = NDArray[np.float64]
+
+ROUNDING = 1e-12
+"""Relative error of a public sum beyond which it counts as broken."""
+
+
+@dataclass(frozen=True, eq=False)
+class RealNoise:
+    """The law of the noise under the public sums of one table.
+
+    Attributes
+    ----------
+    draw : callable
+        ``draw(draws, tape)``, float64 of shape (draws, d), on the null space.
+    log_density : callable
+        Of one vector of the null space, shape (d,), normaliser dropped.
+    sampler, reason : str
+        How it is drawn, and why so.
+    distance : float, optional
+        Of a Markov chain: upper limit of its total variation from the law.
+    """
+
+    draw: Callable[[int, Tape], Reals]
+    log_density: Callable[[Reals], float]
+    sampler: str
+    reason: str
+    distance: float | None = None
+
+
+@dataclass(frozen=True, init=False)
+class SubspaceMechanism(Mechanism):
+    """Real-valued noise on the null space of public sums.
+
+    A subclass states its law in `law`.
+
+    Attributes
+    ----------
+    epsilon, delta : Fraction
+        Between neighbours; delta is 0 for pure guarantees.
+    query : tuple of tuple of int, or None
+        Rows of W.
+    neighbours : {"replaced", "added"}
+    """
+
+    public: Public
+    epsilon: Fraction
+    delta: Fraction
+    query: Query | None
+    neighbours: str
+
+    def _set(self, public: Public, epsilon: Any, delta: Any, query: Any, neighbours: str) -> None:
+        require_public(public)
+        require_choice("neighbours", neighbours, list(NEIGHBOURS))
+        bound = Fraction(0) if delta is None else as_fraction(delta, "delta")
+        if bound >= 1:
+            raise PrivacyError(f"delta must lie between 0 and 1, found {float(bound):g}")
+        values = (public, as_fraction(epsilon, "epsilon"), bound, counting_query(query), neighbours)
+        for name, value in zip(("public", "epsilon", "delta", "query", "neighbours"), values, strict=True):
+            object.__setattr__(self, name, value)
+
+    @abstractmethod
+    def law(self, system: System) -> RealNoise:
+        """State the law of the noise under bound public sums."""
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """Induced subspace differential privacy (their Definition 2.6)."""
+        return Guarantee(
+            "subspace",
+            self.epsilon,
+            delta=self.delta,
+            neighbours=NEIGHBOURS[self.neighbours],
+            unprotected=self.public.exact,
+            known=self.public.known,
+        )
+
+    def guarantee_on(self, system: System, plan: Plan | None) -> ReleaseGuarantee:
+        """State the guarantee for the answers with the public sums of `system`."""
+        return ReleaseGuarantee(
+            **vars(self.guarantee),
+            nearest=1 if system.lattice.rank else None,
+            fixed=int(system.structure.fixed.sum()),
+            cells=system.frame.size,
+            sampler=f"real-valued, in double precision, {plan or 'drawn in a way that is not stated'}",
+            sampler_distance=(plan and plan.distance) or 0.0,
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Kind and parameters, rationals as text."""
+        parameters: dict[str, Any] = {"kind": self.kind, "epsilon": str(self.epsilon)}
+        if self.delta:
+            parameters["delta"] = str(self.delta)
+        if self.query is not None:
+            parameters["query"] = [list(row) for row in self.query]
+        return parameters | {"neighbours": self.neighbours}
+
+    def release(self, table: Any, *, allow_mcmc: bool = False, **seed: Any) -> Release:
+        """Publish the answers on a table; see `Mechanism.release`."""
+        return super().release(answer(self.query, table), allow_mcmc=allow_mcmc, **seed)
+
+    def simulate(
+        self, table: Any, *, draws: int, rng: int | np.random.Generator | None = None, allow_mcmc: bool = False
+    ) -> xr.DataArray:
+        """Draw many noisy versions of the answers for research; float64, see `Mechanism.simulate`."""
+        return super().simulate(answer(self.query, table), draws=draws, rng=rng, allow_mcmc=allow_mcmc)
+
+    def plan(self, table: Any, *, allow_mcmc: bool = False) -> Plan:
+        """Say how the noise for `table` would be drawn, and why; see `Mechanism.plan`."""
+        return super().plan(answer(self.query, table), allow_mcmc=allow_mcmc)
+
+    def plan_on(self, system: System, *, allow_mcmc: bool = False) -> Plan:
+        """Say how noise is drawn; "exact" draws follow the law of real numbers up to double precision."""
+        law = self.law(system)
+        if law.distance is not None and not allow_mcmc:
+            raise PrivacyError(f"{law.reason}: allow it with allow_mcmc=True, or use CorrelatedGaussian")
+        return Plan(law.sampler, law.distance is None, law.reason, distance=law.distance)
+
+    def noise(self, system: System, draws: int, tape: Tape, plan: Plan | None = None) -> Reals:
+        """Draw the noise of `draws` releases; float64 of shape (draws, d)."""
+        return self.law(system).draw(draws, tape)
+
+    def draw(self, system: System, cells: NDArray[np.int64], draws: int, tape: Tape, plan: Plan | None = None) -> Any:
+        """Draw noisy answers; float64 of shape (draws, d)."""
+        return cells + self.noise(system, draws, tape, plan)
+
+    def log_weight(self, system: System, y: Any, x: NDArray[np.int64]) -> float:
+        """Log density of the noise ``y - x``, normaliser dropped; it is the same for every x."""
+        return self.law(system).log_density(y - x)
+
+    def logp(self, y: Any, x: Any) -> float:
+        """Log density of releasing `y` when the confidential table is `x`, normaliser dropped.
+
+        Parameters
+        ----------
+        y : table of numbers
+            Noisy answers.
+        x : table of counts
+            Confidential cells, negative ones allowed.
+
+        Returns
+        -------
+        float
+            ``-inf`` where y and the answers on x differ in a public sum by more than rounding.
+
+        Raises
+        ------
+        CountError, LabelError, InvariantError
+            y is not finite, or has other labels than the answers on x.
+        """
+        frame, answers = labelled_cells(answer(self.query, x, nonnegative=False), nonnegative=False)
+        system, released = bind(self.public, frame, answers), _reals(y, frame)
+        difference = released - answers
+        slack = ROUNDING * (abs(system.A) @ (np.abs(released) + np.abs(answers)))
+        if np.any(np.abs(system.A @ difference) > slack):
+            return -np.inf
+        return self.law(system).log_density(difference)
+
+    def distributed(self, part: Any, labels: Any, *, key: bytes, occasion: str) -> xr.DataArray:
+        """Add noise to one agent's cells, such that all agents' cells together are one release.
+
+        Agents share a secret key and the labels of the whole table. Each draws the noise of all cells and adds
+        that of its own; no count leaves an agent without noise, and every public sum over all agents is kept.
+
+        Parameters
+        ----------
+        part : xarray.DataArray of counts
+            The agent's cells: for each dimension, some labels of the whole table.
+        labels : xarray.DataArray of counts
+            A table with the labels of all agents; its counts are not looked at and can be zeros.
+        key, occasion
+            As for `ppdinf.samplers.keyed.keyed_tape`: a secret of at least 32 bytes, and a name of this release
+            that no other one with this key has.
+
+        Returns
+        -------
+        xarray.DataArray of float64, as `part`
+            Agents on unlike machines may differ in the last digits of the noise, hence sums as well.
+
+        Raises
+        ------
+        LabelError
+            The part has dimensions or labels that the whole table has not.
+        PrivacyError
+            The mechanism answers queries, which no agent can answer alone; a key that is too short.
+
+        References
+        ----------
+        Gao et al., Section 4, "distributed privatization".
+
+        Examples
+        --------
+        >>> import ppdinf as ppd
+        >>> whole = ppd.as_table(np.array([30, 4, 12, 7]), dims=["county"])
+        >>> mechanism = ppd.SubspaceGaussian(ppd.invariants.total(), epsilon=1, delta="1e-6")
+        >>> shared = {"key": bytes(range(32)), "occasion": "2024-Q1"}
+        >>> parts = [mechanism.distributed(part, 0 * whole, **shared) for part in (whole[:1], whole[1:])]
+        >>> round(float(parts[0].sum() + parts[1].sum()), 9)
+        53.0
+        """
+        from ppdinf.samplers.keyed import keyed_tape
+
+        if self.query is not None:
+            raise PrivacyError("agents add noise to cells of their own: give no query")
+        frame, _ = labelled_cells(labels)
+        own, cells = labelled_cells(part)
+        if own.dims != frame.dims:
+            raise LabelError(f"the part has dimensions {own.dims}, the whole table {frame.dims}: transpose it first")
+        chosen = np.ones(frame.size, dtype=bool)
+        for dim in frame.dims:
+            chosen &= frame.select(dim, own.coords[dim][1].tolist())
+        system = bind(self.public, frame, np.zeros(frame.size, dtype=np.int64))
+        plan = self.plan_on(system)
+        noise = frame.table(self.noise(system, 1, keyed_tape(key, occasion), plan)[0])
+        return own.table(cells + noise.sel({dim: own.coords[dim][1] for dim in own.dims}).values.ravel())
+
+    def potential(self, z: Any, scale: Any = None) -> Any:
+        """Refuse: real-valued noise has no law cell by cell, see `logp`."""
+        raise ModelError("inference sums over integer tables: use an integer mechanism such as GeneralizedLaplace")
+
+    def half_width(self, cells: int) -> int:
+        """Refuse, as `potential`."""
+        raise ModelError("inference sums over integer tables: use an integer mechanism such as GeneralizedLaplace")
+
+
+def require_choice(name: str, value: Any, known: list[str]) -> None:
+    """Refuse a word that is not one of the known ones."""
+    if value not in known:
+        raise PrivacyError(f"{name} must be one of {known}, found {value!r}")
+
+
+def _reals(y: Any, frame: Frame) -> Reals:
+    if isinstance(y, xr.DataArray):
+        frame.check_same(Frame.of(y), "the released table")
+    try:
+        values = np.asarray(y, dtype=float)
+    except (TypeError, ValueError):
+        raise CountError("a released table holds numbers") from None
+    if values.shape != frame.shape:
+        raise LabelError(f"the released table has shape {values.shape}, the answers have {frame.shape}")
+    if not np.isfinite(values).all():
+        raise CountError(f"the released cell at {frame.cell(int(np.argmin(np.isfinite(values))))} is not finite")
+    return values.ravel()
