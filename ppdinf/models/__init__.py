@@ -2,6 +2,7 @@
 
 from ppdinf.models.compare import compare as compare
 from ppdinf.models.confidential import sample_confidential as sample_confidential
+from ppdinf.models.one_sided_test import OneSidedTest as OneSidedTest
 from ppdinf.models.partially_private import PartiallyPrivate as PartiallyPrivate
 
-__all__ = ["PartiallyPrivate", "compare", "sample_confidential"]
+__all__ = ["OneSidedTest", "PartiallyPrivate", "compare", "sample_confidential"]
