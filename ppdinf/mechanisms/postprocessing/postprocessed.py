@@ -168,15 +168,14 @@ class PostProcessed(Mechanism):
         system = self.public.on(table)
         system.require(table)
         levels = self._levels(system.frame)
-        measurement = GeneralizedLaplace(_coordinates(self._declared), levels[-1][1])
-        noisy = measurement.release(table, **seed)  # refuses seeds and undeclared coordinates
+        noisy = self.measurement.release(table, **seed)  # refuses seeds and undeclared coordinates
         _warn_fixed(system)
         cells = system.cells(table)
         sums = [_noisy(G, rate, cells, 1, secure_tape()) for G, rate in levels[:-1]]
         (found,) = self._fit(system, levels, [*sums, noisy.table.values.reshape(1, -1)])
         return PostProcessedRelease(
             system.frame.table(found, "post-processed"),
-            Release(noisy.table, measurement, public=system, plan=noisy.plan),
+            Release(noisy.table, self.measurement, public=system, plan=noisy.plan),
             self.guarantee_on(system, self.plan_on(system)),
         )
 
@@ -190,6 +189,15 @@ class PostProcessed(Mechanism):
     def plan_on(self, system: System, *, allow_mcmc: bool = False) -> Plan:
         """Say what is drawn."""
         return Plan("independent", True, f"noise in every cell by itself; then, {METHODS[self.method]}")
+
+    @property
+    def measurement(self) -> GeneralizedLaplace:
+        """The mechanism of the noisy cells alone.
+
+        ``Release(published, mechanism.measurement, public=...)`` reads a post-processed table as if it were the noisy
+        one: the naive analysis, to compare with.
+        """
+        return GeneralizedLaplace(_coordinates(self.public), self.epsilon)
 
     @property
     def guarantee(self) -> Guarantee:
@@ -240,11 +248,6 @@ class PostProcessed(Mechanism):
     def to_dict(self) -> dict[str, Any]:
         """Kind and parameters, rationals as text."""
         return {"kind": self.kind, "epsilon": str(self.epsilon), "method": self.method}
-
-    @property
-    def _declared(self) -> Public:
-        """Statements whose coordinates are published."""
-        return self.public
 
     def _levels(self, frame: Frame) -> Levels:
         """Say what is measured, at which rate; the cells are last."""

@@ -29,6 +29,7 @@ __all__ = ["onto_bounds", "onto_sums"]
 
 Vector = NDArray[np.float64]
 RIDGE, ROUNDS = 1e-9, 20
+TOLERANCES = (1e-10, 1e-8, 1e-6)  # of the interior point; looser where it stalls
 CLEAN = 1e-9  # residual that rounding may leave, relative to the largest number
 
 
@@ -135,18 +136,19 @@ def _interior_point(
     """Minimise ``sum_i w_i t_i^2 / 2`` subject to A t = a, B t >= b; also say which bounds hold with equality."""
     import clarabel
 
-    settings = clarabel.DefaultSettings()
-    settings.verbose = False
-    settings.tol_gap_abs = settings.tol_gap_rel = settings.tol_feas = 1e-10
+    size = _size(a, b)
     cones = [clarabel.ZeroConeT(a.size), clarabel.NonnegativeConeT(b.size)]
     rows = sparse.csc_matrix(sparse.vstack([A, -B]))
-    solver = clarabel.DefaultSolver(
-        sparse.csc_matrix(sparse.diags_array(w)), np.zeros(w.size), rows, np.concatenate([a, -b]), cones, settings
-    )
-    answer = solver.solve()
-    if answer.status not in (clarabel.SolverStatus.Solved, clarabel.SolverStatus.AlmostSolved):
-        raise InvariantError(f"no table meets the public sums and bounds together (clarabel: {answer.status})")
-    return np.array(answer.x), np.array(answer.z)[a.size :] > np.array(answer.s)[a.size :]
+    target = np.concatenate([a, -b]) / size
+    for tolerance in TOLERANCES:
+        settings = clarabel.DefaultSettings()
+        settings.verbose = False
+        settings.tol_gap_abs = settings.tol_gap_rel = settings.tol_feas = tolerance
+        objective = sparse.csc_matrix(sparse.diags_array(w))
+        answer = clarabel.DefaultSolver(objective, np.zeros(w.size), rows, target, cones, settings).solve()
+        if answer.status == clarabel.SolverStatus.Solved:
+            return size * np.array(answer.x), np.array(answer.z)[a.size :] > np.array(answer.s)[a.size :]
+    raise InvariantError(f"no table meets the public sums and bounds together (clarabel: {answer.status})")
 
 
 def _prepare(y: Any, A: Any, a: Any, weights: Any) -> tuple[Vector, sparse.csr_array, Vector, Vector]:

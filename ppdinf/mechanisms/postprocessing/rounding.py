@@ -35,7 +35,7 @@ WHOLE = 1e-6  # a solver's number this near to a whole one is taken for it
 
 
 def round_to_sums(real: Any, A: Any, a: Any, B: Any, b: Any, *, groups: Any = None) -> NDArray[np.int64]:
-    """Round every number down or up by less than one so that sums and bounds hold exactly.
+    """Round every number down or up by at most one so that sums and bounds hold exactly.
 
     Parameters
     ----------
@@ -49,12 +49,13 @@ def round_to_sums(real: Any, A: Any, a: Any, B: Any, b: Any, *, groups: Any = No
     Returns
     -------
     ndarray of int64, shape (d,)
-        Cells such that ``groups @ x - floor(real)`` is 0 or 1, with A x = a and B x >= b verified in integers.
+        A x = a and B x >= b, verified in integers; ``groups @ x - floor(real)`` is 0 or 1 if any such table exists.
+        It does for one sum, sums that nest and two-way margins; otherwise the nearest whole table in l1 is found.
 
     Raises
     ------
     InvariantError
-        No such rounding: it always exists for one sum, sums that nest and two-way margins, but not for all sums.
+        No whole table satisfies everything.
 
     Notes
     -----
@@ -66,29 +67,38 @@ def round_to_sums(real: Any, A: Any, a: Any, B: Any, b: Any, *, groups: Any = No
     >>> round_to_sums([0.4, 1.9, 3.7], one, [6], sparse.eye_array(3), [0, 0, 0])
     array([0, 2, 4])
     """
-    from scipy.optimize import LinearConstraint, milp
-
-    floor = whole_floor(real)
-    fraction = np.asarray(real) - floor
-    cells = A.shape[1]
-    G = sparse.eye_array(cells, dtype=np.int64) if groups is None else groups
-    # Sums count from the floor where cells are rounded, which keeps the numbers that HiGHS sees small.
-    start = floor if groups is None else np.zeros(cells, dtype=np.int64)
-    below = floor - exact_product(G, start)
-    rows = [LinearConstraint(sparse.csc_array(G), below, below + 1)]
-    rows += [LinearConstraint(sparse.csc_array(A), left, left) for left in [a - exact_product(A, start)] if left.size]
-    rows += [LinearConstraint(sparse.csc_array(B), left, np.inf) for left in [b - exact_product(B, start)] if left.size]
-    answer = milp(G.T @ (1 - 2 * fraction), integrality=np.ones(cells), bounds=(-np.inf, np.inf), constraints=rows)
-    if answer.x is None:
-        raise InvariantError(
-            f"HiGHS found no way to round the cells up or down that keeps every public sum ({answer.message}): "
-            "publish the nearest whole table instead (method='l1')"
-        )
-    found = start + np.rint(answer.x).astype(np.int64)
-    up = exact_product(G, found) - floor
-    if (exact_product(A, found) != a).any() or (exact_product(B, found) < b).any() or not np.isin(up, (0, 1)).all():
+    G = sparse.csc_array(sparse.eye_array(A.shape[1], dtype=np.int64)) if groups is None else sparse.csc_array(groups)
+    # Cells count from their floor, which keeps the numbers that HiGHS sees small.
+    start = whole_floor(real) if groups is None else np.zeros(A.shape[1], dtype=np.int64)
+    floor = whole_floor(real) - exact_product(G, start)
+    fraction = np.asarray(real) - whole_floor(real)
+    rows = [(A, a - exact_product(A, start), a - exact_product(A, start)), (B, b - exact_product(B, start), np.inf)]
+    step = _solve(G.T @ (1 - 2 * fraction), [*rows, (G, floor, floor + 1)])
+    if step is None:
+        # No 0/1 table: the nearest sums at any distance e, with e >= |G x - real|.
+        m, eye = floor.size, sparse.eye_array(floor.size)
+        wide = [(sparse.hstack([rows_of, sparse.csc_array((rows_of.shape[0], m))]), *ends) for rows_of, *ends in rows]
+        wide += [
+            (sparse.hstack([G, eye]), floor + fraction, np.inf),
+            (sparse.hstack([-G, eye]), -floor - fraction, np.inf),
+        ]
+        step = _solve(np.repeat([0.0, 1.0], [start.size, m]), wide, whole=start.size)
+    if step is None:
+        raise InvariantError("no whole table has all public sums and bounds: HiGHS finds none near the real one")
+    found = start + step[: start.size]
+    if (exact_product(A, found) != a).any() or (exact_product(B, found) < b).any():
         raise InvariantError("HiGHS lost the last digit of a public sum: the sums are too large for it")
     return found
+
+
+def _solve(cost: NDArray[Any], rows: list[Any], whole: int | None = None) -> NDArray[np.int64] | None:
+    """Minimise over whole numbers (the first `whole` of them) with ``low <= M x <= high`` for each of `rows`."""
+    from scipy.optimize import LinearConstraint, milp
+
+    stated = [LinearConstraint(sparse.csc_array(M), low, high) for M, low, high in rows if M.shape[0]]
+    integral = np.arange(cost.size) < (cost.size if whole is None else whole)
+    answer = milp(cost, integrality=integral.astype(int), bounds=(-np.inf, np.inf), constraints=stated)
+    return None if answer.x is None else np.rint(answer.x).astype(np.int64)
 
 
 def largest_fractions(real: Any, groups: Any, sums: Any) -> NDArray[np.int64]:

@@ -27,7 +27,8 @@ from ppdinf.errors import InvariantError, PrivacyError
 from ppdinf.frame import Frame
 from ppdinf.invariants import Public, System
 from ppdinf.lattice.systems import exact_product
-from ppdinf.mechanisms.postprocessing.postprocessed import Levels, PostProcessed
+from ppdinf.mechanisms.laplace import GeneralizedLaplace
+from ppdinf.mechanisms.postprocessing.postprocessed import Levels, PostProcessed, _coordinates
 from ppdinf.mechanisms.postprocessing.projection import onto_bounds
 from ppdinf.mechanisms.postprocessing.rounding import round_to_sums
 from ppdinf.mechanisms.postprocessing.target import Target
@@ -168,8 +169,9 @@ class TopDown(PostProcessed):
         return {"kind": self.kind, "epsilon": str(self.epsilon)} | further
 
     @property
-    def _declared(self) -> Public:
-        return self.public & self.levels
+    def measurement(self) -> GeneralizedLaplace:
+        """The mechanism of the noisy cells alone, at their share of epsilon."""
+        return GeneralizedLaplace(_coordinates(self.public & self.levels), self.epsilon * self.shares[-1])
 
     def _levels(self, frame: Frame) -> Levels:
         found = []

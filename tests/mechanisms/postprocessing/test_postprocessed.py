@@ -81,6 +81,18 @@ def test_a_release_carries_its_noisy_table_and_says_what_was_moved():
     assert np.isfinite(sum(model.point_logps().values()))
 
 
+def test_reading_a_repaired_table_as_the_noisy_one_is_a_model_to_compare_with():
+    table, mechanism = np.array([0, 0, 0, 0, 60]), PostProcessed(total(), "1/4")
+    y = mechanism.simulate(table, draws=1, rng=5)[0].drop_vars("draw", errors="ignore")
+    naive = ppd.Release(y, mechanism.measurement, public=mechanism.public.on(y))
+    assert naive.mechanism.epsilon == mechanism.epsilon
+    assert naive.public.values.tolist() == [60]
+    assert np.isfinite(naive.mechanism.logp(y, table))
+    measured = TopDown(total() & groups("state"), 1, margin("county"), ["1/4", "3/4"]).measurement
+    assert float(measured.epsilon) == 0.75
+    assert measured.public.coordinates() == {"state", "county"}
+
+
 def test_likelihoods_are_refused_with_a_way_out():
     mechanism = PostProcessed(total(), 1)
     for call in (lambda: mechanism.logp(TABLE, TABLE), lambda: mechanism.potential(0), lambda: mechanism.half_width(3)):

@@ -95,8 +95,18 @@ def test_three_ways_can_have_no_controlled_rounding():
     A = np.array([[1, 1, 0], [0, 1, 1], [1, 0, 1]])
     with pytest.raises(InvariantError, match="no table within one"):
         controlled_rounding([0.5, 0.5, 0.5], A)
-    with pytest.raises(InvariantError, match="method='l1'"):
+    with pytest.raises(InvariantError, match="no whole table"):
         round_to_sums([0.5, 0.5, 0.5], sparse.csr_array(A), [1, 1, 1], sparse.csr_array((0, 3), dtype=int), [])
+
+
+def test_where_no_neighbouring_table_fits_the_nearest_is_found():
+    """A bound that needs a cell to rise by more than one: no floor plus 0 or 1 meets it."""
+    A, B = sparse.csr_array(margin_matrix((2, 2), [(0,), (1,)])), sparse.csr_array([[0, 1, 0, 0]])
+    found = round_to_sums([1.5, 1.5, 0.5, 3.5], A, [3, 4, 2, 5], B, [3])
+    assert found.tolist() == [0, 3, 2, 2]
+    sums = round_to_sums([0.2, 4.8], sparse.csr_array([[1, 1, 1]]), [5], B[:, :3], [3], groups=[[1, 1, 0], [0, 0, 1]])
+    assert sums[:2].sum() == 3
+    assert sums.sum() == 5
 
 
 def test_a_level_of_a_hierarchy_rounds_sums_of_cells():
