@@ -104,7 +104,8 @@ def test_where_no_neighbouring_table_fits_the_nearest_is_found():
     A, B = sparse.csr_array(margin_matrix((2, 2), [(0,), (1,)])), sparse.csr_array([[0, 1, 0, 0]])
     found = round_to_sums([1.5, 1.5, 0.5, 3.5], A, [3, 4, 2, 5], B, [3])
     assert found.tolist() == [0, 3, 2, 2]
-    sums = round_to_sums([0.2, 4.8], sparse.csr_array([[1, 1, 1]]), [5], B[:, :3], [3], groups=[[1, 1, 0], [0, 0, 1]])
+    least, total = sparse.eye_array(3, dtype=int), sparse.csr_array([[1, 1, 1]])
+    sums = round_to_sums([0.2, 4.8], total, [5], least, [0, 3, 0], groups=[[1, 1, 0], [0, 0, 1]])
     assert sums[:2].sum() == 3
     assert sums.sum() == 5
 
