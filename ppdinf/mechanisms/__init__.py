@@ -1,7 +1,12 @@
 """The curator's side: one family of mechanisms per file."""
 
 from ppdinf.mechanisms.base import Mechanism as Mechanism
+from ppdinf.mechanisms.conditioned import Conditioned as Conditioned
+from ppdinf.mechanisms.correlated_gaussian import CorrelatedGaussian as CorrelatedGaussian
 from ppdinf.mechanisms.gaussian import GeneralizedGaussian as GeneralizedGaussian
+from ppdinf.mechanisms.integer_noise import DiscreteGaussian as DiscreteGaussian
+from ppdinf.mechanisms.integer_noise import DoubleGeometric as DoubleGeometric
+from ppdinf.mechanisms.integer_noise import Staircase as Staircase
 from ppdinf.mechanisms.k_norm_gradient import KNormGradient as KNormGradient
 from ppdinf.mechanisms.laplace import GeneralizedLaplace as GeneralizedLaplace
 from ppdinf.mechanisms.objectives import Gradient as Gradient
@@ -13,8 +18,15 @@ from ppdinf.mechanisms.regressions import LinearRegression as LinearRegression
 from ppdinf.mechanisms.regressions import LogisticRegression as LogisticRegression
 from ppdinf.mechanisms.subspace_gaussian import SubspaceGaussian as SubspaceGaussian
 from ppdinf.mechanisms.subspace_laplace import SubspaceLaplace as SubspaceLaplace
+from ppdinf.mechanisms.wasserstein import DirichletMultinomial as DirichletMultinomial
+from ppdinf.mechanisms.wasserstein import WassersteinExponential as WassersteinExponential
 
 __all__ = [
+    "Conditioned",
+    "CorrelatedGaussian",
+    "DirichletMultinomial",
+    "DiscreteGaussian",
+    "DoubleGeometric",
     "GeneralizedGaussian",
     "GeneralizedLaplace",
     "Gradient",
@@ -25,7 +37,9 @@ __all__ = [
     "Mechanism",
     "PostProcessed",
     "Quantile",
+    "Staircase",
     "SubspaceGaussian",
     "SubspaceLaplace",
     "TopDown",
+    "WassersteinExponential",
 ]

@@ -76,7 +76,7 @@ class Mechanism(ABC):
             raise PrivacyError(f"this version of ppdinf does not know mechanisms of kind {kind!r}")
         parameters = {name: value for name, value in data.items() if name != "kind"}
         try:
-            return Mechanism._kinds[kind](public, **parameters)
+            return Mechanism._kinds[kind](public=public, **parameters)
         except TypeError:
             names = ", ".join(map(repr, parameters))
             raise PrivacyError(f"a mechanism of kind {kind!r} does not have the parameters {names}") from None

@@ -1,6 +1,11 @@
 """Guarantees, and the exact parameters they are stated in."""
 
 from ppdinf.privacy.condition_output import condition_output as condition_output
+from ppdinf.privacy.conditioning import ConditioningCost as ConditioningCost
+from ppdinf.privacy.conditioning import Erosion as Erosion
+from ppdinf.privacy.conditioning import conditioning_cost as conditioning_cost
+from ppdinf.privacy.conditioning import erosion as erosion
+from ppdinf.privacy.conditioning import posterior_range as posterior_range
 from ppdinf.privacy.conversion import zcdp_delta as zcdp_delta
 from ppdinf.privacy.conversion import zcdp_epsilon as zcdp_epsilon
 from ppdinf.privacy.conversion import zcdp_rho as zcdp_rho
@@ -21,6 +26,8 @@ from ppdinf.privacy.sensitivity import sensitivity_polytope as sensitivity_polyt
 from ppdinf.privacy.wasserstein import wasserstein_infinity as wasserstein_infinity
 
 __all__ = [
+    "ConditioningCost",
+    "Erosion",
     "Guarantee",
     "KAnonymity",
     "ReleaseGuarantee",
@@ -28,12 +35,15 @@ __all__ = [
     "as_fraction",
     "condition_output",
     "condition_pairs",
+    "conditioning_cost",
     "count_pair",
     "delta_z",
     "delta_z_counts",
     "delta_z_normal",
+    "erosion",
     "gaussian_delta",
     "gaussian_sigma",
+    "posterior_range",
     "sensitivity",
     "sensitivity_polytope",
     "wasserstein_infinity",

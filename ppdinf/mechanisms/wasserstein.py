@@ -1,0 +1,218 @@
+"""The Wasserstein exponential mechanism on integer tables, with base measures that know what is public.
+
+J. Seeman, M. Reimherr, A. Slavković, "Formal privacy for partially private data", Theorem 9 and section 4.2.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, ClassVar
+
+import numpy as np
+from flint import arb
+
+from ppdinf.errors import CountError, PrivacyError
+from ppdinf.invariants import Public, System
+from ppdinf.mechanisms.base import require_public
+from ppdinf.mechanisms.integer_noise import DoubleGeometric
+from ppdinf.mechanisms.weighted import BaseMeasure, Weighted
+from ppdinf.privacy.guarantee import Guarantee, ReleaseGuarantee
+from ppdinf.privacy.parameters import as_fraction
+from ppdinf.samplers.integers import ball
+from ppdinf.samplers.plan import Plan
+
+__all__ = ["DirichletMultinomial", "WassersteinExponential"]
+
+
+@dataclass(frozen=True)
+class DirichletMultinomial:
+    r"""Weights of a table that resembles an earlier one: ``prod_j Gamma(y_j + alpha_j) / (Gamma(alpha_j) y_j!)``.
+
+    Up to a constant the Dirichlet-multinomial law of a table with a given total, with ``alpha_j`` the `concentration`
+    times the earlier count plus `pseudo_count`. (The paper prints ``Gamma(y_j)`` for ``y_j!``, ``Gamma(alpha_j + 1)``
+    for ``Gamma(alpha_j)``, and no pseudo-count.)
+
+    Parameters
+    ----------
+    previous : sequence of int
+        The earlier counts, cell by cell; public.
+    concentration : int, float, str or Fraction
+        How much an earlier person weighs.
+    pseudo_count : int, float, str or Fraction
+        Added to every earlier count: a cell with none would otherwise be forced to stay empty.
+
+    Raises
+    ------
+    CountError
+        The earlier counts are not whole numbers from 0 on.
+
+    Examples
+    --------
+    >>> earlier = DirichletMultinomial([3, 0], concentration="1/2")
+    >>> earlier.alpha
+    (Fraction(7, 4), Fraction(1, 4))
+    """
+
+    previous: tuple[int, ...]
+    concentration: Fraction
+    pseudo_count: Fraction
+
+    def __init__(
+        self,
+        previous: Any,
+        concentration: int | float | str | Fraction = 1,
+        pseudo_count: int | float | str | Fraction = "1/2",
+    ) -> None:
+        counts = np.asarray(previous).ravel()
+        if counts.dtype.kind not in "iu" or not counts.size or (counts < 0).any():
+            raise CountError("previous must hold whole numbers from 0 on, one for each cell")
+        object.__setattr__(self, "previous", tuple(int(count) for count in counts))
+        object.__setattr__(self, "concentration", as_fraction(concentration, "concentration"))
+        object.__setattr__(self, "pseudo_count", as_fraction(pseudo_count, "pseudo_count"))
+
+    @property
+    def alpha(self) -> tuple[Fraction, ...]:
+        """Parameters of the Dirichlet law."""
+        return tuple(self.concentration * (count + self.pseudo_count) for count in self.previous)
+
+    def weight(self, cell: int, count: int) -> arb:
+        """Enclose the weight of a count in a cell."""
+        alpha = ball(self.concentration * (self.previous[cell] + self.pseudo_count))
+        return ((alpha + count).lgamma() - alpha.lgamma() - (arb(count) + 1).lgamma()).exp()
+
+    def largest(self, cell: int, low: float, high: float) -> arb:
+        """Enclose the largest weight of counts from `low` to `high`: at an end, since the weights rise or fall."""
+        if low < 0:
+            raise PrivacyError("Dirichlet-multinomial weights need counts from 0 on: declare nonnegative() public")
+        if self.concentration * (self.previous[cell] + self.pseudo_count) <= 1:
+            return self.weight(cell, int(low))
+        if math.isinf(high):
+            raise PrivacyError(
+                "Dirichlet-multinomial weights have no end where no public sum limits a cell: declare between(0, most)"
+            )
+        return self.weight(cell, int(high))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Parameters, rationals as text."""
+        return {
+            "previous": list(self.previous),
+            "concentration": str(self.concentration),
+            "pseudo_count": str(self.pseudo_count),
+        }
+
+
+@dataclass(frozen=True)
+class WassersteinExponential(Weighted):
+    """Tables with mass proportional to ``exp(-epsilon |y - x|_1 / (2 sensitivity))`` times a base measure.
+
+    Parameters
+    ----------
+    public : Public
+        Sums that the release shares with the table, and bounds that both obey: the congenial set.
+    epsilon : int, float, str or Fraction
+        Privacy loss between the two statements of every secret pair, in total.
+    sensitivity : int, float, str or Fraction
+        Delta_z: infinity-Wasserstein distance, in l1, of the laws of the table given what is public and either
+        statement of a secret pair (`ppdinf.privacy.delta_z`).
+    secrets : str
+        What the pairs are, for example "whether one person is a case".
+    base : DirichletMultinomial, optional
+        Weights of the released counts; by default all tables of the congenial set count alike.
+
+    Raises
+    ------
+    PrivacyError, CountError
+        A parameter is out of range, or `base` no base measure.
+
+    Notes
+    -----
+    Exact draws by elimination. The normaliser depends on the table where there are bounds or a base measure. For the
+    counting measure on all integer tables leave sums out of `public` and tell the release what is public:
+    ``ppd.Release(table, mechanism, public=...)``.
+
+    Examples
+    --------
+    >>> import numpy as np, ppdinf as ppd
+    >>> public = ppd.invariants.total() & ppd.invariants.nonnegative()
+    >>> mechanism = ppd.WassersteinExponential(public, epsilon=1, sensitivity=2, secrets="whether one person is a case")
+    >>> int(mechanism.release(np.array([3, 0, 2])).table.sum())
+    5
+    """
+
+    kind: ClassVar[str] = "wasserstein-exponential"
+    public: Public
+    epsilon: Fraction
+    sensitivity: Fraction
+    secrets: str
+    base: DirichletMultinomial | None
+
+    def __init__(
+        self,
+        public: Public,
+        epsilon: int | float | str | Fraction,
+        sensitivity: int | float | str | Fraction,
+        secrets: str,
+        base: DirichletMultinomial | dict[str, Any] | None = None,
+    ) -> None:
+        require_public(public)
+        if not isinstance(secrets, str) or not secrets.strip():
+            raise PrivacyError("secrets says in words what is protected, for example 'whether one person is a case'")
+        if isinstance(base, dict):
+            base = DirichletMultinomial(**base)
+        if base is not None and not isinstance(base, DirichletMultinomial):
+            raise PrivacyError(f"base must be a DirichletMultinomial or None, found {type(base).__name__}")
+        object.__setattr__(self, "public", public)
+        object.__setattr__(self, "epsilon", as_fraction(epsilon, "epsilon"))
+        object.__setattr__(self, "sensitivity", as_fraction(sensitivity, "sensitivity"))
+        object.__setattr__(self, "secrets", secrets)
+        object.__setattr__(self, "base", base)
+
+    @property
+    def noise(self) -> DoubleGeometric:
+        """Rate ``epsilon / (2 sensitivity)`` per unit of l1 distance."""
+        return DoubleGeometric(self.epsilon / (2 * self.sensitivity))
+
+    def base_measure(self, system: System) -> BaseMeasure | None:
+        """Return the weights of the released counts.
+
+        Raises
+        ------
+        CountError
+            The earlier table has another number of cells.
+        """
+        if self.base is not None and len(self.base.previous) != system.frame.size:
+            raise CountError(f"previous has {len(self.base.previous)} cells, the table {system.frame.size}")
+        return self.base
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """Pufferfish privacy given what is public (their Definition 3 and Theorem 9)."""
+        return Guarantee(
+            "pufferfish",
+            self.epsilon,
+            neighbours=self.secrets,
+            unprotected=self.public.exact,
+            known=self.public.known,
+        )
+
+    def guarantee_on(self, system: System, plan: Plan | None) -> ReleaseGuarantee:
+        """State the guarantee; it holds between the statements of a pair, whatever the table."""
+        from ppdinf.lattice.shortest import shortest_distance
+
+        nearest = shortest_distance(system.structure)
+        return ReleaseGuarantee(
+            **vars(self.guarantee),
+            nearest=None if nearest is None else 1,
+            fixed=int(system.structure.fixed.sum()),
+            cells=system.frame.size,
+            sampler=f"Wasserstein exponential mechanism, {plan or 'drawn in a way that is not stated'}",
+            sampler_distance=(plan and plan.distance) or 0.0,
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Kind and parameters, rationals as text."""
+        parameters = {"epsilon": str(self.epsilon), "sensitivity": str(self.sensitivity), "secrets": self.secrets}
+        further = {} if self.base is None else {"base": self.base.to_dict()}
+        return {"kind": self.kind} | parameters | further

@@ -1,0 +1,184 @@
+r"""Releases drawn among the tables that share everything public, each with a weight that factors over the cells.
+
+    P(y | x) = prod_i w(y_i - x_i) nu_i(y_i) / C(x)    on {y : A y = A x, B y >= b}
+
+with noise weights w and, perhaps, base measures nu_i. Conditioned noise and the Wasserstein exponential mechanism are
+of this kind. The normaliser C(x) depends on x through the bounds and base measures: summing over y by elimination
+gives it, and exact draws (`ppdinf.samplers.elimination`).
+"""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from collections.abc import Callable, Hashable
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+import scipy.sparse as sp
+from flint import arb, ctx
+from numpy.typing import NDArray
+
+from ppdinf.errors import InvariantError
+from ppdinf.invariants import System
+from ppdinf.lattice.fiber_tables import cell_intervals
+from ppdinf.mechanisms.base import Mechanism
+from ppdinf.mechanisms.integer_noise import IntegerNoise
+from ppdinf.samplers.plan import Plan, plan
+
+if TYPE_CHECKING:
+    from ppdinf.samplers.elimination import Elimination
+    from ppdinf.samplers.potentials import Potential, Window
+    from ppdinf.samplers.tape import Tape
+
+__all__ = ["BaseMeasure", "Weighted", "summed_out"]
+
+RARE = 1e-15  # probability with which any cell leaves its window, before conditioning makes more of it
+
+
+class BaseMeasure(Hashable, Protocol):
+    """Weights of the released counts, whatever the confidential ones."""
+
+    def weight(self, cell: int, count: int) -> arb:
+        """Enclose the weight of a count in a cell, counted along the table."""
+
+    def largest(self, cell: int, low: float, high: float) -> arb:
+        """Enclose the largest weight of counts from `low` to `high`."""
+
+
+class Weighted(Mechanism):
+    """Integer tables with all public sums and bounds, weighted by independent noise and a base measure."""
+
+    @property
+    @abstractmethod
+    def noise(self) -> IntegerNoise:
+        """The law of the noise before anything is imposed on the release."""
+
+    def base_measure(self, system: System) -> BaseMeasure | None:
+        """Weights of the released counts; None where all count alike."""
+        return None
+
+    def potential(self, z: Any, scale: Any = None) -> Any:
+        """Log weight of each noise value, elementwise; what the release is weighted with besides is free of x."""
+        return self.noise.log_weight(z)
+
+    def half_width(self, cells: int) -> int:
+        """Bound on ``|y - x|`` over `cells` cells within which all but 1e-15 of the noise lies before conditioning.
+
+        Conditioning can spread noise only as far as a bound on the release forces it to.
+        """
+        return self.noise.half_width(RARE / cells)
+
+    def _is_free(self, system: System) -> bool:
+        """Whether nothing but public sums is imposed, so that the noise does not depend on the table."""
+        return not system.limits.size and self.base_measure(system) is None
+
+    def plan_on(self, system: System, *, allow_mcmc: bool = False) -> Plan:
+        """Choose a sampler: that of the lattice where nothing else is imposed, elimination elsewhere.
+
+        Raises
+        ------
+        InvariantError
+            No exact sampler suits the public sums.
+        """
+        if self._is_free(system) and self.noise.law is not None:
+            return plan(system, self.noise.law, allow_mcmc=allow_mcmc)
+        bounds = f"{system.limits.size} bounds" if system.limits.size else "no bounds"
+        reason = f"weights of single cells under {len(system.names)} public sums and {bounds} on the release"
+        return Plan("elimination", True, reason)
+
+    def draw(
+        self, system: System, cells: NDArray[np.int64], draws: int, tape: Tape, plan: Plan | None = None
+    ) -> NDArray[np.int64]:
+        """Draw releases of a table, or of one table each; int64 of shape (draws, d)."""
+        from ppdinf.samplers.chain_noise import chain_noise
+        from ppdinf.samplers.exact import exact_noise
+
+        if self._is_free(system) and (law := self.noise.law) is not None:
+            sampler = chain_noise if plan is not None and not plan.exact else exact_noise
+            return cells + sampler(system.structure, law).draw(draws, tape)
+        tables, which = np.unique(np.atleast_2d(cells), axis=0, return_inverse=True)
+        which = np.broadcast_to(which, draws)
+        released = np.empty((draws, system.frame.size), dtype=np.int64)
+        for k, table in enumerate(tables):
+            rows = np.flatnonzero(which == k)
+            released[rows] = self._summed_out(system, table).draw(rows.size, tape)[:, : system.frame.size]
+        return released
+
+    def log_normaliser(self, system: System, cells: NDArray[np.int64]) -> float | None:
+        """Logarithm of C(x); None where it is the same for every table."""
+        return None if self._is_free(system) else float(self._summed_out(system, cells).log_normaliser)
+
+    def log_weight(self, system: System, y: NDArray[np.int64], x: NDArray[np.int64]) -> float:
+        """Log density of releasing y when the table is x; with its normaliser where that depends on x."""
+        if np.any(system.B @ y < system.limits):
+            return -np.inf
+        log_normaliser = self.log_normaliser(system, x)
+        return float(np.sum(self.potential(y - x))) - (log_normaliser or 0.0)
+
+    def _summed_out(self, system: System, cells: NDArray[np.int64]) -> Elimination:
+        system.require_cells(cells)
+        return summed_out(system, tuple(cells.tolist()), self.noise, self.base_measure(system))
+
+
+@lru_cache(maxsize=4)
+def summed_out(
+    system: System, center: tuple[int, ...], noise: IntegerNoise, base: BaseMeasure | None = None
+) -> Elimination:
+    """Sum the weights of all releases of a table; the result draws them and knows their total.
+
+    A bound that links cells becomes a sum with one more variable, its slack.
+
+    Parameters
+    ----------
+    system : System
+        Public sums and bounds that every release obeys.
+    center : tuple of int
+        The confidential cells.
+    noise : IntegerNoise
+    base : BaseMeasure, optional
+
+    Returns
+    -------
+    Elimination
+        Over the cells, followed by one slack for every bound that links cells.
+
+    Raises
+    ------
+    InvariantError
+        The public sums and bounds cross too much for elimination.
+    """
+    from ppdinf.samplers.elimination import Elimination
+
+    low, high = cell_intervals(system.A, system.values, system.B, system.limits)
+    potentials = [_potential(noise, x, low[i], high[i], i, base) for i, x in enumerate(center)]
+    linked = np.flatnonzero(np.diff(system.B.indptr) > 1)
+    if not linked.size:
+        return Elimination(system.A, system.values.tolist(), potentials)
+    B = system.B[linked]
+    slacks = [_slack(B[[k]], int(system.limits[row]), center, noise) for k, row in enumerate(linked)]
+    rows = sp.block_array([[system.A, None], [B, -sp.eye_array(linked.size, dtype=np.int64)]], format="csr")
+    return Elimination(rows, [*system.values.tolist(), *system.limits[linked].tolist()], [*potentials, *slacks])
+
+
+def _potential(noise: IntegerNoise, x: int, low: float, high: float, cell: int, base: BaseMeasure | None) -> Potential:
+    def tabulate(bits: int) -> Window:
+        largest = arb(1) if base is None else base.largest(cell, low, high)
+        weights, tail = noise.window(bits + max(0, math.ceil(float(largest.log().upper()) / math.log(2))), ctx.prec)
+        reach = len(weights) - 1
+        first, last = int(max(x - reach, low)), int(min(x + reach, high))
+        if first > last:
+            raise InvariantError("a confidential count lies further from its public bounds than noise reaches")
+        found = [weights[abs(k - x)] for k in range(first, last + 1)]
+        if base is not None:
+            found = [weight * base.weight(cell, first + k) for k, weight in enumerate(found)]
+        return first, found, tail * largest
+
+    return tabulate
+
+
+def _slack(row: Any, limit: int, center: tuple[int, ...], noise: IntegerNoise) -> Callable[[int], Window]:
+    """All values that the slack takes while the cells are within their windows count alike."""
+    here, steps = int((row @ np.array(center))[0]) - limit, int(abs(row).sum())
+    return lambda bits: (0, [arb(1)] * (here + steps * len(noise.window(bits, ctx.prec)[0]) + 1), arb(0))

@@ -1,0 +1,268 @@
+"""Conditioned noise and the Wasserstein exponential mechanism: laws, normalisers and losses against enumeration."""
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+import xarray as xr
+from scipy import special, stats
+
+import ppdinf as ppd
+from ppdinf.errors import CountError, InvariantError, PrivacyError
+from ppdinf.invariants import at_least, between, groups, margin, nonnegative, total
+from ppdinf.lattice.fiber_tables import fiber_tables
+from ppdinf.mechanisms import DirichletMultinomial, DiscreteGaussian, DoubleGeometric, Mechanism, Staircase
+from ppdinf.privacy import conditioning_cost, erosion, posterior_range
+
+THREE = xr.DataArray([3, 0, 2], dims="county")
+STATES = xr.DataArray([2, 1, 0, 2], dims="county", coords={"state": ("county", list("AABB"))})
+SQUARE = xr.DataArray([[2, 0, 1], [0, 3, 1]], dims=("sex", "age"))
+CASES = xr.DataArray(
+    [[3, 1, 2], [1, 0, 1]], dims=("kind", "county"), coords={"kind": ["cases", "deaths"], "county": list("xyz")}
+)
+
+MECHANISMS = {
+    "geometric, total": (lambda p: ppd.Conditioned(DoubleGeometric("1/2"), p), total() & nonnegative(), THREE),
+    "geometric, groups": (lambda p: ppd.Conditioned(DoubleGeometric(1), p), groups("state") & nonnegative(), STATES),
+    "geometric, margins": (
+        lambda p: ppd.Conditioned(DoubleGeometric("3/4"), p),
+        margin("sex") & margin("age") & nonnegative(),
+        SQUARE,
+    ),
+    "geometric, linked": (
+        lambda p: ppd.Conditioned(DoubleGeometric("1/2"), p),
+        margin("kind") & nonnegative() & at_least("cases", "deaths", dim="kind"),
+        CASES,
+    ),
+    "staircase": (lambda p: ppd.Conditioned(Staircase(1, 3, 2), p), total() & between(0, 4), THREE),
+    "wasserstein": (
+        lambda p: ppd.WassersteinExponential(p, 2, sensitivity=2, secrets="x"),
+        total() & nonnegative(),
+        THREE,
+    ),
+    "dirichlet": (
+        lambda p: ppd.WassersteinExponential(p, 2, 2, "x", base=DirichletMultinomial([4, 0, 1], "1/2")),
+        total() & nonnegative(),
+        THREE,
+    ),
+    "dirichlet, concentrated": (
+        lambda p: ppd.WassersteinExponential(p, 1, 2, "x", base=DirichletMultinomial([2, 1, 0, 3], 3)),
+        groups("state") & nonnegative(),
+        STATES,
+    ),
+}
+
+
+def enumerated(mechanism, system, x, log_base=None):
+    """All releases of a table with their probabilities, from the formula; and the log of the total weight."""
+    points = fiber_tables(system.A, system.values, system.B, system.limits)
+    log_w = mechanism.potential(points - x).sum(axis=1)
+    base = getattr(mechanism, "base", None)
+    if isinstance(base, DirichletMultinomial):
+        alpha = np.array([float(a) for a in base.alpha])
+        log_nu = special.gammaln(points + alpha) - special.gammaln(alpha) - special.gammaln(points + 1)
+        log_w = log_w + log_nu.sum(axis=1)
+    log_c = special.logsumexp(log_w)
+    return points, np.exp(log_w - log_c), log_c
+
+
+def chi_square(drawn, points, probabilities):
+    """p-value of draws against a law over points; 0 when one lies elsewhere."""
+    place = {tuple(point): k for k, point in enumerate(points.tolist())}
+    counts = np.bincount([place.get(tuple(row), len(points)) for row in drawn.tolist()], minlength=len(points) + 1)
+    if counts[-1]:
+        return 0.0
+    common = probabilities * len(drawn) >= 5
+    seen = np.append(counts[:-1][common], counts[:-1][~common].sum())
+    expected = np.append(probabilities[common], probabilities[~common].sum()) * len(drawn)
+    return stats.chisquare(seen[expected > 0], expected[expected > 0]).pvalue
+
+
+@pytest.mark.parametrize("name", MECHANISMS)
+def test_draws_and_normalisers_follow_the_formula(name):
+    """False alarms below 1e-6 for each case; noise 10 % narrower or a base measure left out is caught."""
+    make, public, table = MECHANISMS[name]
+    mechanism, system, x = make(public), public.on(table), table.values.ravel()
+    points, p, log_c = enumerated(mechanism, system, x)
+    assert mechanism.log_normaliser(system, x) == pytest.approx(log_c, abs=1e-10)
+    drawn = mechanism.simulate(table, draws=20_000, rng=1).values.reshape(20_000, -1)
+    assert chi_square(drawn, points, p) > 1e-6
+    wrong = p**1.1 / (p**1.1).sum()
+    assert chi_square(drawn, points, wrong) < 1e-6
+    if getattr(mechanism, "base", None) is not None and name.startswith("dirichlet"):
+        flat = np.exp(mechanism.potential(points - x).sum(axis=1))
+        assert chi_square(drawn, points, flat / flat.sum()) < 1e-6
+
+
+@pytest.mark.parametrize("name", MECHANISMS)
+def test_density_is_normalised(name):
+    make, public, table = MECHANISMS[name]
+    mechanism, system, x = make(public), public.on(table), table.values.ravel()
+    points, p, _ = enumerated(mechanism, system, x)
+    base = 0.0
+    for y, expected in list(zip(points, p, strict=True))[::7]:
+        found = mechanism.logp(table.copy(data=y.reshape(table.shape)), table)
+        if isinstance(getattr(mechanism, "base", None), DirichletMultinomial):  # nu(y) is free of x, and left out
+            alpha = np.array([float(a) for a in mechanism.base.alpha])
+            base = float((special.gammaln(y + alpha) - special.gammaln(alpha) - special.gammaln(y + 1)).sum())
+        assert found + base == pytest.approx(math.log(expected), abs=1e-9)
+    outside = table.copy(
+        data=(x + np.eye(x.size, dtype=int)[0] * 9 - np.eye(x.size, dtype=int)[1] * 9).reshape(table.shape)
+    )
+    assert mechanism.logp(outside, table) == -np.inf
+
+
+def test_erratum_2_the_printed_base_measure_is_another_law():
+    """Gamma(y) for y! and Gamma(alpha + 1) for Gamma(alpha): the printed weights make no law."""
+    alpha, n = np.array([1.5, 0.5, 1.0]), 4
+    points = fiber_tables([[1, 1, 1]], np.array([n]), np.eye(3, dtype=int), np.zeros(3, dtype=int))
+    right = special.gammaln(points + alpha) - special.gammaln(alpha) - special.gammaln(points + 1)
+    constant = special.gammaln(alpha.sum()) + special.gammaln(n + 1) - special.gammaln(n + alpha.sum())
+    assert np.exp(right.sum(axis=1) + constant).sum() == pytest.approx(1)
+    inside = points[(points > 0).all(axis=1)]  # the printed form is not even defined at 0
+    printed = special.gammaln(inside + alpha) - special.gammaln(alpha + 1) - special.gammaln(inside)
+    assert np.exp(printed.sum(axis=1) + constant).sum() != pytest.approx(1, abs=0.2)
+    weight = [float(DirichletMultinomial([1, 0, 0], 1, "1/2").weight(0, k).mid()) for k in range(4)]
+    assert weight == pytest.approx(np.exp(special.gammaln(np.arange(4) + 1.5) - special.gammaln(1.5)) / [1, 1, 2, 6])
+
+
+def test_a_cell_without_history_can_fill():
+    mechanism = ppd.WassersteinExponential(
+        total() & nonnegative(), 2, 2, "x", base=DirichletMultinomial([5, 0, 0], pseudo_count="1/10")
+    )
+    assert (mechanism.simulate(THREE, draws=2000, rng=1)[:, 1] > 0).any()
+
+
+def test_sums_alone_leave_the_lattice_law():
+    """Conditioned double geometric noise is generalized Laplace noise; conditioning costs nothing."""
+    mechanism, table = ppd.Conditioned(DoubleGeometric("1/4"), total()), THREE
+    laplace = ppd.GeneralizedLaplace(total(), epsilon="1/4")
+    xr.testing.assert_equal(mechanism.simulate(table, draws=50, rng=1), laplace.simulate(table, draws=50, rng=1))
+    assert mechanism.log_normaliser(total().on(table), table.values) is None
+    assert mechanism.guarantee.gamma == 0
+    assert mechanism.release(table).guarantee.loss_at_nearest == laplace.release(table).guarantee.loss_at_nearest
+    gaussian = ppd.Conditioned(DiscreteGaussian(3), total())
+    assert gaussian.guarantee.rho == Fraction(1, 18)
+    assert gaussian.release(table).plan.sampler == "Klein"
+
+
+@pytest.mark.parametrize("epsilon", ["1/4", "1", "3"])
+def test_gamma_covers_every_pair_and_no_less_would(epsilon):
+    """Enumerated audit: the loss over all pairs and releases is within (1 + gamma) epsilon k, and gamma is attained."""
+    public = total() & nonnegative()
+    mechanism, system = ppd.Conditioned(DoubleGeometric(epsilon), public), public.on(THREE)
+    cost = conditioning_cost(mechanism, system)
+    points = fiber_tables(system.A, system.values, system.B, system.limits)
+    log_p = np.array([np.log(enumerated(mechanism, system, x)[1]) for x in points])
+    k = np.abs(points[:, None] - points).sum(axis=2)
+    loss = np.max(log_p[:, None] - log_p[None], axis=2)
+    assert cost.exact
+    assert np.all(loss <= (1 + cost.gamma) * float(mechanism.base.epsilon) * k + 1e-9)
+    apart = k > 0
+    assert cost.effective == pytest.approx(np.max(loss[apart] / (float(mechanism.base.epsilon) * k[apart])) - 1)
+    assert not np.all(loss <= 0.5 * (1 + cost.effective) * float(mechanism.base.epsilon) * k + 1e-9)
+    assert 0 < cost.gamma < 1
+
+
+def test_two_bins_save_what_conditioning_gives():
+    """CDP section 5.1: base noise of scale 2 / epsilon, loss epsilon at distance 2, gamma = -1/2 in their counting."""
+    public = total()
+    mechanism = ppd.Conditioned(DoubleGeometric("1/2"), public)  # epsilon = 1, shared by two bins
+    guarantee = mechanism.release(np.array([5, 3])).guarantee
+    assert guarantee.loss_at_nearest == 1  # epsilon, where two steps of epsilon would be allowed
+
+
+def test_gamma_is_searched_where_tables_are_many():
+    public = total() & nonnegative()
+    table = np.array([30, 20, 10, 0, 0, 5])
+    mechanism = ppd.Conditioned(DoubleGeometric("1/2"), public)
+    cost = conditioning_cost(mechanism, public.on(table))
+    assert not cost.exact
+    assert cost.gamma == 1
+    assert 0 < cost.found < 1
+    assert "gamma = 1" in mechanism.guarantee_on(public.on(table), None).describe()
+
+
+def test_erosion_in_words():
+    assert erosion(ppd.invariants.Public().on([1, 2])).nearest == 1
+    assert "neighbours are left" in str(erosion(ppd.invariants.Public().on([1, 2])))
+    assert "the nearest are 2 apart" in str(erosion(total().on([1, 2])))
+    assert "protects nothing" in str(erosion(margin("dim_0").on([1, 2])))
+
+
+def test_prior_to_posterior():
+    prior = np.array([0.01, 0.3, 0.9])
+    least, most = posterior_range(prior, 0.7)
+    assert np.allclose(most / (1 - most) / (prior / (1 - prior)), math.exp(0.7))
+    assert np.allclose(least / (1 - least) / (prior / (1 - prior)), math.exp(-0.7))
+    assert np.all(most <= np.exp(0.7) * prior)  # their Theorem 1.3
+    for arguments in [(1.1, 1), (-0.1, 1), (0.5, -1)]:
+        with pytest.raises(PrivacyError):
+            posterior_range(*arguments)
+
+
+@pytest.mark.parametrize("name", MECHANISMS)
+def test_files_bring_mechanisms_back(name, tmp_path):
+    make, public, table = MECHANISMS[name]
+    mechanism = make(public)
+    assert Mechanism.from_dict(mechanism.to_dict(), public) == mechanism
+    flat = table.drop_vars("state", errors="ignore") if "state" not in public.coordinates() else table
+    release = mechanism.release(flat)
+    release.save(tmp_path / "r.ppd")
+    again = ppd.read_release(tmp_path / "r.ppd")
+    assert again.mechanism == mechanism
+    assert again.guarantee == release.guarantee
+    assert release.plan.exact
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "message"),
+    [
+        (lambda: ppd.Conditioned(None, total()), PrivacyError, "noise such as"),
+        (lambda: ppd.Conditioned({"name": "other"}, total()), PrivacyError, "noise such as"),
+        (lambda: ppd.Conditioned(DoubleGeometric(1), None), InvariantError, "what is public"),
+        (lambda: DoubleGeometric(0), PrivacyError, "positive"),
+        (lambda: DiscreteGaussian("x"), PrivacyError, "sigma"),
+        (lambda: Staircase(1, 0), PrivacyError, "whole numbers"),
+        (lambda: Staircase(1, 2, 3), PrivacyError, "whole numbers"),
+        (lambda: Staircase(1, 2.0, 1), PrivacyError, "whole numbers"),
+        (
+            lambda: ppd.Conditioned(DiscreteGaussian(1), total() & nonnegative()),
+            PrivacyError,
+            "no known guarantee",
+        ),
+        (lambda: ppd.WassersteinExponential(None, 1, 1, "x"), InvariantError, "what is public"),
+        (lambda: ppd.WassersteinExponential(total(), 0, 1, "x"), PrivacyError, "epsilon"),
+        (lambda: ppd.WassersteinExponential(total(), 1, 0, "x"), PrivacyError, "sensitivity"),
+        (lambda: ppd.WassersteinExponential(total(), 1, 1, " "), PrivacyError, "in words"),
+        (lambda: ppd.WassersteinExponential(total(), 1, 1, "x", base=[1]), PrivacyError, "DirichletMultinomial"),
+        (lambda: DirichletMultinomial([1, -1]), CountError, "from 0 on"),
+        (lambda: DirichletMultinomial([1.5]), CountError, "from 0 on"),
+        (lambda: DirichletMultinomial([]), CountError, "from 0 on"),
+        (lambda: DirichletMultinomial([1], 0), PrivacyError, "concentration"),
+        (lambda: DirichletMultinomial([1], 1, 0), PrivacyError, "pseudo_count"),
+        (
+            lambda: ppd.WassersteinExponential(
+                total() & nonnegative(), 1, 1, "x", base=DirichletMultinomial([1, 2])
+            ).release([1, 2, 3]),
+            CountError,
+            "previous has 2 cells, the table 3",
+        ),
+        (
+            lambda: ppd.WassersteinExponential(total(), 1, 1, "x", base=DirichletMultinomial([1, 2])).release([1, 2]),
+            PrivacyError,
+            "nonnegative",
+        ),
+        (
+            lambda: ppd.WassersteinExponential(nonnegative(), 1, 1, "x", base=DirichletMultinomial([1, 2])).release(
+                [1, 2]
+            ),
+            PrivacyError,
+            "between",
+        ),
+    ],
+)
+def test_refuses_malformed_parameters(make, error, message):
+    with pytest.raises(error, match=message):
+        make()
