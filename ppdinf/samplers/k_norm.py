@@ -19,10 +19,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from ppdinf.samplers.continuous import laplaces, normals
+
 if TYPE_CHECKING:
     from ppdinf.samplers.tape import Tape
 
-__all__ = ["K_NORMS", "k_norm", "normals", "uniforms"]
+__all__ = ["K_NORMS", "k_norm", "uniforms"]
 
 K_NORMS = {"l1": 1, "l2": 2, "linf": np.inf}
 """Norms and their order in `numpy.linalg.norm`."""
@@ -31,13 +33,6 @@ K_NORMS = {"l1": 1, "l2": 2, "linf": np.inf}
 def uniforms(tape: Tape, *shape: int) -> NDArray[np.float64]:
     """Read uniform numbers in (0, 1) from a tape, 52 bits each, neither end included."""
     return ((tape(prod(shape)) >> np.uint64(12)).astype(float).reshape(shape) + 0.5) * 2.0**-52
-
-
-def normals(tape: Tape, *shape: int) -> NDArray[np.float64]:
-    """Read standard normal numbers from a tape, by inversion."""
-    from scipy.special import ndtri
-
-    return ndtri(uniforms(tape, *shape))
 
 
 def k_norm(dimension: int, norm: str, draws: int, tape: Tape) -> NDArray[np.float64]:
@@ -62,14 +57,13 @@ def k_norm(dimension: int, norm: str, draws: int, tape: Tape) -> NDArray[np.floa
     >>> bool(abs(np.abs(z).max(axis=1).mean() - 3) < 0.05)
     True
     """
-    from scipy.special import gammaincinv
+    from scipy.special import gammainccinv
 
     if norm == "l1":
-        u = uniforms(tape, draws, dimension)
-        return np.where(u < 0.5, np.log(2 * u), -np.log(2 - 2 * u))
+        return laplaces(tape, draws, dimension)
     if norm == "l2":
         direction = normals(tape, draws, dimension)
-        size = gammaincinv(dimension, uniforms(tape, draws, 1))
+        size = gammainccinv(dimension, uniforms(tape, draws, 1))
         return size * direction / np.linalg.norm(direction, axis=1, keepdims=True)
-    size = gammaincinv(dimension + 1, uniforms(tape, draws, 1))
+    size = gammainccinv(dimension + 1, uniforms(tape, draws, 1))
     return size * (2 * uniforms(tape, draws, dimension) - 1)

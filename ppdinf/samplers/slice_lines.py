@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from ppdinf.samplers.k_norm import normals, uniforms
+from ppdinf.samplers.continuous import normals
+from ppdinf.samplers.k_norm import uniforms
 
 if TYPE_CHECKING:
     from ppdinf.samplers.tape import Tape

@@ -81,6 +81,21 @@ def test_means_on_a_subspace_that_holds_them():
     assert "the span of two" in mechanism.guarantee.describe()
 
 
+@pytest.mark.parametrize(("d1", "d2"), [(12, 3), (24, 3), (24, 12)])
+def test_errors_of_projected_and_confined_means(d1, d2):
+    """Their Corollary 13 in closed form: d2 (d1 + 1) c^2 when projected, d2 (d2 + 1) c^2 on the subspace."""
+    A = np.kron(np.eye(d2), np.ones((d1 // d2, 1)))
+    data = np.zeros((50, d1))
+    free = KNormGradient(Mean(1), epsilon=1).simulate(data, draws=20_000, rng=14) @ A @ A.T * (d2 / d1)
+    drawn = KNormGradient(Mean(1), epsilon=1, subspace=A, known="blocks").simulate(data, draws=20_000, rng=15)
+    for answers, degrees in ((free, d1), (drawn, d2)):
+        squares = (answers**2).sum(axis=1)
+        expected = d2 * (degrees + 1) * (4 / 50) ** 2
+        assert abs(squares.mean() - expected) < 5 * squares.std() / math.sqrt(20_000)
+        printed = degrees * d1 * (4 / 50) ** 2  # d1^2 and d1 d2: bounds, not the errors themselves
+        assert squares.mean() < 0.9 * printed
+
+
 @pytest.mark.parametrize("norm", K_NORMS)
 def test_means_on_a_line_that_misses_them_against_integration(norm):
     """A chain: no closed form where the mean is off the subspace, or the norm is not l2."""
@@ -94,7 +109,7 @@ def test_means_on_a_line_that_misses_them_against_integration(norm):
     mass = on_grid(mechanism, data, grid[:, None] * direction[:, 0])
     edges, cdf = grid + 0.00125, np.cumsum(mass)
     assert stats.kstest(draws[:, 0], lambda t: np.interp(t, edges, cdf, left=0)).pvalue > 1e-6
-    wider = KNormGradient(Mean(1), epsilon="2.2", norm=norm, subspace=direction, known="same").simulate(
+    wider = KNormGradient(Mean(1), epsilon="2.4", norm=norm, subspace=direction, known="same").simulate(
         data, draws=20_000, rng=4
     )
     assert stats.kstest(wider[:, 0], lambda t: np.interp(t, edges, cdf, left=0)).pvalue < 1e-6
