@@ -118,7 +118,6 @@ class Weighted(Mechanism):
         return float(np.sum(self.potential(y - x))) - (log_normaliser or 0.0)
 
     def _summed_out(self, system: System, cells: NDArray[np.int64]) -> Elimination:
-        system.require_cells(cells)
         return summed_out(system, tuple(cells.tolist()), self.noise, self.base_measure(system))
 
 
@@ -133,7 +132,7 @@ def summed_out(
     Parameters
     ----------
     system : System
-        Public sums and bounds that every release obeys.
+        Public sums, whose values are those of the table, and bounds that every release obeys.
     center : tuple of int
         The confidential cells.
     noise : IntegerNoise
@@ -151,15 +150,16 @@ def summed_out(
     """
     from ppdinf.samplers.elimination import Elimination
 
-    low, high = cell_intervals(system.A, system.values, system.B, system.limits)
+    values = system.A @ np.array(center, dtype=np.int64)
+    low, high = cell_intervals(system.A, values, system.B, system.limits)
     potentials = [_potential(noise, x, low[i], high[i], i, base) for i, x in enumerate(center)]
     linked = np.flatnonzero(np.diff(system.B.indptr) > 1)
     if not linked.size:
-        return Elimination(system.A, system.values.tolist(), potentials)
+        return Elimination(system.A, values.tolist(), potentials)
     B = system.B[linked]
     slacks = [_slack(B[[k]], int(system.limits[row]), center, noise) for k, row in enumerate(linked)]
     rows = sp.block_array([[system.A, None], [B, -sp.eye_array(linked.size, dtype=np.int64)]], format="csr")
-    return Elimination(rows, [*system.values.tolist(), *system.limits[linked].tolist()], [*potentials, *slacks])
+    return Elimination(rows, [*values.tolist(), *system.limits[linked].tolist()], [*potentials, *slacks])
 
 
 def _potential(noise: IntegerNoise, x: int, low: float, high: float, cell: int, base: BaseMeasure | None) -> Potential:
