@@ -113,8 +113,8 @@ def test_forward_draws_keep_everything_public(name):
     with pm.Model(coords=release.coords):
         rates = RATES[: y.size].reshape(y.shape)
         ppd.PartiallyPrivate("x", pm.Poisson.dist(rates), release=release, marginalize=False)
-        prior = pm.sample_prior_predictive(20, random_seed=1).prior_predictive
-    noise = (prior["x_release"] - prior["x"]).values.reshape(20, -1)
+        prior = pm.sample_prior_predictive(20, random_seed=1)
+    noise = (prior.prior_predictive["x_release"] - prior.prior["x"]).values.reshape(20, -1)
     assert not (release.kept.A @ noise.T).any()
     assert noise.any()
 
