@@ -112,7 +112,7 @@ class PostProcessed(Mechanism):
 
     Notes
     -----
-    "l2" and "nonnegative" give fractions, the others counts. 10,000 cells with both margins take about half a second
+    "l2" and "nonnegative" give fractions, the others counts. 10,000 cells with both margins take a quarter of a second
     by "rounded", milliseconds where public sums split the cells into groups.
 
     Examples
@@ -155,7 +155,7 @@ class PostProcessed(Mechanism):
         Raises
         ------
         CountError, LabelError, InvariantError, PrivacyError
-            As every mechanism; InvariantError also where sums cross so that no rounding keeps them all.
+            As every mechanism.
 
         Warns
         -----
