@@ -22,7 +22,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ppdinf.errors import PrivacyError
 from ppdinf.mechanisms.objectives import Objective
-from ppdinf.privacy.guarantee import Guarantee
+from ppdinf.privacy.guarantee import Guarantee, ReleaseGuarantee
 from ppdinf.privacy.parameters import as_fraction
 from ppdinf.samplers.k_norm import K_NORMS
 
@@ -63,8 +63,9 @@ class KNormGradient:
     Notes
     -----
     Exact draws, up to double precision: means on R^d in every norm, or in l2 on a subspace that holds the mean;
-    quantiles. Everything else is drawn by `ppdinf.samplers.slice_lines`, 50 (m + 1) lines in m dimensions from
-    near the mode, a chain that nothing certifies; `plan` says which.
+    quantiles; linear regressions whose noise is narrower than the ball. Everything else is drawn by
+    `ppdinf.samplers.slice_lines`, 50 (m + 1) lines in m dimensions from near the mode, a chain that nothing
+    certifies; `plan` and `guarantee_on` say which.
 
     The promise is that of real numbers. Doubles carry their noise in their last digits too, so round answers
     to a grid far coarser than these before publishing them (I. Mironov, "On significance of the least
@@ -121,6 +122,21 @@ class KNormGradient:
             self.epsilon,
             neighbours="which of two values one record has",
             known=(self.objective.assumed(self.norm), *(() if self.known is None else (self.known,))),
+        )
+
+    def guarantee_on(self, data: Any) -> ReleaseGuarantee:
+        """State the guarantee with the way in which answers to these data are drawn."""
+        records = self.objective.records(data, self.norm)
+        promise = self.guarantee
+        return ReleaseGuarantee(
+            promise.variant,
+            promise.epsilon,
+            neighbours=promise.neighbours,
+            known=promise.known,
+            nearest=1,
+            fixed=0,
+            cells=self.objective.dimension(records),
+            sampler=self.plan(data),
         )
 
     def log_density(self, y: ArrayLike, data: Any) -> Points:

@@ -8,13 +8,18 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ppdinf.errors import PrivacyError
-from ppdinf.mechanisms.objectives import Objective, positive, require_within, rows_of
+from ppdinf.mechanisms.objectives import Draw, Objective, positive, require_within, rows_of
+from ppdinf.samplers.k_norm import K_NORMS, k_norm, uniforms
+from ppdinf.samplers.tape import seeded_tape
+
+if TYPE_CHECKING:
+    from ppdinf.samplers.tape import Tape
 
 __all__ = ["LinearRegression", "LogisticRegression"]
 
@@ -81,6 +86,37 @@ class LinearRegression(Objective):
         """See the notes of the class."""
         size = self.features * np.linalg.norm(y, axis=1) + 2 * self.response
         return _stretch(y.shape[1], norm) * self.features * size
+
+    def exact(self, records: tuple[Points, Points], basis: Points, norm: str, rate: float) -> tuple[str, Draw] | None:
+        """Propose from the law with the sensitivity at the sphere, a K-norm law mapped linearly, and reject.
+
+        None where a pilot of 2,000 proposals accepts fewer than 20, as it does when the noise is as wide as the ball.
+        """
+        gram, moments = records[0].T @ records[0], records[0].T @ records[1]
+        d = len(gram)
+        if basis.shape[1] < d or np.linalg.cond(gram) > 1e10:
+            return None
+        center, inverse = np.linalg.solve(gram, moments), np.linalg.inv(gram)
+        widest = _stretch(d, norm) * self.features * (self.features * self.radius + 2 * self.response)
+
+        def accepted(proposals: int, tape: Tape) -> Points:
+            z = k_norm(d, norm, proposals, tape)
+            y = center + z @ inverse * (widest / rate)
+            excess = np.linalg.norm(z, K_NORMS[norm], axis=1) * (widest / self.sensitivity(y, norm) - 1)
+            return y[(np.linalg.norm(y, axis=1) <= self.radius) & (np.log(uniforms(tape, proposals)) < -excess)]
+
+        share = len(accepted(2000, seeded_tape(1))) / 2000
+        if share < 0.01:
+            return None
+
+        def draw(draws: int, tape: Tape) -> Points:
+            parts, missing = [np.empty((0, d))], draws
+            while missing > 0:
+                parts.append(accepted(min(int(1.1 * missing / share) + 10, 2**16), tape))
+                missing -= len(parts[-1])
+            return np.concatenate(parts)[:draws]
+
+        return f"rejection from a {norm} law around the coefficients of least squares, {share:.0%} accepted", draw
 
 
 @dataclass(frozen=True)
