@@ -172,3 +172,60 @@ def test_disclosure_limits_do_not_raise_the_sensitivity_of_counts():
 def test_refusals(call, message):
     with pytest.raises(PrivacyError, match=message):
         call()
+
+
+def worst_loss(pair, scale, outcomes):
+    """Largest log ratio over outcomes of noise exp(-|y - x| / scale) on them, between two laws of x."""
+    y = np.array(outcomes)
+    mixed = []
+    for law in pair:
+        rows = np.array([np.exp(-np.abs(y - x) / scale) for x in law])
+        rows /= rows.sum(axis=1, keepdims=True)
+        mixed.append(np.array([float(w) for w in law.values()]) @ rows)
+    return np.abs(np.log(mixed[0] / mixed[1])).max()
+
+
+def random_law(rng):
+    weights = rng.integers(0, 4, 9) ** 3
+    weights[rng.integers(9)] += 1
+    return {k: Fraction(int(w), int(weights.sum())) for k, w in enumerate(weights) if w}
+
+
+def printed_delta(p, q):
+    """Equation (35): quantiles at the jump levels of the first law only."""
+    level, worst = Fraction(0), 0
+    for value in sorted(p):
+        level += p[value]
+        at = Fraction(0)
+        for other in sorted(q):
+            at += q[other]
+            if at >= level:
+                worst = max(worst, abs(value - other))
+                break
+    return worst
+
+
+def test_mechanisms_calibrated_to_delta_z_keep_their_promise():
+    """Wasserstein exponential noise: epsilon / Delta_z on all integers, half of it on a bounded base measure.
+
+    The sensitivity of equation (35) as printed is too small for some pairs, and then the promise breaks.
+    """
+    rng, epsilon, broken = np.random.default_rng(5), 0.8, 0
+    for _ in range(300):
+        pair = random_law(rng), random_law(rng)
+        distance, printed = delta_z([pair]), printed_delta(*pair)
+        if distance == 0:
+            continue
+        assert worst_loss(pair, distance / epsilon, range(-200, 210)) <= epsilon + 1e-9
+        assert worst_loss(pair, 2 * distance / epsilon, range(9)) <= epsilon + 1e-9
+        if printed:
+            broken += worst_loss(pair, printed / epsilon, range(-200, 210)) > epsilon + 1e-9
+    assert broken > 0
+
+
+def test_the_promise_for_counts_that_hang_together():
+    """Noise for independent persons breaks the promise to persons who are not."""
+    for z0, z1 in [("1/5", "1/2"), ("1/10", "9/10"), (0, 1)]:
+        pair = count_pair(12, z0, z1)
+        assert worst_loss(pair, delta_z([pair]) / 0.5, range(-300, 313)) <= 0.5 + 1e-9
+        assert worst_loss(pair, 1 / 0.5, range(-300, 313)) > 1
