@@ -10,6 +10,7 @@ from .mechanisms import Conditioned as Conditioned
 from .mechanisms import CorrelatedGaussian as CorrelatedGaussian
 from .mechanisms import GeneralizedGaussian as GeneralizedGaussian
 from .mechanisms import GeneralizedLaplace as GeneralizedLaplace
+from .mechanisms import KNorm as KNorm
 from .mechanisms import KNormGradient as KNormGradient
 from .mechanisms import PostProcessed as PostProcessed
 from .mechanisms import SubspaceGaussian as SubspaceGaussian

@@ -7,6 +7,7 @@ from ppdinf.mechanisms.gaussian import GeneralizedGaussian as GeneralizedGaussia
 from ppdinf.mechanisms.integer_noise import DiscreteGaussian as DiscreteGaussian
 from ppdinf.mechanisms.integer_noise import DoubleGeometric as DoubleGeometric
 from ppdinf.mechanisms.integer_noise import Staircase as Staircase
+from ppdinf.mechanisms.k_norm import KNorm as KNorm
 from ppdinf.mechanisms.k_norm_gradient import KNormGradient as KNormGradient
 from ppdinf.mechanisms.laplace import GeneralizedLaplace as GeneralizedLaplace
 from ppdinf.mechanisms.objectives import Gradient as Gradient
@@ -30,6 +31,7 @@ __all__ = [
     "GeneralizedGaussian",
     "GeneralizedLaplace",
     "Gradient",
+    "KNorm",
     "KNormGradient",
     "LinearRegression",
     "LogisticRegression",

@@ -58,15 +58,15 @@ class RealNoise:
         Of one vector of the null space, shape (d,), normaliser dropped.
     sampler, reason : str
         How it is drawn, and why so.
-    distance : float, optional
-        Of a Markov chain: upper limit of its total variation from the law.
+    distance : callable, optional
+        Of a Markov chain: measure an upper limit of its total variation from the law.
     """
 
     draw: Callable[[int, Tape], Reals]
     log_density: Callable[[Reals], float]
     sampler: str
     reason: str
-    distance: float | None = None
+    distance: Callable[[], float] | None = None
 
 
 @dataclass(frozen=True, init=False)
@@ -154,8 +154,8 @@ class SubspaceMechanism(Mechanism):
         """Say how noise is drawn; "exact" draws follow the law of real numbers up to double precision."""
         law = self.law(system)
         if law.distance is not None and not allow_mcmc:
-            raise PrivacyError(f"{law.reason}: allow it with allow_mcmc=True, or use CorrelatedGaussian")
-        return Plan(law.sampler, law.distance is None, law.reason, distance=law.distance)
+            raise PrivacyError(f"{law.reason}: allow it with allow_mcmc=True, or choose another mechanism")
+        return Plan(law.sampler, law.distance is None, law.reason, distance=law.distance and law.distance())
 
     def noise(self, system: System, draws: int, tape: Tape, plan: Plan | None = None) -> Reals:
         """Draw the noise of `draws` releases; float64 of shape (draws, d)."""

@@ -1,0 +1,144 @@
+"""Gaussian noise shaped like what one person can change.
+
+The moves of one person, seen from the null space, have a smallest enclosing ellipsoid. Its shorter half-axes get
+noise of one width, the longest move along them; what is left is treated likewise, with an ellipsoid of its own,
+down to the last axis. This is the base decomposition of Nikolov, Talwar and Zhang, which starts with the short axes:
+with the long ones first, short axes end up with the width of long ones.
+
+They then scale the noise by the square root of the number of parts. Here the whole is calibrated at once, by the
+longest move in the norm of the noise, which is at most as much and mostly less.
+
+A. Nikolov, K. Talwar, L. Zhang, "The geometry of differential privacy: the sparse and approximate cases",
+STOC 2013. J. Gao, R. Gong, F.-Y. Yu, "Subspace differential privacy", AAAI 2022, Theorem 3.11.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from ppdinf.invariants import Public, System
+from ppdinf.mechanisms.moves_within import inside, moves_within
+from ppdinf.mechanisms.subspace import RealNoise, Reals, SubspaceMechanism
+from ppdinf.privacy.gaussian_calibration import gaussian_sigma
+
+if TYPE_CHECKING:
+    from ppdinf.samplers.tape import Tape
+
+__all__ = ["CorrelatedGaussian", "base_decomposition"]
+
+
+@dataclass(frozen=True)
+class CorrelatedGaussian(SubspaceMechanism):
+    """Gaussian noise among all real z with ``A z = 0``, wider where one person changes more.
+
+    Parameters
+    ----------
+    public : Public
+        What is published exactly: sums of the cells, or of the answers where a query is given.
+    epsilon, delta : int, float, str or Fraction
+        Privacy loss between neighbours, and the probability with which it can be exceeded.
+    query, neighbours
+        As for `SubspaceGaussian`.
+
+    Raises
+    ------
+    InvariantError, PrivacyError
+        `public` is no public information; a parameter is out of range or unknown; when drawing, too many cells.
+
+    Notes
+    -----
+    Mean squared error within a factor O(log^2 m log(1/delta)) of the best there is, for small epsilon and delta. It
+    pays for queries that overlap: the error of 128 cumulative counts is a fifteenth of that of spherical noise. For
+    cells alone, where all directions are much alike, `SubspaceGaussian` has less. Lists the moves of one person,
+    d^2 / 2 for records replaced: for tables of some hundred cells. Noise of real numbers in double precision, as
+    `SubspaceGaussian`.
+
+    Examples
+    --------
+    >>> import numpy as np, ppdinf as ppd
+    >>> cumulative = np.tril(np.ones((12, 12), dtype=int))
+    >>> whole = ppd.invariants.cells({"answer": 11})
+    >>> mechanism = ppd.CorrelatedGaussian(whole, epsilon=1, delta="1e-6", query=cumulative)
+    >>> noisy = mechanism.simulate(np.arange(12), draws=2, rng=1)
+    >>> noisy[:, 11].values.round(9)
+    array([66., 66.])
+    """
+
+    kind: ClassVar[str] = "correlated-gaussian"
+
+    def __init__(
+        self,
+        public: Public,
+        epsilon: int | float | str | Fraction,
+        delta: int | float | str | Fraction,
+        *,
+        query: Any = None,
+        neighbours: str = "replaced",
+    ) -> None:
+        self._set(public, epsilon, delta, query, neighbours)
+        gaussian_sigma(self.epsilon, self.delta)  # refuses what cannot be calibrated
+
+    def factor(self, system: System) -> Reals:
+        """Find F, shape (d, k), such that the noise is F e with e standard normal."""
+        from ppdinf.lattice.null_space import null_space
+
+        directions, moves = moves_within(null_space(system.structure), self.query, self.neighbours)
+        if not moves.size:
+            return directions
+        shape = base_decomposition(moves)
+        longest = float(np.linalg.norm(np.linalg.solve(shape, moves), axis=0).max())
+        return gaussian_sigma(self.epsilon, self.delta, sensitivity=longest) * (directions @ shape)
+
+    def law(self, system: System) -> RealNoise:
+        """Gaussian with covariance F F'."""
+        from ppdinf.samplers.continuous import normals
+
+        factor = self.factor(system)
+        widths = np.linalg.norm(factor, axis=0)
+        axes = factor / widths  # orthogonal
+
+        def draw(draws: int, tape: Tape) -> Reals:
+            return normals(tape, draws, widths.size) @ factor.T if widths.size else np.zeros((draws, factor.shape[0]))
+
+        def log_density(z: Reals) -> float:
+            return -0.5 * float(np.sum((axes.T @ z / widths) ** 2)) if inside(axes, z) else -np.inf
+
+        parts = np.unique(widths.round(12)).size
+        reason = f"Gaussian noise of {parts} width{'s' * (parts != 1)} along {widths.size} orthogonal axes"
+        return RealNoise(draw, log_density, "axes", reason)
+
+
+def base_decomposition(moves: Reals) -> Reals:
+    """Orthogonal axes, each as long as the longest move along its part.
+
+    Parameters
+    ----------
+    moves : ndarray of float64, shape (k, n)
+        They span R^k.
+
+    Returns
+    -------
+    ndarray of float64, shape (k, k)
+        One axis per column.
+
+    Examples
+    --------
+    >>> base_decomposition(np.array([[8.0, 0.0], [0.0, 1.0]])).round(3)
+    array([[0., 8.],
+           [1., 0.]])
+    """
+    from ppdinf.privacy.ellipsoid import enclosing_ellipsoid
+
+    left, axes = np.eye(len(moves)), []
+    while left.shape[1]:
+        _, directions = np.linalg.eigh(enclosing_ellipsoid(left.T @ moves))  # short ones first
+        half = (left.shape[1] + 1) // 2
+        part = left @ directions[:, :half]
+        axes.append(part * np.linalg.norm(part.T @ moves, axis=0).max())
+        left = left @ directions[:, half:]
+    found = np.hstack(axes)
+    return found * np.sign(found[np.argmax(np.abs(found), axis=0), np.arange(len(moves))])

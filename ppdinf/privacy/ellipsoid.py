@@ -1,0 +1,88 @@
+r"""The smallest ellipsoid around a set of points and their opposites, with a certificate.
+
+With weights u on the points a_j and M = sum_j u_j a_j a_j', let g_j = a_j' M^-1 a_j. The weights that maximise det M
+have g_j <= m everywhere, and {z : z' M^-1 z <= m} is then the smallest ellipsoid (John). For any weights,
+{z : z' M^-1 z <= max g} holds all points, and its volume exceeds the smallest by a factor of at most
+(max g / m)^(m/2): this is the certificate. Weight goes to the farthest point or leaves the nearest one, whichever
+is further from m, by an exact line search.
+
+References
+----------
+M. J. Todd, E. A. Yildirim, "On Khachiyan's algorithm for the computation of minimum-volume enclosing ellipsoids",
+Discrete Applied Mathematics 155(13), 2007.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ppdinf.errors import PrivacyError
+
+__all__ = ["enclosing_ellipsoid"]
+
+REFRESH = 100  # steps between inverses from scratch, against rounding
+STEPS = 10**6
+
+
+def enclosing_ellipsoid(points: NDArray[np.float64], *, tolerance: float = 1e-3) -> NDArray[np.float64]:
+    """Find an ellipsoid around points and their opposites that is almost as small as can be.
+
+    Parameters
+    ----------
+    points : ndarray of float64, shape (m, n)
+        One per column; they span R^m.
+    tolerance : float
+        Squared half-axes exceed those of some ellipsoid that is no larger than the smallest by a factor of at most
+        ``1 + tolerance``, and the volume by ``(1 + tolerance) ** (m / 2)``.
+
+    Returns
+    -------
+    ndarray of float64, shape (m, m)
+        S of the ellipsoid ``{z : z' S^-1 z <= 1}``; its half-axes are the square roots of the eigenvalues.
+
+    Raises
+    ------
+    PrivacyError
+        The points do not span the space, or so nearly that no certificate was found.
+
+    Notes
+    -----
+    O(m n) a step; a few hundred steps for a hundred points in 20 dimensions, one where all points are alike.
+
+    Examples
+    --------
+    >>> enclosing_ellipsoid(np.array([[2.0, 0.0], [0.0, 1.0]])).round(6)
+    array([[4., 0.],
+           [0., 1.]])
+    """
+    m, n = points.shape
+    if m == 1:
+        return np.array([[float((points**2).max())]])
+    weights = np.full(n, 1 / n)
+    for step in range(STEPS):
+        if step % REFRESH == 0:
+            moment = (points * weights) @ points.T
+            try:
+                inverse = np.linalg.inv(moment)
+            except np.linalg.LinAlgError:
+                break
+            g = np.einsum("ij,ij->j", points, inverse @ points)
+        far, near = int(np.argmax(g)), int(np.argmin(np.where(weights > 0, g, np.inf)))
+        if g[far] <= m * (1 + tolerance):
+            # what is promised rests on an inverse from scratch
+            moment = (points * weights) @ points.T
+            g = np.einsum("ij,ij->j", points, np.linalg.solve(moment, points))
+            if m <= g.max() * (1 + 1e-9) and g.max() <= m * (1 + 2 * tolerance):
+                return moment * g.max()
+            break
+        j = far if g[far] - m >= m - g[near] else near
+        shift = (g[j] - m) / (m * (g[j] - 1)) if g[j] > 1 else -np.inf
+        shift = max(shift, -weights[j] / (1 - weights[j]))
+        weights *= 1 - shift
+        weights[j] = max(0.0, weights[j] + shift)
+        direction = inverse @ points[:, j]
+        factor = shift / (1 - shift + shift * g[j])
+        inverse = (inverse - factor * np.outer(direction, direction)) / (1 - shift)
+        g = (g - factor * (direction @ points) ** 2) / (1 - shift)
+    raise PrivacyError("the moves by one person nearly lie in fewer dimensions: no ellipsoid around them was certified")
