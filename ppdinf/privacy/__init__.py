@@ -9,13 +9,13 @@ from ppdinf.privacy.conditioning import posterior_range as posterior_range
 from ppdinf.privacy.conversion import zcdp_delta as zcdp_delta
 from ppdinf.privacy.conversion import zcdp_epsilon as zcdp_epsilon
 from ppdinf.privacy.conversion import zcdp_rho as zcdp_rho
-from ppdinf.privacy.delta_z import KAnonymity as KAnonymity
-from ppdinf.privacy.delta_z import TCloseness as TCloseness
-from ppdinf.privacy.delta_z import condition_pairs as condition_pairs
 from ppdinf.privacy.delta_z import count_pair as count_pair
 from ppdinf.privacy.delta_z import delta_z as delta_z
 from ppdinf.privacy.delta_z import delta_z_counts as delta_z_counts
 from ppdinf.privacy.delta_z import delta_z_normal as delta_z_normal
+from ppdinf.privacy.disclosure_limits import KAnonymity as KAnonymity
+from ppdinf.privacy.disclosure_limits import TCloseness as TCloseness
+from ppdinf.privacy.disclosure_limits import condition_pairs as condition_pairs
 from ppdinf.privacy.gaussian_calibration import gaussian_delta as gaussian_delta
 from ppdinf.privacy.gaussian_calibration import gaussian_sigma as gaussian_sigma
 from ppdinf.privacy.guarantee import Guarantee as Guarantee

@@ -7,20 +7,16 @@ epsilon-Pufferfish given z: no release changes the odds between the two secrets 
 exp(epsilon), whichever of the models holds. The sup is over what its user lists, and no more: a model left
 out is a model not protected against.
 
-Public statements such as k-anonymity forbid some values of the statistic. They condition the laws, and take
-pairs away of which one secret has become impossible; they leave the mechanism as it is.
-
 References
 ----------
 J. Seeman, M. Reimherr, A. Slavkovic, "Formal privacy for partially private data": Definition 3, Theorem 9,
-Section 4.4, Examples 1 and 2.
+Section 4.4, Example 1.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable
 from fractions import Fraction
 from typing import Any
 
@@ -28,12 +24,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ppdinf.errors import PrivacyError
-from ppdinf.privacy.parameters import as_fraction
+from ppdinf.privacy.disclosure_limits import probability, whole
 from ppdinf.privacy.wasserstein import wasserstein_infinity
 
-__all__ = ["KAnonymity", "TCloseness", "condition_pairs", "count_pair", "delta_z", "delta_z_counts", "delta_z_normal"]
-
-type Law = Mapping[Any, Any]
+__all__ = ["count_pair", "delta_z", "delta_z_counts", "delta_z_normal"]
 
 
 def delta_z(pairs: Iterable[tuple[Any, Any]], *, norm: str = "l1") -> Any:
@@ -96,8 +90,8 @@ def count_pair(n: int, z0: Any, z1: Any) -> tuple[dict[int, Fraction], dict[int,
     >>> count_pair(2, 0, "1/3")
     ({0: Fraction(1, 1)}, {1: Fraction(2, 3), 2: Fraction(1, 3)})
     """
-    _whole(n, 1, math.inf, "n")
-    low, high = _probability(z0, "z0"), _probability(z1, "z1")
+    whole(n, 1, math.inf, "n")
+    low, high = probability(z0, "z0"), probability(z1, "z1")
     if low > high:
         raise PrivacyError(f"z0 must not exceed z1, found z0 = {low} and z1 = {high}")
     return _binomial(n - 1, low, 0), _binomial(n - 1, high, 1)
@@ -196,115 +190,7 @@ def delta_z_normal(covariance: ArrayLike, width: float) -> float:
     return float(width * abs(coefficient))
 
 
-@dataclass(frozen=True)
-class KAnonymity:
-    """Public information that a count of n persons, and of those not counted, is at least k.
-
-    Examples
-    --------
-    >>> print(KAnonymity(20, 5), list(KAnonymity(20, 5).counts)[::5])
-    the count lies between 5 and 15 of 20 persons (5-anonymity) [5, 10, 15]
-    """
-
-    n: int
-    k: int
-
-    def __post_init__(self) -> None:
-        _whole(self.n, 1, math.inf, "n")
-        _whole(self.k, 0, self.n // 2, "k")
-
-    @property
-    def counts(self) -> range:
-        """Counts that agree with it."""
-        return range(self.k, self.n - self.k + 1)
-
-    def __str__(self) -> str:
-        return f"the count lies between {self.k} and {self.n - self.k} of {self.n} persons ({self.k}-anonymity)"
-
-
-@dataclass(frozen=True)
-class TCloseness:
-    """Public information that the share of persons counted is within t of a public share.
-
-    Examples
-    --------
-    >>> print(TCloseness(20, "1/4", "0.1"), list(TCloseness(20, "1/4", "0.1").counts))
-    the share of 20 persons counted is within 1/10 of 1/4 (t-closeness) [3, 4, 5, 6, 7]
-    """
-
-    n: int
-    share: Any
-    t: Any
-
-    def __post_init__(self) -> None:
-        _whole(self.n, 1, math.inf, "n")
-        object.__setattr__(self, "share", _probability(self.share, "share"))
-        object.__setattr__(self, "t", _probability(self.t, "t"))
-        if not self.counts:
-            raise PrivacyError(f"no count of {self.n} persons is within {self.t} of a share of {self.share}")
-
-    @property
-    def counts(self) -> range:
-        """Counts that agree with it."""
-        low, high = (self.n * (self.share - self.t), self.n * (self.share + self.t))
-        return range(max(0, math.ceil(low)), min(self.n, math.floor(high)) + 1)
-
-    def __str__(self) -> str:
-        return f"the share of {self.n} persons counted is within {self.t} of {self.share} (t-closeness)"
-
-
-def condition_pairs(pairs: Iterable[tuple[Law, Law]], possible: Collection[Any]) -> Iterator[tuple[Law, Law]]:
-    """Condition pairs of laws on the values that public information leaves possible.
-
-    Parameters
-    ----------
-    pairs : iterable of (mapping, mapping)
-        Values to probabilities.
-    possible : collection
-        Values that agree with what is public, such as `KAnonymity.counts`.
-
-    Yields
-    ------
-    (mapping, mapping)
-        Pairs of which both secrets are still possible (equation 10); the others are gone.
-
-    Examples
-    --------
-    >>> pair = count_pair(40, "0.2", "0.6")
-    >>> delta_z([pair]), delta_z(condition_pairs([pair], KAnonymity(40, 15).counts))
-    (18, 9)
-    >>> list(condition_pairs([pair], [0]))
-    []
-    """
-    for pair in pairs:
-        kept = [{value: weight for value, weight in law.items() if value in possible} for law in pair]
-        totals = [sum(law.values()) for law in kept]
-        if all(totals):
-            first, second = (
-                {value: _share(weight, total) for value, weight in law.items()}
-                for law, total in zip(kept, totals, strict=True)
-            )
-            yield first, second
-
-
-def _share(weight: Any, total: Any) -> Any:
-    return Fraction(weight, total) if isinstance(weight, int) and isinstance(total, int) else weight / total
-
-
 def _binomial(trials: int, probability: Fraction, shift: int) -> dict[int, Fraction]:
     a, b = probability.numerator, probability.denominator
     weights = ((k, math.comb(trials, k) * a**k * (b - a) ** (trials - k)) for k in range(trials + 1))
     return {k + shift: Fraction(weight, b**trials) for k, weight in weights if weight}
-
-
-def _whole(value: Any, low: int, high: float, name: str) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or not low <= value <= high:
-        bounds = f"of at least {low}" if high == math.inf else f"from {low} to {high}"
-        raise PrivacyError(f"{name} must be a whole number {bounds}, found {value!r}")
-
-
-def _probability(value: Any, name: str) -> Fraction:
-    exact = Fraction(0) if str(value) in ("0", "0.0") else as_fraction(value, name)
-    if exact > 1:
-        raise PrivacyError(f"{name} must be a probability such as 0.3 or '1/3', found {value!r:.60}")
-    return exact

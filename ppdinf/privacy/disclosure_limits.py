@@ -1,0 +1,135 @@
+"""Disclosure limits as public information: k-anonymity and t-closeness of a count.
+
+They forbid some values of a count. That conditions its laws, and takes pairs of secrets away of which one has
+become impossible; the mechanism stays as it is, and protects fewer pairs.
+
+J. Seeman, M. Reimherr, A. Slavkovic, "Formal privacy for partially private data", Example 2 and equations (10), (18).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from ppdinf.errors import PrivacyError
+from ppdinf.privacy.parameters import as_fraction
+
+__all__ = ["KAnonymity", "TCloseness", "condition_pairs", "probability", "whole"]
+
+type Law = Mapping[Any, Any]
+
+
+@dataclass(frozen=True)
+class KAnonymity:
+    """Public information that a count of n persons, and of those not counted, is at least k.
+
+    Examples
+    --------
+    >>> print(KAnonymity(20, 5), list(KAnonymity(20, 5).counts)[::5])
+    the count lies between 5 and 15 of 20 persons (5-anonymity) [5, 10, 15]
+    """
+
+    n: int
+    k: int
+
+    def __post_init__(self) -> None:
+        whole(self.n, 1, math.inf, "n")
+        whole(self.k, 0, self.n // 2, "k")
+
+    @property
+    def counts(self) -> range:
+        """Counts that agree with it."""
+        return range(self.k, self.n - self.k + 1)
+
+    def __str__(self) -> str:
+        return f"the count lies between {self.k} and {self.n - self.k} of {self.n} persons ({self.k}-anonymity)"
+
+
+@dataclass(frozen=True)
+class TCloseness:
+    """Public information that the share of persons counted is within t of a public share.
+
+    Examples
+    --------
+    >>> print(TCloseness(20, "1/4", "0.1"), list(TCloseness(20, "1/4", "0.1").counts))
+    the share of 20 persons counted is within 1/10 of 1/4 (t-closeness) [3, 4, 5, 6, 7]
+    """
+
+    n: int
+    share: Any
+    t: Any
+
+    def __post_init__(self) -> None:
+        whole(self.n, 1, math.inf, "n")
+        object.__setattr__(self, "share", probability(self.share, "share"))
+        object.__setattr__(self, "t", probability(self.t, "t"))
+        if not self.counts:
+            raise PrivacyError(f"no count of {self.n} persons is within {self.t} of a share of {self.share}")
+
+    @property
+    def counts(self) -> range:
+        """Counts that agree with it."""
+        low, high = (self.n * (self.share - self.t), self.n * (self.share + self.t))
+        return range(max(0, math.ceil(low)), min(self.n, math.floor(high)) + 1)
+
+    def __str__(self) -> str:
+        return f"the share of {self.n} persons counted is within {self.t} of {self.share} (t-closeness)"
+
+
+def condition_pairs(pairs: Iterable[tuple[Law, Law]], possible: Collection[Any]) -> Iterator[tuple[Law, Law]]:
+    """Condition pairs of laws on the values that public information leaves possible.
+
+    Parameters
+    ----------
+    pairs : iterable of (mapping, mapping)
+        Values to probabilities.
+    possible : collection
+        Values that agree with what is public, such as `KAnonymity.counts`.
+
+    Yields
+    ------
+    (mapping, mapping)
+        Pairs of which both secrets are still possible (equation 10); the others are gone.
+
+    Examples
+    --------
+    >>> from ppdinf.privacy import count_pair, delta_z
+    >>> pair = count_pair(40, "0.2", "0.6")
+    >>> delta_z([pair]), delta_z(condition_pairs([pair], KAnonymity(40, 15).counts))
+    (18, 9)
+    >>> list(condition_pairs([pair], [0]))
+    []
+    """
+    for pair in pairs:
+        kept = [{value: weight for value, weight in law.items() if value in possible} for law in pair]
+        totals = [sum(law.values()) for law in kept]
+        if all(totals):
+            first, second = (
+                {value: _share(weight, total) for value, weight in law.items()}
+                for law, total in zip(kept, totals, strict=True)
+            )
+            yield first, second
+
+
+def _share(weight: Any, total: Any) -> Any:
+    return Fraction(weight, total) if isinstance(weight, int) and isinstance(total, int) else weight / total
+
+
+def whole(value: Any, low: int, high: float, name: str) -> None:
+    """Refuse all but whole numbers in a range."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or not low <= value <= high:
+        bounds = f"of at least {low}" if high == math.inf else f"from {low} to {high}"
+        raise PrivacyError(f"{name} must be a whole number {bounds}, found {value!r}")
+
+
+def probability(value: Any, name: str) -> Fraction:
+    """Read a number from 0 to 1 exactly."""
+    exact = Fraction(0) if str(value) in ("0", "0.0") else as_fraction(value, name)
+    if exact > 1:
+        raise PrivacyError(f"{name} must be a probability such as 0.3 or '1/3', found {value!r:.60}")
+    return exact
