@@ -10,7 +10,7 @@ from ppdinf.lattice.systems import IntVector
 
 __all__ = ["cell_intervals", "fiber_tables"]
 
-PARTIAL = 10**6  # partial tables looked at before the search is given up
+PARTIAL = 4 * 10**6  # partial tables looked at before the search is given up
 PASSES = 50
 
 type Reals = NDArray[np.float64]

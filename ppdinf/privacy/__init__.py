@@ -1,5 +1,12 @@
 """Guarantees, and the exact parameters they are stated in."""
 
+from ppdinf.privacy.audit import Audit as Audit
+from ppdinf.privacy.audit import audit as audit
+from ppdinf.privacy.composition import compose as compose
+from ppdinf.privacy.composition import compose_parallel as compose_parallel
+from ppdinf.privacy.composition import to_approximate as to_approximate
+from ppdinf.privacy.composition import to_event as to_event
+from ppdinf.privacy.composition import to_zcdp as to_zcdp
 from ppdinf.privacy.condition_output import condition_output as condition_output
 from ppdinf.privacy.conditioning import ConditioningCost as ConditioningCost
 from ppdinf.privacy.conditioning import Erosion as Erosion
@@ -20,19 +27,25 @@ from ppdinf.privacy.gaussian_calibration import gaussian_delta as gaussian_delta
 from ppdinf.privacy.gaussian_calibration import gaussian_sigma as gaussian_sigma
 from ppdinf.privacy.guarantee import Guarantee as Guarantee
 from ppdinf.privacy.guarantee import ReleaseGuarantee as ReleaseGuarantee
+from ppdinf.privacy.ledger import Ledger as Ledger
 from ppdinf.privacy.parameters import as_fraction as as_fraction
 from ppdinf.privacy.sensitivity import sensitivity as sensitivity
 from ppdinf.privacy.sensitivity import sensitivity_polytope as sensitivity_polytope
 from ppdinf.privacy.wasserstein import wasserstein_infinity as wasserstein_infinity
 
 __all__ = [
+    "Audit",
     "ConditioningCost",
     "Erosion",
     "Guarantee",
     "KAnonymity",
+    "Ledger",
     "ReleaseGuarantee",
     "TCloseness",
     "as_fraction",
+    "audit",
+    "compose",
+    "compose_parallel",
     "condition_output",
     "condition_pairs",
     "conditioning_cost",
@@ -46,6 +59,9 @@ __all__ = [
     "posterior_range",
     "sensitivity",
     "sensitivity_polytope",
+    "to_approximate",
+    "to_event",
+    "to_zcdp",
     "wasserstein_infinity",
     "zcdp_delta",
     "zcdp_epsilon",

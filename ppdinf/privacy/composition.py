@@ -1,0 +1,231 @@
+"""What several releases promise together.
+
+Losses add up among the tables that agree with everything published by any of them: joined public information
+protects fewer tables, and the promise says nothing about the others.
+
+References
+----------
+P. Dharangutte et al., "Integer subspace differential privacy", Proposition 6. J. Gao et al., "Subspace differential
+privacy", Proposition 2.9. J. Seeman et al., "Formal privacy for partially private data", Lemmas 6 and 7. Bun and
+Steinke, "Concentrated differential privacy", Lemma 1.7 and Proposition 1.4.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+from ppdinf.errors import PrivacyError
+from ppdinf.privacy.guarantee import Guarantee
+
+__all__ = ["compose", "compose_parallel", "to_approximate", "to_event", "to_zcdp"]
+
+
+def compose(*guarantees: Guarantee, independent: bool | None = None) -> Guarantee:
+    """Add up the losses of releases of one table.
+
+    Parameters
+    ----------
+    *guarantees : Guarantee
+        Of one variant. Distances in l1 and l2 meet in l1, which is never smaller.
+    independent : bool, optional
+        For "pufferfish", whether the releases are drawn independently of each other given the confidential table and
+        what is public; it does not compose otherwise, and this must be said.
+
+    Returns
+    -------
+    Guarantee
+        Unprotected is what any of them leaves unprotected.
+
+    Raises
+    ------
+    PrivacyError
+        Nothing to compose; guarantees of several variants, or between neighbours of several kinds; Pufferfish
+        guarantees whose independence is not stated.
+
+    Examples
+    --------
+    >>> first = Guarantee("zcdp", rho=Fraction(1, 8), metric="l2", unprotected=("the total",))
+    >>> second = Guarantee("zcdp", rho=Fraction(1, 4), metric="l2", unprotected=("the margin of sex",))
+    >>> both = compose(first, second)
+    >>> both.rho, both.unprotected
+    (Fraction(3, 8), ('the total', 'the margin of sex'))
+    """
+    first = _alike(guarantees)
+    if first.variant == "pufferfish" and not independent:
+        raise PrivacyError(
+            "Pufferfish guarantees add up only for releases that are independent given the confidential table and what "
+            "is public: pass independent=True where that is so"
+        )
+    together = _joined(first, guarantees)
+    zero = Fraction(0)
+    if first.rho is not None:
+        return replace(together, rho=sum((g.rho or zero for g in guarantees), start=zero))
+    total = sum((g.epsilon or zero for g in guarantees), start=zero)
+    delta = min(sum((g.delta for g in guarantees), start=zero), Fraction(1 - 10**-12))
+    gamma = float(sum(g.loss() for g in guarantees) / total) - 1 if first.variant == "congenial" else None
+    return replace(together, epsilon=total, delta=delta, gamma=gamma)
+
+
+def compose_parallel(*guarantees: Guarantee, disjoint: bool) -> Guarantee:
+    """Join releases about parts of the data that share nobody: only the largest loss counts.
+
+    Parameters
+    ----------
+    *guarantees : Guarantee
+        Of one variant.
+    disjoint : bool
+        Whether each release depends on its own part alone, given what is public, and no person is in two parts.
+
+    Returns
+    -------
+    Guarantee
+
+    Raises
+    ------
+    PrivacyError
+        As `compose`; or the parts are not stated to be disjoint.
+
+    Examples
+    --------
+    >>> a = Guarantee("pure", Fraction(1), neighbours="one record")
+    >>> compose_parallel(a, replace(a, epsilon=Fraction(2)), disjoint=True).epsilon
+    Fraction(2, 1)
+    """
+    first = _alike(guarantees)
+    if not disjoint:
+        raise PrivacyError("losses of overlapping parts add up: use compose, or pass disjoint=True where none overlap")
+    if first.metric is not None:
+        raise PrivacyError(
+            "a loss per unit of distance adds up over the parts as the distance does: the guarantee with the largest "
+            "loss holds for the whole table as it is"
+        )
+    together = _joined(first, guarantees)
+    if first.rho is not None:
+        return replace(together, rho=max(g.rho or Fraction(0) for g in guarantees))
+    worst = max(guarantees, key=lambda g: g.loss())
+    return replace(together, epsilon=worst.epsilon, gamma=worst.gamma, delta=max(g.delta for g in guarantees))
+
+
+def to_zcdp(guarantee: Guarantee) -> Guarantee:
+    """Restate a pure guarantee in zCDP: rho is half the square of the loss, whatever the distance.
+
+    Raises
+    ------
+    PrivacyError
+        The guarantee has a delta, or is about models of the data.
+
+    Examples
+    --------
+    >>> to_zcdp(Guarantee("integer-subspace", Fraction(1, 2), metric="l1")).rho
+    Fraction(1, 8)
+    """
+    if guarantee.rho is not None:
+        return guarantee
+    if guarantee.delta or guarantee.variant == "pufferfish":
+        raise PrivacyError(f"a guarantee of variant {guarantee.variant!r} with these parameters has no zCDP form")
+    loss = Fraction(guarantee.loss())
+    return replace(guarantee, variant="zcdp", epsilon=None, gamma=None, rho=loss**2 / 2)
+
+
+def to_approximate(guarantee: Guarantee, delta: Any, *, distance: float = 1) -> Guarantee:
+    """Restate a guarantee as (epsilon, delta) between tables at one distance.
+
+    Parameters
+    ----------
+    guarantee : Guarantee
+    delta : int, float, str or Fraction
+        Wanted; not below the delta that the guarantee has at that distance.
+    distance : float
+        In its metric, or in steps between neighbours.
+
+    Raises
+    ------
+    PrivacyError
+        The delta is out of range.
+
+    Examples
+    --------
+    >>> census = Guarantee("zcdp", rho=Fraction("2.55623"), neighbours="one person's record")
+    >>> round(float(to_approximate(census, "1e-10").epsilon), 2)
+    17.14
+    """
+    from ppdinf.privacy.conversion import as_delta, zcdp_epsilon
+
+    wanted = as_delta(delta)
+    if guarantee.rho is not None:
+        # rounded up at the 12th digit, so that the decimal is a valid bound
+        epsilon = Fraction(f"{zcdp_epsilon(Fraction(guarantee.loss(distance)), wanted) * (1 + 1e-11):.12g}")
+    else:
+        epsilon = Fraction(guarantee.loss(distance))
+        if guarantee.delta_at(distance) > float(wanted):
+            raise PrivacyError(f"delta is {guarantee.delta_at(distance):.3g} at that distance: ask for no less")
+    step = guarantee.neighbours or f"an {guarantee.metric} distance of {distance:g}"
+    return replace(
+        guarantee, variant="approximate", epsilon=epsilon, delta=wanted, rho=None, gamma=None, metric=None,
+        neighbours=step if distance == 1 or guarantee.metric else f"{distance:g} times {step}",
+    )  # fmt: skip
+
+
+def to_event(guarantee: Guarantee, *, distance: float = 1) -> Any:
+    """Restate a guarantee as an event of the dp-accounting library, to be composed there with others.
+
+    Parameters
+    ----------
+    guarantee : Guarantee
+        zCDP, or pure: then the event is randomised response, which loses as much as anything of that epsilon.
+    distance : float
+
+    Returns
+    -------
+    dp_accounting.DpEvent
+
+    Raises
+    ------
+    PrivacyError
+        The guarantee has a delta; or dp-accounting is not installed (``pip install ppdinf[accounting]``).
+
+    Examples
+    --------
+    >>> to_event(Guarantee("zcdp", rho=Fraction(1, 2), metric="l2"), distance=2)
+    ZCDpEvent(rho=2.0, xi=0.0)
+    """
+    try:
+        import dp_accounting
+    except ImportError:
+        raise PrivacyError("events are of the dp-accounting library: pip install 'ppdinf[accounting]'") from None
+    if guarantee.rho is not None:
+        return dp_accounting.ZCDpEvent(float(guarantee.loss(distance)))
+    if guarantee.delta:
+        raise PrivacyError("dp-accounting has no event for a guarantee with a delta of its own")
+    return dp_accounting.RandomizedResponseDpEvent(2 / (1 + math.exp(float(guarantee.loss(distance)))), 2)
+
+
+def _alike(guarantees: tuple[Guarantee, ...]) -> Guarantee:
+    if not guarantees:
+        raise PrivacyError("there is nothing to compose")
+    variants = {g.variant for g in guarantees}
+    if len(variants) > 1:
+        raise PrivacyError(f"guarantees of variants {sorted(variants)} do not add up: restate them with to_zcdp first")
+    kinds = {g.neighbours for g in guarantees}
+    if len(kinds) > 1:
+        raise PrivacyError("the guarantees hold between neighbours of several kinds: they do not add up")
+    return guarantees[0]
+
+
+def _joined(first: Guarantee, guarantees: tuple[Guarantee, ...]) -> Guarantee:
+    """Drop what is said of one release, and join what is open."""
+    metric = "l1" if any(g.metric == "l1" for g in guarantees) else first.metric
+    return Guarantee(
+        first.variant,
+        first.epsilon,
+        first.delta,
+        first.rho,
+        metric,
+        first.neighbours,
+        first.gamma,
+        unprotected=tuple(dict.fromkeys(what for g in guarantees for what in g.unprotected)),
+        known=tuple(dict.fromkeys(what for g in guarantees for what in g.known)),
+    )

@@ -1,0 +1,169 @@
+"""What all releases of one table have spent, and what they give away together."""
+
+from __future__ import annotations
+
+import warnings
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from ppdinf.errors import PrivacyError, PrivacyWarning
+from ppdinf.lattice import structure
+from ppdinf.privacy.composition import compose, to_event, to_zcdp
+from ppdinf.privacy.guarantee import Guarantee
+from ppdinf.privacy.parameters import as_fraction
+
+if TYPE_CHECKING:
+    from ppdinf.releases import Release
+
+__all__ = ["Ledger"]
+
+
+class Ledger:
+    """Adds up releases of one table and refuses one that would overspend.
+
+    Parameters
+    ----------
+    epsilon : int, float, str or Fraction, optional
+        Budget of pure loss per unit of distance.
+    rho : int, float, str or Fraction, optional
+        Budget of zCDP loss per unit of squared distance; pure releases count with half the square of their loss.
+
+    Attributes
+    ----------
+    releases : list of Release
+
+    Raises
+    ------
+    PrivacyError
+        Neither or both budgets are given.
+
+    Examples
+    --------
+    >>> import numpy as np, ppdinf as ppd
+    >>> table, ledger = np.array([[3, 1], [4, 2]]), Ledger(epsilon=1)
+    >>> by_row = ppd.GeneralizedLaplace(ppd.invariants.margin("dim_0"), epsilon="1/2")
+    >>> ledger.add(by_row.release(table))
+    >>> ledger.remaining
+    Fraction(1, 2)
+    """
+
+    def __init__(
+        self,
+        epsilon: int | float | str | Fraction | None = None,
+        rho: int | float | str | Fraction | None = None,
+    ) -> None:
+        if (epsilon is None) == (rho is None):
+            raise PrivacyError("a budget is in epsilon or in rho: give one of the two")
+        self._in_rho = rho is not None
+        self.budget = as_fraction(rho if epsilon is None else epsilon, "epsilon" if rho is None else "rho")  # type: ignore[arg-type]
+        self.releases: list[Release] = []
+
+    def add(self, release: Release) -> None:
+        """Enter a release that is to be published.
+
+        Parameters
+        ----------
+        release : Release
+
+        Raises
+        ------
+        PrivacyError
+            It overspends the budget, or its guarantee is not of the kind that the budget counts.
+        LabelError
+            It is of a table with other labels.
+
+        Warns
+        -----
+        PrivacyWarning
+            The public sums of all releases together fix cells that none of them fixes alone.
+        """
+        for other in self.releases[:1]:
+            other.frame.check_same(release.frame, "the table of the earlier releases")
+        spent = self._spent([*self.releases, release])
+        if spent > self.budget:
+            name = "rho" if self._in_rho else "epsilon"
+            raise PrivacyError(
+                f"with this release {name} = {float(spent):.6g} would be spent of {float(self.budget):.6g}: "
+                f"{float(self.remaining):.6g} is left"
+            )
+        self.releases.append(release)
+        self._warn_fixed()
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """What all releases promise together, among the tables that agree with everything published.
+
+        Raises
+        ------
+        PrivacyError
+            There is no release yet.
+        """
+        return self._composed(self.releases)
+
+    @property
+    def remaining(self) -> Fraction:
+        """What is left of the budget."""
+        return self.budget - (self._spent(self.releases) if self.releases else 0)
+
+    def epsilon(self, delta: Any, *, distance: float = 1) -> float:
+        """Convert what has been spent to epsilon at a delta, between tables at a distance, with dp-accounting.
+
+        Parameters
+        ----------
+        delta : float
+        distance : float
+            In the metric of `guarantee`.
+
+        Returns
+        -------
+        float
+        """
+        from ppdinf.privacy.conversion import as_delta
+
+        events = [to_event(release.guarantee, distance=distance) for release in self.releases]
+        import dp_accounting  # `to_event` has said what to do where it is missing
+
+        replaced = dp_accounting.NeighboringRelation.REPLACE_ONE
+        accountant = dp_accounting.rdp.RdpAccountant(neighboring_relation=replaced)
+        for event in events:
+            accountant.compose(event)
+        return float(accountant.get_epsilon(float(as_delta(delta))))
+
+    def describe(self) -> str:
+        """Say in paragraphs what has been spent and what is open."""
+        name = "rho" if self._in_rho else "epsilon"
+        spent = self.budget - self.remaining
+        head = f"{len(self.releases)} releases have spent {name} = {float(spent):.6g} of {float(self.budget):.6g}."
+        return f"{head}\n\n{self.guarantee.describe()}" if self.releases else head
+
+    def _composed(self, releases: list[Release]) -> Guarantee:
+        promises = [release.guarantee for release in releases]
+        if self._in_rho:
+            promises = [to_zcdp(promise) for promise in promises]  # type: ignore[misc]
+        return compose(*promises, independent=True)  # every release draws noise of its own
+
+    def _spent(self, releases: list[Release]) -> Fraction:
+        together = self._composed(releases)
+        if together.delta:
+            raise PrivacyError("a release with a delta cannot be entered against a budget without one; budget in rho")
+        if not self._in_rho and together.rho is not None:
+            raise PrivacyError("a zCDP release cannot be entered against a budget of epsilon: budget in rho")
+        return Fraction(together.loss(1))
+
+    def _warn_fixed(self) -> None:
+        systems = [release.public for release in self.releases]
+        if len(systems) < 2:
+            return
+        joined = structure(sp.vstack([system.A for system in systems])).fixed
+        alone = np.any([system.structure.fixed for system in systems], axis=0)
+        newly = np.flatnonzero(joined & ~alone)
+        if newly.size:
+            warnings.warn(
+                f"together, the public sums of these releases fix {newly.size} cells that none fixes alone, the first "
+                f"at {systems[0].frame.cell(int(newly[0]))}: their counts are public now, whatever the noise",
+                PrivacyWarning,
+                stacklevel=3,
+            )

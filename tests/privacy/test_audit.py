@@ -1,0 +1,132 @@
+"""Enumerated audits of every integer mechanism: its promise holds, and half of it would not."""
+
+import math
+
+import numpy as np
+import pytest
+import xarray as xr
+
+import ppdinf as ppd
+from ppdinf.errors import InvariantError
+from ppdinf.invariants import at_least, between, groups, margin, nonnegative, total
+from ppdinf.lattice.shortest import shortest_step
+from ppdinf.mechanisms import DirichletMultinomial, DiscreteGaussian, DoubleGeometric, Staircase
+from ppdinf.privacy import audit
+from ppdinf.privacy.lattice_noise import lattice_delta, theorem14_sigma
+
+THREE = xr.DataArray([2, 0, 1], dims="county")
+STATES = xr.DataArray([1, 1, 0, 2], dims="county", coords={"state": ("county", list("AABB"))})
+SQUARE = xr.DataArray([[1, 1], [0, 2]], dims=("sex", "age"))
+CASES = xr.DataArray([[2, 1], [1, 0]], dims=("kind", "county"), coords={"kind": ["cases", "deaths"]})
+TABLES = {
+    "total": (total() & nonnegative(), THREE),
+    "groups": (groups("state") & nonnegative(), STATES),
+    "margins": (margin("sex") & margin("age") & nonnegative(), SQUARE),
+    "linked": (margin("kind") & nonnegative() & at_least("cases", "deaths", dim="kind"), CASES),
+}
+LOSSES = {
+    "l1": lambda p: ppd.GeneralizedLaplace(p, epsilon="3/4"),
+    "l2": lambda p: ppd.GeneralizedLaplace(p, epsilon="3/4", norm="l2"),
+    "double geometric": lambda p: ppd.Conditioned(DoubleGeometric("3/4"), p),
+    "staircase": lambda p: ppd.Conditioned(Staircase("3/4", 2, 1), p),
+}
+
+
+@pytest.mark.parametrize("where", TABLES)
+@pytest.mark.parametrize("name", LOSSES)
+def test_losses_stay_within_the_promise_and_half_of_it_is_too_little(name, where):
+    public, table = TABLES[where]
+    system, mechanism = public.on(table), LOSSES[name](public)
+    found, promise = audit(mechanism, system), mechanism.guarantee_on(system, None)
+    allowed = float(promise.loss(1)) * found.distances(promise.metric)
+    assert np.all(found.loss <= allowed + 1e-6)
+    assert not np.all(found.loss <= allowed / 2 + 1e-6)
+
+
+@pytest.mark.parametrize("where", ["total", "groups", "margins"])
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda p: ppd.GeneralizedGaussian(p, sigma=2),
+        lambda p: ppd.Conditioned(DiscreteGaussian(2), ppd.invariants.Public(p.statements[:-1])),
+    ],
+)
+def test_renyi_losses_of_gaussian_noise(make, where):
+    """zCDP at several orders, for all pairs; with half of rho some pair exceeds it."""
+    public, table = TABLES[where]
+    system, mechanism = public.on(table), make(public)
+    rho = float(mechanism.guarantee.rho)
+    found = audit(ppd.GeneralizedGaussian(public, sigma=2), system)
+    squares = found.distances("l2") ** 2
+    for order in (1.5, 2.0, 4.0):
+        divergence = found.renyi(order)
+        assert np.all(divergence <= order * rho * squares + 1e-6)
+        assert not np.all(divergence <= order * rho / 2 * squares + 1e-6)
+
+
+def test_exact_gaussian_calibration_meets_its_delta_between_nearest_tables():
+    public, table = TABLES["total"]
+    system = public.on(table)
+    mechanism = ppd.GeneralizedGaussian(public, 1, 0.01, calibration="exact")
+    found = audit(mechanism, system)
+    step = shortest_step(system.structure, "l2")
+    nearest = np.isclose(found.distances("l2"), np.linalg.norm(step))
+    assert found.delta(1.0)[nearest].max() == pytest.approx(0.01, rel=1e-3)
+    assert found.delta(0.5)[nearest].max() > 0.01
+
+
+def test_theorem_14_is_generous():
+    """Its delta between nearest tables, enumerated over the law of the step, is far below what it is for."""
+    public, table = TABLES["total"]
+    structure = public.on(table).structure
+    step, sigma = shortest_step(structure, "l2"), theorem14_sigma(structure, "1/4", 0.1)
+    assert lattice_delta(structure, step, sigma, 0.25 * np.linalg.norm(step)) < 1e-6
+
+
+@pytest.mark.parametrize("base", [None, DirichletMultinomial([3, 0, 1])])
+def test_wasserstein_mechanism_between_laws_of_the_table(base):
+    """Two laws of the table, one person apart given the total: losses of the releases' mixtures stay within epsilon.
+
+    Under the statements "one certain person is in cell i", the other persons being anywhere with known
+    probabilities, tables couple at l1 distance 2: Delta_z = 2.
+    """
+    public, table = TABLES["total"]
+    system = public.on(table)
+    mechanism = ppd.WassersteinExponential(public, epsilon=2, sensitivity=2, secrets="one person's cell", base=base)
+    found = audit(mechanism, system)
+    n, shares = 3, np.array([0.2, 0.5, 0.3])
+    laws = []
+    for cell in range(3):
+        rest = found.tables - np.eye(3, dtype=int)[cell]
+        inside = np.all(rest >= 0, axis=1)
+        mass = [
+            math.factorial(n - 1) * np.prod(shares**row / [math.factorial(max(k, 0)) for k in row]) if ok else 0.0
+            for row, ok in zip(rest.tolist(), inside, strict=True)
+        ]
+        laws.append(np.array(mass))
+    assert sum(laws[0]) == pytest.approx(1)
+    releases = [law @ np.exp(found.log_p) for law in laws]
+    losses = [np.max(np.log(a / b)) for a in releases for b in releases]
+    assert max(losses) <= 2
+    narrower = audit(ppd.WassersteinExponential(public, 8, sensitivity=2, secrets="x", base=base), system)
+    releases = [law @ np.exp(narrower.log_p) for law in laws]
+    assert max(np.max(np.log(a / b)) for a in releases for b in releases) > 2  # four times the loss is seen
+
+
+def test_dropping_the_normaliser_is_seen():
+    """With C(x) the losses are other numbers than without: the audit reads the density that inference uses."""
+    public, table = TABLES["total"]
+    mechanism, system = ppd.Conditioned(DoubleGeometric("3/4"), public), public.on(table)
+    found = audit(mechanism, system)
+    without = np.max(np.abs(mechanism.potential(found.tables[:, None] - found.tables).sum(axis=2)), axis=0)
+    assert not np.allclose(found.loss.max(axis=0), without, atol=0.05)
+
+
+def test_refuses_what_is_too_large():
+    public = total() & nonnegative()
+    mechanism = ppd.GeneralizedLaplace(public, epsilon=1)
+    with pytest.raises(InvariantError, match="200 tables"):
+        audit(mechanism, public.on([50, 1, 2]))
+    with pytest.raises(InvariantError, match="200,000 releases"):
+        audit(mechanism, public.on([1, 0, 1, 0]), reach=200)
+    assert audit(mechanism, (total() & between(0, 1)).on([1, 0, 1])).tables.shape == (3, 3)

@@ -1,0 +1,176 @@
+"""Composition, parallel composition, restatements and the ledger."""
+
+import math
+import sys
+from fractions import Fraction
+
+import numpy as np
+import pytest
+import xarray as xr
+
+import ppdinf as ppd
+from ppdinf.errors import LabelError, PrivacyError, PrivacyWarning
+from ppdinf.invariants import margin, nonnegative, total
+from ppdinf.privacy import Guarantee, Ledger, audit, compose, compose_parallel, to_approximate, to_event, to_zcdp
+
+SQUARE = xr.DataArray([[2, 1], [1, 1]], dims=("sex", "age"))
+
+
+def smooth(epsilon, delta=0, metric="l1", **given):
+    return Guarantee("integer-subspace", Fraction(epsilon), Fraction(delta), metric=metric, **given)
+
+
+def test_losses_and_open_information_add_up():
+    both = compose(smooth("1/2", unprotected=("a", "b")), smooth("1/4", "1/10", unprotected=("b", "c"), known=("d",)))
+    assert (both.epsilon, both.delta, both.metric) == (Fraction(3, 4), Fraction(1, 10), "l1")
+    assert (both.unprotected, both.known) == (("a", "b", "c"), ("d",))
+
+
+def test_l2_meets_l1_in_l1():
+    assert compose(smooth(1, metric="l2"), smooth(1, metric="l1")).metric == "l1"
+    assert compose(smooth(1, metric="l2"), smooth(1, metric="l2")).metric == "l2"
+
+
+def test_gammas_compose_through_the_losses():
+    a = Guarantee("congenial", Fraction(1), metric="l1", gamma=0.5)
+    b = Guarantee("congenial", Fraction(3), metric="l1", gamma=0.0)
+    assert compose(a, b).loss() == pytest.approx(a.loss() + b.loss())
+
+
+def test_pufferfish_asks_for_independence():
+    a = Guarantee("pufferfish", Fraction(1), neighbours="whether one person is a case")
+    with pytest.raises(PrivacyError, match="independent=True"):
+        compose(a, a)
+    assert compose(a, a, independent=True).epsilon == 2
+
+
+def test_parallel_parts_count_once():
+    a = Guarantee("approximate", Fraction(1), Fraction(1, 100), neighbours="one record")
+    b = Guarantee("approximate", Fraction(2), Fraction(1, 1000), neighbours="one record")
+    both = compose_parallel(a, b, disjoint=True)
+    assert (both.epsilon, both.delta) == (2, Fraction(1, 100))
+    rho = Guarantee("zcdp", rho=Fraction(1, 2), neighbours="one record")
+    assert compose_parallel(rho, rho, disjoint=True).rho == Fraction(1, 2)
+    with pytest.raises(PrivacyError, match="overlapping"):
+        compose_parallel(a, b, disjoint=False)
+    with pytest.raises(PrivacyError, match="unit of distance"):
+        compose_parallel(smooth(1), smooth(2), disjoint=True)
+
+
+@pytest.mark.parametrize(
+    ("guarantees", "message"),
+    [
+        ((), "nothing to compose"),
+        ((smooth(1), Guarantee("zcdp", rho=Fraction(1), metric="l2")), "do not add up"),
+        (
+            (
+                Guarantee("pure", Fraction(1), neighbours="one record"),
+                Guarantee("pure", Fraction(1), neighbours="one household"),
+            ),
+            "several kinds",
+        ),
+    ],
+)
+def test_what_does_not_compose(guarantees, message):
+    with pytest.raises(PrivacyError, match=message):
+        compose(*guarantees)
+
+
+def test_pure_losses_in_zcdp():
+    assert to_zcdp(smooth("1/2")).rho == Fraction(1, 8)
+    assert to_zcdp(smooth("1/2")).loss(3) == Fraction(9, 8)
+    assert to_zcdp(to_zcdp(smooth(1))) == to_zcdp(smooth(1))
+    for guarantee in (smooth(1, "1/10"), Guarantee("pufferfish", Fraction(1), neighbours="x")):
+        with pytest.raises(PrivacyError, match="no zCDP form"):
+            to_zcdp(guarantee)
+
+
+def test_restated_between_tables_at_a_distance():
+    gaussian = Guarantee("zcdp", rho=Fraction(1, 50), metric="l2")
+    near, far = (to_approximate(gaussian, "1e-6", distance=k) for k in (1, 2))
+    assert near.epsilon < far.epsilon
+    assert "an l2 distance of 2" in far.describe()
+    assert to_approximate(smooth(1, "1/10"), "1/10").epsilon == 1
+    with pytest.raises(PrivacyError, match="ask for no less"):
+        to_approximate(smooth(1, "1/10"), "1/20")
+
+
+def test_events_dominate():
+    """Randomised response of the same epsilon loses as much as any pure mechanism."""
+    accounting = pytest.importorskip("dp_accounting")
+    event = to_event(smooth(1), distance=2)
+    p = event.noise_parameter
+    assert math.log((1 - p / 2) / (p / 2)) == pytest.approx(2)
+    accountant = accounting.rdp.RdpAccountant(neighboring_relation=accounting.NeighboringRelation.REPLACE_ONE)
+    accountant.compose(event)
+    assert accountant.get_epsilon(1e-9) <= 2.05  # its conversion from Renyi losses gives some away
+    with pytest.raises(PrivacyError, match="delta of its own"):
+        to_event(smooth(1, "1/10"))
+
+
+def test_events_say_what_is_missing(monkeypatch):
+    monkeypatch.setitem(sys.modules, "dp_accounting", None)
+    with pytest.raises(PrivacyError, match="pip install"):
+        to_event(smooth(1))
+
+
+def test_composed_losses_cover_the_joint_release():
+    """Two releases with other invariants, audited together over the tables that share both (ISDP Proposition 6)."""
+    first = ppd.GeneralizedLaplace(margin("sex") & nonnegative(), epsilon="1/2")
+    second = ppd.GeneralizedLaplace(total() & nonnegative(), epsilon=2)
+    joined = (margin("sex") & total() & nonnegative()).on(SQUARE)
+    one, two = audit(first, joined), audit(second, joined)
+    together = compose(first.guarantee, second.guarantee)
+    k = one.distances("l1")
+    joint = one.loss + two.loss  # the worst pair of releases attains the sum: noises are independent
+    assert np.all(joint <= float(together.epsilon) * k + 1e-6)
+    assert not np.all(joint <= 0.9 * float(together.epsilon) * k)
+
+
+def test_ledger_spends_and_refuses():
+    ledger = Ledger(epsilon=1)
+    mechanism = ppd.GeneralizedLaplace(total(), epsilon="2/5")
+    ledger.add(mechanism.release(SQUARE))
+    ledger.add(mechanism.release(SQUARE))
+    assert ledger.remaining == Fraction(1, 5)
+    with pytest.raises(PrivacyError, match=r"epsilon = 1.2 would be spent of 1: 0.2 is left"):
+        ledger.add(mechanism.release(SQUARE))
+    assert len(ledger.releases) == 2
+    assert ledger.guarantee.epsilon == Fraction(4, 5)
+    assert "2 releases have spent epsilon = 0.8 of 1." in ledger.describe()
+    assert "0 releases" in Ledger(rho=1).describe()
+
+
+def test_ledger_in_rho_takes_both_laws():
+    ledger = Ledger(rho=1)
+    ledger.add(ppd.GeneralizedLaplace(total(), epsilon="1/2", norm="l2").release(SQUARE))
+    ledger.add(ppd.GeneralizedGaussian(total(), rho="1/4").release(SQUARE))
+    assert ledger.remaining == 1 - Fraction(1, 8) - Fraction(1, 4)
+    assert ledger.guarantee.variant == "zcdp"
+    pytest.importorskip("dp_accounting")
+    # randomised response is less than the zCDP of its epsilon
+    assert 0 < ledger.epsilon("1e-6") <= float(to_approximate(ledger.guarantee, "1e-6").epsilon) * 1.02
+
+
+def test_ledger_warns_when_joined_sums_fix_cells():
+    table = xr.DataArray([[2, 1, 4], [1, 1, 3]], dims=("sex", "age"))
+    pair = ppd.invariants.linear([[1, 1, 0, 0, 0, 0]], ["two cells"])
+    one = ppd.GeneralizedLaplace(pair, epsilon="1/4").release(table)
+    other = ppd.GeneralizedLaplace(ppd.invariants.linear([[1, 1, 1, 0, 0, 0]], ["row"]), epsilon="1/4").release(table)
+    ledger = Ledger(epsilon=1)
+    ledger.add(one)
+    with pytest.warns(PrivacyWarning, match="fix 1 cells that none fixes alone, the first at sex=0, age=2"):
+        ledger.add(other)
+
+
+def test_ledger_is_of_one_table_and_one_kind():
+    with pytest.raises(PrivacyError, match="one of the two"):
+        Ledger()
+    with pytest.raises(PrivacyError, match="one of the two"):
+        Ledger(epsilon=1, rho=1)
+    ledger = Ledger(epsilon=1)
+    with pytest.raises(PrivacyError, match="budget in rho"):
+        ledger.add(ppd.GeneralizedGaussian(total(), rho="1/4").release(SQUARE))
+    ledger.add(ppd.GeneralizedLaplace(total(), epsilon="1/4").release(SQUARE))
+    with pytest.raises(LabelError):
+        ledger.add(ppd.GeneralizedLaplace(total(), epsilon="1/4").release([1, 2, 3]))
