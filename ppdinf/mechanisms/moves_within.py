@@ -8,13 +8,15 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from ppdinf.errors import PrivacyError
+from ppdinf.lattice.kernel import kernel
 from ppdinf.lattice.null_space import NullSpace
 from ppdinf.mechanisms.counting_queries import Query
 from ppdinf.privacy.sensitivity import sensitivity_polytope
 
 __all__ = ["inside", "moves_within"]
 
-NEGLIGIBLE = 1e-9  # relative to the longest move
+SMALLEST = 1e-6  # extent of the moves along any of their directions, relative to the longest
 
 
 def moves_within(space: NullSpace, query: Query | None, neighbours: Any) -> tuple[NDArray[Any], NDArray[Any]]:
@@ -27,6 +29,11 @@ def moves_within(space: NullSpace, query: Query | None, neighbours: Any) -> tupl
     moves : ndarray of float64, shape (k, n)
         Up to sign; they span R^k.
 
+    Raises
+    ------
+    PrivacyError
+        There are too many moves to list, or their extent differs too much between directions.
+
     Examples
     --------
     >>> from ppdinf.lattice import structure
@@ -36,13 +43,29 @@ def moves_within(space: NullSpace, query: Query | None, neighbours: Any) -> tupl
     array([1.41421356, 1.41421356, 1.41421356])
     """
     d = space.fixed.shape[0]
-    if not space.dimension:
+    answers = sparse.eye_array(d, dtype=np.int64) if query is None else np.array(query)
+    k = _rank(space, sparse.csc_array(answers), neighbours)
+    if not k:
         return np.zeros((d, 0)), np.zeros((0, 0))
-    seen = space.basis.T @ (sparse.eye_array(d) if query is None else np.array(query, dtype=float))
-    moves = sensitivity_polytope(seen, neighbours=neighbours)
-    left, lengths, _ = np.linalg.svd(moves, full_matrices=False)
-    spanned = left[:, lengths > NEGLIGIBLE * lengths.max(initial=0)]
-    return space.basis @ spanned, spanned.T @ moves
+    moves = sensitivity_polytope(space.basis.T @ answers, neighbours=neighbours)
+    left, extent, _ = np.linalg.svd(moves, full_matrices=False)
+    if extent[k - 1] < SMALLEST * extent[0]:
+        raise PrivacyError(
+            "the answers differ in scale by more than a million, too much for double precision: use smaller weights, "
+            "or SubspaceGaussian"
+        )
+    return space.basis @ left[:, :k], left[:, :k].T @ moves
+
+
+def _rank(space: NullSpace, answers: sparse.csc_array, neighbours: Any) -> int:
+    """Dimension of what moves span in the null space, in integers: a move lost to rounding would get no noise."""
+    if neighbours == "replaced":
+        d = answers.shape[1]
+        first = sparse.coo_array((np.ones(d - 1, np.int64), (np.zeros(d - 1, int), np.arange(d - 1))), shape=(d, d - 1))
+        answers = answers @ (sparse.eye_array(d, dtype=np.int64, format="csc")[:, 1:] - first)
+    structure = space.structure
+    both = sparse.hstack([answers, structure.class_system[:, structure.classes].T], format="csc", dtype=np.int64)
+    return both.shape[1] - kernel(both).rank - space.fixed.shape[1]
 
 
 def inside(directions: NDArray[Any], z: NDArray[Any]) -> bool:

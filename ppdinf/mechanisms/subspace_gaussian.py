@@ -60,7 +60,7 @@ class SubspaceGaussian(SubspaceMechanism):
     -----
     Noise of real numbers in double precision: sums are kept up to rounding, and the promise is one about real
     numbers, whose last bits an attacker may read (Mironov 2012). O(d) a draw where public sums split the
-    cells into groups; 0.4 ms for both margins of 20 tables of 14 x 24.
+    cells into groups; 0.5 ms for both margins of 20 tables of 14 x 24.
 
     Examples
     --------

@@ -59,14 +59,21 @@ def enclosing_ellipsoid(points: NDArray[np.float64], *, tolerance: float = 1e-3)
     m, n = points.shape
     if m == 1:
         return np.array([[float((points**2).max())]])
+    left, extent, white = np.linalg.svd(points, full_matrices=False)
+    if n < m or extent[-1] <= 1e-12 * extent[0]:
+        raise _flat()
+    root = left * extent
+    return root @ _around(white, tolerance) @ root.T
+
+
+def _around(points: NDArray[np.float64], tolerance: float) -> NDArray[np.float64]:
+    """Find the ellipsoid around points whose moment matrix is a multiple of the identity."""
+    m, n = points.shape
     weights = np.full(n, 1 / n)
     for step in range(STEPS):
         if step % REFRESH == 0:
             moment = (points * weights) @ points.T
-            try:
-                inverse = np.linalg.inv(moment)
-            except np.linalg.LinAlgError:
-                break
+            inverse = np.linalg.inv(moment)
             g = np.einsum("ij,ij->j", points, inverse @ points)
         far, near = int(np.argmax(g)), int(np.argmin(np.where(weights > 0, g, np.inf)))
         if g[far] <= m * (1 + tolerance):
@@ -85,4 +92,8 @@ def enclosing_ellipsoid(points: NDArray[np.float64], *, tolerance: float = 1e-3)
         factor = shift / (1 - shift + shift * g[j])
         inverse = (inverse - factor * np.outer(direction, direction)) / (1 - shift)
         g = (g - factor * (direction @ points) ** 2) / (1 - shift)
-    raise PrivacyError("the moves by one person nearly lie in fewer dimensions: no ellipsoid around them was certified")
+    raise _flat()
+
+
+def _flat() -> PrivacyError:
+    return PrivacyError("the points nearly lie in fewer dimensions: no ellipsoid around them was certified")

@@ -101,9 +101,12 @@ def polytope(points: Reals) -> Polytope:
         end = np.abs(both).max()
         ends = np.array([[end], [-end]])
         return Polytope(1 / ends, ends[:, np.newaxis, :], np.array([0.5, 1.0]))
-    hull = ConvexHull(both)
-    forms = np.unique((hull.equations[:, :-1] / -hull.equations[:, -1:]).round(12), axis=0)
+    left, extent, _ = np.linalg.svd(points, full_matrices=False)
+    white = left / extent  # the hull is found in coordinates where it is about as long as wide
+    hull = ConvexHull(both @ white)
+    forms = hull.equations[:, :-1] / -hull.equations[:, -1:]
+    forms = forms[np.unique(forms.round(9), axis=0, return_index=True)[1]] @ white.T
     corners = both[hull.simplices]
-    volumes = np.abs(np.linalg.det(corners))
+    volumes = np.abs(np.linalg.det(corners @ white))
     solid = volumes > 1e-12 * volumes.max()  # flat pieces of faces with more than m corners
     return Polytope(forms, corners[solid], np.cumsum(volumes[solid]) / volumes[solid].sum())

@@ -120,6 +120,17 @@ def test_answers_that_nobody_moves_get_no_noise():
     assert np.array_equal(nobody.simulate([7], draws=2, rng=1), [[7], [7]])
 
 
+def test_small_moves_are_not_lost_to_rounding():
+    """A second answer that a record moves by 1, beside one that it moves by up to 2^50."""
+    for weight in (2**18, 2**40, 2**50):
+        mechanism = CorrelatedGaussian(Public(), 1, "1e-6", query=[[weight, 0, 1], [1, 1, 0]])
+        if weight == 2**18:
+            assert np.ptp(mechanism.simulate([3, 4, 5], draws=4, rng=1)[:, 1].values) > 0.1
+        else:
+            with pytest.raises(PrivacyError, match="smaller weights"):
+                mechanism.simulate([3, 4, 5], draws=4, rng=1)
+
+
 def test_agents_draw_it_together():
     whole = ppd.as_table(np.arange(6), dims=["county"])
     mechanism = CorrelatedGaussian(total(), 1, "1e-6")

@@ -218,8 +218,9 @@ def test_the_answers_can_be_queries():
 def test_standard_deviation_of_the_wifi_geometry():
     """Each of 20 tables of 14 x 24 keeps both margins; noise of scale 1 (Gao et al., Section 5.2).
 
-    The standard deviation of every cell is sqrt((13/14)(23/24)) = 0.943. The paper prints a median of 0.88, with 5 %
-    and 95 % quantiles 0.86 and 0.91 over 50 repetitions: those of the variance, (13/14)(23/24) = 0.890.
+    The standard deviation of every cell is sqrt((13/14)(23/24)) = 0.943. The paper prints a median of 0.88 over 50
+    repetitions, with 5 % and 95 % quantiles 0.86 and 0.91: those of the variance over the cells of one repetition,
+    (13/14)(23/24) = 0.890 in the mean and 0.863 to 0.917 in 90 % of repetitions.
     """
     public = margin("dim_0", "dim_1") & margin("dim_0", "dim_2")
     system = public.on(np.zeros((20, 14, 24), dtype=int))
@@ -231,7 +232,9 @@ def test_standard_deviation_of_the_wifi_geometry():
     mechanism = SubspaceGaussian(public, 1, "1e-6")
     noise = mechanism.noise(system, 400, ppd.samplers.tape.seeded_tape(8)) / mechanism.sigma(system)
     assert np.median(noise.std(axis=0)) == pytest.approx(0.943, abs=0.003)
-    assert np.median(noise.var(axis=0)) == pytest.approx(0.890, abs=0.005)
+    repetitions = noise.var(axis=1)
+    assert np.quantile(repetitions, [0.05, 0.5, 0.95]) == pytest.approx([0.863, 0.890, 0.917], abs=0.005)
+    assert np.sqrt(repetitions).min() > 0.91
 
 
 def test_the_noise_of_corollary_3_9_is_free_of_the_answers():

@@ -43,7 +43,7 @@ def test_a_linear_map_takes_the_ellipsoid_along():
     assert np.allclose(enclosing_ellipsoid(move @ points, tolerance=1e-7), move @ shape @ move.T, rtol=1e-2, atol=1e-2)
 
 
-@pytest.mark.parametrize("points", [np.zeros((2, 3)), np.outer([1.0, 2.0], [1.0, 3.0, 2.0])])
+@pytest.mark.parametrize("points", [np.zeros((2, 3)), np.ones((3, 2)), np.outer([1.0, 2.0], [1.0, 3.0, 2.0])])
 def test_points_in_fewer_dimensions_are_refused(points):
     with pytest.raises(PrivacyError, match="fewer dimensions"):
         enclosing_ellipsoid(points)

@@ -17,6 +17,7 @@ BODIES = {
     "cross": np.eye(4),
     "cube": np.array(np.meshgrid(*[[-1, 1]] * 3)).reshape(3, -1).astype(float),
     "differences": sensitivity_polytope(np.linalg.svd(np.ones((1, 5)))[2][1:]),
+    "needle": RNG.normal(size=(3, 7)) * np.array([[1e-6], [1], [1e6]]),
     "random": RNG.normal(size=(3, 9)) * np.array([[1], [5], [20]]),
 }
 
@@ -26,10 +27,11 @@ def test_gauges_and_chords_against_linear_programmes(points):
     body, chord = polytope(points), hull_chord(points)
     m = len(points)
     assert np.allclose(np.max(body.gauge(points.T)), 1)
-    for w in RNG.normal(size=(20, m)):
+    wide = np.abs(points).max(axis=1)
+    for w in wide * RNG.normal(size=(20, m)):
         assert 1 / chord(np.zeros(m), w)[1] == pytest.approx(body.gauge(w), rel=1e-9)
         start = 0.7 * RNG.random() * w / body.gauge(w)
-        direction = RNG.normal(size=m)
+        direction = wide * RNG.normal(size=m)
         assert body.chord(start, direction) == pytest.approx(chord(start, direction), rel=1e-8)
 
 
@@ -44,7 +46,7 @@ def test_uniform_points_against_rejection_from_a_box(points):
     box = RNG.uniform(-1, 1, size=(400_000, m)) * np.abs(points).max(axis=1)
     oracle = box[body.gauge(box) <= 1][:20_000]
     assert len(oracle) > 1500
-    for direction in np.vstack([np.eye(m), RNG.normal(size=(4, m))]):
+    for direction in np.vstack([np.eye(m), RNG.normal(size=(4, m))]) / np.abs(points).max(axis=1):
         assert stats.ks_2samp(w @ direction, oracle @ direction).pvalue > 1e-6
 
 
