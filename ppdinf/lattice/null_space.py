@@ -24,6 +24,7 @@ from ppdinf.lattice.structure import Structure
 
 __all__ = ["NullSpace", "null_space"]
 
+NEARLY_DEPENDENT = 1e-7  # extent of the rows along any of their directions, relative to the longest
 LARGEST_BASIS = 2**27
 """Entries of the basis of one block that are still written out: 1 GB."""
 
@@ -94,6 +95,11 @@ def null_space(structure: Structure) -> NullSpace:
     -------
     NullSpace
 
+    Raises
+    ------
+    InvariantError
+        Public sums that are independent, but hardly.
+
     Notes
     -----
     O(d) for sums that split the cells into groups. A block of n class sums under k crossing rows costs O(n k^2):
@@ -117,9 +123,18 @@ def null_space(structure: Structure) -> NullSpace:
     for classes in _blocks(structure):
         rows = system[:, classes].tocsr()
         rows = rows[np.flatnonzero(np.diff(rows.indptr))].toarray() * np.sqrt(sizes[classes])
+        rows /= np.linalg.norm(rows, axis=1, keepdims=True)
         block = structure.blocks[structure.lattice.representatives[classes[0]]]
         rank = classes.size - structure.sum_ranks[block]
-        directions = np.linalg.svd(rows.T, full_matrices=False)[0][:, :rank]
+        if not rank:  # a cell in no sum
+            continue
+        directions, extent, _ = np.linalg.svd(rows.T, full_matrices=False)
+        if extent[rank - 1] < NEARLY_DEPENDENT * extent[0]:
+            raise InvariantError(
+                "some public sums are nearly combinations of others, too nearly for noise in double precision: use "
+                "smaller weights, or an integer mechanism"
+            )
+        directions = directions[:, :rank]
         parts.append(_embedded(directions, classes, sizes.size))
     return NullSpace(structure, sparse.csr_array(_units(structure) @ sparse.hstack(parts, format="csr")))
 

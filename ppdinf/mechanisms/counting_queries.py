@@ -13,6 +13,8 @@ from ppdinf.tables import labelled_cells
 
 __all__ = ["Query", "answer", "counting_query"]
 
+LARGEST_WEIGHT = 10**6
+
 type Query = tuple[tuple[int, ...], ...]
 
 
@@ -22,7 +24,7 @@ def counting_query(query: Any) -> Query | None:
     Raises
     ------
     PrivacyError
-        Anything but a matrix of whole numbers from 0 to 2**53.
+        Anything but a matrix of whole numbers from 0 to a million: sensitivities are found in double precision.
 
     Examples
     --------
@@ -37,8 +39,8 @@ def counting_query(query: Any) -> Query | None:
         matrix = np.zeros(0)
     if matrix.ndim != 2 or not matrix.size or matrix.dtype.kind not in "iu" or matrix.min() < 0:
         raise PrivacyError("a query is a matrix of whole numbers from 0 on, one row per answer, one column per cell")
-    if matrix.max() > LARGEST:
-        raise PrivacyError("a weight of the query is beyond 2**53")
+    if matrix.max() > LARGEST_WEIGHT:
+        raise PrivacyError("a weight of the query is beyond a million: state it in a larger unit")
     return tuple(tuple(row) for row in matrix.tolist())
 
 

@@ -90,16 +90,17 @@ def sensitivity(query: Any, *, p: int, neighbours: Neighbours = "replaced") -> f
 
 def _farthest(columns: sparse.csr_array, powers: NDArray[np.float64], p: int, best: float) -> float:
     """Largest p-th power of a distance between two columns, or `best`; columns come by decreasing length."""
-    by_column = sparse.csc_array(columns)
+    by_column, sizes = sparse.csc_array(columns), sparse.csc_array(abs(columns) ** p)
     lengths = powers ** (1 / p)
     for i in range(powers.size - 1):
         if (lengths[i] + lengths[i + 1]) ** p <= best:  # no later pair is longer than this one can be
             break
         rows = by_column.indices[by_column.indptr[i] : by_column.indptr[i + 1]]
         own = by_column.data[by_column.indptr[i] : by_column.indptr[i + 1], np.newaxis]
-        shared = columns[rows][:, i + 1 :].toarray()
-        apart = powers[i + 1 :] + (np.abs(shared - own) ** p - np.abs(shared) ** p).sum(axis=0)
-        best = max(best, float(apart.max()))
+        elsewhere = np.ones(columns.shape[0])
+        elsewhere[rows] = 0  # sums of powers, not differences of such sums: nothing cancels
+        apart = (np.abs(columns[rows].toarray() - own) ** p).sum(axis=0) + elsewhere @ sizes
+        best = max(best, float(apart[i + 1 :].max()))
     return best
 
 

@@ -47,6 +47,15 @@ def test_nothing_fixed_and_everything_fixed():
     assert none.basis.shape == (3, 0)
 
 
+def test_sums_of_unlike_weights_and_sums_that_are_nearly_alike():
+    A = np.array([[2**40, 2**40, 0, 2**40], [1, 2, 3, 5]])
+    space = null_space(structure(A))
+    z = space.project(np.random.default_rng(1).normal(size=(3, 4)))
+    assert np.abs(A @ z.T / [[2**40], [1]]).max() < 1e-14
+    with pytest.raises(InvariantError, match="nearly combinations of others"):
+        null_space(structure([[10**5, 10**5 + 1, 3], [10**5 + 1, 10**5 + 2, 3]]))
+
+
 def test_a_basis_that_would_not_fit_is_refused(monkeypatch):
     margins = ppd.invariants.margin("dim_0") & ppd.invariants.margin("dim_1")
     space = null_space(margins.on(np.zeros((4, 5), dtype=int)).structure)

@@ -44,6 +44,13 @@ def test_the_cells_themselves():
     assert sensitivity(cells, p=2) == pytest.approx(np.sqrt(2), rel=1e-15)
 
 
+def test_large_columns_that_are_nearly_alike():
+    """The difference of two numbers near 10^10 is 1; a difference of their squares would be lost."""
+    query = [[10**10, 10**10 + 1, 10**10], [0, 0, 2]]
+    for p, expected in ((1, 3), (2, np.sqrt(5))):
+        assert sensitivity(query, p=p) == pytest.approx(expected, rel=1e-12)
+
+
 def test_one_cell_cannot_be_replaced():
     assert sensitivity([[3], [4]], p=2) == 0
     assert sensitivity([[3], [4]], p=2, neighbours="added") == 5
