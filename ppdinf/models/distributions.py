@@ -33,6 +33,7 @@ from pytensor.tensor.random.type import RandomType
 
 from ppdinf.models.marginal import logp_natural, logp_table
 from ppdinf.models.natural import natural_form
+from ppdinf.models.rows import elementwise
 from ppdinf.releases import Release
 from ppdinf.samplers.fiber import Fiber
 
@@ -79,10 +80,11 @@ class _WrappedRV(SymbolicRandomVariable):
         self.base_op, self.release, self.fiber, self.start = base_op, release, fiber, start
         super().__init__(*args, **kwargs)
 
-    def base(self, inputs: Any) -> Any:
-        """Rebuild the analyst's distribution on the inputs of a node."""
+    def base(self, inputs: Any) -> tuple[Any, Any]:
+        """Rebuild the analyst's distribution on the inputs of a node: its cells, and what to take off (`rows`)."""
         mixture = self.release.mechanism.is_mixture
-        return self.base_op.make_node(*(inputs[:-1] if mixture else inputs)).default_output()
+        dist = self.base_op.make_node(*(inputs[:-1] if mixture else inputs)).default_output()
+        return elementwise(dist, self.start.shape)
 
     def log_mixed(self, inputs: Any) -> Any:
         """Log weights of the noise given the mixing scale, symbolic, shape (d, width); 0 where there is none."""
@@ -100,7 +102,7 @@ class ConfidentialRV(_WrappedRV):
     def log_data(self, table: Any) -> Any:
         """Log density of every count of every window but for the fiber's own weights, shape (width, *table shape)."""
         inputs, shape = table.owner.inputs, self.start.shape
-        data = window_logp(self.base(inputs), shape, self.fiber.lower, self.fiber.width)
+        data = window_logp(self.base(inputs)[0], shape, self.fiber.lower, self.fiber.width)
         mixed = self.log_mixed(inputs)
         return data if isinstance(mixed, float) else data + mixed.T.reshape((self.fiber.width, *shape))
 
@@ -119,7 +121,8 @@ def confidential(dist: Any, release: Release, fiber: Fiber, start: NDArray[np.in
 @_logprob.register(ConfidentialRV)
 def _confidential_logp(op: ConfidentialRV, values: Any, *inputs: Any, **kwargs: Any) -> Any:
     (value,) = values
-    return logp(op.base(inputs), value)
+    cells, log_sums = op.base(inputs)
+    return logp(cells, value) - log_sums / op.start.size
 
 
 @_support_point.register(ConfidentialRV)
@@ -145,11 +148,11 @@ class MarginalRV(_WrappedRV):
         super().__init__(*args, **kwargs)
 
     def weights(self, inputs: Any) -> tuple[Any, Any, NDArray[np.float64] | None]:
-        """Return log weights of all counts: ``(natural parameter, log normaliser, log h)`` or ``(None, table, None)``.
+        """Log weights of all counts: ``(natural parameter, log normaliser, log h)`` or ``(None, table, None)``.
 
         Shapes (d,), (d,), (d, width), or a symbolic table of shape (d, width); noise is included.
         """
-        base, fiber = self.base(inputs), self.fiber
+        (base, _), fiber = self.base(inputs), self.fiber
         form = natural_form(base, self.start.shape, fiber.lower[:, None] + np.arange(fiber.width))
         if form is None or self.release.mechanism.is_mixture:
             table = window_logp(base, self.start.shape, fiber.lower, fiber.width).reshape((fiber.width, -1)).T
@@ -185,6 +188,7 @@ def _marginal_logp(op: MarginalRV, values: Any, *inputs: Any, **kwargs: Any) -> 
         value = logp_table(normaliser, **place).sum()
     else:
         value = logp_natural(eta, log_h, **place).sum() - normaliser.sum()
+    value -= op.base(inputs[:-1])[1]
     # the windows were laid out for this release: any other table has no density here
     return pt.switch(pt.all(pt.eq(y, op.release.table.values)), value, -np.inf)
 

@@ -16,6 +16,7 @@ from ppdinf.invariants import System
 from ppdinf.lattice.feasible import nearest_feasible
 from ppdinf.lattice.moves import Bounds, connected_moves
 from ppdinf.models.distributions import window_logp
+from ppdinf.models.rows import elementwise
 from ppdinf.releases import Release
 from ppdinf.samplers.fiber import Fiber
 
@@ -72,7 +73,9 @@ def _allowed(system: System, counts: NDArray[np.int64]) -> NDArray[np.bool_]:
 
 def _support(model: pm.Model, base: Any, release: Release, lower: NDArray[np.int64], width: int) -> NDArray[np.bool_]:
     """Tell which counts of each window the data model allows, at the model's initial point."""
-    (log_data,) = model.replace_rvs_by_values([window_logp(base, release.shape, lower, width)])
+    (log_data,) = model.replace_rvs_by_values(
+        [window_logp(elementwise(base, release.shape)[0], release.shape, lower, width)]
+    )
     point, inputs = model.initial_point(), inputvars([log_data])
     values = compile_pymc(inputs, log_data, mode="FAST_COMPILE")(*(point[variable.name] for variable in inputs))
     return np.isfinite(values.reshape(width, -1).T)

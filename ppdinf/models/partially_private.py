@@ -13,6 +13,7 @@ import ppdinf.samplers.lattice_gibbs  # noqa: F401  (PyMC learns of the step met
 from ppdinf.errors import ModelError
 from ppdinf.models.distributions import confidential, marginal, released
 from ppdinf.models.layout import lay_out
+from ppdinf.models.rows import has_rows, require_public_rows
 from ppdinf.releases import Release
 
 __all__ = ["PartiallyPrivate"]
@@ -32,7 +33,9 @@ def PartiallyPrivate(  # noqa: N802  (reads as a PyMC distribution)
         Name of the confidential table. The observed variable is called ``{name}_release``; l2 noise adds the
         variable ``{name}_noise_scale``, which mixes its Gaussians.
     dist : unnamed PyMC distribution of integers
-        Elementwise, such as ``pm.Poisson.dist(rate)``; its parameters broadcast to the shape of the table.
+        Elementwise, such as ``pm.Poisson.dist(rate)``; its parameters broadcast to the shape of the table. Or
+        ``pm.Multinomial.dist(n, p)`` and ``pm.DirichletMultinomial.dist(n, a)`` over the last dimension, with n the
+        public totals of the rows.
     release : Release
     marginalize : {"auto", True, False}
         True: sum the confidential table out exactly, so that NUTS runs on the parameters alone, and let
@@ -121,6 +124,9 @@ def _fit_to_table(dist: Any, release: Release) -> Any:
     if op is None or not hasattr(op, "ndim_supp"):
         raise ModelError("dist must be an unnamed PyMC distribution such as pm.Poisson.dist(rate)")
     check_dist_not_registered(dist)
+    if has_rows(dist):
+        require_public_rows(dist, release)
+        return change_dist_size(dist, release.shape[:-1])
     if op.ndim_supp != 0 or not dist.dtype.startswith(("int", "uint")):
         raise ModelError(
             f"the cells need an elementwise distribution over integers, found {op} over {dist.dtype} "
