@@ -11,10 +11,13 @@ from scipy import stats
 import ppdinf as ppd
 from ppdinf.errors import InvariantError, PrivacyError
 from ppdinf.invariants import Public, cells, linear, margin, total
+from ppdinf.lattice.null_space import null_space
 from ppdinf.mechanisms import CorrelatedGaussian, Mechanism, SubspaceGaussian
 from ppdinf.mechanisms.correlated_gaussian import base_decomposition
 from ppdinf.mechanisms.moves_within import moves_within
 from ppdinf.privacy import gaussian_delta
+from ppdinf.privacy.ellipsoid import enclosing_ellipsoid
+from ppdinf.samplers.keyed import keyed_tape
 from ppdinf.samplers.tape import seeded_tape
 
 CUMULATIVE = np.tril(np.ones((16, 16), dtype=int))
@@ -77,8 +80,6 @@ def test_short_axes_come_first():
     def error(shape):
         return np.linalg.norm(np.linalg.solve(shape, moves), axis=0).max() ** 2 * (shape**2).sum()
 
-    from ppdinf.privacy.ellipsoid import enclosing_ellipsoid
-
     left, axes = np.eye(32), []
     while left.shape[1]:
         _, vectors = np.linalg.eigh(enclosing_ellipsoid(left.T @ moves))
@@ -93,8 +94,6 @@ def test_short_axes_come_first():
 
 
 def _space(public, d):
-    from ppdinf.lattice.null_space import null_space
-
     return null_space(public.on(np.zeros(d, dtype=int)).structure)
 
 
@@ -136,7 +135,7 @@ def test_agents_draw_it_together():
     mechanism = CorrelatedGaussian(total(), 1, "1e-6")
     shared = {"key": bytes(range(32)), "occasion": "May"}
     parts = [mechanism.distributed(part, 0 * whole, **shared) for part in (whole[:2], whole[2:])]
-    tape = ppd.samplers.keyed.keyed_tape(**shared)
+    tape = keyed_tape(**shared)
     assert np.array_equal(np.concatenate(parts), whole + mechanism.noise(total().on(whole), 1, tape)[0])
 
 

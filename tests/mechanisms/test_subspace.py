@@ -8,13 +8,14 @@ import pytest
 import xarray as xr
 from scipy import integrate, stats
 
-import ppdinf as ppd
 from ppdinf.errors import CountError, InvariantError, LabelError, ModelError, PrivacyError
 from ppdinf.invariants import Public, cells, groups, linear, margin, total
 from ppdinf.lattice.null_space import null_space
 from ppdinf.mechanisms import Mechanism, SubspaceGaussian, SubspaceLaplace
 from ppdinf.privacy import gaussian_delta
-from ppdinf.samplers.tape import secure_tape
+from ppdinf.samplers.continuous import laplaces
+from ppdinf.samplers.keyed import keyed_tape
+from ppdinf.samplers.tape import secure_tape, seeded_tape
 
 MARGINS = margin("dim_0") & margin("dim_1")
 KEY = bytes(range(32))
@@ -114,7 +115,7 @@ def test_projected_gaussian_noise_is_conditioned_gaussian_noise(public, table):
     mechanism = SubspaceGaussian(public, 1, "1e-3")
     A, sigma = system.A.toarray().astype(float), mechanism.sigma(system)
     conditioned = sigma**2 * (np.eye(A.shape[1]) - A.T @ np.linalg.pinv(A @ A.T) @ A)
-    draws = mechanism.noise(system, 50_000, ppd.samplers.tape.seeded_tape(4))
+    draws = mechanism.noise(system, 50_000, seeded_tape(4))
     factor = np.linalg.eigh(conditioned)
     m = np.linalg.matrix_rank(conditioned)
     axes = draws @ factor[1][:, -m:] / np.sqrt(factor[0][-m:])
@@ -131,7 +132,7 @@ def test_projected_gaussian_noise_is_conditioned_gaussian_noise(public, table):
 def test_projected_laplace_noise_is_not_conditioned_laplace_noise():
     """Two cells under a total: projected noise is half a difference of Laplaces, conditioned noise is Laplace."""
     mechanism = SubspaceLaplace(total(), 1)
-    z = mechanism.noise(total().on([3, 4]), 50_000, ppd.samplers.tape.seeded_tape(4))[:, 0]
+    z = mechanism.noise(total().on([3, 4]), 50_000, seeded_tape(4))[:, 0]
     scale = mechanism.scale(total().on([3, 4])) / 2
 
     def cdf(x):  # of scale (e - e'), e and e' Laplace
@@ -181,9 +182,9 @@ def test_the_densities_of_laplace_noise_keep_the_promise():
 
 def test_unprojected_noise_has_another_error():
     """Five cells under a total: 4 of 5 dimensions of noise are kept, and the difference is seen."""
-    tape = ppd.samplers.tape.seeded_tape(6)
+    tape = seeded_tape(6)
     z = SubspaceLaplace(total(), 1).noise(total().on(np.ones(5, dtype=int)), 20_000, tape)
-    unprojected = 2 * ppd.samplers.continuous.laplaces(tape, 20_000, 5)
+    unprojected = 2 * laplaces(tape, 20_000, 5)
     for noise, expected in ((z, 8 * 4), (unprojected, 8 * 5)):
         squared = (noise**2).sum(axis=1)
         assert squared.mean() == pytest.approx(expected, abs=5 * squared.std() / math.sqrt(20_000))
@@ -230,7 +231,7 @@ def test_standard_deviation_of_the_wifi_geometry():
     assert np.sqrt(kept) == pytest.approx(math.sqrt(13 / 14 * 23 / 24), rel=1e-12)
     assert round(math.sqrt(13 / 14 * 23 / 24), 3) == 0.943
     mechanism = SubspaceGaussian(public, 1, "1e-6")
-    noise = mechanism.noise(system, 400, ppd.samplers.tape.seeded_tape(8)) / mechanism.sigma(system)
+    noise = mechanism.noise(system, 400, seeded_tape(8)) / mechanism.sigma(system)
     assert np.median(noise.std(axis=0)) == pytest.approx(0.943, abs=0.003)
     repetitions = noise.var(axis=1)
     assert np.quantile(repetitions, [0.05, 0.5, 0.95]) == pytest.approx([0.863, 0.890, 0.917], abs=0.005)
@@ -254,7 +255,7 @@ def test_the_parts_of_agents_are_one_release():
         together = xr.full_like(whole, np.nan, dtype=float)
         for part in ({"site": ["c"]}, {"site": ["a", "b"], "hour": [3, 1]}, {"site": ["b", "a"], "hour": [0, 2]}):
             together.loc[part] = mechanism.distributed(whole.sel(part), 0 * whole, key=KEY, occasion="May")
-        tape = ppd.samplers.keyed.keyed_tape(KEY, "May")
+        tape = keyed_tape(KEY, "May")
         central = whole + mechanism.noise(public.on(whole), 1, tape)[0].reshape(3, 4)
         assert np.array_equal(together, central)  # the same draw, to the last bit
         assert np.allclose(together.sum("hour"), whole.sum("hour"), rtol=1e-12)

@@ -66,6 +66,8 @@ def test_the_printed_width_is_refused_where_it_does_not_hold(epsilon, delta):
     assert exact_delta(epsilon, printed) > 1.05 * delta
     with pytest.raises(PrivacyError, match="use calibration='analytic'"):
         gaussian_sigma(epsilon, delta, calibration="printed")
+    with_a_two = (1 + math.sqrt(2 * math.log(1 / delta))) / epsilon  # as in Nikolov, Talwar and Zhang (2013)
+    assert exact_delta(epsilon, with_a_two) < delta or epsilon > 10
 
 
 def test_widths_scale_with_sensitivity_and_fall_with_both_parameters():
