@@ -46,9 +46,9 @@ __all__ = ["logp_natural", "logp_table"]
 class SumsGivenTotals(Op):
     """Log coefficients, with the posterior means (``as_means``) or marginals of the cells.
 
-    Inputs: logw (d, W), eta (d,), peaks of logw (d, chunks) or empty, lo (d,), block (d,), total (n,).
-    Outputs: one log coefficient per total and one for all free cells (n + 1,); means (d, 1) or marginals
-    (d, W).
+    Inputs: logw (rows, W), eta (d,), lids of logw (rows, 2 chunks) or empty, the row of each cell (d,), lo (d,),
+    block (d,), total (n,).  Outputs: one log coefficient per total and one for all free cells (n + 1,); means
+    (d, 1) or marginals (d, W).  Differentiable in eta with means, in logw (a row for each cell) with marginals.
     """
 
     __props__ = ("as_means",)
@@ -60,7 +60,7 @@ class SumsGivenTotals(Op):
         """Apply to matrices and vectors of float64 and int64."""
         floats = [pt.as_tensor(x, dtype="float64") for x in inputs[:3]]
         whole = [pt.as_tensor(x, dtype="int64") for x in inputs[3:]]
-        for x, ndim in zip((*floats, *whole), (2, 1, 2, 1, 1, 1), strict=True):
+        for x, ndim in zip((*floats, *whole), (2, 1, 2, 1, 1, 1, 1), strict=True):
             if x.type.ndim != ndim:
                 raise ModelError(f"{x} has {x.type.ndim} dimensions where {ndim} are needed")
         return Apply(self, [*floats, *whole], [pt.dvector(), pt.dmatrix()])
@@ -68,33 +68,33 @@ class SumsGivenTotals(Op):
     def perform(self, node: Apply, inputs: Sequence[Any], output_storage: list[list[Any]]) -> None:
         """Evaluate in compiled code."""
         arrays = [np.ascontiguousarray(x) for x in inputs]
-        cells, width = arrays[0].shape
-        value, out = np.zeros(arrays[5].size + 1), np.zeros((cells, 1 if self.as_means else width))
+        width = 1 if self.as_means else arrays[0].shape[1]
+        value, out = np.zeros(arrays[6].size + 1), np.zeros((arrays[1].size, width))
         totals.evaluate(*arrays, self.as_means, value, out)
         output_storage[0][0], output_storage[1][0] = value, out
 
     def infer_shape(self, node: Apply, shapes: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
         """Shapes from the table's and the totals' shapes."""
-        d, width = shapes[0]
-        return [(shapes[5][0] + 1,), (d, 1 if self.as_means else width)]
+        return [(shapes[6][0] + 1,), (shapes[1][0], 1 if self.as_means else shapes[0][1])]
 
     def connection_pattern(self, node: Apply) -> list[list[bool]]:
-        """Log weights and natural parameters are differentiable, the rest is fixed."""
-        return [[True, True], [True, True], *([[False, False]] * 4)]
+        """Natural parameters (means) or log weights (marginals) are differentiable, the rest is fixed."""
+        return [[not self.as_means] * 2, [self.as_means] * 2, *([[False, False]] * 5)]
 
     def pullback(
         self, inputs: Sequence[Variable], outputs: Sequence[Variable], cotangents: Sequence[Variable]
     ) -> list[Variable]:
         """Posterior marginals for the log weights, posterior means for the natural parameters."""
-        fixed = [disconnected_type() for _ in inputs[2:]]
+        fixed = [disconnected_type() for _ in inputs]
+        varying = 1 if self.as_means else 0
         if not isinstance(cotangents[1].type, DisconnectedType):
-            why = "second derivatives of a marginal likelihood"
-            return [*(grad_not_implemented(self, i, inputs[i], why) for i in (0, 1)), *fixed]
-        by_cell = cotangents[0][inputs[4]]  # block -1 is the last entry, that of the free cells
-        means, table = (
-            outputs[1] if op == self else op(*inputs)[1] for op in (SumsGivenTotals(True), SumsGivenTotals(False))
-        )
-        return [by_cell[:, None] * table, by_cell * means[:, 0], *fixed]
+            fixed[varying] = grad_not_implemented(
+                self, varying, inputs[varying], "second derivatives of a marginal likelihood"
+            )
+        else:
+            by_cell = cotangents[0][inputs[5]]  # block -1 is the last entry, that of the free cells
+            fixed[varying] = by_cell * outputs[1][:, 0] if self.as_means else by_cell[:, None] * outputs[1]
+        return fixed
 
 
 # -- numba ----------------------------------------------------------------------------------------------
@@ -104,7 +104,7 @@ class SumsGivenTotals(Op):
 _SYMBOL = "ppdinf_sums_given_totals"
 _REALS, _INTEGERS = types.CPointer(types.float64), types.CPointer(types.int64)
 _SIGNATURE = types.void(
-    *[_REALS] * 3, *[_INTEGERS] * 3, *[types.int64] * 4, types.boolean, *[_REALS] * 2
+    *[_REALS] * 3, *[_INTEGERS] * 4, *[types.int64] * 5, types.boolean, *[_REALS] * 2
 )  # inputs, their sizes, which output, outputs
 _sums_given_totals = types.ExternalFunction(_SYMBOL, _SIGNATURE)
 
@@ -122,23 +122,27 @@ def _compiled(op: SumsGivenTotals, node: Apply, **kwargs: Any) -> tuple[Any, int
     as_means = op.as_means
 
     @numba_njit
-    def sums_given_totals(logw, eta, peak, lo, block, total):  # type: ignore[no-untyped-def]
-        cells, width = logw.shape
-        if not cells == eta.size == lo.size == block.size:
+    def sums_given_totals(logw, eta, lid, row, lo, block, total):  # type: ignore[no-untyped-def]
+        (different, width), cells = logw.shape, eta.size
+        if not cells == row.size == lo.size == block.size:
             raise ModelError("weights, natural parameters, lower ends and blocks differ in their number of cells")
         if block.size and not -1 <= block.min() <= block.max() < total.size:
             raise ModelError("a block is neither the number of a total nor -1")
+        if cells and not 0 <= row.min() <= row.max() < different:
+            raise ModelError("weights, natural parameters, lower ends and blocks differ in their number of cells")
         value, out = np.zeros(total.size + 1), np.zeros((cells, 1 if as_means else width))
         _sums_given_totals(
             np.ascontiguousarray(logw).ctypes,
             np.ascontiguousarray(eta).ctypes,
-            np.ascontiguousarray(peak).ctypes,
+            np.ascontiguousarray(lid).ctypes,
+            np.ascontiguousarray(row).ctypes,
             np.ascontiguousarray(lo).ctypes,
             np.ascontiguousarray(block).ctypes,
             np.ascontiguousarray(total).ctypes,
             cells,
+            different,
             width,
-            peak.shape[1],
+            lid.shape[1],
             total.size,
             as_means,
             value.ctypes,
@@ -156,8 +160,10 @@ def _per_cell(values: Any, name: str, cells: Any) -> TensorVariable:
     return pt.full((cells,), variable, dtype="int64") if variable.ndim == 0 else variable.astype("int64")
 
 
-def _logp(table: Any, eta: Any, peak: Any, lo: Any, total: Any, block: ArrayLike, as_means: bool) -> TensorVariable:
-    cells = table.shape[0]
+def _logp(
+    table: Any, eta: Any, lid: Any, row: Any, lo: Any, total: Any, block: ArrayLike, as_means: bool
+) -> TensorVariable:
+    cells = row.shape[0]
     goal = _per_cell(total, "total", 1)
     if goal.type.shape[0] is None:
         raise InvariantError("the number of totals must be known when the model is built")
@@ -165,7 +171,7 @@ def _logp(table: Any, eta: Any, peak: Any, lo: Any, total: Any, block: ArrayLike
     if blocks.dtype.kind not in "iu" or not ((blocks >= -1) & (blocks < goal.type.shape[0])).all():
         raise InvariantError(f"block must name one of {goal.type.shape[0]} totals (from 0) or be -1 for a free cell")
     op = SumsGivenTotals(as_means)
-    return op(table, eta, peak, _per_cell(lo, "lo", cells), _per_cell(blocks, "block", cells), goal)[0]
+    return op(table, eta, lid, row, _per_cell(lo, "lo", cells), _per_cell(blocks, "block", cells), goal)[0]
 
 
 def logp_table(logw: Any, *, lo: Any, total: Any, block: ArrayLike = 0) -> TensorVariable:
@@ -207,8 +213,8 @@ def logp_table(logw: Any, *, lo: Any, total: Any, block: ArrayLike = 0) -> Tenso
     array([0.125, 1.   ])
     """
     table = pt.as_tensor(logw, dtype="float64")
-    none = np.empty((0, 0))
-    return _logp(table, pt.zeros(table.shape[0]), none, lo, total, block, as_means=False)
+    cells, none = table.shape[0], np.empty((0, 0))
+    return _logp(table, pt.zeros(cells), none, pt.arange(cells), lo, total, block, as_means=False)
 
 
 def logp_natural(eta: Any, logh: ArrayLike, *, lo: Any, total: Any, block: ArrayLike = 0) -> TensorVariable:
@@ -253,7 +259,8 @@ def logp_natural(eta: Any, logh: ArrayLike, *, lo: Any, total: Any, block: Array
     table = np.ascontiguousarray(logh, dtype=np.float64)
     if table.ndim != 2 or not (table < np.inf).all():
         raise ModelError(f"logh must be a (cells, width) table without nan or +inf; its shape is {table.shape}")
-    base, peak = table, totals.peaks(table)
+    table, row = np.unique(table, axis=0, return_inverse=True)  # cells with the same noisy count share a row
+    base, lid = table, totals.lids(table)
     if table.nbytes > NUMBA_CONSTANT_SIZE_LIMIT:  # a constant of this size would keep the model out of the cache
-        base, peak = pytensor.shared(base, name="log_base"), pytensor.shared(peak, name="log_base_peaks")
-    return _logp(pt.as_tensor(base), eta, peak, lo, total, block, as_means=True)
+        base, lid = pytensor.shared(base, name="log_base"), pytensor.shared(lid, name="log_base_lids")
+    return _logp(pt.as_tensor(base), eta, lid, row.astype(np.int64), lo, total, block, as_means=True)

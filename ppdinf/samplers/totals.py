@@ -4,7 +4,7 @@ Cell ``i`` holds an integer ``x_i`` with weight ``w_i(x_i)`` on a finite window;
 whose sum ``s`` is public.  Here are, per block, the coefficient ``log sum_{x: sum x = s} prod_i w_i(x_i)``,
 its gradient (the posterior marginals of the cells, by Fisher's identity) and exact draws of ``x``.
 
-Coefficient.  Tilt every cell by the same ``exp(t x)`` until the mean of the sum is within one sd of ``s``
+Coefficient.  Tilt every cell by the same ``exp(t x)`` until the mean of the sum is within two sd of ``s``
 [1]_; then ``log coefficient = sum_i log Z_i(t) - t s + log P_t(S = s)`` for any ``t``, without cancellation.
 ``P_t(S = s)`` is the mean of the characteristic function over ``N`` equispaced frequencies [2]_, and three
 bounds say how little of it has to be computed:
@@ -17,7 +17,9 @@ bounds say how little of it has to be computed:
   factor (a gradient lacks one factor), is negligible.
 
 Some 15 to 30 frequencies are left whatever the number of cells and the width of the windows; weights on a
-sublattice or far-apart modes leave more.  Where ``P_t(S = s)`` is too small for its error bound the sum is
+sublattice or far-apart modes leave more.  Where many cells share a sum, these frequencies are so low that a
+dozen moments give a cell's characteristic function and its slope (for posterior means), with a remainder that
+Taylor's formula bounds.  Where ``P_t(S = s)`` is too small for its error bound the sum is
 done over by convolution of logarithms: slow, and right to rounding.
 
 Draws.  All cells but the widest are drawn from their tilted probabilities; the widest completes the total
@@ -48,16 +50,19 @@ __all__ = ["draw", "log_coefficient", "marginals"]
 _jit = numba.njit(cache=True, nogil=True, error_model="numpy", fastmath={"reassoc", "contract", "arcp", "nsz"})
 _in_order = numba.njit(cache=True, nogil=True, error_model="numpy")  # where rounding is arranged by hand
 
-CHUNK = 32  # neighbouring entries of a row that share one peak
+CHUNK = 16  # neighbouring entries of a row under one line, its lid
 NODES = 16  # frequencies handled together, so that their cosines stay in cache
+ORDER = 12  # of the moments that stand for a cell with a small share in the sum; even
+FEW = 40  # cells, among which none has a small share
 NO_RATE = -1e100  # stands for a natural parameter of -inf: only x = 0 has weight
 
 
 class _Weights(NamedTuple):
-    """Cell i has log weight ``logw[i, k] + slope[i] k`` at offset k; ``peak`` holds the maxima of chunks."""
+    """Cell i has log weight ``logw[row[i], k] + slope[i] k`` at offset k; ``lid`` is ``lids(logw)``."""
 
     logw: NDArray
-    peak: NDArray
+    lid: NDArray
+    row: NDArray
     slope: NDArray
 
 
@@ -86,55 +91,62 @@ def _room(rows: _Rows, target: int) -> int:
 
 
 @_jit
-def peaks(logw: NDArray) -> NDArray:
-    """Largest entry of every ``CHUNK`` neighbours in a row; nan where one is nan or +inf."""
+def lids(logw: NDArray) -> NDArray:
+    """Lay a line over every ``CHUNK`` neighbours of a row: heights at their first entry, then slopes (d, 2 chunks).
+
+    Height -inf where they have no weight, nan where one is nan or +inf.
+    """
     d, width = logw.shape
-    peak = np.full((d, (width + CHUNK - 1) // CHUNK), -np.inf)
+    chunks = (width + CHUNK - 1) // CHUNK
+    lid = np.zeros((d, 2 * chunks))
     for i in range(d):
-        for k in range(width):
-            value = logw[i, k]
-            if not value < np.inf:
-                peak[i, k // CHUNK] = np.nan
-            elif value > peak[i, k // CHUNK]:
-                peak[i, k // CHUNK] = value
-    return peak
+        for chunk in range(chunks):
+            start, stop = chunk * CHUNK, min((chunk + 1) * CHUNK, width)
+            first, last, height = stop, start, -np.inf
+            for k in range(start, stop):
+                if logw[i, k] > -np.inf:
+                    first, last = min(first, k), k
+            if last > first:
+                lid[i, chunks + chunk] = (logw[i, last] - logw[i, first]) / (last - first)
+            for k in range(start, stop):
+                value = logw[i, k] - lid[i, chunks + chunk] * (k - start)
+                height = value if value > height else height
+                if not logw[i, k] < np.inf:
+                    height = np.nan
+                    break
+            lid[i, chunk] = height
+    return lid
 
 
 @_jit
-def _bound(peak: NDArray, slope: float, chunk: int, width: int) -> float:
-    last = min((chunk + 1) * CHUNK, width) - 1
-    return peak[chunk] + max(slope * (chunk * CHUNK), slope * last)
-
-
-@_jit
-def _window(row: NDArray, peak: NDArray, slope: float, cut: float) -> tuple[int, int]:
-    """First and last k with ``row[k] + slope k`` within ``cut`` of the maximum.
+def _window(row: NDArray, lid: NDArray, slope: float, cut: float, bound: NDArray) -> tuple[int, int]:
+    """First and last k with ``row[k] + slope k`` within ``cut`` of the maximum, or slightly more.
 
     (0, -1) where no entry has weight, the whole row (and so a nan later) where one is nan or +inf.
     """
-    width, chunks = row.size, peak.size
-    best, highest, top = 0, -np.inf, -np.inf
+    width, chunks = row.size, bound.size
     for chunk in range(chunks):
-        bound = _bound(peak, slope, chunk, width)
-        if not bound < np.inf:
-            return 0, width - 1
-        if bound > highest:
-            best, highest = chunk, bound
-    for turn in range(-1, chunks):  # the most promising chunk first; it settles most others
-        chunk = best if turn < 0 else turn
-        if _bound(peak, slope, chunk, width) > top:
-            for k in range(chunk * CHUNK, min((chunk + 1) * CHUNK, width)):
-                top = max(top, row[k] + slope * k)
-    if top == -np.inf:
+        bound[chunk] = lid[chunk] + slope * (chunk * CHUNK) + max((lid[chunks + chunk] + slope) * (CHUNK - 1), 0.0)
+    best, highest, finite, top = 0, -np.inf, True, -np.inf
+    for chunk in range(chunks):
+        finite &= bound[chunk] < np.inf
+        if bound[chunk] > highest:
+            best, highest = chunk, bound[chunk]
+    if not finite:
+        return 0, width - 1
+    if highest == -np.inf:
         return 0, -1
+    for k in range(best * CHUNK, min((best + 1) * CHUNK, width)):  # the maximum is here, or not much higher
+        top = max(top, row[k] + slope * k)
     floor = max(top - cut, -1.7e308)  # an infinite cut keeps every positive weight
-    first, last = 0, width - 1
-    while _bound(peak, slope, first // CHUNK, width) < floor:
-        first += CHUNK
+    first, last = 0, chunks - 1
+    while bound[first] < floor:
+        first += 1
+    while bound[last] < floor:
+        last -= 1
+    first, last = first * CHUNK, min((last + 1) * CHUNK, width) - 1
     while row[first] + slope * first < floor:
         first += 1
-    while _bound(peak, slope, last // CHUNK, width) < floor:
-        last -= last % CHUNK + 1
     while row[last] + slope * last < floor:
         last -= 1
     return first, last
@@ -144,14 +156,14 @@ def _window(row: NDArray, peak: NDArray, slope: float, cut: float) -> tuple[int,
 def _log_rows(w: _Weights, cells: NDArray, tilt: float, cut: float) -> _Rows:
     """Windows of the tilted cells, filled with their log weights."""
     d = cells.size
-    first, start = np.empty(d, np.int64), np.zeros(d + 1, np.int64)
+    first, start, bound = np.empty(d, np.int64), np.zeros(d + 1, np.int64), np.empty(w.lid.shape[1] // 2)
     for i in range(d):
         cell = cells[i]
-        first[i], last = _window(w.logw[cell], w.peak[cell], w.slope[cell] + tilt, cut)
+        first[i], last = _window(w.logw[w.row[cell]], w.lid[w.row[cell]], w.slope[cell] + tilt, cut, bound)
         start[i + 1] = start[i] + last - first[i] + 1
     rows = _Rows(first, start, np.empty(start[d]))
     for i in range(d):
-        out, row, rate = _row(rows, i), w.logw[cells[i]], w.slope[cells[i]] + tilt
+        out, row, rate = _row(rows, i), w.logw[w.row[cells[i]]], w.slope[cells[i]] + tilt
         for k in range(out.size):
             out[k] = row[first[i] + k] + rate * (first[i] + k)
     return rows
@@ -221,12 +233,16 @@ def _edge(w: _Weights, cells: NDArray, side: int) -> tuple[NDArray, int, float]:
     """First (side 1) or last (side -1) possible offset of every cell, their sum and their log weight."""
     edge, reach, log_z = np.empty(cells.size, np.int64), 0, 0.0
     for i in range(cells.size):
-        row = w.logw[cells[i]]
-        k = 0 if side > 0 else row.size - 1
-        while 0 <= k < row.size and row[k] == -np.inf:
-            k += side
-        if not 0 <= k < row.size:
+        row, lid = w.logw[w.row[cells[i]]], w.lid[w.row[cells[i]]]
+        chunks = lid.size // 2
+        chunk = 0 if side > 0 else chunks - 1
+        while 0 <= chunk < chunks and lid[chunk] == -np.inf:
+            chunk += side
+        if not 0 <= chunk < chunks:
             return edge, side * 2**62, -np.inf  # a cell without any weight: no total is within reach
+        k = chunk * CHUNK if side > 0 else min((chunk + 1) * CHUNK, row.size) - 1
+        while row[k] == -np.inf:
+            k += side
         edge[i] = k
         reach += k
         log_z += row[k] + w.slope[cells[i]] * k
@@ -234,28 +250,30 @@ def _edge(w: _Weights, cells: NDArray, side: int) -> tuple[NDArray, int, float]:
 
 
 @_jit
-def _tilted(w: _Weights, cells: NDArray, target: int) -> tuple[_Rows, NDArray, float, float]:
-    """Cells tilted until their sum has a mean within one sd of the target: rows, variances, tilt, log_z.
+def _tilted(w: _Weights, cells: NDArray, target: int) -> tuple[_Rows, NDArray, NDArray, float, float]:
+    """Cells tilted until their sum has a mean within two sd of the target: rows, means, variances, tilt, log_z.
 
     Safeguarded Newton iteration; any tilt is right, a near one is fast.  ``log_z`` is the sum of the log
     normalisers: -inf for a total out of reach, nan for weights that are nan or +inf.
     """
     d = cells.size
-    var, tilt, low, high = np.zeros(d), 0.0, -np.inf, np.inf
-    for side in (1, -1):
-        edge, reach, log_z = _edge(w, cells, side)
-        if side * (target - reach) < 0:
-            return _Rows(edge, np.zeros(d + 1, np.int64), np.empty(0)), var, tilt, -np.inf
-        if target == reach:
-            return _Rows(edge, np.arange(d + 1), np.ones(d)), var, tilt, log_z
+    mean, var, tilt, low, high = np.zeros(d), np.zeros(d), 0.0, -np.inf, np.inf
     rows, log_z = _probabilities(w, cells, tilt)
+    room = _room(rows, target)
+    if not 0 < room < rows.p.size - d or log_z == -np.inf:  # entries that were cut off may reach the target
+        for side in (1, -1):
+            edge, reach, log_edge = _edge(w, cells, side)
+            if side * (target - reach) < 0:
+                return _Rows(edge, np.zeros(d + 1, np.int64), np.empty(0)), mean, var, tilt, -np.inf
+            if target == reach:
+                return _Rows(edge, np.arange(d + 1), np.ones(d)), mean, var, tilt, log_edge
     for _ in range(200):
-        gap, spread = 1.0 * target, 0.0
+        gap, spread = 1.0 * _room(rows, target), 0.0
         for i in range(d):
-            mean, var[i] = _moments(_row(rows, i))
-            gap -= rows.first[i] + mean
+            mean[i], var[i] = _moments(_row(rows, i))
+            gap -= mean[i]
             spread += var[i]
-        if not abs(gap) > np.sqrt(spread) + 1e-9 or np.isnan(log_z):
+        if not abs(gap) > 2.0 * np.sqrt(spread) + 1e-9 or np.isnan(log_z):
             break
         low, high = (tilt, high) if gap > 0 else (low, tilt)
         step = min(max(gap / spread, -2.0 - abs(tilt)), 2.0 + abs(tilt))
@@ -263,7 +281,7 @@ def _tilted(w: _Weights, cells: NDArray, target: int) -> tuple[_Rows, NDArray, f
             step = 0.5 * (low + high) - tilt
         tilt += step
         rows, log_z = _probabilities(w, cells, tilt)
-    return rows, var, tilt, log_z
+    return rows, mean, var, tilt, log_z
 
 
 # -- the characteristic function ------------------------------------------------------------------------
@@ -342,18 +360,107 @@ def _project(row: NDArray, cosine: NDArray, sine: NDArray) -> complex:
 
 
 @_jit
-def _spread(row: NDArray, cosine: NDArray, sine: NDArray, z: complex) -> None:
-    real, imaginary = z.real, z.imag
+def _slope(row: NDArray, cosine: NDArray, sine: NDArray, real: float, imaginary: float) -> float:
+    mean = 0.0
+    for k in range(row.size):
+        mean += k * row[k] * (real * cosine[k] - imaginary * sine[k])
+    return mean
+
+
+@_jit
+def _spread(row: NDArray, cosine: NDArray, sine: NDArray, real: float, imaginary: float) -> None:
     for k in range(row.size):
         row[k] += real * cosine[k] - imaginary * sine[k]
 
 
+class _Small(NamedTuple):
+    """Moments ``moment[i, r] = E (k_i - center[i])^r / r!``, and whether they serve as E exp(iuk).
+
+    Taylor's formula leaves out at most ``moment[i, ORDER] u^ORDER``.
+    """
+
+    center: NDArray
+    moment: NDArray
+    serve: NDArray
+
+
 @_jit
-def _characteristic(rows: _Rows, var: NDArray, room: int) -> tuple[float, float, _Rows]:
-    """P(S = room), its relative error bound, and P(S - k_i = room - k) in the place of every p_i(k)."""
+def _small(rows: _Rows, mean: NDArray, var: NDArray, spread: float, widest: int) -> _Small:
+    d = var.size
+    small = _Small(np.zeros(d, np.int64), np.ones((d, ORDER + 1)), np.zeros(d, np.bool_))
+    # weighted by the product over all cells, about exp(-spread u^2 / 2), all that is left out is negligible
+    enough = 1e-10 / d * (np.e * spread / ORDER) ** (ORDER // 2)
+    power = np.ones((ORDER + 1, 2 * widest + 1))  # k^r / r! for k = -widest..widest
+    for r in range(1, ORDER + 1):
+        part, before, out = 1.0 / r, power[r - 1], power[r]
+        for k in range(out.size):
+            out[k] = part * (k - widest) * before[k]
+    for i in range(d):
+        row, center, moment = _row(rows, i), int(mean[i] + 0.5), small.moment[i]
+        moment[1] = mean[i] - center
+        moment[2] = 0.5 * (var[i] + moment[1] ** 2)
+        for r in range(3, ORDER, 2):
+            one, two = power[r, widest - center :], power[r + 1, widest - center :]
+            sum_one = sum_two = 0.0
+            for k in range(row.size):
+                sum_one += row[k] * one[k]
+                sum_two += row[k] * two[k]
+            moment[r], moment[r + 1] = sum_one, sum_two
+        small.center[i] = center
+        small.serve[i] = moment[ORDER] < enough
+    return small
+
+
+@_jit
+def _series(c: NDArray, u: NDArray, real: NDArray, imaginary: NDArray) -> None:
+    """Sum of ``c[r] (iu)^r`` over r below ORDER, at all frequencies u; written out so that it vectorises."""
+    c0, c2, c4, c6, c8, c10 = c[0], c[2], c[4], c[6], c[8], c[10]
+    c1, c3, c5, c7, c9, c11 = c[1], c[3], c[5], c[7], c[9], c[11]
+    for j in range(NODES):
+        s = u[j] * u[j]
+        real[j] = c0 - s * (c2 - s * (c4 - s * (c6 - s * (c8 - s * c10))))
+        imaginary[j] = u[j] * (c1 - s * (c3 - s * (c5 - s * (c7 - s * (c9 - s * c11)))))
+
+
+@_jit
+def _multiply(
+    real: NDArray, imaginary: NDArray, more: float, beyond: NDArray, product: NDArray, smallest: NDArray, least: NDArray
+) -> None:
+    """Multiply squared sizes of a small cell's series, enlarged by what it leaves out, into the products."""
+    for j in range(NODES):
+        square = real[j] * real[j] + imaginary[j] * imaginary[j]
+        least[j] = min(least[j], square)
+        square += more * beyond[j]
+        product[j] *= max(square, smallest[j])
+        smallest[j] = min(square, smallest[j])
+
+
+@_jit
+def _wide_first(var: NDArray, spread: float) -> NDArray:
+    """Cells in an order that leaves the fewest frequencies to most of them."""
+    d = var.size
+    order, wide, narrow = np.empty(d, np.int64), 0, d
+    for i in range(d):
+        if var[i] * d > spread:
+            order[wide] = i
+            wide += 1
+        else:
+            narrow -= 1
+            order[narrow] = i
+    return order
+
+
+@_jit
+def _characteristic(
+    rows: _Rows, mean: NDArray, var: NDArray, room: int, as_means: bool
+) -> tuple[float, float, _Rows, NDArray]:
+    """P(S = room), its relative error bound, and what Fisher's identity needs.
+
+    That is E[k_i; S = room] (``as_means``), or else P(S - k_i = room - k) in the place of every p_i(k).
+    """
     d, spread, widest = var.size, 0.0, 0
     if not 0 <= room <= rows.p.size - d:  # within reach only of entries that were cut off
-        return 0.0, np.inf, rows
+        return 0.0, np.inf, rows, mean
     for i in range(d):
         spread += var[i]
         widest = max(widest, _row(rows, i).size)
@@ -361,14 +468,7 @@ def _characteristic(rows: _Rows, var: NDArray, room: int) -> tuple[float, float,
     drop = 1e-13 / (1.0 + sd)
     modulus = _modulus(rows, room, sd)
     count = _frequencies(rows, modulus, drop)
-    order, wide, narrow = np.empty(d, np.int64), 0, d
-    for i in range(d):  # wide cells first: they leave the fewest frequencies to the others
-        if var[i] * d > spread:
-            order[wide] = i
-            wide += 1
-        else:
-            narrow -= 1
-            order[narrow] = i
+    order = _wide_first(var, spread)
     root_cosine, root_sine = np.ones(modulus), np.zeros(modulus)
     size = 1
     while size < modulus:
@@ -376,45 +476,100 @@ def _characteristic(rows: _Rows, var: NDArray, room: int) -> tuple[float, float,
         _turn(root_cosine, root_sine, size, np.cos(angle), np.sin(angle))
         size *= 2
     cosine, sine = np.ones((NODES, widest)), np.zeros((NODES, widest))
-    phi, suffix = np.empty((d, NODES), np.complex128), np.ones(d + 1, np.complex128)
-    alive, product, smallest = np.empty(NODES, np.int64), np.empty(NODES), np.empty(NODES)
-    rest = _Rows(rows.first, rows.start, np.full(rows.p.size, 1.0 / modulus))
+    real, imaginary = np.zeros((d, NODES)), np.zeros((d, NODES))  # of the characteristic functions of cells
+    after_real, after_imaginary = np.ones((d + 1, NODES)), np.zeros((d + 1, NODES))  # of products over cells i..d
+    small = _Small(order, real, np.zeros(d, np.bool_))
+    if as_means and d > FEW:
+        small = _small(rows, mean, var, spread, widest)
+    alive, product, smallest, least = np.empty(NODES, np.int64), np.ones(NODES), np.ones(NODES), np.ones(NODES)
+    u, beyond, g, h = np.empty(NODES), np.empty(NODES), np.empty(NODES), np.empty(NODES)
+    slope, slope_real, slope_imaginary = np.empty(ORDER), np.empty(NODES), np.empty(NODES)
+    rest = _Rows(rows.first, rows.start, np.full(0 if as_means else rows.p.size, 1.0 / modulus))
+    means = mean / modulus
     probability = kept = 1.0 / modulus
+    lost = 2e-13 / (1.0 + sd) + 2e-15  # frequencies dropped, sums counted too much, windows cut
     for base in range(1, count + 1, NODES):
-        left = min(NODES, count + 1 - base)
+        left, shift, remainder = min(NODES, count + 1 - base), 0, 0.0
+        for j in range(NODES):
+            u[j] = 2.0 * np.pi * (base + j) / modulus
+            alive[j], product[j], smallest[j], least[j], beyond[j] = j, 1.0, 1.0, 1.0, u[j] ** ORDER
+        highest = beyond[left - 1]
         for j in range(left):
-            alive[j], product[j], smallest[j] = j, 1.0, 1.0
             size = 1
             while size < widest:
                 m = ((base + j) * size) % modulus
                 _turn(cosine[j], sine[j], size, root_cosine[m], root_sine[m])
                 size *= 2
         for cell in order:
-            row, n, left = _row(rows, cell), left, 0
-            for a in range(n):
-                j = alive[a]
-                phi[cell, j] = _project(row, cosine[j], sine[j])
-                square = phi[cell, j].real ** 2 + phi[cell, j].imag ** 2
-                product[j] *= max(square, smallest[j])
-                smallest[j] = min(square, smallest[j])
-                if product[j] > drop * drop:
-                    alive[left] = j
-                    left += 1
+            if left == 0:
+                break
+            if small.serve[cell] and highest * small.moment[cell, ORDER] < 0.05:
+                moment = small.moment[cell]
+                _series(moment, u, real[cell], imaginary[cell])
+                _multiply(real[cell], imaginary[cell], 3.0 * moment[ORDER], beyond, product, smallest, least)
+                shift += small.center[cell]
+                remainder += moment[ORDER]
+            else:
+                for a in range(left):
+                    j = alive[a]
+                    phi = _project(_row(rows, cell), cosine[j], sine[j])
+                    real[cell, j], imaginary[cell, j] = phi.real, phi.imag
+                    square = phi.real**2 + phi.imag**2
+                    product[j] *= max(square, smallest[j])
+                    smallest[j] = min(square, smallest[j])
+            lowest = 1.0
+            for a in range(left):
+                lowest = min(lowest, product[alive[a]])
+            if lowest <= drop * drop:
+                n, left = left, 0
+                for a in range(n):
+                    alive[left] = alive[a]
+                    left += product[alive[a]] > drop * drop
+        if left == 0:
+            continue
+        for i in range(d - 1, -1, -1):
+            for j in range(NODES):
+                x, y = after_real[i + 1, j], after_imaginary[i + 1, j]
+                after_real[i, j] = x * real[i, j] - y * imaginary[i, j]
+                after_imaginary[i, j] = x * imaginary[i, j] + y * real[i, j]
+        before_real, before_imaginary, part = np.zeros(NODES), np.zeros(NODES), 0.0
         for a in range(left):
             j = alive[a]
-            m = ((base + j) * room) % modulus
+            m = ((base + j) * (room - shift)) % modulus
             weight = (1.0 if 2 * (base + j) == modulus else 2.0) / modulus
+            before_real[j], before_imaginary[j] = weight * root_cosine[m], -weight * root_sine[m]
+            part += before_real[j] * after_real[0, j] - before_imaginary[j] * after_imaginary[0, j]
             kept += weight
-            for i in range(d - 1, -1, -1):
-                suffix[i] = phi[i, j] * suffix[i + 1]
-            prefix = weight * complex(root_cosine[m], -root_sine[m])
-            probability += (prefix * suffix[0]).real
-            for i in range(d):
-                _spread(_row(rest, i), cosine[j], sine[j], prefix * suffix[i + 1])
-                prefix *= phi[i, j]
-    lost = 2e-13 / (1.0 + sd) + 2e-15  # frequencies dropped, sums counted too much, windows cut
+            share = weight * np.sqrt(after_real[0, j] ** 2 + after_imaginary[0, j] ** 2)
+            lost += share * np.expm1(remainder * beyond[j] / np.sqrt(least[j]))
+        probability += part
+        for i in range(d):
+            for j in range(NODES):  # all but cell i
+                x, y = after_real[i + 1, j], after_imaginary[i + 1, j]
+                g[j] = before_real[j] * x - before_imaginary[j] * y
+                h[j] = before_real[j] * y + before_imaginary[j] * x
+            if small.serve[i] and highest * small.moment[i, ORDER] < 0.05:
+                moment, tail = small.moment[i], small.center[i] * part
+                for r in range(ORDER):
+                    slope[r] = (r + 1) * moment[r + 1]
+                _series(slope, u, slope_real, slope_imaginary)
+                for j in range(NODES):
+                    tail += g[j] * slope_real[j] - h[j] * slope_imaginary[j]
+                means[i] += tail
+            elif as_means:
+                for a in range(left):
+                    j = alive[a]
+                    means[i] += _slope(_row(rows, i), cosine[j], sine[j], g[j], h[j])
+            else:
+                for a in range(left):
+                    j = alive[a]
+                    _spread(_row(rest, i), cosine[j], sine[j], g[j], h[j])
+            for j in range(NODES):
+                x, y = before_real[j], before_imaginary[j]
+                before_real[j] = x * real[i, j] - y * imaginary[i, j]
+                before_imaginary[j] = x * imaginary[i, j] + y * real[i, j]
     error = lost + 1e-15 * np.sqrt(d) * kept  # and rounding
-    return probability, error / abs(probability), rest
+    return probability, error / abs(probability), rest, means
 
 
 # -- convolution of logarithms, and both together -------------------------------------------------------
@@ -453,21 +608,23 @@ def _exact(w: _Weights, cells: NDArray, target: int, tilt: float, log_z: float) 
 
 
 @_jit
-def _block(w: _Weights, cells: NDArray, target: int) -> tuple[float, _Rows]:
-    """Log coefficient of one block, and the posterior probabilities of its cells."""
+def _block(w: _Weights, cells: NDArray, target: int, as_means: bool) -> tuple[float, _Rows, NDArray]:
+    """Log coefficient of one block, and the posterior probabilities of its cells or their means (``as_means``)."""
     d = cells.size
-    rows, var, tilt, log_z = _tilted(w, cells, target)
+    rows, mean, var, tilt, log_z = _tilted(w, cells, target)
     if not log_z > -np.inf:
-        return log_z, _Rows(rows.first, np.zeros(d + 1, np.int64), rows.p)
-    probability, error, rest = _characteristic(rows, var, _room(rows, target))
+        return log_z, _Rows(rows.first, np.zeros(d + 1, np.int64), rows.p), mean
+    probability, error, rest, mean = _characteristic(rows, mean, var, _room(rows, target), as_means)
     value = log_z + np.log(probability)
     if probability > 0 and error < 1e-9:
+        if as_means:
+            return value - tilt * target, rows, mean / probability
         for k in range(rows.p.size):
             rows.p[k] = max(rows.p[k] * rest.p[k], 0.0)
     else:
         value, rows, partial = _exact(w, cells, target, tilt, log_z)
         if value == -np.inf:
-            return value, _Rows(rows.first, np.zeros(d + 1, np.int64), rows.p)
+            return value, _Rows(rows.first, np.zeros(d + 1, np.int64), rows.p), mean
         room = _room(rows, target)
         after = _convolved(rows, room, True)
         for i in range(d):
@@ -478,12 +635,13 @@ def _block(w: _Weights, cells: NDArray, target: int) -> tuple[float, _Rows]:
                     mass += np.exp(partial[i, a] + after[d - 1 - i, room - k - a] + row[k] - value)
                 row[k] = mass
     for i in range(d):
-        row, mass = _row(rows, i), 0.0
+        row, mass, mean[i] = _row(rows, i), 0.0, 0.0
         for k in range(row.size):
             mass += row[k]
         for k in range(row.size):
             row[k] /= mass
-    return value - tilt * target, rows
+            mean[i] += k * row[k]
+    return value - tilt * target, rows, mean
 
 
 @_jit
@@ -507,7 +665,8 @@ def _grouped(block: NDArray, totals: int) -> tuple[NDArray, NDArray]:
 def evaluate(
     logw: NDArray,
     eta: NDArray,
-    peak: NDArray,
+    lid: NDArray,
+    row: NDArray,
     lo: NDArray,
     block: NDArray,
     total: NDArray,
@@ -517,12 +676,12 @@ def evaluate(
 ) -> None:
     """Add log coefficients to ``value`` (one per total, then all free cells), posteriors to ``out``.
 
-    ``out`` takes posterior means (d, 1) or marginals (d, W); ``peak`` is ``peaks(logw)``, or without entries
-    and found here.
+    Cell i reads row ``row[i]`` of ``logw``. ``out`` takes posterior means (d, 1) or marginals (d, W); ``lid``
+    is ``lids(logw)``, or without entries and found here.
     """
-    if not logw.shape[0] == eta.size == lo.size == block.size:
+    if not row.size == eta.size == lo.size == block.size:
         raise ModelError("weights, natural parameters, lower ends and blocks differ in their number of cells")
-    w = _Weights(logw, peak if peak.size else peaks(logw), np.maximum(eta, NO_RATE))
+    w = _Weights(logw, lid if lid.size else lids(logw), row, np.maximum(eta, NO_RATE))
     order, bounds = _grouped(block, total.size)
     b, at = 0, 0
     while b < total.size or at < order.size:
@@ -530,32 +689,34 @@ def evaluate(
         cells = order[at : at + 1] if free else order[bounds[b] : bounds[b + 1]]
         if free:
             rows, part = _probabilities(w, cells, 0.0)
+            mean = np.array([_moments(rows.p)[0]])
         else:
             target = total[b]
             for i in cells:
                 target -= lo[i]
-            part, rows = _block(w, cells, target)
+            part, rows, mean = _block(w, cells, target, as_means)
+        possible = part > -np.inf
         for n in range(cells.size):
-            i, row = cells[n], _row(rows, n)
+            i, p = cells[n], _row(rows, n)
             part += w.slope[i] * lo[i]
-            for k in range(row.size):
-                if as_means:
-                    out[i, 0] += row[k] * (lo[i] + rows.first[n] + k)
-                else:
-                    out[i, rows.first[n] + k] = row[k]
+            if as_means and possible:
+                out[i, 0] = lo[i] + rows.first[n] + mean[n]
+            elif not as_means:
+                out[i, rows.first[n] : rows.first[n] + p.size] = p
         value[b] += -np.inf if abs(part) > -0.5 * NO_RATE else part
         at = at + 1 if free else bounds[b + 1]
         b += 0 if free else 1
 
 
 def through_pointers(  # type: ignore[no-untyped-def]
-    logw, eta, peak, lo, block, total, cells, width, chunks, n, as_means, value, out
+    logw, eta, lid, row, lo, block, total, cells, different, width, chunks, n, as_means, value, out
 ) -> None:
     """:func:`evaluate` for callers in C; in this file, so that numba's cache sees changes of the kernels."""
     evaluate(
-        numba.carray(logw, (cells, width)),
+        numba.carray(logw, (different, width)),
         numba.carray(eta, (cells,)),
-        numba.carray(peak, (cells, chunks)),
+        numba.carray(lid, (different, chunks)),
+        numba.carray(row, (cells,)),
         numba.carray(lo, (cells,)),
         numba.carray(block, (cells,)),
         numba.carray(total, (n,)),
@@ -590,7 +751,7 @@ def _cumulate(row: NDArray) -> None:
 def _draw_block(w: _Weights, cells: NDArray, target: int, rng: np.random.Generator, out: NDArray) -> bool:
     """Offsets of the block's cells into ``out[:, cells]``; False if no table has this total."""
     d = cells.size
-    rows, var, tilt, log_z = _tilted(w, cells, target)
+    rows, _, var, tilt, log_z = _tilted(w, cells, target)
     if not log_z > -np.inf:
         return False
     room, widest, top = _room(rows, target), 0, 0.0
@@ -635,7 +796,7 @@ def _draw_block(w: _Weights, cells: NDArray, target: int, rng: np.random.Generat
 def _draw(
     logw: NDArray,
     eta: NDArray,
-    peak: NDArray,
+    lid: NDArray,
     lo: NDArray,
     block: NDArray,
     total: NDArray,
@@ -643,7 +804,7 @@ def _draw(
     out: NDArray,
 ) -> int:
     """Tables into the rows of ``out``; -1, or the first block out of reach (the last for free cells)."""
-    w = _Weights(logw, peak, np.maximum(eta, NO_RATE))
+    w = _Weights(logw, lid, np.arange(eta.size), np.maximum(eta, NO_RATE))
     order, bounds = _grouped(block, total.size)
     for b in range(total.size):
         cells = order[bounds[b] : bounds[b + 1]]
@@ -708,7 +869,7 @@ def _evaluated(
     if table.ndim != 2 or slope.ndim != 1:
         raise ModelError(f"weights of shape {table.shape} and eta of shape {slope.shape}: one table at a time")
     value, out = np.zeros(goal.size + 1), np.zeros((ends.size, 1 if as_means else table.shape[1]))
-    evaluate(table, slope, np.empty((0, 0)), ends, blocks, goal, as_means, value, out)
+    evaluate(table, slope, np.empty((0, 0)), np.arange(ends.size), ends, blocks, goal, as_means, value, out)
     return value, out
 
 
@@ -751,7 +912,8 @@ def log_coefficient(
     -----
     Relative error of the coefficient: about 1e-13, at most 1e-9 by the error bound of the method (a bound
     on what is left out, an estimate for rounding).  Time proportional to cells times effective window times
-    some 15 to 30 frequencies: 25 us for 20 cells of 100 values, gradient included.  Far-apart modes cost
+    some 15 to 30 frequencies: 25 us for 20 cells of 100 values, gradient included.  In blocks of hundreds of
+    cells the gradient in ``eta`` takes half a microsecond a cell.  Far-apart modes cost
     more, and a total that hardly any table has costs cells times window times total (some 20 ms).
 
     Examples
@@ -855,10 +1017,10 @@ def draw(
     for n in range(repeats):
         if n == 0 or table.ndim == 3:
             rows = table[n % len(table)] if table.ndim == 3 else table
-            peak = peaks(rows)
+            lid = lids(rows)
         rates = slope[n % len(slope)] if slope.ndim == 2 else slope
         into = out[n] if lead else out
-        missed = _draw(rows, rates, peak, ends, blocks, goal, generator, into)
+        missed = _draw(rows, rates, lid, ends, blocks, goal, generator, into)
         if missed == goal.size:
             raise ModelError("a cell outside every total has no value of positive weight: widen its window")
         if missed >= 0:
