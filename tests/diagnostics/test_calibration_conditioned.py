@@ -1,0 +1,119 @@
+"""Rank tests of the posterior under noise whose normaliser depends on the table: bounds on the release.
+
+Poisson cells with rates BASE * exp(theta * SLOPE), theta on a grid, double geometric noise conditioned on the total and
+on non-negative releases. Walks on the fiber leave C(x) out and are then accepted with C(x) / C(x'), as the step method
+does it. Quantities: theta; the size of the noise; the sum of squares of the table.
+"""
+
+from functools import lru_cache
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from scipy import stats
+from scipy.special import gammaln, logsumexp
+
+import ppdinf as ppd
+from ppdinf.diagnostics.calibration import calibrate, uniformity
+from ppdinf.invariants import nonnegative, total
+from ppdinf.lattice.fiber_tables import fiber_tables
+from ppdinf.lattice.moves import connected_moves
+from ppdinf.mechanisms import DoubleGeometric
+from ppdinf.samplers.lattice_gibbs import walk
+from ppdinf.samplers.tape import seeded_tape
+
+GRID = np.linspace(-2, 2, 17)
+PRIOR = stats.norm.pdf(GRID, 0, 0.8) / stats.norm.pdf(GRID, 0, 0.8).sum()
+SLOPE = np.array([1.0, -0.5, 0.3, 0.0])
+RATES = np.array([1.2, 0.8, 0.5, 1.0]) * np.exp(GRID[:, None] * SLOPE)
+PUBLIC = total() & nonnegative()
+EPSILON = 0.4
+LENGTH = 20
+
+
+@lru_cache(maxsize=200)
+def fiber(n):
+    """All tables with a total, and the log weights C of each."""
+    eye = np.eye(4, dtype=int)
+    tables = fiber_tables(np.ones((1, 4), int), np.array([n]), eye, np.zeros(4, int))
+    log_c = {tuple(x): logsumexp(-EPSILON * np.abs(tables - x).sum(axis=1)) for x in tables}
+    return tables, log_c
+
+
+class Problem:
+    def __init__(self, fault=None):
+        self.fault = fault
+        self.believed = 1.2 * EPSILON if fault == "epsilon off by 20 %" else EPSILON
+        self.mechanism = ppd.Conditioned(DoubleGeometric(EPSILON), PUBLIC)
+        self.moves = connected_moves(sp.csr_array(np.ones((1, 4), dtype=np.int64)), bounds="lower")
+
+    def simulate(self, rng):
+        k = rng.choice(GRID.size, p=PRIOR)
+        x = rng.poisson(RATES[k])
+        tables, _ = fiber(int(x.sum()))
+        weights = np.exp(-EPSILON * np.abs(tables - x).sum(axis=1))
+        y = tables[rng.choice(len(tables), p=weights / weights.sum())]
+        return self.quantities(k, x, y), (k, x, y)
+
+    def quantities(self, k, x, y):
+        return {"theta": GRID[k], "noise": np.abs(y - x).sum(axis=-1), "spread": (x**2).sum(axis=-1)}
+
+    def chain(self, data, rng):
+        k, x, y = data
+        before = int(rng.integers(LENGTH + 1))
+        ks, xs = np.empty(LENGTH, dtype=int), np.empty((LENGTH, 4), dtype=np.int64)
+        at, table = k, x.copy()
+        for n in range(LENGTH):  # steps before the truth run backward, the others forward: all from the truth
+            if n == before:
+                at, table = k, x.copy()
+            if n < before:
+                at = self.draw_theta(table, rng)
+            table = self.draw_table(at, table, y, rng)
+            if n >= before:
+                at = self.draw_theta(table, rng)
+            ks[n], xs[n] = at, table
+        return self.quantities(ks, xs, y)
+
+    def draw_theta(self, x, rng):
+        log_p = np.log(PRIOR) + (x * np.log(RATES)).sum(axis=1) - RATES.sum(axis=1)
+        p = np.exp(log_p - log_p.max())
+        return rng.choice(GRID.size, p=p / p.sum())
+
+    def draw_table(self, k, x, y, rng):
+        counts = np.arange(int(y.sum()) + 1)
+        log_w = -self.believed * np.abs(y[:, None] - counts) - gammaln(counts + 1) + np.log(RATES[k])[:, None] * counts
+        v = self.moves.draw(12, rng=rng)
+        after = x.copy()
+        walk(after, v.indptr, v.indices, v.data, np.zeros(4, dtype=np.int64), log_w, rng)
+        _, log_c = fiber(int(y.sum()))
+        if self.fault == "C(x) dropped" or np.log(rng.random()) < log_c[tuple(x)] - log_c[tuple(after)]:
+            return after
+        return x
+
+
+def p_values(fault=None, replicates=1000):
+    problem = Problem(fault)
+    found = calibrate(problem.simulate, problem.chain, replicates=replicates, rng=1)
+    return {name: uniformity(found[name]) for name in found}
+
+
+@pytest.mark.slow
+def test_the_truth_is_one_more_posterior_draw():
+    assert min(p_values().values()) > 1e-6
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fault", ["epsilon off by 20 %", "C(x) dropped"])
+def test_faults_are_seen(fault):
+    assert min(p_values(fault, replicates=4000).values()) < 1e-6
+
+
+def test_the_oracle_is_the_mechanism():
+    x = np.array([2, 0, 1, 3])
+    mechanism, system = ppd.Conditioned(DoubleGeometric(EPSILON), PUBLIC), PUBLIC.on(x)
+    tables, log_c = fiber(6)
+    assert log_c[tuple(x)] == pytest.approx(mechanism.log_normaliser(system, x), abs=1e-10)
+    drawn = mechanism.draw(system, x, 4000, seeded_tape(1))
+    weights = np.exp(-EPSILON * np.abs(tables - x).sum(axis=1) - log_c[tuple(x)])
+    mean, sd = weights @ tables, np.sqrt(weights @ tables**2 - (weights @ tables) ** 2)
+    assert np.all(np.abs(drawn.mean(axis=0) - mean) < 5 * sd / np.sqrt(4000))
