@@ -1,3 +1,6 @@
+import sys
+from pathlib import Path
+
 import pandas as pd
 import pytest
 from typer.testing import CliRunner
@@ -5,6 +8,7 @@ from typer.testing import CliRunner
 import ppdinf
 import ppdinf as ppd
 from ppdinf.cli import app
+from ppdinf.cli.reproduce import cases
 
 FEW = ["--draws", "500", "--chains", "4", "--cores", "1"]
 
@@ -166,8 +170,39 @@ def test_missing_files_and_edited_releases(released, tmp_path):
 
 
 def test_reproduce_lists_what_there_is():
-    assert "none yet" in run("reproduce")
-    assert "no case study 'elections'" in run("reproduce", "elections", code=2)
+    text = run("reproduce")
+    for name in cases():
+        assert f"{name} " in text
+    assert "Congenial differential privacy on sex by age tables" in text
+    assert "no case study 'elections'; known: " in run("reproduce", "elections", code=2)
+
+
+def test_reproduce_runs_a_case(tmp_path, monkeypatch):
+    (tmp_path / "cases" / "sums").mkdir(parents=True)
+    (tmp_path / "cases" / "sums" / "run.py").write_text(
+        '"""Sums of two.\n\nMore."""\ndef main(output):\n    print(1 + 1)\n    (output / "two.txt").write_text("2")\n'
+    )
+    monkeypatch.setattr(sys.modules["ppdinf.cli.reproduce"], "PLACES", (tmp_path / "none", tmp_path / "cases"))
+    monkeypatch.chdir(tmp_path)
+    assert "│ sums │ Sums of two. │" in run("reproduce")
+    assert run("reproduce", "sums").startswith("2 Paper against here")
+    assert Path("ppdinf-reproduce/sums/two.txt").read_text() == "2"
+    assert "two.txt" in run("reproduce", "sums", "--output", tmp_path / "new" / "folder")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("case", "number"), [("gaussian", "epsilon = 17.14"), ("bias", "posterior with C(x)")])
+def test_reproduce(case, number, tmp_path):
+    assert number in run("reproduce", case, "--output", tmp_path)
+    readme = (cases()[case].parent / "README.md").read_text(encoding="utf-8")
+    figures = {path.name for path in tmp_path.iterdir()}
+    assert figures
+    assert all(f"({figure})" in readme for figure in figures)
+
+
+def test_reproduce_says_where_the_cases_are(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys.modules["ppdinf.cli.reproduce"], "PLACES", (tmp_path,))
+    assert "Error: this installation has no case studies" in run("reproduce", code=1)
 
 
 def test_demo_refusals(tmp_path):

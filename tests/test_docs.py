@@ -1,4 +1,4 @@
-"""Every Python block of the README and of the docs runs, in order, page by page."""
+"""Every Python block of the README, the docs and the case studies runs, in order, page by page; no link is dead."""
 
 import os
 import re
@@ -7,16 +7,31 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")), *sorted(ROOT.glob("case_studies/*/README.md"))]
+EACH_PAGE = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+@EACH_PAGE
 def test_code_blocks_run(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setitem(os.environ, "MPLBACKEND", "Agg")
     namespace = {"__name__": "__main__"}
     for block in re.findall(r"^```python\n(.*?)^```", page.read_text(encoding="utf-8"), flags=re.M | re.S):
         exec(compile(block, page.name, "exec"), namespace)
+
+
+@EACH_PAGE
+def test_links_lead_to_files(page):
+    targets = re.findall(r"\]\(([^)#:]+)\)", page.read_text(encoding="utf-8"))
+    assert [target for target in targets if not (page.parent / target).exists()] == []
+
+
+@EACH_PAGE
+def test_named_tests_exist(page):
+    """A page may say which test shows something, as ``tests/file.py`` or ``tests/file.py::test``."""
+    for file, test in re.findall(r"`(tests/[\w/]+\.py)(?:::(\w+))?`", page.read_text(encoding="utf-8")):
+        assert (ROOT / file).exists(), file
+        assert f"def {test}" in (ROOT / file).read_text(encoding="utf-8"), test
 
 
 def test_import_is_light():

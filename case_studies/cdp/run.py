@@ -153,8 +153,8 @@ def figure(found, curve, path):
     fig.savefig(path, dpi=90)
 
 
-def main():
-    """Print every number of the README and draw its figure."""
+def main(output=HERE):
+    """Print every number of the README and draw its figure into a folder."""
     found = distances()
     print(found.groupby("method", sort=False)[["L1", "L2"]].agg(["mean", "min", "max"]).round(1).to_string(), "\n")
     curve, exact, error = chain([0.45, 0.5, 0.55, 0.6, 0.65, 0.7, 0.8, 0.9])
@@ -162,7 +162,7 @@ def main():
     mechanism = ppd.Conditioned(ppd.mechanisms.DoubleGeometric("1/2"), PUBLIC)
     print(conditioning_cost(mechanism, PUBLIC.on(labelled(np.array(TABLE_1)))), "\n")
     print(two_bins().round(3).to_string())
-    figure(found, curve, HERE / "distances.png")
+    figure(found, curve, output / "distances.png")
 
 
 if __name__ == "__main__":

@@ -71,8 +71,8 @@ def expected(n, d1, d2, epsilon):
     return d1 * (d1 + 1) * scale, d2 * (d1 + 1) * scale, d2 * (d2 + 1) * scale
 
 
-def main():
-    """Print the table and draw the figure."""
+def main(output=HERE):
+    """Print the tables and draw the figure into a folder."""
     rng = np.random.default_rng(13)
     figure, panels = plt.subplots(1, len(SWEEPS), figsize=(13, 3.1), layout="constrained")
     print("| log-log slope in | not projected | projected | printed | on the subspace | printed |")
@@ -94,7 +94,7 @@ def main():
         axes.spines[["top", "right"]].set_visible(False)
     panels[0].set_ylabel("mean squared error of the mean")
     figure.legend(*panels[0].get_legend_handles_labels(), frameon=False, ncols=3, loc="outside upper center")
-    figure.savefig(HERE / "rates.png", dpi=90)
+    figure.savefig(output / "rates.png", dpi=90)
 
     print("\n| norm, d1, d2 | on R^d1 | projected | on the subspace | ratio | d1 / d2 |")
     print("|---|---|---|---|---|---|")

@@ -1,30 +1,72 @@
-"""``ppdinf reproduce``: case studies that can be run again."""
+"""``ppdinf reproduce``: case studies that can be run again.
+
+A case study is a folder of `case_studies` with a ``run.py`` whose ``main(output)`` prints its numbers and draws its
+figures into a folder. A wheel carries them inside the package, a clone beside it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import ast
+import runpy
 from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.table import Table
 
 from ppdinf.cli.plain import notes, stdout
 
-__all__ = ["CASES", "reproduce"]
+__all__ = ["cases", "reproduce"]
 
-CASES: dict[str, Callable[[Path], None]] = {}
-"""Case studies by name; each writes its results into a folder. This version comes with none."""
+PACKAGE = Path(__file__).parents[1]
+PLACES = (PACKAGE / "case_studies", PACKAGE.parent / "case_studies")
 
 
 def reproduce(
     case: Annotated[str | None, typer.Argument(help="Name of a case study; without one they are listed.")] = None,
-    output: Annotated[Path, typer.Option(help="Folder for the results.")] = Path("ppdinf-reproduce"),
+    output: Annotated[
+        Path | None, typer.Option(help="Folder for the figures; by default **ppdinf-reproduce/CASE**.")
+    ] = None,
 ) -> None:
-    """Run a case study again, or list those there are."""
+    """Run a case study again, or list those there are.
+
+    Each repeats a result of the papers, or one of this package, and prints its numbers; its README has those of the
+    papers beside them.
+    """
+    console, found = stdout(), cases()
     if case is None:
-        notes(stdout(), "Case studies: " + (", ".join(sorted(CASES)) or "this version comes with none yet") + ".")
+        table = Table("case", "what it shows", header_style="bold")
+        for name, script in found.items():
+            table.add_row(name, _first_line(script))
+        console.print(table)
         return
-    if case not in CASES:
-        known = ", ".join(sorted(CASES)) or "none in this version"
-        raise typer.BadParameter(f"there is no case study {case!r}; known: {known}", param_hint="CASE")
-    CASES[case](output)
+    if case not in found:
+        raise typer.BadParameter(f"there is no case study {case!r}; known: {', '.join(found)}", param_hint="CASE")
+    folder = Path("ppdinf-reproduce", case) if output is None else output
+    folder.mkdir(parents=True, exist_ok=True)
+    runpy.run_path(str(found[case]))["main"](folder)
+    notes(console, f"Paper against here: {found[case].parent / 'README.md'}")
+    notes(console, "\n".join(["Written:", *sorted(str(path) for path in folder.iterdir())]))
+
+
+def cases() -> dict[str, Path]:
+    """Find the case studies: their names, and the scripts that run them.
+
+    Raises
+    ------
+    FileNotFoundError
+        This installation came without them.
+
+    Examples
+    --------
+    >>> cases()["cdp"].name
+    'run.py'
+    """
+    for place in PLACES:
+        if scripts := sorted(place.glob("*/run.py")):
+            return {script.parent.name: script for script in scripts}
+    raise FileNotFoundError("this installation has no case studies: they are in the folder case_studies of a clone")
+
+
+def _first_line(script: Path) -> str:
+    return (ast.get_docstring(ast.parse(script.read_text(encoding="utf-8"))) or "").partition("\n")[0]
