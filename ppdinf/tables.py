@@ -20,7 +20,7 @@ from ppdinf.errors import CountError, LabelError
 from ppdinf.frame import Frame
 from ppdinf.labels import LARGEST, native
 
-__all__ = ["LARGEST", "Frame", "as_table", "labelled_cells"]
+__all__ = ["LARGEST", "Frame", "as_table", "labelled_cells", "labelled_reals"]
 
 
 def as_table(data: Any, *, dims: Sequence[str] | None = None, nonnegative: bool = True) -> xr.DataArray:
@@ -87,6 +87,37 @@ def labelled_cells(
         raise CountError(f"the table has shape {table.shape}: it needs at least one cell in each dimension")
     frame = Frame.of(table)
     return frame, _as_counts(table.values.ravel(), frame, nonnegative)
+
+
+def labelled_reals(data: Any, *, dims: Sequence[str] | None = None) -> tuple[Frame, NDArray[np.float64]]:
+    """Labels and cells of a published table of real numbers.
+
+    Returns
+    -------
+    frame : Frame
+    cells : ndarray of float64, shape (d,)
+        A copy, last dimension fastest.
+
+    Raises
+    ------
+    CountError
+        A cell is no number, or not finite.
+
+    Examples
+    --------
+    >>> labelled_reals([3.5, -1.0])[1]
+    array([ 3.5, -1. ])
+    """
+    table = _as_dataarray(data, dims)
+    if not table.size or table.ndim == 0:
+        raise CountError(f"the table has shape {table.shape}: it needs at least one cell in each dimension")
+    frame = Frame.of(table)
+    if table.dtype.kind not in "iuf":
+        raise CountError(f"a table of noisy answers holds numbers, found {table.dtype}")
+    cells = table.values.ravel().astype(np.float64)
+    if not np.isfinite(cells).all():
+        raise CountError(f"the cell at {frame.cell(int(np.argmin(np.isfinite(cells))))} is not a finite number")
+    return frame, cells
 
 
 def _as_counts(cells: NDArray[Any], frame: Frame, nonnegative: bool) -> NDArray[np.int64]:

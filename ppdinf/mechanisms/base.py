@@ -36,11 +36,14 @@ class Mechanism(ABC):
     ----------
     kind : str
         Name in release files.
+    is_integer : bool
+        Whether releases are whole numbers; others keep public sums up to the rounding of sums of real numbers.
     public : Public
         What is kept exactly.
     """
 
     kind: ClassVar[str]
+    is_integer: ClassVar[bool] = True
     public: Public
     _kinds: ClassVar[dict[str, Callable[..., Mechanism]]] = {}
 

@@ -16,7 +16,7 @@ from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import xarray as xr
@@ -84,6 +84,7 @@ class SubspaceMechanism(Mechanism):
     neighbours : {"replaced", "added"}
     """
 
+    is_integer: ClassVar[bool] = False
     public: Public
     epsilon: Fraction
     delta: Fraction
@@ -256,12 +257,12 @@ class SubspaceMechanism(Mechanism):
         return own.table(cells + noise.sel({dim: own.coords[dim][1] for dim in own.dims}).values.ravel())
 
     def potential(self, z: Any, scale: Any = None) -> Any:
-        """Refuse: real-valued noise has no law cell by cell, see `logp`."""
-        raise ModelError("inference sums over integer tables: use an integer mechanism such as GeneralizedLaplace")
+        """Refuse: this noise has no law cell by cell, see `logp`."""
+        raise ModelError("inference needs noise whose cells are independent but for sums: use SubspaceGaussian")
 
     def half_width(self, cells: int) -> int:
         """Refuse, as `potential`."""
-        raise ModelError("inference sums over integer tables: use an integer mechanism such as GeneralizedLaplace")
+        raise ModelError("inference needs noise whose cells are independent but for sums: use SubspaceGaussian")
 
 
 def require_choice(name: str, value: Any, known: list[str]) -> None:

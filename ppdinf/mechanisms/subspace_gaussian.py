@@ -11,6 +11,7 @@ J. Gao, R. Gong, F.-Y. Yu, "Subspace differential privacy", AAAI 2022.
 from __future__ import annotations
 
 import math
+from copy import copy
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -18,6 +19,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from scipy import sparse
 
+from ppdinf.errors import ModelError
 from ppdinf.invariants import Public, System
 from ppdinf.mechanisms.subspace import RealNoise, Reals, SubspaceMechanism, require_choice
 from ppdinf.privacy.gaussian_calibration import gaussian_sigma
@@ -108,6 +110,26 @@ class SubspaceGaussian(SubspaceMechanism):
             return self._width(_sensitivity_within(space, self.query, self.neighbours))
         query = sparse.eye_array(space.fixed.shape[0]) if self.query is None else self.query
         return self._width(sensitivity(query, p=2, neighbours=self.neighbours))  # type: ignore[arg-type]
+
+    def on(self, system: System) -> SubspaceGaussian:
+        """Work out the scale of the noise under the public sums of a table."""
+        settled = copy(self)
+        object.__setattr__(settled, "_settled", self.sigma(system))
+        return settled
+
+    def potential(self, z: Any, scale: Any = None) -> Any:
+        """Log weight of each noise value, elementwise, normaliser dropped; NumPy or PyTensor."""
+        return -0.5 * (z / self._scale) ** 2
+
+    def half_width(self, cells: int) -> int:
+        """Bound on ``|z|`` that none of that many cells exceeds but with probability 1e-12."""
+        return math.ceil(self._scale * math.sqrt(2 * math.log(2 * cells / 1e-12)))
+
+    @property
+    def _scale(self) -> float:
+        if not hasattr(self, "_settled"):
+            raise ModelError("the scale of the noise follows from the public sums: use mechanism.on(public.on(table))")
+        return self._settled
 
     def law(self, system: System) -> RealNoise:
         """Spherical Gaussian on the null space."""

@@ -200,12 +200,12 @@ class ReleasedRV(RandomVariable):
     """
 
     name = "released"
-    dtype = "int64"
     _print_name = ("Released", "\\operatorname{Released}")
     __props__ = ("name", "signature", "dtype", "inplace", "release")
 
     def __init__(self, release: Release, **kwargs: Any) -> None:
         self.release = release
+        kwargs.setdefault("dtype", release.table.dtype.name)
         axes = ",".join(f"d{k}" for k in range(len(release.dims)))
         scale = ",()" if release.mechanism.is_mixture else ""
         kwargs.setdefault("signature", f"({axes}){scale}->({axes})")
@@ -234,11 +234,13 @@ def _released_logp(op: ReleasedRV, values: Any, rng: Any, size: Any, x: Any, *sc
     (y,) = values
     system, noise, mechanism = op.release.kept, y - x, op.release.mechanism
     rows, columns = system.A.nonzero()
-    sums = pt.zeros(len(system.names), dtype="int64")[rows].inc(system.A.data * noise.ravel()[columns])
+    # whole noise sums to zero; real noise does so but for rounding, and its table has the sums read off the release
+    moved, goal = (noise, 0) if mechanism.is_integer else (x, system.values)
+    sums = pt.zeros(len(system.names), dtype="int64")[rows].inc(system.A.data * moved.ravel()[columns])
     log_weight = pt.sum(mechanism.potential(noise, *scale))
     if op.release.depends_on_table:
         log_weight -= _LogNormaliser(op.release)(x)
-    return pt.switch(pt.all(pt.eq(sums, 0)), log_weight, -np.inf)
+    return pt.switch(pt.all(pt.eq(sums, goal)), log_weight, -np.inf)
 
 
 class _LogNormaliser(Op):
@@ -261,7 +263,8 @@ class _LogNormaliser(Op):
 
 @numba_core_rv_funcify.register(ReleasedRV)
 def _released_numba(op: ReleasedRV, node: Any) -> Any:
-    out_type = numba.types.Array(numba.types.int64, len(op.release.dims), "C")
+    cell = numba.types.int64 if op.release.mechanism.is_integer else numba.types.float64
+    out_type = numba.types.Array(cell, len(op.release.dims), "C")
 
     @numba_njit
     def of_table(rng, x):  # type: ignore[no-untyped-def]

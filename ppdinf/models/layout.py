@@ -46,7 +46,7 @@ def lay_out(model: pm.Model, base: Any, release: Release) -> tuple[Fiber, NDArra
     """
     system, y = release.public, release.table.values.ravel()
     reach = release.mechanism.half_width(y.size)
-    lower, width = y - reach, 2 * reach + 1
+    lower, width = np.floor(y).astype(np.int64) - reach, 2 * reach + 2 - release.mechanism.is_integer
     counts = lower[:, None] + np.arange(width)
     public = _allowed(system, counts)
     allowed = public & _support(model, base, release, lower, width)
@@ -89,7 +89,12 @@ def _feasible_start(fiber: Fiber, allowed: NDArray[np.bool_], release: Release) 
     B = sp.vstack([cells, -cells, system.B])
     limits = np.concatenate([lowest, -highest, system.limits])
     start = nearest_feasible(
-        system.A, system.values, B, limits, near=release.table.values.ravel(), row_names=system.names
+        system.A,
+        system.values,
+        B,
+        limits,
+        near=np.rint(release.table.values.ravel()).astype(np.int64),
+        row_names=system.names,
     )
     inside = allowed[np.arange(start.size), start - fiber.lower]
     if not inside.all():

@@ -79,6 +79,8 @@ def PartiallyPrivate(  # noqa: N802  (reads as a PyMC distribution)
         raise ModelError(f"release must be a ppdinf Release, found {type(release).__name__}")
     if marginalize not in ("auto", True, False):
         raise ModelError(f"marginalize must be 'auto', True or False, found {marginalize!r}")
+    if getattr(release.mechanism, "query", None) is not None:
+        raise ModelError("the release answers queries: a model for the cells needs a release of the cells")
     _match_coords(model, release)
     base = _fit_to_table(dist, release)
     obstacle = _obstacle(release)

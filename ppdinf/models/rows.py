@@ -91,6 +91,6 @@ def _some_table(release: Release) -> Any:
     from ppdinf.lattice.feasible import nearest_feasible
 
     system = release.public
-    near = release.table.values.ravel()
+    near = np.rint(release.table.values.ravel()).astype(np.int64)
     none = system.B[:0], system.limits[:0]
     return nearest_feasible(system.A, system.values, *none, near=near, row_names=system.names)

@@ -36,7 +36,7 @@ from ppdinf.invariants.system import bind
 from ppdinf.mechanisms.base import Mechanism
 from ppdinf.releases.release import Release
 from ppdinf.samplers.plan import Plan
-from ppdinf.tables import labelled_cells
+from ppdinf.tables import labelled_cells, labelled_reals
 
 __all__ = ["read_release", "write"]
 
@@ -222,16 +222,17 @@ def _release(manifest: dict[str, Any], parts: dict[str, bytes]) -> Release:
     for name, value in (manifest["plan"] or {}).items():
         if type(value) is not _PLAN[name]:
             raise ReleaseFileError(f"{name!r} in the sampler plan is {value!r}")
-    frame, cells = labelled_cells(_table(parts["table.csv"], manifest), nonnegative=False)
+    table = _table(parts["table.csv"], manifest, np.int64 if mechanism.is_integer else np.float64)
+    frame, cells = labelled_cells(table, nonnegative=False) if mechanism.is_integer else labelled_reals(table)
     values = _columns(parts["public.csv"], {"sum": object, "value": np.int64}, "public.csv")["value"]
-    system = bind(public, frame, cells, values)
+    system = bind(public, frame, np.zeros(frame.size, dtype=np.int64), values)
     return Release(frame.table(cells), mechanism, public=system, plan=plan)
 
 
-def _table(data: bytes, manifest: dict[str, Any]) -> xr.DataArray:
+def _table(data: bytes, manifest: dict[str, Any], kind: type) -> xr.DataArray:
     shape: dict[str, int] = manifest["dims"]
     entries = {name: (tuple(entry["dims"]), _READ_AS[entry["type"]]) for name, entry in manifest["coordinates"].items()}
-    types = {name: kind for name, (_, kind) in entries.items()} | {"released": np.int64}
+    types = {name: kind for name, (_, kind) in entries.items()} | {"released": kind}
     columns = _columns(data, types, "table.csv")
     if len(columns["released"]) != math.prod(shape.values()):
         raise ReleaseFileError(f"table.csv has {len(columns['released'])} rows, the manifest gives {shape}")

@@ -13,14 +13,17 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from ppdinf.errors import InvariantError, PrivacyError
+from ppdinf.frame import Frame
 from ppdinf.invariants import Public, System
 from ppdinf.invariants.system import bind
 from ppdinf.mechanisms.base import Mechanism
 from ppdinf.privacy.guarantee import ReleaseGuarantee
 from ppdinf.samplers.plan import Plan
-from ppdinf.tables import labelled_cells
+from ppdinf.tables import labelled_cells, labelled_reals
 
 __all__ = ["Release"]
+
+ROUNDING = 1e-9  # relative error of a sum of real numbers beyond which it counts as broken
 
 
 class Release:
@@ -29,7 +32,7 @@ class Release:
     Parameters
     ----------
     table : xarray.DataArray, pandas object or numpy.ndarray of integers
-        The noisy table; cells can be negative.
+        The noisy table; cells can be negative, and real numbers where the mechanism's noise is real.
     mechanism : Mechanism
         How it was made.
     public : System, optional
@@ -41,8 +44,9 @@ class Release:
 
     Attributes
     ----------
-    table : xarray.DataArray of int64
+    table : xarray.DataArray of int64, or float64
     mechanism : Mechanism
+        Settled on the public sums of the table (`Mechanism.on`).
     public : System
         ``public.A``, ``public.values``, ``public.check(table)``: what the confidential table satisfies,
         the sums that the noise keeps included.
@@ -78,17 +82,20 @@ class Release:
             raise PrivacyError(f"mechanism says how the noise was drawn, found {type(mechanism).__name__}")
         if public is not None and not isinstance(public, System):
             raise InvariantError("public must be bound to its values: pass public.on(table, values=...)")
-        self.frame, cells = labelled_cells(table, nonnegative=False)
+        if mechanism.is_integer:
+            self.frame, cells = labelled_cells(table, nonnegative=False)
+        else:
+            self.frame, cells = labelled_reals(table)
         self.table = self.frame.table(cells, "released")
-        self.mechanism = mechanism
         if public is None:
-            public = bind(mechanism.public, self.frame, cells)
+            public = _read_off(mechanism.public, self.frame, cells)
         self.frame.check_same(public.frame, "the table that the public information was bound to")
         self.public = public
-        self.kept = public if public.public == mechanism.public else bind(mechanism.public, self.frame, cells)
-        self.kept.require_cells(cells, bounds=False)
+        self.kept = public if public.public == mechanism.public else _read_off(mechanism.public, self.frame, cells)
+        _require_kept(self.kept, cells)
         if self.kept is not public:
             self.public = _join(public, self.kept, cells)
+        self.mechanism = mechanism.on(self.kept)
         self.plan = plan
 
     @cached_property
@@ -115,7 +122,7 @@ class Release:
     def guarantee(self) -> ReleaseGuarantee:
         """What is and is not protected."""
         everything = self.mechanism.public & self.public.public
-        found = self.mechanism.on(self.kept).guarantee_on(self.kept, self.plan)
+        found = self.mechanism.guarantee_on(self.kept, self.plan)
         return replace(found, unprotected=everything.exact, known=everything.known)
 
     def covariate(self, name: str) -> xr.DataArray:
@@ -154,7 +161,27 @@ class Release:
         return f"<Release ({sizes}) by {type(self.mechanism).__name__}; {self.public.public}>"
 
 
-def _join(public: System, kept: System, cells: NDArray[np.int64]) -> System:
+def _read_off(public: Public, frame: Frame, cells: NDArray[Any]) -> System:
+    """Bind statements to the sums of a noisy table, to the nearest whole numbers where its cells are real."""
+    if cells.dtype == np.int64:
+        return bind(public, frame, cells)
+    blank = bind(public, frame, np.zeros(frame.size, dtype=np.int64))
+    return bind(public, frame, np.zeros(frame.size, dtype=np.int64), np.rint(blank.A @ cells).astype(np.int64).tolist())
+
+
+def _require_kept(kept: System, cells: NDArray[Any]) -> None:
+    """Refuse a table without the sums that its noise keeps; real ones up to rounding."""
+    if cells.dtype == np.int64:
+        kept.require_cells(cells, bounds=False)
+        return
+    off = np.abs(kept.A @ cells - kept.values) > ROUNDING * (1 + abs(kept.A) @ np.abs(cells))
+    if off.any():
+        raise InvariantError(
+            f"the table disagrees with what is public about {kept.names[int(np.argmax(off))]!r}: the noise keeps it"
+        )
+
+
+def _join(public: System, kept: System, cells: NDArray[Any]) -> System:
     """Add to what is public the sums of the noisy table that the noise kept; refuse a contradiction."""
     from ppdinf.lattice.rows import check_consistent
 
@@ -163,5 +190,5 @@ def _join(public: System, kept: System, cells: NDArray[np.int64]) -> System:
     further = Public(tuple(statement for statement in kept.public if statement not in public.public.statements))
     if not further.statements:
         return public
-    values = [*public.values.tolist(), *bind(further, kept.frame, cells).values.tolist()]
+    values = [*public.values.tolist(), *_read_off(further, kept.frame, cells).values.tolist()]
     return bind(public.public & further, kept.frame, cells, values)

@@ -1,0 +1,72 @@
+"""Releases of real numbers: sums up to rounding, files byte for byte, inference for noise that has a law cell by cell."""
+
+import numpy as np
+import pymc as pm
+import pytest
+import xarray as xr
+
+import ppdinf as ppd
+from ppdinf.errors import CountError, InvariantError, ModelError
+from ppdinf.invariants import groups, margin, total
+
+TABLE = xr.DataArray([30, 4, 12, 7], dims="county", coords={"state": ("county", list("AABB"))})
+MECHANISMS = {
+    "gaussian": lambda p: ppd.SubspaceGaussian(p, epsilon=1, delta="1e-6"),
+    "extended": lambda p: ppd.SubspaceGaussian(p, epsilon=1, delta="1e-6", method="extended"),
+    "laplace": lambda p: ppd.SubspaceLaplace(p, epsilon=1),
+    "correlated": lambda p: ppd.CorrelatedGaussian(p, epsilon=1, delta="1e-6"),
+    "k-norm": lambda p: ppd.KNorm(p, epsilon=1),
+}
+
+
+@pytest.mark.parametrize("name", MECHANISMS)
+def test_a_release_keeps_sums_and_comes_back_from_its_file(name, tmp_path):
+    release = MECHANISMS[name](groups("state")).release(TABLE)
+    assert release.table.dtype == np.float64
+    assert np.allclose(release.public.A @ release.table.values, [34, 19])
+    assert release.public.values.tolist() == [34, 19]
+    release.save(tmp_path / "r.ppd")
+    again = ppd.read_release(tmp_path / "r.ppd")
+    xr.testing.assert_identical(again.table, release.table)
+    assert again.mechanism == release.mechanism
+    assert again.guarantee == release.guarantee
+    assert "in double precision" in release.guarantee.describe()
+
+
+def test_a_table_that_lost_its_sums_is_refused():
+    mechanism = MECHANISMS["gaussian"](total())
+    with pytest.raises(InvariantError, match="'total'"):
+        ppd.Release([3.25, 1.25], mechanism)
+    assert ppd.Release([3.25, 1.75], mechanism).public.values.tolist() == [5]
+
+
+@pytest.mark.parametrize("table", [[1.0, np.nan], [1.0, np.inf], ["a", "b"], [True, False]])
+def test_only_finite_numbers_are_released(table):
+    with pytest.raises(CountError):
+        ppd.Release(table, MECHANISMS["gaussian"](total()))
+
+
+def test_whole_mechanisms_take_whole_tables_only():
+    with pytest.raises(CountError, match="integer type"):
+        ppd.Release([3.0, 2.0], ppd.GeneralizedLaplace(total(), epsilon=1))
+
+
+@pytest.mark.parametrize("name", ["laplace", "correlated", "k-norm"])
+def test_noise_without_a_law_of_its_cells_is_not_for_inference(name):
+    release = MECHANISMS[name](groups("state")).release(TABLE)
+    with pm.Model(coords=release.coords), pytest.raises(ModelError, match="SubspaceGaussian"):
+        ppd.PartiallyPrivate("x", pm.Poisson.dist(5.0), release=release)
+
+
+def test_answers_to_queries_are_no_cells():
+    mechanism = ppd.SubspaceGaussian(total(), 1, "1e-6", query=np.tril(np.ones((4, 4), dtype=int)))
+    release = mechanism.release(TABLE.drop_vars("state"))
+    assert release.table.dims == ("answer",)
+    with pm.Model(coords=release.coords), pytest.raises(ModelError, match="answers queries"):
+        ppd.PartiallyPrivate("x", pm.Poisson.dist(5.0), release=release)
+
+
+def test_the_scale_is_settled_by_the_sums():
+    mechanism = MECHANISMS["extended"](margin("county"))
+    with pytest.raises(ModelError, match="follows from the public sums"):
+        mechanism.potential(1.0)
