@@ -88,14 +88,8 @@ def _feasible_start(fiber: Fiber, allowed: NDArray[np.bool_], release: Release) 
     highest = fiber.lower + fiber.width - 1 - allowed[:, ::-1].argmax(axis=1)
     B = sp.vstack([cells, -cells, system.B])
     limits = np.concatenate([lowest, -highest, system.limits])
-    start = nearest_feasible(
-        system.A,
-        system.values,
-        B,
-        limits,
-        near=np.rint(release.table.values.ravel()).astype(np.int64),
-        row_names=system.names,
-    )
+    near = np.rint(release.table.values.ravel()).astype(np.int64)
+    start = nearest_feasible(system.A, system.values, B, limits, near=near, row_names=system.names)
     inside = allowed[np.arange(start.size), start - fiber.lower]
     if not inside.all():
         raise InvariantError(

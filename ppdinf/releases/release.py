@@ -82,6 +82,7 @@ class Release:
             raise PrivacyError(f"mechanism says how the noise was drawn, found {type(mechanism).__name__}")
         if public is not None and not isinstance(public, System):
             raise InvariantError("public must be bound to its values: pass public.on(table, values=...)")
+        cells: NDArray[Any]
         if mechanism.is_integer:
             self.frame, cells = labelled_cells(table, nonnegative=False)
         else:

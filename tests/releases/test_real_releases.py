@@ -1,4 +1,4 @@
-"""Releases of real numbers: sums up to rounding, files byte for byte, inference for noise that has a law cell by cell."""
+"""Releases of real numbers: sums up to rounding, files byte for byte, and which of them serve inference."""
 
 import numpy as np
 import pymc as pm
