@@ -152,7 +152,7 @@ BAD_MODELS = [
     (poisson(np.ones(4)), "has shape"),
     (poisson(np.ones((2, 3))), "has shape"),
     (lambda: pm.Normal.dist(0, 1), "elementwise distribution over integers"),
-    (lambda: pm.Multinomial.dist(6, np.ones(3) / 3), "differs from the n"),
+    (lambda: pm.Multinomial.dist(5, np.ones(3) / 3), "differs from the n"),
     (lambda: pm.MvNormal.dist(np.zeros(3), np.eye(3)), "elementwise"),
     (lambda: 3, "unnamed PyMC distribution"),
     (lambda: pm.DiscreteUniform.dist(500, 600), "allows no count near the released one at county=0"),
