@@ -128,6 +128,8 @@ BAD_RELEASES = {
     "unknown covariate": (["--covariate", "people"], "no column 'people'"),
     "epsilon": (["--epsilon", "-1"], "epsilon must be positive"),
     "epsilon text": (["--epsilon", "much"], "epsilon must be a finite number"),
+    "two losses": (["--rho", "1/8"], "--epsilon for Laplace noise or --rho"),
+    "norm": (["--norm", "l3"], "norm must be"),
     "count": (["--count", "note"], "column 'note'"),
     "cells repeated": (["--dims", "county"], "county=Adder is on line 2 already"),
 }
@@ -143,6 +145,15 @@ def test_bad_releases_end_in_one_plain_line(case, table, tmp_path):
     assert "Traceback" not in text
     assert "317" not in text
     assert not (tmp_path / "x.ppd").exists()
+
+
+def test_other_laws(released, table, tmp_path):
+    file, text = released("--public", "total", "--norm", "l2")
+    assert "the Euclidean distance" in text
+    out = tmp_path / "gaussian.ppd"
+    text = run("release", table, "--count", "n", "--dims", "county,sex", "--rho", "1/8", "--output", out)
+    assert "with rho = 0.125" in text
+    assert "Gaussian on the lattice" in run("check", out)
 
 
 def test_a_release_is_not_overwritten(released):

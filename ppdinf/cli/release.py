@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ppdinf.cli.plain import notes, paragraphs, plain_warnings, stage, stdout
-from ppdinf.errors import InvariantError
+from ppdinf.errors import InvariantError, PrivacyError
 
 if TYPE_CHECKING:
     from ppdinf.invariants import Public
@@ -20,8 +20,17 @@ def release(
     table: Annotated[Path, typer.Argument(metavar="TABLE.csv", help="Confidential table, one row per cell.")],
     count: Annotated[str, typer.Option(metavar="COLUMN", help="Column that holds the counts.")],
     dims: Annotated[str, typer.Option(metavar="COLUMNS", help="Columns that span the table, such as **county,sex**.")],
-    epsilon: Annotated[str, typer.Option(help="Privacy loss per unit of distance, such as **1/4** or **0.25**.")],
     output: Annotated[Path, typer.Option(help="File to write; must not exist yet.")],
+    epsilon: Annotated[
+        str | None, typer.Option(help="Loss of Laplace noise per unit of distance, such as **1/4** or **0.25**.")
+    ] = None,
+    rho: Annotated[
+        str | None, typer.Option(help="zCDP loss of Gaussian noise per unit of squared distance, instead of epsilon.")
+    ] = None,
+    norm: Annotated[str, typer.Option(help="Distance that Laplace noise goes by: **l1** or **l2**.")] = "l1",
+    allow_mcmc: Annotated[
+        bool, typer.Option("--allow-mcmc", help="Draw by a Markov chain where no exact sampler serves; it costs delta.")
+    ] = False,
     public: Annotated[
         list[str] | None,
         typer.Option(
@@ -42,8 +51,10 @@ def release(
     the same table adds its privacy loss to that of the first.
     """
     from ppdinf.datasets import read_table
-    from ppdinf.mechanisms import GeneralizedLaplace
+    from ppdinf.mechanisms import GeneralizedGaussian, GeneralizedLaplace
 
+    if (epsilon is None) == (rho is None):
+        raise PrivacyError("give --epsilon for Laplace noise or --rho for Gaussian noise, one of the two")
     console = stdout()
     if output.exists():
         raise FileExistsError(
@@ -55,7 +66,9 @@ def release(
     with stage(console, f"Reading {table.name}"):
         data = read_table(table, count=count, dims=names, coordinates=[*groups, *(covariate or [])])
     with plain_warnings(console), stage(console, "Drawing noise"):
-        made = GeneralizedLaplace(statements, epsilon=epsilon).release(data)
+        gaussian = None if rho is None else GeneralizedGaussian(statements, rho=rho)
+        mechanism = gaussian or GeneralizedLaplace(statements, epsilon=epsilon or "", norm=norm)
+        made = mechanism.release(data, allow_mcmc=allow_mcmc)
     made.save(output)
     paragraphs(console, "Guarantee", made.guarantee.describe())
     paragraphs(console, "Written", f"{output} ({made.frame.size} cells, {len(made.public.names)} public sums)")
