@@ -148,7 +148,7 @@ def test_bad_releases_end_in_one_plain_line(case, table, tmp_path):
 
 
 def test_other_laws(released, table, tmp_path):
-    file, text = released("--public", "total", "--norm", "l2")
+    _, text = released("--public", "total", "--norm", "l2")
     assert "the Euclidean distance" in text
     out = tmp_path / "gaussian.ppd"
     text = run("release", table, "--count", "n", "--dims", "county,sex", "--rho", "1/8", "--output", out)
