@@ -83,7 +83,7 @@ class Conditioned(Weighted):
         from ppdinf.lattice.shortest import shortest_distance
         from ppdinf.privacy.conditioning import conditioning_cost
 
-        gamma = conditioning_cost(self, system).gamma if system.limits.size else 0.0
+        gamma = conditioning_cost(self, system, search=0).gamma if system.limits.size else 0.0
         promise = self._guarantee(gamma)
         return ReleaseGuarantee(
             **vars(promise),

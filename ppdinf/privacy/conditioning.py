@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ConditioningCost", "Erosion", "conditioning_cost", "erosion", "posterior_range"]
 
-MOST = 300  # tables whose probabilities are all worked out
+MOST = 1000  # tables whose probabilities are all worked out
 SEARCH = 60  # tables looked at otherwise
 
 
@@ -82,7 +82,9 @@ class Erosion:
         )
 
 
-def conditioning_cost(mechanism: Any, system: System, *, rng: int | np.random.Generator = 0) -> ConditioningCost:
+def conditioning_cost(
+    mechanism: Any, system: System, *, search: int = SEARCH, rng: int | np.random.Generator = 0
+) -> ConditioningCost:
     """Work out gamma for everything public of a system: over all tables where they are few, by search elsewhere.
 
     Parameters
@@ -91,6 +93,8 @@ def conditioning_cost(mechanism: Any, system: System, *, rng: int | np.random.Ge
         Its noise has an epsilon per unit of l1 distance.
     system : System
         Public information with its values. Nothing confidential enters.
+    search : int
+        Tables that a search looks at.
     rng : int or numpy.random.Generator
         Of the search.
 
@@ -100,7 +104,8 @@ def conditioning_cost(mechanism: Any, system: System, *, rng: int | np.random.Ge
 
     Notes
     -----
-    One elimination for each of up to 300 tables, or of 60 met by the search: seconds to a minute.
+    Up to 1,000 tables are also all the releases that there are: their probabilities take a second. A search costs one
+    elimination for each table.
 
     Examples
     --------
@@ -114,30 +119,34 @@ def conditioning_cost(mechanism: Any, system: System, *, rng: int | np.random.Ge
     epsilon = float(mechanism.noise.epsilon)
     tables = fiber_tables(system.A, system.values, system.B, system.limits, most=MOST)
     if tables is None:
-        return _searched(mechanism, system, epsilon, np.random.default_rng(rng))
-    log_c = np.array([mechanism.log_normaliser(system, x) or 0.0 for x in tables])
-    distance = np.abs(tables[:, np.newaxis] - tables).sum(axis=2)
+        return _searched(mechanism, system, epsilon, search, np.random.default_rng(rng))
+    distance = np.array([np.abs(tables - x).sum(axis=1) for x in tables])
     apart = distance > 0
     if not apart.any():
         return ConditioningCost(0.0, 0.0, -1.0, True, len(tables))
     steps = epsilon * distance[apart]
+    noise = np.array([mechanism.potential(tables - x).sum(axis=1) for x in tables])
+    log_c = np.logaddexp.reduce(noise, axis=1)
     gamma = float(np.max((log_c - log_c[:, np.newaxis])[apart] / steps))
-    noise = mechanism.potential(tables[np.newaxis] - tables[:, np.newaxis]).sum(axis=2)
-    log_p = noise - np.logaddexp.reduce(noise, axis=1)[:, np.newaxis]  # [x, y]: the releases are these very tables
+    log_p = noise - log_c[:, np.newaxis]  # [x, y]: the releases are these very tables
     loss = np.array([np.max(log_p[i] - log_p, axis=1) for i in range(len(tables))])
     effective = float(np.max(loss[apart] / steps)) - 1
     return ConditioningCost(min(1.0, gamma), gamma, effective, True, len(tables))
 
 
-def _searched(mechanism: Any, system: System, epsilon: float, rng: np.random.Generator) -> ConditioningCost:
+def _searched(
+    mechanism: Any, system: System, epsilon: float, search: int, rng: np.random.Generator
+) -> ConditioningCost:
     """Climb along moves of the fiber towards tables that rarely meet their bounds."""
+    if not search:
+        return ConditioningCost(1.0, 0.0, None, False, 0)
     from ppdinf.lattice.feasible import nearest_feasible
     from ppdinf.lattice.moves import connected_moves
 
     moves, none = connected_moves(system.structure, bounds="any"), np.zeros(system.frame.size, dtype=np.int64)
     x = nearest_feasible(system.A, system.values, system.B, system.limits, near=none, row_names=system.names)
     log_c, best = mechanism.log_normaliser(system, x), 0.0
-    for v in moves.draw(SEARCH, rng=rng).toarray().T:
+    for v in moves.draw(search, rng=rng).toarray().T:
         if not v.any():
             continue
         room = np.arange(1, 1 + int(np.max(np.abs(x) + np.abs(system.values).max(initial=1))))
@@ -149,7 +158,7 @@ def _searched(mechanism: Any, system: System, epsilon: float, rng: np.random.Gen
         best = max(best, abs(log_other - log_c) / (epsilon * float(np.abs(other - x).sum())))
         if log_other < log_c:
             x, log_c = other, log_other
-    return ConditioningCost(1.0, best, None, False, SEARCH + 1)
+    return ConditioningCost(1.0, best, None, False, search + 1)
 
 
 def erosion(system: System) -> Erosion:
