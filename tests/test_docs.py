@@ -1,5 +1,6 @@
 """Every Python block of the README, the docs and the case studies runs, in order, page by page; no link is dead."""
 
+import doctest
 import os
 import re
 from pathlib import Path
@@ -17,7 +18,12 @@ def test_code_blocks_run(page, tmp_path, monkeypatch):
     monkeypatch.setitem(os.environ, "MPLBACKEND", "Agg")
     namespace = {"__name__": "__main__"}
     for block in re.findall(r"^```python\n(.*?)^```", page.read_text(encoding="utf-8"), flags=re.M | re.S):
-        exec(compile(block, page.name, "exec"), namespace)
+        if block.startswith(">>>"):  # a session: what it prints is compared
+            session = doctest.DocTestParser().get_doctest(block, namespace, page.name, str(page), 0)
+            doctest.DebugRunner(optionflags=doctest.NORMALIZE_WHITESPACE).run(session, clear_globs=False)
+            namespace |= session.globs
+        else:
+            exec(compile(block, page.name, "exec"), namespace)
 
 
 @EACH_PAGE
@@ -32,6 +38,13 @@ def test_named_tests_exist(page):
     for file, test in re.findall(r"`(tests/[\w/]+\.py)(?:::(\w+))?`", page.read_text(encoding="utf-8")):
         assert (ROOT / file).exists(), file
         assert f"def {test}" in (ROOT / file).read_text(encoding="utf-8"), test
+
+
+def test_every_mechanism_is_in_the_table_of_guarantees():
+    from ppdinf import mechanisms
+
+    table = (ROOT / "docs" / "guarantees.md").read_text(encoding="utf-8").partition("## The mechanisms")[2]
+    assert [name for name in mechanisms.__all__ if f"`{name}`" not in table] == ["Mechanism"]
 
 
 def test_import_is_light():
