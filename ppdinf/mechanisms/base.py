@@ -101,7 +101,11 @@ class Mechanism(ABC):
         """Bound on ``|z|`` that no cell of a table of that size exceeds but with probability 1e-12."""
 
     def log_normaliser(self, system: System, cells: NDArray[np.int64]) -> float | None:
-        """Logarithm of the total weight of all releases of a table; None where it is the same for every table."""
+        """Logarithm of the total weight of all releases of a table.
+
+        None where it is the same for every table; nan where it is not, but has no sum: samplers then draw releases of
+        their own to do without it.
+        """
         return None
 
     def on(self, system: System) -> Mechanism:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from abc import abstractmethod
 from typing import TYPE_CHECKING, Any
 
@@ -41,40 +40,12 @@ class LatticeNoise(Mechanism):
         return self.law.kind == "l2"
 
     def potential(self, z: Any, scale: Any = None) -> Any:
-        """Log weight of each noise value, elementwise, normaliser dropped; NumPy or PyTensor.
-
-        Parameters
-        ----------
-        z : array or tensor of integers
-        scale : scalar, optional
-            For the l2 law, a value v of the mixing scale with density ``exp(-v**2 / 2)``: given v, the noise is
-            Gaussian with standard deviation ``v / epsilon``, and integrating v out leaves ``exp(-epsilon |z|_2)``
-            (`ppdinf.samplers.mixture`).
-        """
-        size = float(self.law.scale)
-        if self.law.kind == "l1":
-            return -size * abs(z)
-        sigma = size if self.law.kind == "gaussian" else scale / size
-        return -0.5 * z**2 / sigma**2
+        """Log weight of each noise value, elementwise (`ppdinf.samplers.noise_law.NoiseLaw.potential`)."""
+        return self.law.potential(z, scale)
 
     def half_width(self, cells: int) -> int:
-        """Bound on ``|z|`` over `cells` cells, exceeded with probability at most 1e-12.
-
-        Laplace: given the other cells' law, a cell has mass at most ``exp(-epsilon |k|)`` relative to that of 0, since
-        the mass that the others leave to ``-k`` is largest at 0, their law having a positive Fourier transform.
-        Gaussian: a lattice Gaussian has ``E exp(u z) <= exp(sigma**2 u**2 / 2)``, its mass being largest when it is
-        centred on the lattice. l2: given the mixing scale v it is Gaussian, and v is stochastically smaller than
-        a chi variable with one degree of freedom more than the lattice has dimensions.
-        """
-        from scipy import stats
-
-        size = float(self.law.scale)
-        if self.law.kind == "l1":
-            return math.ceil(math.log(2 * cells / -math.expm1(-size) / RARE) / size)
-        if self.law.kind == "gaussian":
-            return math.ceil(size * math.sqrt(2 * math.log(2 * cells / RARE)))
-        widest = float(stats.chi.isf(RARE / 2, cells + 1)) / size
-        return math.ceil(widest * math.sqrt(2 * math.log(4 * cells / RARE)))
+        """Bound on ``|z|`` over `cells` cells, exceeded with probability at most 1e-12."""
+        return self.law.half_width(cells, RARE)
 
     def plan_on(self, system: System, *, allow_mcmc: bool = False) -> Plan:
         """Choose a sampler by the structure of the public sums.

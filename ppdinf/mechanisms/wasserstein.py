@@ -21,6 +21,7 @@ from ppdinf.mechanisms.weighted import BaseMeasure, Weighted
 from ppdinf.privacy.guarantee import Guarantee, ReleaseGuarantee
 from ppdinf.privacy.parameters import as_fraction
 from ppdinf.samplers.integers import ball
+from ppdinf.samplers.noise_law import NoiseLaw
 from ppdinf.samplers.plan import Plan
 
 __all__ = ["DirichletMultinomial", "WassersteinExponential"]
@@ -105,7 +106,7 @@ class DirichletMultinomial:
 
 @dataclass(frozen=True)
 class WassersteinExponential(Weighted):
-    """Tables with mass proportional to ``exp(-epsilon |y - x|_1 / (2 sensitivity))`` times a base measure.
+    """Tables with mass proportional to ``exp(-epsilon |y - x| / (2 sensitivity))`` times a base measure.
 
     Parameters
     ----------
@@ -114,12 +115,14 @@ class WassersteinExponential(Weighted):
     epsilon : int, float, str or Fraction
         Privacy loss between the two statements of every secret pair, in total.
     sensitivity : int, float, str or Fraction
-        Delta_z: infinity-Wasserstein distance, in l1, of the laws of the table given what is public and either
-        statement of a secret pair (`ppdinf.privacy.delta_z`).
+        Delta_z: infinity-Wasserstein distance, in the norm of `loss`, of the laws of the table given what is public
+        and either statement of a secret pair (`ppdinf.privacy.delta_z`).
     secrets : str
         What the pairs are, for example "whether one person is a case".
     base : DirichletMultinomial, optional
         Weights of the released counts; by default all tables of the congenial set count alike.
+    loss : {"l1", "l2"}
+        Norm of ``y - x``, the same that `sensitivity` goes by.
 
     Raises
     ------
@@ -128,8 +131,9 @@ class WassersteinExponential(Weighted):
 
     Notes
     -----
-    Exact draws by elimination. The normaliser depends on the table where there are bounds or a base measure. For the
-    counting measure on all integer tables leave sums out of `public` and tell the release what is public:
+    Exact draws by elimination; in l2 with bounds or a base measure by rejection from it, for up to some twenty cells.
+    The normaliser depends on the table where there are bounds or a base measure. For the counting measure on all
+    integer tables leave sums out of `public` and tell the release what is public:
     ``ppd.Release(table, mechanism, public=...)``.
 
     Examples
@@ -147,6 +151,7 @@ class WassersteinExponential(Weighted):
     sensitivity: Fraction
     secrets: str
     base: DirichletMultinomial | None
+    loss: str
 
     def __init__(
         self,
@@ -155,6 +160,7 @@ class WassersteinExponential(Weighted):
         sensitivity: int | float | str | Fraction,
         secrets: str,
         base: DirichletMultinomial | dict[str, Any] | None = None,
+        loss: str = "l1",
     ) -> None:
         require_public(public)
         if not isinstance(secrets, str) or not secrets.strip():
@@ -167,7 +173,15 @@ class WassersteinExponential(Weighted):
         object.__setattr__(self, "epsilon", as_fraction(epsilon, "epsilon"))
         object.__setattr__(self, "sensitivity", as_fraction(sensitivity, "sensitivity"))
         object.__setattr__(self, "secrets", secrets)
+        if loss not in ("l1", "l2"):
+            raise PrivacyError(f"loss must be 'l1' or 'l2', found {loss!r}")
         object.__setattr__(self, "base", base)
+        object.__setattr__(self, "loss", loss)
+
+    @property
+    def l2_law(self) -> NoiseLaw | None:
+        """Rate ``epsilon / (2 sensitivity)`` per unit of l2 distance, where `loss` is that."""
+        return NoiseLaw("l2", self.noise.epsilon) if self.loss == "l2" else None
 
     @property
     def noise(self) -> DoubleGeometric:
@@ -213,6 +227,11 @@ class WassersteinExponential(Weighted):
 
     def to_dict(self) -> dict[str, Any]:
         """Kind and parameters, rationals as text."""
-        parameters = {"epsilon": str(self.epsilon), "sensitivity": str(self.sensitivity), "secrets": self.secrets}
+        parameters = {
+            "epsilon": str(self.epsilon),
+            "sensitivity": str(self.sensitivity),
+            "secrets": self.secrets,
+            "loss": self.loss,
+        }
         further = {} if self.base is None else {"base": self.base.to_dict()}
         return {"kind": self.kind} | parameters | further

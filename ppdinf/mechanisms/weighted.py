@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Callable, Hashable
+from fractions import Fraction
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -24,16 +25,20 @@ from ppdinf.errors import InvariantError
 from ppdinf.invariants import System
 from ppdinf.lattice.fiber_tables import cell_intervals
 from ppdinf.mechanisms.base import Mechanism
-from ppdinf.mechanisms.integer_noise import IntegerNoise
+from ppdinf.mechanisms.integer_noise import DoubleGeometric, IntegerNoise
+from ppdinf.samplers.integers import ball
 from ppdinf.samplers.plan import Plan, plan
 
 if TYPE_CHECKING:
     from ppdinf.samplers.elimination import Elimination
+    from ppdinf.samplers.noise_law import NoiseLaw
     from ppdinf.samplers.potentials import Potential, Window
     from ppdinf.samplers.tape import Tape
 
 __all__ = ["BaseMeasure", "Weighted", "summed_out"]
 
+BATCH = 2**12  # proposals at a time, at most
+HOPELESS = 1e-5
 RARE = 1e-15  # probability with which any cell leaves its window, before conditioning makes more of it
 
 
@@ -55,20 +60,30 @@ class Weighted(Mechanism):
     def noise(self) -> IntegerNoise:
         """The law of the noise before anything is imposed on the release."""
 
+    @property
+    def l2_law(self) -> NoiseLaw | None:
+        """The law exp(-epsilon |y - x|_2) where distances go by l2; `noise` is then not used."""
+        return None
+
+    @property
+    def is_mixture(self) -> bool:
+        """Whether distances go by l2: cells are then independent only given a common scale."""
+        return self.l2_law is not None
+
     def base_measure(self, system: System) -> BaseMeasure | None:
         """Weights of the released counts; None where all count alike."""
         return None
 
     def potential(self, z: Any, scale: Any = None) -> Any:
         """Log weight of each noise value, elementwise; what the release is weighted with besides is free of x."""
-        return self.noise.log_weight(z)
+        return self.noise.log_weight(z) if self.l2_law is None else self.l2_law.potential(z, scale)
 
     def half_width(self, cells: int) -> int:
         """Bound on ``|y - x|`` over `cells` cells within which all but 1e-15 of the noise lies before conditioning.
 
         Conditioning can spread noise only as far as a bound on the release forces it to.
         """
-        return self.noise.half_width(RARE / cells)
+        return self.noise.half_width(RARE / cells) if self.l2_law is None else self.l2_law.half_width(cells, RARE)
 
     def _is_free(self, system: System) -> bool:
         """Whether nothing but public sums is imposed, so that the noise does not depend on the table."""
@@ -82,10 +97,12 @@ class Weighted(Mechanism):
         InvariantError
             No exact sampler suits the public sums.
         """
-        if self._is_free(system) and self.noise.law is not None:
-            return plan(system, self.noise.law, allow_mcmc=allow_mcmc)
+        if self._is_free(system) and (law := self.l2_law or self.noise.law) is not None:
+            return plan(system, law, allow_mcmc=allow_mcmc)
         bounds = f"{system.limits.size} bounds" if system.limits.size else "no bounds"
         reason = f"weights of single cells under {len(system.names)} public sums and {bounds} on the release"
+        if self.l2_law is not None:
+            return Plan("elimination and rejection", True, f"{reason}, thinned from l1 to l2 distances")
         return Plan("elimination", True, reason)
 
     def draw(
@@ -95,7 +112,7 @@ class Weighted(Mechanism):
         from ppdinf.samplers.chain_noise import chain_noise
         from ppdinf.samplers.exact import exact_noise
 
-        if self._is_free(system) and (law := self.noise.law) is not None:
+        if self._is_free(system) and (law := self.l2_law or self.noise.law) is not None:
             sampler = chain_noise if plan is not None and not plan.exact else exact_noise
             return cells + sampler(system.structure, law).draw(draws, tape)
         tables, which = np.unique(np.atleast_2d(cells), axis=0, return_inverse=True)
@@ -103,17 +120,51 @@ class Weighted(Mechanism):
         released = np.empty((draws, system.frame.size), dtype=np.int64)
         for k, table in enumerate(tables):
             rows = np.flatnonzero(which == k)
-            released[rows] = self._summed_out(system, table).draw(rows.size, tape)[:, : system.frame.size]
+            if self.l2_law is None:
+                released[rows] = self._summed_out(system, table).draw(rows.size, tape)[:, : system.frame.size]
+            else:
+                released[rows] = self._draw_l2(system, table, self.l2_law.scale, rows.size, tape)
         return released
 
+    def _draw_l2(
+        self, system: System, x: NDArray[np.int64], epsilon: Fraction, size: int, tape: Tape
+    ) -> NDArray[np.int64]:
+        """Thin l1 proposals: |z|_2 is at least |z|_1 over the root of the number of cells."""
+        from ppdinf.samplers.coins import toss
+
+        d = x.size
+        rate = epsilon * Fraction(2**20, math.isqrt(d * 2**40) + 1)
+        proposals = summed_out(system, tuple(x.tolist()), DoubleGeometric(rate), self.base_measure(system))
+        kept, tried = [np.empty((0, d), dtype=np.int64)], 0
+        while sum(map(len, kept)) < size:
+            batch = min(BATCH, 64 + 4 * (size - sum(map(len, kept))))
+            y = proposals.draw(batch, tape)[:, :d]
+            absolute, squares = np.abs(y - x).sum(axis=1), ((y - x) ** 2).sum(axis=1)
+            log_p = float(rate) * absolute - float(epsilon) * np.sqrt(squares)
+
+            def enclose(i: int, a: NDArray[np.int64] = absolute, s: NDArray[np.int64] = squares) -> arb:
+                return (ball(rate) * int(a[i]) - ball(epsilon) * arb(int(s[i])).sqrt()).exp()
+
+            kept.append(y[toss(log_p, 1e-15 * (1 + float(epsilon) * (absolute + np.sqrt(squares))), enclose, tape)])
+            tried += batch
+            if tried * HOPELESS > 1 + sum(map(len, kept)):
+                raise InvariantError(
+                    f"l2 distances over {d} cells keep less than one in {1 / HOPELESS:,.0f} attempts: use l1"
+                )
+        return np.concatenate(kept)[:size]
+
     def log_normaliser(self, system: System, cells: NDArray[np.int64]) -> float | None:
-        """Logarithm of C(x); None where it is the same for every table."""
-        return None if self._is_free(system) else float(self._summed_out(system, cells).log_normaliser)
+        """Logarithm of C(x); None where it is the same for every table, nan where distances go by l2."""
+        if self._is_free(system):
+            return None
+        return math.nan if self.l2_law is not None else float(self._summed_out(system, cells).log_normaliser)
 
     def log_weight(self, system: System, y: NDArray[np.int64], x: NDArray[np.int64]) -> float:
-        """Log density of releasing y when the table is x; with its normaliser where that depends on x."""
+        """Log density of releasing y when the table is x; with its normaliser where that depends on x, but for l2."""
         if np.any(system.B @ y < system.limits):
             return -np.inf
+        if self.l2_law is not None:
+            return self.l2_law.log_mass(y - x)
         log_normaliser = self.log_normaliser(system, x)
         return float(np.sum(self.potential(y - x))) - (log_normaliser or 0.0)
 

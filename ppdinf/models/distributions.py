@@ -26,7 +26,7 @@ from pymc.logprob.basic import logp
 from pytensor.graph.basic import Apply
 from pytensor.graph.op import Op
 from pytensor.graph.replace import vectorize_graph
-from pytensor.link.numba.dispatch.basic import numba_njit
+from pytensor.link.numba.dispatch.basic import numba_njit, register_funcify_and_cache_key
 from pytensor.link.numba.dispatch.random import numba_core_rv_funcify
 from pytensor.tensor.random.op import RandomVariable
 from pytensor.tensor.random.type import RandomType
@@ -255,10 +255,25 @@ class _LogNormaliser(Op):
         """One table in, one number out."""
         return Apply(self, [pt.as_tensor(x)], [pt.dscalar()])
 
+    def log_normaliser(self, x: NDArray[np.int64]) -> float:
+        """Ask the mechanism; 0 where it has no sum: the table's step does without it, for all else it is constant."""
+        value = self.release.mechanism.log_normaliser(self.release.kept, x.ravel())
+        return 0.0 if value is None or np.isnan(value) else float(value)
+
     def perform(self, node: Any, inputs: Any, outputs: Any) -> None:
-        """Ask the mechanism."""
-        value = self.release.mechanism.log_normaliser(self.release.kept, inputs[0].ravel())
-        outputs[0][0] = np.asarray(value, dtype=np.float64)
+        """One number."""
+        outputs[0][0] = np.asarray(self.log_normaliser(inputs[0]))
+
+
+@register_funcify_and_cache_key(_LogNormaliser)
+def _log_normaliser_numba(op: _LogNormaliser, node: Any, **kwargs: Any) -> Any:
+    @numba_njit
+    def log_normaliser(x):  # type: ignore[no-untyped-def]
+        with numba.objmode(value="float64"):
+            value = op.log_normaliser(x)
+        return np.asarray(value)
+
+    return log_normaliser, None  # never from PyTensor's cache on disk: the release is part of the function
 
 
 @numba_core_rv_funcify.register(ReleasedRV)

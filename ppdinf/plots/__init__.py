@@ -3,6 +3,19 @@
 from ppdinf.plots.chains import plot_chains as plot_chains
 from ppdinf.plots.delta_z import plot_delta_z as plot_delta_z
 from ppdinf.plots.noise import plot_noise as plot_noise
+from ppdinf.plots.noise_chains import noise_tree as noise_tree
+from ppdinf.plots.noise_chains import plot_autocorrelation as plot_autocorrelation
+from ppdinf.plots.noise_chains import plot_noise_boxes as plot_noise_boxes
+from ppdinf.plots.noise_chains import plot_tv_bound as plot_tv_bound
 from ppdinf.plots.posterior_table import plot_posterior_table as plot_posterior_table
 
-__all__ = ["plot_chains", "plot_delta_z", "plot_noise", "plot_posterior_table"]
+__all__ = [
+    "noise_tree",
+    "plot_autocorrelation",
+    "plot_chains",
+    "plot_delta_z",
+    "plot_noise",
+    "plot_noise_boxes",
+    "plot_posterior_table",
+    "plot_tv_bound",
+]

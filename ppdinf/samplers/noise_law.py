@@ -66,6 +66,42 @@ class NoiseLaw:
         """What compiled kernels take: the kind as a number, and the scale."""
         return ("l1", "l2", "gaussian").index(self.kind), float(self.scale)
 
+    def potential(self, z: Any, scale: Any = None) -> Any:
+        """Log weight of each noise value, elementwise; NumPy or PyTensor.
+
+        Parameters
+        ----------
+        z : array or tensor of integers
+        scale : scalar, optional
+            For the l2 law, a value v of the mixing scale with density ``exp(-v**2 / 2)``: given v, the noise is
+            Gaussian with standard deviation ``v / epsilon``, and integrating v out leaves ``exp(-epsilon |z|_2)``
+            (`ppdinf.samplers.mixture`).
+        """
+        size = float(self.scale)
+        if self.kind == "l1":
+            return -size * abs(z)
+        sigma = size if self.kind == "gaussian" else scale / size
+        return -0.5 * z**2 / sigma**2
+
+    def half_width(self, cells: int, rare: float) -> int:
+        """Bound on ``|z|`` over `cells` cells of a lattice, exceeded with at most the probability `rare`.
+
+        Laplace: given the other cells' law, a cell has mass at most ``exp(-epsilon |k|)`` relative to that of 0, since
+        the mass that the others leave to ``-k`` is largest at 0, their law having a positive Fourier transform.
+        Gaussian: a lattice Gaussian has ``E exp(u z) <= exp(sigma**2 u**2 / 2)``, its mass being largest when it is
+        centred on the lattice. l2: given the mixing scale v it is Gaussian, and v is stochastically smaller than
+        a chi variable with one degree of freedom more than the lattice has dimensions.
+        """
+        from scipy import stats
+
+        size = float(self.scale)
+        if self.kind == "l1":
+            return math.ceil(math.log(2 * cells / -math.expm1(-size) / rare) / size)
+        if self.kind == "gaussian":
+            return math.ceil(size * math.sqrt(2 * math.log(2 * cells / rare)))
+        widest = float(stats.chi.isf(rare / 2, cells + 1)) / size
+        return math.ceil(widest * math.sqrt(2 * math.log(4 * cells / rare)))
+
     def log_mass(self, z: Any) -> float:
         """Logarithm of the mass at z, up to a constant."""
         z = np.asarray(z, dtype=np.int64)
