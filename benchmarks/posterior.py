@@ -4,13 +4,16 @@ Run with ``PPDINF_BENCHMARKS=folder python benchmarks/posterior.py [problem ...]
 p2.json.
 
 Problems: p1, 20 areas with a public total; p2, a 4 x 4 table with public margins; areas, 200 areas like those of p1,
-simulated from a seed; low, 20 such areas with noise at epsilon = 0.02. Every line of the table is a process of its own
-on one core. ESS is bulk and the smallest over all parameters; CPU seconds include compiling with PyTensor's
-cache of machine code empty, as for the first model on a new machine. Rows with fewer than 4,000 effective draws say so.
+simulated from a seed; low, 20 such areas with noise at epsilon = 0.02; months, 500 areas in 24 months (12,000 cells)
+with a public total each month. Every line of the table is a process of its own on one core, for both chains. ESS is
+bulk and the smallest over all parameters; CPU seconds include compiling with PyTensor's cache of machine code empty,
+as for the first model on a new machine. Rows with fewer than 4,000 effective draws say so.
 Deviation is from reference answers where a file has them, else from the first method: the largest of
 |mean - reference| / sd, and the largest of |sd / reference - 1|.
 
-- marginal, fiber: `PartiallyPrivate`, table summed out or drawn along its fiber.
+- marginal, fiber: `PartiallyPrivate`, table summed out or drawn along its fiber; p2 with `dense_steps`. Where noise
+  leaves cells little information (low), effects are not centred and the intercept moves through the expected
+  total (`intercept_given_total`): another parametrisation, the same posterior.
 - last cell: cells as unknowns of PyMC, dependent cells solved, the noise as a Potential (its default steps).
 - relaxed: the same with real-valued cells and gamma functions for factorials, all by NUTS.
 """
@@ -50,6 +53,20 @@ def simulated(areas, epsilon):
     return {"eps": epsilon, "Y": x + noise, "pop": pop}
 
 
+def simulated_months(areas=500, months=24):
+    """Areas with levels of their own in months with a common course, from a seed; public totals of months."""
+    from fractions import Fraction
+
+    from ppdinf.samplers.classes import draw_class
+    from ppdinf.samplers.tape import seeded_tape
+
+    rng = np.random.default_rng(SEED)
+    area, course = rng.normal(0, 0.8, areas), np.cumsum(rng.normal(0, 0.15, months))
+    x = rng.poisson(np.exp(np.log(10) + area[:, None] + course - course.mean()))
+    noise = draw_class(areas, 0, Fraction(1, 4), seeded_tape(rng), size=months).T
+    return {"eps": 0.25, "Y": x + noise}
+
+
 def load(problem):
     folder = Path(os.environ["PPDINF_BENCHMARKS"])
     if problem == "p1":
@@ -57,6 +74,8 @@ def load(problem):
     if problem == "p2":
         data = json.loads((folder / "p2.json").read_text())
         return {**data, "Y": np.array(data["Y"])}
+    if problem == "months":
+        return simulated_months()
     return simulated(200, 0.25) if problem == "areas" else simulated(20, 0.02)
 
 
@@ -70,8 +89,31 @@ def log_rates(problem, data):
         a, b = pm.Normal("a", 0, 1, shape=3), pm.Normal("b", 0, 1, shape=3)
         rows, columns = pm.math.concatenate([[0.0], a]), pm.math.concatenate([[0.0], b])
         return mu + rows[:, None] + columns[None, :] + beta * np.outer(u, u)
-    mu, tau = pm.Normal("mu", -5, 2), pm.HalfNormal("tau", 1)
-    return np.log(data["pop"]) + pm.Normal("eta", mu, tau, shape=data["pop"].size)
+    if problem == "months":
+        from ppdinf.models.levels import intercept_given_total
+
+        effects = [
+            pm.ZeroSumNormal(name, pm.HalfNormal(f"tau_{name}", 1), shape=n)
+            for name, n in zip(("area", "month"), data["Y"].shape, strict=True)
+        ]
+        effect = effects[0][:, None] + effects[1]
+        return intercept_given_total("mu", pm.Normal.dist(2, 2), effect, data["Y"].sum()) + effect
+    return np.log(data["pop"]) + log_rates_of_areas(problem, data)
+
+
+def log_rates_of_areas(problem, data):
+    """Effects centred where the release informs them, else the same posterior in coordinates that suit NUTS."""
+    import pymc as pm
+
+    tau, pop = pm.HalfNormal("tau", 1), data["pop"]
+    expected = pop * data["Y"].sum() / pop.sum()
+    if np.mean(expected**2 / (expected + 2 / data["eps"] ** 2)) > 1 / 0.5**2:  # more than a prior of sd 1/2 says
+        return pm.Normal("eta", pm.Normal("mu", -5, 2), tau, shape=pop.size)
+    from ppdinf.models.levels import intercept_given_total
+
+    effect = tau * pm.Normal("z", 0, 1, shape=pop.size)
+    mu = intercept_given_total("mu", pm.Normal.dist(-5, 2), np.log(pop) + effect, data["Y"].sum())
+    return pm.Deterministic("eta", mu + effect)
 
 
 def ours(problem, data, marginalize):
@@ -80,7 +122,8 @@ def ours(problem, data, marginalize):
     import ppdinf as ppd
 
     margins = ppd.invariants.margin("dim_0") & ppd.invariants.margin("dim_1")
-    public = margins if problem == "p2" else ppd.invariants.total()
+    months = ppd.invariants.margin("dim_1")
+    public = {"p2": margins, "months": months}.get(problem, ppd.invariants.total())
     release = ppd.Release(data["Y"], ppd.GeneralizedLaplace(public, epsilon=data["eps"]))
     with pm.Model(coords=release.coords) as model:
         rate = pm.math.exp(log_rates(problem, data))
@@ -149,10 +192,12 @@ METHODS = {
 }
 DRAWS = {  # per chain, after 1,000 of tuning: enough for 4,000 effective draws where that takes minutes
     "p1": {"marginal": 8000, "fiber": 25_000, "last cell": 15_000, "relaxed": 8000},
-    "p2": {"fiber": 8000, "last cell": 15_000, "relaxed": 8000},
+    "p2": {"fiber": 12_000, "last cell": 15_000, "relaxed": 8000},
     "areas": {"marginal": 8000, "fiber": 10_000, "last cell": 1000, "relaxed": 1000},
     "low": {"marginal": 8000, "fiber": 25_000},
+    "months": {"marginal": 1500},
 }
+NAMES = {"p2": ["mu", "a", "b", "beta"], "months": ["mu", "tau_area", "tau_month", "area", "month"]}
 
 
 def work(problem, method, channel):
@@ -165,16 +210,19 @@ def work(problem, method, channel):
     first = []
     begun = time.process_time()
     with METHODS[method](problem, data):
+        from ppdinf.samplers.lattice_gibbs import dense_steps
+
         idata = pm.sample(
             DRAWS[problem][method],
-            tune=1000,
+            tune=500 if problem == "months" else 1000,
+            step=dense_steps() if (problem, method) == ("p2", "fiber") else None,
             init="adapt_diag" if method == "relaxed" else "auto",  # jitter would make the last cell negative
             random_seed=SEED,
             callback=lambda trace, draw: None if first else first.append(time.process_time()),
             **QUIET,
         )
     seconds = time.process_time() - begun
-    names = ["mu", "a", "b", "beta"] if problem == "p2" else ["mu", "tau", "eta"]
+    names = NAMES.get(problem, ["mu", "tau", "eta"])
     found = az.summary(idata, var_names=names, kind="all", round_to="none")
     moments = {
         n: (idata.posterior[n].mean(("chain", "draw")).values, idata.posterior[n].std(("chain", "draw")).values)

@@ -1,14 +1,16 @@
 """The transfer kernel against enumeration, and the two wrong kernels that the test must see."""
 
 import numpy as np
+import pymc as pm
 import pytest
 import scipy.sparse as sp
 from enumeration import fiber_points, total_variation
 from numba import njit
 from scipy import stats
 
+from ppdinf.errors import ModelError
 from ppdinf.lattice.moves import connected_moves
-from ppdinf.samplers.lattice_gibbs import walk
+from ppdinf.samplers.lattice_gibbs import dense_steps, walk
 
 DRAWS = 200_000
 
@@ -101,3 +103,10 @@ def test_totals_are_kept_and_every_cell_of_a_group_moves():
     assert (draws[:, :3].sum(axis=1) == 15).all()
     assert (draws[:, 3:5].sum(axis=1) == 10).all()
     assert (np.ptp(draws, axis=0) > 0).all()
+
+
+def test_dense_steps_are_refused_without_a_table():
+    with pm.Model():
+        pm.Normal("mu")
+        with pytest.raises(ModelError, match="0 confidential tables and 1 parameters"):
+            dense_steps()
