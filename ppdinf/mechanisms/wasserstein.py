@@ -119,8 +119,9 @@ class WassersteinExponential(Weighted):
         and either statement of a secret pair (`ppdinf.privacy.delta_z`).
     secrets : str
         What the pairs are, for example "whether one person is a case".
-    base : DirichletMultinomial, optional
-        Weights of the released counts; by default all tables of the congenial set count alike.
+    base : DirichletMultinomial or another BaseMeasure, optional
+        Weights of the released counts; by default all tables of the congenial set count alike. Release files hold
+        the first alone.
     loss : {"l1", "l2"}
         Norm of ``y - x``, the same that `sensitivity` goes by.
 
@@ -150,7 +151,7 @@ class WassersteinExponential(Weighted):
     epsilon: Fraction
     sensitivity: Fraction
     secrets: str
-    base: DirichletMultinomial | None
+    base: BaseMeasure | None
     loss: str
 
     def __init__(
@@ -159,7 +160,7 @@ class WassersteinExponential(Weighted):
         epsilon: int | float | str | Fraction,
         sensitivity: int | float | str | Fraction,
         secrets: str,
-        base: DirichletMultinomial | dict[str, Any] | None = None,
+        base: BaseMeasure | dict[str, Any] | None = None,
         loss: str = "l1",
     ) -> None:
         require_public(public)
@@ -167,8 +168,8 @@ class WassersteinExponential(Weighted):
             raise PrivacyError("secrets says in words what is protected, for example 'whether one person is a case'")
         if isinstance(base, dict):
             base = DirichletMultinomial(**base)
-        if base is not None and not isinstance(base, DirichletMultinomial):
-            raise PrivacyError(f"base must be a DirichletMultinomial or None, found {type(base).__name__}")
+        if base is not None and not isinstance(base, BaseMeasure):
+            raise PrivacyError(f"base must be a DirichletMultinomial or like one, found {type(base).__name__}")
         object.__setattr__(self, "public", public)
         object.__setattr__(self, "epsilon", as_fraction(epsilon, "epsilon"))
         object.__setattr__(self, "sensitivity", as_fraction(sensitivity, "sensitivity"))
@@ -196,7 +197,7 @@ class WassersteinExponential(Weighted):
         CountError
             The earlier table has another number of cells.
         """
-        if self.base is not None and len(self.base.previous) != system.frame.size:
+        if isinstance(self.base, DirichletMultinomial) and len(self.base.previous) != system.frame.size:
             raise CountError(f"previous has {len(self.base.previous)} cells, the table {system.frame.size}")
         return self.base
 
@@ -233,5 +234,7 @@ class WassersteinExponential(Weighted):
             "secrets": self.secrets,
             "loss": self.loss,
         }
+        if self.base is not None and not isinstance(self.base, DirichletMultinomial):
+            raise PrivacyError("release files hold Dirichlet-multinomial base measures alone")
         further = {} if self.base is None else {"base": self.base.to_dict()}
         return {"kind": self.kind} | parameters | further

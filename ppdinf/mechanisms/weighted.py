@@ -14,7 +14,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Hashable
 from fractions import Fraction
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 import scipy.sparse as sp
@@ -42,8 +42,9 @@ HOPELESS = 1e-5
 RARE = 1e-15  # probability with which any cell leaves its window, before conditioning makes more of it
 
 
+@runtime_checkable
 class BaseMeasure(Hashable, Protocol):
-    """Weights of the released counts, whatever the confidential ones."""
+    """Weights of the released counts, whatever the confidential ones. Anything hashable with these methods will do."""
 
     def weight(self, cell: int, count: int) -> arb:
         """Enclose the weight of a count in a cell, counted along the table."""

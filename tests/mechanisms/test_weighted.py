@@ -1,11 +1,13 @@
 """Conditioned noise and the Wasserstein exponential mechanism: laws, normalisers and losses against enumeration."""
 
 import math
+from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
 import pytest
 import xarray as xr
+from flint import arb
 from scipy import special, stats
 
 import ppdinf as ppd
@@ -149,6 +151,28 @@ def test_a_cell_without_history_can_fill():
         total() & nonnegative(), 2, 2, "x", base=DirichletMultinomial([5, 0, 0], pseudo_count="1/10")
     )
     assert (mechanism.simulate(THREE, draws=2000, rng=1)[:, 1] > 0).any()
+
+
+@dataclass(frozen=True)
+class Even:
+    """Twice the weight for even counts: a base measure of one's own."""
+
+    def weight(self, cell, count):
+        return arb(1 + (count % 2 == 0))
+
+    def largest(self, cell, low, high):
+        return arb(2)
+
+
+def test_a_base_measure_of_ones_own():
+    public = total() & nonnegative()
+    mechanism, system = ppd.WassersteinExponential(public, 2, 2, "x", base=Even()), public.on(THREE)
+    points = fiber_tables(system.A, system.values, system.B, system.limits)
+    weights = np.exp(mechanism.potential(points - THREE.values).sum(axis=1)) * 2.0 ** (points % 2 == 0).sum(axis=1)
+    drawn = mechanism.simulate(THREE, draws=10_000, rng=1).values
+    assert chi_square(drawn, points, weights / weights.sum()) > 1e-6
+    with pytest.raises(PrivacyError, match="Dirichlet-multinomial base measures alone"):
+        mechanism.to_dict()
 
 
 def test_sums_alone_leave_the_lattice_law():
