@@ -9,6 +9,7 @@ two cells under the same public sums, a swap in a two-way table, a combination o
 
 from __future__ import annotations
 
+import warnings
 from typing import Any, ClassVar
 
 import numba
@@ -307,7 +308,9 @@ def dense_steps(model: pm.Model | None = None) -> list[Any]:
         raise ModelError(f"the model has {len(tables)} confidential tables and {len(others)} parameters to draw")
     point = model.initial_point()
     size = sum(point[model.rvs_to_values[v].name].size for v in others)
-    metric = QuadPotentialFullAdapt(size, np.zeros(size), np.eye(size), 10)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "QuadPotentialFullAdapt is an experimental feature")
+        metric = QuadPotentialFullAdapt(size, np.zeros(size), np.eye(size), 10)  # what PyMC's "adapt_full" builds
     return [LatticeGibbs(tables, model=model), pm.NUTS(others, potential=metric, model=model)]
 
 
