@@ -25,7 +25,6 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import numpy as np
 from arviz_stats.base import array_stats
 
-from ppdinf.samplers.tv_bound import tv_bound
 from ppdinf.errors import InvariantError
 from ppdinf.lattice import kernel, margin_matrix, structure
 from ppdinf.samplers.annealed import annealed, annealing
@@ -35,6 +34,7 @@ from ppdinf.samplers.isdp import isdp, jumps
 from ppdinf.samplers.noise_gibbs import gibbs_moves, noise_gibbs
 from ppdinf.samplers.noise_law import NoiseLaw
 from ppdinf.samplers.tape import seeded_tape
+from ppdinf.samplers.tv_bound import tv_bound
 
 SECONDS = 3.0  # CPU time of each measurement, about
 NUMBERS = 10**7  # cells times recorded states of a chain, at most

@@ -5,13 +5,13 @@ import numpy as np
 import pytest
 from enumerated import SYSTEMS, enumerate_law, p_value
 
-from ppdinf.samplers.tv_bound import tv_bound
 from ppdinf.errors import InvariantError, PrivacyError
 from ppdinf.lattice import margin_matrix
 from ppdinf.samplers.annealed import anneal, annealed, annealing, own_rates
 from ppdinf.samplers.coupling import annealed_meeting
 from ppdinf.samplers.noise_gibbs import move_space
 from ppdinf.samplers.noise_law import NoiseLaw
+from ppdinf.samplers.tv_bound import tv_bound
 
 LAW = NoiseLaw("l1", 1)
 

@@ -6,13 +6,13 @@ import math
 import numpy as np
 import pytest
 
-from ppdinf.samplers.tv_bound import TVBound, tv_bound
 from ppdinf.errors import PrivacyError
 from ppdinf.lattice import kernel, margin_matrix
 from ppdinf.samplers.coupling import gibbs_meeting, isdp_meeting
 from ppdinf.samplers.isdp import jumps
 from ppdinf.samplers.noise_gibbs import gibbs_moves
 from ppdinf.samplers.noise_law import NoiseLaw
+from ppdinf.samplers.tv_bound import TVBound, tv_bound
 
 A = np.array([[1, 1, 1]])
 
