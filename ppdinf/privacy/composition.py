@@ -18,7 +18,7 @@ from fractions import Fraction
 from typing import Any
 
 from ppdinf.errors import PrivacyError
-from ppdinf.privacy.guarantee import Guarantee
+from ppdinf.privacy.guarantee import Guarantee, ReleaseGuarantee
 
 __all__ = ["compose", "compose_parallel", "to_approximate", "to_event", "to_zcdp"]
 
@@ -37,13 +37,13 @@ def compose(*guarantees: Guarantee, independent: bool | None = None) -> Guarante
     Returns
     -------
     Guarantee
-        Unprotected is what any of them leaves unprotected.
+        Unprotected is what any of them leaves unprotected. What a Markov chain costs is part of delta.
 
     Raises
     ------
     PrivacyError
-        Nothing to compose; guarantees of several variants, or between neighbours of several kinds; Pufferfish
-        guarantees whose independence is not stated.
+        Nothing to compose; guarantees of several variants, or between neighbours of several kinds; deltas that add up
+        to 1; Pufferfish guarantees whose independence is not stated, or given different public information.
 
     Examples
     --------
@@ -59,12 +59,19 @@ def compose(*guarantees: Guarantee, independent: bool | None = None) -> Guarante
             "Pufferfish guarantees add up only for releases that are independent given the confidential table and what "
             "is public: pass independent=True where that is so"
         )
+    if first.variant == "pufferfish" and len({frozenset(g.unprotected + g.known) for g in guarantees}) > 1:
+        raise PrivacyError(
+            "Pufferfish guarantees given different public information do not add up: what is public decides how far a "
+            "secret moves the table, so work out each sensitivity given all that is public"
+        )
     together = _joined(first, guarantees)
     zero = Fraction(0)
     if first.rho is not None:
         return replace(together, rho=sum((g.rho or zero for g in guarantees), start=zero))
     total = sum((g.epsilon or zero for g in guarantees), start=zero)
-    delta = min(sum((g.delta for g in guarantees), start=zero), Fraction(1 - 10**-12))
+    delta = sum((_delta(g) for g in guarantees), start=zero)
+    if delta >= 1:
+        raise PrivacyError("together the deltas reach 1: nothing is promised of these releases as a whole")
     gamma = float(sum(g.loss() for g in guarantees) / total) - 1 if first.variant == "congenial" else None
     return replace(together, epsilon=total, delta=delta, gamma=gamma)
 
@@ -77,7 +84,9 @@ def compose_parallel(*guarantees: Guarantee, disjoint: bool) -> Guarantee:
     *guarantees : Guarantee
         Of one variant.
     disjoint : bool
-        Whether each release depends on its own part alone, given what is public, and no person is in two parts.
+        Whether each release depends on its own part alone, given what is public, and neighbours differ in one part
+        only. Where one record is replaced by another, this needs parts that both records lie in, such as
+        parts whose sizes are public.
 
     Returns
     -------
@@ -106,7 +115,7 @@ def compose_parallel(*guarantees: Guarantee, disjoint: bool) -> Guarantee:
     if first.rho is not None:
         return replace(together, rho=max(g.rho or Fraction(0) for g in guarantees))
     worst = max(guarantees, key=lambda g: g.loss())
-    return replace(together, epsilon=worst.epsilon, gamma=worst.gamma, delta=max(g.delta for g in guarantees))
+    return replace(together, epsilon=worst.epsilon, gamma=worst.gamma, delta=max(_delta(g) for g in guarantees))
 
 
 def to_zcdp(guarantee: Guarantee) -> Guarantee:
@@ -115,7 +124,7 @@ def to_zcdp(guarantee: Guarantee) -> Guarantee:
     Raises
     ------
     PrivacyError
-        The guarantee has a delta, or is about models of the data.
+        The guarantee has a delta, if only that of a Markov chain, or is about models of the data.
 
     Examples
     --------
@@ -124,7 +133,7 @@ def to_zcdp(guarantee: Guarantee) -> Guarantee:
     """
     if guarantee.rho is not None:
         return guarantee
-    if guarantee.delta or guarantee.variant == "pufferfish":
+    if _delta(guarantee) or guarantee.variant == "pufferfish":
         raise PrivacyError(f"a guarantee of variant {guarantee.variant!r} with these parameters has no zCDP form")
     loss = Fraction(guarantee.loss())
     return replace(guarantee, variant="zcdp", epsilon=None, gamma=None, rho=loss**2 / 2)
@@ -137,14 +146,14 @@ def to_approximate(guarantee: Guarantee, delta: Any, *, distance: float = 1) -> 
     ----------
     guarantee : Guarantee
     delta : int, float, str or Fraction
-        Wanted; not below the delta that the guarantee has at that distance.
+        Wanted; not below the delta that the guarantee has at that distance, a Markov chain's share included.
     distance : float
         In its metric, or in steps between neighbours.
 
     Raises
     ------
     PrivacyError
-        The delta is out of range.
+        The delta is out of range, or the guarantee is about models of the data.
 
     Examples
     --------
@@ -155,6 +164,8 @@ def to_approximate(guarantee: Guarantee, delta: Any, *, distance: float = 1) -> 
     from ppdinf.privacy.conversion import as_delta, zcdp_epsilon
 
     wanted = as_delta(delta)
+    if guarantee.variant == "pufferfish":
+        raise PrivacyError("a Pufferfish guarantee holds under models of the data: it says nothing about single tables")
     if guarantee.rho is not None:
         # rounded up at the 12th digit, so that the decimal is a valid bound
         epsilon = Fraction(f"{zcdp_epsilon(Fraction(guarantee.loss(distance)), wanted) * (1 + 1e-11):.12g}")
@@ -163,8 +174,8 @@ def to_approximate(guarantee: Guarantee, delta: Any, *, distance: float = 1) -> 
         if guarantee.delta_at(distance) > float(wanted):
             raise PrivacyError(f"delta is {guarantee.delta_at(distance):.3g} at that distance: ask for no less")
     step = guarantee.neighbours or f"an {guarantee.metric} distance of {distance:g}"
-    return replace(
-        guarantee, variant="approximate", epsilon=epsilon, delta=wanted, rho=None, gamma=None, metric=None,
+    return Guarantee(
+        "approximate", epsilon, wanted, unprotected=guarantee.unprotected, known=guarantee.known,
         neighbours=step if distance == 1 or guarantee.metric else f"{distance:g} times {step}",
     )  # fmt: skip
 
@@ -185,7 +196,8 @@ def to_event(guarantee: Guarantee, *, distance: float = 1) -> Any:
     Raises
     ------
     PrivacyError
-        The guarantee has a delta; or dp-accounting is not installed (``pip install ppdinf[accounting]``).
+        The guarantee has a delta, or is about models of the data; or dp-accounting is not installed
+        (``pip install ppdinf[accounting]``).
 
     Examples
     --------
@@ -198,7 +210,9 @@ def to_event(guarantee: Guarantee, *, distance: float = 1) -> Any:
         raise PrivacyError("events are of the dp-accounting library: pip install 'ppdinf[accounting]'") from None
     if guarantee.rho is not None:
         return dp_accounting.ZCDpEvent(float(guarantee.loss(distance)))
-    if guarantee.delta:
+    if guarantee.variant == "pufferfish":
+        raise PrivacyError("dp-accounting has no event for a guarantee that holds under models of the data")
+    if _delta(guarantee):
         raise PrivacyError("dp-accounting has no event for a guarantee with a delta of its own")
     return dp_accounting.RandomizedResponseDpEvent(2 / (1 + math.exp(float(guarantee.loss(distance)))), 2)
 
@@ -229,3 +243,15 @@ def _joined(first: Guarantee, guarantees: tuple[Guarantee, ...]) -> Guarantee:
         unprotected=tuple(dict.fromkeys(what for g in guarantees for what in g.unprotected)),
         known=tuple(dict.fromkeys(what for g in guarantees for what in g.known)),
     )
+
+
+def _delta(guarantee: Guarantee) -> Fraction:
+    """Delta with what a Markov chain adds to it, such that `delta_at` covers every distance from the nearest one on.
+
+    The chain adds ``(1 + exp(loss)) sampler_distance``, which grows more slowly than ``exp(loss) - 1``.
+    """
+    if not isinstance(guarantee, ReleaseGuarantee) or not guarantee.sampler_distance or guarantee.nearest is None:
+        return guarantee.delta
+    unit, there = float(guarantee.loss(1)), float(guarantee.loss_at_nearest)
+    share = guarantee.sampler_distance * math.expm1(min(unit, 700.0)) * (1 + math.exp(-there)) / -math.expm1(-there)
+    return guarantee.delta + min(Fraction(1), Fraction(share))

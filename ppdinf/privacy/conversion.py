@@ -16,9 +16,12 @@ import math
 from fractions import Fraction
 
 from ppdinf.errors import PrivacyError
-from ppdinf.privacy.parameters import as_fraction
+from ppdinf.privacy.parameters import NUMBER, as_fraction
 
 __all__ = ["zcdp_delta", "zcdp_epsilon", "zcdp_rho"]
+
+LEAST_DELTA = Fraction(1, 10**300)  # logarithms of floats go no further
+MOST = 10**100
 
 type Parameter = int | float | str | Fraction
 
@@ -40,7 +43,7 @@ def zcdp_delta(rho: Parameter, epsilon: Parameter) -> float:
     >>> f"{zcdp_delta(0.5, 5):.1e}"
     '2.9e-06'
     """
-    return math.exp(_log_delta(float(as_fraction(rho, "rho")), float(as_fraction(epsilon, "epsilon"))))
+    return math.exp(_log_delta(_loss(rho), float(as_fraction(epsilon, "epsilon"))))
 
 
 def zcdp_epsilon(rho: Parameter, delta: Parameter) -> float:
@@ -70,7 +73,7 @@ def zcdp_epsilon(rho: Parameter, delta: Parameter) -> float:
     """
     from scipy.optimize import brentq
 
-    size, goal = float(as_fraction(rho, "rho")), math.log(as_delta(delta))
+    size, goal = _loss(rho), math.log(as_delta(delta))
     highest = size + 2 * math.sqrt(-size * goal)  # Bun and Steinke's simpler conversion
     if _log_delta(size, 0.0) <= goal:
         return 0.0
@@ -109,7 +112,7 @@ def zcdp_rho(epsilon: Parameter, delta: Parameter) -> float:
 
 
 def as_delta(delta: Parameter) -> Fraction:
-    """Read a probability above 0 and below 1; as small as the numbers themselves allow.
+    """Read a probability from 1e-300 to below 1.
 
     Raises
     ------
@@ -123,13 +126,20 @@ def as_delta(delta: Parameter) -> Fraction:
     """
     if isinstance(delta, bool) or not isinstance(delta, int | float | str | Fraction):
         raise PrivacyError(f"delta must be a number or text such as '1e-10', found {type(delta).__name__}")
-    try:
-        exact = Fraction(str(delta))
-    except (ValueError, ZeroDivisionError):
-        raise PrivacyError(f"delta must be a number such as 1e-10, found {delta!r:.60}") from None
-    if not 0 < exact < 1:
-        raise PrivacyError(f"delta must lie above 0 and below 1, found {delta!r:.60}")
+    if isinstance(delta, Fraction):
+        exact = delta
+    elif NUMBER.fullmatch(text := str(delta).strip()):
+        exact = Fraction(text)
+    else:
+        raise PrivacyError(f"delta must be a number such as 1e-10, found {delta!r:.60}")
+    if not LEAST_DELTA <= exact < 1:
+        raise PrivacyError(f"delta must lie above 0 (from 1e-300 on) and below 1, found {delta!r:.60}")
     return exact
+
+
+def _loss(rho: Parameter) -> float:
+    """Read rho; one that was worked out at a distance can lie beyond the range of parameters."""
+    return float(rho if isinstance(rho, Fraction) and 0 < rho < MOST else as_fraction(rho, "rho"))
 
 
 def _log_delta(rho: float, epsilon: float) -> float:

@@ -114,8 +114,11 @@ class Guarantee:
         """Probability with which ``exp(loss(k))`` can be exceeded: ``(e^(epsilon k) - 1) / (e^epsilon - 1) delta``."""
         if self.delta == 0 or distance == 1 or self.epsilon is None:
             return float(self.delta)
-        ratio = math.expm1(min(float(self.loss(distance)), 700.0)) / math.expm1(float(self.loss(1)))
-        return min(1.0, ratio * float(self.delta))
+        unit, there = float(self.loss(1)), float(self.loss(distance))
+        if not unit or not there:
+            return min(1.0, float(self.delta) * float(distance))
+        log_ratio = there - unit + math.log(-math.expm1(-there)) - math.log(-math.expm1(-unit))
+        return math.exp(min(0.0, log_ratio + math.log(self.delta)))
 
     def describe(self) -> str:
         """Say it in two paragraphs that need no background in privacy."""
@@ -239,12 +242,19 @@ class ReleaseGuarantee(Guarantee):
         """Privacy loss between a table and its closest alternative."""
         return None if self.nearest is None else self.loss(self.nearest)
 
+    def delta_at(self, distance: float | Fraction = 1) -> float:
+        """Delta at a distance, with what a Markov chain adds to it."""
+        return min(1.0, super().delta_at(distance) + self._chain_delta(distance))
+
     @property
     def sampler_delta(self) -> float:
         """Added to delta at the nearest alternative by a Markov chain: ``(1 + exp(loss)) sampler_distance``."""
-        if not self.sampler_distance or self.nearest is None:
+        return 0.0 if self.nearest is None else self._chain_delta(self.nearest)
+
+    def _chain_delta(self, distance: float | Fraction) -> float:
+        if not self.sampler_distance:
             return 0.0
-        return min(1.0, (1 + math.exp(min(float(self.loss_at_nearest), 700.0))) * self.sampler_distance)
+        return min(1.0, (1 + math.exp(min(float(self.loss(distance)), 700.0))) * self.sampler_distance)
 
     def numbers(self) -> dict[str, Any]:
         """Give what a release file holds, rationals as text: words are made when they are read."""
@@ -274,7 +284,7 @@ class ReleaseGuarantee(Guarantee):
         else:
             from ppdinf.privacy.conversion import zcdp_epsilon
 
-            epsilon = zcdp_epsilon(loss, RARE)
+            epsilon = zcdp_epsilon(Fraction(loss), RARE)
             there = f"the factor exceeds exp({epsilon:.3g}) = {_factor(epsilon)} with probability at most {RARE} only"
         return (
             f"{super()._closed()} No two such tables are closer than {float(self.nearest):.4g} "
@@ -288,7 +298,8 @@ class ReleaseGuarantee(Guarantee):
                 f" The chain that drew the noise may differ from its law by up to {self.sampler_distance:.2g} in "
                 f"total variation; that adds {self.sampler_delta:.2g} to delta at the nearest alternative."
             )
-        return f"{super()._limits()} Noise: {self.sampler}.{chain}".lstrip()
+        reach = "" if self.nearest is None else super()._limits()
+        return f"{reach} Noise: {self.sampler}.{chain}".lstrip()
 
 
 def _show(value: Any) -> str:

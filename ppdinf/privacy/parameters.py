@@ -9,9 +9,9 @@ from numbers import Rational, Real
 
 from ppdinf.errors import PrivacyError
 
-__all__ = ["as_fraction"]
+__all__ = ["NUMBER", "as_fraction"]
 
-_NUMBER = re.compile(
+NUMBER = re.compile(
     r"[-+]?([0-9]{1,30}/0*[1-9][0-9]{0,30}|([0-9]{1,30}\.?[0-9]{0,30}|\.[0-9]{1,30})([eE][-+]?[0-9]{1,3})?)"
 )
 _RANGE = (Fraction(1, 10**12), Fraction(10**6))
@@ -48,7 +48,7 @@ def as_fraction(value: int | float | str | Fraction | Decimal, name: str) -> Fra
         exact = Fraction(int(value.numerator), int(value.denominator))
     else:
         text = str(value).strip()  # the shortest decimal of a float
-        if not _NUMBER.fullmatch(text):
+        if not NUMBER.fullmatch(text):
             raise PrivacyError(f"{name} must be a finite number such as 0.25 or '1/4', found {value!r:.60}")
         exact = Fraction(text)
     if exact <= 0:

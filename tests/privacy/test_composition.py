@@ -12,6 +12,7 @@ import ppdinf as ppd
 from ppdinf.errors import LabelError, PrivacyError, PrivacyWarning
 from ppdinf.invariants import margin, nonnegative, total
 from ppdinf.privacy import Guarantee, Ledger, audit, compose, compose_parallel, to_approximate, to_event, to_zcdp
+from ppdinf.privacy.guarantee import ReleaseGuarantee
 
 SQUARE = xr.DataArray([[2, 1], [1, 1]], dims=("sex", "age"))
 
@@ -174,3 +175,75 @@ def test_ledger_is_of_one_table_and_one_kind():
     ledger.add(ppd.GeneralizedLaplace(total(), epsilon="1/4").release(SQUARE))
     with pytest.raises(LabelError):
         ledger.add(ppd.GeneralizedLaplace(total(), epsilon="1/4").release([1, 2, 3]))
+
+
+def chained(distance=0.001, nearest=2, epsilon=1):
+    return ReleaseGuarantee(
+        "integer-subspace", Fraction(epsilon), metric="l1", nearest=nearest, fixed=0, cells=4, sampler="a chain",
+        sampler_distance=distance,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(("nearest", "epsilon"), [(2, 1), (4, "1/4"), (1, 3), (2, 1000)])
+def test_composed_delta_covers_what_chains_add(nearest, epsilon):
+    chain = chained(nearest=nearest, epsilon=epsilon)
+    together = compose(chain, smooth("1/2", "1/1000")) if epsilon != 1000 else None
+    if together is None:
+        with pytest.raises(PrivacyError, match="the deltas reach 1"):
+            compose(chain, chain)
+        return
+    for k in (nearest, nearest + 1, 3 * nearest):
+        added = (1 + math.exp(float(Fraction(epsilon)) * k)) * 0.001
+        assert chain.delta_at(k) == pytest.approx(min(1, added))
+        assert together.delta_at(k) >= min(1, added + smooth("1/2", "1/1000").delta_at(k)) - 1e-12
+
+
+def test_chains_are_not_forgotten_elsewhere():
+    with pytest.raises(PrivacyError, match="no zCDP form"):
+        to_zcdp(chained())
+    with pytest.raises(PrivacyError, match="ask for no less"):
+        to_approximate(chained(), "1e-3", distance=2)
+    assert to_approximate(chained(), "0.01", distance=2).epsilon == 2
+    pytest.importorskip("dp_accounting")
+    with pytest.raises(PrivacyError, match="delta of its own"):
+        to_event(chained())
+
+
+def test_a_ledger_without_delta_takes_no_chains():
+    release = ppd.GeneralizedLaplace(total(), epsilon="1/4").release(SQUARE)
+    release.__dict__["guarantee"] = chained()
+    for ledger in (Ledger(epsilon=2), Ledger(rho=2)):
+        with pytest.raises(PrivacyError, match=r"with a delta|no zCDP form"):
+            ledger.add(release)
+
+
+def test_models_of_the_data_are_no_statements_about_tables():
+    a = Guarantee("pufferfish", Fraction(1), neighbours="x", unprotected=("the total",))
+    with pytest.raises(PrivacyError, match="nothing about single tables"):
+        to_approximate(a, "1e-6")
+    pytest.importorskip("dp_accounting")
+    with pytest.raises(PrivacyError, match="models of the data"):
+        to_event(a)
+
+
+def test_pufferfish_given_other_public_information_does_not_add_up():
+    a = Guarantee("pufferfish", Fraction(1), neighbours="x", unprotected=("the total",))
+    b = Guarantee("pufferfish", Fraction(1), neighbours="x", unprotected=("the total", "the margin of sex"))
+    with pytest.raises(PrivacyError, match="all that is public"):
+        compose(a, b, independent=True)
+
+
+def test_restated_releases_are_between_tables_at_the_distance():
+    release = ppd.GeneralizedLaplace(total(), epsilon="1/4").release(SQUARE)
+    stated = to_approximate(release.guarantee, "1e-6", distance=2)
+    assert type(stated) is Guarantee
+    assert (stated.epsilon, stated.loss(), stated.neighbours) == (Fraction(1, 2), Fraction(1, 2), "an l1 distance of 2")
+
+
+def test_delta_at_large_losses():
+    wide = Guarantee("approximate", Fraction(1000), Fraction(1, 10**9), neighbours="x")
+    assert wide.delta_at(2) == 1.0
+    assert wide.delta_at(1) == 1e-9
+    assert smooth(1, "1/1000").delta_at(2) == pytest.approx((math.e**2 - 1) / (math.e - 1) / 1000)
+    assert smooth(1, "1/1000").delta_at(0) == 0
+    assert Guarantee("approximate", Fraction(0), Fraction(1, 10), neighbours="x").delta_at(3) == pytest.approx(0.3)

@@ -1,6 +1,7 @@
 """From zCDP to (epsilon, delta) and back: against a grid of orders, the Gaussian itself, and a library."""
 
 import math
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -55,7 +56,15 @@ def test_agrees_with_dp_accounting(rho, delta):
     assert theirs <= 1.02 * zcdp_epsilon(rho, delta)
 
 
-@pytest.mark.parametrize("delta", [0, 1, -1e-3, "x", None, True, math.nan, math.inf, "1/0", [0.1]])
+@pytest.mark.parametrize(
+    "delta", [0, 1, -1e-3, "x", None, True, math.nan, math.inf, "1/0", [0.1], "1e-400", "1e-99999999"]
+)
 def test_refuses_what_is_no_probability(delta):
     with pytest.raises(PrivacyError, match="delta"):
         as_delta(delta)
+
+
+def test_losses_at_a_distance_can_exceed_the_range_of_parameters():
+    assert zcdp_epsilon(Fraction(10**8), 1e-6) == pytest.approx(10**8 + 2 * math.sqrt(10**8 * math.log(1e6)), rel=1e-4)
+    with pytest.raises(PrivacyError, match="between 1e-12 and 1e6"):
+        zcdp_epsilon(10**8, 1e-6)

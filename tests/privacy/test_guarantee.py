@@ -12,6 +12,7 @@ import ppdinf as ppd
 from ppdinf.errors import PrivacyError, PrivacyWarning
 from ppdinf.invariants import Public, cells, covariates, groups, hierarchy, margin, nonnegative, total, zeros
 from ppdinf.privacy import Guarantee
+from ppdinf.privacy.guarantee import ReleaseGuarantee
 
 TABLE = xr.DataArray(
     [40, 0, 12, 7],
@@ -172,3 +173,10 @@ def test_nearest_equals_enumeration():
         norms = np.abs(kernel).sum(axis=1)
         expected = int(norms[norms > 0].min()) if np.any(norms) else None
         assert mechanism.guarantee_on(system, mechanism.plan_on(system)).nearest == expected
+
+
+def test_nothing_is_said_of_distances_where_no_other_table_exists():
+    alone = ReleaseGuarantee("zcdp", rho=Fraction(1), metric="l2", nearest=None, fixed=2, cells=2, sampler="exact")
+    assert alone.describe().endswith("fixes every cell of the table. Noise: exact.")
+    narrow = ReleaseGuarantee("zcdp", rho=Fraction(10**8), metric="l2", nearest=1, fixed=0, cells=2, sampler="exact")
+    assert "the factor exceeds" in narrow.describe()
