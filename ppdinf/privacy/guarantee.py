@@ -285,7 +285,7 @@ class ReleaseGuarantee(Guarantee):
             from ppdinf.privacy.conversion import zcdp_epsilon
 
             epsilon = zcdp_epsilon(Fraction(loss), RARE)
-            there = f"the factor exceeds exp({epsilon:.3g}) = {_factor(epsilon)} with probability at most {RARE} only"
+            there = f"the factor exceeds exp({epsilon:.3g}) = {_factor(epsilon)} with probability at most {RARE}"
         return (
             f"{super()._closed()} No two such tables are closer than {float(self.nearest):.4g} "
             f"({_nearest(self.nearest, self.metric)}); at that distance {there}."
