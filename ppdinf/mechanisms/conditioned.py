@@ -13,7 +13,7 @@ from ppdinf.errors import PrivacyError
 from ppdinf.invariants import Public, System
 from ppdinf.mechanisms.base import require_public
 from ppdinf.mechanisms.integer_noise import DiscreteGaussian, DoubleGeometric, IntegerNoise, Staircase
-from ppdinf.mechanisms.weighted import Weighted
+from ppdinf.mechanisms.weighted import Weighted, is_bounded
 from ppdinf.privacy.guarantee import Guarantee, ReleaseGuarantee
 from ppdinf.samplers.plan import Plan
 
@@ -61,7 +61,7 @@ class Conditioned(Weighted):
     def __init__(self, base: IntegerNoise | dict[str, Any], public: Public) -> None:
         require_public(public)
         base = base if isinstance(base, IntegerNoise) else _noise(base)
-        if isinstance(base, DiscreteGaussian) and _bounded(public):
+        if isinstance(base, DiscreteGaussian) and is_bounded(public):
             raise PrivacyError(
                 "Gaussian noise conditioned on bounds has no known guarantee: use DoubleGeometric or no bounds"
             )
@@ -76,7 +76,7 @@ class Conditioned(Weighted):
     @property
     def guarantee(self) -> Guarantee:
         """Congenial privacy with the gamma that always holds, 1; 0 where no bounds are imposed (their Theorem 2.1)."""
-        return self._guarantee(0.0 if not _bounded(self.public) else 1.0)
+        return self._guarantee(1.0 if is_bounded(self.public) else 0.0)
 
     def guarantee_on(self, system: System, plan: Plan | None) -> ReleaseGuarantee:
         """State the guarantee for the tables with everything public of `system`, gamma worked out where it can be."""
@@ -104,13 +104,6 @@ class Conditioned(Weighted):
     def to_dict(self) -> dict[str, Any]:
         """Kind and noise, rationals as text."""
         return {"kind": self.kind, "base": self.base.to_dict()}
-
-
-def _bounded(public: Public) -> bool:
-    """Whether any statement is a bound."""
-    from ppdinf.invariants.bounds import AtLeast, Between
-
-    return any(isinstance(statement, AtLeast | Between) for statement in public)
 
 
 def _noise(data: Any) -> IntegerNoise:

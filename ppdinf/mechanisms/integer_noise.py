@@ -16,6 +16,8 @@ from ppdinf.privacy.parameters import as_fraction
 from ppdinf.samplers.integers import ball
 from ppdinf.samplers.noise_law import NoiseLaw
 
+NEAR = 2**10  # weights that are summed one by one
+
 __all__ = ["DiscreteGaussian", "DoubleGeometric", "IntegerNoise", "Staircase"]
 
 
@@ -69,14 +71,23 @@ class IntegerNoise(ABC):
                 return weights, tail.upper()
             weights.append(self.weight(size))
 
-    def half_width(self, rare: float) -> int:
-        """Bound on the absolute value that is exceeded with at most the probability `rare` times the weight of 0."""
+    def half_width(self, log_rare: float) -> int:
+        """Bound on the absolute value beyond which all weights add up to ``exp(log_rare)`` at most, 0 having weight 1."""
         k = 1
-        while True:
-            ahead = sum(math.exp(float(self.log_weight(k + 1 + j))) for j in range(self.period))
-            if 2 * ahead / (1 - float(self.fall(k + 1).upper())) <= rare:
-                return k
+        while self._log_beyond(k) > log_rare:
             k = k + 1 + k // 16
+        return k
+
+    @property
+    def log_total(self) -> float:
+        """Bound on the logarithm of the sum of all weights, that of 0 being 1."""
+        near = sum(math.exp(float(self.log_weight(k))) for k in range(1, NEAR))
+        return math.log1p(2 * near + math.exp(self._log_beyond(NEAR - 1)))
+
+    def _log_beyond(self, size: int) -> float:
+        """Bound on the logarithm of the sum of all weights of absolute values above a size."""
+        most = float(self.log_weight(size + 1)) + math.log(2 * self.period)
+        return most - math.log(-math.expm1(float(self.fall(size + 1).log().upper())))
 
 
 @dataclass(frozen=True)

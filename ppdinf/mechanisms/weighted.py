@@ -22,7 +22,7 @@ from flint import arb, ctx
 from numpy.typing import NDArray
 
 from ppdinf.errors import InvariantError
-from ppdinf.invariants import System
+from ppdinf.invariants import Public, System
 from ppdinf.lattice.fiber_tables import cell_intervals
 from ppdinf.mechanisms.base import Mechanism
 from ppdinf.mechanisms.integer_noise import DoubleGeometric, IntegerNoise
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from ppdinf.samplers.potentials import Potential, Window
     from ppdinf.samplers.tape import Tape
 
-__all__ = ["BaseMeasure", "Weighted", "summed_out"]
+__all__ = ["BaseMeasure", "Weighted", "is_bounded", "summed_out"]
 
 BATCH = 2**12  # proposals at a time, at most
 HOPELESS = 1e-5
@@ -80,11 +80,16 @@ class Weighted(Mechanism):
         return self.noise.log_weight(z) if self.l2_law is None else self.l2_law.potential(z, scale)
 
     def half_width(self, cells: int) -> int:
-        """Bound on ``|y - x|`` over `cells` cells within which all but 1e-15 of the noise lies before conditioning.
+        """Bound on ``|y - x|`` over `cells` cells that is exceeded with probability at most 1e-15, base measures apart.
 
-        Conditioning can spread noise only as far as a bound on the release forces it to.
+        Bounds can carry a release far: where most counts are 0 and must not fall, the others fall to keep the total. A
+        release equal to the table has weight 1, so no set of releases has a higher probability than their weight.
         """
-        return self.noise.half_width(RARE / cells) if self.l2_law is None else self.l2_law.half_width(cells, RARE)
+        law = self.l2_law or self.noise.law
+        if law is not None and not is_bounded(self.public):
+            return law.half_width(cells, RARE)
+        noise = self.noise if self.l2_law is None else _wider(self.l2_law.scale, cells)
+        return noise.half_width(math.log(RARE / cells) - (cells - 1) * noise.log_total)
 
     def _is_free(self, system: System) -> bool:
         """Whether nothing but public sums is imposed, so that the noise does not depend on the table."""
@@ -130,12 +135,12 @@ class Weighted(Mechanism):
     def _draw_l2(
         self, system: System, x: NDArray[np.int64], epsilon: Fraction, size: int, tape: Tape
     ) -> NDArray[np.int64]:
-        """Thin l1 proposals: |z|_2 is at least |z|_1 over the root of the number of cells."""
+        """Thin l1 proposals."""
         from ppdinf.samplers.coins import toss
 
-        d = x.size
-        rate = epsilon * Fraction(2**20, math.isqrt(d * 2**40) + 1)
-        proposals = summed_out(system, tuple(x.tolist()), DoubleGeometric(rate), self.base_measure(system))
+        d, wider = x.size, _wider(epsilon, x.size)
+        rate = wider.epsilon
+        proposals = summed_out(system, tuple(x.tolist()), wider, self.base_measure(system))
         kept, tried = [np.empty((0, d), dtype=np.int64)], 0
         while sum(map(len, kept)) < size:
             batch = min(BATCH, 64 + 4 * (size - sum(map(len, kept))))
@@ -171,6 +176,18 @@ class Weighted(Mechanism):
 
     def _summed_out(self, system: System, cells: NDArray[np.int64]) -> Elimination:
         return summed_out(system, tuple(cells.tolist()), self.noise, self.base_measure(system))
+
+
+def is_bounded(public: Public) -> bool:
+    """Whether any statement is a bound."""
+    from ppdinf.invariants.bounds import AtLeast, Between
+
+    return any(isinstance(statement, AtLeast | Between) for statement in public)
+
+
+def _wider(epsilon: Fraction, cells: int) -> DoubleGeometric:
+    """Noise whose weights are nowhere below exp(-epsilon |z|_2): |z|_2 is at least |z|_1 over the root of `cells`."""
+    return DoubleGeometric(epsilon * Fraction(2**20, math.isqrt(cells * 2**40) + 1))
 
 
 @lru_cache(maxsize=4)

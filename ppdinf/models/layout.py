@@ -14,7 +14,9 @@ from pymc.pytensorf import inputvars
 from ppdinf.errors import InvariantError, ModelError
 from ppdinf.invariants import System
 from ppdinf.lattice.feasible import nearest_feasible
+from ppdinf.lattice.fiber_tables import cell_intervals
 from ppdinf.lattice.moves import Bounds, connected_moves
+from ppdinf.mechanisms.weighted import Weighted
 from ppdinf.models.distributions import window_logp
 from ppdinf.models.rows import elementwise
 from ppdinf.releases import Release
@@ -45,8 +47,7 @@ def lay_out(model: pm.Model, base: Any, release: Release) -> tuple[Fiber, NDArra
         No count, or no table, that model and public statements both allow.
     """
     system, y = release.public, release.table.values.ravel()
-    reach = release.mechanism.half_width(y.size)
-    lower, width = np.floor(y).astype(np.int64) - reach, 2 * reach + 2 - release.mechanism.is_integer
+    lower, width = _windows(release)
     counts = lower[:, None] + np.arange(width)
     public = _allowed(system, counts)
     allowed = public & _support(model, base, release, lower, width)
@@ -59,6 +60,25 @@ def lay_out(model: pm.Model, base: Any, release: Release) -> tuple[Fiber, NDArra
     bounds: Bounds = "any" if linked else "lower" if allowed[:, -1].all() else "box"
     fiber = Fiber(system, lower, log_noise, connected_moves(system.structure, bounds=bounds))
     return fiber, _feasible_start(fiber, allowed, release)
+
+
+def _windows(release: Release) -> tuple[NDArray[np.int64], int]:
+    """First counts, and the number of counts in each window: those from which noise reaches the release.
+
+    Where bounds or a base measure carry releases far, what is public of each cell is nearer than what noise reaches.
+    One count beyond it stays in the window, so that no count that is possible lies at an edge (`Fiber.at_edge`).
+    """
+    system, y = release.public, release.table.values.ravel()
+    reach = release.mechanism.half_width(y.size)
+    lower, upper = np.floor(y).astype(np.int64) - reach, np.ceil(y).astype(np.int64) + reach
+    if release.depends_on_table:
+        low, high = cell_intervals(system.A, system.values, system.B, system.limits)
+        free = isinstance(release.mechanism, Weighted) and release.mechanism.base_measure(release.kept) is None
+        low, high = low - 1, high + 1
+        inner_low = np.maximum(lower, low) if free else np.where(np.isfinite(low), low, lower)
+        inner_high = np.minimum(upper, high) if free else np.where(np.isfinite(high), high, upper)
+        lower, upper = inner_low.astype(np.int64), inner_high.astype(np.int64)
+    return lower, int(np.max(upper - lower)) + 1
 
 
 def _allowed(system: System, counts: NDArray[np.int64]) -> NDArray[np.bool_]:

@@ -308,3 +308,14 @@ def test_files_bring_mechanisms_back(name, tmp_path):
 def test_refuses_malformed_parameters(make, error, message):
     with pytest.raises(error, match=message):
         make()
+
+
+@pytest.mark.parametrize(
+    "noise", [DoubleGeometric("1/5"), DoubleGeometric(3), Staircase(1, 3, 2), Staircase("1/10", 5), DiscreteGaussian(9)]
+)
+def test_weights_beyond_a_width(noise):
+    k = np.arange(-5000, 5001)
+    weights = np.exp(noise.log_weight(k))
+    assert noise.log_total == pytest.approx(math.log(weights.sum()), abs=1e-9)
+    width = noise.half_width(math.log(1e-9))
+    assert weights[np.abs(k) > width].sum() <= 1e-9 < weights[np.abs(k) > 0.8 * width - 2].sum()

@@ -1,5 +1,7 @@
 """Inference from every family of integer mechanisms, against enumeration of tables and releases."""
 
+import math
+
 import numpy as np
 import pymc as pm
 import pytest
@@ -140,3 +142,30 @@ def test_groups_under_gaussian_noise():
         idata = pm.sample(50, tune=50, chains=1, random_seed=1, **QUIET)
     draws = ppd.sample_confidential(idata, model, random_seed=2)
     assert (draws.values @ [1, 1, 0, 0] == 1).all()
+
+
+def test_windows_reach_as_far_as_bounds_carry_a_release():
+    """Zeros can only rise, so that the one large count falls by far more than noise of its own would move it."""
+    table = np.zeros(200, dtype=int)
+    table[0] = 3000
+    mechanism = ppd.Conditioned(DoubleGeometric("1/5"), total() & nonnegative())
+    released = mechanism.simulate(table, draws=1, rng=1).values[0]
+    assert 3000 - released[0] > DoubleGeometric("1/5").half_width(math.log(1e-15 / 200))
+    release = ppd.Release(released, mechanism)
+    with pm.Model(coords=release.coords):
+        counts = ppd.PartiallyPrivate("counts", pm.Poisson.dist(15.0), release=release)
+    fiber = counts.owner.op.fiber
+    assert np.all((fiber.lower <= table) & (table < fiber.lower + fiber.width))
+    assert fiber.at_edge(table) == 0
+
+
+def test_windows_reach_as_far_as_a_base_measure_carries_a_release():
+    table = np.array([60, 140])
+    base = ppd.mechanisms.DirichletMultinomial([750, 250])
+    mechanism = ppd.WassersteinExponential(total() & nonnegative(), 8, 2, "x", base=base)
+    released = mechanism.simulate(table, draws=1, rng=1).values[0]
+    release = ppd.Release(released, mechanism)
+    with pm.Model(coords=release.coords):
+        counts = ppd.PartiallyPrivate("counts", pm.Poisson.dist(100.0), release=release)
+    fiber = counts.owner.op.fiber
+    assert (fiber.lower.tolist(), fiber.width) == ([-1, -1], 203)
