@@ -9,15 +9,18 @@ absolute values once each unit of a cell is a variable with a cost of its own.
 
 import math
 from collections.abc import Sequence
+from functools import lru_cache
 
 import numpy as np
 from scipy import sparse
 from scipy.optimize import Bounds, LinearConstraint, milp
 
-from ppdinf.lattice.structure import Structure
+from ppdinf.errors import InvariantError
+from ppdinf.lattice.fiber_tables import fiber_tables
+from ppdinf.lattice.structure import Structure, structure
 from ppdinf.lattice.systems import IntVector
 
-__all__ = ["shortest_distance", "shortest_step"]
+__all__ = ["nearest_steps", "shortest_distance", "shortest_step"]
 
 
 def shortest_distance(found: Structure, metric: str = "l1") -> float | None:
@@ -93,6 +96,79 @@ def shortest_step(found: Structure, metric: str = "l1") -> IntVector | None:
                 shortest, best = better, int((np.abs(better) ** power).sum())
     step[found.lattice.representatives] = shortest
     return step if shortest[np.flatnonzero(shortest)[0]] > 0 else -step
+
+
+@lru_cache(maxsize=8)
+def nearest_steps(found: Structure) -> list[tuple[Structure, IntVector]]:
+    """List the vectors of smallest l2 norm, one of each kind, with the structure of the block that each lies in.
+
+    A shortest vector lies in one block, or its part in either would be shorter. Exchanging cells of a class, or rows
+    and columns of a two-way table, turns some into others: they are of one kind. Other vectors are enumerated.
+
+    Parameters
+    ----------
+    found : Structure
+
+    Returns
+    -------
+    list of (Structure, ndarray of int64)
+        Empty when the lattice is {0}.
+
+    Raises
+    ------
+    InvariantError
+        A block has too many cells for an enumeration.
+
+    Examples
+    --------
+    >>> from ppdinf.lattice import structure
+    >>> [step.tolist() for _, step in nearest_steps(structure([[1, 1, 0, 0, 0], [0, 0, 1, 1, 1]]))]
+    [[1, -1], [1, -1, 0]]
+    """
+    shortest = shortest_step(found, "l2")
+    if shortest is None:
+        return []
+    square = int(shortest @ shortest)
+    system = sparse.csc_array(found.class_system)[:, found.classes]
+    order = np.argsort(found.blocks, kind="stable")
+    kinds = {}
+    for cells in np.split(order, np.cumsum(np.bincount(found.blocks))[:-1]):
+        rows = sparse.csr_array(system[:, cells])
+        rows = rows[np.flatnonzero(np.diff(rows.indptr))]
+        kinds[(rows.shape, rows.indices.tobytes(), rows.data.tobytes())] = rows
+    blocks = [structure(rows) for rows in kinds.values()]
+    return [(block, step) for block in blocks for step in _of_square(block, square)]
+
+
+def _of_square(block: Structure, square: int) -> list[IntVector]:
+    """Vectors of one block whose squared norm is that of the shortest of all, one of each kind, up to sign."""
+    from ppdinf.lattice.moves import _as_two_way, _distinct_rows
+
+    if square <= 2 and not _opposite_columns(block):
+        step = shortest_step(block, "l2")
+        if square == 1:
+            return [] if step is None or np.abs(step).sum() > 1 else [step]
+        pairs = [np.flatnonzero(block.classes == c)[:2] for c in np.flatnonzero(block.class_sizes > 1)]
+        return [
+            (np.arange(block.classes.size) == i).astype(np.int64) - (np.arange(block.classes.size) == j)
+            for i, j in pairs
+        ]
+    if not block.lattice.rank:
+        return []
+    if square == 4 and _as_two_way(_distinct_rows(sparse.csc_array(block.class_system))) is not None:
+        step = shortest_step(block, "l2")
+        return [] if step is None else [step]
+    d, most = block.classes.size, math.isqrt(square)
+    eye = np.eye(d, dtype=np.int64)
+    A = sparse.csc_array(block.class_system)[:, block.classes]
+    zero, ends = np.zeros(A.shape[0], dtype=np.int64), np.full(2 * d, -most)
+    near = fiber_tables(A, zero, np.vstack([eye, -eye]), ends, most=10**6)
+    if near is None:
+        raise InvariantError(
+            f"{d} cells lie under public sums that cross, too many to list the nearest tables: calibrate by zcdp"
+        )
+    near = near[(near**2).sum(axis=1) == square]
+    return [z for z in near if z[np.flatnonzero(z)[0]] > 0]
 
 
 def _opposite_columns(found: Structure) -> bool:

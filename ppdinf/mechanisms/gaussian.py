@@ -27,6 +27,7 @@ __all__ = ["GeneralizedGaussian"]
 
 CALIBRATIONS = ("zcdp", "exact", "theorem14")
 DIGITS = 10  # of sigma, which is rounded up
+SLACK = 1e-9  # of sigma, so that rounding on another machine makes none too small
 
 type Parameter = int | float | str | Fraction
 
@@ -55,7 +56,7 @@ class GeneralizedGaussian(LatticeNoise):
     Raises
     ------
     PrivacyError
-        No or too many parameters, or one out of range; an unknown calibration.
+        No or too many parameters, or one out of range; an unknown calibration; a sigma too small for the others.
 
     Notes
     -----
@@ -122,18 +123,35 @@ class GeneralizedGaussian(LatticeNoise):
         return root if 2 * self.rho * root**2 == 1 else _rounded_up(math.sqrt(1 / (2 * self.rho)))
 
     def on(self, system: System) -> GeneralizedGaussian:
-        """Work out sigma where the calibration needs the public sums of a table."""
-        if self.sigma is not None:
-            return self
-        from ppdinf.lattice.shortest import shortest_step
-        from ppdinf.privacy.lattice_noise import exact_sigma, theorem14_sigma
+        """Work out sigma where the calibration needs the public sums of a table, or see that it is wide enough.
 
-        step = shortest_step(system.structure, "l2")
-        if step is None:
-            return replace(self, sigma=Fraction(1))  # there is no noise to scale
-        if self.calibration == "exact":
-            return replace(self, sigma=_rounded_up(exact_sigma(system.structure, step, self.epsilon, self.delta)))
-        return replace(self, sigma=_rounded_up(theorem14_sigma(system.structure, self.epsilon, self.delta)))
+        Raises
+        ------
+        PrivacyError
+            A sigma was given that is too small.
+        """
+        if self.calibration == "zcdp":
+            return self
+        from ppdinf.lattice.shortest import nearest_steps
+        from ppdinf.privacy.lattice_noise import exact_sigma, lattice_delta, theorem14_sigma
+
+        if not system.lattice.rank:
+            return self if self.sigma else replace(self, sigma=Fraction(1))  # there is no noise to scale
+        if self.calibration == "theorem14":
+            least = _rounded_up(theorem14_sigma(system.structure, self.epsilon, self.delta))
+            narrow = self.sigma is not None and float(self.sigma) < (1 - SLACK) * float(least)
+        else:
+            steps = nearest_steps(system.structure)
+            least = self.sigma or max(
+                _rounded_up((1 + SLACK) * exact_sigma(block, step, self.epsilon, self.delta)) for block, step in steps
+            )
+            narrow = any(
+                lattice_delta(block, step, float(least), float(self.epsilon)) > self.delta  # type: ignore[operator, arg-type]
+                for block, step in steps
+            )
+        if narrow:
+            raise PrivacyError("sigma is too small for the epsilon and delta given beside it")
+        return self if self.sigma else replace(self, sigma=least)
 
     @property
     def law(self) -> NoiseLaw:
@@ -158,7 +176,13 @@ class GeneralizedGaussian(LatticeNoise):
 
     def guarantee_on(self, system: System, plan: Plan | None) -> ReleaseGuarantee:
         """State the guarantee for the tables with the public sums of `system`."""
-        return self._guarantee_on(self.guarantee, system, plan)
+        from ppdinf.lattice.shortest import shortest_distance
+
+        promise = self.guarantee
+        if promise.neighbours is not None:  # said with its length: it is another change when more is public
+            length = shortest_distance(system.structure, "l2") or 0
+            promise = replace(promise, neighbours=f"{promise.neighbours}, an l2 distance of {length:.4g}")
+        return self._guarantee_on(promise, system, plan)
 
     def to_dict(self) -> dict[str, Any]:
         """Kind and parameters, rationals as text."""

@@ -72,7 +72,7 @@ class IntegerNoise(ABC):
             weights.append(self.weight(size))
 
     def half_width(self, log_rare: float) -> int:
-        """Bound on the absolute value beyond which all weights add up to ``exp(log_rare)`` at most, 0 having weight 1."""
+        """Bound on the absolute value beyond which weights add up to ``exp(log_rare)`` at most, 0 having weight 1."""
         k = 1
         while self._log_beyond(k) > log_rare:
             k = k + 1 + k // 16

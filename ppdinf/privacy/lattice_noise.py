@@ -19,6 +19,7 @@ P. Dharangutte, J. Gao, R. Gong, F.-Y. Yu, "Integer subspace differential privac
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -108,7 +109,7 @@ def exact_sigma(found: Structure, step: NDArray[np.int64], epsilon: Any, delta: 
     from scipy.optimize import brentq
 
     size, goal = float(as_fraction(epsilon, "epsilon")), float(as_delta(delta))
-    law = _StepLaw(found, step)
+    law = _step_law(found, tuple(step))
     high = math.sqrt(float(step @ step) / (2 * zcdp_rho(epsilon, delta)))
     low = high
     while law.delta(low, size) <= goal and low > 1e-3:
@@ -147,7 +148,12 @@ def lattice_delta(found: Structure, step: NDArray[np.int64], sigma: float, epsil
     >>> f"{lattice_delta(structure([[1, 1, 1]]), np.array([1, -1, 0]), 21.79, 0.25):.2e}"
     '1.00e-06'
     """
-    return _StepLaw(found, step).delta(sigma, epsilon)
+    return _step_law(found, tuple(step)).delta(sigma, epsilon)
+
+
+@lru_cache(maxsize=64)
+def _step_law(found: Structure, step: tuple[int, ...]) -> _StepLaw:
+    return _StepLaw(found, np.array(step, dtype=np.int64))
 
 
 class _StepLaw:

@@ -5,8 +5,9 @@ import itertools
 import numpy as np
 import pytest
 
+from ppdinf.errors import InvariantError
 from ppdinf.lattice import structure
-from ppdinf.lattice.shortest import shortest_distance, shortest_step
+from ppdinf.lattice.shortest import nearest_steps, shortest_distance, shortest_step
 
 
 def brute_force(A, reach=3, power=1):
@@ -38,3 +39,55 @@ def test_three_way_table_with_all_two_way_margins_needs_eight():
     axes = np.eye(27, dtype=int).reshape(3, 3, 3, 27)
     A = np.vstack([axes.sum(axis=k).reshape(9, 27) for k in range(3)])
     assert shortest_distance(structure(A)) == 8
+
+
+@pytest.mark.parametrize(
+    "A",
+    [
+        [[1, 1, 0, 0, 0], [0, 0, 1, 1, 1]],
+        [[1, 1, 1, 0], [0, 0, 1, 1]],
+        [[1, 1, 1, 0, 0, 0], [0, 0, 0, 1, 1, 1], [1, 0, 0, 1, 0, 0], [0, 1, 0, 0, 1, 0]],
+        [[2, 3, 5]],
+        [[1, 2, 4]],
+        [[3, -3, 1]],
+        [[1, 1, 0, 0], [0, 1, 1, 0]],
+        [[0, 0], [0, 0]],
+        [[1, 0], [0, 1]],
+    ],
+)
+def test_nearest_steps_stand_for_all(A):
+    """Every shortest vector has the law of <z, h> of one that is listed."""
+    found = structure(A)
+    listed = nearest_steps(found)
+    d = len(A[0])
+    shortest = shortest_step(found, "l2")
+    if shortest is None:
+        assert listed == []
+        return
+    square = int(shortest @ shortest)
+    near = np.array(list(itertools.product(range(-2, 3), repeat=d)))
+    near = near[(near @ np.array(A).T == 0).all(axis=1) & ((near**2).sum(axis=1) == square)]
+    wide = np.array(list(itertools.product(range(-3, 4), repeat=d)))
+    wide = wide[(wide @ np.array(A).T == 0).all(axis=1)]
+
+    def law(z, h):
+        values, which = np.unique(z @ h, return_inverse=True)
+        return dict(zip(values.tolist(), np.bincount(which, np.exp(-2.0 * (z**2).sum(axis=1))), strict=True))
+
+    def same(p, q):
+        total_p, total_q = sum(p.values()), sum(q.values())
+        return all(abs(p.get(t, 0) / total_p - q.get(t, 0) / total_q) < 1e-5 for t in {*p, *q})
+
+    laws = []
+    for block, step in listed:
+        sums = block.class_system.toarray()[:, block.classes]
+        z = np.array(list(itertools.product(range(-3, 4), repeat=step.size)))
+        laws.append(law(z[(z @ sums.T == 0).all(axis=1)], step))
+    for h in near:
+        assert any(same(law(wide, h), known) for known in laws)
+
+
+def test_nearest_steps_refuse_what_cannot_be_listed():
+    rng = np.random.default_rng(1)
+    with pytest.raises(InvariantError, match="too many to list"):
+        nearest_steps(structure(rng.integers(0, 50, size=(3, 40))))

@@ -2,12 +2,18 @@
 
 import itertools
 import math
+from fractions import Fraction
+from functools import partial
 
 import numpy as np
 import pytest
+import xarray as xr
 
+import ppdinf as ppd
 from ppdinf.errors import PrivacyError
+from ppdinf.invariants import groups, margin, total
 from ppdinf.lattice import structure
+from ppdinf.privacy import compose
 from ppdinf.privacy.lattice_noise import exact_sigma, lattice_delta, tail_bound, theorem14_sigma, zcdp_sigma
 
 SYSTEMS = {
@@ -121,3 +127,41 @@ def test_wrong_variant_without_the_factor_two_is_too_small():
     z, h = points([[1, 1]], 200), np.array([1, -1])
     assert enumerated_delta(z, h, sigma, 0.25) < 1e-6
     assert enumerated_delta(z, h, sigma / math.sqrt(2), 0.25) > 1e-6
+
+
+def test_exact_calibration_covers_every_nearest_table():
+    """Steps of one length can differ in delta: counts of two cells move by steps of two."""
+    public, small = groups("block"), xr.DataArray([3, 4, 5, 6, 7], dims="cell", coords={"block": ("cell", [*"aabbb"])})
+    for epsilon, delta in ((2, "0.01"), (3, "0.001"), (1, "0.05")):
+        mechanism = ppd.GeneralizedGaussian(public, epsilon, delta, calibration="exact").on(public.on(small))
+        reach = np.arange(-60, 61)
+        p = np.exp(-(reach**2) / float(mechanism.sigma) ** 2)  # of (k, -k), the block of two cells
+        p /= p.sum()
+        excess = np.maximum(p[1:] - math.exp(epsilon) * p[:-1], 0).sum()
+        assert excess <= float(Fraction(delta))
+    found = public.on(small).structure
+    one = exact_sigma(found, np.array([0, 0, 1, -1, 0]), 3, "0.001")
+    assert lattice_delta(found, np.array([1, -1, 0, 0, 0]), one, 3.0) > 0.001  # what the longer block alone asks for
+
+
+@pytest.mark.parametrize("calibration", ["exact", "theorem14"])
+def test_calibrations_refuse_a_sigma_that_is_too_small(calibration):
+    public, table = total(), np.array([3, 4, 5])
+    make = partial(ppd.GeneralizedGaussian, public, "1/4", "1e-6", calibration=calibration)
+    sigma = make().on(public.on(table)).sigma
+    assert make(sigma=sigma).on(public.on(table)).sigma == sigma
+    assert make(sigma=2 * sigma).on(public.on(table)).sigma == 2 * sigma
+    for wrong in (sigma / 2, sigma * Fraction(999, 1000)):
+        with pytest.raises(PrivacyError, match="sigma is too small"):
+            make(sigma=wrong).release(table)
+
+
+def test_other_smallest_changes_do_not_compose():
+    """Each of two margins leaves pairs of cells open, both together only swaps."""
+    table = np.array([[3, 4], [5, 6]])
+    by = [ppd.GeneralizedGaussian(margin(d), "1/2", "0.01", calibration="exact") for d in ("dim_0", "dim_1")]
+    both = ppd.GeneralizedGaussian(margin("dim_0") & margin("dim_1"), "1/2", "0.01", calibration="exact")
+    first, second, third = (m.release(table).guarantee for m in (*by, both))
+    assert "an l2 distance of 1.414" in compose(first, second).describe()
+    with pytest.raises(PrivacyError, match="several kinds"):
+        compose(first, third)
