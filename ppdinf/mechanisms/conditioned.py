@@ -5,6 +5,7 @@ R. Gong, X.-L. Meng, "Congenial differential privacy under mandated disclosure",
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, ClassVar
@@ -19,6 +20,7 @@ from ppdinf.samplers.plan import Plan
 
 __all__ = ["Conditioned"]
 
+GRAIN = 10**6  # gamma is rounded up to a multiple of 1 / GRAIN
 _NOISES = {cls.name: cls for cls in (DoubleGeometric, DiscreteGaussian, Staircase)}
 
 
@@ -84,7 +86,8 @@ class Conditioned(Weighted):
         from ppdinf.privacy.conditioning import conditioning_cost
 
         gamma = conditioning_cost(self, system, search=0).gamma if system.limits.size else 0.0
-        promise = self._guarantee(gamma)
+        # a bound in few digits: the same on every machine, as release files need
+        promise = self._guarantee(min(1.0, math.ceil(gamma * GRAIN + 1e-3) / GRAIN) if gamma else 0.0)
         return ReleaseGuarantee(
             **vars(promise),
             nearest=shortest_distance(system.structure, promise.metric or "l1"),

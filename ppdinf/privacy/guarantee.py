@@ -282,9 +282,8 @@ class ReleaseGuarantee(Guarantee):
         if self.rho is None:
             there = f"the factor is at most exp({_show(loss)}) = {_factor(loss)}"
         else:
-            from ppdinf.privacy.conversion import zcdp_epsilon
-
-            epsilon = zcdp_epsilon(Fraction(loss), RARE)
+            # a bound on the loss itself (Bun and Steinke); the epsilon of `to_approximate` is smaller, and bounds less
+            epsilon = float(loss) + 2 * math.sqrt(float(loss) * -math.log(float(RARE)))
             there = f"the factor exceeds exp({epsilon:.3g}) = {_factor(epsilon)} with probability at most {RARE}"
         return (
             f"{super()._closed()} No two such tables are closer than {float(self.nearest):.4g} "

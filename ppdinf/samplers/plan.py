@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -98,7 +99,7 @@ def plan(system: System, law: NoiseLaw, *, allow_mcmc: bool = False) -> Plan:
             raise
         chain = chain_noise(system.structure, law)
         reason = f"no exact sampler suits public sums that cross this much; {chain.bound}"
-        return Plan(chain.sampler, False, reason, distance=float(f"{chain.distance:.2g}"))
+        return Plan(chain.sampler, False, reason, distance=_two_digits_up(chain.distance))
     parts = exact_noise(system.structure, law).parts
     hardest = min(parts, key=lambda part: 2.0 if part.acceptance is None else part.acceptance)
     acceptance = None if hardest.acceptance is None else float(f"{hardest.acceptance:.2g}")
@@ -129,6 +130,12 @@ def _classes(system: System) -> str:
     ]
     split = ", ".join(share for share, n in zip(shares, (groups, alone, fixed), strict=True) if n)
     return f"the public sums split {system.frame.size} cells into {split}"
+
+
+def _two_digits_up(limit: float) -> float:
+    """Round a positive limit up to two digits: it stays a limit."""
+    near = float(f"{limit:.2g}")
+    return near if near >= limit else float(f"{near + 10.0 ** (math.floor(math.log10(near)) - 1):.2g}")
 
 
 def _share(acceptance: float) -> str:

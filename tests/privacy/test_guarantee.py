@@ -2,16 +2,18 @@
 
 import json
 import math
+import re
 from fractions import Fraction
 
 import numpy as np
 import pytest
 import xarray as xr
+from scipy import stats
 
 import ppdinf as ppd
 from ppdinf.errors import PrivacyError, PrivacyWarning
 from ppdinf.invariants import Public, cells, covariates, groups, hierarchy, margin, nonnegative, total, zeros
-from ppdinf.privacy import Guarantee
+from ppdinf.privacy import Guarantee, zcdp_epsilon
 from ppdinf.privacy.guarantee import ReleaseGuarantee
 
 TABLE = xr.DataArray(
@@ -180,3 +182,11 @@ def test_nothing_is_said_of_distances_where_no_other_table_exists():
     assert alone.describe().endswith("fixes every cell of the table. Noise: exact.")
     narrow = ReleaseGuarantee("zcdp", rho=Fraction(10**8), metric="l2", nearest=1, fixed=0, cells=2, sampler="exact")
     assert "the factor exceeds" in narrow.describe()
+
+
+def test_the_factor_is_exceeded_as_rarely_as_it_says():
+    """Loss of Gaussian noise: N(rho, 2 rho). The epsilon of (epsilon, delta) is exceeded more often than delta."""
+    loss = stats.norm(0.5, 1)
+    said = ReleaseGuarantee("zcdp", rho=Fraction(1, 2), metric="l2", nearest=1, fixed=0, cells=2, sampler="exact")
+    epsilon = float(re.search(r"the factor exceeds exp\(([0-9.]+)\)", said.describe()).group(1))
+    assert loss.sf(epsilon) <= 1e-6 < loss.sf(zcdp_epsilon("1/2", "1e-6"))

@@ -12,7 +12,7 @@ from ppdinf.lattice import structure
 from ppdinf.samplers import exact
 from ppdinf.samplers.exact import exact_noise
 from ppdinf.samplers.noise_law import NoiseLaw
-from ppdinf.samplers.plan import Plan, plan
+from ppdinf.samplers.plan import Plan, _two_digits_up, plan
 from ppdinf.samplers.tape import secure_tape, seeded_tape
 
 MARGINS = ppd.invariants.margin("dim_0") & ppd.invariants.margin("dim_1")
@@ -137,3 +137,10 @@ def test_releases_of_crossing_margins():
     assert (noisy.sum(1) == table.sum(0)).all()
     assert (noisy.sum(2) == table.sum(1)).all()
     assert noisy.std(0).min() > 1
+
+
+@pytest.mark.parametrize(
+    ("limit", "written"), [(0.0143, 0.015), (0.014, 0.014), (0.0999, 0.1), (0.996, 1.0), (1.0, 1.0)]
+)
+def test_limits_are_rounded_up(limit, written):
+    assert _two_digits_up(limit) == written
