@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
+from scipy import sparse
 
 from ppdinf.errors import CountError, LabelError, ModelError, PrivacyError
 from ppdinf.frame import Frame
@@ -121,12 +122,26 @@ class SubspaceMechanism(Mechanism):
         """State the guarantee for the answers with the public sums of `system`."""
         return ReleaseGuarantee(
             **vars(self.guarantee),
-            nearest=1 if system.lattice.rank else None,
+            nearest=self._steps(system),
             fixed=int(system.structure.fixed.sum()),
             cells=system.frame.size,
             sampler=f"real-valued, in double precision, {plan or 'drawn in a way that is not stated'}",
             sampler_distance=(plan and plan.distance) or 0.0,
         )
+
+    def _steps(self, system: System) -> int | None:
+        """Count the neighbours on the way to the nearest other table; with a query 1, the least there can be."""
+        from ppdinf.lattice.shortest import shortest_distance
+        from ppdinf.lattice.structure import structure
+
+        if not system.lattice.rank:
+            return None
+        if self.query is not None:
+            return 1
+        if self.neighbours == "added":
+            return int(shortest_distance(system.structure) or 1)
+        total = sparse.csr_array(np.ones((1, system.frame.size), dtype=np.int64))
+        return int(shortest_distance(structure(sparse.vstack([system.A, total]))) or 2) // 2
 
     def to_dict(self) -> dict[str, Any]:
         """Kind and parameters, rationals as text."""

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 __all__ = ["SubspaceGaussian"]
 
+NARROWEST = 1e-3  # stands for no noise in densities of counts: 1 off weighs exp(-500,000)
+
 
 @dataclass(frozen=True)
 class SubspaceGaussian(SubspaceMechanism):
@@ -129,7 +131,7 @@ class SubspaceGaussian(SubspaceMechanism):
     def _scale(self) -> float:
         if not hasattr(self, "_settled"):
             raise ModelError("the scale of the noise follows from the public sums: use mechanism.on(public.on(table))")
-        return self._settled
+        return max(self._settled, NARROWEST)
 
     def law(self, system: System) -> RealNoise:
         """Spherical Gaussian on the null space."""

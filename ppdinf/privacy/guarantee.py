@@ -276,9 +276,15 @@ class ReleaseGuarantee(Guarantee):
     def _closed(self) -> str:
         if self.nearest is None:
             return "Protected: nothing. What is published exactly fixes every cell of the table."
-        if self.metric is None:
-            return super()._closed()
         loss = self.loss_at_nearest
+        if self.metric is None and self.nearest == 1:
+            return super()._closed()
+        if self.metric is None:
+            rare = f", but for events of probability {super().delta_at(self.nearest):.3g}" if self.delta else ""
+            return (
+                f"{super()._closed()} No two such tables are closer than {self.nearest} such steps; {self.nearest} of "
+                f"them apart, the factor is at most exp({_show(loss)}) = {_factor(loss)}{rare}."
+            )
         if self.rho is None:
             there = f"the factor is at most exp({_show(loss)}) = {_factor(loss)}"
         else:

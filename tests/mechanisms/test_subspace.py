@@ -8,7 +8,7 @@ import pytest
 import xarray as xr
 from scipy import integrate, stats
 
-from ppdinf.errors import CountError, InvariantError, LabelError, ModelError, PrivacyError
+from ppdinf.errors import CountError, InvariantError, LabelError, ModelError, PrivacyError, PrivacyWarning
 from ppdinf.invariants import Public, cells, groups, linear, margin, total
 from ppdinf.lattice.null_space import null_space
 from ppdinf.mechanisms import Mechanism, SubspaceGaussian, SubspaceLaplace
@@ -379,3 +379,30 @@ def test_what_has_no_law_cell_by_cell_says_so():
         mechanism.potential(np.zeros(3))
     with pytest.raises(ModelError, match="use SubspaceGaussian"):
         mechanism.half_width(3)
+
+
+@pytest.mark.parametrize(
+    ("public", "neighbours", "steps"),
+    [
+        (margin("dim_0") & margin("dim_1"), "replaced", 2),
+        (margin("dim_0") & margin("dim_1"), "added", 4),
+        (total(), "replaced", 1),
+        (total(), "added", 2),
+        (margin("dim_0"), "replaced", 1),
+        (Public(), "added", 1),
+    ],
+)
+def test_nearest_tables_are_counted_in_neighbours(public, neighbours, steps):
+    """Both margins leave no two tables that differ in one record: what is promised starts at a swap."""
+    release = SubspaceGaussian(public, 1, "1e-6", neighbours=neighbours).release(np.array([[3, 4, 5], [1, 2, 3]]))
+    assert release.guarantee.nearest == steps
+    assert ("No two such tables are closer" in release.guarantee.describe()) == (steps > 1)
+    assert release.guarantee.loss_at_nearest == steps
+
+
+def test_densities_where_there_is_no_noise():
+    mechanism = SubspaceGaussian(margin("dim_0"), 1, "1e-6", "extended")
+    with pytest.warns(PrivacyWarning, match="fix 2 of 2 cells"):
+        release = mechanism.release(np.array([[3], [1]]))
+    assert release.mechanism.potential(np.array([0.0, 1.0])).tolist() == [0.0, -500_000.0]
+    assert release.mechanism.half_width(2) == 1
