@@ -25,7 +25,7 @@ from ppdinf.samplers.lattice_gibbs import walk
 from ppdinf.samplers.noise_gibbs import gibbs_moves, move_space, noise_gibbs, step, word
 from ppdinf.samplers.noise_law import NoiseLaw
 
-SYSTEMS, FEW, DRAWS = 100, 30, 2000
+SYSTEMS, HALF, FEW, DRAWS = 100, 50, 25, 2000
 SCALES = {"l1": ["2/3", "1", "3/2"], "l2": ["10/11", "3/2", "2"], "gaussian": ["2/3", "10/11", "3/2"]}
 MARGINS = [margin_matrix(shape, [(0,), (1,)]).toarray() for shape in [(2, 3), (2, 4), (3, 3)]]
 
@@ -124,7 +124,7 @@ def test_published_chain():
 
 
 def test_wrong_published_chains_are_seen():
-    assert compare(published, factor="1.05").p_value < 1e-6
+    assert compare(published, HALF, factor="1.05").p_value < 1e-6
     assert np.mean(compare(published, FEW, sublattice=True).far) > 0.8
     assert np.mean(compare(published, FEW, accept=False).far) > 0.9
 
@@ -194,7 +194,7 @@ def test_gibbs_with_bounds():
 
 
 def test_wrong_gibbs_is_seen():
-    assert compare(gibbs, factor=1.05).p_value < 1e-6
+    assert compare(gibbs, HALF, factor=1.05).p_value < 1e-6
     assert np.mean(compare(gibbs, FEW, sublattice=True).far) > 0.8
 
 
@@ -216,7 +216,7 @@ def independent(A, law, number, factor=1, accept=True):
     prepared = proposal(A, scaled(law, factor), rate)
     if not accept:
         return proposals(prepared, DRAWS, np.random.default_rng(number))
-    return independence(prepared, DRAWS // 2, thin=150, burn=300, chains=2, rng=number)[0]
+    return independence(prepared, DRAWS // 2, thin=120, burn=240, chains=2, rng=number)[0]
 
 
 def test_independence():
@@ -224,7 +224,7 @@ def test_independence():
 
 
 def test_wrong_independence_is_seen():
-    assert compare(independent, factor="1.05").p_value < 1e-6
+    assert compare(independent, HALF, factor="1.05").p_value < 1e-6
     assert np.mean(compare(independent, FEW, accept=False).far) > 0.7
 
 
@@ -256,7 +256,7 @@ def compare_annealed(systems=SYSTEMS, factor=1, accept=True):
         moves = system.moves._replace(rates=factor * system.moves.rates)
         system = system._replace(moves=moves, start=system.start._replace(rate=factor * system.start.rate))
         if accept:
-            noise = annealed(system, 6 * DRAWS, burn=30, chains=2, rng=number)[0][:, ::12].reshape(-1, moves.d)
+            noise = annealed(system, 5 * DRAWS, burn=30, chains=2, rng=number)[0][:, ::10].reshape(-1, moves.d)
         else:
             noise = annealed_proposals(own_rates(system), DRAWS, np.random.default_rng(number))
         found.add(noise, points, p)
@@ -268,8 +268,8 @@ def test_annealed_independence():
 
 
 def test_wrong_annealed_independence_is_seen():
-    assert compare_annealed(factor=1.05).p_value < 1e-6
-    assert compare_annealed(accept=False).p_value < 1e-6
+    assert compare_annealed(HALF, factor=1.05).p_value < 1e-6
+    assert compare_annealed(FEW, accept=False).p_value < 1e-6
 
 
 # -- confidential tables on bounded fibers --------------------------------------------------------------
@@ -317,8 +317,8 @@ def compare_walks(systems=SYSTEMS, factor=1.0, sublattice=False, bounded=True):
         starts = np.append(0, np.cumsum((v != 0).sum(axis=0))).astype(np.int32)
         columns, rows = np.nonzero(v.T)
         x = np.concatenate([table, B @ table - limits])
-        each = 120 if len(B) else 30
-        args = (lower, factor * weights, 3 * DRAWS, each, rng)
+        each = 90 if len(B) else 25
+        args = (lower, factor * weights, 2 * DRAWS, each, rng)
         tables = walked(x, starts, rows.astype(np.int32), v[rows, columns], *args)[:, : table.size]
         log_p = weights[np.arange(table.size), points - lower].sum(axis=1)
         p = np.exp(log_p - log_p.max())
@@ -331,7 +331,7 @@ def test_walk():
 
 
 def test_wrong_walks_are_seen():
-    assert compare_walks(factor=1.05).p_value < 1e-6
+    assert compare_walks(HALF, factor=1.05).p_value < 1e-6
     assert np.mean(compare_walks(FEW, sublattice=True).far) > 0.3  # many fibers have one or two points
     assert compare_walks(FEW, bounded=False).p_value < 1e-6
 
