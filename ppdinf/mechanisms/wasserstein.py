@@ -201,6 +201,11 @@ class WassersteinExponential(Weighted):
             raise CountError(f"previous has {len(self.base.previous)} cells, the table {system.frame.size}")
         return self.base
 
+    def on(self, system: System) -> WassersteinExponential:
+        """Refuse an earlier table of another size, as `base_measure` does."""
+        self.base_measure(system)
+        return self
+
     @property
     def guarantee(self) -> Guarantee:
         """Pufferfish privacy given what is public (their Definition 3 and Theorem 9)."""

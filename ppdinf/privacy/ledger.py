@@ -71,7 +71,7 @@ class Ledger:
         Raises
         ------
         PrivacyError
-            It overspends the budget, or its guarantee is not of the kind that the budget counts.
+            It overspends the budget, its guarantee is not of the kind that the budget counts, or it is no release.
         LabelError
             It is of a table with other labels.
 
@@ -80,6 +80,10 @@ class Ledger:
         PrivacyWarning
             The public sums of all releases together fix cells that none of them fixes alone.
         """
+        from ppdinf.releases import Release
+
+        if not isinstance(release, Release):
+            raise PrivacyError(f"a ledger enters releases, found {type(release).__name__}")
         for other in self.releases[:1]:
             other.frame.check_same(release.frame, "the table of the earlier releases")
         spent = self._spent([*self.releases, release])

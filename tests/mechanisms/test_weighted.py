@@ -328,3 +328,9 @@ def test_gamma_in_a_guarantee_is_a_bound_in_few_digits():
     exact = conditioning_cost(mechanism, release.public).gamma
     assert exact <= release.guarantee.gamma <= exact + 2e-6
     assert release.guarantee.gamma == round(release.guarantee.gamma, 6)
+
+
+def test_releases_refuse_an_earlier_table_of_another_size():
+    mechanism = ppd.WassersteinExponential(total() & nonnegative(), 1, 2, "x", base=DirichletMultinomial([1, 2]))
+    with pytest.raises(CountError, match="previous has 2 cells, the table 3"):
+        ppd.Release([1, 2, 3], mechanism)

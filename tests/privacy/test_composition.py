@@ -247,3 +247,9 @@ def test_delta_at_large_losses():
     assert smooth(1, "1/1000").delta_at(2) == pytest.approx((math.e**2 - 1) / (math.e - 1) / 1000)
     assert smooth(1, "1/1000").delta_at(0) == 0
     assert Guarantee("approximate", Fraction(0), Fraction(1, 10), neighbours="x").delta_at(3) == pytest.approx(0.3)
+
+
+@pytest.mark.parametrize("found", [SQUARE, "release.ppd", None])
+def test_ledgers_enter_releases_alone(found):
+    with pytest.raises(PrivacyError, match="enters releases"):
+        Ledger(epsilon=1).add(found)
