@@ -173,7 +173,8 @@ def _crossing_part(structure: Structure, cells: NDArray[np.int64], epsilon: Frac
     raise InvariantError(
         f"{cells.size} cells lie under public sums that cross each other (as row and column sums do) too much for "
         f"exact l1 noise: elimination would take {work:.0e} steps, and rejection would keep about {acceptance:.0e} of "
-        "its attempts. Choose l2 or Gaussian noise, or publish fewer crossing sums"
+        "its attempts. Choose l2 or Gaussian noise, publish fewer crossing sums, or allow a Markov chain with "
+        "allow_mcmc=True"
     )
 
 
