@@ -196,7 +196,7 @@ DRAWS = {  # per chain, after 1,000 of tuning: enough for 4,000 effective draws 
     "p2": {"fiber": 12_000, "last cell": 15_000, "relaxed": 8000},
     "areas": {"marginal": 8000, "fiber": 10_000, "last cell": 1000, "relaxed": 1000},
     "low": {"marginal": 8000, "fiber": 25_000},
-    "months": {"marginal": 1500},
+    "months": {"marginal": 2000},
 }
 NAMES = {"p2": ["mu", "a", "b", "beta"], "months": ["mu", "tau_area", "tau_month", "area", "month"]}
 
