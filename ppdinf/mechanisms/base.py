@@ -38,12 +38,15 @@ class Mechanism(ABC):
         Name in release files.
     is_integer : bool
         Whether releases are whole numbers; others keep public sums up to the rounding of sums of real numbers.
+    keeps_bounds : bool
+        Whether releases obey public bounds as the confidential table does.
     public : Public
         What is kept exactly.
     """
 
     kind: ClassVar[str]
     is_integer: ClassVar[bool] = True
+    keeps_bounds: ClassVar[bool] = False
     public: Public
     _kinds: ClassVar[dict[str, Callable[..., Mechanism]]] = {}
 
@@ -273,7 +276,7 @@ def _refuse_undeclared(frame: Frame, public: Public) -> None:
 
 
 def _warn_fixed(system: System) -> None:
-    fixed = np.flatnonzero(system.structure.fixed & ~system.empty)
+    fixed = np.flatnonzero(system.fixed & ~system.empty)
     if fixed.size:
         warnings.warn(
             f"the public sums fix {fixed.size} of {system.frame.size} cells, the first at "

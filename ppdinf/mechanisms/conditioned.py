@@ -90,8 +90,8 @@ class Conditioned(Weighted):
         promise = self._guarantee(min(1.0, math.ceil(gamma * GRAIN + 1e-3) / GRAIN) if gamma else 0.0)
         return ReleaseGuarantee(
             **vars(promise),
-            nearest=shortest_distance(system.structure, promise.metric or "l1"),
-            fixed=int(system.structure.fixed.sum()),
+            nearest=None if system.fixed.all() else shortest_distance(system.structure, promise.metric or "l1"),
+            fixed=int(system.fixed.sum()),
             cells=system.frame.size,
             sampler=f"{self.base.name} conditioned on what is public, {plan or 'drawn in a way that is not stated'}",
             sampler_distance=(plan and plan.distance) or 0.0,

@@ -59,12 +59,14 @@ class IntegerNoise(ABC):
         """Name and parameters, rationals as text."""
 
     @lru_cache(maxsize=16)  # noqa: B019  (laws are values: equal ones share an entry)
-    def window(self, bits: int, precision: int) -> tuple[list[arb], arb]:
-        """Tabulate weights of 0, 1, ..., and bound the sum of all others by 2^-bits or less."""
+    def window(self, bits: int, precision: int, farthest: float = math.inf) -> tuple[list[arb], arb]:
+        """Tabulate weights of 0, 1, ..., up to `farthest`, and bound the sum of what is left out by 2^-bits or less."""
         assert ctx.prec == precision, "weights are enclosed at Arb's working precision"
         weights, negligible = [self.weight(0)], arb(2) ** -bits
         while True:
             size = len(weights)
+            if size > farthest:
+                return weights, arb(0)
             ahead = sum((self.weight(size + k) for k in range(self.period)), start=arb(0))
             tail = 2 * ahead / (1 - self.fall(size))
             if tail < negligible:

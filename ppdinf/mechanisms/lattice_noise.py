@@ -79,14 +79,14 @@ class LatticeNoise(Mechanism):
         """Say how near the nearest alternative is, and how the noise was drawn."""
         from ppdinf.lattice.shortest import shortest_distance
 
-        nearest = shortest_distance(system.structure, promise.metric or "l2")
+        nearest = None if system.fixed.all() else shortest_distance(system.structure, promise.metric or "l2")
         if promise.metric is None and nearest is not None:
             nearest = 1  # steps between neighbours
         title = {"l1": "l1 Laplace", "l2": "l2 Laplace", "gaussian": "Gaussian"}[self.law.kind]
         return ReleaseGuarantee(
             **vars(promise),
             nearest=nearest,
-            fixed=int(system.structure.fixed.sum()),
+            fixed=int(system.fixed.sum()),
             cells=system.frame.size,
             sampler=f"{title} on the lattice, {plan or 'drawn in a way that is not stated'}",
             sampler_distance=(plan and plan.distance) or 0.0,

@@ -29,6 +29,7 @@ from ppdinf.invariants import Public, System
 from ppdinf.invariants.system import bind
 from ppdinf.mechanisms.base import Mechanism, require_public
 from ppdinf.mechanisms.counting_queries import Query, answer, counting_query
+from ppdinf.privacy.conversion import as_delta
 from ppdinf.privacy.guarantee import Guarantee, ReleaseGuarantee
 from ppdinf.privacy.parameters import as_fraction
 from ppdinf.privacy.sensitivity import NEIGHBOURS
@@ -42,6 +43,9 @@ if TYPE_CHECKING:
 __all__ = ["RealNoise", "SubspaceMechanism", "require_choice"]
 
 type Reals = NDArray[np.float64]
+
+RECORDS: dict[str, tuple[str, ...]] = {"replaced": ("how many records there are",), "added": ()}
+"""What is taken to be known where neighbours have the same number of records."""
 
 ROUNDING = 1e-12
 """Relative error of a public sum beyond which it counts as broken."""
@@ -95,9 +99,7 @@ class SubspaceMechanism(Mechanism):
     def _set(self, public: Public, epsilon: Any, delta: Any, query: Any, neighbours: str) -> None:
         require_public(public)
         require_choice("neighbours", neighbours, list(NEIGHBOURS))
-        bound = Fraction(0) if delta is None else as_fraction(delta, "delta")
-        if bound >= 1:
-            raise PrivacyError(f"delta must lie between 0 and 1, found {float(bound):g}")
+        bound = Fraction(0) if delta is None else as_delta(delta)
         values = (public, as_fraction(epsilon, "epsilon"), bound, counting_query(query), neighbours)
         for name, value in zip(("public", "epsilon", "delta", "query", "neighbours"), values, strict=True):
             object.__setattr__(self, name, value)
@@ -115,7 +117,7 @@ class SubspaceMechanism(Mechanism):
             delta=self.delta,
             neighbours=NEIGHBOURS[self.neighbours],
             unprotected=self.public.exact,
-            known=self.public.known,
+            known=(*self.public.known, *RECORDS[self.neighbours]),
         )
 
     def guarantee_on(self, system: System, plan: Plan | None) -> ReleaseGuarantee:
@@ -123,7 +125,7 @@ class SubspaceMechanism(Mechanism):
         return ReleaseGuarantee(
             **vars(self.guarantee),
             nearest=self._steps(system),
-            fixed=int(system.structure.fixed.sum()),
+            fixed=int(system.fixed.sum()),
             cells=system.frame.size,
             sampler=f"real-valued, in double precision, {plan or 'drawn in a way that is not stated'}",
             sampler_distance=(plan and plan.distance) or 0.0,

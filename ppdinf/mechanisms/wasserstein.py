@@ -221,11 +221,11 @@ class WassersteinExponential(Weighted):
         """State the guarantee; it holds between the statements of a pair, whatever the table."""
         from ppdinf.lattice.shortest import shortest_distance
 
-        nearest = shortest_distance(system.structure)
+        nearest = None if system.fixed.all() else shortest_distance(system.structure)
         return ReleaseGuarantee(
             **vars(self.guarantee),
             nearest=None if nearest is None else 1,
-            fixed=int(system.structure.fixed.sum()),
+            fixed=int(system.fixed.sum()),
             cells=system.frame.size,
             sampler=f"Wasserstein exponential mechanism, {plan or 'drawn in a way that is not stated'}",
             sampler_distance=(plan and plan.distance) or 0.0,

@@ -14,7 +14,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Hashable
 from fractions import Fraction
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 import scipy.sparse as sp
@@ -55,6 +55,8 @@ class BaseMeasure(Hashable, Protocol):
 
 class Weighted(Mechanism):
     """Integer tables with all public sums and bounds, weighted by independent noise and a base measure."""
+
+    keeps_bounds: ClassVar[bool] = True
 
     @property
     @abstractmethod
@@ -234,7 +236,8 @@ def summed_out(
 def _potential(noise: IntegerNoise, x: int, low: float, high: float, cell: int, base: BaseMeasure | None) -> Potential:
     def tabulate(bits: int) -> Window:
         largest = arb(1) if base is None else base.largest(cell, low, high)
-        weights, tail = noise.window(bits + max(0, math.ceil(float(largest.log().upper()) / math.log(2))), ctx.prec)
+        further = max(0, math.ceil(float(largest.log().upper()) / math.log(2)))
+        weights, tail = noise.window(bits + further, ctx.prec, max(x - low, high - x))
         reach = len(weights) - 1
         first, last = int(max(x - reach, low)), int(min(x + reach, high))
         if first > last:

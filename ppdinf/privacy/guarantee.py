@@ -189,7 +189,7 @@ class Guarantee:
             text += f" and gamma = {self.gamma:.3g}, the cost of conditioning on what is public"
         if self.delta:
             grows = ", a probability that grows with k as the factor does" if per else ""
-            text += f", but for events of probability delta = {float(self.delta):.3g}{grows}"
+            text += f", but for a probability of delta = {float(self.delta):.3g}{grows}"
         return text
 
     def _limits(self) -> str:
@@ -280,7 +280,7 @@ class ReleaseGuarantee(Guarantee):
         if self.metric is None and self.nearest == 1:
             return super()._closed()
         if self.metric is None:
-            rare = f", but for events of probability {super().delta_at(self.nearest):.3g}" if self.delta else ""
+            rare = f", but for a probability of {super().delta_at(self.nearest):.3g}" if self.delta else ""
             return (
                 f"{super()._closed()} No two such tables are closer than {self.nearest} such steps; {self.nearest} of "
                 f"them apart, the factor is at most exp({_show(loss)}) = {_factor(loss)}{rare}."

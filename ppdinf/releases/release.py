@@ -93,7 +93,7 @@ class Release:
         self.frame.check_same(public.frame, "the table that the public information was bound to")
         self.public = public
         self.kept = public if public.public == mechanism.public else _read_off(mechanism.public, self.frame, cells)
-        _require_kept(self.kept, cells)
+        _require_kept(self.kept, cells, bounds=mechanism.keeps_bounds)
         if self.kept is not public:
             self.public = _join(public, self.kept, cells)
         self.mechanism = mechanism.on(self.kept)
@@ -124,7 +124,8 @@ class Release:
         """What is and is not protected."""
         everything = self.mechanism.public & self.public.public
         found = self.mechanism.guarantee_on(self.kept, self.plan)
-        return replace(found, unprotected=everything.exact, known=everything.known)
+        known = dict.fromkeys((*found.known, *everything.known))
+        return replace(found, unprotected=everything.exact, known=tuple(known))
 
     def covariate(self, name: str) -> xr.DataArray:
         """Return a public coordinate that travelled with the table, such as the population.
@@ -170,10 +171,10 @@ def _read_off(public: Public, frame: Frame, cells: NDArray[Any]) -> System:
     return bind(public, frame, np.zeros(frame.size, dtype=np.int64), np.rint(blank.A @ cells).astype(np.int64).tolist())
 
 
-def _require_kept(kept: System, cells: NDArray[Any]) -> None:
+def _require_kept(kept: System, cells: NDArray[Any], *, bounds: bool) -> None:
     """Refuse a table without the sums that its noise keeps; real ones up to rounding."""
     if cells.dtype == np.int64:
-        kept.require_cells(cells, bounds=False)
+        kept.require_cells(cells, bounds=bounds)
         return
     off = np.abs(kept.A @ cells - kept.values) > ROUNDING * (1 + abs(kept.A) @ np.abs(cells))
     if off.any():

@@ -174,3 +174,18 @@ def test_ten_million_cells_bind(labels):
     expected = pd.Series(table.values).groupby(states, sort=False).sum()
     assert bound.values.tolist() == expected.tolist()
     assert bound.names == [f"state={state}" for state in expected.index]
+
+
+@pytest.mark.parametrize(
+    ("public", "table", "fixed"),
+    [
+        (total(), [[1, 2], [0, 0]], [[0, 0], [0, 0]]),
+        (margin("dim_0"), [[1, 2], [0, 0]], [[0, 0], [0, 0]]),
+        (margin("dim_0") & nonnegative(), [[1, 2], [0, 0]], [[0, 0], [1, 1]]),
+        (margin("dim_0") & between(0, 3), [[3, 3], [1, 0]], [[1, 1], [0, 0]]),
+        (total() & nonnegative(), [[0, 0], [0, 0]], [[1, 1], [1, 1]]),
+        (nonnegative(), [[0, 0], [0, 0]], [[0, 0], [0, 0]]),
+    ],
+)
+def test_cells_at_the_edge_of_their_bounds_are_fixed(public, table, fixed):
+    assert public.on(np.array(table)).fixed.reshape(2, 2).tolist() == np.array(fixed, dtype=bool).tolist()

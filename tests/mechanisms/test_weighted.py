@@ -334,3 +334,16 @@ def test_releases_refuse_an_earlier_table_of_another_size():
     mechanism = ppd.WassersteinExponential(total() & nonnegative(), 1, 2, "x", base=DirichletMultinomial([1, 2]))
     with pytest.raises(CountError, match="previous has 2 cells, the table 3"):
         ppd.Release([1, 2, 3], mechanism)
+
+
+def test_releases_that_no_conditioned_mechanism_makes_are_refused():
+    mechanism = ppd.Conditioned(DoubleGeometric(1), total() & nonnegative())
+    with pytest.raises(InvariantError, match="at least 0"):
+        ppd.Release([-1, 2, 3], mechanism)
+
+
+def test_narrow_bounds_make_quick_work_of_wide_noise():
+    """Windows end at the public bounds, not where noise of a millionth per person does."""
+    mechanism = ppd.Conditioned(DoubleGeometric("1e-6"), total() & nonnegative())
+    drawn = mechanism.simulate([5, 3], draws=2000, rng=1)
+    assert chi_square(drawn.values, np.array([[k, 8 - k] for k in range(9)]), np.full(9, 1 / 9)) > 1e-6

@@ -190,3 +190,10 @@ def test_the_factor_is_exceeded_as_rarely_as_it_says():
     said = ReleaseGuarantee("zcdp", rho=Fraction(1, 2), metric="l2", nearest=1, fixed=0, cells=2, sampler="exact")
     epsilon = float(re.search(r"the factor exceeds exp\(([0-9.]+)\)", said.describe()).group(1))
     assert loss.sf(epsilon) <= 1e-6 < loss.sf(zcdp_epsilon("1/2", "1e-6"))
+
+
+def test_a_total_of_zero_leaves_nothing_to_protect():
+    with pytest.warns(PrivacyWarning, match="fix 4 of 4 cells"):
+        found = guarantee(total() & nonnegative(), table=0 * TABLE)
+    assert found.nearest is None
+    assert "Protected: nothing." in found.describe()

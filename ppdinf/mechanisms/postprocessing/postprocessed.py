@@ -214,7 +214,7 @@ class PostProcessed(Mechanism):
         return ReleaseGuarantee(
             **vars(self.guarantee),
             nearest=shortest_distance(system.structure, "l1"),
-            fixed=int(system.structure.fixed.sum()),
+            fixed=int(system.fixed.sum()),
             cells=system.frame.size,
             sampler=str(plan or self.plan_on(system)),
         )
