@@ -94,6 +94,7 @@ def main(output=HERE):
     panel(right, read, READINGS)
     right.set(xlabel="released count", ylabel="mean of the count less its estimate", title="reading two cells")
     figure.savefig(output / "bias.png", dpi=90)
+    plt.close(figure)
 
 
 if __name__ == "__main__":

@@ -151,6 +151,7 @@ def figure(found, curve, path):
     axes[2].legend(frameon=False)
     axes[2].spines[["top", "right"]].set_visible(False)
     fig.savefig(path, dpi=90)
+    plt.close(fig)
 
 
 def main(output=HERE):

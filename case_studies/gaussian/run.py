@@ -81,6 +81,7 @@ def main(output=HERE):
     axes.spines[["top", "right"]].set_visible(False)
     figure.legend(frameon=False, loc="outside right upper", fontsize="small")
     figure.savefig(output / "sigma.png", dpi=90)
+    plt.close(figure)
 
 
 if __name__ == "__main__":

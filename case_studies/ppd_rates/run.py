@@ -95,6 +95,7 @@ def main(output=HERE):
     panels[0].set_ylabel("mean squared error of the mean")
     figure.legend(*panels[0].get_legend_handles_labels(), frameon=False, ncols=3, loc="outside upper center")
     figure.savefig(output / "rates.png", dpi=90)
+    plt.close(figure)
 
     print("\n| norm, d1, d2 | on R^d1 | projected | on the subspace | ratio | d1 / d2 |")
     print("|---|---|---|---|---|---|")
