@@ -1,3 +1,5 @@
+import inspect
+import runpy
 import sys
 from pathlib import Path
 
@@ -249,3 +251,9 @@ def test_demo(tmp_path):
     confidential = ppd.datasets.epidemic().cases.sel(month="2021-06").values
     inside = (table["posterior_lower"] <= confidential) & (confidential <= table["posterior_upper"])
     assert inside.mean() > 0.6  # 67 intervals of 90 %: fails once in 1e8 releases
+
+
+@pytest.mark.parametrize("case", cases())
+def test_case_studies_write_where_they_are_told(case):
+    main = runpy.run_path(str(cases()[case]))["main"]
+    assert list(inspect.signature(main).parameters) == ["output"]

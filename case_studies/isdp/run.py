@@ -138,17 +138,17 @@ def counties():
     return noise, table
 
 
-def main():
+def main(output=HERE):
     """Print every number of the README and draw its figures."""
     for name in EXAMPLES:
         bounds, rows = convergence(name)
         print(f"{name}, eps 1/4, {PAIRS} pairs: steps until the bound is below {TV}")
         print(rows.to_string(index=False, float_format="{:.4g}".format), "\n", flush=True)
         figure = plot_tv_bound(bounds)
-        figure.savefig(HERE / f"{name.replace(' ', '_').replace(',', '')}.png", dpi=70)
+        figure.savefig(output / f"{name.replace(' ', '_').replace(',', '')}.png", dpi=70)
     noise, table = counties()
     figure = plot_noise_boxes(noise[np.newaxis], labels=table["county"].values.tolist())
-    figure.savefig(HERE / "counties.png", dpi=60)
+    figure.savefig(output / "counties.png", dpi=60)
 
 
 if __name__ == "__main__":
