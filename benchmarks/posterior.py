@@ -14,7 +14,8 @@ Deviation is from reference answers where a file has them, else from the first m
 
 - marginal, fiber: `PartiallyPrivate`, table summed out or drawn along its fiber; p2 with `dense_steps`, a dense metric
   that the others do not get. Where noise leaves cells little information (low), effects are not centred and the
-  intercept moves through the expected total (`intercept_given_total`): another parametrisation, the same posterior.
+  intercept moves through the expected total (`intercept_given_total`), elsewhere they are centred by information, for
+  every method: other parametrisations, the same posterior.
 - last cell: cells as unknowns of PyMC, dependent cells solved, the noise as a Potential (its default steps).
 - relaxed: the same with real-valued cells and gamma functions for factorials, all by NUTS.
 """
@@ -103,13 +104,17 @@ def log_rates(problem, data):
 
 
 def log_rates_of_areas(problem, data):
-    """Effects centred where the release informs them, else the same posterior in coordinates that suit NUTS."""
+    """Effects centred as far as the release informs them, else the same posterior in coordinates that suit NUTS."""
     import pymc as pm
 
     tau, pop = pm.HalfNormal("tau", 1), data["pop"]
     expected = pop * data["Y"].sum() / pop.sum()
-    if np.mean(expected**2 / (expected + 2 / data["eps"] ** 2)) > 1 / 0.5**2:  # more than a prior of sd 1/2 says
-        return pm.Normal("eta", pm.Normal("mu", -5, 2), tau, shape=pop.size)
+    information = expected**2 / (expected + 2 / data["eps"] ** 2)  # of a release about a log rate
+    usual = 1 / 0.5**2  # what a prior with a standard deviation of 1/2 says
+    if np.mean(information) > usual:
+        mu, centred = pm.Normal("mu", -5, 2), information / (information + usual)
+        z = pm.Normal("z", centred * mu, tau**centred, shape=pop.size)
+        return pm.Deterministic("eta", mu + tau ** (1 - centred) * (z - centred * mu))
     from ppdinf.models.levels import intercept_given_total
 
     effect = tau * pm.Normal("z", 0, 1, shape=pop.size)
