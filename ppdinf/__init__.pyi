@@ -15,6 +15,7 @@ from .mechanisms import KNormGradient as KNormGradient
 from .mechanisms import PostProcessed as PostProcessed
 from .mechanisms import SubspaceGaussian as SubspaceGaussian
 from .mechanisms import SubspaceLaplace as SubspaceLaplace
+from .mechanisms import Suppression as Suppression
 from .mechanisms import TopDown as TopDown
 from .mechanisms import WassersteinExponential as WassersteinExponential
 from .models import PartiallyPrivate as PartiallyPrivate

@@ -19,6 +19,7 @@ from ppdinf.mechanisms.regressions import LinearRegression as LinearRegression
 from ppdinf.mechanisms.regressions import LogisticRegression as LogisticRegression
 from ppdinf.mechanisms.subspace_gaussian import SubspaceGaussian as SubspaceGaussian
 from ppdinf.mechanisms.subspace_laplace import SubspaceLaplace as SubspaceLaplace
+from ppdinf.mechanisms.suppression import Suppression as Suppression
 from ppdinf.mechanisms.wasserstein import DirichletMultinomial as DirichletMultinomial
 from ppdinf.mechanisms.wasserstein import WassersteinExponential as WassersteinExponential
 
@@ -42,6 +43,7 @@ __all__ = [
     "Staircase",
     "SubspaceGaussian",
     "SubspaceLaplace",
+    "Suppression",
     "TopDown",
     "WassersteinExponential",
 ]

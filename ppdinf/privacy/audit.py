@@ -109,5 +109,7 @@ def audit(mechanism: Mechanism, system: System, *, reach: int | None = None) -> 
         releases = found
     log_w = np.array([[mechanism.log_weight(system, y, x) for y in releases] for x in tables])
     log_p = log_w - np.logaddexp.reduce(log_w, axis=1)[:, np.newaxis]
-    loss = np.array([np.max(own - log_p, axis=1) for own in log_p])
+    # a release that is impossible given the first table of a pair costs nothing, whatever it is given the other
+    given = log_p > -np.inf
+    loss = np.array([np.max(own[seen] - log_p[:, seen], axis=1) for own, seen in zip(log_p, given, strict=True)])
     return Audit(tables, log_p, loss)

@@ -184,6 +184,8 @@ class Guarantee:
             steep = " k^2" if per else ""
             return f"what zero-concentrated differential privacy with rho{steep} allows, with rho = {_show(self.rho)}"
         rate = "(1 + gamma) epsilon" if self.gamma is not None else "epsilon"
+        if not self.epsilon and not self.delta:
+            return "a factor of 1, which is not at all"
         text = f"a factor of at most exp({rate}{per}), with epsilon = {_show(self.epsilon)}"
         if self.gamma is not None:
             text += f" and gamma = {self.gamma:.3g}, the cost of conditioning on what is public"
@@ -194,8 +196,10 @@ class Guarantee:
 
     def _limits(self) -> str:
         nothing = "Nothing is promised between tables that differ in the public information."
-        if self.metric is None:
-            return "" if self.variant == "pufferfish" else nothing
+        if self.variant == "pufferfish":
+            return ""
+        if self.metric is None or (not self.epsilon and self.rho is None):
+            return nothing
         far = self.loss(20)
         if self.rho is not None:
             reach = f"at a distance of 20 the loss reaches rho = {_show(far)}"

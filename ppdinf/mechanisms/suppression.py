@@ -1,0 +1,141 @@
+"""Suppression: what is public is published, and nothing of the table beyond it.
+
+R. Gong, X.-L. Meng, "Congenial differential privacy under mandated disclosure", FODS 2020, Definition 1.4: the
+0-differentially private procedure, after which everybody knows what they knew before. Double geometric noise has no
+limit law as its epsilon falls to 0; the limit of its likelihood is a constant, which is that of suppression.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ppdinf.errors import ModelError
+from ppdinf.invariants import Public, System
+from ppdinf.lattice.feasible import nearest_feasible
+from ppdinf.lattice.fiber_tables import cell_intervals
+from ppdinf.mechanisms.base import Mechanism, require_public
+from ppdinf.privacy.guarantee import Guarantee, ReleaseGuarantee
+from ppdinf.samplers.plan import Plan
+
+if TYPE_CHECKING:
+    from ppdinf.samplers.tape import Tape
+
+__all__ = ["Suppression"]
+
+LARGEST = 2**27  # counts in all windows together: a gigabyte of weights
+
+
+@dataclass(frozen=True)
+class Suppression(Mechanism):
+    """Publish what is public, and a table that is worked out from this alone.
+
+    Parameters
+    ----------
+    public : Public
+        What is published exactly, and bounds that every table obeys.
+
+    Notes
+    -----
+    The table of such a release is the one nearest to zero that agrees with everything public: a stand-in, which
+    somebody who knows the public sums could have written down. Inference by `ppdinf.PartiallyPrivate` is from the
+    public sums alone. It looks at every count that they allow, so they must limit every cell: declare
+    ``nonnegative()`` beside a total.
+
+    Examples
+    --------
+    >>> import numpy as np, ppdinf as ppd
+    >>> public = ppd.invariants.margin("dim_0") & ppd.invariants.nonnegative()
+    >>> release = ppd.Suppression(public).release(np.array([[9, 0], [1, 5]]))
+    >>> release.public.values, release.guarantee.epsilon
+    (array([9, 6]), Fraction(0, 1))
+    """
+
+    kind: ClassVar[str] = "suppression"
+    keeps_bounds: ClassVar[bool] = True
+    public: Public
+    reach: float = field(default=math.inf, init=False, compare=False)
+
+    def __post_init__(self) -> None:
+        require_public(self.public)
+
+    def on(self, system: System) -> Suppression:
+        """Settle how far apart two counts of a cell can be."""
+        low, high = cell_intervals(system.A, system.values, system.B, system.limits)
+        settled = replace(self)
+        object.__setattr__(settled, "reach", float(np.max(high - low, initial=0.0)))
+        return settled
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """Nothing is learned about which table it is, among those with the same public sums: epsilon is 0."""
+        return Guarantee(
+            "integer-subspace", Fraction(0), metric="l1", unprotected=self.public.exact, known=self.public.known
+        )
+
+    def guarantee_on(self, system: System, plan: Plan | None) -> ReleaseGuarantee:
+        """State the guarantee for the tables with the public sums of `system`."""
+        from ppdinf.lattice.shortest import shortest_distance
+
+        return ReleaseGuarantee(
+            **vars(self.guarantee),
+            nearest=None if system.fixed.all() else shortest_distance(system.structure, "l1"),
+            fixed=int(system.fixed.sum()),
+            cells=system.frame.size,
+            sampler="none is drawn, the table is worked out from what is public",
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Kind; there are no parameters."""
+        return {"kind": self.kind}
+
+    def potential(self, z: Any, scale: Any = None) -> Any:
+        """Return 0 for every difference, elementwise: no table makes the release more probable than another."""
+        return 0.0 * z
+
+    def half_width(self, cells: int) -> int:
+        """Distance that two counts of one cell cannot exceed, both within what is public.
+
+        Raises
+        ------
+        ModelError
+            What is public does not limit every cell, or leaves too many counts.
+        """
+        if math.isinf(self.reach):
+            raise ModelError(
+                "what is public does not limit every cell, and nothing else was released: declare nonnegative() beside "
+                "a public total, or between(0, most)"
+            )
+        if cells * self.reach > LARGEST:
+            raise ModelError(
+                f"what is public leaves up to {self.reach:,.0f} counts in each of {cells:,} cells, too many: "
+                "model the public sums themselves, which are all that was released"
+            )
+        return int(self.reach) + 1  # no possible count lies at the edge of a window
+
+    def plan_on(self, system: System, *, allow_mcmc: bool = False) -> Plan:
+        """Say that nothing is drawn."""
+        return Plan("deterministic", True, "the table is worked out from what is public; there is no noise")
+
+    def draw(
+        self, system: System, cells: NDArray[np.int64], draws: int, tape: Tape, plan: Plan | None = None
+    ) -> NDArray[np.int64]:
+        """Repeat the stand-in; int64 of shape (draws, d)."""
+        return np.tile(_stand_in(system), (draws, 1))
+
+    def log_weight(self, system: System, y: NDArray[np.int64], x: NDArray[np.int64]) -> float:
+        """Return 0 for the stand-in, whatever the table; ``-inf`` for any other release, or a table out of bounds."""
+        possible = np.array_equal(y, _stand_in(system)) and not np.any(system.B @ x < system.limits)
+        return 0.0 if possible else -np.inf
+
+
+def _stand_in(system: System) -> NDArray[np.int64]:
+    return nearest_feasible(
+        system.A, system.values, system.B, system.limits,
+        structure=system.structure, row_names=system.names, bound_names=system.bound_names,
+    )  # fmt: skip
