@@ -236,7 +236,8 @@ def _released_logp(op: ReleasedRV, values: Any, rng: Any, size: Any, x: Any, *sc
     rows, columns = system.A.nonzero()
     # whole noise sums to zero; real noise does so but for rounding, and its table has the sums read off the release
     moved, goal = (noise, 0) if mechanism.is_integer else (x, system.values)
-    sums = pt.zeros(len(system.names), dtype="int64")[rows].inc(system.A.data * moved.ravel()[columns])
+    zeros = pt.constant(np.zeros(len(system.names), dtype=np.int64))
+    sums = zeros[rows].inc(system.A.data * moved.ravel()[columns])
     log_weight = pt.sum(mechanism.potential(noise, *scale))
     if op.release.depends_on_table:
         log_weight -= _LogNormaliser(op.release)(x)

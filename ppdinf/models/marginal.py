@@ -63,7 +63,11 @@ class SumsGivenTotals(Op):
         for x, ndim in zip((*floats, *whole), (2, 1, 2, 1, 1, 1, 1), strict=True):
             if x.type.ndim != ndim:
                 raise ModelError(f"{x} has {x.type.ndim} dimensions where {ndim} are needed")
-        return Apply(self, [*floats, *whole], [pt.dvector(), pt.dmatrix()])
+        cells, (n,) = floats[1].type.shape[0], whole[3].type.shape
+        totals_and_free = None if n is None else n + 1
+        width = 1 if self.as_means else floats[0].type.shape[1]
+        value = pt.tensor(dtype="float64", shape=(totals_and_free,))  # known shapes spare checks in every model
+        return Apply(self, [*floats, *whole], [value, pt.tensor(dtype="float64", shape=(cells, width))])
 
     def perform(self, node: Apply, inputs: Sequence[Any], output_storage: list[list[Any]]) -> None:
         """Evaluate in compiled code."""
@@ -103,7 +107,7 @@ class SumsGivenTotals(Op):
 
 _SYMBOL = "ppdinf_sums_given_totals"
 _REALS, _INTEGERS = types.CPointer(types.float64), types.CPointer(types.int64)
-_SIGNATURE = types.void(
+_SIGNATURE = types.int64(
     *[_REALS] * 3, *[_INTEGERS] * 4, *[types.int64] * 5, types.boolean, *[_REALS] * 2
 )  # inputs, their sizes, which output, outputs
 _sums_given_totals = types.ExternalFunction(_SYMBOL, _SIGNATURE)
@@ -126,12 +130,8 @@ def _compiled(op: SumsGivenTotals, node: Apply, **kwargs: Any) -> tuple[Any, int
         (different, width), cells = logw.shape, eta.size
         if not cells == row.size == lo.size == block.size:
             raise ModelError("weights, natural parameters, lower ends and blocks differ in their number of cells")
-        if block.size and not -1 <= block.min() <= block.max() < total.size:
-            raise ModelError("a block is neither the number of a total nor -1")
-        if cells and not 0 <= row.min() <= row.max() < different:
-            raise ModelError("weights, natural parameters, lower ends and blocks differ in their number of cells")
         value, out = np.zeros(total.size + 1), np.zeros((cells, 1 if as_means else width))
-        _sums_given_totals(
+        fits = _sums_given_totals(
             np.ascontiguousarray(logw).ctypes,
             np.ascontiguousarray(eta).ctypes,
             np.ascontiguousarray(lid).ctypes,
@@ -148,6 +148,8 @@ def _compiled(op: SumsGivenTotals, node: Apply, **kwargs: Any) -> tuple[Any, int
             value.ctypes,
             out.ctypes,
         )
+        if fits == 0:
+            raise ModelError("a cell's block is neither the number of a total nor -1, or its weights have no row")
         return value, out
 
     return sums_given_totals, 2

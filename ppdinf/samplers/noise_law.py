@@ -22,6 +22,7 @@ from typing import Any, Literal
 
 import numba
 import numpy as np
+from scipy.special import gammainccinv
 
 from ppdinf.errors import PrivacyError
 from ppdinf.privacy.parameters import as_fraction
@@ -92,14 +93,12 @@ class NoiseLaw:
         centred on the lattice. l2: given the mixing scale v it is Gaussian, and v is stochastically smaller than
         a chi variable with one degree of freedom more than the lattice has dimensions.
         """
-        from scipy import stats
-
         size = float(self.scale)
         if self.kind == "l1":
             return math.ceil(math.log(2 * cells / -math.expm1(-size) / rare) / size)
         if self.kind == "gaussian":
             return math.ceil(size * math.sqrt(2 * math.log(2 * cells / rare)))
-        widest = float(stats.chi.isf(rare / 2, cells + 1)) / size
+        widest = math.sqrt(2 * float(gammainccinv((cells + 1) / 2, rare / 2))) / size  # chi's quantile
         return math.ceil(widest * math.sqrt(2 * math.log(4 * cells / rare)))
 
     def log_mass(self, z: Any) -> float:

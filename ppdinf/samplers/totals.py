@@ -710,20 +710,28 @@ def evaluate(
 
 def through_pointers(  # type: ignore[no-untyped-def]
     logw, eta, lid, row, lo, block, total, cells, different, width, chunks, n, as_means, value, out
-) -> None:
-    """:func:`evaluate` for callers in C; in this file, so that numba's cache sees changes of the kernels."""
+) -> int:
+    """:func:`evaluate` for callers in C; in this file, so that numba's cache sees changes of the kernels.
+
+    0, and nothing is done, where a cell's block or row does not exist; else 1.
+    """
+    rows, blocks = numba.carray(row, (cells,)), numba.carray(block, (cells,))
+    for i in range(cells):
+        if not (0 <= rows[i] < different and -1 <= blocks[i] < n):
+            return 0
     evaluate(
         numba.carray(logw, (different, width)),
         numba.carray(eta, (cells,)),
         numba.carray(lid, (different, chunks)),
-        numba.carray(row, (cells,)),
+        rows,
         numba.carray(lo, (cells,)),
-        numba.carray(block, (cells,)),
+        blocks,
         numba.carray(total, (n,)),
         as_means,
         numba.carray(value, (n + 1,)),
         numba.carray(out, (cells, 1 if as_means else width)),
     )
+    return 1
 
 
 # -- draws ----------------------------------------------------------------------------------------------
