@@ -6,6 +6,7 @@ J. Seeman, M. Reimherr, A. Slavković, "Formal privacy for partially private dat
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, ClassVar
@@ -115,15 +116,19 @@ class WassersteinExponential(Weighted):
     epsilon : int, float, str or Fraction
         Privacy loss between the two statements of every secret pair, in total.
     sensitivity : int, float, str or Fraction
-        Delta_z: infinity-Wasserstein distance, in the norm of `loss`, of the laws of the table given what is public
-        and either statement of a secret pair (`ppdinf.privacy.delta_z`).
+        Delta_z: infinity-Wasserstein distance, in the norm of `loss` (l1 where it is no norm), of the laws of the table
+        given what is public and either statement of a secret pair (`ppdinf.privacy.delta_z`).
     secrets : str
         What the pairs are, for example "whether one person is a case".
     base : DirichletMultinomial or another BaseMeasure, optional
         Weights of the released counts; by default all tables of the congenial set count alike. Release files hold
         the first alone.
-    loss : {"l1", "l2"}
-        Norm of ``y - x``, the same that `sensitivity` goes by.
+    loss : {"l1", "l2"} or callable
+        Norm of ``y - x``, the same that `sensitivity` goes by. Or ``loss(y, x)``, a finite number from 0 on for two
+        whole tables as arrays of the table's shape: ``|y - x| / sensitivity`` above is then ``loss / sigma``, with
+        sigma the most by which the loss of a release changes between tables at l1 distance `sensitivity`, found among
+        all of them. At most 1,000 tables can then agree with what is public, and release files hold no such loss
+        (`ppdinf.mechanisms.stated_loss`).
 
     Raises
     ------
@@ -152,7 +157,7 @@ class WassersteinExponential(Weighted):
     sensitivity: Fraction
     secrets: str
     base: BaseMeasure | None
-    loss: str
+    loss: str | Callable[[Any, Any], float]
 
     def __init__(
         self,
@@ -161,7 +166,7 @@ class WassersteinExponential(Weighted):
         sensitivity: int | float | str | Fraction,
         secrets: str,
         base: BaseMeasure | dict[str, Any] | None = None,
-        loss: str = "l1",
+        loss: str | Callable[[Any, Any], float] = "l1",
     ) -> None:
         require_public(public)
         if not isinstance(secrets, str) or not secrets.strip():
@@ -174,8 +179,8 @@ class WassersteinExponential(Weighted):
         object.__setattr__(self, "epsilon", as_fraction(epsilon, "epsilon"))
         object.__setattr__(self, "sensitivity", as_fraction(sensitivity, "sensitivity"))
         object.__setattr__(self, "secrets", secrets)
-        if loss not in ("l1", "l2"):
-            raise PrivacyError(f"loss must be 'l1' or 'l2', found {loss!r}")
+        if loss not in ("l1", "l2") and not callable(loss):
+            raise PrivacyError(f"loss must be 'l1', 'l2' or a function of two tables, found {loss!r}")
         object.__setattr__(self, "base", base)
         object.__setattr__(self, "loss", loss)
 
@@ -202,8 +207,12 @@ class WassersteinExponential(Weighted):
         return self.base
 
     def on(self, system: System) -> WassersteinExponential:
-        """Refuse an earlier table of another size, as `base_measure` does."""
+        """Refuse an earlier table of another size, as `base_measure` does; work out a loss of one's own."""
         self.base_measure(system)
+        if callable(self.loss):
+            from ppdinf.mechanisms.stated_loss import StatedLoss
+
+            return StatedLoss(self, system)
         return self
 
     @property
@@ -233,6 +242,8 @@ class WassersteinExponential(Weighted):
 
     def to_dict(self) -> dict[str, Any]:
         """Kind and parameters, rationals as text."""
+        if callable(self.loss):
+            raise PrivacyError("release files hold the losses 'l1' and 'l2' alone: a loss of one's own is a program")
         parameters = {
             "epsilon": str(self.epsilon),
             "sensitivity": str(self.sensitivity),
