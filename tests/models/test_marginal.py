@@ -186,10 +186,10 @@ def test_refuses_cells_that_disagree_at_run_time():
 P1 = json.loads(Path(__file__).with_name("p1.json").read_text())
 
 
-def twenty_areas():
-    """Poisson counts behind discrete Laplace noise (epsilon = 1/4), public total; centred."""
+def twenty_areas(epsilon=P1["eps"]):
+    """Poisson counts behind discrete Laplace noise, public total; centred."""
     x = np.arange(P1["T"] + 1)
-    logh = -gammaln(x + 1.0) - P1["eps"] * np.abs(np.array(P1["Y"])[:, None] - x)
+    logh = -gammaln(x + 1.0) - epsilon * np.abs(np.array(P1["Y"])[:, None] - x)
     with pm.Model() as model:
         mu, tau = pm.Normal("mu", -5, 2), pm.HalfNormal("tau", 1)
         eta = pm.Normal("eta", mu, tau, shape=20)
@@ -204,9 +204,10 @@ def test_nuts_is_assigned_to_every_parameter():
     assert [method.__name__ for method in chosen] == ["NUTS"]
 
 
-def test_density_of_twenty_areas():
-    """Against a plain convolution, at parameters near the posterior."""
-    model, rng = twenty_areas(), np.random.default_rng(4)
+@pytest.mark.parametrize("epsilon", [P1["eps"], 0.02])
+def test_density_of_twenty_areas(epsilon):
+    """Against a plain convolution, at parameters near the posterior; also with noise far above the counts."""
+    model, rng = twenty_areas(epsilon), np.random.default_rng(4)
     reference = P1["reference"]["eta"]
     potential = pytensor.function(
         model.value_vars, model.replace_rvs_by_values([model["release"]])[0], on_unused_input="ignore"
@@ -215,7 +216,7 @@ def test_density_of_twenty_areas():
     for _ in range(3):
         eta = np.array(reference["mean"]) + rng.normal(0, 2, 20) * reference["sd"]
         log_rate = eta + np.log(P1["pop"])
-        noise = P1["eps"] * np.abs(np.array(P1["Y"])[:, None] - x)
+        noise = epsilon * np.abs(np.array(P1["Y"])[:, None] - x)
         log_sum = np.array([0.0])
         for row in x * log_rate[:, None] - np.exp(log_rate)[:, None] - gammaln(x + 1.0) - noise:
             top, base = row.max(), log_sum.max()
