@@ -1,5 +1,8 @@
 """Importance sampling against the posterior by enumeration and quadrature; wrong weights and heavy tails are seen."""
 
+import json
+from pathlib import Path
+
 import numpy as np
 import pymc as pm
 import pytest
@@ -108,3 +111,25 @@ def test_posteriors_without_mass_are_refused():
         pm.Potential("never", pm.math.switch(theta > 1e9, 0.0, -np.inf))
     with pytest.raises(ModelError, match="set initval"):
         importance(model, 10, rng=1)
+
+
+@pytest.mark.slow
+def test_reference_posterior_of_twenty_areas():
+    """22 parameters, skewed, with a funnel: k-hat below 0.6, an eighth of the draws effective, means and sds right."""
+    problem = json.loads((Path(__file__).parents[1] / "models" / "p1.json").read_text())
+    release = ppd.Release(np.array(problem["Y"]), ppd.GeneralizedLaplace(ppd.invariants.total(), epsilon="1/4"))
+    with pm.Model(coords=release.coords) as model:
+        mu, tau = pm.Normal("mu", -5, 2), pm.HalfNormal("tau", 1)
+        eta = pm.Normal("eta", mu, tau, shape=20)
+        ppd.PartiallyPrivate("X", pm.Poisson.dist(np.array(problem["pop"]) * pm.math.exp(eta)), release=release)
+    idata = importance(model, 4000, rng=1)
+    attrs = idata.sample_stats.attrs
+    assert attrs["pareto_k"] < 0.6
+    assert attrs["ess"] > 5000
+    weight = np.exp(idata.weighted["log_weight"])
+    for name in ("mu", "tau", "eta"):
+        reference = problem["reference"][name]
+        mean = (weight * idata.weighted[name]).sum(("chain", "draw"))
+        sd = np.sqrt((weight * (idata.weighted[name] - mean) ** 2).sum(("chain", "draw")))
+        assert np.max(np.abs(mean.values - reference["mean"]) / reference["sd"]) < 0.1
+        assert np.max(np.abs(sd.values / np.array(reference["sd"]) - 1)) < 0.1

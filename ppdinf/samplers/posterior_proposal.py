@@ -1,0 +1,133 @@
+"""Proposals of importance sampling: mixtures of multivariate t laws, fitted to weighted draws.
+
+A t law has tails heavier than those of most posteriors; a mixture follows skewed posteriors and scales that change
+from place to place, as effects do with their spread. The fit is by expectation and maximisation, each component's
+scale matrix drawn towards the average within components: a scale matrix of its own needs more effective draws than
+adaptation has, and one that is too narrow gives the weights heavy tails.
+
+References
+----------
+O. Cappe, R. Douc, A. Guillin, J.-M. Marin and C. P. Robert, "Adaptive importance sampling in general mixture classes",
+Statistics and Computing 18 (2008), section 4, for the updates.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import gammaln, logsumexp
+
+__all__ = ["Proposal", "fit"]
+
+FREEDOM = 5  # degrees of freedom of each component
+COMPONENTS = 4  # at most
+EACH = 20  # effective draws per component and dimension before there is another
+PRIOR = 10  # draws per dimension that the average scale matrix counts for
+ITERATIONS = 20
+
+Matrix = NDArray[np.float64]
+
+
+class Proposal(NamedTuple):
+    """A mixture of multivariate t laws.
+
+    Attributes
+    ----------
+    weight : array of float64, shape (k,)
+    mean : array of float64, shape (k, d)
+    root : array of float64, shape (k, d, d)
+        Cholesky factors of the scale matrices.
+    """
+
+    weight: NDArray[np.float64]
+    mean: Matrix
+    root: NDArray[np.float64]
+
+    @classmethod
+    def single(cls, mean: NDArray[np.float64], covariance: Matrix) -> Proposal:
+        """One t law with that mean and covariance.
+
+        Examples
+        --------
+        >>> Proposal.single(np.zeros(1), np.eye(1)).log_density(np.zeros((1, 1))).round(3)
+        array([-0.713])
+        """
+        return cls(np.ones(1), mean[None], _root(covariance[None] * (FREEDOM - 2) / FREEDOM))
+
+    def draw(self, size: int, rng: np.random.Generator) -> Matrix:
+        """Independent draws, shape (size, d)."""
+        component = rng.choice(self.weight.size, size, p=self.weight)
+        scale = np.sqrt(FREEDOM / rng.chisquare(FREEDOM, size))
+        draws = rng.standard_normal((size, self.mean.shape[1])) * scale[:, None]
+        for k in range(self.weight.size):
+            held = component == k
+            draws[held] = self.mean[k] + draws[held] @ self.root[k].T
+        return draws
+
+    def log_density(self, points: Matrix) -> NDArray[np.float64]:
+        """Log density, shape (n,)."""
+        return logsumexp(self._parts(points)[0], axis=1)
+
+    def _parts(self, points: Matrix) -> tuple[Matrix, Matrix]:
+        """Log weight times density, and squared distance, of every point and component."""
+        d = points.shape[1]
+        inverse = np.linalg.inv(self.root)
+        distance = np.stack(
+            [(((points - m) @ i.T) ** 2).sum(axis=1) for m, i in zip(self.mean, inverse, strict=True)], axis=1
+        )
+        log_size = np.log(np.diagonal(self.root, axis1=1, axis2=2)).sum(axis=1)
+        log_peak = gammaln((FREEDOM + d) / 2) - gammaln(FREEDOM / 2) - d / 2 * np.log(FREEDOM * np.pi) - log_size
+        log_p = np.log(self.weight) + log_peak - (FREEDOM + d) / 2 * np.log1p(distance / FREEDOM)
+        return log_p, distance
+
+
+def fit(points: Matrix, effective: float, rng: np.random.Generator) -> Proposal:
+    """Fit a proposal to draws from a posterior.
+
+    Parameters
+    ----------
+    points : array of float64, shape (n, d)
+        Resampled from weighted draws.
+    effective : float
+        How many independent draws these are worth: decides the number of components.
+    rng : numpy.random.Generator
+        Picks the means to start from.
+
+    Returns
+    -------
+    Proposal
+
+    Notes
+    -----
+    Some 0.1 s for 4,000 points in 22 dimensions.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(1)
+    >>> two = np.concatenate([rng.normal(-5, 1, (1000, 1)), rng.normal(5, 1, (1000, 1))])
+    >>> proposal = fit(two, 2000, rng)
+    >>> bool(np.ptp(proposal.log_density(np.array([[-5.0], [5.0]]))) < 0.3)
+    True
+    """
+    n, d = points.shape
+    size = int(np.clip(effective / (EACH * d), 1, COMPONENTS))
+    total = np.cov(points.T, bias=True).reshape(d, d)
+    floor = 1e-9 * np.diag(np.diag(total)) + 1e-300 * np.eye(d)
+    start = points[rng.choice(n, size, replace=False)]
+    found = Proposal(np.full(size, 1 / size), start, np.repeat(_root(total + floor)[None], size, axis=0))
+    for _ in range(ITERATIONS):
+        log_p, distance = found._parts(points)
+        member = np.exp(log_p - logsumexp(log_p, axis=1, keepdims=True))
+        trust = member * (FREEDOM + d) / (FREEDOM + distance)  # far draws count less: tails are the t law's
+        count, mean = member.sum(axis=0), trust.T @ points / trust.sum(axis=0)[:, None]
+        scatter = np.stack([(t[:, None] * (points - m)).T @ (points - m) for t, m in zip(trust.T, mean, strict=True)])
+        average = scatter.sum(axis=0) / n
+        scale = (scatter + PRIOR * d * average) / (count + PRIOR * d)[:, None, None]
+        found = Proposal((count + 1) / (n + size), mean, _root(scale + floor))
+    return found
+
+
+def _root(scale: NDArray[np.float64]) -> NDArray[np.float64]:
+    return np.linalg.cholesky(scale)
