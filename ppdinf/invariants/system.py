@@ -77,13 +77,8 @@ class System:
     def fixed(self) -> NDArray[np.bool_]:
         """Cells that follow from what is public: from sums alone, or from a sum at the edge of its cells' bounds."""
         fixed = self.structure.fixed.copy()
-        low, high = np.full(fixed.size, -np.inf), np.full(fixed.size, np.inf)
-        single = np.flatnonzero(np.diff(self.B.indptr) == 1)
-        cells, weights = self.B.indices[self.B.indptr[single]], self.B.data[self.B.indptr[single]]
-        ends = np.ceil(self.limits[single] / np.abs(weights))
-        np.maximum.at(low, cells[weights > 0], ends[weights > 0])
-        np.minimum.at(high, cells[weights < 0], -ends[weights < 0])
-        if not single.size or not self.A.nnz:
+        low, high = self.cell_limits
+        if not self.A.nnz:
             return fixed
         up = self.A.data > 0
         rows = np.repeat(np.arange(self.A.shape[0]), np.diff(self.A.indptr))
@@ -92,6 +87,17 @@ class System:
             at_edge = np.bincount(rows, weights=self.A.data * edge, minlength=self.values.size) == self.values
             fixed[self.A.indices[at_edge[rows]]] = True
         return fixed
+
+    @cached_property
+    def cell_limits(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Smallest and largest count of each cell by the bounds on single cells alone; infinite where there is none."""
+        low, high = np.full(self.frame.size, -np.inf), np.full(self.frame.size, np.inf)
+        single = np.flatnonzero(np.diff(self.B.indptr) == 1)
+        cells, weights = self.B.indices[self.B.indptr[single]], self.B.data[self.B.indptr[single]]
+        ends = np.ceil(self.limits[single] / np.abs(weights))
+        np.maximum.at(low, cells[weights > 0], ends[weights > 0])
+        np.minimum.at(high, cells[weights < 0], -ends[weights < 0])
+        return low, high
 
     @cached_property
     def structure(self) -> Structure:

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from ppdinf.errors import PrivacyError
 from ppdinf.lattice.fiber_tables import fiber_tables
+from ppdinf.privacy.conditioning_blocks import BlockCost, cost_by_blocks
 
 if TYPE_CHECKING:
     from ppdinf.invariants import System
@@ -28,6 +29,7 @@ __all__ = ["ConditioningCost", "Erosion", "conditioning_cost", "erosion", "poste
 
 MOST = 1000  # tables whose probabilities are all worked out
 SEARCH = 60  # tables looked at otherwise
+EXACT = 1e-9  # a lower and an upper bound this near are one number
 
 
 @dataclass(frozen=True)
@@ -37,7 +39,7 @@ class ConditioningCost:
     Attributes
     ----------
     gamma : float
-        Holds for all tables: the exact one where `exact`, else 1.
+        Holds for all tables: the exact one where `exact`, to 1e-9, else a bound (`ppdinf.privacy.conditioning_blocks`).
     found : float
         Largest ``log(C(x') / C(x)) / (epsilon |x - x'|)`` that was seen; a lower bound on the exact one.
     effective : float or None
@@ -85,7 +87,7 @@ class Erosion:
 def conditioning_cost(
     mechanism: Any, system: System, *, search: int = SEARCH, rng: int | np.random.Generator = 0
 ) -> ConditioningCost:
-    """Work out gamma for everything public of a system: over all tables where they are few, by search elsewhere.
+    """Work out gamma for everything public of a system: over all tables, block by block, or as a bound.
 
     Parameters
     ----------
@@ -94,7 +96,7 @@ def conditioning_cost(
     system : System
         Public information with its values. Nothing confidential enters.
     search : int
-        Tables that a search looks at.
+        Tables that a search for a lower bound looks at, where gamma itself is only bounded from above.
     rng : int or numpy.random.Generator
         Of the search.
 
@@ -104,8 +106,10 @@ def conditioning_cost(
 
     Notes
     -----
-    Up to 1,000 tables are also all the releases that there are: their probabilities take a second. A search costs one
-    elimination for each table.
+    Up to 1,000 tables are also all the releases that there are: their probabilities take a second. Beyond, gamma is
+    exact where blocks of one public sum each are small (25 persons, or 100 in 4 cells) or hold many persons, below
+    1 in two-way tables, and 1 where bounds link cells or sums cross in other ways. A search costs one elimination for
+    each table.
 
     Examples
     --------
@@ -119,7 +123,10 @@ def conditioning_cost(
     epsilon = float(mechanism.noise.epsilon)
     tables = fiber_tables(system.A, system.values, system.B, system.limits, most=MOST)
     if tables is None:
-        return _searched(mechanism, system, epsilon, search, np.random.default_rng(rng))
+        known = cost_by_blocks(mechanism.noise, system)
+        if known.most - known.least < EXACT:
+            return ConditioningCost(min(1.0, known.most), known.least, None, True, known.tables)
+        return _searched(mechanism, system, epsilon, known, search, np.random.default_rng(rng))
     distance = np.array([np.abs(tables - x).sum(axis=1) for x in tables])
     apart = distance > 0
     if not apart.any():
@@ -135,17 +142,18 @@ def conditioning_cost(
 
 
 def _searched(
-    mechanism: Any, system: System, epsilon: float, search: int, rng: np.random.Generator
+    mechanism: Any, system: System, epsilon: float, known: BlockCost, search: int, rng: np.random.Generator
 ) -> ConditioningCost:
     """Climb along moves of the fiber towards tables that rarely meet their bounds."""
+    gamma = min(1.0, known.most)
     if not search:
-        return ConditioningCost(1.0, 0.0, None, False, 0)
+        return ConditioningCost(gamma, known.least, None, False, known.tables)
     from ppdinf.lattice.feasible import nearest_feasible
     from ppdinf.lattice.moves import connected_moves
 
     moves, none = connected_moves(system.structure, bounds="any"), np.zeros(system.frame.size, dtype=np.int64)
     x = nearest_feasible(system.A, system.values, system.B, system.limits, near=none, row_names=system.names)
-    log_c, best = mechanism.log_normaliser(system, x), 0.0
+    log_c, best = mechanism.log_normaliser(system, x), known.least
     for v in moves.draw(search, rng=rng).toarray().T:
         if not v.any():
             continue
@@ -158,7 +166,7 @@ def _searched(
         best = max(best, abs(log_other - log_c) / (epsilon * float(np.abs(other - x).sum())))
         if log_other < log_c:
             x, log_c = other, log_other
-    return ConditioningCost(1.0, best, None, False, search + 1)
+    return ConditioningCost(gamma, best, None, False, known.tables + search + 1)
 
 
 def erosion(system: System) -> Erosion:

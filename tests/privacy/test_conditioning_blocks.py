@@ -1,0 +1,154 @@
+"""The cost of conditioning block by block, against the normalisers of all tables."""
+
+import math
+
+import numpy as np
+import pytest
+import xarray as xr
+
+import ppdinf as ppd
+from ppdinf.invariants import at_least, between, groups, margin, nonnegative, total
+from ppdinf.lattice.fiber_tables import fiber_tables
+from ppdinf.mechanisms import DoubleGeometric, Staircase
+from ppdinf.privacy import conditioning_cost
+from ppdinf.privacy.conditioning_blocks import cost_by_blocks
+
+RATES = ["1/20", "1/2", 2]
+
+
+def enumerated(noise, system, most=2500):
+    """Largest log(C(x') / C(x)) / (epsilon |x - x'|) over all pairs of tables."""
+    tables = fiber_tables(system.A, system.values, system.B, system.limits, most=most)
+    log_c = np.array([np.logaddexp.reduce(noise.log_weight(tables - x).sum(axis=1)) for x in tables])
+    worst = 0.0
+    for x, own in zip(tables, log_c, strict=True):
+        steps = float(noise.epsilon) * np.abs(tables - x).sum(axis=1)
+        worst = max(worst, float(np.max((log_c - own)[steps > 0] / steps[steps > 0], initial=0.0)))
+    return worst
+
+
+@pytest.mark.parametrize("epsilon", RATES)
+@pytest.mark.parametrize("table", [[5, 1], [3, 0, 2], [7, 7, 6, 0], [1, 1, 0, 2, 0, 1], [1] * 6, [2, 0] * 2])
+def test_one_sum_is_exact(table, epsilon):
+    system = (total() & nonnegative()).on(table)
+    for noise in (DoubleGeometric(epsilon), Staircase(epsilon, 3, 2)):
+        cost = cost_by_blocks(noise, system)
+        assert cost.least == pytest.approx(enumerated(noise, system), abs=2e-9)
+        assert cost.most - cost.least <= 1e-9
+        assert cost.tables <= math.comb(sum(table) + len(table) - 1, sum(table))
+
+
+@pytest.mark.parametrize("epsilon", RATES)
+@pytest.mark.parametrize("upper", [2, 3, 5])
+def test_upper_bounds_count(upper, epsilon):
+    system = (total() & between(0, upper)).on([1, 2, 0, 2, 1])
+    for noise in (DoubleGeometric(epsilon), Staircase(epsilon, 2, 1)):
+        cost = cost_by_blocks(noise, system)
+        assert cost.least == cost.most == pytest.approx(enumerated(noise, system), abs=1e-12)
+    lower_only = cost_by_blocks(DoubleGeometric(epsilon), (total() & nonnegative()).on([1, 2, 0, 2, 1]))
+    assert upper == 5 or abs(cost.most - lower_only.most) > 1e-6  # without its upper bounds it is another system
+
+
+@pytest.mark.parametrize("epsilon", RATES)
+def test_the_worst_block_decides(epsilon):
+    table = xr.DataArray([2, 1, 0, 4, 1, 0, 0], dims="county", coords={"state": ("county", list("AABBBCC"))})
+    noise, public = DoubleGeometric(epsilon), groups("state") & nonnegative()
+    cost = cost_by_blocks(noise, public.on(table))
+    parts = [enumerated(noise, (total() & nonnegative()).on(part)) for part in ([2, 1], [4, 0, 1])]
+    assert cost.least == pytest.approx(max(parts), abs=2e-9)
+    assert cost.least == pytest.approx(enumerated(noise, public.on(table)), abs=2e-9)
+    assert min(parts) < max(parts) - 1e-6
+
+
+@pytest.mark.parametrize("epsilon", RATES)
+@pytest.mark.parametrize("cells", [2, 3, 5])
+def test_bounds_hold_where_nothing_is_listed(cells, epsilon, monkeypatch):
+    """For any number of persons, and the less there is to spare the more there are of them."""
+    from ppdinf.privacy import conditioning_blocks
+
+    monkeypatch.setattr(conditioning_blocks, "WORK", 0)
+    noise, spare = DoubleGeometric(epsilon), []
+    for persons in (1, 2, 5, 9):
+        system = (total() & nonnegative()).on([persons] + [0] * (cells - 1))
+        cost, exact = cost_by_blocks(noise, system), enumerated(noise, system)
+        assert cost.least - 1e-12 <= exact <= cost.most + 1e-12
+        assert cost.least == pytest.approx(exact, abs=1e-12)  # all persons in one cell
+        assert cost.most < 1
+        spare.append(cost.most - exact)
+        b = math.exp(-2 * float(noise.epsilon))
+        assert cost.most == pytest.approx(math.log(2 - b - (1 - b) ** cells) / (2 * float(noise.epsilon)))
+    assert spare[-1] <= spare[0]
+    # the limit for one cell fewer is too small: the bound is sharp
+    assert (
+        math.log(2 - b - (1 - b) ** (cells - 1)) / (2 * float(noise.epsilon))
+        < cost_by_blocks(noise, (total() & nonnegative()).on([3000] + [0] * (cells - 1))).least
+    )
+
+
+def test_random_boxes_stay_within_the_bound_of_a_step(monkeypatch):
+    from ppdinf.privacy import conditioning_blocks
+
+    monkeypatch.setattr(conditioning_blocks, "WORK", 0)
+    rng, seen = np.random.default_rng(1), 0.0
+    for _ in range(40):
+        upper = int(rng.integers(1, 6))
+        table = rng.integers(0, upper + 1, int(rng.integers(2, 5)))
+        system = (total() & between(0, upper)).on(table)
+        for epsilon in RATES:
+            cost = cost_by_blocks(DoubleGeometric(epsilon), system)
+            exact = enumerated(DoubleGeometric(epsilon), system)
+            assert exact <= cost.most <= 1
+            seen = max(seen, exact / cost.most)
+    assert seen > 0.3
+
+
+@pytest.mark.parametrize("epsilon", RATES)
+@pytest.mark.parametrize(
+    "table", [[[2, 0, 1], [0, 3, 1]], [[1, 0, 1], [0, 2, 1], [1, 1, 0]], np.diag([3, 3, 3]), [[9, 0], [0, 9]]]
+)
+def test_two_way_tables_are_bounded(table, epsilon):
+    table = xr.DataArray(np.array(table), dims=("sex", "age"))
+    noise, system = DoubleGeometric(epsilon), (margin("sex") & margin("age") & nonnegative()).on(table)
+    exact, cost = enumerated(noise, system), cost_by_blocks(noise, system)
+    assert 0 < exact <= cost.most < 1
+
+
+@pytest.mark.parametrize("epsilon", RATES)
+def test_cells_by_themselves(epsilon):
+    """Without a sum, the worst case is a count at its bound; with two bounds the other one is in the way."""
+    noise = DoubleGeometric(epsilon)
+    free = cost_by_blocks(noise, nonnegative().on([3, 1]))
+    a = math.exp(-float(noise.epsilon))
+    assert free.most == pytest.approx(math.log(1 + a - a * a) / float(noise.epsilon))
+    for upper in (1, 4, 12):
+        assert enumerated(noise, between(0, upper).on([1, 0])) <= free.most
+    assert cost_by_blocks(noise, total().on([3, 1])) == (0, 0, 0)
+
+
+def test_what_has_no_bound_of_its_own():
+    linked = margin("kind") & nonnegative() & at_least("cases", "deaths", dim="kind")
+    table = xr.DataArray([[3, 1, 2], [1, 0, 1]], dims=("kind", "county"), coords={"kind": ["cases", "deaths"]})
+    assert cost_by_blocks(DoubleGeometric(1), linked.on(table)).most == 1
+    square = xr.DataArray([[300, 100], [200, 50]], dims=("sex", "age"))
+    crossing = margin("sex") & margin("age") & nonnegative()
+    assert cost_by_blocks(Staircase(1, 3, 2), crossing.on(square)).most == 1
+    cube = xr.DataArray(np.arange(8).reshape(2, 2, 2) + 9, dims=("a", "b", "c"))
+    three = margin("a", "b") & margin("a", "c") & margin("b", "c") & nonnegative()
+    assert cost_by_blocks(DoubleGeometric(1), three.on(cube)).most == 1
+
+
+def test_gamma_of_releases():
+    """Millions of tables: exact for few persons and for many, a bound below 1 for two-way tables."""
+    public, noise = total() & nonnegative(), DoubleGeometric("1/2")
+    few = conditioning_cost(ppd.Conditioned(noise, public), public.on([30, 20, 10, 0, 0, 5]))
+    many = conditioning_cost(ppd.Conditioned(noise, public), public.on([30_000, 20_000, 10, 0, 0, 5]))
+    assert few.exact
+    assert many.exact
+    assert few.gamma <= many.gamma == pytest.approx(math.log(2 - 1 / math.e - (1 - 1 / math.e) ** 6), abs=1e-9)
+    release = ppd.Conditioned(noise, public).release([30, 20, 10, 0, 0, 5])
+    assert few.gamma <= release.guarantee.gamma <= few.gamma + 2e-6
+    table = xr.DataArray(np.arange(16).reshape(4, 4), dims=("sex", "age"))
+    crossing = margin("sex") & margin("age") & nonnegative()
+    bound = conditioning_cost(ppd.Conditioned(noise, crossing), crossing.on(table), search=0)
+    assert not bound.exact
+    assert bound.gamma < 1
