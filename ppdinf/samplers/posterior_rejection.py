@@ -14,14 +14,16 @@ x is summed out: P(Z | theta) sum_x p(x | theta, Z) p(y | x, Z) is L(theta). The
 the same, and averaging over x can only raise the acceptance for a given M; tables follow afterwards from
 `ppdinf.sample_confidential`.
 
-M is the largest value found by maximising L from the best prior draws. Each proposal checks it: one
-with a larger L raises M, and the draws accepted so far are put to the test again with their own uniform
-numbers. Draws are exact if the final M bounds L.
+M is proved wherever a proof is worth its price (`ppdinf.samplers.posterior_bound`): draws are then exact. Where such an
+M would need more than a million proposals, or there is none, M is the largest value found by maximising L from the
+best prior draws. Each proposal checks it: one with a larger L raises M, and the draws accepted so far are put to
+the test again with their own uniform numbers. Draws are exact if the final M bounds L.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 import pymc as pm
@@ -38,11 +40,13 @@ from scipy.optimize import minimize
 
 from ppdinf.errors import ModelError
 from ppdinf.samplers.parameters import as_tree, require_parameters
+from ppdinf.samplers.posterior_bound import log_bound as proved_bound
 
 __all__ = ["rejection"]
 
 BATCH = 4096  # proposals drawn and weighed in one call of compiled code
 LARGEST = 10**7  # proposals beyond which the run is not worth starting
+AFFORDABLE = 10**6  # proposals that a proof of the bound may cost
 STARTS = 4  # prior draws from which the likelihood is maximised
 
 
@@ -68,8 +72,8 @@ def rejection(
     xarray.DataTree
         As `pm.sample`: ``posterior`` with one chain, ``sample_stats`` with ``acceptance``, the probability
         with which each draw was accepted, and ``observed_data``. Attributes of ``sample_stats``:
-        ``acceptance_rate``, ``proposals``, ``log_bound`` (log M, the mechanism's normaliser dropped) and
-        ``bound_raised``, how many times a proposal exceeded it.
+        ``acceptance_rate``, ``proposals``, ``log_bound`` (log M, the mechanism's normaliser dropped), ``bound``
+        ("proved", or "found" by maximisation) and ``bound_raised``, how many times a proposal exceeded it.
 
     Raises
     ------
@@ -79,9 +83,12 @@ def rejection(
 
     Notes
     -----
-    Exact if the bound holds (see the module); ``bound_raised`` above 0 says that maximisation had missed
-    the top. Compiling takes seconds; then about 10 us plus one marginal likelihood (20 us for 20 cells) for
-    each proposal. The expected number of proposals is ``draws * M / p(y, Z)``.
+    Exact where ``bound`` is "proved", elsewhere if maximisation found the top; ``bound_raised`` above 0 says that it
+    had not. Proofs are for noisy tables alone, with noise whose law does not depend on the table; they are sharp
+    for Poisson cells: each cell beyond the number of parameters enlarges M by a factor of about 1.6.
+
+    Compiling takes seconds; then about 10 us plus one marginal likelihood (20 us for 20 cells) for each proposal. The
+    expected number of proposals is ``draws * M / p(y, Z)``.
 
     References
     ----------
@@ -102,35 +109,59 @@ def rejection(
     require_parameters(model, draws)
     rng = np.random.default_rng(rng)
     names, propose = _proposals(model, int(rng.integers(2**31)))
-    proposed, log_l, values = propose()
-    log_bound = _maximum(model, values[np.argsort(log_l)[-STARTS:]], float(log_l.max()))
-    kept, kept_log_l, kept_log_u = [part[:0] for part in proposed], log_l[:0], log_l[:0]
-    proposals, raised, log_mass = 0, 0, -np.inf
+
+    def maximise(starts: NDArray[np.float64], best: float) -> float:
+        return _maximum(model, starts, best)
+
     with Progress(disable=not progressbar, transient=True) as progress:
         task = progress.add_task("Rejection", total=draws)
-        while True:
-            if log_l.max() > log_bound + 1e-9:
-                log_bound, raised = float(log_l.max()), raised + 1
-            proposals += BATCH
-            log_mass = np.logaddexp(log_mass, np.logaddexp.reduce(log_l))
-            _require_hope(log_mass - np.log(proposals) - log_bound, draws, proposals)
-            parts = [np.concatenate(pair) for pair in zip(kept, proposed, strict=True)]
-            kept_log_l = np.concatenate([kept_log_l, log_l])
-            kept_log_u = np.concatenate([kept_log_u, -rng.exponential(size=BATCH)])
-            accepted = kept_log_u < kept_log_l - log_bound
-            kept, kept_log_l, kept_log_u = (
-                [part[accepted] for part in parts],
-                kept_log_l[accepted],
-                kept_log_u[accepted],
-            )
-            progress.update(task, completed=min(kept_log_l.size, draws))
-            if kept_log_l.size >= draws:
-                break
-            proposed, log_l, _ = propose()
+        found = _draw(propose, proved_bound(model), maximise, draws, rng, lambda n: progress.update(task, completed=n))
+    posterior = dict(zip(names, found.draws, strict=True))
+    return as_tree(model, posterior, {"acceptance": found.acceptance}, found.attrs)
+
+
+class _Accepted(NamedTuple):
+    """Draws of every variable, the probability with which each was accepted, and what is said of the run."""
+
+    draws: list[NDArray[Any]]
+    acceptance: NDArray[np.float64]
+    attrs: dict[str, Any]
+
+
+def _draw(
+    propose: Callable[[], tuple[list[NDArray[Any]], NDArray[np.float64], NDArray[np.float64]]],
+    proved: float,
+    maximise: Callable[[NDArray[np.float64], float], float],
+    draws: int,
+    rng: np.random.Generator,
+    report: Callable[[int], None] = lambda accepted: None,
+) -> _Accepted:
+    proposed, log_l, values = propose()
+    needed = np.log(draws) + proved - (np.logaddexp.reduce(log_l) - np.log(log_l.size))
+    if needed <= np.log(AFFORDABLE):
+        bound, log_bound = "proved", proved
+    else:
+        bound, log_bound = "found", maximise(values[np.argsort(log_l)[-STARTS:]], float(log_l.max()))
+    kept, kept_log_l, kept_log_u = [part[:0] for part in proposed], log_l[:0], log_l[:0]
+    proposals, raised, log_mass = 0, 0, -np.inf
+    while True:
+        if log_l.max() > log_bound + 1e-9:
+            log_bound, raised = float(log_l.max()), raised + 1
+        proposals += log_l.size
+        log_mass = np.logaddexp(log_mass, np.logaddexp.reduce(log_l))
+        _require_hope(log_mass - np.log(proposals) - log_bound, draws, proposals)
+        parts = [np.concatenate(pair) for pair in zip(kept, proposed, strict=True)]
+        kept_log_l = np.concatenate([kept_log_l, log_l])
+        kept_log_u = np.concatenate([kept_log_u, -rng.exponential(size=log_l.size)])
+        accepted = kept_log_u < kept_log_l - log_bound
+        kept, kept_log_l, kept_log_u = [part[accepted] for part in parts], kept_log_l[accepted], kept_log_u[accepted]
+        report(min(kept_log_l.size, draws))
+        if kept_log_l.size >= draws:
+            break
+        proposed, log_l, _ = propose()
     acceptance = np.exp(np.minimum(kept_log_l[:draws] - log_bound, 0.0))
-    attrs = {"acceptance_rate": kept_log_l.size / proposals, "proposals": proposals, "log_bound": log_bound}
-    posterior = dict(zip(names, (part[:draws] for part in kept), strict=True))
-    return as_tree(model, posterior, {"acceptance": acceptance}, {**attrs, "bound_raised": raised})
+    attrs = {"acceptance_rate": kept_log_l.size / proposals, "proposals": proposals, "log_bound": float(log_bound)}
+    return _Accepted([part[:draws] for part in kept], acceptance, {**attrs, "bound": bound, "bound_raised": raised})
 
 
 def _proposals(model: pm.Model, seed: int) -> tuple[list[str], Any]:

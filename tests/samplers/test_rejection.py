@@ -11,7 +11,7 @@ from ppdinf.errors import ModelError
 from ppdinf.samplers import posterior_rejection as module
 from ppdinf.samplers import rejection
 
-DRAWS = 6000
+DRAWS = 20_000
 
 
 def p_value(draws, density):
@@ -48,8 +48,9 @@ def test_draws_follow_the_posterior_and_none_of_the_wrong_laws(idata):
 
 def test_bound_acceptance_and_labels_are_reported(idata):
     right, attrs = law_on_grid(), idata.sample_stats.attrs
-    assert attrs["log_bound"] == pytest.approx(np.log(right.likelihood.max()), abs=1e-4)
-    expected = (right.prior * right.likelihood).sum() / right.prior.sum() / right.likelihood.max()
+    assert attrs["bound"] == "proved"
+    assert np.log(right.likelihood.max()) < attrs["log_bound"] < np.log(right.likelihood.max()) + 2.2
+    expected = (right.prior * right.likelihood).sum() / right.prior.sum() / np.exp(attrs["log_bound"])
     assert attrs["acceptance_rate"] == pytest.approx(expected, rel=5 / np.sqrt(DRAWS))
     assert attrs["bound_raised"] == 0
     assert idata.posterior["theta"].dims == ("chain", "draw")
@@ -58,6 +59,16 @@ def test_bound_acceptance_and_labels_are_reported(idata):
     acceptance = idata.sample_stats["acceptance"].values
     assert ((acceptance > 0) & (acceptance <= 1)).all()
     assert "x_release" in idata.observed_data
+
+
+def test_where_a_proof_costs_too_much_the_likelihood_is_maximised(model, monkeypatch):
+    monkeypatch.setattr(module, "AFFORDABLE", 1)
+    idata = rejection(model, DRAWS, rng=2, progressbar=False)
+    right, attrs = law_on_grid(), idata.sample_stats.attrs
+    assert attrs["bound"] == "found"
+    assert attrs["log_bound"] == pytest.approx(np.log(right.likelihood.max()), abs=1e-4)
+    assert attrs["acceptance_rate"] > 0.3
+    assert p_value(idata.posterior["theta"].values.ravel(), right.posterior) > 1e-6
 
 
 def test_tables_follow_on_the_fiber(idata, model):
@@ -79,7 +90,8 @@ def test_a_bound_that_was_too_low_is_raised_and_earlier_draws_are_tested_again(m
 
     monkeypatch.setattr(module, "_proposals", proposals)
     monkeypatch.setattr(module, "_maximum", lambda model, starts, best: best)
-    result = rejection(model, DRAWS, rng=4, progressbar=False)
+    monkeypatch.setattr(module, "proved_bound", lambda model: np.inf)
+    result = rejection(model, 6000, rng=4, progressbar=False)
     assert len(batches) == 3
     assert result.sample_stats.attrs["bound_raised"] == 1
     first = np.count_nonzero(result.posterior["theta"] == 0)  # without the second test, all 4096

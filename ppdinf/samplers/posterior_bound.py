@@ -1,0 +1,135 @@
+"""Upper bounds, with proof, of the likelihood of a noisy table: what rejection sampling has to know.
+
+L(theta) = sum over tables x on the fiber of p(x | theta) q(y - x), q the noise with its normaliser dropped. Two bounds
+hold whatever theta is:
+
+- *mode*: the p(x | theta) of a fiber add up to at most 1, so L is at most the largest q(y - x). For noise whose law
+  does not depend on the table that is q(0), and less where public bounds keep counts away from y. This is the
+  constant of Seeman, Reimherr and Slavkovic (Algorithm 1): the largest p(y | x, Z) over x.
+- *every cell its own rate*: for Poisson cells, L is at most its maximum over all rates r of the cells, whatever
+  model gives the rates. Where log q is concave in every cell, log L(r) is concave in r: the sum over x of
+  prod_i q_i(y_i - x_i) r_i^{x_i} / x_i!, given the sum of every group, is a product of Lorentzian polynomials (Braenden
+  and Huh, Theorem 3.14), which are log-concave where all r_i > 0. So a tangent bounds log L everywhere. The best rates
+  of a group add up to its sum s; at rates r that do so too,
+
+      log L <= log L(r) + sum over groups of s (max_i E[x_i | y, Z, r] / r_i - 1),
+
+  where the excess vanishes at the maximum, which expectation and maximisation approach (r_i becomes
+  E[x_i | y, Z, r]). The best rate of a cell under no sum lies between 0 and the end of its window.
+
+References
+----------
+P. Braenden and J. Huh, "Lorentzian polynomials", Annals of Mathematics 192 (2020), Theorems 2.30 and 3.14.
+J. Seeman, M. Reimherr and A. Slavkovic, "Formal privacy for partially private data", Algorithm 1.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pymc as pm
+from numpy.typing import NDArray
+from pytensor.tensor.random.basic import PoissonRV
+from scipy.special import gammaln
+
+from ppdinf.samplers import totals
+
+__all__ = ["log_bound", "saturated_bound"]
+
+ROUNDING = 1e-9  # relative error of the coefficients (`totals.log_coefficient`)
+CLOSE = 0.01  # excess over the maximum that is near enough: acceptance loses a hundredth
+STEPS = 500  # of expectation and maximisation
+NO_RATE = 1e-12  # stands for 0
+
+
+def log_bound(model: pm.Model) -> float:
+    """Bound the log likelihood of a model, data and potentials together, over all parameters.
+
+    Parameters
+    ----------
+    model : pymc.Model
+
+    Returns
+    -------
+    float
+        Proved; inf where something other than noisy tables is observed or there are potentials.
+    """
+    from ppdinf.models.distributions import MarginalRV
+
+    if model.potentials or not all(isinstance(rv.owner.op, MarginalRV) for rv in model.observed_RVs):
+        return np.inf
+    return sum(_table_bound(rv) for rv in model.observed_RVs)
+
+
+def _table_bound(rv: Any) -> float:
+    op, inputs = rv.owner.op, rv.owner.inputs[:-1]
+    fiber = op.fiber
+    mode = float(
+        fiber.log_noise.max(axis=1).sum()
+    )  # noise that is mixed over scales has its mode at 0 too, of weight 1
+    cells, log_sums = op.base(inputs)
+    _, _, log_h = op.weights(inputs)
+    if log_h is None or not isinstance(cells.owner.op, PoissonRV) or not isinstance(log_sums, float):
+        return mode
+    return min(mode, saturated_bound(log_h, fiber.lower, op.total, op.block))
+
+
+def saturated_bound(
+    log_h: NDArray[np.float64], lower: NDArray[np.int64], total: NDArray[np.int64], block: NDArray[np.int64]
+) -> float:
+    """Bound the log likelihood of Poisson cells by that with a rate for every cell.
+
+    Parameters
+    ----------
+    log_h : array of float64, shape (d, W)
+        Log of ``q_i(y_i - x) / x!`` for ``x = lower[i] + k``.
+    lower : array of int64, shape (d,)
+    total : array of int64, shape (n,)
+    block : array of int64, shape (d,)
+        Group of each cell, -1 for none.
+
+    Returns
+    -------
+    float
+        inf where the noise is not log-concave.
+
+    Examples
+    --------
+    One cell whose count is known to be 3: no rate gives it more than a rate of 3 does.
+
+    >>> log_h = np.where(np.arange(6) == 3, -np.log(6), -np.inf)[None]
+    >>> bound = saturated_bound(log_h, np.zeros(1, int), np.zeros(0, int), np.array([-1]))
+    >>> round(float(np.exp(bound)), 4)  # 3^3 exp(-3) / 3!
+    0.224
+    """
+    counts = lower[:, None] + np.arange(log_h.shape[1])
+    with np.errstate(invalid="ignore"):
+        log_noise = np.where(np.isfinite(log_h), log_h + gammaln(counts + 1), -np.inf)
+    if not all(_is_concave(row) for row in log_noise):
+        return np.inf
+    place = {"lo": lower, "total": total, "block": block}
+    free, grouped = block < 0, block >= 0
+    last = counts[:, -1]
+    rates = np.maximum(np.where(log_noise == log_noise.max(axis=1, keepdims=True), counts, 0).max(axis=1), 0.5)
+    best = np.inf
+    for _ in range(STEPS):
+        sums = np.bincount(block[grouped], rates[grouped], total.size)
+        rates = np.maximum(rates * np.append(total / sums, 1.0)[block], NO_RATE)
+        log_l = float(totals.log_coefficient(log_h, eta=np.log(rates), **place).sum() - rates.sum())
+        means = (totals.marginals(log_h, eta=np.log(rates), **place) * counts).sum(axis=1)
+        slope = means / rates - 1
+        steepest = np.full(total.size, -np.inf)
+        np.maximum.at(steepest, block[grouped], slope[grouped])
+        excess = total @ steepest + np.maximum(slope * (last - rates), -slope * rates)[free].sum()
+        best = min(best, log_l + excess + ROUNDING * (1 + abs(log_l)))
+        if excess < CLOSE:
+            break
+        rates = means
+    return best
+
+
+def _is_concave(row: NDArray[np.float64]) -> bool:
+    inside = np.flatnonzero(row > -np.inf)
+    without_gaps = inside.size == 0 or np.ptp(inside) + 1 == inside.size
+    return bool(without_gaps and (np.diff(row[inside], 2) <= 1e-9 * (1 + np.abs(row[inside]).max(initial=0))).all())
