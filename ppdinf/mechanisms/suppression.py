@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -39,6 +40,8 @@ class Suppression(Mechanism):
     ----------
     public : Public
         What is published exactly, and bounds that every table obeys.
+    system : System, optional
+        The same bound to its values, which `on` does.
 
     Notes
     -----
@@ -59,17 +62,14 @@ class Suppression(Mechanism):
     kind: ClassVar[str] = "suppression"
     keeps_bounds: ClassVar[bool] = True
     public: Public
-    reach: float = field(default=math.inf, init=False, compare=False)
+    system: System | None = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         require_public(self.public)
 
     def on(self, system: System) -> Suppression:
-        """Settle how far apart two counts of a cell can be."""
-        low, high = cell_intervals(system.A, system.values, system.B, system.limits)
-        settled = replace(self)
-        object.__setattr__(settled, "reach", float(np.max(high - low, initial=0.0)))
-        return settled
+        """Keep in mind what limits the cells."""
+        return replace(self, system=system)
 
     @property
     def guarantee(self) -> Guarantee:
@@ -106,17 +106,26 @@ class Suppression(Mechanism):
         ModelError
             What is public does not limit every cell, or leaves too many counts.
         """
-        if math.isinf(self.reach):
+        reach = self._reach
+        if math.isinf(reach):
             raise ModelError(
                 "what is public does not limit every cell, and nothing else was released: declare nonnegative() beside "
                 "a public total, or between(0, most)"
             )
-        if cells * self.reach > LARGEST:
+        if cells * reach > LARGEST:
             raise ModelError(
-                f"what is public leaves up to {self.reach:,.0f} counts in each of {cells:,} cells, too many: "
+                f"what is public leaves up to {reach:,.0f} counts in each of {cells:,} cells, too many: "
                 "model the public sums themselves, which are all that was released"
             )
-        return int(self.reach) + 1  # no possible count lies at the edge of a window
+        return int(reach) + 1  # no possible count lies at the edge of a window
+
+    @cached_property
+    def _reach(self) -> float:
+        if self.system is None:
+            return math.inf
+        system = self.system
+        low, high = cell_intervals(system.A, system.values, system.B, system.limits)
+        return float(np.max(high - low, initial=0.0))
 
     def plan_on(self, system: System, *, allow_mcmc: bool = False) -> Plan:
         """Say that nothing is drawn."""
