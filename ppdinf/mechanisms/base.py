@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
+from scipy import sparse
 
 from ppdinf.errors import InvariantError, LabelError, PrivacyError, PrivacyWarning
 from ppdinf.frame import Frame
@@ -21,6 +22,7 @@ from ppdinf.tables import labelled_cells
 
 if TYPE_CHECKING:
     from ppdinf.releases import Release
+    from ppdinf.samplers.noise_norm import NoiseNorm
     from ppdinf.samplers.tape import Tape
 
 __all__ = ["Mechanism", "require_public"]
@@ -91,13 +93,26 @@ class Mechanism(ABC):
     def potential(self, z: Any, scale: Any = None) -> Any:
         """Log weight of each noise value, elementwise, normaliser dropped; NumPy or PyTensor.
 
-        With `is_mixture`, the weight given the mixing scale.
+        With `is_mixture`, the weight given the mixing scale; with `shifts`, that of noise before its projection.
         """
 
     @property
     def is_mixture(self) -> bool:
         """Whether the cells are independent, but for the public sums, only given a common half-normal scale."""
         return False
+
+    @property
+    def coupling(self) -> NoiseNorm | None:
+        """Law of noise that couples the cells, or answers queries, which `potential` cannot state; mostly None."""
+        return None
+
+    @property
+    def shifts(self) -> sparse.csr_array | None:
+        """Directions that a projection has removed from the noise, shape (d, r), unless it was none.
+
+        The law is stated for ``y + shifts @ t``; densities ``exp(-|t_j|)`` of the coordinates t must be taken off.
+        """
+        return None
 
     @abstractmethod
     def half_width(self, cells: int) -> int:

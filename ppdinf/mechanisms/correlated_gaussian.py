@@ -19,11 +19,14 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
+from scipy import sparse
 
 from ppdinf.invariants import Public, System
 from ppdinf.mechanisms.moves_within import inside, moves_within
-from ppdinf.mechanisms.subspace import RealNoise, Reals, SubspaceMechanism
+from ppdinf.mechanisms.real_noise import RealNoise, gaussian_reach
+from ppdinf.mechanisms.subspace import Reals, SubspaceMechanism
 from ppdinf.privacy.gaussian_calibration import gaussian_sigma
+from ppdinf.samplers.noise_norm import NoiseNorm
 
 if TYPE_CHECKING:
     from ppdinf.samplers.tape import Tape
@@ -104,12 +107,15 @@ class CorrelatedGaussian(SubspaceMechanism):
         def draw(draws: int, tape: Tape) -> Reals:
             return normals(tape, draws, widths.size) @ factor.T if widths.size else np.zeros((draws, factor.shape[0]))
 
+        norm = NoiseNorm(sparse.csc_array(axes.T / widths[:, np.newaxis]), 2)
+
         def log_density(z: Reals) -> float:
-            return -0.5 * float(np.sum((axes.T @ z / widths) ** 2)) if inside(axes, z) else -np.inf
+            return norm.log_density(z) if inside(axes, z) else -np.inf
 
         parts = np.unique(widths.round(12)).size
         reason = f"Gaussian noise of {parts} width{'s' * (parts != 1)} along {widths.size} orthogonal axes"
-        return RealNoise(draw, log_density, "axes", reason)
+        reach = gaussian_reach(float(np.linalg.norm(factor, axis=1).max()), len(factor))
+        return RealNoise(draw, log_density, "axes", reason, reach, widths.size, norm)
 
 
 def base_decomposition(moves: Reals) -> Reals:

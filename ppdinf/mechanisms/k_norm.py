@@ -20,11 +20,14 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
+from scipy import sparse
 
 from ppdinf.errors import PrivacyError
 from ppdinf.invariants import Public, System
 from ppdinf.mechanisms.moves_within import inside, moves_within
-from ppdinf.mechanisms.subspace import RealNoise, Reals, SubspaceMechanism
+from ppdinf.mechanisms.real_noise import RARE, RealNoise
+from ppdinf.mechanisms.subspace import Reals, SubspaceMechanism
+from ppdinf.samplers.noise_norm import NoiseNorm
 
 if TYPE_CHECKING:
     from ppdinf.samplers.tape import Tape
@@ -88,6 +91,8 @@ class KNorm(SubspaceMechanism):
 
     def law(self, system: System) -> RealNoise:
         """K-norm noise; its chain, where it needs one, is measured when it is first used."""
+        from scipy.special import gammainccinv
+
         from ppdinf.lattice.null_space import null_space
         from ppdinf.samplers.continuous import exponentials
         from ppdinf.samplers.hit_and_run import hit_and_run, hull_chord
@@ -96,14 +101,22 @@ class KNorm(SubspaceMechanism):
         directions, moves = moves_within(null_space(system.structure), self.query, self.neighbours)
         epsilon, (d, k) = float(self.epsilon), directions.shape
         if not k:
-            return RealNoise(lambda draws, tape: np.zeros((draws, d)), lambda z: 0.0, "none", "no move is seen")
+            norm = NoiseNorm(sparse.csc_array((0, d)), 1)
+            return RealNoise(
+                lambda draws, tape: np.zeros((draws, d)), lambda z: 0.0, "none", "no move is seen", 0, 0, norm
+            )
+        reach = float(np.abs(directions @ moves).max() * gammainccinv(k + 1, RARE)) / epsilon
         if k <= EXACT:
             body = polytope(moves)
+            norm = NoiseNorm(sparse.csc_array(epsilon * body.forms @ directions.T), np.inf)
             return RealNoise(
                 lambda draws, tape: body.noise(draws, tape) @ directions.T / epsilon,
-                lambda z: -epsilon * float(body.gauge(directions.T @ z)) if inside(directions, z) else -np.inf,
+                lambda z: norm.log_density(z) if inside(directions, z) else -np.inf,
                 "polytope",
                 f"K-norm noise in {k} dimensions, from the {len(body.corners):,} simplices of K",
+                reach,
+                k,
+                norm,
             )
         chord = hull_chord(moves)
 
@@ -122,7 +135,7 @@ class KNorm(SubspaceMechanism):
             return float(bound.upper(_steps(bound)))
 
         reason = f"K-norm noise in {k} dimensions needs a hit-and-run chain"
-        return RealNoise(draw, log_density, "hit-and-run", reason, distance)
+        return RealNoise(draw, log_density, "hit-and-run", reason, reach, k, distance=distance)
 
 
 @lru_cache(maxsize=4)

@@ -12,10 +12,12 @@ J. Gao, R. Gong, F.-Y. Yu, "Subspace differential privacy", AAAI 2022, Definitio
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
-from collections.abc import Callable
+from copy import copy
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -29,6 +31,7 @@ from ppdinf.invariants import Public, System
 from ppdinf.invariants.system import bind
 from ppdinf.mechanisms.base import Mechanism, require_public
 from ppdinf.mechanisms.counting_queries import Query, answer, counting_query
+from ppdinf.mechanisms.real_noise import RealNoise
 from ppdinf.privacy.conversion import as_delta
 from ppdinf.privacy.guarantee import Guarantee, ReleaseGuarantee
 from ppdinf.privacy.parameters import as_fraction
@@ -38,9 +41,10 @@ from ppdinf.tables import labelled_cells
 
 if TYPE_CHECKING:
     from ppdinf.releases import Release
+    from ppdinf.samplers.noise_norm import NoiseNorm
     from ppdinf.samplers.tape import Tape
 
-__all__ = ["RealNoise", "SubspaceMechanism", "require_choice"]
+__all__ = ["SubspaceMechanism", "require_choice"]
 
 type Reals = NDArray[np.float64]
 
@@ -49,29 +53,6 @@ RECORDS: dict[str, tuple[str, ...]] = {"replaced": ("how many records there are"
 
 ROUNDING = 1e-12
 """Relative error of a public sum beyond which it counts as broken."""
-
-
-@dataclass(frozen=True, eq=False)
-class RealNoise:
-    """The law of the noise under the public sums of one table.
-
-    Attributes
-    ----------
-    draw : callable
-        ``draw(draws, tape)``, float64 of shape (draws, d), on the null space.
-    log_density : callable
-        Of one vector of the null space, shape (d,), normaliser dropped.
-    sampler, reason : str
-        How it is drawn, and why so.
-    distance : callable, optional
-        Of a Markov chain: measure an upper limit of its total variation from the law.
-    """
-
-    draw: Callable[[int, Tape], Reals]
-    log_density: Callable[[Reals], float]
-    sampler: str
-    reason: str
-    distance: Callable[[], float] | None = None
 
 
 @dataclass(frozen=True, init=False)
@@ -170,14 +151,14 @@ class SubspaceMechanism(Mechanism):
 
     def plan_on(self, system: System, *, allow_mcmc: bool = False) -> Plan:
         """Say how noise is drawn; "exact" draws follow the law of real numbers up to double precision."""
-        law = self.law(system)
+        law = _law(self, system)
         if law.distance is not None and not allow_mcmc:
             raise PrivacyError(f"{law.reason}: allow it with allow_mcmc=True, or choose another mechanism")
         return Plan(law.sampler, law.distance is None, law.reason, distance=law.distance and law.distance())
 
     def noise(self, system: System, draws: int, tape: Tape, plan: Plan | None = None) -> Reals:
         """Draw the noise of `draws` releases; float64 of shape (draws, d)."""
-        return self.law(system).draw(draws, tape)
+        return _law(self, system).draw(draws, tape)
 
     def draw(self, system: System, cells: NDArray[np.int64], draws: int, tape: Tape, plan: Plan | None = None) -> Any:
         """Draw noisy answers; float64 of shape (draws, d)."""
@@ -185,7 +166,7 @@ class SubspaceMechanism(Mechanism):
 
     def log_weight(self, system: System, y: Any, x: NDArray[np.int64]) -> float:
         """Log density of the noise ``y - x``, normaliser dropped; it is the same for every x."""
-        return self.law(system).log_density(y - x)
+        return _law(self, system).log_density(y - x)
 
     def logp(self, y: Any, x: Any) -> float:
         """Log density of releasing `y` when the confidential table is `x`, normaliser dropped.
@@ -213,7 +194,7 @@ class SubspaceMechanism(Mechanism):
         slack = ROUNDING * (abs(system.A) @ (np.abs(released) + np.abs(answers)))
         if np.any(np.abs(system.A @ difference) > slack):
             return -np.inf
-        return self.law(system).log_density(difference)
+        return _law(self, system).log_density(difference)
 
     def distributed(self, part: Any, labels: Any, *, key: bytes, occasion: str) -> xr.DataArray:
         """Add noise to one agent's cells, such that all agents' cells together are one release.
@@ -273,13 +254,67 @@ class SubspaceMechanism(Mechanism):
         noise = frame.table(self.noise(system, 1, keyed_tape(key, occasion), plan)[0])
         return own.table(cells + noise.sel({dim: own.coords[dim][1] for dim in own.dims}).values.ravel())
 
+    def on(self, system: System) -> SubspaceMechanism:
+        """Settle the law of the noise, which follows from the public sums of a table; it is found when first used."""
+        settled = copy(self)
+        object.__setattr__(settled, "_system", system)
+        return settled
+
+    @property
+    def _settled(self) -> RealNoise:
+        if not hasattr(self, "_system"):
+            raise ModelError("the scale of the noise follows from the public sums: use mechanism.on(public.on(table))")
+        return _law(self, self._system)
+
+    @property
+    def _stated(self) -> NoiseNorm:
+        if self._settled.norm is None:
+            raise ModelError(
+                f"{self._settled.reason}, and its density a linear programme at every table: for inference, publish "
+                "fewer answers, or use SubspaceGaussian or SubspaceLaplace"
+            )
+        return self._settled.norm
+
+    @property
+    def coupling(self) -> NoiseNorm | None:
+        """Log density of the noise in the answers as minus a norm; None where `potential` states it cell by cell."""
+        return None if self.query is None and self._stated.factor is not None else self._stated
+
+    @property
+    def shifts(self) -> sparse.csr_array | None:
+        """What projected Laplace noise was before its projection; see `Mechanism.shifts`."""
+        return self._settled.shifts
+
     def potential(self, z: Any, scale: Any = None) -> Any:
-        """Refuse: this noise has no law cell by cell, see `logp`."""
-        raise ModelError("inference needs noise whose cells are independent but for sums: use SubspaceGaussian")
+        """Log weight of each noise value, elementwise, normaliser dropped; NumPy or PyTensor."""
+        if self.coupling is not None:
+            raise ModelError("this noise has no law cell by cell: use `coupling`, or `logp` of whole tables")
+        return self._stated.elementwise(z)
 
     def half_width(self, cells: int) -> int:
-        """Refuse, as `potential`."""
-        raise ModelError("inference needs noise whose cells are independent but for sums: use SubspaceGaussian")
+        """Bound on ``|z|`` that no answer exceeds but with probability 1e-12."""
+        return math.ceil(self._settled.reach)
+
+    def records(self, y: Reals) -> int | None:
+        """Find the number of records where the noise keeps it and no public sum states it; None elsewhere.
+
+        Replacing a record moves no answers by which all records count alike, and these get no noise.
+        """
+        system, law = self._system, self._settled  # type: ignore[attr-defined]
+        if law.dimension == system.lattice.rank:
+            return None
+        from scipy.linalg import null_space
+
+        kept = null_space(np.vstack([system.A.toarray(), self._stated.matrix.toarray()]))
+        weights = (kept if self.query is None else np.array(self.query).T @ kept)[0]  # the same of every record
+        best = int(np.argmax(np.abs(weights)))
+        return round(float(kept[:, best] @ y / weights[best])) if abs(weights[best]) > 1e-6 else None
+
+
+@lru_cache(maxsize=4)
+def _law(mechanism: SubspaceMechanism, system: System) -> RealNoise:
+    """Find the law once: it takes bases, ellipsoids, or all the faces of a polytope."""
+    return mechanism.law(system)
 
 
 def require_choice(name: str, value: Any, known: list[str]) -> None:

@@ -11,7 +11,6 @@ J. Gao, R. Gong, F.-Y. Yu, "Subspace differential privacy", AAAI 2022.
 from __future__ import annotations
 
 import math
-from copy import copy
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -19,19 +18,18 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from scipy import sparse
 
-from ppdinf.errors import ModelError
 from ppdinf.invariants import Public, System
-from ppdinf.mechanisms.subspace import RealNoise, Reals, SubspaceMechanism, require_choice
+from ppdinf.mechanisms.real_noise import NARROWEST, RealNoise, gaussian_reach
+from ppdinf.mechanisms.subspace import Reals, SubspaceMechanism, require_choice
 from ppdinf.privacy.gaussian_calibration import gaussian_sigma
 from ppdinf.privacy.sensitivity import sensitivity
+from ppdinf.samplers.noise_norm import NoiseNorm
 
 if TYPE_CHECKING:
     from ppdinf.lattice.null_space import NullSpace
     from ppdinf.samplers.tape import Tape
 
 __all__ = ["SubspaceGaussian"]
-
-NARROWEST = 1e-3  # stands for no noise in densities of counts: 1 off weighs exp(-500,000)
 
 
 @dataclass(frozen=True)
@@ -113,26 +111,6 @@ class SubspaceGaussian(SubspaceMechanism):
         query = sparse.eye_array(space.fixed.shape[0]) if self.query is None else self.query
         return self._width(sensitivity(query, p=2, neighbours=self.neighbours))  # type: ignore[arg-type]
 
-    def on(self, system: System) -> SubspaceGaussian:
-        """Work out the scale of the noise under the public sums of a table."""
-        settled = copy(self)
-        object.__setattr__(settled, "_settled", self.sigma(system))
-        return settled
-
-    def potential(self, z: Any, scale: Any = None) -> Any:
-        """Log weight of each noise value, elementwise, normaliser dropped; NumPy or PyTensor."""
-        return -0.5 * (z / self._scale) ** 2
-
-    def half_width(self, cells: int) -> int:
-        """Bound on ``|z|`` that none of that many cells exceeds but with probability 1e-12."""
-        return math.ceil(self._scale * math.sqrt(2 * math.log(2 * cells / 1e-12)))
-
-    @property
-    def _scale(self) -> float:
-        if not hasattr(self, "_settled"):
-            raise ModelError("the scale of the noise follows from the public sums: use mechanism.on(public.on(table))")
-        return max(self._settled, NARROWEST)
-
     def law(self, system: System) -> RealNoise:
         """Spherical Gaussian on the null space."""
         from ppdinf.lattice.null_space import null_space
@@ -144,11 +122,11 @@ class SubspaceGaussian(SubspaceMechanism):
         def draw(draws: int, tape: Tape) -> Reals:
             return sigma * space.project(normals(tape, draws, d))
 
-        def log_density(z: Reals) -> float:
-            return -0.5 * float(np.sum((z / sigma) ** 2)) if sigma else 0.0
-
+        width = max(sigma, NARROWEST)
+        norm = NoiseNorm(sparse.eye_array(d, format="csc") / width, 2)
         reason = f"Gaussian noise of {d} answers on the {space.dimension} dimensions that public sums leave free"
-        return RealNoise(draw, log_density, "projection", reason)
+        reach = gaussian_reach(width, d)
+        return RealNoise(draw, norm.log_density, "projection", reason, reach, space.dimension, norm)
 
     def to_dict(self) -> dict[str, Any]:
         """Kind and parameters, rationals as text."""

@@ -10,6 +10,7 @@ J. Gao, R. Gong, F.-Y. Yu, "Subspace differential privacy", AAAI 2022.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -19,8 +20,10 @@ from scipy import sparse
 
 from ppdinf.errors import ModelError
 from ppdinf.invariants import Public, System
-from ppdinf.mechanisms.subspace import RealNoise, Reals, SubspaceMechanism, require_choice
+from ppdinf.mechanisms.real_noise import NARROWEST, RealNoise, laplace_reach
+from ppdinf.mechanisms.subspace import Reals, SubspaceMechanism, require_choice
 from ppdinf.privacy.sensitivity import sensitivity
+from ppdinf.samplers.noise_norm import NoiseNorm
 
 if TYPE_CHECKING:
     from ppdinf.lattice.null_space import NullSpace
@@ -53,7 +56,8 @@ class SubspaceLaplace(SubspaceMechanism):
     Notes
     -----
     Noise of real numbers in double precision, as `SubspaceGaussian`. The density of projected noise is known
-    in closed form where public sums split the cells into groups; elsewhere `logp` refuses.
+    in closed form where public sums split the cells into groups; elsewhere `logp` refuses. Inference needs none: it
+    draws what the projection removed along with the parameters.
 
     Examples
     --------
@@ -112,13 +116,16 @@ class SubspaceLaplace(SubspaceMechanism):
         def extended(draws: int, tape: Tape) -> Reals:
             return scale * (laplaces(tape, draws, m) @ space.basis.T) if m else np.zeros((draws, d))
 
-        def extended_density(z: Reals) -> float:
-            return -float(np.abs(space.basis.T @ z).sum()) / scale if scale else 0.0
-
+        width = max(scale, NARROWEST)
+        reach = laplace_reach(width, d)
         reason = f"Laplace noise of {d} answers on the {m} dimensions that public sums leave free"
         if self.method == "extended":
-            return RealNoise(extended, extended_density, "basis", reason)
-        return RealNoise(projected, projected_density, "projection", reason)
+            norm = NoiseNorm(sparse.csc_array(space.basis.T / width), 1)
+            return RealNoise(extended, norm.log_density, "basis", reason, reach, m, norm)
+        # t is measured such that exp(-|t|_1) falls no faster than exp(-|z + shifts @ t|_1 / scale)
+        shifts = space.fixed * (width * math.sqrt(d - m)) if m < d else None
+        norm = NoiseNorm(sparse.eye_array(d, format="csc") / width, 1)
+        return RealNoise(projected, projected_density, "projection", reason, reach, m, norm, shifts)
 
     def to_dict(self) -> dict[str, Any]:
         """Kind and parameters, rationals as text."""
@@ -164,6 +171,6 @@ def _log_shift_integral(z: Reals) -> float:
 
 def _no_closed_form() -> ModelError:
     return ModelError(
-        "projected Laplace noise under crossing sums has no density in closed form: use SubspaceGaussian, or "
-        "method='extended'"
+        "projected Laplace noise under crossing sums has no density in closed form: use SubspaceGaussian or "
+        "method='extended', or infer with PartiallyPrivate, which needs none"
     )

@@ -7,8 +7,11 @@ confidential table on its fiber. Together they are p(x | theta) 1[A x = a] p(y |
 not renormalised on the fiber, so that what the public sums say about theta counts once.
 `MarginalRV` is the same pair with x summed out.
 
-l2 Laplace noise is a mixture: given a half-normal scale its cells are independent Gaussians on the lattice.
-The scale is then a variable of the model, the last input of all three. Where the total weight of the releases of a
+The noise of some mechanisms has a simple density given an auxiliary variable, which is then a variable of the model
+and the last input of all three. l2 Laplace noise is a mixture: given a half-normal scale its cells are independent
+Gaussians on the lattice. Projected Laplace noise is independent in the cells given what the projection removed, t:
+``p(y | x)`` is the integral of ``exp(-|y + R t - W x|_1 / s)`` over t, hence the mean of ``exp(|t|_1)`` times that over
+Laplace draws t. Where the total weight of the releases of a
 table depends on the table, C(x), the likelihood divides by it (`_log_normaliser`).
 """
 
@@ -19,6 +22,7 @@ from typing import Any
 import numba
 import numpy as np
 import pytensor.tensor as pt
+import scipy.sparse as sp
 from numpy.typing import NDArray
 from pymc.distributions.distribution import SymbolicRandomVariable, _support_point
 from pymc.logprob.abstract import _logprob
@@ -31,11 +35,13 @@ from pytensor.link.numba.dispatch.random import numba_core_rv_funcify
 from pytensor.tensor.random.op import RandomVariable
 from pytensor.tensor.random.type import RandomType
 
+from ppdinf.models.answers import query_of
 from ppdinf.models.marginal import logp_natural, logp_table
 from ppdinf.models.natural import natural_form
 from ppdinf.models.rows import elementwise
 from ppdinf.releases import Release
 from ppdinf.samplers.fiber import Fiber
+from ppdinf.samplers.noise_norm import NoiseNorm
 
 __all__ = ["ConfidentialRV", "MarginalRV", "ReleasedRV", "confidential", "marginal", "released", "window_logp"]
 
@@ -82,16 +88,18 @@ class _WrappedRV(SymbolicRandomVariable):
 
     def base(self, inputs: Any) -> tuple[Any, Any]:
         """Rebuild the analyst's distribution on the inputs of a node: its cells, and what to take off (`rows`)."""
-        mixture = self.release.mechanism.is_mixture
-        dist = self.base_op.make_node(*(inputs[:-1] if mixture else inputs)).default_output()
+        dist = self.base_op.make_node(*(inputs[:-1] if has_auxiliary(self.release) else inputs)).default_output()
         return elementwise(dist, self.start.shape)
 
-    def log_mixed(self, inputs: Any) -> Any:
-        """Log weights of the noise given the mixing scale, symbolic, shape (d, width); 0 where there is none."""
-        if not self.release.mechanism.is_mixture:
+    def log_given(self, inputs: Any) -> Any:
+        """Log weights of the noise given the auxiliary variable, symbolic, shape (d, width); 0 where there is none."""
+        if self.fiber.coupling is not None or not has_auxiliary(self.release):
             return 0.0
-        y, fiber = self.release.table.values.reshape(-1, 1), self.fiber
-        return self.release.mechanism.potential(y - fiber.lower[:, None] - np.arange(fiber.width), inputs[-1])
+        counts = self.fiber.lower[:, None] + np.arange(self.fiber.width)
+        y, mechanism = self.release.table.values.ravel(), self.release.mechanism
+        if mechanism.is_mixture:
+            return mechanism.potential(y[:, None] - counts, inputs[-1])
+        return mechanism.potential(unprojected(y, self.release, inputs[-1])[:, None] - counts)
 
 
 class ConfidentialRV(_WrappedRV):
@@ -103,19 +111,43 @@ class ConfidentialRV(_WrappedRV):
         """Log density of every count of every window but for the fiber's own weights, shape (width, *table shape)."""
         inputs, shape = table.owner.inputs, self.start.shape
         data = window_logp(self.base(inputs)[0], shape, self.fiber.lower, self.fiber.width)
-        mixed = self.log_mixed(inputs)
-        return data if isinstance(mixed, float) else data + mixed.T.reshape((self.fiber.width, *shape))
+        noise = self.log_given(inputs)
+        return data if isinstance(noise, float) else data + noise.T.reshape((self.fiber.width, *shape))
+
+    def noise_image(self, table: Any) -> Any:
+        """Where noise couples the cells, the image of the release under its norm, shape (k,); elsewhere empty."""
+        coupling = self.release.mechanism.coupling
+        if coupling is None:
+            return pt.constant(np.zeros(0))
+        y = self.release.table.values.ravel()
+        shifted = unprojected(y, self.release, table.owner.inputs[-1]) if has_auxiliary(self.release) else y
+        return _image(coupling, shifted)
 
 
-def confidential(dist: Any, release: Release, fiber: Fiber, start: NDArray[np.int64], scale: Any = None) -> Any:
+def has_auxiliary(release: Release) -> bool:
+    """Whether the density of the noise is stated given a further variable of the model."""
+    return release.mechanism.is_mixture or release.mechanism.shifts is not None
+
+
+def unprojected(y: Any, release: Release, t: Any) -> Any:
+    """Undo the projection of the noise in a released table, shape (d,), symbolic."""
+    return y + pt.as_tensor(sp.csr_array(release.mechanism.shifts).toarray()) @ t
+
+
+def _image(norm: NoiseNorm, z: Any) -> Any:
+    """Image of a vector of noise under the matrix of its norm, symbolic."""
+    return pt.as_tensor(norm.matrix.toarray()) @ z
+
+
+def confidential(dist: Any, release: Release, fiber: Fiber, start: NDArray[np.int64], auxiliary: Any = None) -> Any:
     """Wrap an unnamed distribution, already of the shape of the table."""
     inputs, inner, node = _reopen(dist)
     outputs = [node.default_output(), *_rngs(node.outputs)]
-    mixing = [] if scale is None else [scale]
+    given = [] if auxiliary is None else [auxiliary]
     return ConfidentialRV(
-        [*inner, *(v.type() for v in mixing)], outputs, base_op=node.op, release=release, fiber=fiber, start=start,
+        [*inner, *(v.type() for v in given)], outputs, base_op=node.op, release=release, fiber=fiber, start=start,
         ndim_supp=0, on_unused_input="ignore",
-    )(*inputs, *mixing)  # fmt: skip
+    )(*inputs, *given)  # fmt: skip
 
 
 @_logprob.register(ConfidentialRV)
@@ -154,18 +186,18 @@ class MarginalRV(_WrappedRV):
         """
         (base, _), fiber = self.base(inputs), self.fiber
         form = natural_form(base, self.start.shape, fiber.lower[:, None] + np.arange(fiber.width))
-        if form is None or self.release.mechanism.is_mixture:
+        if form is None or has_auxiliary(self.release):
             table = window_logp(base, self.start.shape, fiber.lower, fiber.width).reshape((fiber.width, -1)).T
-            return None, table + fiber.log_noise + self.log_mixed(inputs), None
+            return None, table + fiber.log_noise + self.log_given(inputs), None
         return form.eta.ravel(), form.log_normaliser.ravel(), form.log_h + fiber.log_noise
 
 
-def marginal(dist: Any, release: Release, fiber: Fiber, start: NDArray[np.int64], scale: Any = None) -> Any:
+def marginal(dist: Any, release: Release, fiber: Fiber, start: NDArray[np.int64], auxiliary: Any = None) -> Any:
     """Return the noisy table as a random variable whose confidential table is summed out."""
     inputs, inner, node = _reopen(dist)
     rng = pt.random.shared_rng(seed=None)
-    mixing = [] if scale is None else [scale]
-    given = [v.type() for v in mixing]
+    outer = [] if auxiliary is None else [auxiliary]
+    given = [v.type() for v in outer]
     next_rng, y = ReleasedRV(release)(node.default_output(), *given, rng=rng, return_next_rng=True)
     structure = release.public.structure
     grouped = structure.partition[structure.blocks]
@@ -176,7 +208,7 @@ def marginal(dist: Any, release: Release, fiber: Fiber, start: NDArray[np.int64]
     return MarginalRV(
         [*inner, *given, rng], [y, *_rngs(node.outputs), next_rng], base_op=node.op, fiber=fiber, start=start,
         release=release, block=block, total=total, ndim_supp=len(release.dims),
-    )(*inputs, *mixing, rng)  # fmt: skip
+    )(*inputs, *outer, rng)  # fmt: skip
 
 
 @_logprob.register(MarginalRV)
@@ -189,6 +221,7 @@ def _marginal_logp(op: MarginalRV, values: Any, *inputs: Any, **kwargs: Any) -> 
     else:
         value = logp_natural(eta, log_h, **place).sum() - normaliser.sum()
     value -= op.base(inputs[:-1])[1]
+    value += _taken_off(op.release, inputs[-2])  # the auxiliary variable, where there is one
     # the windows were laid out for this release: any other table has no density here
     return pt.switch(pt.all(pt.eq(y, op.release.table.values)), value, -np.inf)
 
@@ -196,52 +229,69 @@ def _marginal_logp(op: MarginalRV, values: Any, *inputs: Any, **kwargs: Any) -> 
 class ReleasedRV(RandomVariable):
     """The noisy table given the confidential one; forward draws run the mechanism's own sampler.
 
-    The mixing scale of l2 noise, a second input, serves its density alone.
+    The auxiliary variable of some noise, a second input, serves its density alone.
     """
 
     name = "released"
     _print_name = ("Released", "\\operatorname{Released}")
     __props__ = ("name", "signature", "dtype", "inplace", "release")
 
-    def __init__(self, release: Release, **kwargs: Any) -> None:
-        self.release = release
+    def __init__(self, release: Release, ndim: int | None = None, **kwargs: Any) -> None:
+        self.release, self.query = release, query_of(release)
         kwargs.setdefault("dtype", release.table.dtype.name)
-        axes = ",".join(f"d{k}" for k in range(len(release.dims)))
-        scale = ",()" if release.mechanism.is_mixture else ""
-        kwargs.setdefault("signature", f"({axes}){scale}->({axes})")
+        axes = ",".join(f"x{k}" for k in range(len(release.dims) if ndim is None else ndim))
+        auxiliary = ",()" if release.mechanism.is_mixture else ",(t)" if has_auxiliary(release) else ""
+        answers = axes if self.query is None else ",".join(map(str, release.shape))
+        kwargs.setdefault("signature", f"({axes}){auxiliary}->({answers})")
         super().__init__(**kwargs)
 
-    def rng_fn(self, rng: np.random.Generator, x: NDArray[np.int64], *scale: Any, size: Any = None) -> Any:
+    def rng_fn(self, rng: np.random.Generator, x: NDArray[np.int64], *auxiliary: Any, size: Any = None) -> Any:
         """Release `x` again."""
         from ppdinf.samplers.tape import seeded_tape
 
-        shape = x.shape if size is None else (*size, *x.shape[-len(self.release.dims) :])
-        draws = int(np.prod(shape[: len(shape) - len(self.release.dims)]))
-        cells = np.broadcast_to(x, shape).reshape(draws, -1)
+        lead = x.shape[: x.ndim - self.ndims_params[0]] if size is None else tuple(size)
+        draws = int(np.prod(lead))
+        cells = np.broadcast_to(x, (*lead, *x.shape[x.ndim - self.ndims_params[0] :])).reshape(draws, -1)
+        answers = cells if self.query is None else cells @ self.query.T
         mechanism, kept = self.release.mechanism, self.release.kept
-        return mechanism.draw(kept, cells, draws, seeded_tape(rng), self.release.plan).reshape(shape)
+        drawn = mechanism.draw(kept, answers, draws, seeded_tape(rng), self.release.plan)
+        return drawn.reshape(*lead, *self.release.shape)
 
 
-def released(x: Any, release: Release, scale: Any = None) -> Any:
+def released(x: Any, release: Release, auxiliary: Any = None) -> Any:
     """Return the noisy table as a random variable."""
-    inputs = [x] if scale is None else [x, scale]
-    _, table = ReleasedRV(release)(*inputs, rng=pt.random.shared_rng(seed=None), return_next_rng=True)
+    inputs = [x] if auxiliary is None else [x, auxiliary]
+    op = ReleasedRV(release, ndim=x.ndim)
+    _, table = op(*inputs, rng=pt.random.shared_rng(seed=None), return_next_rng=True)
     return table
 
 
 @_logprob.register(ReleasedRV)
-def _released_logp(op: ReleasedRV, values: Any, rng: Any, size: Any, x: Any, *scale: Any, **kwargs: Any) -> Any:
+def _released_logp(op: ReleasedRV, values: Any, rng: Any, size: Any, x: Any, *auxiliary: Any, **kwargs: Any) -> Any:
     (y,) = values
+    if op.query is not None:
+        x = (pt.as_tensor(op.query.toarray()) @ x.ravel()).reshape(op.release.shape)
     system, noise, mechanism = op.release.kept, y - x, op.release.mechanism
     rows, columns = system.A.nonzero()
     # whole noise sums to zero; real noise does so but for rounding, and its table has the sums read off the release
     moved, goal = (noise, 0) if mechanism.is_integer else (x, system.values)
     zeros = pt.constant(np.zeros(len(system.names), dtype=np.int64))
     sums = zeros[rows].inc(system.A.data * moved.ravel()[columns])
-    log_weight = pt.sum(mechanism.potential(noise, *scale))
+    if mechanism.shifts is not None:
+        noise = unprojected(noise.ravel(), op.release, *auxiliary)
+    if (coupling := mechanism.coupling) is None:
+        log_weight = pt.sum(mechanism.potential(noise, *auxiliary))
+    else:
+        log_weight = coupling.of(_image(coupling, noise.ravel()))
+    log_weight += _taken_off(op.release, *auxiliary)
     if op.release.depends_on_table:
         log_weight -= _LogNormaliser(op.release)(x)
     return pt.switch(pt.all(pt.eq(sums, goal)), log_weight, -np.inf)
+
+
+def _taken_off(release: Release, *auxiliary: Any) -> Any:
+    """Minus the log prior of what a projection removed: the density of the noise given it has to be without that."""
+    return 0.0 if release.mechanism.shifts is None else abs(auxiliary[0]).sum()
 
 
 class _LogNormaliser(Op):
@@ -289,10 +339,10 @@ def _released_numba(op: ReleasedRV, node: Any) -> Any:
         return out  # noqa: RET504  (numba's object mode hands over variables, not values)
 
     @numba_njit
-    def of_table_and_scale(rng, x, scale):  # type: ignore[no-untyped-def]
+    def of_table_and_auxiliary(rng, x, auxiliary):  # type: ignore[no-untyped-def]
         return of_table(rng, x)
 
-    random_fn = of_table_and_scale if op.release.mechanism.is_mixture else of_table
+    random_fn = of_table_and_auxiliary if has_auxiliary(op.release) else of_table
 
     return random_fn, None  # never from PyTensor's cache on disk: the release is part of the function
 

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pymc as pm
+import xarray as xr
 from pymc.distributions.shape_utils import change_dist_size
 from pymc.util import check_dist_not_registered
 
 import ppdinf.samplers.lattice_gibbs  # noqa: F401  (PyMC learns of the step method here)
 from ppdinf.errors import ModelError
+from ppdinf.frame import Frame
+from ppdinf.models.answers import public_of_cells, query_of
 from ppdinf.models.distributions import confidential, marginal, released
 from ppdinf.models.layout import lay_out
 from ppdinf.models.rows import has_rows, require_public_rows
@@ -20,7 +25,12 @@ __all__ = ["PartiallyPrivate"]
 
 
 def PartiallyPrivate(  # noqa: N802  (reads as a PyMC distribution)
-    name: str, dist: Any, release: Release, marginalize: bool | str = "auto"
+    name: str,
+    dist: Any,
+    release: Release,
+    marginalize: bool | str = "auto",
+    *,
+    dims: str | Sequence[str] | None = None,
 ) -> Any:
     """Give the confidential table of a release a distribution, and observe the release.
 
@@ -31,30 +41,37 @@ def PartiallyPrivate(  # noqa: N802  (reads as a PyMC distribution)
     ----------
     name : str
         Name of the confidential table. The observed variable is called ``{name}_release``; l2 noise adds the
-        variable ``{name}_noise_scale``, which mixes its Gaussians.
+        variable ``{name}_noise_scale``, which mixes its Gaussians, projected Laplace noise ``{name}_noise_shift``, what
+        the projection removed.
     dist : unnamed PyMC distribution of integers
         Elementwise, such as ``pm.Poisson.dist(rate)``; its parameters broadcast to the shape of the table. Or
         ``pm.Multinomial.dist(n, p)`` and ``pm.DirichletMultinomial.dist(n, a)`` over the last dimension, with n the
         public totals of the rows.
     release : Release
+        Of cells, or of answers to a query on them (`SubspaceGaussian` and its kin): the table then has one cell per
+        column of the query.
     marginalize : {"auto", True, False}
         True: sum the confidential table out exactly, so that NUTS runs on the parameters alone, and let
         `sample_confidential` draw it afterwards; possible where public sums split the cells into groups
         and no bound links cells. False: keep the table as a variable, drawn by
         `ppdinf.samplers.lattice_gibbs.LatticeGibbs`. "auto": sum out where possible.
+    dims : str or sequence of str, optional
+        For answers, dimensions of the model that the cells have. By default the cells have the shape of `dist`, or are
+        a vector where that has not their number.
 
     Returns
     -------
     TensorVariable
         The observed release where the table is summed out, else the confidential table; both have the
-        dimensions ``release.dims``. Nothing else in the model may depend on the table.
+        dimensions ``release.dims`` (cells behind answers: `dims`). Nothing else in the model may depend on the table.
 
     Raises
     ------
     ModelError
         The distribution is not elementwise over integers, does not fit the shape of the table, or the
         coordinates of the model differ from the labels of the release; ``marginalize=True`` where the
-        public statements do not allow it.
+        public statements or the noise do not allow it; `dims` that are not those of the cells; K-norm noise in more
+        than 8 dimensions; answers that leave a count without an end.
     InvariantError
         No table in the support of `dist` agrees with what is public.
 
@@ -62,7 +79,8 @@ def PartiallyPrivate(  # noqa: N802  (reads as a PyMC distribution)
     -----
     Counts further from the released ones than the noise reaches with probability 1e-12 are left out: a
     window has ``width`` of about ``70 / epsilon`` counts. A gradient costs about 30 us for 20 cells
-    (`ppdinf.samplers.totals`); a draw of the table variable looks at ``d * width`` log densities.
+    (`ppdinf.samplers.totals`); a draw of the table variable looks at ``d * width`` log densities, and noise that
+    couples the cells adds one pass over a window for every row of its norm that a move changes.
 
     Examples
     --------
@@ -79,27 +97,30 @@ def PartiallyPrivate(  # noqa: N802  (reads as a PyMC distribution)
         raise ModelError(f"release must be a ppdinf Release, found {type(release).__name__}")
     if marginalize not in ("auto", True, False):
         raise ModelError(f"marginalize must be 'auto', True or False, found {marginalize!r}")
-    if getattr(release.mechanism, "query", None) is not None:
-        raise ModelError("the release answers queries: a model for the cells needs a release of the cells")
     _match_coords(model, release)
-    base = _fit_to_table(dist, release)
+    frame, dims = _cells(model, dist, release, (dims,) if isinstance(dims, str) else dims)
+    base = _fit_to_table(dist, release, frame)
     obstacle = _obstacle(release)
     if marginalize is True and obstacle:
         raise ModelError(f"the confidential table cannot be summed out: {obstacle}; use marginalize='auto'")
-    fiber, start = lay_out(model, base, release)
-    scale = None
+    fiber, start = lay_out(model, base, release, frame)
+    auxiliary = None
     if release.mechanism.is_mixture:
-        scale = pm.HalfNormal(f"{name}_noise_scale", initval=np.sqrt(start.size))
+        auxiliary = pm.HalfNormal(f"{name}_noise_scale", initval=np.sqrt(start.size))
+    elif release.mechanism.shifts is not None:
+        auxiliary = pm.Laplace(f"{name}_noise_shift", 0, 1, shape=release.mechanism.shifts.shape[1])
     observed = {"observed": release.table.values, "dims": release.dims}
     if marginalize and not obstacle:
-        return model.register_rv(marginal(base, release, fiber, start, scale), f"{name}_release", **observed)
-    table = model.register_rv(confidential(base, release, fiber, start, scale), name, dims=release.dims)
-    model.register_rv(released(table, release, scale), f"{name}_release", **observed)
+        return model.register_rv(marginal(base, release, fiber, start, auxiliary), f"{name}_release", **observed)
+    table = model.register_rv(confidential(base, release, fiber, start, auxiliary), name, dims=dims)
+    model.register_rv(released(table, release, auxiliary), f"{name}_release", **observed)
     return table
 
 
 def _obstacle(release: Release) -> str:
     """Say what links groups of cells, if anything does."""
+    if release.mechanism.coupling is not None:
+        return "its noise is not independent in the cells"
     structure, system = release.public.structure, release.public
     if np.any(~structure.partition & (np.bincount(structure.blocks) > 1)):
         return "public sums cross each other"
@@ -121,24 +142,48 @@ def _match_coords(model: pm.Model, release: Release) -> None:
             )
 
 
-def _fit_to_table(dist: Any, release: Release) -> Any:
+def _cells(
+    model: pm.Model, dist: Any, release: Release, dims: Sequence[str] | None
+) -> tuple[Frame, Sequence[str] | None]:
+    """Frame of the confidential cells, and their dimensions in the model."""
+    query = query_of(release)
+    if query is None:
+        if dims is not None and tuple(dims) != release.dims:
+            raise ModelError(f"the release has dimensions {release.dims}, and so has the table: leave dims out")
+        return release.frame, release.dims
+    d = query.shape[1]
+    if dims is None:
+        static = getattr(getattr(dist, "type", None), "shape", ())
+        shape = static if None not in static and math.prod(static) == d and static else (d,)
+        return Frame.of(xr.DataArray(np.zeros(shape), dims=[f"cell_{k}" for k in range(len(shape))])), None
+    unknown = [dim for dim in dims if model.coords.get(dim) is None]
+    if unknown:
+        raise ModelError(f"the model has no coordinate {unknown[0]!r}: give its labels, pm.Model(coords=...)")
+    coords = {dim: list(model.coords[dim]) for dim in dims}
+    if math.prod(map(len, coords.values())) != d:
+        sizes = {dim: len(labels) for dim, labels in coords.items()}
+        raise ModelError(f"the query has one column for each of {d} cells, the dimensions have sizes {sizes}")
+    return Frame.of(xr.DataArray(np.zeros([len(labels) for labels in coords.values()]), coords=coords)), tuple(dims)
+
+
+def _fit_to_table(dist: Any, release: Release, frame: Frame) -> Any:
     op = getattr(getattr(dist, "owner", None), "op", None)
     if op is None or not hasattr(op, "ndim_supp"):
         raise ModelError("dist must be an unnamed PyMC distribution such as pm.Poisson.dist(rate)")
     check_dist_not_registered(dist)
     if has_rows(dist):
-        require_public_rows(dist, release)
-        return change_dist_size(dist, release.shape[:-1])
+        require_public_rows(dist, public_of_cells(release, frame))
+        return change_dist_size(dist, frame.shape[:-1])
     if op.ndim_supp != 0 or not dist.dtype.startswith(("int", "uint")):
         raise ModelError(
             f"the cells need an elementwise distribution over integers, found {op} over {dist.dtype} "
             f"with {op.ndim_supp} support dimensions"
         )
     static = dist.type.shape
-    fits = len(static) <= len(release.shape) and all(
-        have in (None, 1, want) for have, want in zip(static[::-1], release.shape[::-1], strict=False)
+    fits = len(static) <= len(frame.shape) and all(
+        have in (None, 1, want) for have, want in zip(static[::-1], frame.shape[::-1], strict=False)
     )
     if not fits:
-        sizes = dict(zip(release.dims, release.shape, strict=True))
-        raise ModelError(f"the distribution has shape {static}, the release has {sizes}")
-    return change_dist_size(dist, release.shape)
+        sizes = dict(zip(frame.dims, frame.shape, strict=True))
+        raise ModelError(f"the distribution has shape {static}, the table has {sizes}")
+    return change_dist_size(dist, frame.shape)

@@ -18,7 +18,8 @@ from pytensor.graph.basic import Constant
 from pytensor.tensor.random.basic import MultinomialRV
 
 from ppdinf.errors import ModelError
-from ppdinf.releases import Release
+from ppdinf.invariants import System
+from ppdinf.lattice.feasible import nearest_feasible
 
 __all__ = ["elementwise", "has_rows", "require_public_rows"]
 
@@ -64,7 +65,7 @@ def elementwise(dist: Any, shape: tuple[int, ...]) -> tuple[Any, Any]:
     return cells, pt.sum(pt.broadcast_to(sums, shape[:-1]))
 
 
-def require_public_rows(dist: Any, release: Release) -> None:
+def require_public_rows(dist: Any, system: System) -> None:
     """Refuse rows whose totals are not public, or not those of the distribution.
 
     Raises
@@ -75,22 +76,14 @@ def require_public_rows(dist: Any, release: Release) -> None:
     n = dist.owner.inputs[-2]
     if not isinstance(n, Constant):
         raise ModelError("the number of persons in each row must be a constant, the public total of the row")
-    totals = np.broadcast_to(np.asarray(n.data), release.shape[:-1]).ravel()
-    width = release.shape[-1]
+    *rows_shape, width = system.frame.shape
+    totals = np.broadcast_to(np.asarray(n.data), rows_shape).ravel()
     rows = sp.kron(sp.eye_array(totals.size, dtype=np.int64), np.ones((1, width), dtype=np.int64), format="csr")
-    moved = np.asarray(abs(rows @ release.public.lattice.basis).sum(axis=1)).ravel() > 0
+    moved = np.asarray(abs(rows @ system.lattice.basis).sum(axis=1)).ravel() > 0
     # where the sum is public every table has it, the released one too unless more was joined to it
-    known = rows @ _some_table(release)
+    none = system.B[:0], system.limits[:0]
+    known = rows @ nearest_feasible(system.A, system.values, *none, row_names=system.names)
     for row in np.flatnonzero(moved | (known != totals))[:1]:
-        cell = release.frame.cell(int(row) * width)
+        cell = system.frame.cell(int(row) * width)
         why = "is not public" if moved[row] else "differs from the n of the distribution"
         raise ModelError(f"the total of the row that begins at {cell} {why}: rows need public totals, equal to n")
-
-
-def _some_table(release: Release) -> Any:
-    from ppdinf.lattice.feasible import nearest_feasible
-
-    system = release.public
-    near = np.rint(release.table.values.ravel()).astype(np.int64)
-    none = system.B[:0], system.limits[:0]
-    return nearest_feasible(system.A, system.values, *none, near=near, row_names=system.names)

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from ppdinf.errors import InvariantError
 from ppdinf.invariants import System
 from ppdinf.lattice.moves import Moves
+from ppdinf.samplers.noise_norm import NoiseNorm
 
 __all__ = ["Fiber"]
 
@@ -32,12 +33,15 @@ class Fiber:
         Log weight of the released count given each count of the window; ``-inf`` beyond a public bound.
     moves : Moves
         Directions along which the fiber is walked.
+    coupling : NoiseNorm or None
+        Of the cells, for noise that couples them; `log_noise` then holds public bounds alone.
     """
 
     system: System
     lower: NDArray[np.int64]
     log_noise: NDArray[np.float64]
     moves: Moves
+    coupling: NoiseNorm | None = None
 
     @property
     def width(self) -> int:

@@ -1,8 +1,7 @@
 """Gibbs sampling of a confidential table along the lines of its fiber, by exact full conditionals.
 
-State: an integer table x with ``A x = a`` and ``B x >= b`` and cell weights ``w_i(x_i)``, the product of the
-data model and the noise law at the released count. Kernel: take a random direction v with ``A v = 0``
-and draw t from its exact law along the line ``x + t v`` (a heat bath: no tuning, no rejection). Directions
+State and kernel are those of `ppdinf.samplers.fiber_walk`; the cell weights are the product of the data model and the
+noise law at the released count, and noise that couples the cells is weighed along the lines. Directions
 come from `ppdinf.lattice.moves`, which says what is proved to connect the fiber: one person moved between
 two cells under the same public sums, a swap in a two-way table, a combination of basis vectors.
 """
@@ -12,7 +11,6 @@ from __future__ import annotations
 import warnings
 from typing import Any, ClassVar
 
-import numba
 import numpy as np
 import pymc as pm
 import scipy.sparse as sp
@@ -28,95 +26,12 @@ from pytensor.graph.traversal import ancestors
 
 from ppdinf.errors import ModelError
 from ppdinf.samplers.fiber import Fiber
+from ppdinf.samplers.fiber_walk import walk, walk_coupled
 from ppdinf.samplers.tape import seeded_tape
 
 __all__ = ["LatticeGibbs", "dense_steps", "walk"]
 
 BATCH = 32
-SAFE = 1e-20  # a line whose linear weights sum to less than this is summed again in logarithms
-
-
-@numba.njit(cache=True, nogil=True)
-def _range(x: Any, cells: Any, steps: Any, lower: Any, width: int) -> tuple[int, int]:
-    """Smallest and largest t for which ``x + t v`` stays in every window and bound; 0 is one of them."""
-    least, most = -(2**62), 2**62
-    for cell, step in zip(cells, steps):  # noqa: B905  (numba)
-        bounded = cell < lower.size  # the rest are slacks, which have no upper end
-        down = x[cell] - lower[cell] if bounded else x[cell]
-        up = lower[cell] + width - 1 - x[cell] if bounded else 2**62
-        if step > 0:
-            least, most = max(least, -(down // step)), min(most, up // step)
-        else:
-            least, most = max(least, -(up // -step)), min(most, down // -step)
-    return least, most
-
-
-@numba.njit(cache=True, nogil=True)
-def _step(x: Any, cells: Any, steps: Any, lower: Any, weights: Any, log_weights: Any, line: Any, rng: Any) -> None:
-    """Move the table along one direction by t drawn from its exact full conditional."""
-    least, most = _range(x, cells, steps, lower, weights.shape[1])
-    n = most - least + 1
-    if n == 1:
-        return
-    line[:n] = 1.0
-    for cell, step in zip(cells, steps):  # noqa: B905  (numba)
-        if cell < lower.size:
-            at = x[cell] - lower[cell] + least * step
-            for k in range(n):
-                line[k] *= weights[cell, at + k * step]
-    mass = line[:n].sum()
-    if not mass > SAFE:  # far out in the tails products of small numbers lose digits or vanish
-        line[:n] = 0.0
-        for cell, step in zip(cells, steps):  # noqa: B905  (numba)
-            if cell < lower.size:
-                at = x[cell] - lower[cell] + least * step
-                for k in range(n):
-                    line[k] += log_weights[cell, at + k * step]
-        line[:n] = np.exp(line[:n] - line[:n].max())
-        mass = line[:n].sum()
-    u, k = rng.random() * mass, 0
-    while k < n - 1 and u >= line[k]:
-        u -= line[k]
-        k += 1
-    for cell, step in zip(cells, steps):  # noqa: B905  (numba)
-        x[cell] += (least + k) * step
-
-
-@numba.njit(cache=True, nogil=True)
-def walk(
-    x: NDArray[np.int64],
-    starts: NDArray[np.int32],
-    cells: NDArray[np.int32],
-    steps: NDArray[np.int64],
-    lower: NDArray[np.int64],
-    log_weights: NDArray[np.float64],
-    rng: Any,
-) -> None:
-    """Move the table in place along each direction in turn.
-
-    Parameters
-    ----------
-    x : array of int64, shape (d + l,)
-        A table of d cells on the fiber with finite weight, followed by its l slacks ``B x - b >= 0``.
-    starts, cells, steps : arrays
-        Direction r adds ``steps[k]`` to entry ``cells[k]`` of x for k in ``starts[r]:starts[r + 1]``.
-    lower : array of int64, shape (d,)
-        Count that column 0 of `log_weights` stands for.
-    log_weights : array of float64, shape (d, width)
-        Up to a constant per cell; ``-inf`` outside the support.
-    rng : numpy.random.Generator
-
-    Notes
-    -----
-    A direction over s cells costs s passes over at most `width` numbers.
-    """
-    weights = np.empty_like(log_weights)
-    for i in range(weights.shape[0]):
-        weights[i] = np.exp(log_weights[i] - log_weights[i].max())
-    line = np.empty(weights.shape[1])
-    for r in range(starts.size - 1):
-        v = slice(starts[r], starts[r + 1])
-        _step(x, cells[v], steps[v], lower, weights, log_weights, line, rng)
 
 
 @dataclass_state
@@ -195,13 +110,13 @@ class LatticeGibbs(BlockedStep):
         _refuse_dependents(self._model, table)
         self._fiber: Fiber = table.owner.op.fiber
         self._release = table.owner.op.release
-        (log_data,) = self._model.replace_rvs_by_values([table.owner.op.log_data(table)])
-        inputs = inputvars([log_data])
+        weighed = self._model.replace_rvs_by_values([table.owner.op.log_data(table), table.owner.op.noise_image(table)])
+        inputs = inputvars(weighed)
         self._inputs = [variable.name for variable in inputs]
-        self._log_data = compile_pymc(inputs, log_data, **self._compile_kwargs)
+        self._weighed = compile_pymc(inputs, weighed, **self._compile_kwargs)
 
     def __getstate__(self) -> dict[str, Any]:
-        compiled = {"_fiber", "_release", "_inputs", "_log_data"}
+        compiled = {"_fiber", "_release", "_inputs", "_weighed"}
         return {key: value for key, value in self.__dict__.items() if key not in compiled}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -218,10 +133,15 @@ class LatticeGibbs(BlockedStep):
         fiber, name = self._fiber, self.vars[0].name
         before = point[name].ravel().astype(np.int64)
         fiber.require(before)
-        log_data = self._log_data(*(point[variable] for variable in self._inputs))
-        log_weights = log_data.reshape(fiber.width, -1).T + fiber.log_noise
+        log_data, released = self._weighed(*(point[variable] for variable in self._inputs))
+        log_weights = np.ascontiguousarray(log_data.reshape(fiber.width, -1).T + fiber.log_noise)
         x = np.concatenate([before, fiber.slack(before)])
-        walk(x, *self._next_directions(), fiber.lower, np.ascontiguousarray(log_weights), self.rng)
+        if fiber.coupling is None:
+            walk(x, *self._next_directions(), fiber.lower, log_weights, self.rng)
+        else:
+            image, order = fiber.coupling.matrix, float(fiber.coupling.order)
+            columns, w = (image.indptr, image.indices, image.data), released - image @ before
+            walk_coupled(x, *self._next_directions(), fiber.lower, log_weights, order, columns, w, self.rng)
         table = x[: before.size]
         if self._release.depends_on_table and not self._accepts(before, table):
             table = before

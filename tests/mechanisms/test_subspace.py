@@ -375,10 +375,12 @@ def test_what_has_no_law_cell_by_cell_says_so():
     mechanism = SubspaceLaplace(MARGINS, 1)
     with pytest.raises(ModelError, match="no density in closed form"):
         mechanism.logp(np.ones((3, 3)), np.ones((3, 3), dtype=int))
-    with pytest.raises(ModelError, match="use SubspaceGaussian"):
-        mechanism.potential(np.zeros(3))
-    with pytest.raises(ModelError, match="use SubspaceGaussian"):
-        mechanism.half_width(3)
+    for use in (mechanism.potential, mechanism.half_width):
+        with pytest.raises(ModelError, match="follows from the public sums"):
+            use(9)
+    extended = SubspaceLaplace(MARGINS, 1, "extended").on(MARGINS.on(np.ones((3, 3), dtype=int)))
+    with pytest.raises(ModelError, match="no law cell by cell"):
+        extended.potential(np.zeros(3))
 
 
 @pytest.mark.parametrize(

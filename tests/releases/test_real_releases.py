@@ -1,7 +1,6 @@
-"""Releases of real numbers: sums up to rounding, files byte for byte, and which of them serve inference."""
+"""Releases of real numbers: sums up to rounding, files byte for byte, and scales that the sums settle."""
 
 import numpy as np
-import pymc as pm
 import pytest
 import xarray as xr
 
@@ -49,21 +48,6 @@ def test_only_finite_numbers_are_released(table):
 def test_whole_mechanisms_take_whole_tables_only():
     with pytest.raises(CountError, match="integer type"):
         ppd.Release([3.0, 2.0], ppd.GeneralizedLaplace(total(), epsilon=1))
-
-
-@pytest.mark.parametrize("name", ["laplace", "correlated", "k-norm"])
-def test_noise_without_a_law_of_its_cells_is_not_for_inference(name):
-    release = MECHANISMS[name](groups("state")).release(TABLE)
-    with pm.Model(coords=release.coords), pytest.raises(ModelError, match="SubspaceGaussian"):
-        ppd.PartiallyPrivate("x", pm.Poisson.dist(5.0), release=release)
-
-
-def test_answers_to_queries_are_no_cells():
-    mechanism = ppd.SubspaceGaussian(total(), 1, "1e-6", query=np.tril(np.ones((4, 4), dtype=int)))
-    release = mechanism.release(TABLE.drop_vars("state"))
-    assert release.table.dims == ("answer",)
-    with pm.Model(coords=release.coords), pytest.raises(ModelError, match="answers queries"):
-        ppd.PartiallyPrivate("x", pm.Poisson.dist(5.0), release=release)
 
 
 def test_the_scale_is_settled_by_the_sums():

@@ -1,0 +1,131 @@
+"""What a release says of the confidential cells, where it answers linear queries W x on them.
+
+Public sums of the answers are sums of the cells, ``A W x = a``, bounds likewise. How far a cell can be from others'
+counts follows from all answers together, each of which noise moves by no more than its reach: the ends of a window are
+linear programmes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from ppdinf.errors import ModelError
+from ppdinf.frame import Frame
+from ppdinf.invariants import System
+from ppdinf.lattice.families import Listed
+from ppdinf.lattice.moves import Moves
+from ppdinf.mechanisms.subspace import SubspaceMechanism
+from ppdinf.releases import Release
+from ppdinf.samplers.noise_norm import NoiseNorm
+
+__all__ = ["cell_windows", "public_of_cells", "query_of", "short_moves"]
+
+SHORT = 200  # cells for which a lattice is reduced
+
+
+def query_of(release: Release) -> sp.csr_array | None:
+    """Return the query matrix W, shape (answers, cells), or None for a release of cells."""
+    query = getattr(release.mechanism, "query", None)
+    return None if query is None else sp.csr_array(np.array(query, dtype=np.int64))
+
+
+def public_of_cells(release: Release, frame: Frame) -> System:
+    """Bind everything public to the confidential cells, the number of records with it where the noise keeps that.
+
+    Parameters
+    ----------
+    release : Release
+    frame : Frame
+        Of the cells.
+
+    Returns
+    -------
+    System
+        ``release.public`` itself for cells under noise on all that is not public.
+    """
+    query, system = query_of(release), release.public
+    if query is not None:
+        found = {"A": sp.csr_array(system.A @ query), "B": sp.csr_array(system.B @ query)}
+        system = replace(system, frame=frame, empty=np.zeros(frame.size, dtype=bool), **found)
+    if not isinstance(release.mechanism, SubspaceMechanism):
+        return system
+    records = release.mechanism.records(release.table.values.ravel())
+    if records is None:
+        return system
+    return replace(
+        system,
+        A=sp.vstack([system.A, np.ones((1, frame.size), dtype=np.int64)], format="csr"),
+        values=np.append(system.values, records),
+        names=[*system.names, "number of records (as released)"],
+    )
+
+
+def cell_windows(
+    release: Release, system: System, reach: int, nonnegative: NDArray[np.bool_]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Find the smallest and largest count of every cell from which noise reaches all answers.
+
+    Parameters
+    ----------
+    release : Release
+        Of answers.
+    system : System
+        What is public of the cells.
+    reach : int
+        Bound on the noise of an answer.
+    nonnegative : array of bool, shape (d,)
+        Cells whose counts the data model takes to be 0 or more.
+
+    Raises
+    ------
+    ModelError
+        Naming a cell whose count no answer and no public sum bounds.
+    """
+    from scipy.optimize import linprog
+
+    y, query = release.table.values.ravel(), sp.csr_array(query_of(release))
+    rows = {
+        "A_ub": sp.vstack([query, -query, -system.B]),
+        "b_ub": np.concatenate([y + reach, reach - y, -system.limits]),
+        "A_eq": system.A if system.values.size else None,
+        "b_eq": system.values if system.values.size else None,
+        "bounds": [(0 if below else None, None) for below in nonnegative],
+    }
+    ends = np.empty((2, nonnegative.size))
+    for cell in range(nonnegative.size):
+        for end, sign in enumerate((1, -1)):
+            goal = np.zeros(nonnegative.size)
+            goal[cell] = sign
+            found = linprog(goal, **rows)
+            if found.status == 2:
+                raise ModelError("no table agrees with both the answers and what is public: check the mechanism")
+            if not found.success:
+                raise ModelError(
+                    f"the answers leave the count at {system.frame.cell(cell)} without an end: model the cells that "
+                    "they count, or give the count a distribution that is never negative"
+                )
+            ends[end, cell] = sign * found.fun
+    # one more count on either side, for what the programmes round
+    return np.floor(ends[0]).astype(np.int64) - 1, np.ceil(ends[1]).astype(np.int64) + 1
+
+
+def short_moves(moves: Moves, system: System, norm: NoiseNorm) -> Moves:
+    """Add to moves that connect the fiber those that change the answers least, a basis reduced in the noise's norm.
+
+    Records that move together to where no answer tells them apart go further than records that move alone.
+    """
+    from flint import fmpz_mat
+
+    basis = system.lattice.basis
+    if not 0 < basis.shape[1] <= SHORT:
+        return moves
+    seen = norm.matrix @ basis
+    scaled = np.rint(seen.toarray().T * (1000 / max(abs(seen).max(), 1e-300))).astype(np.int64)
+    rows = np.hstack([scaled, basis.toarray().T])
+    reduced = np.array(fmpz_mat(rows.tolist()).lll().tolist(), dtype=object)[:, scaled.shape[1] :].astype(np.int64)
+    short = Listed(sp.csc_array(reduced.T))
+    return replace(moves, families=[*moves.families, (short, basis.shape[1], False)])

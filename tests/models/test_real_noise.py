@@ -1,0 +1,224 @@
+"""Inference from every real-valued mechanism, cells and answers: table and parameter jointly against enumeration."""
+
+import itertools
+
+import numpy as np
+import pymc as pm
+import pytest
+import xarray as xr
+from enumeration import total_variation
+from scipy import special, stats
+
+import ppdinf as ppd
+from ppdinf.errors import ModelError
+from ppdinf.invariants import Public, cells, groups, margin, total
+from ppdinf.lattice.null_space import null_space
+
+QUIET = {"progressbar": False, "quiet": True, "compute_convergence_checks": False}
+DRAWS = 24_000
+THREE = xr.DataArray([2, 0, 3], dims="county")
+FOUR = xr.DataArray([2, 1, 0, 3], dims="county", coords={"state": ("county", list("AABB"))})
+OBLONG = xr.DataArray([[2, 2, 1], [1, 2, 3]], dims=("sex", "age"))
+MARGINS = margin("sex") & margin("age")
+CUMULATIVE = np.tril(np.ones((3, 3), dtype=int))
+OVERLAP = np.array([[1, 1, 0], [0, 1, 1], [1, 1, 1], [2, 0, 1]])
+LAST = cells({"answer": 2})
+
+
+def laplace(public, epsilon=2, **kwargs):
+    return ppd.SubspaceLaplace(public, epsilon, **kwargs)
+
+
+def correlated(public, epsilon=2, **kwargs):
+    return ppd.CorrelatedGaussian(public, epsilon, "0.1", **kwargs)
+
+
+def gaussian(public, epsilon=2, **kwargs):
+    return ppd.SubspaceGaussian(public, epsilon, "0.1", **kwargs)
+
+
+def k_norm(public, epsilon=2, **kwargs):
+    return ppd.KNorm(public, epsilon, **kwargs)
+
+
+CASES = {
+    "projected, total": (laplace, total(), THREE, {}),
+    "projected, groups": (laplace, groups("state"), FOUR, {}),
+    "projected, margins": (laplace, MARGINS, OBLONG, {}),
+    "projected, answers": (laplace, LAST, THREE, {"query": CUMULATIVE, "neighbours": "added"}),
+    "projected, nothing public": (laplace, Public(), THREE, {}),
+    "extended, total": (laplace, total(), THREE, {"method": "extended"}),
+    "extended, margins": (laplace, MARGINS, OBLONG, {"method": "extended"}),
+    "extended, answers": (laplace, LAST, THREE, {"method": "extended", "query": OVERLAP}),
+    "gaussian, answers": (gaussian, LAST, THREE, {"query": CUMULATIVE}),
+    "correlated, groups": (correlated, groups("state"), FOUR, {}),
+    "correlated, answers": (correlated, LAST, THREE, {"query": OVERLAP}),
+    "correlated, total kept unsaid": (correlated, Public(), THREE, {}),
+    "k-norm, total": (k_norm, total(), THREE, {}),
+    "k-norm, margins": (k_norm, MARGINS, OBLONG, {"epsilon": "1/2", "neighbours": "added"}),
+    "k-norm, answers": (k_norm, Public(), THREE, {"query": OVERLAP}),
+    "k-norm, total kept unsaid": (k_norm, Public(), THREE, {}),
+}
+QUICK = ["extended, total", "correlated, answers", "k-norm, margins"]
+MULTIPLIERS, WEIGHTS = np.array([0.5, 2.0]), np.log([0.6, 0.4])
+
+
+def case(name):
+    make, public, table, kwargs = CASES[name]
+    noisy = make(public, **kwargs).simulate(table, draws=1, rng=7)[0]
+    return ppd.Release(noisy, make(public, **kwargs)), table
+
+
+def log_noise(release, mechanism, x):
+    """Log density of the release, for projected noise by routes other than that of inference."""
+    y, system = release.table, release.kept
+    query = np.eye(x.size, dtype=int) if mechanism.query is None else np.array(mechanism.query)
+    if isinstance(mechanism, ppd.SubspaceLaplace) and mechanism.method == "projected":
+        return projected(null_space(system.structure), y.values.ravel() - query @ x, mechanism.scale(system))
+    return mechanism.logp(y, x if mechanism.query else release.frame.table(x))
+
+
+def projected(space, z, s):
+    """Log of the integral of exp(-|z + v|_1 / s) over all v that the projection removes, up to a constant.
+
+    That is the density of the free coordinates, sums of Laplace noise, by the inverse of their Fourier transform.
+    """
+    if space.dimension == z.size:
+        return -np.abs(z).sum() / s
+    basis, u = space.basis.toarray(), np.linspace(-40, 40, 801) / s
+    grid = np.stack(np.meshgrid(*[u] * space.dimension), axis=-1)
+    return np.log(np.sum(np.cos(grid @ (basis.T @ z)) / np.prod(1 + (s * grid @ basis.T) ** 2, axis=-1)))
+
+
+def joint(release, mechanism, most=6):
+    """Tables that agree with everything public, and the joint posterior of (table, multiplier of its rate)."""
+    query = np.eye(release.table.size, dtype=int) if mechanism.query is None else np.array(mechanism.query)
+    tables = np.array(list(itertools.product(range(most + 1), repeat=query.shape[1])))
+    A = release.kept.A.toarray() @ query
+    tables = tables[np.all(tables @ A.T == release.kept.values, axis=1)]
+    noise = np.array([log_noise(release, mechanism, x) for x in tables])
+    rates = np.outer(MULTIPLIERS, np.linspace(0.5, 2, query.shape[1]))
+    data = stats.poisson.logpmf(tables[:, None], rates).sum(axis=2)
+    return tables, special.softmax(data + WEIGHTS + noise[:, None])
+
+
+def sampled(release, table, marginalize):
+    with pm.Model(coords=release.coords) as model:
+        which = pm.Bernoulli("which", 0.4)
+        rate = np.linspace(0.5, 2, table.size).reshape(table.shape) * pm.math.switch(which, *MULTIPLIERS[::-1])
+        ppd.PartiallyPrivate("x", pm.Poisson.dist(rate), release=release, marginalize=marginalize)
+        idata = pm.sample(DRAWS // 2, tune=500, chains=2, cores=1, random_seed=1, **QUIET)
+    x = ppd.sample_confidential(idata, model, random_seed=2).values.reshape(DRAWS, -1)
+    return np.column_stack([x, idata.posterior["which"].values.ravel()])
+
+
+@pytest.mark.parametrize(
+    "name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in CASES]
+)
+def test_posterior_equals_enumeration(name):
+    """Distances over the expected one of as many independent draws; wrong: epsilon 20 % off."""
+    make, public, _, kwargs = CASES[name]
+    release, table = case(name)
+    wrong = {**kwargs, "epsilon": 1.2 * float(release.mechanism.epsilon)}
+    draws = sampled(release, table, "auto")
+
+    def distance(mechanism):
+        tables, p = joint(release, mechanism)
+        both = np.vstack([np.column_stack([tables, np.full(len(tables), k)]) for k in (0, 1)])
+        return total_variation(draws, both, p.T.ravel()) / (0.5 * np.sqrt(2 * p / np.pi / DRAWS).sum())
+
+    assert distance(release.mechanism) < 2
+    assert distance(make(public, **wrong).on(release.kept)) > 2
+
+
+def test_a_dropped_invariant_is_caught():
+    """The wrong posterior weighs answers whose public sum is off by the same Gaussian law."""
+    release, table = case("gaussian, answers")
+    draws = sampled(release, table, "auto")[:, :-1]
+    tables = np.array(list(itertools.product(range(7), repeat=3)))
+    z = release.table.values - tables @ CUMULATIVE.T
+    log_p = -0.5 * (z**2).sum(axis=1) / release.mechanism.sigma(release.kept) ** 2
+    data = stats.poisson.logpmf(tables[:, None], np.outer(MULTIPLIERS, np.linspace(0.5, 2, 3))).sum(axis=2)
+    log_p += special.logsumexp(data + WEIGHTS, axis=1)
+    kept = tables.sum(axis=1) == 5
+    for where, agrees in ((kept, True), (kept | True, False)):
+        p = special.softmax(np.where(where, log_p, -np.inf))
+        assert (total_variation(draws, tables, p) < 2 * (0.5 * np.sqrt(2 * p / np.pi / DRAWS).sum())) == agrees
+
+
+def test_projected_noise_with_the_table_as_a_variable():
+    """Where it could be summed out: two routes to one posterior."""
+    release, table = case("projected, groups")
+    draws = sampled(release, table, False)
+    tables, p = joint(release, release.mechanism)
+    assert total_variation(draws[:, :-1], tables, p.sum(axis=1)) < np.sqrt(2 * p.sum(axis=1) / np.pi / DRAWS).sum()
+
+
+@pytest.mark.parametrize("name", ["projected, margins", "k-norm, answers", "extended, answers"])
+def test_releases_come_back_from_their_files_and_draw_forward(name, tmp_path):
+    release, table = case(name)
+    release.save(tmp_path / "r.ppd")
+    again = ppd.read_release(tmp_path / "r.ppd")
+    sizes = (
+        {}
+        if release.dims == table.dims
+        else {"county": table["county"].values if "county" in table.coords else range(3)}
+    )
+    dims = tuple(sizes) or None
+    with pm.Model(coords={**again.coords, **sizes}) as model:
+        rate = pm.Gamma("rate", 4, 2)
+        ppd.PartiallyPrivate("x", pm.Poisson.dist(rate), release=again, dims=dims)
+        prior = pm.sample_prior_predictive(30, random_seed=3)
+        idata = pm.sample(50, tune=50, chains=1, random_seed=3, **QUIET)
+        predicted = pm.sample_posterior_predictive(idata, random_seed=3, progressbar=False)
+    x, y = ppd.sample_confidential(idata, model), predicted.posterior_predictive["x_release"]
+    assert x.dims == ("chain", "draw", *table.dims)
+    assert y.dims == ("chain", "draw", *release.dims)
+    query = np.eye(table.size) if release.mechanism.query is None else np.array(release.mechanism.query)
+    for cells_, answers in ((x, y), (prior.prior["x"], prior.prior_predictive["x_release"])):
+        noise = answers.values.reshape(-1, len(query)) - cells_.values.reshape(-1, table.size) @ query.T
+        assert np.allclose(release.kept.A @ noise.T, 0)
+        assert np.ptp(noise) > 0.1
+    model.point_logps()  # finite at the start
+
+
+def model_of(release, dist, **kwargs):
+    with pm.Model(coords=release.coords):
+        return ppd.PartiallyPrivate("x", dist, release=release, **kwargs)
+
+
+def test_what_does_not_fit_is_refused():
+    release, table = case("k-norm, answers")
+    with pytest.raises(ModelError, match="not independent in the cells"):
+        model_of(release, pm.Poisson.dist(1.0), marginalize=True)
+    with pytest.raises(ModelError, match="no coordinate 'county'"):
+        model_of(release, pm.Poisson.dist(1.0), dims="county")
+    with pytest.raises(ModelError, match="one column for each of 3 cells"):
+        model_of(release, pm.Poisson.dist(1.0), dims="answer")
+    with pytest.raises(ModelError, match="the release has dimensions"):
+        model_of(case("projected, total")[0], pm.Poisson.dist(1.0), dims="state")
+    unseen = ppd.KNorm(Public(), 1, query=[[1, 1, 0]]).simulate(table, draws=1, rng=1)[0]
+    with pytest.raises(ModelError, match="leave the count at cell_0=2 without an end"):
+        model_of(ppd.Release(unseen, ppd.KNorm(Public(), 1, query=[[1, 1, 0]], neighbours="added")), pm.Poisson.dist(1))
+    wide = xr.DataArray(np.arange(20), dims="c", coords={"g": ("c", list("AB") * 10)})
+    noisy = wide + np.tile([0.5, 0.5, -0.5, -0.5], 5)
+    with pytest.raises(ModelError, match=r"K-norm noise in 18 dimensions needs.*use SubspaceGaussian"):
+        model_of(ppd.Release(noisy, ppd.KNorm(groups("g"), 1)), pm.Poisson.dist(1.0))
+
+
+def test_rows_and_tables_behind_answers():
+    """Answers are the totals of two rows and the first column: Multinomial rows, windows from all answers together."""
+    query = np.array([[1, 1, 1, 0, 0, 0], [0, 0, 0, 1, 1, 1], [1, 0, 0, 1, 0, 0]])
+    public = cells({"answer": [0, 1]})
+    table = np.array([[2, 0, 3], [1, 1, 2]])
+    release = ppd.Release(
+        gaussian(public, query=query).simulate(table, draws=1, rng=1)[0], gaussian(public, query=query)
+    )
+    with pm.Model(coords={**release.coords, "row": ["a", "b"], "column": [0, 1, 2]}) as model:
+        ppd.PartiallyPrivate("x", pm.Multinomial.dist([5, 4], np.ones(3) / 3), release=release, dims=("row", "column"))
+        idata = pm.sample(200, tune=100, chains=1, random_seed=1, **QUIET)
+    x = ppd.sample_confidential(idata, model)
+    assert x.dims == ("chain", "draw", "row", "column")
+    assert np.unique(x.sum("column").values.reshape(-1, 2), axis=0).tolist() == [[5, 4]]
+    assert x.min() >= 0
+    assert x.max() <= 5
