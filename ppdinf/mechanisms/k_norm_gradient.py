@@ -15,28 +15,41 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 import numpy as np
+import xarray as xr
 from numpy.typing import ArrayLike, NDArray
 
-from ppdinf.errors import PrivacyError
-from ppdinf.mechanisms.objectives import Objective
+from ppdinf.errors import ModelError, PrivacyError
+from ppdinf.invariants import Public, System
+from ppdinf.mechanisms.base import Mechanism
+from ppdinf.mechanisms.objectives import Mean, Objective, Quantile
+from ppdinf.mechanisms.regressions import LinearRegression, LogisticRegression
 from ppdinf.privacy.guarantee import Guarantee, ReleaseGuarantee
 from ppdinf.privacy.parameters import as_fraction
 from ppdinf.samplers.k_norm import K_NORMS
+from ppdinf.samplers.plan import Plan
 
 if TYPE_CHECKING:
+    from ppdinf.releases import Release
     from ppdinf.samplers.tape import Tape
 
 __all__ = ["KNormGradient"]
+
+SAVED: dict[str, type[Objective]] = {
+    kind.__name__: kind for kind in (Mean, Quantile, LinearRegression, LogisticRegression)
+}
+"""Objectives that release files can describe."""
 
 type Points = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
-class KNormGradient:
+class KNormGradient(Mechanism):
     """Real-valued answers to means, quantiles, regressions and other minimisations.
+
+    A release holds the answer as a table with the one dimension ``answer``; no sum of it is public.
 
     Parameters
     ----------
@@ -51,7 +64,7 @@ class KNormGradient:
         Number of records that a secret moves at most, given what is public: 1 where records are independent,
         which is differential privacy for the replacement of one record.
     subspace : array_like, shape (d, k), optional
-        Matrix whose columns span the answers that agree with what is public.
+        Matrix whose columns span the answers that agree with what is public; kept as it is given.
     known : str, optional
         What is public, as a phrase for the guarantee; required with a subspace.
 
@@ -63,9 +76,10 @@ class KNormGradient:
     Notes
     -----
     Exact draws, up to double precision: means on R^d in every norm, or in l2 on a subspace that holds the mean;
-    quantiles; linear regressions whose noise is narrower than the ball. Everything else is drawn by
-    `ppdinf.samplers.slice_lines`, 50 (m + 1) lines in m dimensions from near the mode, a chain that nothing
-    certifies; `plan` and `guarantee_on` say which.
+    quantiles; linear regressions whose noise is narrower than the ball. Everything else takes ``allow_mcmc=True`` and
+    is drawn by `ppdinf.samplers.slice_lines`, 50 (m + 1) lines in m dimensions from near the mode, a chain that nothing
+    certifies: the guarantee then allows a distance of 1 from the law. That is for research. Whether an exact
+    sampler serves a linear regression follows from the records, so that a refusal tells the curator something of them.
 
     The promise is that of real numbers. Doubles carry their noise in their last digits too, so round answers
     to a grid far coarser than these before publishing them (I. Mironov, "On significance of the least
@@ -80,10 +94,14 @@ class KNormGradient:
     >>> draws = median.simulate(ages, draws=1000, rng=1)
     >>> draws.shape, bool(abs(np.median(draws) - 49.5) < 1)
     ((1000, 1), True)
-    >>> bool(0 <= median.release(ages)[0] <= 100)
-    True
+    >>> release = median.release(ages)
+    >>> bool(0 <= release.table[0] <= 100), release.guarantee.loss_at_nearest
+    (True, Fraction(1, 1))
     """
 
+    kind: ClassVar[str] = "k-norm-gradient"
+    is_integer: ClassVar[bool] = False
+    public: Public
     objective: Objective
     epsilon: Fraction
     norm: str
@@ -107,11 +125,14 @@ class KNormGradient:
             raise PrivacyError(f"norm must be one of {list(K_NORMS)}, found {norm!r}")
         if subspace is not None and (not isinstance(known, str) or not known.strip()):
             raise PrivacyError("a subspace is public information: say what is public in known")
+        if subspace is not None:
+            _orthonormal(subspace)  # refuses what spans nothing
+        object.__setattr__(self, "public", Public())
         object.__setattr__(self, "objective", objective)
         object.__setattr__(self, "epsilon", as_fraction(epsilon, "epsilon"))
         object.__setattr__(self, "norm", norm)
         object.__setattr__(self, "delta_z", as_fraction(delta_z, "delta_z"))
-        object.__setattr__(self, "subspace", None if subspace is None else _orthonormal(subspace))
+        object.__setattr__(self, "subspace", None if subspace is None else np.array(subspace, float))
         object.__setattr__(self, "known", known)
 
     @property
@@ -124,20 +145,34 @@ class KNormGradient:
             known=(self.objective.assumed(self.norm), *(() if self.known is None else (self.known,))),
         )
 
-    def guarantee_on(self, data: Any) -> ReleaseGuarantee:
-        """State the guarantee with the way in which answers to these data are drawn."""
-        records = self.objective.records(data, self.norm)
-        promise = self.guarantee
+    def guarantee_on(self, system: System, plan: Plan | None) -> ReleaseGuarantee:
+        """State the guarantee with the way in which the answer was drawn."""
         return ReleaseGuarantee(
-            promise.variant,
-            promise.epsilon,
-            neighbours=promise.neighbours,
-            known=promise.known,
+            **vars(self.guarantee),
             nearest=1,
             fixed=0,
-            cells=self.objective.dimension(records),
-            sampler=self.plan(data),
+            cells=system.frame.size,
+            sampler=f"real-valued, in double precision, {plan or 'drawn in a way that is not stated'}",
+            sampler_distance=(plan and plan.distance) or 0.0,
         )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Kind and parameters, rationals as text.
+
+        Raises
+        ------
+        PrivacyError
+            The objective is not one of ppdinf's: release files hold no programs.
+        """
+        name = type(self.objective).__name__
+        if SAVED.get(name) is not type(self.objective):
+            raise PrivacyError(f"release files hold the objectives {', '.join(SAVED)} alone: another one is a program")
+        objective = {"name": name} | {field: float(value) for field, value in vars(self.objective).items()}
+        rationals = {"epsilon": str(self.epsilon), "delta_z": str(self.delta_z)}
+        further = {} if self.known is None else {"known": self.known}
+        if self.subspace is not None:
+            further |= {"subspace": self.subspace.tolist()}
+        return {"kind": self.kind, "objective": objective, **rationals, "norm": self.norm} | further
 
     def log_density(self, y: ArrayLike, data: Any) -> Points:
         """Log density of publishing `y`, normaliser dropped.
@@ -161,49 +196,62 @@ class KNormGradient:
             raise PrivacyError(f"y must have shape (..., {d}), found {answers.shape}")
         return self._log_density(records)(answers.reshape(-1, d)).reshape(answers.shape[:-1])
 
-    def plan(self, data: Any) -> str:
-        """Say how answers are drawn, and why."""
+    def plan(self, data: Any, *, allow_mcmc: bool = False) -> Plan:
+        """Say how answers are drawn, and why; refuse chains unless they are allowed."""
         records = self.objective.records(data, self.norm)
         basis = self._basis(records)
         law = self.objective.exact(records, basis, self.norm, self._rate)
         if law is not None:
-            return f"exact: {law[0]}"
+            return Plan("direct", True, law[0])
         m = basis.shape[1]
-        return f"Markov chain: {_steps(m)} lines of slice sampling in {m} dimensions, not certified"
+        chain = Plan("slice", False, f"{_steps(m)} lines in {m} dimensions, which nothing certifies", distance=1.0)
+        if not allow_mcmc:
+            raise PrivacyError(
+                f"no exact sampler serves these records; allow the {chain} with allow_mcmc=True, for research"
+            )
+        return chain
 
-    def release(self, data: Any, **seed: Any) -> Points:
+    def release(self, data: Any, *, allow_mcmc: bool = False, **seed: Any) -> Release:  # type: ignore[override]
         """Publish an answer, drawn from the operating system's secure source. Takes no seed.
 
         Parameters
         ----------
         data : records, as the objective takes them
             Confidential.
+        allow_mcmc : bool
+            Fall back to a chain that nothing certifies; the guarantee then says so.
 
         Returns
         -------
-        ndarray of float64, shape (d,)
+        Release
+            Its table is the answer, float64 of shape (d,).
 
         Raises
         ------
         PrivacyError
-            Records out of the stated bounds or malformed; anything passed beside the data.
+            Records out of the stated bounds or malformed; anything else passed beside the data; no exact sampler.
         """
+        from ppdinf.releases import Release
         from ppdinf.samplers.tape import secure_tape
 
         if seed:
             raise PrivacyError(
                 f"release() takes no {next(iter(seed))!r}: for research, simulate(data, draws=..., rng=...)"
             )
-        return self._draw(self.objective.records(data, self.norm), 1, secure_tape())[0]
+        plan = self.plan(data, allow_mcmc=allow_mcmc)
+        drawn = self._draw(self.objective.records(data, self.norm), 1, secure_tape())[0]
+        return Release(xr.DataArray(drawn, dims="answer"), self, plan=plan)
 
-    def simulate(self, data: Any, *, draws: int, rng: int | np.random.Generator | None = None) -> Points:
+    def simulate(  # type: ignore[override]
+        self, data: Any, *, draws: int, rng: int | np.random.Generator | None = None
+    ) -> Points:
         """Draw many answers for research; never publish one.
 
         Parameters
         ----------
         data : records, as the objective takes them
         draws : int
-            At least 1. Chains are independent, one per draw.
+            At least 1. Chains, run wherever no exact sampler serves, are independent, one per draw.
         rng : int or numpy.random.Generator, optional
             A generator is spawned from, so that two calls with the same one differ.
 
@@ -223,6 +271,33 @@ class KNormGradient:
         generator = rng.spawn(1)[0] if isinstance(rng, np.random.Generator) else np.random.default_rng(rng)
         return self._draw(self.objective.records(data, self.norm), int(draws), seeded_tape(generator))
 
+    def logp(self, y: Any, x: Any) -> NoReturn:
+        """Refuse: see `log_density`."""
+        raise ModelError(
+            "the answer is about records, not about the cells of a table, and the normaliser of its law depends on "
+            "them: use log_density(y, data) in a model of the records"
+        )
+
+    def potential(self, z: Any, scale: Any = None) -> NoReturn:
+        """Refuse: see `log_density`."""
+        self.logp(z, None)
+
+    def half_width(self, cells: int) -> NoReturn:
+        """Refuse: see `log_density`."""
+        self.logp(cells, None)
+
+    def log_weight(self, system: System, y: Any, x: Any) -> NoReturn:
+        """Refuse: see `log_density`."""
+        self.logp(y, x)
+
+    def plan_on(self, system: System, *, allow_mcmc: bool = False) -> NoReturn:
+        """Refuse: see `plan`."""
+        raise ModelError("answers are drawn from records, not from a table: use plan(data), release(data) or simulate")
+
+    def draw(self, system: System, cells: Any, draws: int, tape: Tape, plan: Plan | None = None) -> NoReturn:
+        """Refuse: see `simulate`."""
+        self.plan_on(system)
+
     def _draw(self, records: Any, draws: int, tape: Tape) -> Points:
         basis = self._basis(records)
         law = self.objective.exact(records, basis, self.norm, self._rate)
@@ -238,7 +313,7 @@ class KNormGradient:
             return np.eye(d)
         if len(self.subspace) != d:
             raise PrivacyError(f"the subspace has vectors of length {len(self.subspace)}, answers have length {d}")
-        return self.subspace
+        return _orthonormal(self.subspace)
 
     def _log_density(self, records: Any) -> Any:
         def log_density(y: Points) -> Points:
@@ -274,6 +349,18 @@ class KNormGradient:
             radius=radius,
         )
         return ends @ basis.T
+
+
+def _from_dict(public: Public, objective: Any, **parameters: Any) -> KNormGradient:
+    """Rebuild the mechanism from `KNormGradient.to_dict`."""
+    fields = dict(objective)
+    name = fields.pop("name", None)
+    if name not in SAVED:
+        raise PrivacyError(f"this version of ppdinf does not know the objective {name!r}")
+    return KNormGradient(SAVED[name](**fields), **parameters)
+
+
+Mechanism._kinds[KNormGradient.kind] = _from_dict
 
 
 def _steps(m: int) -> int:

@@ -116,7 +116,7 @@ class LinearRegression(Objective):
                 missing -= len(parts[-1])
             return np.concatenate(parts)[:draws]
 
-        return f"rejection from a {norm} law around the coefficients of least squares, {share:.0%} accepted", draw
+        return f"rejection from a {norm} law around the coefficients of least squares", draw
 
 
 @dataclass(frozen=True)

@@ -2,12 +2,15 @@
 
 import itertools
 import math
+from fractions import Fraction
 
 import numpy as np
+import pymc as pm
 import pytest
 from scipy import stats
 
-from ppdinf.errors import PrivacyError
+from ppdinf import PartiallyPrivate, read_release
+from ppdinf.errors import ModelError, PrivacyError
 from ppdinf.mechanisms import (
     Gradient,
     KNormGradient,
@@ -59,7 +62,7 @@ def test_means_are_k_norm_laws(norm):
     y = data.mean(axis=0) + error[:2]
     difference = mechanism.log_density(y[0], data) - mechanism.log_density(y[1], data)
     assert difference == pytest.approx((size[1] - size[0]) / scale)
-    assert mechanism.plan(data) == f"exact: a {norm} law around the mean"
+    assert str(mechanism.plan(data)) == f"direct sampler (exact): a {norm} law around the mean"
 
 
 def test_means_on_a_subspace_that_holds_them():
@@ -69,7 +72,7 @@ def test_means_on_a_subspace_that_holds_them():
     data = rng.uniform(-0.2, 0.2, (30, 2)) @ A.T
     bound = np.linalg.norm(data, axis=1).max()
     mechanism = KNormGradient(Mean(bound), epsilon=1, subspace=A @ [[1, 2, 3], [0, 1, 1]], known="the span of two")
-    assert mechanism.plan(data).startswith("exact")
+    assert mechanism.plan(data).exact
     draws = mechanism.simulate(data, draws=40_000, rng=3)
     off = draws - draws @ A @ np.linalg.pinv(A.T @ A) @ A.T
     np.testing.assert_allclose(off, 0, atol=1e-12)
@@ -101,7 +104,7 @@ def test_means_on_a_line_that_misses_them_against_integration(norm):
     data = np.array([[0.3, 0.1], [-0.1, 0.5], [0.4, 0.2]])
     direction = np.array([[1.0], [2.0]])
     mechanism = KNormGradient(Mean(1), epsilon=2, norm=norm, subspace=direction, known="the second is twice the first")
-    assert "Markov chain" in mechanism.plan(data)
+    assert not mechanism.plan(data, allow_mcmc=True).exact
     draws = mechanism.simulate(data, draws=20_000, rng=4)
     np.testing.assert_allclose(draws[:, 1], 2 * draws[:, 0], rtol=1e-9, atol=1e-12)
     grid = np.linspace(-15, 15, 12_001)
@@ -126,7 +129,7 @@ def test_quantiles_against_integration(probability):
     other = KNormGradient(Quantile(probability, 0, 10), epsilon="1.2", delta_z="1.5")
     assert stats.kstest(other.simulate(data, draws=60_000, rng=5)[:, 0], cdf).pvalue < 1e-6
     assert mechanism.log_density([10.5], data) == -math.inf
-    assert mechanism.plan(data).startswith("exact")
+    assert mechanism.plan(data).exact
 
 
 def by_hand(radius, d):
@@ -145,8 +148,8 @@ def test_linear_regression_by_rejection_against_the_chain(n, radius, epsilon):
     x, response = data = regression_data(np.random.default_rng(6), n, 3, "linear")
     exact = KNormGradient(LinearRegression(radius), epsilon=epsilon)
     chain = KNormGradient(by_hand(radius, 3), epsilon=epsilon)
-    assert exact.plan(data).startswith("exact: rejection")
-    assert chain.plan(data).startswith("Markov chain")
+    assert exact.plan(data).reason.startswith("rejection")
+    assert not chain.plan(data, allow_mcmc=True).exact
     drawn, walked = exact.simulate(data, draws=20_000, rng=7), chain.simulate(data, draws=4000, rng=8)
     for column in range(3):
         assert stats.ks_2samp(drawn[:, column], walked[:, column]).pvalue > 1e-5
@@ -165,9 +168,7 @@ def test_linear_regression_in_one_dimension_against_integration(norm, n):
     draws = mechanism.simulate(data, draws=5000, rng=17)[:, 0]
     grid = np.linspace(-0.5, 0.5, 4001)[:-1] + 0.000125
     assert stats.kstest(draws, cdf_on_grid(mechanism, data, grid)).pvalue > 1e-6
-    plan = mechanism.plan(data)
-    assert plan.startswith("exact" if n == 30 else "Markov")
-    assert plan in mechanism.guarantee_on(data).describe()
+    assert mechanism.plan(data, allow_mcmc=True).exact == (n == 30)
 
 
 @pytest.mark.parametrize("norm", K_NORMS)
@@ -271,6 +272,56 @@ def test_guarantee():
     assert "no record has an l2 norm above 2" in mechanism.guarantee.describe()
 
 
+@pytest.mark.parametrize(
+    ("objective", "data", "kwargs"),
+    [
+        (Mean(np.float64(1)), [[0.1, 0.2], [0.3, 0.1]], {"norm": "l1", "delta_z": "3/2"}),
+        (Mean(1), [[0.1, 0.2], [0.2, 0.4]], {"subspace": [[1], [2]], "known": "the second is twice the first"}),
+        (Quantile(0.5, 0, 10), [1, 2, 7], {}),
+        (LinearRegression(1.5, features=2), (np.eye(3) * 1.5, [1, 0.5, 0]), {"norm": "linf"}),
+        (LogisticRegression(2), (np.eye(2), [1, 0]), {}),
+    ],
+)
+def test_releases_carry_their_guarantee_and_come_back_from_their_files(objective, data, kwargs, tmp_path):
+    mechanism = KNormGradient(objective, "1/3", **kwargs)
+    release = mechanism.release(data, allow_mcmc=True)
+    assert release.dims == ("answer",)
+    assert release.guarantee.loss_at_nearest == Fraction(1, 3)
+    assert str(release.plan) in release.guarantee.describe()
+    assert release.guarantee.delta_at(1) == (0 if release.plan.exact else 1)  # nothing certifies the chain
+    release.save(tmp_path / "r.ppd")
+    again = read_release(tmp_path / "r.ppd")
+    assert again.table.identical(release.table)
+    assert again.mechanism.to_dict() == mechanism.to_dict()
+    assert again.guarantee == release.guarantee
+    difference = mechanism.log_density(release.table, data) - again.mechanism.log_density(again.table, data)
+    assert difference == 0
+
+
+def test_a_release_says_nothing_more_of_the_records():
+    """The share of accepted attempts depends on them, and stays with the curator."""
+    data = regression_data(np.random.default_rng(1), 400, 3, "linear")
+    release = KNormGradient(LinearRegression(1.5), epsilon=2).release(data)
+    assert "%" not in release.guarantee.describe()
+    assert release.plan.acceptance is None
+
+
+def test_chains_are_released_only_when_allowed():
+    data = (np.eye(2), [1, 0])
+    with pytest.raises(PrivacyError, match="allow_mcmc=True, for research"):
+        KNormGradient(LogisticRegression(2), 1).release(data)
+
+
+def test_programs_are_not_saved_and_answers_are_no_tables(tmp_path):
+    release = KNormGradient(by_hand(2.0, 2), 1).release((np.eye(2), np.ones(2)), allow_mcmc=True)
+    with pytest.raises(PrivacyError, match="another one is a program"):
+        release.save(tmp_path / "r.ppd")
+    with pytest.raises(ModelError, match="about records"):
+        release.mechanism.logp(release.table, [1, 2])
+    with pytest.raises(ModelError, match="about records"), pm.Model():
+        PartiallyPrivate("x", pm.Poisson.dist(1.0), release=release)
+
+
 # Randomness and refusals
 
 
@@ -278,7 +329,7 @@ def test_releases_take_no_seed_and_simulations_repeat():
     data, mechanism = np.linspace(0, 1, 11), KNormGradient(Quantile(0.5, 0, 1), epsilon=1)
     with pytest.raises(PrivacyError, match="takes no 'rng'"):
         mechanism.release(data, rng=1)
-    assert mechanism.release(data) != mechanism.release(data)
+    assert not mechanism.release(data).table.equals(mechanism.release(data).table)
     shared = np.random.default_rng(1)
     once, again = (mechanism.simulate(data, draws=3, rng=shared) for _ in range(2))
     assert not np.array_equal(once, again)
@@ -340,7 +391,7 @@ X = np.array([[0.6, 0.8], [0.1, 0.2]])
 )
 def test_refuses_records_out_of_bounds_and_shows_none(objective, data, message):
     with pytest.raises(PrivacyError, match=message) as caught:
-        KNormGradient(objective, epsilon=1).release(data)
+        KNormGradient(objective, epsilon=1).release(data, allow_mcmc=True)
     assert "1.23" not in str(caught.value)
 
 
