@@ -16,8 +16,9 @@ import ppdinf.samplers.lattice_gibbs  # noqa: F401  (PyMC learns of the step met
 from ppdinf.errors import ModelError
 from ppdinf.frame import Frame
 from ppdinf.models.answers import public_of_cells, query_of
-from ppdinf.models.distributions import confidential, marginal, released
+from ppdinf.models.distributions import confidential, marginal
 from ppdinf.models.layout import lay_out
+from ppdinf.models.released import released
 from ppdinf.models.rows import has_rows, require_public_rows
 from ppdinf.releases import Release
 

@@ -110,7 +110,9 @@ class LatticeGibbs(BlockedStep):
         _refuse_dependents(self._model, table)
         self._fiber: Fiber = table.owner.op.fiber
         self._release = table.owner.op.release
-        weighed = self._model.replace_rvs_by_values([table.owner.op.log_data(table), table.owner.op.noise_image(table)])
+        weighed = self._model.replace_rvs_by_values(
+            [table.owner.op.log_data(table), table.owner.op.released_image(table)]
+        )
         inputs = inputvars(weighed)
         self._inputs = [variable.name for variable in inputs]
         self._weighed = compile_pymc(inputs, weighed, **self._compile_kwargs)

@@ -1,0 +1,168 @@
+"""The mechanism as a likelihood: the released table given the confidential one.
+
+The density is zero unless the two agree on every public sum. The noise of some mechanisms has a simple density given
+an auxiliary variable, which is then a variable of the model and the last input here as in
+`ppdinf.models.distributions`. l2 Laplace noise is a mixture: given a half-normal scale its cells are independent
+Gaussians on the lattice. Projected Laplace noise is independent in the cells given what the projection removed, t:
+``p(y | x)`` is the integral of ``exp(-|y + R t - W x|_1 / s)`` over t, hence the mean of ``exp(|t|_1)`` times that over
+Laplace draws t. Where the total weight of the releases of a table depends on the table, C(x), the likelihood divides
+by it (`_LogNormaliser`).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numba
+import numpy as np
+import pytensor.tensor as pt
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from pymc.logprob.abstract import _logprob
+from pytensor.graph.basic import Apply
+from pytensor.graph.op import Op
+from pytensor.link.numba.dispatch.basic import numba_njit, register_funcify_and_cache_key
+from pytensor.link.numba.dispatch.random import numba_core_rv_funcify
+from pytensor.tensor.random.op import RandomVariable
+
+from ppdinf.models.answers import query_of
+from ppdinf.releases import Release
+from ppdinf.samplers.noise_norm import NoiseNorm
+
+__all__ = ["ReleasedRV", "has_auxiliary", "noise_image", "released", "taken_off", "unprojected"]
+
+
+def has_auxiliary(release: Release) -> bool:
+    """Whether the density of the noise is stated given a further variable of the model."""
+    return release.mechanism.is_mixture or release.mechanism.shifts is not None
+
+
+def unprojected(y: Any, release: Release, t: Any) -> Any:
+    """Undo the projection of the noise in a released table, shape (d,), symbolic."""
+    return y + pt.as_tensor(sp.csr_array(release.mechanism.shifts).toarray()) @ t
+
+
+def noise_image(norm: NoiseNorm, z: Any) -> Any:
+    """Image of a vector of noise under the matrix of its norm, symbolic."""
+    return pt.as_tensor(norm.matrix.toarray()) @ z
+
+
+def taken_off(release: Release, *auxiliary: Any) -> Any:
+    """Minus the log prior of what a projection removed: the density of the noise given it has to be without that."""
+    return 0.0 if release.mechanism.shifts is None else abs(auxiliary[0]).sum()
+
+
+class ReleasedRV(RandomVariable):
+    """The noisy table given the confidential one; forward draws run the mechanism's own sampler.
+
+    The auxiliary variable of some noise, a second input, serves its density alone.
+    """
+
+    name = "released"
+    _print_name = ("Released", "\\operatorname{Released}")
+    __props__ = ("name", "signature", "dtype", "inplace", "release")
+
+    def __init__(self, release: Release, ndim: int | None = None, **kwargs: Any) -> None:
+        self.release, self.query = release, query_of(release)
+        kwargs.setdefault("dtype", release.table.dtype.name)
+        axes = ",".join(f"x{k}" for k in range(len(release.dims) if ndim is None else ndim))
+        auxiliary = ",()" if release.mechanism.is_mixture else ",(t)" if has_auxiliary(release) else ""
+        answers = axes if self.query is None else ",".join(map(str, release.shape))
+        kwargs.setdefault("signature", f"({axes}){auxiliary}->({answers})")
+        super().__init__(**kwargs)
+
+    def rng_fn(self, rng: np.random.Generator, x: NDArray[np.int64], *auxiliary: Any, size: Any = None) -> Any:
+        """Release `x` again."""
+        from ppdinf.samplers.tape import seeded_tape
+
+        lead = x.shape[: x.ndim - self.ndims_params[0]] if size is None else tuple(size)
+        draws = int(np.prod(lead))
+        cells = np.broadcast_to(x, (*lead, *x.shape[x.ndim - self.ndims_params[0] :])).reshape(draws, -1)
+        answers = cells if self.query is None else cells @ self.query.T
+        mechanism, kept = self.release.mechanism, self.release.kept
+        drawn = mechanism.draw(kept, answers, draws, seeded_tape(rng), self.release.plan)
+        return drawn.reshape(*lead, *self.release.shape)
+
+
+def released(x: Any, release: Release, auxiliary: Any = None) -> Any:
+    """Return the noisy table as a random variable."""
+    inputs = [x] if auxiliary is None else [x, auxiliary]
+    op = ReleasedRV(release, ndim=x.ndim)
+    _, table = op(*inputs, rng=pt.random.shared_rng(seed=None), return_next_rng=True)
+    return table
+
+
+@_logprob.register(ReleasedRV)
+def _released_logp(op: ReleasedRV, values: Any, rng: Any, size: Any, x: Any, *auxiliary: Any, **kwargs: Any) -> Any:
+    (y,) = values
+    if op.query is not None:
+        x = (pt.as_tensor(op.query.toarray()) @ x.ravel()).reshape(op.release.shape)
+    system, noise, mechanism = op.release.kept, y - x, op.release.mechanism
+    rows, columns = system.A.nonzero()
+    # whole noise sums to zero; real noise does so but for rounding, and its table has the sums read off the release
+    moved, goal = (noise, 0) if mechanism.is_integer else (x, system.values)
+    zeros = pt.constant(np.zeros(len(system.names), dtype=np.int64))
+    sums = zeros[rows].inc(system.A.data * moved.ravel()[columns])
+    if mechanism.shifts is not None:
+        noise = unprojected(noise.ravel(), op.release, *auxiliary)
+    if (coupling := mechanism.coupling) is None:
+        log_weight = pt.sum(mechanism.potential(noise, *auxiliary))
+    else:
+        log_weight = coupling.of(noise_image(coupling, noise.ravel()))
+    log_weight += taken_off(op.release, *auxiliary)
+    if op.release.depends_on_table:
+        log_weight -= _LogNormaliser(op.release)(x)
+    return pt.switch(pt.all(pt.eq(sums, goal)), log_weight, -np.inf)
+
+
+class _LogNormaliser(Op):
+    """Logarithm of the total weight of all releases of a table, C(x)."""
+
+    __props__ = ("release",)
+
+    def __init__(self, release: Release) -> None:
+        self.release = release
+
+    def make_node(self, x: Any) -> Apply:
+        """One table in, one number out."""
+        return Apply(self, [pt.as_tensor(x)], [pt.dscalar()])
+
+    def log_normaliser(self, x: NDArray[np.int64]) -> float:
+        """Ask the mechanism; 0 where it has no sum: the table's step does without it, for all else it is constant."""
+        value = self.release.mechanism.log_normaliser(self.release.kept, x.ravel())
+        return 0.0 if value is None or np.isnan(value) else float(value)
+
+    def perform(self, node: Any, inputs: Any, outputs: Any) -> None:
+        """One number."""
+        outputs[0][0] = np.asarray(self.log_normaliser(inputs[0]))
+
+
+@register_funcify_and_cache_key(_LogNormaliser)
+def _log_normaliser_numba(op: _LogNormaliser, node: Any, **kwargs: Any) -> Any:
+    @numba_njit
+    def log_normaliser(x):  # type: ignore[no-untyped-def]
+        with numba.objmode(value="float64"):
+            value = op.log_normaliser(x)
+        return np.asarray(value)
+
+    return log_normaliser, None  # never from PyTensor's cache on disk: the release is part of the function
+
+
+@numba_core_rv_funcify.register(ReleasedRV)
+def _released_numba(op: ReleasedRV, node: Any) -> Any:
+    cell = numba.types.int64 if op.release.mechanism.is_integer else numba.types.float64
+    out_type = numba.types.Array(cell, len(op.release.dims), "C")
+
+    @numba_njit
+    def of_table(rng, x):  # type: ignore[no-untyped-def]
+        with numba.objmode(out=out_type):
+            out = np.ascontiguousarray(op.rng_fn(rng, x))
+        return out  # noqa: RET504  (numba's object mode hands over variables, not values)
+
+    @numba_njit
+    def of_table_and_auxiliary(rng, x, auxiliary):  # type: ignore[no-untyped-def]
+        return of_table(rng, x)
+
+    random_fn = of_table_and_auxiliary if has_auxiliary(op.release) else of_table
+
+    return random_fn, None  # never from PyTensor's cache on disk: the release is part of the function
