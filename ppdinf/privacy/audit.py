@@ -32,7 +32,8 @@ class Audit:
     ----------
     tables : ndarray of int64, shape (n, d)
     log_p : ndarray of float64, shape (n, m)
-        Log probability of every release given every table.
+        Log probability of every release given every table; for post-processed noise, that it comes from noise within
+        reach.
     loss : ndarray of float64, shape (n, n)
         Largest log ratio of probabilities, over all releases.
     """
@@ -70,7 +71,9 @@ def audit(mechanism: Mechanism, system: System, *, reach: int | None = None) -> 
         Public sums with their values, and bounds that leave few tables.
     reach : int, optional
         Releases up to this far outside the range of the tables are enumerated where the noise has no bounds of its own;
-        by default until a cell's noise has weight 1e-10.
+        by default until a cell's noise has weight 1e-10. For post-processed noise, measurements this far outside of
+        theirs, by default 2: an outcome together with whether noise stayed within reach is one more post-processing, so
+        that the promise holds for these as well.
 
     Returns
     -------
@@ -94,6 +97,8 @@ def audit(mechanism: Mechanism, system: System, *, reach: int | None = None) -> 
     tables = fiber_tables(system.A, system.values, system.B, system.limits, most=200)
     if tables is None:
         raise InvariantError("there are more than 200 tables with this public information: too many to audit")
+    if (push := getattr(mechanism, "push", None)) is not None:
+        return _audited(tables, push(system, tables, 2 if reach is None else reach))
     releases = tables
     if mechanism.log_normaliser(system, tables[0]) is None:  # noise reaches everywhere on the lattice
         if reach is None:
@@ -108,7 +113,10 @@ def audit(mechanism: Mechanism, system: System, *, reach: int | None = None) -> 
             raise InvariantError("noise reaches more than 200,000 releases: audit a smaller table, or pass reach")
         releases = found
     log_w = np.array([[mechanism.log_weight(system, y, x) for y in releases] for x in tables])
-    log_p = log_w - np.logaddexp.reduce(log_w, axis=1)[:, np.newaxis]
+    return _audited(tables, log_w - np.logaddexp.reduce(log_w, axis=1)[:, np.newaxis])
+
+
+def _audited(tables: NDArray[np.int64], log_p: NDArray[np.float64]) -> Audit:
     # a release that is impossible given the first table of a pair costs nothing, whatever it is given the other
     given = log_p > -np.inf
     loss = np.array([np.max(own[seen] - log_p[:, seen], axis=1) for own, seen in zip(log_p, given, strict=True)])

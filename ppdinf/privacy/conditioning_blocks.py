@@ -177,11 +177,11 @@ def _listed(noise: Any, ends: NDArray[np.float64], total: int) -> BlockCost | No
     given = np.isfinite(ends)
     B = np.vstack([eye[given[:, 0]], -eye[given[:, 1]]])
     limits = np.concatenate([ends[given[:, 0], 0], -ends[given[:, 1], 1]]).astype(np.int64)
-    low, high = cell_intervals(sum_row, np.array([total]), B, limits)
+    first, last = cell_intervals(sum_row, np.array([total]), B, limits)
     alike = [np.flatnonzero((ends == pair).all(axis=1)) for pair in np.unique(ends, axis=0)]
-    if np.isinf(high - low).any() or total - low.sum() > CROWD:
+    if np.isinf(last - first).any() or total - first.sum() > CROWD:
         return None
-    low, high, persons = low.astype(np.int64), high.astype(np.int64), int(total - low.sum())
+    low, high, persons = first.astype(np.int64), last.astype(np.int64), int(total - first.sum())
     number = _number(high - low, persons, alike)
     if number > LISTED or number * max(100 * d * d, (persons + 1) * int((high - low + 1).sum())) > WORK:
         return None

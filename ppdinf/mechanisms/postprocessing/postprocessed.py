@@ -13,6 +13,7 @@ noise is missing there; with loss epsilon and a sensitivity of 2 it is this one 
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
@@ -23,7 +24,7 @@ import xarray as xr
 from numpy.typing import NDArray
 from scipy import sparse
 
-from ppdinf.errors import ModelError, PrivacyError
+from ppdinf.errors import InvariantError, ModelError, PrivacyError
 from ppdinf.frame import Frame
 from ppdinf.invariants import Public, System, covariates
 from ppdinf.lattice.feasible import nearest_feasible
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Levels", "PostProcessed", "PostProcessedRelease"]
 
+MOST = 200_000  # measurements that an audit enumerates
 METHODS = {
     "truncated": "negative cells are set to zero; public sums are not used",
     "l2": "nearest real table in squares with the public sums",
@@ -218,6 +220,47 @@ class PostProcessed(Mechanism):
             cells=system.frame.size,
             sampler=str(plan or self.plan_on(system)),
         )
+
+    def push(self, system: System, tables: NDArray[np.int64], reach: int) -> NDArray[np.float64]:
+        """Push the law of the noise through the repair, for audits.
+
+        Parameters
+        ----------
+        system : System
+        tables : ndarray of int64, shape (n, d)
+            Tables that agree with everything public.
+        reach : int
+            Measurements are enumerated up to this far outside the range of those of the tables.
+
+        Returns
+        -------
+        ndarray of float64, shape (n, m)
+            Log probability, given every table, of every outcome from measurements within reach.
+
+        Raises
+        ------
+        InvariantError
+            There are more than 200,000 measurements.
+        """
+        levels = self._levels(system.frame)
+        G, sizes = sparse.vstack([G for G, _ in levels]), [G.shape[0] for G, _ in levels]
+        rates = np.repeat([float(rate) for _, rate in levels], sizes)
+        exact = (G @ tables.T).T
+        ranges = [
+            np.arange(a - reach, b + reach + 1) for a, b in zip(exact.min(axis=0), exact.max(axis=0), strict=True)
+        ]
+        if math.prod(part.size for part in ranges) > MOST:
+            raise InvariantError(
+                f"there are more than {MOST:,} measurements: audit a smaller table, or a smaller reach"
+            )
+        measured = np.stack(np.meshgrid(*ranges, indexing="ij"), axis=-1).reshape(-1, rates.size)
+        outcomes = self._fit(system, levels, np.split(measured, np.cumsum(sizes)[:-1], axis=1))
+        # real numbers that differ in their last digits only count as one, or as several: finer outcomes tell no less
+        kinds, which = np.unique(np.round(outcomes, 6), axis=0, return_inverse=True)
+        p = np.zeros((len(tables), len(kinds)))
+        for own, sums in zip(p, exact, strict=True):
+            np.add.at(own, which.ravel(), np.exp(-np.abs(measured - sums) @ rates))
+        return np.log(p) + np.log(np.tanh(rates / 2)).sum()
 
     def potential(self, z: Any, scale: Any = None) -> NoReturn:
         """Refuse: see `logp`."""
