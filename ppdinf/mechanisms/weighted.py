@@ -168,8 +168,11 @@ class Weighted(Mechanism):
         return math.nan if self.l2_law is not None else float(self._summed_out(system, cells).log_normaliser)
 
     def log_weight(self, system: System, y: NDArray[np.int64], x: NDArray[np.int64]) -> float:
-        """Log density of releasing y when the table is x; with its normaliser where that depends on x, but for l2."""
-        if np.any(system.B @ y < system.limits):
+        """Log density of releasing y when the table is x; with its normaliser where that depends on x, but for l2.
+
+        ``-inf`` where either breaks a public bound.
+        """
+        if np.any(system.B @ y < system.limits) or np.any(system.B @ x < system.limits):
             return -np.inf
         if self.l2_law is not None:
             return self.l2_law.log_mass(y - x)
@@ -228,7 +231,7 @@ def summed_out(
     if not linked.size:
         return Elimination(system.A, values.tolist(), potentials)
     B = system.B[linked]
-    slacks = [_slack(B[[k]], int(system.limits[row]), center, noise) for k, row in enumerate(linked)]
+    slacks = [_slack(B[[k]], int(system.limits[row]), center, noise, (low, high)) for k, row in enumerate(linked)]
     rows = sp.block_array([[system.A, None], [B, -sp.eye_array(linked.size, dtype=np.int64)]], format="csr")
     return Elimination(rows, [*values.tolist(), *system.limits[linked].tolist()], [*potentials, *slacks])
 
@@ -250,7 +253,16 @@ def _potential(noise: IntegerNoise, x: int, low: float, high: float, cell: int, 
     return tabulate
 
 
-def _slack(row: Any, limit: int, center: tuple[int, ...], noise: IntegerNoise) -> Callable[[int], Window]:
-    """All values that the slack takes while the cells are within their windows count alike."""
-    here, steps = int((row @ np.array(center))[0]) - limit, int(abs(row).sum())
-    return lambda bits: (0, [arb(1)] * (here + steps * len(noise.window(bits, ctx.prec)[0]) + 1), arb(0))
+def _slack(
+    row: Any, limit: int, center: tuple[int, ...], noise: IntegerNoise, ends: tuple[Any, Any]
+) -> Callable[[int], Window]:
+    """All values that the slack takes while the cells are within their windows and bounds count alike."""
+    x, (low, high) = np.array(center)[row.indices], (end[row.indices] for end in ends)
+    most = float(np.sum(row.data * np.where(row.data > 0, high, low))) - limit
+    farthest = float(np.max(np.maximum(x - low, high - x)))
+
+    def tabulate(bits: int) -> Window:
+        reach = int(row.data @ x) - limit + int(abs(row.data).sum()) * len(noise.window(bits, ctx.prec, farthest)[0])
+        return 0, [arb(1)] * (int(min(reach, most)) + 1), arb(0)
+
+    return tabulate

@@ -76,17 +76,19 @@ def compose(*guarantees: Guarantee, independent: bool | None = None) -> Guarante
     return replace(together, epsilon=total, delta=delta, gamma=gamma)
 
 
-def compose_parallel(*guarantees: Guarantee, disjoint: bool) -> Guarantee:
-    """Join releases about parts of the data that share nobody: only the largest loss counts.
+def compose_parallel(*guarantees: Guarantee, disjoint: bool, within: bool | None = None) -> Guarantee:
+    """Join releases about parts of the data that share nobody: only the largest loss counts, or the two largest.
 
     Parameters
     ----------
     *guarantees : Guarantee
         Of one variant.
     disjoint : bool
-        Whether each release depends on its own part alone, given what is public, and neighbours differ in one part
-        only. Where one record is replaced by another, this needs parts that both records lie in, such as
-        parts whose sizes are public.
+        Whether each release depends on its own part alone, given what is public.
+    within : bool
+        Whether two neighbours differ in one part only, and must be said: True where a record is added or removed, or
+        replaced by one of its own part, as where the sizes of the parts are public; False where it can be replaced by
+        one of another part, so that two parts change.
 
     Returns
     -------
@@ -95,13 +97,14 @@ def compose_parallel(*guarantees: Guarantee, disjoint: bool) -> Guarantee:
     Raises
     ------
     PrivacyError
-        As `compose`; or the parts are not stated to be disjoint.
+        As `compose`; or the parts are not stated to be disjoint, or it is not stated whether neighbours differ in one.
 
     Examples
     --------
     >>> a = Guarantee("pure", Fraction(1), neighbours="one record")
-    >>> compose_parallel(a, replace(a, epsilon=Fraction(2)), disjoint=True).epsilon
-    Fraction(2, 1)
+    >>> b, c = replace(a, epsilon=Fraction(2)), replace(a, epsilon=Fraction(3))
+    >>> [compose_parallel(a, b, c, disjoint=True, within=within).epsilon for within in (True, False)]
+    [Fraction(3, 1), Fraction(5, 1)]
     """
     first = _alike(guarantees)
     if not disjoint:
@@ -111,11 +114,23 @@ def compose_parallel(*guarantees: Guarantee, disjoint: bool) -> Guarantee:
             "a loss per unit of distance adds up over the parts as the distance does: the guarantee with the largest "
             "loss holds for the whole table as it is"
         )
-    together = _joined(first, guarantees)
+    if within is None:
+        raise PrivacyError(
+            f"do neighbours, who differ in {first.neighbours}, differ in one part only? A record that is replaced by "
+            "one of another part changes both: pass within=True or within=False"
+        )
+    together, zero = _joined(first, guarantees), Fraction(0)
+
+    def largest(losses: list[Any]) -> Any:
+        return sum(sorted(losses)[-1 if within else -2 :])
+
     if first.rho is not None:
-        return replace(together, rho=max(g.rho or Fraction(0) for g in guarantees))
-    worst = max(guarantees, key=lambda g: g.loss())
-    return replace(together, epsilon=worst.epsilon, gamma=worst.gamma, delta=max(_delta(g) for g in guarantees))
+        return replace(together, rho=largest([g.rho or zero for g in guarantees]))
+    epsilon, delta = largest([g.epsilon or zero for g in guarantees]), largest([_delta(g) for g in guarantees])
+    if delta >= 1:
+        raise PrivacyError("together the deltas reach 1: nothing is promised of these releases as a whole")
+    gamma = None if first.gamma is None else float(largest([g.loss() for g in guarantees]) / epsilon) - 1
+    return replace(together, epsilon=epsilon, gamma=gamma, delta=delta)
 
 
 def to_zcdp(guarantee: Guarantee) -> Guarantee:
@@ -220,6 +235,9 @@ def to_event(guarantee: Guarantee, *, distance: float = 1) -> Any:
 def _alike(guarantees: tuple[Guarantee, ...]) -> Guarantee:
     if not guarantees:
         raise PrivacyError("there is nothing to compose")
+    for found in guarantees:
+        if not isinstance(found, Guarantee):
+            raise PrivacyError(f"guarantees compose, such as release.guarantee; found {type(found).__name__}")
     variants = {g.variant for g in guarantees}
     if len(variants) > 1:
         raise PrivacyError(f"guarantees of variants {sorted(variants)} do not add up: restate them with to_zcdp first")

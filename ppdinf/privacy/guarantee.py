@@ -105,7 +105,17 @@ class Guarantee:
         -------
         Fraction or float
             ``(1 + gamma) epsilon k``, in zCDP ``rho k**2``.
+
+        Raises
+        ------
+        PrivacyError
+            The guarantee is about two statements under models of the data, between which there are no steps.
         """
+        if self.variant == "pufferfish" and distance != 1:
+            raise PrivacyError(
+                "a Pufferfish guarantee holds between the two statements of a pair, whatever the tables: it has no "
+                "loss at a distance, so ask for loss()"
+            )
         if self.epsilon is None:
             return (self.rho or 0) * distance**2
         return self.epsilon * distance * (1 if self.gamma is None else 1 + self.gamma)

@@ -348,3 +348,33 @@ def test_narrow_bounds_make_quick_work_of_wide_noise():
     mechanism = ppd.Conditioned(DoubleGeometric("1e-6"), total() & nonnegative())
     drawn = mechanism.simulate([5, 3], draws=2000, rng=1)
     assert chi_square(drawn.values, np.array([[k, 8 - k] for k in range(9)]), np.full(9, 1 / 9)) > 1e-6
+
+
+@pytest.mark.parametrize("name", MECHANISMS)
+def test_impossible_tables_have_no_density(name):
+    make, public, table = MECHANISMS[name]
+    step = np.zeros(table.shape, dtype=int)
+    step[..., :2] = 9, -9
+    if table.dims == ("sex", "age"):
+        step[1] *= -1
+    outside = table + step
+    mechanism, system = make(public), public.on(table)
+    assert not system.check(outside)["agrees"].all()
+    assert system.check(outside)["agrees"][: len(system.names)].all()
+    assert mechanism.logp(table, outside) == mechanism.logp(outside, table) == -np.inf
+    assert np.isfinite(mechanism.logp(table, table))
+
+
+def test_slacks_end_where_what_is_public_does():
+    """Noise of a millionth per person reaches millions of slacks; bounds and sums leave few."""
+    from ppdinf.mechanisms.weighted import summed_out
+
+    public = margin("kind") & nonnegative() & at_least("cases", "deaths", dim="kind")
+    system, x = public.on(CASES), CASES.values.ravel()
+    wide = summed_out(system, tuple(x.tolist()), DoubleGeometric("1e-6"))
+    assert len(wide._potentials[-1](80)[1]) <= 7
+    points = fiber_tables(system.A, system.values, system.B, system.limits)
+    assert wide.log_normaliser == pytest.approx(math.log(len(points)), abs=1e-4)
+    narrow = summed_out(system, tuple(x.tolist()), DoubleGeometric("1/2"))
+    _, _, log_c = enumerated(ppd.Conditioned(DoubleGeometric("1/2"), public), system, x)
+    assert narrow.log_normaliser == pytest.approx(log_c, abs=1e-10)

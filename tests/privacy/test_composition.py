@@ -2,6 +2,7 @@
 
 import math
 import sys
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -48,20 +49,46 @@ def test_pufferfish_asks_for_independence():
 def test_parallel_parts_count_once():
     a = Guarantee("approximate", Fraction(1), Fraction(1, 100), neighbours="one record")
     b = Guarantee("approximate", Fraction(2), Fraction(1, 1000), neighbours="one record")
-    both = compose_parallel(a, b, disjoint=True)
+    both = compose_parallel(a, b, disjoint=True, within=True)
     assert (both.epsilon, both.delta) == (2, Fraction(1, 100))
     rho = Guarantee("zcdp", rho=Fraction(1, 2), neighbours="one record")
-    assert compose_parallel(rho, rho, disjoint=True).rho == Fraction(1, 2)
+    assert compose_parallel(rho, rho, disjoint=True, within=True).rho == Fraction(1, 2)
     with pytest.raises(PrivacyError, match="overlapping"):
-        compose_parallel(a, b, disjoint=False)
+        compose_parallel(a, b, disjoint=False, within=True)
     with pytest.raises(PrivacyError, match="unit of distance"):
-        compose_parallel(smooth(1), smooth(2), disjoint=True)
+        compose_parallel(smooth(1), smooth(2), disjoint=True, within=True)
+
+
+def test_a_record_that_moves_changes_two_parts():
+    a = Guarantee("approximate", Fraction(1), Fraction(1, 100), neighbours="one record, replaced by another")
+    parts = [a, replace(a, epsilon=Fraction(2), delta=Fraction(0)), replace(a, epsilon=Fraction(4))]
+    with pytest.raises(PrivacyError, match="replaced by one of another part changes both"):
+        compose_parallel(*parts, disjoint=True)
+    moved = compose_parallel(*parts, disjoint=True, within=False)
+    assert (moved.epsilon, moved.delta) == (6, Fraction(1, 50))
+    assert compose_parallel(a, disjoint=True, within=False).epsilon == 1
+    rho = Guarantee("zcdp", rho=Fraction(1, 2), neighbours="one record")
+    assert compose_parallel(rho, rho, rho, disjoint=True, within=False).rho == 1
+    likely = replace(a, delta=Fraction(1, 2))
+    with pytest.raises(PrivacyError, match="the deltas reach 1"):
+        compose_parallel(likely, likely, disjoint=True, within=False)
+
+
+def test_a_record_that_moves_is_seen_in_two_noisy_counts():
+    """Enumerated: two counts, each with a loss of its own when a record comes or goes, and one record that changes."""
+    k, rates = np.arange(-40, 41), (1.0, 0.5)
+    losses = [np.max(rate * (np.abs(k - 1) - np.abs(k))) for rate in rates]
+    a, b = (Guarantee("pure", Fraction(rate), neighbours="one record") for rate in rates)
+    assert sum(losses) == float(compose_parallel(a, b, disjoint=True, within=False).epsilon)
+    assert sum(losses) > float(compose_parallel(a, b, disjoint=True, within=True).epsilon)
 
 
 @pytest.mark.parametrize(
     ("guarantees", "message"),
     [
         ((), "nothing to compose"),
+        ((1, 2), "found int"),
+        ((smooth(1), None), "found NoneType"),
         ((smooth(1), Guarantee("zcdp", rho=Fraction(1), metric="l2")), "do not add up"),
         (
             (

@@ -144,11 +144,11 @@ def test_refuses_what_states_no_promise(arguments, message):
         (Guarantee("subspace", Fraction(1), neighbours="one record replaced"), 3, "one record replaced"),
         (Guarantee("zcdp", rho=Fraction(1, 8), metric="l2"), Fraction(9, 8), "rho k^2 allows, with rho = 0.125"),
         (Guarantee("congenial", Fraction(1), metric="l1", gamma=-0.5), 1.5, "gamma = -0.5"),
-        (Guarantee("pufferfish", Fraction(1), neighbours="whether somebody is ill"), 3, "Protected: whether somebody"),
+        (Guarantee("pufferfish", Fraction(1), neighbours="whether somebody is ill"), 1, "Protected: whether somebody"),
     ],
 )
 def test_every_variant_says_what_it_means(promise, loss, words):
-    assert promise.loss(3) == loss
+    assert promise.loss(1 if promise.variant == "pufferfish" else 3) == loss
     assert words in promise.describe()
     assert len(promise.describe().split("\n\n")) == 2
     json.dumps(promise.to_dict())
@@ -197,3 +197,11 @@ def test_a_total_of_zero_leaves_nothing_to_protect():
         found = guarantee(total() & nonnegative(), table=0 * TABLE)
     assert found.nearest is None
     assert "Protected: nothing." in found.describe()
+
+
+def test_statements_about_models_have_no_distance():
+    promise = Guarantee("pufferfish", Fraction(1), neighbours="whether one person is a case")
+    assert promise.loss() == promise.loss(1) == 1
+    for distance in (0, 2, Fraction(1, 2)):
+        with pytest.raises(PrivacyError, match="no loss at a distance"):
+            promise.loss(distance)
