@@ -125,7 +125,7 @@ def saturated_bound(
         best = min(best, log_l + excess + ROUNDING * (1 + abs(log_l)))
         if excess < CLOSE:
             break
-        rates = means
+        rates = np.maximum(means, NO_RATE)
     return best
 
 

@@ -49,6 +49,7 @@ __all__ = ["importance"]
 
 K_HAT = 0.7  # above it weighted means cannot be trusted (Vehtari et al. 2024)
 WEIGHED = 10  # proposals for each draw that is returned
+LOOKS = 50  # draws that estimate an evidence lower bound
 ROUNDS = 12  # refits of the proposal at most
 ENOUGH = 0.5  # share of effective draws at which the proposal needs no further refit
 FITTED = 4000  # draws that a proposal is fitted to, at most
@@ -200,7 +201,7 @@ def _start(target: _Target, rng: np.random.Generator) -> tuple[NDArray[np.float6
         if covariance is None:
             continue
         normal = multivariate_normal(u, covariance, allow_singular=True)
-        points = normal.rvs(200, random_state=rng).reshape(-1, u.size)
+        points = normal.rvs(LOOKS, random_state=rng).reshape(-1, u.size)
         bound = float(np.mean(np.maximum(target.log_p(points), NOTHING) - normal.logpdf(points)))
         if bound > best:
             best, found = bound, (u, covariance)

@@ -111,7 +111,7 @@ def rejection(
     names, propose = _proposals(model, int(rng.integers(2**31)))
 
     def maximise(starts: NDArray[np.float64], best: float) -> float:
-        return _maximum(model, starts, best)
+        return _maximiser(model)(starts, best)
 
     with Progress(disable=not progressbar, transient=True) as progress:
         task = progress.add_task("Rejection", total=draws)
@@ -196,15 +196,19 @@ def _proposals(model: pm.Model, seed: int) -> tuple[list[str], Any]:
     return [variable.name for variable in outcome], propose
 
 
-def _maximum(model: pm.Model, starts: NDArray[np.float64], best: float) -> float:
-    """Largest log likelihood reached from the starts, at least `best`."""
+def _maximiser(model: pm.Model) -> Callable[[NDArray[np.float64], float], float]:
+    """Compile a search for the largest log likelihood that is reached from given starts, and at least a given one."""
     log_l = model.logp(vars=[*model.observed_RVs, *model.potentials], jacobian=False)
     (log_l,), joined = join_nonshared_inputs(model.initial_point(), [log_l], model.value_vars)
     function = compile_pymc([joined], [-log_l, -pt.grad(log_l, joined)])
-    for start in starts:
-        with np.errstate(all="ignore"):  # line searches may overstep
-            best = max(best, -float(minimize(function, start, jac=True, method="L-BFGS-B").fun))
-    return best
+
+    def maximise(starts: NDArray[np.float64], best: float) -> float:
+        for start in starts:
+            with np.errstate(all="ignore"):  # line searches may overstep
+                best = max(best, -float(minimize(function, start, jac=True, method="L-BFGS-B").fun))
+        return best
+
+    return maximise
 
 
 def _require_hope(log_acceptance: float, draws: int, proposals: int) -> None:

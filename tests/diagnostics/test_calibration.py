@@ -8,6 +8,7 @@ last two depend on the release and see faults that theta cannot.
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from noisy_tables import REGIMES, SYSTEMS, noise, solved
 from numba import njit
 from scipy import stats
 from scipy.special import gammaln
@@ -22,19 +23,6 @@ PRIOR = stats.norm.pdf(GRID, 0, 0.8)
 PRIOR = PRIOR / PRIOR.sum()
 
 LOG_FACTORIAL = gammaln(np.arange(20_000) + 1)
-
-
-def rows(*groups, cells=6):
-    return np.array([[int(i in group) for i in range(cells)] for group in groups])
-
-
-SYSTEMS = {  # public sums, and the group of each cell where the sums split the cells
-    "total": (rows(range(6)), np.zeros(6, int)),
-    "groups": (rows(range(3), range(3, 6)), np.repeat([0, 1], 3)),
-    "hierarchy": (rows(range(6), range(4), range(4, 6), range(2), range(2, 4)), np.repeat([0, 1, 2], 2)),
-    "two-way": (rows(*(range(3 * k, 3 * k + 3) for k in range(3)), *(range(k, 9, 3) for k in range(3)), cells=9), None),
-}
-REGIMES = {"dense": (25.0, 0.25), "sparse": (0.7, 1.5), "flat": (4.0, 0.05)}  # mean count, epsilon
 
 
 class Problem:
@@ -125,35 +113,6 @@ def drawable(place):
     """Without totals that no cell counts towards, which cannot be drawn."""
     keep = used(place["total"], place["block"])[:-1]
     return place if len(keep) else {**place, "total": np.zeros(1, np.int64)}
-
-
-def solved(A):
-    """Dependent cells as integer combinations of free ones, on {z : A z = 0}."""
-    columns, rank = [], 0
-    for j in range(A.shape[1]):
-        if np.linalg.matrix_rank(A[:, [*columns, j]]) > rank:
-            columns, rank = [*columns, j], rank + 1
-    free = np.setdiff1d(np.arange(A.shape[1]), columns)
-    combination = -np.linalg.lstsq(A[:, columns], A[:, free], rcond=None)[0]
-    assert np.allclose(combination, combination.round())
-    return np.array(columns), free, combination.round().astype(np.int64)
-
-
-@njit
-def noise(d, dependent, free, combination, epsilon, rng):
-    """Discrete Laplace in the free cells, accepted in proportion to the mass of the dependent ones."""
-    z, p = np.empty(d, np.int64), 1 - np.exp(-epsilon)
-    while True:
-        for i in free:
-            z[i] = rng.geometric(p) - rng.geometric(p)
-        size = 0
-        for r, i in enumerate(dependent):
-            z[i] = 0
-            for c, j in enumerate(free):
-                z[i] += combination[r, c] * z[j]
-            size += abs(z[i])
-        if rng.random() < np.exp(-epsilon * size):
-            return z
 
 
 @njit

@@ -1,0 +1,72 @@
+"""Rank tests of rejection and importance sampling, the sharpest of them; `benchmarks/calibration.py` has them all.
+
+Faults are seen by the size of the noise or by the fit of the table, hardly ever by theta: it is calibrated on
+average whatever part of the data is left unused.
+"""
+
+import numpy as np
+import pymc as pm
+import pytest
+from posterior_problems import Compiled, Problem, p_values
+
+import ppdinf as ppd
+
+
+@pytest.fixture(scope="module")
+def compiled():
+    """Compile each route once, for tables under groups and for fibers listed table by table."""
+    held = {}
+
+    def get(route, system):
+        listed = system in ("two-way", "bounded")
+        if (route, listed) not in held:
+            held[route, listed] = Compiled(4 if listed else 6, listed)
+            held[route, listed].compile(route)
+        return held[route, listed]
+
+    return get
+
+
+@pytest.mark.parametrize("system", ["total", "groups", "hierarchy"])
+def test_likelihoods_are_those_of_partially_private(system):
+    rng, model = np.random.default_rng(1), Compiled(6, False)
+    problem = Problem("importance", system, "dense", model)
+    density = model.model.compile_logp()
+    public = ppd.invariants.linear(problem.A)
+    for _ in range(2):
+        _, y = problem.simulate(rng)
+        problem.place(y)
+        release = ppd.Release(y, ppd.GeneralizedLaplace(public, epsilon="1/4"))
+        with pm.Model(coords=release.coords) as same:
+            theta, level = pm.Normal("theta", 0, 0.25), pm.Normal("level", 0, 0.1)
+            rate = pm.math.exp(problem.log_base + level + theta * problem.slope)
+            ppd.PartiallyPrivate("x", pm.Poisson.dist(rate), release=release)
+        right = same.compile_logp()
+        for point in ({"theta": 0.3, "level": -0.1}, {"theta": -0.2, "level": 0.2}):
+            assert density(point) == pytest.approx(right(point), abs=1e-8)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("route", "system", "regime"), [("rejection", "groups", "dense"), ("importance", "hierarchy", "dense")]
+)
+def test_the_truth_is_one_more_posterior_draw(route, system, regime, compiled):
+    assert min(p_values(route, system, regime, compiled(route, system)).values()) > 1e-6
+
+
+CASES = [  # fault, what sees it, and replicates that bring its p-value far below the threshold
+    ("rejection", "groups", "epsilon off by 20 %", "noise", 700),
+    ("rejection", "groups", "M too small", "fit", 500),
+    ("rejection", "groups", "P(Z | theta) dropped", "fit", 200),
+    ("importance", "groups", "epsilon off by 20 %", "noise", 1000),
+    ("importance", "groups", "a public sum dropped", "noise", 400),
+    ("importance", "groups", "proposal density left out", "theta", 400),
+    ("importance", "bounded", "C(x) dropped", "fit", 4000),
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("route", "system", "fault", "seen_by", "replicates"), CASES)
+def test_faults_are_seen(route, system, fault, seen_by, replicates, compiled):
+    found = p_values(route, system, "dense", compiled(route, system), fault=fault, replicates=replicates)
+    assert found[seen_by] < 1e-6
