@@ -6,13 +6,14 @@ J. Seeman, M. Reimherr, A. Slavković, "Formal privacy for partially private dat
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, ClassVar
 
 import numpy as np
 from flint import arb
+from numpy.typing import NDArray
 
 from ppdinf.errors import CountError, PrivacyError
 from ppdinf.invariants import Public, System
@@ -96,6 +97,22 @@ class DirichletMultinomial:
             )
         return self.weight(cell, int(high))
 
+    def around(self, center: Sequence[int], groups: NDArray[np.int64]) -> BaseMeasure:
+        """Take the growth out of the weights, for tables whose groups of cells have the sums of `center`.
+
+        Every weight is divided by ``ratio ** (y_j - center_j)`` with the ratio ``1 + alpha_0 / n`` of its group, n
+        being the sum of the group and alpha_0 that of its alpha: it then peaks where the Dirichlet-multinomial law
+        does.
+        Cells with the label -1 stay as they are.
+        """
+        alpha, counts, ratios = np.array(self.alpha), np.array(center), [Fraction(1)] * len(center)
+        for group in np.unique(groups[groups >= 0]):
+            cells = np.flatnonzero(groups == group)
+            ratio = 1 + Fraction(alpha[cells].sum()) / max(1, int(counts[cells].sum()))
+            for cell in cells:
+                ratios[cell] = ratio
+        return _Around(self, tuple(center), tuple(ratios))
+
     def to_dict(self) -> dict[str, Any]:
         """Parameters, rationals as text."""
         return {
@@ -103,6 +120,26 @@ class DirichletMultinomial:
             "concentration": str(self.concentration),
             "pseudo_count": str(self.pseudo_count),
         }
+
+
+@dataclass(frozen=True)
+class _Around:
+    """Dirichlet-multinomial weights over ``ratios ** (y - center)``."""
+
+    measure: DirichletMultinomial
+    center: tuple[int, ...]
+    ratios: tuple[Fraction, ...]
+
+    def weight(self, cell: int, count: int) -> arb:
+        return self.measure.weight(cell, count) * ball(self.ratios[cell]) ** (self.center[cell] - count)
+
+    def largest(self, cell: int, low: float, high: float) -> arb:
+        """Enclose the largest weight: the next one is larger up to ``(alpha - ratio) / (ratio - 1)``."""
+        ratio = self.ratios[cell]
+        if ratio == 1 or low < 0:
+            return self.measure.largest(cell, low, high)
+        turn = 1 + (self.measure.alpha[cell] - ratio) // (ratio - 1)
+        return self.weight(cell, int(min(max(low, turn), high)))
 
 
 @dataclass(frozen=True)

@@ -44,7 +44,11 @@ RARE = 1e-15  # probability with which any cell leaves its window, before condit
 
 @runtime_checkable
 class BaseMeasure(Hashable, Protocol):
-    """Weights of the released counts, whatever the confidential ones. Anything hashable with these methods will do."""
+    """Weights of the released counts, whatever the confidential ones. Anything hashable with these methods will do.
+
+    A method ``around(center, groups)``, where there is one, returns the same weights times one for each cell that
+    cancel in every table whose groups have the sums of `center`, so that weights grow less with the counts.
+    """
 
     def weight(self, cell: int, count: int) -> arb:
         """Enclose the weight of a count in a cell, counted along the table."""
@@ -180,7 +184,16 @@ class Weighted(Mechanism):
         return float(np.sum(self.potential(y - x))) - (log_normaliser or 0.0)
 
     def _summed_out(self, system: System, cells: NDArray[np.int64]) -> Elimination:
-        return summed_out(system, tuple(cells.tolist()), self.noise, self.base_measure(system))
+        base = self.base_measure(system)
+        try:
+            return summed_out(system, tuple(cells.tolist()), self.noise, base)
+        except InvariantError as error:
+            if base is None:
+                raise
+            raise InvariantError(
+                f"releases with this base measure cannot be summed: {error}; where it draws releases too far from the "
+                "table, lower its concentration"
+            ) from error
 
 
 def is_bounded(public: Public) -> bool:
@@ -225,6 +238,8 @@ def summed_out(
     from ppdinf.samplers.elimination import Elimination
 
     values = system.A @ np.array(center, dtype=np.int64)
+    around = getattr(base, "around", None)
+    base = around(center, _groups(system)) if around is not None else base
     low, high = cell_intervals(system.A, values, system.B, system.limits)
     potentials = [_potential(noise, x, low[i], high[i], i, base) for i, x in enumerate(center)]
     linked = np.flatnonzero(np.diff(system.B.indptr) > 1)
@@ -236,19 +251,32 @@ def summed_out(
     return Elimination(rows, [*values.tolist(), *system.limits[linked].tolist()], [*potentials, *slacks])
 
 
+def _groups(system: System) -> NDArray[np.int64]:
+    """Label cells whose sum is public: those of a class, and all others together; -1 where it is not."""
+    structure = system.structure
+    labels = np.where(structure.determined[structure.classes], structure.classes, structure.class_sizes.size)
+    others = labels == structure.class_sizes.size
+    if np.any(np.asarray(structure.lattice.basis[np.flatnonzero(others)].sum(axis=0))):
+        labels[others] = -1
+    return labels
+
+
 def _potential(noise: IntegerNoise, x: int, low: float, high: float, cell: int, base: BaseMeasure | None) -> Potential:
     def tabulate(bits: int) -> Window:
-        largest = arb(1) if base is None else base.largest(cell, low, high)
-        further = max(0, math.ceil(float(largest.log().upper()) / math.log(2)))
-        weights, tail = noise.window(bits + further, ctx.prec, max(x - low, high - x))
-        reach = len(weights) - 1
-        first, last = int(max(x - reach, low)), int(min(x + reach, high))
-        if first > last:
-            raise InvariantError("a confidential count lies further from its public bounds than noise reaches")
-        found = [weights[abs(k - x)] for k in range(first, last + 1)]
-        if base is not None:
-            found = [weight * base.weight(cell, first + k) for k, weight in enumerate(found)]
-        return first, found, tail * largest
+        largest, further = arb(1) if base is None else base.largest(cell, low, high), 0
+        while True:
+            weights, tail = noise.window(bits + further, ctx.prec, max(x - low, high - x))
+            reach = len(weights) - 1
+            first, last = int(max(x - reach, low)), int(min(x + reach, high))
+            if first > last:
+                raise InvariantError("a confidential count lies further from its public bounds than noise reaches")
+            found = [weights[abs(k - x)] for k in range(first, last + 1)]
+            if base is not None:
+                found = [weight * base.weight(cell, first + k) for k, weight in enumerate(found)]
+            excess = tail * largest * arb(2) ** bits / sum(found, start=arb(0))
+            if base is None or not excess > 1:
+                return first, found, tail * largest
+            further += math.ceil(float(excess.log().upper()) / math.log(2)) + 1
 
     return tabulate
 

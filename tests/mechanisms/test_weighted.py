@@ -378,3 +378,33 @@ def test_slacks_end_where_what_is_public_does():
     narrow = summed_out(system, tuple(x.tolist()), DoubleGeometric("1/2"))
     _, _, log_c = enumerated(ppd.Conditioned(DoubleGeometric("1/2"), public), system, x)
     assert narrow.log_normaliser == pytest.approx(log_c, abs=1e-10)
+
+
+STRONG = {
+    "total": (total() & nonnegative(), THREE.copy(data=[0, 0, 30]), [40, 10, 0]),
+    "groups": (groups("state") & nonnegative(), STATES.copy(data=[0, 25, 3, 0]), [9, 0, 0, 7]),
+    "margins": (margin("sex") & margin("age") & nonnegative(), SQUARE.copy(data=[[9, 0, 1], [0, 9, 5]]), [0, 9] * 3),
+    "upper": (total() & between(0, 12), THREE.copy(data=[12, 0, 3]), [0, 40, 1]),
+}
+
+
+@pytest.mark.parametrize("where", STRONG)
+def test_base_measures_that_outweigh_the_noise(where):
+    """Weights of a thousand earlier tables: they grow by powers that cancel where sums are public."""
+    public, table, earlier = STRONG[where]
+    base, system = DirichletMultinomial(earlier, 1000), public.on(table)
+    mechanism = ppd.WassersteinExponential(public, 2, sensitivity=2, secrets="x", base=base)
+    points, p, _ = enumerated(mechanism, system, table.values.ravel())
+    for x in points[:: max(1, len(points) // 20)]:  # a chain may propose any of them
+        assert mechanism.log_normaliser(system, x) == pytest.approx(enumerated(mechanism, system, x)[2], abs=1e-8)
+    drawn = mechanism.simulate(table, draws=5000, rng=1).values.reshape(5000, -1)
+    assert chi_square(drawn, points, p) > 1e-6
+    assert chi_square(drawn, points, p**1.5 / (p**1.5).sum()) < 1e-6
+
+
+def test_what_still_outweighs_it_is_said(monkeypatch):
+    monkeypatch.delattr(DirichletMultinomial, "around")
+    base = DirichletMultinomial([1000] * 3, 1000)
+    mechanism = ppd.WassersteinExponential(total() & nonnegative(), 1, 2, "x", base=base)
+    with pytest.raises(InvariantError, match="lower its concentration"):
+        mechanism.simulate([3000, 0, 0], draws=1, rng=1)
