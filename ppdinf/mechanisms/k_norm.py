@@ -6,7 +6,8 @@ exp(epsilon) under any such move, since |z + a|_K <= |z|_K + 1. A draw is a unif
 Gamma(k + 1, 1 / epsilon) radius, k the dimension of K.
 
 K is exactly as large as the neighbours need: the hull of the columns of Q'W and their opposites for records added,
-of the differences of columns for records replaced, which is smaller than twice the former.
+of the differences of columns for records replaced, which is smaller than twice the former. Where these are as
+few as can be, norm and draws are simple in any dimension (`ppdinf.samplers.independent_moves`).
 
 M. Hardt, K. Talwar, "On the geometry of differential privacy", STOC 2010. J. Gao, R. Gong, F.-Y. Yu, "Subspace
 differential privacy", AAAI 2022, Section 3.4.
@@ -30,6 +31,8 @@ from ppdinf.mechanisms.subspace import Reals, SubspaceMechanism
 from ppdinf.samplers.noise_norm import NoiseNorm
 
 if TYPE_CHECKING:
+    from ppdinf.samplers.independent_moves import IndependentMoves
+    from ppdinf.samplers.polytope import Polytope
     from ppdinf.samplers.tape import Tape
     from ppdinf.samplers.tv_bound import TVBound
 
@@ -62,8 +65,9 @@ class KNorm(SubspaceMechanism):
     Notes
     -----
     Pure guarantee; near the best squared error there is where K is about as long as wide. For the cells under one
-    total and records replaced, |z|_K is half the l1 norm. Draws follow the law exactly, up to double precision, in
-    up to 8 free dimensions; listing the faces takes from a millisecond to 12 s there. Beyond, hit-and-run chains
+    total and records replaced, |z|_K is half the l1 norm. Draws follow the law exactly, up to double precision, where
+    no move of a record follows from others (cells under one total or none, as many independent queries as cells), and
+    elsewhere in up to 8 free dimensions; listing the faces takes from a millisecond to 12 s. Beyond, hit-and-run chains
     (``allow_mcmc=True``) are as long as 50 coupled pairs took to meet, and the upper limit of their distance, not
     below 0.06 for so few pairs, enters the guarantee: they are for research. 11 cells with records added take a
     minute to measure, and 0.7 s a draw.
@@ -96,6 +100,7 @@ class KNorm(SubspaceMechanism):
         from ppdinf.lattice.null_space import null_space
         from ppdinf.samplers.continuous import exponentials
         from ppdinf.samplers.hit_and_run import hit_and_run, hull_chord
+        from ppdinf.samplers.independent_moves import independent_moves
         from ppdinf.samplers.polytope import polytope
 
         directions, moves = moves_within(null_space(system.structure), self.query, self.neighbours)
@@ -106,14 +111,21 @@ class KNorm(SubspaceMechanism):
                 lambda draws, tape: np.zeros((draws, d)), lambda z: 0.0, "none", "no move is seen", 0, 0, norm
             )
         reach = float(np.abs(directions @ moves).max() * gammainccinv(k + 1, RARE)) / epsilon
-        if k <= EXACT:
+        columns = directions.T if self.query is None else directions.T @ np.array(self.query)
+        body: IndependentMoves | Polytope | None
+        body = independent_moves(columns, differences=self.neighbours == "replaced")
+        if body is not None:
+            order, sampler, how = 1.0, "independent moves", "in which no move of a record follows from others"
+        elif k <= EXACT:
             body = polytope(moves)
-            norm = NoiseNorm(sparse.csc_array(epsilon * body.forms @ directions.T), np.inf)
+            order, sampler, how = np.inf, "polytope", f"from the {len(body.corners):,} simplices of K"
+        if body is not None:
+            norm = NoiseNorm(sparse.csc_array(epsilon * body.forms @ directions.T), order)
             return RealNoise(
                 lambda draws, tape: body.noise(draws, tape) @ directions.T / epsilon,
                 lambda z: norm.log_density(z) if inside(directions, z) else -np.inf,
-                "polytope",
-                f"K-norm noise in {k} dimensions, from the {len(body.corners):,} simplices of K",
+                sampler,
+                f"K-norm noise in {k} dimensions, {how}",
                 reach,
                 k,
                 norm,
