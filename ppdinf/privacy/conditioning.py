@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from ppdinf.errors import PrivacyError
 from ppdinf.lattice.fiber_tables import fiber_tables
-from ppdinf.privacy.conditioning_blocks import BlockCost, cost_by_blocks
+from ppdinf.privacy.conditioning_blocks import SAME, BlockCost, cost_by_blocks
 
 if TYPE_CHECKING:
     from ppdinf.invariants import System
@@ -29,7 +29,6 @@ __all__ = ["ConditioningCost", "Erosion", "conditioning_cost", "erosion", "poste
 
 MOST = 1000  # tables whose probabilities are all worked out
 SEARCH = 60  # tables looked at otherwise
-EXACT = 1e-9  # a lower and an upper bound this near are one number
 
 
 @dataclass(frozen=True)
@@ -124,7 +123,7 @@ def conditioning_cost(
     tables = fiber_tables(system.A, system.values, system.B, system.limits, most=MOST)
     if tables is None:
         known = cost_by_blocks(mechanism.noise, system)
-        if known.most - known.least < EXACT:
+        if known.most - known.least <= SAME:
             return ConditioningCost(min(1.0, known.most), known.least, None, True, known.tables)
         return _searched(mechanism, system, epsilon, known, search, np.random.default_rng(rng))
     distance = np.array([np.abs(tables - x).sum(axis=1) for x in tables])

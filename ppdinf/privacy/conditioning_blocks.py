@@ -49,6 +49,8 @@ __all__ = ["BlockCost", "cost_by_blocks"]
 
 LISTED = 5000  # tables of a block that are listed, up to the order of cells that share their bounds
 WORK = 3 * 10**8  # multiplications for their normalisers, about a second
+BLOCKS = 8  # of which tables are listed
+SAME = 1e-9  # bounds this near are one number
 CROWD = 1000  # persons in a block beyond which it is not listed
 LONGEST = 10**6  # persons in one cell, whose normaliser is summed
 
@@ -77,7 +79,7 @@ def cost_by_blocks(noise: Any, system: System) -> BlockCost:
 
     Notes
     -----
-    About a second for every block that is listed; next to nothing for others.
+    About a second for every block that is listed, eight at most; next to nothing for others.
 
     Examples
     --------
@@ -94,18 +96,22 @@ def cost_by_blocks(noise: Any, system: System) -> BlockCost:
     if structure.partition.any():
         some = nearest_feasible(system.A, system.values, system.B, system.limits, row_names=system.names)
     order = np.argsort(structure.blocks, kind="stable")
-    costs: dict[Any, BlockCost] = {}
+    sums: dict[Any, BlockCost] = {}
+    crossing = []
     for cells in np.split(order, np.cumsum(np.bincount(structure.blocks))[:-1]):
         block, free = structure.blocks[cells[0]], low[cells] == -np.inf
         if structure.fixed[cells[0]] or (free & (high[cells] == np.inf)).all():
             continue
         if structure.partition[block]:
             key = tuple(sorted(zip(low[cells], high[cells], strict=True))), int(some[cells].sum())
-            if key not in costs:
-                costs[key] = _one_sum(noise, np.array(key[0]), key[1])
+            sums[key] = sums.get(key) or _one_sum(noise, np.array(key[0]), key[1])
         else:
-            costs[int(block)] = BlockCost(0.0, _crossing(noise, system, cells), 0)
-    found = list(costs.values())
+            crossing.append(BlockCost(0.0, _crossing(noise, system, cells), 0))
+    # blocks that can decide, the likeliest first
+    for key in sorted(sums, key=lambda key: (-sums[key].most, -sums[key].least))[:BLOCKS]:
+        if sums[key].most > max(cost.least for cost in sums.values()) + SAME:
+            sums[key] = _listed(noise, np.array(key[0]), key[1]) or sums[key]
+    found = [*sums.values(), *crossing]
     return BlockCost(
         max((cost.least for cost in found), default=0.0),
         max((cost.most for cost in found), default=0.0),
@@ -115,7 +121,10 @@ def cost_by_blocks(noise: Any, system: System) -> BlockCost:
 
 def _steps_bound(epsilon: float, cells: int) -> float:
     """Bound ``log(C(x + g) / C(x)) / (epsilon n)`` for steps that move n cells by one."""
-    return math.log(1 + math.exp((cells - 2) * epsilon) - math.exp(-2 * epsilon)) / (cells * epsilon)
+    steep = (cells - 2) * epsilon
+    if steep <= 0:
+        return math.log1p(math.exp(steep) - math.exp(-2 * epsilon)) / (cells * epsilon)
+    return (steep + math.log1p(math.exp(-steep) - math.exp(-steep - 2 * epsilon))) / (cells * epsilon)
 
 
 def _is_laplace(noise: Any) -> bool:
@@ -139,7 +148,7 @@ def _crossing(noise: Any, system: System, cells: NDArray[np.int64]) -> float:
 
 
 def _one_sum(noise: Any, ends: NDArray[np.float64], total: int) -> BlockCost:
-    """Work out or bound gamma of cells that only have their sum in common; `ends` are their bounds, shape (d, 2)."""
+    """Bound gamma of cells that only have their sum in common; `ends` are their bounds, shape (d, 2)."""
     bounded = BlockCost(0.0, 1.0, 0)
     if _is_laplace(noise):
         epsilon, d = float(noise.epsilon), len(ends)
@@ -148,9 +157,7 @@ def _one_sum(noise: Any, ends: NDArray[np.float64], total: int) -> BlockCost:
             b = math.exp(-2 * epsilon)
             limit = math.log(2 - b - (1 - b) ** d) / (2 * epsilon)
             bounded = BlockCost(min(limit, _all_in_one(epsilon, d, total - int(ends[:, 0].sum()))), limit, 1)
-    if bounded.most - bounded.least < 1e-9:
-        return bounded
-    return _listed(noise, ends, total) or bounded
+    return bounded
 
 
 def _all_in_one(epsilon: float, d: int, persons: int) -> float:
@@ -159,6 +166,8 @@ def _all_in_one(epsilon: float, d: int, persons: int) -> float:
     C of counts x is the sum of ``b^k (k + d - 1 choose k)`` times the coefficient of T^k in the product over cells of
     ``(1 - b)(1 + T + .. + T^(x_i - 1)) + T^x_i``.
     """
+    # weights of more than so many are below exp(-50) of all
+    persons = min(persons, math.ceil((50 + d * math.log(persons + d)) / (2 * epsilon)))
     if not 0 < persons <= LONGEST:
         return 0.0
     k = np.arange(persons + 1)

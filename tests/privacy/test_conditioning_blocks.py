@@ -137,6 +137,26 @@ def test_what_has_no_bound_of_its_own():
     assert cost_by_blocks(DoubleGeometric(1), three.on(cube)).most == 1
 
 
+def test_wide_tables_and_much_noise_stay_in_range():
+    table = xr.DataArray(np.full((60, 60), 9), dims=("sex", "age"))
+    crossing = (margin("sex") & margin("age") & nonnegative()).on(table)
+    for epsilon in (1e-6, 50, 5000):
+        assert 0 < cost_by_blocks(DoubleGeometric(epsilon), crossing).most <= 1
+        assert 0 <= cost_by_blocks(DoubleGeometric(epsilon), nonnegative().on([1, 2])).most <= 1
+        assert 0 <= cost_by_blocks(DoubleGeometric(epsilon), (total() & nonnegative()).on([10**9, 2])).most <= 1
+
+
+def test_many_groups_are_bounded_at_once():
+    """Some are listed, the largest first; the rest cannot exceed the limit for as many cells."""
+    rng = np.random.default_rng(1)
+    counts = rng.integers(0, 9, 600)
+    table = xr.DataArray(counts, dims="cell", coords={"group": ("cell", np.arange(600) // 6)})
+    cost = cost_by_blocks(DoubleGeometric("1/20"), (groups("group") & nonnegative()).on(table))
+    b = math.exp(-0.1)
+    assert 0.5 < cost.least < cost.most <= math.log(2 - b - (1 - b) ** 6) / 0.1
+    assert cost.tables < 8 * 5000
+
+
 def test_gamma_of_releases():
     """Millions of tables: exact for few persons and for many, a bound below 1 for two-way tables."""
     public, noise = total() & nonnegative(), DoubleGeometric("1/2")
