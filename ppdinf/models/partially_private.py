@@ -92,6 +92,16 @@ def PartiallyPrivate(  # noqa: N802  (reads as a PyMC distribution)
     ...     counts = PartiallyPrivate("counts", pm.Poisson.dist(rate), release=release)
     >>> [v.name for v in model.free_RVs], [v.name for v in model.observed_RVs]
     (['rate'], ['counts_release'])
+
+    Answers to a query, two groups of ages that overlap: the cells are a variable of the model.
+
+    >>> groups = np.array([[1, 1, 0], [0, 1, 1]])
+    >>> ages = ppd.KNorm(ppd.invariants.total(), epsilon=1, query=groups)
+    >>> release = ages.release(np.array([2, 3, 3]))
+    >>> with pm.Model(coords={**release.coords, "age": ["0-17", "18-64", "65+"]}) as model:
+    ...     counts = PartiallyPrivate("counts", pm.Poisson.dist(2.0), release=release, dims="age")
+    >>> model.named_vars_to_dims
+    {'counts': ('age',), 'counts_release': ('answer',)}
     """
     model = pm.modelcontext(None)
     if not isinstance(release, Release):
