@@ -31,7 +31,7 @@ def check(
     if covariates:
         notes(console, f"Published with it: {', '.join(covariates)}.")
 
-    report = release.public.check(release.table)
+    report = release.check()
     if len(report):
         table = Table("public sum", "value", "noisy table", title=None, header_style="bold")
         for name, row in report.head(SHOWN).iterrows():

@@ -8,6 +8,7 @@ from os import PathLike
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import scipy.sparse as sp
 import xarray as xr
 from numpy.typing import NDArray
@@ -126,6 +127,31 @@ class Release:
         found = self.mechanism.guarantee_on(self.kept, self.plan)
         known = dict.fromkeys((*found.known, *everything.known))
         return replace(found, unprotected=everything.exact, known=tuple(known))
+
+    def check(self) -> pd.DataFrame:
+        """Compare the sums of the noisy table with what is public; those of real numbers up to rounding.
+
+        Returns
+        -------
+        pandas.DataFrame
+            As `System.check`: one row per public sum and bound, ``found``, ``relation``, ``public``, ``agrees``.
+
+        Examples
+        --------
+        >>> import ppdinf as ppd
+        >>> Release([33.25, -2.0, 14.75], ppd.KNorm(ppd.invariants.total(), epsilon="1/4")).check()
+               found relation  public  agrees
+        total   46.0        =      46    True
+        """
+        if self.mechanism.is_integer:
+            return self.public.check(self.table)
+        y, rows = self.table.values.ravel(), sp.vstack([self.public.A, self.public.B], format="csr")
+        public = np.concatenate([self.public.values, self.public.limits])
+        found, slack = rows @ y, ROUNDING * (1 + abs(rows) @ np.abs(y))
+        relation = np.repeat(["=", ">="], [self.public.values.size, self.public.limits.size])
+        agrees = np.where(relation == "=", np.abs(found - public) <= slack, found >= public - slack)
+        shown = {"found": found.round(6), "relation": relation, "public": public, "agrees": agrees}
+        return pd.DataFrame(shown, index=[*self.public.names, *self.public.bound_names])
 
     def covariate(self, name: str) -> xr.DataArray:
         """Return a public coordinate that travelled with the table, such as the population.

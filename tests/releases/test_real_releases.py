@@ -6,7 +6,7 @@ import xarray as xr
 
 import ppdinf as ppd
 from ppdinf.errors import CountError, InvariantError, ModelError
-from ppdinf.invariants import groups, margin, total
+from ppdinf.invariants import groups, margin, nonnegative, total
 
 TABLE = xr.DataArray([30, 4, 12, 7], dims="county", coords={"state": ("county", list("AABB"))})
 MECHANISMS = {
@@ -30,6 +30,15 @@ def test_a_release_keeps_sums_and_comes_back_from_its_file(name, tmp_path):
     assert again.mechanism == release.mechanism
     assert again.guarantee == release.guarantee
     assert "in double precision" in release.guarantee.describe()
+    assert again.check()["agrees"].all()
+
+
+def test_sums_that_the_noisy_table_does_not_keep_are_reported():
+    known = (total() & groups("state") & nonnegative()).on(TABLE)
+    noisy = TABLE + np.array([-31.5, 2.0, 10.5, 19.0])
+    report = ppd.Release(noisy, ppd.KNorm(total(), 1), public=known).check()
+    assert report["agrees"].tolist()[:3] == [True, False, False]
+    assert (~report["agrees"]).sum() == 3  # and one cell is below zero
 
 
 def test_a_table_that_lost_its_sums_is_refused():
