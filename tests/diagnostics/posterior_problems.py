@@ -14,7 +14,7 @@ import pytensor
 import pytensor.tensor as pt
 import pytest
 from noisy_tables import REGIMES, SYSTEMS, noise, rows, solved
-from scipy.special import gammaln, logsumexp
+from scipy.special import gammaln
 
 from ppdinf.diagnostics.calibration import calibrate, uniformity
 from ppdinf.lattice.fiber_tables import fiber_tables
@@ -24,7 +24,6 @@ from ppdinf.samplers.posterior_bound import saturated_bound
 
 SLOPE, LEVEL_SD, THETA_SD = np.array([1.0, -0.3, 0.6, 0.1]), 0.1, 0.25
 CROSSING = rows(range(2), range(2, 4), (0, 2), (1, 3), cells=4)  # both margins of a 2 x 2 table
-BOUNDED = (1.0, 0.4)  # mean count and epsilon where bounds make the normaliser of the noise depend on the table
 KEPT = 20  # draws of each posterior that the truth is ranked among
 BATCH, AFFORDABLE = 512, 2000  # small, so that rejection takes both ways to its bound
 
@@ -72,13 +71,8 @@ class Problem:
 
     def __init__(self, route, system, regime, compiled, *, fault=None):
         self.route, self.fault, self.compiled = route, fault, compiled
-        self.bounded = system == "bounded"
-        self.A, self.block = {
-            **SYSTEMS,
-            "two-way": (CROSSING, None),
-            "bounded": (rows(range(4), cells=4), None),
-        }[system]
-        mean, self.epsilon = BOUNDED if self.bounded else REGIMES[regime]
+        self.A, self.block = {**SYSTEMS, "two-way": (CROSSING, None)}[system]
+        mean, self.epsilon = REGIMES[regime]
         d = self.A.shape[1]
         self.log_base, self.slope = np.log(mean * np.linspace(0.7, 1.3, d)), np.resize(SLOPE, d)
         self.solve = solved(self.A)
@@ -87,10 +81,7 @@ class Problem:
     def simulate(self, rng):
         theta, level = rng.normal(0, THETA_SD), rng.normal(0, LEVEL_SD)
         x = rng.poisson(np.exp(self.eta(theta, level)))
-        while True:
-            y = x + noise(x.size, *self.solve, self.epsilon, rng)
-            if not self.bounded or y.min() >= 0:
-                break
+        y = x + noise(x.size, *self.solve, self.epsilon, rng)
         return self.quantities(np.array([theta]), np.array([level]), x[None], y, scalar=True), y
 
     def eta(self, theta, level):
@@ -114,8 +105,6 @@ class Problem:
             eye = np.eye(y.size, dtype=int)
             self.fiber = fiber_tables(self.A, self.A @ y, eye, np.zeros(y.size, int))
             log_q = -self.believed * np.abs(y - self.fiber).sum(axis=1)
-            if self.bounded and self.fault != "C(x) dropped":
-                log_q -= [logsumexp(-self.believed * np.abs(x - self.fiber).sum(axis=1)) for x in self.fiber]
             data = {"tables": self.fiber.astype(float), "log_h": log_q - gammaln(self.fiber + 1).sum(axis=1)}
         else:
             block, total = self.block, np.bincount(self.block, weights=y).astype(np.int64)
