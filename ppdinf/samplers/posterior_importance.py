@@ -114,9 +114,9 @@ def importance(model: pm.Model, draws: int, *, rng: int | np.random.Generator | 
     -----
     Compiling takes seconds; then each weighted draw costs one marginal likelihood (20 us for 20 cells). Good
     for some tens of parameters; pm.sample() goes further. Of 40,000 weighted draws of 22 parameters of 20 areas
-    (`benchmarks/posterior.py`, p1), 8,000 to 10,000 were effective, after 4 CPU seconds besides compiling. Where noise
-    is large (low, epsilon = 0.02) that was twice what NUTS gave per CPU second, compiling included;
-    ``pm.sample_smc``, its independent runs compared, gave about half of NUTS and is no route of its own here.
+    (`benchmarks/posterior.py`, p1), 8,000 to 10,000 were effective, after 4 CPU seconds besides compiling. In the
+    one setting that was tried (low, epsilon = 0.02; 1,000 particles, six runs compared), ``pm.sample_smc`` was slower
+    than NUTS, and is no route of its own here.
 
     References
     ----------
