@@ -11,15 +11,19 @@ import numpy as np
 import pandas as pd
 import pymc as pm
 
+from ppdinf.diagnostics.forgetting import forgetting
 from ppdinf.diagnostics.movement import movement
 from ppdinf.errors import DiagnosisWarning, ModelError
 from ppdinf.models.distributions import ConfidentialRV
+from ppdinf.samplers.tv_bound import TVBound
 
 __all__ = ["Diagnosis", "diagnose"]
 
 RHAT = 1.01
 ESS = 400
 K_HAT = 0.7
+COUPLED = 32  # cells of a table whose walk is coupled here: a second or two
+LIMIT = 64  # draws within which its pairs must agree
 
 
 @dataclass(frozen=True)
@@ -35,6 +39,8 @@ class Diagnosis:
         ``r_hat``, ``ess_bulk`` and ``ess_tail`` of every other variable.
     problems : list of str
         One sentence each, with what to do next. Empty when all is well.
+    forgets : TVBound or None
+        Of a table of up to 32 cells that was walked, given the parameters (`forgetting`, for larger ones too).
 
     Examples
     --------
@@ -45,6 +51,7 @@ class Diagnosis:
     cells: pd.DataFrame
     parameters: pd.DataFrame
     problems: list[str] = field(default_factory=list)
+    forgets: TVBound | None = None
 
     @property
     def ok(self) -> bool:
@@ -62,6 +69,8 @@ class Diagnosis:
         both = pd.concat([self.cells, self.parameters])
         if len(both) and np.isfinite(both["r_hat"]).any():
             head.append(f"Largest R-hat {both['r_hat'].max():.3f}, smallest bulk ESS {both['ess_bulk'].min():.0f}.")
+        if self.forgets is not None:
+            head.append(_of_forgetting(self.forgets))
         body = [f"- {problem}" for problem in self.problems] or ["No problem found."]
         return "\n".join(head + body)
 
@@ -120,11 +129,37 @@ def diagnose(idata: Any, model: pm.Model | None = None) -> Diagnosis:
             integers.append(part.assign(variable=name, fixed=fixed).join(moved))
         else:
             reals.append(part.assign(variable=name))
-    found = Diagnosis(_stack(integers), _stack(reals))
+    found = Diagnosis(_stack(integers), _stack(reals), forgets=_forgets(idata, model))
     found.problems.extend(_problems(found, idata, model))
     for problem in found.problems:
         warnings.warn(problem, DiagnosisWarning, stacklevel=2)
     return found
+
+
+def _forgets(idata: Any, model: pm.Model) -> TVBound | None:
+    """Couple the walk of the model's table, where it has one that is small and moved; a few pairs go first."""
+    walked = [rv for rv in model.free_RVs if isinstance(rv.owner.op, ConfidentialRV) and rv.name in idata.posterior]
+    if len(walked) != 1 or walked[0].owner.op.release.depends_on_table or _independent(idata):
+        return None
+    draws = idata.posterior[walked[0].name].values
+    cells = draws.reshape(-1, int(np.prod(draws.shape[2:])))
+    if cells.shape[1] > COUPLED or (cells == cells[0]).all() or _fiber_problems(idata, model):
+        return None
+    scouts = forgetting(idata, model, pairs=16, limit=LIMIT)
+    return scouts if scouts.unmet else forgetting(idata, model, limit=LIMIT)
+
+
+def _of_forgetting(bound: TVBound) -> str:
+    if bound.unmet:
+        return (
+            f"Given the parameters, {bound.unmet} of {bound.meetings.size} pairs of coupled tables had not agreed after "
+            f"{bound.limit} draws: R-hat and ESS alone speak for the table (usual where many sums cross)."
+        )
+    steps = int(bound.meetings.max()) - bound.lag
+    return (
+        f"Given the parameters, {bound.meetings.size} pairs of coupled tables agreed: the table is within "
+        f"{float(bound.upper(steps)):.2g} of its law, in total variation, {steps} draws after any other."
+    )
 
 
 def _fixed(rv: Any, size: int) -> np.ndarray:

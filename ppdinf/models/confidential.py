@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from ppdinf.errors import ModelError
 from ppdinf.models.distributions import ConfidentialRV, MarginalRV
 from ppdinf.samplers import totals
 
-__all__ = ["sample_confidential"]
+__all__ = ["of_draws", "sample_confidential"]
 
 
 def sample_confidential(
@@ -81,16 +82,23 @@ def _draw_summed_out(rv: Any, posterior: Any, model: pm.Model, rng: np.random.Ge
     """Draw x given the parameters, the release and the totals, for every posterior draw of the parameters."""
     op = rv.owner.op
     eta, table, log_h = op.weights(rv.owner.inputs[:-1])
-    varying = eta if log_h is not None else table
-    near = set(ancestors([varying], blockers=model.free_RVs))
-    parameters = [free for free in model.free_RVs if free in near]
-    function = compile_pymc(parameters, varying)
+    function = of_draws([eta if log_h is not None else table], posterior, model)
     lead = (posterior.sizes["chain"], posterior.sizes["draw"])
-    columns = [posterior[p.name].transpose("chain", "draw", ...).values for p in parameters]
     place = {"lo": op.fiber.lower, "total": op.total, "block": op.block, "rng": rng}
-    flat = [function(*(column[at] for column in columns)) for at in np.ndindex(lead)]
+    flat = [function(at)[0] for at in np.ndindex(lead)]
     if log_h is not None:
         draws = totals.draw(log_h, eta=np.array(flat), **place)
     else:
         draws = np.array([totals.draw(weights, **place) for weights in flat])
     return draws.reshape(*lead, *op.release.shape)
+
+
+def of_draws(
+    outputs: list[Any], posterior: Any, model: pm.Model
+) -> Callable[[tuple[int, int]], list[NDArray[np.float64]]]:
+    """Compile symbolic functions of a model's variables, to be called with a chain and a draw of the posterior."""
+    near = set(ancestors(outputs, blockers=model.free_RVs))
+    parameters = [free for free in model.free_RVs if free in near]
+    columns = [posterior[p.name].transpose("chain", "draw", ...).values for p in parameters]
+    function = compile_pymc(parameters, outputs)
+    return lambda at: function(*(column[at] for column in columns))

@@ -21,12 +21,13 @@ from pymc.logprob.basic import logp
 from pytensor.graph.replace import vectorize_graph
 from pytensor.tensor.random.type import RandomType
 
-from ppdinf.models.marginal import logp_natural, logp_table
+from ppdinf.models.marginal import fixed, logp_natural, logp_table
 from ppdinf.models.natural import natural_form
 from ppdinf.models.released import ReleasedRV, has_auxiliary, noise_image, taken_off, unprojected
 from ppdinf.models.rows import elementwise
 from ppdinf.releases import Release
 from ppdinf.samplers.fiber import Fiber
+from ppdinf.samplers.totals import NO_RATE
 
 __all__ = ["ConfidentialRV", "MarginalRV", "confidential", "marginal", "window_logp"]
 
@@ -86,27 +87,41 @@ class _WrappedRV(SymbolicRandomVariable):
             return mechanism.potential(y[:, None] - counts, inputs[-1])
         return mechanism.potential(unprojected(y, self.release, inputs[-1])[:, None] - counts)
 
+    def weights(self, inputs: Any) -> tuple[Any, Any, NDArray[np.float64] | None]:
+        """Log weights of all counts: ``(natural parameter, log normaliser, log h)`` or ``(None, table, None)``.
+
+        Shapes (d,), (d,), (d, width), or a symbolic table of shape (d, width); noise is included.
+        """
+        (base, _), fiber = self.base(inputs), self.fiber
+        form = natural_form(base, self.start.shape, fiber.lower[:, None] + np.arange(fiber.width))
+        if form is None or has_auxiliary(self.release):
+            table = window_logp(base, self.start.shape, fiber.lower, fiber.width).reshape((fiber.width, -1)).T
+            return None, table + fiber.log_noise + self.log_given(inputs), None
+        return form.eta.ravel(), form.log_normaliser.ravel(), form.log_h + fiber.log_noise
+
 
 class ConfidentialRV(_WrappedRV):
     """A table of counts with any elementwise distribution, to be held on a fiber."""
 
     _print_name = ("Confidential", "\\operatorname{Confidential}")
 
-    def log_data(self, table: Any) -> Any:
-        """Log density of every count of every window but for the fiber's own weights, shape (width, *table shape)."""
-        inputs, shape = table.owner.inputs, self.start.shape
-        data = window_logp(self.base(inputs)[0], shape, self.fiber.lower, self.fiber.width)
-        noise = self.log_given(inputs)
-        return data if isinstance(noise, float) else data + noise.T.reshape((self.fiber.width, *shape))
+    def conditional(self, table: Any) -> list[Any]:
+        """State the law of the table given the parameters, symbolic, as walks along its lines need it.
 
-    def released_image(self, table: Any) -> Any:
-        """Where noise couples the cells, the image of the release under its norm, shape (k,); elsewhere empty."""
-        coupling = self.release.mechanism.coupling
-        if coupling is None:
-            return pt.constant(np.zeros(0))
+        Log weights of all counts, shape (d, width); and, where noise couples the cells, the image of the release under
+        its norm, shape (k,).
+        """
+        inputs, fiber = table.owner.inputs, self.fiber
+        eta, log_weights, log_h = self.weights(inputs)
+        if log_h is not None:
+            counts = fiber.lower[:, None] + np.arange(fiber.width)
+            ends = (pt.constant(end, dtype="float64") for end in (NO_RATE, -NO_RATE))  # a rate of 0 leaves the count 0
+            log_weights = fixed(log_h, "log_h") + pt.clip(eta, *ends)[:, None] * counts
+        if fiber.coupling is None:
+            return [log_weights]
         y = self.release.table.values.ravel()
-        shifted = unprojected(y, self.release, table.owner.inputs[-1]) if has_auxiliary(self.release) else y
-        return noise_image(coupling, shifted)
+        shifted = unprojected(y, self.release, inputs[-1]) if has_auxiliary(self.release) else y
+        return [log_weights, noise_image(self.release.mechanism.coupling, shifted)]
 
 
 def confidential(dist: Any, release: Release, fiber: Fiber, start: NDArray[np.int64], auxiliary: Any = None) -> Any:
@@ -148,18 +163,6 @@ class MarginalRV(_WrappedRV):
     def __init__(self, *args: Any, block: NDArray[np.int64], total: NDArray[np.int64], **kwargs: Any) -> None:
         self.block, self.total = block, total
         super().__init__(*args, **kwargs)
-
-    def weights(self, inputs: Any) -> tuple[Any, Any, NDArray[np.float64] | None]:
-        """Log weights of all counts: ``(natural parameter, log normaliser, log h)`` or ``(None, table, None)``.
-
-        Shapes (d,), (d,), (d, width), or a symbolic table of shape (d, width); noise is included.
-        """
-        (base, _), fiber = self.base(inputs), self.fiber
-        form = natural_form(base, self.start.shape, fiber.lower[:, None] + np.arange(fiber.width))
-        if form is None or has_auxiliary(self.release):
-            table = window_logp(base, self.start.shape, fiber.lower, fiber.width).reshape((fiber.width, -1)).T
-            return None, table + fiber.log_noise + self.log_given(inputs), None
-        return form.eta.ravel(), form.log_normaliser.ravel(), form.log_h + fiber.log_noise
 
 
 def marginal(dist: Any, release: Release, fiber: Fiber, start: NDArray[np.int64], auxiliary: Any = None) -> Any:

@@ -26,7 +26,7 @@ import pytensor
 import pytensor.tensor as pt
 from llvmlite.binding import add_symbol  # type: ignore[import-untyped]
 from numba import types
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from pytensor.gradient import DisconnectedType, disconnected_type, grad_not_implemented
 from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.op import Op
@@ -152,7 +152,12 @@ def _compiled(op: SumsGivenTotals, node: Apply, **kwargs: Any) -> tuple[Any, int
             raise ModelError("a cell's block is neither the number of a total nor -1, or its weights have no row")
         return value, out
 
-    return sums_given_totals, 2
+    return sums_given_totals, 3
+
+
+def fixed(table: NDArray[np.float64], name: str) -> TensorVariable:
+    """Put numbers in a graph; as a constant, unless one of that size would keep the model out of numba's cache."""
+    return pytensor.shared(table, name=name) if table.nbytes > NUMBA_CONSTANT_SIZE_LIMIT else pt.as_tensor(table)
 
 
 def _per_cell(values: Any, name: str, cells: Any) -> TensorVariable:
@@ -262,7 +267,5 @@ def logp_natural(eta: Any, logh: ArrayLike, *, lo: Any, total: Any, block: Array
     if table.ndim != 2 or not (table < np.inf).all():
         raise ModelError(f"logh must be a (cells, width) table without nan or +inf; its shape is {table.shape}")
     table, row = np.unique(table, axis=0, return_inverse=True)  # cells with the same noisy count share a row
-    base, lid = table, totals.lids(table)
-    if table.nbytes > NUMBA_CONSTANT_SIZE_LIMIT:  # a constant of this size would keep the model out of the cache
-        base, lid = pytensor.shared(base, name="log_base"), pytensor.shared(lid, name="log_base_lids")
-    return _logp(pt.as_tensor(base), eta, lid, row.astype(np.int64), lo, total, block, as_means=True)
+    base, lid = fixed(table, "log_h"), fixed(totals.lids(table), "lids")
+    return _logp(base, eta, lid, row.astype(np.int64), lo, total, block, as_means=True)

@@ -4,6 +4,9 @@ State: an integer table x with ``A x = a`` and ``B x >= b``. Kernel: take a dire
 its exact law along the line ``x + t v`` (a heat bath: no tuning, no rejection). The law is a product of cell weights
 ``w_i(x_i)``: `walk`. Noise that couples the cells adds minus a norm of ``G (y - W x)`` (`ppdinf.samplers.noise_norm`),
 which changes by ``-t G W v`` along the line: `walk_coupled`.
+
+A direction uses one uniform number, whatever the table: two tables that read the same ones are coupled by common
+quantiles, and tables on the same line go to the same point.
 """
 
 from __future__ import annotations
@@ -12,9 +15,14 @@ from typing import Any
 
 import numba
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 
-__all__ = ["walk", "walk_coupled"]
+from ppdinf.samplers.fiber import Fiber
+
+__all__ = ["advance", "directions", "walk", "walk_coupled"]
+
+type Directions = tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int64]]
 
 SAFE = 1e-20  # a line whose linear weights sum to less than this is summed again in logarithms
 
@@ -45,9 +53,9 @@ def _add_log_weights(line: Any, x: Any, cells: Any, steps: Any, least: int, lowe
 
 
 @numba.njit(cache=True, nogil=True)
-def _chosen(line: Any, mass: float, rng: Any) -> int:
-    """Draw a point of the line with probability proportional to its weight."""
-    u, k = rng.random() * mass, 0
+def _chosen(line: Any, mass: float, uniform: float) -> int:
+    """Point of the line at a quantile of its law."""
+    u, k = uniform * mass, 0
     while k < line.size - 1 and u >= line[k]:
         u -= line[k]
         k += 1
@@ -56,7 +64,8 @@ def _chosen(line: Any, mass: float, rng: Any) -> int:
 
 @numba.njit(cache=True, nogil=True)
 def _step(x: Any, cells: Any, steps: Any, lower: Any, weights: Any, log_weights: Any, buffer: Any, rng: Any) -> None:
-    """Move the table along one direction by t drawn from its exact full conditional."""
+    """Move the table along one direction by t drawn from its exact full conditional, with one uniform always."""
+    uniform = rng.random()
     least, most = _range(x, cells, steps, lower, weights.shape[1])
     if least == most:
         return
@@ -73,7 +82,7 @@ def _step(x: Any, cells: Any, steps: Any, lower: Any, weights: Any, log_weights:
         _add_log_weights(line, x, cells, steps, least, lower, log_weights)
         line[:] = np.exp(line - line.max())
         mass = line.sum()
-    t = least + _chosen(line, mass, rng)
+    t = least + _chosen(line, mass, uniform)
     for cell, step in zip(cells, steps):  # noqa: B905  (numba)
         x[cell] += t * step
 
@@ -177,7 +186,7 @@ def walk_coupled(
     c, seen, touched = np.zeros(w.size), np.zeros(w.size, dtype=np.bool_), np.empty(w.size, dtype=np.int64)
     buffer = np.empty(log_weights.shape[1])
     for r in range(starts.size - 1):
-        v = slice(starts[r], starts[r + 1])
+        v, uniform = slice(starts[r], starts[r + 1]), rng.random()
         least, most = _range(x, cells[v], steps[v], lower, log_weights.shape[1])
         if least == most:
             continue
@@ -194,9 +203,43 @@ def walk_coupled(
                     c[rows[j]] += step * values[j]
         _subtract_norm(line, least, order, w, c, touched[:n])
         line[:] = np.exp(line - line.max())
-        t = least + _chosen(line, line.sum(), rng)
+        t = least + _chosen(line, line.sum(), uniform)
         for cell, step in zip(cells[v], steps[v]):  # noqa: B905  (numba)
             x[cell] += t * step
         for i in touched[:n]:
             w[i] -= t * c[i]
             c[i], seen[i] = 0.0, False
+
+
+def directions(fiber: Fiber, number: int, rng: np.random.Generator) -> Directions:
+    """Draw directions of a fiber, as `walk` takes them; few at a time cost more than walking them."""
+    v = fiber.moves.draw(number, rng=rng)
+    if fiber.system.limits.size:
+        v = sp.vstack([v, fiber.system.B @ v], format="csc")
+    return v.indptr, v.indices, v.data
+
+
+def advance(
+    fiber: Fiber, table: NDArray[np.int64], conditional: list[NDArray[np.float64]], along: Directions, rng: Any
+) -> NDArray[np.int64]:
+    """Return where a walk along the directions takes a table.
+
+    Parameters
+    ----------
+    fiber : Fiber
+    table : array of int64, shape (d,)
+    conditional : list of arrays
+        Log weights of all counts, shape (d, width), and where noise couples the cells ``G y``, shape (k,).
+    along : tuple of arrays
+        From `directions`.
+    rng : numpy.random.Generator
+        One uniform for each direction.
+    """
+    x, log_weights = np.concatenate([table, fiber.slack(table)]), np.ascontiguousarray(conditional[0])
+    if fiber.coupling is None:
+        walk(x, *along, fiber.lower, log_weights, rng)
+    else:
+        image, order = fiber.coupling.matrix, float(fiber.coupling.order)
+        columns, w = (image.indptr, image.indices, image.data), conditional[1] - image @ table
+        walk_coupled(x, *along, fiber.lower, log_weights, order, columns, w, rng)
+    return x[: table.size]

@@ -16,7 +16,7 @@ from scipy.special import gammaln
 from ppdinf.diagnostics.calibration import calibrate, position, uniformity
 from ppdinf.lattice.moves import connected_moves
 from ppdinf.samplers import totals
-from ppdinf.samplers.lattice_gibbs import walk
+from ppdinf.samplers.fiber_walk import walk
 
 GRID = np.linspace(-2.4, 2.4, 33)
 PRIOR = stats.norm.pdf(GRID, 0, 0.8)

@@ -19,7 +19,7 @@ from ppdinf.invariants import nonnegative, total
 from ppdinf.lattice.fiber_tables import fiber_tables
 from ppdinf.lattice.moves import connected_moves
 from ppdinf.mechanisms import DoubleGeometric
-from ppdinf.samplers.lattice_gibbs import walk
+from ppdinf.samplers.fiber_walk import walk
 from ppdinf.samplers.tape import seeded_tape
 
 GRID = np.linspace(-2, 2, 17)

@@ -10,7 +10,8 @@ from scipy import stats
 
 from ppdinf.errors import ModelError
 from ppdinf.lattice.moves import connected_moves
-from ppdinf.samplers.lattice_gibbs import dense_steps, walk
+from ppdinf.samplers.fiber_walk import walk
+from ppdinf.samplers.lattice_gibbs import dense_steps
 
 DRAWS = 200_000
 
