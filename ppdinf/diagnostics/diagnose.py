@@ -152,8 +152,8 @@ def _forgets(idata: Any, model: pm.Model) -> TVBound | None:
 def _of_forgetting(bound: TVBound) -> str:
     if bound.unmet:
         return (
-            f"Given the parameters, {bound.unmet} of {bound.meetings.size} pairs of coupled tables had not agreed after "
-            f"{bound.limit} draws: R-hat and ESS alone speak for the table (usual where many sums cross)."
+            f"Given the parameters, {bound.unmet} of {bound.meetings.size} pairs of coupled tables had not agreed "
+            f"after {bound.limit} draws: R-hat and ESS alone speak for the table (usual where many sums cross)."
         )
     steps = int(bound.meetings.max()) - bound.lag
     return (

@@ -1,10 +1,11 @@
 """How many draws a confidential table takes to forget where it was: a bound on the distance of its chain from its law.
 
-Given the parameters, `ppdinf.samplers.lattice_gibbs` is a Markov chain on the fiber. Two such chains that walk along the
-same directions and read the same uniform numbers move to common quantiles of their lines; the number of draws until they
-agree bounds the total variation between the chain and the conditional law of the table (`ppdinf.samplers.tv_bound`).
+Given the parameters, `ppdinf.samplers.lattice_gibbs` is a Markov chain on the fiber. Two such chains that walk along
+the same directions and read the same uniform numbers move to common quantiles of their lines; the number of draws until
+they agree bounds the total variation between the chain and the law of the table (`ppdinf.samplers.tv_bound`).
 A pair starts from two tables of the posterior, drawn independently, so that a chain stuck in a part of the fiber shows:
-it does not meet one that is stuck elsewhere.
+it does not meet one that is stuck elsewhere. Where many sums cross, as in tables of 6 x 6 with both margins public and
+wide noise, chains that mix well need not meet: there is no bound then, and no verdict either.
 
 References
 ----------

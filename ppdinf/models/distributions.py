@@ -117,11 +117,12 @@ class ConfidentialRV(_WrappedRV):
             counts = fiber.lower[:, None] + np.arange(fiber.width)
             ends = (pt.constant(end, dtype="float64") for end in (NO_RATE, -NO_RATE))  # a rate of 0 leaves the count 0
             log_weights = fixed(log_h, "log_h") + pt.clip(eta, *ends)[:, None] * counts
-        if fiber.coupling is None:
+        norm = self.release.mechanism.coupling
+        if fiber.coupling is None or norm is None:
             return [log_weights]
         y = self.release.table.values.ravel()
         shifted = unprojected(y, self.release, inputs[-1]) if has_auxiliary(self.release) else y
-        return [log_weights, noise_image(self.release.mechanism.coupling, shifted)]
+        return [log_weights, noise_image(norm, shifted)]
 
 
 def confidential(dist: Any, release: Release, fiber: Fiber, start: NDArray[np.int64], auxiliary: Any = None) -> Any:

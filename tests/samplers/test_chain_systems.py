@@ -19,9 +19,9 @@ from scipy import stats
 from ppdinf.lattice import kernel, margin_matrix
 from ppdinf.lattice.moves import connected_moves
 from ppdinf.samplers.annealed import anneal, annealed, annealing, own_rates
+from ppdinf.samplers.fiber_walk import walk
 from ppdinf.samplers.independence import independence, proposal, propose
 from ppdinf.samplers.isdp import isdp, jumps
-from ppdinf.samplers.fiber_walk import walk
 from ppdinf.samplers.noise_gibbs import gibbs_moves, move_space, noise_gibbs, step, word
 from ppdinf.samplers.noise_law import NoiseLaw
 
