@@ -12,7 +12,7 @@ as for the first model on a new machine. Rows with fewer than 4,000 effective dr
 Deviation is from reference answers where a file has them, else from the first method: the largest of
 |mean - reference| / sd, and the largest of |sd / reference - 1|.
 
-- marginal, fiber: `PartiallyPrivate`, table summed out or drawn along its fiber; p2 with a dense metric (`dense_steps`).
+- marginal, fiber: `PartiallyPrivate`, table summed out or drawn along its fiber; p2 with `dense_steps`, a dense metric.
   Where noise leaves cells little information (low), effects are not centred and the intercept moves through the
   expected total (`intercept_given_total`), elsewhere they are centred by information, for every method: other
   parametrisations, the same posterior.
