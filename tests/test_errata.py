@@ -104,6 +104,47 @@ def test_isdp_the_basis_is_columns_of_v():
         assert abs(np.linalg.det(change)) == pytest.approx(1)  # and back
 
 
+def test_ppd_lemma_6_needs_more_than_independence_given_the_table():
+    """A bit, masked by a fair coin, and the coin: each tells nothing, both together tell all."""
+    law = {bit: {(bit ^ coin, coin): Fraction(1, 2) for coin in (0, 1)} for bit in (0, 1)}  # of the two releases
+    for part in (0, 1):
+        alone = [{y[part]: p for y, p in law[bit].items()} for bit in (0, 1)]
+        assert alone[0] == alone[1]  # losses of 0, of functions of the table
+    assert not set(law[0]) & set(law[1])  # an infinite loss
+
+
+def test_ppd_lemma_7_needs_parts_that_do_not_hang_together():
+    """Counts (0, 0) or (5, 5) against (1, 6) or (6, 1): either moves by 1, but not both at once."""
+    laws = [[(0, 0), (5, 5)], [(1, 6), (6, 1)]]
+    for part in (0, 1):
+        assert wasserstein_infinity(*({x[part]: Fraction(1, 2) for x in law} for law in laws)) == 1
+    together = wasserstein_infinity(*(dict.fromkeys(law, Fraction(1, 2)) for law in laws))
+    assert together == 7
+
+    def losses(sensitivity):
+        mechanism = ppd.WassersteinExponential(ppd.invariants.Public(), 4, sensitivity, "which of the two")
+        y = np.arange(-30, 40)
+        p = [np.exp(mechanism.noise.log_weight(y - x)) for x in range(7)]
+        single = [sum(p[x[0]] for x in law) for law in laws]
+        joint = [sum(np.outer(p[a], p[b]) for a, b in law) for law in laws]
+        return [np.abs(np.log(one / other)).max() for one, other in (single, joint)]
+
+    alone, both = losses(sensitivity=1)
+    assert alone <= 4 < 8 < both  # more than either, and than the sum
+    assert losses(together)[1] <= 4
+
+
+def test_ppd_lemma_8_needs_persons_who_stay_independent():
+    """Randomised response of ten persons who are known to be all alike: who knows one knows ten."""
+    epsilon, persons = 0.3, 10
+    possible = np.array([np.zeros(persons), np.ones(persons)])
+    log_p = -epsilon * np.abs(possible[:, None] - possible).sum(axis=2)  # given that the output is possible
+    assert np.abs(log_p[0] - log_p[1]).max() == pytest.approx(persons * epsilon)
+    by_itself = np.array([[0.0, 1.0], [1.0, 1.0]])  # the second is known to be 1: one person is left to tell apart
+    log_p = -epsilon * np.abs(by_itself[:, None] - by_itself).sum(axis=2)
+    assert np.abs(log_p[0] - log_p[1]).max() <= 2 * epsilon
+
+
 def test_isdp_meeting_times_are_those_of_the_first_chain():
     """Algorithm 2 labels the second chain by l in one place: its own time is l - L, and then the bound is no bound."""
     law, lag = NoiseLaw("l1", 1), 60

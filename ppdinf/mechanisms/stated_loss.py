@@ -47,7 +47,8 @@ class _Law:
         """Whether a system has the same tables, given that its statements are the same."""
         own = self.system
         return (
-            np.array_equal(own.values, system.values)
+            own.frame.shape == system.frame.shape
+            and np.array_equal(own.values, system.values)
             and np.array_equal(own.limits, system.limits)
             and np.array_equal(own.A.toarray(), system.A.toarray())
             and np.array_equal(own.B.toarray(), system.B.toarray())

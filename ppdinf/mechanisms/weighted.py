@@ -197,10 +197,10 @@ class Weighted(Mechanism):
 
 
 def is_bounded(public: Public) -> bool:
-    """Whether any statement is a bound."""
-    from ppdinf.invariants.bounds import AtLeast, Between
+    """Whether any statement is a bound, of whatever kind."""
+    from ppdinf.invariants.statement import Statement
 
-    return any(isinstance(statement, AtLeast | Between) for statement in public)
+    return any(type(statement).inequalities is not Statement.inequalities for statement in public)
 
 
 def _wider(epsilon: Fraction, cells: int) -> DoubleGeometric:

@@ -6,8 +6,9 @@ protects fewer tables, and the promise says nothing about the others.
 References
 ----------
 P. Dharangutte et al., "Integer subspace differential privacy", Proposition 6. J. Gao et al., "Subspace differential
-privacy", Proposition 2.9. J. Seeman et al., "Formal privacy for partially private data", Lemmas 6 and 7. Bun and
-Steinke, "Concentrated differential privacy", Lemma 1.7 and Proposition 1.4.
+privacy", Proposition 2.9. Bun and Steinke, "Concentrated differential privacy", Lemma 1.7 and Proposition 1.4. J.
+Seeman et al., "Formal privacy for partially private data", Lemma 6, which needs more than it says, and Lemma 7, which
+fails where the data of two parts hang together (`compose_parallel` refuses it).
 """
 
 from __future__ import annotations
@@ -31,8 +32,10 @@ def compose(*guarantees: Guarantee, independent: bool | None = None) -> Guarante
     *guarantees : Guarantee
         Of one variant. Distances in l1 and l2 meet in l1, which is never smaller.
     independent : bool, optional
-        For "pufferfish", whether the releases are drawn independently of each other given the confidential table and
-        what is public; it does not compose otherwise, and this must be said.
+        For "pufferfish", which composes not otherwise, whether two things hold, which must be said. The releases are
+        drawn independently of each other given the confidential table and what is public. And every loss holds between
+        any two tables that are as near as the sensitivity, by one and the same distance of whole tables: as for
+        `WassersteinExponential` in one norm. The sum then holds under the models that all were designed for.
 
     Returns
     -------
@@ -57,7 +60,7 @@ def compose(*guarantees: Guarantee, independent: bool | None = None) -> Guarante
     if first.variant == "pufferfish" and not independent:
         raise PrivacyError(
             "Pufferfish guarantees add up only for releases that are independent given the confidential table and what "
-            "is public: pass independent=True where that is so"
+            "is public, with sensitivities by one distance of whole tables: pass independent=True where that is so"
         )
     if first.variant == "pufferfish" and len({frozenset(g.unprotected + g.known) for g in guarantees}) > 1:
         raise PrivacyError(
@@ -98,6 +101,7 @@ def compose_parallel(*guarantees: Guarantee, disjoint: bool, within: bool | None
     ------
     PrivacyError
         As `compose`; or the parts are not stated to be disjoint, or it is not stated whether neighbours differ in one.
+        Pufferfish guarantees: where the data of two parts hang together, both tell of the same secret.
 
     Examples
     --------
@@ -109,6 +113,11 @@ def compose_parallel(*guarantees: Guarantee, disjoint: bool, within: bool | None
     first = _alike(guarantees)
     if not disjoint:
         raise PrivacyError("losses of overlapping parts add up: use compose, or pass disjoint=True where none overlap")
+    if first.variant == "pufferfish":
+        raise PrivacyError(
+            "under models in which the data of two parts hang together, both tell of one secret, by more than either "
+            "loss or their sum: work out one sensitivity for the data as a whole, and use compose"
+        )
     if first.metric is not None:
         raise PrivacyError(
             "a loss per unit of distance adds up over the parts as the distance does: the guarantee with the largest "

@@ -1,7 +1,8 @@
 """What a differentially private release promises once it is conditioned on public information.
 
 J. Seeman, M. Reimherr, A. Slavkovic, "Formal privacy for partially private data", Lemma 8, after R. Gong and X.-L.
-Meng, "Congenial differential privacy under mandated disclosure", Theorem 2.1.
+Meng, "Congenial differential privacy under mandated disclosure", Theorem 2.1. Lemma 8 is stated for all models
+conditioned on what is public; it holds where persons are independent given that, as only some public sets leave them.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ def condition_output(guarantee: Guarantee, known: str) -> Guarantee:
     Returns
     -------
     Guarantee
-        Pufferfish with loss 2 epsilon, for all models of independent persons conditioned on the public set.
+        Pufferfish with loss 2 epsilon, under all models in which persons are independent given what is public: as where
+        that is said of each of them by itself. A public sum ties them to each other; no loss follows then.
 
     Raises
     ------

@@ -71,7 +71,8 @@ class Ledger:
         Raises
         ------
         PrivacyError
-            It overspends the budget, its guarantee is not of the kind that the budget counts, or it is no release.
+            It overspends the budget, its guarantee is not of the kind that the budget counts, or it is no release. Or
+            Pufferfish releases measure how far a secret moves the table in several norms.
         LabelError
             It is of a table with other labels.
 
@@ -145,6 +146,11 @@ class Ledger:
 
     def _composed(self, releases: list[Release]) -> Guarantee:
         promises = [release.guarantee for release in releases]
+        if len({_distance(release) for release in releases if release.guarantee.variant == "pufferfish"}) > 1:
+            raise PrivacyError(
+                "the sensitivities of these releases are distances in several norms: what moves the table least in one "
+                "need not do so in another, and their losses do not add up, so state all in one norm"
+            )
         if self._in_rho:
             promises = [to_zcdp(promise) for promise in promises]  # type: ignore[misc]
         return compose(*promises, independent=True)  # every release draws noise of its own
@@ -171,3 +177,9 @@ class Ledger:
                 PrivacyWarning,
                 stacklevel=3,
             )
+
+
+def _distance(release: Release) -> str:
+    """Name the distance that the sensitivity of a Pufferfish mechanism is in."""
+    loss = getattr(release.mechanism, "loss", release.mechanism.kind)
+    return loss if isinstance(loss, str) else "l1"

@@ -107,6 +107,17 @@ def test_a_release_and_its_density():
     assert other.log_normaliser(None, np.array([1, 1, 2])) != release.mechanism.log_normaliser(None, THREE.values)
 
 
+def test_tables_of_another_shape_have_losses_of_their_own():
+    """The same cells under the same sums: the most in any row is another number in 2 x 3 than in 3 x 2 cells."""
+    by_row = mechanism(lambda y, x: np.abs(y - x).sum(axis=1).max())
+    wide, tall = (SUM.on(np.array([1, 0, 0, 1, 0, 1]).reshape(shape)) for shape in ((2, 3), (3, 2)))
+    y, x = np.array([3, 0, 0, 0, 0, 0]), np.array([0, 1, 1, 1, 0, 0])
+    settled = by_row.on(wide)
+    assert settled.on(wide) is settled
+    assert settled.on(tall).log_weight(tall, y, x) == by_row.on(tall).log_weight(tall, y, x)
+    assert settled.on(tall).log_weight(tall, y, x) != settled.log_weight(wide, y, x)
+
+
 def test_files_and_chains_refuse_it(tmp_path):
     release = mechanism(largest).release(THREE)
     with pytest.raises(PrivacyError, match="a loss of one's own is a program"):

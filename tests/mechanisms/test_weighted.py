@@ -12,7 +12,7 @@ from scipy import special, stats
 
 import ppdinf as ppd
 from ppdinf.errors import CountError, InvariantError, PrivacyError
-from ppdinf.invariants import at_least, between, groups, margin, nonnegative, total
+from ppdinf.invariants import at_least, between, groups, inequality, margin, nonnegative, total
 from ppdinf.lattice.fiber_tables import fiber_tables
 from ppdinf.mechanisms import DirichletMultinomial, DiscreteGaussian, DoubleGeometric, Mechanism, Staircase
 from ppdinf.privacy import conditioning_cost, erosion, posterior_range
@@ -188,6 +188,15 @@ def test_sums_alone_leave_the_lattice_law():
     assert gaussian.release(table).plan.sampler == "Klein"
 
 
+def test_bounds_of_any_kind_cost_the_same():
+    """Counts from 0 on, stated as rows of a matrix."""
+    noise, rows = DoubleGeometric("1/4"), inequality(np.eye(3, dtype=int), [0, 0, 0])
+    stated, usual = (ppd.Conditioned(noise, total() & bounds) for bounds in (rows, nonnegative()))
+    assert stated.guarantee.gamma == usual.guarantee.gamma == 1
+    assert stated.half_width(3) == usual.half_width(3) > ppd.Conditioned(noise, total()).half_width(3)
+    assert stated.release(THREE).guarantee.gamma == usual.release(THREE).guarantee.gamma > 0
+
+
 @pytest.mark.parametrize("epsilon", ["1/4", "1", "3"])
 def test_gamma_covers_every_pair_and_no_less_would(epsilon):
     """Enumerated audit: the loss over all pairs and releases is within (1 + gamma) epsilon k, and gamma is attained."""
@@ -271,6 +280,11 @@ def test_files_bring_mechanisms_back(name, tmp_path):
         (lambda: Staircase(1, 2.0, 1), PrivacyError, "whole numbers"),
         (
             lambda: ppd.Conditioned(DiscreteGaussian(1), total() & nonnegative()),
+            PrivacyError,
+            "no known guarantee",
+        ),
+        (
+            lambda: ppd.Conditioned(DiscreteGaussian(1), total() & inequality([[1, 0, 0]], [0])),
             PrivacyError,
             "no known guarantee",
         ),

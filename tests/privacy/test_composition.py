@@ -74,6 +74,25 @@ def test_a_record_that_moves_changes_two_parts():
         compose_parallel(likely, likely, disjoint=True, within=False)
 
 
+def test_parts_under_models_of_the_data_are_refused():
+    """See tests/test_errata.py: their losses are not those of the parts."""
+    a = Guarantee("pufferfish", Fraction(1), neighbours="whether one person is a case")
+    for within in (True, False):
+        with pytest.raises(PrivacyError, match="one sensitivity for the data as a whole"):
+            compose_parallel(a, a, disjoint=True, within=within)
+
+
+def test_a_ledger_adds_up_sensitivities_in_one_norm():
+    public = total() & nonnegative()
+    ledger = Ledger(epsilon=3)
+    ledger.add(ppd.WassersteinExponential(public, 1, 2, "x").release([3, 1]))
+    ledger.add(ppd.WassersteinExponential(public, "1/2", 2, "x", loss=lambda y, x: abs(y - x).max()).release([3, 1]))
+    assert ledger.remaining == Fraction(3, 2)
+    with pytest.raises(PrivacyError, match="state all in one norm"):
+        ledger.add(ppd.WassersteinExponential(public, 1, 2, "x", loss="l2").release([3, 1]))
+    assert ledger.remaining == Fraction(3, 2)
+
+
 def test_a_record_that_moves_is_seen_in_two_noisy_counts():
     """Enumerated: two counts, each with a loss of its own when a record comes or goes, and one record that changes."""
     k, rates = np.arange(-40, 41), (1.0, 0.5)
