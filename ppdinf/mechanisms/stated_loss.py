@@ -19,6 +19,7 @@ from ppdinf.errors import InvariantError, ModelError, PrivacyError
 from ppdinf.invariants import System
 from ppdinf.lattice.fiber_tables import fiber_tables
 from ppdinf.mechanisms.wasserstein import WassersteinExponential
+from ppdinf.mechanisms.weighted import log_base_measure
 from ppdinf.samplers.plan import Plan
 
 if TYPE_CHECKING:
@@ -109,8 +110,7 @@ class StatedLoss(WassersteinExponential):
                 "loss that tells tables apart, or a larger sensitivity"
             )
         log_w = -float(self.epsilon) / (2 * sigma or 1.0) * losses
-        if base is not None:
-            log_w += [sum(float(base.weight(i, k).log()) for i, k in enumerate(y)) for y in tables.tolist()]
+        log_w += [log_base_measure(base, y) for y in tables]
         return _Law(system, tables, log_w, sigma)
 
     @property

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from ppdinf.samplers.potentials import Potential, Window
     from ppdinf.samplers.tape import Tape
 
-__all__ = ["BaseMeasure", "Weighted", "is_bounded", "summed_out"]
+__all__ = ["BaseMeasure", "Weighted", "is_bounded", "log_base_measure", "summed_out"]
 
 BATCH = 2**12  # proposals at a time, at most
 HOPELESS = 1e-5
@@ -178,10 +178,11 @@ class Weighted(Mechanism):
         """
         if np.any(system.B @ y < system.limits) or np.any(system.B @ x < system.limits):
             return -np.inf
+        log_base = log_base_measure(self.base_measure(system), y)
         if self.l2_law is not None:
-            return self.l2_law.log_mass(y - x)
+            return self.l2_law.log_mass(y - x) + log_base
         log_normaliser = self.log_normaliser(system, x)
-        return float(np.sum(self.potential(y - x))) - (log_normaliser or 0.0)
+        return float(np.sum(self.potential(y - x))) + log_base - (log_normaliser or 0.0)
 
     def _summed_out(self, system: System, cells: NDArray[np.int64]) -> Elimination:
         base = self.base_measure(system)
@@ -194,6 +195,12 @@ class Weighted(Mechanism):
                 f"releases with this base measure cannot be summed: {error}; where it draws releases too far from the "
                 "table, lower its concentration"
             ) from error
+
+
+def log_base_measure(base: BaseMeasure | None, cells: NDArray[np.int64]) -> float:
+    """Log weight of a release, whatever the table; 0 without a base measure."""
+    weights = [] if base is None else [base.weight(i, count) for i, count in enumerate(cells.tolist())]
+    return sum((float(weight.log()) if weight > 0 else -math.inf for weight in weights), start=0.0)
 
 
 def is_bounded(public: Public) -> bool:

@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 import xarray as xr
+from scipy import special
 
 import ppdinf as ppd
 from ppdinf.errors import InvariantError
@@ -111,6 +112,23 @@ def test_wasserstein_mechanism_between_laws_of_the_table(base):
     narrower = audit(ppd.WassersteinExponential(public, 8, sensitivity=2, secrets="x", base=base), system)
     releases = [law @ np.exp(narrower.log_p) for law in laws]
     assert max(np.max(np.log(a / b)) for a in releases for b in releases) > 2  # four times the loss is seen
+
+
+@pytest.mark.parametrize("loss", ["l1", "l2"])
+def test_a_base_measure_is_part_of_the_law(loss):
+    """Losses from the formula, with the earlier table's weights and without, are far apart."""
+    public, table = TABLES["total"]
+    base = DirichletMultinomial([9, 0, 1])
+    mechanism = ppd.WassersteinExponential(public, 2, 2, "one person's cell", base=base, loss=loss)
+    found = audit(mechanism, public.on(table))
+    y, alpha = found.tables, np.array([float(a) for a in base.alpha])
+    log_w = -0.5 * found.distances(loss)
+    log_nu = (special.gammaln(y + alpha) - special.gammaln(alpha) - special.gammaln(y + 1)).sum(axis=1)
+    right, without = (special.log_softmax(w, axis=1) for w in (log_w + log_nu, log_w))
+    np.testing.assert_allclose(found.log_p, right, atol=1e-9)
+    largest = [np.max(p[:, None] - p, axis=2) for p in (right, without)]
+    np.testing.assert_allclose(found.loss, largest[0], atol=1e-9)
+    assert np.max(largest[0] - largest[1]) > 0.5
 
 
 def test_dropping_the_normaliser_is_seen():
