@@ -53,6 +53,7 @@ LOOKS = 50  # draws that estimate an evidence lower bound
 ROUNDS = 12  # refits of the proposal at most
 ENOUGH = 0.5  # share of effective draws at which the proposal needs no further refit
 FITTED = 4000  # draws that a proposal is fitted to, at most
+STEPS = (1e-4, 0.03, 0.3, 1.0)  # of second differences: wide ones look past kinks, tried where the first finds no peak
 NOTHING = -1e6  # log density that stands for none where an average has to stay finite
 
 Matrix = NDArray[np.float64]
@@ -103,7 +104,7 @@ def importance(model: pm.Model, draws: int, *, rng: int | np.random.Generator | 
     Raises
     ------
     ModelError
-        An unknown of whole numbers; no point of positive posterior density found.
+        An unknown of whole numbers; no point of positive posterior density found, or no peak.
 
     Warns
     -----
@@ -197,24 +198,29 @@ def _start(target: _Target, rng: np.random.Generator) -> tuple[NDArray[np.float6
 
     with np.errstate(all="ignore"):
         minimize(descend, target.start, jac=True, method="L-BFGS-B", callback=lambda u: path.append(u.copy()))
-    best, found = NOTHING / 2, None
-    for u in path:
-        covariance = _curvature(target, u)
-        if covariance is None:
-            continue
-        normal = multivariate_normal(u, covariance, allow_singular=True)
-        points = normal.rvs(LOOKS, random_state=rng).reshape(-1, u.size)
-        bound = float(np.mean(np.maximum(target.log_p(points), NOTHING) - normal.logpdf(points)))
-        if bound > best:
-            best, found = bound, (u, covariance)
-    if found is None:
-        raise ModelError("no point of positive posterior density found: set initval= of the parameters near the data")
-    return found
+    for step in STEPS:
+        best, found = NOTHING / 2, None
+        for u in path:
+            covariance = _curvature(target, u, step)
+            if covariance is None:
+                continue
+            normal = multivariate_normal(u, covariance, allow_singular=True)
+            points = normal.rvs(LOOKS, random_state=rng).reshape(-1, u.size)
+            bound = float(np.mean(np.maximum(target.log_p(points), NOTHING) - normal.logpdf(points)))
+            if bound > best:
+                best, found = bound, (u, covariance)
+        if found is not None:
+            return found
+    if np.isfinite(target.log_p(np.array(path))).any():
+        raise ModelError(
+            "the posterior density has no peak that a Gaussian law resembles anywhere on the way of an optimiser, as "
+            "where it is flat or has kinks: use pm.sample()"
+        )
+    raise ModelError("no point of positive posterior density found: set initval= of the parameters near the data")
 
 
-def _curvature(target: _Target, u: NDArray[np.float64]) -> Matrix | None:
+def _curvature(target: _Target, u: NDArray[np.float64], step: float) -> Matrix | None:
     """Inverse of the negative Hessian, by differences of the gradient; None unless it is positive definite."""
-    step = 1e-4
     rows = [
         (target.value_and_gradient(u - step * e)[1] - target.value_and_gradient(u + step * e)[1]) / (2 * step)
         for e in np.eye(u.size)

@@ -7,6 +7,7 @@ import numpy as np
 import pymc as pm
 import pytest
 from contrast import GRID, contrast_model, law_on_grid
+from scipy import stats
 
 import ppdinf as ppd
 from ppdinf.errors import DiagnosisWarning, ModelError
@@ -94,6 +95,33 @@ def test_a_spike_at_the_end_of_the_path_does_not_trap_the_proposal():
     weight = np.exp(idata.weighted["log_weight"])
     mean = float((weight * idata.weighted["spread"]).sum())
     assert mean == pytest.approx((grid * density).sum() / density.sum(), abs=0.05)
+
+
+def test_kinks_of_what_a_projection_removed_do_not_hide_the_peak():
+    """Projected Laplace noise: between its kinks the log density of `x_noise_shift` is convex."""
+    mechanism = ppd.SubspaceLaplace(ppd.invariants.total(), 2)
+    release = ppd.Release(np.array([0.3, 1.5, 3.2]), mechanism)
+    slope = np.array([1.0, -0.6, 0.5])
+    with pm.Model(coords=release.coords) as model:
+        theta = pm.Normal("theta", 0, 1)
+        ppd.PartiallyPrivate("x", pm.Poisson.dist(pm.math.exp(theta * slope)), release=release)
+    idata = importance(model, 4000, rng=1)
+    assert idata.sample_stats.attrs["pareto_k"] < 0.7
+    tables = [(i, j, 5 - i - j) for i in range(6) for j in range(6 - i)]
+    noise = np.array([mechanism.logp(release.table, x) for x in tables])
+    data = stats.poisson.logpmf(np.array(tables)[:, None], np.exp(GRID[:, None] * slope)).sum(axis=2)
+    density = np.exp(noise[:, None] + data).sum(axis=0) * stats.norm.pdf(GRID)
+    weighted = idata.weighted["theta"].values.ravel(), np.exp(idata.weighted["log_weight"].values.ravel())
+    assert worst_z(*weighted, density) < 5.5
+    assert worst_z(*weighted, np.exp(1.5 * noise[:, None] + data).sum(axis=0) * stats.norm.pdf(GRID)) > 5.5
+
+
+def test_posteriors_without_a_peak_are_refused():
+    with pm.Model() as model:
+        theta = pm.Flat("theta")
+        pm.Potential("valley", 0.1 * theta**2)
+    with pytest.raises(ModelError, match="no peak"):
+        importance(model, 10, rng=1)
 
 
 def test_tails_heavier_than_the_proposals_are_reported():
