@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ppdinf.errors import InvariantError
+from ppdinf.invariants.system import bind
 from ppdinf.lattice.fiber_tables import fiber_tables
 
 if TYPE_CHECKING:
@@ -68,7 +69,8 @@ def audit(mechanism: Mechanism, system: System, *, reach: int | None = None) -> 
     mechanism : Mechanism
         On integer tables.
     system : System
-        Public sums with their values, and bounds that leave few tables.
+        Public sums with their values, and bounds that leave few tables: at least what the mechanism itself publishes
+        and imposes, perhaps more.
     reach : int, optional
         Releases up to this far outside the range of the tables are enumerated where the noise has no bounds of its own;
         by default until a cell's noise has weight 1e-10. For post-processed noise, measurements this far outside of
@@ -82,7 +84,7 @@ def audit(mechanism: Mechanism, system: System, *, reach: int | None = None) -> 
     Raises
     ------
     InvariantError
-        There are more than 200 tables or 200,000 releases.
+        There are more than 200 tables or 200,000 releases, or tables that differ in what the mechanism publishes.
 
     Examples
     --------
@@ -93,14 +95,20 @@ def audit(mechanism: Mechanism, system: System, *, reach: int | None = None) -> 
     >>> bool((found.loss <= found.distances("l1") + 1e-9).all()), bool((found.loss <= found.distances("l1") / 2).all())
     (True, False)
     """
-    mechanism = mechanism.on(system)
     tables = fiber_tables(system.A, system.values, system.B, system.limits, most=200)
     if tables is None:
         raise InvariantError("there are more than 200 tables with this public information: too many to audit")
+    # what else is public of the tables does not enter the law
+    kept = system if system.public == mechanism.public else bind(mechanism.public, system.frame, tables[0])
+    for x in tables:
+        kept.require_cells(x)
+    mechanism = mechanism.on(kept)
     if (push := getattr(mechanism, "push", None)) is not None:
-        return _audited(tables, push(system, tables, 2 if reach is None else reach))
-    releases = tables
-    if mechanism.log_normaliser(system, tables[0]) is None:  # noise reaches everywhere on the lattice
+        return _audited(tables, push(kept, tables, 2 if reach is None else reach))
+    releases = None
+    if mechanism.keeps_bounds:
+        releases = fiber_tables(kept.A, kept.values, kept.B, kept.limits, most=200_000)
+    if releases is None:  # noise reaches everywhere on the lattice
         if reach is None:
             # l2 noise has no potential of single cells, but its mass falls with the distance as its loss grows
             k = np.arange(10_000)
@@ -108,11 +116,10 @@ def audit(mechanism: Mechanism, system: System, *, reach: int | None = None) -> 
             reach = int(np.argmax(fall > -np.log(NEGLIGIBLE))) or k.size
         eye = np.eye(tables.shape[1], dtype=np.int64)
         limits = np.concatenate([tables.min(axis=0) - reach, -tables.max(axis=0) - reach])
-        found = fiber_tables(system.A, system.values, np.vstack([eye, -eye]), limits, most=200_000)
-        if found is None:
-            raise InvariantError("noise reaches more than 200,000 releases: audit a smaller table, or pass reach")
-        releases = found
-    log_w = np.array([[mechanism.log_weight(system, y, x) for y in releases] for x in tables])
+        releases = fiber_tables(kept.A, kept.values, np.vstack([eye, -eye]), limits, most=200_000)
+    if releases is None:
+        raise InvariantError("noise reaches more than 200,000 releases: audit a smaller table, or pass reach")
+    log_w = np.array([[mechanism.log_weight(kept, y, x) for y in releases] for x in tables])
     return _audited(tables, log_w - np.logaddexp.reduce(log_w, axis=1)[:, np.newaxis])
 
 

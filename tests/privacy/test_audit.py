@@ -57,7 +57,7 @@ def test_renyi_losses_of_gaussian_noise(make, where):
     public, table = TABLES[where]
     system, mechanism = public.on(table), make(public)
     rho = float(mechanism.guarantee.rho)
-    found = audit(ppd.GeneralizedGaussian(public, sigma=2), system)
+    found = audit(mechanism, system)
     squares = found.distances("l2") ** 2
     for order in (1.5, 2.0, 4.0):
         divergence = found.renyi(order)
@@ -129,6 +129,24 @@ def test_a_base_measure_is_part_of_the_law(loss):
     largest = [np.max(p[:, None] - p, axis=2) for p in (right, without)]
     np.testing.assert_allclose(found.loss, largest[0], atol=1e-9)
     assert np.max(largest[0] - largest[1]) > 0.5
+
+
+def test_what_else_is_public_of_the_tables_does_not_enter_the_law():
+    """Noise under a total alone has no bounds to meet, though the tables do."""
+    public, table = TABLES["total"]
+    system, noise = public.on(table), DoubleGeometric("3/4")
+    free, bounded = (audit(ppd.Conditioned(noise, p), system) for p in (total(), public))
+    assert free.loss == pytest.approx(0.75 * free.distances("l1"))
+    assert bounded.loss.max() > free.loss.max() + 0.1
+    wider = audit(ppd.Conditioned(noise, public), (public & between(0, 1)).on([1, 1, 0]))
+    assert (len(wider.tables), wider.log_p.shape[1]) == (3, 6)  # of two persons in three cells
+    with pytest.raises(InvariantError, match="disagrees with what is public"):
+        audit(ppd.Conditioned(noise, margin("sex") & nonnegative()), public.on(SQUARE))
+
+
+def test_suppression_is_audited_without_a_reach():
+    public, table = TABLES["total"]
+    assert np.all(audit(ppd.Suppression(public), public.on(table)).loss == 0)
 
 
 def test_dropping_the_normaliser_is_seen():
