@@ -27,7 +27,6 @@ from ppdinf.models.released import ReleasedRV, has_auxiliary, noise_image, taken
 from ppdinf.models.rows import elementwise
 from ppdinf.releases import Release
 from ppdinf.samplers.fiber import Fiber
-from ppdinf.samplers.totals import NO_RATE
 
 __all__ = ["ConfidentialRV", "MarginalRV", "confidential", "marginal", "window_logp"]
 
@@ -115,7 +114,7 @@ class ConfidentialRV(_WrappedRV):
         eta, log_weights, log_h = self.weights(inputs)
         if log_h is not None:
             counts = fiber.lower[:, None] + np.arange(fiber.width)
-            ends = (pt.constant(end, dtype="float64") for end in (NO_RATE, -NO_RATE))  # a rate of 0 leaves the count 0
+            ends = (pt.constant(end, dtype="float64") for end in (-1e100, 1e100))  # a rate of 0 leaves the count 0
             log_weights = fixed(log_h, "log_h") + pt.clip(eta, *ends)[:, None] * counts
         norm = self.release.mechanism.coupling
         if fiber.coupling is None or norm is None:

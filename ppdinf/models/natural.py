@@ -53,16 +53,28 @@ def natural_form(table: Any, shape: tuple[int, ...], counts: NDArray[np.int64]) 
     with np.errstate(invalid="ignore", divide="ignore"):
         if isinstance(op, PoissonRV):
             (rate,) = parameters
-            return NaturalForm(pt.log(rate), rate, _inside(counts >= 0, -gammaln(counts + 1)))
+            return NaturalForm(_log(rate), rate, _inside(counts >= 0, -gammaln(counts + 1)))
         if not isinstance(op.dist_params(table.owner)[0], Constant):
             return None
         size, p = parameters[0].eval().ravel()[:, None], parameters[1]
         if isinstance(op, BinomialRV):
             log_h = gammaln(size + 1) - gammaln(counts + 1) - gammaln(size - counts + 1)
             inside = (counts >= 0) & (counts <= size)
-            return NaturalForm(pt.log(p) - pt.log1p(-p), -parameters[0] * pt.log1p(-p), _inside(inside, log_h))
+            return NaturalForm(_log(p) - pt.log1p(-p), -parameters[0] * pt.log1p(-p), _inside(inside, log_h))
         log_h = gammaln(counts + size) - gammaln(size) - gammaln(counts + 1)
-        return NaturalForm(pt.log1p(-p), -parameters[0] * pt.log(p), _inside(counts >= 0, log_h))
+        return NaturalForm(_log1m(p), -parameters[0] * pt.log(p), _inside(counts >= 0, log_h))
+
+
+def _log(x: Any) -> Any:
+    """Logarithm with the gradient 0 at 0, where 0 / 0 would spoil that of every other cell: nobody lives there."""
+    none = pt.eq(x, 0)
+    return pt.switch(none, -np.inf, pt.log(pt.switch(none, 1, x)))
+
+
+def _log1m(p: Any) -> Any:
+    """Logarithm of ``1 - p``, with the gradient 0 at p = 1."""
+    none = pt.eq(p, 1)
+    return pt.switch(none, -np.inf, pt.log1p(-pt.switch(none, 0, p)))
 
 
 def _inside(support: NDArray[np.bool_], log_h: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -54,7 +54,6 @@ CHUNK = 16  # neighbouring entries of a row under one line, its lid
 NODES = 16  # frequencies handled together, so that their cosines stay in cache
 ORDER = 12  # of the moments that stand for a cell with a small share in the sum; even
 FEW = 40  # cells, among which none has a small share
-NO_RATE = -1e100  # stands for a natural parameter of -inf: only x = 0 has weight
 
 
 class _Weights(NamedTuple):
@@ -645,20 +644,30 @@ def _block(w: _Weights, cells: NDArray, target: int, as_means: bool) -> tuple[fl
 
 
 @_jit
-def _grouped(block: NDArray, totals: int) -> tuple[NDArray, NDArray]:
-    """Cells in the order of their blocks, and where each block starts; free cells come last."""
+def _grouped(block: NDArray, totals: int, eta: NDArray) -> tuple[NDArray, NDArray]:
+    """Cells in the order of their blocks, and where each block starts; free cells come last, empty ones are left out.
+
+    A natural parameter of -inf leaves a cell nothing but 0.
+    """
     start, order = np.zeros(totals + 3, np.int64), np.empty(block.size, np.int64)
     for i in range(block.size):
         if not -1 <= block[i] < totals:
             raise InvariantError("a block is neither the number of a total nor -1")
-        start[(block[i] if block[i] >= 0 else totals) + 2] += 1
+        start[(block[i] if block[i] >= 0 else totals) + 2] += 0 if eta[i] == -np.inf else 1
     for b in range(totals + 1):
         start[b + 2] += start[b + 1]
     for i in range(block.size):
-        b = (block[i] if block[i] >= 0 else totals) + 1
-        order[start[b]] = i
-        start[b] += 1
-    return order, start
+        if eta[i] != -np.inf:
+            b = (block[i] if block[i] >= 0 else totals) + 1
+            order[start[b]] = i
+            start[b] += 1
+    return order[: start[totals + 1]], start
+
+
+@_jit
+def _at_zero(logw: NDArray, lo: int) -> float:
+    """Log weight of 0 in a window that starts at `lo`."""
+    return logw[-lo] if 0 <= -lo < logw.size else -np.inf
 
 
 @_jit
@@ -681,8 +690,14 @@ def evaluate(
     """
     if not row.size == eta.size == lo.size == block.size:
         raise ModelError("weights, natural parameters, lower ends and blocks differ in their number of cells")
-    w = _Weights(logw, lid if lid.size else lids(logw), row, np.maximum(eta, NO_RATE))
-    order, bounds = _grouped(block, total.size)
+    w = _Weights(logw, lid if lid.size else lids(logw), row, eta)
+    order, bounds = _grouped(block, total.size, eta)
+    for i in range(eta.size):
+        if eta[i] == -np.inf:
+            part = _at_zero(logw[row[i]], lo[i])
+            value[block[i]] += part  # block -1 is the last entry, that of the free cells
+            if not as_means and part > -np.inf:
+                out[i, -lo[i]] = 1.0
     b, at = 0, 0
     while b < total.size or at < order.size:
         free = b == total.size
@@ -703,7 +718,7 @@ def evaluate(
                 out[i, 0] = lo[i] + rows.first[n] + mean[n]
             elif not as_means:
                 out[i, rows.first[n] : rows.first[n] + p.size] = p
-        value[b] += -np.inf if abs(part) > -0.5 * NO_RATE else part
+        value[b] += part
         at = at + 1 if free else bounds[b + 1]
         b += 0 if free else 1
 
@@ -812,8 +827,13 @@ def _draw(
     out: NDArray,
 ) -> int:
     """Tables into the rows of ``out``; -1, or the first block out of reach (the last for free cells)."""
-    w = _Weights(logw, lid, np.arange(eta.size), np.maximum(eta, NO_RATE))
-    order, bounds = _grouped(block, total.size)
+    w = _Weights(logw, lid, np.arange(eta.size), eta)
+    order, bounds = _grouped(block, total.size, eta)
+    for i in range(eta.size):
+        if eta[i] == -np.inf:
+            out[:, i] = -lo[i]
+            if not _at_zero(logw[i], lo[i]) > -np.inf:
+                return block[i] if block[i] >= 0 else total.size
     for b in range(total.size):
         cells = order[bounds[b] : bounds[b + 1]]
         target = total[b]

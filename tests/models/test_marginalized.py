@@ -7,6 +7,7 @@ import pymc as pm
 import pytest
 import xarray as xr
 from enumeration import fiber_points, total_variation
+from scipy import stats
 
 import ppdinf as ppd
 from ppdinf.errors import ModelError
@@ -87,6 +88,38 @@ def test_gradient_equals_finite_differences(family):
     for i, step in enumerate(1e-5 * np.eye(4)):
         numeric = (logp({"rate": point + step}) - logp({"rate": point - step})) / 2e-5
         assert gradient({"rate": point})[i] == pytest.approx(numeric, abs=1e-6)
+
+
+EMPTY = {  # a distribution of counts given a rate, and its log probabilities
+    "poisson": (pm.Poisson.dist, stats.poisson.logpmf),
+    "negative binomial": (
+        lambda rate: pm.NegativeBinomial.dist(mu=rate, alpha=2.0),
+        lambda x, rate: stats.nbinom.logpmf(x, 2, 2 / (2 + rate)),
+    ),
+    "binomial": (lambda rate: pm.Binomial.dist(n=6, p=rate / 10), lambda x, rate: stats.binom.logpmf(x, 6, rate / 10)),
+}
+
+
+@pytest.mark.parametrize("family", EMPTY)
+def test_a_county_without_people_tells_nothing(family):
+    """Its count is 0; against the sum over the counts of the other two, and its slope."""
+    dist, log_mass = EMPTY[family]
+    y, x = np.array([3, 1, 2]), np.arange(7)
+    release = ppd.Release(y, ppd.GeneralizedLaplace(total(), epsilon=1))
+    with pm.Model(coords=release.coords) as model:
+        r = pm.Uniform("r", 0, 4, default_transform=None)
+        ppd.PartiallyPrivate("x", dist(r * np.array([1.0, 0.0, 2.0])), release=release, marginalize=True)
+
+    def expected(r):
+        log_noise = -np.abs(y[0] - x) - np.abs(y[2] - (6 - x))
+        return np.logaddexp.reduce(log_mass(x, r) + log_mass(6 - x, 2 * r) + log_noise)
+
+    logp, gradient = model.compile_logp(), model.compile_dlogp()
+    origin = logp({"r": np.array(1.0)}) - expected(1.0)
+    for r in (0.5, 2.5):
+        assert logp({"r": np.array(r)}) - origin == pytest.approx(expected(r), abs=1e-7)  # PyMC rounds alpha to float32
+        slope = (expected(r + 1e-5) - expected(r - 1e-5)) / 2e-5
+        assert gradient({"r": np.array(r)})[0] == pytest.approx(slope, abs=1e-6)
 
 
 @pytest.mark.parametrize("family", ["poisson", "mixture"])

@@ -258,6 +258,27 @@ def test_rate_zero_means_count_zero():
     assert totals.log_coefficient(logw, lo=0, total=17, eta=eta)[0] == -np.inf
 
 
+@pytest.mark.parametrize("lo", [0, -40])
+def test_cells_nobody_lives_in_change_nothing(lo):
+    """Windows that begin far below 0, in a block and free; a large number standing for -inf would cancel there."""
+    x = lo + np.arange(60)
+    with np.errstate(invalid="ignore"):
+        logw = np.where(x < 0, -np.inf, -gammaln(np.maximum(x, 0) + 1.0) - 0.3 * np.abs(np.arange(5)[:, None] - x))
+    eta, block = np.array([0.3, -np.inf, 0.5, 0.2, -np.inf]), np.array([0, 0, 0, -1, -1])
+    there = eta > -np.inf
+    found = totals.log_coefficient(logw, lo=lo, total=8, block=block, eta=eta)
+    without = totals.log_coefficient(logw[there], lo=lo, total=8, block=block[there], eta=eta[there])
+    np.testing.assert_allclose(found, without + logw[[1, 4], -lo], atol=1e-12)
+    marginals = totals.marginals(logw, lo=lo, total=8, block=block, eta=eta)
+    np.testing.assert_array_equal(marginals[~there], np.tile(x == 0, (2, 1)))
+    np.testing.assert_allclose(
+        marginals[there], totals.marginals(logw[there], lo=lo, total=8, block=block[there], eta=eta[there]), atol=1e-12
+    )
+    drawn = totals.draw(logw, lo=lo, total=8, block=block, eta=np.tile(eta, (50, 1)), rng=1).reshape(50, 5)
+    assert (drawn[:, ~there] == 0).all()
+    assert (drawn[:, :3].sum(axis=1) == 8).all()
+
+
 def joint_law(logw, target):
     """Every table of the block with its probability, by enumeration."""
     d, width = logw.shape
