@@ -121,10 +121,10 @@ def cost_by_blocks(noise: Any, system: System) -> BlockCost:
 
 def _steps_bound(epsilon: float, cells: int) -> float:
     """Bound ``log(C(x + g) / C(x)) / (epsilon n)`` for steps that move n cells by one."""
-    steep = (cells - 2) * epsilon
-    if steep <= 0:
-        return math.log1p(math.exp(steep) - math.exp(-2 * epsilon)) / (cells * epsilon)
-    return (steep + math.log1p(math.exp(-steep) - math.exp(-steep - 2 * epsilon))) / (cells * epsilon)
+    steep, stay = (cells - 2) * epsilon, -math.expm1(-cells * epsilon)
+    if steep < 100:
+        return math.log1p(stay * math.exp(steep)) / (cells * epsilon)
+    return (steep + math.log(stay + math.exp(-steep))) / (cells * epsilon)
 
 
 def _is_laplace(noise: Any) -> bool:
@@ -154,8 +154,8 @@ def _one_sum(noise: Any, ends: NDArray[np.float64], total: int) -> BlockCost:
         epsilon, d = float(noise.epsilon), len(ends)
         bounded = BlockCost(0.0, _steps_bound(epsilon, 2), 0)
         if np.isfinite(ends[:, 0]).all() and np.isinf(ends[:, 1]).all():
-            b = math.exp(-2 * epsilon)
-            limit = math.log(2 - b - (1 - b) ** d) / (2 * epsilon)
+            stay = -math.expm1(-2 * epsilon)  # 1 - b, all its digits where epsilon is small
+            limit = math.log1p(stay - stay**d) / (2 * epsilon)
             bounded = BlockCost(min(limit, _all_in_one(epsilon, d, total - int(ends[:, 0].sum()))), limit, 1)
     return bounded
 

@@ -146,6 +146,18 @@ def test_wide_tables_and_much_noise_stay_in_range():
         assert 0 <= cost_by_blocks(DoubleGeometric(epsilon), (total() & nonnegative()).on([10**9, 2])).most <= 1
 
 
+@pytest.mark.parametrize("epsilon", ["1e-12", "1e-9", "1e-4"])
+def test_small_losses_keep_their_digits(epsilon, monkeypatch):
+    """Gamma is 1 - 2 epsilon or so: rounding must not make it less."""
+    from ppdinf.privacy import conditioning_blocks
+
+    monkeypatch.setattr(conditioning_blocks, "WORK", 0)
+    table, noise = xr.DataArray([[7, 8, 1], [1, 2, 9], [3, 3, 3]], dims=("sex", "age")), DoubleGeometric(epsilon)
+    for public in (total() & nonnegative(), total() & between(0, 9), margin("sex") & margin("age") & nonnegative()):
+        cost = cost_by_blocks(noise, public.on(table))
+        assert 1 - cost.most == pytest.approx(2 * float(epsilon), rel=1e-3, abs=1e-15)
+
+
 def test_many_groups_are_bounded_at_once():
     """Some are listed, the largest first; the rest cannot exceed the limit for as many cells."""
     rng = np.random.default_rng(1)
