@@ -79,7 +79,9 @@ def compose(*guarantees: Guarantee, independent: bool | None = None) -> Guarante
     return replace(together, epsilon=total, delta=delta, gamma=gamma)
 
 
-def compose_parallel(*guarantees: Guarantee, disjoint: bool, within: bool | None = None) -> Guarantee:
+def compose_parallel(
+    *guarantees: Guarantee, disjoint: bool, within: bool | None = None, independent: bool | None = None
+) -> Guarantee:
     """Join releases about parts of the data that share nobody: only the largest loss counts, or the two largest.
 
     Parameters
@@ -92,6 +94,9 @@ def compose_parallel(*guarantees: Guarantee, disjoint: bool, within: bool | None
         Whether two neighbours differ in one part only, and must be said: True where a record is added or removed, or
         replaced by one of its own part, as where the sizes of the parts are public; False where it can be replaced by
         one of another part, so that two parts change.
+    independent : bool, optional
+        Needed for Pufferfish guarantees: whether under every model the data of the parts are independent given what is
+        public, and each secret is about one part. PPD Lemma 7 needs both (docs/errata.md).
 
     Returns
     -------
@@ -101,7 +106,7 @@ def compose_parallel(*guarantees: Guarantee, disjoint: bool, within: bool | None
     ------
     PrivacyError
         As `compose`; or the parts are not stated to be disjoint, or it is not stated whether neighbours differ in one.
-        Pufferfish guarantees: where the data of two parts hang together, both tell of the same secret.
+        Pufferfish guarantees without independent parts: where two hang together, both tell of the same secret.
 
     Examples
     --------
@@ -114,10 +119,13 @@ def compose_parallel(*guarantees: Guarantee, disjoint: bool, within: bool | None
     if not disjoint:
         raise PrivacyError("losses of overlapping parts add up: use compose, or pass disjoint=True where none overlap")
     if first.variant == "pufferfish":
-        raise PrivacyError(
-            "under models in which the data of two parts hang together, both tell of one secret, by more than either "
-            "loss or their sum: work out one sensitivity for the data as a whole, and use compose"
-        )
+        if not independent:
+            raise PrivacyError(
+                "under models in which the data of two parts hang together, both tell of one secret, by more than "
+                "either loss or their sum: pass independent=True where they are independent under every model and each "
+                "secret is about one part, else work out one sensitivity for the data as a whole, and use compose"
+            )
+        within = True  # a secret is about one part
     if first.metric is not None:
         raise PrivacyError(
             "a loss per unit of distance adds up over the parts as the distance does: the guarantee with the largest "

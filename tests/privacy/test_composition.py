@@ -74,12 +74,19 @@ def test_a_record_that_moves_changes_two_parts():
         compose_parallel(likely, likely, disjoint=True, within=False)
 
 
-def test_parts_under_models_of_the_data_are_refused():
-    """See tests/test_errata.py: their losses are not those of the parts."""
+def test_parts_under_models_of_the_data_must_be_independent():
+    """See tests/test_errata.py for parts that are not; where they are, the part without the secret cancels."""
     a = Guarantee("pufferfish", Fraction(1), neighbours="whether one person is a case")
     for within in (True, False):
         with pytest.raises(PrivacyError, match="one sensitivity for the data as a whole"):
             compose_parallel(a, a, disjoint=True, within=within)
+    assert compose_parallel(a, replace(a, epsilon=Fraction(2)), disjoint=True, independent=True).epsilon == 2
+    y, mechanism = np.arange(-30, 40), ppd.WassersteinExponential(ppd.invariants.Public(), 1, 1, "one person")
+    p = [np.exp(mechanism.noise.log_weight(y - x)) for x in range(4)]
+    laws, other = (p[0] + p[1], p[1] + p[2]), p[0] + 2 * p[3]
+    alone = np.abs(np.log(laws[0] / laws[1])).max()
+    both = np.abs(np.log(np.outer(laws[0], other) / np.outer(laws[1], other))).max()
+    assert both == pytest.approx(alone)
 
 
 def test_a_ledger_adds_up_sensitivities_in_one_norm():
