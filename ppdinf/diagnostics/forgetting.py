@@ -65,7 +65,7 @@ def forgetting(
     Notes
     -----
     Compiles one function, some seconds; a pair costs twice its meeting time in draws: half a second in all for
-    20 cells with a public total, which meet within some 20 draws. Holds 16 tables of log weights, d x width numbers each.
+    20 cells with a public total, which meet within some 20 draws. Holds 16 tables of log weights, each of d x width.
 
     Examples
     --------
