@@ -25,7 +25,7 @@ import xarray as xr
 from numpy.typing import NDArray
 from scipy import sparse
 
-from ppdinf.errors import CountError, LabelError, ModelError, PrivacyError
+from ppdinf.errors import CountError, InvariantError, LabelError, ModelError, PrivacyError
 from ppdinf.frame import Frame
 from ppdinf.invariants import Public, System
 from ppdinf.invariants.system import bind
@@ -299,6 +299,11 @@ class SubspaceMechanism(Mechanism):
         """Find the number of records where the noise keeps it and no public sum states it; None elsewhere.
 
         Replacing a record moves no answers by which all records count alike, and these get no noise.
+
+        Raises
+        ------
+        InvariantError
+            What gets no noise in y is not what any number of records makes.
         """
         system, law = self._system, self._settled  # type: ignore[attr-defined]
         if law.dimension == system.lattice.rank:
@@ -307,8 +312,15 @@ class SubspaceMechanism(Mechanism):
 
         kept = null_space(np.vstack([system.A.toarray(), self._stated.matrix.toarray()]))
         weights = (kept if self.query is None else np.array(self.query).T @ kept)[0]  # the same of every record
-        best = int(np.argmax(np.abs(weights)))
-        return round(float(kept[:, best] @ y / weights[best])) if abs(weights[best]) > 1e-6 else None
+        found, best = kept.T @ y, int(np.argmax(np.abs(weights)))
+        counted = abs(weights[best]) > 1e-6
+        number = round(float(found[best] / weights[best])) if counted else 0
+        if np.any(np.abs(found - number * weights) > 1e-6 * max(1.0, float(np.linalg.norm(y)))):
+            raise InvariantError(
+                "the noise keeps the number of records, and the released table agrees with no whole number of them: it "
+                "is not as this mechanism released it"
+            )
+        return number if counted else None
 
 
 @lru_cache(maxsize=4)

@@ -104,10 +104,12 @@ def cell_windows(
             if found.status == 2:
                 raise ModelError("no table agrees with both the answers and what is public: check the mechanism")
             if not found.success:
-                raise ModelError(
-                    f"the answers leave the count at {system.frame.cell(cell)} without an end: model the cells that "
-                    "they count, or give the count a distribution that is never negative"
+                side, advice = (
+                    ("smallest", "give it a distribution that is never negative")
+                    if sign > 0
+                    else ("largest", "inference needs an answer, or a public sum of answers, that counts it")
                 )
+                raise ModelError(f"the answers leave the count at {system.frame.cell(cell)} no {side} value: {advice}")
             ends[end, cell] = sign * found.fun
     # one more count on either side, for what the programmes round
     return np.floor(ends[0]).astype(np.int64) - 1, np.ceil(ends[1]).astype(np.int64) + 1

@@ -109,7 +109,7 @@ def PartiallyPrivate(  # noqa: N802  (reads as a PyMC distribution)
     if marginalize not in ("auto", True, False):
         raise ModelError(f"marginalize must be 'auto', True or False, found {marginalize!r}")
     _match_coords(model, release)
-    frame, dims = _cells(model, dist, release, (dims,) if isinstance(dims, str) else dims)
+    frame, dims = _cells(model, dist, release, dims if dims is None or isinstance(dims, list | tuple) else (dims,))
     base = _fit_to_table(dist, release, frame)
     obstacle = _obstacle(release)
     if marginalize is True and obstacle:
@@ -167,6 +167,8 @@ def _cells(
         static = getattr(getattr(dist, "type", None), "shape", ())
         shape = static if None not in static and math.prod(static) == d and static else (d,)
         return Frame.of(xr.DataArray(np.zeros(shape), dims=[f"cell_{k}" for k in range(len(shape))])), None
+    if not all(isinstance(dim, str) for dim in dims) or len(set(dims)) < len(dims):
+        raise ModelError(f"dims must be names of dimensions, each once, found {dims!r}")
     unknown = [dim for dim in dims if model.coords.get(dim) is None]
     if unknown:
         raise ModelError(f"the model has no coordinate {unknown[0]!r}: give its labels, pm.Model(coords=...)")

@@ -23,6 +23,7 @@ class NoiseNorm:
     Attributes
     ----------
     matrix : scipy.sparse.csc_array of float64, shape (k, d)
+        Of at least one row: none is read as a row of zeros.
     order : {1, 2, inf}
         Of the norm; 2 stands for half its square.
 
@@ -34,6 +35,10 @@ class NoiseNorm:
 
     matrix: sparse.csc_array
     order: float
+
+    def __post_init__(self) -> None:
+        if not self.matrix.shape[0]:  # no noise: a row of zeros has the norm 0, the maximum of no rows is none
+            object.__setattr__(self, "matrix", sparse.csc_array((1, self.matrix.shape[1])))
 
     def log_density(self, z: Any) -> float:
         """Log density at one vector, shape (d,)."""

@@ -10,7 +10,7 @@ from enumeration import total_variation
 from scipy import special, stats
 
 import ppdinf as ppd
-from ppdinf.errors import ModelError
+from ppdinf.errors import InvariantError, ModelError
 from ppdinf.invariants import Public, cells, groups, margin, total
 from ppdinf.lattice.null_space import null_space
 
@@ -198,12 +198,42 @@ def test_what_does_not_fit_is_refused():
     with pytest.raises(ModelError, match="the release has dimensions"):
         model_of(case("projected, total")[0], pm.Poisson.dist(1.0), dims="state")
     unseen = ppd.KNorm(Public(), 1, query=[[1, 1, 0]]).simulate(table, draws=1, rng=1)[0]
-    with pytest.raises(ModelError, match="leave the count at cell_0=2 without an end"):
+    with pytest.raises(ModelError, match="leave the count at cell_0=2 no largest value"):
         model_of(ppd.Release(unseen, ppd.KNorm(Public(), 1, query=[[1, 1, 0]], neighbours="added")), pm.Poisson.dist(1))
+    for dims in (3, ("c", "c"), (None,)):
+        with pytest.raises(ModelError, match="names of dimensions, each once"):
+            model_of(release, pm.Poisson.dist(1.0), dims=dims)
+    with pytest.raises(InvariantError, match="no whole number of them"):
+        model_of(ppd.Release([1.3, 2.3, 1.2], ppd.KNorm(Public(), 1)), pm.Poisson.dist(1.0))
     wide = xr.DataArray(np.arange(20), dims="c", coords={"g": ("c", list("AB") * 10)})
     noisy = wide + np.tile([0.5, 0.5, -0.5, -0.5], 5)
     with pytest.raises(ModelError, match=r"K-norm noise in 18 dimensions needs.*use SubspaceGaussian"):
         model_of(ppd.Release(noisy, ppd.KNorm(groups("g"), 1)), pm.Poisson.dist(1.0))
+
+
+@pytest.mark.parametrize("make", [k_norm, correlated, laplace])
+def test_answers_that_need_no_noise_leave_the_data_model_alone(make):
+    """Answers by which all records count alike: x given its public total is binomial."""
+    mechanism = make(
+        cells({"answer": 0}), query=[[2, 2], [1, 1]], **({"method": "extended"} if make is laplace else {})
+    )
+    release = ppd.Release(xr.DataArray([6.0, 3.0], dims="answer"), mechanism)
+    with pm.Model(coords=release.coords):
+        ppd.PartiallyPrivate("x", pm.Poisson.dist([1.0, 2.0]), release=release)
+        idata = pm.sample(3000, tune=0, chains=1, random_seed=1, **QUIET)
+    x = idata.posterior["x"].values.reshape(-1, 2)
+    assert np.all(x.sum(axis=1) == 3)
+    assert stats.chisquare(np.bincount(x[:, 0], minlength=4), 3000 * stats.binom.pmf(range(4), 3, 1 / 3)).pvalue > 1e-6
+
+
+@pytest.mark.parametrize("make", [k_norm, correlated, laplace])
+def test_all_cells_fixed_have_density_one(make):
+    mechanism = make(total() & cells({"dim_0": 0}), **({"method": "extended"} if make is laplace else {}))
+    release = ppd.Release([1.0, 2.0], mechanism)
+    assert mechanism.logp(release.table, [1, 2]) == 0
+    with pm.Model(coords=release.coords) as model:
+        ppd.PartiallyPrivate("x", pm.Poisson.dist(1.5), release=release, marginalize=False)
+    assert model.point_logps()["x_release"] == 0
 
 
 def test_rows_and_tables_behind_answers():
