@@ -142,10 +142,12 @@ class Quantile(Objective):
     upper: float
 
     def __post_init__(self) -> None:
+        for name in ("probability", "lower", "upper"):
+            finite(getattr(self, name), name)
         if not 0 < self.probability < 1:
             raise PrivacyError(f"probability must lie between 0 and 1, found {self.probability!r}")
-        if not (math.isfinite(self.lower) and math.isfinite(self.upper) and self.lower < self.upper):
-            raise PrivacyError(f"lower must be below upper, both finite, found {self.lower!r} and {self.upper!r}")
+        if not self.lower < self.upper:
+            raise PrivacyError(f"lower must be below upper, found {self.lower!r} and {self.upper!r}")
 
     def ball(self) -> float:
         """Return the radius of a ball around 0 that holds the interval."""
@@ -254,6 +256,12 @@ class Gradient(Objective):
         """As stated."""
         bound = self.sensitivity_bound
         return np.asarray(bound(y), dtype=float) if callable(bound) else np.full(len(y), float(bound))
+
+
+def finite(value: Any, name: str) -> None:
+    """Refuse anything but a finite number."""
+    if isinstance(value, bool) or not isinstance(value, int | float | np.number) or not math.isfinite(value):
+        raise PrivacyError(f"{name} must be a finite number, found {value!r}")
 
 
 def positive(value: Any, name: str) -> None:

@@ -306,6 +306,22 @@ def test_a_release_says_nothing_more_of_the_records():
     assert release.plan.acceptance is None
 
 
+def test_what_an_exact_release_tells_of_the_records_counts_as_known():
+    """Records decide between exact draws and a chain; where they do not, nothing is added."""
+    data = regression_data(np.random.default_rng(1), 400, 3, "linear")
+    line, word = {"subspace": [[1], [2]], "known": "a line"}, "that an exact sampler serves the records"
+    for objective, records, kwargs, tells in (
+        (LinearRegression(1.5), data, {}, True),
+        (Mean(1), [[0.1, 0.2]], line, True),
+        (Mean(1), [[0.1, 0.3]], line, False),  # a chain, whose guarantee promises nothing
+        (Mean(1), [[0.1, 0.3]], {}, False),
+        (Quantile(0.5, 0, 1), [0.3], {}, False),
+    ):
+        guarantee = KNormGradient(objective, 2, **kwargs).release(records, allow_mcmc=True).guarantee
+        assert (word in guarantee.known) == tells
+        assert "how many records there are" in guarantee.known
+
+
 def test_chains_are_released_only_when_allowed():
     data = (np.eye(2), [1, 0])
     with pytest.raises(PrivacyError, match="allow_mcmc=True, for research"):
@@ -352,7 +368,7 @@ def test_releases_take_no_seed_and_simulations_repeat():
         (lambda: Mean("1"), "bound must be positive"),
         (lambda: Quantile(1, 0, 1), "probability must lie between"),
         (lambda: Quantile(0.5, 1, 1), "lower must be below upper"),
-        (lambda: Quantile(0.5, -math.inf, 1), "lower must be below upper"),
+        (lambda: Quantile(0.5, -math.inf, 1), "lower must be a finite number"),
         (lambda: LinearRegression(1, features=-1), "features must be positive"),
         (lambda: LinearRegression(True), "radius must be positive"),
         (lambda: LogisticRegression(math.nan), "radius must be positive"),
