@@ -13,7 +13,7 @@ J. Awan, "KNG: the K-norm gradient mechanism", NeurIPS 2019.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
@@ -79,7 +79,8 @@ class KNormGradient(Mechanism):
     quantiles; linear regressions whose noise is narrower than the ball. Everything else takes ``allow_mcmc=True`` and
     is drawn by `ppdinf.samplers.slice_lines`, 50 (m + 1) lines in m dimensions from near the mode, a chain that nothing
     certifies: the guarantee then allows a distance of 1 from the law. That is for research. Whether an exact
-    sampler serves a linear regression follows from the records, so that a refusal tells the curator something of them.
+    sampler serves a linear regression, or a mean on a subspace, follows from the records: a refusal tells the curator
+    something of them, and an exact release tells everyone, so that its guarantee counts this among what is known.
 
     The promise is that of real numbers. Doubles carry their noise in their last digits too, so round answers
     to a grid far coarser than these before publishing them (I. Mironov, "On significance of the least
@@ -142,13 +143,21 @@ class KNormGradient(Mechanism):
             "pufferfish",
             self.epsilon,
             neighbours="which of two values one record has",
-            known=(self.objective.assumed(self.norm), *(() if self.known is None else (self.known,))),
+            known=("how many records there are", self.objective.assumed(self.norm), *filter(None, (self.known,))),
         )
 
     def guarantee_on(self, system: System, plan: Plan | None) -> ReleaseGuarantee:
         """State the guarantee with the way in which the answer was drawn."""
+        promise = self.guarantee
+        if (
+            plan is not None
+            and plan.exact
+            and (self.subspace is not None or isinstance(self.objective, LinearRegression))
+        ):
+            # for other records a chain would have been planned: the plan shows on which side of that line they lie
+            promise = replace(promise, known=(*promise.known, "that an exact sampler serves the records"))
         return ReleaseGuarantee(
-            **vars(self.guarantee),
+            **vars(promise),
             nearest=1,
             fixed=0,
             cells=system.frame.size,

@@ -83,6 +83,13 @@ def PartiallyPrivate(  # noqa: N802  (reads as a PyMC distribution)
     (`ppdinf.samplers.totals`); a draw of the table variable looks at ``d * width`` log densities, and noise that
     couples the cells adds one pass over a window for every row of its norm that a move changes.
 
+    Where noise is wide against the spread of the counts, a table that is a variable and a rate of its own for every
+    cell hold each other in place: given one, the other hardly moves, however many sweeps the table gets. 20 cells
+    with counts near 8 and extended Laplace noise of scale 8: rates known, the 2,000 draws of the table were as good as
+    independent; a log-normal rate per cell left 66 effective ones and 125 divergences (non-centred; centred 23). Leave
+    such effects out, as ``pm.NegativeBinomial.dist(mu, alpha)`` does for gamma ones (78, no divergence), and draw
+    longer. The curator can spare the analyst this: of projected noise the table can be summed out (279).
+
     Examples
     --------
     >>> import numpy as np, pymc as pm, ppdinf as ppd
