@@ -290,6 +290,8 @@ class ReleaseGuarantee(Guarantee):
     def _closed(self) -> str:
         if self.nearest is None:
             return "Protected: nothing. What is published exactly fixes every cell of the table."
+        if self.sampler_distance >= 1:
+            return "Promised: nothing. Nobody knows how far the chain that drew this is from the law that was meant."
         loss = self.loss_at_nearest
         if self.metric is None and self.nearest == 1:
             return super()._closed()
@@ -312,7 +314,7 @@ class ReleaseGuarantee(Guarantee):
 
     def _limits(self) -> str:
         chain = ""
-        if self.sampler_distance:
+        if 0 < self.sampler_distance < 1:
             chain = (
                 f" The chain that drew the noise may differ from its law by up to {self.sampler_distance:.2g} in "
                 f"total variation; that adds {self.sampler_delta:.2g} to delta at the nearest alternative."

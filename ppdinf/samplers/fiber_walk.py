@@ -30,6 +30,8 @@ SAFE = 1e-20  # a line whose linear weights sum to less than this is summed agai
 @numba.njit(cache=True, nogil=True)
 def _range(x: Any, cells: Any, steps: Any, lower: Any, width: int) -> tuple[int, int]:
     """Smallest and largest t for which ``x + t v`` stays in every window and bound; 0 is one of them."""
+    if cells.size == 0:  # no moves: everything public leaves one table
+        return 0, 0
     least, most = -(2**62), 2**62
     for cell, step in zip(cells, steps):  # noqa: B905  (numba)
         bounded = cell < lower.size  # the rest are slacks, which have no upper end

@@ -8,6 +8,7 @@ from enumeration import fiber_points, total_variation
 from numba import njit
 from scipy import stats
 
+import ppdinf as ppd
 from ppdinf.errors import ModelError
 from ppdinf.lattice.moves import connected_moves
 from ppdinf.samplers.fiber_walk import walk
@@ -111,3 +112,15 @@ def test_dense_steps_are_refused_without_a_table():
         pm.Normal("mu")
         with pytest.raises(ModelError, match="0 confidential tables and 1 parameters"):
             dense_steps()
+
+
+@pytest.mark.filterwarnings("ignore:.*released exactly")
+def test_where_everything_is_public_the_table_stays():
+    release = ppd.Release(np.array([3, 1, 2]), ppd.GeneralizedLaplace(ppd.invariants.margin("dim_0"), epsilon=1))
+    with pm.Model(coords=release.coords):
+        rate = pm.Gamma("rate", 2, 1)
+        ppd.PartiallyPrivate("x", pm.Poisson.dist(rate), release=release, marginalize=False)
+        idata = pm.sample(
+            20, tune=20, chains=1, random_seed=1, progressbar=False, quiet=True, compute_convergence_checks=False
+        )
+    assert (idata.posterior["x"].values == [3, 1, 2]).all()
