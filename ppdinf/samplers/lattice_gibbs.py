@@ -103,7 +103,7 @@ class LatticeGibbs(BlockedStep):
         self.tune = False
         self._batch: tuple[NDArray[Any], ...] = ()
         self._position = 0
-        self._started = True
+        self._started = False
         self._compile_kwargs = compile_kwargs or {}
         self._compile()
 
@@ -136,12 +136,13 @@ class LatticeGibbs(BlockedStep):
         """Walk the table along fresh directions, given the other variables."""
         fiber, name = self._fiber, self.vars[0].name
         before = point[name].ravel().astype(np.int64)
-        fiber.require(before)
         conditional = self._conditional(*(point[variable] for variable in self._inputs))
-        if not self._started and (before == self._start).all():  # PyMC starts all chains alike, but for what users set
-            flat = [FLAT * conditional[0], *conditional[1:]]
-            before = advance(fiber, before, flat, self._next_directions(), self.rng)
-        self._started = True
+        if not self._started:
+            self._started = True
+            fiber.require(before)
+            if (before == self._start).all():  # PyMC starts all chains alike, but for what users set
+                flat = [FLAT * conditional[0], *conditional[1:]]
+                before = advance(fiber, before, flat, self._next_directions(), self.rng)
         table = advance(fiber, before, conditional, self._next_directions(), self.rng)
         if self._release.depends_on_table and not self._accepts(before, table):
             table = before
