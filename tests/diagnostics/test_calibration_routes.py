@@ -59,7 +59,7 @@ CASES = [  # fault, what sees it, and replicates that bring its p-value far belo
     ("rejection", "groups", "M too small", "fit", 500),
     ("rejection", "groups", "P(Z | theta) dropped", "fit", 200),
     ("importance", "groups", "epsilon off by 20 %", "noise", 700),
-    ("importance", "groups", "a public sum dropped", "noise", 400),
+    ("importance", "groups", "a public sum dropped", "noise", 1000),
     ("importance", "groups", "proposal density left out", "theta", 200),
 ]
 
