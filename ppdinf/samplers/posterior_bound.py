@@ -53,7 +53,7 @@ def log_bound(model: pm.Model) -> float:
     Returns
     -------
     float
-        Proved; inf where something other than noisy tables is observed or there are potentials.
+        Proved; inf where something other than noisy tables is observed, there are potentials, or noise was projected.
     """
     from ppdinf.models.distributions import MarginalRV
 
@@ -64,15 +64,15 @@ def log_bound(model: pm.Model) -> float:
 
 def _table_bound(rv: Any) -> float:
     op, inputs = rv.owner.op, rv.owner.inputs[:-1]
-    fiber = op.fiber
-    mode = float(
-        fiber.log_noise.max(axis=1).sum()
-    )  # noise that is mixed over scales has its mode at 0 too, of weight 1
+    if op.release.mechanism.shifts is not None:  # the density given what a projection removed is without that's prior
+        return np.inf
+    # noise that is mixed over scales has its mode at 0 too, of weight 1
+    mode = float(op.fiber.log_noise.max(axis=1).sum())
     cells, log_sums = op.base(inputs)
     _, _, log_h = op.weights(inputs)
     if log_h is None or not isinstance(cells.owner.op, PoissonRV) or not isinstance(log_sums, float):
         return mode
-    return min(mode, saturated_bound(log_h, fiber.lower, op.total, op.block))
+    return min(mode, saturated_bound(log_h, op.fiber.lower, op.total, op.block))
 
 
 def saturated_bound(

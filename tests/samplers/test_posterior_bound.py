@@ -79,3 +79,11 @@ def test_other_data_models_have_the_mode_and_other_data_none():
     assert bound(pm.Poisson.dist, release) < -2
     assert bound(pm.Poisson.dist, release, lambda rate: pm.Normal("seen", rate, 1, observed=1)) == np.inf
     assert bound(pm.Poisson.dist, release, lambda rate: pm.Potential("more", -rate)) == np.inf
+
+
+def test_projected_noise_has_none():
+    """Given what the projection removed, the density leaves its prior out: nothing bounds it by its mode."""
+    release = ppd.SubspaceLaplace(ppd.invariants.total(), 1).release(np.array([3, 1, 2]))
+    with pm.Model(coords=release.coords) as model:
+        ppd.PartiallyPrivate("x", pm.Poisson.dist(pm.Gamma("rate", 2, 1)), release=release, marginalize=True)
+    assert log_bound(model) == np.inf
