@@ -158,7 +158,7 @@ def _of_forgetting(bound: TVBound) -> str:
     steps = int(bound.meetings.max()) - bound.lag
     return (
         f"Given the parameters, {bound.meetings.size} pairs of coupled tables agreed: the table is within "
-        f"{float(bound.upper(steps)):.2g} of its law, in total variation, {steps} draws after any other."
+        f"{float(bound.upper(steps)):.2g} of its law, in total variation, {steps} draws after another of the posterior."
     )
 
 

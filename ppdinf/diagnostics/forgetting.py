@@ -52,7 +52,7 @@ def forgetting(
     Returns
     -------
     TVBound
-        Its steps are draws of `LatticeGibbs` with its own number of sweeps. The bound is on the mean over posterior
+        Its steps are draws of `LatticeGibbs` with its own number of sweeps. The bound is on the mean over 16 posterior
         draws of the parameters, and speaks of the table given them, not of how the parameters mix.
 
     Raises

@@ -149,11 +149,8 @@ class KNormGradient(Mechanism):
     def guarantee_on(self, system: System, plan: Plan | None) -> ReleaseGuarantee:
         """State the guarantee with the way in which the answer was drawn."""
         promise = self.guarantee
-        if (
-            plan is not None
-            and plan.exact
-            and (self.subspace is not None or isinstance(self.objective, LinearRegression))
-        ):
+        always = self.objective.always_exact and self.subspace is None
+        if plan is not None and plan.exact and not always:
             # for other records a chain would have been planned: the plan shows on which side of that line they lie
             promise = replace(promise, known=(*promise.known, "that an exact sampler serves the records"))
         return ReleaseGuarantee(

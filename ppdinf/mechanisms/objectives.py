@@ -12,7 +12,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,7 +30,15 @@ type Draw = Callable[[int, Tape], Points]
 
 
 class Objective(ABC):
-    """A function of records x and an answer y that the answer should make small."""
+    """A function of records x and an answer y that the answer should make small.
+
+    Attributes
+    ----------
+    always_exact : bool
+        Whether `exact` serves whatever the records are, on the whole space. Elsewhere a plan tells whether it served.
+    """
+
+    always_exact: ClassVar[bool] = False
 
     def ball(self) -> float:
         """Return the Euclidean radius of the ball that answers lie in."""
@@ -79,6 +87,7 @@ class Mean(Objective):
     array([[1.4]])
     """
 
+    always_exact: ClassVar[bool] = True
     bound: float
 
     def __post_init__(self) -> None:
@@ -137,6 +146,7 @@ class Quantile(Objective):
            [ 0.5]])
     """
 
+    always_exact: ClassVar[bool] = True
     probability: float
     lower: float
     upper: float

@@ -306,6 +306,12 @@ def test_a_release_says_nothing_more_of_the_records():
     assert release.plan.acceptance is None
 
 
+class SometimesExact(Quantile):
+    """One of the user's own, which does not say that its sampler serves all records."""
+
+    always_exact = False
+
+
 def test_what_an_exact_release_tells_of_the_records_counts_as_known():
     """Records decide between exact draws and a chain; where they do not, nothing is added."""
     data = regression_data(np.random.default_rng(1), 400, 3, "linear")
@@ -316,6 +322,7 @@ def test_what_an_exact_release_tells_of_the_records_counts_as_known():
         (Mean(1), [[0.1, 0.3]], line, False),  # a chain, whose guarantee promises nothing
         (Mean(1), [[0.1, 0.3]], {}, False),
         (Quantile(0.5, 0, 1), [0.3], {}, False),
+        (SometimesExact(0.5, 0, 1), [0.3], {}, True),
     ):
         guarantee = KNormGradient(objective, 2, **kwargs).release(records, allow_mcmc=True).guarantee
         assert (word in guarantee.known) == tells
