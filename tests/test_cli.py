@@ -190,6 +190,30 @@ def test_reproduce_lists_what_there_is():
     assert "no case study 'elections'; known: " in run("reproduce", "elections", code=2)
 
 
+def test_reproduce_lists_when_asked_to():
+    assert run("reproduce", "--list") == run("reproduce")
+    assert "or --list, not both" in run("reproduce", "cdp", "--list", code=2)
+
+
+def test_a_folder_of_public_tables_that_is_none_is_named_before_a_case_runs(tmp_path, monkeypatch):
+    (tmp_path / "cases" / "sums").mkdir(parents=True)
+    script = tmp_path / "cases" / "sums" / "run.py"
+    script.write_text(
+        '"""Sums."""\nimport ppdinf\ndef main(output):\n    print(ppdinf.datasets.public_file("a.csv"))\n'
+    )
+    monkeypatch.setattr(sys.modules["ppdinf.cli.reproduce"], "PLACES", (tmp_path / "cases",))
+    monkeypatch.setenv("PPDINF_DATA", str(tmp_path / "nowhere"))
+    text = run("reproduce", "sums", "--output", tmp_path / "out", code=1)
+    assert text.startswith("Error: PPDINF_DATA names ")
+    assert not (tmp_path / "out").exists()
+    monkeypatch.setenv("PPDINF_DATA", str(tmp_path))
+    assert "has no file 'a.csv'" in run("reproduce", "sums", "--output", tmp_path / "out", code=1)
+    (tmp_path / "a.csv").write_text("")
+    assert "a.csv" in run("reproduce", "sums", "--output", tmp_path / "out")
+    monkeypatch.setenv("PPDINF_DATA", "")
+    assert run("reproduce", "sums", "--output", tmp_path / "out").startswith("None")
+
+
 def test_reproduce_runs_a_case(tmp_path, monkeypatch):
     (tmp_path / "cases" / "sums").mkdir(parents=True)
     (tmp_path / "cases" / "sums" / "run.py").write_text(

@@ -8,7 +8,6 @@ P. Dharangutte, J. Gao, R. Gong, F.-Y. Yu, "Integer subspace differential privac
 """
 
 import math
-import os
 import time
 from pathlib import Path
 
@@ -40,6 +39,7 @@ EXAMPLES = {
     "three sets, l2": (THREE_SETS, "l2", -1.5, "10^6", [150_000, 300_000]),
 }
 PAIRS, TV, COUNTIES = 200, 0.01, 102
+POPULATIONS = "county_population_2010.csv"
 
 
 def chains(A, law, log_ratio, lags):
@@ -96,9 +96,9 @@ def convergence(name):
 
 def county_table():
     """Read the populations of the counties of Illinois, or simulate some."""
-    folder = os.environ.get("PPDINF_DATA")
-    if folder:
-        rows = pd.read_csv(Path(folder) / "county_population_2010.csv").query("state == 'IL'")
+    file = ppd.datasets.public_file(POPULATIONS)
+    if file is not None:
+        rows = pd.read_csv(file).query("state == 'IL'")
         names, counts = rows["county"].to_numpy(), rows["population"].to_numpy()
     else:
         rng = np.random.default_rng(17)
@@ -108,11 +108,11 @@ def county_table():
     return xr.DataArray(counts[order], dims="county", coords={"county": names[order]})
 
 
-def counties():
+def counties(table):
     """Compare a thousand exact draws given the state total with the published chain after its burn-in."""
     from arviz_stats.base import array_stats
 
-    table, law = county_table(), NoiseLaw("l1", "0.192")
+    law = NoiseLaw("l1", "0.192")
     mechanism = ppd.GeneralizedLaplace(ppd.invariants.total(), epsilon="0.192")
     noise = (mechanism.simulate(table, draws=1000, rng=5) - table).values
     wide = jumps(kernel(np.ones((1, table.size), dtype=int)).basis, NoiseLaw("l1", "0.1"), math.exp(-2.5))
@@ -124,7 +124,7 @@ def counties():
     ess = array_stats.ess(np.abs(kept).sum(axis=2).astype(float), chain_axis=0, draw_axis=1)
     exact = clocked(lambda: mechanism.simulate(table, draws=1000, rng=7), 3)
     slope = np.corrcoef(noise.mean(axis=0), np.argsort(np.argsort(table)))[0, 1]
-    print(f"counties: {table.size}, from {'PPDINF_DATA' if os.environ.get('PPDINF_DATA') else 'simulation'}")
+    print(f"counties: {table.size}, from {ppd.datasets.public_file(POPULATIONS) or 'simulation'}")
     print(f"sums kept: {not noise.sum(axis=1).any()}")
     print(f"within [-30, 30]: exact {np.mean(abs(noise) <= 30):.4f}, published chain {np.mean(abs(kept) <= 30):.4f}")
     print(f"standard deviation of a cell: exact {noise.std():.3f}, published chain {kept.std():.3f}")
@@ -135,18 +135,19 @@ def counties():
     print(f"negative released counts in 1,000 draws: {int((noise + table.values < 0).sum())}")
     print(f"published chain, 4 x 2 million steps: largest R-hat {rhat.max():.4f}, ESS of |z| {float(ess):.0f}")
     print(f"CPU ms per draw: exact {exact:.4f}, per effective draw of the chain {1000 * seconds / float(ess):.1f}")
-    return noise, table
+    return noise
 
 
 def main(output=HERE):
     """Print every number of the README and draw its figures."""
+    table = county_table()  # a missing file shows before the chains run
     for name in EXAMPLES:
         bounds, rows = convergence(name)
         print(f"{name}, eps 1/4, {PAIRS} pairs: steps until the bound is below {TV}")
         print(rows.to_string(index=False, float_format="{:.4g}".format), "\n", flush=True)
         figure = plot_tv_bound(bounds)
         figure.savefig(output / f"{name.replace(' ', '_').replace(',', '')}.png", dpi=70)
-    noise, table = counties()
+    noise = counties(table)
     figure = plot_noise_boxes(noise[np.newaxis], labels=table["county"].values.tolist())
     figure.savefig(output / "counties.png", dpi=60)
 

@@ -27,13 +27,17 @@ def reproduce(
     output: Annotated[
         Path | None, typer.Option(help="Folder for the figures; by default **ppdinf-reproduce/CASE**.")
     ] = None,
+    only_list: Annotated[bool, typer.Option("--list", help="List the case studies and run none.")] = False,
 ) -> None:
     """Run a case study again, or list those there are.
 
     Each repeats a result of the papers, or one of this package, and prints its numbers; its README has those of the
-    papers beside them.
+    papers beside them. A study that reads public tables takes them from the folder that the environment
+    variable PPDINF_DATA names, and simulates some where it is not set.
     """
     console, found = stdout(), cases()
+    if case is not None and only_list:
+        raise typer.BadParameter(f"give a case study to run, here {case!r}, or --list, not both", param_hint="--list")
     if case is None:
         table = Table("case", "what it shows", header_style="bold")
         for name, script in found.items():
@@ -42,6 +46,10 @@ def reproduce(
         return
     if case not in found:
         raise typer.BadParameter(f"there is no case study {case!r}; known: {', '.join(found)}", param_hint="CASE")
+    from ppdinf.datasets.public_files import VARIABLE, public_folder
+
+    if data := public_folder():
+        notes(console, f"Public tables: {data} ({VARIABLE})")
     folder = Path("ppdinf-reproduce", case) if output is None else output
     folder.mkdir(parents=True, exist_ok=True)
     runpy.run_path(str(found[case]))["main"](folder)
