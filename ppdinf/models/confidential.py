@@ -9,9 +9,8 @@ import numpy as np
 import pymc as pm
 import xarray as xr
 from numpy.typing import NDArray
-from pymc.pytensorf import compile as compile_pymc
-from pytensor.graph.traversal import ancestors
 
+from ppdinf._pymc_internals import ancestors, compile_pymc
 from ppdinf.errors import ModelError
 from ppdinf.models.distributions import ConfidentialRV, MarginalRV
 from ppdinf.samplers import totals

@@ -15,12 +15,9 @@ from typing import Any
 import numpy as np
 import pytensor.tensor as pt
 from numpy.typing import NDArray
-from pymc.distributions.distribution import SymbolicRandomVariable, _support_point
-from pymc.logprob.abstract import _logprob
-from pymc.logprob.basic import logp
-from pytensor.graph.replace import vectorize_graph
-from pytensor.tensor.random.type import RandomType
+from pymc import logp
 
+from ppdinf._pymc_internals import RandomType, SymbolicRandomVariable, _logprob, _support_point, vectorize_graph
 from ppdinf.models.marginal import fixed, logp_natural, logp_table
 from ppdinf.models.natural import natural_form
 from ppdinf.models.released import ReleasedRV, has_auxiliary, noise_image, taken_off, unprojected

@@ -8,9 +8,8 @@ import numpy as np
 import pymc as pm
 import scipy.sparse as sp
 from numpy.typing import NDArray
-from pymc.pytensorf import compile as compile_pymc
-from pymc.pytensorf import inputvars
 
+from ppdinf._pymc_internals import compile_pymc, inputvars
 from ppdinf.errors import InvariantError, ModelError
 from ppdinf.frame import Frame
 from ppdinf.invariants import System

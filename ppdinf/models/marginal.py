@@ -27,16 +27,19 @@ import pytensor.tensor as pt
 from llvmlite.binding import add_symbol  # type: ignore[import-untyped]
 from numba import types
 from numpy.typing import ArrayLike, NDArray
-from pytensor.gradient import DisconnectedType, disconnected_type, grad_not_implemented
-from pytensor.graph.basic import Apply, Variable
-from pytensor.graph.op import Op
-from pytensor.link.numba.dispatch.basic import (
+
+from ppdinf._pymc_internals import (
     NUMBA_CONSTANT_SIZE_LIMIT,
+    Apply,
+    DisconnectedType,
+    Op,
+    TensorVariable,
+    Variable,
+    disconnected_type,
+    grad_not_implemented,
     numba_njit,
     register_funcify_default_op_cache_key,
 )
-from pytensor.tensor.variable import TensorVariable
-
 from ppdinf.errors import InvariantError, ModelError
 from ppdinf.samplers import totals
 

@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytensor.tensor as pt
 from numpy.typing import NDArray
-from pytensor.graph.basic import Constant
-from pytensor.tensor.random.basic import BinomialRV, NegBinomialRV, PoissonRV
 from scipy.special import gammaln
+
+from ppdinf._pymc_internals import BinomialRV, Constant, NegBinomialRV, PoissonRV
 
 __all__ = ["NaturalForm", "natural_form"]
 

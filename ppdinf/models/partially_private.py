@@ -9,10 +9,9 @@ from typing import Any
 import numpy as np
 import pymc as pm
 import xarray as xr
-from pymc.distributions.shape_utils import change_dist_size
-from pymc.util import check_dist_not_registered
 
 import ppdinf.samplers.lattice_gibbs  # noqa: F401  (PyMC learns of the step method here)
+from ppdinf._pymc_internals import change_dist_size, check_dist_not_registered
 from ppdinf.errors import ModelError
 from ppdinf.frame import Frame
 from ppdinf.models.answers import public_of_cells, query_of

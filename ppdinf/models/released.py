@@ -18,13 +18,16 @@ import numpy as np
 import pytensor.tensor as pt
 import scipy.sparse as sp
 from numpy.typing import NDArray
-from pymc.logprob.abstract import _logprob
-from pytensor.graph.basic import Apply
-from pytensor.graph.op import Op
-from pytensor.link.numba.dispatch.basic import numba_njit, register_funcify_and_cache_key
-from pytensor.link.numba.dispatch.random import numba_core_rv_funcify
-from pytensor.tensor.random.op import RandomVariable
 
+from ppdinf._pymc_internals import (
+    Apply,
+    Op,
+    RandomVariable,
+    _logprob,
+    numba_core_rv_funcify,
+    numba_njit,
+    register_funcify_and_cache_key,
+)
 from ppdinf.models.answers import query_of
 from ppdinf.releases import Release
 from ppdinf.samplers.noise_norm import NoiseNorm

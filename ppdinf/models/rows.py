@@ -13,10 +13,8 @@ import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 import scipy.sparse as sp
-from pymc.distributions.multivariate import DirichletMultinomialRV
-from pytensor.graph.basic import Constant
-from pytensor.tensor.random.basic import MultinomialRV
 
+from ppdinf._pymc_internals import Constant, DirichletMultinomialRV, MultinomialRV
 from ppdinf.errors import ModelError
 from ppdinf.invariants import System
 from ppdinf.lattice.feasible import nearest_feasible

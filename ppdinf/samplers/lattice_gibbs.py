@@ -14,15 +14,19 @@ from typing import Any, ClassVar
 import numpy as np
 import pymc as pm
 from numpy.typing import NDArray
-from pymc.pytensorf import compile as compile_pymc
-from pymc.pytensorf import inputvars
-from pymc.step_methods import STEP_METHODS
-from pymc.step_methods.compound import BlockedStep, Competence, StepMethodState
-from pymc.step_methods.hmc.quadpotential import QuadPotentialFullAdapt
-from pymc.step_methods.state import dataclass_state
-from pymc.util import get_value_vars_from_user_vars
-from pytensor.graph.traversal import ancestors
 
+from ppdinf._pymc_internals import (
+    STEP_METHODS,
+    BlockedStep,
+    Competence,
+    QuadPotentialFullAdapt,
+    StepMethodState,
+    ancestors,
+    compile_pymc,
+    dataclass_state,
+    get_value_vars_from_user_vars,
+    inputvars,
+)
 from ppdinf.errors import ModelError
 from ppdinf.samplers.fiber import Fiber
 from ppdinf.samplers.fiber_walk import Directions, advance, directions

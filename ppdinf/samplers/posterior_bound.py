@@ -30,9 +30,9 @@ from typing import Any
 import numpy as np
 import pymc as pm
 from numpy.typing import NDArray
-from pytensor.tensor.random.basic import PoissonRV
 from scipy.special import gammaln
 
+from ppdinf._pymc_internals import PoissonRV
 from ppdinf.samplers import totals
 
 __all__ = ["log_bound", "saturated_bound"]

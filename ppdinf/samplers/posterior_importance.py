@@ -34,13 +34,11 @@ import pymc as pm
 import pytensor.tensor as pt
 from arviz_stats.base import array_stats
 from numpy.typing import NDArray
-from pymc.pytensorf import compile as compile_pymc
-from pymc.pytensorf import join_nonshared_inputs
-from pytensor.graph.replace import vectorize_graph
 from scipy.optimize import minimize
 from scipy.special import logsumexp
 from scipy.stats import multivariate_normal
 
+from ppdinf._pymc_internals import compile_pymc, join_nonshared_inputs, vectorize_graph
 from ppdinf.errors import DiagnosisWarning, ModelError
 from ppdinf.samplers.parameters import as_tree, require_parameters
 from ppdinf.samplers.posterior_proposal import Proposal, fit

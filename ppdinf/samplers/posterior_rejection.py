@@ -29,15 +29,18 @@ import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 from numpy.typing import NDArray
-from pymc.distributions.continuous import FlatRV, HalfFlatRV
-from pymc.distributions.shape_utils import change_dist_size
-from pymc.pytensorf import compile as compile_pymc
-from pymc.pytensorf import join_nonshared_inputs
-from pytensor.graph.replace import vectorize_graph
-from pytensor.graph.traversal import ancestors
 from rich.progress import Progress
 from scipy.optimize import minimize
 
+from ppdinf._pymc_internals import (
+    FlatRV,
+    HalfFlatRV,
+    ancestors,
+    change_dist_size,
+    compile_pymc,
+    join_nonshared_inputs,
+    vectorize_graph,
+)
 from ppdinf.errors import ModelError
 from ppdinf.samplers.parameters import as_tree, require_parameters
 from ppdinf.samplers.posterior_bound import log_bound as proved_bound

@@ -1,0 +1,101 @@
+"""Everything that ppdinf takes from inside PyMC and PyTensor: names that are not reached as ``pm.X`` or ``pt.X``.
+
+The two may move or rename any of these from one version to the next; then this file alone breaks, at import, and says
+here what each was for and what would stand in for it. No other module of ppdinf imports from a submodule of either.
+The versions that were tried are the bounds in pyproject.toml and the newest ones (`.ci/run`).
+
+`SymbolicRandomVariable`, `_logprob`, `_support_point`
+    Density and start of distributions that PyMC has no class for: a table on a fiber, one that is summed out. Instead:
+    ``pm.CustomDist``, whose variables have no type by which a step method could recognise them.
+`change_dist_size`, `check_dist_not_registered`
+    Give an unnamed distribution the shape of the table, refuse a named one. Instead: have users write ``shape=``.
+`compile_pymc`, `inputvars`, `join_nonshared_inputs`, `get_value_vars_from_user_vars`
+    Functions of a point of the model, with fresh random numbers at every call. Instead: ``pytensor.function`` with
+    updates written out.
+`STEP_METHODS`, `BlockedStep`, `Competence`, `StepMethodState`, `dataclass_state`
+    A step that PyMC assigns by itself and runs beside NUTS. Instead: a loop of our own around a point of the model.
+`QuadPotentialFullAdapt`
+    A dense metric beside another step. Instead: PyMC's diagonal one, which needs more gradients.
+`BinomialRV`, `DirichletMultinomialRV`, `FlatRV`, `HalfFlatRV`, `MultinomialRV`, `NegBinomialRV`, `PoissonRV`
+    Which distribution a user gave. Instead: ``type(pm.Poisson.dist(1).owner.op)`` and its kin.
+`Apply`, `Constant`, `DisconnectedType`, `Op`, `RandomType`, `RandomVariable`, `TensorVariable`, `Variable`,
+`disconnected_type`, `grad_not_implemented`
+    Ops and random variables of our own, with their gradients. PyTensor documents these; its paths to them still move.
+`ancestors`, `vectorize_graph`
+    What depends on a table; one graph for all counts of a window. Instead: a walk over ``owner.inputs``; a scan.
+`NUMBA_CONSTANT_SIZE_LIMIT`, `numba_core_rv_funcify`, `numba_njit`, `register_funcify_and_cache_key`,
+`register_funcify_default_op_cache_key`
+    Compiled forms of our Ops, and the size beyond which a constant keeps a model out of numba's cache. Instead:
+    `Op.perform`, for which compiled code is left at every call.
+"""
+
+from pymc.distributions.continuous import FlatRV, HalfFlatRV
+from pymc.distributions.distribution import SymbolicRandomVariable, _support_point
+from pymc.distributions.multivariate import DirichletMultinomialRV
+from pymc.distributions.shape_utils import change_dist_size
+from pymc.logprob.abstract import _logprob
+from pymc.pytensorf import compile as compile_pymc
+from pymc.pytensorf import inputvars, join_nonshared_inputs
+from pymc.step_methods import STEP_METHODS
+from pymc.step_methods.compound import BlockedStep, Competence, StepMethodState
+from pymc.step_methods.hmc.quadpotential import QuadPotentialFullAdapt
+from pymc.step_methods.state import dataclass_state
+from pymc.util import check_dist_not_registered, get_value_vars_from_user_vars
+from pytensor.gradient import DisconnectedType, disconnected_type, grad_not_implemented
+from pytensor.graph.basic import Apply, Constant, Variable
+from pytensor.graph.op import Op
+from pytensor.graph.replace import vectorize_graph
+from pytensor.graph.traversal import ancestors
+from pytensor.link.numba.dispatch.basic import (
+    NUMBA_CONSTANT_SIZE_LIMIT,
+    numba_njit,
+    register_funcify_and_cache_key,
+    register_funcify_default_op_cache_key,
+)
+from pytensor.link.numba.dispatch.random import numba_core_rv_funcify
+from pytensor.tensor.random.basic import BinomialRV, MultinomialRV, NegBinomialRV, PoissonRV
+from pytensor.tensor.random.op import RandomVariable
+from pytensor.tensor.random.type import RandomType
+from pytensor.tensor.variable import TensorVariable
+
+__all__ = [
+    "NUMBA_CONSTANT_SIZE_LIMIT",
+    "STEP_METHODS",
+    "Apply",
+    "BinomialRV",
+    "BlockedStep",
+    "Competence",
+    "Constant",
+    "DirichletMultinomialRV",
+    "DisconnectedType",
+    "FlatRV",
+    "HalfFlatRV",
+    "MultinomialRV",
+    "NegBinomialRV",
+    "Op",
+    "PoissonRV",
+    "QuadPotentialFullAdapt",
+    "RandomType",
+    "RandomVariable",
+    "StepMethodState",
+    "SymbolicRandomVariable",
+    "TensorVariable",
+    "Variable",
+    "_logprob",
+    "_support_point",
+    "ancestors",
+    "change_dist_size",
+    "check_dist_not_registered",
+    "compile_pymc",
+    "dataclass_state",
+    "disconnected_type",
+    "get_value_vars_from_user_vars",
+    "grad_not_implemented",
+    "inputvars",
+    "join_nonshared_inputs",
+    "numba_core_rv_funcify",
+    "numba_njit",
+    "register_funcify_and_cache_key",
+    "register_funcify_default_op_cache_key",
+    "vectorize_graph",
+]

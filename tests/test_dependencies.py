@@ -1,0 +1,38 @@
+"""What ppdinf takes from inside PyMC and PyTensor is in one file."""
+
+import ast
+from pathlib import Path
+
+from ppdinf import _pymc_internals
+
+PACKAGE = Path(_pymc_internals.__file__).parent
+INSIDE = Path(_pymc_internals.__file__)
+
+
+def inner_imports(text):
+    """Submodules of PyMC and PyTensor that a module imports, but for the documented `pytensor.tensor`."""
+    found = []
+    for node in ast.walk(ast.parse(text)):
+        names = [a.name for a in node.names] if isinstance(node, ast.Import) else []
+        if isinstance(node, ast.ImportFrom):
+            names = [node.module or ""]
+        inner = [name for name in names if name.startswith(("pymc.", "pytensor.")) and name != "pytensor.tensor"]
+        found += inner
+    return found
+
+
+def test_one_file_reaches_into_pymc_and_pytensor():
+    assert inner_imports("from pymc.pytensorf import compile") == ["pymc.pytensorf"]
+    reaching = [path for path in PACKAGE.rglob("*.py") if inner_imports(path.read_text(encoding="utf-8"))]
+    assert reaching == [INSIDE]
+
+
+def test_the_file_takes_nothing_that_is_not_used():
+    others = "\n".join(path.read_text(encoding="utf-8") for path in PACKAGE.rglob("*.py") if path != INSIDE)
+    taken = {name.name for node in ast.walk(ast.parse(others)) if isinstance(node, ast.ImportFrom)
+             and node.module == "ppdinf._pymc_internals" for name in node.names}  # fmt: skip
+    assert taken == set(_pymc_internals.__all__)
+
+
+def test_the_file_says_what_each_name_is_for():
+    assert [name for name in _pymc_internals.__all__ if f"`{name}`" not in (_pymc_internals.__doc__ or "")] == []
