@@ -38,7 +38,7 @@ class PrivacyError(PpdinfError, ValueError):
 
 
 class ReleaseFileError(PpdinfError, ValueError):
-    """A release file is truncated, edited, foreign or from another version."""
+    """A release file is truncated, edited, foreign or from another version; or one would be lost."""
 
 
 class ModelError(PpdinfError, ValueError):

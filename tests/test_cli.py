@@ -116,10 +116,37 @@ def test_a_release_without_public_sums(released):
     assert "Nothing is published exactly" in text
 
 
-def test_fixed_cells_are_announced(released):
-    _, text = released("--public", "margin:county,sex")
+def test_fixed_cells_are_announced(table, tmp_path):
+    table.write_text(table.read_text().replace("Fern,f,y", "Fern,f,z").replace("Fern,m,y", "Fern,m,w"))
+    base = ["--count", "n", "--dims", "county,sex", "--epsilon", "1/2", "--output", tmp_path / "x.ppd"]
+    text = run("release", table, *base, "--public", "groups:state")
     assert "Warning:" in text
-    assert "fix 12 of 12 cells" in text
+    assert "fix 2 of 12 cells" in text
+
+
+@pytest.mark.parametrize(
+    ("dims", "public", "said"),
+    [
+        ("county,sex", ["margin:county,sex"], "--public margin:county,sex fixes"),
+        ("county", ["margin:county"], "--public margin:county fixes"),
+        ("county", ["total", "groups:state"], "--public total --public groups:state fixes"),
+    ],
+)
+def test_a_typo_does_not_publish_the_table(dims, public, said, table, tmp_path):
+    """Every cell follows from what would be public: nothing is written, and the exit code says so."""
+    if dims == "county":
+        rows = [f"{name},{name.lower()},{317 + k}" for k, name in enumerate(["Adder", "Birch", "Cedar"])]
+        table.write_text("\n".join(["county,state,n", *rows]) + "\n")
+    out = tmp_path / "x.ppd"
+    options = [option for statement in public for option in ("--public", statement)]
+    base = ["release", table, "--count", "n", "--dims", dims, "--epsilon", "1/2", "--output", out]
+    text = run(*base, *options, code=1)
+    assert said in text
+    assert "317" not in text
+    assert not out.exists()
+    if dims == "county":
+        run(*base, "--public", "total")
+        assert out.exists()
 
 
 BAD_RELEASES = {

@@ -62,7 +62,7 @@ def demo(
     file = output / f"cases-{month}.ppd"
     output.mkdir(parents=True, exist_ok=True)
     with plain_warnings(console), stage(console, f"Releasing {table.size} counts, epsilon = {epsilon}"):
-        GeneralizedLaplace(public, epsilon=epsilon).release(table).save(file)
+        GeneralizedLaplace(public, epsilon=epsilon).release(table).save(file, overwrite=True)
     release = read_release(file)  # from here on: the analyst, who has the file and nothing else
 
     settings = {

@@ -11,6 +11,8 @@ from ppdinf.cli.plain import notes, paragraphs, plain_warnings, stage, stdout
 from ppdinf.errors import InvariantError, PrivacyError
 
 if TYPE_CHECKING:
+    from xarray import DataArray
+
     from ppdinf.invariants import Public
 
 __all__ = ["release"]
@@ -65,6 +67,7 @@ def release(
     names = [name.strip() for name in dims.split(",")]
     with stage(console, f"Reading {table.name}"):
         data = read_table(table, count=count, dims=names, coordinates=[*groups, *(covariate or [])])
+    _refuse_all_open(statements, data, public or [])
     with plain_warnings(console), stage(console, "Drawing noise"):
         gaussian = None if rho is None else GeneralizedGaussian(statements, rho=rho)
         mechanism = gaussian or GeneralizedLaplace(statements, epsilon=epsilon or "", norm=norm)
@@ -73,6 +76,15 @@ def release(
     paragraphs(console, "Guarantee", made.guarantee.describe())
     paragraphs(console, "Written", f"{output} ({made.frame.size} cells, {len(made.public.names)} public sums)")
     notes(console, f"Anyone can verify it with: ppdinf check {output}")
+
+
+def _refuse_all_open(statements: Public, data: DataArray, given: list[str]) -> None:
+    """Refuse what would write the confidential table as it is, as the margin of its only dimension does."""
+    if statements.on(data).fixed.all():
+        raise PrivacyError(
+            f"--public {' --public '.join(given)} fixes every cell, so that the confidential table would be published "
+            "as it is: make less public, such as --public total; nothing was written"
+        )
 
 
 def _public(statements: list[str], covariates: list[str]) -> tuple[Public, list[str]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from ppdinf.errors import InvariantError
 from ppdinf.invariants.statement import Statement
@@ -36,6 +36,11 @@ class Public:
 
     def __iter__(self) -> Iterator[Statement]:
         return iter(self.statements)
+
+    def __bool__(self) -> NoReturn:
+        raise InvariantError(
+            "public statements are neither true nor false: join them by '&'; 'and' and 'or' would drop all but one"
+        )
 
     def __str__(self) -> str:
         sentence = f"Published exactly: {'; '.join(self.exact) or 'nothing'}."

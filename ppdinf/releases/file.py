@@ -54,15 +54,29 @@ _SENSELESS = (ValueError, TypeError, LookupError, AttributeError, OverflowError,
 _UNREADABLE = (zipfile.BadZipFile, EOFError, OSError, RuntimeError, ValueError, OverflowError)
 
 
-def write(release: Release, path: str | PathLike[str]) -> None:
+def write(release: Release, path: str | PathLike[str], *, overwrite: bool = False) -> None:
     """Write `release` to `path`.
 
     Parameters
     ----------
     release : Release
     path : str or path
+    overwrite : bool, default False
+        Replace a file that is there already.
+
+    Raises
+    ------
+    ReleaseFileError
+        The file exists.
     """
-    Path(path).write_bytes(_packed(release))
+    data = _packed(release)  # before the file is opened: what cannot be written leaves nothing behind
+    try:
+        with Path(path).open("wb" if overwrite else "xb") as file:
+            file.write(data)
+    except FileExistsError:
+        raise ReleaseFileError(
+            f"{Path(path).name} exists, and no release can be drawn again: choose another name, or overwrite=True"
+        ) from None
 
 
 def read_release(path: str | PathLike[str]) -> Release:

@@ -172,17 +172,23 @@ class Release:
         self.frame.coordinate(name)
         return self.table.coords[name].reset_coords(drop=True)
 
-    def save(self, path: str | PathLike[str]) -> None:
+    def save(self, path: str | PathLike[str], *, overwrite: bool = False) -> None:
         """Write the release as one zip file of JSON and CSV; see `ppdinf.read_release`.
 
         Parameters
         ----------
         path : str or path
-            Overwritten when it exists.
+        overwrite : bool, default False
+            Replace a file that is there already. Noise cannot be drawn again, so that what was in it is lost.
+
+        Raises
+        ------
+        ReleaseFileError
+            The file exists.
         """
         from ppdinf.releases.file import write
 
-        write(self, path)
+        write(self, path, overwrite=overwrite)
 
     def __repr__(self) -> str:
         sizes = ", ".join(f"{dim}: {n}" for dim, n in zip(self.dims, self.shape, strict=True))

@@ -233,3 +233,15 @@ def test_foreign_statements_are_refused_by_kind_and_field(data):
 def test_what_is_no_statement_is_refused(data):
     with pytest.raises(InvariantError):
         Public.from_dict(data)
+
+
+def test_and_and_or_do_not_drop_statements():
+    """``a and b`` is b to Python: what was meant to be public would be noised in silence."""
+    for joined in (
+        lambda: total() and margin("x"),
+        lambda: total() or margin("x"),
+        lambda: not total(),
+        lambda: bool(Public()),
+    ):
+        with pytest.raises(InvariantError, match="join them by '&'"):
+            joined()

@@ -22,7 +22,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import ppdinf as ppd
-from ppdinf.errors import LabelError, PrivacyWarning, ReleaseFileError
+from ppdinf.errors import LabelError, PrivacyError, PrivacyWarning, ReleaseFileError
 from ppdinf.invariants import Public, cells, covariates, groups, linear, margin, nonnegative, total, zeros
 from ppdinf.releases import file as release_file
 
@@ -37,7 +37,7 @@ AWKWARD = [
 
 
 def saved(release, path):
-    release.save(path)
+    release.save(path, overwrite=True)
     return path
 
 
@@ -526,3 +526,22 @@ def test_files_of_this_schema_stay_readable(tmp_path):
     assert release.table.values.tolist() == [5, -1, 2]
     assert release.public.values.tolist() == [6, 4, 2]
     assert release.plan.exact
+
+
+def test_a_file_is_not_overwritten_unless_told(tmp_path):
+    """Noise cannot be drawn again: a file that is there stays as it is."""
+    path = small(tmp_path)
+    before = path.read_bytes()
+    other = ppd.GeneralizedLaplace(total(), epsilon=1).release([9, 9, 9])
+    with pytest.raises(ReleaseFileError, match=r"small\.ppd exists.*overwrite=True"):
+        other.save(path)
+    assert path.read_bytes() == before
+    other.save(path, overwrite=True)
+    assert ppd.read_release(path).table.equals(other.table)
+
+
+def test_what_cannot_be_written_leaves_no_file(tmp_path):
+    largest = ppd.WassersteinExponential(total() & nonnegative(), 1, 2, "x", loss=lambda y, x: abs(y - x).max())
+    with pytest.raises(PrivacyError, match="a program"):
+        largest.release([2, 1]).save(tmp_path / "r.ppd")
+    assert not (tmp_path / "r.ppd").exists()
