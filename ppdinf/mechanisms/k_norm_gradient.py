@@ -2,9 +2,9 @@
 
     f_x(y)  proportional to  exp(-epsilon |grad L_x(y)|_K / (2 Delta_z sigma(y)))
 
-with respect to Lebesgue measure on R^d, on a ball, or on the subspace that public information confines answers
-to; sigma(y) is the most by which replacing one record moves the gradient, and Delta_z the number of records that
-a secret can move given what is public (`ppdinf.privacy.delta_z`).
+with respect to counting the multiples of a grid, or to Lebesgue measure on R^d, on a ball, or on the subspace that
+public information confines answers to; sigma(y) is the most by which replacing one record moves the gradient, and
+Delta_z the number of records that a secret can move given what is public (`ppdinf.privacy.delta_z`).
 
 J. Seeman, M. Reimherr, A. Slavkovic, "Formal privacy for partially private data", Theorem 10, after M. Reimherr,
 J. Awan, "KNG: the K-norm gradient mechanism", NeurIPS 2019.
@@ -13,6 +13,7 @@ J. Awan, "KNG: the K-norm gradient mechanism", NeurIPS 2019.
 from __future__ import annotations
 
 import math
+from copy import copy
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
@@ -24,7 +25,8 @@ from numpy.typing import ArrayLike, NDArray
 from ppdinf.errors import ModelError, PrivacyError
 from ppdinf.invariants import Public, System
 from ppdinf.mechanisms.base import Mechanism
-from ppdinf.mechanisms.objectives import Mean, Objective, Quantile
+from ppdinf.mechanisms.objectives import Draw, Mean, Objective, Quantile
+from ppdinf.mechanisms.real_noise import Grid, as_grid, grid_below, real_sampler
 from ppdinf.mechanisms.regressions import LinearRegression, LogisticRegression
 from ppdinf.privacy.guarantee import Guarantee, ReleaseGuarantee
 from ppdinf.privacy.parameters import as_fraction
@@ -41,6 +43,9 @@ SAVED: dict[str, type[Objective]] = {
     kind.__name__: kind for kind in (Mean, Quantile, LinearRegression, LogisticRegression)
 }
 """Objectives that release files can describe."""
+
+SLACK = Fraction(1, 10**10)
+"""Share of epsilon that is left for records beyond their stated bounds by rounding, and for rounding of gradients."""
 
 type Points = NDArray[np.float64]
 
@@ -61,31 +66,36 @@ class KNormGradient(Mechanism):
     norm : {"l2", "l1", "linf"}
         The norm K.
     delta_z : int, float, str or Fraction
-        Number of records that a secret moves at most, given what is public: 1 where records are independent,
-        which is differential privacy for the replacement of one record.
+        Number of records that a secret moves at most, given what is public, at least 1: a secret is a record. 1
+        where records are independent, which is differential privacy for the replacement of one record.
     subspace : array_like, shape (d, k), optional
         Matrix whose columns span the answers that agree with what is public; kept as it is given.
     known : str, optional
         What is public, as a phrase for the guarantee; required with a subspace.
+    grid : power of two as int, float, str or Fraction, "auto" or None
+        Of which answers are multiples, or for means the sums that they divide. By default it follows from the
+        objective, epsilon and the number of records, and is None, for real numbers in double precision, where
+        no sampler of multiples is known: for regressions, on subspaces, and for chains.
 
     Raises
     ------
     PrivacyError
-        A parameter out of range, an unknown norm, a subspace of {0} or without `known`.
+        A parameter out of range, an unknown norm, a subspace of {0} or without `known`, a grid that does not serve.
 
     Notes
     -----
-    Exact draws, up to double precision: means on R^d in every norm, or in l2 on a subspace that holds the mean;
-    quantiles; linear regressions whose noise is narrower than the ball. Everything else takes ``allow_mcmc=True`` and
+    Exact draws, without floating-point numbers deciding an outcome: means on R^d in every norm, and quantiles. Up to
+    double precision: means in l2 on a subspace that holds the mean, linear regressions whose noise is
+    narrower than the ball. Everything else takes ``allow_mcmc=True`` and
     is drawn by `ppdinf.samplers.slice_lines`, 50 (m + 1) lines in m dimensions from near the mode, a chain that nothing
     certifies: the guarantee then allows a distance of 1 from the law. That is for research. Whether an exact
     sampler serves a linear regression, or a mean on a subspace, follows from the records: a refusal tells the curator
     something of them, and an exact release tells everyone, so that its guarantee counts this among what is known.
 
-    The promise is that of real numbers. Doubles carry their noise in their last digits too, so round answers
-    to a grid far coarser than these before publishing them (I. Mironov, "On significance of the least
-    significant bits for differential privacy", CCS 2012). For means on R^d the normaliser does not depend on
-    the records, and the loss is at most epsilon / 2.
+    Without a grid the promise is one about real numbers: digits of doubles can tell which records made them (I.
+    Mironov, "On significance of the least significant bits for differential privacy", CCS 2012). Coefficients in a ball
+    are therefore cut to 24 bits, and the guarantee says what remains. For means on R^d the normaliser does not depend
+    on the records, and the loss is at most epsilon / 2.
 
     Examples
     --------
@@ -109,6 +119,7 @@ class KNormGradient(Mechanism):
     delta_z: Fraction
     subspace: Points | None
     known: str | None
+    grid: Grid
 
     def __init__(
         self,
@@ -119,6 +130,7 @@ class KNormGradient(Mechanism):
         delta_z: int | float | str | Fraction = 1,
         subspace: ArrayLike | None = None,
         known: str | None = None,
+        grid: int | float | str | Fraction | None = "auto",
     ) -> None:
         if not isinstance(objective, Objective):
             raise PrivacyError("the first argument is an objective, for example ppdinf.mechanisms.Mean(bound=1)")
@@ -128,13 +140,23 @@ class KNormGradient(Mechanism):
             raise PrivacyError("a subspace is public information: say what is public in known")
         if subspace is not None:
             _orthonormal(subspace)  # refuses what spans nothing
+        moved = as_fraction(delta_z, "delta_z")
+        if moved < 1:
+            raise PrivacyError(
+                f"delta_z must be at least 1, found {delta_z!r:.60}: a secret is the value of a record, and what moves "
+                "the gradient is that record in full"
+            )
+        steps = as_grid(grid)
+        if isinstance(steps, Fraction) and (subspace is not None or type(objective).grid is Objective.grid):
+            raise PrivacyError("no sampler of multiples of a grid is known for this objective: leave grid out")
         object.__setattr__(self, "public", Public())
         object.__setattr__(self, "objective", objective)
         object.__setattr__(self, "epsilon", as_fraction(epsilon, "epsilon"))
         object.__setattr__(self, "norm", norm)
-        object.__setattr__(self, "delta_z", as_fraction(delta_z, "delta_z"))
+        object.__setattr__(self, "delta_z", moved)
         object.__setattr__(self, "subspace", None if subspace is None else np.array(subspace, float))
         object.__setattr__(self, "known", known)
+        object.__setattr__(self, "grid", steps)
 
     @property
     def guarantee(self) -> Guarantee:
@@ -150,15 +172,15 @@ class KNormGradient(Mechanism):
         """State the guarantee with the way in which the answer was drawn."""
         promise = self.guarantee
         always = self.objective.always_exact and self.subspace is None
-        if plan is not None and plan.exact and not always:
+        if plan is not None and plan.distance is None and not always:
             # for other records a chain would have been planned: the plan shows on which side of that line they lie
-            promise = replace(promise, known=(*promise.known, "that an exact sampler serves the records"))
+            promise = replace(promise, known=(*promise.known, "that no Markov chain is needed for the records"))
         return ReleaseGuarantee(
             **vars(promise),
             nearest=1,
             fixed=0,
             cells=system.frame.size,
-            sampler=f"real-valued, in double precision, {plan or 'drawn in a way that is not stated'}",
+            sampler=real_sampler(self.grid, plan),
             sampler_distance=(plan and plan.distance) or 0.0,
         )
 
@@ -175,7 +197,9 @@ class KNormGradient(Mechanism):
             raise PrivacyError(f"release files hold the objectives {', '.join(SAVED)} alone: another one is a program")
         objective = {"name": name} | {field: float(value) for field, value in vars(self.objective).items()}
         rationals = {"epsilon": str(self.epsilon), "delta_z": str(self.delta_z)}
-        further = {} if self.known is None else {"known": self.known}
+        further: dict[str, Any] = {} if self.known is None else {"known": self.known}
+        if self.grid is not None:
+            further |= {"grid": str(self.grid)}
         if self.subspace is not None:
             further |= {"subspace": self.subspace.tolist()}
         return {"kind": self.kind, "objective": objective, **rationals, "norm": self.norm} | further
@@ -195,7 +219,7 @@ class KNormGradient(Mechanism):
         ndarray of float64, shape (...)
             ``-inf`` outside the ball; a `y` off the subspace is not looked for.
         """
-        records = self.objective.records(data, self.norm)
+        _, records = self._settled(data)
         answers = np.asarray(y, dtype=float)
         d = self.objective.dimension(records)
         if answers.shape[-1:] != (d,):
@@ -204,11 +228,11 @@ class KNormGradient(Mechanism):
 
     def plan(self, data: Any, *, allow_mcmc: bool = False) -> Plan:
         """Say how answers are drawn, and why; refuse chains unless they are allowed."""
-        records = self.objective.records(data, self.norm)
-        basis = self._basis(records)
-        law = self.objective.exact(records, basis, self.norm, self._rate)
+        settled, records = self._settled(data)
+        law = settled._law(records)
         if law is not None:
-            return Plan("direct", True, law[0])
+            return Plan("direct", settled.grid is not None, law[0])
+        basis = self._basis(records)
         m = basis.shape[1]
         chain = Plan("slice", False, f"{_steps(m)} lines in {m} dimensions, which nothing certifies", distance=1.0)
         if not allow_mcmc:
@@ -244,9 +268,10 @@ class KNormGradient(Mechanism):
             raise PrivacyError(
                 f"release() takes no {next(iter(seed))!r}: for research, simulate(data, draws=..., rng=...)"
             )
-        plan = self.plan(data, allow_mcmc=allow_mcmc)
-        drawn = self._draw(self.objective.records(data, self.norm), 1, secure_tape())[0]
-        return Release(xr.DataArray(drawn, dims="answer"), self, plan=plan)
+        settled, records = self._settled(data)
+        plan = settled.plan(data, allow_mcmc=allow_mcmc)
+        drawn = settled._draw(records, 1, secure_tape())[0]
+        return Release(xr.DataArray(drawn, dims="answer"), settled, plan=plan)
 
     def simulate(  # type: ignore[override]
         self, data: Any, *, draws: int, rng: int | np.random.Generator | None = None
@@ -275,7 +300,8 @@ class KNormGradient(Mechanism):
         if isinstance(draws, bool) or not isinstance(draws, int | np.integer) or draws < 1:
             raise PrivacyError(f"draws must be a positive whole number, found {draws!r}")
         generator = rng.spawn(1)[0] if isinstance(rng, np.random.Generator) else np.random.default_rng(rng)
-        return self._draw(self.objective.records(data, self.norm), int(draws), seeded_tape(generator))
+        settled, records = self._settled(data)
+        return settled._draw(records, int(draws), seeded_tape(generator))
 
     def logp(self, y: Any, x: Any) -> NoReturn:
         """Refuse: see `log_density`."""
@@ -304,14 +330,31 @@ class KNormGradient(Mechanism):
         """Refuse: see `simulate`."""
         self.plan_on(system)
 
+    def _settled(self, data: Any) -> tuple[KNormGradient, Any]:
+        """Settle the grid for a number of records; return them rounded as the objective needs it."""
+        records, settled = self.objective.records(data, self.norm), self
+        if self.grid == "auto":
+            settled = copy(self)
+            grid = self.objective.grid(records, self.norm, self._rate) if self.subspace is None else None
+            object.__setattr__(settled, "grid", grid)
+        return settled, self.objective.on_grid(records, settled.grid)  # type: ignore[arg-type]
+
+    def _law(self, records: Any) -> tuple[str, Draw] | None:
+        grid = self.grid if isinstance(self.grid, Fraction) else None
+        return self.objective.exact(records, self._basis(records), self.norm, self._rate, grid)
+
     def _draw(self, records: Any, draws: int, tape: Tape) -> Points:
-        basis = self._basis(records)
-        law = self.objective.exact(records, basis, self.norm, self._rate)
-        return self._chain(records, basis, draws, tape) if law is None else law[1](draws, tape)
+        law = self._law(records)
+        drawn = self._chain(records, self._basis(records), draws, tape) if law is None else law[1](draws, tape)
+        radius = self.objective.ball()
+        if self.grid is not None or self.subspace is not None or radius == math.inf:
+            return drawn
+        coarse = float(grid_below(radius, steps=2**24))
+        return np.trunc(drawn / coarse) * coarse  # what the digits below would tell of the records stays here
 
     @property
-    def _rate(self) -> float:
-        return float(self.epsilon / (2 * self.delta_z))
+    def _rate(self) -> Fraction:
+        return self.epsilon * (1 - SLACK) / (2 * self.delta_z)
 
     def _basis(self, records: Any) -> Points:
         d = self.objective.dimension(records)
@@ -322,10 +365,12 @@ class KNormGradient(Mechanism):
         return _orthonormal(self.subspace)
 
     def _log_density(self, records: Any) -> Any:
+        rate = float(self._rate)
+
         def log_density(y: Points) -> Points:
             size = np.linalg.norm(self.objective.gradient(records, y), K_NORMS[self.norm], axis=1)
             inside = np.linalg.norm(y, axis=1) <= self.objective.ball()
-            return np.where(inside, -self._rate * size / self.objective.sensitivity(y, self.norm), -np.inf)
+            return np.where(inside, -rate * size / self.objective.sensitivity(y, self.norm), -np.inf)
 
         return log_density
 
@@ -341,7 +386,7 @@ class KNormGradient(Mechanism):
             lambda b: self.objective.gradient(records, (basis @ b)[None])[0], np.zeros(m), method="trf", max_nfev=200
         )
         start = found.x * min(1.0, 0.99 * radius / max(np.linalg.norm(found.x), 1e-300))
-        unit = self.objective.sensitivity((basis @ start)[None], self.norm)[0] / self._rate
+        unit = self.objective.sensitivity((basis @ start)[None], self.norm)[0] / float(self._rate)
         if K_NORMS[self.norm] != 2:
             unit *= m ** (-0.5 if self.norm == "l1" else 0.5)
         _, slopes, axes = np.linalg.svd(found.jac)
@@ -363,7 +408,7 @@ def _from_dict(public: Public, objective: Any, **parameters: Any) -> KNormGradie
     name = fields.pop("name", None)
     if name not in SAVED:
         raise PrivacyError(f"this version of ppdinf does not know the objective {name!r}")
-    return KNormGradient(SAVED[name](**fields), **parameters)
+    return KNormGradient(SAVED[name](**fields), **{"grid": None} | parameters)  # older files hold real numbers
 
 
 Mechanism._kinds[KNormGradient.kind] = _from_dict

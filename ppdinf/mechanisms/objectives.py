@@ -12,18 +12,25 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ppdinf.errors import PrivacyError
+from ppdinf.mechanisms.real_noise import FINE, grid_below
+from ppdinf.samplers.integers import uniform_integers
 from ppdinf.samplers.k_norm import K_NORMS, k_norm, uniforms
+from ppdinf.samplers.whole_k_norm import one_of, whole_k_norm
 
 if TYPE_CHECKING:
     from ppdinf.samplers.tape import Tape
 
 __all__ = ["Gradient", "Mean", "Objective", "Quantile", "positive", "require_within", "rows_of"]
+
+ROUNDING = 1e-12  # relative excess of a record over a stated bound that is put down to rounding
+CANDIDATES = 2**20  # answers among which a quantile is chosen, at least
 
 type Points = NDArray[np.float64]
 type Draw = Callable[[int, Tape], Points]
@@ -64,10 +71,24 @@ class Objective(ABC):
     def sensitivity(self, y: Points, norm: str) -> Points:
         """Largest K-norm by which replacing one record changes the gradient at each answer, shape (m,)."""
 
-    def exact(self, records: Any, basis: Points, norm: str, rate: float) -> tuple[str, Draw] | None:
-        """Say how to draw exactly from ``exp(-rate |gradient|_K / sensitivity)`` on a subspace, if there is a way.
+    def grid(self, records: Any, norm: str, rate: Fraction) -> Fraction | None:
+        """Propose a grid for answers on the whole space, from nothing but the number and length of records.
 
-        `basis` has orthonormal columns, and is the identity matrix for the whole space.
+        None, as by default, where no sampler of multiples is known: answers are then drawn in double precision.
+        """
+        return None
+
+    def on_grid(self, records: Any, grid: Fraction | None) -> Any:
+        """Round records to the grid where the answer needs it; each by itself, so that neighbours stay neighbours."""
+        return records
+
+    def exact(
+        self, records: Any, basis: Points, norm: str, rate: Fraction, grid: Fraction | None
+    ) -> tuple[str, Draw] | None:
+        """Say how to draw from ``exp(-rate |gradient|_K / sensitivity)`` without a chain, if there is a way.
+
+        `basis` has orthonormal columns, and is the identity matrix for the whole space. With a `grid`, which is for the
+        whole space, draws follow the law on its multiples exactly; without one, that of real numbers in doubles.
         """
         return None
 
@@ -75,6 +96,9 @@ class Objective(ABC):
 @dataclass(frozen=True)
 class Mean(Objective):
     """The mean of records in a ball: ``L = sum |x_i - y|_2^2 / 2``.
+
+    Records are rounded towards 0 to multiples of the grid, and so is the noise of their sum: answers are such sums
+    over the number of records. Rounding moves the mean by less than the grid in every coordinate.
 
     Parameters
     ----------
@@ -115,22 +139,43 @@ class Mean(Objective):
         """Diameter of the ball."""
         return np.full(len(y), 2 * self.bound)
 
-    def exact(self, records: Points, basis: Points, norm: str, rate: float) -> tuple[str, Draw] | None:
+    def grid(self, records: Points, norm: str, rate: Fraction) -> Fraction:
+        """Find a grid whose rounding of the records is small beside the noise of their mean."""
+        return grid_below(2 * self.bound / float(rate), steps=min(FINE * len(records), 2**32))
+
+    def on_grid(self, records: Points, grid: Fraction | None) -> Points:
+        """Round every number towards 0, so that no norm grows."""
+        return records if grid is None else np.trunc(records / float(grid)) * float(grid)
+
+    def exact(
+        self, records: Points, basis: Points, norm: str, rate: Fraction, grid: Fraction | None
+    ) -> tuple[str, Draw] | None:
         """Draw around the mean: on the whole space, or in l2 on a subspace that holds the mean."""
-        mean, m = records.mean(axis=0), basis.shape[1]
-        off = np.linalg.norm(mean - basis @ (basis.T @ mean))
-        if m < len(mean) and (norm != "l2" or off > 1e-9 * self.bound):
+        n, (d, m) = len(records), basis.shape
+        if grid is not None:
+            whole = (records / float(grid)).astype(np.int64).sum(axis=0)
+            step = rate * grid / (2 * Fraction(float(self.bound)))
+            return (
+                f"a {norm} law around the mean",
+                # whole numbers times a power of two, rounded once: a function of the number that is meant
+                lambda draws, tape: (whole + whole_k_norm(d, norm, step, draws, tape)) * float(grid) / n,
+            )
+        mean = records.mean(axis=0)
+        within = basis.T @ mean  # what lies off the subspace, no more than rounding, is not published
+        if m < d and (norm != "l2" or np.linalg.norm(mean - basis @ within) > 1e-9 * self.bound):
             return None
-        scale = 2 * self.bound / (len(records) * rate)
+        scale = 2 * self.bound / (n * float(rate))
         return (
             f"a {norm} law around the mean",
-            lambda draws, tape: mean + scale * k_norm(m, norm, draws, tape) @ basis.T,
+            lambda draws, tape: (within + scale * k_norm(m, norm, draws, tape)) @ basis.T,
         )
 
 
 @dataclass(frozen=True)
 class Quantile(Objective):
     """A quantile of numbers in an interval: the check loss, with gradient ``#{x_i <= y} - n probability``.
+
+    The answer is one of the multiples of the grid in the interval, chosen exactly.
 
     Parameters
     ----------
@@ -190,17 +235,42 @@ class Quantile(Objective):
         """One."""
         return np.ones(len(y))
 
-    def exact(self, records: Points, basis: Points, norm: str, rate: float) -> tuple[str, Draw]:
-        """Choose an interval between neighbouring records by its mass, then a uniform point of it."""
-        edges = np.concatenate([[self.lower], records, [self.upper]])
-        off = np.abs(np.arange(len(records) + 1) - len(records) * self.probability)
-        mass = np.cumsum(np.diff(edges) * np.exp(-rate * (off - off.min())))
+    def grid(self, records: Points, norm: str, rate: Fraction) -> Fraction:
+        """Find a grid with a million multiples in the interval."""
+        return grid_below(self.upper - self.lower, steps=CANDIDATES)
+
+    def exact(
+        self, records: Points, basis: Points, norm: str, rate: Fraction, grid: Fraction | None
+    ) -> tuple[str, Draw]:
+        """Choose how many records lie below by the mass of such answers, then one of these answers."""
+        n, p = len(records), Fraction(str(float(self.probability)))
+        if grid is None:
+            edges = np.concatenate([[self.lower], records, [self.upper]])
+            off = np.abs(np.arange(n + 1) - n * self.probability)
+            mass = np.cumsum(np.diff(edges) * np.exp(-float(rate) * (off - off.min())))
+
+            def in_doubles(draws: int, tape: Tape) -> Points:
+                chosen = np.searchsorted(mass, uniforms(tape, draws) * mass[-1], side="right")
+                return (edges[chosen] + uniforms(tape, draws) * np.diff(edges)[chosen])[:, None]
+
+            return "a density that is constant between neighbouring records", in_doubles
+        # multiples of the grid, by their number: from the first at or above a record on, that record is counted
+        first, last = math.ceil(Fraction(self.lower) / grid), math.floor(Fraction(self.upper) / grid)
+        if last < first:
+            raise PrivacyError(f"no multiple of the grid, {grid}, lies between {self.lower:g} and {self.upper:g}")
+        from_record = [math.ceil(Fraction(x) / grid) for x in records.tolist()]
+        starts = np.array([first, *from_record, last + 1])
+        sizes = np.diff(starts)
+        least = min(abs(k - n * p) for k in range(n + 1))
+        log_weights = [-rate * (abs(k - n * p) - least) for k in range(n + 1)]
+        count = one_of(sizes, log_weights)
 
         def draw(draws: int, tape: Tape) -> Points:
-            chosen = np.searchsorted(mass, uniforms(tape, draws) * mass[-1], side="right")
-            return (edges[chosen] + uniforms(tape, draws) * np.diff(edges)[chosen])[:, None]
+            chosen = count.draw(draws, tape)[:, 0]
+            steps = starts[chosen] + uniform_integers(sizes[chosen], tape)
+            return (steps.astype(np.float64) * float(grid))[:, np.newaxis]
 
-        return "a density that is constant between neighbouring records", draw
+        return f"one of {last - first + 1:,} answers", draw
 
 
 @dataclass(frozen=True)
@@ -296,8 +366,11 @@ def rows_of(data: Any, what: str) -> Points:
 
 
 def require_within(sizes: Points, bound: float, what: str) -> None:
-    """Refuse sizes above a bound; rounding in the last digits is not held against a record."""
-    outside = np.flatnonzero(sizes > bound + 1e-12 * max(1.0, abs(bound)))
+    """Refuse sizes above a bound; rounding in the last digits is not held against a record.
+
+    Such records are allowed for in the sensitivity (`SLACK` of `ppdinf.mechanisms.k_norm_gradient`).
+    """
+    outside = np.flatnonzero(sizes > bound * (1 + ROUNDING))
     if outside.size:
         raise PrivacyError(
             f"the {what} exceeds {bound:g}, the first in row {outside[0]}: widen the stated bound, or clip before"

@@ -1,28 +1,98 @@
-"""The law of real-valued noise under the public sums of one table, as release and inference use it."""
+"""The law of real-valued noise under the public sums of one table, as release and inference use it.
+
+Differential privacy of noise in floating point is a promise about real numbers: which of two tables made a sum of
+doubles can be read off its last digits (I. Mironov, "On significance of the least significant bits for differential
+privacy", CCS 2012). So the noise is z times a grid g, a power of two, with whole z from the exact samplers: then a
+published number is a double without rounding, and every law is stated, kept and inferred on these multiples alone.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from ppdinf.errors import PrivacyError
+from ppdinf.privacy.parameters import as_fraction
 from ppdinf.samplers.noise_norm import NoiseNorm
 
 if TYPE_CHECKING:
+    from ppdinf.samplers.plan import Plan
     from ppdinf.samplers.tape import Tape
 
-__all__ = ["NARROWEST", "RARE", "RealNoise", "gaussian_reach", "laplace_reach"]
+__all__ = [
+    "FINE",
+    "NARROWEST",
+    "RARE",
+    "RealNoise",
+    "as_grid",
+    "gaussian_reach",
+    "grid_below",
+    "laplace_reach",
+    "real_sampler",
+]
 
 NARROWEST = 1e-3  # stands for no noise in densities of counts: 1 off weighs exp(-500,000) or exp(-1,000)
 RARE = 1e-12
 """Probability with which noise leaves its reach in any cell."""
 
+FINE = 2**16
+"""Steps of the grid in the scale of the noise, by default."""
+
 type Reals = NDArray[np.float64]
+type Grid = Fraction | str | None
+
+
+def as_grid(value: Any, *, largest: Fraction | None = None) -> Grid:
+    """Read a grid: "auto", a power of two, or None for real numbers in double precision.
+
+    Raises
+    ------
+    PrivacyError
+        Anything else, or a grid above `largest`.
+
+    Examples
+    --------
+    >>> as_grid("1/64"), as_grid(0.5), as_grid("auto")
+    (Fraction(1, 64), Fraction(1, 2), 'auto')
+    """
+    if value is None or (isinstance(value, str) and value == "auto"):
+        return value
+    grid = as_fraction(value, "grid")
+    if (grid.numerator & (grid.numerator - 1)) or (grid.denominator & (grid.denominator - 1)):
+        raise PrivacyError(f"grid must be a power of two such as '1/64', whose multiples are doubles, found {value!r}")
+    if largest is not None and grid > largest:
+        raise PrivacyError(f"grid must be {largest} or less, so that counts lie on it, found {value!r}")
+    return grid
+
+
+def grid_below(scale: float, *, steps: int = FINE) -> Fraction:
+    """Find the largest power of two, at least 2^-30, of which `steps` fit into a scale.
+
+    Examples
+    --------
+    >>> grid_below(20.0, steps=64)
+    Fraction(1, 4)
+    """
+    return Fraction(2) ** max(-30, math.floor(math.log2(scale / steps)))
+
+
+def real_sampler(grid: Grid, plan: Plan | None) -> str:
+    """Say in a guarantee how real-valued noise was drawn, and what that means for its digits."""
+    if grid is None:
+        if plan is not None and plan.distance is None:
+            plan = replace(plan, exact=False)
+        return (
+            f"real-valued, {plan or 'drawn in a way that is not stated'}; in double precision, so that the promise is "
+            "one about real numbers, and the last digits of what is published can tell more"
+        )
+    return f"in multiples of {grid}, {plan or 'drawn in a way that is not stated'}"
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -87,10 +88,13 @@ class LinearRegression(Objective):
         size = self.features * np.linalg.norm(y, axis=1) + 2 * self.response
         return _stretch(y.shape[1], norm) * self.features * size
 
-    def exact(self, records: tuple[Points, Points], basis: Points, norm: str, rate: float) -> tuple[str, Draw] | None:
+    def exact(
+        self, records: tuple[Points, Points], basis: Points, norm: str, rate: Fraction, grid: Fraction | None
+    ) -> tuple[str, Draw] | None:
         """Propose from the law with the sensitivity at the sphere, a K-norm law mapped linearly, and reject.
 
-        None where a pilot of 2,000 proposals accepts fewer than 20, as it does when the noise is as wide as the ball.
+        The map is that of the records, which carries no grid to another. None where a pilot of 2,000 proposals accepts
+        fewer than 20, as it does when the noise is as wide as the ball.
         """
         gram, moments = records[0].T @ records[0], records[0].T @ records[1]
         d = len(gram)
@@ -101,7 +105,7 @@ class LinearRegression(Objective):
 
         def accepted(proposals: int, tape: Tape) -> Points:
             z = k_norm(d, norm, proposals, tape)
-            y = center + z @ inverse * (widest / rate)
+            y = center + z @ inverse * (widest / float(rate))
             excess = np.linalg.norm(z, K_NORMS[norm], axis=1) * (widest / self.sensitivity(y, norm) - 1)
             return y[(np.linalg.norm(y, axis=1) <= self.radius) & (np.log(uniforms(tape, proposals)) < -excess)]
 

@@ -17,13 +17,14 @@ from numbers import Rational
 
 import numpy as np
 from flint import arb, fmpq
+from numba import njit
 from numpy.typing import NDArray
 
 from ppdinf.errors import PrivacyError
 from ppdinf.samplers.inversion import Inversion, bernoulli
-from ppdinf.samplers.tape import Tape
+from ppdinf.samplers.tape import Tape, Words, bounded, fill
 
-__all__ = ["bernoulli_exp", "discrete_gaussian", "discrete_laplace"]
+__all__ = ["bernoulli_exp", "discrete_gaussian", "discrete_laplace", "uniform_integers"]
 
 
 def discrete_laplace(epsilon: Fraction, size: int, tape: Tape) -> NDArray[np.int64]:
@@ -126,6 +127,41 @@ def bernoulli_exp(q: Fraction, size: int, tape: Tape) -> NDArray[np.bool_]:
     """
     q = Fraction(0) if q == 0 else positive("q", q)
     return bernoulli(lambda: (-ball(q)).exp(), size, tape)
+
+
+def uniform_integers(limits: NDArray[np.integer], tape: Tape) -> NDArray[np.int64]:
+    """Draw one whole number from {0, ..., n - 1} for every n of an array.
+
+    Parameters
+    ----------
+    limits : ndarray of integers, shape (size,)
+        From 1 to 2^63.
+    tape : Tape
+        Source of words: one a draw, and hardly ever a second.
+
+    Returns
+    -------
+    ndarray of int64, shape (size,)
+
+    Examples
+    --------
+    >>> from ppdinf.samplers.tape import seeded_tape
+    >>> uniform_integers(np.array([1, 10, 1000]), seeded_tape(1))
+    array([  0,   9, 144])
+    """
+    found = np.empty(len(limits), dtype=np.int64)
+    fill(_bounded_each, tape, len(limits), np.asarray(limits, dtype=np.uint64), found)
+    return found
+
+
+@njit(cache=True, nogil=True)
+def _bounded_each(words: Words, position: int, limits: Words, found: NDArray[np.int64]) -> int:
+    for word in words:
+        value, accepted = bounded(word, limits[position])
+        if accepted:
+            found[position] = value
+            position += 1
+    return position
 
 
 def positive(name: str, value: Fraction) -> Fraction:

@@ -26,7 +26,8 @@ class Plan:
     sampler : str
         Short name of the algorithm.
     exact : bool
-        Whether its draws follow the stated law exactly (no Markov chain, no rounding).
+        Whether its draws follow the stated law exactly (no Markov chain, no rounding). Where they do not and there is
+        no `distance`, floating-point numbers stand for real ones.
     reason : str
         One sentence on the structure that allows it.
     acceptance : float, optional
@@ -48,7 +49,8 @@ class Plan:
 
     def __str__(self) -> str:
         kept = "" if self.acceptance is None else f"; {_share(self.acceptance)} of attempts are kept"
-        return f"{self.sampler} sampler ({'exact' if self.exact else 'Markov chain'}): {self.reason}{kept}"
+        how = "exact" if self.exact else "in double precision" if self.distance is None else "Markov chain"
+        return f"{self.sampler} sampler ({how}): {self.reason}{kept}"
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for the release file."""

@@ -54,12 +54,14 @@ def test_means_are_k_norm_laws(norm):
     rng = np.random.default_rng(1)
     data = rng.uniform(-0.3, 0.3, (40, 3))
     mechanism = KNormGradient(Mean(bound=1), epsilon="1/2", norm=norm, delta_z=3)
-    error = mechanism.simulate(data, draws=50_000, rng=2) - data.mean(axis=0)
+    grid = float(Mean(1).grid(data, norm, mechanism.epsilon / 6))  # records are cut to its multiples
+    center = (np.trunc(data / grid) * grid).mean(axis=0)
+    error = mechanism.simulate(data, draws=50_000, rng=2) - center
     size = np.linalg.norm(error, K_NORMS[norm], axis=1)
     scale = 2 * 2 * 3 / (40 * 0.5)
     assert stats.kstest(size, stats.gamma(3, scale=scale).cdf).pvalue > 1e-6
     assert stats.kstest(size, stats.gamma(3, scale=1.05 * scale).cdf).pvalue < 1e-6
-    y = data.mean(axis=0) + error[:2]
+    y = center + error[:2]
     difference = mechanism.log_density(y[0], data) - mechanism.log_density(y[1], data)
     assert difference == pytest.approx((size[1] - size[0]) / scale)
     assert str(mechanism.plan(data)) == f"direct sampler (exact): a {norm} law around the mean"
@@ -72,7 +74,7 @@ def test_means_on_a_subspace_that_holds_them():
     data = rng.uniform(-0.2, 0.2, (30, 2)) @ A.T
     bound = np.linalg.norm(data, axis=1).max()
     mechanism = KNormGradient(Mean(bound), epsilon=1, subspace=A @ [[1, 2, 3], [0, 1, 1]], known="the span of two")
-    assert mechanism.plan(data).exact
+    assert mechanism.plan(data).distance is None
     draws = mechanism.simulate(data, draws=40_000, rng=3)
     off = draws - draws @ A @ np.linalg.pinv(A.T @ A) @ A.T
     np.testing.assert_allclose(off, 0, atol=1e-12)
@@ -168,7 +170,7 @@ def test_linear_regression_in_one_dimension_against_integration(norm, n):
     draws = mechanism.simulate(data, draws=5000, rng=17)[:, 0]
     grid = np.linspace(-0.5, 0.5, 4001)[:-1] + 0.000125
     assert stats.kstest(draws, cdf_on_grid(mechanism, data, grid)).pvalue > 1e-6
-    assert mechanism.plan(data, allow_mcmc=True).exact == (n == 30)
+    assert (mechanism.plan(data, allow_mcmc=True).distance is None) == (n == 30)
 
 
 @pytest.mark.parametrize("norm", K_NORMS)
@@ -288,11 +290,14 @@ def test_releases_carry_their_guarantee_and_come_back_from_their_files(objective
     assert release.dims == ("answer",)
     assert release.guarantee.loss_at_nearest == Fraction(1, 3)
     assert str(release.plan) in release.guarantee.describe()
-    assert release.guarantee.delta_at(1) == (0 if release.plan.exact else 1)  # nothing certifies the chain
+    assert release.guarantee.delta_at(1) == (release.plan.distance or 0)  # 1: nothing certifies the chain
+    assert release.plan.exact == (release.mechanism.grid is not None)
+    assert release.plan.exact == (isinstance(objective, Mean | Quantile) and not kwargs.get("subspace"))
+    assert ("last digits" in release.guarantee.describe()) != release.plan.exact
     release.save(tmp_path / "r.ppd")
     again = read_release(tmp_path / "r.ppd")
     assert again.table.identical(release.table)
-    assert again.mechanism.to_dict() == mechanism.to_dict()
+    assert again.mechanism.to_dict() == release.mechanism.to_dict()
     assert again.guarantee == release.guarantee
     difference = mechanism.log_density(release.table, data) - again.mechanism.log_density(again.table, data)
     assert difference == 0
@@ -315,7 +320,7 @@ class SometimesExact(Quantile):
 def test_what_an_exact_release_tells_of_the_records_counts_as_known():
     """Records decide between exact draws and a chain; where they do not, nothing is added."""
     data = regression_data(np.random.default_rng(1), 400, 3, "linear")
-    line, word = {"subspace": [[1], [2]], "known": "a line"}, "that an exact sampler serves the records"
+    line, word = {"subspace": [[1], [2]], "known": "a line"}, "that no Markov chain is needed for the records"
     for objective, records, kwargs, tells in (
         (LinearRegression(1.5), data, {}, True),
         (Mean(1), [[0.1, 0.2]], line, True),
@@ -366,6 +371,11 @@ def test_releases_take_no_seed_and_simulations_repeat():
         (lambda: KNormGradient(Mean(1), 0), "epsilon must be positive"),
         (lambda: KNormGradient(Mean(1), 1, norm="l3"), "norm must be one of"),
         (lambda: KNormGradient(Mean(1), 1, delta_z=-1), "delta_z must be positive"),
+        (lambda: KNormGradient(Mean(1), 1, delta_z="0.99"), "delta_z must be at least 1"),
+        (lambda: KNormGradient(Mean(1), 1, grid=0.1), "grid must be a power of two"),
+        (lambda: KNormGradient(Mean(1), 1, grid="fine"), "grid must be a finite number"),
+        (lambda: KNormGradient(LogisticRegression(1), 1, grid=1), "no sampler of multiples"),
+        (lambda: KNormGradient(Mean(1), 1, subspace=[[1], [2]], known="x", grid=1), "no sampler of multiples"),
         (lambda: KNormGradient(Mean(1), 1, subspace=[[1]]), "say what is public"),
         (lambda: KNormGradient(Mean(1), 1, subspace=[1], known="x"), "subspace must be a matrix"),
         (lambda: KNormGradient(Mean(1), 1, subspace=[[np.nan]], known="x"), "subspace must be a matrix"),
@@ -402,6 +412,7 @@ X = np.array([[0.6, 0.8], [0.1, 0.2]])
         (Mean(1), [[1], [1, 2]], "records must be numbers"),
         (Mean(1), [True], "records must be numbers"),
         (Mean(1), [], "records must be numbers"),
+        (Mean(1e-14), [0.0, 1e-13], "exceeds 1e-14, the first in row 1"),
         (Quantile(0.5, 0, 1), [0.5, 1.2345], "the first in row 1"),
         (Quantile(0.5, 0, 1), [[0.5, 0.6]], "one number per record"),
         (LinearRegression(1), X, "a pair"),
