@@ -238,11 +238,10 @@ def _release(manifest: dict[str, Any], parts: dict[str, bytes]) -> Release:
             raise ReleaseFileError(f"{name!r} in the sampler plan is {value!r}")
     if plan is not None:
         shares = [share for share in (plan.acceptance, plan.distance) if share is not None]
-        whole = mechanism.is_integer
-        if plan.exact > (plan.distance is None) or (whole and not plan.exact and plan.distance is None):
-            raise ReleaseFileError("the sampler plan contradicts itself: chains alone have a distance")
-        if not all(0 <= share <= 1 for share in shares):
-            raise ReleaseFileError("the sampler plan holds a share that is not from 0 to 1")
+        chain = plan.distance is not None
+        doubles = not (plan.exact or chain or mechanism.is_integer)
+        if plan.exact + chain + doubles != 1 or not all(0 <= share <= 1 for share in shares):
+            raise ReleaseFileError("the sampler plan contradicts itself: chains alone have a distance, from 0 to 1")
     table = _table(parts["table.csv"], manifest, np.int64 if mechanism.is_integer else np.float64)
     frame, cells = labelled_cells(table, nonnegative=False) if mechanism.is_integer else labelled_reals(table)
     values = _columns(parts["public.csv"], {"sum": object, "value": np.int64}, "public.csv")["value"]
