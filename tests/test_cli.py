@@ -103,10 +103,21 @@ def test_release_check_infer(released, tmp_path):
     assert "previous=&#39;before&#39;" in (out / "report.html").read_text(encoding="utf-8")
 
 
+def test_infer_refuses_before_it_makes_or_loads_anything(released, tmp_path):
+    file, _ = released("--public", "total", "--covariate", "before")
+    for options, message in {
+        ("--exposure", "persons"): "no dimension or coordinate 'persons'",
+        ("--name", "spread"): "the table cannot be called 'spread'",
+    }.items():
+        assert message in run("infer", file, "--output", tmp_path / "none", *options, code=1)
+    assert not (tmp_path / "none").exists()
+
+
 def test_infer_fails_loudly_when_the_chains_are_too_short(released, tmp_path):
     file, _ = released("--public", "margin:sex")
     text = run("infer", file, "--output", tmp_path / "out", "--draws", 20, "--chains", 2, "--cores", 1, code=1)
     assert "do not use this posterior yet" in text
+    assert "Next: the same command with --draws 40 --chains 4" in text
     assert "Traceback" not in text
     assert "Do not use this posterior" in (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
 

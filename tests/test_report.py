@@ -147,3 +147,54 @@ def test_the_code_on_the_page_is_code(analysis):
     code = RateAnalysis(**vars(analysis) | {"previous": "persons"}).code("it's.ppd")
     compile(code, "page", "exec")
     assert "previous='persons'" in code
+
+
+def two_way(**changes):
+    """A fitted two-way table, made by hand: nobody is at risk in one of its cells."""
+    table = xr.DataArray(
+        [[4, 0], [9, 3]],
+        dims=("county", "sex"),
+        coords={"county": ["a", "b"], "sex": ["f", "m"], "persons": (("county", "sex"), [[100, 0], [300, 200]])},
+    )
+    public = ppd.invariants.total() & ppd.invariants.covariates("persons")
+    release = ppd.Release(table, ppd.GeneralizedGaussian(public, rho="1/8"))
+    rng = np.random.default_rng(1)
+    dims = ("chain", "draw", "county", "sex")
+    posterior = {
+        "count": (dims, rng.poisson([[4, 0], [9, 3]], size=(4, 100, 2, 2))),
+        "rate": (dims, rng.gamma(3, size=(4, 100, 2, 2))),
+        "intercept": (("chain", "draw"), rng.normal(size=(4, 100))),
+    }
+    groups = {"posterior": xr.Dataset(posterior), "sample_stats": xr.Dataset({"moved": (("chain", "draw"), [[1]])})}
+    sampling = {"draws": 100, "tune": 100, "chains": 4, "random_seed": 1}
+    idata, diagnosis = xr.DataTree.from_dict(groups), Diagnosis(pd.DataFrame(), pd.DataFrame(), [])
+    return RateAnalysis(release, "count", "persons", None, sampling, idata, diagnosis)
+
+
+def test_the_page_describes_the_model_that_was_fitted(analysis, tmp_path):
+    both = two_way()
+    assert "effects of county and sex that add up" in both.model()
+    assert "effects" not in analysis.model()
+    assert "walked along moves" in both.model()
+    assert "summed out" in analysis.model()  # no step of the table left its notes
+    assert "In 1 cells nobody is at risk: their count is 0." in both.model()
+    write_report(both, tmp_path / "report.html", title="t", release_file="f.ppd")
+    parsed = " ".join(Page((tmp_path / "report.html").read_text(encoding="utf-8")).text.split())
+    assert " ".join(both.model().split()) in parsed
+
+
+def test_the_page_states_the_loss_in_its_own_unit_and_no_rate_where_nobody_lives(tmp_path):
+    write_report(two_way(), tmp_path / "report.html", title="t", release_file="f.ppd")
+    parsed = Page((tmp_path / "report.html").read_text(encoding="utf-8")).text
+    assert "0.125rho: zCDP loss per unit of squared distance" in parsed
+    assert "epsilon: privacy loss" not in parsed
+    assert " nan" not in parsed
+    table = two_way().table()
+    assert table.loc[1, ["naive_rate", "posterior_rate", "rate_lower", "rate_upper"]].isna().all()
+    assert table.drop(index=1).notna().all(axis=None)
+
+
+def test_no_figure_says_that_chains_agree_where_the_checks_failed(analysis):
+    failed = RateAnalysis(**vars(analysis) | {"diagnosis": Diagnosis(pd.DataFrame(), pd.DataFrame(), ["Stuck."])})
+    assert "agree (" in analysis.figures()["chains"].get_suptitle()
+    assert "checks of the posterior failed" in failed.figures()["chains"].get_suptitle()

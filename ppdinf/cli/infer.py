@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
-from ppdinf.cli.plain import paragraphs, plain_warnings, stage, stdout
+from ppdinf.cli.plain import notes, paragraphs, plain_warnings, stage, stdout
 
 if TYPE_CHECKING:
     from ppdinf.releases import Release
@@ -23,9 +23,11 @@ SEED = typer.Option(help="Seed of the analysis. The noise of a release has none.
 
 
 def infer(
-    file: Annotated[Path, typer.Argument(metavar="FILE.ppd", help="Release file of a one- or two-way table.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE.ppd", help="Release file of a table.")],
     output: Annotated[Path, typer.Option(help="Folder for report, table and figures.")],
-    exposure: Annotated[str | None, typer.Option(help="Covariate with the persons at risk: gives rates.")] = None,
+    exposure: Annotated[
+        str | None, typer.Option(help="Covariate with the persons at risk, 0 where there are none: gives rates.")
+    ] = None,
     previous: Annotated[str | None, typer.Option(help="Covariate with an earlier count of each cell.")] = None,
     name: Annotated[str, typer.Option(help="What is counted.")] = "count",
     draws: Annotated[int, DRAWS] = 1000,
@@ -60,8 +62,10 @@ def run(
     console: Console, release: Release, settings: dict[str, Any], output: Path, title: str, file: str, about: str = ""
 ) -> RateAnalysis:
     """Fit, print, write: the half of the road that the analyst walks."""
+    from ppdinf.releases.rates import require_rates
     from ppdinf.report import analyse_rates, write_report
 
+    require_rates(release, *(settings[name] for name in ("name", "exposure", "previous")))
     output.mkdir(parents=True, exist_ok=True)
     live = console.is_terminal
     with plain_warnings(console), stage(console, "Sampling the posterior", shows_progress=live):
@@ -74,5 +78,9 @@ def run(
     paragraphs(console, "Posterior (ArviZ summary)", analysis.summary().to_string())
     verdict = "Checks" if analysis.diagnosis.ok else "[red]Checks: do not use this posterior yet[/]"
     paragraphs(console, verdict, str(analysis.diagnosis))
+    if not analysis.diagnosis.ok:
+        chains = "" if settings["chains"] >= 4 else " --chains 4"
+        again = f"Next: the same command with --draws {2 * settings['draws']}{chains}"
+        notes(console, f"{again}, unless a line above says that longer chains do not help.")
     paragraphs(console, "Written", "\n".join(sorted(str(path) for path in output.iterdir())))
     return analysis

@@ -13,13 +13,13 @@ import pymc as pm
 
 from ppdinf.diagnostics.forgetting import forgetting
 from ppdinf.diagnostics.movement import movement
+from ppdinf.diagnostics.rhat import APART, limit, shown
 from ppdinf.errors import DiagnosisWarning, ModelError
 from ppdinf.models.distributions import ConfidentialRV
 from ppdinf.samplers.tv_bound import TVBound
 
 __all__ = ["Diagnosis", "diagnose"]
 
-RHAT = 1.01
 ESS = 400
 K_HAT = 0.7
 COUPLED = 32  # cells of a table whose walk is coupled here: a second or two
@@ -41,6 +41,7 @@ class Diagnosis:
         One sentence each, with what to do next. Empty when all is well.
     forgets : TVBound or None
         Of a table of up to 32 cells that was walked, given the parameters (`forgetting`, for larger ones too).
+    chains : int
 
     Examples
     --------
@@ -52,6 +53,7 @@ class Diagnosis:
     parameters: pd.DataFrame
     problems: list[str] = field(default_factory=list)
     forgets: TVBound | None = None
+    chains: int = 4
 
     @property
     def ok(self) -> bool:
@@ -67,8 +69,10 @@ class Diagnosis:
                 f"{free['moved'].min():.0%} to {free['moved'].max():.0%} of the draws."
             )
         both = pd.concat([self.cells, self.parameters])
-        if len(both) and np.isfinite(both["r_hat"]).any():
-            head.append(f"Largest R-hat {both['r_hat'].max():.3f}, smallest bulk ESS {both['ess_bulk'].min():.0f}.")
+        if len(both) and both["r_hat"].notna().any():
+            largest, most = both["r_hat"].max(), limit(int(both["r_hat"].notna().sum()), self.chains)
+            many = f" (of {len(both)}; up to {most:.3f} is chance)" if limit(1, self.chains) < largest <= most else ""
+            head.append(f"Largest R-hat {shown(largest, most)}{many}, smallest bulk ESS {both['ess_bulk'].min():.0f}.")
         if self.forgets is not None:
             head.append(_of_forgetting(self.forgets))
         body = [f"- {problem}" for problem in self.problems] or ["No problem found."]
@@ -129,7 +133,8 @@ def diagnose(idata: Any, model: pm.Model | None = None) -> Diagnosis:
             integers.append(part.assign(variable=name, fixed=fixed).join(moved))
         else:
             reals.append(part.assign(variable=name))
-    found = Diagnosis(_stack(integers), _stack(reals), forgets=_forgets(idata, model))
+    chains = posterior.sizes["chain"]
+    found = Diagnosis(_stack(integers), _stack(reals), forgets=_forgets(idata, model), chains=chains)
     found.problems.extend(_problems(found, idata, model))
     for problem in found.problems:
         warnings.warn(problem, DiagnosisWarning, stacklevel=2)
@@ -181,20 +186,12 @@ def _problems(found: Diagnosis, idata: Any, model: pm.Model) -> list[str]:
     problems += _fiber_problems(idata, model)
     moving = found.cells[(~found.cells["fixed"]) & (found.cells["distinct"] > 1)] if len(found.cells) else found.cells
     rated = pd.concat([moving, found.parameters])
-    unknown = rated[~np.isfinite(rated["r_hat"])] if chains > 1 else rated[:0]
-    if len(unknown):
-        problems.append(f"R-hat is not a number for {_some(unknown.index)}: these never changed, or hold nan.")
-    high = rated[rated["r_hat"] > RHAT]
-    if len(high):
-        problems.append(
-            f"R-hat is up to {high['r_hat'].max():.3f} (over {RHAT}) for {_some(high.index)}: the chains have not "
-            "mixed. Draw longer (draws=, tune=) or reparametrise (non-centred effects)."
-        )
+    problems += _rhat_problems(rated["r_hat"], chains) if len(rated) else []
     low = rated[rated["ess_bulk"] < ESS]
     if len(low):
         problems.append(
             f"The effective sample size is {low['ess_bulk'].min():.0f} (under {ESS}) for {_some(low.index)}: "
-            "draw longer before reading intervals."
+            f"draw about {_times(ESS / low['ess_bulk'].min())} as many (draws=) before reading intervals."
         )
     stats = idata.get("sample_stats", {})
     if "diverging" in stats and int(stats["diverging"].sum()):
@@ -207,6 +204,36 @@ def _problems(found: Diagnosis, idata: Any, model: pm.Model) -> list[str]:
             "the noise does once in 1e12 tables: the model contradicts the release, or epsilon is another one."
         )
     return problems
+
+
+def _rhat_problems(rhat: pd.Series, chains: int) -> list[str]:
+    problems = []
+    unknown = rhat[rhat.isna()]
+    if len(unknown) and chains > 1:
+        problems.append(
+            f"R-hat is not a number for {_some(unknown.index)}: these never changed, or hold nan. Look first at "
+            "the step that draws them and at their initial values."
+        )
+    apart = rhat[rhat > APART]
+    if len(apart):
+        problems.append(
+            f"The chains do not overlap at all for {_some(apart.index)}: each stays where it started. Longer chains "
+            "will not mend that: set initval=, or look for a step that cannot move them."
+        )
+    most = limit(len(rhat) - len(unknown), chains)
+    high = rhat[(rhat > most) & (rhat <= APART)]
+    if len(high):
+        many = f", which the largest of {len(rhat)} should not be" if len(rhat) > 1 else ""
+        problems.append(
+            f"R-hat is up to {shown(high.max(), most)}{many} for {_some(high.index)}: the chains have not mixed. Draw "
+            "longer (draws=, tune=) or reparametrise (non-centred effects)."
+        )
+    return problems
+
+
+def _times(factor: float) -> str:
+    """Say how many times as much, in words that promise no precision."""
+    return "twice" if factor <= 2 else f"{int(np.ceil(factor))} times" if np.isfinite(factor) else "many times"
 
 
 def _independent(idata: Any) -> bool:

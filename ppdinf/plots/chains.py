@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 from matplotlib.figure import Figure
+from numpy.typing import NDArray
 
 from ppdinf.plots.style import figure_style
 
 __all__ = ["plot_chains"]
 
-RHAT = 1.01
 CHAINS = ["#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#999999", "#F0E442"]
 
 
-def plot_chains(idata: Any, var_names: list[str] | None = None) -> Figure:
+def plot_chains(idata: Any, var_names: list[str] | None = None, *, trusted: bool = True) -> Figure:
     """Plot the trace and the ranks of each chain, by ArviZ.
 
     Parameters
@@ -23,6 +24,9 @@ def plot_chains(idata: Any, var_names: list[str] | None = None) -> Figure:
         What `pm.sample` returned.
     var_names : list of str, optional
         Posterior variables; every element of an array gets a row of its own.
+    trusted : bool, default True
+        What `ppdinf.diagnose` says of the whole posterior: where it found a problem, perhaps in what is not shown
+        here, the title does not say that all is well.
 
     Returns
     -------
@@ -58,7 +62,23 @@ def plot_chains(idata: Any, var_names: list[str] | None = None) -> Figure:
         azp.plot_rank(azs.thin(idata, var_names=var_names), var_names=var_names, plot_collection=grid)
     figure = grid.viz["figure"].item()
     pyplot.close(figure)  # ArviZ registers it with pyplot, which would keep it
-    largest = max(float(variable.max()) for variable in azs.rhat(chosen).data_vars.values())
-    verdict = f"{chosen.sizes['chain']} chains agree" if largest <= RHAT else "The chains do not agree: draw longer"
-    figure.suptitle(f"{verdict} (largest R-hat {largest:.3f})", x=0.01, ha="left", fontweight="bold", fontsize=10.5)
+    rhats = np.concatenate([variable.values.ravel() for variable in azs.rhat(chosen).data_vars.values()])
+    figure.suptitle(
+        _verdict(rhats, chosen.sizes["chain"], trusted), x=0.01, ha="left", fontweight="bold", fontsize=10.5
+    )
     return figure
+
+
+def _verdict(rhats: NDArray[np.float64], chains: int, trusted: bool) -> str:
+    """Say whether the chains agree, in no stronger words than the checks of the posterior allow."""
+    from ppdinf.diagnostics.rhat import APART, limit, shown
+
+    most = limit(rhats.size, chains)
+    largest = float(np.max(rhats)) if not np.isnan(rhats).any() else np.nan
+    said = f"largest R-hat {shown(largest, most)}"
+    if not largest <= most:
+        advice = ": draw longer" if largest <= APART else ""  # longer does not move what is stuck
+        return f"The chains do not agree{advice} ({said})"
+    if not trusted:
+        return f"These parameters look alike in all chains ({said}), yet checks of the posterior failed: see there"
+    return f"{chains} chains agree ({said})"

@@ -68,7 +68,8 @@ def plot_posterior_table(
         The confidential table in the posterior.
     rate, exposure : str, optional
         Posterior variable with the expected count per unit of exposure, and the covariate of the release
-        that holds the exposure (population). With both, a second panel shows rates per 100,000.
+        that holds the exposure (population). With both, a second panel shows rates per 100,000, none where the
+        exposure is 0.
 
     Returns
     -------
@@ -95,8 +96,9 @@ def plot_posterior_table(
         if rate is None:
             title = _takeaway_counts(draws[:, order], released[order])
         else:
-            rates = 1e5 * _cells(idata, rate, release)[:, order]
-            scale = 1e5 / size[order]
+            somebody = np.where(size[order] > 0, size[order], np.nan)  # where nobody is at risk there is no rate
+            scale = 1e5 / somebody
+            rates = 1e5 * np.where(np.isnan(somebody), np.nan, _cells(idata, rate, release)[:, order])
             _rates_panel(panels[1], rates, released[order], scale)
             title = _takeaway_rates(rates, released[order] * scale)
         figure.suptitle(title, x=0.01, ha="left", fontweight="bold", fontsize=12)
@@ -175,7 +177,7 @@ def _takeaway_counts(draws: np.ndarray, released: np.ndarray) -> str:
 
 def _takeaway_rates(rates: np.ndarray, naive: np.ndarray) -> str:
     mean = rates.mean(axis=0)
-    off = int(np.sum(np.abs(naive - mean) > 0.25 * mean))
+    off, known = int(np.sum(np.abs(naive - mean) > 0.25 * mean)), int(np.isfinite(mean).sum())
     if off == 0:
-        return f"Noise hardly matters here: all {naive.size} naive rates are within 25% of the posterior means"
-    return f"Taken as true, the noisy counts put {off} of {naive.size} rates more than 25% away from the posterior mean"
+        return f"Noise hardly matters here: all {known} naive rates are within 25% of the posterior means"
+    return f"Taken as true, the noisy counts put {off} of {known} rates more than 25% away from the posterior mean"

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from ppdinf.releases import Release
+from ppdinf.releases.rates import effects, exposures, require_rates
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -50,7 +51,7 @@ class RateAnalysis:
     @property
     def parameters(self) -> list[str]:
         """Names of the parameters that are shared by cells."""
-        known = ["intercept", "slope", "spread"]
+        known = ["intercept", "slope", "spread"]  # effects have a label each: too many for a page
         return [name for name in known if name in self.idata.posterior]
 
     def summary(self) -> pd.DataFrame:
@@ -74,15 +75,36 @@ class RateAnalysis:
         table[["posterior_mean", "posterior_lower", "posterior_upper"]] = _summarise(
             self.idata.posterior[self.name], frame.dims
         )
+        at_risk = exposures(self.release, self.exposure).ravel()
+        somebody = np.where(at_risk > 0, at_risk, np.nan)  # where nobody is at risk there is no rate
         if self.exposure is not None:
-            at_risk = frame.broadcast(self.exposure)
-            table.insert(len(frame.dims), self.exposure, at_risk)
-            table["naive_rate"] = PER * table["released"] / at_risk
+            table.insert(len(frame.dims), self.exposure, frame.broadcast(self.exposure))
+            table["naive_rate"] = PER * table["released"] / somebody
         scale = PER if self.exposure is not None else 1
-        table[["posterior_rate", "rate_lower", "rate_upper"]] = scale * _summarise(
-            self.idata.posterior["rate"], frame.dims
-        )
+        rates = scale * _summarise(self.idata.posterior["rate"], frame.dims)
+        rates[np.isnan(somebody)] = np.nan
+        table[["posterior_rate", "rate_lower", "rate_upper"]] = rates
         return table
+
+    def model(self) -> str:
+        """Say in sentences what was fitted, and how the confidential table was treated."""
+        labels = effects(self.release)
+        at_risk = f" times its {self.exposure}" if self.exposure is not None else ""
+        mean = "a mean that all cells share"
+        if labels:
+            mean += f", moved by effects of {_listed(labels)} that add up on the log scale"
+        if self.previous is not None:
+            mean += f" and follows the logarithm of the earlier rate ({self.previous}) with a slope"
+        nobody = exposures(self.release, self.exposure) == 0
+        empty = f" In {int(nobody.sum())} cells nobody is at risk: their count is 0." if nobody.any() else ""
+        walked = "moved" in self.idata.get("sample_stats", {})  # what the table's own step notes
+        treated = "walked along moves that keep the public sums" if walked else "summed out, and drawn afterwards"
+        return (
+            f"Counts are Poisson around a rate of each cell{at_risk}. The rates vary around {mean}, by a relative "
+            "standard deviation called spread; they are integrated out, so that counts are negative "
+            f"binomial.{empty} The confidential table is an unknown of the model, {treated}: every draw of the "
+            "posterior holds a table that agrees with all that is public. No confidential count was used."
+        )
 
     def figures(self) -> dict[str, Figure]:
         """Figures by file name: posterior, noise, chains."""
@@ -94,7 +116,7 @@ class RateAnalysis:
                 self.idata, self.release, self.name, rate=rate, exposure=self.exposure
             ),
             "noise": plots.plot_noise(self.release),
-            "chains": plots.plot_chains(self.idata, self.parameters),
+            "chains": plots.plot_chains(self.idata, self.parameters, trusted=self.diagnosis.ok),
         }
 
     def code(self, path: str) -> str:
@@ -151,6 +173,7 @@ def analyse_rates(
     DiagnosisWarning
         For each problem that `ppdinf.diagnose` finds.
     """
+    require_rates(release, name, exposure, previous)  # before anything slow
     import pymc as pm
 
     from ppdinf.diagnostics import diagnose
@@ -167,6 +190,10 @@ def analyse_rates(
     idata.posterior[name] = sample_confidential(idata, model)
     idata.posterior["rate"] = draw_rates(idata, release, name=name, exposure=exposure, rng=random_seed)
     return RateAnalysis(release, name, exposure, previous, sampling, idata, diagnosis)
+
+
+def _listed(names: list[str]) -> str:
+    return ", ".join(names[:-1]) + " and " + names[-1] if len(names) > 1 else names[0]
 
 
 def _summarise(draws: Any, dims: tuple[str, ...]) -> np.ndarray:

@@ -11,11 +11,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pandas as pd
 
 from ppdinf.report.analysis import PER, RateAnalysis
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+    from ppdinf.privacy.guarantee import ReleaseGuarantee
 
 __all__ = ["write_report"]
 
@@ -59,6 +62,7 @@ def _render(analysis: RateAnalysis, images: dict[str, bytes], title: str, releas
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    environment.filters["number"] = _number
     release, noise = analysis.release, noise_values(analysis.release)
     return environment.get_template("page.html.j2").render(
         title=title,
@@ -68,8 +72,10 @@ def _render(analysis: RateAnalysis, images: dict[str, bytes], title: str, releas
         frame=release.frame,
         guarantee=release.guarantee.describe().split("\n\n"),
         noise_sd=float(noise.std()),
-        noise_often=int(np.quantile(abs(noise), 0.5, method="inverted_cdf")),
-        noise_rare=int(np.quantile(abs(noise), 0.95, method="inverted_cdf")),
+        noise_often=np.quantile(abs(noise), 0.5, method="inverted_cdf"),
+        noise_rare=np.quantile(abs(noise), 0.95, method="inverted_cdf"),
+        digits=0 if release.mechanism.is_integer else 1,
+        loss=_loss(release.guarantee),
         sums=list(zip(release.public.names, release.public.values.tolist(), strict=True)),
         kept=bool(release.public.check(release.table)["agrees"].all()),
         cells=analysis.table().to_dict("records"),
@@ -79,6 +85,22 @@ def _render(analysis: RateAnalysis, images: dict[str, bytes], title: str, releas
         code=analysis.code(release_file),
         versions=[(name, version(name)) for name in PACKAGES] + [("Python", platform.python_version())],
     )
+
+
+def _loss(promise: ReleaseGuarantee) -> tuple[str, str]:
+    """Privacy loss as a number, and which number it is."""
+    zcdp = promise.rho is not None
+    unit = "per unit of distance" if promise.metric else "between neighbours"
+    what = f"rho: zCDP loss {unit.replace('distance', 'squared distance')}" if zcdp else f"epsilon: privacy loss {unit}"
+    return f"{float(promise.loss(1)):g}", what
+
+
+def _number(value: float, digits: int | None = None) -> str:
+    """Write a number for a table; a dash where there is none."""
+    if pd.isna(value):
+        return "–"
+    whole = float(value).is_integer() if digits is None else digits == 0
+    return f"{value:,.0f}" if whole else f"{value:,.{digits or 1}f}"
 
 
 def _png(figure: Figure) -> bytes:

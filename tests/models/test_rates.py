@@ -3,11 +3,12 @@ import pymc as pm
 import pytest
 import xarray as xr
 from scipy.integrate import quad
-from scipy.stats import gamma, kstest, poisson
+from scipy.stats import gamma, kstest, nbinom, poisson
 
 import ppdinf as ppd
 from ppdinf.errors import LabelError, ModelError
-from ppdinf.models.rates import draw_rates, exposures, rate_model
+from ppdinf.models.rates import draw_rates, rate_model
+from ppdinf.releases.rates import exposures
 
 PUBLIC = ppd.invariants.total() & ppd.invariants.covariates("persons", "before")
 PERSONS = np.array([400, 900, 2500])
@@ -79,6 +80,50 @@ def test_variables_and_shapes():
     assert model["count"].eval().shape == (3, 2)
 
 
+def test_effects_of_any_number_of_dimensions_add_up():
+    cube = xr.DataArray(np.ones((2, 3, 1, 2), dtype=int), dims=("age", "race", "year", "sex"))
+    model = rate_model(ppd.Release(cube, ppd.GeneralizedLaplace(ppd.invariants.total(), epsilon=1)))
+    names = ["intercept", "spread", "age_effect", "race_effect", "sex_effect", "count"]  # one label has no effect
+    assert [v.name for v in model.free_RVs] == names
+    given = {"intercept": 0.2, "age_effect": [1.0, -1], "race_effect": [0.5, 0, -0.5], "sex_effect": [0.1, -0.1]}
+    mean = model["mean_rate"].eval({model[name]: np.array(value) for name, value in given.items()})
+    assert mean.shape == (2, 3, 1, 2)
+    assert mean[1, 2, 0, 0] == pytest.approx(np.exp(0.2 - 1 - 0.5 + 0.1))
+
+
+def test_where_nobody_lives_the_count_is_zero_and_the_others_do_not_notice():
+    """Same density and gradient as without the empty county, and draws that leave it at 0."""
+    full, empty = make(), make(persons=(400, 0, 2500))
+    model = rate_model(empty, exposure="persons", previous="before")
+    point = model.initial_point()
+    point["count"] = np.array([3, 0, 11])
+    logp = model.compile_logp(vars=[model["count"]], sum=False)
+    found = logp(point)[0]
+    assert found[1] == 0
+    impossible = point | {"count": np.array([2, 1, 11])}
+    assert logp(impossible)[0][1] == -np.inf
+    assert np.all(np.isfinite(model.compile_dlogp()(point)))
+
+    before = np.log((np.array([2, 10]) + 0.5) / np.array([400, 2500]))  # centred over those at risk
+    mean = np.exp(point["intercept"] + point["slope"] * (before - before.mean())) * np.array([400, 2500])
+    size = np.exp(-2 * point["spread_log__"])
+    expected = nbinom.logpmf([3, 11], size, size / (size + mean))
+    np.testing.assert_allclose(found[[0, 2]], expected, rtol=1e-9)
+    assert not np.allclose(compile_count(full)(point)[0][1], found[1])  # somebody living there would show
+
+    with model:
+        idata = pm.sample(50, tune=50, chains=1, random_seed=1, progressbar=False, quiet=True,
+                          compute_convergence_checks=False)  # fmt: skip
+    assert set(idata.posterior["count"].values[..., 1].ravel().tolist()) == {0}
+    assert set(idata.posterior["count"].values.sum(axis=-1).ravel().tolist()) == {14}
+    assert np.isfinite(draw_rates(idata, empty, exposure="persons", rng=1)).all()
+
+
+def compile_count(release):
+    model = rate_model(release, exposure="persons", previous="before")
+    return model.compile_logp(vars=[model["count"]], sum=False)
+
+
 def test_exposure_by_one_dimension_spreads_over_the_other():
     table = xr.DataArray(
         np.ones((2, 3), dtype=int),
@@ -91,17 +136,22 @@ def test_exposure_by_one_dimension_spreads_over_the_other():
 
 
 def test_refusals():
-    with pytest.raises(ModelError, match="'persons' at county=b is not positive"):
-        rate_model(make(persons=(1, 0, 5)), exposure="persons")
+    with pytest.raises(ModelError, match="'persons' at county=b is negative"):
+        rate_model(make(persons=(1, -1, 5)), exposure="persons")
+    with pytest.raises(ModelError, match="'persons' is 0 in every cell"):
+        rate_model(make(persons=(0, 0, 0)), exposure="persons")
     with pytest.raises(ModelError, match="'before' at county=c is negative"):
         rate_model(make(before=(1, 0, -5)), previous="before")
     with pytest.raises(ModelError, match="'persons' holds text"):
         rate_model(make(persons=("1", "2", "3")), exposure="persons")
     with pytest.raises(LabelError, match="'people'"):
         rate_model(make(), exposure="people")
-    cube = ppd.Release(np.ones((2, 2, 2), dtype=int), ppd.GeneralizedLaplace(ppd.invariants.total(), epsilon=1))
-    with pytest.raises(ModelError, match="one or two dimensions, the release has dim_0, dim_1, dim_2"):
-        rate_model(cube)
+    for name in ("spread", "mean_rate", "rate", "county", "persons", ""):
+        with pytest.raises(ModelError, match="the table cannot be called"):
+            rate_model(make(), name=name)
+    answers = ppd.KNorm(ppd.invariants.total(), epsilon=1, query=np.array([[1, 1, 0], [0, 1, 1]]))
+    with pytest.raises(ModelError, match="the release answers a query"):
+        rate_model(answers.release(np.array([2, 3, 3])))
     empty = xr.DataTree.from_dict({"posterior": xr.Dataset({"count": 0})})
     with pytest.raises(ModelError, match="no 'mean_rate'"):
         draw_rates(empty, make())

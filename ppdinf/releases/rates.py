@@ -1,0 +1,120 @@
+"""What a model of rates takes from a release: persons at risk, counts of an earlier time, labels with effects.
+
+No PyMC here, so that what cannot be fitted is refused before anything loads or runs.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ppdinf.errors import ModelError
+from ppdinf.releases.release import Release
+
+__all__ = ["effects", "exposures", "log_earlier_rates", "require_rates"]
+
+PARAMETERS = ("intercept", "slope", "spread", "mean_rate", "rate")
+
+
+def require_rates(release: Release, name: str, exposure: str | None, previous: str | None) -> None:
+    """Refuse what `ppdinf.models.rates.rate_model` cannot fit, at once.
+
+    Raises
+    ------
+    ModelError, LabelError
+        As `rate_model`.
+    """
+    if getattr(release.mechanism, "query", None) is not None:
+        raise ModelError(
+            "the release answers a query, and the rates are those of the cells behind it: write the model of the cells "
+            "with PartiallyPrivate(..., dims=...)"
+        )
+    taken = [*PARAMETERS, *release.frame.coords, *(f"{dim}_effect" for dim in effects(release))]
+    if not name or name in taken:
+        raise ModelError(f"the table cannot be called {name!r}: {', '.join(taken)} are names in the model already")
+    at_risk = exposures(release, exposure)
+    if previous is not None:
+        log_earlier_rates(release, previous, at_risk)
+
+
+def effects(release: Release) -> list[str]:
+    """Dimensions whose labels have effects: all of a table with several, where they have two labels or more.
+
+    Examples
+    --------
+    >>> import ppdinf as ppd
+    >>> table = np.zeros((2, 1, 3), dtype=int)
+    >>> effects(ppd.Release(table, ppd.GeneralizedLaplace(ppd.invariants.total(), epsilon=1)))
+    ['dim_0', 'dim_2']
+    """
+    if len(release.dims) == 1:
+        return []
+    return [dim for dim, labels in zip(release.dims, release.shape, strict=True) if labels > 1]
+
+
+def exposures(release: Release, exposure: str | None) -> NDArray[np.float64]:
+    """Exposure of every cell, in the shape of the table; 1 where none is named.
+
+    Parameters
+    ----------
+    release : Release
+    exposure : str, optional
+        A covariate with the persons at risk in each cell; 0 where nobody lives.
+
+    Raises
+    ------
+    ModelError
+        It is negative somewhere, 0 everywhere, or holds text.
+    LabelError
+        The release has no such covariate.
+
+    Examples
+    --------
+    >>> import ppdinf as ppd
+    >>> release = ppd.Release(np.array([3, 5]), ppd.GeneralizedLaplace(ppd.invariants.total(), epsilon=1))
+    >>> exposures(release, None)
+    array([1., 1.])
+    """
+    if exposure is None:
+        return np.ones(release.shape)
+    values = _numbers(release, exposure)
+    if np.any(values < 0):
+        raise ModelError(f"the exposure {exposure!r} at {release.frame.cell(int(np.argmin(values)))} is negative")
+    if not values.any():
+        raise ModelError(f"the exposure {exposure!r} is 0 in every cell: nobody is at risk, and there are no rates")
+    return values.reshape(release.shape)
+
+
+def log_earlier_rates(release: Release, previous: str, at_risk: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Logarithm of the rate behind an earlier count, centred over the cells where somebody is at risk; else 0.
+
+    Parameters
+    ----------
+    release : Release
+    previous : str
+        A covariate with an earlier count of each cell; half a case is added, so that a zero has a logarithm.
+    at_risk : array, shape of the table
+        `exposures`.
+
+    Raises
+    ------
+    ModelError
+        An earlier count is negative, or text.
+    LabelError
+        The release has no such covariate.
+    """
+    values = _numbers(release, previous)
+    if np.any(values < 0):
+        raise ModelError(f"the earlier count {previous!r} at {release.frame.cell(int(np.argmin(values)))} is negative")
+    inhabited = at_risk > 0
+    log_rate = np.zeros(release.shape)
+    log_rate[inhabited] = np.log((values.reshape(release.shape) + 0.5)[inhabited] / at_risk[inhabited])
+    log_rate[inhabited] -= log_rate[inhabited].mean()
+    return log_rate
+
+
+def _numbers(release: Release, name: str) -> NDArray[np.float64]:
+    values = release.frame.broadcast(name)
+    if values.dtype.kind not in "if":
+        raise ModelError(f"the covariate {name!r} holds text, not numbers")
+    return values.astype(float)
