@@ -53,7 +53,7 @@ def released(table, tmp_path):
 
 def test_help_is_written_for_analysts():
     assert "privacy noise that keeps public totals exact" in run("--help")
-    for command in ("demo", "release", "check", "infer", "reproduce"):
+    for command in ("demo", "error", "release", "check", "infer", "reproduce"):
         text = run(command, "--help")
         assert "Usage" in text
         assert len(text) > 200
@@ -185,6 +185,16 @@ def test_bad_releases_end_in_one_plain_line(case, table, tmp_path):
     assert "Traceback" not in text
     assert "317" not in text
     assert not (tmp_path / "x.ppd").exists()
+
+
+def test_error_compares_losses_without_a_count(table):
+    base = ["error", table, "--count", "n", "--dims", "county,sex", "--public", "groups:state"]
+    text = run(*base, "--epsilon", "1/4", "--epsilon", "1", "--rho", "1/8")
+    assert text.count("12 in a public sum of 6 cells") == 3
+    assert "rho = 1/8" in text
+    other = table.with_name("other.csv")
+    other.write_text(table.read_text().replace(",317,", ",9,"))
+    assert run(*base) == run(*[other if part is table else part for part in base])
 
 
 def test_other_laws(released, table, tmp_path):

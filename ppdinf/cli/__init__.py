@@ -8,6 +8,7 @@ import typer
 
 from ppdinf.cli.check import check
 from ppdinf.cli.demo import demo
+from ppdinf.cli.error import error
 from ppdinf.cli.infer import infer
 from ppdinf.cli.plain import PlainErrors
 from ppdinf.cli.release import release
@@ -42,12 +43,13 @@ def main(
 ) -> None:
     """Publish tables of counts with privacy noise that keeps public totals exact, and analyse such releases.
 
-    **release** is for the curator, who holds the confidential table. **check** and
+    **error** and **release** are for the curator, who holds the confidential table. **check** and
     **infer** are for the analyst, who holds the release. **demo** does all three.
     """
 
 
 app.command()(demo)
+app.command()(error)
 app.command()(release)
 app.command()(check)
 app.command()(infer)

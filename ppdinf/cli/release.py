@@ -15,13 +15,28 @@ if TYPE_CHECKING:
 
     from ppdinf.invariants import Public
 
-__all__ = ["release"]
+__all__ = ["COUNT", "DIMS", "NORM", "PUBLIC", "TABLE", "read_statements", "release"]
+
+
+TABLE = Annotated[Path, typer.Argument(metavar="TABLE.csv", help="Confidential table, one row per cell.")]
+COUNT = Annotated[str, typer.Option(metavar="COLUMN", help="Column that holds the counts.")]
+DIMS = Annotated[str, typer.Option(metavar="COLUMNS", help="Columns that span the table, such as **county,sex**.")]
+NORM = Annotated[str, typer.Option(help="Distance that Laplace noise goes by: **l1** or **l2**.")]
+PUBLIC = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="STATEMENT",
+        help="What is published exactly: **total**, **margin:county** (sums for each label of "
+        "county; several joined by commas), **groups:state** (sums for each value of a column). "
+        "Repeat for more; leave out when nothing is.",
+    ),
+]
 
 
 def release(
-    table: Annotated[Path, typer.Argument(metavar="TABLE.csv", help="Confidential table, one row per cell.")],
-    count: Annotated[str, typer.Option(metavar="COLUMN", help="Column that holds the counts.")],
-    dims: Annotated[str, typer.Option(metavar="COLUMNS", help="Columns that span the table, such as **county,sex**.")],
+    table: TABLE,
+    count: COUNT,
+    dims: DIMS,
     output: Annotated[Path, typer.Option(help="File to write; must not exist yet.")],
     epsilon: Annotated[
         str | None, typer.Option(help="Loss of Laplace noise per unit of distance, such as **1/4** or **0.25**.")
@@ -29,19 +44,11 @@ def release(
     rho: Annotated[
         str | None, typer.Option(help="zCDP loss of Gaussian noise per unit of squared distance, instead of epsilon.")
     ] = None,
-    norm: Annotated[str, typer.Option(help="Distance that Laplace noise goes by: **l1** or **l2**.")] = "l1",
+    norm: NORM = "l1",
     allow_mcmc: Annotated[
         bool, typer.Option("--allow-mcmc", help="Draw by a Markov chain where no exact sampler serves; it costs delta.")
     ] = False,
-    public: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="STATEMENT",
-            help="What is published exactly: **total**, **margin:county** (sums for each label of "
-            "county; several joined by commas), **groups:state** (sums for each value of a column). "
-            "Repeat for more; leave out when nothing is.",
-        ),
-    ] = None,
+    public: PUBLIC = None,
     covariate: Annotated[
         list[str] | None,
         typer.Option(metavar="COLUMN", help="Column to publish with the table, such as population. Repeat for more."),
@@ -63,7 +70,7 @@ def release(
             f"{output} exists: a second release of a table adds its privacy loss to the first; "
             "choose another name if that is meant"
         )
-    statements, groups = _public(public or [], covariate or [])
+    statements, groups = read_statements(public or [], covariate or [])
     names = [name.strip() for name in dims.split(",")]
     with stage(console, f"Reading {table.name}"):
         data = read_table(table, count=count, dims=names, coordinates=[*groups, *(covariate or [])])
@@ -87,7 +94,7 @@ def _refuse_all_open(statements: Public, data: DataArray, given: list[str]) -> N
         )
 
 
-def _public(statements: list[str], covariates: list[str]) -> tuple[Public, list[str]]:
+def read_statements(statements: list[str], covariates: list[str]) -> tuple[Public, list[str]]:
     """Read statements such as ``margin:county``; also the columns that groups need."""
     from ppdinf import invariants
 
