@@ -72,6 +72,8 @@ def test_release_check_infer(released, tmp_path):
     assert release.public.check(release.table)["agrees"].all()
 
     text = run("check", file)
+    assert "verified" not in text
+    assert "It says that ppdinf's release() drew the noise. Nothing in a file can prove that" in text
     assert "12 cells by county (6), sex (2)" in text
     assert "keeps 3 of 3 public sums" in text
     assert "state=x" in text
@@ -120,6 +122,14 @@ def test_infer_fails_loudly_when_the_chains_are_too_short(released, tmp_path):
     assert "Next: the same command with --draws 40 --chains 4" in text
     assert "Traceback" not in text
     assert "Do not use this posterior" in (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
+
+
+def test_a_release_made_by_hand_is_not_vouched_for(tmp_path):
+    mechanism = ppd.GeneralizedLaplace(ppd.invariants.total(), epsilon=1)
+    ppd.Release([30, 4, 12], mechanism, plan=mechanism.plan([30, 4, 12])).save(tmp_path / "hand.ppd")
+    text = run("check", tmp_path / "hand.ppd")
+    assert "verified" not in text
+    assert text.count("stated by whoever") == 2
 
 
 def test_a_release_without_public_sums(released):

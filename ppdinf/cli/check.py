@@ -1,4 +1,4 @@
-"""``ppdinf check``: what a release file says, after verifying every byte of it."""
+"""``ppdinf check``: what a release file says, after checking that no byte of it changed."""
 
 from __future__ import annotations
 
@@ -13,12 +13,20 @@ from ppdinf.cli.plain import notes, paragraphs, stdout
 __all__ = ["check"]
 
 SHOWN = 20
+WHO = {
+    "drawn": "It says that ppdinf's release() drew the noise. Nothing in a file can prove that: ask who made it.",
+    "stated": "Nobody says that a mechanism drew it: the promise below is stated by whoever made the file.",
+    "unknown": "It is of an earlier version, which did not write down whether a mechanism drew the noise.",
+}
 
 
 def check(
     file: Annotated[Path, typer.Argument(metavar="FILE.ppd", help="Release file.")],
 ) -> None:
-    """Verify a release file and say what is in it: public sums, guarantee, how the noise was drawn."""
+    """Check that a release file is whole and say what is in it: public sums, guarantee, how the noise was drawn.
+
+    That a file is whole says nothing of who made it: its promise is as good as the word of those you have it from.
+    """
     from ppdinf.releases import read_release
 
     console = stdout()
@@ -26,6 +34,7 @@ def check(
     sizes = ", ".join(f"{dim} ({size})" for dim, size in zip(release.dims, release.shape, strict=True))
     below = int((release.table < 0).sum())
     notes(console, f"{file.name} is whole: every part matches its digest.")
+    notes(console, WHO[release.provenance])
     notes(console, f"{release.frame.size} cells by {sizes}; {below} of them below zero.")
     covariates = [name for name in release.frame.coords if name not in release.dims]
     if covariates:

@@ -82,7 +82,7 @@ def release(
     made.save(output)
     paragraphs(console, "Guarantee", made.guarantee.describe())
     paragraphs(console, "Written", f"{output} ({made.frame.size} cells, {len(made.public.names)} public sums)")
-    notes(console, f"Anyone can verify it with: ppdinf check {output}")
+    notes(console, f"Anyone can see that it is whole with: ppdinf check {output}")
 
 
 def _refuse_all_open(statements: Public, data: DataArray, given: list[str]) -> None:

@@ -14,8 +14,9 @@ from ppdinf.invariants.sums import hierarchy as hierarchy
 from ppdinf.invariants.sums import margin as margin
 from ppdinf.invariants.sums import total as total
 from ppdinf.invariants.system import System as System
+from ppdinf.invariants.unit import unit as unit
 
 __all__ = [
     "Public", "System", "at_least", "between", "cells", "covariates", "groups", "hierarchy", "inequality",
-    "linear", "margin", "nonnegative", "total", "zeros",
+    "linear", "margin", "nonnegative", "total", "unit", "zeros",
 ]  # fmt: skip

@@ -29,6 +29,11 @@ class Public:
 
     statements: tuple[Statement, ...] = ()
 
+    def __post_init__(self) -> None:
+        units = [str(s) for s in self.statements if s.kind == "unit"]
+        if len(units) > 1:
+            raise InvariantError(f"a guarantee is about one kind of unit, found that {' and that '.join(units)}")
+
     def __and__(self, other: Public) -> Public:
         if not isinstance(other, Public):
             return NotImplemented
@@ -55,6 +60,12 @@ class Public:
     def known(self) -> tuple[str, ...]:
         """What holds for every possible table, one phrase per statement."""
         return tuple(str(s) for s in self.statements if s.known)
+
+    @property
+    def open(self) -> dict[str, Any]:
+        """What a `ppdinf.privacy.Guarantee` says of public information: all that is open, and whom it protects."""
+        unit = {name: vars(s)[name] for s in self.statements if s.kind == "unit" for name in ("unit", "contributions")}
+        return {"unprotected": self.exact, "known": self.known} | unit
 
     def coordinates(self) -> frozenset[str]:
         """Names of all coordinates that the statements speak of and so make public."""

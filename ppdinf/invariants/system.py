@@ -18,7 +18,7 @@ from ppdinf.frame import Frame
 from ppdinf.invariants.cells import Zeros
 from ppdinf.invariants.names import Joined
 from ppdinf.invariants.public import Public
-from ppdinf.invariants.statement import no_rows
+from ppdinf.invariants.statement import no_rows, rows_of
 from ppdinf.labels import LARGEST
 from ppdinf.tables import labelled_cells
 
@@ -75,18 +75,14 @@ class System:
 
     @cached_property
     def fixed(self) -> NDArray[np.bool_]:
-        """Cells that follow from what is public: from sums alone, or from a sum at the edge of its cells' bounds."""
-        fixed = self.structure.fixed.copy()
-        low, high = self.cell_limits
-        if not self.A.nnz:
-            return fixed
-        up = self.A.data > 0
-        rows = np.repeat(np.arange(self.A.shape[0]), np.diff(self.A.indptr))
-        for edge in (np.where(up, low[self.A.indices], high[self.A.indices]),
-                     np.where(up, high[self.A.indices], low[self.A.indices])):  # fmt: skip
-            at_edge = np.bincount(rows, weights=self.A.data * edge, minlength=self.values.size) == self.values
-            fixed[self.A.indices[at_edge[rows]]] = True
-        return fixed
+        """Cells that follow from what is public, sums and bounds together.
+
+        All of them where bounds leave up to 100 cells undecided; in larger tables those that follow from one sum or
+        bound after the other (`ppdinf.lattice.fixed_cells`).
+        """
+        from ppdinf.lattice.fixed_cells import fixed_cells
+
+        return fixed_cells(self.structure, self.A, self.values, self.B, self.limits)
 
     @cached_property
     def cell_limits(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -105,6 +101,14 @@ class System:
         from ppdinf.lattice.structure import structure
 
         return structure(self.A, row_names=self.names)
+
+    @cached_property
+    def free(self) -> Structure:
+        """Structure of the system with every cell held that follows from what is public, bounds included."""
+        from ppdinf.lattice.structure import structure
+
+        held = np.flatnonzero(self.fixed & ~self.structure.fixed)
+        return structure(sp.vstack([self.A, rows_of(held, self.frame)])) if held.size else self.structure
 
     def check(self, table: Any) -> pd.DataFrame:
         """Compare the sums of a table with what is public.

@@ -11,7 +11,9 @@ from ppdinf.lattice.systems import IntVector
 __all__ = ["cell_intervals", "fiber_tables"]
 
 PARTIAL = 4 * 10**6  # partial tables looked at before the search is given up
-PASSES = 50
+ENTRIES = 2**24  # of dense rows
+PASSES = 100
+NEAR, ROUNDING = 1e-9, 1e-15
 
 type Reals = NDArray[np.float64]
 
@@ -30,8 +32,8 @@ def fiber_tables(
     Returns
     -------
     ndarray of int64, shape (n, d), or None
-        In lexicographic order. None when there are more than `most`, or a cell is not bounded by intervals that follow
-        from one row at a time.
+        In lexicographic order. None when there are more than `most`, a cell is not bounded by intervals that follow
+        from one row at a time, or the search would take more than a gigabyte.
 
     Notes
     -----
@@ -48,6 +50,8 @@ def fiber_tables(
         return None
     if np.any(low > high):
         return np.empty((0, low.size), dtype=np.int64)
+    if low.size * (2 * np.shape(A)[0] + np.shape(B)[0]) > ENTRIES:
+        return None
     A, B = (sparse.csr_array(M).toarray() for M in (A, B))
     rows = np.vstack([A, -A, B]).astype(np.float64)  # all as rows @ x >= least
     least = np.concatenate([values, -np.asarray(values), limits]).astype(np.float64)
@@ -55,9 +59,9 @@ def fiber_tables(
     most_left = np.column_stack([most_left, np.zeros(len(rows))])  # what the cells from j on can add to each row
     tables, sums = np.empty((1, 0), dtype=np.int64), np.zeros((1, len(rows)))
     for j in range(rows.shape[1]):
-        counts = np.arange(int(low[j]), int(high[j]) + 1)
-        if len(tables) * counts.size > PARTIAL:
+        if len(tables) * (high[j] - low[j] + 1) > PARTIAL:  # before anything of that size is made
             return None
+        counts = np.arange(int(low[j]), int(high[j]) + 1)
         further = (sums[:, np.newaxis] + counts[:, np.newaxis] * rows[:, j]).reshape(-1, len(rows))
         kept = np.all(further + most_left[:, j + 1] >= least - 0.5, axis=1)
         tables = np.column_stack([np.repeat(tables, counts.size, axis=0), np.tile(counts, len(tables))])[kept]
@@ -86,21 +90,24 @@ def cell_intervals(A: Any, values: IntVector, B: Any, limits: IntVector) -> tupl
     """
     rows = sparse.vstack([sparse.csr_array(A), -sparse.csr_array(A), sparse.csr_array(B)], format="csr")
     least = np.concatenate([values, -np.asarray(values), limits]).astype(np.float64)
+    cells, weights = rows.indices, rows.data
+    row = np.repeat(np.arange(rows.shape[0]), np.diff(rows.indptr))
+    up = weights > 0
     low, high = np.full(rows.shape[1], -np.inf), np.full(rows.shape[1], np.inf)
     for _ in range(PASSES):
         before = low.copy(), high.copy()
-        for row, bound in enumerate(least):
-            part = slice(rows.indptr[row], rows.indptr[row + 1])
-            cells, weights = rows.indices[part], rows.data[part]
-            most = weights * np.where(weights > 0, high[cells], low[cells])
-            endless = np.isinf(most)
-            others = np.where(endless, 0.0, most)
-            others = others.sum() - others
-            # a row says nothing of a cell while another one is unbounded
-            room = np.where(endless.sum() > endless, -np.inf, bound - others) / np.abs(weights)
-            up = weights > 0
-            low[cells[up]] = np.maximum(low[cells[up]], np.ceil(room[up] - 1e-9))
-            high[cells[~up]] = np.minimum(high[cells[~up]], -np.ceil(room[~up] - 1e-9))
+        most = weights * np.where(up, high[cells], low[cells])
+        endless = np.isinf(most)
+        most[endless] = 0.0
+        total, size, open_ends = (
+            np.bincount(row, weights=part, minlength=least.size) for part in (most, np.abs(most), endless)
+        )
+        # a row says nothing of a cell while another one is unbounded
+        says = open_ends[row] == endless
+        slack = NEAR + ROUNDING * (size + np.abs(least))[row]  # sums of large counts lose digits
+        ends = np.ceil((least[row] - (total[row] - most) - slack) / np.abs(weights))
+        np.maximum.at(low, cells[up & says], ends[up & says])
+        np.minimum.at(high, cells[~up & says], -ends[~up & says])
         if np.array_equal(before[0], low) and np.array_equal(before[1], high):
             break
         if np.any(low > high):

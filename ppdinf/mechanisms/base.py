@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Mechanism", "require_public"]
 
+CHAIN = "that the chain which drew the noise is as near to its law as coupled chains show at 95 % confidence"
+
 
 class Mechanism(ABC):
     """Integer tables drawn near a confidential one, with all of its public sums.
@@ -39,6 +42,8 @@ class Mechanism(ABC):
     ----------
     kind : str
         Name in release files.
+    title : str
+        The law in a few words.
     is_integer : bool
         Whether releases are whole numbers; others keep public sums up to the rounding of sums of real numbers.
     keeps_bounds : bool
@@ -48,6 +53,7 @@ class Mechanism(ABC):
     """
 
     kind: ClassVar[str]
+    title: str = "noise"
     is_integer: ClassVar[bool] = True
     keeps_bounds: ClassVar[bool] = False
     public: Public
@@ -63,9 +69,52 @@ class Mechanism(ABC):
     def guarantee(self) -> Guarantee:
         """What the law promises on any table."""
 
-    @abstractmethod
-    def guarantee_on(self, system: System, plan: Plan | None) -> ReleaseGuarantee:
-        """State the guarantee for a bound system and the sampler that was planned."""
+    def guarantee_on(self, system: System, plan: Plan | None, public: System | None = None) -> ReleaseGuarantee:
+        """State the guarantee of a release and the sampler that was planned.
+
+        Parameters
+        ----------
+        system : System
+            What the release keeps.
+        plan : Plan or None
+        public : System, optional
+            Everything public, where that is more: it decides which tables there are to choose from.
+        """
+        public = system if public is None else public
+        promise = self._promise_on(system, public, plan)
+        distance = 0.0 if plan is None or plan.distance is None else plan.distance
+        nearest, change = (None, None) if public.fixed.all() else self._nearest(promise, public)
+        measured = (CHAIN,) if 0 < distance < 1 else ()
+        given = vars(promise) | {"assumed": (*promise.assumed, *measured)}
+        return ReleaseGuarantee(
+            **given,
+            nearest=nearest,
+            fixed=int(public.fixed.sum()),
+            cells=public.frame.size,
+            sampler=self._sampled(plan),
+            sampler_distance=distance,
+            change=change,
+        )
+
+    def _promise_on(self, system: System, public: System, plan: Plan | None) -> Guarantee:
+        """Say what is promised of releases that keep the sums of `system`."""
+        return self.guarantee
+
+    def _nearest(self, promise: Guarantee, public: System) -> tuple[Any, str | None]:
+        """Find how far the nearest other table is, in steps where there is no metric, and what it differs in."""
+        from ppdinf.lattice.shortest import shortest_step
+
+        if promise.metric is None:
+            return 1, None
+        step = shortest_step(public.free, promise.metric)
+        if step is None:
+            return None, None
+        size = int(np.abs(step).sum()) if promise.metric == "l1" else math.sqrt(int(step @ step))
+        return size, _in_words(step, promise.unit if promise.contributions == 1 else "record")
+
+    def _sampled(self, plan: Plan | None) -> str:
+        """Say how the noise was drawn."""
+        return f"{self.title}, {plan or 'drawn in a way that is not stated'}"
 
     @abstractmethod
     def to_dict(self) -> dict[str, Any]:
@@ -233,7 +282,7 @@ class Mechanism(ABC):
         PrivacyWarning
             The public sums fix cells that are no structural zeros: they are published as they are.
         """
-        from ppdinf.releases import Release
+        from ppdinf.releases.release import Release, as_drawn
         from ppdinf.samplers.tape import secure_tape
 
         if seed:
@@ -249,7 +298,7 @@ class Mechanism(ABC):
         plan = mechanism.plan_on(system, allow_mcmc=allow_mcmc)
         _warn_fixed(system)
         released = mechanism.draw(system, cells, 1, secure_tape(), plan)[0]
-        return Release(frame.table(released), mechanism, public=system, plan=plan)
+        return as_drawn(Release(frame.table(released), mechanism, public=system, plan=plan))
 
     def simulate(
         self, table: Any, *, draws: int, rng: int | np.random.Generator | None = None, allow_mcmc: bool = False
@@ -319,6 +368,18 @@ def require_public(public: Any) -> None:
     """Refuse anything but public statements where they belong."""
     if not isinstance(public, Public):
         raise InvariantError("the first argument says what is public, for example ppdinf.invariants.total()")
+
+
+def _in_words(step: NDArray[np.int64], unit: str) -> str:
+    """Say what a smallest change of the table is."""
+    moved = step[step != 0]
+    if moved.size == 1 and abs(moved[0]) == 1:
+        return f"one {unit} more or less in a cell that no public sum covers"
+    if moved.size == 2 and np.all(np.abs(moved) == 1):
+        if moved.sum():
+            return f"one {unit} more, or one less, in each of two cells"
+        return f"one {unit} counted in another cell"
+    return "several cells must change together to keep every public sum"
 
 
 def _refuse_undeclared(frame: Frame, public: Public) -> None:

@@ -15,7 +15,7 @@ from ppdinf.invariants import Public, System
 from ppdinf.mechanisms.base import require_public
 from ppdinf.mechanisms.integer_noise import DiscreteGaussian, DoubleGeometric, IntegerNoise, Staircase
 from ppdinf.mechanisms.weighted import Weighted, is_bounded
-from ppdinf.privacy.guarantee import Guarantee, ReleaseGuarantee
+from ppdinf.privacy.guarantee import Guarantee
 from ppdinf.samplers.plan import Plan
 
 __all__ = ["Conditioned"]
@@ -80,25 +80,21 @@ class Conditioned(Weighted):
         """Congenial privacy with the gamma that always holds, 1; 0 where no bounds are imposed (their Theorem 2.1)."""
         return self._guarantee(1.0 if is_bounded(self.public) else 0.0)
 
-    def guarantee_on(self, system: System, plan: Plan | None) -> ReleaseGuarantee:
-        """State the guarantee for the tables with everything public of `system`, gamma worked out where it can be."""
-        from ppdinf.lattice.shortest import shortest_distance
+    @property
+    def title(self) -> str:  # type: ignore[override]
+        """The law in a few words."""
+        return f"{self.base.name} conditioned on what is public"
+
+    def _promise_on(self, system: System, public: System, plan: Plan | None) -> Guarantee:
+        """Work gamma out where it can be."""
         from ppdinf.privacy.conditioning import conditioning_cost
 
         gamma = conditioning_cost(self, system, search=0).gamma if system.limits.size else 0.0
         # a bound in few digits: the same on every machine, as release files need
-        promise = self._guarantee(min(1.0, math.ceil(gamma * GRAIN + 1e-3) / GRAIN) if gamma else 0.0)
-        return ReleaseGuarantee(
-            **vars(promise),
-            nearest=None if system.fixed.all() else shortest_distance(system.structure, promise.metric or "l1"),
-            fixed=int(system.fixed.sum()),
-            cells=system.frame.size,
-            sampler=f"{self.base.name} conditioned on what is public, {plan or 'drawn in a way that is not stated'}",
-            sampler_distance=(plan and plan.distance) or 0.0,
-        )
+        return self._guarantee(min(1.0, math.ceil(gamma * GRAIN + 1e-3) / GRAIN) if gamma else 0.0)
 
     def _guarantee(self, gamma: float) -> Guarantee:
-        open_: dict[str, Any] = {"unprotected": self.public.exact, "known": self.public.known}
+        open_ = self.public.open
         if isinstance(self.base, DiscreteGaussian):
             return Guarantee("zcdp", rho=1 / (2 * self.base.sigma**2), metric="l2", **open_)
         epsilon: Fraction = self.base.epsilon  # type: ignore[attr-defined]

@@ -16,7 +16,7 @@ from ppdinf.invariants import Public, System
 from ppdinf.mechanisms.base import require_public
 from ppdinf.mechanisms.lattice_noise import LatticeNoise
 from ppdinf.privacy.conversion import as_delta
-from ppdinf.privacy.guarantee import Guarantee, ReleaseGuarantee
+from ppdinf.privacy.guarantee import Guarantee
 from ppdinf.privacy.parameters import as_fraction
 from ppdinf.samplers.plan import Plan
 
@@ -165,7 +165,7 @@ class GeneralizedGaussian(LatticeNoise):
     @property
     def guarantee(self) -> Guarantee:
         """ZCDP per unit of squared distance, or what the calibration is for."""
-        open_: dict[str, Any] = {"unprotected": self.public.exact, "known": self.public.known}
+        open_ = self.public.open
         if self.calibration == "zcdp":
             rho = self.rho or 1 / (2 * self.sigma**2)  # type: ignore[operator]
             return Guarantee("zcdp", rho=rho, metric="l2", **open_)
@@ -174,15 +174,17 @@ class GeneralizedGaussian(LatticeNoise):
             return Guarantee("integer-subspace", metric="l2", **open_)
         return Guarantee("subspace", neighbours="the smallest change that keeps every public sum", **open_)
 
-    def guarantee_on(self, system: System, plan: Plan | None) -> ReleaseGuarantee:
-        """State the guarantee for the tables with the public sums of `system`."""
+    def _promise_on(self, system: System, public: System, plan: Plan | None) -> Guarantee:
+        """Say how long the smallest change is; where more is public than the noise keeps, none may be so small."""
         from ppdinf.lattice.shortest import shortest_distance
 
         promise = self.guarantee
-        if promise.neighbours is not None:  # said with its length: it is another change when more is public
-            length = shortest_distance(system.structure, "l2") or 0
-            promise = replace(promise, neighbours=f"{promise.neighbours}, an l2 distance of {length:.4g}")
-        return self._guarantee_on(promise, system, plan)
+        if promise.neighbours is None:
+            return promise
+        length, nearest = (shortest_distance(found, "l2") or 0 for found in (system.structure, public.free))
+        if nearest > length:
+            return Guarantee("zcdp", rho=1 / (2 * self.sigma**2), metric="l2", **self.public.open)  # type: ignore[operator]
+        return replace(promise, neighbours=f"{promise.neighbours}, an l2 distance of {length:.4g}")
 
     def to_dict(self) -> dict[str, Any]:
         """Kind and parameters, rationals as text."""

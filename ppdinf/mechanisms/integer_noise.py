@@ -17,6 +17,7 @@ from ppdinf.samplers.integers import ball
 from ppdinf.samplers.noise_law import NoiseLaw
 
 NEAR = 2**10  # weights that are summed one by one
+LARGEST = 2**20  # weights that are tabulated for one cell: some seconds
 
 __all__ = ["DiscreteGaussian", "DoubleGeometric", "IntegerNoise", "Staircase"]
 
@@ -60,8 +61,19 @@ class IntegerNoise(ABC):
 
     @lru_cache(maxsize=16)  # noqa: B019  (laws are values: equal ones share an entry)
     def window(self, bits: int, precision: int, farthest: float = math.inf) -> tuple[list[arb], arb]:
-        """Tabulate weights of 0, 1, ..., up to `farthest`, and bound the sum of what is left out by 2^-bits or less."""
+        """Tabulate weights of 0, 1, ..., up to `farthest`, and bound the sum of what is left out by 2^-bits or less.
+
+        Raises
+        ------
+        PrivacyError
+            They would be more than a million.
+        """
         assert ctx.prec == precision, "weights are enclosed at Arb's working precision"
+        if min(farthest, self.half_width(-bits * math.log(2))) > LARGEST:
+            raise PrivacyError(
+                f"{self.name} noise this wide reaches over more than {LARGEST:,} counts of a cell, too many to list: "
+                "use more epsilon, tighter bounds, or GeneralizedLaplace, whose releases need not obey bounds"
+            )
         weights, negligible = [self.weight(0)], arb(2) ** -bits
         while True:
             size = len(weights)

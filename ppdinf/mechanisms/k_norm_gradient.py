@@ -28,7 +28,7 @@ from ppdinf.mechanisms.base import Mechanism
 from ppdinf.mechanisms.objectives import Draw, Mean, Objective, Quantile
 from ppdinf.mechanisms.real_noise import Grid, as_grid, grid_below, real_sampler
 from ppdinf.mechanisms.regressions import LinearRegression, LogisticRegression
-from ppdinf.privacy.guarantee import Guarantee, ReleaseGuarantee
+from ppdinf.privacy.guarantee import Guarantee
 from ppdinf.privacy.parameters import as_fraction
 from ppdinf.samplers.k_norm import K_NORMS
 from ppdinf.samplers.plan import Plan
@@ -165,24 +165,21 @@ class KNormGradient(Mechanism):
             "pufferfish",
             self.epsilon,
             neighbours="which of two values one record has",
+            models=f"every model of the data in which that moves at most Delta = {self.delta_z} records",
             known=("how many records there are", self.objective.assumed(self.norm), *filter(None, (self.known,))),
         )
 
-    def guarantee_on(self, system: System, plan: Plan | None) -> ReleaseGuarantee:
-        """State the guarantee with the way in which the answer was drawn."""
+    def _promise_on(self, system: System, public: System, plan: Plan | None) -> Guarantee:
+        """Say what an exact plan tells of the records."""
         promise = self.guarantee
         always = self.objective.always_exact and self.subspace is None
         if plan is not None and plan.distance is None and not always:
             # for other records a chain would have been planned: the plan shows on which side of that line they lie
             promise = replace(promise, known=(*promise.known, "that no Markov chain is needed for the records"))
-        return ReleaseGuarantee(
-            **vars(promise),
-            nearest=1,
-            fixed=0,
-            cells=system.frame.size,
-            sampler=real_sampler(self.grid, plan),
-            sampler_distance=(plan and plan.distance) or 0.0,
-        )
+        return promise
+
+    def _sampled(self, plan: Plan | None) -> str:
+        return real_sampler(self.grid, plan)
 
     def to_dict(self) -> dict[str, Any]:
         """Kind and parameters, rationals as text.
@@ -261,7 +258,7 @@ class KNormGradient(Mechanism):
         PrivacyError
             Records out of the stated bounds or malformed; anything else passed beside the data; no exact sampler.
         """
-        from ppdinf.releases import Release
+        from ppdinf.releases.release import Release, as_drawn
         from ppdinf.samplers.tape import secure_tape
 
         if seed:
@@ -271,7 +268,7 @@ class KNormGradient(Mechanism):
         settled, records = self._settled(data)
         plan = settled.plan(data, allow_mcmc=allow_mcmc)
         drawn = settled._draw(records, 1, secure_tape())[0]
-        return Release(xr.DataArray(drawn, dims="answer"), settled, plan=plan)
+        return as_drawn(Release(xr.DataArray(drawn, dims="answer"), settled, plan=plan))
 
     def simulate(  # type: ignore[override]
         self, data: Any, *, draws: int, rng: int | np.random.Generator | None = None

@@ -10,12 +10,11 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from ppdinf.errors import PrivacyError
-from ppdinf.invariants import Public, System
+from ppdinf.invariants import Public
 from ppdinf.mechanisms.base import require_public
 from ppdinf.mechanisms.lattice_noise import LatticeNoise
-from ppdinf.privacy.guarantee import Guarantee, ReleaseGuarantee
+from ppdinf.privacy.guarantee import Guarantee
 from ppdinf.privacy.parameters import as_fraction
-from ppdinf.samplers.plan import Plan
 
 if TYPE_CHECKING:
     from ppdinf.samplers.noise_law import NoiseLaw
@@ -87,13 +86,8 @@ class GeneralizedLaplace(LatticeNoise):
             "integer-subspace",
             self.epsilon,
             metric=self.norm,
-            unprotected=self.public.exact,
-            known=self.public.known,
+            **self.public.open,
         )
-
-    def guarantee_on(self, system: System, plan: Plan | None) -> ReleaseGuarantee:
-        """State the guarantee for the tables with the public sums of `system`."""
-        return self._guarantee_on(self.guarantee, system, plan)
 
     def to_dict(self) -> dict[str, Any]:
         """Kind and parameters, rationals as text."""

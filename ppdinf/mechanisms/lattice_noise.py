@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 
 from ppdinf.invariants import System
 from ppdinf.mechanisms.base import Mechanism
-from ppdinf.privacy.guarantee import Guarantee, ReleaseGuarantee
 from ppdinf.samplers.plan import Plan, plan
 
 if TYPE_CHECKING:
@@ -75,19 +74,7 @@ class LatticeNoise(Mechanism):
         """Log density of the noise ``y - x``, normaliser dropped; it is the same for every x."""
         return self.law.log_mass(y - x)
 
-    def _guarantee_on(self, promise: Guarantee, system: System, plan: Plan | None) -> ReleaseGuarantee:
-        """Say how near the nearest alternative is, and how the noise was drawn."""
-        from ppdinf.lattice.shortest import shortest_distance
-
-        nearest = None if system.fixed.all() else shortest_distance(system.structure, promise.metric or "l2")
-        if promise.metric is None and nearest is not None:
-            nearest = 1  # steps between neighbours
-        title = {"l1": "l1 Laplace", "l2": "l2 Laplace", "gaussian": "Gaussian"}[self.law.kind]
-        return ReleaseGuarantee(
-            **vars(promise),
-            nearest=nearest,
-            fixed=int(system.fixed.sum()),
-            cells=system.frame.size,
-            sampler=f"{title} on the lattice, {plan or 'drawn in a way that is not stated'}",
-            sampler_distance=(plan and plan.distance) or 0.0,
-        )
+    @property
+    def title(self) -> str:  # type: ignore[override]
+        """The law in a few words."""
+        return f"{ {'l1': 'l1 Laplace', 'l2': 'l2 Laplace', 'gaussian': 'Gaussian'}[self.law.kind] } on the lattice"

@@ -140,7 +140,8 @@ class StatedLoss(WassersteinExponential):
         )
 
     def plan_on(self, system: System, *, allow_mcmc: bool = False) -> Plan:
-        """Say that all tables are listed."""
+        """Say that all tables are listed; refuse too small a sensitivity."""
+        self._require_sensitivity(system)
         return Plan("listed", True, f"{len(self._law.tables)} tables agree with what is public")
 
     def draw(

@@ -33,7 +33,7 @@ from ppdinf.mechanisms.base import Mechanism, require_public
 from ppdinf.mechanisms.counting_queries import Query, answer, counting_query
 from ppdinf.mechanisms.real_noise import RealNoise
 from ppdinf.privacy.conversion import as_delta
-from ppdinf.privacy.guarantee import Guarantee, ReleaseGuarantee
+from ppdinf.privacy.guarantee import Guarantee
 from ppdinf.privacy.parameters import as_fraction
 from ppdinf.privacy.sensitivity import NEIGHBOURS
 from ppdinf.samplers.plan import Plan
@@ -70,6 +70,7 @@ class SubspaceMechanism(Mechanism):
     neighbours : {"replaced", "added"}
     """
 
+    title = "real-valued, in double precision"
     is_integer: ClassVar[bool] = False
     public: Public
     epsilon: Fraction
@@ -97,34 +98,22 @@ class SubspaceMechanism(Mechanism):
             self.epsilon,
             delta=self.delta,
             neighbours=NEIGHBOURS[self.neighbours],
-            unprotected=self.public.exact,
-            known=(*self.public.known, *RECORDS[self.neighbours]),
+            **self.public.open | {"known": (*self.public.known, *RECORDS[self.neighbours])},
         )
 
-    def guarantee_on(self, system: System, plan: Plan | None) -> ReleaseGuarantee:
-        """State the guarantee for the answers with the public sums of `system`."""
-        return ReleaseGuarantee(
-            **vars(self.guarantee),
-            nearest=self._steps(system),
-            fixed=int(system.fixed.sum()),
-            cells=system.frame.size,
-            sampler=f"real-valued, in double precision, {plan or 'drawn in a way that is not stated'}",
-            sampler_distance=(plan and plan.distance) or 0.0,
-        )
-
-    def _steps(self, system: System) -> int | None:
+    def _nearest(self, promise: Guarantee, public: System) -> tuple[Any, str | None]:
         """Count the neighbours on the way to the nearest other table; with a query 1, the least there can be."""
         from ppdinf.lattice.shortest import shortest_distance
         from ppdinf.lattice.structure import structure
 
-        if not system.lattice.rank:
-            return None
         if self.query is not None:
-            return 1
+            return 1, None
         if self.neighbours == "added":
-            return int(shortest_distance(system.structure) or 1)
-        total = sparse.csr_array(np.ones((1, system.frame.size), dtype=np.int64))
-        return int(shortest_distance(structure(sparse.vstack([system.A, total]))) or 2) // 2
+            return int(shortest_distance(public.free) or 1), None
+        free = public.free
+        total = sparse.csr_array(np.ones((1, public.frame.size), dtype=np.int64))
+        found = structure(sparse.vstack([free.class_system[:, free.classes], total]))
+        return int(shortest_distance(found) or 2) // 2, None
 
     def to_dict(self) -> dict[str, Any]:
         """Kind and parameters, rationals as text."""

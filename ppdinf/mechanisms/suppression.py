@@ -21,7 +21,7 @@ from ppdinf.invariants import Public, System
 from ppdinf.lattice.feasible import nearest_feasible
 from ppdinf.lattice.fiber_tables import cell_intervals
 from ppdinf.mechanisms.base import Mechanism, require_public
-from ppdinf.privacy.guarantee import Guarantee, ReleaseGuarantee
+from ppdinf.privacy.guarantee import Guarantee
 from ppdinf.samplers.plan import Plan
 
 if TYPE_CHECKING:
@@ -74,21 +74,10 @@ class Suppression(Mechanism):
     @property
     def guarantee(self) -> Guarantee:
         """Nothing is learned about which table it is, among those with the same public sums: epsilon is 0."""
-        return Guarantee(
-            "integer-subspace", Fraction(0), metric="l1", unprotected=self.public.exact, known=self.public.known
-        )
+        return Guarantee("integer-subspace", Fraction(0), metric="l1", **self.public.open)
 
-    def guarantee_on(self, system: System, plan: Plan | None) -> ReleaseGuarantee:
-        """State the guarantee for the tables with the public sums of `system`."""
-        from ppdinf.lattice.shortest import shortest_distance
-
-        return ReleaseGuarantee(
-            **vars(self.guarantee),
-            nearest=None if system.fixed.all() else shortest_distance(system.structure, "l1"),
-            fixed=int(system.fixed.sum()),
-            cells=system.frame.size,
-            sampler="none is drawn, the table is worked out from what is public",
-        )
+    def _sampled(self, plan: Plan | None) -> str:
+        return "none is drawn, the table is worked out from what is public"
 
     def to_dict(self) -> dict[str, Any]:
         """Kind; there are no parameters."""

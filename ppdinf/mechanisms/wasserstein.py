@@ -20,7 +20,7 @@ from ppdinf.invariants import Public, System
 from ppdinf.mechanisms.base import require_public
 from ppdinf.mechanisms.integer_noise import DoubleGeometric
 from ppdinf.mechanisms.weighted import BaseMeasure, Weighted
-from ppdinf.privacy.guarantee import Guarantee, ReleaseGuarantee
+from ppdinf.privacy.guarantee import Guarantee
 from ppdinf.privacy.parameters import as_fraction
 from ppdinf.samplers.integers import ball
 from ppdinf.samplers.noise_law import NoiseLaw
@@ -170,7 +170,8 @@ class WassersteinExponential(Weighted):
     Raises
     ------
     PrivacyError, CountError
-        A parameter is out of range, or `base` no base measure.
+        A parameter is out of range, or `base` no base measure; when a table comes, a sensitivity below the distance of
+        the nearest two tables that agree with what is public.
 
     Notes
     -----
@@ -189,6 +190,7 @@ class WassersteinExponential(Weighted):
     """
 
     kind: ClassVar[str] = "wasserstein-exponential"
+    title = "Wasserstein exponential mechanism"
     public: Public
     epsilon: Fraction
     sensitivity: Fraction
@@ -259,23 +261,45 @@ class WassersteinExponential(Weighted):
             "pufferfish",
             self.epsilon,
             neighbours=self.secrets,
-            unprotected=self.public.exact,
-            known=self.public.known,
+            models=(
+                "every model of the data in which the secret moves the table by an infinity-Wasserstein distance of at "
+                f"most Delta = {self.sensitivity} in {self._metric}"
+            ),
+            **self.public.open,
         )
 
-    def guarantee_on(self, system: System, plan: Plan | None) -> ReleaseGuarantee:
-        """State the guarantee; it holds between the statements of a pair, whatever the table."""
+    @property
+    def _metric(self) -> str:
+        """The distance that `sensitivity` is in."""
+        return "l2" if self.loss == "l2" else "l1"
+
+    def _promise_on(self, system: System, public: System, plan: Plan | None) -> Guarantee:
+        """Refuse where more is public than the noise keeps, so much that no secret moves the table so little."""
+        self._require_sensitivity(public)
+        return self.guarantee
+
+    def plan_on(self, system: System, *, allow_mcmc: bool = False) -> Plan:
+        """Choose a sampler, as every weighted mechanism does.
+
+        Raises
+        ------
+        InvariantError
+            No exact sampler suits the public sums.
+        PrivacyError
+            The sensitivity is below the distance of the nearest two tables.
+        """
+        self._require_sensitivity(system)
+        return super().plan_on(system, allow_mcmc=allow_mcmc)
+
+    def _require_sensitivity(self, system: System) -> None:
         from ppdinf.lattice.shortest import shortest_distance
 
-        nearest = None if system.fixed.all() else shortest_distance(system.structure)
-        return ReleaseGuarantee(
-            **vars(self.guarantee),
-            nearest=None if nearest is None else 1,
-            fixed=int(system.fixed.sum()),
-            cells=system.frame.size,
-            sampler=f"Wasserstein exponential mechanism, {plan or 'drawn in a way that is not stated'}",
-            sampler_distance=(plan and plan.distance) or 0.0,
-        )
+        nearest = None if system.fixed.all() else shortest_distance(system.free, self._metric)
+        if nearest is not None and float(self.sensitivity) < nearest * (1 - 1e-9):
+            raise PrivacyError(
+                f"the sensitivity is {self.sensitivity}, but no two tables with this public information are nearer "
+                f"than {nearest:.4g} in {self._metric}: a secret that moves the table at all moves it that far"
+            )
 
     def to_dict(self) -> dict[str, Any]:
         """Kind and parameters, rationals as text."""

@@ -23,6 +23,8 @@ from ppdinf.privacy.guarantee import Guarantee, ReleaseGuarantee
 
 __all__ = ["compose", "compose_parallel", "to_approximate", "to_event", "to_zcdp"]
 
+LARGEST = 700  # losses beyond have factors that no floating-point number holds
+
 
 def compose(*guarantees: Guarantee, independent: bool | None = None) -> Guarantee:
     """Add up the losses of releases of one table.
@@ -92,8 +94,10 @@ def compose_parallel(
         Whether each release depends on its own part alone, given what is public.
     within : bool
         Whether two neighbours differ in one part only, and must be said: True where a record is added or removed, or
-        replaced by one of its own part, as where the sizes of the parts are public; False where it can be replaced by
-        one of another part, so that two parts change.
+        replaced by one of its own part, as where the sizes of the parts are public; False where it can also move from
+        one part to another, so that two parts change, one record less in one and one more in the other. Then every
+        part must have a guarantee for records added or removed: one for records replaced takes their number to be
+        known, and the sizes of the parts would be published without protection.
     independent : bool, optional
         Needed for Pufferfish guarantees: whether under every model the data of the parts are independent given what is
         public, and each secret is about one part. PPD Lemma 7 needs both (docs/errata.md).
@@ -106,11 +110,12 @@ def compose_parallel(
     ------
     PrivacyError
         As `compose`; or the parts are not stated to be disjoint, or it is not stated whether neighbours differ in one.
+        With ``within=False``, guarantees that are not said to hold where a record is added or removed.
         Pufferfish guarantees without independent parts: where two hang together, both tell of the same secret.
 
     Examples
     --------
-    >>> a = Guarantee("pure", Fraction(1), neighbours="one record")
+    >>> a = Guarantee("pure", Fraction(1), neighbours="one record added or removed")
     >>> b, c = replace(a, epsilon=Fraction(2)), replace(a, epsilon=Fraction(3))
     >>> [compose_parallel(a, b, c, disjoint=True, within=within).epsilon for within in (True, False)]
     [Fraction(3, 1), Fraction(5, 1)]
@@ -137,6 +142,14 @@ def compose_parallel(
             "one of another part changes both: pass within=True or within=False"
         )
     together, zero = _joined(first, guarantees), Fraction(0)
+    if not within:
+        if "added" not in str(first.neighbours):
+            raise PrivacyError(
+                f"these guarantees hold between neighbours who differ in {first.neighbours}, not where a part gains "
+                "or loses a record, as when one moves to another part: the sizes of the parts would be published. Use "
+                "mechanisms for records added or removed, or make the sizes public and pass within=True"
+            )
+        together = replace(together, neighbours=f"{first.neighbours}, or moved from one part to another")
 
     def largest(losses: list[Any]) -> Any:
         return sum(sorted(losses)[-1 if within else -2 :])
@@ -209,6 +222,7 @@ def to_approximate(guarantee: Guarantee, delta: Any, *, distance: float = 1) -> 
     return Guarantee(
         "approximate", epsilon, wanted, unprotected=guarantee.unprotected, known=guarantee.known,
         neighbours=step if distance == 1 or guarantee.metric else f"{distance:g} times {step}",
+        assumed=guarantee.assumed, **_unit_at(guarantee),
     )  # fmt: skip
 
 
@@ -228,8 +242,8 @@ def to_event(guarantee: Guarantee, *, distance: float = 1) -> Any:
     Raises
     ------
     PrivacyError
-        The guarantee has a delta, or is about models of the data; or dp-accounting is not installed
-        (``pip install ppdinf[accounting]``).
+        The guarantee has a delta, is about models of the data, or loses more than 700; or dp-accounting is not
+        installed (``pip install ppdinf[accounting]``).
 
     Examples
     --------
@@ -246,7 +260,18 @@ def to_event(guarantee: Guarantee, *, distance: float = 1) -> Any:
         raise PrivacyError("dp-accounting has no event for a guarantee that holds under models of the data")
     if _delta(guarantee):
         raise PrivacyError("dp-accounting has no event for a guarantee with a delta of its own")
-    return dp_accounting.RandomizedResponseDpEvent(2 / (1 + math.exp(float(guarantee.loss(distance)))), 2)
+    loss = float(guarantee.loss(distance))
+    if loss > LARGEST:
+        raise PrivacyError(f"a loss of {loss:.6g} is beyond what dp-accounting can hold: it protects nothing")
+    return dp_accounting.RandomizedResponseDpEvent(2 / (1 + math.exp(loss)), 2)
+
+
+def _unit_at(guarantee: Guarantee) -> dict[str, Any]:
+    """Name the unit between two tables at a distance: what several records of one move is no such distance."""
+    several = guarantee.contributions > 1
+    if guarantee.metric is not None:
+        return {"unit": "record" if several else guarantee.unit}
+    return {"unit": guarantee.unit, "contributions": guarantee.contributions}
 
 
 def _alike(guarantees: tuple[Guarantee, ...]) -> Guarantee:
@@ -258,8 +283,11 @@ def _alike(guarantees: tuple[Guarantee, ...]) -> Guarantee:
     variants = {g.variant for g in guarantees}
     if len(variants) > 1:
         raise PrivacyError(f"guarantees of variants {sorted(variants)} do not add up: restate them with to_zcdp first")
-    kinds = {g.neighbours for g in guarantees}
-    if len(kinds) > 1:
+    units = {(g.unit, g.contributions) for g in guarantees}
+    if len(units) > 1:
+        kinds = "; ".join(f"one {unit} with at most {count} records" for unit, count in sorted(units))
+        raise PrivacyError(f"the guarantees protect units of several kinds ({kinds}): they do not add up")
+    if len({g.neighbours for g in guarantees}) > 1:
         raise PrivacyError("the guarantees hold between neighbours of several kinds: they do not add up")
     return guarantees[0]
 
@@ -277,6 +305,10 @@ def _joined(first: Guarantee, guarantees: tuple[Guarantee, ...]) -> Guarantee:
         first.gamma,
         unprotected=tuple(dict.fromkeys(what for g in guarantees for what in g.unprotected)),
         known=tuple(dict.fromkeys(what for g in guarantees for what in g.known)),
+        unit=first.unit,
+        contributions=first.contributions,
+        models=" and ".join(dict.fromkeys(g.models for g in guarantees if g.models)) or None,
+        assumed=tuple(dict.fromkeys(what for g in guarantees for what in g.assumed)),
     )
 
 

@@ -56,4 +56,7 @@ def condition_output(guarantee: Guarantee, known: str) -> Guarantee:
         neighbours=guarantee.neighbours,
         unprotected=guarantee.unprotected,
         known=(*guarantee.known, known),
+        unit=guarantee.unit,
+        contributions=guarantee.contributions,
+        assumed=guarantee.assumed,
     )

@@ -66,7 +66,7 @@ class Erosion:
         l1 distance of the nearest table with the same public sums; 1 where neighbours are left, None
         where there is no other table.
     fixed : int
-        Cells that follow from the public sums.
+        Cells that follow from what is public, bounds included.
     """
 
     nearest: int | None
@@ -156,11 +156,13 @@ def _searched(
     for v in moves.draw(search, rng=rng).toarray().T:
         if not v.any():
             continue
-        room = np.arange(1, 1 + int(np.max(np.abs(x) + np.abs(system.values).max(initial=1))))
-        inside = np.all(system.B @ (x[:, np.newaxis] + v[:, np.newaxis] * room) >= system.limits[:, np.newaxis], axis=0)
-        if not inside.any():
+        left, used = system.B @ x - system.limits, -(system.B @ v)
+        if not (used > 0).any():
+            continue  # nothing ends this line
+        steps = int((left[used > 0] // used[used > 0]).min())
+        if not steps:
             continue
-        other = x + v * int(room[inside][-1])
+        other = x + v * steps
         log_other = mechanism.log_normaliser(system, other)
         best = max(best, abs(log_other - log_c) / (epsilon * float(np.abs(other - x).sum())))
         if log_other < log_c:
@@ -187,8 +189,8 @@ def erosion(system: System) -> Erosion:
     """
     from ppdinf.lattice.shortest import shortest_distance
 
-    found = shortest_distance(system.structure)
-    return Erosion(None if found is None else int(found), int(system.structure.fixed.sum()))
+    found = None if system.fixed.all() else shortest_distance(system.free)
+    return Erosion(None if found is None else int(found), int(system.fixed.sum()))
 
 
 def posterior_range(prior: Any, loss: Any) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

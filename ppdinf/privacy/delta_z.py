@@ -29,6 +29,8 @@ from ppdinf.privacy.wasserstein import wasserstein_infinity
 
 __all__ = ["count_pair", "delta_z", "delta_z_counts", "delta_z_normal"]
 
+MOST = 10_000  # persons, whose counts have exact probabilities of as many digits each
+
 
 def delta_z(pairs: Iterable[tuple[Any, Any]], *, norm: str = "l1") -> Any:
     """Return the largest distance over pairs of conditional laws.
@@ -72,7 +74,7 @@ def count_pair(n: int, z0: Any, z1: Any) -> tuple[dict[int, Fraction], dict[int,
     Parameters
     ----------
     n : int
-        Number of persons, at least 1.
+        Number of persons, from 1 to 10,000.
     z0, z1 : int, float, str or Fraction
         Probabilities with 0 <= z0 <= z1 <= 1; a float counts as its shortest decimal.
 
@@ -83,14 +85,14 @@ def count_pair(n: int, z0: Any, z1: Any) -> tuple[dict[int, Fraction], dict[int,
     Raises
     ------
     PrivacyError
-        n is no positive whole number, or the probabilities are none or decrease.
+        n is no whole number from 1 to 10,000, or the probabilities are none or decrease.
 
     Examples
     --------
     >>> count_pair(2, 0, "1/3")
     ({0: Fraction(1, 1)}, {1: Fraction(2, 3), 2: Fraction(1, 3)})
     """
-    whole(n, 1, math.inf, "n")
+    whole(n, 1, MOST, "n")
     low, high = probability(z0, "z0"), probability(z1, "z1")
     if low > high:
         raise PrivacyError(f"z0 must not exceed z1, found z0 = {low} and z1 = {high}")
@@ -103,7 +105,7 @@ def delta_z_counts(n: int, z0: Any, z1: Any) -> int:
     Parameters
     ----------
     n : int
-        Number of persons, at least 1.
+        Number of persons, from 1 to 10,000.
     z0, z1 : int, float, str or Fraction
         0 <= z0 <= z1 <= 1. Whether one person is counted moves the probability that any other is by no more
         than from z0 to z1.

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from decimal import ROUND_CEILING, Context, Decimal
 from fractions import Fraction
+from numbers import Real
 from typing import Any, Literal
 
 from ppdinf.errors import PrivacyError
@@ -28,7 +30,7 @@ _METRICS = {
     "l2": "the Euclidean distance of their counts",
 }
 RARE = "1e-6"
-_SWAP = {"l1": "2", "l2": "the square root of 2"}
+_SWAP = {"l1": 2, "l2": math.sqrt(2)}
 
 
 @dataclass(frozen=True)
@@ -61,6 +63,14 @@ class Guarantee:
         What is published exactly.
     known : tuple of str
         What is taken to be known of every table.
+    unit : str
+        Whom it protects (`ppdinf.invariants.unit`).
+    contributions : int
+        Records of one unit at most.
+    models : str, optional
+        For "pufferfish", under which models of the data.
+    assumed : tuple of str
+        What the promise takes on trust, since nothing proves it.
 
     Raises
     ------
@@ -85,6 +95,10 @@ class Guarantee:
     gamma: float | None = None
     unprotected: tuple[str, ...] = ()
     known: tuple[str, ...] = ()
+    unit: str = "person"
+    contributions: int = 1
+    models: str | None = None
+    assumed: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.variant not in _FLAVOURS:
@@ -109,8 +123,10 @@ class Guarantee:
         Raises
         ------
         PrivacyError
-            The guarantee is about two statements under models of the data, between which there are no steps.
+            The distance is no finite number from 0 on. Or the guarantee is about two statements under models of the
+            data, between which there are no steps.
         """
+        _require_distance(distance)
         if self.variant == "pufferfish" and distance != 1:
             raise PrivacyError(
                 "a Pufferfish guarantee holds between the two statements of a pair, whatever the tables: it has no "
@@ -120,8 +136,23 @@ class Guarantee:
             return (self.rho or 0) * distance**2
         return self.epsilon * distance * (1 if self.gamma is None else 1 + self.gamma)
 
+    @property
+    def loss_of_unit(self) -> Any:
+        """Privacy loss when one unit's records are all counted elsewhere, or replaced: the loss of their group.
+
+        Of a Pufferfish guarantee that between the two statements of a pair, whatever they are about.
+        """
+        if self.variant == "pufferfish":
+            return self.loss()
+        if self.metric is None:
+            return self.loss(self.contributions)
+        if self.metric == "l2" and self.rho is not None:
+            return 2 * self.rho * self.contributions**2
+        return self.loss(self.contributions * _SWAP[self.metric])
+
     def delta_at(self, distance: float | Fraction = 1) -> float:
         """Probability with which ``exp(loss(k))`` can be exceeded: ``(e^(epsilon k) - 1) / (e^epsilon - 1) delta``."""
+        _require_distance(distance)
         if self.delta == 0 or distance == 1 or self.epsilon is None:
             return float(self.delta)
         unit, there = float(self.loss(1)), float(self.loss(distance))
@@ -144,6 +175,8 @@ class Guarantee:
     def to_dict(self) -> dict[str, Any]:
         """Plain data, rationals as text, under the field names of the OpenDP deployments registry."""
         name, measure = _FLAVOURS[self.variant]
+        if self.unprotected and self.variant in ("pure", "approximate", "zcdp"):
+            name = f"{name} among tables with the same public information"
         unit = self.neighbours or f"per unit of {self.metric} distance{' squared' * (self.rho is not None)}"
         return {
             "dp_flavor": {
@@ -153,8 +186,8 @@ class Guarantee:
                 "unprotected_quantities": list(self.unprotected + self.known),
             },
             "privacy_loss": {
-                "privacy_unit": "person",
-                "privacy_unit_description": unit,
+                "privacy_unit": self.unit,
+                "privacy_unit_description": f"{unit}; {self._group()}" if self.contributions > 1 else unit,
                 "privacy_parameters": {
                     name: value for name, value in Guarantee.numbers(self).items() if name not in ("variant", "metric")
                 },
@@ -167,27 +200,48 @@ class Guarantee:
         lines = [exactly if published else "Nothing is published exactly."]
         if self.known:
             lines.append(f"Not protected, because it is taken to be known of every table: {'; '.join(self.known)}.")
-        lines.append("Nor is anything that can be worked out from this alone, nor the labels of the table.")
+        lines.append(
+            "Nor is anything that can be worked out from this alone, nor the labels of the table or their order."
+        )
+        if self.assumed:
+            lines.append(f"Taken on trust, since nothing here proves it: {'; '.join(self.assumed)}.")
         return "\n".join(lines)
 
     def _closed(self) -> str:
         if self.variant == "pufferfish":
             return (
-                f"Protected: {self.neighbours}. Under every model of the data that the mechanism was designed for, "
+                f"Protected: {self.neighbours}. Under {self.models or 'the models of the data that were meant'}, "
                 "given what is public, the release changes the odds between the two by a factor of at most "
-                f"exp({_show(self.loss())}) = {_factor(self.loss())}."
+                f"exp({_show(self.loss())}) = {_factor(self.loss())}. Under other models nothing is promised."
             )
         which = "Protected: which table, among all that agree with this information, is the confidential one. Whatever "
         if self.metric is None:
             return (
                 f"{which}else somebody knows, the release can change the odds between two such tables that differ "
-                f"in {self.neighbours} by {self._strength('')}."
+                f"in {self.neighbours} by {self._strength('')}.{self._together()}"
             )
         return (
             f"{which}else somebody knows, the release can change the odds between two such tables at distance k by "
-            f"{self._strength(' k')}. The distance between two tables is {_METRICS[self.metric]}; counting one person "
-            f"in another cell is a distance of {_SWAP[self.metric]}."
+            f"{self._strength(' k')}. The distance between two tables is {_METRICS[self.metric]}; counting one "
+            f"{self.unit if self.contributions == 1 else 'record'} in another cell is a distance of "
+            f"{'2' if self.metric == 'l1' else 'the square root of 2'}.{self._together()}"
         )
+
+    def _group(self) -> str:
+        """Say how many records one unit has."""
+        return f"one {self.unit} has up to {self.contributions} records"
+
+    def _together(self) -> str:
+        """Say what all records of one unit lose, where there can be several."""
+        if self.contributions == 1:
+            return ""
+        loss, where = self.loss_of_unit, "which all of them can move together"
+        steps = self.contributions * (1 if self.metric is None else _SWAP[self.metric])
+        if self.rho is not None:
+            return f" {self._group().capitalize()}, {where}: the loss is then rho = {_show(loss)}."
+        rare = f", but for a probability of {_up(self.delta_at(steps))}" if self.delta else ""
+        then = f"the factor is then at most exp({_show(loss)}) = {_factor(loss)}{rare}"
+        return f" {self._group().capitalize()}, {where}: {then}."
 
     def _strength(self, per: str) -> str:
         if self.rho is not None:
@@ -198,10 +252,10 @@ class Guarantee:
             return "a factor of 1, which is not at all"
         text = f"a factor of at most exp({rate}{per}), with epsilon = {_show(self.epsilon)}"
         if self.gamma is not None:
-            text += f" and gamma = {self.gamma:.3g}, the cost of conditioning on what is public"
+            text += f" and gamma = {_up(self.gamma)}, the cost of conditioning on what is public"
         if self.delta:
             grows = ", a probability that grows with k as the factor does" if per else ""
-            text += f", but for a probability of delta = {float(self.delta):.3g}{grows}"
+            text += f", but for a probability of delta = {_up(self.delta)}{grows}"
         return text
 
     def _limits(self) -> str:
@@ -234,7 +288,10 @@ class ReleaseGuarantee(Guarantee):
     sampler : str
         How the noise was drawn; "exact" samplers add nothing to the loss.
     sampler_distance : float
-        Bound on the total variation between the law that was drawn from and the stated one; 0 when exact.
+        Limit on the total variation between the law that was drawn from and the stated one; 0 when exact. That of a
+        Markov chain is measured, at 95 % confidence, and not proved.
+    change : str, optional
+        What the closest different table differs in.
 
     Examples
     --------
@@ -250,6 +307,7 @@ class ReleaseGuarantee(Guarantee):
     cells: int
     sampler: str
     sampler_distance: float = 0.0
+    change: str | None = None
 
     @property
     def loss_at_nearest(self) -> Any:
@@ -296,7 +354,7 @@ class ReleaseGuarantee(Guarantee):
         if self.metric is None and self.nearest == 1:
             return super()._closed()
         if self.metric is None:
-            rare = f", but for a probability of {super().delta_at(self.nearest):.3g}" if self.delta else ""
+            rare = f", but for a probability of {_up(super().delta_at(self.nearest))}" if self.delta else ""
             return (
                 f"{super()._closed()} No two such tables are closer than {self.nearest} such steps; {self.nearest} of "
                 f"them apart, the factor is at most exp({_show(loss)}) = {_factor(loss)}{rare}."
@@ -306,37 +364,56 @@ class ReleaseGuarantee(Guarantee):
         else:
             # a bound on the loss itself (Bun and Steinke); the epsilon of `to_approximate` is smaller, and bounds less
             epsilon = float(loss) + 2 * math.sqrt(float(loss) * -math.log(float(RARE)))
-            there = f"the factor exceeds exp({epsilon:.3g}) = {_factor(epsilon)} with probability at most {RARE}"
+            epsilon = float(_up(epsilon))
+            there = f"the factor exceeds exp({epsilon:g}) = {_factor(epsilon)} with probability at most {RARE}"
+        change = f" ({self.change})" if self.change else ""
         return (
-            f"{super()._closed()} No two such tables are closer than {float(self.nearest):.4g} "
-            f"({_nearest(self.nearest, self.metric)}); at that distance {there}."
+            f"{super()._closed()} No two such tables are closer than {float(self.nearest):.4g}{change}; "
+            f"at that distance {there}."
         )
 
     def _limits(self) -> str:
         chain = ""
         if 0 < self.sampler_distance < 1:
             chain = (
-                f" The chain that drew the noise may differ from its law by up to {self.sampler_distance:.2g} in "
-                f"total variation; that adds {self.sampler_delta:.2g} to delta at the nearest alternative."
+                f" The chain that drew the noise may differ from its law by {_up(self.sampler_distance, 2)} in total "
+                f"variation, by a limit that was measured at 95 % confidence and is not proved; that adds "
+                f"{_up(self.sampler_delta, 2)} to delta at the nearest alternative."
             )
         reach = "" if self.nearest is None else super()._limits()
         return f"{reach} Noise: {self.sampler}.{chain}".lstrip()
 
 
+def _require_distance(distance: Any) -> None:
+    if isinstance(distance, bool) or not isinstance(distance, Real) or not 0 <= float(distance) < math.inf:
+        raise PrivacyError(f"a distance is a finite number from 0 on, found {distance!r:.60}")
+
+
 def _show(value: Any) -> str:
-    short = f"{float(value):.6g}"
+    """Write a loss: as it is where that is short, rounded up elsewhere."""
+    short = _up(value, 6)
     if not isinstance(value, Fraction) or Fraction(short) == value or value.denominator > 10**6:
         return short
-    return f"{value} (about {short})"
-
-
-def _nearest(distance: Any, metric: str) -> str:
-    if distance == 1:
-        return "one person more or less in a cell that no public sum covers"
-    if distance == {"l1": 2, "l2": math.sqrt(2)}[metric]:
-        return "one person counted in another cell"
-    return "several cells must change together to keep every public sum"
+    return f"{value} (about {float(value):.6g})"
 
 
 def _factor(loss: Any) -> str:
-    return f"{math.exp(loss):.3g}" if loss < 50 else f"e^{float(loss):.3g}"
+    """Write exp(loss), rounded up."""
+    if not loss:
+        return "1"
+    if loss >= 50:
+        return f"e^{_up(loss)}"
+    return _up(math.exp(loss) * (1 + 1e-15))  # whatever way exp was rounded
+
+
+def _up(value: Any, digits: int = 3) -> str:
+    """Write a bound in so many digits, rounded up, so that it stays one."""
+    if not value:
+        return "0"
+    up = Context(rounding=ROUND_CEILING)
+    exact = (
+        up.divide(*map(Decimal, value.as_integer_ratio()))
+        if isinstance(value, Fraction)
+        else Decimal(repr(float(value)))
+    )
+    return f"{float(exact.quantize(Decimal(1).scaleb(exact.adjusted() + 1 - digits), context=up)):.{digits}g}"

@@ -11,11 +11,13 @@ import scipy.sparse as sp
 
 from ppdinf.errors import PrivacyError, PrivacyWarning
 from ppdinf.lattice import structure
+from ppdinf.lattice.fixed_cells import fixed_cells
 from ppdinf.privacy.composition import compose, to_event, to_zcdp
 from ppdinf.privacy.guarantee import Guarantee
 from ppdinf.privacy.parameters import as_fraction
 
 if TYPE_CHECKING:
+    from ppdinf.mechanisms.postprocessing import PostProcessedRelease
     from ppdinf.releases import Release
 
 __all__ = ["Ledger"]
@@ -61,30 +63,36 @@ class Ledger:
         self.budget = as_fraction(rho if epsilon is None else epsilon, "epsilon" if rho is None else "rho")  # type: ignore[arg-type]
         self.releases: list[Release] = []
 
-    def add(self, release: Release) -> None:
+    def add(self, release: Release | PostProcessedRelease) -> None:
         """Enter a release that is to be published.
 
         Parameters
         ----------
-        release : Release
+        release : Release or PostProcessedRelease
+            The noisy table of a post-processed release counts as the whole of it, which was drawn with it.
 
         Raises
         ------
         PrivacyError
-            It overspends the budget, its guarantee is not of the kind that the budget counts, or it is no release. Or
-            Pufferfish releases measure how far a secret moves the table in several norms.
+            It overspends the budget, its guarantee is not of the kind that the budget counts, it is no release, or part
+            of one that was entered. Or Pufferfish releases measure how far a secret moves the table in several norms.
         LabelError
             It is of a table with other labels.
 
         Warns
         -----
         PrivacyWarning
-            The public sums of all releases together fix cells that none of them fixes alone.
+            What is public of all releases together fixes cells that none of them fixes alone.
         """
+        from ppdinf.mechanisms.postprocessing.postprocessed import PostProcessedRelease
         from ppdinf.releases import Release
 
+        if isinstance(release, PostProcessedRelease):
+            release = release.noisy  # which knows what it is part of
         if not isinstance(release, Release):
             raise PrivacyError(f"a ledger enters releases, found {type(release).__name__}")
+        if release.part_of is not None and any(release is other for other in self.releases):
+            raise PrivacyError("this post-processed release was entered already, with its noisy table: it counts once")
         for other in self.releases[:1]:
             other.frame.check_same(release.frame, "the table of the earlier releases")
         spent = self._spent([*self.releases, release])
@@ -128,7 +136,7 @@ class Ledger:
         """
         from ppdinf.privacy.conversion import as_delta
 
-        events = [to_event(release.guarantee, distance=distance) for release in self.releases]
+        events = [to_event(_promise(release), distance=distance) for release in self.releases]
         import dp_accounting  # `to_event` has said what to do where it is missing
 
         replaced = dp_accounting.NeighboringRelation.REPLACE_ONE
@@ -145,14 +153,14 @@ class Ledger:
         return f"{head}\n\n{self.guarantee.describe()}" if self.releases else head
 
     def _composed(self, releases: list[Release]) -> Guarantee:
-        promises = [release.guarantee for release in releases]
+        promises = [_promise(release) for release in releases]
         if len({_distance(release) for release in releases if release.guarantee.variant == "pufferfish"}) > 1:
             raise PrivacyError(
                 "the sensitivities of these releases are distances in several norms: what moves the table least in one "
                 "need not do so in another, and their losses do not add up, so state all in one norm"
             )
         if self._in_rho:
-            promises = [to_zcdp(promise) for promise in promises]  # type: ignore[misc]
+            promises = [to_zcdp(promise) for promise in promises]
         return compose(*promises, independent=True)  # every release draws noise of its own
 
     def _spent(self, releases: list[Release]) -> Fraction:
@@ -167,16 +175,25 @@ class Ledger:
         systems = [release.public for release in self.releases]
         if len(systems) < 2:
             return
-        joined = structure(sp.vstack([system.A for system in systems])).fixed
-        alone = np.any([system.structure.fixed for system in systems], axis=0)
+        A, B = (sp.csr_array(sp.vstack([getattr(system, name) for system in systems])) for name in ("A", "B"))
+        values, limits = (np.concatenate([getattr(system, n) for system in systems]) for n in ("values", "limits"))
+        joined = fixed_cells(structure(A), A, values, B, limits)
+        alone = np.any([system.fixed for system in systems], axis=0)
         newly = np.flatnonzero(joined & ~alone)
         if newly.size:
             warnings.warn(
-                f"together, the public sums of these releases fix {newly.size} cells that none fixes alone, the first "
+                f"together, what is public of these releases fixes {newly.size} cells that none fixes alone, the first "
                 f"at {systems[0].frame.cell(int(newly[0]))}: their counts are public now, whatever the noise",
                 PrivacyWarning,
                 stacklevel=3,
             )
+
+
+def _promise(release: Release) -> Guarantee:
+    """State the guarantee of everything that was drawn for a release."""
+    if release.part_of is None:
+        return release.guarantee
+    return release.part_of.guarantee_on(release.public, None)
 
 
 def _distance(release: Release) -> str:

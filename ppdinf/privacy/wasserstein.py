@@ -38,6 +38,7 @@ __all__ = ["wasserstein_infinity"]
 
 ROOM = 1e-10
 LEFT = Fraction(1, 10**12)
+MOST = 10**6  # values on the line, or pairs of them in more dimensions
 GRAIN = 2**60  # floats in more dimensions are rounded to units of 1 / GRAIN
 
 NORMS: dict[str, Callable[..., Any]] = {"l1": lambda h: sum(map(abs, h)), "linf": lambda h: max(map(abs, h))}
@@ -64,7 +65,8 @@ def wasserstein_infinity(p: Any, q: Any, *, norm: str = "l1") -> Any:
     ------
     PrivacyError
         Probabilities that are negative, not finite or do not sum to 1; values that are no numbers or differ
-        in length; frozen distributions of which neither reading applies; an unknown norm.
+        in length; frozen distributions of which neither reading applies; an unknown norm; more than a million values,
+        or in more dimensions pairs of values.
 
     Notes
     -----
@@ -120,6 +122,8 @@ def _above(probabilities: Sequence[Any]) -> list[Any]:
 
 
 def _bottleneck(p: Mapping[tuple, Any], q: Mapping[tuple, Any], norm: str) -> Any:
+    if len(p) * len(q) > MOST:
+        raise PrivacyError(f"the laws have {len(p):,} and {len(q):,} values, and more than {MOST:,} pairs of them")
     supply, demand, room = _units(list(p.values()), list(q.values()))
     squared = norm == "l2"
     length = NORMS.get(norm, lambda h: sum(a * a for a in h))
@@ -208,6 +212,11 @@ def _tabulated(law: Any) -> dict[int, float]:
     if not hasattr(law.dist, "pmf") or not math.isfinite(low) or not math.isfinite(high):
         raise PrivacyError(
             f"{law.dist.name} has no finite set of values: the distance can be infinite. Give a mapping from values to "
+            "probabilities, or two laws of one location family"
+        )
+    if high - low > MOST:
+        raise PrivacyError(
+            f"{law.dist.name} has more than {MOST:,} values, too many to tabulate: give a mapping from fewer values to "
             "probabilities, or two laws of one location family"
         )
     values = np.arange(int(low), int(high) + 1)

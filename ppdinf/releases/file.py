@@ -1,7 +1,8 @@
 """The release file: a zip of canonical JSON and CSV that R, Excel and people can read.
 
-``manifest.json`` holds the schema version, mechanism, public statements, sampler plan, numbers of the guarantee, the
-size and SHA-256 of each other part, and is sealed by a digest of itself; ``table.csv`` holds one row
+``manifest.json`` holds the schema version, who drew the table, mechanism, dimensions of its noise, public statements,
+sampler plan, numbers of the guarantee, the size and SHA-256 of each other part, and is sealed by a digest of itself;
+``table.csv`` holds one row
 per cell, ``public.csv`` one row per public sum. Nothing else is inside. Never in it: seeds,
 confidential values, durations, host names, paths.
 
@@ -34,18 +35,21 @@ from ppdinf.errors import PpdinfError, ReleaseFileError
 from ppdinf.invariants import Public
 from ppdinf.invariants.system import bind
 from ppdinf.mechanisms.base import Mechanism
-from ppdinf.releases.release import Release
+from ppdinf.releases.release import Release, as_drawn, as_undated
 from ppdinf.samplers.plan import Plan
 from ppdinf.tables import labelled_cells, labelled_reals
 
 __all__ = ["read_release", "write"]
 
-SCHEMA = 2
+SCHEMA = 3
+UNDATED = 2  # the schema before, whose files do not say who drew the table
 MANIFEST = "manifest.json"
 PARTS = ("table.csv", "public.csv")
 _FIELDS = {
-    "schema", "mechanism", "kept", "public", "plan", "guarantee", "dims", "coordinates", "parts", "digest"
+    "schema", "provenance", "mechanism", "part_of", "kept", "dimensions", "public", "plan", "guarantee", "dims",
+    "coordinates", "parts", "digest",
 }  # fmt: skip
+_NEW = {"provenance", "part_of", "dimensions"}
 _TYPES = {"i": "integer", "f": "number", "O": "string"}
 _READ_AS: dict[str, type] = {"integer": np.int64, "number": np.float64, "string": object}
 _PLAN = {"sampler": str, "exact": bool, "reason": str, "acceptance": float, "distance": float}
@@ -117,7 +121,7 @@ def read_release(path: str | PathLike[str]) -> Release:
         manifest = _verified_manifest(parts[MANIFEST])
         _verify_parts(manifest, parts)
         release = _release(manifest, parts)
-        same = _packed(release) == data
+        same = _packed(release, manifest) == data
     except ReleaseFileError as error:
         raise ReleaseFileError(f"{path.name}: {error}") from error.__cause__
     except (PpdinfError, *_SENSELESS) as error:
@@ -130,9 +134,13 @@ def read_release(path: str | PathLike[str]) -> Release:
 _AGAIN = "get a fresh copy"
 
 
-def _packed(release: Release) -> bytes:
-    """Bytes of the file: the same for the same release, on every machine."""
-    frame = release.frame
+def _packed(release: Release, as_in: dict[str, Any] | None = None) -> bytes:
+    """Bytes of the file: the same for the same release, on every machine.
+
+    With the manifest of a file of the schema before, as that version would write them: it worked out some guarantees
+    otherwise, so that those are left as they are. Who reads such a file gets the guarantee of today.
+    """
+    frame, whole = release.frame, release.part_of
     columns = [frame.broadcast(name).tolist() for name in frame.coords]
     tables = {
         "table.csv": _csv([*frame.coords, "released"], *columns, release.table.values.ravel().tolist()),
@@ -140,8 +148,11 @@ def _packed(release: Release) -> bytes:
     }
     manifest = {
         "schema": SCHEMA,
+        "provenance": release.provenance,
         "mechanism": release.mechanism.to_dict(),
+        "part_of": None if whole is None else {"mechanism": whole.to_dict(), "public": whole.public.to_dict()},
         "kept": release.mechanism.public.to_dict(),
+        "dimensions": release.kept.lattice.rank,
         "public": release.public.public.to_dict(),
         "plan": None if release.plan is None else release.plan.to_dict(),
         "guarantee": release.guarantee.numbers(),
@@ -154,6 +165,9 @@ def _packed(release: Release) -> bytes:
             name: {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()} for name, data in tables.items()
         },
     }
+    if as_in is not None and as_in["schema"] == UNDATED:
+        manifest = {name: value for name, value in manifest.items() if name not in _NEW}
+        manifest |= {"schema": UNDATED, "guarantee": as_in["guarantee"]}
     manifest["digest"] = _digest(manifest)
     archive = io.BytesIO()
     with zipfile.ZipFile(archive, "w", zipfile.ZIP_STORED) as file:
@@ -186,10 +200,13 @@ def _verified_manifest(data: bytes) -> dict[str, Any]:
     except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
         raise ReleaseFileError(f"{MANIFEST} is not JSON: {error}") from error
     version = manifest.get("schema") if isinstance(manifest, dict) else None
-    if version != SCHEMA or isinstance(version, bool):
-        raise ReleaseFileError(f"schema {version!r} is not known: this version of ppdinf reads schema {SCHEMA}")
-    if set(manifest) != _FIELDS:
-        raise ReleaseFileError(f"{MANIFEST} has fields too many or too few: {sorted(set(manifest) ^ _FIELDS)}")
+    if version not in (UNDATED, SCHEMA) or isinstance(version, bool):
+        raise ReleaseFileError(
+            f"schema {version!r} is not known: this version of ppdinf reads the schemas {UNDATED} and {SCHEMA}"
+        )
+    fields = _FIELDS - _NEW if version == UNDATED else _FIELDS
+    if set(manifest) != fields:
+        raise ReleaseFileError(f"{MANIFEST} has fields too many or too few: {sorted(set(manifest) ^ fields)}")
     if manifest["digest"] != _digest(manifest):
         raise ReleaseFileError(f"{MANIFEST} was changed after it was written: {_AGAIN}")
     return manifest
@@ -246,7 +263,12 @@ def _release(manifest: dict[str, Any], parts: dict[str, bytes]) -> Release:
     frame, cells = labelled_cells(table, nonnegative=False) if mechanism.is_integer else labelled_reals(table)
     values = _columns(parts["public.csv"], {"sum": object, "value": np.int64}, "public.csv")["value"]
     system = bind(public, frame, np.zeros(frame.size, dtype=np.int64), values)
-    return Release(frame.table(cells), mechanism, public=system, plan=plan)
+    release = Release(frame.table(cells), mechanism, public=system, plan=plan)
+    whole = manifest.get("part_of")
+    if manifest.get("provenance") == "drawn":
+        own = None if whole is None else Mechanism.from_dict(whole["mechanism"], Public.from_dict(whole["public"]))
+        return as_drawn(release, own)
+    return release if manifest.get("provenance") == "stated" else as_undated(release)
 
 
 def _table(data: bytes, manifest: dict[str, Any], kind: type) -> xr.DataArray:

@@ -22,8 +22,15 @@ from ppdinf.privacy.guarantee import ReleaseGuarantee
 from ppdinf.samplers.plan import Plan
 from ppdinf.tables import labelled_cells, labelled_reals
 
-__all__ = ["Release"]
+__all__ = ["Release", "as_drawn", "as_undated"]
 
+ON_TRUST = {
+    "stated": (
+        "that the noise was drawn as is said here: no mechanism made this release, so its promise is stated by whoever "
+        "put it together",
+    ),
+    "unknown": ("that the noise was drawn as is said here: the file does not say whether a mechanism drew it",),
+}
 ROUNDING = 1e-9  # relative error of a sum of real numbers beyond which it counts as broken
 
 
@@ -57,6 +64,11 @@ class Release:
     plan : Plan or None
     frame : Frame
         Labels of the table.
+    provenance : {"drawn", "stated", "unknown"}
+        Whether the mechanism's own `release` drew the table, or whoever put the release together says that it was
+        drawn so; a file of an earlier version does not say which.
+    part_of : Mechanism or None
+        What was published as a whole, where this is the noisy table of a post-processed one.
 
     Raises
     ------
@@ -99,6 +111,16 @@ class Release:
             self.public = _join(public, self.kept, cells)
         self.mechanism = mechanism.on(self.kept)
         self.plan = plan
+        self.part_of: Mechanism | None = None
+        self._drawn: NDArray[Any] | None = None
+        self._otherwise = "stated"
+
+    @property
+    def provenance(self) -> str:
+        """Whether a mechanism drew the table, or somebody says so; a table that was changed since was not drawn."""
+        if self._drawn is not None and np.array_equal(self._drawn, self.table.values):
+            return "drawn"
+        return self._otherwise
 
     @cached_property
     def depends_on_table(self) -> bool:
@@ -124,9 +146,10 @@ class Release:
     def guarantee(self) -> ReleaseGuarantee:
         """What is and is not protected."""
         everything = self.mechanism.public & self.public.public
-        found = self.mechanism.guarantee_on(self.kept, self.plan)
+        found = self.mechanism.guarantee_on(self.kept, self.plan, self.public)
         known = dict.fromkeys((*found.known, *everything.known))
-        return replace(found, unprotected=everything.exact, known=tuple(known))
+        trust = ON_TRUST.get(self.provenance, ())
+        return replace(found, **everything.open | {"known": tuple(known)}, assumed=(*found.assumed, *trust))
 
     def check(self) -> pd.DataFrame:
         """Compare the sums of the noisy table with what is public; those of real numbers up to rounding.
@@ -193,6 +216,18 @@ class Release:
     def __repr__(self) -> str:
         sizes = ", ".join(f"{dim}: {n}" for dim, n in zip(self.dims, self.shape, strict=True))
         return f"<Release ({sizes}) by {type(self.mechanism).__name__}; {self.public.public}>"
+
+
+def as_drawn(release: Release, part_of: Mechanism | None = None) -> Release:
+    """Mark a release as drawn by its mechanism; for `Mechanism.release` and for reading what that wrote, alone."""
+    release._drawn, release.part_of = release.table.values.copy(), part_of
+    return release
+
+
+def as_undated(release: Release) -> Release:
+    """Mark a release as read from a file that does not say who drew it."""
+    release._otherwise = "unknown"
+    return release
 
 
 def _read_off(public: Public, frame: Frame, cells: NDArray[Any]) -> System:

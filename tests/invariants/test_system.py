@@ -185,6 +185,13 @@ def test_ten_million_cells_bind(labels):
         (margin("dim_0") & between(0, 3), [[3, 3], [1, 0]], [[1, 1], [0, 0]]),
         (total() & nonnegative(), [[0, 0], [0, 0]], [[1, 1], [1, 1]]),
         (nonnegative(), [[0, 0], [0, 0]], [[0, 0], [0, 0]]),
+        (margin("dim_0") & margin("dim_1") & nonnegative(), [[0, 0], [3, 4]], [[1, 1], [1, 1]]),
+        (margin("dim_0") & margin("dim_1") & nonnegative(), [[1, 0], [3, 4]], [[0, 0], [0, 0]]),
+        (
+            total() & cells({"dim_0": 0}) & at_least(0, 1, dim="dim_0") & nonnegative(),
+            [[0, 2], [0, 1]],
+            [[1, 1], [1, 1]],
+        ),
     ],
 )
 def test_cells_at_the_edge_of_their_bounds_are_fixed(public, table, fixed):

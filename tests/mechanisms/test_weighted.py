@@ -304,7 +304,7 @@ def test_files_bring_mechanisms_back(name, tmp_path):
             "previous has 2 cells, the table 3",
         ),
         (
-            lambda: ppd.WassersteinExponential(total(), 1, 1, "x", base=DirichletMultinomial([1, 2])).release([1, 2]),
+            lambda: ppd.WassersteinExponential(total(), 1, 2, "x", base=DirichletMultinomial([1, 2])).release([1, 2]),
             PrivacyError,
             "nonnegative",
         ),
@@ -404,7 +404,7 @@ def test_base_measures_that_outweigh_the_noise(where):
     """Weights of a thousand earlier tables: they grow by powers that cancel where sums are public."""
     public, table, earlier = STRONG[where]
     base, system = DirichletMultinomial(earlier, 1000), public.on(table)
-    mechanism = ppd.WassersteinExponential(public, 2, sensitivity=2, secrets="x", base=base)
+    mechanism = ppd.WassersteinExponential(public, 4, sensitivity=4, secrets="x", base=base)
     points, p, _ = enumerated(mechanism, system, table.values.ravel())
     for x in points[:: max(1, len(points) // 20)]:  # a chain may propose any of them
         assert mechanism.log_normaliser(system, x) == pytest.approx(enumerated(mechanism, system, x)[2], abs=1e-8)

@@ -60,14 +60,15 @@ def test_parallel_parts_count_once():
 
 
 def test_a_record_that_moves_changes_two_parts():
-    a = Guarantee("approximate", Fraction(1), Fraction(1, 100), neighbours="one record, replaced by another")
+    a = Guarantee("approximate", Fraction(1), Fraction(1, 100), neighbours="one record added or removed")
     parts = [a, replace(a, epsilon=Fraction(2), delta=Fraction(0)), replace(a, epsilon=Fraction(4))]
     with pytest.raises(PrivacyError, match="replaced by one of another part changes both"):
         compose_parallel(*parts, disjoint=True)
     moved = compose_parallel(*parts, disjoint=True, within=False)
     assert (moved.epsilon, moved.delta) == (6, Fraction(1, 50))
+    assert moved.neighbours == "one record added or removed, or moved from one part to another"
     assert compose_parallel(a, disjoint=True, within=False).epsilon == 1
-    rho = Guarantee("zcdp", rho=Fraction(1, 2), neighbours="one record")
+    rho = Guarantee("zcdp", rho=Fraction(1, 2), neighbours="one record added or removed")
     assert compose_parallel(rho, rho, rho, disjoint=True, within=False).rho == 1
     likely = replace(a, delta=Fraction(1, 2))
     with pytest.raises(PrivacyError, match="the deltas reach 1"):
@@ -104,7 +105,7 @@ def test_a_record_that_moves_is_seen_in_two_noisy_counts():
     """Enumerated: two counts, each with a loss of its own when a record comes or goes, and one record that changes."""
     k, rates = np.arange(-40, 41), (1.0, 0.5)
     losses = [np.max(rate * (np.abs(k - 1) - np.abs(k))) for rate in rates]
-    a, b = (Guarantee("pure", Fraction(rate), neighbours="one record") for rate in rates)
+    a, b = (Guarantee("pure", Fraction(rate), neighbours="one record added or removed") for rate in rates)
     assert sum(losses) == float(compose_parallel(a, b, disjoint=True, within=False).epsilon)
     assert sum(losses) > float(compose_parallel(a, b, disjoint=True, within=True).epsilon)
 
@@ -213,7 +214,7 @@ def test_ledger_warns_when_joined_sums_fix_cells():
     other = ppd.GeneralizedLaplace(ppd.invariants.linear([[1, 1, 1, 0, 0, 0]], ["row"]), epsilon="1/4").release(table)
     ledger = Ledger(epsilon=1)
     ledger.add(one)
-    with pytest.warns(PrivacyWarning, match="fix 1 cells that none fixes alone, the first at sex=0, age=2"):
+    with pytest.warns(PrivacyWarning, match="fixes 1 cells that none fixes alone, the first at sex=0, age=2"):
         ledger.add(other)
 
 
@@ -306,3 +307,87 @@ def test_delta_at_large_losses():
 def test_ledgers_enter_releases_alone(found):
     with pytest.raises(PrivacyError, match="enters releases"):
         Ledger(epsilon=1).add(found)
+
+
+@pytest.mark.parametrize("neighbours", ["replaced", "added"])
+def test_the_sizes_of_parts_are_not_published_by_guarantees_that_take_them_as_known(neighbours):
+    """A record that moves from one part to the other changes both public totals: nothing bounds that loss.
+
+    Where records are added or removed the totals are noised like everything else, unless they are public.
+    """
+    public = total() if neighbours == "replaced" else ppd.invariants.Public()
+    parts = [ppd.SubspaceLaplace(public, epsilon=1, neighbours=neighbours) for _ in range(2)]
+    promises = [part.guarantee for part in parts]
+    assert compose_parallel(*promises, disjoint=True, within=True).epsilon == 1
+    if neighbours == "added":
+        assert compose_parallel(*promises, disjoint=True, within=False).epsilon == 2
+        return
+    with pytest.raises(PrivacyError, match="sizes of the parts would be published"):
+        compose_parallel(*promises, disjoint=True, within=False)
+    unsaid = Guarantee("pure", Fraction(1), neighbours="one record")
+    with pytest.raises(PrivacyError, match="sizes of the parts would be published"):
+        compose_parallel(unsaid, unsaid, disjoint=True, within=False)
+
+
+TWO_LEVELS = ppd.as_table([[30, 4], [12, 5]], dims=("state", "sex"))
+
+
+def top_down():
+    return ppd.TopDown(total(), "1/2", levels=margin("state"), shares=["9/10", "1/10"]).release(TWO_LEVELS)
+
+
+def test_a_ledger_counts_all_that_was_drawn_for_a_post_processed_table(tmp_path):
+    """The noisy cells took a tenth of epsilon, and the levels above them the rest."""
+    release = top_down()
+    release.noisy.save(tmp_path / "noisy.ppd")
+    for entered in (release, release.noisy, ppd.read_release(tmp_path / "noisy.ppd")):
+        ledger = Ledger(epsilon=1)
+        ledger.add(entered)
+        assert ledger.remaining == Fraction(1, 2)
+        assert ledger.guarantee.unprotected[0] == "the total"
+    ledger = Ledger(epsilon=5)
+    ledger.add(release)
+    for again in (release, release.noisy):
+        with pytest.raises(PrivacyError, match="entered already"):
+            ledger.add(again)
+    with pytest.raises(PrivacyError, match=r"0\.5 would be spent of 0\.4"):
+        Ledger(epsilon="0.4").add(release)
+
+
+def test_a_ledger_in_rho_counts_all_that_was_drawn():
+    ledger = Ledger(rho=1)
+    ledger.add(top_down().noisy)
+    assert ledger.remaining == 1 - Fraction(1, 8)
+
+
+def test_units_of_several_kinds_do_not_add_up():
+    person, household = smooth(1), smooth(1, unit="household", contributions=3)
+    assert compose(household, household).contributions == 3
+    with pytest.raises(PrivacyError, match="one household with at most 3 records; one person with at most 1"):
+        compose(person, household)
+    assert to_approximate(household, "1/10", distance=2).unit == "record"
+
+
+def test_what_is_taken_on_trust_stays_so():
+    """The limit of a chain has 95 % confidence: no sum of losses makes it certain."""
+    trusted = replace(chained(), assumed=("that the chain is near",))
+    assert compose(trusted, smooth(1), smooth(1)).assumed == ("that the chain is near",)
+    assert "Taken on trust, since nothing here proves it: that the chain is near." in compose(trusted).describe()
+    assert to_approximate(trusted, "0.01", distance=2).assumed == trusted.assumed
+
+
+def test_events_of_losses_that_no_float_holds():
+    pytest.importorskip("dp_accounting")
+    with pytest.raises(PrivacyError, match="protects nothing"):
+        to_event(smooth(800))
+    assert to_event(smooth(600)).noise_parameter > 0
+
+
+def test_a_ledger_sees_what_bounds_and_sums_of_several_releases_fix():
+    """Rows alone and columns alone leave cells open; with both, the row of zeros fixes all."""
+    table = xr.DataArray([[0, 0], [3, 4]], dims=("sex", "age"))
+    ledger = Ledger(epsilon=1)
+    with pytest.warns(PrivacyWarning, match="fix 2 of 4 cells"):
+        ledger.add(ppd.GeneralizedLaplace(margin("sex") & nonnegative(), epsilon="1/4").release(table))
+    with pytest.warns(PrivacyWarning, match="fixes 2 cells that none fixes alone, the first at sex=1, age=0"):
+        ledger.add(ppd.GeneralizedLaplace(margin("age"), epsilon="1/4").release(table))

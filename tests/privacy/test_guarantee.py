@@ -11,7 +11,7 @@ import xarray as xr
 from scipy import stats
 
 import ppdinf as ppd
-from ppdinf.errors import PrivacyError, PrivacyWarning
+from ppdinf.errors import InvariantError, LabelError, PrivacyError, PrivacyWarning
 from ppdinf.invariants import Public, cells, covariates, groups, hierarchy, margin, nonnegative, total, zeros
 from ppdinf.privacy import Guarantee, zcdp_epsilon
 from ppdinf.privacy.guarantee import ReleaseGuarantee
@@ -68,7 +68,7 @@ def test_a_reader_without_background_learns_what_is_open_and_what_is_closed():
         "Not protected, because it is published exactly: the sum for every state; every count with county = w; the "
         "coordinate persons.\n"
         "Not protected, because it is taken to be known of every table: no one can have county = x.\n"
-        "Nor is anything that can be worked out from this alone, nor the labels of the table.\n"
+        "Nor is anything that can be worked out from this alone, nor the labels of the table or their order.\n"
         "2 of the 4 cells follow from it and are published as they are.\n"
         "\n"
         "Protected: which table, among all that agree with this information, is the confidential one. Whatever else "
@@ -77,7 +77,7 @@ def test_a_reader_without_background_learns_what_is_open_and_what_is_closed():
         "absolute differences of their counts; counting one person in another cell is a distance of 2. No two such "
         "tables are closer than 2 (one person counted in another cell); at that distance the factor is at most "
         "exp(0.5) = 1.65. Tables further apart are told apart more easily: at a distance of 20 the factor can reach "
-        "148. Nothing is promised between tables that differ in the public information. "
+        "149. Nothing is promised between tables that differ in the public information. "
         f"Noise: {found.sampler}."
     )
 
@@ -205,3 +205,181 @@ def test_statements_about_models_have_no_distance():
     for distance in (0, 2, Fraction(1, 2)):
         with pytest.raises(PrivacyError, match="no loss at a distance"):
             promise.loss(distance)
+
+
+SQUARE = ppd.as_table([[30, 4], [12, 5]], dims=("state", "sex"))
+EVERYTHING = margin("state") & margin("sex") & cells({"state": 0, "sex": 0})
+LAWS = {
+    "laplace": lambda public: ppd.GeneralizedLaplace(public, epsilon=1),
+    "l2": lambda public: ppd.GeneralizedLaplace(public, epsilon=1, norm="l2"),
+    "gaussian": lambda public: ppd.GeneralizedGaussian(public, rho=1),
+    "exact gaussian": lambda public: ppd.GeneralizedGaussian(public, 1, "1e-6", calibration="exact"),
+    "conditioned": lambda public: ppd.Conditioned(ppd.mechanisms.DoubleGeometric(1), public),
+    "wasserstein": lambda public: ppd.WassersteinExponential(public, 1, 4, "one person's cell"),
+    "suppression": ppd.Suppression,
+    "real": lambda public: ppd.SubspaceGaussian(public, epsilon=1, delta="1e-6"),
+    "k-norm": lambda public: ppd.KNorm(public, epsilon=1),
+}
+
+
+@pytest.mark.parametrize("law", LAWS)
+def test_guarantees_look_at_all_that_is_public(law):
+    """The noise keeps the total, and more is public: then the nearest tables are further away, or there are none."""
+    noisy = (
+        LAWS[law](total()).release(SQUARE) if law != "suppression" else ppd.Release(SQUARE, ppd.Suppression(total()))
+    )
+    alone = noisy.guarantee
+    margins = (margin("state") & margin("sex")).on(SQUARE)
+    crossed = ppd.Release(noisy.table, noisy.mechanism, public=margins, plan=noisy.plan).guarantee
+    assert (alone.fixed, crossed.fixed) == (0, 0)
+    assert crossed.nearest == {"l1": 4, "l2": 2, None: 1 if law == "wasserstein" else 2}[crossed.metric]
+    if law != "wasserstein":
+        assert crossed.nearest > alone.nearest
+    none = ppd.Release(noisy.table, noisy.mechanism, public=EVERYTHING.on(SQUARE), plan=noisy.plan).guarantee
+    assert (none.nearest, none.fixed) == (None, 4)
+    assert "Protected: nothing." in none.describe()
+
+
+def test_post_processed_tables_look_at_all_that_is_public():
+    with pytest.warns(PrivacyWarning, match="fix 4 of 4"):
+        release = ppd.PostProcessed(EVERYTHING, epsilon=1).release(SQUARE)
+    for found in (release.guarantee, release.noisy.guarantee):
+        assert (found.nearest, found.fixed) == (None, 4)
+
+
+def test_a_calibration_between_nearest_tables_is_not_stated_of_others():
+    """No two tables with both margins are as near as those that the calibration is for: zCDP holds further apart."""
+    mechanism = ppd.GeneralizedGaussian(total(), 1, "1e-6", calibration="exact")
+    release = mechanism.release(SQUARE)
+    assert release.guarantee.variant == "subspace"
+    margins = (margin("state") & margin("sex")).on(SQUARE)
+    found = ppd.Release(release.table, mechanism, public=margins).guarantee
+    assert (found.variant, found.nearest) == ("zcdp", 2)
+    assert found.rho == 1 / (2 * release.mechanism.sigma**2)
+
+
+@pytest.mark.parametrize("sensitivity", ["1/1000", "1", "1.99"])
+def test_a_sensitivity_below_every_distance_is_refused(sensitivity):
+    """With a public total no secret moves the table by less than 2: so little noise would publish it as it is."""
+    public = total() & nonnegative()
+    mechanism = ppd.WassersteinExponential(public, 1, sensitivity, "one person's cell")
+    for refused in (lambda: mechanism.release([3, 0, 2]), lambda: ppd.Release([3, 0, 2], mechanism).guarantee):
+        with pytest.raises(PrivacyError, match="no two tables with this public information are nearer than 2 in l1"):
+            refused()
+    with pytest.raises(PrivacyError, match=r"nearer than 1\.414 in l2"):
+        ppd.WassersteinExponential(public, 1, "7/5", "x", loss="l2").release([3, 0, 2])
+    ppd.WassersteinExponential(public, 1, "3/2", "x", loss="l2").release([3, 0, 2])
+    apart = ppd.Release([3, 0, 2], ppd.WassersteinExponential(Public(), 1, 1, "x"), public=public.on([3, 0, 2]))
+    with pytest.raises(PrivacyError, match="nearer than 2"):
+        _ = apart.guarantee
+
+
+def test_pufferfish_names_its_models():
+    found = ppd.WassersteinExponential(total() & nonnegative(), 1, 2, "whether one person is a case").guarantee
+    assert "in which the secret moves the table by an infinity-Wasserstein distance of at most Delta = 2 in l1" in (
+        found.describe()
+    )
+    assert "Under other models nothing is promised." in found.describe()
+    records = ppd.KNormGradient(ppd.mechanisms.Mean(bound=1), epsilon=1, delta_z=3).guarantee
+    assert "moves at most Delta = 3 records" in records.describe()
+
+
+def test_units_and_their_records():
+    public = total() & ppd.invariants.unit("household", contributions=4)
+    found = guarantee(public, epsilon="1/8")
+    assert (found.unit, found.contributions, found.loss_of_unit) == ("household", 4, 1)
+    text = found.describe()
+    assert "counting one record in another cell is a distance of 2." in text
+    assert "One household has up to 4 records, which all of them can move together: the factor is then at most" in text
+    assert "one household has at most 4 records" in found.known
+    data = found.to_dict()["privacy_loss"]
+    assert (data["privacy_unit"], "up to 4 records" in data["privacy_unit_description"]) == ("household", True)
+    assert "counting one household in another cell" in guarantee(total() & ppd.invariants.unit("household")).describe()
+
+
+@pytest.mark.parametrize("law", [*LAWS, "post-processed"])
+def test_every_mechanism_says_whom_it_protects(law, tmp_path):
+    public = total() & nonnegative() & ppd.invariants.unit("visit", contributions=3)
+    made = ppd.PostProcessed(public, epsilon=1) if law == "post-processed" else LAWS[law](public)
+    release = made.release(SQUARE)
+    release = release.noisy if law == "post-processed" else release
+    release.save(tmp_path / "r.ppd")
+    for found in (made.guarantee, release.guarantee, ppd.read_release(tmp_path / "r.ppd").guarantee):
+        assert (found.unit, found.contributions) == ("visit", 3)
+
+
+@pytest.mark.parametrize(
+    ("promise", "loss"),
+    [
+        (Guarantee("integer-subspace", Fraction(1, 2), metric="l1", contributions=3), 3),
+        (Guarantee("integer-subspace", Fraction(1, 2), metric="l2", contributions=3), 1.5 * math.sqrt(2)),
+        (Guarantee("zcdp", rho=Fraction(1, 2), metric="l2", contributions=3), 9),
+        (Guarantee("zcdp", rho=Fraction(1, 2), neighbours="one record", contributions=3), Fraction(9, 2)),
+        (
+            Guarantee("subspace", Fraction(1, 2), Fraction(1, 100), neighbours="one record", contributions=3),
+            Fraction(3, 2),
+        ),
+        (Guarantee("pufferfish", Fraction(1), neighbours="whether somebody is ill", contributions=3), 1),
+    ],
+)
+def test_all_records_of_a_unit(promise, loss):
+    """The worst table for a group: k records of one cell in another one, at distance 2 k in l1 and k sqrt(2) in l2."""
+    assert promise.loss_of_unit == pytest.approx(loss)
+    assert ("up to 3 records" in promise.describe()) == (promise.variant != "pufferfish")
+
+
+@pytest.mark.parametrize(
+    ("public", "error", "message"),
+    [
+        (lambda: ppd.invariants.unit(" "), LabelError, "no name"),
+        (lambda: ppd.invariants.unit("x", contributions=0), InvariantError, "at least 1"),
+        (lambda: ppd.invariants.unit("x", contributions=1.5), InvariantError, "whole number"),
+        (lambda: ppd.invariants.unit("person") & ppd.invariants.unit("visit"), InvariantError, "one kind of unit"),
+    ],
+)
+def test_units_that_are_none(public, error, message):
+    with pytest.raises(error, match=message):
+        public()
+
+
+@pytest.mark.parametrize("distance", [-3, math.nan, math.inf, True, "2"])
+def test_distances_that_are_none(distance):
+    promise = Guarantee("integer-subspace", Fraction(1), Fraction(1, 10), metric="l1")
+    for ask in (promise.loss, promise.delta_at):
+        with pytest.raises(PrivacyError, match="a distance is a finite number from 0 on"):
+            ask(distance)
+
+
+@pytest.mark.parametrize("loss", ["1/500", "1/3", "1", "700", "800", "1e5"])
+def test_bounds_in_words_are_rounded_up(loss):
+    """ "At most exp(0.002) = 1" would be untrue, and so would gamma, delta or a factor that lost its last digits."""
+    epsilon = Fraction(loss)
+    delta = Fraction(10004, 10**8)
+    found = ReleaseGuarantee(
+        "integer-subspace", epsilon, delta, metric="l1", nearest=1, fixed=0, cells=2, sampler="x", sampler_distance=0.0
+    )
+    text = found.describe()
+    factor = re.search(r"at most exp\([^)]*\)* = (e\^)?([0-9.e+]+)", text.split("at that distance")[1])
+    said = float(factor.group(2).rstrip("."))
+    assert said >= (float(epsilon) if factor.group(1) else math.exp(epsilon))
+    assert said <= 1.02 * (float(epsilon) if factor.group(1) else math.exp(epsilon))
+    assert "delta = 0.000101" in text
+
+
+def test_the_nearest_change_is_told_as_it_is():
+    """Where the difference of two cells is public, both must grow: nobody is counted in another cell."""
+    grown = ppd.GeneralizedLaplace(ppd.invariants.linear([[1, -1]], ["excess"]), epsilon=1).release([3, 1]).guarantee
+    assert "one person more, or one less, in each of two cells" in grown.describe()
+    assert "one person counted in another cell" in guarantee(total()).describe()
+    assert (
+        "several cells must change together"
+        in ppd.GeneralizedLaplace(margin("state") & margin("sex"), epsilon=1).release(SQUARE).guarantee.describe()
+    )
+
+
+def test_names_say_where_sums_are_exact():
+    """Pure differential privacy has no exact sums: where there are any, it holds among tables that share them."""
+    exact, free = ppd.PostProcessed(total(), epsilon=1).guarantee, ppd.PostProcessed(Public(), epsilon=1).guarantee
+    assert (exact.variant, free.variant) == ("integer-subspace", "pure")
+    stated = Guarantee("zcdp", rho=Fraction(1), metric="l2", unprotected=("the total",))
+    assert stated.to_dict()["dp_flavor"]["name"] == "Zero-concentrated DP among tables with the same public information"

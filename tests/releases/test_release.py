@@ -38,7 +38,7 @@ def test_totals_known_apart_from_the_noisy_table():
     release = ppd.Release(NOISY, laplace(Public()), public=public)
     assert release.public.values.tolist() == [50]
     assert release.kept.A.shape == (0, 3)
-    assert release.guarantee.nearest == 1  # the noise protects each count by itself
+    assert release.guarantee.nearest == 2  # the noise protects each count by itself, but the total is public
     assert release.guarantee.unprotected == ("the total",)
     assert release.guarantee.known == ("no count is negative",)
 

@@ -26,7 +26,8 @@ from ppdinf.errors import LabelError, PrivacyError, PrivacyWarning, ReleaseFileE
 from ppdinf.invariants import Public, cells, covariates, groups, linear, margin, nonnegative, total, zeros
 from ppdinf.releases import file as release_file
 
-PINNED = "c72eb6d3f1f81cd0fc5864b4c813d97d025fb4a234a69bf7892e4380cc26c011"
+PINNED_2 = "c72eb6d3f1f81cd0fc5864b4c813d97d025fb4a234a69bf7892e4380cc26c011"
+PINNED = "96a0377f4aea8e904931dc1d54fdea79b9e02dd719abc13200940bd3c8e9d76b"
 NAMES = ["manifest.json", "table.csv", "public.csv"]
 AWKWARD = [
     "plain", "", "NA", "N/A", "nan", "NULL", "TRUE", "01001", "-1", "1e5", "inf", "a,b", "a;b", 'say "x"', '"', '""',
@@ -175,7 +176,8 @@ def test_nothing_confidential_or_about_the_machine_is_inside(tmp_path):
         assert secret not in data
     assert str(sum(counts)) in data
     assert set(json.loads(zipfile.ZipFile(tmp_path / "r.ppd").read("manifest.json"))) == {
-        "schema", "mechanism", "kept", "public", "plan", "guarantee", "dims", "coordinates", "parts", "digest",
+        "schema", "provenance", "mechanism", "part_of", "kept", "dimensions", "public", "plan", "guarantee", "dims",
+        "coordinates", "parts", "digest",
     }  # fmt: skip
 
 
@@ -274,10 +276,11 @@ def test_edits_that_are_not_sealed_break_the_digest(where, to, message, tmp_path
 @pytest.mark.parametrize(
     ("where", "to", "message"),
     [
-        (("schema",), 3, "schema 3 is not known: this version of ppdinf reads schema 2"),
+        (("schema",), 4, "schema 4 is not known: this version of ppdinf reads the schemas 2 and 3"),
         (("schema",), True, "schema True is not known"),
         (("schema",), "1", "schema '1' is not known"),
-        (("schema",), 2.0, "not what ppdinf writes"),
+        (("schema",), 2, "too many or too few"),
+        (("schema",), 3.0, "not what ppdinf writes"),
         (("author",), "me", r"too many or too few: \['author'\]"),
         (("mechanism", "epsilon"), "1/100", "not what ppdinf writes"),  # the guarantee says another
         (("mechanism", "epsilon"), "0", "epsilon must be positive"),
@@ -287,6 +290,9 @@ def test_edits_that_are_not_sealed_break_the_digest(where, to, message, tmp_path
         (("mechanism", "seed"), 1, "does not have the parameters"),
         (("guarantee", "epsilon"), "1/100", "not what ppdinf writes"),
         (("guarantee", "fixed"), 1, "not what ppdinf writes"),
+        (("provenance",), "checked", "not what ppdinf writes"),
+        (("provenance",), None, "not what ppdinf writes"),
+        (("part_of",), {"kind": "top-down"}, "not what ppdinf writes"),
         (("plan",), [], "does not make sense"),
         (("plan", "seed"), 7, "does not make sense"),
         (("plan", "sampler"), ["class"], r"'sampler' in the sampler plan is \['class'\]"),
@@ -378,7 +384,7 @@ def test_sealed_edits_of_the_tables_are_refused(part, old, new, message, tmp_pat
 def test_numbers_that_are_none_are_refused(value, tmp_path):
     path = small(tmp_path)
     entries = entries_of(path)
-    manifest = entries[0][1].replace(b'"schema": 2', b'"schema": ' + value.encode())
+    manifest = entries[0][1].replace(b'"schema": 3', b'"schema": ' + value.encode())
     write_zip(path, [("manifest.json", manifest), *entries[1:]])
     with pytest.raises(ReleaseFileError):
         ppd.read_release(path)
@@ -387,7 +393,7 @@ def test_numbers_that_are_none_are_refused(value, tmp_path):
 @pytest.mark.parametrize(
     ("manifest", "message"),
     [
-        (b'{"schema": 2, "schema": 2}', "repeats a key"),
+        (b'{"schema": 3, "schema": 3}', "repeats a key"),
         (b'{"a": {"b": 1, "b": 2}}', "repeats a key"),
         (b"[" * 100_000, "not JSON"),
         (b'{"schema": ' + b"9" * 5000 + b"}", "release file|JSON|make sense"),
@@ -395,7 +401,7 @@ def test_numbers_that_are_none_are_refused(value, tmp_path):
         (b"null", "schema None"),
         (b"[1]", "schema None"),
         (b"{}", "schema None"),
-        (b'{"schema": 2}', "too many or too few"),
+        (b'{"schema": 3}', "too many or too few"),
         (b"", "not JSON"),
     ],
 )
@@ -485,8 +491,8 @@ def test_saving_replaces_what_was_there(tmp_path):
     assert ppd.read_release(saved(release, str(path))).public.values.tolist() == [3]
 
 
-def test_files_of_this_schema_stay_readable(tmp_path):
-    """A file as schema 2 has it. Whoever changes what is written here changes the number of the schema."""
+def manifest_of_schema_2():
+    """Parts of a file as the last version wrote it."""
     table = b'"county","released"\n"x",5\n"y",-1\n"z",2\n'
     public = b'"sum","value"\n"total",6\n"county in P",4\n"county in Q",2\n'
     statements = [
@@ -516,16 +522,83 @@ def test_files_of_this_schema_stay_readable(tmp_path):
             for name, part in (("table.csv", table), ("public.csv", public))
         },
     }
+    return manifest, table, public
+
+
+def write_manifest(path, manifest, table, public):
     manifest["digest"] = release_file._digest(manifest)
-    write_zip(
-        tmp_path / "old.ppd",
-        zip(NAMES, [release_file._canonical(manifest), table, public], strict=True),
-    )
-    assert hashlib.sha256((tmp_path / "old.ppd").read_bytes()).hexdigest() == PINNED
+    write_zip(path, zip(NAMES, [release_file._canonical(manifest), table, public], strict=True))
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def test_files_of_the_last_schema_stay_readable(tmp_path):
+    """They do not say who drew the table; saved again they are of this schema, and still do not."""
+    assert write_manifest(tmp_path / "old.ppd", *manifest_of_schema_2()) == PINNED_2
     release = ppd.read_release(tmp_path / "old.ppd")
     assert release.table.values.tolist() == [5, -1, 2]
     assert release.public.values.tolist() == [6, 4, 2]
     assert release.plan.exact
+    assert release.provenance == "unknown"
+    assert "the file does not say whether a mechanism drew it" in release.guarantee.describe()
+    assert round_trip(release, tmp_path).provenance == "unknown"
+
+
+def test_files_of_the_last_schema_get_the_guarantee_of_today(tmp_path):
+    """It looked at what the noise keeps alone; whatever such a file says of its guarantee is not taken over."""
+    manifest, table, public = manifest_of_schema_2()
+    manifest["guarantee"] |= {"nearest": 1.0, "fixed": 0}
+    write_manifest(tmp_path / "old.ppd", manifest, table, public)
+    found = ppd.read_release(tmp_path / "old.ppd").guarantee
+    assert (found.nearest, found.fixed) == (2, 1)
+    manifest["mechanism"]["epsilon"] = "0.192"
+    write_manifest(tmp_path / "old.ppd", manifest, table, public)
+    with pytest.raises(ReleaseFileError, match="not what ppdinf writes"):
+        ppd.read_release(tmp_path / "old.ppd")
+
+
+def test_files_of_this_schema_stay_readable(tmp_path):
+    """A file as schema 3 has it. Whoever changes what is written here changes the number of the schema."""
+    manifest, table, public = manifest_of_schema_2()
+    manifest |= {"schema": 3}
+    rest = {name: manifest.pop(name) for name in list(manifest)[2:]}
+    mechanism, kept = manifest.pop("mechanism"), rest.pop("kept")
+    manifest |= {"provenance": "drawn", "mechanism": mechanism, "part_of": None, "kept": kept, "dimensions": 1} | rest
+    assert write_manifest(tmp_path / "now.ppd", manifest, table, public) == PINNED
+    release = ppd.read_release(tmp_path / "now.ppd")
+    assert release.provenance == "drawn"
+    assert release.table.values.tolist() == [5, -1, 2]
+
+
+def test_only_release_draws(tmp_path):
+    """A table put together by hand, the confidential one or a seeded draw, carries no promise but its maker's."""
+    confidential = np.array([30, 4, 12])
+    mechanism = ppd.GeneralizedLaplace(total(), epsilon=1)
+    drawn, plan = mechanism.release(confidential), mechanism.plan(confidential)
+    seeded = mechanism.simulate(confidential, draws=1, rng=1)[0].values
+    assert round_trip(drawn, tmp_path).provenance == "drawn"
+    assert drawn.guarantee.assumed == ()
+    for table in (confidential, seeded, drawn.table.values):
+        made = ppd.Release(table, mechanism, plan=plan)
+        for release in (made, round_trip(made, tmp_path)):
+            assert release.provenance == "stated"
+            assert "stated by whoever put it together" in release.guarantee.describe()
+    drawn.table[0] = 30
+    assert drawn.provenance == "stated"  # no mechanism drew this table
+
+
+@pytest.mark.parametrize("how", ["real", "records", "post-processed", "part"])
+def test_every_release_says_that_it_was_drawn(how, tmp_path):
+    table = ppd.as_table([[30, 4], [12, 5]], dims=("state", "sex"))
+    release = {
+        "real": lambda: ppd.SubspaceGaussian(total(), epsilon=1, delta="1e-6").release(table),
+        "records": lambda: ppd.KNormGradient(ppd.mechanisms.Mean(bound=1), epsilon=1).release(np.array([[0.1], [0.4]])),
+        "post-processed": lambda: ppd.PostProcessed(total(), epsilon=1).release(table).noisy,
+        "part": lambda: ppd.TopDown(total(), epsilon=1, levels=margin("state")).release(table).noisy,
+    }[how]()
+    again = ppd.read_release(saved(release, tmp_path / "r.ppd"))
+    assert release.provenance == again.provenance == "drawn"
+    assert again.part_of == release.part_of
+    assert (release.part_of is None) == (how in ("real", "records"))
 
 
 def test_a_file_is_not_overwritten_unless_told(tmp_path):

@@ -137,7 +137,9 @@ class PostProcessed(Mechanism):
         if method not in METHODS:
             raise PrivacyError(f"method must be one of {list(METHODS)}, found {method!r}")
         if method == "truncated":
-            public = Public(tuple(s for s in public if s.known)) & _coordinates(public)
+            public = Public(tuple(s for s in public if s.known)) & _coordinates(
+                public
+            )  # sums are neither used nor kept
         object.__setattr__(self, "public", public)
         object.__setattr__(self, "epsilon", as_fraction(epsilon, "epsilon"))
         object.__setattr__(self, "method", method)
@@ -164,7 +166,7 @@ class PostProcessed(Mechanism):
         PrivacyWarning
             The public sums fix cells that are no structural zeros: they are published as they are.
         """
-        from ppdinf.releases import Release
+        from ppdinf.releases.release import Release, as_drawn
         from ppdinf.samplers.tape import secure_tape
 
         system = self.public.on(table)
@@ -177,7 +179,7 @@ class PostProcessed(Mechanism):
         (found,) = self._fit(system, levels, [*sums, noisy.table.values.reshape(1, -1)])
         return PostProcessedRelease(
             system.frame.table(found, "post-processed"),
-            Release(noisy.table, self.measurement, public=system, plan=noisy.plan),
+            as_drawn(Release(noisy.table, self.measurement, public=system, plan=noisy.plan), part_of=self),
             self.guarantee_on(system, self.plan_on(system)),
         )
 
@@ -190,7 +192,12 @@ class PostProcessed(Mechanism):
 
     def plan_on(self, system: System, *, allow_mcmc: bool = False) -> Plan:
         """Say what is drawn."""
-        return Plan("independent", True, f"noise in every cell by itself; then, {METHODS[self.method]}")
+        return Plan("independent", True, self.title)
+
+    @property
+    def title(self) -> str:  # type: ignore[override]
+        """The law in a few words."""
+        return f"noise in every cell by itself; then, {METHODS[self.method]}"
 
     @property
     def measurement(self) -> GeneralizedLaplace:
@@ -203,23 +210,15 @@ class PostProcessed(Mechanism):
 
     @property
     def guarantee(self) -> Guarantee:
-        """Pure differential privacy among tables with the same public information; what is published exactly is not.
+        """Pure differential privacy; where sums are exact, among tables with the same sums: integer subspace privacy.
 
         Between those, post-processing is one fixed function of the noisy table, and adds nothing to its loss.
         """
-        return Guarantee("pure", self.epsilon, metric="l1", unprotected=self.public.exact, known=self.public.known)
+        exact = any(statement.kind != "covariates" for statement in self.public if not statement.known)
+        return Guarantee("integer-subspace" if exact else "pure", self.epsilon, metric="l1", **self.public.open)
 
-    def guarantee_on(self, system: System, plan: Plan | None) -> ReleaseGuarantee:
-        """State the guarantee for the tables with the public sums of `system`."""
-        from ppdinf.lattice.shortest import shortest_distance
-
-        return ReleaseGuarantee(
-            **vars(self.guarantee),
-            nearest=shortest_distance(system.structure, "l1"),
-            fixed=int(system.fixed.sum()),
-            cells=system.frame.size,
-            sampler=str(plan or self.plan_on(system)),
-        )
+    def _sampled(self, plan: Plan | None) -> str:
+        return str(plan or Plan("independent", True, self.title))
 
     def push(self, system: System, tables: NDArray[np.int64], reach: int) -> NDArray[np.float64]:
         """Push the law of the noise through the repair, for audits.
@@ -246,13 +245,12 @@ class PostProcessed(Mechanism):
         G, sizes = sparse.vstack([G for G, _ in levels]), [G.shape[0] for G, _ in levels]
         rates = np.repeat([float(rate) for _, rate in levels], sizes)
         exact = (G @ tables.T).T
-        ranges = [
-            np.arange(a - reach, b + reach + 1) for a, b in zip(exact.min(axis=0), exact.max(axis=0), strict=True)
-        ]
-        if math.prod(part.size for part in ranges) > MOST:
+        ends = [(int(a) - reach, int(b) + reach + 1) for a, b in zip(exact.min(axis=0), exact.max(axis=0), strict=True)]
+        if math.prod(last - first for first, last in ends) > MOST:
             raise InvariantError(
                 f"there are more than {MOST:,} measurements: audit a smaller table, or a smaller reach"
             )
+        ranges = [np.arange(first, last) for first, last in ends]
         measured = np.stack(np.meshgrid(*ranges, indexing="ij"), axis=-1).reshape(-1, rates.size)
         outcomes = self._fit(system, levels, np.split(measured, np.cumsum(sizes)[:-1], axis=1))
         # real numbers that differ in their last digits only count as one, or as several: finer outcomes tell no less
@@ -320,5 +318,6 @@ def _noisy(G: sparse.csr_array, rate: Fraction, cells: NDArray[np.int64], draws:
 
 
 def _coordinates(public: Public) -> Public:
-    names = sorted(public.coordinates())
-    return covariates(*names) if names else Public()
+    """Keep the coordinates that statements make public, and whom the guarantee protects."""
+    names, unit = sorted(public.coordinates()), Public(tuple(s for s in public if s.kind == "unit"))
+    return covariates(*names) & unit if names else unit

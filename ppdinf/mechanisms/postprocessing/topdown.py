@@ -161,7 +161,12 @@ class TopDown(PostProcessed):
 
     def plan_on(self, system: System, *, allow_mcmc: bool = False) -> Plan:
         """Say what is drawn."""
-        return Plan("independent", True, f"noise at {len(self.shares)} levels, fitted from the top down")
+        return Plan("independent", True, self.title)
+
+    @property
+    def title(self) -> str:  # type: ignore[override]
+        """The law in a few words."""
+        return f"noise at {len(self.shares)} levels, fitted from the top down"
 
     def to_dict(self) -> dict[str, Any]:
         """Kind and parameters, rationals as text."""
