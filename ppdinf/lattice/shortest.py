@@ -16,6 +16,7 @@ from scipy import sparse
 from scipy.optimize import Bounds, LinearConstraint, milp
 
 from ppdinf.errors import InvariantError
+from ppdinf.lattice.columns import equal_columns
 from ppdinf.lattice.fiber_tables import fiber_tables
 from ppdinf.lattice.structure import Structure, structure
 from ppdinf.lattice.systems import IntVector
@@ -123,7 +124,7 @@ def nearest_steps(found: Structure) -> list[tuple[Structure, IntVector]]:
     --------
     >>> from ppdinf.lattice import structure
     >>> [step.tolist() for _, step in nearest_steps(structure([[1, 1, 0, 0, 0], [0, 0, 1, 1, 1]]))]
-    [[1, -1], [1, -1, 0]]
+    [[1, -1], [0, 1, -1]]
     """
     shortest = shortest_step(found, "l2")
     if shortest is None:
@@ -135,29 +136,29 @@ def nearest_steps(found: Structure) -> list[tuple[Structure, IntVector]]:
     for cells in np.split(order, np.cumsum(np.bincount(found.blocks))[:-1]):
         rows = sparse.csr_array(system[:, cells])
         rows = rows[np.flatnonzero(np.diff(rows.indptr))]
-        kinds[(rows.shape, rows.indices.tobytes(), rows.data.tobytes())] = rows
+        kinds[(rows.shape, rows.indptr.tobytes(), rows.indices.tobytes(), rows.data.tobytes())] = rows
     blocks = [structure(rows) for rows in kinds.values()]
     return [(block, step) for block in blocks for step in _of_square(block, square)]
 
 
 def _of_square(block: Structure, square: int) -> list[IntVector]:
     """Vectors of one block whose squared norm is that of the shortest of all, one of each kind, up to sign."""
-    from ppdinf.lattice.moves import _as_two_way, _distinct_rows
-
     if square <= 2 and not _opposite_columns(block):
         step = shortest_step(block, "l2")
         if square == 1:
             return [] if step is None or np.abs(step).sum() > 1 else [step]
-        pairs = [np.flatnonzero(block.classes == c)[:2] for c in np.flatnonzero(block.class_sizes > 1)]
+        pairs = [np.flatnonzero(block.classes == c)[-2:] for c in _kinds_of_class(block)]
         return [
             (np.arange(block.classes.size) == i).astype(np.int64) - (np.arange(block.classes.size) == j)
             for i, j in pairs
         ]
     if not block.lattice.rank:
         return []
-    if square == 4 and _as_two_way(_distinct_rows(sparse.csc_array(block.class_system))) is not None:
-        step = shortest_step(block, "l2")
-        return [] if step is None else [step]
+    if square == 4 and block.tables and len(block.tables[0].shape) == len(block.tables[0].generators) == 2:
+        step = np.zeros(block.classes.size, dtype=np.int64)
+        corner = block.tables[0].classes.reshape(block.tables[0].shape)[:2, :2]
+        step[block.lattice.representatives[corner]] = [[1, -1], [-1, 1]]
+        return [step if step[np.flatnonzero(step)[0]] > 0 else -step]
     d, most = block.classes.size, math.isqrt(square)
     eye = np.eye(d, dtype=np.int64)
     A = sparse.csc_array(block.class_system)[:, block.classes]
@@ -171,14 +172,27 @@ def _of_square(block: Structure, square: int) -> list[IntVector]:
     return [z for z in near if z[np.flatnonzero(z)[0]] > 0]
 
 
+def _kinds_of_class(block: Structure) -> list[int]:
+    """Classes of two cells or more; of a table, one for each combination of weights of the levels."""
+    several = np.flatnonzero(block.class_sizes > 1)
+    if not block.tables:
+        return several.tolist()
+    table = block.tables[0]
+    levels = np.unravel_index(np.argsort(table.classes), table.shape)
+    weights = np.stack([weight[level] for weight, level in zip(table.weights, levels, strict=True)])
+    places = np.argsort(table.classes)
+    order = several[np.argsort(places[several])]  # the first in the order of the table
+    _, first = np.unique(weights[:, order], axis=1, return_index=True)
+    return order[first].tolist()
+
+
 def _opposite_columns(found: Structure) -> bool:
     """Whether two columns are opposite, which weights of both signs allow (equal ones share a class)."""
-    columns = {tuple(zip(c.indices.tolist(), c.data.tolist(), strict=True)) for c in _columns(found.class_system)}
-    return any(tuple((row, -weight) for row, weight in column) in columns for column in columns)
-
-
-def _columns(system: sparse.csc_array) -> list[sparse.csc_array]:
-    return [sparse.csc_array(system[:, [k]]) for k in range(system.shape[1])]
+    system = found.class_system
+    if not (system.data < 0).any():
+        return False
+    classes, _ = equal_columns(sparse.csc_array(sparse.hstack([system, -system])))
+    return np.intersect1d(classes[: system.shape[1]], classes[system.shape[1] :]).size > 0
 
 
 def _through(system: sparse.csc_array, cell: int, best: int, costs: Sequence[int]) -> IntVector | None:

@@ -15,7 +15,7 @@ integer decides them all; where they have more, they are the *core*.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from typing import Any
@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from ppdinf.lattice.core import CoreSums, core_sums, proportional_rows
+from ppdinf.lattice.hierarchical import Hierarchical, hierarchical
 from ppdinf.lattice.kernel import Lattice, kernel, support_components
 from ppdinf.lattice.systems import IntVector, integer_matrix
 
@@ -103,6 +104,24 @@ class Structure:
         """Class sums of blocks where they have two or more dimensions. Built on first use."""
         block_of_class = self.blocks[self.lattice.representatives]
         return core_sums(self.class_system, self.lattice.class_basis, (self.sum_ranks > 1)[block_of_class])
+
+    @cached_property
+    def tables(self) -> list[Hierarchical]:
+        """Blocks whose class sums form a complete table under margins. Built on first use."""
+        block_of_class = self.blocks[self.lattice.representatives]
+        crossing = np.flatnonzero(self.sum_ranks[block_of_class] > 0)
+        crossing = crossing[np.argsort(block_of_class[crossing], kind="stable")]
+        found = []
+        for classes in np.split(crossing, np.flatnonzero(np.diff(block_of_class[crossing])) + 1):
+            entries = self.class_system[:, classes]
+            if not entries.nnz:
+                continue  # a cell in no constraint
+            _, rows = np.unique(entries.indices, return_inverse=True)
+            system = sparse.csc_array((entries.data, rows, entries.indptr), shape=(rows.max() + 1, classes.size))
+            table = hierarchical(system, self.class_sizes[classes])
+            if table is not None:
+                found.append(replace(table, classes=classes[table.classes]))
+        return found
 
     def summary(self) -> str:
         """Say in a few lines what cannot move, what is easy and what is hard.

@@ -27,8 +27,7 @@ from numpy.typing import NDArray
 from scipy import sparse, special
 
 from ppdinf.errors import PrivacyError
-from ppdinf.lattice.kernel import Lattice
-from ppdinf.lattice.structure import Structure, structure
+from ppdinf.lattice.structure import Structure
 from ppdinf.privacy.conversion import as_delta, zcdp_rho
 from ppdinf.privacy.parameters import as_fraction
 
@@ -78,7 +77,7 @@ def theorem14_sigma(found: Structure, epsilon: Any, delta: Any) -> float:
     if not chance < size < 1 / math.e:
         raise PrivacyError(f"Theorem 14 needs delta < epsilon < 1/e, found epsilon = {size:g}, delta = {chance:g}")
     m = found.lattice.rank
-    c = max(3 * _log_constant(found.lattice), 0.5)
+    c = max(3 * _log_constant(found), 0.5)
     while 2 * c / 3 - 2 - 2 * m < m * math.log(2 * c):  # the left side wins for good once it does
         c *= 1.001
     return math.sqrt(2 * c * math.log(1 / chance)) / size
@@ -160,7 +159,7 @@ class _StepLaw:
     """The law of <z, h> for lattice Gaussian z."""
 
     def __init__(self, found: Structure, step: NDArray[np.int64]) -> None:
-        from ppdinf.samplers.orthogonal import klein
+        from ppdinf.samplers.across import squares_across
 
         h = np.asarray(step, dtype=np.int64)
         values = np.abs(sparse.csc_array(found.lattice.basis).T @ h)
@@ -168,8 +167,7 @@ class _StepLaw:
         self.spacing = int(np.gcd.reduce(values)) if values.size else 0
         if not self.spacing or np.any(_system(found) @ h):
             raise PrivacyError("the step must be a difference of two tables with the same public sums, not 0")
-        across = structure(sparse.vstack([_system(found), sparse.csr_array(h[np.newaxis])]))
-        self.squares = np.asarray(klein(across.lattice).squares, dtype=np.float64)
+        self.squares = squares_across(found, h)
 
     def delta(self, sigma: float, epsilon: float) -> float:
         """Sum the excess of one law over the other."""
@@ -187,12 +185,10 @@ class _StepLaw:
 
     def _evenness(self, sigma: float) -> float:
         """Least share of its mass that a shift leaves to the lattice across the step."""
+        from ppdinf.samplers.theta import FLAT, log_ratio
+
         widths = sigma**2 / self.squares
-        k = np.arange(-60, 61)[:, np.newaxis]
-        reach = np.minimum(widths, 100.0)  # wider ones are even to machine precision
-        on = np.exp(-0.5 * k**2 / reach).sum(axis=0)
-        off = np.exp(-0.5 * (k + 0.5) ** 2 / reach).sum(axis=0)
-        return float(np.prod(np.minimum(off / on, 1.0)))
+        return math.exp(math.fsum(log_ratio(0.5, v) for v in widths[widths < FLAT].tolist()))
 
 
 def tail_bound(found: Structure, t: float, *, epsilon: Any = None, sigma: Any = None) -> float:
@@ -233,17 +229,19 @@ def tail_bound(found: Structure, t: float, *, epsilon: Any = None, sigma: Any = 
         exponent = float(as_fraction(epsilon, "epsilon")) * t
     else:
         exponent = 0.5 * (t / float(as_fraction(sigma, "sigma"))) ** 2
-    return math.exp(min(0.0, _log_constant(found.lattice) + found.lattice.rank * math.log(t) - exponent))
+    return math.exp(min(0.0, _log_constant(found) + found.lattice.rank * math.log(t) - exponent))
 
 
-def _log_constant(lattice: Lattice) -> float:
+def _log_constant(found: Structure) -> float:
     """Logarithm of the constant K of Theorem 12."""
-    m = lattice.rank
+    from ppdinf.samplers.orthogonal import klein
+
+    m = found.lattice.rank
     if m == 0:
         return 0.0
-    gram = (lattice.basis.T @ lattice.basis).toarray().astype(np.float64)
     log_ball = m / 2 * math.log(math.pi) - special.gammaln(m / 2 + 1)
-    return math.log(4) + m * math.log(2) + float(log_ball) - 0.5 * float(np.linalg.slogdet(gram)[1])
+    log_squares = np.log(klein(found.lattice, found.tables).squares).tolist()  # det(C' C) is their product
+    return math.log(4) + m * math.log(2) + float(log_ball) - 0.5 * math.fsum(log_squares)
 
 
 def _system(found: Structure) -> sparse.csr_array:

@@ -3,12 +3,13 @@
 l1 Laplace: cells in no constraint are double geometric; classes with a public sum are drawn as such
 (`classes`); blocks whose class sums cross go to `elimination` where few partial sums are open at a
 time, or to rejection (`core`) where little is left to decide. Gaussian and l2 Laplace: Klein's sampler
-with rejection, for all blocks at once or, where that would reject too much, block by block (Gaussian
+with rejection, on a basis that is orthogonalised in closed form where class sums are tables under margins; for all
+blocks at once or, where that would reject too much, block by block (Gaussian
 blocks are independent; l2 Laplace ones are not). What fits none of these is refused.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any
@@ -26,6 +27,7 @@ from ppdinf.samplers.core import core, core_acceptance, draw_core
 from ppdinf.samplers.elimination import Elimination
 from ppdinf.samplers.gaussian import draw_gaussian, gaussian_acceptance
 from ppdinf.samplers.integers import discrete_laplace
+from ppdinf.samplers.klein import Klein
 from ppdinf.samplers.mixture import Mixture, mixture_acceptance
 from ppdinf.samplers.noise_law import NoiseLaw
 from ppdinf.samplers.orthogonal import klein
@@ -122,7 +124,7 @@ def exact_noise(structure: Structure, law: NoiseLaw) -> ExactNoise:
     if law.kind == "l1":
         return ExactNoise(d, _l1_parts(structure, law.scale))
     if law.kind == "l2":
-        return ExactNoise(d, [_mixture_part(structure.lattice, law.scale)])
+        return ExactNoise(d, [_mixture_part(structure, law.scale)])
     return ExactNoise(d, _gaussian_parts(structure, law.scale**2))
 
 
@@ -236,19 +238,23 @@ def _sums(structure: Structure, cells: NDArray[np.int64]) -> Any:
 
 
 def _gaussian_parts(structure: Structure, sigma_squared: Fraction) -> list[Part]:
-    whole = _gaussian_part(structure.lattice, np.arange(structure.blocks.size), sigma_squared)
+    whole = _gaussian_part(klein(structure.lattice, structure.tables), np.arange(structure.blocks.size), sigma_squared)
     if whole.acceptance is not None and whole.acceptance >= LEAST:
         return [whole]
     order = np.argsort(structure.blocks, kind="stable")
     groups = np.split(order, np.cumsum(np.bincount(structure.blocks))[:-1])
-    parts = [_gaussian_part(_restricted(structure.lattice, cells), cells, sigma_squared) for cells in groups]
-    for part in parts:
-        _refuse_hopeless(part)
+    bases = [_block_klein(structure, cells) for cells in groups]
+    parts = [_gaussian_part(basis, cells, sigma_squared) for basis, cells in zip(bases, groups, strict=True)]
+    kept = [part.acceptance or 0.0 for part in parts]
+    hardest = int(np.argmin(kept))
+    if kept[hardest] < HOPELESS:
+        basis = bases[hardest]
+        works = _widened(float(sigma_squared) ** 0.5, lambda sigma: gaussian_acceptance(basis, Fraction(sigma) ** 2))
+        raise InvariantError(_hopeless(parts[hardest], f"sigma = {works:.2g}"))
     return parts
 
 
-def _gaussian_part(lattice: Lattice, cells: NDArray[np.int64], sigma_squared: Fraction) -> Part:
-    basis = klein(lattice)
+def _gaussian_part(basis: Klein, cells: NDArray[np.int64], sigma_squared: Fraction) -> Part:
     return Part(
         "Klein",
         cells,
@@ -257,19 +263,39 @@ def _gaussian_part(lattice: Lattice, cells: NDArray[np.int64], sigma_squared: Fr
     )
 
 
-def _mixture_part(lattice: Lattice, epsilon: Fraction) -> Part:
-    mixture = Mixture(klein(lattice), epsilon)
-    part = Part("mixture", np.arange(lattice.classes.size), mixture.draw, mixture_acceptance(mixture))
-    _refuse_hopeless(part)
+def _mixture_part(structure: Structure, epsilon: Fraction) -> Part:
+    basis = klein(structure.lattice, structure.tables)
+    mixture = Mixture(basis, epsilon)
+    part = Part("mixture", np.arange(structure.blocks.size), mixture.draw, mixture_acceptance(mixture))
+    if (part.acceptance or 0.0) < HOPELESS:
+        works = 1 / _widened(1 / float(epsilon), lambda scale: mixture_acceptance(Mixture(basis, 1 / Fraction(scale))))
+        raise InvariantError(_hopeless(part, f"epsilon = {works:.2g}"))
     return part
 
 
-def _refuse_hopeless(part: Part) -> None:
-    if part.acceptance is not None and part.acceptance < HOPELESS:
-        raise InvariantError(
-            f"the noise is narrow beside the steps of this lattice over {part.cells.size} cells, so that exact "
-            f"sampling would keep about {part.acceptance:.0e} of its attempts; use a smaller epsilon or a larger sigma"
-        )
+def _widened(scale: float, acceptance: Callable[[float], float]) -> float:
+    """Find a scale of the noise from which on its acceptance is not hopeless, to a few percent."""
+    low = high = scale
+    while acceptance(high) < HOPELESS:
+        low, high = high, 2 * high
+    for _ in range(4):
+        middle = (low * high) ** 0.5
+        low, high = (middle, high) if acceptance(middle) < HOPELESS else (low, middle)
+    return 1.05 * high  # clear of rounding to two digits
+
+
+def _hopeless(part: Part, works: str) -> str:
+    return (
+        f"the noise is narrow beside the steps of this lattice over {part.cells.size:,} cells, so that exact sampling "
+        f"would keep about {part.acceptance:.0e} of its attempts; from about {works} on it can be drawn"
+    )
+
+
+def _block_klein(structure: Structure, cells: NDArray[np.int64]) -> Klein:
+    wanted, block = np.unique(structure.classes[cells]), structure.blocks[cells[0]]
+    own = [t for t in structure.tables if structure.blocks[structure.lattice.representatives[t.classes[0]]] == block]
+    tables = [replace(table, classes=np.searchsorted(wanted, table.classes)) for table in own]
+    return klein(_restricted(structure.lattice, cells), tables)
 
 
 def _restricted(lattice: Lattice, cells: NDArray[np.int64]) -> Lattice:

@@ -91,3 +91,15 @@ def test_nearest_steps_refuse_what_cannot_be_listed():
     rng = np.random.default_rng(1)
     with pytest.raises(InvariantError, match="too many to list"):
         nearest_steps(structure(rng.integers(0, 50, size=(3, 40))))
+
+
+def test_blocks_with_the_same_entries_in_other_columns_are_not_merged():
+    """The entries of both, row after row, are the same, in the same columns; where rows begin is not."""
+    first = np.array([[1, 1, 0, 0, 0], [0, 0, 1, 1, 1], [1, 0, 1, 1, 0]])
+    second = np.array([[1, 1, 1, 0, 0], [0, 0, 0, 1, 1], [1, 0, 1, 1, 0]])
+    A = np.zeros((6, 10), dtype=int)
+    A[:3, :5], A[3:, 5:] = first, second
+    found = nearest_steps(structure(A))
+    apart = [step.tolist() for block in (first, second) for _, step in nearest_steps(structure(block))]
+    assert sorted(step.tolist() for _, step in found) == sorted(apart)
+    assert len(apart) == 2

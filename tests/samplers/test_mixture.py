@@ -104,11 +104,13 @@ def test_the_sum_is_flat_where_the_proof_says():
 def test_nodes_against_their_law():
     basis = klein(kernel([[1, 1, 2]]))
     law = Mixture(basis, Fraction(2))
-    v = (np.arange(len(law._cumulative)) + 0.5) / PER_UNIT
+    v = (law._counted[:-1] + 0.5) / PER_UNIT
     logs = np.array([log_mass((x / 2) ** 2 / basis.squares).sum() for x in v]) - v**2 / 2
     weights = np.exp(logs) / np.exp(logs).sum()
     np.testing.assert_allclose(law._cumulative, np.cumsum(weights), atol=1e-13)
-    bounds = law._enclosures(64)
+    nodes, bounds = law._enclosures(64)
+    assert nodes.tolist() == law._counted[:-1].tolist()
+    bounds = bounds[1:]
     for j in range(0, len(v), 37):
         assert bounds[j][0] / 2**64 <= law._cumulative[j] + 1e-13
         assert bounds[j][1] / 2**64 >= law._cumulative[j] - 1e-13
