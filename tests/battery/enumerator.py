@@ -1,0 +1,253 @@
+"""The posterior by listing tables: every law from its formula, none from the package.
+
+A table is a row of integers, one per cell in table order. Log probabilities are summed in doubles; probabilities near
+0 and 1 enter by their logits, so that nothing cancels.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import stats
+from scipy.special import betaln, gammaln, logsumexp, xlog1py, xlogy
+
+# --- tables -----------------------------------------------------------------------------------------------------------
+
+
+def tables(low, high, A=(), a=(), B=(), b=()):
+    """All integer tables x with low <= x <= high, A x = a and B x >= b, one per row."""
+    axes = [np.arange(first, last + 1) for first, last in zip(low, high, strict=True)]
+    found = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, len(axes))
+    for row, value in zip(A, a, strict=True):
+        found = found[found @ np.asarray(row) == value]
+    for row, value in zip(B, b, strict=True):
+        found = found[found @ np.asarray(row) >= value]
+    return found
+
+
+# --- noise: log weights of z = y - x, one per row ---------------------------------------------------------------------
+
+
+def l1(epsilon):
+    return lambda z: -epsilon * np.abs(z).sum(axis=-1)
+
+
+def l2(epsilon):
+    return lambda z: -epsilon * np.sqrt((z**2).sum(axis=-1))
+
+
+def gaussian(sigma):
+    return lambda z: -(z**2).sum(axis=-1) / (2 * sigma**2)
+
+
+def staircase(epsilon, sensitivity, step):
+    """The first `step` sizes on the top stair, then `sensitivity` sizes on each further one."""
+    return lambda z: -epsilon * ((np.abs(z) - step) // sensitivity + 1).sum(axis=-1)
+
+
+def log_normaliser(log_weight, x, released):
+    """log C(x): log of the summed weights of all releases that could have been made of each table."""
+    return np.array([logsumexp(log_weight(released - table)) for table in x])
+
+
+# --- log probabilities of counts; -inf outside the support ------------------------------------------------------------
+
+
+def within(x, inside, log_p):
+    return np.where(inside, log_p, -np.inf)
+
+
+def poisson(x, mu):
+    x = np.asarray(x)
+    return within(x, x >= 0, xlogy(x, mu) - mu - gammaln(np.maximum(x, 0) + 1.0))
+
+
+def log_choose(n, k):
+    k = np.clip(k, 0, n)
+    return gammaln(n + 1.0) - gammaln(k + 1.0) - gammaln(n - k + 1.0)
+
+
+def times(count, log_p):
+    """count * log p with 0 * -inf = 0."""
+    return np.where(count == 0, 0.0, count * np.where(count == 0, 0.0, log_p))
+
+
+def log_sigmoid(t):
+    return -np.logaddexp(0, -np.asarray(t, dtype=float))
+
+
+def binomial(x, n, logit):
+    x = np.asarray(x)
+    log_p = log_choose(n, x) + times(x, log_sigmoid(logit)) + times(n - x, log_sigmoid(-np.asarray(logit, dtype=float)))
+    return within(x, (x >= 0) & (x <= n), log_p)
+
+
+def negative_binomial(x, mu, alpha):
+    """Mean mu, variance mu + mu**2 / alpha."""
+    x = np.asarray(x)
+    some = np.maximum(x, 0)
+    log_p = gammaln(some + alpha) - gammaln(alpha) - gammaln(some + 1.0)
+    log_p = log_p + xlogy(some, mu) - some * np.log(mu + alpha) - xlog1py(alpha, mu / alpha)
+    return within(x, x >= 0, log_p)
+
+
+def negative_binomial_by_p(x, n, logit):
+    """Failures before the n-th success."""
+    x = np.asarray(x)
+    some = np.maximum(x, 0)
+    log_p = gammaln(some + n) - gammaln(n) - gammaln(some + 1.0)
+    log_p = log_p + times(n, log_sigmoid(logit)) + times(some, log_sigmoid(-np.asarray(logit, dtype=float)))
+    return within(x, x >= 0, log_p)
+
+
+def geometric(x, logit):
+    """Trials up to the first success, from 1 on."""
+    x = np.asarray(x)
+    return within(x, x >= 1, log_sigmoid(logit) + times(x - 1, log_sigmoid(-np.asarray(logit, dtype=float))))
+
+
+def uniform(x, low, high):
+    x = np.asarray(x)
+    return within(x, (x >= low) & (x <= high), -np.log(np.asarray(high) - low + 1.0) + 0.0 * x)
+
+
+def categorical(x, p):
+    """One row of probabilities per cell, or one for all."""
+    p = np.asarray(p)
+    x = np.asarray(x)
+    inside = (x >= 0) & (x < p.shape[-1])
+    chosen = np.clip(x, 0, p.shape[-1] - 1)
+    rows = np.broadcast_to(p, (*x.shape, p.shape[-1]))
+    with np.errstate(divide="ignore"):
+        return within(x, inside, np.log(np.take_along_axis(rows, chosen[..., None], axis=-1)[..., 0]))
+
+
+def beta_binomial(x, n, alpha, beta):
+    x = np.asarray(x)
+    some = np.clip(x, 0, n)
+    log_p = log_choose(n, some) + betaln(some + alpha, n - some + beta) - betaln(alpha, beta)
+    return within(x, (x >= 0) & (x <= n), log_p)
+
+
+def hypergeometric(x, population, good, drawn):
+    x = np.asarray(x)
+    inside = (x >= max(0, drawn - (population - good))) & (x <= min(good, drawn))
+    log_p = log_choose(good, x) + log_choose(population - good, drawn - x) - log_choose(population, drawn)
+    return within(x, inside, log_p)
+
+
+def discrete_weibull(x, q, beta):
+    x = np.asarray(x)
+    some = np.maximum(x, 0).astype(float)
+    return within(x, x >= 0, np.log(q ** (some**beta) - q ** ((some + 1) ** beta)))
+
+
+def mixture(logits_of_weights, *log_ps):
+    """Sum of w_k p_k; weights by their logs up to a constant."""
+    log_w = np.asarray(logits_of_weights, dtype=float)
+    log_w = log_w - logsumexp(log_w)
+    return logsumexp(np.stack([w + log_p for w, log_p in zip(log_w, log_ps, strict=True)]), axis=0)
+
+
+def zero_inflated(x, logit_psi, log_p):
+    """With probability psi from p, else 0."""
+    at_zero = np.where(np.asarray(x) == 0, 0.0, -np.inf)
+    return mixture([0.0, logit_psi], at_zero, log_p)
+
+
+def truncated(x, law, lower, upper):
+    """`law` given that the count is from lower to upper, both included."""
+    x = np.asarray(x)
+    mass = logsumexp(np.stack([law(np.full_like(x, k)) for k in range(lower, upper + 1)]), axis=0)
+    return within(x, (x >= lower) & (x <= upper), law(x) - mass)
+
+
+def positive(x, law):
+    """`law` given that the count is not 0."""
+    x = np.asarray(x)
+    return within(x, x >= 1, law(x) - np.log(-np.expm1(law(np.zeros_like(x)))))
+
+
+def censored(x, law, lower, upper, reach):
+    """`law` with counts below `lower` reported as it, above `upper` as that; counts beyond `reach` left out."""
+    x = np.asarray(x)
+    above = logsumexp(np.stack([law(np.full_like(x, k)) for k in range(upper, reach + 1)]), axis=0)
+    below = logsumexp(np.stack([law(np.full_like(x, k)) for k in range(lower + 1)]), axis=0)
+    log_p = np.where(x == upper, above, np.where(x == lower, below, law(x)))
+    return within(x, (x >= lower) & (x <= upper), log_p)
+
+
+def hurdle(x, logit_psi, law):
+    """0 with probability 1 - psi, else `law` given that it is not 0."""
+    x = np.asarray(x)
+    return np.where(x == 0, log_sigmoid(-np.asarray(logit_psi)), log_sigmoid(logit_psi) + positive(x, law))
+
+
+def multinomial(rows, p):
+    """Rows of counts over the last dimension, given their sums."""
+    rows = np.asarray(rows)
+    some = np.maximum(rows, 0)
+    log_p = gammaln(rows.sum(axis=-1) + 1.0) - gammaln(some + 1.0).sum(axis=-1) + xlogy(some, p).sum(axis=-1)
+    return np.where((rows >= 0).all(axis=-1), log_p, -np.inf)
+
+
+def dirichlet_multinomial(rows, alpha):
+    rows = np.asarray(rows)
+    some, n, total = np.maximum(rows, 0), rows.sum(axis=-1), np.sum(alpha, axis=-1)
+    log_p = gammaln(n + 1.0) + gammaln(total) - gammaln(n + total)
+    log_p = log_p + (gammaln(some + alpha) - gammaln(alpha) - gammaln(some + 1.0)).sum(axis=-1)
+    return np.where((rows >= 0).all(axis=-1), log_p, -np.inf)
+
+
+# --- what is asked of the laws ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Listed:
+    """Tables that agree with what is public, and the log density of the release given each."""
+
+    tables: np.ndarray
+    log_noise: np.ndarray
+
+    def log_marginal(self, log_joint):
+        """log of the sum over tables of exp(log_joint + log_noise)."""
+        return logsumexp(log_joint + self.log_noise)
+
+    def probabilities(self, log_joint):
+        log_p = log_joint + self.log_noise
+        return np.exp(log_p - logsumexp(log_p))
+
+
+def slope(function, at, step=2e-3):
+    """Gradient by central differences of sixth order."""
+    at = np.asarray(at, dtype=float)
+    weights = {1: 3 / 4, 2: -3 / 20, 3: 1 / 60}
+    gradient = np.empty_like(at)
+    for i, unit in enumerate(np.eye(at.size)):
+        ahead = [w * (function(at + k * step * unit) - function(at - k * step * unit)) for k, w in weights.items()]
+        gradient[i] = sum(ahead) / step
+    return gradient
+
+
+def agreement(draws, listed, probabilities):
+    """p-value of the chi-square test that the drawn tables follow the probabilities; 0 if one is not listed.
+
+    Tables that are expected fewer than five times are counted together.
+    """
+    index = {tuple(table): k for k, table in enumerate(listed.tables.tolist())}
+    seen = np.zeros(len(index))
+    for table in draws.tolist():
+        k = index.get(tuple(table))
+        if k is None or probabilities[k] == 0:
+            return 0.0
+        seen[k] += 1
+    expected = probabilities * seen.sum()
+    rare = expected < 5
+    seen = np.append(seen[~rare], seen[rare].sum())
+    expected = np.append(expected[~rare], expected[rare].sum())
+    if expected[-1] < 5:  # rarer than once in thousands altogether
+        keep = expected.argmax()
+        expected[keep], seen[keep] = expected[keep] + expected[-1], seen[keep] + seen[-1]
+        seen, expected = seen[:-1], expected[:-1]
+    if seen.size == 1:
+        return 1.0
+    return float(stats.chi2.sf(((seen - expected) ** 2 / expected).sum(), seen.size - 1))

@@ -1,0 +1,154 @@
+"""Releases of small tables, each with its tables listed and the law of its noise written out again."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import enumerator as own
+import numpy as np
+import xarray as xr
+
+import ppdinf as ppd
+from ppdinf.invariants import Public, between, groups, margin, nonnegative, total
+
+TOTAL = ((1, 1, 1),)
+
+
+@dataclass(frozen=True)
+class Published:
+    """A release, and how its tables are listed.
+
+    `log_weight` is that of the noise with epsilon (or 1 / sigma) times its argument, so that a wrong one can be asked for.
+    """
+
+    mechanism: Callable
+    noisy: tuple
+    log_weight: Callable
+    A: tuple = TOTAL
+    a: tuple | None = None  # public values, where the noisy table does not show them
+    high: int | None = None  # the largest count that is public; else what the public sums leave
+    base: Callable | None = None  # log base measure of a release
+    normalised: bool = False  # whether C(x) is that of a table
+    walked_only: bool = False
+    dims: tuple | None = None
+    coords: dict | None = None
+    known: Callable | None = None  # more that is public
+
+    @property
+    def values(self):
+        if self.a is not None:
+            return self.a
+        return tuple(int(np.dot(row, np.ravel(self.noisy))) for row in self.A)
+
+    def release(self):
+        table = np.array(self.noisy)
+        if self.dims is not None:
+            table = xr.DataArray(table, dims=self.dims, coords=self.coords)
+        known = None if self.known is None else self.known().on(table, values=np.array(self.a))
+        return ppd.Release(table, self.mechanism(), public=known)
+
+    def listed(self, low=0, high=None, *, times=1.0, normalised=None):
+        """Its tables within limits of the data model, and the log density of the release given each.
+
+        `times` multiplies epsilon, `normalised` says whether C(x) is divided by: both to be wrong on purpose.
+        """
+        y = np.ravel(self.noisy)
+        ceiling = max(self.values, default=0) if self.high is None else self.high
+        lows, highs = np.full(y.size, low), np.full(y.size, ceiling if high is None else high)
+        if low >= 0:
+            highs = np.minimum(highs, ceiling)
+        x = own.tables(lows, highs, self.A, self.values)
+        weigh = self.log_weight(times)
+        log_noise = weigh(y - x)
+        if self.base is not None:
+            log_noise = log_noise + self.base(y)
+        if self.normalised if normalised is None else normalised:
+            released = own.tables([0] * y.size, [ceiling] * y.size, self.A, self.values)
+            base = 0.0 if self.base is None else self.base(released)
+            log_noise = log_noise - own.log_normaliser(lambda z: weigh(z) + base, x, released)
+        return own.Listed(x, log_noise)
+
+
+def double_geometric(epsilon):
+    return lambda times: own.l1(times * epsilon)
+
+
+def _resembles(previous, concentration, pseudo_count):
+    """Dirichlet-multinomial weights of a table, up to what is the same for all with its total."""
+    from scipy.special import gammaln
+
+    alpha = concentration * np.array(previous) + pseudo_count
+    return lambda y: (gammaln(np.asarray(y) + alpha) - gammaln(alpha) - gammaln(np.asarray(y) + 1.0)).sum(axis=-1)
+
+
+PUBLISHED = {
+    "total": Published(lambda: ppd.GeneralizedLaplace(total(), epsilon="1/2"), (4, -1, 5), double_geometric(0.5)),
+    "two persons": Published(lambda: ppd.GeneralizedLaplace(total(), epsilon="1/2"), (2, -1, 1), double_geometric(0.5)),
+    "nothing": Published(
+        lambda: ppd.GeneralizedLaplace(Public(), epsilon=1), (3, -1), double_geometric(1.0), A=(), high=120
+    ),
+    "groups": Published(
+        lambda: ppd.GeneralizedLaplace(groups("state"), epsilon="1/4"),
+        (5, 0, -1, 4),
+        double_geometric(0.25),
+        A=((1, 1, 0, 0), (0, 0, 1, 1)),
+        dims=("county",),
+        coords={"state": ("county", list("AABB"))},
+    ),
+    "gaussian": Published(
+        lambda: ppd.GeneralizedGaussian(total(), sigma=2), (3, 5, 0), lambda times: own.gaussian(2.0 / times)
+    ),
+    "staircase": Published(
+        lambda: ppd.Conditioned(ppd.mechanisms.Staircase(1, sensitivity=2, step=1), total()),
+        (1, 7, 1),
+        lambda times: own.staircase(times, 2, 1),
+    ),
+    "known apart": Published(
+        lambda: ppd.GeneralizedLaplace(Public(), epsilon="1/2"),
+        (6, -2, 7),
+        double_geometric(0.5),
+        a=(9,),
+        known=total,
+    ),
+    "at most 5": Published(
+        lambda: ppd.GeneralizedLaplace(total() & between(0, 5), epsilon="1/2"), (7, 2, 0), double_geometric(0.5), high=5
+    ),
+    "suppressed": Published(
+        lambda: ppd.Suppression(total() & nonnegative()), (7, 0, 0), lambda times: lambda z: np.zeros(len(z))
+    ),
+    "bounded": Published(
+        lambda: ppd.Conditioned(ppd.mechanisms.DoubleGeometric("1/2"), total() & nonnegative()),
+        (2, 0, 6),
+        double_geometric(0.5),
+        normalised=True,
+        walked_only=True,
+    ),
+    "congenial": Published(
+        lambda: ppd.WassersteinExponential(
+            total() & nonnegative(),
+            epsilon=2,
+            sensitivity=2,
+            secrets="whether one person is a case",
+            base=ppd.mechanisms.DirichletMultinomial([3, 0, 5]),
+        ),
+        (3, 1, 4),
+        double_geometric(0.5),
+        base=_resembles([3, 0, 5], 1.0, 0.5),
+        normalised=True,
+        walked_only=True,
+    ),
+    "rows": Published(
+        lambda: ppd.GeneralizedLaplace(margin("sex"), epsilon="1/2"),
+        ((4, -1, 2), (0, 3, 1)),
+        double_geometric(0.5),
+        A=((1, 1, 1, 0, 0, 0), (0, 0, 0, 1, 1, 1)),
+        dims=("sex", "age"),
+    ),
+    "margins": Published(
+        lambda: ppd.GeneralizedLaplace(margin("sex") & margin("age"), epsilon="1/2"),
+        ((4, -1, 2), (0, 3, 1)),
+        double_geometric(0.5),
+        A=((1, 1, 1, 0, 0, 0), (0, 0, 0, 1, 1, 1), (1, 0, 0, 1, 0, 0), (0, 1, 0, 0, 1, 0), (0, 0, 1, 0, 0, 1)),
+        walked_only=True,
+        dims=("sex", "age"),
+    ),
+}

@@ -1,0 +1,106 @@
+"""Likelihoods with the table summed out, and joint ones with the table as a variable, against sums over listed tables."""
+
+import enumerator as own
+import numpy as np
+import pytest
+from data_models import DATA_MODELS
+from posed import Posed
+from published import PUBLISHED
+
+# The default compiler takes seconds for a model. Without it PyTensor's rewrites of log(1 - p) are missing, which is one
+# more reason to stay clear of nan.
+QUICK = {"mode": "FAST_COMPILE"}
+SUITED = {"multinomial rows": "rows", "Dirichlet-multinomial rows": "rows", "Bernoulli": "two persons"}
+OTHERS = ["nothing", "groups", "gaussian", "staircase", "known apart", "at most 5", "suppressed"]
+
+
+def first(data):
+    return Posed(data, SUITED.get(data, "total"))
+
+
+def feasible(data, published):
+    """Whether the data model allows a table of this release, and the release has the shape it is for."""
+    if DATA_MODELS[data].whole or PUBLISHED[published].values == (2,):
+        return published == SUITED.get(data)
+    posed = Posed(data, published)
+    if posed.law.negative and published in ("nothing", "suppressed", "bounded", "congenial"):
+        return published == "nothing"
+    listed = posed.listed()
+    log_p = posed.log_joint(posed.points("ordinary")[0], listed) + listed.log_noise
+    return listed.tables.size > 0 and bool(np.isfinite(log_p).any())
+
+
+def close(found, expected, scale=1.0):
+    return np.allclose(found, expected, rtol=2e-6, atol=1e-7 * max(1.0, abs(scale)), equal_nan=False)
+
+
+def check_summed_out(posed, **mode):
+    model, listed = posed.model(marginalize=True), posed.listed()
+    value = model.compile_logp(**mode)
+    gradient = (lambda point: np.zeros_like(point["theta"])) if posed.law.fixed else model.compile_dlogp(**mode)
+
+    def expected(theta):
+        return listed.log_marginal(posed.log_joint({"theta": theta}, listed))
+
+    wrong = []
+    for point in posed.points("ordinary") + posed.points("extreme"):
+        reference = expected(point["theta"])
+        slopes = own.slope(expected, point["theta"])
+        with np.errstate(all="ignore"):
+            found, found_slopes = float(value(point)), gradient(point)
+        if not abs(found - reference) <= 1e-8 * max(1.0, abs(reference)) or not close(found_slopes, slopes, reference):
+            wrong.append((point["theta"].tolist(), found, reference, found_slopes.tolist(), slopes.tolist()))
+    for point in posed.points("rounded"):
+        with np.errstate(all="ignore"):
+            found, found_slopes = float(value(point)), gradient(point)
+        if np.isnan(found) or found == np.inf or not np.isfinite(found_slopes).all():
+            wrong.append((point["theta"].tolist(), found, "rounded", found_slopes.tolist()))
+    assert not wrong, "\n".join(map(str, wrong))
+
+
+@pytest.mark.parametrize("data", DATA_MODELS)
+def test_summed_out(data):
+    check_summed_out(first(data), **QUICK)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("data", DATA_MODELS)
+def test_summed_out_as_compiled_by_default(data):
+    check_summed_out(first(data))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("published", OTHERS)
+@pytest.mark.parametrize("data", DATA_MODELS)
+def test_summed_out_of_other_releases(data, published):
+    if not feasible(data, published):
+        pytest.skip("no such table")
+    check_summed_out(Posed(data, published), **QUICK)
+
+
+@pytest.mark.parametrize("published", OTHERS)
+def test_every_release_summed_out(published):
+    check_summed_out(Posed("Poisson", published), **QUICK)
+    check_summed_out(Posed("negative binomial", published), **QUICK)
+
+
+def check_walked(posed, **mode):
+    """The joint density at every listed table, and at tables that break a sum: -inf."""
+    model, listed = posed.model(marginalize=False), posed.listed()
+    value = model.compile_logp(**mode)
+    shape = posed.release.release().table.shape
+    chosen = np.linspace(0, len(listed.tables) - 1, min(40, len(listed.tables))).astype(int)
+    for point in posed.points("ordinary"):
+        expected = (posed.log_joint(point, listed) + listed.log_noise)[chosen]
+        with np.errstate(all="ignore"):
+            found = np.array([value(point | {"x": listed.tables[k].reshape(shape)}) for k in chosen], dtype=float)
+
+        assert ((found == expected) | np.isclose(found, expected, rtol=1e-9, atol=1e-8)).all(), (found, expected)
+        if posed.release.A:
+            moved = listed.tables[chosen[0]] + np.eye(listed.tables.shape[1], dtype=int)[0]
+            assert value(point | {"x": moved.reshape(shape)}) == -np.inf
+
+
+@pytest.mark.parametrize("data", DATA_MODELS)
+def test_walked(data):
+    check_walked(first(data), **QUICK)

@@ -1,0 +1,101 @@
+"""Tables drawn given the parameters, by summing out and by walking, against the listed posterior.
+
+Chi-square tests of whole tables at p > 1e-6: with some 150 tests, one false alarm in 7,000 runs of everything. Each draw
+must also tell the posterior from one with a named fault, by the same test.
+"""
+
+import enumerator as own
+import numpy as np
+import pytest
+from data_models import DATA_MODELS
+from posed import Posed, moved_once, summed_out, walked
+from published import PUBLISHED
+from test_densities import OTHERS, feasible, first
+
+ALARM = 1e-6
+LIGHT = ["Poisson", "binomial", "geometric", "discrete uniform", "Poisson, a rate of 0"]
+
+
+def check_draws(posed, draw, draws, *, faults=None):
+    marginalize = draw is summed_out
+    model, listed = posed.model(marginalize=marginalize), posed.listed()
+    for seed, point in enumerate(posed.points("ordinary")[: 1 if draw is walked else 2]):
+        log_joint = posed.log_joint(point, listed)
+        found = draw(model, point, draws, seed)
+        assert own.agreement(found, listed, listed.probabilities(log_joint)) > ALARM
+        for fault in faults or [faulty_noise(posed)]:
+            wrong, log_wrong = fault(point)
+            assert own.agreement(found, wrong, wrong.probabilities(log_wrong)) < ALARM, "a fault passes"
+
+
+def faulty_noise(posed):
+    """Epsilon too large by a half; or, without noise, a law of the table that is another."""
+
+    def fault(point):
+        listed = posed.listed(times=1.5)
+        if posed.published == "suppressed":
+            return listed, 1.5 * posed.log_joint(point, listed)
+        return listed, posed.log_joint(point, listed)
+
+    return fault
+
+
+def no_normaliser(posed):
+    def fault(point):
+        listed = posed.listed(normalised=False)
+        return listed, posed.log_joint(point, listed)
+
+    return fault
+
+
+@pytest.mark.parametrize("data", LIGHT)
+def test_drawn_where_summed_out(data):
+    check_draws(first(data), summed_out, 4000)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("data", [data for data in DATA_MODELS if data not in LIGHT])
+def test_drawn_where_summed_out_of_every_data_model(data):
+    check_draws(first(data), summed_out, 4000)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("published", OTHERS)
+@pytest.mark.parametrize("data", ["Poisson", "negative binomial", "zero-inflated Poisson"])
+def test_drawn_where_summed_out_of_other_releases(data, published):
+    check_draws(Posed(data, published), summed_out, 20_000)
+
+
+@pytest.mark.parametrize("data", LIGHT)
+def test_drawn_by_walking(data):
+    check_draws(first(data), walked, 2500)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("data", [data for data in DATA_MODELS if data not in LIGHT])
+def test_drawn_by_walking_of_every_data_model(data):
+    check_draws(first(data), walked, 2500)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("published", [*OTHERS, "margins", "rows"])
+@pytest.mark.parametrize("data", ["Poisson", "binomial", "zero-inflated Poisson"])
+def test_drawn_by_walking_of_other_releases(data, published):
+    if feasible(data, published):
+        check_draws(Posed(data, published), walked, 10_000)
+
+
+@pytest.mark.parametrize("published", [name for name, release in PUBLISHED.items() if release.normalised])
+@pytest.mark.parametrize(("data", "draws"), [("Poisson", 2000), pytest.param("binomial", 8000, marks=pytest.mark.slow)])
+def test_walk_divides_by_the_normaliser(data, draws, published):
+    """Such a walk accepts or refuses whole steps, so each starts at a table of its own from the posterior."""
+    posed = Posed(data, published)
+    listed, point = posed.listed(), posed.points("ordinary")[0]
+    posterior = listed.probabilities(posed.log_joint(point, listed))
+    starts = listed.tables[np.random.default_rng(1).choice(len(posterior), size=draws, p=posterior)]
+    found = moved_once(posed.model(marginalize=False), point, starts, 2)
+    assert (found != starts).any(axis=1).mean() > 0.3
+    assert own.agreement(found, listed, posterior) > ALARM
+    for fault in no_normaliser(posed), faulty_noise(posed):
+        wrong, log_wrong = fault(point)
+        assert own.agreement(found, wrong, wrong.probabilities(log_wrong)) < ALARM, "a fault passes"
