@@ -1,8 +1,8 @@
 """Data models of tables, each twice: as an analyst writes it in PyMC, and as the formula of the enumerator.
 
 At `extreme` points the two must agree. At `rounded` ones a parameter becomes 0 or 1 in doubles, and PyMC may round the
-likelihood to 0, or to what it is at that end: it must not be nan, and have a gradient. (Left out are points where PyMC's
-own density of one count has none: weights of a mixture that round to 0, truncated laws with all their mass cut off.)
+likelihood to 0, or to what it is at that end: it must not be nan, and have a gradient. (Left out are points where
+PyMC's own density of one count has none: weights of a mixture that round to 0, truncated laws without any mass.)
 
 `eta` are linear predictors of the cells, ``theta[0] + theta[1] * SLOPE``; further entries of theta are what else is
 unknown. Every unknown is unbounded and has no prior: what PyMC computes is then the likelihood itself.
@@ -35,7 +35,7 @@ ROUNDED = [
 
 @dataclass(frozen=True)
 class DataModel:
-    """`dist` is given theta and eta as tensors, eta in the shape of the table; `log_p` theta, eta and tables in rows."""
+    """`dist` is given theta and eta as tensors, eta in the shape of the table; `log_p` theta, eta, tables in rows."""
 
     dist: Callable
     log_p: Callable

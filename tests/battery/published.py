@@ -17,7 +17,7 @@ TOTAL = ((1, 1, 1),)
 class Published:
     """A release, and how its tables are listed.
 
-    `log_weight` is that of the noise with epsilon (or 1 / sigma) times its argument, so that a wrong one can be asked for.
+    `log_weight` is that of the noise with epsilon (or 1 / sigma) times its argument, so that a wrong one can be had.
     """
 
     mechanism: Callable

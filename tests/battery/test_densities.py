@@ -1,4 +1,4 @@
-"""Likelihoods with the table summed out, and joint ones with the table as a variable, against sums over listed tables."""
+"""Likelihoods with the table summed out, and joint ones with it as a variable, against sums over listed tables."""
 
 import enumerator as own
 import numpy as np

@@ -1,7 +1,7 @@
 """Tables drawn given the parameters, by summing out and by walking, against the listed posterior.
 
-Chi-square tests of whole tables at p > 1e-6: with some 150 tests, one false alarm in 7,000 runs of everything. Each draw
-must also tell the posterior from one with a named fault, by the same test.
+Chi-square tests of whole tables at p > 1e-6: with some 150 tests, one false alarm in 7,000 runs of everything. The
+draws must also tell the posterior from one with a named fault, by the same test.
 """
 
 import enumerator as own

@@ -273,12 +273,12 @@ LINKED = {
     ),
     "second table": Linked(second_table, of_second, plain, routes=()),
 }
-BOTH = [(name, route) for name, linked in LINKED.items() for route in linked.routes]
 LIGHT = ["covariate observed", "deaths among cases, observed"]
-
-
-def tiered(name):
-    return pytest.param(name, marks=() if name in LIGHT else pytest.mark.slow)
+BOTH = [
+    pytest.param(name, route, marks=() if name in LIGHT else pytest.mark.slow)
+    for name, linked in LINKED.items()
+    for route in linked.routes
+]
 
 
 @pytest.mark.parametrize("name", [name for name, linked in LINKED.items() if True in linked.routes])
@@ -310,9 +310,7 @@ def test_density_where_walked(name):
         assert ((found == expected) | np.isclose(found, expected, rtol=1e-9, atol=1e-8)).all()
 
 
-@pytest.mark.parametrize(
-    ("name", "route"), [pytest.param(name, route, marks=tiered(name).marks) for name, route in BOTH]
-)
+@pytest.mark.parametrize(("name", "route"), BOTH)
 def test_draws(name, route):
     linked, listed = LINKED[name], FEW.listed()
     draw = summed_out if route else walked
@@ -351,9 +349,8 @@ def test_tables_that_share_a_parameter():
     with pm.Model() as model:
         theta = pm.Flat("theta", shape=2)
         for name, published in releases.items():
-            ppd.PartiallyPrivate(
-                name, pm.Poisson.dist(pm.math.exp(theta)[:1] + pt.zeros(3)), release=published.release()
-            )
+            rate = pm.math.exp(theta)[:1] + pt.zeros(3)
+            ppd.PartiallyPrivate(name, pm.Poisson.dist(rate), release=published.release())
     value, point = model.compile_logp(**QUICK), LINKED["potential"].points[0]
     listed = {name: published.listed() for name, published in releases.items()}
     expected = sum(one.log_marginal(plain(point, one.tables)) for one in listed.values())
