@@ -217,6 +217,20 @@ class Listed:
         return np.exp(log_p - logsumexp(log_p))
 
 
+def alike(found, expected):
+    """Whether log densities agree: differences between tables to 1e-8, and what is the same for all of them to 1e-5.
+
+    (PyMC holds small whole numbers of its own arguments in single precision.)
+    """
+    found, expected = np.asarray(found, dtype=float), np.asarray(expected, dtype=float)
+    some = np.isfinite(expected)
+    if not np.array_equal(some, np.isfinite(found)) or not (found[~some] == -np.inf).all():
+        return False
+    gap = found[some] - expected[some]
+    size = max(1.0, float(np.abs(expected[some]).max(initial=0.0)))
+    return bool(gap.size == 0 or (np.ptp(gap) <= 1e-8 * size and np.abs(gap).max() <= 1e-5 * size))
+
+
 def slope(function, at, step=2e-3):
     """Gradient by central differences of sixth order."""
     at = np.asarray(at, dtype=float)
@@ -226,6 +240,21 @@ def slope(function, at, step=2e-3):
         ahead = [w * (function(at + k * step * unit) - function(at - k * step * unit)) for k, w in weights.items()]
         gradient[i] = sum(ahead) / step
     return gradient
+
+
+def contrast(draws, listed, right, wrong):
+    """z of the mean log ratio of two laws over independent draws, if the first holds and if the second does.
+
+    The sharpest question to ask where two laws are near each other.
+    """
+    score = np.log(right) - np.log(wrong)
+    index = {tuple(table): k for k, table in enumerate(listed.tables.tolist())}
+    seen = score[[index[tuple(table)] for table in draws.tolist()]].mean()
+    found = []
+    for law in right, wrong:
+        mean = law @ score
+        found.append((seen - mean) / np.sqrt(law @ (score - mean) ** 2 / len(draws)))
+    return tuple(found)
 
 
 def agreement(draws, listed, probabilities):

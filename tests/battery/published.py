@@ -117,7 +117,7 @@ PUBLISHED = {
     ),
     "bounded": Published(
         lambda: ppd.Conditioned(ppd.mechanisms.DoubleGeometric("1/2"), total() & nonnegative()),
-        (2, 0, 6),
+        (0, 0, 8),
         double_geometric(0.5),
         normalised=True,
         walked_only=True,
