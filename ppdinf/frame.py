@@ -17,6 +17,9 @@ from ppdinf.labels import as_labels, as_name, native, refuse_look_alikes
 
 __all__ = ["Frame"]
 
+TOTALS = frozenset({"total", "totals", "all", "(all)", "sum", "overall", "grand total", "subtotal"})
+"""What rows of totals are called, by spreadsheets and by ``pandas.crosstab(..., margins=True)``."""
+
 Coordinate = tuple[tuple[str, ...], NDArray[Any]]
 
 
@@ -80,6 +83,23 @@ class Frame:
     def size(self) -> int:
         """Number of cells."""
         return math.prod(self.shape)
+
+    def refuse_totals(self) -> None:
+        """Refuse a label that says it is the total of its dimension, beside others: people would be counted twice.
+
+        Raises
+        ------
+        LabelError
+            Naming the dimension and the label.
+        """
+        for dim in self.dims:
+            labels = self.coords[dim][1]
+            found = [name for name in labels if isinstance(name, str) and name.strip().casefold() in TOTALS]
+            if found and labels.size > 1:
+                raise LabelError(
+                    f"{dim!r} has the label {found[0]!r} beside others: a total is no cell, it would count everybody "
+                    "twice. Drop it, and declare totals public with ppdinf.invariants; if it is a cell, rename it"
+                )
 
     def coordinate(self, name: str) -> Coordinate:
         """Dimensions and values of a coordinate, or of the labels of a dimension.

@@ -20,10 +20,17 @@ from ppdinf.errors import CountError, LabelError
 from ppdinf.frame import Frame
 from ppdinf.labels import LARGEST, native
 
-__all__ = ["LARGEST", "Frame", "as_table", "labelled_cells", "labelled_reals"]
+__all__ = ["LARGEST", "Frame", "along", "as_table", "labelled_cells", "labelled_reals"]
 
 
-def as_table(data: Any, *, dims: Sequence[str] | None = None, nonnegative: bool = True) -> xr.DataArray:
+def as_table(
+    data: Any,
+    *,
+    dims: Sequence[str] | None = None,
+    count: str | None = None,
+    covariates: Sequence[str] = (),
+    nonnegative: bool = True,
+) -> xr.DataArray:
     """Bring a table of counts into the form that ppdinf works on, or refuse it.
 
     Parameters
@@ -31,9 +38,15 @@ def as_table(data: Any, *, dims: Sequence[str] | None = None, nonnegative: bool 
     data : xarray.DataArray, pandas.Series, pandas.DataFrame or numpy.ndarray of integers
         A Series with a MultiIndex becomes one dimension per level, its labels in order of first
         appearance, and must hold every combination once. A DataFrame is a two-way table (rows by
-        columns). Dimensions without labels are numbered from 0.
+        columns) or, with `count`, a long one with a row per cell. Dimensions without labels are numbered from 0.
     dims : sequence of str, optional
-        Names of the dimensions where `data` has none (NumPy arrays, unnamed pandas indexes).
+        Names of the dimensions where `data` has none (NumPy arrays, unnamed pandas indexes); with `count` the
+        columns that span the table.
+    count : str, optional
+        Column of a long DataFrame that holds the counts.
+    covariates : sequence of str
+        Columns of a long DataFrame that describe cells, such as populations: coordinates along the dimensions
+        on which they depend.
     nonnegative : bool, default True
         Refuse negative cells. Released tables may hold them, confidential ones may not.
 
@@ -48,8 +61,8 @@ def as_table(data: Any, *, dims: Sequence[str] | None = None, nonnegative: bool 
     CountError
         Cells that are not integers, are negative or exceed 2**53; masked arrays; no cells at all.
     LabelError
-        Unnamed dimensions; labels that repeat, are missing, are neither strings nor whole numbers, or
-        look alike; combinations that are absent.
+        Unnamed dimensions; labels that repeat, are missing, are neither strings nor whole numbers,
+        look alike, or say that they are totals of the others; combinations that are absent.
 
     Notes
     -----
@@ -59,7 +72,18 @@ def as_table(data: Any, *, dims: Sequence[str] | None = None, nonnegative: bool 
     --------
     >>> as_table(np.array([[3, 0], [1, 2]]), dims=("county", "sex")).dims
     ('county', 'sex')
+
+    A long DataFrame, its population by county:
+
+    >>> rows = {"county": ["A", "A", "B", "B"], "sex": ["f", "m"] * 2, "n": [3, 1, 0, 2], "persons": [50, 50, 70, 70]}
+    >>> table = as_table(pd.DataFrame(rows), count="n", dims=["county", "sex"], covariates=["persons"])
+    >>> table.shape, table.persons.dims
+    ((2, 2), ('county',))
     """
+    if count is not None:
+        data, dims = _from_long(data, dims, count, covariates), None
+    elif covariates:
+        raise LabelError("covariates are columns of a long DataFrame: say which column holds the counts, count=...")
     frame, cells = labelled_cells(data, dims=dims, nonnegative=nonnegative)
     table = frame.table(cells)
     return table.rename(data.name) if isinstance(data, xr.DataArray | pd.Series) else table
@@ -86,6 +110,8 @@ def labelled_cells(
     if not table.size or table.ndim == 0:
         raise CountError(f"the table has shape {table.shape}: it needs at least one cell in each dimension")
     frame = Frame.of(table)
+    if nonnegative:  # a confidential table; released ones are read as they are
+        frame.refuse_totals()
     return frame, _as_counts(table.values.ravel(), frame, nonnegative)
 
 
@@ -116,16 +142,26 @@ def labelled_reals(data: Any, *, dims: Sequence[str] | None = None) -> tuple[Fra
         raise CountError(f"a table of noisy answers holds numbers, found {table.dtype}")
     cells = table.values.ravel().astype(np.float64)
     if not np.isfinite(cells).all():
-        raise CountError(f"the cell at {frame.cell(int(np.argmin(np.isfinite(cells))))} is not a finite number")
+        raise CountError(
+            f"the cell at {frame.cell(int(np.argmin(np.isfinite(cells))))} is not a finite number: where an answer was "
+            "not released, leave out its label"
+        )
     return frame, cells
 
 
 def _as_counts(cells: NDArray[Any], frame: Frame, nonnegative: bool) -> NDArray[np.int64]:
     if cells.dtype.kind not in "iu":
-        lost = ~np.isfinite(cells) | (cells != np.floor(cells)) if cells.dtype.kind == "f" else pd.isna(cells)
+        missing = pd.isna(cells)
+        if missing.any():
+            raise CountError(
+                f"{missing.sum()} cells are missing, the first at {frame.cell(int(np.argmax(missing)))}: write 0 where "
+                "none were counted; where counts were not taken, or not released, leave out their labels, or work on "
+                "the margin that is known"
+            )
+        lost = ~np.isfinite(cells) | (cells != np.floor(cells)) if cells.dtype.kind == "f" else missing
         hint = "convert it with .astype('int64') once you know why it is not an integer type"
         if lost.any():
-            hint = f"{lost.sum()} cells are missing or fractional, the first at {frame.cell(int(np.argmax(lost)))}"
+            hint = f"{lost.sum()} cells are fractional or infinite, the first at {frame.cell(int(np.argmax(lost)))}"
         raise CountError(f"counts must have an integer type, found {cells.dtype}: {hint}")
     outside = (cells > LARGEST) | (cells < -LARGEST)
     if outside.any():
@@ -197,14 +233,62 @@ def _from_series(data: pd.Series, dims: Sequence[str] | None) -> xr.DataArray:
     return xr.DataArray(cells.reshape(shape), dims=names, coords=dict(zip(names, map(_labels, levels), strict=True)))
 
 
+def _from_long(data: Any, dims: Sequence[str] | None, count: str, covariates: Sequence[str]) -> xr.DataArray:
+    """One row per cell: counts, and covariates along the dimensions on which they depend."""
+    if not isinstance(data, pd.DataFrame) or dims is None:
+        raise LabelError("count names a column of a DataFrame with one row per cell, and dims those of its labels")
+    named = [count, *dims, *covariates]
+    absent = [name for name in named if name not in data.columns]
+    if absent:
+        raise LabelError(f"the DataFrame has no column {absent[0]!r}; it has {_some(data.columns)}")
+    if len(set(named)) < len(named):
+        raise LabelError(f"the column {max(named, key=named.count)!r} is named for more than one purpose")
+    indexed = data.set_index(list(dims))
+    table = _from_series(indexed[count], None)
+    coords = {name: along(_from_series(indexed[name], None).values, table.dims) for name in covariates}
+    return table.assign_coords(coords)
+
+
+def along(values: NDArray[Any], dims: Sequence[Hashable]) -> tuple[tuple[Hashable, ...], NDArray[Any]]:
+    """Drop the dimensions along which nothing changes, all but one at most.
+
+    Examples
+    --------
+    >>> along(np.array([[1, 1], [2, 2]]), ("county", "sex"))
+    (('county',), array([1, 2]))
+    """
+    kept = list(dims)
+    for axis in reversed(range(len(kept))):
+        first = values.take([0], axis)
+        if len(kept) > 1 and np.array_equal(values, np.broadcast_to(first, values.shape)):
+            values = first.squeeze(axis)
+            del kept[axis]
+    return tuple(kept), values
+
+
+def _some(names: Any, shown: int = 6) -> str:
+    listed = ", ".join(repr(native(name)) for name in names[:shown])
+    return listed if len(names) <= shown else f"{listed} and {len(names) - shown} more"
+
+
+_LONG = (
+    "with one row per cell, name the columns by as_table(data, count=..., dims=[...]); with one row per person, count "
+    "them first, pd.crosstab(data[a], data[b])"
+)
+
+
 def _from_frame(data: pd.DataFrame, dims: Sequence[str] | None) -> xr.DataArray:
     if isinstance(data.index, pd.MultiIndex) or isinstance(data.columns, pd.MultiIndex):
         raise LabelError("rows or columns have several levels: make a Series of it with table.stack(...)")
     kinds = sorted({str(kind) for kind in data.dtypes})
     if len(kinds) > 1:
         raise CountError(
-            f"the columns have different types ({', '.join(kinds)}): a two-way table holds integers only; for a long "
-            "table, pass table.set_index([...])['count']"
+            f"the columns have different types ({', '.join(kinds)}): a two-way table holds integers only; {_LONG}"
+        )
+    if data.index.name is None and data.columns.name is None and dims is None:
+        raise LabelError(
+            f"the DataFrame does not say what its rows and its columns ({_some(data.columns)}) are: give a two-way "
+            f"table dims=(rows, columns); {_LONG}"
         )
     rows, columns = _dimension_names([data.index.name, data.columns.name], dims)
     # column by column: a whole frame of pandas' own integers would come out as objects

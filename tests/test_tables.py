@@ -40,9 +40,9 @@ ROWS, COLUMNS = pd.Index(["a", "b"], name="row"), pd.Index([1, 2], name="column"
 LEVELS = pd.MultiIndex.from_tuples([("a", 1), ("b", 1), ("b", 2)], names=["row", "column"])
 
 REFUSED_COUNTS = {
-    "fractions": (county([7_654_321.5, 8_123_457.0, 9_031_333.0]), "fractional, the first at county=Adams"),
+    "fractions": (county([7_654_321.5, 8_123_457.0, 9_031_333.0]), "fractional or infinite, the first at county=Adams"),
     "whole floats": (county([7_654_321.0, 8_123_457.0, 9_031_333.0]), "astype"),
-    "nan": (county([7_654_321.0, np.nan, 9_031_333.0]), "1 cells are missing or fractional, the first at county=Berks"),
+    "nan": (county([7_654_321.0, np.nan, 9_031_333.0]), "1 cells are missing, the first at county=Berks: write 0"),
     "infinite": (county([7_654_321.0, np.inf, 9_031_333.0]), "the first at county=Berks"),
     "bool": (county([True, False, True]), "found bool"),
     "objects": (county(objects(*COUNTS)), "found object"),
@@ -63,7 +63,7 @@ REFUSED_COUNTS = {
     "no columns": (pd.DataFrame(index=ROWS).rename_axis(columns="column"), "at least one cell"),
     "ragged": ([[7_654_321, 8_123_457], [9_031_333]], "different lengths"),
     "Dataset": (xr.Dataset({"cases": county(), "deaths": county()}), "choose one of 'cases', 'deaths'"),
-    "long table": (pd.DataFrame({"county": NAMES, "count": COUNTS}), "set_index"),
+    "long table": (pd.DataFrame({"county": NAMES, "count": COUNTS}), r"as_table\(data, count="),
 }
 
 REFUSED_LABELS = {
@@ -80,7 +80,7 @@ REFUSED_LABELS = {
     "states alike": (county(state=["Ohio", "Ohio ", "Ohio"]), "coordinate 'state' holds"),
     "names alike": (county(**{"county ": ["a", "b", "c"]}), "names of dimensions and coordinates"),
     "null": (county(labels=objects("a\0", "b", "c")), "no text file"),
-    "surrogate": (county(labels=objects("a\ud800", "b", "c")), "no text file"),
+    "surrogate": (county(labels=np.array(["a\ud800", "b", "c"])), "no text file"),
     "nan": (county(labels=objects("a", np.nan, "c")), "'county' holds float at position 1"),
     "None": (county(state=objects("a", None, "c")), "'state' holds float at position 1"),
     "strings and numbers": (county(labels=objects("a", 2, "c")), "both strings and whole numbers"),
@@ -172,6 +172,56 @@ def test_every_container_gives_the_same_table():
         table = ppd.as_table(data)
         xr.testing.assert_identical(table.drop_attrs().rename(None), expected.astype(np.int64))
         assert table.dtype == np.int64
+
+
+LONG = pd.DataFrame(
+    {
+        "sex": ["m", "f", "f", "m"], "county": ["B", "A", "B", "A"], "n": [5, 0, 731, 2],
+        "persons": [60, 70, 60, 70], "share": [0.5, 0.25, 1.0, 2.0],
+    }
+)  # fmt: skip
+
+
+def test_a_long_frame_comes_in_with_its_covariates():
+    table = ppd.as_table(LONG, count="n", dims=["county", "sex"], covariates=["persons", "share"])
+    assert table.dims == ("county", "sex")
+    assert table.sel(county="B", sex="f") == 731
+    assert table.persons.dims == ("county",)
+    assert table.persons.sel(county="A") == 70
+    assert table.share.dims == ("county", "sex")
+    assert table.share.sel(county="A", sex="m") == 2
+    assert ppd.as_table(LONG[:2], count="n", dims=["sex"]).values.tolist() == [5, 0]
+    for arguments, message in {
+        ("n", ("county", "age")): "no column 'age'; it has 'sex', 'county'",
+        ("n", ("county",)): "'B' twice",
+        ("n", ("n", "sex")): "'n' is named for more than one purpose",
+    }.items():
+        with pytest.raises(LabelError, match=message):
+            ppd.as_table(LONG, count=arguments[0], dims=arguments[1])
+    with pytest.raises(LabelError, match="combinations of county, sex are absent"):
+        ppd.as_table(LONG[:3], count="n", dims=["county", "sex"])
+    with pytest.raises(LabelError, match="which column holds the counts"):
+        ppd.as_table(LONG, covariates=["persons"])
+    with pytest.raises(LabelError, match="one row per cell"):
+        ppd.as_table(np.array([1, 2]), count="n", dims=["county"])
+
+
+def test_rows_of_persons_are_named_as_such():
+    with pytest.raises(LabelError, match=r"one row per person, count them first, pd.crosstab") as caught:
+        ppd.as_table(LONG[["sex", "county"]])
+    assert "None" not in str(caught.value)
+    assert ppd.as_table(pd.crosstab(LONG.county, LONG.sex)).dims == ("county", "sex")
+
+
+@pytest.mark.parametrize("name", ["Total", "all", " TOTAL ", "Grand total"])
+def test_totals_are_no_cells(name):
+    table = county(labels=["Adams", "Berks", name])
+    with pytest.raises(LabelError, match="a total is no cell"):
+        ppd.as_table(table)
+    assert ppd.as_table(table, nonnegative=False).size == 3  # what was released is read as it is
+    assert ppd.as_table(xr.DataArray([3], dims="sex", coords={"sex": [name]})).size == 1
+    with pytest.raises(LabelError, match="'All' beside others"):
+        ppd.as_table(pd.crosstab(LONG.county, LONG.sex, margins=True))
 
 
 def test_chunks_are_computed_once():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from itertools import product
 from os import PathLike
 from pathlib import Path
@@ -13,6 +13,8 @@ import xarray as xr
 
 from ppdinf.datasets.rows import Row, read_rows, require_columns, whole_number
 from ppdinf.errors import LabelError
+from ppdinf.frame import Frame
+from ppdinf.tables import along
 
 __all__ = ["read_table"]
 
@@ -45,7 +47,8 @@ def read_table(
     Raises
     ------
     LabelError
-        Columns that are missing or named for two roles; cells that are repeated or absent; blank labels.
+        Columns that are missing or named for two roles; cells that are repeated or absent; blank labels;
+        rows of totals.
     CountError
         Counts that are blank, negative, fractional or no numbers.
 
@@ -68,6 +71,7 @@ def read_table(
     cells = _cells(path, rows, dims)
     labels = {dim: list(dict.fromkeys(row[dim] for _, row in rows)) for dim in dims}
     shape = [len(values) for values in labels.values()]
+    Frame(tuple(dims), tuple(shape), {d: ((d,), np.array(v, dtype=object)) for d, v in labels.items()}).refuse_totals()
     order = list(product(*labels.values()))
     for cell in order:
         if cell not in cells:
@@ -94,17 +98,12 @@ def _cells(path: Path, rows: list[Row], dims: Sequence[str]) -> dict[tuple[str, 
     return cells
 
 
-def _coordinate(values: np.ndarray, dims: Sequence[str]) -> tuple[tuple[str, ...], np.ndarray]:
+def _coordinate(values: np.ndarray, dims: Sequence[str]) -> tuple[tuple[Hashable, ...], np.ndarray]:
     """Drop the dimensions along which nothing changes, and read whole numbers as such."""
-    kept = list(dims)
-    for axis in reversed(range(len(dims))):
-        first = values.take([0], axis)
-        if len(kept) > 1 and np.array_equal(values, np.broadcast_to(first, values.shape)):
-            values = first.squeeze(axis)
-            del kept[axis]
+    kept, values = along(values, dims)
     if all(_INTEGER.fullmatch(text) for text in values.ravel()):
         values = values.astype(np.int64)
-    return tuple(kept), values
+    return kept, values
 
 
 def _show(dims: Sequence[str], cell: tuple[str, ...]) -> str:

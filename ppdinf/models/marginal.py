@@ -16,6 +16,7 @@ R. A. Fisher (1925), "Theory of statistical estimation", Proc. Camb. Phil. Soc. 
 ``d log p(y | theta) = E[d log p(x, y | theta) | y]``.
 """
 
+import sys
 from collections.abc import Sequence
 from functools import cache
 from typing import Any
@@ -158,6 +159,25 @@ def _compiled(op: SumsGivenTotals, node: Apply, **kwargs: Any) -> tuple[Any, int
     return sums_given_totals, 3
 
 
+def _refuse_jax() -> None:
+    """Register with PyTensor's JAX backend, once something has loaded that, why these sums have no form there.
+
+    Samplers that compile to JAX load it before they ask a model for its density, and ask for the form of each Op before
+    they compile anything.
+    """
+    backend = sys.modules.get("pytensor.link.jax.dispatch.basic")
+    if backend is None or SumsGivenTotals in backend.jax_funcify.registry:
+        return
+
+    @backend.jax_funcify.register(SumsGivenTotals)
+    def no_form(op: SumsGivenTotals, **kwargs: Any) -> None:
+        raise ModelError(
+            "a confidential table that is summed out has no form in JAX, to which numpyro and blackjax compile: sample "
+            "with PyMC's own NUTS, pm.sample(nuts_sampler='pymc'), or with nutpie, pm.sample(nuts_sampler='nutpie'), "
+            "which PyMC takes by itself where it is installed (pip install ppdinf[nutpie])"
+        )
+
+
 def fixed(table: NDArray[np.float64], name: str) -> TensorVariable:
     """Put numbers in a graph; as a constant, unless one of that size would keep the model out of numba's cache."""
     return pytensor.shared(table, name=name) if table.nbytes > NUMBA_CONSTANT_SIZE_LIMIT else pt.as_tensor(table)
@@ -180,6 +200,7 @@ def _logp(
     blocks = np.asarray(block)
     if blocks.dtype.kind not in "iu" or not ((blocks >= -1) & (blocks < goal.type.shape[0])).all():
         raise InvariantError(f"block must name one of {goal.type.shape[0]} totals (from 0) or be -1 for a free cell")
+    _refuse_jax()
     op = SumsGivenTotals(as_means)
     return op(table, eta, lid, row, _per_cell(lo, "lo", cells), _per_cell(blocks, "block", cells), goal)[0]
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
+from itertools import product
 from typing import Any
 
 import numpy as np
+import xarray as xr
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
+from ppdinf.errors import LabelError
 from ppdinf.plots.chains import CHAINS
 from ppdinf.plots.style import INK, POSTERIOR, QUIET, figure_style, headline
 from ppdinf.samplers.tv_bound import TVBound
@@ -87,12 +91,15 @@ def plot_tv_bound(bounds: Mapping[str, TVBound], unit: str = "steps") -> Figure:
     return figure
 
 
-def plot_noise_boxes(noise: NDArray[np.integer], labels: Sequence[str] | None = None, draws: int = 1000) -> Figure:
+def plot_noise_boxes(
+    noise: NDArray[np.integer] | xr.DataArray, labels: Sequence[str] | None = None, draws: int = 1000
+) -> Figure:
     """Plot the noise of each cell as a box: quartiles, whiskers of 1.5 interquartile ranges, extremes.
 
     Parameters
     ----------
-    noise : ndarray of int, shape (chains, draws, d)
+    noise : ndarray, shape (chains, draws, d), or DataArray with a dimension ``draw``
+        A DataArray, such as ``mechanism.simulate(table, draws=1000) - table``, names its cells itself.
     labels : sequence of str, length d, optional
         Names of the cells.
     draws : int
@@ -102,6 +109,8 @@ def plot_noise_boxes(noise: NDArray[np.integer], labels: Sequence[str] | None = 
     -------
     matplotlib.figure.Figure
     """
+    if isinstance(noise, xr.DataArray):
+        noise, labels = _cells_last(noise, labels)
     pooled = noise.reshape(-1, noise.shape[2])
     shown = pooled[np.linspace(0, len(pooled) - 1, min(draws, len(pooled))).astype(np.int64)]
     cells = np.arange(1, noise.shape[2] + 1)
@@ -136,6 +145,17 @@ def plot_noise_boxes(noise: NDArray[np.integer], labels: Sequence[str] | None = 
             f"{len(shown):,} draws; blue: one of them",
         )
     return figure
+
+
+def _cells_last(noise: xr.DataArray, labels: Sequence[str] | None) -> tuple[NDArray[Any], list[str]]:
+    """Draws of a table as an array of shape (1, draws, cells), and names of the cells."""
+    lead = [dim for dim in ("chain", "draw") if dim in noise.dims]
+    dims = [dim for dim in noise.dims if dim not in lead]
+    if "draw" not in lead or not dims:
+        raise LabelError(f"noise has dimensions {noise.dims}: it needs 'draw', and those of the table")
+    flat = noise.transpose(*lead, *dims).values.reshape(1, -1, math.prod(noise.sizes[dim] for dim in dims))
+    values = [noise.coords[dim].values if dim in noise.coords else range(noise.sizes[dim]) for dim in dims]
+    return flat, list(labels or (", ".join(map(str, cell)) for cell in product(*values)))
 
 
 def plot_autocorrelation(chains: Mapping[str, NDArray[np.integer]], longest: int = 100) -> Figure:

@@ -145,6 +145,12 @@ class Ledger:
             accountant.compose(event)
         return float(accountant.get_epsilon(float(as_delta(delta))))
 
+    def __repr__(self) -> str:
+        name = "rho" if self._in_rho else "epsilon"
+        return (
+            f"<Ledger: {len(self.releases)} releases, {name} = {self.budget - self.remaining} of {self.budget} spent>"
+        )
+
     def describe(self) -> str:
         """Say in paragraphs what has been spent and what is open."""
         name = "rho" if self._in_rho else "epsilon"

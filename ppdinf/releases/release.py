@@ -213,6 +213,42 @@ class Release:
 
         write(self, path, overwrite=overwrite)
 
+    def sel(self, **labels: Any) -> xr.DataArray:
+        """Cut out a part of the noisy table by its labels, ``release.sel(county="A")``.
+
+        A table, not a release: what is public speaks of the whole.
+        """
+        return self.table.sel(labels)
+
+    def transpose(self, *dims: str) -> xr.DataArray:
+        """Return the noisy table with its dimensions in another order; the release keeps its own."""
+        return self.table.transpose(*dims)
+
+    def to_dataframe(self) -> pd.DataFrame:
+        """One row per cell: labels, covariates, and the noisy count in the column ``released``.
+
+        Examples
+        --------
+        >>> import ppdinf as ppd
+        >>> Release([[3, -1]], ppd.GeneralizedLaplace(ppd.invariants.total(), epsilon=1)).to_dataframe()
+           dim_0  dim_1  released
+        0      0      0         3
+        1      0      1        -1
+        """
+        columns = {name: self.frame.broadcast(name) for name in (*self.dims, *self.frame.coords)}
+        return pd.DataFrame({**columns, "released": self.table.values.ravel()})
+
+    def to_dataset(self) -> xr.Dataset:
+        """Return the noisy table as ``released``, with its covariates, and the public sums as ``public`` by name."""
+        sums = xr.DataArray(self.public.values, dims="public_sum", coords={"public_sum": list(self.public.names)})
+        return xr.Dataset({"released": self.table, "public": sums})
+
+    def _repr_html_(self) -> str:
+        from html import escape
+
+        said = escape(f"Release by {type(self.mechanism).__name__}; {self.public.public}")
+        return f"<p><strong>{said}</strong></p>{self.table._repr_html_()}"
+
     def __repr__(self) -> str:
         sizes = ", ".join(f"{dim}: {n}" for dim, n in zip(self.dims, self.shape, strict=True))
         return f"<Release ({sizes}) by {type(self.mechanism).__name__}; {self.public.public}>"

@@ -69,3 +69,8 @@ def test_bad_tables_are_refused_without_showing_a_count(case, read):
     with pytest.raises(error, match=message) as caught:
         read(**arguments)
     assert "731" not in str(caught.value)
+
+
+def test_a_row_of_totals_is_no_cell(read):
+    with pytest.raises(LabelError, match="'county' has the label 'Total' beside others"):
+        read(GOOD + "Total,f,733,120,x,1\nTotal,m,5,140,x,1\n")

@@ -41,3 +41,20 @@ def test_boxes_and_autocorrelations_are_drawn_for_every_cell_and_chain(noise, tm
     memory.savefig(tmp_path / "memory.png")
     assert memory.axes[0].lines[0].get_ydata()[0] == pytest.approx(1)
     assert abs(memory.axes[0].lines[0].get_ydata()[5]) < 0.2
+
+
+def test_boxes_of_simulated_releases_name_their_cells():
+    import xarray as xr
+
+    import ppdinf as ppd
+    from ppdinf.errors import LabelError
+
+    table = xr.DataArray([[4, 0], [9, 3]], dims=("county", "sex"), coords={"county": ["a", "b"], "sex": ["f", "m"]})
+    drawn = ppd.GeneralizedLaplace(ppd.invariants.total(), epsilon=1).simulate(table, draws=50, rng=1)
+    noise = (drawn - table).transpose("sex", "draw", "county")
+    boxes = plot_noise_boxes(noise)
+    assert [tick.get_text() for tick in boxes.axes[0].get_xticklabels()] == ["f, a", "f, b", "m, a", "m, b"]
+    marked = boxes.axes[0].lines[-2].get_ydata()
+    assert list(marked) == noise.isel(draw=49).values.ravel().tolist()
+    with pytest.raises(LabelError, match="it needs 'draw'"):
+        plot_noise_boxes(table)

@@ -77,3 +77,33 @@ def test_the_table_is_a_copy():
     assert release.table.values.tolist() == [33, -2, 15]
     assert release.table.dtype == np.int64
     assert release.table.name == "released"
+
+
+def test_ways_out_of_a_release():
+    """Parts, other orders, frames and datasets are the noisy table and what travels with it, nothing else."""
+    coords = {"county": ["<a>", "b"], "sex": ["f", "m"], "persons": ("county", [50, 70])}
+    table = xr.DataArray([[4, -2], [9, 3]], dims=("county", "sex"), coords=coords)
+    release = ppd.Release(table, ppd.GeneralizedLaplace(ppd.invariants.total(), epsilon=1))
+    assert release.sel(county="b").values.tolist() == [9, 3]
+    assert release.transpose("sex", "county").values.tolist() == [[4, 9], [-2, 3]]
+    frame = release.to_dataframe()
+    assert frame.columns.tolist() == ["county", "sex", "persons", "released"]
+    assert frame.iloc[1].tolist() == ["<a>", "m", 50, -2]
+    data = release.to_dataset()
+    assert data["public"].sel(public_sum="total") == 14
+    assert data["released"].sel(county="b", sex="f") == 9
+    assert data["persons"].values.tolist() == [50, 70]
+    page = release._repr_html_()
+    assert "GeneralizedLaplace" in page
+    assert "<a>" not in page.replace("&lt;a&gt;", "")
+
+
+def test_post_processed_releases_and_ledgers_say_what_they_hold():
+    public = ppd.invariants.total() & ppd.invariants.nonnegative()
+    made = ppd.PostProcessed(public, epsilon=1).release(np.array([3, 0, 2]))
+    assert made.dims == ("dim_0",)
+    assert made.coords["dim_0"].tolist() == [0, 1, 2]
+    ledger = ppd.privacy.Ledger(epsilon=2)
+    assert repr(ledger) == "<Ledger: 0 releases, epsilon = 0 of 2 spent>"
+    ledger.add(ppd.GeneralizedLaplace(ppd.invariants.total(), epsilon="1/4").release(np.array([3, 0, 2])))
+    assert repr(ledger) == "<Ledger: 1 releases, epsilon = 1/4 of 2 spent>"

@@ -72,6 +72,16 @@ class PostProcessedRelease:
     guarantee: ReleaseGuarantee
 
     @property
+    def dims(self) -> tuple[str, ...]:
+        """Names of the dimensions."""
+        return self.noisy.dims
+
+    @property
+    def coords(self) -> dict[str, np.ndarray]:
+        """Labels of each dimension, for ``pm.Model(coords=...)``."""
+        return self.noisy.coords
+
+    @property
     def report(self) -> pd.Series:
         """What post-processing did to the noisy table; all of it is computed from what is published.
 

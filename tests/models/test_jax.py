@@ -1,0 +1,41 @@
+"""Samplers that compile to JAX are refused by name, before anything is compiled."""
+
+import sys
+from functools import singledispatch
+from types import ModuleType
+
+import numpy as np
+import pymc as pm
+import pytest
+
+import ppdinf as ppd
+from ppdinf.errors import ModelError
+from ppdinf.models.marginal import SumsGivenTotals
+
+
+def model():
+    release = ppd.Release(np.array([3, 1, 2]), ppd.GeneralizedLaplace(ppd.invariants.total(), epsilon=1))
+    with pm.Model(coords=release.coords) as made:
+        rate = pm.Gamma("rate", 2, 1)
+        ppd.PartiallyPrivate("x", pm.Poisson.dist(rate), release=release)
+    return made
+
+
+def test_the_backend_learns_the_way_out_when_it_asks_for_the_density(monkeypatch):
+    """What PyMC does with nuts_sampler="numpyro": load PyTensor's JAX backend, build the density, ask for each Op."""
+    backend = ModuleType("pytensor.link.jax.dispatch.basic")
+
+    @singledispatch
+    def jax_funcify(op, node=None, **kwargs):
+        raise NotImplementedError(f"No JAX conversion for the given `Op`: {op}")
+
+    backend.jax_funcify = jax_funcify
+    made = model()
+    with pytest.raises(NotImplementedError):
+        backend.jax_funcify(SumsGivenTotals(True))
+    monkeypatch.setitem(sys.modules, backend.__name__, backend)
+    for _ in range(2):
+        made.logp()
+    for as_means in (True, False):
+        with pytest.raises(ModelError, match="nuts_sampler='nutpie'"):
+            backend.jax_funcify(SumsGivenTotals(as_means), node=None)
