@@ -8,7 +8,7 @@ message ever shows a cell's value, since the table may be confidential.
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,7 @@ from ppdinf.errors import CountError, LabelError
 from ppdinf.frame import Frame
 from ppdinf.labels import LARGEST, native
 
-__all__ = ["LARGEST", "Frame", "along", "as_table", "labelled_cells", "labelled_reals"]
+__all__ = ["LARGEST", "Frame", "along", "as_table", "labelled_cells", "labelled_reals", "ranked"]
 
 
 def as_table(
@@ -29,6 +29,7 @@ def as_table(
     dims: Sequence[str] | None = None,
     count: str | None = None,
     covariates: Sequence[str] = (),
+    labels: Mapping[str, Sequence[Any]] | None = None,
     nonnegative: bool = True,
 ) -> xr.DataArray:
     """Bring a table of counts into the form that ppdinf works on, or refuse it.
@@ -47,14 +48,17 @@ def as_table(
     covariates : sequence of str
         Columns of a long DataFrame that describe cells, such as populations: coordinates along the dimensions
         on which they depend.
+    labels : mapping of dimension to sequence of labels, optional
+        All labels of a dimension, in the order wanted; the counts of those that `data` lacks are 0. State the same in
+        ``ppdinf.invariants.labels``, so that every release has them, whatever was counted.
     nonnegative : bool, default True
         Refuse negative cells. Released tables may hold them, confidential ones may not.
 
     Returns
     -------
     xarray.DataArray
-        A copy, ``int64``, same order of dimensions and labels. Attributes and coordinates of a
-        single value are not carried over.
+        A copy, ``int64``, same order of dimensions and, unless `labels` says another, of labels. Attributes and
+        coordinates of a single value are not carried over.
 
     Raises
     ------
@@ -62,7 +66,8 @@ def as_table(
         Cells that are not integers, are negative or exceed 2**53; masked arrays; no cells at all.
     LabelError
         Unnamed dimensions; labels that repeat, are missing, are neither strings nor whole numbers,
-        look alike, or say that they are totals of the others; combinations that are absent.
+        look alike, or say that they are totals of the others; combinations that are absent; labels that are not among
+        those declared.
 
     Notes
     -----
@@ -84,7 +89,8 @@ def as_table(
         data, dims = _from_long(data, dims, count, covariates), None
     elif covariates:
         raise LabelError("covariates are columns of a long DataFrame: say which column holds the counts, count=...")
-    frame, cells = labelled_cells(data, dims=dims, nonnegative=nonnegative)
+    given, dims = (data, dims) if labels is None else (_with_labels(data, dims, labels), None)
+    frame, cells = labelled_cells(given, dims=dims, nonnegative=nonnegative)
     table = frame.table(cells)
     return table.rename(data.name) if isinstance(data, xr.DataArray | pd.Series) else table
 
@@ -173,6 +179,69 @@ def _as_counts(cells: NDArray[Any], frame: Frame, nonnegative: bool) -> NDArray[
             "a confidential table holds counts"
         )
     return np.array(cells, dtype=np.int64)
+
+
+def ranked(frame: Frame, cells: NDArray[np.int64]) -> list[str]:
+    """Name the dimensions whose labels come in the order of their counts, as tables do that were made by counting.
+
+    Labels in an order of their own, sorted as numbers or text, tell nothing; nor do fewer than three. Cells that were
+    sorted leave labels in the order of their largest or smallest cell, margins in that of their sums.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> counted = pd.Series(list("bbbaacccc"), name="place").value_counts()
+    >>> ranked(*labelled_cells(counted)), ranked(*labelled_cells(counted.sort_index()))
+    (['place'], [])
+    """
+    found = []
+    for axis, (dim, size) in enumerate(zip(frame.dims, frame.shape, strict=True)):
+        labels = frame.coords[dim][1].tolist()
+        if size < 3 or labels == sorted(labels):
+            continue
+        others = tuple(k for k in range(len(frame.shape)) if k != axis)
+        table = cells.reshape(frame.shape).astype(float)
+        for summary in (table.sum(axis=others), table.max(axis=others), table.min(axis=others)):
+            steps = np.diff(summary)
+            if steps.any() and (np.all(steps <= 0) or np.all(steps >= 0)):
+                found.append(dim)
+                break
+    return found
+
+
+def _with_labels(data: Any, dims: Sequence[str] | None, labels: Any) -> xr.DataArray:
+    """Bring the labels of some dimensions into a stated form; counts of labels that are absent are 0."""
+    if not isinstance(labels, Mapping) or any(isinstance(entries, str) for entries in labels.values()):
+        raise LabelError("labels are given by dimension, in their order, such as labels={'sex': ['f', 'm']}")
+    if isinstance(data, pd.Series) and isinstance(data.index, pd.MultiIndex):
+        names = _dimension_names(list(data.index.names), dims)
+        if data.index.has_duplicates:
+            return _from_series(data, dims)  # which names what repeats
+        levels = [labels.get(name, data.index.unique(level)) for level, name in enumerate(names)]
+        for level, (name, entries) in enumerate(zip(names, levels, strict=True)):
+            _require_among(name, data.index.unique(level), entries)
+        whole = pd.MultiIndex.from_product([list(entries) for entries in levels], names=names)
+        return _from_series(data.reindex(whole, fill_value=0), names)
+    table = _as_dataarray(data, dims)
+    frame = Frame.of(table)
+    for dim, entries in labels.items():
+        if dim not in frame.dims:
+            raise LabelError(f"labels are given for {dim!r}, and the table has dimensions {frame.dims}")
+        _require_among(dim, frame.coords[dim][1].tolist(), entries)
+        loose = [name for name, (along, _) in frame.coords.items() if dim in along and name != dim]
+        if loose and len(entries) > frame.shape[frame.dims.index(dim)]:
+            raise LabelError(f"{dim!r} lacks labels for which the coordinate {loose[0]!r} has no value: write them out")
+        table = table.assign_coords({dim: frame.coords[dim][1]}).reindex({dim: list(entries)}, fill_value=0)
+    return table
+
+
+def _require_among(dim: str, found: Iterable[Any], declared: Sequence[Any]) -> None:
+    known = set(declared)
+    if len(known) < len(declared):
+        raise LabelError(f"the labels given for {dim!r} hold one twice")
+    foreign = [label for label in found if native(label) not in known]
+    if foreign:
+        raise LabelError(f"{dim!r} has the label {native(foreign[0])!r}, which is not among those given for it")
 
 
 def _as_dataarray(data: Any, dims: Sequence[str] | None) -> xr.DataArray:

@@ -124,6 +124,20 @@ def test_infer_fails_loudly_when_the_chains_are_too_short(released, tmp_path):
     assert "Do not use this posterior" in (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
 
 
+def test_the_order_of_rows_is_not_published(tmp_path):
+    """A file as value_counts() leaves it: refused, unless the labels are declared; those that are absent count 0."""
+    path, out = tmp_path / "counted.csv", tmp_path / "x.ppd"
+    path.write_text("place,n\nDale,317\nAdder,40\nCedar,3\n")
+    base = ["release", path, "--count", "n", "--dims", "place", "--epsilon", "1/2", "--output", out]
+    text = run(*base, code=1)
+    assert "labels come in the order of their counts" in text
+    assert not any(name in text for name in ("Dale", "Adder", "Cedar", "317"))
+    assert not out.exists()
+    assert "is not written COLUMN:LABEL" in run(*base, "--labels", "place", code=1)
+    run(*base, "--labels", "place:Adder,Birch,Cedar,Dale")
+    assert ppd.read_release(out).coords["place"].tolist() == ["Adder", "Birch", "Cedar", "Dale"]
+
+
 def test_a_release_made_by_hand_is_not_vouched_for(tmp_path):
     mechanism = ppd.GeneralizedLaplace(ppd.invariants.total(), epsilon=1)
     ppd.Release([30, 4, 12], mechanism, plan=mechanism.plan([30, 4, 12])).save(tmp_path / "hand.ppd")

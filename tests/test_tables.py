@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import ppdinf as ppd
-from ppdinf.errors import CountError, LabelError
+from ppdinf.errors import CountError, LabelError, PrivacyWarning
 from ppdinf.frame import Frame
-from ppdinf.tables import labelled_cells
+from ppdinf.tables import labelled_cells, ranked
 
 COUNTS = (7_654_321, 8_123_457, 9_031_333)
 """Confidential counts that no message may show."""
@@ -305,3 +305,93 @@ def test_distinct_plain_labels_pass_and_look_alikes_do_not(labels):
     else:
         with pytest.raises(LabelError):
             ppd.as_table(table)
+
+
+MICRODATA = pd.DataFrame({"county": list("CCCCBBBAA"), "sex": list("fffmmfmfm")})
+
+
+@pytest.mark.parametrize(
+    ("table", "dims"),
+    [
+        (MICRODATA["county"].value_counts(), ["county"]),
+        (MICRODATA["county"].value_counts(ascending=True)[::-1], ["county"]),
+        (MICRODATA["county"].value_counts().sort_index(), []),
+        (pd.Series([5, 9, 2], pd.Index(["x", "z", "y"], name="county")), []),
+        (pd.Series([5, 4, 4], pd.Index(["x", "z", "y"], name="county")), ["county"]),
+        (pd.Series([4, 4, 4], pd.Index(["x", "z", "y"], name="county")), []),
+        (pd.Series([5, 4], pd.Index(["m", "f"], name="sex")), []),
+        (np.array([9, 5, 1]), []),
+        (county([9, 5, 1], labels=[30, 10, 20]), ["county"]),
+    ],
+)
+def test_labels_in_the_order_of_their_counts_are_noticed(table, dims):
+    """Sorted labels tell nothing; cells that were sorted by counting publish the confidential ranking."""
+    assert ranked(*labelled_cells(table)) == dims
+    mechanism = ppd.GeneralizedLaplace(ppd.invariants.total(), epsilon=1)
+    if not dims:
+        mechanism.release(table)
+        return
+    with pytest.warns(PrivacyWarning, match=f"labels of {dims[0]!r} come in the order of their counts") as caught:
+        mechanism.release(table)
+    shown = " ".join(str(entry.message) for entry in caught)
+    order = [str(label) for label in ppd.as_table(table)[dims[0]].values]
+    assert not any(repr(label) in shown for label in order)
+    declared = ppd.invariants.labels(dims[0], ppd.as_table(table)[dims[0]].values.tolist())
+    ppd.GeneralizedLaplace(declared, epsilon=1).release(table)
+
+
+def test_several_levels_sorted_by_their_cells_are_noticed():
+    """Levels come in the order of first appearance, which is that of their largest cells."""
+    rng = np.random.default_rng(1)
+    rows = pd.DataFrame(
+        {"place": rng.choice(list("DACB"), 400, p=[0.4, 0.3, 0.2, 0.1]), "sex": rng.choice(["f", "m"], 400)}
+    )
+    assert ranked(*labelled_cells(rows.value_counts())) == ["place"]
+    assert ranked(*labelled_cells(rows.value_counts().sort_index())) == []
+    with pytest.warns(PrivacyWarning, match="'place' come in the order"):
+        ppd.PostProcessed(ppd.invariants.total(), epsilon=1).release(rows.value_counts())
+
+
+DOMAIN = {"county": ["A", "B", "C", "D"], "sex": ["m", "f"]}
+
+
+def test_declared_labels_count_zero_where_they_are_absent():
+    counted = ppd.as_table(MICRODATA.value_counts(), labels=DOMAIN)
+    assert counted.values.tolist() == [[1, 1], [2, 1], [1, 3], [0, 0]]
+    assert counted.dtype == np.int64
+    assert [counted[dim].values.tolist() for dim in ("county", "sex")] == list(DOMAIN.values())
+    again = ppd.as_table(counted[:3, ::-1], labels=DOMAIN)
+    assert again.equals(counted)
+    frame = MICRODATA.value_counts().unstack("sex")
+    assert ppd.as_table(frame, labels={"county": DOMAIN["county"]}).values.tolist() == [[1, 1], [1, 2], [3, 1], [0, 0]]
+    public = ppd.invariants.labels("county", DOMAIN["county"]) & ppd.invariants.labels("sex", DOMAIN["sex"])
+    release = ppd.GeneralizedLaplace(public, epsilon=1).release(counted)
+    assert "the labels of county and their order" in release.guarantee.known
+    for other in (counted[:3], counted[::-1]):
+        with pytest.raises(
+            LabelError, match=r"not as they were declared: ('D' is on one side only|they are in another order)"
+        ):
+            ppd.GeneralizedLaplace(public, epsilon=1).release(other)
+
+
+@pytest.mark.parametrize(
+    ("labels", "message"),
+    [
+        ({"county": ["A", "B"]}, "has the label 'C', which is not among"),
+        ({"county": ["A", "B", "C", "C"]}, "hold one twice"),
+        ({"place": ["A"]}, "labels are given for 'place'"),
+        ({"county": "ABC"}, "by dimension, in their order"),
+        (["A", "B", "C"], "by dimension, in their order"),
+    ],
+)
+def test_declared_labels_that_do_not_fit(labels, message):
+    with pytest.raises(LabelError, match=message):
+        ppd.as_table(MICRODATA["county"].value_counts(), labels=labels)
+
+
+def test_coordinates_have_no_value_for_labels_that_are_absent():
+    """A population of 0 would be made up."""
+    with pytest.raises(LabelError, match="coordinate 'persons' has no value"):
+        ppd.as_table(county(persons=[10, 20, 30]), labels={"county": [*NAMES, "Dauphin"]})
+    turned = ppd.as_table(county(persons=[10, 20, 30]), labels={"county": NAMES[::-1]})
+    assert turned["persons"].values.tolist() == [30, 20, 10]

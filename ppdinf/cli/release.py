@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ppdinf.cli.plain import notes, paragraphs, plain_warnings, stage, stdout
-from ppdinf.errors import InvariantError, PrivacyError
+from ppdinf.errors import InvariantError, LabelError, PrivacyError
 
 if TYPE_CHECKING:
     from xarray import DataArray
@@ -53,12 +53,21 @@ def release(
         list[str] | None,
         typer.Option(metavar="COLUMN", help="Column to publish with the table, such as population. Repeat for more."),
     ] = None,
+    labels: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="COLUMN:LABELS",
+            help="All labels that a column can have, in the order to publish them, such as **sex:f,m**. Those that the "
+            "table lacks are counted as 0. Repeat for more columns.",
+        ),
+    ] = None,
 ) -> None:
     """Publish a confidential table: add noise that keeps what is public exact, and write one file.
 
     The noise comes from the operating system's secure source and cannot be drawn again. Every further release of
     the same table adds its privacy loss to that of the first.
     """
+    from ppdinf import invariants
     from ppdinf.datasets import read_table
     from ppdinf.mechanisms import GeneralizedGaussian, GeneralizedLaplace
 
@@ -71,10 +80,14 @@ def release(
             "choose another name if that is meant"
         )
     statements, groups = read_statements(public or [], covariate or [])
+    declared = _declared(labels or [])
+    for dim, own in declared.items():
+        statements &= invariants.labels(dim, own)
     names = [name.strip() for name in dims.split(",")]
     with stage(console, f"Reading {table.name}"):
-        data = read_table(table, count=count, dims=names, coordinates=[*groups, *(covariate or [])])
+        data = read_table(table, count=count, dims=names, coordinates=[*groups, *(covariate or [])], labels=declared)
     _refuse_all_open(statements, data, public or [])
+    _refuse_ranked(statements, data)
     with plain_warnings(console), stage(console, "Drawing noise"):
         gaussian = None if rho is None else GeneralizedGaussian(statements, rho=rho)
         mechanism = gaussian or GeneralizedLaplace(statements, epsilon=epsilon or "", norm=norm)
@@ -83,6 +96,30 @@ def release(
     paragraphs(console, "Guarantee", made.guarantee.describe())
     paragraphs(console, "Written", f"{output} ({made.frame.size} cells, {len(made.public.names)} public sums)")
     notes(console, f"Anyone can see that it is whole with: ppdinf check {output}")
+
+
+def _declared(given: list[str]) -> dict[str, list[str]]:
+    """Read labels such as ``sex:f,m``."""
+    found = {}
+    for text in given:
+        dim, colon, rest = text.partition(":")
+        own = [label.strip() for label in rest.split(",")]
+        if not colon or not dim or not all(own) or len(set(own)) < len(own):
+            raise LabelError(f"--labels {text!r} is not written COLUMN:LABEL,LABEL,..., each label once")
+        found[dim] = own
+    return found
+
+
+def _refuse_ranked(statements: Public, data: DataArray) -> None:
+    """Refuse to publish the ranking of the confidential counts."""
+    from ppdinf.mechanisms.base import ranked_labels
+    from ppdinf.tables import labelled_cells
+
+    if ranked_labels(*labelled_cells(data), statements):
+        raise PrivacyError(
+            "labels come in the order of their counts, and the order of rows is published: sort the rows of the file "
+            "by its labels, or say with --labels COLUMN:LABEL,LABEL,... in which order they always are"
+        )
 
 
 def _refuse_all_open(statements: Public, data: DataArray, given: list[str]) -> None:

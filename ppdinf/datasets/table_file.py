@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from itertools import product
 from os import PathLike
 from pathlib import Path
@@ -14,7 +14,7 @@ import xarray as xr
 from ppdinf.datasets.rows import Row, read_rows, require_columns, whole_number
 from ppdinf.errors import LabelError
 from ppdinf.frame import Frame
-from ppdinf.tables import along
+from ppdinf.tables import along, as_table
 
 __all__ = ["read_table"]
 
@@ -22,7 +22,12 @@ _INTEGER = re.compile(r"0|-?[1-9][0-9]{0,15}")
 
 
 def read_table(
-    path: str | PathLike[str], *, count: str, dims: Sequence[str], coordinates: Sequence[str] = ()
+    path: str | PathLike[str],
+    *,
+    count: str,
+    dims: Sequence[str],
+    coordinates: Sequence[str] = (),
+    labels: Mapping[str, Sequence[str]] | None = None,
 ) -> xr.DataArray:
     r"""Read a table of counts from a CSV file with one row per cell.
 
@@ -38,17 +43,20 @@ def read_table(
     coordinates : sequence of str
         Columns that describe cells: populations, groups. Whole numbers throughout become integers, anything
         else stays text. A column that a dimension alone determines becomes a coordinate of that dimension.
+    labels : mapping of column to sequence of str, optional
+        All labels of a dimension, in the order wanted; the counts of those that the file lacks are 0. Combinations of
+        labels that the file has must all have rows.
 
     Returns
     -------
     xarray.DataArray of int64
-        Labels in order of first appearance.
+        Labels in order of first appearance, or as declared.
 
     Raises
     ------
     LabelError
-        Columns that are missing or named for two roles; cells that are repeated or absent; blank labels;
-        rows of totals.
+        Columns that are missing or named for two roles; cells that are repeated or absent; blank labels; rows of
+        totals; labels that are not among those declared.
     CountError
         Counts that are blank, negative, fractional or no numbers.
 
@@ -69,10 +77,10 @@ def read_table(
         raise LabelError(f"the column {max(columns, key=columns.count)!r} is named for more than one purpose")
     require_columns(path, header, columns)
     cells = _cells(path, rows, dims)
-    labels = {dim: list(dict.fromkeys(row[dim] for _, row in rows)) for dim in dims}
-    shape = [len(values) for values in labels.values()]
-    Frame(tuple(dims), tuple(shape), {d: ((d,), np.array(v, dtype=object)) for d, v in labels.items()}).refuse_totals()
-    order = list(product(*labels.values()))
+    found = {dim: list(dict.fromkeys(row[dim] for _, row in rows)) for dim in dims}
+    shape = [len(values) for values in found.values()]
+    Frame(tuple(dims), tuple(shape), {d: ((d,), np.array(v, dtype=object)) for d, v in found.items()}).refuse_totals()
+    order = list(product(*found.values()))
     for cell in order:
         if cell not in cells:
             raise LabelError(f"{path.name} has no row for {_show(dims, cell)}: write every cell out, zeros too")
@@ -80,9 +88,10 @@ def read_table(
         whole_number(f"{path.name} line {line}, column {count!r}", row[count])
         for line, row in (cells[cell] for cell in order)
     ]
-    table = xr.DataArray(np.array(counts, dtype=np.int64).reshape(shape), dims=tuple(dims), coords=labels, name=count)
+    table = xr.DataArray(np.array(counts, dtype=np.int64).reshape(shape), dims=tuple(dims), coords=found, name=count)
     described = {name: np.array([cells[cell][1][name] for cell in order], dtype=object) for name in coordinates}
-    return table.assign_coords({name: _coordinate(values.reshape(shape), dims) for name, values in described.items()})
+    table = table.assign_coords({name: _coordinate(values.reshape(shape), dims) for name, values in described.items()})
+    return table if labels is None else as_table(table, labels=labels)
 
 
 def _cells(path: Path, rows: list[Row], dims: Sequence[str]) -> dict[tuple[str, ...], Row]:

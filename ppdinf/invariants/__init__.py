@@ -6,6 +6,7 @@ from ppdinf.invariants.bounds import nonnegative as nonnegative
 from ppdinf.invariants.cells import cells as cells
 from ppdinf.invariants.cells import zeros as zeros
 from ppdinf.invariants.covariates import covariates as covariates
+from ppdinf.invariants.domain import labels as labels
 from ppdinf.invariants.matrices import inequality as inequality
 from ppdinf.invariants.matrices import linear as linear
 from ppdinf.invariants.public import Public as Public
@@ -18,5 +19,5 @@ from ppdinf.invariants.unit import unit as unit
 
 __all__ = [
     "Public", "System", "at_least", "between", "cells", "covariates", "groups", "hierarchy", "inequality",
-    "linear", "margin", "nonnegative", "total", "unit", "zeros",
+    "labels", "linear", "margin", "nonnegative", "total", "unit", "zeros",
 ]  # fmt: skip

@@ -20,7 +20,7 @@ from ppdinf.invariants import Public, System
 from ppdinf.invariants.system import bind
 from ppdinf.privacy.guarantee import Guarantee, ReleaseGuarantee
 from ppdinf.samplers.plan import Plan
-from ppdinf.tables import labelled_cells
+from ppdinf.tables import labelled_cells, ranked
 
 if TYPE_CHECKING:
     from ppdinf.releases import Release
@@ -280,7 +280,8 @@ class Mechanism(ABC):
         Warns
         -----
         PrivacyWarning
-            The public sums fix cells that are no structural zeros: they are published as they are.
+            The public sums fix cells that are no structural zeros: they are published as they are. Or the labels come
+            in the order of their counts, which is published with them.
         """
         from ppdinf.releases.release import Release, as_drawn
         from ppdinf.samplers.tape import secure_tape
@@ -297,6 +298,7 @@ class Mechanism(ABC):
         mechanism = self.on(system)
         plan = mechanism.plan_on(system, allow_mcmc=allow_mcmc)
         _warn_fixed(system)
+        _warn_ranked(frame, cells, self.public)
         released = mechanism.draw(system, cells, 1, secure_tape(), plan)[0]
         return as_drawn(Release(frame.table(released), mechanism, public=system, plan=plan))
 
@@ -391,6 +393,25 @@ def _refuse_undeclared(frame: Frame, public: Public) -> None:
             f"nothing declares the coordinates {names} public: add covariates({names}) to the public information "
             f"to publish them, or drop them with table.drop_vars([{names}])"
         )
+
+
+def ranked_labels(frame: Frame, cells: NDArray[np.int64], public: Public) -> str | None:
+    """Say which labels come in the order of their counts, unless what is public declares them in that order."""
+    declared = {vars(statement)["dim"] for statement in public if statement.kind == "labels"}
+    found = [dim for dim in ranked(frame, cells) if dim not in declared]
+    if not found:
+        return None
+    return (
+        f"the labels of {found[0]!r} come in the order of their counts, as value_counts() leaves them, and their order "
+        "is published: sort the table by its labels (table.sort_index(), table.sortby(...)), or declare labels that "
+        f"have an order of their own: ppdinf.invariants.labels({found[0]!r}, [...])"
+    )
+
+
+def _warn_ranked(frame: Frame, cells: NDArray[np.int64], public: Public) -> None:
+    told = ranked_labels(frame, cells, public)
+    if told:
+        warnings.warn(told, PrivacyWarning, stacklevel=3)
 
 
 def _warn_fixed(system: System) -> None:

@@ -9,10 +9,10 @@ GOOD = "county,sex,n,persons,state,share\nB,f,731,50,x,0.5\nB,m,0,60,x,0.5\nA,f,
 
 @pytest.fixture
 def read(tmp_path):
-    def _read(text=GOOD, count="n", dims=("county", "sex"), coordinates=()):
+    def _read(text=GOOD, count="n", dims=("county", "sex"), coordinates=(), labels=None):
         path = tmp_path / "table.csv"
         path.write_text(text, encoding="utf-8")
-        return read_table(path, count=count, dims=dims, coordinates=coordinates)
+        return read_table(path, count=count, dims=dims, coordinates=coordinates, labels=labels)
 
     return _read
 
@@ -74,3 +74,11 @@ def test_bad_tables_are_refused_without_showing_a_count(case, read):
 def test_a_row_of_totals_is_no_cell(read):
     with pytest.raises(LabelError, match="'county' has the label 'Total' beside others"):
         read(GOOD + "Total,f,733,120,x,1\nTotal,m,5,140,x,1\n")
+
+
+def test_declared_labels_give_the_order_and_zeros(read):
+    table = read(labels={"county": ["A", "B", "C"]})
+    assert table.county.values.tolist() == ["A", "B", "C"]
+    assert table.values.tolist() == [[2, 5], [731, 0], [0, 0]]
+    with pytest.raises(LabelError, match="'county' has the label 'B', which is not among"):
+        read(labels={"county": ["A", "C"]})

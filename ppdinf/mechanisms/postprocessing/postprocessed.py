@@ -328,6 +328,6 @@ def _noisy(G: sparse.csr_array, rate: Fraction, cells: NDArray[np.int64], draws:
 
 
 def _coordinates(public: Public) -> Public:
-    """Keep the coordinates that statements make public, and whom the guarantee protects."""
-    names, unit = sorted(public.coordinates()), Public(tuple(s for s in public if s.kind == "unit"))
-    return covariates(*names) & unit if names else unit
+    """Keep the coordinates that statements make public, declared labels, and whom the guarantee protects."""
+    names, further = sorted(public.coordinates()), Public(tuple(s for s in public if s.kind in ("labels", "unit")))
+    return covariates(*names) & further if names else further

@@ -1,0 +1,94 @@
+"""Labels that a table has whatever its counts, in an order that its counts do not decide."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+from ppdinf.errors import LabelError
+from ppdinf.frame import Frame
+from ppdinf.invariants.public import Public
+from ppdinf.invariants.statement import Rows, Statement, as_label, as_text, no_rows
+
+__all__ = ["Labels", "labels"]
+
+
+@dataclass(frozen=True)
+class Labels(Statement):
+    """All labels of a dimension, in order."""
+
+    kind: ClassVar[str] = "labels"
+    known: ClassVar[bool] = True
+    dim: str
+    labels: tuple[str | int, ...]
+
+    def __post_init__(self) -> None:
+        as_text(self.dim, "the dimension of labels()")
+        if not self.labels:
+            raise LabelError(f"labels() needs the labels of {self.dim!r}, in their order")
+        for label in self.labels:
+            as_label(label, f"a label of {self.dim!r}")
+
+    def equalities(self, frame: Frame) -> Rows:
+        """No constraint on the counts; the table must have these labels in this order.
+
+        Raises
+        ------
+        LabelError
+            It has others, lacks one, or has them in another order.
+        """
+        if self.dim not in frame.dims:
+            raise LabelError(f"labels are declared for {self.dim!r}, and the table has dimensions {frame.dims}")
+        found = frame.coords[self.dim][1].tolist()
+        if tuple(found) != self.labels:
+            apart = [label for label in (*found, *self.labels) if (label in found) != (label in self.labels)]
+            what = f"{apart[0]!r} is on one side only" if apart else "they are in another order"
+            raise LabelError(
+                f"the labels of {self.dim!r} are not as they were declared: {what}; bring the table into that form "
+                "with ppdinf.as_table(table, labels=...), which counts 0 where a label is absent"
+            )
+        return no_rows(frame), []
+
+    def coordinates(self) -> frozenset[str]:
+        """Name the dimension."""
+        return frozenset({self.dim})
+
+    def __str__(self) -> str:
+        return f"the labels of {self.dim} and their order"
+
+
+def labels(dim: str, labels: Iterable[str | int]) -> Public:
+    """Declare which labels a dimension has, and in which order, whatever the counts.
+
+    Labels are published with a release. Where they come from the records, a label that nobody has is absent, and
+    tables made by counting may come in the order of their counts: both tell of confidential records.
+
+    Parameters
+    ----------
+    dim : str
+    labels : iterable of str or int
+        From a code list or last year's table, not from the records.
+
+    Returns
+    -------
+    Public
+        Binding it to a table with other labels, or in another order, raises LabelError.
+
+    Raises
+    ------
+    LabelError
+        No labels, or some that are neither strings nor whole numbers.
+
+    Examples
+    --------
+    >>> import pandas as pd, ppdinf as ppd
+    >>> ages = {"age": ["under 20", "20 to 64", "over 64"]}
+    >>> counted = pd.Series([9, 4], pd.Index(["20 to 64", "under 20"], name="age"))  # nobody is over 64
+    >>> table = ppd.as_table(counted, labels=ages)
+    >>> table.values, labels("age", ages["age"]).on(table).values.size
+    (array([4, 9, 0]), 0)
+    """
+    if isinstance(labels, str | Mapping):
+        raise LabelError(f"labels of {dim!r} are given as a list, in their order")
+    return Public((Labels(dim, tuple(as_label(label, f"a label of {dim!r}") for label in labels)),))
