@@ -14,6 +14,7 @@ import pymc as pm
 from ppdinf.diagnostics.forgetting import forgetting
 from ppdinf.diagnostics.movement import movement
 from ppdinf.diagnostics.rhat import APART, limit, shown
+from ppdinf.diagnostics.windows import window_problems
 from ppdinf.errors import DiagnosisWarning, ModelError
 from ppdinf.models.distributions import ConfidentialRV
 from ppdinf.samplers.tv_bound import TVBound
@@ -198,12 +199,7 @@ def _problems(found: Diagnosis, idata: Any, model: pm.Model) -> list[str]:
         problems.append(
             f"{int(stats['diverging'].sum())} transitions diverged: raise target_accept to 0.95 or reparametrise."
         )
-    if "at_edge" in stats and int(stats["at_edge"].sum()):
-        problems.append(
-            f"{int((stats['at_edge'] > 0).sum())} draws reached the end of a window of counts, which "
-            "the noise does once in 1e12 tables: the model contradicts the release, or epsilon is another one."
-        )
-    return problems
+    return problems + window_problems(idata, model)
 
 
 def _rhat_problems(rhat: pd.Series, chains: int) -> list[str]:

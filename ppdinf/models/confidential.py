@@ -93,11 +93,11 @@ def _draw_summed_out(rv: Any, posterior: Any, model: pm.Model, rng: np.random.Ge
 
 
 def of_draws(
-    outputs: list[Any], posterior: Any, model: pm.Model
+    outputs: list[Any], posterior: Any, model: pm.Model, mode: str | None = None
 ) -> Callable[[tuple[int, int]], list[NDArray[np.float64]]]:
     """Compile symbolic functions of a model's variables, to be called with a chain and a draw of the posterior."""
     near = set(ancestors(outputs, blockers=model.free_RVs))
     parameters = [free for free in model.free_RVs if free in near]
     columns = [posterior[p.name].transpose("chain", "draw", ...).values for p in parameters]
-    function = compile_pymc(parameters, outputs)
+    function = compile_pymc(parameters, outputs, mode=mode)
     return lambda at: function(*(column[at] for column in columns))

@@ -25,7 +25,7 @@ from ppdinf.models.rows import elementwise
 from ppdinf.releases import Release
 from ppdinf.samplers.fiber import Fiber
 
-__all__ = ["ConfidentialRV", "MarginalRV", "confidential", "marginal", "window_logp"]
+__all__ = ["ConfidentialRV", "MarginalRV", "confidential", "log_density", "marginal", "window_logp"]
 
 
 def window_logp(dist: Any, shape: tuple[int, ...], lower: NDArray[np.int64], width: int) -> Any:
@@ -41,9 +41,13 @@ def window_logp(dist: Any, shape: tuple[int, ...], lower: NDArray[np.int64], wid
         Smallest count of each window.
     width : int
     """
+    return log_density(dist, pt.constant((lower + np.arange(width)[:, None]).reshape(width, *shape)))
+
+
+def log_density(dist: Any, counts: Any) -> Any:
+    """Log density of tables of counts, symbolic, shape (n, *table shape), under an elementwise distribution."""
     value = dist.type()
-    counts = (lower + np.arange(width)[:, None]).reshape(width, *shape)
-    return vectorize_graph(logp(dist, value), {value: pt.constant(counts)})
+    return vectorize_graph(logp(dist, value), {value: counts})
 
 
 class _WrappedRV(SymbolicRandomVariable):

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pymc as pm
+import pytensor.tensor as pt
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
@@ -14,12 +16,11 @@ from ppdinf.errors import InvariantError, ModelError
 from ppdinf.frame import Frame
 from ppdinf.invariants import System
 from ppdinf.lattice.feasible import nearest_feasible
-from ppdinf.lattice.fiber_tables import cell_intervals
 from ppdinf.lattice.moves import Bounds, connected_moves
-from ppdinf.mechanisms.weighted import Weighted
 from ppdinf.models.answers import cell_windows, public_of_cells, query_of, short_moves
-from ppdinf.models.distributions import window_logp
+from ppdinf.models.distributions import log_density
 from ppdinf.models.rows import elementwise
+from ppdinf.models.windows import common_width, count_windows
 from ppdinf.releases import Release
 from ppdinf.samplers.fiber import Fiber
 from ppdinf.samplers.noise_norm import NoiseNorm
@@ -51,15 +52,16 @@ def lay_out(model: pm.Model, base: Any, release: Release, frame: Frame) -> tuple
         No count, or no table, that model and public statements both allow.
     """
     system, mechanism, query = public_of_cells(release, frame), release.mechanism, query_of(release)
+    support = _support(model, base, frame.shape)
+    nonnegative = ~support(np.full((frame.size, 1), -1))[:, 0]
     if query is None:
-        lower, width = _windows(release)
+        lower, width = count_windows(model, base, release, system, nonnegative)
     else:
-        nonnegative = ~_support(model, base, frame.shape, np.full(frame.size, -1), 1)[:, 0]
         lower, upper = cell_windows(release, system, mechanism.half_width(len(query.indptr) - 1), nonnegative)
-        width = int(np.max(upper - lower)) + 1
+        width = common_width(lower, upper, system)
     counts = lower[:, None] + np.arange(width)
     public = _allowed(system, counts)
-    allowed = public & _support(model, base, frame.shape, lower, width)
+    allowed = public & support(counts)
     if not allowed.any(axis=1).all():
         cell = frame.cell(int(np.argmin(allowed.any(axis=1))))
         raise ModelError(f"the distribution allows no count near the released one at {cell}")
@@ -77,25 +79,6 @@ def lay_out(model: pm.Model, base: Any, release: Release, frame: Frame) -> tuple
     return fiber, _feasible_start(fiber, allowed, release)
 
 
-def _windows(release: Release) -> tuple[NDArray[np.int64], int]:
-    """First counts, and the number of counts in each window: those from which noise reaches the release.
-
-    Where bounds or a base measure carry releases far, what is public of each cell is nearer than what noise reaches.
-    One count beyond it stays in the window, so that no count that is possible lies at an edge (`Fiber.at_edge`).
-    """
-    system, y = release.public, release.table.values.ravel()
-    reach = release.mechanism.half_width(y.size)
-    lower, upper = np.floor(y).astype(np.int64) - reach, np.ceil(y).astype(np.int64) + reach
-    if release.depends_on_table:
-        low, high = cell_intervals(system.A, system.values, system.B, system.limits)
-        free = isinstance(release.mechanism, Weighted) and release.mechanism.base_measure(release.kept) is None
-        low, high = low - 1, high + 1
-        inner_low = np.maximum(lower, low) if free else np.where(np.isfinite(low), low, lower)
-        inner_high = np.minimum(upper, high) if free else np.where(np.isfinite(high), high, upper)
-        lower, upper = inner_low.astype(np.int64), inner_high.astype(np.int64)
-    return lower, int(np.max(upper - lower)) + 1
-
-
 def _allowed(system: System, counts: NDArray[np.int64]) -> NDArray[np.bool_]:
     """Tell which counts of each window the public bounds on single cells allow."""
     allowed = np.ones(counts.shape, dtype=bool)
@@ -106,14 +89,22 @@ def _allowed(system: System, counts: NDArray[np.int64]) -> NDArray[np.bool_]:
     return allowed
 
 
-def _support(
-    model: pm.Model, base: Any, shape: tuple[int, ...], lower: NDArray[np.int64], width: int
-) -> NDArray[np.bool_]:
-    """Tell which counts of each window the data model allows, at the model's initial point."""
-    (log_data,) = model.replace_rvs_by_values([window_logp(elementwise(base, shape)[0], shape, lower, width)])
-    point, inputs = model.initial_point(), inputvars([log_data])
-    values = compile_pymc(inputs, log_data, mode="FAST_COMPILE")(*(point[variable.name] for variable in inputs))
-    return np.isfinite(values.reshape(width, -1).T)
+def _support(model: pm.Model, base: Any, shape: tuple[int, ...]) -> Callable[[NDArray[np.int64]], NDArray[np.bool_]]:
+    """Tell which counts of each cell, shape (d, n), the data model allows at the model's initial point."""
+    cells = elementwise(base, shape)[0]
+    counts = pt.tensor("counts", dtype=cells.dtype, shape=(None, *shape))
+    (log_data,) = model.replace_rvs_by_values([log_density(cells, counts)])
+    inputs = inputvars([log_data])
+    point = model.initial_point() if inputs else {}
+    parameters = [variable for variable in inputs if variable is not counts]
+    density = compile_pymc([counts, *parameters], log_data, mode="FAST_COMPILE")
+    values = [point[variable.name] for variable in parameters]
+
+    def support(at: NDArray[np.int64]) -> NDArray[np.bool_]:
+        found = density(at.T.reshape(-1, *shape).astype(cells.dtype), *values)
+        return np.isfinite(found.reshape(at.T.shape).T)
+
+    return support
 
 
 def _feasible_start(fiber: Fiber, allowed: NDArray[np.bool_], release: Release) -> NDArray[np.int64]:

@@ -1,0 +1,95 @@
+"""Whether the posterior of a table ends within the windows of counts it was looked for in.
+
+Windows are laid out before anything is sampled (`ppdinf.models.windows`), from the reach of the noise and the prior of
+the data model. Where the posterior goes further, both routes give an answer for a narrower question without a sign of
+trouble in any chain: a table that is walked stays at the ends of its windows; one that is summed out has weight there.
+Beyond the last count of a window weights fall at least as fast as from the last but one to the last, as those of
+log-concave data models do, which bounds what is left out by a geometric series.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pymc as pm
+from numpy.typing import NDArray
+
+from ppdinf.models.confidential import of_draws
+from ppdinf.models.distributions import ConfidentialRV, MarginalRV
+from ppdinf.samplers import totals
+
+__all__ = ["window_problems"]
+
+DRAWS = 64  # of the parameters, at which a table that was summed out is looked at
+LEAST = 1e-6  # share of a cell's weight beyond its window that is spoken of
+
+
+def window_problems(idata: Any, model: pm.Model) -> list[str]:
+    """Name the cells whose posterior goes beyond their windows, one sentence for each table.
+
+    Parameters
+    ----------
+    idata : xarray.DataTree
+        What `pm.sample` returned for `model`.
+    model : pymc.Model
+
+    Returns
+    -------
+    list of str
+        Empty where all is well.
+
+    Notes
+    -----
+    For a table that was summed out, compiles one function and works out the law of every cell at 64 posterior draws.
+    """
+    problems = []
+    for rv in (*model.free_RVs, *model.observed_RVs):
+        if isinstance(rv.owner.op, ConfidentialRV) and rv.name in idata.posterior:
+            share = _walked(rv.owner.op, idata.posterior[rv.name])
+        elif isinstance(rv.owner.op, MarginalRV):
+            share = _summed_out(rv, idata.posterior, model)
+        else:
+            continue
+        over = np.flatnonzero(~(share <= LEAST))
+        if over.size:
+            frame = rv.owner.op.fiber.system.frame
+            worst = over[np.argsort(-share[over], kind="stable")][:3]
+            named = "; ".join(frame.cell(int(cell)) for cell in worst)
+            more = f" and {over.size - 3} more" if over.size > 3 else ""
+            problems.append(
+                f"The posterior of {rv.name.removesuffix('_release')!r} goes beyond the counts it was looked for in, "
+                f"with {share.max():.1g} of the weight at {named}{more}: model and release differ there by more than "
+                "noise does once in 1e12 tables. Look at epsilon and at what the model expects of these cells; let "
+                "counts vary more (NegativeBinomial in place of Poisson), or give parameters a prior that allows for them."
+            )
+    return problems
+
+
+def _walked(op: ConfidentialRV, draws: Any) -> NDArray[np.float64]:
+    """Share of the draws in which each cell is at an end of its window."""
+    fiber, cells = op.fiber, draws.transpose("chain", "draw", ...).values.reshape(-1, op.fiber.lower.size)
+    return ((cells == fiber.lower) | (cells == fiber.lower + fiber.width - 1)).mean(axis=0)
+
+
+def _summed_out(rv: Any, posterior: Any, model: pm.Model) -> NDArray[np.float64]:
+    """Bound on the share of each cell's weight that lies beyond its window, mean over posterior draws."""
+    op = rv.owner.op
+    eta, table, log_h = op.weights(rv.owner.inputs[:-1])
+    function = of_draws([eta if log_h is not None else table], posterior, model, mode="FAST_COMPILE")
+    lead = posterior.sizes["chain"], posterior.sizes["draw"]
+    shares = []
+    for at in np.unique(np.linspace(0, lead[0] * lead[1] - 1, DRAWS).astype(int)):
+        (weights,) = function(tuple(int(k) for k in np.unravel_index(at, lead)))
+        place = {"lo": op.fiber.lower, "total": op.total, "block": op.block}
+        given = (weights, None) if log_h is None else (log_h, weights)
+        law = totals.marginals(given[0], eta=given[1], **place)
+        shares.append(sum(_beyond(law[:, last], law[:, before]) for last, before in ((0, 1), (-1, -2))))
+    return np.mean(shares, axis=0)
+
+
+def _beyond(last: NDArray[np.float64], before: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Bound the weight beyond the last count of a window: all of it where weights do not fall."""
+    ratio = np.divide(last, before, out=np.ones_like(last), where=before > 0)
+    falls = np.where(ratio < 1, ratio / np.maximum(1 - ratio, 1e-3), 1e3)
+    return np.minimum(last * falls, 1.0)

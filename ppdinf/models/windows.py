@@ -1,0 +1,220 @@
+"""Windows of counts: where noise, public statements and the data model let each confidential count be.
+
+Noise goes further than its reach with a probability of 1e-12 in a whole table: that much holds whatever the data model
+says. But noise with exponential tails gives way to a data model with lighter ones: 100 released for a Poisson cell
+whose rate has the prior Gamma(2, 2), with epsilon 1, comes from a count near 19, while noise reaches 30 counts. And
+very wide noise reaches counts that no data model ever takes. So windows also look at the weight m(x) q(y - x), with q
+the law of noise and m that of counts under the prior: the mean of the data model's density over draws of its parameters
+(observed variables held at what was observed). A window grows to where that weight is, and shrinks to it where tables
+of all counts that noise reaches would not fit into memory.
+
+Draws of the prior cannot know where the posterior goes: `ppdinf.diagnostics.diagnose` looks whether it ends within.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from pymc.pytensorf import compile as compile_pymc
+from pytensor.graph.traversal import ancestors
+from scipy.special import logsumexp
+
+from ppdinf.errors import ModelError
+from ppdinf.invariants import System
+from ppdinf.lattice.fiber_tables import cell_intervals
+from ppdinf.mechanisms.weighted import Weighted
+from ppdinf.models.distributions import log_density
+from ppdinf.models.released import has_auxiliary
+from ppdinf.models.rows import elementwise
+from ppdinf.releases import Release
+
+__all__ = ["ENTRIES", "common_width", "count_windows"]
+
+ENTRIES = 2**25  # of a table of log weights, cells by counts: 256 MB
+BEYOND = 1e-10  # share of a cell's weight that a window may leave out
+NOISE = 1e-12  # probability that noise goes further than its reach
+DRAWS, POINTS = 128, 256  # of the parameters, and counts at which each cell is weighed under every one of them
+WEIGHED = 2**24  # densities of single counts that are worth evaluating
+ROUNDS = 6  # of weighing ever fewer counts
+
+type Reals = NDArray[np.float64]
+type Law = Callable[[NDArray[Any]], Reals]
+
+
+def count_windows(
+    model: pm.Model, base: Any, release: Release, system: System, nonnegative: NDArray[np.bool_]
+) -> tuple[NDArray[np.int64], int]:
+    """Choose the first count of every window, and how many counts each has.
+
+    Parameters
+    ----------
+    model : pymc.Model
+    base : TensorVariable
+        The data model, of the shape of the table.
+    release : Release
+        Of cells.
+    system : System
+        What is public of the cells.
+    nonnegative : array of bool, shape (d,)
+        Cells whose counts the data model takes to be 0 or more.
+
+    Returns
+    -------
+    lower : array of int64, shape (d,)
+    width : int
+        No count that is possible lies at the end of a window for what is public.
+
+    Raises
+    ------
+    ModelError
+        Naming a cell whose window would have more than ``ENTRIES / d`` counts.
+    """
+    low, high = _possible(release, system, nonnegative)
+    y = release.table.values.ravel()
+    reach, center = release.mechanism.half_width(y.size), np.clip(y, low, high)  # noise weighs most there
+    lower, upper = np.maximum(np.floor(center) - reach, low - 1), np.minimum(np.ceil(center) + reach, high + 1)
+    if release.depends_on_table and _has_base_measure(release):  # it carries releases far, but within what is public
+        lower, upper = np.where(np.isfinite(low), low - 1, lower), np.where(np.isfinite(high), high + 1, upper)
+    prior, law = _Prior(model, base, system.frame.shape), _noise_law(release, reach)
+    large = upper - lower >= ENTRIES // y.size
+    doubtful = large | ~_surely_within(prior.tables, lower, upper, law, low, high)
+    if len(prior.tables) and doubtful.any():
+        first, last = prior.weigh(lower, upper, law, low - 1, high + 1)
+        more = last - first  # draws of a prior do not know its tails
+        lower = np.where(large, np.maximum(first - more, low - 1), np.where(doubtful, np.minimum(lower, first), lower))
+        upper = np.where(large, np.minimum(last + more, high + 1), np.where(doubtful, np.maximum(upper, last), upper))
+    return lower.astype(np.int64), common_width(lower, upper, system)
+
+
+def common_width(lower: NDArray[Any], upper: NDArray[Any], system: System) -> int:
+    """Return the number of counts of the widest window.
+
+    Raises
+    ------
+    ModelError
+        Naming the cell, where tables of that width would not fit into memory.
+    """
+    cell, most = int(np.argmax(upper - lower)), ENTRIES // lower.size
+    width = int(upper[cell] - lower[cell]) + 1
+    if width > most:
+        raise ModelError(
+            f"noise and data model leave {width:,} counts to {system.frame.cell(cell)}, where {lower.size:,} cells can "
+            f"have {most:,} each: give the parameters a prior that knows the size of the counts, or, where they hold, "
+            "make nonnegative() or upper bounds public"
+        )
+    return width
+
+
+def _possible(release: Release, system: System, nonnegative: NDArray[np.bool_]) -> tuple[Reals, Reals]:
+    """Smallest and largest count of every cell by what is public, and by the data model where it has no negative."""
+    kept = np.flatnonzero(nonnegative)
+    units = sp.csr_array(sp.eye_array(nonnegative.size, dtype=np.int64, format="csr")[kept])
+    B, limits = sp.vstack([system.B, units], format="csr"), np.append(system.limits, np.zeros(kept.size, np.int64))
+    low, high = cell_intervals(system.A, system.values, B, limits)
+    contradictory = bool(np.any(low > high))  # named by the search for a table to start from
+    return (np.full(low.size, -np.inf), np.full(low.size, np.inf)) if contradictory else (low, high)
+
+
+def _has_base_measure(release: Release) -> bool:
+    mechanism = release.mechanism
+    return not (isinstance(mechanism, Weighted) and mechanism.base_measure(release.kept) is None)
+
+
+def _noise_law(release: Release, reach: int) -> Law:
+    """Log weight of noise given counts of each cell, shape (..., d); Laplace of that reach for noise without one."""
+    y, mechanism = release.table.values.ravel(), release.mechanism
+    if mechanism.coupling is None and not has_auxiliary(release):
+        return lambda counts: mechanism.potential(y - counts)
+    return lambda counts: math.log(NOISE) / max(reach, 1) * abs(y - counts)
+
+
+def _surely_within(
+    tables: NDArray[Any], lower: Reals, upper: Reals, law: Law, low: Reals, high: Reals
+) -> NDArray[np.bool_]:
+    """Tell cells whose windows hold all but `BEYOND` of their weight: beyond, none is above that of noise at the ends.
+
+    Tables drawn from the data model say how much there is within.
+    """
+    within = np.where((lower <= tables) & (tables <= upper), law(tables), -np.inf)
+    beyond = [np.where(further, law(end), -np.inf) for end, further in ((lower, lower > low), (upper, upper < high))]
+    known = logsumexp(within, axis=0) - math.log(max(len(tables), 1)) if len(tables) else np.full(low.size, -np.inf)
+    return np.isneginf(np.maximum(*beyond)) | (known + math.log(BEYOND) > np.maximum(*beyond))
+
+
+class _Prior:
+    """Draws of a data model's parameters from their prior, and of its tables; none where the prior has no draws.
+
+    Attributes
+    ----------
+    tables : array, shape (draws, d)
+    """
+
+    def __init__(self, model: pm.Model, base: Any, shape: tuple[int, ...]) -> None:
+        near = set(ancestors([base], blockers=model.free_RVs))
+        self._parameters = [free for free in model.free_RVs if free in near]
+        seen = {rv: model.rvs_to_values[rv] for rv in model.observed_RVs if rv in set(ancestors([base]))}
+        self._given = {rv: rv.type.filter_variable(value) for rv, value in seen.items()}
+        self._base, self._shape, drawn = base, shape, []
+        with np.errstate(all="ignore"):
+            draw = compile_pymc([], [base, *self._parameters], givens=self._given, mode="FAST_COMPILE", random_seed=1)
+            for _ in range(DRAWS):
+                try:
+                    drawn.append(draw())
+                except (NotImplementedError, ValueError, OverflowError):
+                    continue  # flat priors cannot be drawn from, nor Poisson counts with a mean beyond 1e18
+        self._draws = [parameters for _, *parameters in drawn]
+        self.tables = np.array([table.ravel() for table, *_ in drawn]).reshape(len(drawn), math.prod(self._shape))
+
+    def weigh(self, lower: Reals, upper: Reals, law: Law, least: Reals, most: Reals) -> tuple[Reals, Reals]:
+        """Find where the weight m(x) q(y - x) of every cell is, among its window and what was drawn.
+
+        Evaluated at some counts, ever nearer to each other as the ends close in.
+        """
+        cells = lower.size
+        first = np.clip(np.minimum(lower, self.tables.min(axis=0) - 1), least, most)
+        last = np.clip(np.maximum(upper, self.tables.max(axis=0) + 1), least, most)
+        density = self._density()
+        points = int(np.clip(WEIGHED // (len(self._draws) * cells), 32, POINTS))
+        share = np.linspace(0, 1, points // 2)[:, None]
+        drawn = np.quantile(self.tables, share.ravel(), axis=0, method="nearest")
+        for _ in range(ROUNDS):
+            counts = np.sort(
+                np.concatenate([first + np.rint(share * (last - first)), np.clip(drawn, first, last)]), axis=0
+            )
+            weight = np.full(counts.shape, -np.inf)
+            for parameters in self._draws:
+                weight = np.logaddexp(weight, density(counts, parameters))
+            weight += law(counts)
+            heavy = weight > weight.max(axis=0) + math.log(BEYOND) - np.log(last - first + 1)
+            begin = np.maximum(heavy.argmax(axis=0) - 1, 0)
+            end = len(counts) - 1 - np.maximum(heavy[::-1].argmax(axis=0) - 1, 0)
+            size, (first, last) = last - first, (np.take_along_axis(counts, at[None], 0)[0] for at in (begin, end))
+            if np.all(last - first > size / 2):
+                break
+        return first, last
+
+    def _density(self) -> Callable[[Reals, list[Any]], Reals]:
+        """Compile the log density of counts, shape (n, d), given a draw of the parameters."""
+        cells = elementwise(self._base, self._shape)[0]
+        counts = pt.tensor(dtype=cells.dtype, shape=(None, *self._shape))
+        function = compile_pymc(
+            [counts, *self._parameters],
+            log_density(cells, counts),
+            givens=self._given,
+            mode="FAST_COMPILE",
+            on_unused_input="ignore",
+        )
+
+        def of_counts(at: Reals, parameters: list[Any]) -> Reals:
+            with np.errstate(all="ignore"):
+                found = function(at.astype(cells.dtype).reshape(-1, *self._shape), *parameters)
+            return np.nan_to_num(found.reshape(at.shape), nan=-np.inf, neginf=-np.inf)
+
+        return of_counts

@@ -1,0 +1,150 @@
+"""Windows of counts hold the posterior, whichever of noise and data model decides where it is."""
+
+import numpy as np
+import pymc as pm
+import pytest
+from scipy import stats
+from scipy.special import gammaln, logsumexp
+
+import ppdinf as ppd
+from ppdinf.errors import ModelError
+from ppdinf.invariants import Public, total
+from ppdinf.models import windows
+
+QUIET = {"progressbar": False, "quiet": True, "compute_convergence_checks": False, "cores": 1, "random_seed": 2}
+NOTHING = Public(())
+
+
+def fiber_of(release, dist, marginalize="auto"):
+    with pm.Model(coords=release.coords) as model:
+        ppd.PartiallyPrivate("x", dist(), release=release, marginalize=marginalize)
+    (rv,) = (v for v in (*model.free_RVs, *model.observed_RVs) if hasattr(v.owner.op, "fiber"))
+    return rv.owner.op.fiber
+
+
+def gamma_poisson(shape, rate):
+    return lambda: pm.Poisson.dist(pm.Gamma("rate", shape, rate)), lambda x: stats.nbinom.logpmf(
+        x, shape, rate / (1 + rate)
+    )
+
+
+def covariate():
+    """Rates follow a measured covariate that has a distribution of its own: never drawn again."""
+    measured = pm.Normal("measured", 0, 5, observed=[8.0])
+    return pm.Poisson.dist(pm.math.exp(measured - 1))
+
+
+FAMILIES = {  # released count, epsilon, the data model, and its density of a count under the prior
+    "far above": (100, 1, *gamma_poisson(2, 2)),
+    "farther above": (3000, 1, *gamma_poisson(2, 2)),
+    "far below 0": (-80, 1, *gamma_poisson(2, 2)),
+    "far below": (3, 1, *gamma_poisson(400, 0.2)),
+    "both": (1000, 2, *gamma_poisson(0.5, 0.001)),
+    "a support that ends": (
+        200, 1, lambda: pm.Binomial.dist(50, pm.Beta("p", 2, 2)), lambda x: stats.betabinom.logpmf(x, 50, 2, 2)
+    ),
+    "a measured covariate": (2, 1, covariate, lambda x: stats.poisson.logpmf(x, np.exp(7.0))),
+    "no noise to speak of": (5, "1/1000000", *gamma_poisson(50, 0.02)),
+}  # fmt: skip
+
+
+def posterior(y, epsilon, log_prior, law):
+    x = np.arange(-1000, 40_000)
+    distance = abs(y - x) if law == "laplace" else (y - x) ** 2 / 2
+    log = log_prior(x) - float(epsilon if law == "laplace" else 1) * distance
+    return x, np.exp(log - logsumexp(log))
+
+
+@pytest.mark.parametrize("marginalize", [True, False])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_windows_hold_the_posterior(family, marginalize):
+    y, epsilon, dist, log_prior = FAMILIES[family]
+    fiber = fiber_of(ppd.Release(np.array([y]), ppd.GeneralizedLaplace(NOTHING, epsilon=epsilon)), dist, marginalize)
+    x, law = posterior(y, eval(str(epsilon)), log_prior, "laplace")
+    outside = (x <= fiber.lower[0]) | (x >= fiber.lower[0] + fiber.width - 1)
+    assert law[outside].sum() < 1e-9
+    assert fiber.width < 4000 or family == "no noise to speak of"
+
+
+def test_windows_of_noise_alone_do_not_hold_it():
+    lost = []
+    for name, (y, epsilon, _, log_prior) in FAMILIES.items():
+        x, law = posterior(y, eval(str(epsilon)), log_prior, "laplace")
+        reach = ppd.GeneralizedLaplace(NOTHING, epsilon=epsilon).half_width(1)
+        lost += [name] if law[abs(x - y) >= reach].sum() > 1e-3 else []
+    assert len(lost) >= 5
+
+
+@pytest.mark.parametrize("sigma", [1, 20])
+def test_windows_under_gaussian_noise(sigma):
+    dist, log_prior = gamma_poisson(400, 0.2)
+    release = ppd.Release(np.array([3]), ppd.GeneralizedGaussian(NOTHING, sigma=sigma))
+    fiber = fiber_of(release, dist)
+    x = np.arange(0, 6000)
+    log = log_prior(x) - (x - 3) ** 2 / (2 * sigma**2)
+    law = np.exp(log - logsumexp(log))
+    assert law[(x <= fiber.lower[0]) | (x >= fiber.lower[0] + fiber.width - 1)].sum() < 1e-9
+
+
+@pytest.mark.parametrize("rate", [0.3, 7.0, 20.0])
+def test_the_marginal_density_where_model_and_release_differ_most(rate):
+    release = ppd.Release(np.array([100]), ppd.GeneralizedLaplace(NOTHING, epsilon=1))
+    with pm.Model(coords=release.coords) as model:
+        pm.Gamma("rate", 2, 2, default_transform=None)
+        ppd.PartiallyPrivate("x", pm.Poisson.dist(model["rate"]), release=release)
+    logp = model.compile_fn(model.logp(vars=[model["x_release"]]), inputs=model.value_vars, mode="FAST_COMPILE")
+    x = np.arange(400)
+    exact = logsumexp(x * np.log(rate) - rate - gammaln(x + 1) - abs(100 - x))
+    assert float(logp({"rate": np.array(rate)})) == pytest.approx(exact, abs=1e-9)
+
+
+def test_priors_that_know_little_leave_windows_to_the_noise():
+    y = np.array([3, 20, 100, 0, 7])
+    release = ppd.Release(y, ppd.GeneralizedLaplace(NOTHING, epsilon="1/4"))
+    reach = release.mechanism.half_width(5)
+    fiber = fiber_of(release, lambda: pm.Poisson.dist(pm.math.exp(pm.Normal("log_rate", 0, 10, shape=5))))
+    assert fiber.width <= 2 * reach + 3
+
+
+@pytest.mark.parametrize("public", [total(), NOTHING], ids=["total", "nothing"])
+def test_a_tiny_epsilon_needs_little_memory(public):
+    release = ppd.Release(np.array([10**5, -(10**6), 4, 900_012]), ppd.GeneralizedLaplace(public, epsilon="1/1000000"))
+    fiber = fiber_of(release, lambda: pm.Poisson.dist(pm.Gamma("rate", 2, 0.01)))
+    assert fiber.width < 20_000
+    assert public is NOTHING or fiber.width <= 16 + 3  # the public total
+
+
+def test_counts_beyond_memory_are_refused_by_the_cell(monkeypatch):
+    release = ppd.Release(np.array([10**5, -(10**6), 4, 900_012]), ppd.GeneralizedLaplace(NOTHING, epsilon="1/1000000"))
+    with pytest.raises(ModelError, match=r"counts to dim_0=\d, where 4 cells can have 8,388,608 each: give the param"):
+        fiber_of(release, lambda: pm.Poisson.dist(pm.Flat("rate")))
+    monkeypatch.setattr(windows, "ENTRIES", 40)
+    small = ppd.Release(np.array([3, 4]), ppd.GeneralizedLaplace(NOTHING, epsilon="1/4"))
+    with pytest.raises(ModelError, match="where 2 cells can have 20 each"):
+        fiber_of(small, lambda: pm.Poisson.dist(pm.Uniform("rate", 0, 100)))
+
+
+@pytest.mark.parametrize("marginalize", [True, False])
+@pytest.mark.filterwarnings("ignore::ppdinf.errors.DiagnosisWarning")
+def test_a_posterior_beyond_its_windows_is_named(marginalize):
+    """Nine cells leave a common rate no room for the tenth, which no draw of so wide a prior knew."""
+    table = np.array([1, 0, 2, 1, 3, 0, 1, 2, 1, 150])
+    release = ppd.Release(ppd.as_table(table, dims=["county"]), ppd.GeneralizedLaplace(NOTHING, epsilon=1))
+    with pm.Model(coords=release.coords) as model:
+        rate = pm.Gamma("rate", 40, 0.4) * pm.Gamma("scale", 0.05, 0.05)
+        ppd.PartiallyPrivate("x", pm.Poisson.dist(rate), release=release, marginalize=marginalize)
+        idata = pm.sample(200, tune=200, chains=2, **QUIET)
+    problems = " ".join(ppd.diagnose(idata, model).problems)
+    assert "goes beyond the counts it was looked for in" in problems
+    assert "county=9: model and release" in problems
+
+
+@pytest.mark.parametrize("marginalize", [True, False])
+@pytest.mark.filterwarnings("ignore::ppdinf.errors.DiagnosisWarning")
+def test_a_posterior_within_its_windows_is_not_spoken_of(marginalize):
+    release = ppd.Release(np.array([100, -20, 3]), ppd.GeneralizedLaplace(NOTHING, epsilon=1))
+    with pm.Model(coords=release.coords) as model:
+        rate = pm.Gamma("rate", 2, 2, shape=3)
+        ppd.PartiallyPrivate("x", pm.Poisson.dist(rate), release=release, marginalize=marginalize)
+        idata = pm.sample(200, tune=200, chains=2, **QUIET)
+    assert "beyond" not in " ".join(ppd.diagnose(idata, model).problems)
