@@ -61,7 +61,8 @@ def window_problems(idata: Any, model: pm.Model) -> list[str]:
                 f"The posterior of {rv.name.removesuffix('_release')!r} goes beyond the counts it was looked for in, "
                 f"with {share.max():.1g} of the weight at {named}{more}: model and release differ there by more than "
                 "noise does once in 1e12 tables. Look at epsilon and at what the model expects of these cells; let "
-                "counts vary more (NegativeBinomial in place of Poisson), or give parameters a prior that allows for them."
+                "counts vary more (NegativeBinomial in place of Poisson), or give parameters a prior that allows for "
+                "them."
             )
     return problems
 
@@ -80,12 +81,12 @@ def _summed_out(rv: Any, posterior: Any, model: pm.Model) -> NDArray[np.float64]
     lead = posterior.sizes["chain"], posterior.sizes["draw"]
     shares = []
     for at in np.unique(np.linspace(0, lead[0] * lead[1] - 1, DRAWS).astype(int)):
-        (weights,) = function(tuple(int(k) for k in np.unravel_index(at, lead)))
+        (weights,) = function((int(at) // lead[1], int(at) % lead[1]))
         place = {"lo": op.fiber.lower, "total": op.total, "block": op.block}
         given = (weights, None) if log_h is None else (log_h, weights)
         law = totals.marginals(given[0], eta=given[1], **place)
-        shares.append(sum(_beyond(law[:, last], law[:, before]) for last, before in ((0, 1), (-1, -2))))
-    return np.mean(shares, axis=0)
+        shares.append(_beyond(law[:, 0], law[:, 1]) + _beyond(law[:, -1], law[:, -2]))
+    return np.mean(np.array(shares), axis=0)
 
 
 def _beyond(last: NDArray[np.float64], before: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -12,7 +12,7 @@ from scipy import sparse
 
 from ppdinf.lattice.systems import IntVector
 
-__all__ = ["Combinations", "Cycles", "Family", "Listed", "SeparatorSwaps", "Transfers", "lift"]
+__all__ = ["Combinations", "Cycles", "Family", "Listed", "Transfers", "lift"]
 
 
 class Family(Protocol):
@@ -115,39 +115,6 @@ class Cycles:
             ends = 2 * length * np.arange(count + 1)
             drawn.append(sparse.csc_array((signs, corners.ravel(), ends), shape=(self.n, count)))
         return sparse.csc_array(sparse.hstack(drawn, format="csc"))
-
-
-@dataclass(frozen=True, eq=False)
-class SeparatorSwaps:
-    """Swaps across a separator of a decomposable model.
-
-    For dimensions split into a side, a separator and another side: with the separator at
-    a common level, two level combinations of one side exchange their partners on the other.
-
-    Attributes
-    ----------
-    cells : list of ndarray of int64, each of shape (separator levels, side, other side)
-        The cells of the table arranged for each separator.
-    n : int
-        Number of cells.
-    """
-
-    cells: list[IntVector]
-    n: int
-
-    def draw(self, size: int, rng: np.random.Generator) -> sparse.csc_array:
-        """Draw `size` directions, one per column; separators are equally likely."""
-        chosen = rng.integers(len(self.cells), size=size)
-        corners = np.empty((size, 4), dtype=np.int64)
-        for at, table in enumerate(self.cells):
-            mine = np.flatnonzero(chosen == at)
-            level = rng.integers(table.shape[0], size=mine.size)
-            left, right = (_distinct_pairs(np.full(mine.size, side), rng) for side in (table.shape[1], table.shape[2]))
-            corners[mine] = table[level[:, None], left[:, [0, 1, 0, 1]], right[:, [0, 1, 1, 0]]]
-        return sparse.csc_array(
-            (np.tile(np.array([1, 1, -1, -1]), size), corners.ravel(), 4 * np.arange(size + 1)),
-            shape=(self.n, size),
-        )
 
 
 def lift(vectors: sparse.csc_array, members: IntVector, sizes: IntVector, rng: np.random.Generator) -> sparse.csc_array:

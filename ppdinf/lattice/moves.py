@@ -19,31 +19,39 @@ is used instead, and what is proved:
   lower bounds (Dobra 2003), see `ppdinf.lattice.decomposable`.
 - *Small systems*: Markov (lower bounds) or Graver (lower and upper) bases by 4ti2.
 - *Anything else*: random integer combinations of the reduced basis. Every vector of the
-  lattice has positive probability, so any two tables are one move apart; it can be slow.
+  lattice has positive probability, so any two tables are one move apart; alone that can
+  be very slow, so that margins get the short moves of `ppdinf.lattice.margin_swaps` too.
 
 Blocks are independent under bounds on single cells, so the union over blocks connects.
 """
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Any, Literal, cast, get_args
 
 import numpy as np
 from scipy import sparse
 
 from ppdinf.errors import InvariantError
 from ppdinf.lattice.columns import equal_columns
+from ppdinf.lattice.decomposable import junction_tree
 from ppdinf.lattice.families import Combinations, Cycles, Family, Listed, Transfers, lift
+from ppdinf.lattice.margin_swaps import MarginSwaps, margin_swaps, margins_of
+from ppdinf.lattice.margins import margin_matrix
 from ppdinf.lattice.markov import Kind, computed_basis
 from ppdinf.lattice.structure import Structure, structure
 from ppdinf.lattice.systems import IntVector
 
-__all__ = ["Bounds", "Moves", "connected_moves"]
+__all__ = ["Bounds", "Moves", "connected_moves", "margin_moves"]
 
 Bounds = Literal["none", "lower", "box", "any"]
 
 LARGEST_COMPUTED = 100
 """Number of class sums of a block beyond which 4ti2 is not tried."""
+
+PREFERRED = 3
+"""Swaps of margins for every combination of basis vectors, which seldom has anywhere to go."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,7 +116,9 @@ class Moves:
         return sparse.csc_array(sparse.hstack(drawn, format="csc")[:, generator.permutation(size)])
 
 
-def connected_moves(A: Any | Structure, *, bounds: Bounds = "lower", seconds: float = 10.0) -> Moves:
+def connected_moves(
+    A: Any | Structure, *, bounds: Bounds = "lower", seconds: float = 10.0, shape: Sequence[int] = ()
+) -> Moves:
     """Find moves that connect all tables with the same public sums.
 
     Parameters
@@ -120,6 +130,9 @@ def connected_moves(A: Any | Structure, *, bounds: Bounds = "lower", seconds: fl
     seconds : float
         Time that 4ti2, if installed, is given per block of at most 100 class sums that
         no theorem covers; 0 leaves it out (moves then do not depend on the machine).
+    shape : sequence of int, optional
+        Of the table whose cells, in C order, are the columns of A. Where A turns out to
+        hold margins of it, their swaps are among the moves.
 
     Returns
     -------
@@ -130,13 +143,10 @@ def connected_moves(A: Any | Structure, *, bounds: Bounds = "lower", seconds: fl
     InvariantError
         If A is malformed or `bounds` is not one of the four words.
 
-    See Also
-    --------
-    ppdinf.lattice.decomposable.margin_moves : margins of tables, by dimensions.
-
     Notes
     -----
-    Cost as `ppdinf.lattice.structure.structure`, and 4ti2's time.
+    Cost as `ppdinf.lattice.structure.structure`, and 4ti2's time; a second for the margins
+    of eight dimensions.
 
     Examples
     --------
@@ -154,45 +164,99 @@ def connected_moves(A: Any | Structure, *, bounds: Bounds = "lower", seconds: fl
         everything: Family = Listed(basis) if bounds == "none" else Combinations(basis)
         why = "basis vectors" if bounds == "none" else "integer combinations of the basis"
         parts = [(everything, found.lattice.rank, False)] if found.lattice.rank else []
+        swaps = _swaps(found, shape)[0] if bounds == "any" and (found.sum_ranks > 1).any() else None
+        parts += [(swaps, PREFERRED * found.lattice.rank, False)] if swaps is not None else []
         return Moves(parts, members, sizes, True, reason(bounds, [why] if parts else []))
     families: list[tuple[Family, int, bool]] = []
     reasons: list[str] = []
     if sizes.max(initial=0) > 1:
         families.append((Transfers(members, sizes), int((sizes - 1).sum()), False))
         reasons.append("transfers within classes of equal cells")
-    for family, rank, why in _on_class_sums(found, bounds, seconds):
-        families.append((family, rank, True))
-        if why not in reasons:
-            reasons.append(why)
+    for family, rank, on_sums, theorems in _on_class_sums(found, bounds, seconds, shape):
+        families.append((family, rank, on_sums))
+        reasons += [theorem for theorem in theorems if theorem not in reasons]
     return Moves(families, members, sizes, True, reason(bounds, reasons))
 
 
-def _on_class_sums(found: Structure, bounds: Bounds, seconds: float) -> Iterable[tuple[Family, int, str]]:
+def margin_moves(
+    shape: Sequence[int], generators: Iterable[Iterable[int]], *, bounds: Bounds = "lower", seconds: float = 10.0
+) -> Moves:
+    """Find moves that connect all n-way tables with the same margins.
+
+    Parameters
+    ----------
+    shape : sequence of int
+        Size of each dimension; cells are in C order.
+    generators : iterable of iterables of int
+        Dimensions that each margin keeps.
+    bounds, seconds
+        As for `connected_moves`.
+
+    Returns
+    -------
+    Moves
+
+    Raises
+    ------
+    InvariantError
+        If a generator names a dimension that does not exist, or a size is not positive.
+
+    Examples
+    --------
+    >>> print(margin_moves((2, 3, 2, 2), [(0, 1), (1, 2), (2, 3)]).reason)
+    Connects every fiber with lower bounds on cells: swaps across separator (1); swaps across separator (2).
+    """
+    return connected_moves(margin_matrix(shape, generators), bounds=bounds, seconds=seconds, shape=shape)
+
+
+def _on_class_sums(
+    found: Structure, bounds: Bounds, seconds: float, shape: Sequence[int]
+) -> Iterable[tuple[Family, int, bool, list[str]]]:
+    """Families with their weight, whether they speak of class sums, and why they connect these."""
     basis = found.lattice.class_basis
     block_of_class = found.blocks[found.lattice.representatives]
     block_of_vector = block_of_class[basis.indices[basis.indptr[:-1]]]
     lines = np.flatnonzero((found.sum_ranks == 1)[block_of_vector])
     if lines.size:
-        yield Listed(basis[:, lines]), lines.size, "the one direction of each one-dimensional block"
-    n = basis.shape[0]
+        yield Listed(basis[:, lines]), lines.size, True, ["the one direction of each one-dimensional block"]
+    n, others = basis.shape[0], []
     for block in np.flatnonzero(found.sum_ranks > 1).tolist():
         classes = np.flatnonzero(block_of_class == block)
-        rank = int(found.sum_ranks[block])
         system = _distinct_rows(found.class_system[:, classes])
         table = _as_two_way(system)
-        if table is not None:
-            rows, columns = table.shape
-            longest = 2 if bounds == "lower" else min(rows, columns)
-            what = "basic swaps" if longest == 2 else "alternating cycles"
-            yield Cycles(classes[table], n, longest), rank, f"{what} of a {rows} x {columns} table"
+        if table is None:
+            others.append((block, classes, system))
             continue
-        kind: Kind = "markov" if bounds == "lower" else "graver"
-        listed = computed_basis(system, kind, seconds) if classes.size <= LARGEST_COMPUTED else None
+        rows, columns = table.shape
+        longest = 2 if bounds == "lower" else min(rows, columns)
+        what = "basic swaps" if longest == 2 else "alternating cycles"
+        yield Cycles(classes[table], n, longest), int(found.sum_ranks[block]), True, [
+            f"{what} of a {rows} x {columns} table"
+        ]  # fmt: skip
+    swaps, separators = _swaps(found, shape) if others else (None, [])
+    proved = separators if bounds == "lower" else []
+    if swaps is not None:
+        yield swaps, PREFERRED * sum(int(found.sum_ranks[block]) for block, _, _ in others), False, proved
+    for block, classes, system in [] if proved else others:
+        rank, kind = int(found.sum_ranks[block]), "markov" if bounds == "lower" else "graver"
+        listed = computed_basis(system, cast(Kind, kind), seconds) if classes.size <= LARGEST_COMPUTED else None
         if listed is not None:
             placed = sparse.csc_array((listed.data, classes[listed.indices], listed.indptr), shape=(n, listed.shape[1]))
-            yield Listed(placed), rank, f"{kind.capitalize()} bases by 4ti2"
+            yield Listed(placed), rank, True, [f"{kind.capitalize()} bases by 4ti2"]
         else:
-            yield Combinations(basis[:, block_of_vector == block]), rank, "integer combinations of the reduced basis"
+            combinations = Combinations(basis[:, block_of_vector == block])
+            yield combinations, rank, True, ["integer combinations of the reduced basis"]
+
+
+def _swaps(found: Structure, shape: Sequence[int]) -> tuple[MarginSwaps | None, list[str]]:
+    """Find swaps of the margins that a system holds, and why they connect under lower bounds, where they do."""
+    generators = margins_of(found.lattice, shape) if math.prod(shape) == found.blocks.size and shape else None
+    swaps = None if generators is None else margin_swaps(shape, generators)
+    if generators is None or swaps is None:
+        return None, []
+    tree = junction_tree(generators) if swaps.holds_all_pairs else None
+    separators = [sorted(generators[i] & generators[j]) for i, j in tree or []]
+    return swaps, [f"swaps across separator ({', '.join(map(str, separator))})" for separator in separators]
 
 
 def _distinct_rows(system: sparse.csc_array) -> sparse.csc_array:

@@ -71,7 +71,7 @@ def lay_out(model: pm.Model, base: Any, release: Release, frame: Frame) -> tuple
     log_noise = np.where(public, potential, -np.inf)
     linked = bool(np.any(np.diff(system.B.indptr) > 1))
     bounds: Bounds = "any" if linked else "lower" if allowed[:, -1].all() else "box"
-    moves, coupling = connected_moves(system.structure, bounds=bounds), mechanism.coupling
+    moves, coupling = connected_moves(system.structure, bounds=bounds, shape=frame.shape), mechanism.coupling
     if coupling is not None and query is not None:
         coupling = NoiseNorm(sp.csc_array(coupling.matrix @ query), coupling.order)
         moves = short_moves(moves, system, coupling)

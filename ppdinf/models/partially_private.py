@@ -71,14 +71,15 @@ def PartiallyPrivate(  # noqa: N802  (reads as a PyMC distribution)
         The distribution is not elementwise over integers, does not fit the shape of the table, or the
         coordinates of the model differ from the labels of the release; ``marginalize=True`` where the
         public statements or the noise do not allow it; `dims` that are not those of the cells; K-norm noise in more
-        than 8 dimensions; answers that leave a count without an end.
+        than 8 dimensions; answers that leave a count without an end; more counts in a window than memory holds.
     InvariantError
         No table in the support of `dist` agrees with what is public.
 
     Notes
     -----
-    Counts further from the released ones than the noise reaches with probability 1e-12 are left out: a
-    window has ``width`` of about ``70 / epsilon`` counts. A gradient costs about 30 us for 20 cells
+    Counts further from the released ones than the noise reaches with probability 1e-12 are left out, unless draws of
+    the prior say that the data model pulls them there (`ppdinf.models.windows`): a window has ``width`` of about
+    ``70 / epsilon`` counts. A gradient costs about 30 us for 20 cells
     (`ppdinf.samplers.totals`); a draw of the table variable looks at ``d * width`` log densities, and noise that
     couples the cells adds one pass over a window for every row of its norm that a move changes.
 

@@ -22,10 +22,9 @@ import pymc as pm
 import pytensor.tensor as pt
 import scipy.sparse as sp
 from numpy.typing import NDArray
-from pymc.pytensorf import compile as compile_pymc
-from pytensor.graph.traversal import ancestors
 from scipy.special import logsumexp
 
+from ppdinf._pymc_internals import ancestors, compile_pymc
 from ppdinf.errors import ModelError
 from ppdinf.invariants import System
 from ppdinf.lattice.fiber_tables import cell_intervals
@@ -132,7 +131,8 @@ def _noise_law(release: Release, reach: int) -> Law:
     y, mechanism = release.table.values.ravel(), release.mechanism
     if mechanism.coupling is None and not has_auxiliary(release):
         return lambda counts: mechanism.potential(y - counts)
-    return lambda counts: math.log(NOISE) / max(reach, 1) * abs(y - counts)
+    rate = -math.log(NOISE) / max(reach, 1)
+    return lambda counts: np.asarray(-rate * abs(y - counts), dtype=np.float64)
 
 
 def _surely_within(

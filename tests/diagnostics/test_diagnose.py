@@ -71,8 +71,9 @@ def test_one_chain_short_runs_and_foreign_draws_are_named():
 def test_a_model_that_contradicts_the_release_reaches_the_edge_of_its_windows():
     release = ppd.Release(np.array([5000, 5000]), ppd.GeneralizedLaplace(ppd.invariants.total(), epsilon=2))
     with pm.Model(coords=release.coords) as model:
-        unknown = pm.Flat("unknown", shape=2, initval=[20_000.0, 1.0])  # without draws of a prior to lay out windows by
-        expected = pm.math.stack([20_000.0, 1.0]) + 0 * unknown
+        log_level = pm.Flat("log_level")  # without draws of a prior to lay out windows by
+        pm.Normal("known", log_level, 0.01, observed=0.0)
+        expected = [20_000.0, 1.0] * pm.math.exp(log_level)
         ppd.PartiallyPrivate("x", pm.Poisson.dist(expected), release=release, marginalize=False)
         idata = pm.sample(200, tune=10, chains=2, **QUIET)
     assert "goes beyond the counts it was looked for in" in " ".join(ppd.diagnose(idata, model).problems)

@@ -7,6 +7,7 @@ from brute_force import distinct, fiber, groups, pieces, two_way
 from ppdinf.errors import InvariantError
 from ppdinf.lattice import connected_moves, kernel, margin_matrix, margin_moves, structure
 from ppdinf.lattice.decomposable import junction_tree
+from ppdinf.lattice.margin_swaps import MarginSwaps, margin_swaps, margins_of
 from ppdinf.lattice.markov import computed_basis, program
 from ppdinf.lattice.systems import integer_matrix
 
@@ -130,8 +131,9 @@ def test_swaps_across_one_separator_alone_do_not_connect():
     shape, generators = (2, 2, 2, 2), [(0, 1), (1, 2), (2, 3)]
     A = margin_matrix(shape, generators).toarray()
     moves = margin_moves(shape, generators)
-    (family, _, _) = moves.families[0]
-    partial = type(family)(family.cells[1:], family.n).draw(DRAWS, np.random.default_rng(1))
+    family = next(family for family, _, _ in moves.families if isinstance(family, MarginSwaps))
+    across_two = family.groups[family.groups[:, 2] == 0]
+    partial = MarginSwaps(family.shape, across_two).draw(DRAWS, np.random.default_rng(1))
     table = np.bincount([0b0000, 0b1011], minlength=16)  # agree in dimension 1 only
     assert pieces(points_of(A, table), distinct(partial)) > 1
     assert pieces(points_of(A, table), distinct(moves.draw(DRAWS, rng=1))) == 1
@@ -212,3 +214,62 @@ def test_without_4ti2_combinations_take_over(monkeypatch):
 def test_unknown_bounds_are_refused():
     with pytest.raises(InvariantError, match="bounds='upper' is not one of 'none', 'lower', 'box', 'any'"):
         connected_moves([[1, 1]], bounds="upper")
+
+
+CUBE = [(0, 1), (0, 2), (1, 2)]
+
+
+def signless(vectors):
+    """Vectors up to sign."""
+    first = vectors[np.arange(len(vectors)), abs(vectors).argmax(axis=1)]
+    return {tuple(v) for v in (vectors * np.sign(first)[:, None]).tolist()}
+
+
+def test_swaps_of_a_cube_are_its_markov_basis():
+    """27 cubes and 54 moves of 12 cells (Diaconis and Sturmfels 1998), found here among all that a corner decides."""
+    A = margin_matrix((3, 3, 3), CUBE).toarray()
+    basis = kernel(A).basis.toarray()
+    coefficients = np.array(list(itertools.product((-1, 0, 1), repeat=8)))
+    vectors = coefficients @ basis.T
+    norms = abs(vectors).sum(axis=1)
+    short = signless(vectors[(abs(vectors).max(axis=1) == 1) & ((norms == 8) | (norms == 12))])
+    drawn = signless(
+        distinct(margin_swaps((3, 3, 3), [frozenset(g) for g in CUBE]).draw(20_000, np.random.default_rng(1)))
+    )
+    assert len(drawn) == 27 + 54
+    assert drawn == short
+
+
+@pytest.mark.parametrize(("shape", "generators"), [
+    ((3, 3, 3), CUBE),
+    ((2,) * 4, list(itertools.combinations(range(4), 2))),
+    ((2,) * 4, list(itertools.combinations(range(4), 3))),
+    ((2, 3, 2, 2), [(0, 1), (1, 2), (2, 3), (3, 0)]),
+    ((2, 1, 3, 2), [(0, 2), (2, 3), (0, 3)]),
+    ((2, 3, 2, 2), [(0, 1), (2,)]),
+])  # fmt: skip
+def test_swaps_keep_the_margins_that_a_system_holds(shape, generators):
+    A = margin_matrix(shape, generators)
+    doubled = np.vstack([A.toarray(), A.toarray()[:3] + A.toarray()[1:4]])
+    found = margins_of(kernel(doubled), shape)
+    assert (margin_matrix(shape, found) @ kernel(A).basis).count_nonzero() == 0
+    swaps = margin_swaps(shape, found)
+    drawn = swaps.draw(2000, np.random.default_rng(1))
+    assert not (A @ drawn).count_nonzero()
+    assert abs(drawn).max() == 1
+    assert set(abs(drawn).sum(axis=0).tolist()) <= {4, 6, 8, 12, 16, 24}
+    combined = np.linalg.matrix_rank(drawn.toarray())
+    transfers = kernel(A).rank - kernel(margin_matrix(shape, found)).class_basis.shape[1]
+    assert combined + transfers >= kernel(A).rank
+    partly = np.vstack([A.toarray(), np.eye(A.shape[1], dtype=int)[:1]])  # a cell is public besides
+    assert margins_of(kernel(partly), shape) != found
+
+
+@pytest.mark.parametrize("bounds", ["lower", "box", "any"])
+def test_models_without_a_theorem_get_swaps_and_combinations(bounds):
+    moves = margin_moves((3, 3, 3), CUBE, bounds=bounds, seconds=0)
+    kinds = {type(family).__name__ for family, _, _ in moves.families}
+    assert kinds == {"MarginSwaps", "Combinations"}
+    assert "integer combinations" in moves.reason
+    chain = margin_moves((2, 2, 2, 2), [(0, 1), (1, 2), (2, 3)], seconds=0)
+    assert [type(family).__name__ for family, _, _ in chain.families] == ["MarginSwaps"]
