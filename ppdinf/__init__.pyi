@@ -20,7 +20,9 @@ from .mechanisms import TopDown as TopDown
 from .mechanisms import WassersteinExponential as WassersteinExponential
 from .models import PartiallyPrivate as PartiallyPrivate
 from .models import compare as compare
+from .models import log_likelihood as log_likelihood
 from .models import sample_confidential as sample_confidential
+from .models import sample_release as sample_release
 from .releases import Release as Release
 from .releases import read_release as read_release
 from .tables import as_table as as_table

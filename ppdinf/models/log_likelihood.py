@@ -1,0 +1,169 @@
+"""Pointwise log likelihoods of a release, for ``az.loo`` and ``az.compare``: one for the cells of each public sum.
+
+Given the parameters, cells under different public sums are independent, and so are their noisy counts: what can be left
+out and predicted from the rest is a whole group, its noisy counts and its public sum together, or a cell in no public
+sum. PyMC itself takes a release for one observation, of which there is no rest.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+import xarray as xr
+from numpy.typing import NDArray
+
+from ppdinf.errors import ModelError
+from ppdinf.models.confidential import of_draws, sample_confidential
+from ppdinf.models.distributions import ConfidentialRV, MarginalRV
+from ppdinf.models.marginal import fixed, logp_natural, logp_table
+from ppdinf.models.released import ReleasedRV, has_auxiliary
+from ppdinf.models.rows import has_rows
+
+__all__ = ["log_likelihood", "sample_release"]
+
+GROUP = "public_group"
+
+
+def log_likelihood(idata: Any, model: pm.Model | None = None) -> xr.DataArray:
+    """Log likelihood of each public group of a release, for each posterior draw; added to ``idata``.
+
+    Parameters
+    ----------
+    idata : xarray.DataTree
+        What `pm.sample` returned. Gets the group ``log_likelihood`` that ``az.loo(idata)`` and ``az.compare`` read.
+    model : pymc.Model, optional
+        The model, when not in its context; its table is summed out.
+
+    Returns
+    -------
+    xarray.DataArray, dimensions ``("chain", "draw", "public_group")``
+        One entry per public sum, then one per cell in no public sum. Without the constant of the noise law, which
+        is the same for every model of a release: compare models of one release, and read no absolute value.
+
+    Raises
+    ------
+    ModelError
+        There is nothing to leave out: the table is a variable of the model (its cells are then parameters, and a
+        likelihood given these knows no public sum), one public sum joins all cells, the noise has a scale or a
+        projection in common to all cells, or the data model is over rows.
+
+    Examples
+    --------
+    >>> import pandas as pd, ppdinf as ppd
+    >>> table = xr.DataArray([3, -1, 4, 2], dims="area", coords={"area": list("abcd"), "state": ("area", list("xxyy"))})
+    >>> release = ppd.Release(table, ppd.GeneralizedLaplace(ppd.invariants.groups("state"), epsilon=1))
+    >>> with pm.Model(coords=release.coords) as model:
+    ...     counts = ppd.PartiallyPrivate("counts", pm.Poisson.dist(pm.Gamma("rate", 2, 1)), release=release)
+    ...     idata = pm.sample(10, tune=10, chains=1, random_seed=1, progressbar=False, quiet=True,
+    ...                       compute_convergence_checks=False)
+    >>> log_likelihood(idata, model).public_group.values.tolist()
+    ['state=x', 'state=y']
+    """
+    model = pm.modelcontext(model)
+    (rv,) = _tables(model)
+    op = rv.owner.op
+    if isinstance(op, ConfidentialRV):
+        raise ModelError(
+            f"{rv.name!r} is a variable of the model: given its cells the release says nothing of the model, and there "
+            "is no pointwise likelihood to be had. Sum it out (marginalize=True) where the public sums allow it"
+        )
+    if has_auxiliary(op.release):
+        raise ModelError("the noise has a scale or a projection in common to all cells: none can be left out alone")
+    if has_rows(op.base_op.make_node(*rv.owner.inputs[:-1]).default_output()):
+        raise ModelError("the data model is over rows: write it as independent cells, pm.Poisson.dist(n * p)")
+    names = _names(op)
+    if len(names) < 2:
+        raise ModelError(
+            "one public sum joins all cells: the release is one observation, and there is no rest to predict it from"
+        )
+    function = of_draws([_pointwise(op, rv.owner.inputs[:-1])], idata.posterior, model)
+    lead = (idata.posterior.sizes["chain"], idata.posterior.sizes["draw"])
+    values = np.array([function(at)[0] for at in np.ndindex(lead)]).reshape(*lead, len(names))
+    coords = {"chain": idata.posterior.chain, "draw": idata.posterior.draw, GROUP: names}
+    found = xr.DataArray(values, dims=("chain", "draw", GROUP), coords=coords, name=rv.name)
+    idata["log_likelihood"] = xr.DataTree(found.to_dataset())
+    return found
+
+
+def sample_release(
+    idata: Any, model: pm.Model | None = None, *, random_seed: int | np.random.Generator | None = None
+) -> xr.DataArray:
+    """Release the confidential tables of the posterior again: posterior predictive releases with the public sums.
+
+    The same for a table that was summed out and one that was walked. ``pm.sample_posterior_predictive`` does this for
+    a walked table; where it was summed out it draws a new table from the data model first, whose sums are its own.
+
+    Parameters
+    ----------
+    idata : xarray.DataTree
+    model : pymc.Model, optional
+    random_seed : int or numpy.random.Generator, optional
+
+    Returns
+    -------
+    xarray.DataArray, dimensions ``("chain", "draw", *release.dims)``
+
+    Raises
+    ------
+    ModelError
+        As `sample_confidential`.
+    """
+    model = pm.modelcontext(model)
+    (rv,) = _tables(model)
+    release, rng = rv.owner.op.release, np.random.default_rng(random_seed)
+    tables = sample_confidential(idata, model, random_seed=rng).values
+    flat = tables.reshape(-1, *tables.shape[2:])
+    again = ReleasedRV(release, ndim=tables.ndim - 2)
+    values = np.array([again.rng_fn(rng, table, size=()) for table in flat])
+    dims = ("chain", "draw", *release.dims)
+    coords = {"chain": idata.posterior.chain, "draw": idata.posterior.draw, **release.coords}
+    return xr.DataArray(values.reshape(*tables.shape[:2], *release.shape), dims=dims, coords=coords)
+
+
+def _tables(model: pm.Model) -> list[Any]:
+    kinds = ConfidentialRV | MarginalRV
+    found = [rv for rv in (*model.free_RVs, *model.observed_RVs) if isinstance(rv.owner.op, kinds)]
+    if len(found) != 1:
+        raise ModelError(f"the model has {len(found)} confidential tables, expected one made by PartiallyPrivate")
+    return found
+
+
+def _pointwise(op: MarginalRV, inputs: Any) -> Any:
+    """Log likelihood of each group and of each cell in none, symbolic."""
+    eta, normaliser, log_h = op.weights(inputs)
+    block, totals = op.block, op.total.size
+    free, grouped = np.flatnonzero(block < 0), np.flatnonzero(block >= 0)
+    place = {"lo": op.fiber.lower, "total": op.total, "block": block}
+    parts = []
+    if log_h is None:
+        table = normaliser
+        sums = logp_table(table, **place)[:totals] if totals else None
+        alone = table[free]
+    else:
+        off = pt.zeros(totals)[block[grouped]].inc(normaliser[grouped])
+        sums = logp_natural(eta, log_h, **place)[:totals] - off if totals else None
+        counts = (op.fiber.lower[:, None] + np.arange(op.fiber.width))[free]
+        ends = (pt.constant(end, dtype="float64") for end in (-1e100, 1e100))  # a rate of 0 leaves the count 0
+        alone = fixed(log_h[free], "log_h") + pt.clip(eta[free], *ends)[:, None] * counts - normaliser[free][:, None]
+    parts += [] if sums is None else [sums]
+    parts += [pt.logsumexp(alone, axis=1)] if free.size else []
+    return pt.concatenate(parts)
+
+
+def _names(op: MarginalRV) -> list[str]:
+    """Name each group by the public sum over its cells, else by its first cell; then the cells in none."""
+    system, block = op.release.public, op.block
+    rows: dict[tuple[int, ...], str] = {}
+    for row, name in enumerate(system.names):
+        cells = system.A.indices[system.A.indptr[row] : system.A.indptr[row + 1]]
+        rows.setdefault(tuple(sorted(cells.tolist())), name)
+    members = [np.flatnonzero(block == k) for k in range(op.total.size)]
+    named = [rows.get(tuple(cells.tolist()), f"cells with {_first(op, cells)}") for cells in members]
+    return [*named, *(op.release.frame.cell(int(cell)) for cell in np.flatnonzero(block < 0))]
+
+
+def _first(op: MarginalRV, cells: NDArray[np.int64]) -> str:
+    return op.release.frame.cell(int(cells[0]))
