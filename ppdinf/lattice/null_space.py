@@ -7,7 +7,9 @@ one singular value decomposition per block of crossing sums, of its small side.
 
 The basis Q of N is a Haar basis within each class (halves against each other, then quarters, ...) and the
 Gram-Schmidt basis of the lattice of class sums across. It is sparse, n log n entries for a class of n cells,
-and determined by the lattice, whoever computes it.
+and determined by the lattice, whoever computes it. It is the Gram-Schmidt basis of a lattice basis B as well, so that
+Q'B is upper triangular: one cell of the first half against one of the second for every Haar vector, small intervals
+before those that hold them (a tree of differences that spans the class), then class sums carried by representatives.
 """
 
 from __future__ import annotations
@@ -41,10 +43,16 @@ class NullSpace:
         Of the system.
     fixed : scipy.sparse.csr_array of float64, shape (d, rank A)
         Orthonormal basis of the row space of A, the orthogonal complement of N.
+    sums : scipy.sparse.csr_array of int64, shape (n, d)
+        What the public sums fix: classes whose sum is determined, then the sums that cross.
+    weights : scipy.sparse.csr_array of float64, shape (rank A, n)
+        ``fixed.T @ z = weights @ (sums @ z)``.
     """
 
     structure: Structure
     fixed: sparse.csr_array
+    sums: sparse.csr_array
+    weights: sparse.csr_array
 
     @property
     def dimension(self) -> int:
@@ -67,7 +75,7 @@ class NullSpace:
         """
         lattice, sizes = self.structure.lattice, self.structure.class_sizes
         order = np.argsort(lattice.classes, kind="stable")
-        within = [part[np.argsort(order)] for part in _haar(np.cumsum(sizes) - sizes, np.cumsum(sizes))]
+        within = [part[np.argsort(order)] for part in reversed(_haar(np.cumsum(sizes) - sizes, np.cumsum(sizes)))]
         across = [sparse.csr_array((sizes.size, 0))]
         sums = sparse.csr_array(lattice.class_basis)
         for classes in _blocks(self.structure):
@@ -82,6 +90,23 @@ class NullSpace:
             across.append(_embedded(q * np.sign(np.diag(r)), classes, sizes.size))
         units = _units(self.structure)
         return sparse.csc_array(sparse.hstack([*within, *(units @ part for part in across)], format="csc"))
+
+    @cached_property
+    def lattice_basis(self) -> sparse.csc_array:
+        """Basis B of the whole vectors of N, int64, shape (d, m); ``basis.T @ B`` is upper triangular."""
+        lattice, Q = self.structure.lattice, self.basis
+        inner = lattice.classes.size - lattice.representatives.size
+        Q.sort_indices()
+        column = np.repeat(np.arange(inner), np.diff(Q.indptr[: inner + 1]))
+        cells, positive = Q.indices[: column.size], Q.data[: column.size] > 0
+        pairs = [cells[side][np.unique(column[side], return_index=True)[1]] for side in (positive, ~positive)]
+        ends = np.array(pairs, dtype=np.int64).T.ravel()
+        signs = np.tile(np.array([1, -1], dtype=np.int64), inner)
+        within = sparse.csc_array((signs, ends, np.arange(inner + 1) * 2), shape=(Q.shape[0], inner))
+        sums = sparse.csr_array(lattice.class_basis)
+        vectors = [np.unique(sums[classes].indices) for classes in _blocks(self.structure)]
+        across = lattice.basis[:, inner:][:, np.concatenate([*vectors, np.zeros(0, dtype=np.int64)]).astype(np.int64)]
+        return sparse.hstack([within, across], format="csc", dtype=np.int64)
 
 
 def null_space(structure: Structure) -> NullSpace:
@@ -118,17 +143,21 @@ def null_space(structure: Structure) -> NullSpace:
     """
     sizes = structure.class_sizes
     determined = np.flatnonzero(structure.determined)
-    parts = [sparse.csr_array(sparse.eye_array(sizes.size, format="csc")[:, determined])]
+    eye = sparse.eye_array(sizes.size, format="csc", dtype=np.int64)
+    parts, sums = [sparse.csr_array(eye[:, determined], dtype=float)], [eye[determined]]
+    weights = [sparse.diags_array(1 / np.sqrt(sizes[determined]))]
     system = sparse.csc_array(structure.class_system)
     for classes in _blocks(structure):
         rows = system[:, classes].tocsr()
-        rows = rows[np.flatnonzero(np.diff(rows.indptr))].toarray() * np.sqrt(sizes[classes])
-        rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+        meeting = np.flatnonzero(np.diff(rows.indptr))
+        rows = rows[meeting].toarray() * np.sqrt(sizes[classes])
+        lengths = np.linalg.norm(rows, axis=1, keepdims=True)
+        rows /= lengths
         block = structure.blocks[structure.lattice.representatives[classes[0]]]
         rank = classes.size - structure.sum_ranks[block]
         if not rank:  # a cell in no sum
             continue
-        directions, extent, _ = np.linalg.svd(rows.T, full_matrices=False)
+        directions, extent, combined = np.linalg.svd(rows.T, full_matrices=False)
         if extent[rank - 1] < NEARLY_DEPENDENT * extent[0]:
             raise InvariantError(
                 "some public sums are nearly combinations of others, too nearly for noise in double precision: use "
@@ -136,7 +165,12 @@ def null_space(structure: Structure) -> NullSpace:
             )
         directions = directions[:, :rank]
         parts.append(_embedded(directions, classes, sizes.size))
-    return NullSpace(structure, sparse.csr_array(_units(structure) @ sparse.hstack(parts, format="csr")))
+        inside = np.isin(np.arange(sizes.size), classes).astype(np.int64)
+        sums.append(sparse.csc_array(system.tocsr()[meeting] @ sparse.diags_array(inside, dtype=np.int64)))
+        weights.append(sparse.csr_array(combined[:rank] / extent[:rank, np.newaxis] / lengths.T))
+    fixed = sparse.csr_array(_units(structure) @ sparse.hstack(parts, format="csr"))
+    of_cells = sparse.vstack(sums, format="csc", dtype=np.int64)[:, structure.classes]
+    return NullSpace(structure, fixed, sparse.csr_array(of_cells), sparse.block_diag(weights, format="csr"))
 
 
 def _blocks(structure: Structure) -> list[NDArray[np.int64]]:

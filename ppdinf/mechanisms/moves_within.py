@@ -11,10 +11,11 @@ from scipy import sparse
 from ppdinf.errors import PrivacyError
 from ppdinf.lattice.kernel import kernel
 from ppdinf.lattice.null_space import NullSpace
+from ppdinf.lattice.structure import Structure, structure
 from ppdinf.mechanisms.counting_queries import Query
 from ppdinf.privacy.sensitivity import sensitivity_polytope
 
-__all__ = ["inside", "moves_within"]
+__all__ = ["inside", "moved_structure", "moves_within"]
 
 SMALLEST = 1e-6  # extent of the moves along any of their directions, relative to the longest
 
@@ -44,7 +45,7 @@ def moves_within(space: NullSpace, query: Query | None, neighbours: Any) -> tupl
     """
     d = space.fixed.shape[0]
     answers = sparse.eye_array(d, dtype=np.int64) if query is None else np.array(query)
-    k = _rank(space, sparse.csc_array(answers), neighbours)
+    k = _seen(space, sparse.csc_array(answers), neighbours)[0]
     if not k:
         return np.zeros((d, 0)), np.zeros((0, 0))
     moves = sensitivity_polytope(space.basis.T @ answers, neighbours=neighbours)
@@ -57,15 +58,37 @@ def moves_within(space: NullSpace, query: Query | None, neighbours: Any) -> tupl
     return space.basis @ left[:, :k], left[:, :k].T @ moves
 
 
-def _rank(space: NullSpace, answers: sparse.csc_array, neighbours: Any) -> int:
-    """Dimension of what moves span in the null space, in integers: a move lost to rounding would get no noise."""
+def moved_structure(space: NullSpace, query: Query | None, neighbours: Any) -> Structure:
+    """Structure of the whole vectors that moves span in the null space: of the public sums, and of what nobody moves.
+
+    Examples
+    --------
+    >>> from ppdinf.lattice.null_space import null_space
+    >>> free = null_space(structure([[0, 0, 0]]))
+    >>> moved_structure(free, None, "replaced").lattice.rank  # the number of records stays as it is
+    2
+    """
+    d = space.fixed.shape[0]
+    answers = sparse.eye_array(d, dtype=np.int64) if query is None else sparse.csc_array(np.array(query))
+    k, both = _seen(space, sparse.csc_array(answers), neighbours)
+    if k == space.dimension:
+        return space.structure
+    system = space.structure.class_system[:, space.structure.classes]
+    return structure(sparse.vstack([system, kernel(both.T).basis.T], format="csr", dtype=np.int64))
+
+
+def _seen(space: NullSpace, answers: sparse.csc_array, neighbours: Any) -> tuple[int, sparse.csc_array]:
+    """Dimension of what moves span in the null space, in integers: a move lost to rounding would get no noise.
+
+    Also moves and public sums, one per column.
+    """
     if neighbours == "replaced":
         d = answers.shape[1]
         first = sparse.coo_array((np.ones(d - 1, np.int64), (np.zeros(d - 1, int), np.arange(d - 1))), shape=(d, d - 1))
         answers = answers @ (sparse.eye_array(d, dtype=np.int64, format="csc")[:, 1:] - first)
-    structure = space.structure
-    both = sparse.hstack([answers, structure.class_system[:, structure.classes].T], format="csc", dtype=np.int64)
-    return both.shape[1] - kernel(both).rank - space.fixed.shape[1]
+    found = space.structure
+    both = sparse.hstack([answers, found.class_system[:, found.classes].T], format="csc", dtype=np.int64)
+    return both.shape[1] - kernel(both).rank - space.fixed.shape[1], both
 
 
 def inside(directions: NDArray[Any], z: NDArray[Any]) -> bool:

@@ -34,8 +34,10 @@ __all__ = [
     "as_grid",
     "gaussian_reach",
     "grid_below",
+    "in_steps",
     "laplace_reach",
     "real_sampler",
+    "unless_noisy",
 ]
 
 NARROWEST = 1e-3  # stands for no noise in densities of counts: 1 off weighs exp(-500,000) or exp(-1,000)
@@ -83,6 +85,16 @@ def grid_below(scale: float, *, steps: int = FINE) -> Fraction:
     return Fraction(2) ** max(-30, math.floor(math.log2(scale / steps)))
 
 
+def in_steps(z: NDArray[Any], grid: Fraction) -> Reals:
+    """Multiply whole numbers by a grid: exact up to 2^53."""
+    return np.multiply(z, float(grid), dtype=np.float64)
+
+
+def unless_noisy(law: RealNoise, grid: Grid, *, scale: float = 0.0) -> RealNoise:
+    """State that a law without noise is exact, where a grid is wanted."""
+    return law if grid is None or (scale and law.dimension) else replace(law, grid=Fraction(1), exact=True)
+
+
 def real_sampler(grid: Grid, plan: Plan | None) -> str:
     """Say in a guarantee how real-valued noise was drawn, and what that means for its digits."""
     if grid is None:
@@ -92,7 +104,10 @@ def real_sampler(grid: Grid, plan: Plan | None) -> str:
             f"real-valued, {plan or 'drawn in a way that is not stated'}; in double precision, so that the promise is "
             "one about real numbers, and the last digits of what is published can tell more"
         )
-    return f"in multiples of {grid}, {plan or 'drawn in a way that is not stated'}"
+    doubles = "; how likely each is was worked out in double precision" * (
+        plan is not None and not plan.exact and plan.distance is None
+    )
+    return f"in multiples of {grid}, {plan or 'drawn in a way that is not stated'}{doubles}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,7 +117,7 @@ class RealNoise:
     Attributes
     ----------
     draw : callable
-        ``draw(draws, tape)``, float64 of shape (draws, d), on the null space.
+        ``draw(draws, tape)``, float64 of shape (draws, d): multiples of the grid, where there is one.
     log_density : callable
         Of one vector of the null space, shape (d,), normaliser dropped.
     sampler, reason : str
@@ -118,6 +133,13 @@ class RealNoise:
         integral over t.
     distance : callable, optional
         Of a Markov chain: measure an upper limit of its total variation from the law.
+    grid : Fraction, optional
+        Power of two of which what is drawn is a multiple; without it real numbers are drawn, in double precision.
+    exact : bool
+        Whether the draws follow the law exactly; floating-point numbers decide about others.
+    removed : callable, optional
+        What the projection removes of drawn noise. It looks at nothing but the sums that the noise breaks, so that
+        ``answers + noise - removed(noise)`` is a function of the noisy answers and of what is public.
     """
 
     draw: Callable[[int, Tape], Reals]
@@ -129,6 +151,15 @@ class RealNoise:
     norm: NoiseNorm | None = None
     shifts: sparse.csr_array | None = None
     distance: Callable[[], float] | None = None
+    grid: Fraction | None = None
+    exact: bool = False
+    removed: Callable[[Reals], Reals] | None = None
+
+    def added(self, answers: NDArray[Any], draws: int, tape: Tape) -> Reals:
+        """Draw noisy answers, float64 of shape (draws, d)."""
+        noise = self.draw(draws, tape)
+        noisy = answers + noise  # whole numbers and multiples of a power of two: rounded once at most
+        return noisy if self.removed is None else noisy - self.removed(noise)
 
 
 def gaussian_reach(sigma: float, cells: int) -> float:

@@ -1,9 +1,14 @@
 """What mechanisms with real-valued noise on the null space of public sums share.
 
 Answers W x to counting queries (the cells themselves unless a query is given) are published with noise z in
-N = {z : A z = 0}, so that every public sum of the answers is kept, up to the rounding of floating-point sums.
-Between any two neighbouring tables, the parts of their releases in N are (epsilon, delta)-indistinguishable:
-induced subspace differential privacy. Nothing is promised about the part that the public sums fix.
+N = {z : A z = 0}, so that every public sum of the answers is kept. Between any two neighbouring tables, the parts of
+their releases in N are (epsilon, delta)-indistinguishable: induced subspace differential privacy. Nothing is
+promised about the part that the public sums fix.
+
+The noise is drawn in multiples of a grid 1/k. Two tables with the same public sums differ by a vector of whole numbers
+in N, which is a multiple of the grid too: their releases are the same numbers, and no digit tells one from the
+other. Each law states how it is held on the multiples, and why its promise holds there, between all tables
+with the same public sums: k epsilon, and delta as it grows, where they are k neighbours apart.
 
 References
 ----------
@@ -15,9 +20,9 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -29,11 +34,11 @@ from ppdinf.errors import CountError, InvariantError, LabelError, ModelError, Pr
 from ppdinf.frame import Frame
 from ppdinf.invariants import Public, System
 from ppdinf.invariants.system import bind
-from ppdinf.mechanisms.base import Mechanism, require_public
+from ppdinf.mechanisms.base import Mechanism, _refuse_undeclared, require_public
 from ppdinf.mechanisms.counting_queries import Query, answer, counting_query
-from ppdinf.mechanisms.real_noise import RealNoise
+from ppdinf.mechanisms.real_noise import Grid, RealNoise, as_grid, real_sampler
 from ppdinf.privacy.conversion import as_delta
-from ppdinf.privacy.guarantee import Guarantee
+from ppdinf.privacy.guarantee import Guarantee, ReleaseGuarantee
 from ppdinf.privacy.parameters import as_fraction
 from ppdinf.privacy.sensitivity import NEIGHBOURS
 from ppdinf.samplers.plan import Plan
@@ -54,6 +59,10 @@ RECORDS: dict[str, tuple[str, ...]] = {"replaced": ("how many records there are"
 ROUNDING = 1e-12
 """Relative error of a public sum beyond which it counts as broken."""
 
+SHARED = "to whoever holds the key that agents share, the noise of every cell"
+KEYED = "shared key, "
+"""How plans of agents who share a key begin."""
+
 
 @dataclass(frozen=True, init=False)
 class SubspaceMechanism(Mechanism):
@@ -68,23 +77,33 @@ class SubspaceMechanism(Mechanism):
     query : tuple of tuple of int, or None
         Rows of W.
     neighbours : {"replaced", "added"}
+    grid : Fraction, "auto" or None
     """
 
-    title = "real-valued, in double precision"
     is_integer: ClassVar[bool] = False
     public: Public
     epsilon: Fraction
     delta: Fraction
     query: Query | None
     neighbours: str
+    grid: Grid
 
-    def _set(self, public: Public, epsilon: Any, delta: Any, query: Any, neighbours: str) -> None:
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if "kind" in vars(cls):
+            Mechanism._kinds[cls.kind] = partial(_from_file, cls)
+
+    def _set(self, public: Public, epsilon: Any, delta: Any, query: Any, neighbours: str, grid: Any) -> None:
         require_public(public)
         require_choice("neighbours", neighbours, list(NEIGHBOURS))
         bound = Fraction(0) if delta is None else as_delta(delta)
-        values = (public, as_fraction(epsilon, "epsilon"), bound, counting_query(query), neighbours)
-        for name, value in zip(("public", "epsilon", "delta", "query", "neighbours"), values, strict=True):
+        steps = as_grid(grid, largest=Fraction(1))
+        values = (public, as_fraction(epsilon, "epsilon"), bound, counting_query(query), neighbours, steps)
+        for name, value in zip(("public", "epsilon", "delta", "query", "neighbours", "grid"), values, strict=True):
             object.__setattr__(self, name, value)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "_found"}  # a law is found again
 
     @abstractmethod
     def law(self, system: System) -> RealNoise:
@@ -100,6 +119,20 @@ class SubspaceMechanism(Mechanism):
             neighbours=NEIGHBOURS[self.neighbours],
             **self.public.open | {"known": (*self.public.known, *RECORDS[self.neighbours])},
         )
+
+    def guarantee_on(self, system: System, plan: Plan | None, public: System | None = None) -> ReleaseGuarantee:
+        """State the guarantee of a release and how its noise was drawn; see `Mechanism.guarantee_on`."""
+        if self.grid == "auto":
+            return self.on(system).guarantee_on(system, plan, public)
+        return super().guarantee_on(system, plan, public)
+
+    def _promise_on(self, system: System, public: System, plan: Plan | None) -> Guarantee:
+        if plan is None or not plan.sampler.startswith(KEYED):
+            return self.guarantee
+        return replace(self.guarantee, known=(*self.guarantee.known, SHARED))
+
+    def _sampled(self, plan: Plan | None) -> str:
+        return real_sampler(self.grid, plan)
 
     def _nearest(self, promise: Guarantee, public: System) -> tuple[Any, str | None]:
         """Count the neighbours on the way to the nearest other table; with a query 1, the least there can be."""
@@ -122,6 +155,8 @@ class SubspaceMechanism(Mechanism):
             parameters["delta"] = str(self.delta)
         if self.query is not None:
             parameters["query"] = [list(row) for row in self.query]
+        if self.grid is not None:
+            parameters["grid"] = str(self.grid)
         return parameters | {"neighbours": self.neighbours}
 
     def release(self, table: Any, *, allow_mcmc: bool = False, **seed: Any) -> Release:
@@ -134,28 +169,35 @@ class SubspaceMechanism(Mechanism):
         """Draw many noisy versions of the answers for research; float64, see `Mechanism.simulate`."""
         return super().simulate(answer(self.query, table), draws=draws, rng=rng, allow_mcmc=allow_mcmc)
 
-    def plan(self, table: Any, *, allow_mcmc: bool = False) -> Plan:
-        """Say how the noise for `table` would be drawn, and why; see `Mechanism.plan`."""
-        return super().plan(answer(self.query, table), allow_mcmc=allow_mcmc)
+    def plan(self, table: Any, *, allow_mcmc: bool = False, shared: bool = False) -> Plan:
+        """Say how the noise for `table` would be drawn, and why; see `Mechanism.plan`.
+
+        With `shared`, by agents who share a key (`distributed`): a release put together from their parts is
+        ``Release(parts, mechanism, plan=mechanism.plan(labels, shared=True))``, whose guarantee says what a key tells.
+        """
+        found = super().plan(answer(self.query, table), allow_mcmc=allow_mcmc)
+        if not shared:
+            return found
+        return replace(found, sampler=f"{KEYED}{found.sampler}", reason=f"{found.reason}; known {SHARED}")
 
     def plan_on(self, system: System, *, allow_mcmc: bool = False) -> Plan:
-        """Say how noise is drawn; "exact" draws follow the law of real numbers up to double precision."""
-        law = _law(self, system)
+        """Say how noise is drawn: exactly on its grid, in double precision, or by a chain."""
+        law = self._law(system)
         if law.distance is not None and not allow_mcmc:
             raise PrivacyError(f"{law.reason}: allow it with allow_mcmc=True, or choose another mechanism")
-        return Plan(law.sampler, law.distance is None, law.reason, distance=law.distance and law.distance())
+        return Plan(law.sampler, law.exact, law.reason, distance=law.distance and law.distance())
 
     def noise(self, system: System, draws: int, tape: Tape, plan: Plan | None = None) -> Reals:
         """Draw the noise of `draws` releases; float64 of shape (draws, d)."""
-        return _law(self, system).draw(draws, tape)
+        return self.draw(system, np.zeros(system.frame.size, dtype=np.int64), draws, tape, plan)
 
-    def draw(self, system: System, cells: NDArray[np.int64], draws: int, tape: Tape, plan: Plan | None = None) -> Any:
+    def draw(self, system: System, cells: NDArray[np.int64], draws: int, tape: Tape, plan: Plan | None = None) -> Reals:  # type: ignore[override]
         """Draw noisy answers; float64 of shape (draws, d)."""
-        return cells + self.noise(system, draws, tape, plan)
+        return self._law(system).added(cells, draws, tape)
 
     def log_weight(self, system: System, y: Any, x: NDArray[np.int64]) -> float:
         """Log density of the noise ``y - x``, normaliser dropped; it is the same for every x."""
-        return _law(self, system).log_density(y - x)
+        return self._law(system).log_density(y - x)
 
     def logp(self, y: Any, x: Any) -> float:
         """Log density of releasing `y` when the confidential table is `x`, normaliser dropped.
@@ -183,7 +225,7 @@ class SubspaceMechanism(Mechanism):
         slack = ROUNDING * (abs(system.A) @ (np.abs(released) + np.abs(answers)))
         if np.any(np.abs(system.A @ difference) > slack):
             return -np.inf
-        return _law(self, system).log_density(difference)
+        return self._law(system).log_density(difference)
 
     def distributed(self, part: Any, labels: Any, *, key: bytes, occasion: str) -> xr.DataArray:
         """Add noise to one agent's cells, such that all agents' cells together are one release.
@@ -191,10 +233,15 @@ class SubspaceMechanism(Mechanism):
         Agents share a secret key and the labels of the whole table. Each draws the noise of all cells and adds
         that of its own; no count leaves an agent without noise, and every public sum over all agents is kept.
 
+        Everyone who holds the key can take the noise off *every* cell, those of other agents included: towards each
+        other, and towards whoever learns the key from one of them, agents are protected by nothing. Noise
+        that none of them knows takes a protocol in which none of them draws it, which this is not.
+
         Parameters
         ----------
         part : xarray.DataArray of counts
-            The agent's cells: for each dimension, some labels of the whole table.
+            The agent's cells: for each dimension, some labels of the whole table. Every coordinate beside these must
+            be declared public (`ppdinf.invariants.covariates`) or dropped.
         labels : xarray.DataArray of counts
             A table with the labels of all agents; its counts are not looked at and can be zeros.
         key, occasion
@@ -204,12 +251,14 @@ class SubspaceMechanism(Mechanism):
         Returns
         -------
         xarray.DataArray of float64, as `part`
-            Agents on unlike machines may differ in the last digits of the noise, hence sums as well.
+            To be put together, see `plan` with `shared`. Agents on unlike machines may, once in many millions of
+            draws, settle a comparison differently, and hence draw different noise.
 
         Raises
         ------
         LabelError
-            The part has dimensions or labels that the whole table has not.
+            The part has dimensions or labels that the whole table has not, or coordinates that nothing declares
+            public.
         PrivacyError
             The mechanism answers queries, which no agent can answer alone; a key that is too short.
 
@@ -224,7 +273,7 @@ class SubspaceMechanism(Mechanism):
         >>> mechanism = ppd.SubspaceGaussian(ppd.invariants.total(), epsilon=1, delta="1e-6")
         >>> shared = {"key": bytes(range(32)), "occasion": "2024-Q1"}
         >>> parts = [mechanism.distributed(part, 0 * whole, **shared) for part in (whole[:1], whole[1:])]
-        >>> round(float(parts[0].sum() + parts[1].sum()), 9)
+        >>> float(parts[0].sum() + parts[1].sum())
         53.0
         """
         from ppdinf.samplers.keyed import keyed_tape
@@ -233,27 +282,43 @@ class SubspaceMechanism(Mechanism):
             raise PrivacyError("agents add noise to cells of their own: give no query")
         frame, _ = labelled_cells(labels)
         own, cells = labelled_cells(part)
+        _refuse_undeclared(own, self.public)
         if own.dims != frame.dims:
             raise LabelError(f"the part has dimensions {own.dims}, the whole table {frame.dims}: transpose it first")
-        chosen = np.ones(frame.size, dtype=bool)
         for dim in frame.dims:
-            chosen &= frame.select(dim, own.coords[dim][1].tolist())
+            frame.select(dim, own.coords[dim][1].tolist())  # refuses labels that the whole table has not
         system = bind(self.public, frame, np.zeros(frame.size, dtype=np.int64))
         plan = self.plan_on(system)
-        noise = frame.table(self.noise(system, 1, keyed_tape(key, occasion), plan)[0])
-        return own.table(cells + noise.sel({dim: own.coords[dim][1] for dim in own.dims}).values.ravel())
+        known = [{label: k for k, label in enumerate(frame.coords[dim][1].tolist())} for dim in frame.dims]
+        axes = [
+            [places[label] for label in own.coords[dim][1].tolist()]
+            for dim, places in zip(own.dims, known, strict=True)
+        ]
+        place = np.ravel_multi_index(np.meshgrid(*axes, indexing="ij"), frame.shape).ravel()
+        padded = np.zeros(frame.size, dtype=np.int64)
+        padded[place] = cells
+        return own.table(self.draw(system, padded, 1, keyed_tape(key, occasion), plan)[0][place])
 
     def on(self, system: System) -> SubspaceMechanism:
-        """Settle the law of the noise, which follows from the public sums of a table; it is found when first used."""
+        """Settle the law of the noise and its grid, which follow from the public sums of a table."""
         settled = copy(self)
         object.__setattr__(settled, "_system", system)
+        if self.grid == "auto":
+            law = _law_of(self, system)
+            object.__setattr__(settled, "grid", law.grid)
+            object.__setattr__(settled, "_found", law)
         return settled
+
+    def _law(self, system: System) -> RealNoise:
+        if getattr(self, "_system", None) is system and hasattr(self, "_found"):
+            return self._found
+        return _law_of(self, system)
 
     @property
     def _settled(self) -> RealNoise:
         if not hasattr(self, "_system"):
             raise ModelError("the scale of the noise follows from the public sums: use mechanism.on(public.on(table))")
-        return _law(self, self._system)
+        return self._law(self._system)
 
     @property
     def _stated(self) -> NoiseNorm:
@@ -313,9 +378,13 @@ class SubspaceMechanism(Mechanism):
 
 
 @lru_cache(maxsize=4)
-def _law(mechanism: SubspaceMechanism, system: System) -> RealNoise:
+def _law_of(mechanism: SubspaceMechanism, system: System) -> RealNoise:
     """Find the law once: it takes bases, ellipsoids, or all the faces of a polytope."""
     return mechanism.law(system)
+
+
+def _from_file(cls: type[SubspaceMechanism], **parameters: Any) -> SubspaceMechanism:
+    return cls(**{"grid": None} | parameters)  # files from before grids hold real numbers
 
 
 def require_choice(name: str, value: Any, known: list[str]) -> None:

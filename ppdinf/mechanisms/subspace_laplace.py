@@ -5,6 +5,14 @@ Extended: Q w with independent Laplace coordinates w of scale Delta_1(Q'W) / eps
 (Corollary 3.9, which prints A(x) + Q w in the place of Q w). The extended law depends on the basis, which is that of
 `ppdinf.lattice.null_space`. Mean squared error over all cells: 2 m scale^2 with m = dim N, for either scale.
 
+On a grid of g, projected noise is P e for whole multiples e of g, double geometric with parameter g epsilon /
+Delta_1(W): what is published is a function of W x + e and of the public sums of W x, and W x + e alone keeps the
+promise, between any two neighbours. Its density is the sum, over all e that the projection takes to one value, of
+exp(-|e|_1 / scale); an integral stands for it in densities and inference, which differs by a share of d (g / scale)^2
+at most, 2e-10 d by default. Extended noise has mass proportional to exp(-|Q' z|_1 / scale) on the multiples with
+``A z = 0``, the same for all tables with the same public sums: it changes by exp(k epsilon) at most between two that
+are k neighbours apart, whose difference has ``|Q' h|_1 <= k Delta_1(Q' W)``.
+
 J. Gao, R. Gong, F.-Y. Yu, "Subspace differential privacy", AAAI 2022.
 """
 
@@ -18,9 +26,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from scipy import sparse
 
-from ppdinf.errors import ModelError
+from ppdinf.errors import InvariantError, ModelError
 from ppdinf.invariants import Public, System
-from ppdinf.mechanisms.real_noise import NARROWEST, RealNoise, laplace_reach
+from ppdinf.mechanisms.real_noise import NARROWEST, RealNoise, grid_below, in_steps, laplace_reach, unless_noisy
 from ppdinf.mechanisms.subspace import Reals, SubspaceMechanism, require_choice
 from ppdinf.privacy.sensitivity import sensitivity
 from ppdinf.samplers.noise_norm import NoiseNorm
@@ -45,19 +53,21 @@ class SubspaceLaplace(SubspaceMechanism):
     method : {"projected", "extended"}
         Laplace noise of all answers, projected; or Laplace coordinates in a basis of the null space. Unlike
         Gaussian noise, the second can be wider: for cells under one total, by a factor near 2.4.
-    query, neighbours
-        As for `SubspaceGaussian`.
+    query, neighbours, grid
+        As for `SubspaceGaussian`; what a projection takes off is no multiple of the grid.
 
     Raises
     ------
     InvariantError, PrivacyError
-        `public` is no public information; a parameter is out of range or unknown.
+        `public` is no public information; a parameter is out of range or unknown; a grid that does not serve.
 
     Notes
     -----
-    Noise of real numbers in double precision, as `SubspaceGaussian`. The density of projected noise is known
-    in closed form where public sums split the cells into groups; elsewhere `logp` refuses. Inference needs none: it
-    draws what the projection removed along with the parameters.
+    Draws on a grid are exact, as those of `SubspaceGaussian`. Extended noise keeps every public sum of the
+    doubles; the projection is worked out in doubles, from the noisy answers and public sums alone, which keeps sums up
+    to rounding and tells nothing more. The density of projected noise is known in closed form where public sums split
+    the cells into groups; elsewhere `logp` refuses. Inference needs none: it draws what the projection removed along
+    with the parameters.
 
     Examples
     --------
@@ -79,8 +89,9 @@ class SubspaceLaplace(SubspaceMechanism):
         *,
         query: Any = None,
         neighbours: str = "replaced",
+        grid: int | float | str | Fraction | None = "auto",
     ) -> None:
-        self._set(public, epsilon, None, query, neighbours)
+        self._set(public, epsilon, None, query, neighbours, grid)
         require_choice("method", method, ["projected", "extended"])
         object.__setattr__(self, "method", method)
 
@@ -91,41 +102,88 @@ class SubspaceLaplace(SubspaceMechanism):
         return self._scale(null_space(system.structure))
 
     def _scale(self, space: NullSpace) -> float:
+        return self._moved(space) / float(self.epsilon)
+
+    def _moved(self, space: NullSpace) -> float:
         d = space.fixed.shape[0]
         query = sparse.csc_array(sparse.eye_array(d) if self.query is None else np.array(self.query, dtype=float))
         if self.method == "extended":
             if not space.dimension:
                 return 0.0
             query = space.basis.T @ query
-        return sensitivity(query, p=1, neighbours=self.neighbours) / float(self.epsilon)  # type: ignore[arg-type]
+        return sensitivity(query, p=1, neighbours=self.neighbours)  # type: ignore[arg-type]
 
     def law(self, system: System) -> RealNoise:
         """Laplace noise, projected onto the null space or within it."""
         from ppdinf.lattice.null_space import null_space
         from ppdinf.samplers.continuous import laplaces
+        from ppdinf.samplers.integers import discrete_laplace
 
         space = null_space(system.structure)
         scale, d, m = self._scale(space), space.fixed.shape[0], space.dimension
-
-        def projected(draws: int, tape: Tape) -> Reals:
-            return scale * space.project(laplaces(tape, draws, d))
-
-        def projected_density(z: Reals) -> float:
-            return _projected_log_density(space, z / scale) if scale else 0.0
-
-        def extended(draws: int, tape: Tape) -> Reals:
-            return scale * (laplaces(tape, draws, m) @ space.basis.T) if m else np.zeros((draws, d))
 
         width = max(scale, NARROWEST)
         reach = laplace_reach(width, d)
         reason = f"Laplace noise of {d} answers on the {m} dimensions that public sums leave free"
         if self.method == "extended":
             norm = NoiseNorm(sparse.csc_array(space.basis.T / width), 1)
-            return RealNoise(extended, norm.log_density, "basis", reason, reach, m, norm)
+            if self.grid is not None and scale:
+                try:
+                    return self._on_lattice(space, scale, reason)
+                except InvariantError as error:
+                    if self.grid != "auto":
+                        raise
+                    reason += f"; no grid, since {str(error)[0].lower()}{str(error)[1:].rstrip('.')}"
+
+            def extended(draws: int, tape: Tape) -> Reals:
+                return scale * (laplaces(tape, draws, m) @ space.basis.T) if m else np.zeros((draws, d))
+
+            law = RealNoise(extended, norm.log_density, "basis", reason, reach, m, norm)
+            return unless_noisy(law, self.grid, scale=scale)
+
+        def projected_density(z: Reals) -> float:
+            return _projected_log_density(space, z / scale) if scale else 0.0
+
         # t is measured such that exp(-|t|_1) falls no faster than exp(-|z + shifts @ t|_1 / scale)
         shifts = space.fixed * (width * math.sqrt(d - m)) if m < d else None
         norm = NoiseNorm(sparse.eye_array(d, format="csc") / width, 1)
-        return RealNoise(projected, projected_density, "projection", reason, reach, m, norm, shifts)
+        stated = (projected_density, "projection", reason, reach, m, norm, shifts)
+        if self.grid is None or not scale:
+            law = RealNoise(lambda draws, tape: scale * space.project(laplaces(tape, draws, d)), *stated)
+            return unless_noisy(law, self.grid, scale=scale)
+        grid = self.grid if isinstance(self.grid, Fraction) else min(Fraction(1), grid_below(width))
+        rate, step = grid * self.epsilon / Fraction(self._moved(space)), float(grid)
+
+        def unprojected(draws: int, tape: Tape) -> Reals:
+            return in_steps(discrete_laplace(rate, draws * d, tape).reshape(draws, d), grid)
+
+        def removed(noise: Reals) -> Reals:
+            broken = space.sums @ np.rint(noise.T / step).astype(np.int64)  # whole: no digit of the noise is left
+            return step * (space.fixed @ (space.weights @ broken)).T
+
+        return RealNoise(unprojected, *stated, grid=grid, exact=True, removed=removed if m < d else None)
+
+    def _on_lattice(self, space: NullSpace, scale: float, reason: str) -> RealNoise:
+        """State the law with independent Laplace coordinates in the basis, on the multiples of the grid."""
+        from ppdinf.samplers.triangular_laplace import triangular_laplace
+
+        (d, m), lattice = space.basis.shape, space.lattice_basis
+        grid = self.grid if isinstance(self.grid, Fraction) else min(Fraction(1), grid_below(scale))
+        law, widening = triangular_laplace(space.basis.T @ lattice, scale, grid)
+        width = max(scale * widening, NARROWEST)
+        norm = NoiseNorm(sparse.csc_array(space.basis.T / width), 1)
+        reach = laplace_reach(width, d) + float(grid) * d
+        return RealNoise(
+            lambda draws, tape: in_steps((lattice @ law.draw(draws, tape).T).T, grid),
+            norm.log_density,
+            "triangular",
+            f"{reason}, on a lattice",
+            reach,
+            m,
+            norm,
+            grid=grid,
+            exact=True,
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Kind and parameters, rationals as text."""

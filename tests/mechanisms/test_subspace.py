@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import re
 
 import numpy as np
 import pytest
@@ -35,6 +36,12 @@ EVERY = [
     SubspaceLaplace(total(), "0.192"),
     SubspaceLaplace(total(), 1, "extended", query=QUERY, neighbours="added"),
 ]
+
+
+def replace_grid(mechanism, grid=None):
+    """The same mechanism as a file from before grids describes it, or on another grid."""
+    data = {name: value for name, value in mechanism.to_dict().items() if name != "grid"}
+    return Mechanism.from_dict(data if grid is None else data | {"grid": grid}, mechanism.public)
 
 
 def moved(public, table, neighbours="replaced"):
@@ -86,7 +93,11 @@ def test_the_sensitivity_within_the_null_space_matters():
     """2 x 2 margins leave one direction: a move is seen at half its squared length, and the error halves."""
     projected, extended = (SubspaceGaussian(MARGINS, 1, "1e-6", method) for method in ("projected", "extended"))
     system = MARGINS.on(np.ones((2, 2), dtype=int))
-    assert extended.sigma(system) / projected.sigma(system) == pytest.approx(math.sqrt(1 / 2), rel=1e-12)
+    # but for what either is wider on its grid, less than a part in 10^8
+    assert extended.sigma(system) / projected.sigma(system) == pytest.approx(math.sqrt(1 / 2), rel=1e-9)
+    in_doubles = [replace_grid(mechanism) for mechanism in (projected, extended)]
+    assert in_doubles[1].sigma(system) / in_doubles[0].sigma(system) == pytest.approx(math.sqrt(1 / 2), rel=1e-12)
+    assert 1 < projected.sigma(system) / in_doubles[0].sigma(system) < 1 + 1e-8
     wrong = SubspaceGaussian(MARGINS, 1, "1e-6", "extended", neighbours="added").sigma(system)
     assert gaussian_delta(1, wrong, sensitivity=1) > 1e-6  # the length of one column does not cover a difference
 
@@ -302,7 +313,11 @@ def test_guarantees_say_what_is_kept_and_between_whom(mechanism):
     system = total().on(QUERY @ table if mechanism.query else table)
     promise = mechanism.guarantee_on(system, mechanism.plan(table))
     assert (promise.nearest, promise.fixed, promise.cells) == (1, 0, 4)
-    assert "double precision" in promise.sampler
+    assert re.match(r"in multiples of 1/\d+, \w+ sampler \(exact\): ", promise.sampler)
+    in_doubles = replace_grid(mechanism)
+    promise = in_doubles.guarantee_on(system, in_doubles.plan(table))
+    assert "(in double precision)" in promise.sampler
+    assert "the last digits of what is published can tell more" in promise.describe()
 
 
 def test_cells_that_are_fixed_get_no_noise():

@@ -1,5 +1,7 @@
 """Releases of real numbers: sums up to rounding, files byte for byte, and scales that the sums settle."""
 
+import re
+
 import numpy as np
 import pytest
 import xarray as xr
@@ -29,7 +31,9 @@ def test_a_release_keeps_sums_and_comes_back_from_its_file(name, tmp_path):
     xr.testing.assert_identical(again.table, release.table)
     assert again.mechanism == release.mechanism
     assert again.guarantee == release.guarantee
-    assert "in double precision" in release.guarantee.describe()
+    how = r"in multiples of 1/\d+, (\w+) sampler \((exact|in double precision)\)"
+    sampler, exact = re.search(how, release.guarantee.describe()).groups()
+    assert (exact == "exact") == release.plan.exact == (sampler != "polytope")
     assert again.check()["agrees"].all()
 
 
