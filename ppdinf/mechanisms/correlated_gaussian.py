@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -30,7 +30,7 @@ from scipy import sparse
 from ppdinf.errors import InvariantError, PrivacyError
 from ppdinf.invariants import Public, System
 from ppdinf.mechanisms.moves_within import inside, moved_structure, moves_within
-from ppdinf.mechanisms.on_grid import SLACK, gaussian_on_grid
+from ppdinf.mechanisms.on_grid import gaussian_on_grid
 from ppdinf.mechanisms.real_noise import RealNoise, gaussian_reach, in_steps, unless_noisy
 from ppdinf.mechanisms.subspace import Reals, SubspaceMechanism
 from ppdinf.privacy.gaussian_calibration import gaussian_sigma
@@ -117,30 +117,20 @@ class CorrelatedGaussian(SubspaceMechanism):
         def draw(draws: int, tape: Tape) -> Reals:
             return normals(tape, draws, widths.size) @ factor.T if widths.size else np.zeros((draws, factor.shape[0]))
 
-        norm = NoiseNorm(sparse.csc_array(axes.T / widths[:, np.newaxis]), 2)
-
-        def log_density(z: Reals) -> float:
-            return norm.log_density(z) if inside(axes, z) else -np.inf
-
         parts = np.unique(widths.round(12)).size
         reason = f"Gaussian noise of {parts} width{'s' * (parts != 1)} along {widths.size} orthogonal axes"
-        reach = gaussian_reach(float(np.linalg.norm(factor, axis=1).max()), len(factor))
         if self.grid is not None and widths.size:
             try:
-                drawn = self._on_lattice(system, axes.T / widths[:, np.newaxis])
-                return RealNoise(
-                    drawn[0], log_density, "Klein", f"{reason}, on a lattice", reach, widths.size, norm,
-                    grid=drawn[1], exact=True,
-                )  # fmt: skip
+                return self._on_lattice(system, factor, axes.T / widths[:, np.newaxis], reason)
             except (InvariantError, PrivacyError) as error:
                 if self.grid != "auto":
                     raise
                 reason += f"; no grid, since {str(error)[0].lower()}{str(error)[1:].rstrip('.')}"
-        law = RealNoise(draw, log_density, "axes", reason, reach, widths.size, norm)
+        law = _stated(factor, axes.T / widths[:, np.newaxis], draw, "axes", reason)
         return unless_noisy(law, self.grid, scale=1.0)
 
-    def _on_lattice(self, system: System, white: Reals) -> tuple[Callable[[int, Tape], Reals], Fraction]:
-        """Draw the discrete Gaussian on the multiples of the grid; return the grid as well."""
+    def _on_lattice(self, system: System, factor: Reals, white: Reals, reason: str) -> RealNoise:
+        """State the discrete Gaussian on the multiples of the grid that moves span."""
         from ppdinf.lattice.null_space import null_space
         from ppdinf.samplers.image_lattice import ImageLattice
 
@@ -149,14 +139,28 @@ class CorrelatedGaussian(SubspaceMechanism):
         unit = 2.0 ** (WHITE - math.ceil(math.log2(np.abs(white).max())))
         whole = np.rint(white * unit).astype(np.int64)
         # the longest move in these numbers, over what it is in those that were calibrated
-        longer = (
-            np.linalg.norm(whole @ (directions @ moves), axis=0).max()
-            / np.linalg.norm(white @ (directions @ moves), axis=0).max()
-            * (1 + SLACK)
-        )
+        longest = [np.linalg.norm(matrix @ (directions @ moves), axis=0).max() for matrix in (whole, white)]
         lattice = ImageLattice(moved_structure(space, self.query, self.neighbours).lattice.basis, whole)
-        grid, steps = gaussian_on_grid(longer, lattice.longest**2, self.grid)
-        return lambda draws, tape: in_steps(lattice.draw(steps**2, draws, tape), grid), grid
+        grid, steps = gaussian_on_grid(float(longest[0] / longest[1]), lattice.longest**2, self.grid)
+        lattice.klein  # noqa: B018  (refuses what cannot be drawn, before anything is promised)
+        width = float(grid * steps)  # of M z
+
+        def draw(draws: int, tape: Tape) -> Reals:
+            return in_steps(lattice.draw(steps**2, draws, tape), grid)
+
+        law = _stated(factor * (width / unit), whole / width, draw, "Klein", f"{reason}, on a lattice")
+        return replace(law, grid=grid, exact=True)
+
+
+def _stated(factor: Reals, white: Reals, draw: Callable[[int, Tape], Reals], sampler: str, reason: str) -> RealNoise:
+    """State Gaussian noise F e by F, its whitening matrix and what draws it."""
+    norm, axes = NoiseNorm(sparse.csc_array(white), 2), factor / np.linalg.norm(factor, axis=0)
+
+    def log_density(z: Reals) -> float:
+        return norm.log_density(z) if inside(axes, z) else -np.inf
+
+    reach = gaussian_reach(float(np.linalg.norm(factor, axis=1).max(initial=0.0)), len(factor))
+    return RealNoise(draw, log_density, sampler, reason, reach, factor.shape[1], norm)
 
 
 def base_decomposition(moves: Reals) -> Reals:

@@ -285,7 +285,9 @@ class SubspaceMechanism(Mechanism):
         _refuse_undeclared(own, self.public)
         if own.dims != frame.dims:
             raise LabelError(f"the part has dimensions {own.dims}, the whole table {frame.dims}: transpose it first")
-        for dim in frame.dims:
+        for dim, whole, n in zip(frame.dims, frame.shape, own.shape, strict=True):
+            if n < whole and dim not in getattr(part, "coords", {}):
+                raise LabelError(f"the part has no labels along {dim!r}: it must say which cells of the whole it holds")
             frame.select(dim, own.coords[dim][1].tolist())  # refuses labels that the whole table has not
         system = bind(self.public, frame, np.zeros(frame.size, dtype=np.int64))
         plan = self.plan_on(system)

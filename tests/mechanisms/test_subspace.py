@@ -282,6 +282,7 @@ def test_the_parts_of_agents_are_one_release():
         (xr.DataArray([[1]], dims=("site", "hour"), coords={"site": ["z"], "hour": [0]}), LabelError, "no label 'z'"),
         (xr.DataArray([1], dims=("site",), coords={"site": ["a"]}), LabelError, "has dimensions"),
         (xr.DataArray([[-1]], dims=("site", "hour"), coords={"site": ["a"], "hour": [0]}), CountError, "negative"),
+        (xr.DataArray([[1]], dims=("site", "hour"), coords={"site": ["b"]}), LabelError, "no labels along 'hour'"),
     ],
 )
 def test_agents_with_other_labels_are_refused(part, error, message):

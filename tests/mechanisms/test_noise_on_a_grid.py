@@ -1,0 +1,334 @@
+"""Real-valued noise in multiples of a grid: the law of the published bits, what they tell, and the promises there."""
+
+import itertools
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+import xarray as xr
+from scipy import sparse, special, stats
+
+import ppdinf as ppd
+from ppdinf.errors import InvariantError, LabelError, PrivacyError
+from ppdinf.invariants import Public, cells, covariates, groups, margin, total
+from ppdinf.lattice.null_space import null_space
+from ppdinf.mechanisms.moves_within import moved_structure
+from ppdinf.mechanisms.real_noise import as_grid
+from ppdinf.samplers.plan import Plan
+from ppdinf.samplers.tape import seeded_tape
+from ppdinf.samplers.triangular_laplace import triangular_laplace
+
+DRAWS = 60_000
+MARGINS = margin("dim_0") & margin("dim_1")
+STATES = xr.DataArray([4, 0, 3, 2], dims="c", coords={"c": list("wxyz"), "g": ("c", list("PPPQ"))})
+CUMULATIVE = np.tril(np.ones((3, 3), dtype=int))
+LAST = cells({"answer": 2})
+
+
+def gaussian(public, epsilon="1/4", **kwargs):
+    return ppd.SubspaceGaussian(public, epsilon, "0.1", **kwargs)
+
+
+def correlated(public, epsilon="1/4", **kwargs):
+    return ppd.CorrelatedGaussian(public, epsilon, "0.1", **kwargs)
+
+
+def extended(public, epsilon=1, **kwargs):
+    return ppd.SubspaceLaplace(public, epsilon, "extended", **kwargs)
+
+
+THREE = np.array([5, 2, 1])
+CASES = {
+    "gaussian, total": (gaussian, total(), THREE, {"grid": "1/2"}),
+    "gaussian, margins": (gaussian, MARGINS, np.arange(6).reshape(2, 3), {"grid": "1/4", "method": "extended"}),
+    "gaussian, answers": (gaussian, LAST, THREE, {"grid": "1/2", "query": CUMULATIVE}),
+    "correlated, answers": (correlated, LAST, THREE, {"grid": "1/2", "query": CUMULATIVE}),
+    "correlated, records kept unsaid": (correlated, Public(), THREE, {"grid": "1/2"}),
+    "extended, total": (extended, total(), THREE, {"grid": 1}),
+    "extended, groups": (extended, groups("g"), STATES, {"grid": "1/2"}),
+    "extended, margins": (extended, MARGINS, np.arange(6).reshape(2, 3), {"grid": 1}),
+    "extended, crossing": (extended, cells({"c": "z"}) & total(), STATES, {"grid": "1/2"}),
+    "k-norm, total": (ppd.KNorm, total(), THREE, {"epsilon": 1, "grid": 1}),
+    "k-norm, records kept unsaid": (ppd.KNorm, Public(), THREE, {"epsilon": 1, "grid": 1}),
+    "k-norm, answers": (ppd.KNorm, LAST, THREE, {"epsilon": 1, "grid": "1/2", "query": CUMULATIVE}),
+    "laplace, nothing public": (ppd.SubspaceLaplace, Public(), THREE[:2], {"epsilon": 2, "grid": "1/2"}),
+}
+
+
+def bound(mechanism, table):
+    answers = table if mechanism.query is None else np.array(mechanism.query) @ table
+    return mechanism.public.on(xr.DataArray(answers, dims="answer") if mechanism.query is not None else table)
+
+
+def lattice_points(mechanism, system, law, reach):
+    """Multiples of the grid that the noise can take, within a box of coordinates of the lattice; whether near 0."""
+    space = null_space(system.structure)
+    spanned = (
+        space.structure if law.dimension == space.dimension else moved_structure(space, mechanism.query, "replaced")
+    )
+    x = np.array(list(itertools.product(range(-reach, reach + 1), repeat=law.dimension)))
+    return x @ spanned.lattice.basis.toarray().T * float(law.grid), np.abs(x).max(axis=1) <= reach / 2
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_draws_follow_the_stated_law_on_the_grid(name):
+    """Chi-square over the multiples that are not rare; wrong: epsilon 15 % off."""
+    make, public, table, kwargs = CASES[name]
+    mechanism = make(public, **kwargs)
+    system = bound(mechanism, table)
+    law = mechanism.law(system)
+    assert law.exact
+    assert law.grid == Fraction(kwargs["grid"])
+    noise = law.added(np.zeros(system.frame.size, dtype=np.int64), DRAWS, seeded_tape(1))
+    points, near = lattice_points(mechanism, system, law, 40)
+    wrong = make(public, **kwargs | {"epsilon": mechanism.epsilon * Fraction(115, 100)})
+    index = {tuple(point): k for k, point in enumerate(points)}
+    found = np.bincount([index.get(tuple(z), len(points)) for z in noise.tolist()], minlength=len(points) + 1)
+    for stated, agrees in ((law, True), (wrong.law(system), False)):
+        p = special.softmax([stated.log_density(z) for z in points])  # given that noise is in the box
+        inside = found[:-1].sum()
+        common = near & (p * inside > 10)
+        observed = np.append(found[:-1][common], inside - found[:-1][common].sum())
+        expected = np.append(p[common], 1 - p[common].sum()) * inside
+        kept = expected > 1e-6
+        assert common.sum() > 10
+        assert (stats.chisquare(observed[kept], expected[kept]).pvalue > 1e-6) == agrees
+
+
+def projected_law(rate, grid, reach):
+    """Values that projected noise of three cells under a total can take, and their probabilities.
+
+    Noise e is projected to what follows from its differences (a, b) to the last cell, whatever is added to all cells.
+    """
+    a, b = (ends.ravel() for ends in np.meshgrid(*[np.arange(-reach, reach + 1)] * 2))
+    k = np.arange(-4 * reach, 4 * reach + 1)[:, np.newaxis]
+    weights = np.exp(-rate * (np.abs(a + k) + np.abs(b + k) + np.abs(k))).sum(axis=0)
+    p = weights * np.tanh(rate / 2) ** 3
+    return np.column_stack([2 * a - b, 2 * b - a, -a - b]) * grid / 3, p
+
+
+def test_projected_draws_are_projections_of_multiples_of_the_grid():
+    """Under a total, chi-square against the sum over all noise that is projected to one value; wrong: epsilon."""
+    mechanism = ppd.SubspaceLaplace(total(), 1, grid="1/2")
+    noise = mechanism.noise(total().on(THREE), DRAWS, seeded_tape(2))
+    keys, _ = projected_law(0.25, 0.5, 60)
+    index = {tuple(key): k for k, key in enumerate((keys * 6).round().astype(int).tolist())}
+    place = [index.get(tuple(z), len(keys)) for z in (noise * 6).round().astype(int).tolist()]
+    found = np.bincount(place, minlength=len(keys) + 1)[:-1]
+    for rate, agrees in ((0.25, True), (0.29, False)):
+        p = projected_law(rate, 0.5, 60)[1]
+        common = p * DRAWS > 10
+        observed = np.append(found[common], DRAWS - found[common].sum())
+        assert (stats.chisquare(observed, np.append(p[common], 1 - p[common].sum()) * DRAWS).pvalue > 1e-6) == agrees
+
+
+@pytest.mark.parametrize("grid", [1, "1/4"])
+def test_the_integral_stands_for_the_sum_of_a_projected_law(grid):
+    """The share by which they differ is below d (grid / scale)^2."""
+    mechanism = ppd.SubspaceLaplace(total(), 1, grid=grid)
+    law, step = mechanism.law(total().on(THREE)), float(Fraction(grid))
+    keys, p = projected_law(step / 2, step, 80)
+    near = np.abs(keys).max(axis=1) < 6
+    excess = np.log(p[near]) - [law.log_density(z) for z in keys[near]]
+    assert np.ptp(excess) < 2 * 3 * (step / 2) ** 2
+    assert np.ptp(excess) > 0  # it is an integral
+
+
+PUBLISHED = [
+    ppd.SubspaceLaplace(total(), "1/10"),
+    ppd.SubspaceLaplace(total(), "1/10", "extended"),
+    ppd.SubspaceGaussian(total(), "1/10", "1e-6"),
+    ppd.CorrelatedGaussian(total(), "1/10", "1e-6"),
+    ppd.KNorm(total(), "1/10"),
+    ppd.KNorm(groups("g"), "1/10"),
+]
+
+
+def in_doubles(mechanism):
+    data = {name: value for name, value in mechanism.to_dict().items() if name != "grid"}
+    return type(mechanism).from_dict(data, mechanism.public)
+
+
+def told(mechanism, table, other, draws):
+    """Share of releases of a table that another table, with the same public sums, cannot give."""
+    system = mechanism.public.on(table)
+    law = mechanism.law(system)
+    noise = law.draw(draws, seeded_tape(1))
+    noisy = table.values + noise
+    elsewhere = noisy - other.values  # the noise that takes the other table there
+    fits = (other.values + elsewhere == noisy).all(axis=1)
+    if law.grid is not None:
+        steps = elsewhere / float(law.grid)
+        fits &= (steps == np.rint(steps)).all(axis=1)
+        if law.removed is None:
+            fits &= ~np.any(system.A @ steps.T, axis=0)
+        else:
+            fits &= (law.removed(noise) == law.removed(elsewhere)).all(axis=1)
+    return 1 - fits.mean()
+
+
+@pytest.mark.parametrize("mechanism", PUBLISHED, ids=repr)
+def test_digits_tell_nothing_of_the_table(mechanism):
+    """Whatever is released, a neighbour with the same sums gives it as well, by multiples of the grid in its reach.
+
+    In doubles, some releases cannot be written as the neighbour plus a double.
+    """
+    table = xr.DataArray([0, 40, 6], dims="c", coords={"g": ("c", list("PPP"))})
+    other = table.copy(data=[1, 39, 6])
+    assert told(mechanism, table, other, 100_000) == 0
+    assert told(in_doubles(mechanism), table, other, 100_000) > 0.01
+
+
+@pytest.mark.parametrize(("epsilon", "grid"), [("1/4", 1), ("1/4", 2**-4), (1, "1/4"), (1, 2**-6)])
+def test_gaussian_promise_on_the_grid(grid, epsilon):
+    """Delta between tables one, two and three neighbours apart, summed over the multiples; wrong: a width 20 % less."""
+    delta, grid = 1e-3, float(Fraction(grid))
+    sigma = ppd.SubspaceGaussian(total(), epsilon, "1e-3", grid=grid).sigma(total().on(THREE[:2]))
+    k = np.arange(-round(12 * sigma / grid), round(12 * sigma / grid) + 1) * grid  # z = (k, -k)
+
+    def spent(width, steps):
+        p, q = (special.softmax(-(x**2) / width**2) for x in (k, k - steps))
+        return np.maximum(p - np.exp(steps * float(Fraction(epsilon))) * q, 0).sum()
+
+    for steps in (1, 2, 3):
+        unit, there = float(Fraction(epsilon)), steps * float(Fraction(epsilon))
+        assert spent(sigma, steps) <= delta * math.expm1(there) / math.expm1(unit)
+    assert spent(0.8 * sigma, 1) > delta
+
+
+def test_noise_of_rounded_bodies_keeps_the_sums_and_says_that_doubles_decide():
+    """Both margins: moves break public sums, so that no counts of records give the noise."""
+    table = np.arange(6).reshape(2, 3)
+    release = ppd.KNorm(MARGINS, 1, neighbours="added").release(table)
+    steps = (release.table.values - table) / float(release.mechanism.grid)
+    assert np.array_equal(steps, np.rint(steps))
+    assert not steps.sum(axis=0).any()
+    assert not release.plan.exact
+    assert release.plan.distance is None
+    assert "how likely each is was worked out in double precision" in release.guarantee.describe()
+
+
+def test_where_no_grid_is_possible_it_is_said(monkeypatch, tmp_path):
+    def refuse(*arguments):
+        raise InvariantError("The basis is too ill-conditioned.")
+
+    monkeypatch.setattr("ppdinf.samplers.exact.exact_noise", refuse)
+    release = gaussian(total()).release(THREE)
+    assert release.mechanism.grid is None
+    assert not release.plan.exact
+    assert "no grid, since the basis is too ill-conditioned" in release.plan.reason
+    assert "the last digits of what is published can tell more" in release.guarantee.describe()
+    release.save(tmp_path / "r.ppd")
+    assert ppd.read_release(tmp_path / "r.ppd").guarantee == release.guarantee
+    with pytest.raises(InvariantError, match="too ill-conditioned"):
+        gaussian(total(), grid="1/8").release(THREE)
+
+
+def test_files_from_before_grids_are_read_and_said_not_to_be_exact(tmp_path):
+    """They hold no grid and a plan that calls doubles exact; written again, they are the same bytes."""
+    for mechanism in PUBLISHED[:5]:
+        noisy = in_doubles(mechanism).simulate(THREE, draws=1, rng=1)[0]
+        ppd.Release(noisy, in_doubles(mechanism), plan=Plan("projection", True, "as it was")).save(tmp_path / "old.ppd")
+        release = ppd.read_release(tmp_path / "old.ppd")
+        assert release.mechanism.grid is None
+        assert "projection sampler (in double precision)" in release.guarantee.describe()
+        release.save(tmp_path / "again.ppd")
+        assert (tmp_path / "again.ppd").read_bytes() == (tmp_path / "old.ppd").read_bytes()
+        (tmp_path / "again.ppd").unlink()
+        (tmp_path / "old.ppd").unlink()
+
+
+def test_agents_publish_what_is_declared_and_are_told_what_the_key_tells():
+    whole = STATES.assign_coords(income=("c", [10, 20, 30, 40]))
+    shared = {"key": bytes(range(32)), "occasion": "May"}
+    mechanism = gaussian(groups("g"))
+    with pytest.raises(LabelError, match="nothing declares the coordinates 'income'"):
+        mechanism.distributed(whole[:2], 0 * STATES, **shared)
+    declared = gaussian(groups("g") & covariates("income"))
+    parts = [declared.distributed(part, 0 * whole, **shared) for part in (whole[:3], whole[3:])]
+    together = xr.concat(parts, "c")
+    assert np.array_equal(together.groupby("g").sum(), STATES.groupby("g").sum())  # to the last bit
+    labels = 0 * STATES
+    own = mechanism.distributed(labels, labels, **shared)  # what any holder of the key can take off
+    assert np.array_equal(together - own, STATES)
+    plan = mechanism.plan(labels, shared=True)
+    assert "to whoever holds the key that agents share, the noise of every cell" in str(plan)
+    release = ppd.Release(together.drop_vars("income"), mechanism, plan=plan)
+    assert "to whoever holds the key that agents share, the noise of every cell." in release.guarantee.describe()
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ("1/3", "power of two"),
+        (0.1, "power of two"),
+        (3, "power of two"),
+        (2, "grid must be 1 or less"),
+        (0, "grid must be positive"),
+        ("fine", "finite number"),
+        (True, "number or text"),
+        (math.nan, "finite number"),
+    ],
+)
+def test_other_grids_are_refused(value, message):
+    for make in (gaussian, correlated, extended, ppd.SubspaceLaplace, ppd.KNorm):
+        with pytest.raises(PrivacyError, match=message):
+            make(total(), epsilon=1, grid=value)
+
+
+def test_noise_too_narrow_for_its_grid_is_refused():
+    with pytest.raises(PrivacyError, match="a grid of 1 is too coarse"):
+        gaussian(total(), epsilon=5, grid=1).release(THREE)
+
+
+def test_answers_that_nobody_moves_get_no_noise_on_any_grid():
+    for make in (gaussian, correlated, extended, ppd.SubspaceLaplace, ppd.KNorm):
+        mechanism = make(Public(), epsilon=1, query=[[1, 1, 1], [2, 2, 2]])
+        if make is gaussian:
+            mechanism = make(Public(), epsilon=1, query=[[1, 1, 1], [2, 2, 2]], method="extended")
+        release = mechanism.release(THREE)
+        assert release.table.values.tolist() == [8, 16]
+        assert release.plan.exact
+        assert release.mechanism.grid == 1
+
+
+@pytest.mark.parametrize(
+    "A",
+    [[[1, 1, 1, 0]], [[1] * 7], [[2, 3, 5]], [[1, 1, 0, 0, 0], [0, 0, 1, 1, 1], [1, 0, 1, 0, 0]], [[0, 0, 0]]],
+    ids=str,
+)
+def test_bases_of_null_spaces(A):
+    """A basis of all whole vectors whose orthogonal parts are the real one; and projections from sums alone."""
+    from ppdinf.lattice import structure
+
+    space = null_space(structure(A))
+    triangle, whole = (space.basis.T @ space.lattice_basis).toarray(), space.structure.lattice.basis.toarray()
+    assert np.allclose(np.tril(triangle, -1), 0)
+    assert np.diag(triangle).min() > 0
+    assert not np.any(np.array(A) @ space.lattice_basis.toarray())
+    assert np.prod(np.diag(triangle)) ** 2 == pytest.approx(np.linalg.det((whole.T @ whole).astype(float)))
+    z = np.random.default_rng(1).integers(-9, 9, len(A[0]))
+    assert np.allclose(space.fixed.T @ z, space.weights @ (space.sums @ z))
+
+
+def test_triangular_noise_against_enumeration():
+    """Full triangles, where every coordinate is off center; wrong: kept without looking at the rests."""
+    R = np.array([[1.2, 0.6, -0.3], [0, 1.0, 0.5], [0, 0, 1.4]])
+    law, widening = triangular_laplace(sparse.csr_array(R), 0.4, Fraction(1))
+    assert widening < 1 + 1e-8
+    x, proposed = law.draw(DRAWS, seeded_tape(1)), law._propose(DRAWS, seeded_tape(1))[0]
+    points = np.array(list(itertools.product(range(-3, 4), repeat=3)))
+    p = np.exp(-np.abs(np.array(list(itertools.product(range(-9, 10), repeat=3))) @ R.T).sum(axis=1) / 0.4)
+    p = np.exp(-np.abs(points @ R.T).sum(axis=1) / 0.4) / p.sum()
+    for drawn, agrees in ((x, True), (proposed, False)):
+        found = (drawn[:, None] == points).all(axis=2).sum(axis=0)
+        common = p * DRAWS > 10
+        observed = np.append(found[common], DRAWS - found[common].sum())
+        assert (stats.chisquare(observed, np.append(p[common], 1 - p[common].sum()) * DRAWS).pvalue > 1e-6) == agrees
+
+
+def test_grids_are_read_as_they_are_written():
+    assert [as_grid(value) for value in ("1/8", 0.125, Fraction(1, 8), None, "auto")] == [
+        *[Fraction(1, 8)] * 3, None, "auto"
+    ]  # fmt: skip
