@@ -39,6 +39,10 @@ __all__ = ["BaseMeasure", "Weighted", "is_bounded", "log_base_measure", "summed_
 
 BATCH = 2**12  # proposals at a time, at most
 HOPELESS = 1e-5
+SLACK = 16  # by which tables may be more work than planned before a draw is given up
+LEFT_OUT = -56.0  # logarithm of what windows leave out at first
+DEVIATIONS = 11.0  # of a sum, beyond which it is trimmed
+NEAR = 2**9
 RARE = 1e-15  # probability with which any cell leaves its window, before conditioning makes more of it
 
 
@@ -111,6 +115,15 @@ class Weighted(Mechanism):
         """
         if self._is_free(system) and (law := self.l2_law or self.noise.law) is not None:
             return plan(system, law, allow_mcmc=allow_mcmc)
+        from ppdinf.samplers.elimination import LARGEST_WORK
+
+        work = _work(system, self.noise if self.l2_law is None else _wider(self.l2_law.scale, system.frame.size))
+        if work > LARGEST_WORK:
+            raise InvariantError(
+                f"noise this wide under {len(system.names)} public sums over {system.frame.size:,} cells takes tables "
+                f"of partial sums of about {work:.0e} steps, whatever the counts are: the sums are too wide or cross "
+                "too much for elimination; choose a larger epsilon, or publish fewer crossing sums or bounds"
+            )
         bounds = f"{system.limits.size} bounds" if system.limits.size else "no bounds"
         reason = f"weights of single cells under {len(system.names)} public sums and {bounds} on the release"
         if self.l2_law is not None:
@@ -242,20 +255,61 @@ def summed_out(
     InvariantError
         The public sums and bounds cross too much for elimination.
     """
-    from ppdinf.samplers.elimination import Elimination
+    from ppdinf.samplers.elimination import LARGEST_WORK, Elimination
 
     values = system.A @ np.array(center, dtype=np.int64)
     around = getattr(base, "around", None)
     base = around(center, _groups(system)) if around is not None else base
     low, high = cell_intervals(system.A, values, system.B, system.limits)
-    potentials = [_potential(noise, x, low[i], high[i], i, base) for i, x in enumerate(center)]
+    farthest = float(np.max(high - low, initial=0.0))  # the same for all cells and tables, so that weights are shared
+    potentials = [_potential(noise, x, (low[i], high[i], farthest), i, base) for i, x in enumerate(center)]
     linked = np.flatnonzero(np.diff(system.B.indptr) > 1)
     if not linked.size:
-        return Elimination(system.A, values.tolist(), potentials)
+        return Elimination(system.A, values.tolist(), potentials, largest=SLACK * LARGEST_WORK)
     B = system.B[linked]
     slacks = [_slack(B[[k]], int(system.limits[row]), center, noise, (low, high)) for k, row in enumerate(linked)]
     rows = sp.block_array([[system.A, None], [B, -sp.eye_array(linked.size, dtype=np.int64)]], format="csr")
-    return Elimination(rows, [*values.tolist(), *system.limits[linked].tolist()], [*potentials, *slacks])
+    values = np.concatenate([values, system.limits[linked]])
+    return Elimination(rows, values.tolist(), [*potentials, *slacks], largest=SLACK * LARGEST_WORK)
+
+
+def _work(system: System, noise: IntegerNoise) -> float:
+    """Estimate the multiplications of an elimination from what is public alone, the widest over all tables.
+
+    A cell cut off by its bounds spreads no more than a free one, nor than its interval.
+    """
+    from ppdinf.lattice.columns import equal_columns
+    from ppdinf.lattice.ordering import elimination_order
+    from ppdinf.lattice.rows import row_algebra
+
+    low, high = cell_intervals(system.A, system.values, system.B, system.limits)
+    reach = float(noise.half_width(LEFT_OUT))
+    sizes = np.arange(-NEAR, NEAR + 1) * max(1.0, reach / NEAR)
+    weights = np.exp([float(noise.log_weight(int(size))) for size in sizes])
+    spread = math.sqrt(float(weights @ sizes**2 / weights.sum()))
+    half = np.clip((high - low) / 2, 0.0, reach)
+    spreads = np.minimum(spread, half)
+    linked = np.flatnonzero(np.diff(system.B.indptr) > 1)
+    rows = sp.csr_array(sp.vstack([system.A, system.B[linked]]))  # a bound that links cells is a sum with a slack
+    A = sp.csc_array(rows[row_algebra(sp.csc_array(rows)).independent])
+    size = abs(A)
+    width = 1 + 2 * np.minimum(
+        size @ half, float(size.data.max(initial=0)) * reach + DEVIATIONS * np.sqrt(size**2 @ spreads**2)
+    )
+    alike, _ = equal_columns(A)
+    order, work = elimination_order(A), 0.0
+    for row, near, cells in zip(order.rows, order.open_rows, order.variables, strict=True):
+        groups = np.unique(alike[cells], return_counts=True)[1]
+        widest = 1 + 2 * float(half[cells].max(initial=0.0))
+        for n in groups.tolist():
+            while n > 1:  # two by two
+                work += n / 2 * widest**2
+                n, widest = (
+                    n / 2,
+                    min(2 * widest, 1 + 2 * reach + 2 * DEVIATIONS * spread * math.sqrt(groups.max() / n * 2)),
+                )
+            work += widest * float(np.prod(width[[row, *near]]))
+    return work
 
 
 def _groups(system: System) -> NDArray[np.int64]:
@@ -268,16 +322,20 @@ def _groups(system: System) -> NDArray[np.int64]:
     return labels
 
 
-def _potential(noise: IntegerNoise, x: int, low: float, high: float, cell: int, base: BaseMeasure | None) -> Potential:
+def _potential(
+    noise: IntegerNoise, x: int, ends: tuple[float, float, float], cell: int, base: BaseMeasure | None
+) -> Potential:
+    low, high, farthest = ends
+
     def tabulate(bits: int) -> Window:
         largest, further = arb(1) if base is None else base.largest(cell, low, high), 0
         while True:
-            weights, tail = noise.window(bits + further, ctx.prec, max(x - low, high - x))
+            weights, tail = noise.window(bits + further, ctx.prec, farthest)
             reach = len(weights) - 1
             first, last = int(max(x - reach, low)), int(min(x + reach, high))
             if first > last:
                 raise InvariantError("a confidential count lies further from its public bounds than noise reaches")
-            found = [weights[abs(k - x)] for k in range(first, last + 1)]
+            found = [*weights[max(1, x - last) : x - first + 1][::-1], *weights[max(0, first - x) : last - x + 1]]
             if base is not None:
                 found = [weight * base.weight(cell, first + k) for k, weight in enumerate(found)]
             excess = tail * largest * arb(2) ** bits / sum(found, start=arb(0))

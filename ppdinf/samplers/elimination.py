@@ -31,11 +31,12 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from ppdinf.errors import InvariantError
+from ppdinf.lattice.columns import equal_columns
 from ppdinf.lattice.ordering import elimination_order
 from ppdinf.lattice.rows import row_algebra
 from ppdinf.lattice.systems import integer_matrix
 from ppdinf.samplers.inversion import _enclose, _precision, _settle
-from ppdinf.samplers.partial_sums import UNIT, Factor, Table
+from ppdinf.samplers.partial_sums import UNIT, Factor, Table, merged
 from ppdinf.samplers.potentials import Potential, Window
 from ppdinf.samplers.tape import Tape
 
@@ -66,6 +67,8 @@ class Elimination:
     values : sequence of int, shape (k,)
     potentials : sequence of n Potential
         Weights, from `ppdinf.samplers.potentials`.
+    largest : float
+        Multiplications beyond which tables are not built.
 
     Raises
     ------
@@ -91,13 +94,17 @@ class Elimination:
     array([10, 10])
     """
 
-    def __init__(self, A: Any, values: Sequence[int], potentials: Sequence[Potential]) -> None:
+    def __init__(
+        self, A: Any, values: Sequence[int], potentials: Sequence[Potential], *, largest: float = LARGEST_WORK
+    ) -> None:
+        self._largest = largest
         matrix = integer_matrix(A)
         chosen = row_algebra(matrix).independent
         self._A = sparse.csc_array(sparse.csr_array(matrix)[chosen])
         self._values = np.array([int(values[row]) for row in chosen], dtype=np.int64)
         self._potentials = list(potentials)
         self._order = elimination_order(self._A)
+        self._alike, _ = equal_columns(self._A)
         for bits in BITS:
             self._stages, self.log_normaliser, clear = self._forward(bits, exact=False)
             if clear:
@@ -115,13 +122,37 @@ class Elimination:
             closed = self._values[stage.scope[:1]]
             left = np.hstack([np.tile(closed, (size, 1)), sums.get(s, np.zeros((size, 0), dtype=np.int64))])
             for k in reversed(range(len(stage.factors))):
-                found = self._choose(s, k, left, tape)
+                found = self._choose((s, k), left, tape)
                 left = left - found @ stage.factors[k].steps
                 if stage.factors[k].stage < 0:
-                    x[:, stage.factors[k].variables[0]] = found[:, 0]
+                    self._divide((s, k), stage.factors[k], found, x, tape)
                 else:
                     sums[stage.factors[k].stage] = found
         return x
+
+    def _divide(
+        self, path: tuple[int, ...], factor: Factor, total: NDArray[np.int64], x: NDArray[np.int64], tape: Tape
+    ) -> None:
+        """Draw the variables of a factor given their sum."""
+        if factor.parts is None:
+            x[:, factor.variables[0]] = total[:, 0]
+            return
+        first = self._choose((*path, 0), total, tape)
+        self._divide((*path, 0), factor.parts[0], first, x, tape)
+        self._divide((*path, 1), factor.parts[1], total - first, x, tape)
+
+    def _at(self, stages: list[_Stage], path: tuple[int, ...]) -> tuple[Factor, Table, NDArray[np.int64], float]:
+        """Return a factor, the table of what it adds to, its shifts there, and what the sums leave out."""
+        s, k, *down = path
+        factor, table, left_out = stages[s].factors[k], stages[s].tables[k], stages[s].tables[k + 1].absolute
+        if not down:
+            return factor, table, factor.shifts, left_out
+        for side in down[:-1]:
+            assert factor.parts is not None
+            factor = factor.parts[side]
+        assert factor.parts is not None
+        first, second = factor.parts
+        return first, second.table, first.values, factor.absolute
 
     def _forward(self, bits: int, *, exact: bool = False) -> tuple[list[_Stage], float, bool]:
         """Build all tables; also the log normaliser, and whether its mass is clear of what is left out."""
@@ -135,7 +166,7 @@ class Elimination:
             least, most = np.sort([A * ends[:, 0], A * ends[:, 1]], axis=0)
             trim = 2.0**-bits if any(v.absolute for v in variables) else 0.0
             scopes = [[row, *near.tolist()] for row, near in zip(rows, self._order.open_rows, strict=True)]
-            inputs = [[variables[i] for i in own] for own in self._order.variables]
+            inputs = [self._merged(variables, own, trim) for own in self._order.variables]
             inputs.append([variables[i] for i in np.flatnonzero(np.diff(self._A.indptr) == 0)])
             stages, clear, work = [], True, 0
             for s, scope in enumerate([*scopes, []]):
@@ -143,14 +174,14 @@ class Elimination:
                 out = np.ones(A.shape[1], dtype=bool)
                 for factor in stage.factors:
                     if factor.stage < 0:
-                        factor.steps = A[scope][:, factor.variables].T
+                        factor.steps = A[scope][:, factor.variables[:1]].T
                     out[factor.variables] = False
                     target = self._values[scope]
                     low, high = target - most[scope][:, out].sum(axis=1), target - least[scope][:, out].sum(axis=1)
                     begin, end = stage.tables[-1].reach(factor, low, high)
                     entries = math.prod((end - begin + 1).tolist())
                     work += len(factor.weights) * entries
-                    if work > LARGEST_WORK and not exact:
+                    if work > self._largest and not exact:
                         raise InvariantError(
                             f"summing out these constraints takes tables of {entries:,} partial sums: they cross too "
                             "much for elimination"
@@ -171,11 +202,17 @@ class Elimination:
                     inputs[to].insert(0, message)
         return stages, log_normaliser, clear
 
-    def _choose(self, s: int, k: int, left: NDArray[np.int64], tape: Tape) -> NDArray[np.int64]:
+    def _merged(self, variables: list[Factor], own: NDArray[np.int64], trim: float) -> list[Factor]:
+        """Merge the variables among these that no constraint can tell apart."""
+        groups: dict[int, list[Factor]] = {}
+        for i in own.tolist():
+            groups.setdefault(int(self._alike[i]), []).append(variables[i])
+        return [merged(group, trim) for group in groups.values()]
+
+    def _choose(self, path: tuple[int, ...], left: NDArray[np.int64], tape: Tape) -> NDArray[np.int64]:
         """Draw the values of one factor given the sums that it and the factors before it must make."""
-        factor, table = self._stages[s].factors[k], self._stages[s].tables[k]
-        left_out = self._stages[s].tables[k + 1].absolute
-        words, shifts, n = tape(len(left)), factor.shifts, len(factor.weights)
+        factor, table, shifts, left_out = self._at(self._stages, path)
+        words, n = tape(len(left)), len(factor.weights)
         found = np.empty((len(left), factor.values.shape[1]), dtype=np.int64)
         rows = max(1, CHUNK // (n * max(1, left.shape[1])))
         for start in range(0, len(left), rows):
@@ -193,16 +230,16 @@ class Elimination:
             )
             found[part] = factor.values[np.minimum(choice, n - 1)]
             for i in np.flatnonzero((near <= margin) | (choice == n)):
-                verdict = partial(self._find, s, k, left[start + i])
+                verdict = partial(self._find, path, left[start + i])
                 found[start + i] = _settle(words[start + i], 64, tape, verdict)
         return found
 
-    def _find(self, s: int, k: int, left: NDArray[np.int64], word: int, bits: int) -> NDArray[np.int64] | None:
+    def _find(self, path: tuple[int, ...], left: NDArray[np.int64], word: int, bits: int) -> NDArray[np.int64] | None:
         """Return the value of a factor for every u that begins with these bits; None if they leave it open."""
-        stage = self._finer(bits)[0][s]
-        factor, left_out = stage.factors[k], arb(4 * stage.tables[k + 1].absolute)
+        factor, table, shifts, absolute = self._at(self._finer(bits)[0], path)
+        left_out = arb(4 * absolute)
         with _precision(bits):
-            weights = stage.tables[k].look_up(left - factor.shifts) * factor.weights
+            weights = table.look_up(left - shifts) * factor.weights
             total = sum(weights.tolist(), start=arb(0))
             low, high, sure = arb(0), left_out / total, total + left_out
             for value, weight in zip(factor.values, weights, strict=True):

@@ -4,14 +4,15 @@ All weights are positive, so no sum cancels: each addition and product in double
 relative to the entry itself. What windows and trimmed edges leave out is bounded in absolute terms.
 """
 
+import itertools
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from flint import arb
+from flint import arb, arb_poly
 from numpy.typing import NDArray
 
-__all__ = ["UNIT", "Factor", "Numbers", "Table"]
+__all__ = ["UNIT", "Factor", "Numbers", "Table", "merged"]
 
 UNIT = 2.0**-53
 
@@ -34,6 +35,12 @@ class Factor:
     absolute: float
     variables: NDArray[np.int64]  # those it stands for, itself or those summed out
     stage: int = -1  # that sent the message
+    parts: tuple["Factor", "Factor"] | None = None  # whose values add up to its own
+
+    @property
+    def table(self) -> "Table":
+        """The weights of a variable as a table of its own values, those between the first and the last."""
+        return Table(self.values[0], self.weights, self.relative, self.absolute)
 
     @property
     def shifts(self) -> NDArray[np.int64]:
@@ -91,6 +98,39 @@ class Table:
             self.relative + factor.relative + rounding,
             1.01 * (self.absolute + factor.absolute) + cut,
         )
+
+
+def merged(factors: list[Factor], trim: float) -> Factor:
+    """Add variables that meet the same constraints alike, two by two, so that few wide tables arise.
+
+    One by one, every variable would meet a table as wide as the sum of all former ones.
+    """
+    while len(factors) > 1:
+        pairs = [_pair(first, second, trim) for first, second in itertools.batched(factors[: len(factors) // 2 * 2], 2)]
+        factors = pairs + factors[len(pairs) * 2 :]
+    return factors[0]
+
+
+def _pair(first: Factor, second: Factor, trim: float) -> Factor:
+    if first.weights.dtype == object:
+        found = (arb_poly(first.weights.tolist()) * arb_poly(second.weights.tolist())).coeffs()
+        weights = np.array([*found, None], dtype=object)[:-1]
+        weights = np.append(weights, [arb(0)] * (len(first.weights) + len(second.weights) - 1 - len(weights)))
+        rounding = 0.0
+    else:
+        weights = np.convolve(first.weights, second.weights)
+        rounding = UNIT * (min(len(first.weights), len(second.weights)) + 8)
+    (kept,), cut = _trimmed(weights, trim)
+    start = int(first.values[0, 0] + second.values[0, 0]) + kept.start
+    return Factor(
+        start + np.arange(kept.stop - kept.start)[:, np.newaxis],
+        weights[kept],
+        first.steps,
+        first.relative + second.relative + rounding,
+        1.01 * (first.absolute + second.absolute) + cut,
+        np.concatenate([first.variables, second.variables]),
+        parts=(first, second),
+    )
 
 
 def _zero(entries: Numbers) -> Any:
