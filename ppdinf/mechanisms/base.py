@@ -14,13 +14,13 @@ import xarray as xr
 from numpy.typing import NDArray
 from scipy import sparse
 
-from ppdinf.errors import InvariantError, LabelError, PrivacyError, PrivacyWarning
+from ppdinf.errors import CountError, InvariantError, LabelError, PrivacyError, PrivacyWarning
 from ppdinf.frame import Frame
 from ppdinf.invariants import Public, System
 from ppdinf.invariants.system import bind
 from ppdinf.privacy.guarantee import Guarantee, ReleaseGuarantee
 from ppdinf.samplers.plan import Plan
-from ppdinf.tables import labelled_cells, ranked
+from ppdinf.tables import LARGEST, labelled_cells, ranked
 
 if TYPE_CHECKING:
     from ppdinf.releases import Release
@@ -293,6 +293,9 @@ class Mechanism(ABC):
             )
         frame, cells = labelled_cells(table)
         _refuse_undeclared(frame, self.public)
+        if np.abs(cells).max() > LARGEST // 2:  # not once noise has carried one beyond: a second draw has another law
+            cell = frame.cell(int(np.argmax(np.abs(cells))))
+            raise CountError(f"the cell at {cell} is beyond 2**52, so that noise could carry it where files round it")
         system = bind(self.public, frame, cells)
         system.require_cells(cells)
         mechanism = self.on(system)

@@ -376,8 +376,8 @@ class ReleaseGuarantee(Guarantee):
         chain = ""
         if 0 < self.sampler_distance < 1:
             chain = (
-                f" The chain that drew the noise may differ from its law by {_up(self.sampler_distance, 2)} in total "
-                f"variation, by a limit that was measured at 95 % confidence and is not proved; that adds "
+                f" The chain that drew the noise may differ from its law by up to {_up(self.sampler_distance, 2)} in "
+                f"total variation, a limit that was measured at 95 % confidence and is not proved; that adds "
                 f"{_up(self.sampler_delta, 2)} to delta at the nearest alternative."
             )
         reach = "" if self.nearest is None else super()._limits()

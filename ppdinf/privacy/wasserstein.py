@@ -70,6 +70,9 @@ def wasserstein_infinity(p: Any, q: Any, *, norm: str = "l1") -> Any:
 
     Notes
     -----
+    With probabilities that are floats, a promise made with this distance leaves a delta of the size of the room unsaid:
+    up to 1e-10 of a tail. Give fractions for one that holds without.
+
     On the line O(n log n). In more dimensions about log2(n m) maximum flows on n m arcs: some seconds for
     200 values each.
 

@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ppdinf.errors import InvariantError
+from ppdinf.errors import InvariantError, PrivacyError
 
 if TYPE_CHECKING:
     from ppdinf.invariants import System
     from ppdinf.samplers.noise_law import NoiseLaw
 
 __all__ = ["Plan", "plan"]
+
+WIDEST = 2**36  # sixteen times below what Klein's sampler can hold
 
 
 @dataclass(frozen=True)
@@ -76,6 +78,8 @@ def plan(system: System, law: NoiseLaw, *, allow_mcmc: bool = False) -> Plan:
 
     Raises
     ------
+    PrivacyError
+        Noise wider than 2**36.
     InvariantError
         If no sampler suits; the message says why and what to change.
 
@@ -95,6 +99,9 @@ margins, in closed form; 98 % of attempts are kept
     from ppdinf.samplers.chain_noise import chain_noise
     from ppdinf.samplers.exact import exact_noise
 
+    if law.kind != "l1" and law.half_width(system.frame.size, 1e-12) > WIDEST:
+        # not once a draw shows it: whoever then draws again has noise of another law
+        raise PrivacyError("the noise would be wider than whole numbers are kept exactly: choose a larger epsilon")
     try:
         exact_noise(system.structure, law)
     except InvariantError:

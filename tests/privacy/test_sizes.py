@@ -8,7 +8,7 @@ import pytest
 from scipy import stats
 
 import ppdinf as ppd
-from ppdinf.errors import InvariantError, PrivacyError
+from ppdinf.errors import CountError, InvariantError, PrivacyError
 from ppdinf.invariants import at_least, margin, nonnegative, total
 from ppdinf.mechanisms import DoubleGeometric, Staircase
 from ppdinf.privacy import conditioning_cost, count_pair, delta_z_counts, wasserstein_infinity
@@ -90,3 +90,17 @@ def test_measurements_are_counted_before_they_are_listed():
     tables = np.array([[0, LARGE], [LARGE, 0]])
     with Small(), pytest.raises(InvariantError, match="more than 200,000 measurements"):
         ppd.PostProcessed(public, epsilon=1).push(public.on(tables[0]), tables, reach=2)
+
+
+def test_noise_is_too_wide_before_it_is_drawn():
+    """A refusal that depends on the draw cuts the law off for whoever draws again."""
+    with pytest.raises(PrivacyError, match="wider than whole numbers"):
+        ppd.GeneralizedLaplace(total(), epsilon="1e-12", norm="l2").plan([3, 1, 2])
+    ppd.GeneralizedLaplace(total(), epsilon="1e-6", norm="l2").plan([3, 1, 2])
+    for count, allowed in ((2**52, True), (2**52 + 1, False)):
+        mechanism = ppd.GeneralizedLaplace(ppd.invariants.Public(), epsilon=1)
+        if allowed:
+            mechanism.release([count, 1])
+            continue
+        with pytest.raises(CountError, match=r"dim_0=0 is beyond 2\*\*52"):
+            mechanism.release([count, 1])
