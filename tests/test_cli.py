@@ -1,4 +1,5 @@
 import inspect
+import re
 import runpy
 import sys
 from pathlib import Path
@@ -119,7 +120,9 @@ def test_infer_fails_loudly_when_the_chains_are_too_short(released, tmp_path):
     file, _ = released("--public", "margin:sex")
     text = run("infer", file, "--output", tmp_path / "out", "--draws", 20, "--chains", 2, "--cores", 1, code=1)
     assert "do not use this posterior yet" in text
-    assert "Next: the same command with --draws 40 --chains 4" in text
+    least = float(re.search(r"smallest bulk ESS (\d+)", text)[1])
+    more = int(re.search(r"Next: the same command with --draws (\d+) --chains 4", text)[1])
+    assert more >= 20 * max(2, 400 / (least + 1))  # enough to bring the least effective sample to 400
     assert "Traceback" not in text
     assert "Do not use this posterior" in (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
 

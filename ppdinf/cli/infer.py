@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -80,7 +81,17 @@ def run(
     paragraphs(console, verdict, str(analysis.diagnosis))
     if not analysis.diagnosis.ok:
         chains = "" if settings["chains"] >= 4 else " --chains 4"
-        again = f"Next: the same command with --draws {2 * settings['draws']}{chains}"
+        again = f"Next: the same command with --draws {_enough(analysis, settings['draws'])}{chains}"
         notes(console, f"{again}, unless a line above says that longer chains do not help.")
     paragraphs(console, "Written", "\n".join(sorted(str(path) for path in output.iterdir())))
     return analysis
+
+
+def _enough(analysis: RateAnalysis, draws: int) -> int:
+    """Draws that bring the least effective sample size to its limit, judged by these; at least twice as many."""
+    from ppdinf.diagnostics.diagnose import ESS
+
+    found = analysis.diagnosis
+    moving = found.cells[~found.cells["fixed"] & (found.cells["distinct"] > 1)]
+    least = min(part["ess_bulk"].min() for part in (moving, found.parameters))
+    return draws * (max(2, math.ceil(1.2 * ESS / least)) if least > 0 else 2)
