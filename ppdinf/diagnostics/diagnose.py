@@ -16,6 +16,7 @@ from ppdinf.diagnostics.movement import movement
 from ppdinf.diagnostics.rhat import APART, limit, shown
 from ppdinf.diagnostics.windows import window_problems
 from ppdinf.errors import DiagnosisWarning, ModelError
+from ppdinf.models.confidential import finished_draws
 from ppdinf.models.distributions import ConfidentialRV
 from ppdinf.samplers.tv_bound import TVBound
 
@@ -103,7 +104,8 @@ def diagnose(idata: Any, model: pm.Model | None = None) -> Diagnosis:
     Warns
     -----
     DiagnosisWarning
-        For each problem, so that none passes in silence.
+        For each problem, so that none passes in silence; and where sampling was stopped, so that chains differ in
+        length, saying how many draws of each are looked at.
 
     Examples
     --------
@@ -115,7 +117,7 @@ def diagnose(idata: Any, model: pm.Model | None = None) -> Diagnosis:
     >>> diagnose(idata, model).ok
     True
     """
-    model = pm.modelcontext(model)
+    model, idata = pm.modelcontext(model), finished_draws(idata)
     posterior = idata.posterior
     free = {rv.name: rv for rv in model.free_RVs if rv.name in posterior}
     if not free:

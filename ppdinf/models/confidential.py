@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -11,11 +12,11 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from ppdinf._pymc_internals import ancestors, compile_pymc
-from ppdinf.errors import ModelError
+from ppdinf.errors import DiagnosisWarning, ModelError
 from ppdinf.models.distributions import ConfidentialRV, MarginalRV
 from ppdinf.samplers import totals
 
-__all__ = ["of_draws", "sample_confidential"]
+__all__ = ["finished_draws", "of_draws", "sample_confidential"]
 
 
 def sample_confidential(
@@ -43,6 +44,11 @@ def sample_confidential(
     ModelError
         The model has no such table or several, or `idata` comes from another model.
 
+    Warns
+    -----
+    DiagnosisWarning
+        Sampling was stopped and chains differ in length: of each only the draws that all have are kept in `idata`.
+
     Notes
     -----
     Some 100 us for each draw of 20 cells.
@@ -67,6 +73,9 @@ def sample_confidential(
         raise ModelError(f"the model has {len(found)} confidential tables, expected one made by PartiallyPrivate")
     (rv,) = found
     name = rv.name.removesuffix("_release") if isinstance(rv.owner.op, MarginalRV) else rv.name
+    finished = finished_draws(idata)
+    if finished is not idata:
+        idata["posterior"] = finished.posterior.to_dataset()
     if name not in idata.posterior:
         if isinstance(rv.owner.op, ConfidentialRV):
             raise ModelError(f"the posterior holds no {name!r}: pass the result of pm.sample() for this model")
@@ -75,6 +84,45 @@ def sample_confidential(
         table = xr.DataArray(draws, dims=dims, coords=rv.owner.op.release.coords)
         idata["posterior"] = idata.posterior.to_dataset().assign({name: table})
     return idata.posterior[name]
+
+
+def finished_draws(idata: Any) -> Any:
+    """Leave out draws that not every chain has: nutpie, when stopped, fills those it has not made with nan.
+
+    Parameters
+    ----------
+    idata : xarray.DataTree
+
+    Returns
+    -------
+    xarray.DataTree
+        `idata` itself where chains are equally long.
+
+    Warns
+    -----
+    DiagnosisWarning
+        Saying how many draws of each chain are used.
+    """
+    posterior = idata.posterior.to_dataset()
+    real = [variable for variable in posterior.data_vars.values() if variable.dtype.kind == "f"]
+    there = [v.notnull().all([dim for dim in v.dims if dim not in ("chain", "draw")]) for v in real]
+    if not there or all(bool(part.isel(draw=-1).all()) for part in there):
+        return idata
+    made = np.logical_and.reduce([part.transpose("chain", "draw").values for part in there])
+    lengths = made.sum(axis=1)
+    if (made != (np.arange(made.shape[1]) < lengths[:, None])).any() or not lengths.min():
+        return idata  # nan among the draws themselves: a fault, which diagnose names
+    warnings.warn(
+        f"the chains were stopped after {', '.join(map(str, lengths.tolist()))} draws: "
+        f"the first {lengths.min()} of each are used",
+        DiagnosisWarning,
+        stacklevel=3,
+    )
+    kept = idata.copy()
+    for group in ("posterior", "sample_stats"):
+        if group in kept.children:
+            kept[group] = kept[group].to_dataset().isel(draw=slice(int(lengths.min())))
+    return kept
 
 
 def _draw_summed_out(rv: Any, posterior: Any, model: pm.Model, rng: np.random.Generator) -> NDArray[np.int64]:

@@ -179,12 +179,18 @@ def analyse_rates(
     from ppdinf.diagnostics import diagnose
     from ppdinf.models import sample_confidential
     from ppdinf.models.rates import draw_rates, rate_model
+    from ppdinf.samplers.interrupts import between_draws
 
     # short steps cost little with so few parameters, and leave no divergence to explain
     sampling = {"draws": draws, "tune": draws, "chains": chains, "target_accept": 0.95, "random_seed": random_seed}
-    with rate_model(release, name=name, exposure=exposure, previous=previous) as model:
+    with rate_model(release, name=name, exposure=exposure, previous=previous) as model, between_draws() as stop:
         idata = pm.sample(
-            **sampling, cores=cores, progressbar=progressbar, quiet=not progressbar, compute_convergence_checks=False
+            **sampling,
+            cores=cores,
+            callback=stop,
+            progressbar=progressbar,
+            quiet=not progressbar,
+            compute_convergence_checks=False,
         )
     diagnosis = diagnose(idata, model)
     idata.posterior[name] = sample_confidential(idata, model)

@@ -1,0 +1,115 @@
+"""Ctrl-C keeps the draws that were finished."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+
+import numpy as np
+import pymc as pm
+import pytest
+import xarray as xr
+
+import ppdinf as ppd
+from ppdinf.errors import DiagnosisWarning
+from ppdinf.samplers.interrupts import between_draws
+
+SETTINGS = {"tune": 50, "cores": 1, "random_seed": 1, "progressbar": False, "quiet": True}
+INFER = """
+import os, signal, sys, threading
+from ppdinf.samplers.lattice_gibbs import LatticeGibbs
+
+step, steps = LatticeGibbs.step, []
+
+def counted(self, point):
+    steps.append(point)
+    if len(steps) == 450:
+        threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGINT)).start()
+    return step(self, point)
+
+LatticeGibbs.step = counted
+import numpy as np
+import ppdinf as ppd
+from ppdinf.report import analyse_rates
+
+release = ppd.Release(np.array([30, 4, 12, -3, 7, 9]), ppd.GeneralizedLaplace(ppd.invariants.total(), epsilon="1/4"))
+analysis = analyse_rates(release, draws=300, chains=2, cores=1)
+print("kept", analysis.idata.posterior.sizes["draw"], sorted(analysis.table().columns)[:1])
+"""
+
+
+def model_of(marginalize):
+    release = ppd.Release(np.array([30, 4, 12]), ppd.GeneralizedLaplace(ppd.invariants.total(), epsilon="1/4"))
+    with pm.Model(coords=release.coords) as model:
+        ppd.PartiallyPrivate("x", pm.Poisson.dist(pm.Gamma("rate", 2, 0.1)), release=release, marginalize=marginalize)
+    return model
+
+
+@pytest.mark.parametrize("marginalize", [True, False])
+@pytest.mark.filterwarnings("ignore::ppdinf.errors.DiagnosisWarning")
+def test_the_draws_before_an_interrupt_are_kept(marginalize):
+    model, seen = model_of(marginalize), []
+    with model, between_draws() as stop:
+
+        def callback(trace, draw):
+            seen.append(draw)
+            if len(seen) == 200:  # in a moment, wherever the program is then
+                threading.Timer(0.02, os.kill, (os.getpid(), signal.SIGINT)).start()
+            stop(trace, draw)
+
+        idata = pm.sample(
+            100_000, chains=2, callback=callback, nuts_sampler="pymc", compute_convergence_checks=False, **SETTINGS
+        )
+    assert 100 < idata.posterior.sizes["draw"] < 100_000
+    assert np.isfinite(idata.posterior["rate"].values).all()
+    assert (ppd.sample_confidential(idata, model).sum("dim_0") == 46).all()
+    assert ppd.diagnose(idata, model).problems
+    assert signal.getsignal(signal.SIGINT) is not None
+
+
+def test_the_handler_of_the_program_comes_back():
+    before = signal.getsignal(signal.SIGINT)
+    with between_draws() as stop:
+        signal.raise_signal(signal.SIGINT)
+        with pytest.raises(KeyboardInterrupt):
+            stop()
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)  # a second one does not wait
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+@pytest.mark.slow
+def test_an_interrupted_analysis_of_rates_goes_on_with_its_draws():
+    done = subprocess.run([sys.executable, "-c", INFER], capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stderr
+    assert "kept" in done.stdout
+    assert 0 < int(done.stdout.split("kept ")[1].split()[0]) < 300
+
+
+def ragged(lengths):
+    """What nutpie returns when it is stopped: chains filled up with nan."""
+    rng = np.random.default_rng(1)
+    rate = rng.gamma(20, 1, (len(lengths), max(lengths)))
+    rate[np.arange(max(lengths)) >= np.array(lengths)[:, None]] = np.nan
+    posterior = xr.Dataset({"rate": (("chain", "draw"), rate)}, {"chain": range(len(lengths))})
+    return xr.DataTree.from_dict({"posterior": posterior, "sample_stats": posterior.rename(rate="energy")})
+
+
+def test_chains_of_unequal_length_are_cut_to_the_shortest():
+    model = model_of(True)
+    with pytest.warns(DiagnosisWarning, match="stopped after 30, 25 draws: the first 25 of each are used"):
+        table = ppd.sample_confidential(ragged([30, 25]), model, random_seed=1)
+    assert table.sizes["draw"] == 25
+    assert (table.sum("dim_0") == 46).all()
+    with pytest.warns(DiagnosisWarning, match="the first 900 of each are used"):
+        found = ppd.diagnose(ragged([1000, 900]), model)
+    assert found.parameters["ess_bulk"].min() > 400
+    assert not [problem for problem in found.problems if "not a number" in problem]
+
+
+@pytest.mark.filterwarnings("ignore::ppdinf.errors.DiagnosisWarning")
+def test_nan_among_the_draws_stays_a_fault():
+    idata = ragged([1000, 1000])
+    idata.posterior["rate"][0, 10] = np.nan
+    assert "not a number" in " ".join(ppd.diagnose(idata, model_of(True)).problems)
