@@ -16,7 +16,7 @@ TABLE = xr.DataArray([0, 1, 2, 40], dims="county", coords={"state": ("county", [
 
 
 def mechanism(epsilon="1/2", public=None):
-    return ppd.GeneralizedLaplace(public or total(), epsilon=epsilon)
+    return ppd.GeneralizedLaplace(total() if public is None else public, epsilon=epsilon)
 
 
 def test_naive_tables():

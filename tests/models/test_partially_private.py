@@ -19,7 +19,7 @@ QUIET = {"progressbar": False, "quiet": True, "compute_convergence_checks": Fals
 
 def small_release(y, epsilon, states=None, public=None):
     table = xr.DataArray(y, dims="county")
-    public = public or total()
+    public = total() if public is None else public
     if states is not None:
         table = table.assign_coords(state=("county", states))
         public = groups("state")
