@@ -1,0 +1,247 @@
+"""Mechanisms with a given fixed point, one column at a time (Algorithm 1), with sums that keep their digits.
+
+Columns are filled in turn with multiples of scales; ``r``, what the rows still lack, must stay indistinguishable from
+row to row (all steps within exp(epsilon)). Where a step of r reaches the bound it stays there ever after, since every
+later scale is made to move with r. So r falls into *runs* of rows with one rigid shape each, and within a run
+
+    r_i = amplitude * exp(-epsilon depth_i),
+
+where the depths are integers and the amplitude is the run's largest entry. Printed as ``r = r - q s``, row by row, the
+algorithm has to reach values such as exp(-epsilon n / 2) by subtraction from 1 and loses all digits; here only the
+amplitudes are subtracted, whose rounding errors are about 2^-53 of the largest entries, and small entries follow by
+the shape. A step that rounding leaves beyond the bound is at the bound, which joins two runs and changes r by as
+little. Nor do column capacities decide the last column: it takes what is left of r, so that rows have their sums and
+the fixed point has the rounding errors, weighted by the fixed point.
+
+A mechanism of n counts has at most 2 n - 1 scales, each of which costs one walk over the runs and one over the rows:
+O(n^2).
+
+N. Kohli, P. Laskowski, "Preserving target distributions with differentially private count mechanisms", Algorithm 1,
+Proposition 2, Theorems 5 and 6.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any, Literal
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from ppdinf.counts.count_mechanism import CountMechanism
+from ppdinf.counts.distribution import as_distribution
+from ppdinf.counts.scales import falls, times
+from ppdinf.errors import PrivacyError
+from ppdinf.privacy.parameters import as_fraction
+
+__all__ = ["SELECTORS", "Selector", "heuristic"]
+
+type Selector = Literal["max", "min", "sandwich", "best"]
+
+SELECTORS = ("max", "min", "sandwich")
+WORST_ROW = 1e-9  # error of a row sum that is refused
+NEGLIGIBLE = 1e-250  # probabilities whose products would leave the range of doubles
+
+
+def heuristic(z: Any, epsilon: Any, selector: Selector = "sandwich") -> CountMechanism:
+    """Build a mechanism that leaves a distribution of counts as it is, by Algorithm 1.
+
+    Parameters
+    ----------
+    z : array_like of float, shape (n,)
+        Distribution of counts 0 to n - 1 that must survive: public, or privatized before. Probabilities below 1e-250
+        count as 0, and counts of probability 0 are never released.
+    epsilon : int, float, str or Fraction
+        Privacy loss between a count and the next.
+    selector : {"sandwich", "max", "min", "best"}
+        Order in which columns are filled: from both ends in turn, from the most probable count, from the least
+        probable one; "best" tries all three and keeps the one with the smallest expected absolute deviation, which
+        costs no privacy, since it looks at nothing but z.
+
+    Returns
+    -------
+    CountMechanism
+        With ``z @ matrix == z``, an extreme point of the mechanisms that have this property.
+
+    Raises
+    ------
+    PrivacyError
+        z is no distribution; an unknown selector; epsilon out of range.
+
+    Notes
+    -----
+    0.2 s for 2,000 counts, and O(n^2).
+
+    Examples
+    --------
+    >>> mechanism = heuristic([0.5, 0.3, 0.2], epsilon=1)
+    >>> mechanism.matrix.round(3)
+    array([[0.731, 0.149, 0.119],
+           [0.269, 0.406, 0.325],
+           [0.269, 0.406, 0.325]])
+    """
+    z = as_distribution(z)
+    exact = as_fraction(epsilon, "epsilon")
+    if selector == "best":
+        found = [heuristic(z, exact, one) for one in SELECTORS]  # type: ignore[arg-type]
+        return min(found, key=lambda mechanism: mechanism.count_error(z))
+    kept = np.where(z < NEGLIGIBLE, 0.0, z)
+    return _built(kept, exact, columns(kept, selector), selector)
+
+
+def columns(z: NDArray[np.float64], selector: str) -> NDArray[np.int64]:
+    """Order in which a selector fills the columns with positive z."""
+    if selector == "max":
+        order = np.argsort(-z, kind="stable")
+    elif selector == "min":
+        order = np.argsort(z, kind="stable")
+    elif selector == "sandwich":
+        order = np.empty(z.size, dtype=np.int64)
+        order[::2] = np.arange((z.size + 1) // 2)
+        order[1::2] = z.size - 1 - np.arange(z.size // 2)
+    else:
+        raise PrivacyError(f"selector must be one of {[*SELECTORS, 'best']}, found {selector!r}")
+    return order[z[order] > 0]
+
+
+def _built(z: NDArray[np.float64], epsilon: Fraction, order: NDArray[np.int64], selector: str) -> CountMechanism:
+    table = falls(epsilon)
+    most = order.size + z.size  # one scale fills a column or brings a step to its bound; one may be left over
+    column = np.empty(most, dtype=np.int64)
+    peak = np.empty(most)
+    rising = np.empty((most, z.size - 1), dtype=np.bool_)
+    size = _fill(z, order, table, column, peak, rising)
+    kept = np.flatnonzero(peak[:size] > 0)
+    found = CountMechanism.of_scales(
+        column[kept], peak[kept], rising[kept], epsilon, name=f"heuristic ({selector})", z=z
+    )
+    error = found.row_error
+    if not error <= WORST_ROW:
+        raise ArithmeticError(f"rows of the mechanism sum to 1 only within {error:.1e}")
+    return found
+
+
+@njit(cache=True, nogil=True)
+def _fill(z, order, table, column, peak, rising):  # type: ignore[no-untyped-def]
+    """Fill the columns in order; write each scale's column, largest entry and pattern, and return their number."""
+    n = z.size
+    up, down = 1 / table[1], table[1]
+    # Runs are linked; a run goes by its first row.
+    after = np.arange(1, n + 1)
+    before = np.arange(-1, n - 1)
+    last = np.arange(n)
+    amplitude = np.ones(n)
+    top = np.zeros(n, dtype=np.int64)  # height of the largest entry over the first row's
+    net = np.zeros(n, dtype=np.int64)  # height of the last row over the first row's
+    mass = z.copy()  # z times the run's shape, that being 1 at its highest row of positive z
+    held = np.zeros(n, dtype=np.int64)  # height of that row over the first one
+    first = np.zeros(n, dtype=np.int64)  # height of a run's first row in the current scale
+    tight = np.zeros(n, dtype=np.int8)  # +1 and -1: steps at their bound
+    size = 0
+    for turn in range(order.size):
+        j = order[turn]
+        capacity = z[j]
+        is_last = turn == order.size - 1
+        while capacity > 0 or is_last:
+            # Heights of the scale that is single-peaked at j, but moves with r within runs.
+            height, highest, reference = 0, -n - 1, -n - 1
+            s = 0
+            while s < n:
+                first[s] = height
+                highest = max(highest, height + top[s])
+                if mass[s] > 0:
+                    reference = max(reference, height + held[s])
+                height += net[s] + (1 if last[s] < j else -1)
+                s = after[s]
+            weight = 0.0  # z times the scale, both at the reference height
+            s = 0
+            while s < n:
+                if mass[s] > 0:
+                    weight += times(mass[s], first[s] + held[s] - reference, table)
+                s = after[s]
+            # The multiple: `multiple` at height `at`.
+            multiple, at, joined = np.inf, reference, -1
+            if not is_last:
+                multiple = capacity / weight
+            if after[0] >= n and (is_last or amplitude[0] <= times(multiple, first[0] + top[0] - at, table)):
+                multiple, at, joined = amplitude[0], first[0] + top[0], -2
+            s = 0
+            while after[s] < n:
+                follows = after[s]
+                ratio = times(amplitude[follows] / amplitude[s], top[s] - net[s] - top[follows], table)
+                # net[s] - top[s]: height of the run's last row under its largest entry, -top[follows]: of the next
+                # run's first row
+                if last[s] < j:
+                    room = amplitude[s] * (up * ratio - 1) / (up * up - 1)
+                else:
+                    room = amplitude[s] * (up - ratio) / (up - down)
+                room = max(room, 0.0)
+                if np.isinf(multiple) or room < times(multiple, first[s] + top[s] - at, table):
+                    multiple, at, joined = room, first[s] + top[s], s
+                s = follows
+            column[size] = j
+            peak[size] = times(multiple, highest - at, table)
+            for i in range(n - 1):
+                rising[size, i] = tight[i] > 0 if tight[i] != 0 else i < j
+            size += 1
+            if joined == -2:
+                return size
+            s = 0
+            while s < n:
+                amplitude[s] = max(amplitude[s] - times(multiple, first[s] + top[s] - at, table), 0.0)
+                s = after[s]
+            if joined == -1:
+                capacity = 0.0
+            else:
+                capacity -= times(multiple, reference - at, table) * weight
+                if capacity <= 2.0**-50 * z[j]:
+                    capacity = 0.0
+                _join(joined, -1 if last[joined] < j else 1, after, before, last, amplitude, top, net, mass, held, tight, table)
+            if not _settle(after, before, last, amplitude, top, net, mass, held, tight, table, up, down):
+                return size
+    return size
+
+
+@njit(cache=True, nogil=True)
+def _settle(after, before, last, amplitude, top, net, mass, held, tight, table, up, down):  # type: ignore[no-untyped-def]
+    """Join runs whose step rounding has left beyond its bound; tell whether anything is left of r."""
+    n = last.size
+    s = 0
+    while after[s] < n:
+        follows = after[s]
+        step = top[s] - net[s] - top[follows]
+        here, there = amplitude[s], times(amplitude[follows], step, table)
+        if here > 0 and up * here > there and there * up > here:
+            s = follows
+            continue
+        _join(s, 1 if there > here else -1, after, before, last, amplitude, top, net, mass, held, tight, table)
+        if before[s] >= 0:
+            s = before[s]
+    return amplitude[0] > 0
+
+
+@njit(cache=True, nogil=True)
+def _join(s, step, after, before, last, amplitude, top, net, mass, held, tight, table):  # type: ignore[no-untyped-def]
+    """Join a run with the next, `step` up or down; the run that reaches higher keeps its amplitude."""
+    n = last.size
+    follows = after[s]
+    tight[last[s]] = step
+    lift = net[s] + step  # height of the next run's first row over this one's
+    other = lift + top[follows]
+    if other > top[s]:
+        amplitude[s] = amplitude[follows]
+        top[s] = other
+    if mass[s] == 0 or mass[follows] == 0:
+        if mass[s] == 0:
+            mass[s], held[s] = mass[follows], lift + held[follows]
+    elif lift + held[follows] > held[s]:
+        mass[s] = times(mass[s], held[s] - lift - held[follows], table) + mass[follows]
+        held[s] = lift + held[follows]
+    else:
+        mass[s] += times(mass[follows], lift + held[follows] - held[s], table)
+    net[s] = lift + net[follows]
+    last[s] = last[follows]
+    after[s] = after[follows]
+    if after[s] < n:
+        before[after[s]] = s

@@ -1,0 +1,171 @@
+"""Powers of exp(epsilon), and the scales that are built of them.
+
+An epsilon-scale is a probability vector whose neighbouring entries all differ by the factor exp(epsilon), up or down:
+``s_i`` is proportional to ``exp(epsilon h_i)`` with integer heights h that change by one at each step. A *pattern* says
+which steps go up. Every column of a mechanism whose neighbouring counts are hard to tell apart is a sum of scales with
+weights that are not negative.
+
+N. Kohli, P. Laskowski, "Preserving target distributions with differentially private count mechanisms", Definitions 6,
+9 and 10, Lemma 1.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from flint import ctx
+from numba import njit
+from numpy.typing import NDArray
+
+from ppdinf.errors import PrivacyError
+from ppdinf.privacy.parameters import as_fraction
+from ppdinf.samplers.integers import ball
+
+__all__ = ["depths", "falls", "scale", "scales", "single_peaked", "times"]
+
+SMALLEST = 650  # exp(-650) is far from the smallest double, so that products with it keep their digits
+LONGEST = 2**15  # entries of a table; more counts than that no matrix holds
+MANY = 20  # counts up to which all 2^(n-1) scales are listed
+
+
+@lru_cache(maxsize=32)
+def falls(epsilon: Fraction) -> NDArray[np.float64]:
+    """Tabulate exp(-epsilon k) for k = 0, 1, ... down to about exp(-650), each correctly rounded or next to it.
+
+    ``exp(-(epsilon * k))`` in floating point is off by ``epsilon k`` rounding errors: neighbours would differ by more
+    than the factor that privacy allows.
+
+    Examples
+    --------
+    >>> falls(Fraction(1, 2))[:3].round(4), falls(Fraction(1, 2)).size
+    (array([1.    , 0.6065, 0.3679]), 1300)
+    """
+    size = max(2, int(min(SMALLEST / epsilon, LONGEST)))
+    with ctx.workprec(128):
+        factor = (-ball(epsilon)).exp()
+        table = np.array([float((-k * ball(epsilon)).exp()) for k in range(size)])
+    assert abs(float(factor) - table[1]) <= 0
+    table.setflags(write=False)
+    return table
+
+
+@njit(cache=True, nogil=True)
+def times(x: float, k: int, table: NDArray[np.float64]) -> float:
+    """Return ``x * exp(epsilon k)``, for integers k of either sign."""
+    longest = table.size - 1
+    while k > longest:
+        x /= table[longest]
+        k -= longest
+    while -k > longest:
+        x *= table[longest]
+        k += longest
+    return x / table[k] if k >= 0 else x * table[-k]
+
+
+def depths(patterns: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """Steps down from the highest entry of each scale.
+
+    Parameters
+    ----------
+    patterns : ndarray of bool, shape (..., n - 1)
+        True where a scale rises.
+
+    Returns
+    -------
+    ndarray of int64, shape (..., n)
+
+    Examples
+    --------
+    >>> depths(np.array([True, False, False]))
+    array([1, 0, 1, 2])
+    """
+    patterns = np.asarray(patterns, dtype=bool)
+    heights = np.zeros((*patterns.shape[:-1], patterns.shape[-1] + 1), dtype=np.int64)
+    np.cumsum(np.where(patterns, 1, -1), axis=-1, out=heights[..., 1:])
+    return heights.max(axis=-1, keepdims=True) - heights
+
+
+def scale(pattern: Any, epsilon: Any) -> NDArray[np.float64]:
+    """Return the scale of a pattern.
+
+    Parameters
+    ----------
+    pattern : array_like of bool or of +1 and -1, shape (n - 1,)
+        Where the scale rises.
+    epsilon : int, float, str or Fraction
+
+    Returns
+    -------
+    ndarray of float64, shape (n,)
+        Positive (but for underflow), with sum 1.
+
+    Examples
+    --------
+    >>> import math
+    >>> scale([+1, -1], math.log(2)).round(4)  # a quarter, a half, a quarter
+    array([0.25, 0.5 , 0.25])
+    """
+    rising = np.asarray(pattern)
+    if rising.ndim != 1 or not np.isin(rising, (-1, 0, 1)).all():
+        raise PrivacyError("a pattern is a row of +1 (or True) where a scale rises and -1 (or False) where it falls")
+    return _scales((rising > 0)[np.newaxis], as_fraction(epsilon, "epsilon"))[:, 0]
+
+
+def single_peaked(j: int, n: int) -> NDArray[np.bool_]:
+    """Pattern that rises up to row j and falls from there on.
+
+    Examples
+    --------
+    >>> single_peaked(1, 4)
+    array([ True, False, False])
+    """
+    if not 0 <= j < n:
+        raise PrivacyError(f"the peak must be one of the {n} counts 0 to {n - 1}, found {j}")
+    return np.arange(n - 1) < j
+
+
+def scales(n: int, epsilon: Any) -> NDArray[np.float64]:
+    """List all scales of length n as columns.
+
+    Parameters
+    ----------
+    n : int
+        From 1 to 20.
+    epsilon : int, float, str or Fraction
+
+    Returns
+    -------
+    ndarray of float64, shape (n, 2^(n - 1))
+        From the pattern that only falls to the one that only rises, the last step changing fastest.
+
+    Examples
+    --------
+    >>> import math
+    >>> scales(3, math.log(2)).round(3)
+    array([[0.571, 0.4  , 0.25 , 0.143],
+           [0.286, 0.2  , 0.5  , 0.286],
+           [0.143, 0.4  , 0.25 , 0.571]])
+    """
+    return _scales(patterns(n), as_fraction(epsilon, "epsilon"))
+
+
+def patterns(n: int) -> NDArray[np.bool_]:
+    """List all patterns of scales of length n, shape (2^(n - 1), n - 1)."""
+    if not 1 <= n <= MANY:
+        raise PrivacyError(f"there are 2^(n - 1) scales of length n: ask for n from 1 to {MANY}, found {n}")
+    return (np.arange(2 ** (n - 1))[:, np.newaxis] >> np.arange(n - 2, -1, -1) & 1).astype(bool)
+
+
+def _scales(rising: NDArray[np.bool_], epsilon: Fraction) -> NDArray[np.float64]:
+    unscaled = falling(depths(rising), epsilon)
+    return (unscaled / unscaled.sum(axis=1, keepdims=True)).T
+
+
+def falling(depth: NDArray[np.int64], epsilon: Fraction) -> NDArray[np.float64]:
+    """Look up exp(-epsilon depth); 0 below the smallest doubles."""
+    table = falls(epsilon)
+    below = np.exp(-float(epsilon) * np.maximum(depth, table.size)) if depth.max(initial=0) >= table.size else 0.0
+    return np.where(depth < table.size, table[np.minimum(depth, table.size - 1)], below)
