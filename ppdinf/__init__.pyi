@@ -1,3 +1,4 @@
+from . import counts as counts
 from . import datasets as datasets
 from . import errors as errors
 from . import invariants as invariants

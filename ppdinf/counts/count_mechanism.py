@@ -16,12 +16,16 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from flint import arb
 from numba import njit
 from numpy.typing import NDArray
 
 from ppdinf.counts.distribution import as_distribution, require_counts
 from ppdinf.counts.scales import depths, falling
 from ppdinf.errors import PrivacyError
+from ppdinf.samplers.integers import ball
+from ppdinf.samplers.tape import Tape
+from ppdinf.samplers.transition import draw_rows
 
 __all__ = ["Audit", "CountMechanism", "Scales"]
 
@@ -101,7 +105,7 @@ class CountMechanism:
     >>> import ppdinf as ppd
     >>> mechanism = ppd.counts.heuristic([0.5, 0.3, 0.2], epsilon=1)
     >>> mechanism.scales.column, mechanism.audit().epsilon
-    (array([0, 2, 1]), 1.0)
+    (array([0, 0, 2, 1, 1]), 1.0)
     >>> (mechanism.z @ mechanism.matrix).round(12)
     array([0.5, 0.3, 0.2])
     """
@@ -137,6 +141,7 @@ class CountMechanism:
     def matrix(self) -> NDArray[np.float64]:
         """Probabilities ``matrix[count, released]``, shape (n, n); entries below 1e-308 or so are 0."""
         if self.scales is None:
+            assert self._log_matrix is not None
             found = np.exp(self._log_matrix)
         else:
             found = np.zeros((self.n, self.n))
@@ -191,7 +196,7 @@ class CountMechanism:
         return float(steps.max(initial=0.0))
 
     def count_error(self, z: Any = None, *, power: int = 1) -> float:
-        """Expected absolute deviation of a released count, or its mean squared error.
+        """Return the expected absolute deviation of a released count, or its mean squared error.
 
         Parameters
         ----------
@@ -208,7 +213,7 @@ class CountMechanism:
         --------
         >>> import ppdinf as ppd
         >>> round(ppd.counts.truncated_geometric(3, epsilon=1).count_error([0.5, 0.3, 0.2]), 4)
-        0.4262
+        0.4189
         """
         given = self.z if z is None else as_distribution(z)
         if given is None:
@@ -238,11 +243,44 @@ class CountMechanism:
         --------
         >>> import ppdinf as ppd
         >>> ppd.counts.truncated_geometric(5, epsilon=1).simulate([0, 0, 4, 2], rng=1)
-        array([0, 3, 3, 3])
+        array([0, 2, 3, 4])
         """
         from ppdinf.samplers.tape import seeded_tape
 
-        return self.draw(require_counts(counts, self.n), seeded_tape(rng))  # type: ignore[arg-type]
+        return self.draw(counts, seeded_tape(np.random.default_rng(rng)))
+
+    def draw(self, counts: Any, tape: Tape) -> NDArray[np.int64]:
+        """Draw a released count for every count from uniform words, exactly by the stated law.
+
+        Scales are real numbers, sums of ``peak * exp(-epsilon depth)`` with the peaks as they are stored; rows are
+        divided by their sums. No floating point decides a draw (`ppdinf.samplers.transition`).
+
+        Parameters
+        ----------
+        counts : array_like of int from 0 to n - 1
+        tape : Tape
+
+        Returns
+        -------
+        ndarray of int64, in the shape of `counts`
+        """
+        found = require_counts(counts, self.n)
+        return draw_rows(self.matrix, found.ravel(), self._enclosed, tape).reshape(found.shape)
+
+    def _enclosed(self, i: int) -> list[arb]:
+        """Enclose row i at Arb's working precision."""
+        if self.scales is None:
+            assert self._log_matrix is not None
+            return [arb(0) if entry == -np.inf else arb(float(entry)).exp() for entry in self._log_matrix[i]]
+        row = [arb(0)] * self.n
+        for k, depth in enumerate(self._depths[:, i].tolist()):
+            row[self.scales.column[k]] += arb(float(self.scales.peak[k])) * (-ball(self.epsilon) * depth).exp()
+        return row
+
+    @cached_property
+    def _depths(self) -> NDArray[np.int64]:
+        assert self.scales is not None
+        return depths(self.scales.rising)
 
 
 @njit(cache=True, nogil=True)

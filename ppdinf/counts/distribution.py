@@ -39,7 +39,9 @@ def as_distribution(z: Any) -> NDArray[np.float64]:
     try:
         found = np.array(z, dtype=np.float64)
     except (TypeError, ValueError) as error:
-        raise PrivacyError("a distribution of counts is a row of probabilities, one for each count from 0 on") from error
+        raise PrivacyError(
+            "a distribution of counts is a row of probabilities, one for each count from 0 on"
+        ) from error
     if found.ndim != 1 or found.size < 2:
         raise PrivacyError(f"a distribution of counts is one row of at least two probabilities, found {found.shape}")
     if not np.isfinite(found).all() or (found < 0).any():

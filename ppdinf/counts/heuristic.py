@@ -77,9 +77,9 @@ def heuristic(z: Any, epsilon: Any, selector: Selector = "sandwich") -> CountMec
     --------
     >>> mechanism = heuristic([0.5, 0.3, 0.2], epsilon=1)
     >>> mechanism.matrix.round(3)
-    array([[0.731, 0.149, 0.119],
-           [0.269, 0.406, 0.325],
-           [0.269, 0.406, 0.325]])
+    array([[0.753, 0.175, 0.072],
+           [0.33 , 0.475, 0.195],
+           [0.121, 0.35 , 0.529]])
     """
     z = as_distribution(z)
     exact = as_fraction(epsilon, "epsilon")
@@ -197,7 +197,20 @@ def _fill(z, order, table, column, peak, rising):  # type: ignore[no-untyped-def
                 capacity -= times(multiple, reference - at, table) * weight
                 if capacity <= 2.0**-50 * z[j]:
                     capacity = 0.0
-                _join(joined, -1 if last[joined] < j else 1, after, before, last, amplitude, top, net, mass, held, tight, table)
+                _join(
+                    joined,
+                    -1 if last[joined] < j else 1,
+                    after,
+                    before,
+                    last,
+                    amplitude,
+                    top,
+                    net,
+                    mass,
+                    held,
+                    tight,
+                    table,
+                )
             if not _settle(after, before, last, amplitude, top, net, mass, held, tight, table, up, down):
                 return size
     return size

@@ -86,7 +86,9 @@ def optimal(z: Any, epsilon: Any, *, weights: Any = None) -> CountMechanism:
     filled = np.flatnonzero(z)
     with np.errstate(divide="ignore"):
         log_matrix = np.full((n, n), -np.inf)
-        log_matrix[:, filled] = np.log(_search(np.ascontiguousarray(cost[:, filled].T), z, z[filled], math.exp(exact))).T
+        log_matrix[:, filled] = np.log(
+            _search(np.ascontiguousarray(cost[:, filled].T), z, z[filled], math.exp(exact))
+        ).T
     return CountMechanism.of_logarithms(log_matrix, exact, name="optimal", z=z)
 
 

@@ -43,7 +43,7 @@ def falls(epsilon: Fraction) -> NDArray[np.float64]:
     >>> falls(Fraction(1, 2))[:3].round(4), falls(Fraction(1, 2)).size
     (array([1.    , 0.6065, 0.3679]), 1300)
     """
-    size = max(2, int(min(SMALLEST / epsilon, LONGEST)))
+    size = max(2, min(int(SMALLEST / epsilon), LONGEST))
     with ctx.workprec(128):
         factor = (-ball(epsilon)).exp()
         table = np.array([float((-k * ball(epsilon)).exp()) for k in range(size)])
@@ -66,7 +66,7 @@ def times(x: float, k: int, table: NDArray[np.float64]) -> float:
 
 
 def depths(patterns: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """Steps down from the highest entry of each scale.
+    """Count the steps down from the highest entry of each scale.
 
     Parameters
     ----------
