@@ -45,7 +45,7 @@ class Mechanism(ABC):
     title : str
         The law in a few words.
     is_integer : bool
-        Whether releases are whole numbers; others keep public sums up to the rounding of sums of real numbers.
+        Whether releases are whole numbers; others are doubles, multiples of a grid where that is possible.
     keeps_bounds : bool
         Whether releases obey public bounds as the confidential table does.
     public : Public

@@ -7,6 +7,7 @@ import pytest
 from lattice_laws import two_way
 from scipy import stats
 
+import ppdinf as ppd
 from ppdinf.lattice import structure
 from ppdinf.samplers.exact import exact_noise
 from ppdinf.samplers.integers import discrete_gaussian, discrete_laplace
@@ -57,6 +58,17 @@ def test_words_are_the_same_for_every_noise(draw, words):
     assert np.ptp(sizes) > 50
 
 
+def on_a_grid(make, *arguments):
+    law = make(ppd.invariants.total(), "1/10", *arguments).law(ppd.invariants.total().on(np.ones(12, dtype=int)))
+    return lambda tape: law.draw(1, tape)
+
+
+def test_words_of_extended_noise_on_a_grid_are_the_same_for_every_noise():
+    read, sizes = words_and_sizes(on_a_grid(ppd.SubspaceLaplace, "extended"), 200)
+    assert np.ptp(read) == 0
+    assert np.ptp(sizes) > 50
+
+
 @pytest.mark.parametrize(
     "draw",
     [
@@ -67,8 +79,15 @@ def test_words_are_the_same_for_every_noise(draw, words):
         lattice(two_way(3, 3), "l1", "1/4"),
         lattice(two_way(3, 3), "gaussian", "1/2"),
         lattice(two_way(4, 4), "l2", "1/4"),
+        on_a_grid(ppd.SubspaceGaussian, "1e-6"),
+        on_a_grid(ppd.CorrelatedGaussian, "1e-6"),
+        on_a_grid(ppd.SubspaceLaplace),
+        on_a_grid(ppd.KNorm),
     ],
-    ids=["wide Laplace", "wide Gaussian", "wide class", "elimination", "rejection", "Klein", "mixture"],
+    ids=[
+        *["wide Laplace", "wide Gaussian", "wide class", "elimination", "rejection", "Klein", "mixture"],
+        *["Gaussian on a grid", "correlated on a grid", "projected on a grid", "K-norm on a grid"],
+    ],
 )
 def test_words_are_nearly_unrelated_to_the_noise(draw):
     assert abs(spearman(*words_and_sizes(draw))) < 0.16  # 0.1, and four standard errors
