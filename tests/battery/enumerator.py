@@ -217,8 +217,8 @@ class Listed:
         return np.exp(log_p - logsumexp(log_p))
 
 
-def alike(found, expected):
-    """Whether log densities agree: differences between tables to 1e-8, and what is the same for all of them to 1e-5.
+def alike(found, expected, precision=1e-8):
+    """Whether log densities agree: differences between tables to `precision`, what is the same for all to 1e-5.
 
     (PyMC holds small whole numbers of its own arguments in single precision.)
     """
@@ -228,7 +228,7 @@ def alike(found, expected):
         return False
     gap = found[some] - expected[some]
     size = max(1.0, float(np.abs(expected[some]).max(initial=0.0)))
-    return bool(gap.size == 0 or (np.ptp(gap) <= 1e-8 * size and np.abs(gap).max() <= 1e-5 * size))
+    return bool(gap.size == 0 or (np.ptp(gap) <= precision * size and np.abs(gap).max() <= 1e-5 * size))
 
 
 def slope(function, at, step=2e-3):

@@ -43,6 +43,13 @@ class Posed:
     def log_joint(self, point, listed):
         return self.law.log_probability(np.asarray(point["theta"]), listed.tables)
 
+    def beyond(self, point, listed):
+        """Whether the posterior goes further from the release than its noise does."""
+        if self.release.reach is None:
+            return False
+        probable = listed.probabilities(self.log_joint(point, listed)) > 1e-11
+        return bool((np.abs(listed.tables[probable] - np.ravel(self.release.noisy)) > self.release.reach).any())
+
     def points(self, which):
         return [{"theta": np.array(theta)} for theta in getattr(self.law, which)]
 

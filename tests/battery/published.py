@@ -29,6 +29,7 @@ class Published:
     base: Callable | None = None  # log base measure of a release
     normalised: bool = False  # whether C(x) is that of a table
     walked_only: bool = False
+    reach: int | None = None  # how far noise goes; what the data model puts further off is for `diagnose` to tell
     dims: tuple | None = None
     coords: dict | None = None
     known: Callable | None = None  # more that is public
@@ -84,7 +85,7 @@ PUBLISHED = {
     "total": Published(lambda: ppd.GeneralizedLaplace(total(), epsilon="1/2"), (4, -1, 5), double_geometric(0.5)),
     "two persons": Published(lambda: ppd.GeneralizedLaplace(total(), epsilon="1/2"), (2, -1, 1), double_geometric(0.5)),
     "nothing": Published(
-        lambda: ppd.GeneralizedLaplace(Public(), epsilon=1), (3, -1), double_geometric(1.0), A=(), high=120
+        lambda: ppd.GeneralizedLaplace(Public(), epsilon=1), (3, -1), double_geometric(1.0), A=(), high=120, reach=26
     ),
     "groups": Published(
         lambda: ppd.GeneralizedLaplace(groups("state"), epsilon="1/4"),

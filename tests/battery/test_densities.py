@@ -2,10 +2,14 @@
 
 import enumerator as own
 import numpy as np
+import pymc as pm
 import pytest
 from data_models import DATA_MODELS
 from posed import Posed
 from published import PUBLISHED
+from scipy import stats
+
+import ppdinf as ppd
 
 # The default compiler takes seconds for a model. Without it PyTensor's rewrites of log(1 - p) are missing, which is one
 # more reason to stay clear of nan.
@@ -18,6 +22,7 @@ QUICKLY_BUILT = [
     "truncated Poisson", "censored Poisson", "a law made of others", "switched rates, nothing else",
     "negative binomial of single precision", "whole rates", "multinomial rows",
 ]  # fmt: skip
+LIGHT = ["Poisson", "binomial", "discrete uniform below 0", "negative binomial of single precision", "multinomial rows"]
 EACH = [pytest.param(data, marks=() if data in QUICKLY_BUILT else pytest.mark.slow) for data in DATA_MODELS]
 
 
@@ -51,6 +56,8 @@ def check_summed_out(posed, **mode):
 
     wrong = []
     for point in posed.points("ordinary") + posed.points("extreme"):
+        if posed.beyond(point, listed):
+            continue
         reference = expected(point["theta"])
         slopes = own.slope(expected, point["theta"])
         with np.errstate(all="ignore"):
@@ -92,6 +99,23 @@ def test_every_release_summed_out(published):
     check_summed_out(Posed("negative binomial", published), **QUICK)
 
 
+@pytest.mark.parametrize("rate", [0.3, 2.0, 7.0])
+def test_noise_gives_way_to_the_data_model(rate):
+    """100 released comes from a count near 19: further off than noise goes with a probability of 1e-12."""
+    release = ppd.Release(np.array([100]), ppd.GeneralizedLaplace(ppd.invariants.Public(), epsilon=1))
+    with pm.Model() as model:
+        ppd.PartiallyPrivate("x", pm.Poisson.dist(pm.Gamma("rate", 2, 2), shape=1), release=release, marginalize=True)
+    x = np.arange(300)
+
+    def expected(rate):  # rate is its logarithm in the model
+        likelihood = own.logsumexp(own.poisson(x, rate) - np.abs(100 - x))
+        return likelihood + stats.gamma.logpdf(rate, 2, scale=1 / 2) + np.log(rate)
+
+    value = model.compile_logp(**QUICK)
+    found = [float(value({"rate_log__": np.log(at)})) for at in (rate, 3.0)]
+    assert found[0] - found[1] == pytest.approx(expected(rate) - expected(3.0), abs=1e-7)
+
+
 def check_walked(posed, **mode):
     """The joint density at every listed table, and at tables that break a sum: -inf."""
     model, listed = posed.model(marginalize=False), posed.listed()
@@ -102,12 +126,16 @@ def check_walked(posed, **mode):
         expected = (posed.log_joint(point, listed) + listed.log_noise)[chosen]
         with np.errstate(all="ignore"):
             found = np.array([value(point | {"x": listed.tables[k].reshape(shape)}) for k in chosen], dtype=float)
-        assert own.alike(found, expected), (found, expected)
+        # the density of a table that is a variable is PyMC's own, as precise as what it is given
+        precision = 1e-5 if "single precision" in posed.data else 1e-8
+        assert own.alike(found, expected, precision), (found, expected)
         if posed.release.A:
             moved = listed.tables[chosen[0]] + np.eye(listed.tables.shape[1], dtype=int)[0]
             assert value(point | {"x": moved.reshape(shape)}) == -np.inf
 
 
-@pytest.mark.parametrize("data", EACH)
+@pytest.mark.parametrize(
+    "data", [pytest.param(data, marks=() if data in LIGHT else pytest.mark.slow) for data in DATA_MODELS]
+)
 def test_walked(data):
     check_walked(first(data), **QUICK)

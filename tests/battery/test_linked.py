@@ -258,7 +258,10 @@ LINKED = {
         one_cell_read, lambda point, x: plain(point, x) + normal(2.1, x[:, 0], scale(point)), plain
     ),
     "potential": Linked(
-        potential, lambda point, x: plain(point, x) - 0.3 * ((x - scale(point)) ** 2).sum(axis=1), plain
+        potential,
+        lambda point, x: plain(point, x) - 0.3 * ((x - scale(point)) ** 2).sum(axis=1),
+        plain,
+        routes=(False,),
     ),
     "reading of two cells": Linked(
         two_cells_read,

@@ -1,0 +1,77 @@
+"""How often `ppd.diagnose` finds a problem where there is none, over simulated data sets.
+
+Run with ``python benchmarks/false_alarms.py [data sets] [problem ...]``; 200 data sets of both problems take about
+half an hour of one core. Parameters are drawn from their priors, tables from the data model, releases from the
+mechanism, and every model is the right one, sampled as PyMC does by default (four chains of 1,000 draws). A line per
+problem: how many data sets were found fault with, a 95 % interval for the rate, and what was said.
+"""
+
+import sys
+import time
+import warnings
+from collections import Counter
+
+import numpy as np
+import pymc as pm
+from scipy import stats
+
+import ppdinf as ppd
+from ppdinf.errors import DiagnosisWarning
+
+
+def areas(rng):
+    """Ten areas with a public total: one rate and one contrast, summed out."""
+    slope = np.linspace(-1, 1, 10)
+    rate, contrast = rng.gamma(4, 3), rng.normal(0, 0.7)
+    table = rng.poisson(rate * np.exp(contrast * slope))
+    release = simulated(ppd.GeneralizedLaplace(ppd.invariants.total(), epsilon="1/2"), table, rng)
+    with pm.Model(coords=release.coords) as model:
+        mean = pm.Gamma("rate", 4, 1 / 3) * pm.math.exp(pm.Normal("contrast", 0, 0.7) * slope)
+        ppd.PartiallyPrivate("persons", pm.Poisson.dist(mean), release=release)
+    return model
+
+
+def margins(rng):
+    """Three by four cells with both margins public, a rate for each column: a variable, which walks."""
+    table = rng.poisson(rng.gamma(2, 4, size=4), size=(3, 4))
+    public = ppd.invariants.margin("dim_0") & ppd.invariants.margin("dim_1")
+    release = simulated(ppd.GeneralizedLaplace(public, epsilon="1/2"), table, rng)
+    with pm.Model(coords=release.coords) as model:
+        rate = pm.Gamma("rate", 2, 1 / 4, dims="dim_1")
+        ppd.PartiallyPrivate("persons", pm.Poisson.dist(rate), release=release)
+    return model
+
+
+def simulated(mechanism, table, rng):
+    return ppd.Release(mechanism.simulate(table, draws=1, rng=rng).values[0], mechanism)
+
+
+def found_fault(model, seed):
+    """What `diagnose` says of a posterior, a list of problems."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DiagnosisWarning)
+        with model:
+            idata = pm.sample(cores=1, chains=4, nuts_sampler="pymc", random_seed=seed, progressbar=False, quiet=True)
+            return ppd.diagnose(idata).problems
+
+
+def main():
+    data_sets = int(sys.argv[1]) if len(sys.argv) > 1 else 200
+    problems = {"areas": areas, "margins": margins}
+    for name in sys.argv[2:] or problems:
+        begun, said, faulty = time.process_time(), Counter(), 0
+        for seed in range(data_sets):
+            found = found_fault(problems[name](np.random.default_rng([seed, 2])), seed)
+            faulty += bool(found)
+            if found:
+                print(f"  data set {seed}: {found}", flush=True)
+            said.update(text[:90] for text in found)
+        low, high = stats.binomtest(faulty, data_sets).proportion_ci(method="exact")
+        spent = time.process_time() - begun
+        print(f"{name}: {faulty} of {data_sets} ({100 * low:.1f} to {100 * high:.1f} %), {spent:.0f} CPU s", flush=True)
+        for text, times in said.most_common():
+            print(f"  {times} x {text}")
+
+
+if __name__ == "__main__":
+    main()
