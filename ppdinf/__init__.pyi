@@ -18,6 +18,7 @@ from .mechanisms import SubspaceGaussian as SubspaceGaussian
 from .mechanisms import SubspaceLaplace as SubspaceLaplace
 from .mechanisms import Suppression as Suppression
 from .mechanisms import TopDown as TopDown
+from .mechanisms import Transition as Transition
 from .mechanisms import WassersteinExponential as WassersteinExponential
 from .models import PartiallyPrivate as PartiallyPrivate
 from .models import compare as compare

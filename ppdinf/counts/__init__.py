@@ -20,6 +20,8 @@ from ppdinf.counts.theory import affinely_simplified as affinely_simplified
 from ppdinf.counts.theory import dimensions as dimensions
 from ppdinf.counts.theory import linearly_simplified as linearly_simplified
 from ppdinf.counts.theory import representation as representation
+from ppdinf.counts.two_stage import TwoStage as TwoStage
+from ppdinf.counts.two_stage import budget_share as budget_share
 from ppdinf.counts.unfixed import discrete_gaussian as discrete_gaussian
 from ppdinf.counts.unfixed import staircase as staircase
 from ppdinf.counts.unfixed import truncated_geometric as truncated_geometric
@@ -28,7 +30,9 @@ from ppdinf.counts.unfixed import unfixed as unfixed
 __all__ = [
     "Audit",
     "CountMechanism",
+    "TwoStage",
     "affinely_simplified",
+    "budget_share",
     "dimensions",
     "discrete_gaussian",
     "heuristic",

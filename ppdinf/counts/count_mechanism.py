@@ -265,10 +265,10 @@ class CountMechanism:
         ndarray of int64, in the shape of `counts`
         """
         found = require_counts(counts, self.n)
-        return draw_rows(self.matrix, found.ravel(), self._enclosed, tape).reshape(found.shape)
+        return draw_rows(self.matrix, found.ravel(), self.enclosed, tape).reshape(found.shape)
 
-    def _enclosed(self, i: int) -> list[arb]:
-        """Enclose row i at Arb's working precision."""
+    def enclosed(self, i: int) -> list[arb]:
+        """Enclose the entries of row i at Arb's working precision."""
         if self.scales is None:
             assert self._log_matrix is not None
             return [arb(0) if entry == -np.inf else arb(float(entry)).exp() for entry in self._log_matrix[i]]

@@ -115,7 +115,7 @@ def to_distribution(noisy: Any, postprocessing: Postprocessing = "simplex") -> N
     if postprocessing != "simplex":
         raise PrivacyError(f"postprocessing must be one of {list(POSTPROCESSING)}, found {postprocessing!r}")
     total = max(found.sum(), 1.0)
-    nearest = onto_simplices(found / total, np.zeros(found.size, dtype=np.int64), [1.0])
+    nearest = np.maximum(onto_simplices(found / total, np.zeros(found.size, dtype=np.int64), [1.0]), 0)  # rounding
     return nearest / nearest.sum()
 
 

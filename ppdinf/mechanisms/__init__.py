@@ -20,6 +20,8 @@ from ppdinf.mechanisms.regressions import LogisticRegression as LogisticRegressi
 from ppdinf.mechanisms.subspace_gaussian import SubspaceGaussian as SubspaceGaussian
 from ppdinf.mechanisms.subspace_laplace import SubspaceLaplace as SubspaceLaplace
 from ppdinf.mechanisms.suppression import Suppression as Suppression
+from ppdinf.mechanisms.transition import Transition as Transition
+from ppdinf.mechanisms.transition import random_rounding as random_rounding
 from ppdinf.mechanisms.wasserstein import DirichletMultinomial as DirichletMultinomial
 from ppdinf.mechanisms.wasserstein import WassersteinExponential as WassersteinExponential
 
@@ -45,5 +47,7 @@ __all__ = [
     "SubspaceLaplace",
     "Suppression",
     "TopDown",
+    "Transition",
     "WassersteinExponential",
+    "random_rounding",
 ]

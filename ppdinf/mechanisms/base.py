@@ -146,6 +146,10 @@ class Mechanism(ABC):
         With `is_mixture`, the weight given the mixing scale; with `shifts`, that of noise before its projection.
         """
 
+    def log_given(self, y: Any, x: Any) -> Any:
+        """Log weight of releasing each y when the count is x, elementwise; NumPy or PyTensor."""
+        return self.potential(y - x)
+
     @property
     def is_mixture(self) -> bool:
         """Whether the cells are independent, but for the public sums, only given a common half-normal scale."""

@@ -61,14 +61,14 @@ def lay_out(model: pm.Model, base: Any, release: Release, frame: Frame) -> tuple
         width = common_width(lower, upper, system)
     counts = lower[:, None] + np.arange(width)
     public = _allowed(system, counts)
-    allowed = public & support(counts)
+    given = mechanism.is_mixture or mechanism.shifts is not None  # a variable of the model, which comes in later
+    apart = mechanism.coupling is None and not given
+    potential = mechanism.log_given(release.table.values.reshape(-1, 1), counts) if apart else 0.0
+    log_noise = np.where(public, potential, -np.inf)
+    allowed = public & support(counts) & np.isfinite(log_noise)
     if not allowed.any(axis=1).all():
         cell = frame.cell(int(np.argmin(allowed.any(axis=1))))
         raise ModelError(f"the distribution allows no count near the released one at {cell}")
-    given = mechanism.is_mixture or mechanism.shifts is not None  # a variable of the model, which comes in later
-    apart = mechanism.coupling is None and not given
-    potential = mechanism.potential(release.table.values.reshape(-1, 1) - counts) if apart else 0.0
-    log_noise = np.where(public, potential, -np.inf)
     linked = bool(np.any(np.diff(system.B.indptr) > 1))
     bounds: Bounds = "any" if linked else "lower" if allowed[:, -1].all() else "box"
     moves, coupling = connected_moves(system.structure, bounds=bounds, shape=frame.shape), mechanism.coupling

@@ -109,7 +109,8 @@ def _released_logp(op: ReleasedRV, values: Any, rng: Any, size: Any, x: Any, *au
     if mechanism.shifts is not None:
         noise = unprojected(noise.ravel(), op.release, *auxiliary)
     if (coupling := mechanism.coupling) is None:
-        log_weight = pt.sum(mechanism.potential(noise, *auxiliary))
+        given = has_auxiliary(op.release)
+        log_weight = pt.sum(mechanism.potential(noise, *auxiliary) if given else mechanism.log_given(y, x))
     else:
         log_weight = coupling.of(noise_image(coupling, noise.ravel()))
     log_weight += taken_off(op.release, *auxiliary)

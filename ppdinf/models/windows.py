@@ -130,7 +130,7 @@ def _noise_law(release: Release, reach: int) -> Law:
     """Log weight of noise given counts of each cell, shape (..., d); Laplace of that reach for noise without one."""
     y, mechanism = release.table.values.ravel(), release.mechanism
     if mechanism.coupling is None and not has_auxiliary(release):
-        return lambda counts: mechanism.potential(y - counts)
+        return lambda counts: mechanism.log_given(y, counts)
     rate = -math.log(NOISE) / max(reach, 1)
     return lambda counts: np.asarray(-rate * abs(y - counts), dtype=np.float64)
 

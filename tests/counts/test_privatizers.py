@@ -97,6 +97,8 @@ def test_postprocessing():
     assert not np.allclose(near, cut)
     assert ppd.counts.to_distribution([-1, -2], "clip").tolist() == [0.5, 0.5]
     assert ppd.counts.to_distribution([-1, -2]).sum() == pytest.approx(1)
+    for seed in range(300):  # rounding leaves nothing below 0
+        assert ppd.counts.to_distribution(np.random.default_rng(seed).integers(-5, 40, 12)).min() >= 0
     with pytest.raises(PrivacyError, match="postprocessing"):
         ppd.counts.to_distribution(noisy, "sort")
 

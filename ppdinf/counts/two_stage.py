@@ -1,0 +1,213 @@
+"""Tables whose histogram of counts survives: the histogram is privatized, then every cell, with that fixed point.
+
+N. Kohli, P. Laskowski, "Preserving target distributions with differentially private count mechanisms", Section 1.2 and
+appendix F (rule of thumb for the budget).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+from flint import arb
+from numpy.typing import NDArray
+
+from ppdinf.counts.count_mechanism import CountMechanism
+from ppdinf.counts.distribution import histogram, require_counts
+from ppdinf.counts.heuristic import SELECTORS, heuristic
+from ppdinf.counts.optimal import optimal
+from ppdinf.counts.privatizers import POSTPROCESSING, PRIVATIZERS, noisy_histogram, to_distribution
+from ppdinf.counts.unfixed import unfixed
+from ppdinf.errors import PrivacyError
+from ppdinf.invariants import Public, System
+from ppdinf.mechanisms.transition import NOTHING, PRESENT, CellLaw, require_no_sums
+from ppdinf.privacy.guarantee import Guarantee
+from ppdinf.privacy.parameters import as_fraction
+from ppdinf.tables import labelled_cells
+
+if TYPE_CHECKING:
+    from ppdinf.releases import Release
+    from ppdinf.samplers.tape import Tape
+
+__all__ = ["TwoStage", "budget_share"]
+
+SPARE = Fraction(1, 2**30)  # of the second budget, for rows that are divided by their sums
+CONSTRUCTORS = (*SELECTORS, "best", "optimal", "unfixed")
+
+
+def budget_share(epsilon: Any) -> Fraction:
+    """Share of the budget for the histogram by the paper's rule of thumb, ``0.106 + 0.533 exp(-2.87 epsilon)``.
+
+    Examples
+    --------
+    >>> budget_share(1), budget_share("0.1")
+    (Fraction(136221, 1000000), Fraction(506023, 1000000))
+    """
+    share = 0.106 + 0.533 * math.exp(-2.87 * as_fraction(epsilon, "epsilon"))
+    return Fraction(round(share * 10**6), 10**6)
+
+
+@dataclass(frozen=True, eq=False)
+class TwoStage(CellLaw):
+    """Release a table whose histogram of counts survives.
+
+    Parameters
+    ----------
+    epsilon : int, float, str or Fraction
+        Privacy loss of both stages together between tables that differ by one person, present or absent.
+    n : int
+        Number of possible counts, 0 to n - 1; public, chosen without looking at the table. Top-code what lies above.
+    split : int, float, str or Fraction, optional
+        Share of epsilon for the histogram; by the rule of thumb of `budget_share` without it.
+    constructor : {"best", "sandwich", "max", "min", "optimal", "unfixed"}
+        How the mechanism of the cells is built; "best" compares the three selectors of `heuristic` by their expected
+        error, which looks at the privatized histogram alone.
+    privatizer, postprocessing : str
+        As in `noisy_histogram` and `to_distribution`; for pure privacy, so not the cyclic Gaussian.
+    public : Public, optional
+        Covariates and bounds; no sums, which such releases do not keep.
+    noisy : sequence of float, optional
+        The privatized histogram, in releases; drawn by `release`.
+
+    Raises
+    ------
+    PrivacyError
+        A parameter is unknown or out of range.
+
+    Notes
+    -----
+    The released cells follow the rows of the mechanism exactly, whose worst ratio is audited; both stages read secure
+    words. Inference takes the mechanism as given: what the privatized histogram itself tells of the table is not used.
+
+    Examples
+    --------
+    >>> import numpy as np, ppdinf as ppd
+    >>> teachers = np.array([12, 7, 0, 9, 12, 3, 5, 0])
+    >>> release = TwoStage(epsilon=1, n=20).release(teachers)
+    >>> release.table.shape, release.guarantee.epsilon
+    ((8,), Fraction(1, 1))
+    >>> release.mechanism.mechanism.n, release.mechanism.budgets
+    (20, (Fraction(136221, 1000000), Fraction(863779, 1000000)))
+    """
+
+    kind: ClassVar[str] = "two-stage"
+    title = "cells from a mechanism with a privatized fixed point"
+    epsilon: Any
+    n: int
+    split: Any = None
+    constructor: str = "best"
+    privatizer: str = "cyclic-laplace"
+    postprocessing: str = "simplex"
+    public: Public = NOTHING
+    noisy: Any = None
+
+    def __post_init__(self) -> None:
+        require_no_sums(self.public)
+        exact = as_fraction(self.epsilon, "epsilon")
+        share = budget_share(exact) if self.split is None else as_fraction(self.split, "split")
+        if share >= 1:
+            raise PrivacyError(f"split is the share of epsilon for the histogram, below 1, found {self.split!r}")
+        require_counts(np.zeros(1, dtype=np.int64), self.n)
+        pure = [name for name in PRIVATIZERS if name != "cyclic-gaussian"]
+        for name, known in (("constructor", CONSTRUCTORS), ("privatizer", pure), ("postprocessing", POSTPROCESSING)):
+            if getattr(self, name) not in known:
+                raise PrivacyError(f"{name} must be one of {list(known)}, found {getattr(self, name)!r}")
+        if self.noisy is not None:
+            noisy = tuple(float(value) for value in self.noisy)
+            if len(noisy) != self.n or not np.isfinite(noisy).all():
+                raise PrivacyError(f"a privatized histogram of {self.n} counts holds as many finite numbers")
+            object.__setattr__(self, "noisy", noisy)
+        object.__setattr__(self, "epsilon", exact)
+        object.__setattr__(self, "split", share)
+
+    @property
+    def budgets(self) -> tuple[Fraction, Fraction]:
+        """Epsilon of the histogram and of the cells."""
+        return self.split * self.epsilon, (1 - self.split) * self.epsilon
+
+    @cached_property
+    def mechanism(self) -> CountMechanism:
+        """The mechanism of the cells.
+
+        Raises
+        ------
+        PrivacyError
+            No histogram was privatized yet: that is what `release` does.
+        """
+        if self.noisy is None:
+            raise PrivacyError(
+                "the mechanism of the cells is known once the histogram is privatized, by release(table)"
+            )
+        z = to_distribution(self.noisy, self.postprocessing)  # type: ignore[arg-type]
+        second = self.budgets[1]
+        within = second * (1 - SPARE)
+        if self.constructor == "optimal":
+            found = optimal(z, within)
+        elif self.constructor == "unfixed":
+            found = unfixed(z, within)
+        else:
+            found = heuristic(z, within, self.constructor)  # type: ignore[arg-type]
+        audit = found.audit()
+        if audit.epsilon + 3 * audit.row_error > second:
+            raise ArithmeticError(f"the mechanism of the cells misses its epsilon: {audit}")
+        return found
+
+    @property
+    def probabilities(self) -> NDArray[np.float64]:
+        """Matrix of the cells' mechanism."""
+        return self.mechanism.matrix
+
+    def _enclosed(self, i: int) -> list[arb]:
+        return self.mechanism.enclosed(i)
+
+    def release(self, table: Any, *, allow_mcmc: bool = False, **seed: Any) -> Release:
+        """Privatize the histogram, build the mechanism and publish a table; see `ppdinf.mechanisms.Mechanism.release`.
+
+        Raises
+        ------
+        PrivacyError
+            This one belongs to a release: its histogram is drawn already.
+        CountError
+            A count above n - 1.
+        """
+        from ppdinf.samplers.tape import secure_tape
+
+        if self.noisy is not None:
+            raise PrivacyError("this belongs to a release already: release another table by a new TwoStage")
+        drawn = self if seed else self._first_stage(labelled_cells(table)[1], secure_tape())
+        return super(TwoStage, drawn).release(table, allow_mcmc=allow_mcmc, **seed)
+
+    def _first_stage(self, cells: NDArray[np.int64], tape: Tape) -> TwoStage:
+        noisy = noisy_histogram(histogram(cells, self.n), self.budgets[0], tape, self.privatizer)  # type: ignore[arg-type]
+        return replace(self, noisy=noisy)
+
+    def draw(
+        self, system: System, cells: NDArray[np.int64], draws: int, tape: Tape, plan: Any = None
+    ) -> NDArray[np.int64]:
+        """Draw releases of a table, each with a histogram of its own unless it is drawn; int64 of shape (draws, d)."""
+        if self.noisy is not None:
+            return super().draw(system, cells, draws, tape, plan)
+        every = np.broadcast_to(cells, (draws, np.shape(cells)[-1]))
+        return np.array([CellLaw.draw(self._first_stage(own, tape), system, own, 1, tape, plan)[0] for own in every])
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """Both stages, composed: epsilon between tables that differ by one person, present or absent."""
+        return Guarantee("pure", self.epsilon, neighbours=PRESENT, **self.public.open)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Kind, parameters and the privatized histogram."""
+        return {
+            "kind": self.kind,
+            "epsilon": str(self.epsilon),
+            "n": self.n,
+            "split": str(self.split),
+            "constructor": self.constructor,
+            "privatizer": self.privatizer,
+            "postprocessing": self.postprocessing,
+            "noisy": None if self.noisy is None else list(self.noisy),
+        }

@@ -1,0 +1,173 @@
+"""Cells released by a matrix: the law, files, refusals, and posteriors against enumeration and rank tests."""
+
+from itertools import product
+
+import numpy as np
+import pymc as pm
+import pytest
+from scipy import stats
+from scipy.special import logsumexp
+
+import ppdinf as ppd
+from ppdinf.errors import CountError, InvariantError, ModelError, PrivacyError
+from ppdinf.mechanisms import random_rounding
+from ppdinf.samplers.tape import seeded_tape
+
+THREE = random_rounding(3, most=12)
+
+
+def skewed(n=5):
+    """A matrix that is no law of differences."""
+    matrix = np.random.default_rng(2).dirichlet(np.ones(n), size=n)
+    return matrix / matrix.sum(axis=1, keepdims=True)
+
+
+def exact_posterior(matrix, y, rate, total=None):
+    """Probability of every table, by listing all of them."""
+    tables = np.array(list(product(range(len(matrix)), repeat=len(y))))
+    if total is not None:
+        tables = tables[tables.sum(axis=1) == total]
+    with np.errstate(divide="ignore"):
+        weight = np.log(np.asarray(matrix)[tables, y]).sum(axis=1) + stats.poisson.logpmf(tables, rate).sum(axis=1)
+    return tables, np.exp(weight - logsumexp(weight)), logsumexp(weight)
+
+
+def model_of(mechanism, y, total=None, **options):
+    y = np.asarray(y)
+    public = None
+    if total is not None:
+        public = ppd.invariants.total().on(y, values=[total])
+    release = ppd.Release(y, mechanism, public=public)
+    with pm.Model(coords=release.coords) as model:
+        rate = pm.Gamma("rate", 2, 1)
+        ppd.PartiallyPrivate("counts", pm.Poisson.dist(rate), release=release, **options)
+    return model
+
+
+@pytest.mark.parametrize("total", [None, 6])
+@pytest.mark.parametrize("matrix", [skewed(), THREE.matrix[:7]], ids=["skewed", "rounding"])
+def test_summed_out_is_the_listed_sum(matrix, total):
+    y = [3, 0, 3] if len(matrix) == 7 else [1, 4, 2]
+    model = model_of(ppd.Transition(matrix), y, total)
+    assert [v.name for v in model.free_RVs] == ["rate"]
+    logp = model.compile_logp()
+    for rate in (0.4, 2.0, 5.0):
+        expected = exact_posterior(matrix, y, rate, total)[2] + stats.gamma.logpdf(rate, 2) + np.log(rate)
+        assert logp({"rate_log__": np.log(rate)}) == pytest.approx(float(expected), abs=1e-9)
+
+
+@pytest.mark.parametrize("total", [None, 6])
+def test_joint_density_is_the_listed_one(total):
+    matrix, y = skewed(), [1, 4, 2]
+    model = model_of(ppd.Transition(matrix), y, total, marginalize=False)
+    logp = model.compile_logp()
+    for x in ([2, 2, 2], [4, 0, 2]):
+        expected = np.log(matrix[x, y]).sum() + stats.poisson.logpmf(x, 2).sum() + stats.gamma.logpdf(2, 2) + np.log(2)
+        assert logp({"rate_log__": np.log(2), "counts": np.array(x)}) == pytest.approx(expected, abs=1e-9)
+    assert logp({"rate_log__": np.log(2), "counts": np.array([5, 1, 0])}) == -np.inf  # no row for 5
+
+
+@pytest.mark.parametrize("marginalize", ["auto", False])
+def test_cells_against_enumeration(marginalize):
+    """Means of cells under a public total within 4.5 standard errors (6 means: false alarm 4e-5); a band of the matrix
+    that is off by 5 % moves the exact log likelihood by more than its tolerance above.
+    """
+    matrix, y, total = skewed(), [1, 4, 2], 6
+    release = ppd.Release(
+        np.array(y), ppd.Transition(matrix), public=ppd.invariants.total().on(np.array(y), values=[total])
+    )
+    with pm.Model(coords=release.coords) as model:
+        rate = pm.Uniform("rate", 1.999, 2.001)
+        ppd.PartiallyPrivate("counts", pm.Poisson.dist(rate), release=release, marginalize=marginalize)
+        idata = pm.sample(
+            500, tune=200, chains=2, cores=1, random_seed=1, progressbar=False, compute_convergence_checks=False
+        )
+    drawn = ppd.sample_confidential(idata, model, random_seed=1) if marginalize == "auto" else idata.posterior["counts"]
+    cells = drawn.values.reshape(-1, 3)
+    assert (cells.sum(axis=1) == total).all()
+    tables, p, _ = exact_posterior(matrix, y, 2.0, total)
+    mean, sd = p @ tables, np.sqrt(p @ tables**2 - (p @ tables) ** 2)
+    assert np.abs((cells.mean(axis=0) - mean) / (sd / np.sqrt(len(cells) / 4))).max() < 4.5
+
+
+def test_a_band_that_is_off_is_caught():
+    matrix, y = skewed(), [1, 4, 2]
+    wrong = matrix.copy()
+    wrong[np.arange(5), np.arange(5)] *= 1.05
+    wrong /= wrong.sum(axis=1, keepdims=True)
+    right = model_of(ppd.Transition(matrix), y).compile_logp()({"rate_log__": 0.7})
+    assert abs(model_of(ppd.Transition(wrong), y).compile_logp()({"rate_log__": 0.7}) - right) > 1e-3
+
+
+def ranks(draw_release, log_likelihood, replicates, rng):
+    """Ranks of a Gamma(2, 1/2) rate of 30 Poisson cells in its posterior, on a grid of its values."""
+    grid = stats.gamma.ppf((np.arange(400) + 0.5) / 400, 2, scale=2)
+    counts = np.arange(40)
+    prior = stats.poisson.pmf(np.minimum(counts, 39), grid[:, None])
+    found = []
+    for _ in range(replicates):
+        rate = rng.gamma(2, 2)
+        y, matrix = draw_release(np.minimum(rng.poisson(rate, 30), 39))
+        weight = log_likelihood(prior @ matrix, y)
+        posterior = np.exp(weight - logsumexp(weight))
+        found.append(posterior[grid < rate].sum())
+    return np.array(found)
+
+
+def product_likelihood(of_cells, y):
+    with np.errstate(divide="ignore"):
+        return np.log(of_cells[:, y]).sum(axis=1)
+
+
+def test_ranks_through_random_rounding():
+    """Uniform with the matrix (p above 1e-4), not when rounded counts are taken as true to within the base's half."""
+    rounding, rng = random_rounding(3, most=39), np.random.default_rng(3)
+
+    def draw(x, says=rounding.probabilities):
+        return rounding.draw(None, x, 1, seeded_tape(rng))[0], says
+
+    right = ranks(draw, product_likelihood, 600, rng)
+    assert stats.kstest(right, "uniform").pvalue > 1e-4
+    nearest = np.zeros_like(rounding.probabilities)
+    nearest[np.arange(40), np.rint(np.arange(40) / 3).astype(int) * 3] = 1
+    wrong = ranks(lambda x: draw(x, 0.999 * nearest + 0.001 / 40), product_likelihood, 600, rng)
+    assert stats.kstest(wrong, "uniform").pvalue < 1e-4
+
+
+def test_files_and_guarantees(tmp_path):
+    release = THREE.release(np.array([3, 1, 7, 12]))
+    release.save(tmp_path / "rounded.ppd")
+    again = ppd.read_release(tmp_path / "rounded.ppd")
+    assert (again.mechanism.matrix == THREE.matrix).all()
+    assert again.guarantee.epsilon == 0
+    assert float(again.guarantee.delta) == pytest.approx(1 / 3, abs=1e-8)
+    assert "counted in one of them and not in the other" in again.guarantee.describe()
+    geometric = ppd.Transition(ppd.counts.truncated_geometric(8, 1).matrix)
+    assert geometric.guarantee.variant == "pure"
+    assert float(geometric.guarantee.epsilon) == pytest.approx(1, abs=1e-8)
+
+
+def test_law_of_draws():
+    drawn = ppd.Transition(skewed()).simulate(np.full(20_000, 3), draws=1, rng=1).values.ravel()
+    assert stats.chisquare(np.bincount(drawn, minlength=5), 20_000 * skewed()[3]).pvalue > 1e-4
+
+
+def test_refusals():
+    with pytest.raises(PrivacyError, match="for a count of 1 do not add up"):
+        ppd.Transition([[1, 0], [0.5, 0.4]])
+    for matrix in ([0.5, 0.5], [[np.nan, 1]], [[-1, 2]], [["a"]], [[]]):
+        with pytest.raises(PrivacyError, match="matrix"):
+            ppd.Transition(matrix)
+    with pytest.raises(InvariantError, match="keep no sum"):
+        ppd.Transition(skewed(), ppd.invariants.total())
+    with pytest.raises(CountError, match="outside 0 to 12"):
+        THREE.release([13])
+    with pytest.raises(PrivacyError, match="nothing to promise"):
+        ppd.Transition(np.eye(3)).guarantee  # noqa: B018
+    with pytest.raises(ModelError, match="no law of the difference"):
+        THREE.potential(1)
+    with pytest.raises(ModelError, match="allows no count near"):
+        model_of(THREE, [2, 3])  # 2 is no multiple of 3
+    for base, most in ((1, 5), (3, 0), (2.5, 5), (True, 4)):
+        with pytest.raises(PrivacyError, match="base must"):
+            random_rounding(base, most)
