@@ -31,6 +31,7 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
+import ppdinf.counts.two_stage  # noqa: F401  (files may name its kind)
 from ppdinf.errors import PpdinfError, ReleaseFileError
 from ppdinf.invariants import Public
 from ppdinf.invariants.system import bind

@@ -1,6 +1,8 @@
 """Releases whose histogram survives: both stages audited, files, inference, budgets."""
 
 import math
+import subprocess
+import sys
 from fractions import Fraction
 from itertools import product
 
@@ -27,6 +29,9 @@ def test_release_and_file(tmp_path):
     assert (again.mechanism.probabilities == release.mechanism.probabilities).all()
     assert again.mechanism.noisy == release.mechanism.noisy
     assert release.check().empty
+    fresh = f"import ppdinf as ppd; print(ppd.read_release({str(tmp_path / 'teachers.ppd')!r}).mechanism.kind)"
+    told = subprocess.run([sys.executable, "-c", fresh], capture_output=True, text=True, check=True).stdout
+    assert told == "two-stage\n"  # by a reader that has not asked for ppd.counts
 
 
 @pytest.mark.parametrize("constructor", ["sandwich", "max", "min", "best", "optimal", "unfixed"])

@@ -9,6 +9,7 @@ import xarray as xr
 
 import ppdinf as ppd
 from ppdinf import mechanisms
+from ppdinf.counts import TwoStage
 from ppdinf.errors import CountError, InvariantError, LabelError, PpdinfError, PrivacyError
 from ppdinf.invariants import cells, nonnegative, total
 from ppdinf.mechanisms import (
@@ -32,7 +33,9 @@ from ppdinf.mechanisms import (
     SubspaceLaplace,
     Suppression,
     TopDown,
+    Transition,
     WassersteinExponential,
+    random_rounding,
 )
 
 COUNTS = [7_654_321, 8_123_457, 9_031_333]
@@ -59,6 +62,7 @@ EPSILON = {
     "DiscreteGaussian": DiscreteGaussian,
     "KNormGradient": lambda epsilon: KNormGradient(Mean(1.0), epsilon),
     "sensitivity": lambda sensitivity: WassersteinExponential(total(), 1, sensitivity, "x"),
+    "TwoStage": lambda epsilon: TwoStage(epsilon, 5),
     "rho": lambda rho: GeneralizedGaussian(total(), rho=rho),
     "delta_z": lambda delta_z: KNormGradient(Mean(1.0), 1, delta_z=delta_z),
     "DirichletMultinomial": lambda concentration: DirichletMultinomial(PREVIOUS, concentration),
@@ -95,6 +99,8 @@ NUMBERS = {
     "LogisticRegression": LogisticRegression,
     "LinearRegression": LinearRegression,
     "Quantile": lambda upper: Quantile(0.5, 0.0, upper),
+    "Transition": Transition,
+    "random_rounding": lambda most: random_rounding(3, most),
     "Gradient": lambda radius: Gradient(lambda data, y: y, 1.0, 1, radius),
 }
 
