@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from ppdinf.cli.check import check
+from ppdinf.cli.counts import counts
 from ppdinf.cli.demo import demo
 from ppdinf.cli.error import error
 from ppdinf.cli.infer import infer
@@ -43,7 +44,7 @@ def main(
 ) -> None:
     """Publish tables of counts with privacy noise that keeps public totals exact, and analyse such releases.
 
-    **error** and **release** are for the curator, who holds the confidential table. **check** and
+    **error**, **release** and **counts** are for the curator, who holds the confidential table. **check** and
     **infer** are for the analyst, who holds the release. **demo** does all three.
     """
 
@@ -51,6 +52,7 @@ def main(
 app.command()(demo)
 app.command()(error)
 app.command()(release)
+app.command()(counts)
 app.command()(check)
 app.command()(infer)
 app.command()(reproduce)

@@ -81,7 +81,12 @@ class TwoStage(CellLaw):
     Notes
     -----
     The released cells follow the rows of the mechanism exactly, whose worst ratio is audited; both stages read secure
-    words. Inference takes the mechanism as given: what the privatized histogram itself tells of the table is not used.
+    words.
+
+    Inference takes the mechanism as given. That is not all there is to know: the privatized histogram tells of the
+    table by itself, and is not used. Posteriors are therefore near calibrated and not exactly (60 Poisson cells at
+    epsilon 1: ranks of the rate are off from uniform by 0.06 at most, where counts taken as true are off by 0.3). A mechanism
+    with a fixed point that is public anyway, ``ppd.Transition(heuristic(z, epsilon).matrix)``, has exact ones.
 
     Examples
     --------

@@ -1,6 +1,9 @@
 """Figures of releases, their noise and the posteriors drawn from them."""
 
 from ppdinf.plots.chains import plot_chains as plot_chains
+from ppdinf.plots.count_mechanism import heat_map as heat_map
+from ppdinf.plots.count_mechanism import plot_count_mechanism as plot_count_mechanism
+from ppdinf.plots.count_mechanism import plot_histograms as plot_histograms
 from ppdinf.plots.delta_z import plot_delta_z as plot_delta_z
 from ppdinf.plots.noise import plot_noise as plot_noise
 from ppdinf.plots.noise_chains import noise_tree as noise_tree
@@ -10,10 +13,13 @@ from ppdinf.plots.noise_chains import plot_tv_bound as plot_tv_bound
 from ppdinf.plots.posterior_table import plot_posterior_table as plot_posterior_table
 
 __all__ = [
+    "heat_map",
     "noise_tree",
     "plot_autocorrelation",
     "plot_chains",
+    "plot_count_mechanism",
     "plot_delta_z",
+    "plot_histograms",
     "plot_noise",
     "plot_noise_boxes",
     "plot_posterior_table",

@@ -1,0 +1,62 @@
+"""``ppdinf counts``: a release whose histogram of counts survives."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ppdinf.cli.plain import notes, paragraphs, plain_warnings, stage, stdout
+from ppdinf.cli.release import COUNT, DIMS, TABLE
+from ppdinf.errors import CountError, PrivacyError
+
+__all__ = ["counts"]
+
+
+def counts(
+    table: TABLE,
+    count: COUNT,
+    dims: DIMS,
+    epsilon: Annotated[str, typer.Option(help="Privacy loss of both stages together, such as **1/2**.")],
+    most: Annotated[int, typer.Option(help="Largest count that a cell can have, chosen without looking at the table.")],
+    output: Annotated[Path, typer.Option(help="File to write; must not exist yet.")],
+    top_code: Annotated[
+        bool, typer.Option("--top-code", help="Take larger counts for the largest one, instead of refusing them.")
+    ] = False,
+    split: Annotated[
+        str | None, typer.Option(help="Share of epsilon for the histogram; by a rule of thumb if left out.")
+    ] = None,
+    constructor: Annotated[
+        str, typer.Option(help="**best**, **sandwich**, **max**, **min**, **optimal** or **unfixed**.")
+    ] = "best",
+) -> None:
+    """Publish a confidential table so that its histogram survives: how many cells hold 0, 1, 2, ...
+
+    The histogram is privatized first, then every cell by a mechanism that leaves that histogram as it is. No sum is
+    kept exactly, and no cell is. The noise cannot be drawn again; every further release of the table adds its loss.
+    """
+    from ppdinf.counts import TwoStage
+    from ppdinf.datasets import read_table
+
+    console = stdout()
+    if output.exists():
+        raise FileExistsError(
+            f"{output} exists: a second release of a table adds its privacy loss to the first; "
+            "choose another name if that is meant"
+        )
+    if most < 1:
+        raise PrivacyError(f"--most must be at least 1, found {most}")
+    mechanism = TwoStage(epsilon, most + 1, split=split, constructor=constructor)
+    with stage(console, f"Reading {table.name}"):
+        data = read_table(table, count=count, dims=[name.strip() for name in dims.split(",")])
+    if top_code:
+        data = data.clip(max=most)
+    elif bool((data > most).any()):
+        raise CountError(f"some counts are larger than --most {most}: give a larger one, or --top-code")
+    with plain_warnings(console), stage(console, "Privatizing the histogram, then the cells"):
+        made = mechanism.release(data)
+    made.save(output)
+    paragraphs(console, "Guarantee", made.guarantee.describe())
+    paragraphs(console, "Written", f"{output} ({made.frame.size} cells with counts from 0 to {most})")
+    notes(console, f"Anyone can see that it is whole with: ppdinf check {output}")
