@@ -84,9 +84,9 @@ class TwoStage(CellLaw):
     words.
 
     Inference takes the mechanism as given. That is not all there is to know: the privatized histogram tells of the
-    table by itself, and is not used. Posteriors are therefore near calibrated and not exactly (60 Poisson cells at
-    epsilon 1: ranks of the rate are off from uniform by 0.06 at most, where counts taken as true are off by 0.3). A mechanism
-    with a fixed point that is public anyway, ``ppd.Transition(heuristic(z, epsilon).matrix)``, has exact ones.
+    table by itself, and is not used. So posteriors are near calibrated, not exactly: ranks of the rate of 60 Poisson
+    cells at epsilon 1 are off from uniform by 0.06 at most, where counts taken as true are off by 0.3. One with a
+    fixed point that is public anyway, ``ppd.Transition(heuristic(z, epsilon).matrix)``, has exact ones.
 
     Examples
     --------
