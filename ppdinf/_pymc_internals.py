@@ -7,6 +7,14 @@ The versions that were tried are the bounds in pyproject.toml and the newest one
 `SymbolicRandomVariable`, `_logprob`, `_support_point`
     Density and start of distributions that PyMC has no class for: a table on a fiber, one that is summed out. Instead:
     ``pm.CustomDist``, whose variables have no type by which a step method could recognise them.
+`MeasurableOp`, `ValuedRV`, `conditional_logp`, `early_measurable_ir_rewrites_db`, `node_rewriter`, `FunctionGraph`,
+`replace_rvs_by_values`, `transformed_conditional_logp`
+    Sum a table out of a density after all that depends on it is known. Instead: a function that takes a model apart
+    and builds another, as users of PyMC's own marginal models call it.
+`Elemwise`, `DimShuffle`, `CAReduce`, `Sum`, `Alloc`, `Join`, `MakeVector`, `JoinDims`, `SplitDims`, `Reshape`, `Shape`,
+`Shape_i`, `SpecifyShape`, `AdvancedSubtensor`, `Subtensor`, `ViewOp`, `CheckParameterValue`, `Sigmoid`
+    Which cell an element of a density looks at, and log odds behind a probability. Instead: every table that something
+    depends on is a variable, and probabilities within 1e-16 of 1 are 1.
 `change_dist_size`, `check_dist_not_registered`
     Give an unnamed distribution the shape of the table, refuse a named one. Instead: have users write ``shape=``.
 `compile_pymc`, `inputvars`, `join_nonshared_inputs`, `get_value_vars_from_user_vars`
@@ -16,12 +24,13 @@ The versions that were tried are the bounds in pyproject.toml and the newest one
     A step that PyMC assigns by itself and runs beside NUTS. Instead: a loop of our own around a point of the model.
 `QuadPotentialFullAdapt`
     A dense metric beside another step. Instead: PyMC's diagonal one, which needs more gradients.
-`BinomialRV`, `DirichletMultinomialRV`, `FlatRV`, `HalfFlatRV`, `MultinomialRV`, `NegBinomialRV`, `PoissonRV`
+`BetaBinomialRV`, `BinomialRV`, `DirichletMultinomialRV`, `FlatRV`, `HalfFlatRV`, `MultinomialRV`, `NegBinomialRV`,
+`PoissonRV`
     Which distribution a user gave. Instead: ``type(pm.Poisson.dist(1).owner.op)`` and its kin.
 `Apply`, `Constant`, `DisconnectedType`, `Op`, `RandomType`, `RandomVariable`, `TensorVariable`, `Variable`,
 `disconnected_type`, `grad_not_implemented`
     Ops and random variables of our own, with their gradients. PyTensor documents these; its paths to them still move.
-`ancestors`, `vectorize_graph`
+`ancestors`, `graph_inputs`, `graph_replace`, `toposort`, `vectorize_graph`
     What depends on a table; one graph for all counts of a window. Instead: a walk over ``owner.inputs``; a scan.
 `NUMBA_CONSTANT_SIZE_LIMIT`, `numba_core_rv_funcify`, `numba_njit`, `register_funcify_and_cache_key`,
 `register_funcify_default_op_cache_key`
@@ -33,7 +42,10 @@ from pymc.distributions.continuous import FlatRV, HalfFlatRV
 from pymc.distributions.distribution import SymbolicRandomVariable, _support_point
 from pymc.distributions.multivariate import DirichletMultinomialRV
 from pymc.distributions.shape_utils import change_dist_size
-from pymc.logprob.abstract import _logprob
+from pymc.logprob.abstract import MeasurableOp, ValuedRV, _logprob
+from pymc.logprob.basic import conditional_logp, transformed_conditional_logp
+from pymc.logprob.rewriting import early_measurable_ir_rewrites_db
+from pymc.logprob.utils import CheckParameterValue, replace_rvs_by_values
 from pymc.pytensorf import compile as compile_pymc
 from pymc.pytensorf import inputvars, join_nonshared_inputs
 from pymc.step_methods import STEP_METHODS
@@ -41,11 +53,14 @@ from pymc.step_methods.compound import BlockedStep, Competence, StepMethodState
 from pymc.step_methods.hmc.quadpotential import QuadPotentialFullAdapt
 from pymc.step_methods.state import dataclass_state
 from pymc.util import check_dist_not_registered, get_value_vars_from_user_vars
+from pytensor.compile.ops import ViewOp
 from pytensor.gradient import DisconnectedType, disconnected_type, grad_not_implemented
 from pytensor.graph.basic import Apply, Constant, Variable
+from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.op import Op
-from pytensor.graph.replace import vectorize_graph
-from pytensor.graph.traversal import ancestors
+from pytensor.graph.replace import graph_replace, vectorize_graph
+from pytensor.graph.rewriting.basic import node_rewriter
+from pytensor.graph.traversal import ancestors, graph_inputs, toposort
 from pytensor.link.numba.dispatch.basic import (
     NUMBA_CONSTANT_SIZE_LIMIT,
     numba_njit,
@@ -53,23 +68,42 @@ from pytensor.link.numba.dispatch.basic import (
     register_funcify_default_op_cache_key,
 )
 from pytensor.link.numba.dispatch.random import numba_core_rv_funcify
-from pytensor.tensor.random.basic import BinomialRV, MultinomialRV, NegBinomialRV, PoissonRV
+from pytensor.scalar.math import Sigmoid
+from pytensor.tensor.basic import Alloc, Join, MakeVector
+from pytensor.tensor.elemwise import CAReduce, DimShuffle, Elemwise
+from pytensor.tensor.math import Sum
+from pytensor.tensor.random.basic import BetaBinomialRV, BinomialRV, MultinomialRV, NegBinomialRV, PoissonRV
 from pytensor.tensor.random.op import RandomVariable
 from pytensor.tensor.random.type import RandomType
+from pytensor.tensor.reshape import JoinDims, SplitDims
+from pytensor.tensor.shape import Reshape, Shape, Shape_i, SpecifyShape
+from pytensor.tensor.subtensor import AdvancedSubtensor, Subtensor
 from pytensor.tensor.variable import TensorVariable
 
 __all__ = [
     "NUMBA_CONSTANT_SIZE_LIMIT",
     "STEP_METHODS",
+    "AdvancedSubtensor",
+    "Alloc",
     "Apply",
+    "BetaBinomialRV",
     "BinomialRV",
     "BlockedStep",
+    "CAReduce",
+    "CheckParameterValue",
     "Competence",
     "Constant",
+    "DimShuffle",
     "DirichletMultinomialRV",
     "DisconnectedType",
+    "Elemwise",
     "FlatRV",
+    "FunctionGraph",
     "HalfFlatRV",
+    "Join",
+    "JoinDims",
+    "MakeVector",
+    "MeasurableOp",
     "MultinomialRV",
     "NegBinomialRV",
     "Op",
@@ -77,25 +111,43 @@ __all__ = [
     "QuadPotentialFullAdapt",
     "RandomType",
     "RandomVariable",
+    "Reshape",
+    "Shape",
+    "Shape_i",
+    "Sigmoid",
+    "SpecifyShape",
+    "SplitDims",
     "StepMethodState",
+    "Subtensor",
+    "Sum",
     "SymbolicRandomVariable",
     "TensorVariable",
+    "ValuedRV",
     "Variable",
+    "ViewOp",
     "_logprob",
     "_support_point",
     "ancestors",
     "change_dist_size",
     "check_dist_not_registered",
     "compile_pymc",
+    "conditional_logp",
     "dataclass_state",
     "disconnected_type",
+    "early_measurable_ir_rewrites_db",
     "get_value_vars_from_user_vars",
     "grad_not_implemented",
+    "graph_inputs",
+    "graph_replace",
     "inputvars",
     "join_nonshared_inputs",
+    "node_rewriter",
     "numba_core_rv_funcify",
     "numba_njit",
     "register_funcify_and_cache_key",
     "register_funcify_default_op_cache_key",
+    "replace_rvs_by_values",
+    "toposort",
+    "transformed_conditional_logp",
     "vectorize_graph",
 ]

@@ -21,6 +21,7 @@ import pymc as pm
 
 from ppdinf.errors import ModelError
 from ppdinf.models.confidential import of_draws
+from ppdinf.models.dependents import factors_of
 from ppdinf.models.distributions import ConfidentialRV
 from ppdinf.samplers.fiber_walk import advance, directions
 from ppdinf.samplers.lattice_gibbs import SWEEPS
@@ -88,7 +89,12 @@ def forgetting(
         raise ModelError(f"walks of {rv.name!r} can be refused, for the normaliser of its noise: they are not coupled")
     pick, main = np.random.default_rng(rng).spawn(2)
     places = pick.integers([idata.posterior.sizes["chain"], idata.posterior.sizes["draw"]], size=(LAWS, 2))
-    function = of_draws(rv.owner.op.conditional(rv), idata.posterior, model)
+    by_cell, of_all = factors_of(rv, model)
+    if of_all:
+        raise ModelError(
+            f"something depends on several cells of {rv.name!r} at once: walks that it refuses do not meet"
+        )
+    function = of_draws(rv.owner.op.conditional(rv, by_cell), idata.posterior, model)
     laws = [[np.array(part) for part in function((chain, draw))] for chain, draw in places]
     cells = fiber.lower.size
     draws = idata.posterior[rv.name].transpose("chain", "draw", ...).values.reshape(-1, cells)

@@ -15,8 +15,9 @@ import numpy as np
 import pymc as pm
 from numpy.typing import NDArray
 
-from ppdinf.models.confidential import of_draws
-from ppdinf.models.distributions import ConfidentialRV, MarginalRV
+from ppdinf.models.confidential import law_of_draws
+from ppdinf.models.dependents import Table, tables_of
+from ppdinf.models.distributions import ConfidentialRV
 from ppdinf.samplers import totals
 
 __all__ = ["window_problems"]
@@ -44,21 +45,21 @@ def window_problems(idata: Any, model: pm.Model) -> list[str]:
     For a table that was summed out, compiles one function and works out the law of every cell at 64 posterior draws.
     """
     problems = []
-    for rv in (*model.free_RVs, *model.observed_RVs):
-        if isinstance(rv.owner.op, ConfidentialRV) and rv.name in idata.posterior:
-            share = _walked(rv.owner.op, idata.posterior[rv.name])
-        elif isinstance(rv.owner.op, MarginalRV):
-            share = _summed_out(rv, idata.posterior, model)
+    for table in tables_of(model):
+        if table.is_summed_out:
+            share = _summed_out(table, idata.posterior, model)
+        elif table.name in idata.posterior:
+            share = _walked(table.law, idata.posterior[table.name])
         else:
             continue
         over = np.flatnonzero(~(share <= LEAST))
         if over.size:
-            frame = rv.owner.op.fiber.system.frame
+            frame = table.law.fiber.system.frame
             worst = over[np.argsort(-share[over], kind="stable")][:3]
             named = "; ".join(frame.cell(int(cell)) for cell in worst)
             more = f" and {over.size - 3} more" if over.size > 3 else ""
             problems.append(
-                f"The posterior of {rv.name.removesuffix('_release')!r} goes beyond the counts it was looked for in, "
+                f"The posterior of {table.name!r} goes beyond the counts it was looked for in, "
                 f"with {share.max():.1g} of the weight at {named}{more}: model and release differ there by more than "
                 "noise does once in 1e12 tables. Look at epsilon and at what the model expects of these cells; let "
                 "counts vary more (NegativeBinomial in place of Poisson), or give parameters a prior that allows for "
@@ -73,18 +74,16 @@ def _walked(op: ConfidentialRV, draws: Any) -> NDArray[np.float64]:
     return ((cells == fiber.lower) | (cells == fiber.lower + fiber.width - 1)).mean(axis=0)
 
 
-def _summed_out(rv: Any, posterior: Any, model: pm.Model) -> NDArray[np.float64]:
+def _summed_out(table: Table, posterior: Any, model: pm.Model) -> NDArray[np.float64]:
     """Bound on the share of each cell's weight that lies beyond its window, mean over posterior draws."""
-    op = rv.owner.op
-    eta, table, log_h = op.weights(rv.owner.inputs[:-1])
-    function = of_draws([eta if log_h is not None else table], posterior, model, mode="FAST_COMPILE")
+    log_h, of_draw = law_of_draws(table, posterior, model, mode="FAST_COMPILE")
+    block, total = table.law.groups
     lead = posterior.sizes["chain"], posterior.sizes["draw"]
     shares = []
     for at in np.unique(np.linspace(0, lead[0] * lead[1] - 1, DRAWS).astype(int)):
-        (weights,) = function((int(at) // lead[1], int(at) % lead[1]))
-        place = {"lo": op.fiber.lower, "total": op.total, "block": op.block}
+        weights = of_draw((int(at) // lead[1], int(at) % lead[1]))
         given = (weights, None) if log_h is None else (log_h, weights)
-        law = totals.marginals(given[0], eta=given[1], **place)
+        law = totals.marginals(given[0], eta=given[1], lo=table.law.fiber.lower, total=total, block=block)
         shares.append(_beyond(law[:, 0], law[:, 1]) + _beyond(law[:, -1], law[:, -2]))
     return np.mean(np.array(shares), axis=0)
 

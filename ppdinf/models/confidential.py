@@ -11,28 +11,34 @@ import pymc as pm
 import xarray as xr
 from numpy.typing import NDArray
 
-from ppdinf._pymc_internals import ancestors, compile_pymc
+from ppdinf._pymc_internals import ancestors, compile_pymc, graph_replace
 from ppdinf.errors import DiagnosisWarning, ModelError
-from ppdinf.models.distributions import ConfidentialRV, MarginalRV
+from ppdinf.models.dependents import Table, drawn_for, factors_of, tables_of
 from ppdinf.samplers import totals
 
-__all__ = ["finished_draws", "of_draws", "sample_confidential"]
+__all__ = ["finished_draws", "law_of_draws", "of_draws", "only_table", "sample_confidential"]
 
 
 def sample_confidential(
-    idata: Any, model: pm.Model | None = None, *, random_seed: int | np.random.Generator | None = None
+    idata: Any,
+    model: pm.Model | None = None,
+    *,
+    name: str | None = None,
+    random_seed: int | np.random.Generator | None = None,
 ) -> xr.DataArray:
     """Posterior draws of the confidential table; every one agrees with everything public.
 
     Where the table was summed out, one exact independent draw for each posterior draw of the parameters,
-    added to ``idata.posterior``; where it is a variable of the model, its draws.
+    added to ``idata.posterior`` in place of earlier ones; where it is a variable of the model, its draws.
 
     Parameters
     ----------
     idata : xarray.DataTree
         What `pm.sample` returned.
     model : pymc.Model, optional
-        The model, when not in its context. It holds one `PartiallyPrivate` table.
+        The model, when not in its context.
+    name : str, optional
+        Of the table, where the model has several.
     random_seed : int or numpy.random.Generator, optional
 
     Returns
@@ -42,7 +48,7 @@ def sample_confidential(
     Raises
     ------
     ModelError
-        The model has no such table or several, or `idata` comes from another model.
+        The model has no such table, or several and none is named, or `idata` comes from another model.
 
     Warns
     -----
@@ -67,23 +73,37 @@ def sample_confidential(
     (('chain', 'draw', 'dim_0'), {6})
     """
     model = pm.modelcontext(model)
-    kinds = ConfidentialRV | MarginalRV
-    found = [rv for rv in (*model.free_RVs, *model.observed_RVs) if isinstance(rv.owner.op, kinds)]
-    if len(found) != 1:
-        raise ModelError(f"the model has {len(found)} confidential tables, expected one made by PartiallyPrivate")
-    (rv,) = found
-    name = rv.name.removesuffix("_release") if isinstance(rv.owner.op, MarginalRV) else rv.name
+    table = only_table(model, name)
     finished = finished_draws(idata)
     if finished is not idata:
         idata["posterior"] = finished.posterior.to_dataset()
-    if name not in idata.posterior:
-        if isinstance(rv.owner.op, ConfidentialRV):
-            raise ModelError(f"the posterior holds no {name!r}: pass the result of pm.sample() for this model")
-        draws = _draw_summed_out(rv, idata.posterior, model, np.random.default_rng(random_seed))
-        dims = ("chain", "draw", *rv.owner.op.release.dims)
-        table = xr.DataArray(draws, dims=dims, coords=rv.owner.op.release.coords)
-        idata["posterior"] = idata.posterior.to_dataset().assign({name: table})
-    return idata.posterior[name]
+    if not table.is_summed_out:
+        if table.name not in idata.posterior:
+            raise ModelError(f"the posterior holds no {table.name!r}: pass the result of pm.sample() for this model")
+        return idata.posterior[table.name]
+    draws = _draw_summed_out(table, idata.posterior, model, np.random.default_rng(random_seed))
+    dims = ("chain", "draw", *table.law.release.dims)
+    found = xr.DataArray(draws, dims=dims, coords=table.law.release.coords)
+    idata["posterior"] = idata.posterior.to_dataset().assign({table.name: found})
+    return idata.posterior[table.name]
+
+
+def only_table(model: pm.Model, name: str | None = None) -> Table:
+    """Return the confidential table of a model, or the one of that name where it has several.
+
+    Raises
+    ------
+    ModelError
+        It has none, several, or none of that name.
+    """
+    tables = {table.name: table for table in tables_of(model)}
+    if not tables:
+        raise ModelError("the model has no confidential table, expected one made by PartiallyPrivate")
+    if name is None and len(tables) > 1:
+        raise ModelError(f"the model has {len(tables)} confidential tables: pass name=, one of {list(tables)}")
+    if name is not None and name not in tables:
+        raise ModelError(f"the model has no confidential table {name!r}, but {list(tables)}")
+    return tables[name] if name is not None else next(iter(tables.values()))
 
 
 def finished_draws(idata: Any) -> Any:
@@ -125,25 +145,47 @@ def finished_draws(idata: Any) -> Any:
     return kept
 
 
-def _draw_summed_out(rv: Any, posterior: Any, model: pm.Model, rng: np.random.Generator) -> NDArray[np.int64]:
-    """Draw x given the parameters, the release and the totals, for every posterior draw of the parameters."""
-    op = rv.owner.op
-    eta, table, log_h = op.weights(rv.owner.inputs[:-1])
-    function = of_draws([eta if log_h is not None else table], posterior, model)
+def _draw_summed_out(table: Table, posterior: Any, model: pm.Model, rng: np.random.Generator) -> NDArray[np.int64]:
+    """Draw x given everything else, the release and the totals, for every posterior draw of the parameters."""
+    log_h, of_draw = law_of_draws(table, posterior, model)
     lead = (posterior.sizes["chain"], posterior.sizes["draw"])
-    place = {"lo": op.fiber.lower, "total": op.total, "block": op.block, "rng": rng}
-    flat = [function(at)[0] for at in np.ndindex(lead)]
+    block, total = table.law.groups
+    place: dict[str, Any] = {"lo": table.law.fiber.lower, "total": total, "block": block, "rng": rng}
+    flat = [of_draw(at) for at in np.ndindex(lead)]
     if log_h is not None:
         draws = totals.draw(log_h, eta=np.array(flat), **place)
     else:
         draws = np.array([totals.draw(weights, **place) for weights in flat])
-    return draws.reshape(*lead, *op.release.shape)
+    return draws.reshape(*lead, *table.law.release.shape)
+
+
+def law_of_draws(
+    table: Table, posterior: Any, model: pm.Model, mode: str | None = None
+) -> tuple[NDArray[np.float64] | None, Callable[[tuple[int, int]], NDArray[np.float64]]]:
+    """State the law of the cells given everything else, for a chain and a draw of the posterior.
+
+    Returns
+    -------
+    log_h : array of float64, shape (d, width), or None
+        Of the natural form of the weights, which then are ``log_h + eta x``.
+    of_draw : callable
+        From a chain and a draw to ``eta``, shape (d,), or where there is no such form to log weights, shape (d, width).
+    """
+    given, (by_cell, _) = table.variable.owner.inputs, factors_of(table.variable, model)
+    form = None if by_cell else table.law.natural(given)
+    function = of_draws([form[0] if form else table.law.weights(given, by_cell)], posterior, model, mode)
+    return form[2] if form else None, lambda at: function(at)[0]
 
 
 def of_draws(
     outputs: list[Any], posterior: Any, model: pm.Model, mode: str | None = None
 ) -> Callable[[tuple[int, int]], list[NDArray[np.float64]]]:
-    """Compile symbolic functions of a model's variables, to be called with a chain and a draw of the posterior."""
+    """Compile symbolic functions of a model's variables, to be called with a chain and a draw of the posterior.
+
+    What was observed has its observed value, whatever depends on it; every other variable that of the posterior.
+    """
+    outputs = graph_replace(outputs, drawn_for(model, model.free_RVs), strict=False)
+    outputs = graph_replace(outputs, {rv: model.rvs_to_values[rv] for rv in model.observed_RVs}, strict=False)
     near = set(ancestors(outputs, blockers=model.free_RVs))
     parameters = [free for free in model.free_RVs if free in near]
     columns = [posterior[p.name].transpose("chain", "draw", ...).values for p in parameters]

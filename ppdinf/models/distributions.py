@@ -1,15 +1,18 @@
-"""PyMC's view of a release: the confidential table as a variable, the released one as its observation.
+"""PyMC's view of a confidential table: a random variable of which the released one is an observation.
 
 `ConfidentialRV` wraps whatever elementwise distribution the analyst gave the confidential table and
 gives it a type that the lattice Gibbs step recognises. `ReleasedRV` (`ppdinf.models.released`) is the mechanism:
 its density is zero unless the two tables agree on every public sum, and that alone puts the
 confidential table on its fiber. Together they are p(x | theta) 1[A x = a] p(y | x), with the data model
 not renormalised on the fiber, so that what the public sums say about theta counts once.
-`MarginalRV` is the same pair with x summed out.
+Whether the table is a variable of the model, or summed out (`ppdinf.models.summed_out`), its law given everything else
+is a weight for every count of every cell: `ConfidentialRV.weights`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -18,18 +21,23 @@ from numpy.typing import NDArray
 from pymc import logp
 
 from ppdinf._pymc_internals import RandomType, SymbolicRandomVariable, _logprob, _support_point, vectorize_graph
-from ppdinf.models.marginal import fixed, logp_natural, logp_table
+from ppdinf.models.apart import apart
+from ppdinf.models.factors import Factor
+from ppdinf.models.marginal import fixed
 from ppdinf.models.natural import natural_form
-from ppdinf.models.released import ReleasedRV, has_auxiliary, noise_image, taken_off, unprojected
+from ppdinf.models.released import has_auxiliary, noise_image, unprojected
 from ppdinf.models.rows import elementwise
 from ppdinf.releases import Release
 from ppdinf.samplers.fiber import Fiber
 
-__all__ = ["ConfidentialRV", "MarginalRV", "confidential", "log_density", "marginal", "window_logp"]
+__all__ = ["ConfidentialRV", "confidential", "log_density", "window_logp"]
 
 
 def window_logp(dist: Any, shape: tuple[int, ...], lower: NDArray[np.int64], width: int) -> Any:
     """Log density of every count of every window, symbolic, shape (width, *table shape).
+
+    Counts outside the support have log density -inf and the gradient 0: their cells are evaluated at a count inside it,
+    since many log densities have none there (0 times nan).
 
     Parameters
     ----------
@@ -41,7 +49,12 @@ def window_logp(dist: Any, shape: tuple[int, ...], lower: NDArray[np.int64], wid
         Smallest count of each window.
     width : int
     """
-    return log_density(dist, pt.constant((lower + np.arange(width)[:, None]).reshape(width, *shape)))
+    counts = pt.constant((lower + np.arange(width)[:, None]).reshape(width, *shape))
+    tried = apart(log_density(dist, counts))
+    outside = pt.or_(pt.isnan(tried), pt.eq(tried, -np.inf))
+    likeliest = pt.argmax(pt.switch(outside, -np.inf, tried), axis=0, keepdims=True)
+    inside = pt.switch(outside, pt.constant(lower.reshape(shape)) + likeliest, counts)
+    return pt.switch(outside, -np.inf, log_density(dist, inside))
 
 
 def log_density(dist: Any, counts: Any) -> Any:
@@ -50,8 +63,8 @@ def log_density(dist: Any, counts: Any) -> Any:
     return vectorize_graph(logp(dist, value), {value: counts})
 
 
-class _WrappedRV(SymbolicRandomVariable):
-    """An elementwise distribution of counts, with the fiber that its draws are held on.
+class ConfidentialRV(SymbolicRandomVariable):
+    """A table of counts with any elementwise distribution, to be held on a fiber.
 
     Attributes
     ----------
@@ -65,12 +78,26 @@ class _WrappedRV(SymbolicRandomVariable):
     """
 
     default_output = 0
+    _print_name = ("Confidential", "\\operatorname{Confidential}")
 
     def __init__(
         self, *args: Any, base_op: Any, release: Release, fiber: Fiber, start: NDArray[np.int64], **kwargs: Any
     ) -> None:
         self.base_op, self.release, self.fiber, self.start = base_op, release, fiber, start
         super().__init__(*args, **kwargs)
+
+    @cached_property
+    def groups(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Group of each cell, shape (d,), -1 for cells under no public sum; and the sum of each group.
+
+        Where public sums split the cells into groups.
+        """
+        structure = self.release.public.structure
+        grouped = structure.partition[structure.blocks]
+        _, numbers = np.unique(structure.classes[grouped], return_inverse=True)
+        block = np.full(self.fiber.lower.size, -1)
+        block[grouped] = numbers
+        return block, np.bincount(numbers, weights=self.start.ravel()[grouped]).astype(np.int64)
 
     def base(self, inputs: Any) -> tuple[Any, Any]:
         """Rebuild the analyst's distribution on the inputs of a node: its cells, and what to take off (`rows`)."""
@@ -87,42 +114,58 @@ class _WrappedRV(SymbolicRandomVariable):
             return mechanism.potential(y[:, None] - counts, inputs[-1])
         return mechanism.potential(unprojected(y, self.release, inputs[-1])[:, None] - counts)
 
-    def weights(self, inputs: Any) -> tuple[Any, Any, NDArray[np.float64] | None]:
-        """Log weights of all counts: ``(natural parameter, log normaliser, log h)`` or ``(None, table, None)``.
+    def natural(self, inputs: Any) -> tuple[Any, Any, NDArray[np.float64]] | None:
+        """Write the weights, noise included, as ``exp(log_h + eta x - log_normaliser)`` where they have that form.
 
-        Shapes (d,), (d,), (d, width), or a symbolic table of shape (d, width); noise is included.
+        Natural parameters and log normalisers of shape (d,), symbolic, and ``log_h`` of shape (d, width).
         """
-        (base, _), fiber = self.base(inputs), self.fiber
+        fiber, (base, _) = self.fiber, self.base(inputs)
         form = natural_form(base, self.start.shape, fiber.lower[:, None] + np.arange(fiber.width))
         if form is None or has_auxiliary(self.release):
-            table = window_logp(base, self.start.shape, fiber.lower, fiber.width).reshape((fiber.width, -1)).T
-            return None, table + fiber.log_noise + self.log_given(inputs), None
+            return None
         return form.eta.ravel(), form.log_normaliser.ravel(), form.log_h + fiber.log_noise
 
+    def weights(self, inputs: Any, factors: Sequence[Factor] = ()) -> Any:
+        """Log weights of all counts given everything else, symbolic, shape (d, width): data model, noise, dependents.
 
-class ConfidentialRV(_WrappedRV):
-    """A table of counts with any elementwise distribution, to be held on a fiber."""
+        Parameters
+        ----------
+        inputs : sequence of TensorVariable
+            Of a node of this op.
+        factors : sequence of Factor
+            Densities of what depends on the table, cell by cell.
+        """
+        fiber, form = self.fiber, self.natural(inputs)
+        counts = fiber.lower[:, None] + np.arange(fiber.width)
+        if form is None:
+            (base, _) = self.base(inputs)
+            data = window_logp(base, self.start.shape, fiber.lower, fiber.width).reshape((fiber.width, -1)).T
+            weights = data + fixed(fiber.log_noise, "log_noise") + self.log_given(inputs)
+        else:
+            eta, log_normaliser, log_h = form
+            ends = (pt.constant(end, dtype="float64") for end in (-1e100, 1e100))  # a rate of 0 leaves the count 0
+            weights = fixed(log_h, "log_h") + pt.clip(eta, *ends)[:, None] * counts - log_normaliser[:, None]
+        if not factors:
+            return weights
+        # dependents may have no law at counts that the table cannot have: those are evaluated at the likeliest one
+        known = apart(weights)
+        likeliest = fiber.lower[:, None] + pt.argmax(known, axis=1, keepdims=True)
+        possible = pt.switch(pt.eq(known, -np.inf), likeliest, counts).T.reshape((fiber.width, *self.start.shape))
+        return weights + sum(factor.by_cell(possible) for factor in factors)
 
-    _print_name = ("Confidential", "\\operatorname{Confidential}")
-
-    def conditional(self, table: Any) -> list[Any]:
+    def conditional(self, table: Any, factors: Sequence[Factor] = ()) -> list[Any]:
         """State the law of the table given the parameters, symbolic, as walks along its lines need it.
 
         Log weights of all counts, shape (d, width); and, where noise couples the cells, the image of the release under
         its norm, shape (k,).
         """
-        inputs, fiber = table.owner.inputs, self.fiber
-        eta, log_weights, log_h = self.weights(inputs)
-        if log_h is not None:
-            counts = fiber.lower[:, None] + np.arange(fiber.width)
-            ends = (pt.constant(end, dtype="float64") for end in (-1e100, 1e100))  # a rate of 0 leaves the count 0
-            log_weights = fixed(log_h, "log_h") + pt.clip(eta, *ends)[:, None] * counts
-        norm = self.release.mechanism.coupling
-        if fiber.coupling is None or norm is None:
-            return [log_weights]
+        inputs = table.owner.inputs
+        weights, norm = self.weights(inputs, factors), self.release.mechanism.coupling
+        if self.fiber.coupling is None or norm is None:
+            return [weights]
         y = self.release.table.values.ravel()
         shifted = unprojected(y, self.release, inputs[-1]) if has_auxiliary(self.release) else y
-        return [log_weights, noise_image(norm, shifted)]
+        return [weights, noise_image(norm, shifted)]
 
 
 def confidential(dist: Any, release: Release, fiber: Fiber, start: NDArray[np.int64], auxiliary: Any = None) -> Any:
@@ -146,58 +189,6 @@ def _confidential_logp(op: ConfidentialRV, values: Any, *inputs: Any, **kwargs: 
 @_support_point.register(ConfidentialRV)
 def _confidential_support_point(op: ConfidentialRV, rv: Any, *inputs: Any) -> Any:
     return pt.constant(op.start)
-
-
-class MarginalRV(_WrappedRV):
-    """The noisy table with the confidential one summed out, where public sums do not link groups of cells.
-
-    Attributes
-    ----------
-    block : array of int64, shape (d,)
-        Group of each cell, -1 for cells under no public sum.
-    total : array of int64
-        Sum of each group.
-    """
-
-    _print_name = ("Released", "\\operatorname{Released}")
-
-    def __init__(self, *args: Any, block: NDArray[np.int64], total: NDArray[np.int64], **kwargs: Any) -> None:
-        self.block, self.total = block, total
-        super().__init__(*args, **kwargs)
-
-
-def marginal(dist: Any, release: Release, fiber: Fiber, start: NDArray[np.int64], auxiliary: Any = None) -> Any:
-    """Return the noisy table as a random variable whose confidential table is summed out."""
-    inputs, inner, node = _reopen(dist)
-    rng = pt.random.shared_rng(seed=None)
-    outer = [] if auxiliary is None else [auxiliary]
-    given = [v.type() for v in outer]
-    next_rng, y = ReleasedRV(release)(node.default_output(), *given, rng=rng, return_next_rng=True)
-    structure = release.public.structure
-    grouped = structure.partition[structure.blocks]
-    _, groups = np.unique(structure.classes[grouped], return_inverse=True)
-    block = np.full(fiber.lower.size, -1)
-    block[grouped] = groups
-    total = np.bincount(groups, weights=start.ravel()[grouped]).astype(np.int64)
-    return MarginalRV(
-        [*inner, *given, rng], [y, *_rngs(node.outputs), next_rng], base_op=node.op, fiber=fiber, start=start,
-        release=release, block=block, total=total, ndim_supp=len(release.dims),
-    )(*inputs, *outer, rng)  # fmt: skip
-
-
-@_logprob.register(MarginalRV)
-def _marginal_logp(op: MarginalRV, values: Any, *inputs: Any, **kwargs: Any) -> Any:
-    (y,) = values
-    eta, normaliser, log_h = op.weights(inputs[:-1])
-    place = {"lo": op.fiber.lower, "total": op.total, "block": op.block}
-    if log_h is None:
-        value = logp_table(normaliser, **place).sum()
-    else:
-        value = logp_natural(eta, log_h, **place).sum() - normaliser.sum()
-    value -= op.base(inputs[:-1])[1]
-    value += taken_off(op.release, inputs[-2])  # the auxiliary variable, where there is one
-    # the windows were laid out for this release: any other table has no density here
-    return pt.switch(pt.all(pt.eq(y, op.release.table.values)), value, -np.inf)
 
 
 def _reopen(dist: Any) -> tuple[list[Any], list[Any], Any]:

@@ -28,7 +28,9 @@ from ppdinf.samplers.noise_norm import NoiseNorm
 __all__ = ["lay_out"]
 
 
-def lay_out(model: pm.Model, base: Any, release: Release, frame: Frame) -> tuple[Fiber, NDArray[np.int64]]:
+def lay_out(
+    model: pm.Model, base: Any, release: Release, frame: Frame, *, gaps: bool = False
+) -> tuple[Fiber, NDArray[np.int64]]:
     """Lay out the windows, choose moves for the bounds at hand, and find a table to start from.
 
     Parameters
@@ -39,6 +41,8 @@ def lay_out(model: pm.Model, base: Any, release: Release, frame: Frame) -> tuple
     release : Release
     frame : Frame
         Of the table.
+    gaps : bool
+        Whether the table may be one that the model does not allow, where its support has gaps.
 
     Returns
     -------
@@ -76,7 +80,7 @@ def lay_out(model: pm.Model, base: Any, release: Release, frame: Frame) -> tuple
         coupling = NoiseNorm(sp.csc_array(coupling.matrix @ query), coupling.order)
         moves = short_moves(moves, system, coupling)
     fiber = Fiber(system, lower, log_noise, moves, coupling)
-    return fiber, _feasible_start(fiber, allowed, release)
+    return fiber, feasible_start(fiber, allowed, release, gaps=gaps)
 
 
 def _allowed(system: System, counts: NDArray[np.int64]) -> NDArray[np.bool_]:
@@ -107,8 +111,33 @@ def _support(model: pm.Model, base: Any, shape: tuple[int, ...]) -> Callable[[ND
     return support
 
 
-def _feasible_start(fiber: Fiber, allowed: NDArray[np.bool_], release: Release) -> NDArray[np.int64]:
-    """Find a table near the release that model and public statements allow; the release may hold negative cells."""
+def at_initial_point(model: pm.Model, expression: Any) -> NDArray[np.float64]:
+    """Evaluate a function of a model's variables where its chains start."""
+    (found,) = model.replace_rvs_by_values([expression])
+    inputs = inputvars([found])
+    point = model.initial_point() if inputs else {}
+    return compile_pymc(inputs, found, mode="FAST_COMPILE")(*(point[variable.name] for variable in inputs))
+
+
+def feasible_start(
+    fiber: Fiber, allowed: NDArray[np.bool_], release: Release, *, gaps: bool = False
+) -> NDArray[np.int64]:
+    """Find a table near the release that model and public statements allow; the release may hold negative cells.
+
+    Parameters
+    ----------
+    fiber : Fiber
+    allowed : array of bool, shape (d, width)
+        Which counts of each window.
+    release : Release
+    gaps : bool
+        Whether to be content with a table in a gap between counts that are allowed.
+
+    Raises
+    ------
+    InvariantError
+        There is none, or in a gap only.
+    """
     system, cells = fiber.system, sp.eye_array(fiber.lower.size, dtype=np.int64, format="csc")
     lowest = fiber.lower + allowed.argmax(axis=1)
     highest = fiber.lower + fiber.width - 1 - allowed[:, ::-1].argmax(axis=1)
@@ -117,7 +146,7 @@ def _feasible_start(fiber: Fiber, allowed: NDArray[np.bool_], release: Release) 
     near = np.rint(_nearest_reals(release, lowest, highest)).astype(np.int64)
     start = nearest_feasible(system.A, system.values, B, limits, near=near, row_names=system.names)
     inside = allowed[np.arange(start.size), start - fiber.lower]
-    if not inside.all():
+    if not (gaps or inside.all()):
         raise InvariantError(
             "no starting table found: the support of the distribution has gaps at "
             f"{system.frame.cell(int(np.argmin(inside)))}"

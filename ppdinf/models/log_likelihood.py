@@ -16,9 +16,10 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from ppdinf.errors import ModelError
-from ppdinf.models.confidential import of_draws, sample_confidential
-from ppdinf.models.distributions import ConfidentialRV, MarginalRV
-from ppdinf.models.marginal import fixed, logp_natural, logp_table
+from ppdinf.models.confidential import of_draws, only_table, sample_confidential
+from ppdinf.models.dependents import dependents_of
+from ppdinf.models.distributions import ConfidentialRV
+from ppdinf.models.marginal import logp_natural, logp_table
 from ppdinf.models.released import ReleasedRV, has_auxiliary
 from ppdinf.models.rows import has_rows
 
@@ -63,27 +64,31 @@ def log_likelihood(idata: Any, model: pm.Model | None = None) -> xr.DataArray:
     ['state=x', 'state=y']
     """
     model = pm.modelcontext(model)
-    (rv,) = _tables(model)
-    op = rv.owner.op
-    if isinstance(op, ConfidentialRV):
+    table = only_table(model)
+    law, given = table.law, table.variable.owner.inputs
+    if not table.is_summed_out:
         raise ModelError(
-            f"{rv.name!r} is a variable of the model: given its cells the release says nothing of the model, and there "
-            "is no pointwise likelihood to be had. Sum it out (marginalize=True) where the public sums allow it"
+            f"{table.name!r} is a variable of the model: given its cells the release says nothing of the model, and "
+            "there is no pointwise likelihood to be had. Sum it out (marginalize=True) where the public sums allow it"
         )
-    if has_auxiliary(op.release):
+    if dependents := dependents_of(table.variable, model):
+        raise ModelError(
+            f"{dependents[0].name!r} is observed of the same cells: there is more to predict than a release"
+        )
+    if has_auxiliary(law.release):
         raise ModelError("the noise has a scale or a projection in common to all cells: none can be left out alone")
-    if has_rows(op.base_op.make_node(*rv.owner.inputs[:-1]).default_output()):
+    if has_rows(law.base_op.make_node(*given).default_output()):
         raise ModelError("the data model is over rows: write it as independent cells, pm.Poisson.dist(n * p)")
-    names = _names(op)
+    names = _names(law)
     if len(names) < 2:
         raise ModelError(
             "one public sum joins all cells: the release is one observation, and there is no rest to predict it from"
         )
-    function = of_draws([_pointwise(op, rv.owner.inputs[:-1])], idata.posterior, model)
+    function = of_draws([_pointwise(law, given)], idata.posterior, model)
     lead = (idata.posterior.sizes["chain"], idata.posterior.sizes["draw"])
     values = np.array([function(at)[0] for at in np.ndindex(lead)]).reshape(*lead, len(names))
     coords = {"chain": idata.posterior.chain, "draw": idata.posterior.draw, GROUP: names}
-    found = xr.DataArray(values, dims=("chain", "draw", GROUP), coords=coords, name=rv.name)
+    found = xr.DataArray(values, dims=("chain", "draw", GROUP), coords=coords, name=table.released.name)
     idata["log_likelihood"] = xr.DataTree(found.to_dataset())
     return found
 
@@ -112,8 +117,7 @@ def sample_release(
         As `sample_confidential`.
     """
     model = pm.modelcontext(model)
-    (rv,) = _tables(model)
-    release, rng = rv.owner.op.release, np.random.default_rng(random_seed)
+    release, rng = only_table(model).law.release, np.random.default_rng(random_seed)
     tables = sample_confidential(idata, model, random_seed=rng).values
     flat = tables.reshape(-1, *tables.shape[2:])
     again = ReleasedRV(release, ndim=tables.ndim - 2)
@@ -123,47 +127,34 @@ def sample_release(
     return xr.DataArray(values.reshape(*tables.shape[:2], *release.shape), dims=dims, coords=coords)
 
 
-def _tables(model: pm.Model) -> list[Any]:
-    kinds = ConfidentialRV | MarginalRV
-    found = [rv for rv in (*model.free_RVs, *model.observed_RVs) if isinstance(rv.owner.op, kinds)]
-    if len(found) != 1:
-        raise ModelError(f"the model has {len(found)} confidential tables, expected one made by PartiallyPrivate")
-    return found
-
-
-def _pointwise(op: MarginalRV, inputs: Any) -> Any:
+def _pointwise(law: ConfidentialRV, given: Any) -> Any:
     """Log likelihood of each group and of each cell in none, symbolic."""
-    eta, normaliser, log_h = op.weights(inputs)
-    block, totals = op.block, op.total.size
-    free, grouped = np.flatnonzero(block < 0), np.flatnonzero(block >= 0)
-    place = {"lo": op.fiber.lower, "total": op.total, "block": block}
+    block, total = law.groups
+    free, grouped, form = np.flatnonzero(block < 0), np.flatnonzero(block >= 0), law.natural(given)
+    place = {"lo": law.fiber.lower, "total": total, "block": block}
     parts = []
-    if log_h is None:
-        table = normaliser
-        sums = logp_table(table, **place)[:totals] if totals else None
-        alone = table[free]
-    else:
-        off = pt.zeros(totals)[block[grouped]].inc(normaliser[grouped])
-        sums = logp_natural(eta, log_h, **place)[:totals] - off if totals else None
-        counts = (op.fiber.lower[:, None] + np.arange(op.fiber.width))[free]
-        ends = (pt.constant(end, dtype="float64") for end in (-1e100, 1e100))  # a rate of 0 leaves the count 0
-        alone = fixed(log_h[free], "log_h") + pt.clip(eta[free], *ends)[:, None] * counts - normaliser[free][:, None]
-    parts += [] if sums is None else [sums]
-    parts += [pt.logsumexp(alone, axis=1)] if free.size else []
+    if total.size and form:
+        eta, log_normaliser, log_h = form
+        off = pt.zeros(total.size)[block[grouped]].inc(log_normaliser[grouped])
+        parts += [logp_natural(eta, log_h, **place)[: total.size] - off]
+    elif total.size:
+        parts += [logp_table(law.weights(given), **place)[: total.size]]
+    if free.size:
+        parts += [pt.logsumexp(law.weights(given)[free], axis=1)]
     return pt.concatenate(parts)
 
 
-def _names(op: MarginalRV) -> list[str]:
+def _names(law: ConfidentialRV) -> list[str]:
     """Name each group by the public sum over its cells, else by its first cell; then the cells in none."""
-    system, block = op.release.public, op.block
+    system, (block, total) = law.release.public, law.groups
     rows: dict[tuple[int, ...], str] = {}
     for row, name in enumerate(system.names):
         cells = system.A.indices[system.A.indptr[row] : system.A.indptr[row + 1]]
         rows.setdefault(tuple(sorted(cells.tolist())), name)
-    members = [np.flatnonzero(block == k) for k in range(op.total.size)]
-    named = [rows.get(tuple(cells.tolist()), f"cells with {_first(op, cells)}") for cells in members]
-    return [*named, *(op.release.frame.cell(int(cell)) for cell in np.flatnonzero(block < 0))]
+    members = [np.flatnonzero(block == k) for k in range(total.size)]
+    named = [rows.get(tuple(cells.tolist()), f"cells with {_first(law, cells)}") for cells in members]
+    return [*named, *(law.release.frame.cell(int(cell)) for cell in np.flatnonzero(block < 0))]
 
 
-def _first(op: MarginalRV, cells: NDArray[np.int64]) -> str:
-    return op.release.frame.cell(int(cells[0]))
+def _first(law: ConfidentialRV, cells: NDArray[np.int64]) -> str:
+    return law.release.frame.cell(int(cells[0]))

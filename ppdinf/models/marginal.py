@@ -62,7 +62,7 @@ class SumsGivenTotals(Op):
 
     def make_node(self, *inputs: Any) -> Apply:
         """Apply to matrices and vectors of float64 and int64."""
-        floats = [pt.as_tensor(x, dtype="float64") for x in inputs[:3]]
+        floats = [pt.as_tensor(x).astype("float64") for x in inputs[:3]]
         whole = [pt.as_tensor(x, dtype="int64") for x in inputs[3:]]
         for x, ndim in zip((*floats, *whole), (2, 1, 2, 1, 1, 1, 1), strict=True):
             if x.type.ndim != ndim:
@@ -243,7 +243,7 @@ def logp_table(logw: Any, *, lo: Any, total: Any, block: ArrayLike = 0) -> Tenso
     >>> np.exp(logp_table(dice, lo=1, total=10).eval()).round(3)
     array([0.125, 1.   ])
     """
-    table = pt.as_tensor(logw, dtype="float64")
+    table = pt.as_tensor(logw).astype("float64")
     cells, none = table.shape[0], np.empty((0, 0))
     return _logp(table, pt.zeros(cells), none, pt.arange(cells), lo, total, block, as_means=False)
 

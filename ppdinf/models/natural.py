@@ -9,9 +9,22 @@ import pytensor.tensor as pt
 from numpy.typing import NDArray
 from scipy.special import gammaln
 
-from ppdinf._pymc_internals import BinomialRV, Constant, NegBinomialRV, PoissonRV
+from ppdinf._pymc_internals import (
+    Alloc,
+    BinomialRV,
+    DimShuffle,
+    Elemwise,
+    NegBinomialRV,
+    PoissonRV,
+    Sigmoid,
+    SpecifyShape,
+    Subtensor,
+)
+from ppdinf.models.precision import constant
 
 __all__ = ["NaturalForm", "natural_form"]
+
+CERTAIN = 2000.0  # stands for infinite log odds: another count than n has probability exp(-2000)
 
 
 class NaturalForm(NamedTuple):
@@ -54,15 +67,40 @@ def natural_form(table: Any, shape: tuple[int, ...], counts: NDArray[np.int64]) 
         if isinstance(op, PoissonRV):
             (rate,) = parameters
             return NaturalForm(_log(rate), rate, _inside(counts >= 0, -gammaln(counts + 1)))
-        if not isinstance(op.dist_params(table.owner)[0], Constant):
+        known = constant(op.dist_params(table.owner)[0])
+        if known is None:
             return None
-        size, p = parameters[0].eval().ravel()[:, None], parameters[1]
+        size = np.broadcast_to(known, shape).ravel()[:, None]
         if isinstance(op, BinomialRV):
             log_h = gammaln(size + 1) - gammaln(counts + 1) - gammaln(size - counts + 1)
             inside = (counts >= 0) & (counts <= size)
-            return NaturalForm(_log(p) - pt.log1p(-p), -parameters[0] * pt.log1p(-p), _inside(inside, log_h))
+            logit, log_none = _odds(parameters[1])
+            return NaturalForm(logit, -parameters[0] * log_none, _inside(inside, log_h))
         log_h = gammaln(counts + size) - gammaln(size) - gammaln(counts + 1)
-        return NaturalForm(_log1m(p), -parameters[0] * pt.log(p), _inside(counts >= 0, log_h))
+        return NaturalForm(_log1m(parameters[1]), -parameters[0] * pt.log(parameters[1]), _inside(counts >= 0, log_h))
+
+
+def _odds(p: Any) -> tuple[Any, Any]:
+    """Log odds, and logarithm of ``1 - p``; where p was made of log odds, from these, exact however large."""
+    logit = _undo_sigmoid(p)
+    if logit is not None:
+        return logit, -pt.softplus(logit)
+    certain = pt.eq(p, 1)
+    q = pt.switch(certain, 0.5, p)
+    return pt.switch(certain, CERTAIN, _log(q) - pt.log1p(-q)), pt.switch(certain, -CERTAIN, pt.log1p(-q))
+
+
+def _undo_sigmoid(p: Any) -> Any:
+    """Return what a sigmoid was taken of, by way of operations on its shape; None where p is no sigmoid."""
+    if p.owner is None:
+        return None
+    op = p.owner.op
+    if isinstance(op, Elemwise) and isinstance(op.scalar_op, Sigmoid):
+        return p.owner.inputs[0]
+    if isinstance(op, DimShuffle | Alloc | Subtensor | SpecifyShape):
+        inner = _undo_sigmoid(p.owner.inputs[0])
+        return None if inner is None else op(inner, *p.owner.inputs[1:])
+    return None
 
 
 def _log(x: Any) -> Any:

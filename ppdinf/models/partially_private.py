@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,12 +12,14 @@ import pymc as pm
 import xarray as xr
 
 import ppdinf.samplers.lattice_gibbs  # noqa: F401  (PyMC learns of the step method here)
-from ppdinf._pymc_internals import change_dist_size, check_dist_not_registered
+from ppdinf._pymc_internals import BetaBinomialRV, BinomialRV, change_dist_size, check_dist_not_registered
 from ppdinf.errors import ModelError
 from ppdinf.frame import Frame
 from ppdinf.models.answers import public_of_cells, query_of
-from ppdinf.models.distributions import confidential, marginal
+from ppdinf.models.dependents import settle, tables_of, watch
+from ppdinf.models.distributions import confidential
 from ppdinf.models.layout import lay_out
+from ppdinf.models.precision import constant, in_double
 from ppdinf.models.released import released
 from ppdinf.models.rows import has_rows, require_public_rows
 from ppdinf.releases import Release
@@ -62,12 +65,13 @@ def PartiallyPrivate(  # noqa: N802  (reads as a PyMC distribution)
     Returns
     -------
     TensorVariable
-        The observed release where the table is summed out, else the confidential table; both have the
-        dimensions ``release.dims`` (cells behind answers: `dims`). Nothing else in the model may depend on the table.
+        The confidential table, of the dimensions ``release.dims`` (cells behind answers: `dims`). Whatever is written
+        in terms of it enters its law.
 
     Raises
     ------
     ModelError
+        With ``marginalize=True``, something that depends on the table other than cell by cell.
         The distribution is not elementwise over integers, does not fit the shape of the table, or the
         coordinates of the model differ from the labels of the release; ``marginalize=True`` where the
         public statements or the noise do not allow it; `dims` that are not those of the cells; K-norm noise in more
@@ -115,24 +119,56 @@ def PartiallyPrivate(  # noqa: N802  (reads as a PyMC distribution)
         raise ModelError(f"release must be a ppdinf Release, found {type(release).__name__}")
     if marginalize not in ("auto", True, False):
         raise ModelError(f"marginalize must be 'auto', True or False, found {marginalize!r}")
+    if model.name_for(name) in model.named_vars:
+        raise ModelError(f"the model has a variable {name!r} already: choose another name for the table")
+    for table in tables_of(model):
+        if table.law.release is release:
+            raise ModelError(f"the release is in the model already, as that of {table.name!r}: it counts once")
     _match_coords(model, release)
     frame, dims = _cells(model, dist, release, dims if dims is None or isinstance(dims, list | tuple) else (dims,))
-    base = _fit_to_table(dist, release, frame)
-    obstacle = _obstacle(release)
+    base = in_double(_fit_to_table(dist, release, frame), model)
+    _refuse_counted_twice(base, release, frame)
+    above = settle(model, base, name)
+    obstacle = f"its distribution depends on the table {above[0]!r}" if above else _obstacle(release)
     if marginalize is True and obstacle:
         raise ModelError(f"the confidential table cannot be summed out: {obstacle}; use marginalize='auto'")
-    fiber, start = lay_out(model, base, release, frame)
+    summed_out = bool(marginalize) and not obstacle
+    fiber, start = lay_out(model, base, release, frame, gaps=summed_out)
     auxiliary = None
     if release.mechanism.is_mixture:
         auxiliary = pm.HalfNormal(f"{name}_noise_scale", initval=np.sqrt(start.size))
     elif release.mechanism.shifts is not None:
         auxiliary = pm.Laplace(f"{name}_noise_shift", 0, 1, shape=release.mechanism.shifts.shape[1])
+    table = confidential(base, release, fiber, start, auxiliary)
+    table.name = model.name_for(name)
     observed = {"observed": release.table.values, "dims": release.dims}
-    if marginalize and not obstacle:
-        return model.register_rv(marginal(base, release, fiber, start, auxiliary), f"{name}_release", **observed)
-    table = model.register_rv(confidential(base, release, fiber, start, auxiliary), name, dims=dims)
+    make_variable = partial(model.register_rv, table, name, dims=dims)
+    watch(model, table, None if marginalize is True else make_variable)
+    if not summed_out:
+        make_variable()
     model.register_rv(released(table, release, auxiliary), f"{name}_release", **observed)
     return table
+
+
+def _refuse_counted_twice(base: Any, release: Release, frame: Frame) -> None:
+    """Refuse shares of a public total that are modelled one by one: given the total, one tells of the others."""
+    op = base.owner.op
+    if not isinstance(op, BinomialRV | BetaBinomialRV):
+        return
+    n, system = constant(op.dist_params(base.owner)[0]), public_of_cells(release, frame)
+    if n is None:
+        return
+    size = np.broadcast_to(n, frame.shape).ravel()
+    for row, (name, total) in enumerate(zip(system.names, system.values, strict=True)):
+        among = slice(*system.A.indptr[row : row + 2])
+        cells = system.A.indices[among]
+        if cells.size > 1 and (system.A.data[among] == 1).all() and (size[cells] == total).all():
+            raise ModelError(
+                f"the public sum {name!r} is the n of every one of its cells: their shares add up to 1, and one by one "
+                "they would be counted once too often. Give the cells of a row together, pm.Multinomial.dist(n, p) or "
+                "pm.DirichletMultinomial.dist(n, a) over the last dimension; for two categories with a logistic model "
+                "q = pm.math.invlogit(...), p = pm.math.stack([q, 1 - q], axis=-1)"
+            )
 
 
 def _obstacle(release: Release) -> str:

@@ -11,6 +11,7 @@ quantiles, and tables on the same line go to the same point.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numba
@@ -90,6 +91,24 @@ def _step(x: Any, cells: Any, steps: Any, lower: Any, weights: Any, log_weights:
 
 
 @numba.njit(cache=True, nogil=True)
+def _linear(log_weights: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Weights of all counts, those of each cell over the largest."""
+    weights = np.empty_like(log_weights)
+    for i in range(weights.shape[0]):
+        weights[i] = np.exp(log_weights[i] - log_weights[i].max())
+    return weights
+
+
+@numba.njit(cache=True, nogil=True)
+def _walk(x: Any, starts: Any, cells: Any, steps: Any, lower: Any, weights: Any, log_weights: Any, rng: Any) -> None:
+    """Walk with the weights of the counts at hand."""
+    buffer = np.empty(weights.shape[1])
+    for r in range(starts.size - 1):
+        v = slice(starts[r], starts[r + 1])
+        _step(x, cells[v], steps[v], lower, weights, log_weights, buffer, rng)
+
+
+@numba.njit(cache=True, nogil=True)
 def walk(
     x: NDArray[np.int64],
     starts: NDArray[np.int32],
@@ -117,13 +136,7 @@ def walk(
     -----
     A direction over s cells costs s passes over at most `width` numbers.
     """
-    weights = np.empty_like(log_weights)
-    for i in range(weights.shape[0]):
-        weights[i] = np.exp(log_weights[i] - log_weights[i].max())
-    buffer = np.empty(weights.shape[1])
-    for r in range(starts.size - 1):
-        v = slice(starts[r], starts[r + 1])
-        _step(x, cells[v], steps[v], lower, weights, log_weights, buffer, rng)
+    _walk(x, starts, cells, steps, lower, _linear(log_weights), log_weights, rng)
 
 
 @numba.njit(cache=True, nogil=True)
@@ -222,7 +235,12 @@ def directions(fiber: Fiber, number: int, rng: np.random.Generator) -> Direction
 
 
 def advance(
-    fiber: Fiber, table: NDArray[np.int64], conditional: list[NDArray[np.float64]], along: Directions, rng: Any
+    fiber: Fiber,
+    table: NDArray[np.int64],
+    conditional: list[NDArray[np.float64]],
+    along: Directions,
+    rng: Any,
+    log_factor: Callable[[NDArray[np.int64]], float] | None = None,
 ) -> NDArray[np.int64]:
     """Return where a walk along the directions takes a table.
 
@@ -235,13 +253,41 @@ def advance(
     along : tuple of arrays
         From `directions`.
     rng : numpy.random.Generator
-        One uniform for each direction.
+        One uniform for each direction; with `log_factor` one more for each that moves the table.
+    log_factor : callable, optional
+        Further log density of a table, which looks at all of it: each step along a line is then a proposal, accepted
+        by the ratio of the factors (Metropolis and Hastings), at the cost of evaluating it.
     """
     x, log_weights = np.concatenate([table, fiber.slack(table)]), np.ascontiguousarray(conditional[0])
     if fiber.coupling is None:
-        walk(x, *along, fiber.lower, log_weights, rng)
+        weights = _linear(log_weights)
+
+        def move(x: NDArray[np.int64], along: Directions) -> None:
+            _walk(x, *along, fiber.lower, weights, log_weights, rng)
     else:
         image, order = fiber.coupling.matrix, float(fiber.coupling.order)
-        columns, w = (image.indptr, image.indices, image.data), conditional[1] - image @ table
-        walk_coupled(x, *along, fiber.lower, log_weights, order, columns, w, rng)
+        columns = (image.indptr, image.indices, image.data)
+
+        def move(x: NDArray[np.int64], along: Directions) -> None:
+            w = conditional[1] - image @ x[: table.size]
+            walk_coupled(x, *along, fiber.lower, log_weights, order, columns, w, rng)
+
+    if log_factor is None:
+        move(x, along)
+    else:
+        _propose(x, move, along, rng, lambda x: log_factor(x[: table.size]))
     return x[: table.size]
+
+
+def _propose(x: NDArray[np.int64], move: Any, along: Directions, rng: Any, log_factor: Any) -> None:
+    """Move a table in place, each direction a proposal."""
+    starts, cells, steps = along
+    here = log_factor(x)
+    for r in range(starts.size - 1):
+        proposed = x.copy()
+        move(proposed, (starts[r : r + 2], cells, steps))
+        if (proposed == x).all():
+            continue
+        there = log_factor(proposed)
+        if np.log(rng.random()) < there - here:
+            x[:], here = proposed, there

@@ -9,6 +9,7 @@ two cells under the same public sums, a swap in a two-way table, a combination o
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import numpy as np
@@ -21,7 +22,6 @@ from ppdinf._pymc_internals import (
     Competence,
     QuadPotentialFullAdapt,
     StepMethodState,
-    ancestors,
     compile_pymc,
     dataclass_state,
     get_value_vars_from_user_vars,
@@ -62,10 +62,11 @@ class LatticeGibbs(BlockedStep):
     initial_point, compile_kwargs, blocked
         As PyMC passes them.
 
-    Raises
-    ------
-    ModelError
-        Another variable depends on the table.
+    Notes
+    -----
+    Variables and potentials that depend on the table cell by cell are further weights of the counts. Where one looks at
+    several cells at once, a total as a regressor, say, each step along a line is a proposal that it accepts or not, at
+    some 20 us and one evaluation each.
 
     Examples
     --------
@@ -114,17 +115,25 @@ class LatticeGibbs(BlockedStep):
     def _compile(self) -> None:
         """Compile here, so that forked workers inherit machine code and no draw pays for it."""
         table = self._model.values_to_rvs[self.vars[0]]
-        _refuse_dependents(self._model, table)
+        from ppdinf.models.dependents import factors_of
+
+        by_cell, of_all = factors_of(table, self._model)
         self._fiber: Fiber = table.owner.op.fiber
         self._start = table.owner.op.start.ravel()
         self._release = table.owner.op.release
-        conditional = self._model.replace_rvs_by_values(table.owner.op.conditional(table))
-        inputs = inputvars(conditional)
+        conditional = self._model.replace_rvs_by_values(table.owner.op.conditional(table, by_cell))
+        inputs = [variable for variable in inputvars(conditional) if variable is not self.vars[0]]
         self._inputs = [variable.name for variable in inputs]
         self._conditional = compile_pymc(inputs, conditional, **self._compile_kwargs)
+        self._factor_inputs, self._log_factor = [], None
+        if of_all:
+            log_factor = sum(factor.sum() for factor in of_all)
+            others = [variable for variable in inputvars([log_factor]) if variable is not self.vars[0]]
+            self._factor_inputs = [variable.name for variable in others]
+            self._log_factor = compile_pymc([self.vars[0], *others], log_factor, **self._compile_kwargs)
 
     def __getstate__(self) -> dict[str, Any]:
-        compiled = {"_fiber", "_start", "_release", "_inputs", "_conditional"}
+        compiled = {"_fiber", "_start", "_release", "_inputs", "_conditional", "_factor_inputs", "_log_factor"}
         return {key: value for key, value in self.__dict__.items() if key not in compiled}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -141,17 +150,26 @@ class LatticeGibbs(BlockedStep):
         fiber, name = self._fiber, self.vars[0].name
         before = point[name].ravel().astype(np.int64)
         conditional = self._conditional(*(point[variable] for variable in self._inputs))
+        log_factor = self._factor_at(point)
         if not self._started:
             self._started = True
             fiber.require(before)
             if (before == self._start).all():  # PyMC starts all chains alike, but for what users set
                 flat = [FLAT * conditional[0], *conditional[1:]]
-                before = advance(fiber, before, flat, self._next_directions(), self.rng)
-        table = advance(fiber, before, conditional, self._next_directions(), self.rng)
+                before = advance(fiber, before, flat, self._next_directions(), self.rng, log_factor)
+        table = advance(fiber, before, conditional, self._next_directions(), self.rng, log_factor)
         if self._release.depends_on_table and not self._accepts(before, table):
             table = before
         stats = {"moved": np.count_nonzero(table != before), "at_edge": fiber.at_edge(table)}
         return {**point, name: table.reshape(point[name].shape)}, [stats]
+
+    def _factor_at(self, point: dict[str, Any]) -> Callable[[NDArray[np.int64]], float] | None:
+        """Log density of what depends on the table as a whole, given all other variables."""
+        if self._log_factor is None:
+            return None
+        function, shape = self._log_factor, point[self.vars[0].name].shape
+        others = [point[variable] for variable in self._factor_inputs]
+        return lambda table: float(function(table.reshape(shape), *others))
 
     def _accepts(self, before: NDArray[np.int64], table: NDArray[np.int64]) -> bool:
         """Decide on a walk whose line updates left out the normaliser C(x): independent directions are reversible.
@@ -180,18 +198,6 @@ class LatticeGibbs(BlockedStep):
         """Ideal for confidential tables, impossible for anything else."""
         is_table = isinstance(getattr(var.owner.op, "fiber", None), Fiber)
         return Competence.IDEAL if is_table else Competence.INCOMPATIBLE
-
-
-def _refuse_dependents(model: pm.Model, table: Any) -> None:
-    """Full conditionals here know the data model and the noise; any other factor would be ignored."""
-    for other in (*model.basic_RVs, *model.potentials):
-        if other is table or getattr(other.owner.op, "release", None) is not None:
-            continue
-        if table in ancestors([other]):
-            raise ModelError(
-                f"{other.name!r} depends on the confidential table {table.name!r}: only its own distribution and its "
-                "release may; let the other variable share parameters with the table instead"
-            )
 
 
 def dense_steps(model: pm.Model | None = None) -> list[Any]:

@@ -25,7 +25,7 @@ J. Seeman, M. Reimherr and A. Slavkovic, "Formal privacy for partially private d
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pymc as pm
@@ -34,6 +34,9 @@ from scipy.special import gammaln
 
 from ppdinf._pymc_internals import PoissonRV
 from ppdinf.samplers import totals
+
+if TYPE_CHECKING:
+    from ppdinf.models.dependents import Table
 
 __all__ = ["log_bound", "saturated_bound"]
 
@@ -55,24 +58,25 @@ def log_bound(model: pm.Model) -> float:
     float
         Proved; inf where something other than noisy tables is observed, there are potentials, or noise was projected.
     """
-    from ppdinf.models.distributions import MarginalRV
+    from ppdinf.models.dependents import tables_of
 
-    if model.potentials or not all(isinstance(rv.owner.op, MarginalRV) for rv in model.observed_RVs):
+    tables = tables_of(model)
+    if model.potentials or len(tables) < len(model.observed_RVs):
         return np.inf
-    return sum(_table_bound(rv) for rv in model.observed_RVs)
+    return sum(_table_bound(table) for table in tables)
 
 
-def _table_bound(rv: Any) -> float:
-    op, inputs = rv.owner.op, rv.owner.inputs[:-1]
-    if op.release.mechanism.shifts is not None:  # the density given what a projection removed is without that's prior
+def _table_bound(table: Table) -> float:
+    law, given = table.law, table.variable.owner.inputs
+    if law.release.mechanism.shifts is not None:  # the density given what a projection removed is without that's prior
         return np.inf
     # noise that is mixed over scales has its mode at 0 too, of weight 1
-    mode = float(op.fiber.log_noise.max(axis=1).sum())
-    cells, log_sums = op.base(inputs)
-    _, _, log_h = op.weights(inputs)
-    if log_h is None or not isinstance(cells.owner.op, PoissonRV) or not isinstance(log_sums, float):
+    mode = float(law.fiber.log_noise.max(axis=1).sum())
+    (cells, log_sums), form = law.base(given), law.natural(given)
+    if form is None or not isinstance(cells.owner.op, PoissonRV) or not isinstance(log_sums, float):
         return mode
-    return min(mode, saturated_bound(log_h, op.fiber.lower, op.total, op.block))
+    block, total = law.groups
+    return min(mode, saturated_bound(form[2], law.fiber.lower, total, block))
 
 
 def saturated_bound(

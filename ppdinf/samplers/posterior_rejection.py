@@ -38,10 +38,12 @@ from ppdinf._pymc_internals import (
     ancestors,
     change_dist_size,
     compile_pymc,
+    graph_replace,
     join_nonshared_inputs,
     vectorize_graph,
 )
 from ppdinf.errors import ModelError
+from ppdinf.models.dependents import drawn_for
 from ppdinf.samplers.parameters import as_tree, require_parameters
 from ppdinf.samplers.posterior_bound import log_bound as proved_bound
 
@@ -175,19 +177,16 @@ def _proposals(model: pm.Model, seed: int) -> tuple[list[str], Any]:
             raise ModelError(
                 f"the prior of {rv.name!r} cannot be drawn from: give it a proper prior, such as pm.Normal"
             )
-    log_l = pt.constant(0.0)
-    for rv in model.observed_RVs:
-        log_l += pm.logp(rv, model.rvs_to_values[rv], warn_rvs=False).sum()
-    for potential in model.potentials:
-        log_l += potential.sum()
-    values = []
-    for rv in free:
-        transform = model.rvs_to_transforms[rv]
-        value = rv if transform is None else transform.forward(rv, *rv.owner.inputs)
-        values.append(value.ravel())
+    drawn = drawn_for(model, free)
+    log_l = model.logp(vars=[*model.observed_RVs, *model.potentials], jacobian=False)
+    (log_l,) = graph_replace([log_l], drawn, strict=False)
+    # what was observed has its value wherever something depends on it
+    observed = {rv: model.rvs_to_values[rv] for rv in model.observed_RVs}
+    replaced = graph_replace([*outcome, log_l, *(value.ravel() for value in drawn.values())], observed, strict=False)
+    free = replaced[: len(free)]
     roots = [rv for rv in free if not any(other in free for other in ancestors([rv]) if other is not rv)]
     batched = {rv: change_dist_size(rv, (BATCH,), expand=True) for rv in roots}
-    function = compile_pymc([], vectorize_graph([*outcome, log_l, *values], batched), random_seed=seed)
+    function = compile_pymc([], vectorize_graph(replaced, batched), random_seed=seed)
 
     def propose() -> tuple[list[NDArray[Any]], NDArray[np.float64], NDArray[np.float64]]:
         found = function()

@@ -1,0 +1,53 @@
+"""A value set apart from the parameters that it was computed from: no gradient flows through it.
+
+What decides which branch of a density is taken has no derivative, yet gradients are sent through it as zeros, and zero
+times the infinite slope of an impossible count is nan. PyTensor's own `disconnected_grad` is taken out of a graph
+before PyMC differentiates it.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from ppdinf._pymc_internals import Apply, Op, disconnected_type, numba_njit, register_funcify_default_op_cache_key
+
+__all__ = ["apart"]
+
+
+class Apart(Op):
+    """The input itself, without a gradient."""
+
+    __props__ = ()
+    view_map: ClassVar[dict[int, list[int]]] = {0: [0]}
+
+    def make_node(self, x: Any) -> Apply:
+        """One variable in, one of its type out."""
+        return Apply(self, [x], [x.type()])
+
+    def perform(self, node: Any, inputs: Any, outputs: Any) -> None:
+        """Hand over the input."""
+        outputs[0][0] = inputs[0]
+
+    def infer_shape(self, node: Any, shapes: Any) -> Any:
+        """Shape of the input."""
+        return shapes
+
+    def connection_pattern(self, node: Any) -> list[list[bool]]:
+        """Nothing is connected."""
+        return [[False]]
+
+    def pullback(self, inputs: Any, outputs: Any, cotangents: Any) -> list[Any]:
+        """No gradient."""
+        return [disconnected_type()]
+
+
+apart = Apart()
+
+
+@register_funcify_default_op_cache_key(Apart)
+def _apart_numba(op: Apart, node: Any, **kwargs: Any) -> tuple[Any, int]:
+    @numba_njit
+    def identity(x):  # type: ignore[no-untyped-def]
+        return x
+
+    return identity, 1

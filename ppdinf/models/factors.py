@@ -1,0 +1,181 @@
+"""Densities of what depends on a confidential table, taken apart by cell.
+
+Deaths that are binomial in a county's cases, an outcome whose exposure is a count, a potential: each multiplies the law
+of the table by a factor f(x). Where every element of log f looks at one cell, the sums of the elements by cell are
+further log weights of its counts, and the table can be summed out with them, or walked by exact full conditionals. To
+see which cell an element looks at, the numbers of the cells are sent through the graph of log f in place of the counts
+(`cells_of`): operations on elements, broadcasting, indexing and reshaping keep them apart; others mix cells, and then f
+is a function of the whole table.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytensor.tensor as pt
+from numpy.typing import NDArray
+
+from ppdinf._pymc_internals import (
+    AdvancedSubtensor,
+    Alloc,
+    CAReduce,
+    CheckParameterValue,
+    DimShuffle,
+    Elemwise,
+    Join,
+    JoinDims,
+    MakeVector,
+    Reshape,
+    Shape,
+    Shape_i,
+    SpecifyShape,
+    SplitDims,
+    Subtensor,
+    Sum,
+    ViewOp,
+    compile_pymc,
+    graph_replace,
+    toposort,
+    vectorize_graph,
+)
+
+__all__ = ["Factor", "cells_of", "elements"]
+
+NONE = -1  # of an element that looks at no cell
+
+# what takes elements of its first input, or puts them elsewhere, as the rest of its inputs say
+_MOVES = (
+    DimShuffle, Subtensor, AdvancedSubtensor, Reshape, SpecifyShape, Alloc, JoinDims, SplitDims,
+)  # fmt: skip
+
+
+class Factor(NamedTuple):
+    """A log density whose elements look at one cell of the table each.
+
+    Attributes
+    ----------
+    density : TensorVariable
+        A function of `table`, of any shape.
+    table : TensorVariable
+        Stands for the counts, d of them.
+    size : int
+        Number of cells d.
+    cells : array of int64, shape of the density
+        Number of the cell that each element looks at; -1 for none.
+    """
+
+    density: Any
+    table: Any
+    size: int
+    cells: NDArray[np.int64]
+
+    def by_cell(self, counts: Any) -> Any:
+        """Log density of every count of every cell, symbolic, shape (d, width).
+
+        Parameters
+        ----------
+        counts : TensorVariable, shape (width, *table shape)
+        """
+        width, d = counts.shape[0], self.size
+        every = vectorize_graph(self.density, {self.table: counts}).reshape((width, self.cells.size)).T
+        seen = np.flatnonzero(self.cells.ravel() != NONE)
+        if np.array_equal(self.cells.ravel(), np.arange(d)):
+            return every
+        return pt.zeros((d, width))[self.cells.ravel()[seen]].inc(every[seen])
+
+
+def elements(density: Any) -> Any:
+    """Return the terms of a log density that is a sum: all of them count alike."""
+    while density.owner is not None and isinstance(density.owner.op, Sum):
+        density = density.owner.inputs[0]
+    return density
+
+
+def cells_of(
+    density: Any, table: Any, shape: tuple[int, ...], given: Mapping[Any, Any] | None = None
+) -> NDArray[np.int64] | None:
+    """Tell which cell of a table each element of a graph looks at.
+
+    Parameters
+    ----------
+    density : TensorVariable
+    table : TensorVariable
+    shape : tuple of int
+        Of the table.
+    given : dict, optional
+        What other inputs of the graph stand for, other variables or numbers; their shapes are read, not their values.
+
+    Returns
+    -------
+    array of int64, shape of `density`, or None
+        Numbers of cells, -1 where an element looks at none. None if an element looks at several, or may.
+
+    Examples
+    --------
+    >>> x = pt.lvector("x")
+    >>> cells_of(pt.log(x)[[2, 0]] + 1, x, (3,)), cells_of(x.cumsum(), x, (3,)) is None
+    (array([2, 0]), True)
+    """
+    known = {table: pt.constant(np.arange(math.prod(shape)).reshape(shape))}
+    mixed: list[Any] = []
+    relevant = _valued(density)
+    for node in toposort([density], blockers=[table]):
+        which = [known.get(x) for x in node.inputs]
+        if node not in relevant or all(x is None for x in which):
+            continue
+        numbers = _through(node, which, mixed)
+        if numbers is None:
+            return None
+        known[node.outputs[0]] = numbers
+    if density not in known:
+        return None
+    found = graph_replace([known[density], pt.stack([*mixed, pt.constant(False)]).any()], given or {}, strict=False)
+    cells, conflict = compile_pymc([], found, mode="FAST_COMPILE")()
+    return None if conflict else np.asarray(cells, dtype=np.int64)
+
+
+def _valued(density: Any) -> set[Any]:
+    """Find the operations whose values a graph depends on: not those that only give shapes, or raise errors."""
+    found, ahead = set(), [density.owner]
+    while ahead:
+        node = ahead.pop()
+        if node is None or node in found or isinstance(node.op, Shape | Shape_i):
+            continue
+        found.add(node)
+        inputs = node.inputs[:1] if isinstance(node.op, CheckParameterValue) else node.inputs
+        ahead.extend(x.owner for x in inputs)
+    return found
+
+
+def _none_like(x: Any) -> Any:
+    return pt.full_like(x, NONE, dtype="int64")
+
+
+def _through(node: Any, which: list[Any], mixed: list[Any]) -> Any:
+    """Send numbers of cells through one operation; None if it may mix cells. Adds conditions under which it does."""
+    op, (first, *rest) = node.op, which
+    if isinstance(op, Elemwise) and len(node.outputs) == 1:
+        numbers = pt.constant(np.int64(NONE))
+        for cells, x in zip(which, node.inputs, strict=True):
+            cells = _none_like(x) if cells is None else cells
+            mixed.append(pt.any(pt.neq(numbers, cells) & pt.neq(numbers, NONE) & pt.neq(cells, NONE)))
+            numbers = pt.maximum(numbers, cells)
+        return numbers
+    if isinstance(op, ViewOp | CheckParameterValue):
+        return first
+    if isinstance(op, CAReduce):
+        most = pt.max(first, axis=op.axis)
+        other = pt.switch(pt.eq(first, NONE), np.iinfo(np.int64).max, first)
+        mixed.append(pt.any(pt.neq(most, NONE) & pt.neq(most, pt.min(other, axis=op.axis))))
+        return most
+    if isinstance(op, _MOVES) and all(cells is None for cells in rest):
+        return op(first, *node.inputs[1:])
+    if isinstance(op, Join | MakeVector):
+        parts = node.inputs[1:] if isinstance(op, Join) else node.inputs
+        numbers = which[1:] if isinstance(op, Join) else which
+        filled = [_none_like(x) if cells is None else cells for cells, x in zip(numbers, parts, strict=True)]
+        return pt.join(node.inputs[0], *filled) if isinstance(op, Join) else pt.stack(filled)
+    return None

@@ -1,0 +1,68 @@
+"""Distributions in double precision, whatever their parameters were written as; and which of these are constants.
+
+PyTensor stores a Python number in the smallest type that holds it, 100 as a byte, and takes the log gamma function of
+short integers in single precision: relative errors of 1e-7, which are whole units in the log density of large counts.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+from numpy.typing import NDArray
+
+from ppdinf._pymc_internals import Constant, RandomVariable, graph_inputs, graph_replace, toposort
+
+__all__ = ["constant", "in_double"]
+
+
+def in_double(dist: Any, model: pm.Model) -> Any:
+    """Return a distribution whose parameters, and those of its components, are 64 bits long.
+
+    Parameters
+    ----------
+    dist : TensorVariable
+        An unnamed distribution.
+    model : pymc.Model
+        What is a variable of it is left as it is.
+
+    Examples
+    --------
+    >>> with pm.Model() as model:
+    ...     counts = in_double(pm.Binomial.dist(100, np.float32(0.5)), model)
+    >>> [parameter.dtype for parameter in counts.owner.op.dist_params(counts.owner)]
+    ['int64', 'float64']
+    """
+    wider = {}
+    for node in toposort([dist], blockers=list(model.named_vars.values())):
+        if isinstance(node.op, RandomVariable):
+            parameters = [_wide(x) for x in node.op.dist_params(node)]
+            if any(x is not y for x, y in zip(parameters, node.op.dist_params(node), strict=True)):
+                rng, size = node.inputs[:2]
+                wider[node.outputs[1]] = node.op.make_node(rng, size, *parameters).outputs[1]
+    if dist in wider:
+        return wider[dist]
+    return graph_replace([dist], wider, strict=False)[0] if wider else dist
+
+
+def constant(x: Any) -> NDArray[Any] | None:
+    """Return the numbers of a variable that depends on nothing else, None of any other.
+
+    Examples
+    --------
+    >>> constant(pt.as_tensor([1, 2])[None]), constant(pt.scalar())
+    (array([[1, 2]], dtype=int8), None)
+    """
+    if all(isinstance(leaf, Constant) for leaf in graph_inputs([x])):
+        return x.eval(mode="FAST_COMPILE")
+    return None
+
+
+def _wide(x: Any) -> Any:
+    kind = np.dtype(x.dtype).kind
+    wanted = "float64" if kind == "f" else "int64" if kind in "iu" else x.dtype
+    if x.dtype == wanted:
+        return x
+    return pt.constant(np.asarray(x.data, dtype=wanted)) if isinstance(x, Constant) else x.astype(wanted)

@@ -1,0 +1,185 @@
+"""The marginal likelihood of a release: its confidential table summed out, with everything that depends on it.
+
+A table that is no variable of the model is one that PyMC meets without a value when it takes the model's density. The
+rewrite here then joins the release, and whatever else is drawn given the table, into one node, whose density is
+
+    p(y, v | theta) = sum over tables x on the fiber of p(x | theta) q(y - x) prod_j p(v_j | x, theta),
+
+a product over groups of cells where each v_j looks at one cell (`ppdinf.models.factors`): the densities of the v_j are
+further weights of its counts. Forward draws know nothing of this: they draw the table, then all that depends on it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytensor.tensor as pt
+from numpy.typing import NDArray
+
+from ppdinf._pymc_internals import (
+    Apply,
+    Constant,
+    FunctionGraph,
+    MeasurableOp,
+    Op,
+    ValuedRV,
+    _logprob,
+    conditional_logp,
+    early_measurable_ir_rewrites_db,
+    graph_replace,
+    node_rewriter,
+)
+from ppdinf.errors import ModelError
+from ppdinf.models.distributions import ConfidentialRV
+from ppdinf.models.factors import Factor, elements
+from ppdinf.models.marginal import logp_natural, logp_table
+from ppdinf.models.released import ReleasedRV, taken_off
+
+__all__ = ["SummedOut", "factors_given", "table_of"]
+
+
+def table_of(release: Any) -> Any:
+    """Return the confidential table that a released one was drawn from."""
+    return release.owner.op.dist_params(release.owner)[0]
+
+
+class SummedOut(MeasurableOp, Op):
+    """A release and its table's other dependents, given what the table was drawn from; has a density, is never run.
+
+    Attributes
+    ----------
+    given : list of TensorVariable
+        Inputs of the graphs of `drawn`.
+    drawn : list of TensorVariable
+        The release, then the dependents, as functions of `given` and of the table that is summed out.
+    cells : list of array of int64
+        For each dependent the cell that each element of its density looks at.
+    """
+
+    __props__ = ()
+
+    def __init__(self, given: list[Any], drawn: list[Any], cells: list[NDArray[Any]]) -> None:
+        self.given, self.drawn, self.cells = given, drawn, cells
+
+    def make_node(self, *inputs: Any) -> Apply:
+        """Apply to inputs of the types of `given`."""
+        return Apply(self, list(inputs), [x.type() for x in self.drawn])
+
+    def perform(self, node: Any, inputs: Any, outputs: Any) -> None:
+        """Densities only."""
+        raise ModelError("a release whose table is summed out has a density, not draws")
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+    def __hash__(self) -> int:
+        return id(self)
+
+
+@node_rewriter([ReleasedRV])
+def sum_out(fgraph: FunctionGraph, node: Apply) -> dict[Any, Any] | None:
+    """Join a release with the other dependents of its table where the table has no value."""
+    table = table_of(node.outputs[1])
+    if not (table.owner and isinstance(table.owner.op, ConfidentialRV)):
+        return None
+    valued, reached = _reached_from(fgraph, table)
+    released = node.outputs[1]
+    drawn = [v.inputs[0] for v in valued]
+    if released not in drawn:
+        return None  # nobody observes it
+    drawn = [released, *(rv for rv in drawn if rv is not released)]
+    cells = [_cells(rv, table) for rv in drawn[1:]]
+    # what depends on the table through another dependent depends on the value of that
+    outer = {v.outputs[0]: v.inputs[1] for v in valued}
+    outer |= {x: x for x in _frontier(drawn, reached, set(outer))}
+    inner = {x: x.type(name=x.name) for x in outer.values()}
+    within = graph_replace(drawn, {x: inner[y] for x, y in outer.items()}, strict=False)
+    return dict(zip(drawn, SummedOut(list(inner.values()), within, cells)(*inner, return_list=True), strict=True))
+
+
+def _cells(rv: Any, table: Any) -> NDArray[Any]:
+    """Cells that a dependent looks at, as found when it was added to the model (`ppdinf.models.dependents`)."""
+    known = getattr(rv.tag, "cells", {}).get(table.name)
+    if known is None:
+        raise not_by_cell(rv.name, table.name)
+    return known
+
+
+early_measurable_ir_rewrites_db.register("ppdinf_sum_out", sum_out, "basic")
+
+
+def _reached_from(fgraph: FunctionGraph, table: Any) -> tuple[list[Apply], set[Any]]:
+    """Find the variables with values that are drawn given the table, and all that lies between."""
+    valued, reached, ahead = [], {table}, [table]
+    while ahead:
+        for client, _ in fgraph.clients[ahead.pop()]:
+            if isinstance(client.op, ValuedRV):
+                valued.append(client)
+            else:
+                ahead.extend(x for x in client.outputs if x not in reached)
+                reached.update(client.outputs)
+    return valued, reached
+
+
+def _frontier(drawn: list[Any], reached: set[Any], valued: set[Any]) -> Iterator[Any]:
+    """Find what the table, and what lies between it and its dependents, take from elsewhere; not constants."""
+    seen, ahead = set(valued), list(drawn)
+    while ahead:
+        x = ahead.pop()
+        if x in seen or isinstance(x, Constant):
+            continue
+        seen.add(x)
+        if x in reached:
+            ahead.extend(x.owner.inputs)
+        else:
+            yield x
+
+
+def not_by_cell(name: str, table: str) -> ModelError:
+    """Say that a variable keeps a table from being summed out, and what to do."""
+    return ModelError(
+        f"{name!r} depends on the confidential table {table!r} other than cell by cell, so that the table cannot be "
+        "summed out: use PartiallyPrivate(..., marginalize=False), which makes it a variable of the model"
+    )
+
+
+def factors_given(table: Any, drawn: list[Any], values: list[Any], cells: list[NDArray[Any]]) -> list[Factor]:
+    """Densities of a table's dependents, as functions of the counts.
+
+    Parameters
+    ----------
+    table : TensorVariable
+    drawn, values : list of TensorVariable
+        Dependents and their values.
+    cells : list of array of int64
+        Which cell each element of their densities looks at.
+    """
+    if not drawn:
+        return []
+    counts = table.type()
+    densities = conditional_logp({table: counts, **dict(zip(drawn, values, strict=True))}, warn_rvs=False)
+    size = table.owner.op.start.size
+    return [Factor(elements(densities[v]), counts, size, known) for v, known in zip(values, cells, strict=True)]
+
+
+@_logprob.register(SummedOut)
+def _marginal_logp(op: SummedOut, values: Any, *inputs: Any, **kwargs: Any) -> list[Any]:
+    drawn = graph_replace(op.drawn, dict(zip(op.given, inputs, strict=True)), strict=False)
+    release, table = drawn[0], table_of(drawn[0])
+    law, given = table.owner.op, table.owner.inputs
+    block, total = law.groups
+    place = {"lo": law.fiber.lower, "total": total, "block": block}
+    form = law.natural(given)
+    if form is None or drawn[1:]:
+        factors = factors_given(table, drawn[1:], values[1:], op.cells)
+        log_l = logp_table(law.weights(given, factors), **place).sum()
+    else:
+        eta, log_normaliser, log_h = form
+        log_l = logp_natural(eta, log_h, **place).sum() - log_normaliser.sum()
+    auxiliary = release.owner.op.dist_params(release.owner)[1:]
+    log_l += taken_off(law.release, *auxiliary) - law.base(given)[1]
+    # the windows were laid out for this release: any other table has no density here
+    log_l = pt.switch(pt.all(pt.eq(values[0], law.release.table.values)), log_l, -np.inf)
+    return [log_l, *(pt.zeros(()) for _ in values[1:])]
