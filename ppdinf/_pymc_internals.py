@@ -11,8 +11,8 @@ The versions that were tried are the bounds in pyproject.toml and the newest one
 `replace_rvs_by_values`, `transformed_conditional_logp`
     Sum a table out of a density after all that depends on it is known. Instead: a function that takes a model apart
     and builds another, as users of PyMC's own marginal models call it.
-`Elemwise`, `DimShuffle`, `CAReduce`, `Sum`, `Alloc`, `Join`, `MakeVector`, `JoinDims`, `SplitDims`, `Reshape`, `Shape`,
-`Shape_i`, `SpecifyShape`, `AdvancedSubtensor`, `Subtensor`, `ViewOp`, `CheckParameterValue`, `Sigmoid`
+`Elemwise`, `DimShuffle`, `CAReduce`, `LogSumExp`, `Sum`, `Alloc`, `Join`, `MakeVector`, `JoinDims`, `SplitDims`, `Reshape`,
+`Shape`, `Shape_i`, `SpecifyShape`, `AdvancedSubtensor`, `Subtensor`, `ViewOp`, `CheckParameterValue`, `Sigmoid`
     Which cell an element of a density looks at, and log odds behind a probability. Instead: every table that something
     depends on is a variable, and probabilities within 1e-16 of 1 are 1.
 `change_dist_size`, `check_dist_not_registered`
@@ -77,6 +77,7 @@ from pytensor.tensor.random.op import RandomVariable
 from pytensor.tensor.random.type import RandomType
 from pytensor.tensor.reshape import JoinDims, SplitDims
 from pytensor.tensor.shape import Reshape, Shape, Shape_i, SpecifyShape
+from pytensor.tensor.special import LogSumExp
 from pytensor.tensor.subtensor import AdvancedSubtensor, Subtensor
 from pytensor.tensor.variable import TensorVariable
 
@@ -102,6 +103,7 @@ __all__ = [
     "HalfFlatRV",
     "Join",
     "JoinDims",
+    "LogSumExp",
     "MakeVector",
     "MeasurableOp",
     "MultinomialRV",

@@ -170,7 +170,8 @@ def looks_at(var: Any, table: Any, model: pm.Model) -> bool:
 def _cells_of(var: Any, table: Any, model: pm.Model) -> NDArray[np.int64] | None:
     """Cells that the elements of a random variable's density look at; None for one that cannot be summed out with them.
 
-    The value of a transformed variable comes back by way of bounds that may depend on the table.
+    What looks at two tables is told to the steps of both, so that neither can be summed out. The value of a transformed
+    variable comes back by way of bounds that may depend on the table.
     """
     op = var.owner.op
     if not isinstance(op, MeasurableOp) or isinstance(op, ConfidentialRV | ReleasedRV):
@@ -190,9 +191,8 @@ def _above(var: Any, model: pm.Model) -> set[Any]:
 
 
 def _tables_above(var: Any, model: pm.Model) -> set[Any]:
-    """Tables that a variable depends on and that are no variables of the model."""
-    tables = {x for x in _above(var, model) if x.owner and isinstance(x.owner.op, ConfidentialRV)}
-    return tables - set(model.free_RVs)
+    """Tables that a variable depends on given the model's other variables."""
+    return {x for x in _above(var, model) if x.owner and isinstance(x.owner.op, ConfidentialRV)}
 
 
 def factor_of(var: Any, table: Any, counts: Any, model: pm.Model) -> Factor | Any:
@@ -222,7 +222,7 @@ def factor_of(var: Any, table: Any, counts: Any, model: pm.Model) -> Factor | An
         )
     density = elements(density)
     start = table.owner.op.start
-    cells = cells_of(density, counts, start.shape, {counts: pt.constant(start), **drawn_for(model, model.free_RVs)})
+    cells = cells_of(density, counts, start.shape, {**drawn_for(model, model.free_RVs), counts: pt.constant(start)})
     return density if cells is None else Factor(density, counts, start.size, cells)
 
 

@@ -27,6 +27,7 @@ from ppdinf._pymc_internals import (
     Elemwise,
     Join,
     JoinDims,
+    LogSumExp,
     MakeVector,
     Reshape,
     Shape,
@@ -166,16 +167,15 @@ def _through(node: Any, which: list[Any], mixed: list[Any]) -> Any:
         return numbers
     if isinstance(op, ViewOp | CheckParameterValue):
         return first
-    if isinstance(op, CAReduce):
-        most = pt.max(first, axis=op.axis)
+    if isinstance(op, CAReduce | LogSumExp):
+        keep = node.outputs[0].ndim == first.ndim
+        most = pt.max(first, axis=op.axis, keepdims=keep)
         other = pt.switch(pt.eq(first, NONE), np.iinfo(np.int64).max, first)
-        mixed.append(pt.any(pt.neq(most, NONE) & pt.neq(most, pt.min(other, axis=op.axis))))
+        mixed.append(pt.any(pt.neq(most, NONE) & pt.neq(most, pt.min(other, axis=op.axis, keepdims=keep))))
         return most
     if isinstance(op, _MOVES) and all(cells is None for cells in rest):
         return op(first, *node.inputs[1:])
     if isinstance(op, Join | MakeVector):
-        parts = node.inputs[1:] if isinstance(op, Join) else node.inputs
-        numbers = which[1:] if isinstance(op, Join) else which
-        filled = [_none_like(x) if cells is None else cells for cells, x in zip(numbers, parts, strict=True)]
-        return pt.join(node.inputs[0], *filled) if isinstance(op, Join) else pt.stack(filled)
+        filled = [_none_like(x) if cells is None else cells for cells, x in zip(which, node.inputs, strict=True)]
+        return op(*filled) if isinstance(op, Join) else pt.stack(filled)
     return None
