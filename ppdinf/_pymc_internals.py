@@ -11,8 +11,9 @@ The versions that were tried are the bounds in pyproject.toml and the newest one
 `replace_rvs_by_values`, `transformed_conditional_logp`
     Sum a table out of a density after all that depends on it is known. Instead: a function that takes a model apart
     and builds another, as users of PyMC's own marginal models call it.
-`Elemwise`, `DimShuffle`, `CAReduce`, `LogSumExp`, `Sum`, `Alloc`, `Join`, `MakeVector`, `JoinDims`, `SplitDims`, `Reshape`,
-`Shape`, `Shape_i`, `SpecifyShape`, `AdvancedSubtensor`, `Subtensor`, `ViewOp`, `CheckParameterValue`, `Sigmoid`
+`Elemwise`, `DimShuffle`, `CAReduce`, `LogSumExp`, `Sum`, `Alloc`, `Join`, `MakeVector`, `JoinDims`, `SplitDims`,
+`Reshape`, `Shape`, `Shape_i`, `SpecifyShape`, `AdvancedSubtensor`, `Subtensor`, `ViewOp`, `CheckParameterValue`,
+`Sigmoid`
     Which cell an element of a density looks at, and log odds behind a probability. Instead: every table that something
     depends on is a variable, and probabilities within 1e-16 of 1 are 1.
 `change_dist_size`, `check_dist_not_registered`

@@ -111,12 +111,14 @@ def _support(model: pm.Model, base: Any, shape: tuple[int, ...]) -> Callable[[ND
     return support
 
 
-def at_initial_point(model: pm.Model, expression: Any) -> NDArray[np.float64]:
-    """Evaluate a function of a model's variables where its chains start."""
+def at_initial_point(model: pm.Model, expression: Any, shift: float = 0.0) -> NDArray[np.float64]:
+    """Evaluate a function of a model's variables where its chains start, or that far from there in every real one."""
     (found,) = model.replace_rvs_by_values([expression])
     inputs = inputvars([found])
-    point = model.initial_point() if inputs else {}
-    return compile_pymc(inputs, found, mode="FAST_COMPILE")(*(point[variable.name] for variable in inputs))
+    point, rng = model.initial_point() if inputs else {}, np.random.default_rng(1)
+    values = [point[variable.name] for variable in inputs]
+    values = [x + shift * rng.standard_normal(x.shape) if x.dtype.kind == "f" else x for x in values]
+    return compile_pymc(inputs, found, mode="FAST_COMPILE")(*values)
 
 
 def feasible_start(

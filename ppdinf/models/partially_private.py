@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pymc as pm
+import pytensor.tensor as pt
 import xarray as xr
 
 import ppdinf.samplers.lattice_gibbs  # noqa: F401  (PyMC learns of the step method here)
@@ -18,7 +19,7 @@ from ppdinf.frame import Frame
 from ppdinf.models.answers import public_of_cells, query_of
 from ppdinf.models.dependents import settle, tables_of, watch
 from ppdinf.models.distributions import confidential
-from ppdinf.models.layout import lay_out
+from ppdinf.models.layout import at_initial_point, lay_out
 from ppdinf.models.precision import constant, in_double
 from ppdinf.models.released import released
 from ppdinf.models.rows import has_rows, require_public_rows
@@ -127,7 +128,7 @@ def PartiallyPrivate(  # noqa: N802  (reads as a PyMC distribution)
     _match_coords(model, release)
     frame, dims = _cells(model, dist, release, dims if dims is None or isinstance(dims, list | tuple) else (dims,))
     base = in_double(_fit_to_table(dist, release, frame), model)
-    _refuse_counted_twice(base, release, frame)
+    _refuse_counted_twice(model, base, release, frame)
     above = settle(model, base, name)
     obstacle = f"its distribution depends on the table {above[0]!r}" if above else _obstacle(release)
     if marginalize is True and obstacle:
@@ -150,25 +151,29 @@ def PartiallyPrivate(  # noqa: N802  (reads as a PyMC distribution)
     return table
 
 
-def _refuse_counted_twice(base: Any, release: Release, frame: Frame) -> None:
+def _refuse_counted_twice(model: pm.Model, base: Any, release: Release, frame: Frame) -> None:
     """Refuse shares of a public total that are modelled one by one: given the total, one tells of the others."""
     op = base.owner.op
     if not isinstance(op, BinomialRV | BetaBinomialRV):
         return
-    n, system = constant(op.dist_params(base.owner)[0]), public_of_cells(release, frame)
-    if n is None:
+    n, *parameters = op.dist_params(base.owner)
+    size, system = constant(n), public_of_cells(release, frame)
+    if size is None:
         return
-    size = np.broadcast_to(n, frame.shape).ravel()
+    size = np.broadcast_to(size, frame.shape).ravel()
+    share = parameters[0] if isinstance(op, BinomialRV) else parameters[0] / (parameters[0] + parameters[1])
     for row, (name, total) in enumerate(zip(system.names, system.values, strict=True)):
         among = slice(*system.A.indptr[row : row + 2])
         cells = system.A.indices[among]
         if cells.size > 1 and (system.A.data[among] == 1).all() and (size[cells] == total).all():
-            raise ModelError(
-                f"the public sum {name!r} is the n of every one of its cells: their shares add up to 1, and one by one "
-                "they would be counted once too often. Give the cells of a row together, pm.Multinomial.dist(n, p) or "
-                "pm.DirichletMultinomial.dist(n, a) over the last dimension; for two categories with a logistic model "
-                "q = pm.math.invlogit(...), p = pm.math.stack([q, 1 - q], axis=-1)"
-            )
+            shares = pt.broadcast_to(share, frame.shape).ravel()[cells].sum()
+            if all(np.isclose(at_initial_point(model, shares, shift), 1) for shift in (0.0, 0.5)):
+                raise ModelError(
+                    f"the public sum {name!r} is the n of every one of its cells, whose shares add up to 1: one by one "
+                    "they would be counted once too often. Give the cells of a row together, pm.Multinomial.dist(n, p) "
+                    "or pm.DirichletMultinomial.dist(n, a) over the last dimension; for two categories with a logistic "
+                    "model q = pm.math.invlogit(...), p = pm.math.stack([q, 1 - q], axis=-1)"
+                )
 
 
 def _obstacle(release: Release) -> str:

@@ -10,6 +10,7 @@ import ppdinf as ppd
 from ppdinf.errors import ModelError
 from ppdinf.invariants import Public, total
 from ppdinf.models import windows
+from ppdinf.models.dependents import tables_of
 
 QUIET = {"progressbar": False, "quiet": True, "compute_convergence_checks": False, "cores": 1, "random_seed": 2}
 NOTHING = Public(())
@@ -18,8 +19,8 @@ NOTHING = Public(())
 def fiber_of(release, dist, marginalize="auto"):
     with pm.Model(coords=release.coords) as model:
         ppd.PartiallyPrivate("x", dist(), release=release, marginalize=marginalize)
-    (rv,) = (v for v in (*model.free_RVs, *model.observed_RVs) if hasattr(v.owner.op, "fiber"))
-    return rv.owner.op.fiber
+    (table,) = tables_of(model)
+    return table.law.fiber
 
 
 def gamma_poisson(shape, rate):
