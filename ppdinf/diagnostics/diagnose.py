@@ -172,7 +172,7 @@ def _of_forgetting(bound: TVBound) -> str:
 
 def _fixed(rv: Any, size: int) -> np.ndarray:
     if isinstance(rv.owner.op, ConfidentialRV):
-        return rv.owner.op.fiber.system.structure.fixed
+        return rv.owner.op.fiber.fixed
     return np.zeros(size, dtype=bool)
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -222,7 +223,14 @@ def factor_of(var: Any, table: Any, counts: Any, model: pm.Model) -> Factor | An
         )
     density = elements(density)
     start = table.owner.op.start
-    cells = cells_of(density, counts, start.shape, {**drawn_for(model, model.free_RVs), counts: pt.constant(start)})
+
+    def given() -> dict[Any, Any]:
+        for rv in model.free_RVs:  # one that is just being added has no start of its own yet
+            model.rvs_to_initial_values.setdefault(rv, None)
+        point = model.initial_point()
+        return {**{x: pt.constant(point[x.name]) for x in model.value_vars}, counts: pt.constant(start)}
+
+    cells = cells_of(density, counts, start.shape, cache(given))
     return density if cells is None else Factor(density, counts, start.size, cells)
 
 

@@ -20,7 +20,16 @@ import pytensor.tensor as pt
 from numpy.typing import NDArray
 from pymc import logp
 
-from ppdinf._pymc_internals import RandomType, SymbolicRandomVariable, _logprob, _support_point, vectorize_graph
+from ppdinf._pymc_internals import (
+    MeasurableOp,
+    RandomType,
+    SymbolicRandomVariable,
+    _logprob,
+    _support_point,
+    ancestors,
+    graph_replace,
+    vectorize_graph,
+)
 from ppdinf.models.apart import apart
 from ppdinf.models.factors import Factor
 from ppdinf.models.marginal import fixed
@@ -60,7 +69,12 @@ def window_logp(dist: Any, shape: tuple[int, ...], lower: NDArray[np.int64], wid
 def log_density(dist: Any, counts: Any) -> Any:
     """Log density of tables of counts, symbolic, shape (n, *table shape), under an elementwise distribution."""
     value = dist.type()
-    return vectorize_graph(logp(dist, value), {value: counts})
+    # PyMC would clone random variables on the way to some densities, and lose those of the model
+    above = [x for x in ancestors([dist]) if x.name and x.owner and isinstance(x.owner.op, MeasurableOp)]
+    stand_ins = {x: x.type() for x in above}
+    (alone,) = graph_replace([dist], stand_ins, strict=False)
+    density = vectorize_graph(logp(alone, value), {value: counts})
+    return graph_replace([density], {y: x for x, y in stand_ins.items()}, strict=False)[0]
 
 
 class ConfidentialRV(SymbolicRandomVariable):

@@ -11,7 +11,7 @@ is a function of the whole table.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -38,6 +38,7 @@ from ppdinf._pymc_internals import (
     Sum,
     ViewOp,
     compile_pymc,
+    graph_inputs,
     graph_replace,
     toposort,
     vectorize_graph,
@@ -96,7 +97,7 @@ def elements(density: Any) -> Any:
 
 
 def cells_of(
-    density: Any, table: Any, shape: tuple[int, ...], given: Mapping[Any, Any] | None = None
+    density: Any, table: Any, shape: tuple[int, ...], given: Callable[[], Mapping[Any, Any]] | None = None
 ) -> NDArray[np.int64] | None:
     """Tell which cell of a table each element of a graph looks at.
 
@@ -106,8 +107,8 @@ def cells_of(
     table : TensorVariable
     shape : tuple of int
         Of the table.
-    given : dict, optional
-        What other inputs of the graph stand for, other variables or numbers; their shapes are read, not their values.
+    given : callable, optional
+        Returns values of all inputs of the graph, of which the shapes are read. Asked where these are not known.
 
     Returns
     -------
@@ -133,7 +134,9 @@ def cells_of(
         known[node.outputs[0]] = numbers
     if density not in known:
         return None
-    found = graph_replace([known[density], pt.stack([*mixed, pt.constant(False)]).any()], given or {}, strict=False)
+    found = [known[density], pt.stack([*mixed, pt.constant(False)]).any()]
+    if given and set(given()) & set(graph_inputs(found)):
+        found = graph_replace(found, given(), strict=False)
     cells, conflict = compile_pymc([], found, mode="FAST_COMPILE")()
     return None if conflict else np.asarray(cells, dtype=np.int64)
 

@@ -26,6 +26,7 @@ from ppdinf._pymc_internals import (
     Op,
     ValuedRV,
     _logprob,
+    ancestors,
     conditional_logp,
     early_measurable_ir_rewrites_db,
     graph_replace,
@@ -166,6 +167,8 @@ def factors_given(table: Any, drawn: list[Any], values: list[Any], cells: list[N
 
 @_logprob.register(SummedOut)
 def _marginal_logp(op: SummedOut, values: Any, *inputs: Any, **kwargs: Any) -> list[Any]:
+    valued = [x for x in ancestors(inputs) if x.owner and isinstance(x.owner.op, ValuedRV)]
+    inputs = graph_replace(list(inputs), {x: x.owner.inputs[0] for x in valued}, strict=False)
     drawn = graph_replace(op.drawn, dict(zip(op.given, inputs, strict=True)), strict=False)
     release, table = drawn[0], table_of(drawn[0])
     law, given = table.owner.op, table.owner.inputs

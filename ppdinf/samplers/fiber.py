@@ -7,12 +7,15 @@ whole table, is left out; windows of counts are then finite and fixed, whatever 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from ppdinf.errors import InvariantError
 from ppdinf.invariants import System
+from ppdinf.lattice.fixed_cells import fixed_cells
 from ppdinf.lattice.moves import Moves
 from ppdinf.samplers.noise_norm import NoiseNorm
 
@@ -35,6 +38,8 @@ class Fiber:
         Directions along which the fiber is walked.
     coupling : NoiseNorm or None
         Of the cells, for noise that couples them; `log_noise` then holds public bounds alone.
+    nonnegative : array of bool, shape (d,), or None
+        Cells that the data model takes to be 0 or more.
     """
 
     system: System
@@ -42,11 +47,22 @@ class Fiber:
     log_noise: NDArray[np.float64]
     moves: Moves
     coupling: NoiseNorm | None = None
+    nonnegative: NDArray[np.bool_] | None = None
 
     @property
     def width(self) -> int:
         """Number of counts in each window."""
         return self.log_noise.shape[1]
+
+    @cached_property
+    def fixed(self) -> NDArray[np.bool_]:
+        """Cells with one value in all tables that public statements and the sign of the data model's counts allow."""
+        system, B, limits = self.system, self.system.B, self.system.limits
+        if self.nonnegative is not None:
+            signs = sp.eye_array(self.lower.size, dtype=np.int64, format="csr")[np.flatnonzero(self.nonnegative)]
+            B = sp.csr_array(sp.vstack([B, signs], format="csr"))
+            limits = np.append(limits, np.zeros(B.shape[0] - limits.size, dtype=np.int64))
+        return fixed_cells(system.structure, system.A, system.values, B, limits)
 
     def slack(self, x: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return ``B x - limits``."""

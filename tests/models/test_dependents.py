@@ -209,7 +209,7 @@ def test_cells_of_operations():
     numbers = np.arange(6).reshape(2, 3)
 
     def of(graph):
-        return cells_of(graph, x, (2, 3), {z: pt.constant(np.zeros(3))})
+        return cells_of(graph, x, (2, 3), lambda: {x: pt.zeros((2, 3), dtype="int64"), z: pt.zeros(3)})
 
     np.testing.assert_array_equal(of(x * z + 1), numbers)
     np.testing.assert_array_equal(of(x.T[[2, 0], 1]), [5, 3])
