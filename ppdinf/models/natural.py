@@ -14,6 +14,7 @@ from ppdinf._pymc_internals import (
     BinomialRV,
     DimShuffle,
     Elemwise,
+    GeometricRV,
     NegBinomialRV,
     PoissonRV,
     Sigmoid,
@@ -50,7 +51,7 @@ def natural_form(table: Any, shape: tuple[int, ...], counts: NDArray[np.int64]) 
     Returns
     -------
     NaturalForm or None
-        Poisson; binomial and negative binomial with a constant size; None for any other distribution.
+        Poisson; geometric; binomial and negative binomial with a constant size; None for any other distribution.
 
     Examples
     --------
@@ -60,13 +61,18 @@ def natural_form(table: Any, shape: tuple[int, ...], counts: NDArray[np.int64]) 
     array([0.1353, 0.2707, 0.2707])
     """
     op = table.owner.op
-    if not isinstance(op, PoissonRV | BinomialRV | NegBinomialRV):
+    if not isinstance(op, PoissonRV | BinomialRV | NegBinomialRV | GeometricRV):
         return None
     parameters = [pt.broadcast_to(p, shape) for p in op.dist_params(table.owner)]
     with np.errstate(invalid="ignore", divide="ignore"):
         if isinstance(op, PoissonRV):
             (rate,) = parameters
             return NaturalForm(_log(rate), rate, _inside(counts >= 0, -gammaln(counts + 1)))
+        if isinstance(op, GeometricRV):
+            (p,) = parameters
+            certain = pt.eq(p, 1)
+            eta = pt.switch(certain, -CERTAIN, pt.log1p(-pt.switch(certain, 0.5, p)))
+            return NaturalForm(eta, eta - pt.log(p), _inside(counts >= 1, np.zeros(counts.shape)))
         known = constant(op.dist_params(table.owner)[0])
         if known is None:
             return None

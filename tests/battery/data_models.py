@@ -285,7 +285,8 @@ DATA_MODELS = {
     "censored Poisson": DataModel(
         lambda theta, eta: pm.Censored.dist(pm.Poisson.dist(pm.math.exp(eta)), lower=1, upper=6),
         lambda theta, eta, x: own.censored(x, lambda k: own.poisson(k, np.exp(eta)), 1, 6, 300),
-        extreme=[(-15.0, 0.0), (0.0, 4.0), (3.0, 2.0)],
+        # PyMC takes P(x >= 6) as 1 minus the rest: no digits of it are left below -5, nor a slope
+        extreme=[(-0.5, 0.0), (0.0, 4.0), (3.0, 2.0)],
         low=1,
         high=6,
     ),
