@@ -89,6 +89,8 @@ class ColumnSystems:
         dense -= (self.p / self.kappa[:, np.newaxis]).T @ self.p
         self.size = np.sqrt(np.maximum(np.diag(dense), np.diag(dense).max() * 1e-200))
         dense /= self.size[:, np.newaxis] * self.size
+        if not np.isfinite(dense).all():
+            raise LinAlgError("the multipliers are too far apart for double precision")
         null = self.size * z  # moving lambda along z and mu against it changes nothing
         null /= np.linalg.norm(null)
         dense += np.outer(null, null)

@@ -10,7 +10,7 @@ where the depths are integers and the amplitude is the run's largest entry. Prin
 algorithm has to reach values such as exp(-epsilon n / 2) by subtraction from 1 and loses all digits; here only the
 amplitudes are subtracted, whose rounding errors are about 2^-53 of the largest entries, and small entries follow by
 the shape. A step that rounding leaves beyond the bound is at the bound, which joins two runs and changes r by as
-little. Nor do column capacities decide the last column: it takes what is left of r, so that rows have their sums and
+little: a run that is too low joins the neighbour that keeps it highest, so that it breaks no bound on its other side. Nor do column capacities decide the last column: it takes what is left of r, so that rows have their sums and
 the fixed point has the rounding errors, weighted by the fixed point.
 
 A mechanism of n counts has at most 2 n - 1 scales, each of which costs one walk over the runs and one over the rows:
@@ -31,9 +31,8 @@ from numpy.typing import NDArray
 
 from ppdinf.counts.count_mechanism import CountMechanism
 from ppdinf.counts.distribution import as_distribution
-from ppdinf.counts.scales import falls, times
+from ppdinf.counts.scales import as_epsilon, falls, times
 from ppdinf.errors import PrivacyError
-from ppdinf.privacy.parameters import as_fraction
 
 __all__ = ["SELECTORS", "Selector", "heuristic"]
 
@@ -82,7 +81,7 @@ def heuristic(z: Any, epsilon: Any, selector: Selector = "sandwich") -> CountMec
            [0.121, 0.35 , 0.529]])
     """
     z = as_distribution(z)
-    exact = as_fraction(epsilon, "epsilon")
+    exact = as_epsilon(epsilon)
     if selector == "best":
         found = [heuristic(z, exact, one) for one in SELECTORS]  # type: ignore[arg-type]
         return min(found, key=lambda mechanism: mechanism.count_error(z))
@@ -197,20 +196,8 @@ def _fill(z, order, table, column, peak, rising):  # type: ignore[no-untyped-def
                 capacity -= times(multiple, reference - at, table) * weight
                 if capacity <= 2.0**-50 * z[j]:
                     capacity = 0.0
-                _join(
-                    joined,
-                    -1 if last[joined] < j else 1,
-                    after,
-                    before,
-                    last,
-                    amplitude,
-                    top,
-                    net,
-                    mass,
-                    held,
-                    tight,
-                    table,
-                )
+                low = after[joined] if last[joined] < j else joined  # r moves against the scale
+                _raise(low, after, before, last, amplitude, top, net, mass, held, tight, table)
             if not _settle(after, before, last, amplitude, top, net, mass, held, tight, table, up, down):
                 return size
     return size
@@ -225,13 +212,33 @@ def _settle(after, before, last, amplitude, top, net, mass, held, tight, table, 
         follows = after[s]
         step = top[s] - net[s] - top[follows]
         here, there = amplitude[s], times(amplitude[follows], step, table)
-        if here > 0 and up * here > there and there * up > here:
-            s = follows
+        if (here == 0 and there == 0) or (up * here > there and there * up > here):
+            s = follows  # two runs that rounding has left nothing of take their steps from those beside them
             continue
-        _join(s, 1 if there > here else -1, after, before, last, amplitude, top, net, mass, held, tight, table)
+        low = s if here < there else follows
+        s = _raise(low, after, before, last, amplitude, top, net, mass, held, tight, table)
         if before[s] >= 0:
             s = before[s]
     return amplitude[0] > 0
+
+
+@njit(cache=True, nogil=True)
+def _raise(low, after, before, last, amplitude, top, net, mass, held, tight, table):  # type: ignore[no-untyped-def]
+    """Join a run with the neighbour that keeps it highest, so that it breaks no bound on its other side."""
+    n = last.size
+    left, right = -1.0, -1.0  # largest entry of this run if a neighbour's step down to it were at its bound
+    if before[low] >= 0:
+        s = before[low]
+        left = times(amplitude[s], net[s] - top[s] - 1 + top[low], table)
+    if after[low] < n:
+        s = after[low]
+        right = times(amplitude[s], -top[s] - 1 - (net[low] - top[low]), table)
+    if left >= right:
+        low = before[low]
+        _join(low, -1, after, before, last, amplitude, top, net, mass, held, tight, table)
+    else:
+        _join(low, 1, after, before, last, amplitude, top, net, mass, held, tight, table)
+    return low
 
 
 @njit(cache=True, nogil=True)

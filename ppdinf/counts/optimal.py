@@ -21,12 +21,13 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import LinAlgError
 
 from ppdinf.counts.column_systems import ColumnSystems, adjoint, slacks
 from ppdinf.counts.count_mechanism import CountMechanism
 from ppdinf.counts.distribution import as_distribution
+from ppdinf.counts.scales import as_epsilon
 from ppdinf.errors import PrivacyError
-from ppdinf.privacy.parameters import as_fraction
 
 __all__ = ["optimal"]
 
@@ -75,7 +76,7 @@ def optimal(z: Any, epsilon: Any, *, weights: Any = None) -> CountMechanism:
     (0.641, True)
     """
     z = as_distribution(z)
-    exact = as_fraction(epsilon, "epsilon")
+    exact = as_epsilon(epsilon)
     n = z.size
     if weights is None:
         cost = z[:, np.newaxis] * np.abs(np.arange(n)[:, np.newaxis] - np.arange(n))
@@ -109,9 +110,17 @@ def _search(cost: Columns, z: NDArray[np.float64], share: NDArray[np.float64], E
         gap = bounded / max(float((cost * t).sum()), 1e-3)
         if np.abs(rows).max() < WORST_ROW and gap < reached:
             kept, reached = t, gap
-        if gap <= GAP or (reached <= ENOUGH and gap > 2 * reached) or np.abs(rows).max() > 1e3 * WORST_ROW:
+        if (
+            not np.isfinite(gap)
+            or gap <= GAP
+            or (reached <= ENOUGH and gap > 2 * reached)
+            or np.abs(rows).max() > 1e3 * WORST_ROW
+        ):
             break
-        systems = ColumnSystems(u / a, v / b, z, E)
+        try:
+            systems = ColumnSystems(u / a, v / b, z, E)
+        except LinAlgError:
+            break
         off_a, off_b = (slack - own for slack, own in zip(slacks(t, E), (a, b), strict=True))  # rounding
         # Predictor, then corrector.
         ru, rv = -u - u * off_a / a, -v - v * off_b / b

@@ -24,10 +24,11 @@ from ppdinf.errors import PrivacyError
 from ppdinf.privacy.parameters import as_fraction
 from ppdinf.samplers.integers import ball
 
-__all__ = ["depths", "falls", "scale", "scales", "single_peaked", "times"]
+__all__ = ["as_epsilon", "depths", "falls", "scale", "scales", "single_peaked", "times"]
 
 SMALLEST = 650  # exp(-650) is far from the smallest double, so that products with it keep their digits
 LONGEST = 2**15  # entries of a table; more counts than that no matrix holds
+LEAST, MOST = Fraction(1, 10**6), Fraction(100)  # losses whose powers doubles can hold
 MANY = 20  # counts up to which all 2^(n-1) scales are listed
 
 
@@ -63,6 +64,20 @@ def times(x: float, k: int, table: NDArray[np.float64]) -> float:
         x *= table[longest]
         k += longest
     return x / table[k] if k >= 0 else x * table[-k]
+
+
+def as_epsilon(epsilon: Any) -> Fraction:
+    """Read the privacy loss between a count and the next, from 1e-6 to 100: beyond, one is known or nothing is.
+
+    Examples
+    --------
+    >>> as_epsilon("0.1")
+    Fraction(1, 10)
+    """
+    exact = as_fraction(epsilon, "epsilon")
+    if not LEAST <= exact <= MOST:
+        raise PrivacyError(f"epsilon must lie between 1e-6 and 100 for mechanisms of single counts, found {epsilon!r}")
+    return exact
 
 
 def depths(patterns: NDArray[np.bool_]) -> NDArray[np.int64]:
@@ -111,7 +126,7 @@ def scale(pattern: Any, epsilon: Any) -> NDArray[np.float64]:
     rising = np.asarray(pattern)
     if rising.ndim != 1 or not np.isin(rising, (-1, 0, 1)).all():
         raise PrivacyError("a pattern is a row of +1 (or True) where a scale rises and -1 (or False) where it falls")
-    return _scales((rising > 0)[np.newaxis], as_fraction(epsilon, "epsilon"))[:, 0]
+    return _scales((rising > 0)[np.newaxis], as_epsilon(epsilon))[:, 0]
 
 
 def single_peaked(j: int, n: int) -> NDArray[np.bool_]:
@@ -149,7 +164,7 @@ def scales(n: int, epsilon: Any) -> NDArray[np.float64]:
            [0.286, 0.2  , 0.5  , 0.286],
            [0.143, 0.4  , 0.25 , 0.571]])
     """
-    return _scales(patterns(n), as_fraction(epsilon, "epsilon"))
+    return _scales(patterns(n), as_epsilon(epsilon))
 
 
 def patterns(n: int) -> NDArray[np.bool_]:

@@ -25,7 +25,7 @@ from scipy.special import logsumexp
 
 from ppdinf.counts.count_mechanism import CountMechanism
 from ppdinf.counts.distribution import as_distribution
-from ppdinf.counts.scales import falling
+from ppdinf.counts.scales import as_epsilon, falling
 from ppdinf.errors import PrivacyError
 from ppdinf.privacy.parameters import as_fraction
 
@@ -59,7 +59,7 @@ def truncated_geometric(n: int, epsilon: Any) -> CountMechanism:
            [0.099, 0.17 , 0.731]])
     """
     _require_size(n)
-    exact = as_fraction(epsilon, "epsilon")
+    exact = as_epsilon(epsilon)
     return CountMechanism.of_scales(
         np.arange(n), _peaks(n, exact), _single_peaked(n), exact, name="truncated geometric"
     )
@@ -92,7 +92,7 @@ def unfixed(z: Any, epsilon: Any, *, power: int = 1) -> CountMechanism:
            [0.269, 0.731, 0.   ]])
     """
     z = as_distribution(z)
-    exact = as_fraction(epsilon, "epsilon")
+    exact = as_epsilon(epsilon)
     n = z.size
     table = falling(np.arange(n), exact)
     columns, j, rows = np.empty(n, dtype=np.int64), 0, np.arange(n)
@@ -127,7 +127,7 @@ def staircase(n: int, epsilon: Any) -> CountMechanism:
            [0.103, 0.177, 0.72 ]])
     """
     _require_size(n)
-    exact = as_fraction(epsilon, "epsilon")
+    exact = as_epsilon(epsilon)
     rate = float(exact)
     step, fall = 1 / (1 + math.exp(rate / 2)), math.exp(-rate)
     height = -math.expm1(-rate) / (2 * (step + fall * (1 - step)))  # of the density at 0
@@ -159,7 +159,7 @@ def discrete_gaussian(n: int, epsilon: Any, delta: Any) -> CountMechanism:
     (True, array([0.206, 0.186, 0.215, 0.186, 0.206]))
     """
     _require_size(n)
-    exact, rare = as_fraction(epsilon, "epsilon"), as_fraction(delta, "delta")
+    exact, rare = as_epsilon(epsilon), as_fraction(delta, "delta")
     sigma = gaussian_sigma(exact, rare)
     k = np.arange(max(n + 1, math.ceil(40 * sigma) + 2), dtype=np.float64)
     log_p = -((k / sigma) ** 2) / 2

@@ -115,6 +115,18 @@ def test_probabilities_near_the_smallest_double():
         assert audit.fixed_point_error < 1e-14
 
 
+@pytest.mark.parametrize("epsilon", ["1/1000000", "20", "100"])
+@pytest.mark.parametrize("n", [2, 3, 10, 60])
+def test_losses_far_from_the_usual(epsilon, n):
+    """Where steps are beyond 2^53, rounding leaves nothing of some rows: they follow those beside them."""
+    z = np.random.default_rng(n).dirichlet(np.full(n, 0.5))
+    for selector in SELECTORS:
+        audit = ppd.counts.heuristic(z, epsilon, selector).audit()
+        assert audit.row_error < 1e-13
+        assert audit.fixed_point_error < 1e-13
+    assert ppd.counts.optimal(z, epsilon).row_error < 1e-9
+
+
 def test_the_printed_form_loses_its_rows():
     z = distribution("binomial", 200)
     rows = printed(z, 0.5, columns(z, "sandwich")).sum(axis=1)
@@ -190,5 +202,7 @@ def test_refusals(z, says):
 def test_unknown_selector_and_epsilon():
     with pytest.raises(PrivacyError, match="selector must be one of"):
         ppd.counts.heuristic([0.5, 0.5], 1, "widest")
-    with pytest.raises(PrivacyError, match="epsilon"):
-        ppd.counts.heuristic([0.5, 0.5], 0)
+    for epsilon in (0, "1e-7", 101, 10**9):
+        for build in (ppd.counts.heuristic, ppd.counts.optimal, ppd.counts.unfixed):
+            with pytest.raises(PrivacyError, match="epsilon"):
+                build([0.5, 0.5], epsilon)

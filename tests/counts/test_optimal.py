@@ -84,6 +84,18 @@ def test_systems_against_dense_algebra(spread):
     assert np.abs(left).max() < 1e-9 * np.abs(u * a).max()
 
 
+@pytest.mark.parametrize("epsilon", [0.1, 1, 3])
+def test_probabilities_near_the_rounding_of_1(epsilon):
+    """Found or refused by name, never a failure of the algebra inside."""
+    for z in ([1 - 1.15e-12, 1.15e-12, 0, 0], [0, 1e-10, 0, 1 - 1e-10], [1e-13, 0.5, 0.5 - 1e-13]):
+        try:
+            found = ppd.counts.optimal(z, epsilon)
+        except ArithmeticError as error:
+            assert "short of the optimum" in str(error)
+        else:
+            assert found.count_error() <= ppd.counts.heuristic(z, epsilon, "best").count_error() + 1e-9
+
+
 def test_refusals():
     with pytest.raises(PrivacyError, match="finite matrix of shape"):
         ppd.counts.optimal([0.5, 0.5], 1, weights=np.ones(3))
