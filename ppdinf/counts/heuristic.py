@@ -10,8 +10,9 @@ where the depths are integers and the amplitude is the run's largest entry. Prin
 algorithm has to reach values such as exp(-epsilon n / 2) by subtraction from 1 and loses all digits; here only the
 amplitudes are subtracted, whose rounding errors are about 2^-53 of the largest entries, and small entries follow by
 the shape. A step that rounding leaves beyond the bound is at the bound, which joins two runs and changes r by as
-little: a run that is too low joins the neighbour that keeps it highest, so that it breaks no bound on its other side. Nor do column capacities decide the last column: it takes what is left of r, so that rows have their sums and
-the fixed point has the rounding errors, weighted by the fixed point.
+little: a run that is too low joins the neighbour that keeps it highest, so that it breaks no bound on its other side.
+Nor do column capacities decide the last column: it takes what is left of r, so that rows have their sums and the fixed
+point has the rounding errors, weighted by the fixed point.
 
 A mechanism of n counts has at most 2 n - 1 scales, each of which costs one walk over the runs and one over the rows:
 O(n^2).

@@ -93,6 +93,7 @@ def optimal(z: Any, epsilon: Any, *, weights: Any = None) -> CountMechanism:
     return CountMechanism.of_logarithms(log_matrix, exact, name="optimal", z=z)
 
 
+@np.errstate(all="ignore")  # what rounding has made infinite ends the search
 def _search(cost: Columns, z: NDArray[np.float64], share: NDArray[np.float64], E: float) -> Columns:
     m, n = cost.shape
     t = np.tile(share[:, np.newaxis], (1, n))
