@@ -21,6 +21,7 @@ from ppdinf.counts.distribution import histogram, require_counts
 from ppdinf.counts.heuristic import SELECTORS, heuristic
 from ppdinf.counts.optimal import optimal
 from ppdinf.counts.privatizers import POSTPROCESSING, PRIVATIZERS, noisy_histogram, to_distribution
+from ppdinf.counts.scales import as_epsilon
 from ppdinf.counts.unfixed import unfixed
 from ppdinf.errors import PrivacyError
 from ppdinf.invariants import Public, System
@@ -116,6 +117,7 @@ class TwoStage(CellLaw):
         share = budget_share(exact) if self.split is None else as_fraction(self.split, "split")
         if share >= 1:
             raise PrivacyError(f"split is the share of epsilon for the histogram, below 1, found {self.split!r}")
+        as_epsilon((1 - share) * exact)
         require_counts(np.zeros(1, dtype=np.int64), self.n)
         pure = [name for name in PRIVATIZERS if name != "cyclic-gaussian"]
         for name, known in (("constructor", CONSTRUCTORS), ("privatizer", pure), ("postprocessing", POSTPROCESSING)):

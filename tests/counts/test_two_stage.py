@@ -163,7 +163,10 @@ def test_budget_and_refusals():
         stage.release([1, 2]).mechanism.release([1, 2])
     with pytest.raises(InvariantError, match="keep no sum"):
         ppd.counts.TwoStage(1, 5, public=ppd.invariants.total())
-    for more in ({"split": 1}, {"constructor": "x"}, {"privatizer": "cyclic-gaussian"}, {"postprocessing": "x"},
-                 {"n": 1}, {"noisy": [1, 2]}):  # fmt: skip
+    wrong = [
+        {"epsilon": 200}, {"epsilon": "1e-9"}, {"split": 1}, {"constructor": "x"}, {"privatizer": "cyclic-gaussian"},
+        {"postprocessing": "x"}, {"n": 1}, {"noisy": [1, 2]},
+    ]  # fmt: skip
+    for more in wrong:
         with pytest.raises(PrivacyError):
             ppd.counts.TwoStage(**({"epsilon": 1, "n": 5} | more))
