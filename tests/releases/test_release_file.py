@@ -69,7 +69,7 @@ def small(tmp_path):
     "labels", [AWKWARD, list(range(-5, 30)), [2**53, -(2**53), 0]], ids=["text", "numbers", "wide"]
 )
 def test_labels_survive(labels, tmp_path):
-    table = xr.DataArray(np.arange(len(labels)), dims="place", coords={"place": labels})
+    table = xr.DataArray(np.resize([3, 0, 5], len(labels)), dims="place", coords={"place": labels})
     round_trip(ppd.GeneralizedLaplace(total(), epsilon=1).release(table), tmp_path)
 
 
@@ -130,7 +130,7 @@ def test_crossing_sums_survive_in_a_release_made_by_hand(tmp_path):
 
 def test_other_programs_read_the_tables(tmp_path):
     """As R's read.csv with colClasses and na.strings: standard quoting, one header, one row per cell."""
-    table = xr.DataArray(np.arange(len(AWKWARD)), dims="place", coords={"place": AWKWARD})
+    table = xr.DataArray(np.resize([3, 0, 5], len(AWKWARD)), dims="place", coords={"place": AWKWARD})
     release = ppd.GeneralizedLaplace(total(), epsilon=1).release(table)
     with zipfile.ZipFile(saved(release, tmp_path / "r.ppd")) as archive:
         text = archive.read("table.csv").decode()
@@ -582,7 +582,7 @@ def test_only_release_draws(tmp_path):
         for release in (made, round_trip(made, tmp_path)):
             assert release.provenance == "stated"
             assert "stated by whoever put it together" in release.guarantee.describe()
-    drawn.table[0] = 30
+    drawn.table[0] += 1
     assert drawn.provenance == "stated"  # no mechanism drew this table
 
 
