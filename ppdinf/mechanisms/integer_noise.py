@@ -60,8 +60,13 @@ class IntegerNoise(ABC):
         """Name and parameters, rationals as text."""
 
     @lru_cache(maxsize=16)  # noqa: B019  (laws are values: equal ones share an entry)
-    def window(self, bits: int, precision: int, farthest: float = math.inf) -> tuple[list[arb], arb]:
+    def window(
+        self, bits: int, precision: int, farthest: float = math.inf, tilt: Fraction = Fraction(0)
+    ) -> tuple[list[arb], arb]:
         """Tabulate weights of 0, 1, ..., up to `farthest`, and bound the sum of what is left out by 2^-bits or less.
+
+        Weights of k are multiplied by ``exp(tilt k)``; they must fall nevertheless, or end at `farthest`. What is left
+        out is counted twice, for a law that has the same weights below 0.
 
         Raises
         ------
@@ -74,16 +79,17 @@ class IntegerNoise(ABC):
                 f"{self.name} noise this wide reaches over more than {LARGEST:,} counts of a cell, too many to list: "
                 "use more epsilon, tighter bounds, or GeneralizedLaplace, whose releases need not obey bounds"
             )
+        rise = ball(tilt)
         weights, negligible = [self.weight(0)], arb(2) ** -bits
         while True:
             size = len(weights)
             if size > farthest:
                 return weights, arb(0)
-            ahead = sum((self.weight(size + k) for k in range(self.period)), start=arb(0))
-            tail = 2 * ahead / (1 - self.fall(size))
-            if tail < negligible:
+            ahead = [self.weight(size + k) * (rise * (size + k)).exp() for k in range(self.period)]
+            fall = self.fall(size) * (rise * self.period).exp()
+            if fall < 1 and (tail := 2 * sum(ahead, start=arb(0)) / (1 - fall)) < negligible:
                 return weights, tail.upper()
-            weights.append(self.weight(size))
+            weights.append(ahead[0])
 
     def half_width(self, log_rare: float) -> int:
         """Bound on the absolute value beyond which weights add up to ``exp(log_rare)`` at most, 0 having weight 1."""

@@ -26,6 +26,7 @@ from ppdinf.invariants import Public, System
 from ppdinf.lattice.fiber_tables import cell_intervals
 from ppdinf.mechanisms.base import Mechanism
 from ppdinf.mechanisms.integer_noise import DoubleGeometric, IntegerNoise
+from ppdinf.mechanisms.tilting import Sides, sides, tilts
 from ppdinf.samplers.integers import ball
 from ppdinf.samplers.plan import Plan, plan
 
@@ -262,8 +263,12 @@ def summed_out(
     base = around(center, _groups(system)) if around is not None else base
     low, high = cell_intervals(system.A, values, system.B, system.limits)
     farthest = float(np.max(high - low, initial=0.0))  # the same for all cells and tables, so that weights are shared
-    potentials = [_potential(noise, x, (low[i], high[i], farthest), i, base) for i, x in enumerate(center)]
     linked = np.flatnonzero(np.diff(system.B.indptr) > 1)
+    if base is None and system.limits.size and not linked.size:
+        tabulated = _tilted(noise, np.array(center) - low, high - np.array(center), _groups(system), farthest)
+    else:
+        tabulated = [sides(noise, Fraction(0), farthest, farthest)] * len(center)
+    potentials = [_potential(tabulated[i], x, (low[i], high[i]), i, base) for i, x in enumerate(center)]
     if not linked.size:
         return Elimination(system.A, values.tolist(), potentials, largest=SLACK * LARGEST_WORK)
     B = system.B[linked]
@@ -322,20 +327,33 @@ def _groups(system: System) -> NDArray[np.int64]:
     return labels
 
 
-def _potential(
-    noise: IntegerNoise, x: int, ends: tuple[float, float, float], cell: int, base: BaseMeasure | None
-) -> Potential:
-    low, high, farthest = ends
+def _tilted(
+    noise: IntegerNoise,
+    below: NDArray[np.float64],
+    above: NDArray[np.float64],
+    groups: NDArray[np.int64],
+    farthest: float,
+) -> list[Sides]:
+    """Tabulate the noise of every cell, tilted where that puts a public sum into the middle of its law."""
+    usual = sides(noise, Fraction(0), farthest, farthest)
+    found = {}
+    for group, tilt in tilts(noise, below, above, groups).items():
+        cells = groups == group
+        found[group] = sides(noise, tilt, float(below[cells].max()), float(above[cells].max()))
+    return [found.get(group, usual) for group in groups.tolist()]
+
+
+def _potential(tabulated: Sides, x: int, ends: tuple[float, float], cell: int, base: BaseMeasure | None) -> Potential:
+    low, high = ends
 
     def tabulate(bits: int) -> Window:
         largest, further = arb(1) if base is None else base.largest(cell, low, high), 0
         while True:
-            weights, tail = noise.window(bits + further, ctx.prec, farthest)
-            reach = len(weights) - 1
-            first, last = int(max(x - reach, low)), int(min(x + reach, high))
+            up, down, tail = tabulated(bits + further)
+            first, last = int(max(x - len(down) + 1, low)), int(min(x + len(up) - 1, high))
             if first > last:
                 raise InvariantError("a confidential count lies further from its public bounds than noise reaches")
-            found = [*weights[max(1, x - last) : x - first + 1][::-1], *weights[max(0, first - x) : last - x + 1]]
+            found = [*down[max(1, x - last) : x - first + 1][::-1], *up[max(0, first - x) : last - x + 1]]
             if base is not None:
                 found = [weight * base.weight(cell, first + k) for k, weight in enumerate(found)]
             excess = tail * largest * arb(2) ** bits / sum(found, start=arb(0))

@@ -36,7 +36,7 @@ from ppdinf.lattice.ordering import elimination_order
 from ppdinf.lattice.rows import row_algebra
 from ppdinf.lattice.systems import integer_matrix
 from ppdinf.samplers.inversion import _enclose, _precision, _settle
-from ppdinf.samplers.partial_sums import UNIT, Factor, Table, merged
+from ppdinf.samplers.partial_sums import UNDERFLOW, UNIT, Factor, Table, merged
 from ppdinf.samplers.potentials import Potential, Window
 from ppdinf.samplers.tape import Tape
 
@@ -266,7 +266,7 @@ def _variable(i: int, window: Window, mass: arb, exact: bool) -> Factor:
 def _start(dimensions: int, exact: bool) -> Table:
     one = np.empty((1,) * dimensions, dtype=object if exact else np.float64)
     one[...] = arb(1) if exact else 1.0
-    return Table(np.zeros(dimensions, dtype=np.int64), one, 0.0, 2.0**-1000)
+    return Table(np.zeros(dimensions, dtype=np.int64), one, 0.0, UNDERFLOW)
 
 
 def _message(stage: _Stage, total: int, s: int, variables: NDArray[np.int64]) -> tuple[Factor, float] | None:

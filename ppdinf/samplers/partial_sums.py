@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 __all__ = ["UNIT", "Factor", "Numbers", "Table", "merged"]
 
 UNIT = 2.0**-53
+UNDERFLOW = 2.0**-1000  # more than the entries that doubles round to 0 add up to
 
 type Numbers = NDArray[Any]
 """Doubles, or balls in an array of objects."""
@@ -127,7 +128,7 @@ def _pair(first: Factor, second: Factor, trim: float) -> Factor:
         weights[kept],
         first.steps,
         first.relative + second.relative + rounding,
-        1.01 * (first.absolute + second.absolute) + cut,
+        1.01 * (first.absolute + second.absolute) + cut + UNDERFLOW,
         np.concatenate([first.variables, second.variables]),
         parts=(first, second),
     )

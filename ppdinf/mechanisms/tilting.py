@@ -1,0 +1,148 @@
+r"""Tilted noise: windows of weights around a public sum that bounds have put out in the tail of the law.
+
+Where most counts are 0 and must not fall, independent noise raises their sum by many standard deviations above what
+is public, and windows around the counts leave out more than that sum weighs. With one factor ``exp(theta z)`` for the
+noise z of every cell of a public sum, the product over the cells is ``exp(theta 0) = 1`` for every release that keeps
+the sum: the law, its normaliser and even each draw from given random words stay the same, whatever theta is, while the
+law of the unconditioned sum moves to where it is wanted. So theta may come out of rounded arithmetic: it is taken at
+face value, as a rational, and no exactness depends on how well it was found.
+
+Beyond r, on the side that rises, double geometric noise tilted by theta weighs ``q^(r + 1) / (1 - q)`` with
+``q = exp(|theta| - epsilon)``; windows end where such a bound is small, or at the public bounds.
+
+Reference
+---------
+F. Esscher, "On the probability function in the collective theory of risk", Skandinavisk Aktuarietidskrift 15, 1932.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from fractions import Fraction
+from functools import lru_cache
+
+import numpy as np
+from flint import arb, ctx
+from numpy.typing import NDArray
+
+from ppdinf.mechanisms.integer_noise import IntegerNoise
+
+__all__ = ["Sides", "sides", "tilts"]
+
+DEVIATIONS = 3.0  # within which of its mean a sum needs no tilt
+WIDEST = 2**17  # values of one cell, up to which tilted windows widen where no bound ends them
+FASTEST = 40.0  # rate beyond which tilted noise is 0
+NEAR = 64  # noise values that are looked at one by one
+GROWTH = 1.02  # of the steps by which larger ones are
+BITS = 80  # of the first windows
+
+type Sides = Callable[[int], tuple[list[arb], list[arb], arb]]
+"""``sides(bits)``: weights of 0, 1, ... and of 0, -1, ..., and a bound on the sum of all others."""
+
+
+def sides(noise: IntegerNoise, tilt: Fraction, below: float, above: float) -> Sides:
+    """Tabulate ``weight(z) exp(tilt z)`` for z from ``-below`` to `above`, once for all cells of a sum."""
+
+    @lru_cache(maxsize=2)
+    def tabulated(bits: int, precision: int) -> tuple[list[arb], list[arb], arb]:
+        up, beyond = noise.window(bits, precision, above, tilt)
+        down, beneath = noise.window(bits, precision, below, -tilt)
+        return up, down, ((beyond + beneath) / 2).upper()
+
+    return lambda bits: tabulated(bits, ctx.prec)
+
+
+def tilts(
+    noise: IntegerNoise, below: NDArray[np.float64], above: NDArray[np.float64], groups: NDArray[np.int64]
+) -> dict[int, Fraction]:
+    """Tilt every group of cells so that noise that ends at `below` under and `above` over 0 has a mean sum of 0.
+
+    Parameters
+    ----------
+    noise : IntegerNoise
+    below, above : ndarray of float64, shape (d,)
+        From 0 on, perhaps infinite.
+    groups : ndarray of int64, shape (d,)
+        Cells with one public sum share a label; -1 where there is none.
+
+    Returns
+    -------
+    dict from labels to Fraction
+        The groups whose sum needs a tilt. Its absolute value stays below the rate at which weights fall, so far that
+        few cells with much room can balance many without, and their windows stay short enough to be listed; unless
+        bounds end all cells of the group on that side within the untilted reach.
+
+    Examples
+    --------
+    Counts of 0 and 1 that must not fall, with a public sum; then counts of 9 from 0 to 18:
+
+    >>> from ppdinf.mechanisms import DoubleGeometric
+    >>> noise, one_sum = DoubleGeometric("1/4"), np.zeros(50, dtype=int)
+    >>> round(float(tilts(noise, np.arange(50.0) % 2, np.full(50, 25.0), one_sum)[0]), 2)
+    -0.97
+    >>> tilts(noise, np.full(50, 9.0), np.full(50, 9.0), one_sum)
+    {}
+    """
+    if not np.any(groups >= 0) or np.any(below < 0) or np.any(above < 0):
+        return {}
+    widest = float(max(below.max(), above.max()))
+    reach = float(min(noise.half_width(-BITS * math.log(2)), widest))
+    law = _rough(noise, int(min(widest, max(reach, WIDEST))))
+    pairs, like = np.unique(np.column_stack([law.within(below), law.within(above)]), axis=0, return_inverse=True)
+    mean, variance = law.moments(pairs, 0.0)
+    inside = groups >= 0
+    sums, spreads = (np.bincount(groups[inside], weights=part[like][inside]) for part in (mean, variance))
+    found = {}
+    for group in np.flatnonzero(np.abs(sums) > DEVIATIONS * np.sqrt(spreads)).tolist():
+        cells = np.flatnonzero(groups == group)
+        kinds, counts = np.unique(like[cells], return_counts=True)
+        ends = below[cells] if sums[group] > 0 else above[cells]
+        rate = -float(noise.fall(0).log()) / noise.period
+        most = rate + FASTEST if ends.max() <= reach else rate * max(0.5, 1 - reach / WIDEST)
+        tilt = law.balanced(pairs[kinds], counts, -most if sums[group] > 0 else most)
+        if tilt:
+            found[group] = Fraction(tilt)
+    return found
+
+
+class _Rough:
+    """Moments of tilted noise between bounds, to a few percent: one value for every stretch of large ones."""
+
+    def __init__(self, noise: IntegerNoise, reach: int) -> None:
+        starts = list(range(min(NEAR, reach) + 1))
+        while starts[-1] < reach:
+            starts.append(min(reach, max(starts[-1] + 1, int(starts[-1] * GROWTH))))
+        lengths = np.diff([*starts, starts[-1] + 1])
+        middles = np.array(starts) + (lengths - 1) // 2
+        self._z = np.concatenate([-middles[:0:-1], middles])
+        logs = np.log(lengths) + np.array([float(noise.log_weight(int(size))) for size in middles])
+        self._logs = np.concatenate([logs[:0:-1], logs])
+
+    def within(self, ends: NDArray[np.float64]) -> NDArray[np.int64]:
+        """Return the farthest value looked at up to each end, so that few different ends are left."""
+        sizes = self._z[self._z >= 0]
+        return sizes[np.searchsorted(sizes, ends, side="right") - 1]
+
+    def moments(self, pairs: NDArray[np.int64], tilt: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Mean and variance of noise from ``-pairs[:, 0]`` to ``pairs[:, 1]``."""
+        possible = (self._z >= -pairs[:, :1]) & (self._z <= pairs[:, 1:])
+        logs = np.where(possible, self._logs + tilt * self._z, -np.inf)
+        weights = np.exp(logs - logs.max(axis=1, keepdims=True))
+        total = weights.sum(axis=1)
+        mean = weights @ self._z / total
+        return mean, weights @ self._z.astype(np.float64) ** 2 / total - mean**2
+
+    def balanced(self, pairs: NDArray[np.int64], counts: NDArray[np.int64], most: float) -> float:
+        """Find the tilt between 0 and `most` for which the sum of all noise has mean 0, or comes nearest to it."""
+        from scipy.optimize import brentq
+
+        def mean(tilt: float) -> float:
+            return float(counts @ self.moments(pairs, tilt)[0])
+
+        if mean(0.0) * mean(most) >= 0:
+            return most
+        return float(brentq(mean, 0.0, most, rtol=1e-6, xtol=1e-9 * abs(most)))
+
+
+_rough = lru_cache(maxsize=16)(_Rough)
