@@ -192,7 +192,7 @@ def test_release_of_a_large_table(shape, tmp_path):
         release = mechanism.release(table)
         assert release.plan.exact
         assert "margins" in str(release.plan)
-        release.save(tmp_path / "release.ppd")
+        release.save(tmp_path / "release.ppd", overwrite=True)
         again = ppd.read_release(tmp_path / "release.ppd")
         assert again.guarantee.nearest == (2 if mechanism.guarantee.metric else 1)
         for axis in (0, 1):
