@@ -297,6 +297,7 @@ def test_reproduce_runs_a_case(tmp_path, monkeypatch):
     monkeypatch.setattr(sys.modules["ppdinf.cli.reproduce"], "PLACES", (tmp_path / "none", tmp_path / "cases"))
     monkeypatch.chdir(tmp_path)
     assert "│ sums │ Sums of two. │" in run("reproduce")
+    monkeypatch.delenv("PPDINF_DATA", raising=False)
     assert run("reproduce", "sums").startswith("2 Paper against here")
     assert Path("ppdinf-reproduce/sums/two.txt").read_text() == "2"
     assert "two.txt" in run("reproduce", "sums", "--output", tmp_path / "new" / "folder")
