@@ -25,8 +25,8 @@ The versions that were tried are the bounds in pyproject.toml and the newest one
     A step that PyMC assigns by itself and runs beside NUTS. Instead: a loop of our own around a point of the model.
 `QuadPotentialFullAdapt`
     A dense metric beside another step. Instead: PyMC's diagonal one, which needs more gradients.
-`BetaBinomialRV`, `BinomialRV`, `DirichletMultinomialRV`, `FlatRV`, `GeometricRV`, `HalfFlatRV`, `MultinomialRV`,
-`NegBinomialRV`, `PoissonRV`
+`BernoulliRV`, `BetaBinomialRV`, `BinomialRV`, `DirichletMultinomialRV`, `FlatRV`, `GeometricRV`, `HalfFlatRV`,
+`MultinomialRV`, `NegBinomialRV`, `PoissonRV`
     Which distribution a user gave. Instead: ``type(pm.Poisson.dist(1).owner.op)`` and its kin.
 `Apply`, `Constant`, `DisconnectedType`, `Op`, `RandomType`, `RandomVariable`, `TensorVariable`, `Variable`,
 `disconnected_type`, `grad_not_implemented`
@@ -74,6 +74,7 @@ from pytensor.tensor.basic import Alloc, Join, MakeVector
 from pytensor.tensor.elemwise import CAReduce, DimShuffle, Elemwise
 from pytensor.tensor.math import Sum
 from pytensor.tensor.random.basic import (
+    BernoulliRV,
     BetaBinomialRV,
     BinomialRV,
     GeometricRV,
@@ -95,6 +96,7 @@ __all__ = [
     "AdvancedSubtensor",
     "Alloc",
     "Apply",
+    "BernoulliRV",
     "BetaBinomialRV",
     "BinomialRV",
     "BlockedStep",

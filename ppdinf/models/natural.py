@@ -11,6 +11,7 @@ from scipy.special import gammaln
 
 from ppdinf._pymc_internals import (
     Alloc,
+    BernoulliRV,
     BinomialRV,
     DimShuffle,
     Elemwise,
@@ -51,7 +52,7 @@ def natural_form(table: Any, shape: tuple[int, ...], counts: NDArray[np.int64]) 
     Returns
     -------
     NaturalForm or None
-        Poisson; geometric; binomial and negative binomial with a constant size; None for any other distribution.
+        Poisson, Bernoulli, geometric; binomial and negative binomial with a constant size; None for any other.
 
     Examples
     --------
@@ -61,7 +62,7 @@ def natural_form(table: Any, shape: tuple[int, ...], counts: NDArray[np.int64]) 
     array([0.1353, 0.2707, 0.2707])
     """
     op = table.owner.op
-    if not isinstance(op, PoissonRV | BinomialRV | NegBinomialRV | GeometricRV):
+    if not isinstance(op, PoissonRV | BernoulliRV | BinomialRV | NegBinomialRV | GeometricRV):
         return None
     parameters = [pt.broadcast_to(p, shape) for p in op.dist_params(table.owner)]
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -73,11 +74,13 @@ def natural_form(table: Any, shape: tuple[int, ...], counts: NDArray[np.int64]) 
             certain = pt.eq(p, 1)
             eta = pt.switch(certain, -CERTAIN, pt.log1p(-pt.switch(certain, 0.5, p)))
             return NaturalForm(eta, eta - pt.log(p), _inside(counts >= 1, np.zeros(counts.shape)))
-        known = constant(op.dist_params(table.owner)[0])
+        if isinstance(op, BernoulliRV):
+            parameters.insert(0, pt.ones(shape))
+        known = 1 if isinstance(op, BernoulliRV) else constant(op.dist_params(table.owner)[0])
         if known is None:
             return None
         size = np.broadcast_to(known, shape).ravel()[:, None]
-        if isinstance(op, BinomialRV):
+        if isinstance(op, BernoulliRV | BinomialRV):
             log_h = gammaln(size + 1) - gammaln(counts + 1) - gammaln(size - counts + 1)
             inside = (counts >= 0) & (counts <= size)
             logit, log_none = _odds(parameters[1])

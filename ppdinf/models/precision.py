@@ -13,7 +13,7 @@ import pymc as pm
 import pytensor.tensor as pt
 from numpy.typing import NDArray
 
-from ppdinf._pymc_internals import Constant, RandomVariable, graph_inputs, graph_replace, toposort
+from ppdinf._pymc_internals import Constant, DimShuffle, Elemwise, RandomVariable, graph_inputs, graph_replace, toposort
 
 __all__ = ["constant", "in_double"]
 
@@ -61,8 +61,13 @@ def constant(x: Any) -> NDArray[Any] | None:
 
 
 def _wide(x: Any) -> Any:
+    """Return a parameter of 64 bits, computed with as many where it was computed from shorter constants."""
     kind = np.dtype(x.dtype).kind
     wanted = "float64" if kind == "f" else "int64" if kind in "iu" else x.dtype
     if x.dtype == wanted:
         return x
-    return pt.constant(np.asarray(x.data, dtype=wanted)) if isinstance(x, Constant) else x.astype(wanted)
+    if isinstance(x, Constant):
+        return pt.constant(np.asarray(x.data, dtype=wanted))
+    if x.name is None and x.owner is not None and isinstance(x.owner.op, Elemwise | DimShuffle):
+        x = x.owner.op(*map(_wide, x.owner.inputs))
+    return x.astype(wanted)
