@@ -24,8 +24,8 @@ step, steps = LatticeGibbs.step, []
 
 def counted(self, point):
     steps.append(point)
-    if len(steps) == 450:
-        threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGINT)).start()
+    if len(steps) == 330:  # 300 of tuning, and 270 left of this chain
+        threading.Timer(0.02, os.kill, (os.getpid(), signal.SIGINT)).start()
     return step(self, point)
 
 LatticeGibbs.step = counted
