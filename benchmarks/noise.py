@@ -6,7 +6,7 @@ Run with ``python benchmarks/noise.py`` (about three minutes on one core).
   report (exp(-1) for l1 on small systems, exp(-2.5) for county totals, exp(-1.5) and exp(-2) for l2);
   where they report none (10 x 10, 30 x 30) at the best of three.
 - lines, row pairs: lattice Gibbs along single directions, or over pairs of rows and columns.
-- exact: independent draws (`ppdinf.samplers.exact`), from a seeded tape.
+- exact: independent draws (`ppdinf.noise.exact_noise`), from a seeded tape.
 
 Effective draws are the smallest over cells and the l1 norm; R-hat is the largest over the same, from two
 chains started apart. A chain with R-hat above 1.05 is marked: its figure means nothing. Loading of
@@ -32,15 +32,15 @@ from scipy import sparse
 
 from ppdinf.errors import InvariantError
 from ppdinf.lattice import kernel, margin_matrix, structure
-from ppdinf.samplers.annealed import annealed, annealing
-from ppdinf.samplers.coupling import annealed_meeting, gibbs_meeting, isdp_meeting
-from ppdinf.samplers.exact import exact_noise
-from ppdinf.samplers.integers import discrete_gaussian, discrete_laplace
-from ppdinf.samplers.isdp import isdp, jumps
-from ppdinf.samplers.noise_gibbs import gibbs_moves, noise_gibbs
-from ppdinf.samplers.noise_law import NoiseLaw
-from ppdinf.samplers.tape import secure_tape, seeded_tape
-from ppdinf.samplers.tv_bound import tv_bound
+from ppdinf.laws.noise_law import NoiseLaw
+from ppdinf.noise.bits.integers import discrete_gaussian, discrete_laplace
+from ppdinf.noise.bits.tape import secure_tape, seeded_tape
+from ppdinf.noise.chains.annealed import annealed, annealing
+from ppdinf.noise.chains.coupling import annealed_meeting, gibbs_meeting, isdp_meeting
+from ppdinf.noise.chains.isdp import isdp, jumps
+from ppdinf.noise.chains.noise_gibbs import gibbs_moves, noise_gibbs
+from ppdinf.noise.chains.tv_bound import tv_bound
+from ppdinf.noise.exact_noise import exact_noise
 
 SECONDS = 3.0  # CPU time of each measurement, about
 NUMBERS = 10**7  # cells times recorded states of a chain, at most

@@ -46,8 +46,8 @@ def simulated(areas, epsilon):
     """P1 with other areas, from a seed: noise with sum zero by the exact sampler."""
     from fractions import Fraction
 
-    from ppdinf.samplers.classes import draw_class
-    from ppdinf.samplers.tape import seeded_tape
+    from ppdinf.noise.bits.tape import seeded_tape
+    from ppdinf.noise.exact.classes import draw_class
 
     rng = np.random.default_rng(SEED)
     pop = rng.integers(700, 18_000, areas)
@@ -60,8 +60,8 @@ def simulated_months(areas=500, months=24):
     """Areas with levels of their own in months with a common course, from a seed; public totals of months."""
     from fractions import Fraction
 
-    from ppdinf.samplers.classes import draw_class
-    from ppdinf.samplers.tape import seeded_tape
+    from ppdinf.noise.bits.tape import seeded_tape
+    from ppdinf.noise.exact.classes import draw_class
 
     rng = np.random.default_rng(SEED)
     area, course = rng.normal(0, 0.8, areas), np.cumsum(rng.normal(0, 0.15, months))

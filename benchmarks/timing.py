@@ -21,11 +21,11 @@ import numpy as np
 from scipy import stats
 
 from ppdinf.lattice import margin_matrix, structure
-from ppdinf.samplers.chain_noise import chain_noise
-from ppdinf.samplers.exact import exact_noise
-from ppdinf.samplers.integers import discrete_gaussian, discrete_laplace
-from ppdinf.samplers.noise_law import NoiseLaw
-from ppdinf.samplers.tape import secure_tape
+from ppdinf.laws.noise_law import NoiseLaw
+from ppdinf.noise.bits.integers import discrete_gaussian, discrete_laplace
+from ppdinf.noise.bits.tape import secure_tape
+from ppdinf.noise.chain_noise import chain_noise
+from ppdinf.noise.exact_noise import exact_noise
 
 DRAWS, REPLAYS = 8000, 5
 

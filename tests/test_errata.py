@@ -11,12 +11,12 @@ import ppdinf as ppd
 from ppdinf.invariants import nonnegative, total
 from ppdinf.lattice import kernel
 from ppdinf.lattice.fiber_tables import fiber_tables
+from ppdinf.laws.noise_law import NoiseLaw
 from ppdinf.mechanisms import DoubleGeometric, Mean
+from ppdinf.noise.chains.coupling import isdp_meeting
+from ppdinf.noise.chains.isdp import isdp, jumps
+from ppdinf.noise.chains.tv_bound import tv_bound
 from ppdinf.privacy import wasserstein_infinity
-from ppdinf.samplers.coupling import isdp_meeting
-from ppdinf.samplers.isdp import isdp, jumps
-from ppdinf.samplers.noise_law import NoiseLaw
-from ppdinf.samplers.tv_bound import tv_bound
 
 
 def densities(mechanism, counts):

@@ -15,12 +15,12 @@ from scipy import stats
 
 import ppdinf as ppd
 from ppdinf.invariants import Public, groups, margin, nonnegative, total
+from ppdinf.laws.noise_law import NoiseLaw
+from ppdinf.noise.bits.integers import discrete_laplace
+from ppdinf.noise.bits.tape import seeded_tape
+from ppdinf.noise.chains.independence import independence, proposal
 from ppdinf.privacy.conditioning import conditioning_cost
-from ppdinf.privacy.parameters import as_fraction
-from ppdinf.samplers.independence import independence, proposal
-from ppdinf.samplers.integers import discrete_laplace
-from ppdinf.samplers.noise_law import NoiseLaw
-from ppdinf.samplers.tape import seeded_tape
+from ppdinf.rationals import as_fraction
 
 HERE = Path(__file__).parent
 TABLES, RELEASES = 20, 100

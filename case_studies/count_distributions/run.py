@@ -17,7 +17,7 @@ import numpy as np
 
 import ppdinf as ppd
 from ppdinf import counts
-from ppdinf.samplers.tape import seeded_tape
+from ppdinf.noise.bits.tape import seeded_tape
 
 HERE = Path(__file__).parent
 BUDGETS = (0.1, 0.15, 0.22, 0.32, 0.48, 0.71, 1.05, 1.55, 2.29, 3.38, 5.0)

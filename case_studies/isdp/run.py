@@ -17,15 +17,15 @@ import xarray as xr
 
 import ppdinf as ppd
 from ppdinf.lattice import kernel, margin_matrix, structure
+from ppdinf.laws.noise_law import NoiseLaw
+from ppdinf.noise.bits.tape import seeded_tape
+from ppdinf.noise.chains.annealed import annealed, annealing
+from ppdinf.noise.chains.coupling import annealed_meeting, gibbs_meeting, isdp_meeting
+from ppdinf.noise.chains.isdp import isdp, jumps
+from ppdinf.noise.chains.noise_gibbs import gibbs_moves, noise_gibbs
+from ppdinf.noise.chains.tv_bound import tv_bound
+from ppdinf.noise.exact_noise import exact_noise
 from ppdinf.plots.noise_chains import plot_noise_boxes, plot_tv_bound
-from ppdinf.samplers.annealed import annealed, annealing
-from ppdinf.samplers.coupling import annealed_meeting, gibbs_meeting, isdp_meeting
-from ppdinf.samplers.exact import exact_noise
-from ppdinf.samplers.isdp import isdp, jumps
-from ppdinf.samplers.noise_gibbs import gibbs_moves, noise_gibbs
-from ppdinf.samplers.noise_law import NoiseLaw
-from ppdinf.samplers.tape import seeded_tape
-from ppdinf.samplers.tv_bound import tv_bound
 
 HERE = Path(__file__).parent
 MARGINS = margin_matrix((4, 4), [(0,), (1,)])

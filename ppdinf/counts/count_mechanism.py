@@ -23,9 +23,9 @@ from numpy.typing import NDArray
 from ppdinf.counts.distribution import as_distribution, require_counts
 from ppdinf.counts.scales import depths, falling
 from ppdinf.errors import PrivacyError
-from ppdinf.samplers.integers import ball
-from ppdinf.samplers.tape import Tape
-from ppdinf.samplers.transition import draw_rows
+from ppdinf.noise.bits.integers import ball
+from ppdinf.noise.bits.tape import Tape
+from ppdinf.noise.bits.transition import draw_rows
 
 __all__ = ["Audit", "CountMechanism", "Scales"]
 
@@ -245,7 +245,7 @@ class CountMechanism:
         >>> ppd.counts.truncated_geometric(5, epsilon=1).simulate([0, 0, 4, 2], rng=1)
         array([0, 2, 3, 4])
         """
-        from ppdinf.samplers.tape import seeded_tape
+        from ppdinf.noise.bits.tape import seeded_tape
 
         return self.draw(counts, seeded_tape(np.random.default_rng(rng)))
 
@@ -253,7 +253,7 @@ class CountMechanism:
         """Draw a released count for every count from uniform words, exactly by the stated law.
 
         Scales are real numbers, sums of ``peak * exp(-epsilon depth)`` with the peaks as they are stored; rows are
-        divided by their sums. No floating point decides a draw (`ppdinf.samplers.transition`).
+        divided by their sums. No floating point decides a draw (`ppdinf.noise.bits.transition`).
 
         Parameters
         ----------

@@ -32,9 +32,9 @@ from numpy.typing import NDArray
 from ppdinf.counts.unfixed import gaussian_sigma
 from ppdinf.errors import PrivacyError
 from ppdinf.mechanisms.postprocessing.simplex import onto_simplices
-from ppdinf.privacy.parameters import as_fraction
-from ppdinf.samplers.integers import discrete_gaussian, discrete_laplace
-from ppdinf.samplers.tape import Tape
+from ppdinf.noise.bits.integers import discrete_gaussian, discrete_laplace
+from ppdinf.noise.bits.tape import Tape
+from ppdinf.rationals import as_fraction
 
 __all__ = ["POSTPROCESSING", "PRIVATIZERS", "noisy_histogram", "to_distribution"]
 
@@ -56,7 +56,7 @@ def noisy_histogram(
     epsilon : int, float, str or Fraction
         Privacy loss between tables that differ by one person, present or absent.
     tape : Tape
-        `ppdinf.samplers.tape.secure_tape` for releases, `seeded_tape` for research.
+        `ppdinf.noise.bits.tape.secure_tape` for releases, `seeded_tape` for research.
     privatizer : {"cyclic-laplace", "cyclic-gaussian", "laplace", "privelet", "hierarchical"}
     delta : int, float, str or Fraction, optional
         For "cyclic-gaussian", which needs it, and no other.
@@ -73,7 +73,7 @@ def noisy_histogram(
 
     Examples
     --------
-    >>> from ppdinf.samplers.tape import seeded_tape
+    >>> from ppdinf.noise.bits.tape import seeded_tape
     >>> noisy_histogram([50, 30, 20, 0], epsilon=1, tape=seeded_tape(1))
     array([48., 33., 17.,  2.])
     """

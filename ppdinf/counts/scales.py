@@ -21,8 +21,8 @@ from numba import njit
 from numpy.typing import NDArray
 
 from ppdinf.errors import PrivacyError
-from ppdinf.privacy.parameters import as_fraction
-from ppdinf.samplers.integers import ball
+from ppdinf.noise.bits.integers import ball
+from ppdinf.rationals import as_fraction
 
 __all__ = ["as_epsilon", "depths", "falls", "scale", "scales", "single_peaked", "times"]
 

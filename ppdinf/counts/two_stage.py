@@ -27,12 +27,12 @@ from ppdinf.errors import PrivacyError
 from ppdinf.invariants import Public, System
 from ppdinf.mechanisms.transition import NOTHING, PRESENT, CellLaw, require_no_sums
 from ppdinf.privacy.guarantee import Guarantee
-from ppdinf.privacy.parameters import as_fraction
+from ppdinf.rationals import as_fraction
 from ppdinf.tables import labelled_cells
 
 if TYPE_CHECKING:
+    from ppdinf.noise.bits.tape import Tape
     from ppdinf.releases import Release
-    from ppdinf.samplers.tape import Tape
 
 __all__ = ["TwoStage", "budget_share"]
 
@@ -181,7 +181,7 @@ class TwoStage(CellLaw):
         CountError
             A count above n - 1.
         """
-        from ppdinf.samplers.tape import secure_tape
+        from ppdinf.noise.bits.tape import secure_tape
 
         if self.noisy is not None:
             raise PrivacyError("this belongs to a release already: release another table by a new TwoStage")

@@ -27,7 +27,7 @@ from ppdinf.counts.count_mechanism import CountMechanism
 from ppdinf.counts.distribution import as_distribution
 from ppdinf.counts.scales import as_epsilon, falling
 from ppdinf.errors import PrivacyError
-from ppdinf.privacy.parameters import as_fraction
+from ppdinf.rationals import as_fraction
 
 __all__ = ["discrete_gaussian", "staircase", "truncated_geometric", "unfixed"]
 

@@ -4,7 +4,7 @@ from ppdinf.diagnostics.diagnose import Diagnosis as Diagnosis
 from ppdinf.diagnostics.diagnose import diagnose as diagnose
 from ppdinf.diagnostics.forgetting import forgetting as forgetting
 from ppdinf.diagnostics.movement import movement as movement
-from ppdinf.samplers.tv_bound import TVBound as TVBound
-from ppdinf.samplers.tv_bound import tv_bound as tv_bound
+from ppdinf.noise.chains.tv_bound import TVBound as TVBound
+from ppdinf.noise.chains.tv_bound import tv_bound as tv_bound
 
 __all__ = ["Diagnosis", "TVBound", "diagnose", "forgetting", "movement", "tv_bound"]

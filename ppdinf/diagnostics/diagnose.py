@@ -18,7 +18,7 @@ from ppdinf.diagnostics.windows import window_problems
 from ppdinf.errors import DiagnosisWarning, ModelError
 from ppdinf.models.confidential import finished_draws
 from ppdinf.models.distributions import ConfidentialRV
-from ppdinf.samplers.tv_bound import TVBound
+from ppdinf.noise.chains.tv_bound import TVBound
 
 __all__ = ["Diagnosis", "diagnose"]
 

@@ -2,7 +2,7 @@
 
 Given the parameters, `ppdinf.samplers.lattice_gibbs` is a Markov chain on the fiber. Two such chains that walk along
 the same directions and read the same uniform numbers move to common quantiles of their lines; the number of draws until
-they agree bounds the total variation between the chain and the law of the table (`ppdinf.samplers.tv_bound`).
+they agree bounds the total variation between the chain and the law of the table (`ppdinf.noise.chains.tv_bound`).
 A pair starts from two tables of the posterior, drawn independently, so that a chain stuck in a part of the fiber shows:
 it does not meet one that is stuck elsewhere. Where many sums cross, as in tables of 6 x 6 with both margins public and
 wide noise, chains that mix well need not meet: there is no bound then, and no verdict either.
@@ -20,12 +20,12 @@ import numpy as np
 import pymc as pm
 
 from ppdinf.errors import ModelError
+from ppdinf.fiber.fiber_walk import advance, directions
 from ppdinf.models.confidential import of_draws
 from ppdinf.models.dependents import factors_of
 from ppdinf.models.distributions import ConfidentialRV
-from ppdinf.samplers.fiber_walk import advance, directions
+from ppdinf.noise.chains.tv_bound import TVBound, tv_bound
 from ppdinf.samplers.lattice_gibbs import SWEEPS
-from ppdinf.samplers.tv_bound import TVBound, tv_bound
 
 __all__ = ["forgetting"]
 

@@ -15,10 +15,10 @@ import numpy as np
 import pymc as pm
 from numpy.typing import NDArray
 
+from ppdinf.fiber import totals
 from ppdinf.models.confidential import law_of_draws
 from ppdinf.models.dependents import Table, tables_of
 from ppdinf.models.distributions import ConfidentialRV
-from ppdinf.samplers import totals
 
 __all__ = ["window_problems"]
 

@@ -18,14 +18,14 @@ from ppdinf.errors import CountError, InvariantError, LabelError, PrivacyError, 
 from ppdinf.frame import Frame
 from ppdinf.invariants import Public, System
 from ppdinf.invariants.system import bind
+from ppdinf.noise.plan import Plan
 from ppdinf.privacy.guarantee import Guarantee, ReleaseGuarantee
-from ppdinf.samplers.plan import Plan
 from ppdinf.tables import LARGEST, labelled_cells, ranked
 
 if TYPE_CHECKING:
+    from ppdinf.laws.noise_norm import NoiseNorm
+    from ppdinf.noise.bits.tape import Tape
     from ppdinf.releases import Release
-    from ppdinf.samplers.noise_norm import NoiseNorm
-    from ppdinf.samplers.tape import Tape
 
 __all__ = ["Mechanism", "require_public"]
 
@@ -287,8 +287,8 @@ class Mechanism(ABC):
             The public sums fix cells that are no structural zeros: they are published as they are. Or the labels come
             in the order of their counts, which is published with them.
         """
+        from ppdinf.noise.bits.tape import secure_tape
         from ppdinf.releases.release import Release, as_drawn
-        from ppdinf.samplers.tape import secure_tape
 
         if seed:
             raise PrivacyError(
@@ -336,7 +336,7 @@ class Mechanism(ABC):
         PrivacyError
             `draws` is not a positive whole number.
         """
-        from ppdinf.samplers.tape import seeded_tape
+        from ppdinf.noise.bits.tape import seeded_tape
 
         if isinstance(draws, bool) or not isinstance(draws, int | np.integer) or draws < 1:
             raise PrivacyError(f"draws must be a positive whole number, found {draws!r}")

@@ -15,8 +15,8 @@ from ppdinf.invariants import Public, System
 from ppdinf.mechanisms.base import require_public
 from ppdinf.mechanisms.integer_noise import DiscreteGaussian, DoubleGeometric, IntegerNoise, Staircase
 from ppdinf.mechanisms.weighted import Weighted, is_bounded
+from ppdinf.noise.plan import Plan
 from ppdinf.privacy.guarantee import Guarantee
-from ppdinf.samplers.plan import Plan
 
 __all__ = ["Conditioned"]
 

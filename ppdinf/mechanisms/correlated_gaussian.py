@@ -29,15 +29,15 @@ from scipy import sparse
 
 from ppdinf.errors import InvariantError, PrivacyError
 from ppdinf.invariants import Public, System
+from ppdinf.laws.noise_norm import NoiseNorm
 from ppdinf.mechanisms.moves_within import inside, moved_structure, moves_within
 from ppdinf.mechanisms.on_grid import gaussian_on_grid
 from ppdinf.mechanisms.real_noise import RealNoise, gaussian_reach, in_steps, unless_noisy
 from ppdinf.mechanisms.subspace import Reals, SubspaceMechanism
 from ppdinf.privacy.gaussian_calibration import gaussian_sigma
-from ppdinf.samplers.noise_norm import NoiseNorm
 
 if TYPE_CHECKING:
-    from ppdinf.samplers.tape import Tape
+    from ppdinf.noise.bits.tape import Tape
 
 __all__ = ["CorrelatedGaussian", "base_decomposition"]
 
@@ -108,7 +108,7 @@ class CorrelatedGaussian(SubspaceMechanism):
 
     def law(self, system: System) -> RealNoise:
         """Gaussian with covariance F F'."""
-        from ppdinf.samplers.continuous import normals
+        from ppdinf.noise.bits.continuous import normals
 
         factor = self.factor(system)
         widths = np.linalg.norm(factor, axis=0)
@@ -132,7 +132,7 @@ class CorrelatedGaussian(SubspaceMechanism):
     def _on_lattice(self, system: System, factor: Reals, white: Reals, reason: str) -> RealNoise:
         """State the discrete Gaussian on the multiples of the grid that moves span."""
         from ppdinf.lattice.null_space import null_space
-        from ppdinf.samplers.image_lattice import ImageLattice
+        from ppdinf.noise.exact.image_lattice import ImageLattice
 
         space = null_space(system.structure)
         directions, moves = moves_within(space, self.query, self.neighbours)

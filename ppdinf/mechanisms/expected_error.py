@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 from ppdinf.errors import PrivacyError
 from ppdinf.invariants import System
 from ppdinf.invariants.system import bind
+from ppdinf.laws.noise_law import NoiseLaw
 from ppdinf.mechanisms.base import Mechanism
 from ppdinf.mechanisms.counting_queries import answer
 from ppdinf.mechanisms.lattice_noise import LatticeNoise
 from ppdinf.mechanisms.subspace import SubspaceMechanism
-from ppdinf.samplers.noise_law import NoiseLaw
 from ppdinf.tables import labelled_cells
 
 __all__ = ["cell_law", "expected_error"]

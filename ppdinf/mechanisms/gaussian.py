@@ -15,13 +15,13 @@ from ppdinf.errors import InvariantError, PrivacyError
 from ppdinf.invariants import Public, System
 from ppdinf.mechanisms.base import require_public
 from ppdinf.mechanisms.lattice_noise import LatticeNoise
+from ppdinf.noise.plan import Plan
 from ppdinf.privacy.conversion import as_delta
 from ppdinf.privacy.guarantee import Guarantee
-from ppdinf.privacy.parameters import as_fraction
-from ppdinf.samplers.plan import Plan
+from ppdinf.rationals import as_fraction
 
 if TYPE_CHECKING:
-    from ppdinf.samplers.noise_law import NoiseLaw
+    from ppdinf.laws.noise_law import NoiseLaw
 
 __all__ = ["GeneralizedGaussian"]
 
@@ -61,7 +61,7 @@ class GeneralizedGaussian(LatticeNoise):
     Notes
     -----
     Whatever the calibration, the noise is zCDP with ``1 / (2 sigma**2)`` per unit of squared distance. Draws are
-    exact (`ppdinf.samplers.gaussian`): 3 microseconds for 4 x 4 margins, 0.3 s for 3,143 x 51.
+    exact (`ppdinf.noise.exact.gaussian`): 3 microseconds for 4 x 4 margins, 0.3 s for 3,143 x 51.
 
     Examples
     --------
@@ -156,7 +156,7 @@ class GeneralizedGaussian(LatticeNoise):
     @property
     def law(self) -> NoiseLaw:
         """Gaussian with standard deviation sigma before it is held on the lattice."""
-        from ppdinf.samplers.noise_law import NoiseLaw
+        from ppdinf.laws.noise_law import NoiseLaw
 
         if self.sigma is None:
             raise InvariantError("sigma follows from the public sums of a table: use mechanism.on(public.on(table))")

@@ -12,9 +12,9 @@ from typing import Any, ClassVar
 from flint import arb, ctx
 
 from ppdinf.errors import PrivacyError
-from ppdinf.privacy.parameters import as_fraction
-from ppdinf.samplers.integers import ball
-from ppdinf.samplers.noise_law import NoiseLaw
+from ppdinf.laws.noise_law import NoiseLaw
+from ppdinf.noise.bits.integers import ball
+from ppdinf.rationals import as_fraction
 
 NEAR = 2**10  # weights that are summed one by one
 LARGEST = 2**20  # weights that are tabulated for one cell: some seconds

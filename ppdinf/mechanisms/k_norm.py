@@ -7,7 +7,7 @@ Gamma(k + 1, 1 / epsilon) radius, k the dimension of K.
 
 K is exactly as large as the neighbours need: the hull of the columns of Q'W and their opposites for records added,
 of the differences of columns for records replaced, which is smaller than twice the former. Where these are as
-few as can be, norm and draws are simple in any dimension (`ppdinf.samplers.independent_moves`).
+few as can be, norm and draws are simple in any dimension (`ppdinf.noise.real.independent_moves`).
 
 On a grid, noise has mass proportional to exp(-epsilon |z|_K) on the multiples with ``A z = 0``, and the same holds: two
 tables with the same public sums, k neighbours apart, differ by a vector of them with |h|_K <= k. Where
@@ -31,17 +31,17 @@ from scipy import sparse
 
 from ppdinf.errors import PrivacyError
 from ppdinf.invariants import Public, System
+from ppdinf.laws.noise_norm import NoiseNorm
 from ppdinf.mechanisms.moves_within import inside, moved_structure, moves_within
 from ppdinf.mechanisms.real_noise import RARE, RealNoise, grid_below, in_steps, unless_noisy
 from ppdinf.mechanisms.subspace import Reals, SubspaceMechanism
-from ppdinf.samplers.noise_norm import NoiseNorm
 
 if TYPE_CHECKING:
     from ppdinf.lattice.null_space import NullSpace
-    from ppdinf.samplers.independent_moves import IndependentMoves
-    from ppdinf.samplers.polytope import Polytope
-    from ppdinf.samplers.tape import Tape
-    from ppdinf.samplers.tv_bound import TVBound
+    from ppdinf.noise.bits.tape import Tape
+    from ppdinf.noise.chains.tv_bound import TVBound
+    from ppdinf.noise.real.independent_moves import IndependentMoves
+    from ppdinf.noise.real.polytope import Polytope
 
 __all__ = ["KNorm"]
 
@@ -108,10 +108,10 @@ class KNorm(SubspaceMechanism):
         from scipy.special import gammainccinv
 
         from ppdinf.lattice.null_space import null_space
-        from ppdinf.samplers.continuous import exponentials
-        from ppdinf.samplers.hit_and_run import hit_and_run, hull_chord
-        from ppdinf.samplers.independent_moves import independent_moves
-        from ppdinf.samplers.polytope import polytope
+        from ppdinf.noise.bits.continuous import exponentials
+        from ppdinf.noise.real.hit_and_run import hit_and_run, hull_chord
+        from ppdinf.noise.real.independent_moves import independent_moves
+        from ppdinf.noise.real.polytope import polytope
 
         space = null_space(system.structure)
         directions, moves = moves_within(space, self.query, self.neighbours)
@@ -171,8 +171,8 @@ class KNorm(SubspaceMechanism):
     def _records_moved(self, system: System, columns: Reals) -> tuple[Callable[[int, Tape], Reals], Fraction] | None:
         """Draw how many records of each kind move, where all moves keep the public sums; None where some do not."""
         from ppdinf.lattice import structure
-        from ppdinf.samplers.exact import exact_noise
-        from ppdinf.samplers.noise_law import NoiseLaw
+        from ppdinf.laws.noise_law import NoiseLaw
+        from ppdinf.noise.exact_noise import exact_noise
 
         distinct = np.unique(columns.round(9), axis=1, return_index=True)[1]
         if self.neighbours == "added":
@@ -206,9 +206,9 @@ class KNorm(SubspaceMechanism):
 @lru_cache(maxsize=4)
 def _chain(data: bytes, shape: tuple[int, int]) -> tuple[Reals, TVBound]:
     """Directions of the chain for a list of moves, and the meeting times of its coupled pairs."""
+    from ppdinf.noise.chains.tv_bound import tv_bound
+    from ppdinf.noise.real.hit_and_run import hit_and_run_meeting, hull_chord
     from ppdinf.privacy.ellipsoid import enclosing_ellipsoid
-    from ppdinf.samplers.hit_and_run import hit_and_run_meeting, hull_chord
-    from ppdinf.samplers.tv_bound import tv_bound
 
     moves = np.frombuffer(data).reshape(shape)
     root = np.linalg.cholesky(enclosing_ellipsoid(moves))

@@ -28,14 +28,14 @@ from ppdinf.mechanisms.base import Mechanism
 from ppdinf.mechanisms.objectives import Draw, Mean, Objective, Quantile
 from ppdinf.mechanisms.real_noise import Grid, as_grid, grid_below, real_sampler
 from ppdinf.mechanisms.regressions import LinearRegression, LogisticRegression
+from ppdinf.noise.plan import Plan
+from ppdinf.noise.real.k_norm import K_NORMS
 from ppdinf.privacy.guarantee import Guarantee
-from ppdinf.privacy.parameters import as_fraction
-from ppdinf.samplers.k_norm import K_NORMS
-from ppdinf.samplers.plan import Plan
+from ppdinf.rationals import as_fraction
 
 if TYPE_CHECKING:
+    from ppdinf.noise.bits.tape import Tape
     from ppdinf.releases import Release
-    from ppdinf.samplers.tape import Tape
 
 __all__ = ["KNormGradient"]
 
@@ -87,8 +87,8 @@ class KNormGradient(Mechanism):
     Exact draws, without floating-point numbers deciding an outcome: means on R^d in every norm, and quantiles. Up to
     double precision: means in l2 on a subspace that holds the mean, linear regressions whose noise is
     narrower than the ball. Everything else takes ``allow_mcmc=True`` and
-    is drawn by `ppdinf.samplers.slice_lines`, 50 (m + 1) lines in m dimensions from near the mode, a chain that nothing
-    certifies: the guarantee then allows a distance of 1 from the law. That is for research. Whether an exact
+    is drawn by `ppdinf.noise.real.slice_lines`, 50 (m + 1) lines in m dimensions from near the mode, a chain that
+    nothing certifies: the guarantee then allows a distance of 1 from the law. That is for research. Whether an exact
     sampler serves a linear regression, or a mean on a subspace, follows from the records: a refusal tells the curator
     something of them, and an exact release tells everyone, so that its guarantee counts this among what is known.
 
@@ -258,8 +258,8 @@ class KNormGradient(Mechanism):
         PrivacyError
             Records out of the stated bounds or malformed; anything else passed beside the data; no exact sampler.
         """
+        from ppdinf.noise.bits.tape import secure_tape
         from ppdinf.releases.release import Release, as_drawn
-        from ppdinf.samplers.tape import secure_tape
 
         if seed:
             raise PrivacyError(
@@ -292,7 +292,7 @@ class KNormGradient(Mechanism):
         PrivacyError
             As `release`; `draws` is not a positive whole number.
         """
-        from ppdinf.samplers.tape import seeded_tape
+        from ppdinf.noise.bits.tape import seeded_tape
 
         if isinstance(draws, bool) or not isinstance(draws, int | np.integer) or draws < 1:
             raise PrivacyError(f"draws must be a positive whole number, found {draws!r}")
@@ -375,7 +375,7 @@ class KNormGradient(Mechanism):
         """Start where the gradient is smallest; directions are scaled by its slope there."""
         from scipy.optimize import least_squares
 
-        from ppdinf.samplers.slice_lines import slice_lines
+        from ppdinf.noise.real.slice_lines import slice_lines
 
         m, radius = basis.shape[1], self.objective.ball()
         density = self._log_density(records)

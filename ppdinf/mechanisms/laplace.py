@@ -14,10 +14,10 @@ from ppdinf.invariants import Public
 from ppdinf.mechanisms.base import require_public
 from ppdinf.mechanisms.lattice_noise import LatticeNoise
 from ppdinf.privacy.guarantee import Guarantee
-from ppdinf.privacy.parameters import as_fraction
+from ppdinf.rationals import as_fraction
 
 if TYPE_CHECKING:
-    from ppdinf.samplers.noise_law import NoiseLaw
+    from ppdinf.laws.noise_law import NoiseLaw
 
 __all__ = ["GeneralizedLaplace"]
 
@@ -46,9 +46,9 @@ class GeneralizedLaplace(LatticeNoise):
     -----
     l1 noise equals in law independent double geometric noise conditioned on ``A z = 0``. Draws are exact: in
     O(d) where every cell lies under at most one public sum once redundant sums are set aside, by elimination
-    or rejection where sums cross (`ppdinf.samplers.exact`; 4 x 4 margins take 50 microseconds, 10 x 10 some
+    or rejection where sums cross (`ppdinf.noise.exact_noise`; 4 x 4 margins take 50 microseconds, 10 x 10 some
     twenty seconds, larger ones only by chains: ``release(..., allow_mcmc=True)``). l2 noise is exact on any
-    lattice (`ppdinf.samplers.mixture`; 30 x 30 margins take a millisecond).
+    lattice (`ppdinf.noise.exact.mixture`; 30 x 30 margins take a millisecond).
 
     Examples
     --------
@@ -75,7 +75,7 @@ class GeneralizedLaplace(LatticeNoise):
     @property
     def law(self) -> NoiseLaw:
         """Laplace in the chosen norm."""
-        from ppdinf.samplers.noise_law import NoiseLaw
+        from ppdinf.laws.noise_law import NoiseLaw
 
         return NoiseLaw(self.norm, self.epsilon)
 

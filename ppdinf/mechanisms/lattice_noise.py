@@ -1,4 +1,4 @@
-"""Mechanisms that add noise with one of the laws of `ppdinf.samplers.noise_law`, whatever the table is."""
+"""Mechanisms that add noise with one of the laws of `ppdinf.laws.noise_law`, whatever the table is."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 
 from ppdinf.invariants import System
 from ppdinf.mechanisms.base import Mechanism
-from ppdinf.samplers.plan import Plan, plan
+from ppdinf.noise.plan import Plan, plan
 
 if TYPE_CHECKING:
-    from ppdinf.samplers.noise_law import NoiseLaw
-    from ppdinf.samplers.tape import Tape
+    from ppdinf.laws.noise_law import NoiseLaw
+    from ppdinf.noise.bits.tape import Tape
 
 __all__ = ["LatticeNoise"]
 
@@ -39,7 +39,7 @@ class LatticeNoise(Mechanism):
         return self.law.kind == "l2"
 
     def potential(self, z: Any, scale: Any = None) -> Any:
-        """Log weight of each noise value, elementwise (`ppdinf.samplers.noise_law.NoiseLaw.potential`)."""
+        """Log weight of each noise value, elementwise (`ppdinf.laws.noise_law.NoiseLaw.potential`)."""
         return self.law.potential(z, scale)
 
     def half_width(self, cells: int) -> int:
@@ -58,8 +58,8 @@ class LatticeNoise(Mechanism):
 
     def noise(self, system: System, draws: int, tape: Tape, plan: Plan | None = None) -> NDArray[np.int64]:
         """Draw the noise of `draws` releases; int64 of shape (draws, d)."""
-        from ppdinf.samplers.chain_noise import chain_noise
-        from ppdinf.samplers.exact import exact_noise
+        from ppdinf.noise.chain_noise import chain_noise
+        from ppdinf.noise.exact_noise import exact_noise
 
         sampler = chain_noise if plan is not None and not plan.exact else exact_noise
         return sampler(system.structure, self.law).draw(draws, tape)

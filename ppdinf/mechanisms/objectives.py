@@ -20,12 +20,12 @@ from numpy.typing import NDArray
 
 from ppdinf.errors import PrivacyError
 from ppdinf.mechanisms.real_noise import FINE, grid_below
-from ppdinf.samplers.integers import uniform_integers
-from ppdinf.samplers.k_norm import K_NORMS, k_norm, uniforms
-from ppdinf.samplers.whole_k_norm import one_of, whole_k_norm
+from ppdinf.noise.bits.integers import uniform_integers
+from ppdinf.noise.exact.whole_k_norm import one_of, whole_k_norm
+from ppdinf.noise.real.k_norm import K_NORMS, k_norm, uniforms
 
 if TYPE_CHECKING:
-    from ppdinf.samplers.tape import Tape
+    from ppdinf.noise.bits.tape import Tape
 
 __all__ = ["Gradient", "Mean", "Objective", "Quantile", "positive", "require_within", "rows_of"]
 

@@ -19,12 +19,12 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from ppdinf.errors import PrivacyError
-from ppdinf.privacy.parameters import as_fraction
-from ppdinf.samplers.noise_norm import NoiseNorm
+from ppdinf.laws.noise_norm import NoiseNorm
+from ppdinf.rationals import as_fraction
 
 if TYPE_CHECKING:
-    from ppdinf.samplers.plan import Plan
-    from ppdinf.samplers.tape import Tape
+    from ppdinf.noise.bits.tape import Tape
+    from ppdinf.noise.plan import Plan
 
 __all__ = [
     "FINE",

@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 
 from ppdinf.errors import PrivacyError
 from ppdinf.mechanisms.objectives import Draw, Objective, positive, require_within, rows_of
-from ppdinf.samplers.k_norm import K_NORMS, k_norm, uniforms
-from ppdinf.samplers.tape import seeded_tape
+from ppdinf.noise.bits.tape import seeded_tape
+from ppdinf.noise.real.k_norm import K_NORMS, k_norm, uniforms
 
 if TYPE_CHECKING:
-    from ppdinf.samplers.tape import Tape
+    from ppdinf.noise.bits.tape import Tape
 
 __all__ = ["LinearRegression", "LogisticRegression"]
 

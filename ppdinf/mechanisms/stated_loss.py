@@ -20,10 +20,10 @@ from ppdinf.invariants import System
 from ppdinf.lattice.fiber_tables import fiber_tables
 from ppdinf.mechanisms.wasserstein import WassersteinExponential
 from ppdinf.mechanisms.weighted import log_base_measure
-from ppdinf.samplers.plan import Plan
+from ppdinf.noise.plan import Plan
 
 if TYPE_CHECKING:
-    from ppdinf.samplers.tape import Tape
+    from ppdinf.noise.bits.tape import Tape
 
 __all__ = ["StatedLoss"]
 
@@ -148,8 +148,8 @@ class StatedLoss(WassersteinExponential):
         self, system: System, cells: NDArray[np.int64], draws: int, tape: Tape, plan: Plan | None = None
     ) -> NDArray[np.int64]:
         """Draw releases of a table; int64 of shape (draws, d), exact for the weights in double precision."""
-        from ppdinf.samplers.elimination import Elimination
-        from ppdinf.samplers.potentials import table
+        from ppdinf.noise.exact.elimination import Elimination
+        from ppdinf.noise.exact.potentials import table
 
         one_of = Elimination(np.empty((0, 1), dtype=np.int64), [], [table(0, self._law.log_w[self._law.place(cells)])])
         return self._law.tables[one_of.draw(draws, tape)[:, 0]]

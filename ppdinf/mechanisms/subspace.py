@@ -37,17 +37,17 @@ from ppdinf.invariants.system import bind
 from ppdinf.mechanisms.base import Mechanism, _refuse_undeclared, require_public
 from ppdinf.mechanisms.counting_queries import Query, answer, counting_query
 from ppdinf.mechanisms.real_noise import Grid, RealNoise, as_grid, real_sampler
+from ppdinf.noise.plan import Plan
 from ppdinf.privacy.conversion import as_delta
 from ppdinf.privacy.guarantee import Guarantee, ReleaseGuarantee
-from ppdinf.privacy.parameters import as_fraction
 from ppdinf.privacy.sensitivity import NEIGHBOURS
-from ppdinf.samplers.plan import Plan
+from ppdinf.rationals import as_fraction
 from ppdinf.tables import labelled_cells
 
 if TYPE_CHECKING:
+    from ppdinf.laws.noise_norm import NoiseNorm
+    from ppdinf.noise.bits.tape import Tape
     from ppdinf.releases import Release
-    from ppdinf.samplers.noise_norm import NoiseNorm
-    from ppdinf.samplers.tape import Tape
 
 __all__ = ["SubspaceMechanism", "require_choice"]
 
@@ -245,7 +245,7 @@ class SubspaceMechanism(Mechanism):
         labels : xarray.DataArray of counts
             A table with the labels of all agents; its counts are not looked at and can be zeros.
         key, occasion
-            As for `ppdinf.samplers.keyed.keyed_tape`: a secret of at least 32 bytes, and a name of this release
+            As for `ppdinf.noise.bits.keyed.keyed_tape`: a secret of at least 32 bytes, and a name of this release
             that no other one with this key has.
 
         Returns
@@ -276,7 +276,7 @@ class SubspaceMechanism(Mechanism):
         >>> float(parts[0].sum() + parts[1].sum())
         53.0
         """
-        from ppdinf.samplers.keyed import keyed_tape
+        from ppdinf.noise.bits.keyed import keyed_tape
 
         if self.query is not None:
             raise PrivacyError("agents add noise to cells of their own: give no query")

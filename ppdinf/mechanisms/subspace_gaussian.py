@@ -23,16 +23,16 @@ from scipy import sparse
 
 from ppdinf.errors import InvariantError, PrivacyError
 from ppdinf.invariants import Public, System
+from ppdinf.laws.noise_norm import NoiseNorm
 from ppdinf.mechanisms.on_grid import gaussian_on_grid
 from ppdinf.mechanisms.real_noise import NARROWEST, RealNoise, gaussian_reach, in_steps, unless_noisy
 from ppdinf.mechanisms.subspace import Reals, SubspaceMechanism, require_choice
 from ppdinf.privacy.gaussian_calibration import gaussian_sigma
 from ppdinf.privacy.sensitivity import sensitivity
-from ppdinf.samplers.noise_norm import NoiseNorm
 
 if TYPE_CHECKING:
     from ppdinf.lattice.null_space import NullSpace
-    from ppdinf.samplers.tape import Tape
+    from ppdinf.noise.bits.tape import Tape
 
 __all__ = ["SubspaceGaussian"]
 
@@ -136,7 +136,7 @@ class SubspaceGaussian(SubspaceMechanism):
     def law(self, system: System) -> RealNoise:
         """Spherical Gaussian on the null space."""
         from ppdinf.lattice.null_space import null_space
-        from ppdinf.samplers.continuous import normals
+        from ppdinf.noise.bits.continuous import normals
 
         space = null_space(system.structure)
         sigma, d = self._sigma(space), space.fixed.shape[0]
@@ -160,8 +160,8 @@ class SubspaceGaussian(SubspaceMechanism):
 
     def _on_lattice(self, system: System, sigma: float, reason: str) -> RealNoise:
         """State the discrete Gaussian on the multiples of the grid with the public sums 0."""
-        from ppdinf.samplers.exact import exact_noise
-        from ppdinf.samplers.noise_law import NoiseLaw
+        from ppdinf.laws.noise_law import NoiseLaw
+        from ppdinf.noise.exact_noise import exact_noise
 
         found, d = system.structure, system.frame.size
         grid, steps = self._in_steps(sigma, system)

@@ -28,14 +28,14 @@ from scipy import sparse
 
 from ppdinf.errors import InvariantError, ModelError
 from ppdinf.invariants import Public, System
+from ppdinf.laws.noise_norm import NoiseNorm
 from ppdinf.mechanisms.real_noise import NARROWEST, RealNoise, grid_below, in_steps, laplace_reach, unless_noisy
 from ppdinf.mechanisms.subspace import Reals, SubspaceMechanism, require_choice
 from ppdinf.privacy.sensitivity import sensitivity
-from ppdinf.samplers.noise_norm import NoiseNorm
 
 if TYPE_CHECKING:
     from ppdinf.lattice.null_space import NullSpace
-    from ppdinf.samplers.tape import Tape
+    from ppdinf.noise.bits.tape import Tape
 
 __all__ = ["SubspaceLaplace"]
 
@@ -116,8 +116,8 @@ class SubspaceLaplace(SubspaceMechanism):
     def law(self, system: System) -> RealNoise:
         """Laplace noise, projected onto the null space or within it."""
         from ppdinf.lattice.null_space import null_space
-        from ppdinf.samplers.continuous import laplaces
-        from ppdinf.samplers.integers import discrete_laplace
+        from ppdinf.noise.bits.continuous import laplaces
+        from ppdinf.noise.bits.integers import discrete_laplace
 
         space = null_space(system.structure)
         scale, d, m = self._scale(space), space.fixed.shape[0], space.dimension
@@ -165,7 +165,7 @@ class SubspaceLaplace(SubspaceMechanism):
 
     def _on_lattice(self, space: NullSpace, scale: float, reason: str) -> RealNoise:
         """State the law with independent Laplace coordinates in the basis, on the multiples of the grid."""
-        from ppdinf.samplers.triangular_laplace import triangular_laplace
+        from ppdinf.noise.exact.triangular_laplace import triangular_laplace
 
         (d, m), lattice = space.basis.shape, space.lattice_basis
         grid = self.grid if isinstance(self.grid, Fraction) else min(Fraction(1), grid_below(scale))

@@ -21,11 +21,11 @@ from ppdinf.invariants import Public, System
 from ppdinf.lattice.feasible import nearest_feasible
 from ppdinf.lattice.fiber_tables import cell_intervals
 from ppdinf.mechanisms.base import Mechanism, require_public
+from ppdinf.noise.plan import Plan
 from ppdinf.privacy.guarantee import Guarantee
-from ppdinf.samplers.plan import Plan
 
 if TYPE_CHECKING:
-    from ppdinf.samplers.tape import Tape
+    from ppdinf.noise.bits.tape import Tape
 
 __all__ = ["Suppression"]
 

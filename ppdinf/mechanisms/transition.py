@@ -21,12 +21,12 @@ from numpy.typing import NDArray
 from ppdinf.errors import CountError, InvariantError, ModelError, PrivacyError
 from ppdinf.invariants import Public, System
 from ppdinf.mechanisms.base import Mechanism, require_public
+from ppdinf.noise.bits.transition import draw_rows
+from ppdinf.noise.plan import Plan
 from ppdinf.privacy.guarantee import Guarantee
-from ppdinf.samplers.plan import Plan
-from ppdinf.samplers.transition import draw_rows
 
 if TYPE_CHECKING:
-    from ppdinf.samplers.tape import Tape
+    from ppdinf.noise.bits.tape import Tape
 
 __all__ = ["CellLaw", "Transition", "random_rounding"]
 

@@ -17,14 +17,14 @@ from numpy.typing import NDArray
 
 from ppdinf.errors import CountError, PrivacyError
 from ppdinf.invariants import Public, System
+from ppdinf.laws.noise_law import NoiseLaw
 from ppdinf.mechanisms.base import require_public
 from ppdinf.mechanisms.integer_noise import DoubleGeometric
 from ppdinf.mechanisms.weighted import BaseMeasure, Weighted
+from ppdinf.noise.bits.integers import ball
+from ppdinf.noise.plan import Plan
 from ppdinf.privacy.guarantee import Guarantee
-from ppdinf.privacy.parameters import as_fraction
-from ppdinf.samplers.integers import ball
-from ppdinf.samplers.noise_law import NoiseLaw
-from ppdinf.samplers.plan import Plan
+from ppdinf.rationals import as_fraction
 
 __all__ = ["DirichletMultinomial", "WassersteinExponential"]
 

@@ -4,7 +4,7 @@ r"""Releases drawn among the tables that share everything public, each with a we
 
 with noise weights w and, perhaps, base measures nu_i. Conditioned noise and the Wasserstein exponential mechanism are
 of this kind. The normaliser C(x) depends on x through the bounds and base measures: summing over y by elimination
-gives it, and exact draws (`ppdinf.samplers.elimination`).
+gives it, and exact draws (`ppdinf.noise.exact.elimination`).
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from ppdinf.lattice.fiber_tables import cell_intervals
 from ppdinf.mechanisms.base import Mechanism
 from ppdinf.mechanisms.integer_noise import DoubleGeometric, IntegerNoise
 from ppdinf.mechanisms.tilting import Sides, sides, tilts
-from ppdinf.samplers.integers import ball
-from ppdinf.samplers.plan import Plan, plan
+from ppdinf.noise.bits.integers import ball
+from ppdinf.noise.plan import Plan, plan
 
 if TYPE_CHECKING:
-    from ppdinf.samplers.elimination import Elimination
-    from ppdinf.samplers.noise_law import NoiseLaw
-    from ppdinf.samplers.potentials import Potential, Window
-    from ppdinf.samplers.tape import Tape
+    from ppdinf.laws.noise_law import NoiseLaw
+    from ppdinf.noise.bits.tape import Tape
+    from ppdinf.noise.exact.elimination import Elimination
+    from ppdinf.noise.exact.potentials import Potential, Window
 
 __all__ = ["BaseMeasure", "Weighted", "is_bounded", "log_base_measure", "summed_out"]
 
@@ -116,7 +116,7 @@ class Weighted(Mechanism):
         """
         if self._is_free(system) and (law := self.l2_law or self.noise.law) is not None:
             return plan(system, law, allow_mcmc=allow_mcmc)
-        from ppdinf.samplers.elimination import LARGEST_WORK
+        from ppdinf.noise.exact.elimination import LARGEST_WORK
 
         work = _work(system, self.noise if self.l2_law is None else _wider(self.l2_law.scale, system.frame.size))
         if work > LARGEST_WORK:
@@ -135,8 +135,8 @@ class Weighted(Mechanism):
         self, system: System, cells: NDArray[np.int64], draws: int, tape: Tape, plan: Plan | None = None
     ) -> NDArray[np.int64]:
         """Draw releases of a table, or of one table each; int64 of shape (draws, d)."""
-        from ppdinf.samplers.chain_noise import chain_noise
-        from ppdinf.samplers.exact import exact_noise
+        from ppdinf.noise.chain_noise import chain_noise
+        from ppdinf.noise.exact_noise import exact_noise
 
         if self._is_free(system) and (law := self.l2_law or self.noise.law) is not None:
             sampler = chain_noise if plan is not None and not plan.exact else exact_noise
@@ -156,7 +156,7 @@ class Weighted(Mechanism):
         self, system: System, x: NDArray[np.int64], epsilon: Fraction, size: int, tape: Tape
     ) -> NDArray[np.int64]:
         """Thin l1 proposals."""
-        from ppdinf.samplers.coins import toss
+        from ppdinf.noise.bits.coins import toss
 
         d, wider = x.size, _wider(epsilon, x.size)
         rate = wider.epsilon
@@ -256,7 +256,7 @@ def summed_out(
     InvariantError
         The public sums and bounds cross too much for elimination.
     """
-    from ppdinf.samplers.elimination import LARGEST_WORK, Elimination
+    from ppdinf.noise.exact.elimination import LARGEST_WORK, Elimination
 
     values = system.A @ np.array(center, dtype=np.int64)
     around = getattr(base, "around", None)

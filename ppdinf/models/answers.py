@@ -18,9 +18,9 @@ from ppdinf.frame import Frame
 from ppdinf.invariants import System
 from ppdinf.lattice.families import Listed
 from ppdinf.lattice.moves import Moves
+from ppdinf.laws.noise_norm import NoiseNorm
 from ppdinf.mechanisms.subspace import SubspaceMechanism
 from ppdinf.releases import Release
-from ppdinf.samplers.noise_norm import NoiseNorm
 
 __all__ = ["cell_windows", "public_of_cells", "query_of", "short_moves"]
 

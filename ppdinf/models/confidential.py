@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from ppdinf._pymc_internals import ancestors, compile_pymc, graph_replace
 from ppdinf.errors import DiagnosisWarning, ModelError
+from ppdinf.fiber import totals
 from ppdinf.models.dependents import Table, drawn_for, factors_of, tables_of
-from ppdinf.samplers import totals
 
 __all__ = ["finished_draws", "law_of_draws", "of_draws", "only_table", "sample_confidential"]
 

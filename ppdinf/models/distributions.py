@@ -30,6 +30,7 @@ from ppdinf._pymc_internals import (
     graph_replace,
     vectorize_graph,
 )
+from ppdinf.fiber.fiber import Fiber
 from ppdinf.models.apart import apart
 from ppdinf.models.factors import Factor
 from ppdinf.models.marginal import fixed
@@ -37,7 +38,6 @@ from ppdinf.models.natural import natural_form
 from ppdinf.models.released import has_auxiliary, noise_image, unprojected
 from ppdinf.models.rows import elementwise
 from ppdinf.releases import Release
-from ppdinf.samplers.fiber import Fiber
 
 __all__ = ["ConfidentialRV", "confidential", "log_density", "window_logp"]
 

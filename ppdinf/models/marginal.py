@@ -1,6 +1,6 @@
 """Marginal likelihood of a noisy table with public totals, as a differentiable PyTensor expression.
 
-With the confidential counts summed out exactly (:mod:`ppdinf.samplers.totals`), NUTS runs on the parameters
+With the confidential counts summed out exactly (:mod:`ppdinf.fiber.totals`), NUTS runs on the parameters
 alone.  One Op serves both forms of weights:
 
 * a table of log weights, ``logw[i, k]`` for ``x_i = lo[i] + k``, any function of the parameters;
@@ -42,7 +42,7 @@ from ppdinf._pymc_internals import (
     register_funcify_default_op_cache_key,
 )
 from ppdinf.errors import InvariantError, ModelError
-from ppdinf.samplers import totals
+from ppdinf.fiber import totals
 
 __all__ = ["logp_natural", "logp_table"]
 
@@ -233,7 +233,7 @@ def logp_table(logw: Any, *, lo: Any, total: Any, block: ArrayLike = 0) -> Tenso
 
     Notes
     -----
-    Accuracy and cost: :func:`ppdinf.samplers.totals.log_coefficient`.
+    Accuracy and cost: :func:`ppdinf.fiber.totals.log_coefficient`.
 
     Examples
     --------

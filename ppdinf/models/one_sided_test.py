@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ppdinf.errors import ModelError
-from ppdinf.privacy.parameters import as_fraction
+from ppdinf.rationals import as_fraction
 
 __all__ = ["OneSidedTest"]
 

@@ -28,9 +28,9 @@ from ppdinf._pymc_internals import (
     numba_njit,
     register_funcify_and_cache_key,
 )
+from ppdinf.laws.noise_norm import NoiseNorm
 from ppdinf.models.answers import query_of
 from ppdinf.releases import Release
-from ppdinf.samplers.noise_norm import NoiseNorm
 
 __all__ = ["ReleasedRV", "has_auxiliary", "noise_image", "released", "taken_off", "unprojected"]
 
@@ -76,7 +76,7 @@ class ReleasedRV(RandomVariable):
 
     def rng_fn(self, rng: np.random.Generator, x: NDArray[np.int64], *auxiliary: Any, size: Any = None) -> Any:
         """Release `x` again."""
-        from ppdinf.samplers.tape import seeded_tape
+        from ppdinf.noise.bits.tape import seeded_tape
 
         lead = x.shape[: x.ndim - self.ndims_params[0]] if size is None else tuple(size)
         draws = int(np.prod(lead))

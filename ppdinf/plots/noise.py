@@ -40,7 +40,7 @@ def noise_values(release: Release) -> np.ndarray:
     >>> bool(abs(noise_values(release).mean()) < 0.05)
     True
     """
-    from ppdinf.samplers.tape import seeded_tape
+    from ppdinf.noise.bits.tape import seeded_tape
 
     system = release.public
     noisy = np.flatnonzero(~system.structure.fixed)

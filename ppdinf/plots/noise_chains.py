@@ -13,9 +13,9 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from ppdinf.errors import LabelError
+from ppdinf.noise.chains.tv_bound import TVBound
 from ppdinf.plots.chains import CHAINS
 from ppdinf.plots.style import INK, POSTERIOR, QUIET, figure_style, headline
-from ppdinf.samplers.tv_bound import TVBound
 
 __all__ = ["noise_tree", "plot_autocorrelation", "plot_noise_boxes", "plot_tv_bound"]
 

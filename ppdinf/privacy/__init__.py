@@ -28,10 +28,10 @@ from ppdinf.privacy.gaussian_calibration import gaussian_sigma as gaussian_sigma
 from ppdinf.privacy.guarantee import Guarantee as Guarantee
 from ppdinf.privacy.guarantee import ReleaseGuarantee as ReleaseGuarantee
 from ppdinf.privacy.ledger import Ledger as Ledger
-from ppdinf.privacy.parameters import as_fraction as as_fraction
 from ppdinf.privacy.sensitivity import sensitivity as sensitivity
 from ppdinf.privacy.sensitivity import sensitivity_polytope as sensitivity_polytope
 from ppdinf.privacy.wasserstein import wasserstein_infinity as wasserstein_infinity
+from ppdinf.rationals import as_fraction as as_fraction
 
 __all__ = [
     "Audit",

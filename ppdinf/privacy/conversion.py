@@ -16,7 +16,7 @@ import math
 from fractions import Fraction
 
 from ppdinf.errors import PrivacyError
-from ppdinf.privacy.parameters import NUMBER, as_fraction
+from ppdinf.rationals import NUMBER, as_fraction
 
 __all__ = ["zcdp_delta", "zcdp_epsilon", "zcdp_rho"]
 

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from ppdinf.errors import PrivacyError
-from ppdinf.privacy.parameters import as_fraction
+from ppdinf.rationals import as_fraction
 
 __all__ = ["KAnonymity", "TCloseness", "condition_pairs", "probability", "whole"]
 

@@ -28,7 +28,7 @@ import numpy as np
 from scipy.special import erfcx, ndtr
 
 from ppdinf.errors import PrivacyError
-from ppdinf.privacy.parameters import as_fraction
+from ppdinf.rationals import as_fraction
 
 __all__ = ["Calibration", "gaussian_delta", "gaussian_sigma"]
 

@@ -29,7 +29,7 @@ from scipy import sparse, special
 from ppdinf.errors import PrivacyError
 from ppdinf.lattice.structure import Structure
 from ppdinf.privacy.conversion import as_delta, zcdp_rho
-from ppdinf.privacy.parameters import as_fraction
+from ppdinf.rationals import as_fraction
 
 __all__ = ["exact_sigma", "lattice_delta", "tail_bound", "theorem14_sigma", "zcdp_sigma"]
 
@@ -159,7 +159,7 @@ class _StepLaw:
     """The law of <z, h> for lattice Gaussian z."""
 
     def __init__(self, found: Structure, step: NDArray[np.int64]) -> None:
-        from ppdinf.samplers.across import squares_across
+        from ppdinf.noise.exact.across import squares_across
 
         h = np.asarray(step, dtype=np.int64)
         values = np.abs(sparse.csc_array(found.lattice.basis).T @ h)
@@ -185,7 +185,7 @@ class _StepLaw:
 
     def _evenness(self, sigma: float) -> float:
         """Least share of its mass that a shift leaves to the lattice across the step."""
-        from ppdinf.samplers.theta import FLAT, log_ratio
+        from ppdinf.noise.exact.theta import FLAT, log_ratio
 
         widths = sigma**2 / self.squares
         return math.exp(math.fsum(log_ratio(0.5, v) for v in widths[widths < FLAT].tolist()))
@@ -234,7 +234,7 @@ def tail_bound(found: Structure, t: float, *, epsilon: Any = None, sigma: Any = 
 
 def _log_constant(found: Structure) -> float:
     """Logarithm of the constant K of Theorem 12."""
-    from ppdinf.samplers.orthogonal import klein
+    from ppdinf.noise.exact.orthogonal import klein
 
     m = found.lattice.rank
     if m == 0:

@@ -14,7 +14,7 @@ from ppdinf.lattice import structure
 from ppdinf.lattice.fixed_cells import fixed_cells
 from ppdinf.privacy.composition import compose, to_event, to_zcdp
 from ppdinf.privacy.guarantee import Guarantee
-from ppdinf.privacy.parameters import as_fraction
+from ppdinf.rationals import as_fraction
 
 if TYPE_CHECKING:
     from ppdinf.mechanisms.postprocessing import PostProcessedRelease

@@ -36,8 +36,8 @@ from ppdinf.errors import PpdinfError, ReleaseFileError
 from ppdinf.invariants import Public
 from ppdinf.invariants.system import bind
 from ppdinf.mechanisms.base import Mechanism
+from ppdinf.noise.plan import Plan
 from ppdinf.releases.release import Release, as_drawn, as_undated
-from ppdinf.samplers.plan import Plan
 from ppdinf.tables import labelled_cells, labelled_reals
 
 __all__ = ["read_release", "write"]

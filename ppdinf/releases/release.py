@@ -18,8 +18,8 @@ from ppdinf.frame import Frame
 from ppdinf.invariants import Public, System
 from ppdinf.invariants.system import bind
 from ppdinf.mechanisms.base import Mechanism
+from ppdinf.noise.plan import Plan
 from ppdinf.privacy.guarantee import ReleaseGuarantee
-from ppdinf.samplers.plan import Plan
 from ppdinf.tables import labelled_cells, labelled_reals
 
 __all__ = ["Release", "as_drawn", "as_undated"]

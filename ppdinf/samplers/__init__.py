@@ -1,7 +1,6 @@
-"""Every algorithm that draws: exact ones, chains, and posterior samplers; one file each.
+"""Posterior samplers: rejection, importance sampling, and the Gibbs sampler of confidential tables.
 
-What analysts call is named in ``__init__.pyi`` and loads when first used, so that kernels can be imported
-without PyMC.
+What analysts call is named in ``__init__.pyi`` and loads when first used, with PyMC.
 """
 
 import lazy_loader

@@ -1,6 +1,6 @@
 """Gibbs sampling of a confidential table along the lines of its fiber, by exact full conditionals.
 
-State and kernel are those of `ppdinf.samplers.fiber_walk`; the cell weights are the product of the data model and the
+State and kernel are those of `ppdinf.fiber.fiber_walk`; the cell weights are the product of the data model and the
 noise law at the released count, and noise that couples the cells is weighed along the lines. Directions
 come from `ppdinf.lattice.moves`, which says what is proved to connect the fiber: one person moved between
 two cells under the same public sums, a swap in a two-way table, a combination of basis vectors.
@@ -28,9 +28,9 @@ from ppdinf._pymc_internals import (
     inputvars,
 )
 from ppdinf.errors import ModelError
-from ppdinf.samplers.fiber import Fiber
-from ppdinf.samplers.fiber_walk import Directions, advance, directions
-from ppdinf.samplers.tape import seeded_tape
+from ppdinf.fiber.fiber import Fiber
+from ppdinf.fiber.fiber_walk import Directions, advance, directions
+from ppdinf.noise.bits.tape import seeded_tape
 
 __all__ = ["LatticeGibbs", "dense_steps"]
 

@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 from scipy.special import gammaln
 
 from ppdinf._pymc_internals import PoissonRV
-from ppdinf.samplers import totals
+from ppdinf.fiber import totals
 
 if TYPE_CHECKING:
     from ppdinf.models.dependents import Table

@@ -8,8 +8,8 @@ from scipy import stats
 
 import ppdinf as ppd
 from ppdinf.errors import CountError
-from ppdinf.samplers.tape import secure_tape
-from ppdinf.samplers.transition import draw_rows
+from ppdinf.noise.bits.tape import secure_tape
+from ppdinf.noise.bits.transition import draw_rows
 
 MECHANISMS = {
     "heuristic": lambda: ppd.counts.heuristic(distribution("geometric", 12), 1),

@@ -14,7 +14,7 @@ from scipy import stats
 
 import ppdinf as ppd
 from ppdinf.errors import CountError, InvariantError, PrivacyError
-from ppdinf.samplers.tape import seeded_tape
+from ppdinf.noise.bits.tape import seeded_tape
 
 COUNTS = np.repeat(np.arange(12), (distribution("geometric", 12) * 300).astype(int))
 

@@ -14,9 +14,9 @@ from scipy import stats
 from scipy.special import gammaln
 
 from ppdinf.diagnostics.calibration import calibrate, position, uniformity
+from ppdinf.fiber import totals
+from ppdinf.fiber.fiber_walk import walk
 from ppdinf.lattice.moves import connected_moves
-from ppdinf.samplers import totals
-from ppdinf.samplers.fiber_walk import walk
 
 GRID = np.linspace(-2.4, 2.4, 33)
 PRIOR = stats.norm.pdf(GRID, 0, 0.8)

@@ -15,10 +15,10 @@ from ppdinf.lattice.null_space import null_space
 from ppdinf.mechanisms import CorrelatedGaussian, Mechanism, SubspaceGaussian
 from ppdinf.mechanisms.correlated_gaussian import base_decomposition
 from ppdinf.mechanisms.moves_within import moves_within
+from ppdinf.noise.bits.keyed import keyed_tape
+from ppdinf.noise.bits.tape import seeded_tape
 from ppdinf.privacy import gaussian_delta
 from ppdinf.privacy.ellipsoid import enclosing_ellipsoid
-from ppdinf.samplers.keyed import keyed_tape
-from ppdinf.samplers.tape import seeded_tape
 
 CUMULATIVE = np.tril(np.ones((16, 16), dtype=int))
 WHOLE = cells({"answer": 15})

@@ -8,8 +8,8 @@ import xarray as xr
 
 import ppdinf as ppd
 from ppdinf.errors import PrivacyError
+from ppdinf.laws.noise_law import NoiseLaw
 from ppdinf.mechanisms.expected_error import cell_law
-from ppdinf.samplers.noise_law import NoiseLaw
 
 TOTAL = ppd.invariants.total()
 

@@ -13,10 +13,10 @@ from ppdinf.errors import CountError, InvariantError, LabelError, ModelError, Pr
 from ppdinf.invariants import Public, cells, groups, linear, margin, total
 from ppdinf.lattice.null_space import null_space
 from ppdinf.mechanisms import Mechanism, SubspaceGaussian, SubspaceLaplace
+from ppdinf.noise.bits.continuous import laplaces
+from ppdinf.noise.bits.keyed import keyed_tape
+from ppdinf.noise.bits.tape import secure_tape, seeded_tape
 from ppdinf.privacy import gaussian_delta
-from ppdinf.samplers.continuous import laplaces
-from ppdinf.samplers.keyed import keyed_tape
-from ppdinf.samplers.tape import secure_tape, seeded_tape
 
 MARGINS = margin("dim_0") & margin("dim_1")
 KEY = bytes(range(32))

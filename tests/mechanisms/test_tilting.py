@@ -15,7 +15,7 @@ from ppdinf.invariants import between, groups, margin, nonnegative, total
 from ppdinf.lattice.fiber_tables import fiber_tables
 from ppdinf.mechanisms import DiscreteGaussian, DoubleGeometric, Staircase, tilting, weighted
 from ppdinf.mechanisms.tilting import sides, tilts
-from ppdinf.samplers import elimination
+from ppdinf.noise.exact import elimination
 
 ZEROS = xr.DataArray([3, *[0] * 14], dims="county")
 STATES = xr.DataArray([2, 1, *[0] * 12], dims="county", coords={"state": ("county", list("ABBBBBBAAAAAAB"))})

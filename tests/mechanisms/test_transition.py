@@ -11,7 +11,7 @@ from scipy.special import logsumexp
 import ppdinf as ppd
 from ppdinf.errors import CountError, InvariantError, ModelError, PrivacyError
 from ppdinf.mechanisms import random_rounding
-from ppdinf.samplers.tape import seeded_tape
+from ppdinf.noise.bits.tape import seeded_tape
 
 THREE = random_rounding(3, most=12)
 

@@ -8,8 +8,8 @@ from scipy.optimize import minimize
 from scipy.special import gammaln
 
 import ppdinf as ppd
+from ppdinf.fiber import totals
 from ppdinf.samplers import posterior_bound as module
-from ppdinf.samplers import totals
 from ppdinf.samplers.posterior_bound import log_bound, saturated_bound
 
 NOISES = {

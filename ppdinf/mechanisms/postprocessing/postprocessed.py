@@ -32,13 +32,13 @@ from ppdinf.mechanisms.base import Mechanism, _warn_fixed, require_public
 from ppdinf.mechanisms.laplace import GeneralizedLaplace
 from ppdinf.mechanisms.postprocessing.projection import onto_sums
 from ppdinf.mechanisms.postprocessing.target import Target
+from ppdinf.noise.plan import Plan
 from ppdinf.privacy.guarantee import Guarantee, ReleaseGuarantee
-from ppdinf.privacy.parameters import as_fraction
-from ppdinf.samplers.plan import Plan
+from ppdinf.rationals import as_fraction
 
 if TYPE_CHECKING:
+    from ppdinf.noise.bits.tape import Tape
     from ppdinf.releases import Release
-    from ppdinf.samplers.tape import Tape
 
 __all__ = ["Levels", "PostProcessed", "PostProcessedRelease"]
 
@@ -176,8 +176,8 @@ class PostProcessed(Mechanism):
         PrivacyWarning
             The public sums fix cells that are no structural zeros: they are published as they are.
         """
+        from ppdinf.noise.bits.tape import secure_tape
         from ppdinf.releases.release import Release, as_drawn
-        from ppdinf.samplers.tape import secure_tape
 
         system = self.public.on(table)
         system.require(table)
@@ -321,7 +321,7 @@ class PostProcessed(Mechanism):
 
 
 def _noisy(G: sparse.csr_array, rate: Fraction, cells: NDArray[np.int64], draws: int, tape: Tape) -> NDArray[np.int64]:
-    from ppdinf.samplers.integers import discrete_laplace
+    from ppdinf.noise.bits.integers import discrete_laplace
 
     sums = G @ cells
     return sums + discrete_laplace(rate, draws * sums.size, tape).reshape(draws, sums.size)

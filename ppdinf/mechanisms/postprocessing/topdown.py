@@ -32,8 +32,8 @@ from ppdinf.mechanisms.postprocessing.postprocessed import Levels, PostProcessed
 from ppdinf.mechanisms.postprocessing.projection import onto_bounds
 from ppdinf.mechanisms.postprocessing.rounding import round_to_sums
 from ppdinf.mechanisms.postprocessing.target import Target
-from ppdinf.privacy.parameters import as_fraction
-from ppdinf.samplers.plan import Plan
+from ppdinf.noise.plan import Plan
+from ppdinf.rationals import as_fraction
 
 __all__ = ["TopDown", "top_down"]
 

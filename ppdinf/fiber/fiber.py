@@ -1,0 +1,94 @@
+"""The fiber of a release: all tables that agree with what is public, within reach of the noise.
+
+A count further from the released one than the noise can carry it, but with probability 1e-12 for the
+whole table, is left out; windows of counts are then finite and fixed, whatever the data model says.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from ppdinf.errors import InvariantError
+from ppdinf.invariants import System
+from ppdinf.lattice.fixed_cells import fixed_cells
+from ppdinf.lattice.moves import Moves
+from ppdinf.laws.noise_norm import NoiseNorm
+
+__all__ = ["Fiber"]
+
+
+@dataclass(frozen=True, eq=False)
+class Fiber:
+    """Public sums and bounds, windows of counts with their noise weights, and moves that connect them.
+
+    Attributes
+    ----------
+    system : System
+        ``A x = values`` and ``B x >= limits``, with names.
+    lower : array of int64, shape (d,)
+        Smallest count in the window of each cell.
+    log_noise : array of float64, shape (d, width)
+        Log weight of the released count given each count of the window; ``-inf`` beyond a public bound.
+    moves : Moves
+        Directions along which the fiber is walked.
+    coupling : NoiseNorm or None
+        Of the cells, for noise that couples them; `log_noise` then holds public bounds alone.
+    nonnegative : array of bool, shape (d,), or None
+        Cells that the data model takes to be 0 or more.
+    """
+
+    system: System
+    lower: NDArray[np.int64]
+    log_noise: NDArray[np.float64]
+    moves: Moves
+    coupling: NoiseNorm | None = None
+    nonnegative: NDArray[np.bool_] | None = None
+
+    @property
+    def width(self) -> int:
+        """Number of counts in each window."""
+        return self.log_noise.shape[1]
+
+    @cached_property
+    def fixed(self) -> NDArray[np.bool_]:
+        """Cells with one value in all tables that public statements and the sign of the data model's counts allow."""
+        system, B, limits = self.system, self.system.B, self.system.limits
+        if self.nonnegative is not None:
+            signs = sp.eye_array(self.lower.size, dtype=np.int64, format="csr")[np.flatnonzero(self.nonnegative)]
+            B = sp.csr_array(sp.vstack([B, signs], format="csr"))
+            limits = np.append(limits, np.zeros(B.shape[0] - limits.size, dtype=np.int64))
+        return fixed_cells(system.structure, system.A, system.values, B, limits)
+
+    def slack(self, x: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return ``B x - limits``."""
+        return self.system.B @ x - self.system.limits
+
+    def require(self, x: NDArray[np.int64]) -> None:
+        """Refuse a table off the fiber or outside the windows.
+
+        Raises
+        ------
+        InvariantError
+            Naming the public sum or bound that is broken, or the number of cells out of reach.
+        """
+        system = self.system
+        for names, wrong in ((system.names, system.A @ x != system.values), (system.bound_names, self.slack(x) < 0)):
+            for row in np.flatnonzero(wrong)[:1]:
+                raise InvariantError(
+                    f"the starting table breaks {names[row]!r}, which is public: leave its start to ppdinf, or pass a "
+                    "table that keeps everything public"
+                )
+        outside = np.count_nonzero((x < self.lower) | (x >= self.lower + self.width))
+        if outside:
+            raise InvariantError(
+                f"the starting table has {outside} cells further from the release than noise can reach"
+            )
+
+    def at_edge(self, x: NDArray[np.int64]) -> int:
+        """Count cells at the end of their window; any says that release and model contradict each other."""
+        return int(np.count_nonzero((x == self.lower) | (x == self.lower + self.width - 1)))

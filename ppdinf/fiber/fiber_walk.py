@@ -1,0 +1,293 @@
+"""Walk a table along lines of its fiber, by exact full conditionals.
+
+State: an integer table x with ``A x = a`` and ``B x >= b``. Kernel: take a direction v with ``A v = 0`` and draw t from
+its exact law along the line ``x + t v`` (a heat bath: no tuning, no rejection). The law is a product of cell weights
+``w_i(x_i)``: `walk`. Noise that couples the cells adds minus a norm of ``G (y - W x)`` (`ppdinf.laws.noise_norm`),
+which changes by ``-t G W v`` along the line: `walk_coupled`.
+
+A direction uses one uniform number, whatever the table: two tables that read the same ones are coupled by common
+quantiles, and tables on the same line go to the same point.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numba
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from ppdinf.fiber.fiber import Fiber
+
+__all__ = ["advance", "directions", "walk", "walk_coupled"]
+
+type Directions = tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int64]]
+
+SAFE = 1e-20  # a line whose linear weights sum to less than this is summed again in logarithms
+
+
+@numba.njit(cache=True, nogil=True)
+def _range(x: Any, cells: Any, steps: Any, lower: Any, width: int) -> tuple[int, int]:
+    """Smallest and largest t for which ``x + t v`` stays in every window and bound; 0 is one of them."""
+    if cells.size == 0:  # no moves: everything public leaves one table
+        return 0, 0
+    least, most = -(2**62), 2**62
+    for cell, step in zip(cells, steps):  # noqa: B905  (numba)
+        bounded = cell < lower.size  # the rest are slacks, which have no upper end
+        down = x[cell] - lower[cell] if bounded else x[cell]
+        up = lower[cell] + width - 1 - x[cell] if bounded else 2**62
+        if step > 0:
+            least, most = max(least, -(down // step)), min(most, up // step)
+        else:
+            least, most = max(least, -(up // -step)), min(most, down // -step)
+    return least, most
+
+
+@numba.njit(cache=True, nogil=True)
+def _add_log_weights(line: Any, x: Any, cells: Any, steps: Any, least: int, lower: Any, log_weights: Any) -> None:
+    """Add the log weights of the cells at every point of the line."""
+    for cell, step in zip(cells, steps):  # noqa: B905  (numba)
+        if cell < lower.size:
+            at = x[cell] - lower[cell] + least * step
+            for k in range(line.size):
+                line[k] += log_weights[cell, at + k * step]
+
+
+@numba.njit(cache=True, nogil=True)
+def _chosen(line: Any, mass: float, uniform: float) -> int:
+    """Point of the line at a quantile of its law."""
+    u, k = uniform * mass, 0
+    while k < line.size - 1 and u >= line[k]:
+        u -= line[k]
+        k += 1
+    return k
+
+
+@numba.njit(cache=True, nogil=True)
+def _step(x: Any, cells: Any, steps: Any, lower: Any, weights: Any, log_weights: Any, buffer: Any, rng: Any) -> None:
+    """Move the table along one direction by t drawn from its exact full conditional, with one uniform always."""
+    uniform = rng.random()
+    least, most = _range(x, cells, steps, lower, weights.shape[1])
+    if least == most:
+        return
+    line = buffer[: most - least + 1]
+    line[:] = 1.0
+    for cell, step in zip(cells, steps):  # noqa: B905  (numba)
+        if cell < lower.size:
+            at = x[cell] - lower[cell] + least * step
+            for k in range(line.size):
+                line[k] *= weights[cell, at + k * step]
+    mass = line.sum()
+    if not mass > SAFE:  # far out in the tails products of small numbers lose digits or vanish
+        line[:] = 0.0
+        _add_log_weights(line, x, cells, steps, least, lower, log_weights)
+        line[:] = np.exp(line - line.max())
+        mass = line.sum()
+    t = least + _chosen(line, mass, uniform)
+    for cell, step in zip(cells, steps):  # noqa: B905  (numba)
+        x[cell] += t * step
+
+
+@numba.njit(cache=True, nogil=True)
+def _linear(log_weights: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Weights of all counts, those of each cell over the largest."""
+    weights = np.empty_like(log_weights)
+    for i in range(weights.shape[0]):
+        weights[i] = np.exp(log_weights[i] - log_weights[i].max())
+    return weights
+
+
+@numba.njit(cache=True, nogil=True)
+def _walk(x: Any, starts: Any, cells: Any, steps: Any, lower: Any, weights: Any, log_weights: Any, rng: Any) -> None:
+    """Walk with the weights of the counts at hand."""
+    buffer = np.empty(weights.shape[1])
+    for r in range(starts.size - 1):
+        v = slice(starts[r], starts[r + 1])
+        _step(x, cells[v], steps[v], lower, weights, log_weights, buffer, rng)
+
+
+@numba.njit(cache=True, nogil=True)
+def walk(
+    x: NDArray[np.int64],
+    starts: NDArray[np.int32],
+    cells: NDArray[np.int32],
+    steps: NDArray[np.int64],
+    lower: NDArray[np.int64],
+    log_weights: NDArray[np.float64],
+    rng: Any,
+) -> None:
+    """Move the table in place along each direction in turn.
+
+    Parameters
+    ----------
+    x : array of int64, shape (d + l,)
+        A table of d cells on the fiber with finite weight, followed by its l slacks ``B x - b >= 0``.
+    starts, cells, steps : arrays
+        Direction r adds ``steps[k]`` to entry ``cells[k]`` of x for k in ``starts[r]:starts[r + 1]``.
+    lower : array of int64, shape (d,)
+        Count that column 0 of `log_weights` stands for.
+    log_weights : array of float64, shape (d, width)
+        Up to a constant per cell; ``-inf`` outside the support.
+    rng : numpy.random.Generator
+
+    Notes
+    -----
+    A direction over s cells costs s passes over at most `width` numbers.
+    """
+    _walk(x, starts, cells, steps, lower, _linear(log_weights), log_weights, rng)
+
+
+@numba.njit(cache=True, nogil=True)
+def _subtract_norm(line: Any, least: int, order: float, w: Any, c: Any, moved: Any) -> None:
+    """Add minus the norm of ``w - t c`` at every point t of the line, up to what is the same for all of them."""
+    if order == 2:
+        slope, curve = 0.0, 0.0
+        for i in moved:
+            slope += w[i] * c[i]
+            curve += c[i] * c[i]
+        for k in range(line.size):
+            t = least + k
+            line[k] += t * (slope - 0.5 * t * curve)
+    elif order == 1:
+        for i in moved:
+            for k in range(line.size):
+                line[k] -= abs(w[i] - (least + k) * c[i])
+    else:
+        rest = 0.0
+        for i in range(w.size):
+            if c[i] == 0.0:
+                rest = max(rest, abs(w[i]))
+        largest = np.full(line.size, rest)
+        for i in moved:
+            for k in range(line.size):
+                largest[k] = max(largest[k], abs(w[i] - (least + k) * c[i]))
+        line -= largest
+
+
+@numba.njit(cache=True, nogil=True)
+def walk_coupled(
+    x: NDArray[np.int64],
+    starts: NDArray[np.int32],
+    cells: NDArray[np.int32],
+    steps: NDArray[np.int64],
+    lower: NDArray[np.int64],
+    log_weights: NDArray[np.float64],
+    order: float,
+    image: tuple[NDArray[Any], NDArray[Any], NDArray[np.float64]],
+    w: NDArray[np.float64],
+    rng: Any,
+) -> None:
+    """Move the table in place as `walk` does, with minus a norm of ``w`` added to the log weights.
+
+    Parameters
+    ----------
+    x, starts, cells, steps, lower, log_weights, rng
+        As for `walk`.
+    order : {1, 2, inf}
+        Of the norm; 2 stands for half its square.
+    image : tuple of arrays
+        ``indptr, indices, data`` of ``G W``, shape (k, d), by columns.
+    w : array of float64, shape (k,)
+        ``G (y - W x)``; kept true of x.
+
+    Notes
+    -----
+    Beside `walk`, a direction costs one pass over the line for every row of ``G W`` that it moves, and for Gaussian
+    noise one pass in all.
+    """
+    first, rows, values = image
+    c, seen, touched = np.zeros(w.size), np.zeros(w.size, dtype=np.bool_), np.empty(w.size, dtype=np.int64)
+    buffer = np.empty(log_weights.shape[1])
+    for r in range(starts.size - 1):
+        v, uniform = slice(starts[r], starts[r + 1]), rng.random()
+        least, most = _range(x, cells[v], steps[v], lower, log_weights.shape[1])
+        if least == most:
+            continue
+        line = buffer[: most - least + 1]
+        line[:] = 0.0
+        _add_log_weights(line, x, cells[v], steps[v], least, lower, log_weights)
+        n = 0
+        for cell, step in zip(cells[v], steps[v]):  # noqa: B905  (numba)
+            if cell < lower.size:
+                for j in range(first[cell], first[cell + 1]):
+                    if not seen[rows[j]]:
+                        seen[rows[j]], touched[n] = True, rows[j]
+                        n += 1
+                    c[rows[j]] += step * values[j]
+        _subtract_norm(line, least, order, w, c, touched[:n])
+        line[:] = np.exp(line - line.max())
+        t = least + _chosen(line, line.sum(), uniform)
+        for cell, step in zip(cells[v], steps[v]):  # noqa: B905  (numba)
+            x[cell] += t * step
+        for i in touched[:n]:
+            w[i] -= t * c[i]
+            c[i], seen[i] = 0.0, False
+
+
+def directions(fiber: Fiber, number: int, rng: np.random.Generator) -> Directions:
+    """Draw directions of a fiber, as `walk` takes them; few at a time cost more than walking them."""
+    v = fiber.moves.draw(number, rng=rng)
+    if fiber.system.limits.size:
+        v = sp.vstack([v, fiber.system.B @ v], format="csc")
+    return v.indptr, v.indices, v.data
+
+
+def advance(
+    fiber: Fiber,
+    table: NDArray[np.int64],
+    conditional: list[NDArray[np.float64]],
+    along: Directions,
+    rng: Any,
+    log_factor: Callable[[NDArray[np.int64]], float] | None = None,
+) -> NDArray[np.int64]:
+    """Return where a walk along the directions takes a table.
+
+    Parameters
+    ----------
+    fiber : Fiber
+    table : array of int64, shape (d,)
+    conditional : list of arrays
+        Log weights of all counts, shape (d, width), and where noise couples the cells ``G y``, shape (k,).
+    along : tuple of arrays
+        From `directions`.
+    rng : numpy.random.Generator
+        One uniform for each direction; with `log_factor` one more for each that moves the table.
+    log_factor : callable, optional
+        Further log density of a table, which looks at all of it: each step along a line is then a proposal, accepted
+        by the ratio of the factors (Metropolis and Hastings), at the cost of evaluating it.
+    """
+    x, log_weights = np.concatenate([table, fiber.slack(table)]), np.ascontiguousarray(conditional[0])
+    if fiber.coupling is None:
+        weights = _linear(log_weights)
+
+        def move(x: NDArray[np.int64], along: Directions) -> None:
+            _walk(x, *along, fiber.lower, weights, log_weights, rng)
+    else:
+        image, order = fiber.coupling.matrix, float(fiber.coupling.order)
+        columns = (image.indptr, image.indices, image.data)
+
+        def move(x: NDArray[np.int64], along: Directions) -> None:
+            w = conditional[1] - image @ x[: table.size]
+            walk_coupled(x, *along, fiber.lower, log_weights, order, columns, w, rng)
+
+    if log_factor is None:
+        move(x, along)
+    else:
+        _propose(x, move, along, rng, lambda x: log_factor(x[: table.size]))
+    return x[: table.size]
+
+
+def _propose(x: NDArray[np.int64], move: Any, along: Directions, rng: Any, log_factor: Any) -> None:
+    """Move a table in place, each direction a proposal."""
+    starts, cells, steps = along
+    here = log_factor(x)
+    for r in range(starts.size - 1):
+        proposed = x.copy()
+        move(proposed, (starts[r : r + 2], cells, steps))
+        if (proposed == x).all():
+            continue
+        there = log_factor(proposed)
+        if np.log(rng.random()) < there - here:
+            x[:], here = proposed, there

@@ -1,0 +1,1 @@
+"""Laws of noise, stated once: weights, norms and how far noise reaches."""

@@ -1,0 +1,1 @@
+"""Markov chains of lattice noise, the published ones among them, and bounds of their distance from the law."""

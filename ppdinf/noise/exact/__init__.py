@@ -1,0 +1,1 @@
+"""Exact and independent draws of lattice noise, one algorithm a file."""

@@ -1,0 +1,1 @@
+"""Real-valued noise: K-norm laws and uniform points in convex bodies."""

@@ -1,0 +1,93 @@
+"""K-norm noise in any dimension, where the moves that span K depend on each other no more than they must.
+
+Where K is the hull of k independent moves of R^k and their opposites, |w|_K is the l1 norm of w written in these moves,
+and the noise has independent Laplace coordinates in them.
+
+Where K is the hull of all differences of k + 1 points that do not lie in a hyperplane, w has one representation as a
+sum of points with weights u that add up to 0. A difference moves weight from one point to another, so |w|_K is the
+weight that has to move, half the l1 norm of u. Noise with density exp(-|w|_K): the weight S that moves is
+Gamma(k); the number j of points that gain has probability proportional to C(k + 1, j) / ((j - 1)! (k - j)!), since a
+sum S is spread over j parts in S^(j - 1) / (j - 1)! ways; which gain is uniform, and so are the shares.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ppdinf.noise.bits.continuous import exponentials, laplaces
+from ppdinf.noise.real.k_norm import uniforms
+
+if TYPE_CHECKING:
+    from ppdinf.noise.bits.tape import Tape
+
+__all__ = ["IndependentMoves", "independent_moves"]
+
+type Reals = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class IndependentMoves:
+    """K as the hull of independent moves, or of all differences of independent points.
+
+    Attributes
+    ----------
+    points : ndarray of float64, shape (k, k) or (k, k + 1)
+        Moves, or points, one per column.
+    forms : ndarray of float64, shape (k, k) or (k + 1, k)
+        |w|_K is the l1 norm of ``forms @ w``.
+    """
+
+    points: Reals
+    forms: Reals
+
+    def noise(self, draws: int, tape: Tape) -> Reals:
+        """Draw from the density proportional to exp(-|w|_K), shape (draws, k)."""
+        from scipy.special import gammaln
+
+        k, n = self.points.shape
+        if n == k:
+            return laplaces(tape, draws, k) @ self.points.T
+        j = np.arange(1, n)
+        log_weights = -gammaln(j + 1) - gammaln(n - j + 1) - gammaln(j) - gammaln(n - j)
+        cumulative = np.cumsum(np.exp(log_weights - log_weights.max()))
+        gaining = 1 + np.searchsorted(cumulative, uniforms(tape, draws) * cumulative[-1])
+        order = np.argsort(exponentials(tape, draws, n), axis=1)
+        gains = np.argsort(order, axis=1) < gaining[:, np.newaxis]
+        spread = exponentials(tape, draws, n)
+        up, down = np.where(gains, spread, 0.0), np.where(gains, 0.0, spread)
+        weights = up / up.sum(axis=1, keepdims=True) - down / down.sum(axis=1, keepdims=True)
+        return exponentials(tape, draws, k).sum(axis=1, keepdims=True) * weights @ self.points.T
+
+
+def independent_moves(columns: Reals, *, differences: bool) -> IndependentMoves | None:
+    """Recognise such a K; None where there are more points than that.
+
+    Parameters
+    ----------
+    columns : ndarray of float64, shape (k, n)
+        What one record adds, for every kind of record; repeated columns count once.
+    differences : bool
+        Whether K is the hull of all differences of columns, which span R^k, or of the columns and their opposites.
+
+    Returns
+    -------
+    IndependentMoves or None
+
+    Examples
+    --------
+    >>> body = independent_moves(np.array([[1.0, 0.0, -1.0], [0.0, 1.0, -1.0]]), differences=True)
+    >>> round(float(np.abs(body.forms @ [2.0, -2.0]).sum()), 9)  # two records change from the second kind to the first
+    2.0
+    """
+    points = columns[:, np.unique(columns.round(9), axis=1, return_index=True)[1]]
+    k = len(points)
+    if differences:
+        if points.shape[1] != k + 1:
+            return None
+        return IndependentMoves(points, np.linalg.inv(np.vstack([points, np.ones(k + 1)]))[:, :k] / 2)
+    points = points[:, np.abs(points).max(axis=0) > 1e-9]
+    return IndependentMoves(points, np.linalg.inv(points)) if points.shape[1] == k else None

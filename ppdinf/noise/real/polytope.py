@@ -1,0 +1,112 @@
+"""Symmetric polytopes in few dimensions: gauge, uniform points and K-norm noise, exactly.
+
+K is the convex hull of points and their opposites. Its faces, cut into simplices by Qhull, split K into cones from 0.
+A simplex with probability proportional to its volume and a uniform point in it make a uniform point of K,
+without rejection. The gauge |w|_K, the factor by which K must grow to reach w, is the largest of the faces' linear
+forms.
+
+References
+----------
+M. Hardt, K. Talwar, "On the geometry of differential privacy", STOC 2010. C. B. Barber, D. P. Dobkin, H. Huhdanpaa,
+"The Quickhull algorithm for convex hulls", ACM Transactions on Mathematical Software 22(4), 1996.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ppdinf.noise.bits.continuous import exponentials
+
+if TYPE_CHECKING:
+    from ppdinf.noise.bits.tape import Tape
+
+__all__ = ["Polytope", "polytope"]
+
+type Reals = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Polytope:
+    """A polytope with 0 inside, equal to its opposite.
+
+    Attributes
+    ----------
+    forms : ndarray of float64, shape (faces, m)
+        ``K = {w : forms @ w <= 1}``.
+    corners : ndarray of float64, shape (simplices, m, m)
+        Rows are the corners, besides 0, of simplices that fill K.
+    cumulative : ndarray of float64, shape (simplices,)
+        Share of the volume in the simplices up to each.
+    """
+
+    forms: Reals
+    corners: Reals
+    cumulative: Reals
+
+    def gauge(self, w: Reals) -> Reals:
+        """Norm |w|_K of vectors, shape (..., m)."""
+        return np.max(w @ self.forms.T, axis=-1)
+
+    def chord(self, w: Reals, direction: Reals) -> tuple[float, float]:
+        """Find the ends (t0, t1) of the line w + t direction within K, for w in K."""
+        room, speed = 1 - self.forms @ w, self.forms @ direction
+        with np.errstate(divide="ignore", invalid="ignore"):
+            t = room / speed
+        return float(np.max(t[speed < 0])), float(np.min(t[speed > 0]))
+
+    def uniform(self, draws: int, tape: Tape) -> Reals:
+        """Draw uniform points of K, shape (draws, m); m + 2 words each."""
+        m = self.forms.shape[1]
+        e = exponentials(tape, draws, m + 2)
+        which = np.searchsorted(self.cumulative, np.exp(-e[:, 0]), side="right").clip(max=self.cumulative.size - 1)
+        shares = e[:, 2:] / e[:, 1:].sum(axis=1, keepdims=True)
+        return np.einsum("im,imk->ik", shares, self.corners[which])
+
+    def noise(self, draws: int, tape: Tape) -> Reals:
+        """Draw from the density proportional to exp(-|w|_K): a uniform point times a Gamma(m + 1) radius."""
+        radius = exponentials(tape, draws, self.forms.shape[1] + 1).sum(axis=1, keepdims=True)
+        return radius * self.uniform(draws, tape)
+
+
+def polytope(points: Reals) -> Polytope:
+    """Find the faces of the convex hull of points and their opposites.
+
+    Parameters
+    ----------
+    points : ndarray of float64, shape (m, n)
+        One per column; they span R^m.
+
+    Returns
+    -------
+    Polytope
+
+    Notes
+    -----
+    The number of simplices grows exponentially with m: 21,000 in 0.3 s for the 72 differences of nine cells (m = 8).
+
+    Examples
+    --------
+    >>> cross = polytope(np.eye(2))
+    >>> len(cross.corners), cross.gauge(np.array([3.0, -1.0])).round(9)
+    (4, np.float64(4.0))
+    """
+    from scipy.spatial import ConvexHull
+
+    both = np.hstack([points, -points]).T
+    if both.shape[1] == 1:
+        end = np.abs(both).max()
+        ends = np.array([[end], [-end]])
+        return Polytope(1 / ends, ends[:, np.newaxis, :], np.array([0.5, 1.0]))
+    left, extent, _ = np.linalg.svd(points, full_matrices=False)
+    white = left / extent  # the hull is found in coordinates where it is about as long as wide
+    hull = ConvexHull(both @ white)
+    forms = hull.equations[:, :-1] / -hull.equations[:, -1:]
+    forms = forms[np.unique(forms.round(9), axis=0, return_index=True)[1]] @ white.T
+    corners = both[hull.simplices]
+    volumes = np.abs(np.linalg.det(corners @ white))
+    solid = volumes > 1e-12 * volumes.max()  # flat pieces of faces with more than m corners
+    return Polytope(forms, corners[solid], np.cumsum(volumes[solid]) / volumes[solid].sum())

@@ -1,0 +1,403 @@
+"""Sums of windowed integers given their totals, against convolution and enumeration."""
+
+import itertools
+from math import factorial
+
+import numpy as np
+import pytest
+from scipy.special import gammaln, logsumexp
+from scipy.stats import chi2
+
+from ppdinf.errors import InvariantError, ModelError
+from ppdinf.fiber import totals
+
+
+def convolve(rows):
+    """Log weights of every sum, by plain convolution in logarithms."""
+    log_sum = np.zeros(1)
+    for row in rows:
+        grid = np.full((row.size, log_sum.size + row.size - 1), -np.inf)
+        for k, weight in enumerate(row):
+            grid[k, k : k + log_sum.size] = log_sum + weight
+        log_sum = logsumexp(grid, axis=0)
+    return log_sum
+
+
+def at(log_sum, s):
+    return log_sum[s] if 0 <= s < log_sum.size else -np.inf
+
+
+def oracle(logw, target):
+    """Log coefficient and marginals of one block (offsets from lo)."""
+    d, width = logw.shape
+    with np.errstate(invalid="ignore", divide="ignore"):
+        value = at(convolve(logw), target)
+        table = np.zeros((d, width))
+        if value > -np.inf:
+            for i in range(d):
+                others = convolve(np.delete(logw, i, axis=0))
+                for k in range(width):
+                    table[i, k] = np.exp(logw[i, k] + at(others, target - k) - value)
+    return value, table
+
+
+def flat(rng, d, width):
+    return np.zeros((d, width))
+
+
+def rough(rng, d, width):
+    return rng.normal(0, rng.choice([1.0, 10.0, 100.0]), (d, width))
+
+
+def sparse(rng, d, width):
+    logw = rng.normal(0, 2, (d, width))
+    logw[rng.random((d, width)) < 0.7] = -np.inf
+    logw[np.arange(d), rng.integers(0, width, d)] = 0.0
+    return logw
+
+
+def even(rng, d, width):
+    logw = rng.normal(0, 1, (d, width))
+    logw[:, 1::2] = -np.inf
+    return logw
+
+
+def nearly_even(rng, d, width):
+    logw = rng.normal(0, 1, (d, width))
+    logw[:, 1::2] -= rng.choice([20.0, 40.0, 300.0, 900.0])
+    return logw
+
+
+def far_modes(rng, d, width):
+    x = np.arange(width)
+    sd = max(width / 40, 0.3)
+    return np.logaddexp(-0.5 * ((x - width * 0.05) / sd) ** 2, -0.5 * ((x - width * 0.95) / sd) ** 2) + np.zeros((d, 1))
+
+
+def peaked(rng, d, width):
+    return -rng.choice([5.0, 60.0, 800.0]) * np.abs(np.arange(width) - rng.integers(0, width, (d, 1)))
+
+
+def steep(rng, d, width):
+    return rng.uniform(-50, 50, (d, 1)) * np.arange(width) + rng.normal(0, 1, (d, width))
+
+
+def one_wide(rng, d, width):
+    logw = -3.0 * np.arange(width) + np.zeros((d, 1))
+    logw[0] = rng.normal(0, 0.1, width)
+    return logw
+
+
+def counts(rng, d, width):
+    x = np.arange(width)
+    rate, epsilon = rng.gamma(2, width / 8, (d, 1)), rng.choice([0.02, 0.25, 2.0])
+    noisy = np.round(rate + rng.laplace(0, 1 / epsilon, (d, 1)))
+    return x * np.log(rate) - gammaln(x + 1) - epsilon * np.abs(noisy - x)
+
+
+def smooth(rng, d, width):
+    sd = rng.uniform(0.5, 1 + width / 6, (d, 1))
+    return -0.5 * ((np.arange(width) - rng.uniform(0, width, (d, 1))) / sd) ** 2
+
+
+KINDS = [flat, rough, sparse, even, nearly_even, far_modes, peaked, steep, one_wide, counts, smooth]
+
+
+def problems(kind, number=25):
+    """Random blocks of a kind with totals typical, extreme, barely possible and impossible."""
+    rng = np.random.default_rng(KINDS.index(kind))
+    for n in range(number):
+        d, width = int(rng.integers(1, 9)), int(rng.integers(1, 40))
+        logw = kind(rng, d, width)
+        shifted = np.exp(logw - logw.max(1, keepdims=True))
+        typical = int(np.round((shifted / shifted.sum(1, keepdims=True) @ np.arange(width)).sum()))
+        top = d * (width - 1)
+        target = [typical, typical + 1, int(rng.integers(0, top + 1)), 0, 1, top, top - 1, top + 1, -1][n % 9]
+        yield logw, target
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_agrees_with_convolution(kind):
+    for logw, target in problems(kind):
+        value, table = oracle(logw, target)
+        found = totals.log_coefficient(logw, lo=0, total=target)
+        assert found.shape == (2,)
+        assert found[1] == 0
+        if value == -np.inf:
+            assert found[0] == -np.inf
+        else:
+            assert found[0] == pytest.approx(value, rel=1e-12, abs=2e-10), (logw.shape, target)
+        np.testing.assert_allclose(totals.marginals(logw, lo=0, total=target), table, rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize("kind", [flat, sparse, even, far_modes, counts, smooth])
+def test_many_cells(kind):
+    rng = np.random.default_rng(7)
+    for d, width in ((60, 100), (200, 12), (3, 900)):
+        logw = kind(rng, d, width)
+        log_sum = convolve(logw)
+        finite = np.flatnonzero(log_sum > -np.inf)
+        for target in (log_sum.argmax(), *rng.choice(finite, 2), finite[1], finite[-2]):
+            value = totals.log_coefficient(logw, lo=0, total=target)[0]
+            assert value == pytest.approx(log_sum[target], rel=1e-12, abs=2e-10)
+
+
+def evaluated_means(logw, target):
+    value, means = np.zeros(2), np.zeros((len(logw), 1))
+    place = [np.zeros(len(logw), np.int64) for _ in range(2)]
+    row = np.arange(len(logw))
+    totals.evaluate(logw, np.zeros(len(logw)), np.empty((0, 0)), row, *place, np.array([target]), True, value, means)
+    return value[0], means[:, 0]
+
+
+@pytest.mark.parametrize("kind", [flat, even, counts, smooth, one_wide])
+def test_means_of_many_cells(kind):
+    """Cells with small shares in the sum go by their moments, unless their marginals are asked for."""
+    rng = np.random.default_rng(13)
+    for d, width in ((45, 30), (150, 20), (400, 10)):
+        logw = kind(rng, d, width)
+        p = np.exp(logw - logsumexp(logw, axis=1, keepdims=True))
+        mean, sd = p @ np.arange(width), np.sqrt((p @ np.arange(width) ** 2 - (p @ np.arange(width)) ** 2).sum())
+        log_sum = convolve(logw)
+        for off in (0.0, 1.5, -3.0):
+            target = max(int(mean.sum() + off * sd), 4) // 2 * 2
+            value, means = evaluated_means(logw, target)
+            table = totals.marginals(logw, lo=0, total=target)
+            np.testing.assert_allclose(means, table @ np.arange(width), rtol=0, atol=1e-8)
+            assert means.sum() == pytest.approx(target, rel=1e-10)
+            assert value == pytest.approx(log_sum[target], rel=1e-12, abs=2e-10)
+            if kind is smooth and off:  # a wrong variant: all that the first two moments know
+                tilt = (target - mean.sum()) / sd**2
+                assert np.abs(mean + tilt * (p @ np.arange(width) ** 2 - mean**2) - means).max() > 1e-6
+
+
+def test_the_oracle_sees_too_few_frequencies():
+    """Wrong variant: frequencies at a spacing of 2 pi / 4 sd, which count sums 4 sd away as the total."""
+    logw = smooth(np.random.default_rng(3), 20, 60)
+    p = np.exp(logw - logsumexp(logw, axis=1, keepdims=True))
+    x = np.arange(60)
+    mean, sd = (p @ x).sum(), np.sqrt((p @ x**2 - (p @ x) ** 2).sum())
+    target, modulus = round(mean), int(4 * sd)
+    u = 2 * np.pi * np.arange(modulus) / modulus
+    phi = np.prod(p @ np.exp(1j * np.outer(x, u)), axis=0)
+    wrong = np.log((phi * np.exp(-1j * u * target)).real.mean()) + logsumexp(logw, axis=1).sum()
+    right = convolve(logw)[target]
+    assert abs(wrong - right) > 1e-4
+    assert totals.log_coefficient(logw, lo=0, total=target)[0] == pytest.approx(right, abs=1e-11)
+
+
+def test_the_oracle_sees_too_few_moments():
+    """Wrong variant: four moments of each cell in the place of twelve, centred and along the same frequencies."""
+    logw = smooth(np.random.default_rng(5), 400, 10)
+    p = np.exp(logw - logsumexp(logw, axis=1, keepdims=True))
+    k = np.arange(10) - np.rint(p @ np.arange(10))[:, None]
+    target = round(float((p @ np.arange(10)).sum()))
+    modulus = int(16 * np.sqrt((p * k**2).sum()))
+    u = 2 * np.pi * (np.arange(modulus) - modulus // 2) / modulus
+    # frequencies that matter: the characteristic function of the sum is below 1e-14 beyond
+    u = u[np.abs(u) < 8 / np.sqrt((p * k**2).sum())]
+
+    def log_mass(order):
+        powers = [(1j * u) ** r / factorial(r) * (p * k**r).sum(axis=1)[:, None] for r in range(order)]
+        phi = np.prod(sum(powers), axis=0)
+        shift = target - np.rint(p @ np.arange(10)).sum()
+        return np.log((phi * np.exp(-1j * u * shift)).real.sum() / modulus) + logsumexp(logw, axis=1).sum()
+
+    right = convolve(logw)[target]
+    assert abs(log_mass(13) - right) < 1e-9
+    assert abs(log_mass(5) - right) > 1e-6
+
+
+def test_blocks_free_cells_and_lower_ends():
+    rng = np.random.default_rng(11)
+    logw, lo = rng.normal(0, 2, (7, 6)), rng.integers(-5, 5, 7)
+    block, eta = np.array([1, -1, 0, 1, -1, 0, 1]), rng.normal(0, 1, 7)
+    total = np.array([lo[[2, 5]].sum() + 4, lo[[0, 3, 6]].sum() + 9, 0])
+    weights = logw + eta[:, None] * (lo[:, None] + np.arange(6))
+    found = totals.log_coefficient(logw, lo=lo, total=total, block=block, eta=eta)
+    table = totals.marginals(logw, lo=lo, total=total, block=block, eta=eta)
+    for b, cells, target in ((0, [2, 5], 4), (1, [0, 3, 6], 9)):
+        value, expected = oracle(weights[cells], target)
+        assert found[b] == pytest.approx(value, abs=1e-11)
+        np.testing.assert_allclose(table[cells], expected, atol=1e-11)
+    assert found[2] == 0  # no cells, a total of 0
+    assert found[3] == pytest.approx(logsumexp(weights[[1, 4]], axis=1).sum(), abs=1e-11)
+    np.testing.assert_allclose(table[1], np.exp(weights[1] - logsumexp(weights[1])), atol=1e-13)
+    assert totals.log_coefficient(logw, lo=lo, total=[*total[:2], 1], block=block)[2] == -np.inf
+
+
+def test_marginals_are_the_gradient():
+    rng = np.random.default_rng(2)
+    logw, step = counts(rng, 6, 30), 1e-4
+    table = totals.marginals(logw, lo=0, total=40)
+    for i, k in itertools.product(range(6), range(0, 30, 7)):
+        up, down = logw.copy(), logw.copy()
+        up[i, k] += step
+        down[i, k] -= step
+        slope = np.diff([totals.log_coefficient(w, lo=0, total=40)[0] for w in (down, up)])[0] / (2 * step)
+        assert table[i, k] == pytest.approx(slope, abs=1e-8)
+
+
+def test_wide_windows_cost_what_their_mass_costs():
+    """The entries that matter are found in a table a hundred times as wide, with the same answer."""
+    x = np.arange(20_000)
+    rate = np.array([[30.0], [50.0], [400.0]])
+    logw = -gammaln(x + 1.0) - 0.02 * np.abs(np.array([[20], [70], [420]]) - x)
+    wide = totals.log_coefficient(logw, lo=0, total=500, eta=np.log(rate[:, 0]))[0]
+    narrow = totals.log_coefficient(logw[:, :501], lo=0, total=500, eta=np.log(rate[:, 0]))[0]
+    assert wide == pytest.approx(narrow, rel=1e-13)
+
+
+def test_rate_zero_means_count_zero():
+    logw = -gammaln(np.arange(9) + 1.0) * np.ones((3, 1))
+    eta = np.array([0.3, -np.inf, 0.5])
+    without = totals.log_coefficient(logw[[0, 2]], lo=0, total=8, eta=eta[[0, 2]])[0]
+    assert totals.log_coefficient(logw, lo=0, total=8, eta=eta)[0] == pytest.approx(without, abs=1e-12)
+    assert totals.marginals(logw, lo=0, total=8, eta=eta)[1, 0] == pytest.approx(1, abs=1e-15)
+    assert totals.log_coefficient(logw, lo=[0, 1, 0], total=8, eta=eta)[0] == -np.inf
+    assert totals.log_coefficient(logw, lo=0, total=17, eta=eta)[0] == -np.inf
+
+
+@pytest.mark.parametrize("lo", [0, -40])
+def test_cells_nobody_lives_in_change_nothing(lo):
+    """Windows that begin far below 0, in a block and free; a large number standing for -inf would cancel there."""
+    x = lo + np.arange(60)
+    with np.errstate(invalid="ignore"):
+        logw = np.where(x < 0, -np.inf, -gammaln(np.maximum(x, 0) + 1.0) - 0.3 * np.abs(np.arange(5)[:, None] - x))
+    eta, block = np.array([0.3, -np.inf, 0.5, 0.2, -np.inf]), np.array([0, 0, 0, -1, -1])
+    there = eta > -np.inf
+    found = totals.log_coefficient(logw, lo=lo, total=8, block=block, eta=eta)
+    without = totals.log_coefficient(logw[there], lo=lo, total=8, block=block[there], eta=eta[there])
+    np.testing.assert_allclose(found, without + logw[[1, 4], -lo], atol=1e-12)
+    marginals = totals.marginals(logw, lo=lo, total=8, block=block, eta=eta)
+    np.testing.assert_array_equal(marginals[~there], np.tile(x == 0, (2, 1)))
+    np.testing.assert_allclose(
+        marginals[there], totals.marginals(logw[there], lo=lo, total=8, block=block[there], eta=eta[there]), atol=1e-12
+    )
+    drawn = totals.draw(logw, lo=lo, total=8, block=block, eta=np.tile(eta, (50, 1)), rng=1).reshape(50, 5)
+    assert (drawn[:, ~there] == 0).all()
+    assert (drawn[:, :3].sum(axis=1) == 8).all()
+
+
+def joint_law(logw, target):
+    """Every table of the block with its probability, by enumeration."""
+    d, width = logw.shape
+    tables = np.array([t for t in itertools.product(range(width), repeat=d) if sum(t) == target])
+    log_p = logw[np.arange(d), tables].sum(axis=1)
+    tables, log_p = tables[log_p > -np.inf], log_p[log_p > -np.inf]
+    return tables, np.exp(log_p - logsumexp(log_p))
+
+
+def p_value(draws, tables, p):
+    """Chi-square test of draws against the joint law; rare tables pooled with the most probable."""
+    index = {tuple(t): n for n, t in enumerate(tables)}
+    seen = np.bincount([index[tuple(x)] for x in draws], minlength=len(tables))
+    pooled = p * len(draws) < 10
+    pooled[p.argmax()] = True  # so that no class expects little
+    seen = np.append(seen[~pooled], seen[pooled].sum())
+    expected = np.append(p[~pooled], p[pooled].sum()) * len(draws)
+    return chi2.sf(((seen - expected) ** 2 / expected).sum(), max(len(seen) - 1, 1))
+
+
+@pytest.mark.parametrize("kind", [flat, rough, sparse, even, far_modes, counts, smooth])
+def test_draws_follow_the_joint_law(kind):
+    rng = np.random.default_rng(5)
+    for d, width in ((1, 5), (2, 9), (4, 6), (5, 4)):
+        logw = kind(rng, d, width)
+        feasible = np.flatnonzero(convolve(logw) > -np.inf)
+        target = rng.choice(feasible)
+        tables, p = joint_law(logw, target)
+        draws = totals.draw(logw, lo=0, total=target, draws=20_000, rng=int(target))
+        assert p_value(draws, tables, p) > 1e-6
+
+
+def test_draws_when_attempts_run_out():
+    """Far modes and a total that only a value between them can reach: backward sampling."""
+    logw = np.full((3, 41), -np.inf)
+    logw[:, [0, 1, 2, 40]] = np.random.default_rng(12).normal(0, 1, (3, 4))
+    logw[:, 20] = [-60.0, -61.0, -59.5]
+    tables, p = joint_law(logw, 22)
+    draws = totals.draw(logw, lo=0, total=22, draws=5_000, rng=1)
+    assert p_value(draws, tables, p) > 1e-6
+
+
+def test_the_chi_square_sees_a_missing_acceptance():
+    """Wrong variant: the last cell completes the total and is always accepted."""
+    rng = np.random.default_rng(6)
+    logw = smooth(rng, 3, 8)
+    tables, p = joint_law(logw, 10)
+    each = np.exp(logw - logsumexp(logw, axis=1, keepdims=True))
+    two = np.array([rng.choice(8, 40_000, p=each[i]) for i in (0, 1)]).T
+    wrong = np.column_stack([two, 10 - two.sum(axis=1)])
+    wrong = wrong[(wrong[:, 2] >= 0) & (wrong[:, 2] < 8)]
+    assert p_value(wrong, tables, p) < 1e-12
+
+
+def test_draws_have_the_posterior_means():
+    rng = np.random.default_rng(8)
+    logw = counts(rng, 50, 120)
+    block = np.repeat([0, 1, -1], [20, 20, 10])
+    each = np.exp(logw - logsumexp(logw, axis=1, keepdims=True))
+    total = np.array([round((each[block == b] @ np.arange(120)).sum()) + 15 for b in (0, 1)])
+    draws = totals.draw(logw, lo=3, total=total + 60, block=block, draws=20_000, rng=2)
+    assert (draws[:, block == 0].sum(axis=1) == total[0] + 60).all()
+    assert (draws[:, block == 1].sum(axis=1) == total[1] + 60).all()
+    table = totals.marginals(logw, lo=3, total=total + 60, block=block)
+    x = np.arange(120) + 3
+    mean = table @ x
+    sd = np.sqrt(table @ x**2 - mean**2)
+    z = (draws.mean(axis=0) - mean) / sd * np.sqrt(len(draws))
+    assert np.abs(z).max() < 5.5
+
+
+def test_one_draw_for_each_of_many_tables():
+    rng = np.random.default_rng(9)
+    logw, eta = counts(rng, 4, 30), rng.normal(0, 0.3, (5, 4))
+    many = totals.draw(logw, lo=0, total=40, eta=eta, draws=3, rng=4)
+    assert many.shape == (5, 3, 4)
+    assert (many.sum(axis=2) == 40).all()
+    x = np.arange(30)
+    tables = logw + eta[:, :, None] * x
+    np.testing.assert_array_equal(totals.draw(tables, lo=0, total=40, draws=3, rng=4), many)
+    again = totals.draw(logw, lo=0, total=40, eta=eta, draws=3, rng=np.random.default_rng(4))
+    np.testing.assert_array_equal(again, many)
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "message"),
+    [
+        ({"total": 10.0}, InvariantError, "total must hold integers"),
+        ({"lo": [0.5, 0.5]}, InvariantError, "lo must hold integers"),
+        ({"lo": [0, 0, 0]}, InvariantError, "one entry per cell"),
+        ({"block": [0, 1]}, InvariantError, "block must name one of 1 totals"),
+        ({"block": [0, -2]}, InvariantError, "block must name"),
+        ({"total": np.uint64(2**63)}, InvariantError, "beyond"),
+        ({"logw": np.zeros(3)}, ModelError, "shape"),
+        ({"logw": np.zeros((2, 0))}, ModelError, "shape"),
+        ({"logw": [[0.0, np.nan], [0.0, 0.0]]}, ModelError, "cell 0"),
+        ({"logw": [[0.0, 0.0], [np.inf, 0.0]]}, ModelError, "cell 1"),
+        ({"eta": [0.0, np.nan]}, ModelError, "eta of cell 1"),
+        ({"eta": [0.0]}, ModelError, "one entry per cell"),
+    ],
+)
+def test_refuses(change, error, message):
+    arguments = {"logw": np.zeros((2, 2)), "lo": 0, "total": 1} | change
+    logw = arguments.pop("logw")
+    for function in (totals.log_coefficient, totals.marginals, totals.draw):
+        with pytest.raises(error, match=message):
+            function(logw, **arguments)
+
+
+def test_no_table_to_draw():
+    with pytest.raises(InvariantError, match="block 1"):
+        totals.draw(np.zeros((2, 3)), lo=0, total=[1, 5], block=[0, 1])
+    parity = np.array([[0.0, -np.inf, 0.0]] * 3)
+    with pytest.raises(InvariantError, match="no table"):
+        totals.draw(parity, lo=0, total=3)
+
+
+def test_a_free_cell_without_weight():
+    logw = np.array([[0.0, 0.0], [-np.inf, -np.inf]])
+    assert totals.log_coefficient(logw, lo=0, total=1, block=[0, -1]).tolist() == [0.0, -np.inf]
+    with pytest.raises(ModelError, match="outside every total"):
+        totals.draw(logw, lo=0, total=1, block=[0, -1])

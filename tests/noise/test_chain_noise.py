@@ -1,0 +1,208 @@
+"""Noise by chains of measured distance: the road from plan to file, the limit's coverage, and where seeds come from."""
+
+import math
+
+import numba
+import numpy as np
+import pytest
+from lattice_laws import enumerated, fit, margins_law, total_variation
+
+import ppdinf as ppd
+from ppdinf.errors import InvariantError
+from ppdinf.lattice import structure
+from ppdinf.laws.noise_law import NoiseLaw
+from ppdinf.noise import chain_noise
+from ppdinf.noise import exact_noise as exact
+from ppdinf.noise.bits.tape import seeded_tape
+from ppdinf.noise.chains.coupling import gibbs_meeting
+from ppdinf.noise.chains.noise_gibbs import gibbs_moves, noise_gibbs
+from ppdinf.noise.chains.tv_bound import TVBound, tv_bound
+
+MARGINS = ppd.invariants.margin("dim_0") & ppd.invariants.margin("dim_1")
+TABLE = np.array([[5, 0, 2], [1, 7, 3], [4, 4, 0]])
+
+
+@pytest.fixture
+def no_exact_sampler(monkeypatch):
+    def refuse(structure, law):
+        raise InvariantError("too much for exact noise")
+
+    monkeypatch.setattr(exact, "exact_noise", refuse)
+
+
+@pytest.mark.usefixtures("no_exact_sampler")
+def test_a_release_by_a_chain_says_so_wherever_it_is_read(tmp_path):
+    mechanism = ppd.GeneralizedLaplace(MARGINS, epsilon="1/2")
+    release = mechanism.release(TABLE, allow_mcmc=True)
+    assert not (release.table - TABLE).sum("dim_0").any()
+    assert not (release.table - TABLE).sum("dim_1").any()
+    release.save(tmp_path / "chain.ppd")
+    for found in (release, ppd.read_release(tmp_path / "chain.ppd")):
+        assert not found.plan.exact
+        assert found.plan.sampler == "annealed independence"
+        assert "Markov chain" in str(found.plan)
+        assert "200 pairs of chains" in str(found.plan)
+        assert 3 / 200 / 1.01 < found.plan.distance < 0.03  # no 200 pairs show less than 0.0149
+        promise = found.guarantee
+        assert promise.sampler_distance == found.plan.distance
+        assert promise.nearest == 4
+        assert promise.sampler_delta == pytest.approx((1 + math.exp(2)) * found.plan.distance)
+        assert f"up to {found.plan.distance:.2g} in total variation" in promise.describe()
+        assert promise.to_dict()["sampler_distance"] == found.plan.distance
+    again = mechanism.simulate(TABLE, draws=3, rng=1, allow_mcmc=True)
+    assert (again == mechanism.simulate(TABLE, draws=3, rng=1, allow_mcmc=True)).all()
+    assert (again != mechanism.simulate(TABLE, draws=3, rng=2, allow_mcmc=True)).any()
+
+
+@pytest.mark.usefixtures("no_exact_sampler")
+def test_without_leave_and_for_other_laws_it_is_refused():
+    with pytest.raises(InvariantError, match="too much for exact noise"):
+        ppd.GeneralizedLaplace(MARGINS, epsilon="1/2").release(TABLE)
+    for norm_or_sigma in ({"epsilon": 1, "norm": "l2"},):
+        with pytest.raises(InvariantError, match="too much for exact noise"):
+            ppd.GeneralizedLaplace(MARGINS, **norm_or_sigma).release(TABLE, allow_mcmc=True)
+
+
+def test_an_exact_sampler_goes_before_a_chain():
+    plan = ppd.GeneralizedLaplace(MARGINS, epsilon="1/2").plan(TABLE, allow_mcmc=True)
+    assert plan.exact
+    assert plan.distance is None
+
+
+@pytest.mark.slow
+def test_twelve_by_twelve_margins(monkeypatch):
+    """Beyond every exact sampler. The mean of |z| is compared with that of row-pair Gibbs, a chain of another kind."""
+    monkeypatch.setattr(chain_noise, "PAIRS", 50)
+    mechanism, table = ppd.GeneralizedLaplace(MARGINS, epsilon="1/4"), np.full((12, 12), 9)
+    with pytest.raises(InvariantError, match="144 cells lie under public sums that cross"):
+        mechanism.release(table)
+    release = mechanism.release(table, allow_mcmc=True)
+    assert not release.plan.exact
+    assert release.guarantee.sampler_delta > 0
+    noise = mechanism.simulate(table, draws=10, rng=1, allow_mcmc=True) - table
+    assert not noise.sum("dim_1").any()
+    assert abs(float(abs(noise).sum(("dim_0", "dim_1")).mean()) - 477) < 80  # sd 43 a draw
+
+
+# -- draws ----------------------------------------------------------------------------------------------
+
+
+def test_draws_have_the_law_and_shorter_chains_do_not():
+    chain = chain_noise.chain_noise(structure(MARGINS.on(TABLE).A), NoiseLaw("l1", 1))
+    truth = margins_law(1.0, "l1")
+    assert fit(chain.draw(3000, seeded_tape(1)), truth) > 1e-6
+    system = chain_noise.annealing(structure(MARGINS.on(TABLE).A), NoiseLaw("l1", 1), levels=1)
+    first, _ = chain_noise.annealed(system, 1, chains=3000, rng=1)
+    assert fit(first[:, 0], truth) < 1e-6
+
+
+def test_lattice_gibbs_where_solved_cells_would_be_fractions():
+    A, law = np.array([[2, 3, 5]]), NoiseLaw("l1", "2/3")
+    chain = chain_noise.chain_noise(structure(A), law)
+    assert chain.sampler == "lattice Gibbs"
+    z = chain.draw(5000, seeded_tape(2))
+    assert not (z @ A.T).any()
+    truth = enumerated(A, "l1", law.scale)
+    assert fit(z, truth) > 1e-6
+    # with a lag of one, pairs that stay at zero "meet" at once, and the chain would hardly leave it
+    short = tv_bound(gibbs_meeting(gibbs_moves(A, law)), pairs=200, lag=1, rng=0)
+    distance, _ = total_variation(
+        noise_gibbs(gibbs_moves(A, law), 1, burn=int(short.meetings.max()), chains=5000, rng=1)[:, 0], truth
+    )
+    assert distance > 3 * float(short.upper(short.meetings.max()))
+
+
+def test_pairs_that_do_not_meet_leave_no_chain(monkeypatch):
+    monkeypatch.setattr(chain_noise, "LIMIT", 3)
+    with pytest.raises(InvariantError, match=r"no chain serves.*had not met after 3 steps.*Choose l2 or Gaussian"):
+        chain_noise.chain_noise(structure([[1, 1, 1, 1], [1, 2, 0, 3]]), NoiseLaw("l1", "1/9"))
+
+
+# -- seeds ----------------------------------------------------------------------------------------------
+
+
+def test_every_seed_word_matters_and_nothing_but_the_tape_decides():
+    chain = chain_noise.chain_noise(structure([[1, 1, 0], [0, 1, 1]]), NoiseLaw("l1", "1/4"))
+    taken = []
+
+    def tape(words):
+        return lambda n: taken.append(n) or np.array(words, dtype=np.uint64)
+
+    def draw(words):
+        return chain.draw(50, tape(words))
+
+    words = [2**63 + 5, 11, 2**40, 3]
+    np.random.seed(1)  # noqa: NPY002  (the global state must not matter)
+    first = draw(words)
+    np.random.seed(2)  # noqa: NPY002
+    assert (draw(words) == first).all()
+    assert set(taken) == {4}
+    for place in range(4):
+        for bit in (0, 31, 32, 63):
+            other = list(words)
+            other[place] ^= 1 << bit
+            assert (draw(other) != first).any()
+    assert len(np.unique(first, axis=0)) > 5  # chains of one call differ
+
+
+def test_256_bits_reach_the_generator():
+    """NumPy's default pool holds 128 bits, whatever the entropy; a generator of 256 bits of state needs twice that."""
+    seen = []
+
+    def run(size, rng):
+        seen.append(rng.bit_generator.seed_seq)
+        return np.zeros((size, 1), dtype=np.int64)
+
+    bound = TVBound(1, np.array([2, 2]), limit=10)
+    chain_noise.ChainNoise("any", 1, bound, run).draw(1, seeded_tape(1))
+    assert seen[0].pool_size * 32 == 256
+    assert seen[0].spawn(1)[0].pool_size * 32 == 256
+
+
+# -- the confidence limit -------------------------------------------------------------------------------
+
+
+@numba.njit
+def meetings(pairs, lag, spread, rng):
+    """Coupled independence chains whose log weights are normal."""
+    out = np.empty(pairs, np.int64)
+    for k in range(pairs):
+        ahead = spread * rng.standard_normal()
+        for _ in range(lag):
+            offered = spread * rng.standard_normal()
+            if np.log(rng.random()) <= offered - ahead:
+                ahead = offered
+        behind, out[k] = spread * rng.standard_normal(), lag
+        while True:
+            out[k] += 1
+            offered, u = spread * rng.standard_normal(), np.log(rng.random())
+            first, second = u <= offered - ahead, u <= offered - behind
+            if first and second:
+                break
+            if first:
+                ahead = offered
+            if second:
+                behind = offered
+    return out
+
+
+def test_the_limit_covers_the_bound_at_the_steps_that_are_run_and_not_at_the_slowest_meeting():
+    rng, lag, spread, trials = np.random.default_rng(3), 8, 1.0, 400
+    many = meetings(400_000, lag, spread, rng)
+    covered = {1: 0, chain_noise.LONGER: 0}
+    for _ in range(trials):
+        bound = TVBound(lag, meetings(chain_noise.PAIRS, lag, spread, rng), limit=10**6)
+        for times in covered:
+            steps = times * (int(bound.meetings.max()) - lag)
+            truth = np.maximum(0, np.ceil((many - lag - steps) / lag)).mean()
+            covered[times] += float(bound.upper(steps)) >= truth
+    assert covered[chain_noise.LONGER] > 0.98 * trials
+    assert covered[1] < 0.92 * trials
+
+
+def test_distance_is_rounded_upwards():
+    for meeting_times in ([2] * 200, [2] * 190 + [9] * 10, [2, 3, 4]):
+        chain = chain_noise.ChainNoise("any", 1, TVBound(1, np.array(meeting_times), limit=10), None)
+        exact_limit = float(chain.bound.upper(1))
+        assert exact_limit <= chain.distance <= min(1.0, 1.1 * exact_limit)
+        assert float(f"{chain.distance:.2g}") == chain.distance

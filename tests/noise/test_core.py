@@ -1,0 +1,95 @@
+"""l1 noise by rejection: the split of a lattice, its acceptance, draws, and wrong variants."""
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from lattice_laws import enumerated, fit, margins_law, random_system, total_variation, two_way
+
+from ppdinf.errors import PrivacyError
+from ppdinf.lattice import kernel
+from ppdinf.noise.bits import coins
+from ppdinf.noise.bits.tape import secure_tape, seeded_tape
+from ppdinf.noise.exact import core as core_module
+from ppdinf.noise.exact.core import core, core_acceptance, draw_core
+
+EPSILONS = [Fraction(3, 2), Fraction(1), Fraction(10, 11), Fraction(2)]
+
+
+@pytest.mark.parametrize("seed", range(32))
+def test_random_lattices(seed):
+    rng, split = np.random.default_rng(200 + seed), None
+    while split is None:
+        A = random_system(rng, largest_rank=2)
+        split = core(kernel(A))
+    epsilon = EPSILONS[seed % len(EPSILONS)]
+    z = draw_core(split, epsilon, seeded_tape(seed), size=20_000)
+    assert not (z @ A.T).any()
+    truth = enumerated(A, "l1", epsilon)
+    assert fit(z, truth) > 1e-6
+    distance, expected = total_variation(z, truth)
+    assert distance < expected + 0.02
+
+
+def test_margins_and_wrong_variants(monkeypatch):
+    split, truth = core(kernel(two_way(3, 3))), margins_law(1.5, "l1")
+
+    def p_value(epsilon=Fraction(3, 2), size=200_000):
+        return fit(draw_core(split, epsilon, seeded_tape(3), size=size), truth)
+
+    assert p_value() > 1e-6
+    assert p_value(Fraction(63, 40)) < 1e-6
+    right = coins.toss
+    with monkeypatch.context() as patched:
+        patched.setattr(core_module, "toss", lambda logs, *_: np.ones(len(logs), dtype=bool))
+        assert p_value() < 1e-6  # no rejection
+    with monkeypatch.context() as patched:
+        patched.setattr(core_module, "toss", lambda logs, error, f, tape: right(0.9 * logs, error, f, tape))
+        assert p_value() < 1e-6  # biased coin
+    with monkeypatch.context() as patched:  # wrong tilt within the classes
+        usual = core_module.draw_class
+        patched.setattr(
+            core_module, "draw_class", lambda n, s, e, *rest, **size: usual(n, s, e * Fraction(21, 20), *rest, **size)
+        )
+        assert p_value() < 1e-6
+
+
+def test_four_by_four():
+    split = core(kernel(two_way(4, 4)))
+    assert core_acceptance(split, Fraction(1, 4)) == pytest.approx(0.033, rel=0.05)
+    z = draw_core(split, Fraction(1, 4), secure_tape(), size=4000).reshape(-1, 4, 4)
+    assert not z.sum(1).any()
+    assert not z.sum(2).any()
+    # all cells are alike by symmetry, though drawn in four different ways
+    sizes = np.abs(z).mean(0)
+    assert sizes.max() / sizes.min() < 1.15
+
+
+def test_a_basis_without_an_identity_block_is_brought_to_one():
+    sets = np.array([[1, 0, 0, 1, 1, 0, 1], [0, 1, 0, 1, 0, 1, 1], [0, 0, 1, 0, 1, 1, 1]])
+    split = core(kernel(sets))
+    z = draw_core(split, Fraction(1), seeded_tape(1), size=20_000)
+    assert not (z @ sets.T).any()
+    # by symmetry between the sets
+    sizes = np.abs(z).mean(0)
+    assert np.ptp(sizes[:3]) < 0.05
+    assert np.ptp(sizes[3:6]) < 0.05
+
+
+def test_lattices_without_free_cells():
+    assert core(kernel([[2, 3, 5]])) is None
+
+
+def test_ball_arithmetic_decides_alike(monkeypatch):
+    split = core(kernel(two_way(2, 3)))
+    usual = draw_core(split, Fraction(1), seeded_tape(5), size=30)
+    monkeypatch.setattr(coins, "ROUNDING", 1e6)
+    np.testing.assert_array_equal(draw_core(split, Fraction(1), seeded_tape(5), size=30), usual)
+
+
+def test_small_epsilon_and_bad_epsilon():
+    split = core(kernel(two_way(3, 3)))
+    z = draw_core(split, Fraction(1, 10**6), seeded_tape(1), size=50)
+    assert np.abs(z).mean() > 10**5
+    with pytest.raises(PrivacyError, match="epsilon"):
+        draw_core(split, 0.5, seeded_tape(1))

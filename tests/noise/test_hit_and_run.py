@@ -1,0 +1,71 @@
+"""Hit-and-run: where its chains end, and that coupled chains are the chain and stay together."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from ppdinf.errors import PrivacyError
+from ppdinf.noise.bits.tape import seeded_tape
+from ppdinf.noise.chains.tv_bound import tv_bound
+from ppdinf.noise.real import hit_and_run as module
+from ppdinf.noise.real.hit_and_run import hit_and_run, hit_and_run_meeting, hull_chord
+from ppdinf.noise.real.polytope import polytope
+from ppdinf.privacy.ellipsoid import enclosing_ellipsoid
+from ppdinf.privacy.sensitivity import sensitivity_polytope
+
+POINTS = sensitivity_polytope(np.linalg.svd(np.ones((1, 5)))[2][1:]) * np.array([[1], [1], [1], [6]])
+BODY = polytope(POINTS)
+ROOT = np.linalg.cholesky(enclosing_ellipsoid(POINTS))
+
+
+def test_chains_of_certified_length_end_uniformly():
+    bound = tv_bound(hit_and_run_meeting(BODY.chord, ROOT), pairs=200, limit=2000, rng=1)
+    steps = int(bound.meetings.max()) - bound.lag
+    assert bound.unmet == 0
+    assert bound.upper(steps) < 0.05
+    assert steps < 200
+    w = hit_and_run(BODY.chord, ROOT, steps, 2500, seeded_tape(2))
+    assert stats.kstest(BODY.gauge(w) ** 4, "uniform").pvalue > 1e-6
+    exact = BODY.uniform(20_000, seeded_tape(3))
+    assert all(stats.ks_2samp(w[:, i], exact[:, i]).pvalue > 1e-6 for i in range(4))
+    short = hit_and_run(BODY.chord, ROOT, 1, 2500, seeded_tape(2))
+    assert stats.kstest(BODY.gauge(short) ** 4, "uniform").pvalue < 1e-6
+
+
+@pytest.mark.parametrize("near", [0, 16, 1000])
+def test_each_of_two_coupled_chains_takes_the_steps_of_the_chain(monkeypatch, near):
+    """From two near points: both new points have the law of a single step, whichever way they are coupled."""
+    monkeypatch.setattr(module, "NEAR", near)
+    w, v = np.zeros(4), np.array([0.05, 0.1, -0.1, 0.3])
+    tape = seeded_tape(4)
+    pairs = [module._coupled(BODY.chord, ROOT, w, v, tape) for _ in range(4000)]
+    for start, which in ((w, 0), (v, 1)):
+        alone = np.array([module._step(BODY.chord, ROOT, start, *module._words(ROOT, tape)) for _ in range(4000)])
+        coupled = np.array([pair[which] for pair in pairs])
+        for direction in np.vstack([np.eye(4), np.ones(4)]):
+            assert stats.ks_2samp(alone @ direction, coupled @ direction).pvalue > 1e-6
+    met = np.mean([pair[2] for pair in pairs])
+    assert met == 0 if near == 0 else met > 0.3
+    assert all(np.array_equal(pair[0], pair[1]) for pair in pairs if pair[2])
+
+
+def test_the_density_of_a_step_is_the_one_that_is_coupled():
+    """Integrated over a grid of the plane, times 1 / pi for two directions of each line, it is 1."""
+    square = polytope(np.array([[1.0, 1.0], [1.0, -1.0]]))
+    start, h = np.array([0.3, -0.2]), 0.01
+    grid = np.arange(-1 + h / 2, 1, h)
+    density = [
+        np.exp(module._log_density(square.chord, np.eye(2), start, np.array([x, y]))) for x in grid for y in grid
+    ]
+    assert sum(density) * h**2 / np.pi == pytest.approx(1, abs=0.02)
+
+
+def test_a_release_repeats_from_its_tape_and_a_limit_is_reported():
+    first, again = (hit_and_run(hull_chord(np.eye(2)), np.eye(2), 5, 2, seeded_tape(6)) for _ in range(2))
+    assert np.array_equal(first, again)
+    assert hit_and_run_meeting(BODY.chord, ROOT)(1, 1, np.random.default_rng(1)) == -1
+
+
+def test_a_point_outside_the_hull_has_no_chord():
+    with pytest.raises(PrivacyError, match="linear programme"):
+        hull_chord(np.eye(2))(np.array([5.0, 5.0]), np.array([1.0, 0.0]))

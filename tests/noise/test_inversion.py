@@ -1,0 +1,298 @@
+"""The certified tables against distribution functions computed independently by mpmath."""
+
+from concurrent.futures import ThreadPoolExecutor
+from fractions import Fraction
+from functools import cache
+
+import mpmath as mp
+import numpy as np
+import pytest
+from flint import arb, fmpq
+from scipy import stats
+
+from ppdinf.errors import PrivacyError
+from ppdinf.noise.bits import inversion
+from ppdinf.noise.bits.inversion import Inversion, bernoulli
+from ppdinf.noise.bits.tape import seeded_tape
+
+mp.mp.dps = 90
+AWKWARD = [Fraction(3, 2), Fraction(3), Fraction(10, 11), Fraction(2, 3)]
+RATIONALS = sorted(
+    {*AWKWARD, *(Fraction(i, j) for i in (1, 2, 5, 7, 13, 24) for j in (1, 2, 3, 4, 5, 7, 9, 11, 13, 125))}
+)
+RATIONALS = [x for x in RATIONALS if x > Fraction(1, 20)]
+assert len(RATIONALS) >= 50
+
+
+def ball(x):
+    return arb(fmpq(x.numerator, x.denominator))
+
+
+def real(x):
+    return mp.mpf(x.numerator) / x.denominator
+
+
+def laplace(epsilon, **options):
+    return Inversion(lambda k: (-abs(k) * ball(epsilon)).exp(), 0, **options)
+
+
+def gaussian(sigma_squared, **options):
+    return Inversion(lambda k: (-(k**2) / ball(2 * sigma_squared)).exp(), 0, **options)
+
+
+class TrueLaplace:
+    def __init__(self, epsilon):
+        self.a = mp.exp(-real(epsilon))
+
+    def cdf(self, k):
+        return self.a**-k / (1 + self.a) if k < 0 else 1 - self.a ** (k + 1) / (1 + self.a)
+
+
+class TrueGaussian:
+    def __init__(self, sigma_squared):
+        self.sigma_squared = real(sigma_squared)
+        self.normaliser = mp.jtheta(3, 0, mp.exp(-1 / (2 * self.sigma_squared)))
+
+    @cache  # noqa: B019
+    def cdf(self, k):
+        if k >= 0:
+            return 1 - self.cdf(-k - 1)
+        total, j = mp.mpf(0), k
+        while (term := mp.exp(-(mp.mpf(j) ** 2) / (2 * self.sigma_squared))) > mp.mpf(10) ** -80:
+            total, j = total + term, j - 1
+        return total / self.normaliser
+
+
+LAWS = [(laplace, TrueLaplace), (gaussian, TrueGaussian)]
+
+
+class TapeEndError(Exception):
+    """A finite tape was read to its end."""
+
+
+def finite_tape(words):
+    left = list(words)
+
+    def take(n):
+        if n > len(left):
+            raise TapeEndError
+        taken, left[:] = left[:n], left[n:]
+        return np.array(taken, dtype=np.uint64)
+
+    return take
+
+
+def branches(sample, width, depth, words=()):
+    """Yield (words, outcome) for every shortest tape that settles ``sample``; outcome None at the depth."""
+    try:
+        yield words, sample(finite_tape(words))
+    except TapeEndError:
+        if len(words) == depth:
+            yield words, None
+        else:
+            for word in range(2**width):
+                yield from branches(sample, width, depth, (*words, word))
+
+
+def interval(words, width):
+    low = sum(Fraction(word, 2 ** (width * (i + 1))) for i, word in enumerate(words))
+    return low, low + Fraction(1, 2 ** (width * len(words)))
+
+
+def all_inside(law, truth, depth=2):
+    """Check that each settled tape lies between F(k-1) and F(k), and return the mass left open."""
+    opened = Fraction(0)
+    for words, k in branches(lambda tape: int(law.draw(1, tape)[0]), law.width, depth):
+        low, high = interval(words, law.width)
+        if k is None:
+            opened += high - low
+        elif not truth.cdf(k - 1) <= real(low) < real(high) <= truth.cdf(k):
+            return None
+    return opened
+
+
+@pytest.mark.parametrize(("law", "truth"), LAWS)
+def test_bounds_enclose_the_distribution_function(law, truth):
+    for parameter in RATIONALS:
+        exact, sampler = truth(parameter), law(parameter)
+        for bits in (8, 64, 128):
+            table = sampler._table(bits)
+            gaps = []
+            for i in range(len(table.lower)):
+                scaled = exact.cdf(table.first + i) * 2**bits
+                before = exact.cdf(table.first + i - 1) * 2**bits
+                assert int(table.lower[i]) <= scaled
+                assert int(table.upper[i]) >= min(before, 2**bits - 1)
+                gaps.append(int(table.upper[i]) - before)
+            assert max(gaps) < 2  # rounding costs less than 1, the tails less than 1
+            assert (1 - exact.cdf(table.first + len(table.lower) - 1)) * 2**bits < 1
+
+
+@pytest.mark.parametrize(("law", "truth"), LAWS)
+def test_enumerated_tapes_are_settled_where_they_belong(law, truth):
+    for parameter in RATIONALS:
+        sampler = law(parameter, width=6)
+        opened = all_inside(sampler, truth(parameter))
+        assert opened is not None
+        assert opened <= Fraction(2 * len(sampler._table(12).lower) + 2, 2**12)
+
+
+@pytest.mark.parametrize(("law", "truth"), LAWS)
+def test_enumeration_catches_a_scale_off_by_five_percent(law, truth):
+    for parameter in AWKWARD:
+        assert all_inside(law(parameter * Fraction(21, 20), width=6), truth(parameter)) is None
+
+
+def test_enumeration_catches_bounds_that_are_only_rounded(monkeypatch):
+    monkeypatch.setattr(inversion, "_enclose", lambda ball: (round(float(ball.mid())),) * 2)
+    for parameter in AWKWARD:
+        assert all_inside(laplace(parameter, width=6), TrueLaplace(parameter)) is None
+
+
+def test_outcome_probabilities_as_fractions():
+    sampler, truth = laplace(Fraction(2, 3), width=8), TrueLaplace(Fraction(2, 3))
+    mass, opened = {}, Fraction(0)
+    for words, k in branches(lambda tape: int(sampler.draw(1, tape)[0]), 8, 3):
+        if k is None:
+            opened += Fraction(1, 256 ** len(words))
+        else:
+            mass[k] = mass.get(k, 0) + Fraction(1, 256 ** len(words))
+    assert sum(mass.values()) + opened == 1
+    assert 0 < opened < Fraction(1, 2**16)
+    for k, probability in mass.items():
+        missing = truth.cdf(k) - truth.cdf(k - 1) - real(probability)
+        assert 0 <= missing <= real(opened)
+
+
+@pytest.mark.parametrize("first", [None, -3])
+def test_blocks_keep_each_integer_with_its_probability(monkeypatch, first):
+    monkeypatch.setattr(inversion, "HALF_TABLE", 2)
+    sampler = gaussian(Fraction(9), first=first, width=4)
+    assert sampler.block == 4
+
+    def propose(tape):
+        values, kept = sampler._propose(1, tape)
+        return int(values[0]), bool(kept[0])
+
+    mass, opened = {}, Fraction(0)
+    for words, outcome in branches(propose, 4, 4):
+        if outcome is None:
+            opened += Fraction(1, 16 ** len(words))
+        else:
+            mass[outcome] = mass.get(outcome, 0) + Fraction(1, 16 ** len(words))
+    assert sum(mass.values()) + opened == 1
+    assert opened < Fraction(1, 20)
+
+    def weight(k):
+        return mp.exp(-(mp.mpf(k) ** 2) / 18) if first is None or k >= first else mp.mpf(0)
+
+    block = sampler.block
+    envelope = block * sum(weight(block * j) for j in range(12))
+    envelope += block * sum(weight(-1 - block * j) for j in range(12))
+    for (k, kept), probability in mass.items():
+        if kept:
+            missing = weight(k) / envelope - real(probability)
+            assert 0 <= missing <= real(opened)
+    rejected = sum(p for (_, kept), p in mass.items() if not kept)
+    expected = 1 - sum(weight(k) for k in range(-60, 61)) / envelope
+    assert 0 <= expected - real(rejected) <= real(opened)
+
+
+@pytest.mark.parametrize("first", [None, -7])
+@pytest.mark.parametrize("half_table", [2, 8, 32])
+def test_certain_acceptance_is_certain(monkeypatch, half_table, first):
+    monkeypatch.setattr(inversion, "HALF_TABLE", half_table)
+    sampler = gaussian(Fraction(900), first=first)
+    table, block = sampler._table(64), sampler.block
+    assert block > 1
+
+    def weight(k):
+        return mp.exp(-(mp.mpf(k) ** 2) / 1800) if first is None or k >= first else mp.mpf(0)
+
+    for j, kept in enumerate(table.kept, start=table.first):
+        nearest, step = (block * j, 1) if j >= 0 else (block * (j + 1) - 1, -1)
+        least, beyond = weight(nearest + step * (block - 1)), weight(nearest + step * block)
+        assert int(kept) <= 2**64 * least / weight(nearest)
+        if j not in (table.first, table.first + len(table.kept) - 1):  # and no weaker than it could be
+            assert int(kept) >= 2**64 * beyond / weight(nearest) - 2
+
+
+def fit(draws, sigma):
+    """p-value of the draws against the discrete Gaussian, in bins of about equal mass."""
+    edges = np.unique(np.round(stats.norm.ppf(np.arange(1, 40) / 40) * sigma).astype(int))
+    k = np.arange(int(-12 * sigma), int(12 * sigma) + 1)
+    pmf = np.exp(-(k**2) / (2 * sigma**2))
+    expected = np.bincount(np.searchsorted(edges, k), weights=pmf / pmf.sum()) * len(draws)
+    return stats.chisquare(np.bincount(np.searchsorted(edges, draws), minlength=len(expected)), expected).pvalue
+
+
+@pytest.mark.parametrize(("half_table", "sigma"), [(2**12, 1000), (64, 1000), (4, 30)])
+def test_wide_laws(monkeypatch, half_table, sigma):
+    monkeypatch.setattr(inversion, "HALF_TABLE", half_table)
+    sampler = gaussian(Fraction(sigma**2))
+    assert sampler.block > 1
+    draws = sampler.draw(30_000, seeded_tape(11))
+    assert fit(draws, sigma) > 1e-6
+    assert fit(draws, 1.05 * sigma) < 1e-6
+    assert fit(draws[:5_000], sigma) > 1e-6  # kept and repeated draws stay in order of the tape, not of size
+    assert stats.pearsonr(draws[:-1], draws[1:]).pvalue > 1e-6
+
+
+def test_wide_laws_need_their_rejections(monkeypatch):
+    monkeypatch.setattr(inversion, "HALF_TABLE", 4)
+    monkeypatch.setattr(Inversion, "_keeps", lambda *_: True)
+    assert fit(gaussian(Fraction(900)).draw(40_000, seeded_tape(11)), 30) < 1e-6
+
+
+def test_support_with_a_lower_end():
+    sampler = Inversion(lambda k: (-arb(k) / 3).exp(), 5, 5)
+    draws = sampler.draw(50_000, seeded_tape(3))
+    assert draws.min() == 5
+    counts = np.bincount(np.minimum(draws - 5, 20))
+    ratio = np.exp(-1 / 3)
+    pmf = (1 - ratio) * ratio ** np.arange(21)
+    pmf[-1] = ratio**20
+    assert stats.chisquare(counts, pmf * 50_000).pvalue > 1e-6
+
+
+def test_laws_narrower_than_one_part_in_two_to_the_64():
+    for scale in (50, 1000, 10**30):
+        assert not laplace(Fraction(scale)).draw(1000, seeded_tape(1)).any()
+        assert not gaussian(Fraction(1, scale)).draw(1000, seeded_tape(1)).any()
+
+
+def test_probability_below_one_word_is_still_drawn():
+    # exp(-50) < 2^-64: only a first word of zero, lengthened, can give -1
+    sampler = laplace(Fraction(50))
+    assert sampler.draw(1, finite_tape([0, 2**40]))[0] == -1
+    assert sampler.draw(1, finite_tape([0, 2**63]))[0] == 0
+    assert sampler.draw(1, finite_tape([2**64 - 1, 2**64 - 2**40]))[0] == 1
+
+
+@pytest.mark.parametrize("numerator", [0, 1, 2, 3])
+def test_enumerated_coins(numerator):
+    for denominator in (1, 2, 3, 7, 11, 24, 125):
+        q = Fraction(numerator, denominator)
+        truth, heads, opened = mp.exp(-real(q)), Fraction(0), Fraction(0)
+        for words, outcome in branches(
+            lambda tape, q=q: bool(bernoulli(lambda: (-ball(q)).exp(), 1, tape, width=8)[0]), 8, 2
+        ):
+            mass = Fraction(1, 256 ** len(words))
+            heads += mass * (outcome is True)
+            opened += mass * (outcome is None)
+        assert 0 <= truth - real(heads) <= real(opened)
+        assert opened == (Fraction(1, 2**16) if q else 0)
+
+
+def test_tables_do_not_depend_on_other_threads():
+    parameters = [Fraction(1, i) for i in range(1, 30)]
+    alone = [laplace(p)._tabulate(64).lower for p in parameters]
+    with ThreadPoolExecutor(4) as pool:
+        together = list(pool.map(lambda p: laplace(p)._tabulate(64).lower, parameters))
+    for a, b in zip(alone, together, strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_too_wide_for_64_bits():
+    with pytest.raises(PrivacyError, match="64-bit"):
+        laplace(Fraction(1, 10**19))

@@ -1,0 +1,208 @@
+"""Gaussian and l2 noise on tables under margins, orthogonalised in closed form: small ones enumerated, large ones."""
+
+import sys
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pytest
+from flint import arb, ctx, fmpz_mat
+from lattice_laws import enumerated, fit, margins_law, two_way
+from scipy import sparse, stats
+
+import ppdinf as ppd
+from ppdinf.errors import InvariantError
+from ppdinf.lattice import kernel, margin_matrix, structure
+from ppdinf.lattice.shortest import nearest_steps
+from ppdinf.laws.noise_law import NoiseLaw
+from ppdinf.noise.bits.tape import seeded_tape
+from ppdinf.noise.exact.across import squares_across
+from ppdinf.noise.exact.gaussian import draw_gaussian
+from ppdinf.noise.exact.mixture import Mixture, _Masses
+from ppdinf.noise.exact.orthogonal import klein
+from ppdinf.noise.exact.theta import log_mass
+from ppdinf.noise.exact_noise import exact_noise
+from ppdinf.privacy.lattice_noise import exact_sigma, lattice_delta
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "lattice"))
+from test_hierarchical import MARGINS, columns_within_states, grouped_columns
+
+SYSTEMS = [*(margin_matrix(*case).toarray() for case in MARGINS), grouped_columns(), columns_within_states()]
+BOTH = ppd.invariants.margin("dim_0") & ppd.invariants.margin("dim_1")
+
+
+def closed_form(A):
+    found = structure(A)
+    return klein(found.lattice, found.tables)
+
+
+@pytest.mark.parametrize("A", SYSTEMS)
+def test_closed_form_against_qr(A):
+    found, basis = structure(A), closed_form(A)
+    assert found.tables
+    assert not (A @ basis.basis).any()
+    volumes = [fmpz_mat((b.T @ b).toarray().tolist()).det() for b in (basis.basis, found.lattice.basis)]
+    assert volumes[0] == volumes[1]  # with A z = 0: the same lattice
+    triangle = np.linalg.qr(basis.basis.toarray().astype(float), mode="r")
+    lengths = np.diag(triangle)
+    np.testing.assert_allclose(basis.squares, lengths**2, rtol=1e-9)
+    assert (basis.squares < lengths**2).all()
+    mu = sparse.csr_array((basis.factors, basis.columns, basis.starts), shape=triangle.shape).toarray()
+    np.testing.assert_allclose(mu, np.triu(triangle / lengths[:, None], k=1), atol=1e-12)
+
+
+@pytest.mark.parametrize("sigma", [Fraction(1, 2), Fraction(1)])
+def test_gaussian_draws_against_enumeration(sigma):
+    basis = closed_form(two_way(3, 3))
+    z = draw_gaussian(basis, sigma**2, seeded_tape(2), size=40_000)
+    assert fit(z, margins_law(float(sigma))) > 1e-4
+    wider = draw_gaussian(basis, sigma**2 * Fraction(21, 20), seeded_tape(2), size=40_000)
+    assert fit(wider, margins_law(float(sigma))) < 1e-4
+
+
+def test_three_way_draws_against_enumeration():
+    A = margin_matrix((2, 2, 2), [(0,), (1,), (2,)]).toarray()
+    z = draw_gaussian(closed_form(A), Fraction(9, 16), seeded_tape(4), size=40_000)
+    assert fit(z, enumerated(A, "gaussian", Fraction(3, 4), reach=6)) > 1e-4
+
+
+def test_l2_draws_against_enumeration():
+    truth = margins_law(2.5, "l2")
+    basis = closed_form(two_way(3, 3))
+    assert fit(Mixture(basis, Fraction(5, 2)).draw(40_000, seeded_tape(5)), truth) > 1e-4
+    assert fit(Mixture(basis, Fraction(11, 4)).draw(40_000, seeded_tape(5)), truth) < 1e-6
+
+
+def test_wrong_orthogonal_parts_are_caught():
+    """Parts that are too long would keep a vector with more than certainty; wrong centers keep next to none."""
+    basis, sigma = closed_form(two_way(8, 9)), [Fraction(4)] * 200
+    right = basis.propose(sigma, seeded_tape(6)).log_keep()[0]
+    assert -0.01 < right.min() <= right.max() <= 0
+    longer = replace(basis, squares=basis.squares * 1.01)
+    assert longer.propose(sigma, seeded_tape(6)).log_keep()[0].max() > 0.1
+    mu = sparse.csr_array((basis.factors, basis.columns, basis.starts), shape=(56, 56)).tocoo()
+    kept = mu.col - mu.row != 9  # without the diagonal neighbour
+    mu = sparse.csr_array((mu.data[kept], (mu.row[kept], mu.col[kept])), shape=mu.shape)
+    skewed = replace(basis, factors=mu.data, columns=mu.indices.astype(np.int64), starts=mu.indptr.astype(np.int64))
+    assert skewed.propose(sigma, seeded_tape(6)).log_keep()[0].max() < -1
+
+
+def moments(z, sigma, m, swaps):
+    """p-values: of |z|^2, and of projections <z, h> on swaps, normal on the integers with variance 4 sigma^2."""
+    energy = float((z.astype(float) ** 2).sum() / sigma**2)
+    total = 2 * min(stats.chi2.cdf(energy, m * len(z)), stats.chi2.sf(energy, m * len(z)))
+    t = np.concatenate([z[:, a] - z[:, b] - z[:, c] + z[:, d] for a, b, c, d in swaps])
+    edges = np.ceil(stats.norm.ppf(np.linspace(0, 1, 21)[1:-1], scale=2 * sigma)) - 0.5
+    ends = np.arange(-40 * sigma, 40 * sigma + 1)
+    weights = np.exp(-(ends**2) / (8 * sigma**2))
+    expected = np.bincount(np.searchsorted(edges, ends), weights=weights, minlength=20) / weights.sum() * t.size
+    return total, stats.chisquare(np.bincount(np.searchsorted(edges, t), minlength=20), expected).pvalue
+
+
+@pytest.mark.parametrize(("rows", "columns", "draws"), [(67, 24, 300), (200, 50, 60)])
+def test_large_two_way_tables(rows, columns, draws):
+    """Wide noise: |z|^2 / sigma^2 is chi-square, a swap's projection a normal integer; both to 1e-9 and better."""
+    noise = exact_noise(structure(two_way(rows, columns)), NoiseLaw("gaussian", 5))
+    assert noise.parts[0].acceptance > 0.99
+    z = noise.draw(draws, seeded_tape(7))
+    assert not z.reshape(draws, rows, columns).sum(axis=1).any()
+    assert not z.reshape(draws, rows, columns).sum(axis=2).any()
+    cell = np.arange(rows * columns).reshape(rows, columns)
+    swaps = [  # far enough apart to be independent to 1 / (rows * columns)
+        (cell[i, j], cell[i + 1, j], cell[i, j + 1], cell[i + 1, j + 1])
+        for i in range(0, rows - 1, 2)
+        for j in range(0, columns - 1, 2)
+    ]
+    m = (rows - 1) * (columns - 1)
+    for p in moments(z, 5, m, swaps):
+        assert p > 1e-4
+    energy, projection = moments(z, 5.1, m, swaps)  # noise that is 2 % too narrow
+    assert energy < 1e-6
+    assert projection < 1e-6
+
+
+def test_l2_noise_on_a_large_table_has_its_radius():
+    """epsilon |z| is Gamma(m, 1) where noise is wide; what is left out of the nodes is not missed."""
+    basis = closed_form(two_way(67, 24))
+    law = Mixture(basis, Fraction(1, 2))
+    assert law._counted[0] > 0
+    radius = np.linalg.norm(law.draw(200, seeded_tape(8)).astype(float), axis=1) / 2
+    assert stats.kstest(radius, stats.gamma(1518).cdf).pvalue > 1e-4
+    assert stats.kstest(radius, stats.gamma(1518 * 1.01).cdf).pvalue < 1e-4
+
+
+@pytest.mark.parametrize("v", [0.05, 0.4, 1.7, 3.0, 40.0])
+def test_products_of_masses(v):
+    squares = closed_form(two_way(20, 30)).squares
+    masses = _Masses(squares)
+    direct = log_mass(v / squares).sum()
+    assert masses.log(v)[0] == pytest.approx(direct, rel=1e-12)
+    [bound] = masses.bounds(np.array([v]))
+    assert direct <= bound * (1 + 1e-12) < direct + 1.5
+    with ctx.workprec(120):
+        enclosed = masses.encloser()(Fraction(v))
+        assert abs(enclosed - arb(direct)) < 1e-9
+        assert enclosed.rad() < 1e-25
+
+
+def test_ball_arithmetic_finds_the_same_nodes(monkeypatch):
+    law = Mixture(klein(kernel(np.ones((1, 200), dtype=int))), Fraction(3))
+    assert law._counted[0] > 0
+    usual = law._draw_nodes(200, seeded_tape(9))
+    monkeypatch.setattr(law, "_margin", 2.0)
+    np.testing.assert_array_equal(law._draw_nodes(200, seeded_tape(9)), usual)
+
+
+@pytest.mark.parametrize("A", [two_way(4, 6), two_way(3, 3), two_way(3, 2), margin_matrix((4, 5, 2), [(0,), (1,)])])
+def test_sublattices_across_steps(A):
+    for block, step in nearest_steps(structure(A)):
+        squares = squares_across(block, step)
+        rows = sparse.csc_array(block.class_system)[:, block.classes]
+        across = kernel(sparse.vstack([rows, sparse.csr_array(step[np.newaxis])])).basis
+        assert np.log(squares).sum() == pytest.approx(np.linalg.slogdet((across.T @ across).toarray())[1], abs=1e-8)
+
+
+def test_calibration_does_not_grow_with_the_table():
+    """Between nearest tables the loss depends on the step alone, once noise is wide."""
+    found = []
+    for shape in [(3, 3), (60, 40)]:
+        [(block, step)] = nearest_steps(structure(two_way(*shape)))
+        found.append(exact_sigma(block, step, "1/4", 1e-6))
+        assert lattice_delta(block, step, found[-1], 0.25) == pytest.approx(1e-6, rel=1e-6)
+    assert found[0] == pytest.approx(found[1], rel=1e-8)
+
+
+def test_noise_too_narrow_for_many_cells_is_refused_with_what_works():
+    table = np.full((60, 40), 9)
+    with pytest.raises(InvariantError, match=r"from about sigma = 0\.\d+ on it can be drawn") as refused:
+        ppd.GeneralizedGaussian(BOTH, sigma="3/8").plan(table)
+    works = str(refused.value).split("sigma = ")[1].split()[0]
+    assert ppd.GeneralizedGaussian(BOTH, sigma=works).plan(table).exact
+
+
+@pytest.mark.parametrize("shape", [(67, 24), pytest.param((3143, 51), marks=pytest.mark.slow)])
+def test_release_of_a_large_table(shape, tmp_path):
+    table = np.random.default_rng(10).poisson(20, shape)
+    for mechanism in [
+        ppd.GeneralizedGaussian(BOTH, rho="1/8"),
+        ppd.GeneralizedGaussian(BOTH, epsilon=1, delta="1e-6", calibration="exact"),
+        ppd.GeneralizedLaplace(BOTH, 20, norm="l2"),
+    ]:
+        release = mechanism.release(table)
+        assert release.plan.exact
+        assert "margins" in str(release.plan)
+        release.save(tmp_path / "release.ppd", overwrite=True)
+        again = ppd.read_release(tmp_path / "release.ppd")
+        assert again.guarantee.nearest == (2 if mechanism.guarantee.metric else 1)
+        for axis in (0, 1):
+            np.testing.assert_array_equal(again.table.values.sum(axis=axis), table.sum(axis=axis))
+        assert (again.table.values != table).mean() > 0.5
+
+
+def test_structural_zeros_in_a_large_table_are_refused_before_anything_dense_is_built():
+    table = np.ones((120, 60), dtype=int)
+    table[0, 0] = 0
+    holes = BOTH & ppd.invariants.zeros({"dim_0": 0, "dim_1": 0})
+    with pytest.raises(InvariantError, match="sums of rank 7,020, too ill-conditioned"):
+        ppd.GeneralizedGaussian(holes, sigma=4).plan(table)

@@ -1,0 +1,146 @@
+"""The choice of a sampler for a system, and noise for all of its parts together."""
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from lattice_laws import enumerated, fit, margins_law, random_system, total_variation, two_way
+
+import ppdinf as ppd
+from ppdinf.errors import InvariantError
+from ppdinf.lattice import structure
+from ppdinf.laws.noise_law import NoiseLaw
+from ppdinf.noise import exact_noise as exact
+from ppdinf.noise.bits.tape import secure_tape, seeded_tape
+from ppdinf.noise.exact_noise import exact_noise
+from ppdinf.noise.plan import Plan, _two_digits_up, plan
+
+MARGINS = ppd.invariants.margin("dim_0") & ppd.invariants.margin("dim_1")
+
+
+def used(A, law):
+    return [part.sampler for part in exact_noise(structure(np.array(A)), law).parts]
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_random_systems(seed):
+    rng = np.random.default_rng(400 + seed)
+    kind, scale = [("l1", Fraction(3, 2)), ("l2", Fraction(2)), ("gaussian", Fraction(2, 3))][seed % 3]
+    while True:
+        A = random_system(rng, largest_rank=2)
+        try:
+            noise = exact_noise(structure(A), NoiseLaw(kind, scale))
+        except InvariantError:  # three crossing weighted sums under l1
+            assert kind == "l1"
+            continue
+        break
+    z = noise.draw(20_000, seeded_tape(seed))
+    assert not (z @ A.T).any()
+    truth = enumerated(A, kind, scale)
+    assert fit(z, truth) > 1e-6
+    distance, expected = total_variation(z, truth)
+    assert distance < expected + 0.02
+
+
+@pytest.mark.parametrize(
+    ("A", "samplers"),
+    [
+        ([[1, 1, 1, 0, 0]], ["free", "class"]),
+        ([[1, 1, 1, 1], [1, 1, 0, 0]], ["class"]),
+        ([[1, 1, 1, 0], [0, 0, 1, 1]], ["elimination"]),
+        ([[2, 3, 5]], ["elimination"]),
+        (two_way(2, 5), ["elimination"]),
+        (two_way(4, 4), ["rejection"]),
+    ],
+)
+def test_l1_samplers(A, samplers):
+    assert used(A, NoiseLaw("l1", "1/4")) == samplers
+
+
+def test_samplers_agree_where_two_are_exact(monkeypatch):
+    A, law, truth = two_way(2, 3), NoiseLaw("l1", "3/2"), enumerated(two_way(2, 3), "l1", Fraction(3, 2))
+    assert used(A, law) == ["elimination"]
+    assert fit(exact_noise(structure(A), law).draw(30_000, seeded_tape(1)), truth) > 1e-6
+    monkeypatch.setattr(exact, "QUICK", 0)
+    assert used(A, law) == ["rejection"]
+    assert fit(exact_noise(structure(A), law).draw(30_000, seeded_tape(1)), truth) > 1e-6
+
+
+def test_classes_within_crossing_sums():
+    A = np.array([[1, 1, 1, 1, 0, 0], [0, 0, 1, 1, 1, 1]])
+    noise = exact_noise(structure(A), NoiseLaw("l1", "2"))
+    assert [part.sampler for part in noise.parts] == ["elimination"]
+    z = noise.draw(60_000, seeded_tape(1))
+    assert not (z @ A.T).any()
+    assert fit(z, brute(A, 2.0)) > 1e-6
+    assert fit(z, brute(A, 2.1)) < 1e-6
+
+
+def brute(A, epsilon, reach=4):
+    z = np.stack(np.meshgrid(*[np.arange(-reach, reach + 1)] * A.shape[1], indexing="ij"), -1).reshape(-1, A.shape[1])
+    z = z[~(z @ A.T).any(1)]
+    weights = np.exp(-epsilon * np.abs(z).sum(1))
+    return dict(zip(map(tuple, z.tolist()), (weights / weights.sum()).tolist(), strict=True))
+
+
+def test_narrow_gaussians_are_drawn_block_by_block(monkeypatch):
+    A = np.kron(np.eye(3, dtype=int), two_way(3, 3))
+    law = NoiseLaw("gaussian", "1/2")
+    assert len(exact_noise(structure(A), law).parts) == 1
+    monkeypatch.setattr(exact, "LEAST", 1.0)
+    noise = exact_noise(structure(A), law)
+    assert [part.cells.size for part in noise.parts] == [9, 9, 9]
+    z = noise.draw(40_000, seeded_tape(1))
+    for block in range(3):
+        assert fit(z[:, 9 * block : 9 * block + 9], margins_law(0.5)) > 1e-6
+
+
+def test_plans_say_what_and_why():
+    bound = MARGINS.on(np.ones((4, 4), dtype=int))
+    found = plan(bound, NoiseLaw("l1", "1/4"))
+    assert str(found) == (
+        "rejection sampler (exact): 16 cells lie in 1 block of public sums that cross; 3.3 % of attempts are kept"
+    )
+    assert found.acceptance == 0.033
+    assert Plan(**found.to_dict()) == found
+    assert plan(bound, NoiseLaw("l2", "1/4")).sampler == "mixture"
+    assert plan(bound, NoiseLaw("gaussian", 1)).sampler == "Klein"
+    total = ppd.invariants.total().on(np.ones(3, dtype=int))
+    found = plan(total, NoiseLaw("l1", 1))
+    assert found.to_dict() == {"sampler": "class", "exact": True, "reason": found.reason}
+    assert found.reason == ("the public sums split 3 cells into 1 group with noise that sums to zero")
+
+
+def test_what_is_beyond_exact_sampling_is_refused():
+    with pytest.raises(InvariantError, match="cross each other"):
+        plan(MARGINS.on(np.ones((14, 14), dtype=int)), NoiseLaw("l1", "1/4"))
+    with pytest.raises(InvariantError, match="narrow"):
+        plan(MARGINS.on(np.ones((30, 30), dtype=int)), NoiseLaw("gaussian", "1/2"))
+
+
+def test_intersecting_sets_over_few_records():
+    sets = np.zeros((3, 14), dtype=int)
+    sets[0, :7], sets[1, 4:10], sets[2, [0, 5, 6, 8, 9, 11, 12]] = 1, 1, 1
+    noise = exact_noise(structure(sets), NoiseLaw("l1", "1/4"))
+    z = noise.draw(5000, secure_tape())
+    assert not (z @ sets.T).any()
+    assert z.any(axis=0).all()
+
+
+def test_releases_of_crossing_margins():
+    table = np.arange(16).reshape(4, 4)
+    mechanism = ppd.GeneralizedLaplace(MARGINS, epsilon="1/4")
+    release = mechanism.release(table)
+    assert release.plan.sampler == "rejection"
+    assert release.plan.exact
+    noisy = mechanism.simulate(table, draws=200, rng=1).values
+    assert (noisy.sum(1) == table.sum(0)).all()
+    assert (noisy.sum(2) == table.sum(1)).all()
+    assert noisy.std(0).min() > 1
+
+
+@pytest.mark.parametrize(
+    ("limit", "written"), [(0.0143, 0.015), (0.014, 0.014), (0.0999, 0.1), (0.996, 1.0), (1.0, 1.0)]
+)
+def test_limits_are_rounded_up(limit, written):
+    assert _two_digits_up(limit) == written

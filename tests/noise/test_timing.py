@@ -1,0 +1,109 @@
+"""Random words read by a draw, which its time follows, against the size of its noise; `benchmarks/timing.py` clocks."""
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from lattice_laws import two_way
+from scipy import stats
+
+import ppdinf as ppd
+from ppdinf.lattice import structure
+from ppdinf.laws.noise_law import NoiseLaw
+from ppdinf.noise.bits.integers import discrete_gaussian, discrete_laplace
+from ppdinf.noise.bits.tape import seeded_tape
+from ppdinf.noise.exact_noise import exact_noise
+
+DRAWS = 4000  # without any relation the correlation has a standard error of 0.016
+TOTAL = np.ones((1, 100), dtype=int)
+
+
+def words_and_sizes(draw, draws=DRAWS):
+    """Words read and |z|_1 of each of many draws from one tape."""
+    source, read = seeded_tape(1), []
+
+    def tape(n):
+        read[-1] += n
+        return source(n)
+
+    sizes = []
+    for _ in range(draws):
+        read.append(0)
+        sizes.append(np.abs(draw(tape)).sum())
+    return np.array(read), np.array(sizes)
+
+
+def spearman(words, sizes):
+    return 0.0 if np.ptp(words) == 0 else stats.spearmanr(words, sizes).statistic
+
+
+def lattice(A, kind, scale):
+    noise = exact_noise(structure(np.array(A)), NoiseLaw(kind, scale))
+    return lambda tape: noise.draw(1, tape)
+
+
+@pytest.mark.parametrize(
+    ("draw", "words"),
+    [
+        (lambda tape: discrete_laplace(Fraction(1, 4), 100, tape), 100),
+        (lambda tape: discrete_gaussian(Fraction(9), 100, tape), 100),
+        (lattice(TOTAL, "l1", "1/4"), 199),
+    ],
+    ids=["discrete Laplace", "discrete Gaussian", "class"],
+)
+def test_words_are_the_same_for_every_noise(draw, words):
+    """Rejected words are rarer than one in 2**50 here."""
+    read, sizes = words_and_sizes(draw, 300)
+    assert set(read.tolist()) == {words}
+    assert np.ptp(sizes) > 50
+
+
+def on_a_grid(make, *arguments):
+    law = make(ppd.invariants.total(), "1/10", *arguments).law(ppd.invariants.total().on(np.ones(12, dtype=int)))
+    return lambda tape: law.draw(1, tape)
+
+
+def test_words_of_extended_noise_on_a_grid_are_the_same_for_every_noise():
+    read, sizes = words_and_sizes(on_a_grid(ppd.SubspaceLaplace, "extended"), 200)
+    assert np.ptp(read) == 0
+    assert np.ptp(sizes) > 50
+
+
+@pytest.mark.parametrize(
+    "draw",
+    [
+        lambda tape: discrete_laplace(Fraction(1, 500), 100, tape),
+        lambda tape: discrete_gaussian(Fraction(10**6), 100, tape),
+        lattice(TOTAL, "l1", "1/100"),
+        lattice(two_way(2, 5), "l1", "1/4"),
+        lattice(two_way(3, 3), "l1", "1/4"),
+        lattice(two_way(3, 3), "gaussian", "1/2"),
+        lattice(two_way(4, 4), "l2", "1/4"),
+        on_a_grid(ppd.SubspaceGaussian, "1e-6"),
+        on_a_grid(ppd.CorrelatedGaussian, "1e-6"),
+        on_a_grid(ppd.SubspaceLaplace),
+        on_a_grid(ppd.KNorm),
+    ],
+    ids=[
+        *["wide Laplace", "wide Gaussian", "wide class", "elimination", "rejection", "Klein", "mixture"],
+        *["Gaussian on a grid", "correlated on a grid", "projected on a grid", "K-norm on a grid"],
+    ],
+)
+def test_words_are_nearly_unrelated_to_the_noise(draw):
+    assert abs(spearman(*words_and_sizes(draw))) < 0.16  # 0.1, and four standard errors
+
+
+def test_a_sampler_that_counts_up_to_its_noise_is_seen():
+    def unary(tape):
+        """Geometric noise, one word a step: the textbook loop."""
+        z = 0
+        while tape(1)[0] > 2**62:
+            z += 1
+        return np.array([z])
+
+    assert spearman(*words_and_sizes(unary)) > 0.9
+
+
+def test_what_the_documentation_states_of_l2_noise_under_one_total():
+    """The narrower the mixing scale, the more attempts its Gaussian coordinates take: docs/timing.md."""
+    assert -0.35 < spearman(*words_and_sizes(lattice(TOTAL, "l2", "1/4"))) < -0.1
