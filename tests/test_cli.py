@@ -303,7 +303,7 @@ def test_reproduce_runs_a_case(tmp_path, monkeypatch):
     assert "two.txt" in run("reproduce", "sums", "--output", tmp_path / "new" / "folder")
 
 
-@pytest.mark.slow
+@pytest.mark.deep
 @pytest.mark.parametrize(("case", "number"), [("gaussian", "epsilon = 17.14"), ("bias", "posterior with C(x)")])
 def test_reproduce(case, number, tmp_path):
     assert number in run("reproduce", case, "--output", tmp_path)
@@ -341,7 +341,7 @@ def test_demo_on_a_small_file(tmp_path):
     assert "naive_rate" not in pd.read_csv(out / "posterior.csv")
 
 
-@pytest.mark.slow
+@pytest.mark.deep
 def test_demo(tmp_path):
     text = run("demo", "--output", tmp_path, "--cores", 1, code=None)
     assert "Guarantee" in text

@@ -23,7 +23,7 @@ QUICKLY_BUILT = [
     "negative binomial of single precision", "whole rates", "multinomial rows",
 ]  # fmt: skip
 LIGHT = ["Poisson", "binomial", "discrete uniform below 0", "negative binomial of single precision", "multinomial rows"]
-EACH = [pytest.param(data, marks=() if data in QUICKLY_BUILT else pytest.mark.slow) for data in DATA_MODELS]
+EACH = [pytest.param(data, marks=() if data in QUICKLY_BUILT else pytest.mark.deep) for data in DATA_MODELS]
 
 
 def first(data):
@@ -77,13 +77,13 @@ def test_summed_out(data):
     check_summed_out(first(data), **QUICK)
 
 
-@pytest.mark.slow
+@pytest.mark.deep
 @pytest.mark.parametrize("data", ["binomial", "binomial by its logit", "zero-inflated Poisson", "hurdle Poisson"])
 def test_summed_out_as_compiled_by_default(data):
     check_summed_out(first(data))
 
 
-@pytest.mark.slow
+@pytest.mark.deep
 @pytest.mark.parametrize("data", DATA_MODELS)
 def test_summed_out_of_another_release(data):
     """Each data model with two of the other releases, in turn."""
@@ -135,7 +135,7 @@ def check_walked(posed, **mode):
 
 
 @pytest.mark.parametrize(
-    "data", [pytest.param(data, marks=() if data in LIGHT else pytest.mark.slow) for data in DATA_MODELS]
+    "data", [pytest.param(data, marks=() if data in LIGHT else pytest.mark.deep) for data in DATA_MODELS]
 )
 def test_walked(data):
     check_walked(first(data), **QUICK)

@@ -60,13 +60,13 @@ def test_drawn_where_summed_out(data):
     check_draws(first(data), summed_out, 4000)
 
 
-@pytest.mark.slow
+@pytest.mark.deep
 @pytest.mark.parametrize("data", HEAVY)
 def test_drawn_where_summed_out_of_heavy_data_models(data):
     check_draws(first(data), summed_out, 4000)
 
 
-@pytest.mark.slow
+@pytest.mark.deep
 @pytest.mark.parametrize("published", OTHERS)
 @pytest.mark.parametrize("data", ["Poisson", "negative binomial", "zero-inflated Poisson"])
 def test_drawn_where_summed_out_of_other_releases(data, published):
@@ -78,13 +78,13 @@ def test_drawn_by_walking(data):
     check_draws(first(data), walked, 2500)
 
 
-@pytest.mark.slow
+@pytest.mark.deep
 @pytest.mark.parametrize("data", HEAVY)
 def test_drawn_by_walking_of_heavy_data_models(data):
     check_draws(first(data), walked, 2500)
 
 
-@pytest.mark.slow
+@pytest.mark.deep
 @pytest.mark.parametrize("published", [*OTHERS, "margins", "rows"])
 @pytest.mark.parametrize("data", ["Poisson", "binomial", "zero-inflated Poisson"])
 def test_drawn_by_walking_of_other_releases(data, published):
@@ -92,7 +92,7 @@ def test_drawn_by_walking_of_other_releases(data, published):
         check_draws(Posed(data, published), walked, 10_000)
 
 
-@pytest.mark.slow
+@pytest.mark.deep
 @pytest.mark.parametrize("published", [name for name, release in PUBLISHED.items() if release.normalised])
 def test_walk_divides_by_the_normaliser(published):
     """Such a walk accepts or refuses whole steps, so each starts at a table of its own from the posterior."""

@@ -279,7 +279,7 @@ LINKED = {
 }
 LIGHT = ["covariate observed", "deaths among cases, observed"]
 BOTH = [
-    pytest.param(name, route, marks=() if name in LIGHT else pytest.mark.slow)
+    pytest.param(name, route, marks=() if name in LIGHT else pytest.mark.deep)
     for name, linked in LINKED.items()
     for route in linked.routes
 ]
@@ -333,7 +333,7 @@ def test_what_looks_at_several_cells_is_not_summed_out(name):
     assert "x" in [variable.name for variable in model.free_RVs]
 
 
-@pytest.mark.slow
+@pytest.mark.deep
 def test_second_table_given_the_first():
     """Both tables are walked, each at what the other is."""
     linked, listed = LINKED["second table"], FEW.listed()

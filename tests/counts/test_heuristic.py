@@ -92,7 +92,7 @@ def test_sums_fixed_point_and_privacy(name, n):
             assert audit.scales <= audit.most_scales
 
 
-@pytest.mark.slow
+@pytest.mark.deep
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("n", [1000, 2000])
 def test_large(name, n):

@@ -152,14 +152,14 @@ ROUTES = [("marginal", system) for system in SYSTEMS if system != "two-way"] + [
 SEEN_BY = {"epsilon off by 20 %": "noise", "a public sum dropped": "noise", "P(Z | theta) dropped": "fit"}
 
 
-@pytest.mark.slow
+@pytest.mark.deep
 @pytest.mark.parametrize("regime", REGIMES)
 @pytest.mark.parametrize(("route", "system"), ROUTES)
 def test_the_truth_is_one_more_posterior_draw(route, system, regime):
     assert min(p_values(route, system, regime).values()) > 1e-6
 
 
-@pytest.mark.slow
+@pytest.mark.deep
 @pytest.mark.parametrize("fault", SEEN_BY)
 @pytest.mark.parametrize(("route", "system"), ROUTES)
 def test_faults_are_seen(route, system, fault):

@@ -97,12 +97,12 @@ def p_values(fault=None, replicates=1000):
     return {name: uniformity(found[name]) for name in found}
 
 
-@pytest.mark.slow
+@pytest.mark.deep
 def test_the_truth_is_one_more_posterior_draw():
     assert min(p_values().values()) > 1e-6
 
 
-@pytest.mark.slow
+@pytest.mark.deep
 @pytest.mark.parametrize("fault", ["epsilon off by 20 %", "C(x) dropped"])
 def test_faults_are_seen(fault):
     assert min(p_values(fault, replicates=4000).values()) < 1e-6

@@ -46,7 +46,7 @@ def test_likelihoods_are_those_of_partially_private(system):
             assert density(point) == pytest.approx(right(point), abs=1e-8)
 
 
-@pytest.mark.slow
+@pytest.mark.deep
 @pytest.mark.parametrize(
     ("route", "system", "regime"), [("rejection", "groups", "dense"), ("importance", "total", "flat")]
 )
@@ -64,7 +64,7 @@ CASES = [  # fault, what sees it, and replicates that bring its p-value far belo
 ]
 
 
-@pytest.mark.slow
+@pytest.mark.deep
 @pytest.mark.parametrize(("route", "system", "fault", "seen_by", "replicates"), CASES)
 def test_faults_are_seen(route, system, fault, seen_by, replicates, compiled):
     found = p_values(route, system, "dense", compiled(route, system), fault=fault, replicates=replicates)

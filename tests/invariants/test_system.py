@@ -152,7 +152,7 @@ def test_names_behave_as_a_list():
         names[3]
 
 
-@pytest.mark.slow
+@pytest.mark.deep
 @pytest.mark.parametrize("labels", ["numbers", "strings"])
 def test_ten_million_cells_bind(labels):
     """Law of large tables: no loop in Python over cells or labels. Twenty seconds, six gigabytes."""

@@ -90,7 +90,7 @@ def test_named_systems(A, largest, proof):
     assert abs(lattice.basis).max() <= largest
 
 
-@pytest.mark.slow
+@pytest.mark.deep
 def test_ten_million_cells_are_held_as_classes():
     A = groups(np.random.default_rng(1).integers(0, 51, 10_000_000), 51)
     lattice = kernel(A)

@@ -165,7 +165,7 @@ def test_summary_says_what_moves(A, line):
     assert line in structure(A).summary()
 
 
-@pytest.mark.slow
+@pytest.mark.deep
 def test_ten_million_cells_under_51_totals():
     found = structure(groups(np.random.default_rng(1).integers(0, 51, 10_000_000), 51))
     assert found.is_partition

@@ -95,7 +95,7 @@ def clipped_model(release):
     return model
 
 
-@pytest.mark.slow
+@pytest.mark.deep
 def test_models_are_fitted_and_tables_keep_their_total():
     methods = {"conditioned": (mechanism("1/4"), conditioned_model), "clipped": (mechanism("1/4"), clipped_model)}
     found = compare(methods, TABLE[:3], draws=4, estimand="rate", truth=TABLE[:3] + 0.5, **QUIET)

@@ -226,7 +226,7 @@ def test_density_of_twenty_areas(epsilon):
         assert potential(-5.0, 0.0, eta) == pytest.approx(log_sum[P1["T"]], abs=1e-9)
 
 
-@pytest.mark.slow
+@pytest.mark.deep
 @pytest.mark.filterwarnings("ignore")  # of the samplers, about their own dependencies
 @pytest.mark.parametrize("sampler", ["pymc", "nutpie"])
 def test_posterior_of_twenty_areas(sampler):

@@ -27,7 +27,7 @@ def small_release(y, epsilon, states=None, public=None):
     return ppd.Release(table, ppd.GeneralizedLaplace(public, epsilon=epsilon))
 
 
-@pytest.mark.slow
+@pytest.mark.deep
 @pytest.mark.parametrize(
     ("y", "epsilon", "states"), [([2, -1, 3], "1/2", None), ([4, 0, -1, 2], 1, ["A", "A", "B", "B"])]
 )
@@ -91,7 +91,7 @@ def p1_posterior(draws, marginalize=False, **kwargs):
     return problem, model, idata
 
 
-@pytest.mark.slow
+@pytest.mark.deep
 @pytest.mark.parametrize("marginalize", [False, True])
 def test_reference_posterior_of_twenty_areas(marginalize):
     """Means within 0.1 reference sd, sds within 5 %, R-hat < 1.01, every cell moving (one release is negative)."""
@@ -107,7 +107,7 @@ def test_reference_posterior_of_twenty_areas(marginalize):
     assert marginalize or diagnosis.cells["moved"].min() > 0.5
 
 
-@pytest.mark.slow
+@pytest.mark.deep
 def test_same_seed_same_draws_in_one_process_and_in_several():
     alone = p1_posterior(50, tune=50, chains=2, cores=1)[2]
     for context in ("fork", "forkserver", "spawn"):

@@ -157,7 +157,7 @@ def test_refusals():
         draw_rates(empty, make())
 
 
-@pytest.mark.slow
+@pytest.mark.deep
 def test_intervals_cover_and_beat_the_noisy_counts():
     """Over repeated simulated tables, 90 % intervals hold 90 % of the counts, and means are nearer than the release."""
     rng = np.random.default_rng(8)

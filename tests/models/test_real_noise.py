@@ -113,7 +113,7 @@ def sampled(release, table, marginalize):
 
 
 @pytest.mark.parametrize(
-    "name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in CASES]
+    "name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.deep) for name in CASES]
 )
 def test_posterior_equals_enumeration(name):
     """Distances over the expected one of as many independent draws; wrong: epsilon 20 % off."""

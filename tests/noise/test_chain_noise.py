@@ -69,7 +69,7 @@ def test_an_exact_sampler_goes_before_a_chain():
     assert plan.distance is None
 
 
-@pytest.mark.slow
+@pytest.mark.deep
 def test_twelve_by_twelve_margins(monkeypatch):
     """Beyond every exact sampler. The mean of |z| is compared with that of row-pair Gibbs, a chain of another kind."""
     monkeypatch.setattr(chain_noise, "PAIRS", 50)

@@ -294,7 +294,7 @@ def test_bad_labels(message):
         draw_partition(LABELS[message], 2, Fraction(1), seeded_tape(1), 1)
 
 
-@pytest.mark.slow
+@pytest.mark.deep
 def test_ten_million_cells():
     labels = np.random.default_rng(1).integers(0, 51, size=10**7)
     z = draw_partition(labels, 51, Fraction(24, 125), secure_tape(), 1)[0]

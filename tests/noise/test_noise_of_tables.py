@@ -181,7 +181,7 @@ def test_noise_too_narrow_for_many_cells_is_refused_with_what_works():
     assert ppd.GeneralizedGaussian(BOTH, sigma=works).plan(table).exact
 
 
-@pytest.mark.parametrize("shape", [(67, 24), pytest.param((3143, 51), marks=pytest.mark.slow)])
+@pytest.mark.parametrize("shape", [(67, 24), pytest.param((3143, 51), marks=pytest.mark.deep)])
 def test_release_of_a_large_table(shape, tmp_path):
     table = np.random.default_rng(10).poisson(20, shape)
     for mechanism in [

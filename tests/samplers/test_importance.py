@@ -141,7 +141,7 @@ def test_posteriors_without_mass_are_refused():
         importance(model, 10, rng=1)
 
 
-@pytest.mark.slow
+@pytest.mark.deep
 def test_reference_posterior_of_twenty_areas():
     """22 parameters, skewed, with a funnel: k-hat below 0.6, an eighth of the draws effective, means and sds right."""
     problem = json.loads((Path(__file__).parents[1] / "models" / "p1.json").read_text())

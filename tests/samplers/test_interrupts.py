@@ -79,7 +79,7 @@ def test_the_handler_of_the_program_comes_back():
     assert signal.getsignal(signal.SIGINT) is before
 
 
-@pytest.mark.slow
+@pytest.mark.deep
 def test_an_interrupted_analysis_of_rates_goes_on_with_its_draws():
     done = subprocess.run([sys.executable, "-c", INFER], capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
