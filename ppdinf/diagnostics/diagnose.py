@@ -15,9 +15,9 @@ from ppdinf.diagnostics.forgetting import forgetting
 from ppdinf.diagnostics.movement import movement
 from ppdinf.diagnostics.rhat import APART, limit, shown
 from ppdinf.diagnostics.windows import window_problems
+from ppdinf.distributions.confidential import ConfidentialRV
 from ppdinf.errors import DiagnosisWarning, ModelError
-from ppdinf.models.confidential import finished_draws
-from ppdinf.models.distributions import ConfidentialRV
+from ppdinf.models.posterior_tables import finished_draws
 from ppdinf.noise.chains.tv_bound import TVBound
 
 __all__ = ["Diagnosis", "diagnose"]

@@ -19,11 +19,11 @@ from typing import Any
 import numpy as np
 import pymc as pm
 
+from ppdinf.distributions.confidential import ConfidentialRV
+from ppdinf.distributions.dependents import factors_of
 from ppdinf.errors import ModelError
 from ppdinf.fiber.fiber_walk import advance, directions
-from ppdinf.models.confidential import of_draws
-from ppdinf.models.dependents import factors_of
-from ppdinf.models.distributions import ConfidentialRV
+from ppdinf.models.posterior_tables import of_draws
 from ppdinf.noise.chains.tv_bound import TVBound, tv_bound
 from ppdinf.samplers.lattice_gibbs import SWEEPS
 

@@ -1,8 +1,9 @@
 """Whether the posterior of a table ends within the windows of counts it was looked for in.
 
-Windows are laid out before anything is sampled (`ppdinf.models.windows`), from the reach of the noise and the prior of
-the data model. Where the posterior goes further, both routes give an answer for a narrower question without a sign of
-trouble in any chain: a table that is walked stays at the ends of its windows; one that is summed out has weight there.
+Windows are laid out before anything is sampled (`ppdinf.distributions.windows`), from the reach of the noise and the
+prior of the data model. Where the posterior goes further, both routes give an answer for a narrower question without a
+sign of trouble in any chain: a table that is walked stays at the ends of its windows; one that is summed out has weight
+there.
 Beyond the last count of a window weights fall at least as fast as from the last but one to the last, as those of
 log-concave data models do, which bounds what is left out by a geometric series.
 """
@@ -15,10 +16,10 @@ import numpy as np
 import pymc as pm
 from numpy.typing import NDArray
 
+from ppdinf.distributions.confidential import ConfidentialRV
+from ppdinf.distributions.dependents import Table, tables_of
 from ppdinf.fiber import totals
-from ppdinf.models.confidential import law_of_draws
-from ppdinf.models.dependents import Table, tables_of
-from ppdinf.models.distributions import ConfidentialRV
+from ppdinf.models.posterior_tables import law_of_draws
 
 __all__ = ["window_problems"]
 

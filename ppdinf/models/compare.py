@@ -14,7 +14,7 @@ from rich.progress import track
 
 from ppdinf.errors import LabelError, ModelError
 from ppdinf.mechanisms import Mechanism
-from ppdinf.models.confidential import sample_confidential
+from ppdinf.models.posterior_tables import sample_confidential
 from ppdinf.releases import Release
 from ppdinf.tables import as_table
 

@@ -15,13 +15,13 @@ import pytensor.tensor as pt
 import xarray as xr
 from numpy.typing import NDArray
 
+from ppdinf.distributions.confidential import ConfidentialRV
+from ppdinf.distributions.dependents import dependents_of
+from ppdinf.distributions.marginal import logp_natural, logp_table
+from ppdinf.distributions.released import ReleasedRV, has_auxiliary
+from ppdinf.distributions.rows import has_rows
 from ppdinf.errors import ModelError
-from ppdinf.models.confidential import of_draws, only_table, sample_confidential
-from ppdinf.models.dependents import dependents_of
-from ppdinf.models.distributions import ConfidentialRV
-from ppdinf.models.marginal import logp_natural, logp_table
-from ppdinf.models.released import ReleasedRV, has_auxiliary
-from ppdinf.models.rows import has_rows
+from ppdinf.models.posterior_tables import of_draws, only_table, sample_confidential
 
 __all__ = ["log_likelihood", "sample_release"]
 

@@ -14,15 +14,15 @@ import xarray as xr
 
 import ppdinf.samplers.lattice_gibbs  # noqa: F401  (PyMC learns of the step method here)
 from ppdinf._pymc_internals import BetaBinomialRV, BinomialRV, change_dist_size, check_dist_not_registered
+from ppdinf.distributions.answers import public_of_cells, query_of
+from ppdinf.distributions.confidential import confidential
+from ppdinf.distributions.dependents import settle, tables_of, watch
+from ppdinf.distributions.layout import at_initial_point, lay_out
+from ppdinf.distributions.precision import constant, in_double
+from ppdinf.distributions.released import released
+from ppdinf.distributions.rows import has_rows, require_public_rows
 from ppdinf.errors import ModelError
 from ppdinf.frame import Frame
-from ppdinf.models.answers import public_of_cells, query_of
-from ppdinf.models.dependents import settle, tables_of, watch
-from ppdinf.models.distributions import confidential
-from ppdinf.models.layout import at_initial_point, lay_out
-from ppdinf.models.precision import constant, in_double
-from ppdinf.models.released import released
-from ppdinf.models.rows import has_rows, require_public_rows
 from ppdinf.releases import Release
 
 __all__ = ["PartiallyPrivate"]
@@ -83,7 +83,7 @@ def PartiallyPrivate(  # noqa: N802  (reads as a PyMC distribution)
     Notes
     -----
     Counts further from the released ones than the noise reaches with probability 1e-12 are left out, unless draws of
-    the prior say that the data model pulls them there (`ppdinf.models.windows`): a window has ``width`` of about
+    the prior say that the data model pulls them there (`ppdinf.distributions.windows`): a window has ``width`` of about
     ``70 / epsilon`` counts. A gradient costs about 30 us for 20 cells
     (`ppdinf.fiber.totals`); a draw of the table variable looks at ``d * width`` log densities, and noise that
     couples the cells adds one pass over a window for every row of its norm that a move changes.

@@ -27,6 +27,7 @@ from ppdinf._pymc_internals import (
     get_value_vars_from_user_vars,
     inputvars,
 )
+from ppdinf.distributions.dependents import factors_of
 from ppdinf.errors import ModelError
 from ppdinf.fiber.fiber import Fiber
 from ppdinf.fiber.fiber_walk import Directions, advance, directions
@@ -115,8 +116,6 @@ class LatticeGibbs(BlockedStep):
     def _compile(self) -> None:
         """Compile here, so that forked workers inherit machine code and no draw pays for it."""
         table = self._model.values_to_rvs[self.vars[0]]
-        from ppdinf.models.dependents import factors_of
-
         by_cell, of_all = factors_of(table, self._model)
         self._fiber: Fiber = table.owner.op.fiber
         self._start = table.owner.op.start.ravel()

@@ -25,18 +25,14 @@ J. Seeman, M. Reimherr and A. Slavkovic, "Formal privacy for partially private d
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 import pymc as pm
 from numpy.typing import NDArray
 from scipy.special import gammaln
 
 from ppdinf._pymc_internals import PoissonRV
+from ppdinf.distributions.dependents import Table, tables_of
 from ppdinf.fiber import totals
-
-if TYPE_CHECKING:
-    from ppdinf.models.dependents import Table
 
 __all__ = ["log_bound", "saturated_bound"]
 
@@ -58,8 +54,6 @@ def log_bound(model: pm.Model) -> float:
     float
         Proved; inf where something other than noisy tables is observed, there are potentials, or noise was projected.
     """
-    from ppdinf.models.dependents import tables_of
-
     tables = tables_of(model)
     if model.potentials or len(tables) < len(model.observed_RVs):
         return np.inf

@@ -42,8 +42,8 @@ from ppdinf._pymc_internals import (
     join_nonshared_inputs,
     vectorize_graph,
 )
+from ppdinf.distributions.dependents import drawn_for
 from ppdinf.errors import ModelError
-from ppdinf.models.dependents import drawn_for
 from ppdinf.samplers.parameters import as_tree, require_parameters
 from ppdinf.samplers.posterior_bound import log_bound as proved_bound
 

@@ -9,8 +9,8 @@ import pymc as pm
 import pytest
 
 import ppdinf as ppd
+from ppdinf.distributions.marginal import SumsGivenTotals
 from ppdinf.errors import ModelError
-from ppdinf.models.marginal import SumsGivenTotals
 
 
 def model():

@@ -17,9 +17,9 @@ from noisy_tables import REGIMES, SYSTEMS, noise, rows, solved
 from scipy.special import gammaln
 
 from ppdinf.diagnostics.calibration import calibrate, uniformity
+from ppdinf.distributions.marginal import SumsGivenTotals
 from ppdinf.fiber import totals
 from ppdinf.lattice.fiber_tables import fiber_tables
-from ppdinf.models.marginal import SumsGivenTotals
 from ppdinf.samplers import posterior_importance, posterior_rejection
 from ppdinf.samplers.posterior_bound import saturated_bound
 

@@ -2,7 +2,7 @@
 
 The density is zero unless the two agree on every public sum. The noise of some mechanisms has a simple density given
 an auxiliary variable, which is then a variable of the model and the last input here as in
-`ppdinf.models.distributions`. l2 Laplace noise is a mixture: given a half-normal scale its cells are independent
+`ppdinf.distributions.confidential`. l2 Laplace noise is a mixture: given a half-normal scale its cells are independent
 Gaussians on the lattice. Projected Laplace noise is independent in the cells given what the projection removed, t:
 ``p(y | x)`` is the integral of ``exp(-|y + R t - W x|_1 / s)`` over t, hence the mean of ``exp(|t|_1)`` times that over
 Laplace draws t. Where the total weight of the releases of a table depends on the table, C(x), the likelihood divides
@@ -28,8 +28,8 @@ from ppdinf._pymc_internals import (
     numba_njit,
     register_funcify_and_cache_key,
 )
+from ppdinf.distributions.answers import query_of
 from ppdinf.laws.noise_norm import NoiseNorm
-from ppdinf.models.answers import query_of
 from ppdinf.releases import Release
 
 __all__ = ["ReleasedRV", "has_auxiliary", "noise_image", "released", "taken_off", "unprojected"]

@@ -1,12 +1,12 @@
 """PyMC's view of a confidential table: a random variable of which the released one is an observation.
 
 `ConfidentialRV` wraps whatever elementwise distribution the analyst gave the confidential table and
-gives it a type that the lattice Gibbs step recognises. `ReleasedRV` (`ppdinf.models.released`) is the mechanism:
+gives it a type that the lattice Gibbs step recognises. `ReleasedRV` (`ppdinf.distributions.released`) is the mechanism:
 its density is zero unless the two tables agree on every public sum, and that alone puts the
 confidential table on its fiber. Together they are p(x | theta) 1[A x = a] p(y | x), with the data model
 not renormalised on the fiber, so that what the public sums say about theta counts once.
-Whether the table is a variable of the model, or summed out (`ppdinf.models.summed_out`), its law given everything else
-is a weight for every count of every cell: `ConfidentialRV.weights`.
+Whether the table is a variable of the model, or summed out (`ppdinf.distributions.summed_out`), its law given
+everything else is a weight for every count of every cell: `ConfidentialRV.weights`.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from ppdinf._pymc_internals import (
     graph_replace,
     vectorize_graph,
 )
+from ppdinf.distributions.apart import apart
+from ppdinf.distributions.factors import Factor
+from ppdinf.distributions.marginal import fixed
+from ppdinf.distributions.natural import natural_form
+from ppdinf.distributions.released import has_auxiliary, noise_image, unprojected
+from ppdinf.distributions.rows import elementwise
 from ppdinf.fiber.fiber import Fiber
-from ppdinf.models.apart import apart
-from ppdinf.models.factors import Factor
-from ppdinf.models.marginal import fixed
-from ppdinf.models.natural import natural_form
-from ppdinf.models.released import has_auxiliary, noise_image, unprojected
-from ppdinf.models.rows import elementwise
 from ppdinf.releases import Release
 
 __all__ = ["ConfidentialRV", "confidential", "log_density", "window_logp"]

@@ -13,8 +13,8 @@ from pymc.sampling.mcmc import assign_step_methods
 from pytensor.gradient import NullTypeGradError
 from scipy.special import gammaln, logsumexp
 
+from ppdinf.distributions.marginal import logp_natural, logp_table
 from ppdinf.errors import InvariantError, ModelError
-from ppdinf.models.marginal import logp_natural, logp_table
 
 MODES = ["NUMBA", "FAST_COMPILE"]
 RNG = np.random.default_rng(1)

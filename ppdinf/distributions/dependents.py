@@ -25,12 +25,12 @@ from ppdinf._pymc_internals import (
     replace_rvs_by_values,
     transformed_conditional_logp,
 )
+from ppdinf.distributions.confidential import ConfidentialRV
+from ppdinf.distributions.factors import Factor, cells_of, elements
+from ppdinf.distributions.layout import at_initial_point, feasible_start
+from ppdinf.distributions.released import ReleasedRV
+from ppdinf.distributions.summed_out import not_by_cell, table_of
 from ppdinf.errors import ModelError
-from ppdinf.models.distributions import ConfidentialRV
-from ppdinf.models.factors import Factor, cells_of, elements
-from ppdinf.models.layout import at_initial_point, feasible_start
-from ppdinf.models.released import ReleasedRV
-from ppdinf.models.summed_out import not_by_cell, table_of
 
 __all__ = ["Table", "dependents_of", "drawn_for", "factors_of", "settle", "tables_of", "watch"]
 

@@ -5,8 +5,8 @@ rewrite here then joins the release, and whatever else is drawn given the table,
 
     p(y, v | theta) = sum over tables x on the fiber of p(x | theta) q(y - x) prod_j p(v_j | x, theta),
 
-a product over groups of cells where each v_j looks at one cell (`ppdinf.models.factors`): the densities of the v_j are
-further weights of its counts. Forward draws know nothing of this: they draw the table, then all that depends on it.
+a product over groups of cells where each v_j looks at one cell (`ppdinf.distributions.factors`): the densities of the
+v_j are further weights of its counts. Forward draws know nothing of this: they draw the table, then all that depends on it.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from ppdinf._pymc_internals import (
     graph_replace,
     node_rewriter,
 )
+from ppdinf.distributions.confidential import ConfidentialRV
+from ppdinf.distributions.factors import Factor, elements
+from ppdinf.distributions.marginal import logp_natural, logp_table
+from ppdinf.distributions.released import ReleasedRV, taken_off
 from ppdinf.errors import ModelError
-from ppdinf.models.distributions import ConfidentialRV
-from ppdinf.models.factors import Factor, elements
-from ppdinf.models.marginal import logp_natural, logp_table
-from ppdinf.models.released import ReleasedRV, taken_off
 
 __all__ = ["SummedOut", "factors_given", "table_of"]
 
@@ -101,7 +101,7 @@ def sum_out(fgraph: FunctionGraph, node: Apply) -> dict[Any, Any] | None:
 
 
 def _cells(rv: Any, table: Any) -> NDArray[Any]:
-    """Cells that a dependent looks at, as found when it was added to the model (`ppdinf.models.dependents`)."""
+    """Cells that a dependent looks at, as found when it was added to the model (`ppdinf.distributions.dependents`)."""
     known = getattr(rv.tag, "cells", {}).get(table.name)
     if known is None:
         raise not_by_cell(rv.name, table.name)

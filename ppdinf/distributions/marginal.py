@@ -238,7 +238,7 @@ def logp_table(logw: Any, *, lo: Any, total: Any, block: ArrayLike = 0) -> Tenso
     Examples
     --------
     >>> import numpy as np
-    >>> from ppdinf.models.marginal import logp_table
+    >>> from ppdinf.distributions.marginal import logp_table
     >>> dice = np.full((3, 6), -np.log(6))
     >>> np.exp(logp_table(dice, lo=1, total=10).eval()).round(3)
     array([0.125, 1.   ])
@@ -280,7 +280,7 @@ def logp_natural(eta: Any, logh: ArrayLike, *, lo: Any, total: Any, block: Array
 
     >>> import numpy as np
     >>> from scipy.special import gammaln
-    >>> from ppdinf.models.marginal import logp_natural
+    >>> from ppdinf.distributions.marginal import logp_natural
     >>> rates, x = np.array([1.0, 2.0]), np.arange(5.0)
     >>> logh = np.tile(-gammaln(x + 1), (2, 1))
     >>> logp = logp_natural(np.log(rates), logh, lo=0, total=4).sum() - rates.sum()

@@ -12,9 +12,9 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from ppdinf._pymc_internals import ancestors, compile_pymc, graph_replace
+from ppdinf.distributions.dependents import Table, drawn_for, factors_of, tables_of
 from ppdinf.errors import DiagnosisWarning, ModelError
 from ppdinf.fiber import totals
-from ppdinf.models.dependents import Table, drawn_for, factors_of, tables_of
 
 __all__ = ["finished_draws", "law_of_draws", "of_draws", "only_table", "sample_confidential"]
 

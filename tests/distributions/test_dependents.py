@@ -9,9 +9,9 @@ import pytest
 from scipy import stats
 
 import ppdinf as ppd
+from ppdinf.distributions.dependents import tables_of
+from ppdinf.distributions.factors import cells_of
 from ppdinf.errors import InvariantError, ModelError
-from ppdinf.models.dependents import tables_of
-from ppdinf.models.factors import cells_of
 
 NOISY, TOTAL, EPSILON, RATE = np.array([3, -1, 4]), 6, 0.5, np.array([2.0, 1.0, 3.0])
 QUIET = {"progressbar": False, "quiet": True, "compute_convergence_checks": False}

@@ -22,7 +22,7 @@ from ppdinf._pymc_internals import (
     SpecifyShape,
     Subtensor,
 )
-from ppdinf.models.precision import constant
+from ppdinf.distributions.precision import constant
 
 __all__ = ["NaturalForm", "natural_form"]
 

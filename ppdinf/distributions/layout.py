@@ -12,6 +12,10 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from ppdinf._pymc_internals import compile_pymc, inputvars
+from ppdinf.distributions.answers import cell_windows, public_of_cells, query_of, short_moves
+from ppdinf.distributions.confidential import log_density
+from ppdinf.distributions.rows import elementwise
+from ppdinf.distributions.windows import common_width, count_windows
 from ppdinf.errors import InvariantError, ModelError
 from ppdinf.fiber.fiber import Fiber
 from ppdinf.frame import Frame
@@ -19,10 +23,6 @@ from ppdinf.invariants import System
 from ppdinf.lattice.feasible import nearest_feasible
 from ppdinf.lattice.moves import Bounds, connected_moves
 from ppdinf.laws.noise_norm import NoiseNorm
-from ppdinf.models.answers import cell_windows, public_of_cells, query_of, short_moves
-from ppdinf.models.distributions import log_density
-from ppdinf.models.rows import elementwise
-from ppdinf.models.windows import common_width, count_windows
 from ppdinf.releases import Release
 
 __all__ = ["lay_out"]

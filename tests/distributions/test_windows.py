@@ -7,10 +7,10 @@ from scipy import stats
 from scipy.special import gammaln, logsumexp
 
 import ppdinf as ppd
+from ppdinf.distributions import windows
+from ppdinf.distributions.dependents import tables_of
 from ppdinf.errors import ModelError
 from ppdinf.invariants import Public, total
-from ppdinf.models import windows
-from ppdinf.models.dependents import tables_of
 
 QUIET = {"progressbar": False, "quiet": True, "compute_convergence_checks": False, "cores": 1, "random_seed": 2}
 NOTHING = Public(())

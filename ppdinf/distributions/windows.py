@@ -25,13 +25,13 @@ from numpy.typing import NDArray
 from scipy.special import logsumexp
 
 from ppdinf._pymc_internals import ancestors, compile_pymc
+from ppdinf.distributions.confidential import log_density
+from ppdinf.distributions.released import has_auxiliary
+from ppdinf.distributions.rows import elementwise
 from ppdinf.errors import ModelError
 from ppdinf.invariants import System
 from ppdinf.lattice.fiber_tables import cell_intervals
 from ppdinf.mechanisms.weighted import Weighted
-from ppdinf.models.distributions import log_density
-from ppdinf.models.released import has_auxiliary
-from ppdinf.models.rows import elementwise
 from ppdinf.releases import Release
 
 __all__ = ["ENTRIES", "common_width", "count_windows"]
