@@ -6,7 +6,8 @@ rewrite here then joins the release, and whatever else is drawn given the table,
     p(y, v | theta) = sum over tables x on the fiber of p(x | theta) q(y - x) prod_j p(v_j | x, theta),
 
 a product over groups of cells where each v_j looks at one cell (`ppdinf.distributions.factors`): the densities of the
-v_j are further weights of its counts. Forward draws know nothing of this: they draw the table, then all that depends on it.
+v_j are further weights of its counts. Forward draws know nothing of this: they draw the table, then all that
+depends on it.
 """
 
 from __future__ import annotations
