@@ -6,11 +6,11 @@ import warnings
 from dataclasses import dataclass, field
 from typing import Any
 
-import arviz as az
 import numpy as np
 import pandas as pd
 import pymc as pm
 
+from ppdinf.diagnostics.convergence import convergence
 from ppdinf.diagnostics.forgetting import forgetting
 from ppdinf.diagnostics.movement import movement
 from ppdinf.diagnostics.rhat import APART, limit, shown
@@ -122,20 +122,14 @@ def diagnose(idata: Any, model: pm.Model | None = None) -> Diagnosis:
     free = {rv.name: rv for rv in model.free_RVs if rv.name in posterior}
     if not free:
         raise ModelError("the posterior holds none of the model's variables: pass the result of pm.sample() for it")
-    with warnings.catch_warnings(), np.errstate(all="ignore"):
-        warnings.simplefilter("ignore", RuntimeWarning)  # the nan of frozen chains, reported below
-        statistics = az.summary(idata, var_names=list(free), kind="diagnostics", round_to="none")
-    sizes = {name: int(np.prod(posterior[name].shape[2:])) for name in free}
-    ends = np.cumsum(list(sizes.values()))
     integers, reals = [], []
-    for (name, rv), end in zip(free.items(), ends, strict=True):
-        part = statistics.iloc[end - sizes[name] : end]
+    for name, rv in free.items():
+        part = convergence(posterior[name]).assign(variable=name)
         if rv.dtype.startswith(("int", "uint", "bool")):
-            fixed = _fixed(rv, sizes[name])
             moved = movement(posterior[name]).set_axis(part.index)
-            integers.append(part.assign(variable=name, fixed=fixed).join(moved))
+            integers.append(part.assign(fixed=_fixed(rv, len(part))).join(moved))
         else:
-            reals.append(part.assign(variable=name))
+            reals.append(part)
     chains = posterior.sizes["chain"]
     found = Diagnosis(_stack(integers), _stack(reals), forgets=_forgets(idata, model), chains=chains)
     found.problems.extend(_problems(found, idata, model))

@@ -5,9 +5,11 @@ import pandas as pd
 import pymc as pm
 import pytest
 import xarray as xr
+from arviz_stats.base import array_stats
 
 import ppdinf as ppd
 from ppdinf.diagnostics import movement
+from ppdinf.diagnostics.convergence import convergence
 from ppdinf.errors import DiagnosisWarning, ModelError
 from ppdinf.samplers.lattice_gibbs import LatticeGibbs
 
@@ -92,3 +94,31 @@ def test_movement_counts_changes_and_values():
     found = movement(xr.DataArray(values, dims=("chain", "draw", "county")))
     expected = pd.DataFrame({"moved": [0.5, 0.0], "distinct": [3, 2]}, index=pd.Index([0, 1], name="county"))
     pd.testing.assert_frame_equal(found, expected)
+
+
+def test_rows_are_named_after_their_own_cells_where_a_rate_has_a_dimension_of_the_table():
+    rng = np.random.default_rng(3)
+    table = rng.integers(0, 5, size=(4, 200, 2, 3))
+    table[..., 1] = 7
+    apart = table.astype(float) + np.arange(4)[:, None, None, None] * (np.arange(6).reshape(2, 3) == 3)
+    posterior = xr.Dataset(
+        {"x": (("chain", "draw", "sex", "age"), apart), "rate": (("chain", "draw", "age"), table[:, :, 0])}
+    )
+    found = convergence(posterior["x"])
+    assert found.index[found["r_hat"].isna()].tolist() == ["x[0, 1]", "x[1, 1]"]
+    assert found["r_hat"].idxmax() == "x[1, 0]"
+    for i, j in np.ndindex(2, 3):
+        assert found.loc[f"x[{i}, {j}]", "ess_bulk"] == array_stats.ess(apart[:, :, i, j], method="bulk")
+
+
+def test_a_table_with_an_empty_column_beside_a_rate_for_each_column_is_not_found_fault_with():
+    margins = ppd.invariants.margin("dim_0") & ppd.invariants.margin("dim_1")
+    release = ppd.Release(np.array([[8, 3, 0], [5, 9, 0], [2, 7, 0]]), ppd.GeneralizedLaplace(margins, epsilon=1))
+    with pm.Model(coords=release.coords) as model:
+        rate = pm.Gamma("rate", 2, 0.5, dims="dim_1")
+        ppd.PartiallyPrivate("x", pm.Poisson.dist(rate), release=release)
+        idata = pm.sample(600, tune=300, chains=4, **QUIET)
+    diagnosis = ppd.diagnose(idata, model)
+    assert diagnosis.ok
+    assert diagnosis.cells.index[diagnosis.cells["fixed"]].tolist() == ["x[0, 2]", "x[1, 2]", "x[2, 2]"]
+    assert (diagnosis.cells["r_hat"].isna() == diagnosis.cells["fixed"]).all()
