@@ -1,10 +1,15 @@
 from . import counts as counts
 from . import datasets as datasets
+from . import diagnostics as diagnostics
 from . import errors as errors
 from . import invariants as invariants
+from . import lattice as lattice
+from . import laws as laws
 from . import mechanisms as mechanisms
+from . import models as models
 from . import plots as plots
 from . import privacy as privacy
+from . import releases as releases
 from . import samplers as samplers
 from .diagnostics import diagnose as diagnose
 from .mechanisms import Conditioned as Conditioned

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 from ppdinf.errors import InvariantError
 from ppdinf.invariants.statement import Statement
+from ppdinf.invariants.system import System, Values, bind
 from ppdinf.tables import labelled_cells
-
-if TYPE_CHECKING:
-    from ppdinf.invariants.system import System, Values
 
 __all__ = ["Public"]
 
@@ -109,8 +107,6 @@ class Public:
         >>> total().on([3, 1, 2]).values
         array([6])
         """
-        from ppdinf.invariants.system import bind
-
         frame, cells = labelled_cells(table, nonnegative=False)
         system = bind(self, frame, cells, values)
         if values is not None and system.limits.size:

@@ -15,14 +15,13 @@ from numpy.typing import NDArray
 
 from ppdinf.errors import CountError, InvariantError, LabelError
 from ppdinf.frame import Frame
-from ppdinf.invariants.cells import Zeros
 from ppdinf.invariants.names import Joined
-from ppdinf.invariants.public import Public
 from ppdinf.invariants.statement import no_rows, rows_of
 from ppdinf.labels import LARGEST
 from ppdinf.tables import labelled_cells
 
 if TYPE_CHECKING:
+    from ppdinf.invariants.public import Public
     from ppdinf.lattice.kernel import Lattice
     from ppdinf.lattice.structure import Structure
 
@@ -268,8 +267,8 @@ def bind(
     rows = [statement.equalities(frame) for statement in public]
     bounds = [statement.inequalities(frame) for statement in public]
     A, names = _stack(frame, [part for part, _ in rows]), Joined([part for _, part in rows])
-    zero_rows = np.repeat([isinstance(statement, Zeros) for statement in public], [len(part) for _, part in rows])
-    zero_rows = zero_rows.astype(bool)
+    known = [statement.known for statement in public]  # what holds for every table and is an equation: cells are zero
+    zero_rows = np.repeat(known, [len(part) for _, part in rows]).astype(bool)
     empty = np.zeros(frame.size, dtype=bool)
     empty[A[zero_rows].indices] = True
     if values is None:
