@@ -25,9 +25,10 @@ in which nothing of order theta is left to cancel. The row k is where z' H^-1 z 
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
+
+from ppdinf._compiled import jit
 
 __all__ = ["ColumnSystems", "adjoint", "slacks"]
 
@@ -133,7 +134,7 @@ class ColumnSystems:
         return dt + height[:, np.newaxis] * self.h, dmu
 
 
-@njit(cache=True, nogil=True)
+@jit
 def _factored(u, v, z, E, middle, pivot, factor, h, theta):  # type: ignore[no-untyped-def]
     """Eliminate every column from both ends; find where to meet, the pivots, h and theta."""
     m, n = u.shape[0], z.size
@@ -171,7 +172,7 @@ def _factored(u, v, z, E, middle, pivot, factor, h, theta):  # type: ignore[no-u
             h[j, i] = factor[j, i] * h[j, i - 1]
 
 
-@njit(cache=True, nogil=True)
+@jit
 def _blocks(middle, pivot, factor, rhs):  # type: ignore[no-untyped-def]
     """Multiply every column by G, the inverse without its middle row."""
     x = rhs.copy()
@@ -191,7 +192,7 @@ def _blocks(middle, pivot, factor, rhs):  # type: ignore[no-untyped-def]
     return x
 
 
-@njit(cache=True, nogil=True, fastmath=True)
+@jit(fastmath=True)
 def _add_inverses(middle, pivot, factor, dense):  # type: ignore[no-untyped-def]
     """Add the upper triangles of all G: each row follows from the next one by a factor."""
     m, n = pivot.shape

@@ -17,9 +17,9 @@ from typing import Any
 
 import numpy as np
 from flint import arb
-from numba import njit
 from numpy.typing import NDArray
 
+from ppdinf._compiled import jit
 from ppdinf.counts.distribution import as_distribution, require_counts
 from ppdinf.counts.scales import depths, falling
 from ppdinf.errors import PrivacyError
@@ -283,7 +283,7 @@ class CountMechanism:
         return depths(self.scales.rising)
 
 
-@njit(cache=True, nogil=True)
+@jit
 def _add_scales(column, peak, rising, table, found):  # type: ignore[no-untyped-def]
     """Add scales to a matrix: ``peak * table[depth]``."""
     n = found.shape[0]

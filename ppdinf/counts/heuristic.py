@@ -27,9 +27,9 @@ from fractions import Fraction
 from typing import Any, Literal
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from ppdinf._compiled import jit
 from ppdinf.counts.count_mechanism import CountMechanism
 from ppdinf.counts.distribution import as_distribution
 from ppdinf.counts.scales import as_epsilon, falls, times
@@ -122,7 +122,7 @@ def _built(z: NDArray[np.float64], epsilon: Fraction, order: NDArray[np.int64], 
     return found
 
 
-@njit(cache=True, nogil=True)
+@jit
 def _fill(z, order, table, column, peak, rising):  # type: ignore[no-untyped-def]
     """Fill the columns in order; write each scale's column, largest entry and pattern, and return their number."""
     n = z.size
@@ -204,7 +204,7 @@ def _fill(z, order, table, column, peak, rising):  # type: ignore[no-untyped-def
     return size
 
 
-@njit(cache=True, nogil=True)
+@jit
 def _settle(after, before, last, amplitude, top, net, mass, held, tight, table, up, down):  # type: ignore[no-untyped-def]
     """Join runs whose step rounding has left beyond its bound; tell whether anything is left of r."""
     n = last.size
@@ -223,7 +223,7 @@ def _settle(after, before, last, amplitude, top, net, mass, held, tight, table, 
     return amplitude[0] > 0
 
 
-@njit(cache=True, nogil=True)
+@jit
 def _raise(low, after, before, last, amplitude, top, net, mass, held, tight, table):  # type: ignore[no-untyped-def]
     """Join a run with the neighbour that keeps it highest, so that it breaks no bound on its other side."""
     n = last.size
@@ -242,7 +242,7 @@ def _raise(low, after, before, last, amplitude, top, net, mass, held, tight, tab
     return low
 
 
-@njit(cache=True, nogil=True)
+@jit
 def _join(s, step, after, before, last, amplitude, top, net, mass, held, tight, table):  # type: ignore[no-untyped-def]
     """Join a run with the next, `step` up or down; the run that reaches higher keeps its amplitude."""
     n = last.size

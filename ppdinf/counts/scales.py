@@ -17,9 +17,9 @@ from typing import Any
 
 import numpy as np
 from flint import ctx
-from numba import njit
 from numpy.typing import NDArray
 
+from ppdinf._compiled import jit
 from ppdinf.errors import PrivacyError
 from ppdinf.noise.bits.integers import ball
 from ppdinf.rationals import as_fraction
@@ -53,7 +53,7 @@ def falls(epsilon: Fraction) -> NDArray[np.float64]:
     return table
 
 
-@njit(cache=True, nogil=True)
+@jit
 def times(x: float, k: int, table: NDArray[np.float64]) -> float:
     """Return ``x * exp(epsilon k)``, for integers k of either sign."""
     longest = table.size - 1

@@ -21,7 +21,6 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
-import numba
 import numpy as np
 import pytensor
 import pytensor.tensor as pt
@@ -29,6 +28,7 @@ from llvmlite.binding import add_symbol  # type: ignore[import-untyped]
 from numba import types
 from numpy.typing import ArrayLike, NDArray
 
+from ppdinf._compiled import callback
 from ppdinf._pymc_internals import (
     NUMBA_CONSTANT_SIZE_LIMIT,
     Apply,
@@ -119,7 +119,7 @@ _sums_given_totals = types.ExternalFunction(_SYMBOL, _SIGNATURE)
 
 @cache
 def _provide_symbol() -> Any:
-    kernel = numba.cfunc(_SIGNATURE, cache=True)(totals.through_pointers)
+    kernel = callback(_SIGNATURE, totals.through_pointers)
     add_symbol(_SYMBOL, kernel.address)
     return kernel  # its machine code lives as long as this object
 

@@ -14,11 +14,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import numba
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from ppdinf._compiled import jit
 from ppdinf.fiber.fiber import Fiber
 
 __all__ = ["advance", "directions", "walk", "walk_coupled"]
@@ -28,7 +28,7 @@ type Directions = tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int64]]
 SAFE = 1e-20  # a line whose linear weights sum to less than this is summed again in logarithms
 
 
-@numba.njit(cache=True, nogil=True)
+@jit
 def _range(x: Any, cells: Any, steps: Any, lower: Any, width: int) -> tuple[int, int]:
     """Smallest and largest t for which ``x + t v`` stays in every window and bound; 0 is one of them."""
     if cells.size == 0:  # no moves: everything public leaves one table
@@ -45,7 +45,7 @@ def _range(x: Any, cells: Any, steps: Any, lower: Any, width: int) -> tuple[int,
     return least, most
 
 
-@numba.njit(cache=True, nogil=True)
+@jit
 def _add_log_weights(line: Any, x: Any, cells: Any, steps: Any, least: int, lower: Any, log_weights: Any) -> None:
     """Add the log weights of the cells at every point of the line."""
     for cell, step in zip(cells, steps):  # noqa: B905  (numba)
@@ -55,7 +55,7 @@ def _add_log_weights(line: Any, x: Any, cells: Any, steps: Any, least: int, lowe
                 line[k] += log_weights[cell, at + k * step]
 
 
-@numba.njit(cache=True, nogil=True)
+@jit
 def _chosen(line: Any, mass: float, uniform: float) -> int:
     """Point of the line at a quantile of its law."""
     u, k = uniform * mass, 0
@@ -65,7 +65,7 @@ def _chosen(line: Any, mass: float, uniform: float) -> int:
     return k
 
 
-@numba.njit(cache=True, nogil=True)
+@jit
 def _step(x: Any, cells: Any, steps: Any, lower: Any, weights: Any, log_weights: Any, buffer: Any, rng: Any) -> None:
     """Move the table along one direction by t drawn from its exact full conditional, with one uniform always."""
     uniform = rng.random()
@@ -90,7 +90,7 @@ def _step(x: Any, cells: Any, steps: Any, lower: Any, weights: Any, log_weights:
         x[cell] += t * step
 
 
-@numba.njit(cache=True, nogil=True)
+@jit
 def _linear(log_weights: NDArray[np.float64]) -> NDArray[np.float64]:
     """Weights of all counts, those of each cell over the largest."""
     weights = np.empty_like(log_weights)
@@ -99,7 +99,7 @@ def _linear(log_weights: NDArray[np.float64]) -> NDArray[np.float64]:
     return weights
 
 
-@numba.njit(cache=True, nogil=True)
+@jit
 def _walk(x: Any, starts: Any, cells: Any, steps: Any, lower: Any, weights: Any, log_weights: Any, rng: Any) -> None:
     """Walk with the weights of the counts at hand."""
     buffer = np.empty(weights.shape[1])
@@ -108,7 +108,7 @@ def _walk(x: Any, starts: Any, cells: Any, steps: Any, lower: Any, weights: Any,
         _step(x, cells[v], steps[v], lower, weights, log_weights, buffer, rng)
 
 
-@numba.njit(cache=True, nogil=True)
+@jit
 def walk(
     x: NDArray[np.int64],
     starts: NDArray[np.int32],
@@ -139,7 +139,7 @@ def walk(
     _walk(x, starts, cells, steps, lower, _linear(log_weights), log_weights, rng)
 
 
-@numba.njit(cache=True, nogil=True)
+@jit
 def _subtract_norm(line: Any, least: int, order: float, w: Any, c: Any, moved: Any) -> None:
     """Add minus the norm of ``w - t c`` at every point t of the line, up to what is the same for all of them."""
     if order == 2:
@@ -166,7 +166,7 @@ def _subtract_norm(line: Any, least: int, order: float, w: Any, c: Any, moved: A
         line -= largest
 
 
-@numba.njit(cache=True, nogil=True)
+@jit
 def walk_coupled(
     x: NDArray[np.int64],
     starts: NDArray[np.int32],

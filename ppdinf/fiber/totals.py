@@ -37,18 +37,20 @@ References
    56 (2014).
 """
 
+import math
 from typing import NamedTuple
 
 import numba
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ppdinf._compiled import jit
 from ppdinf.errors import InvariantError, ModelError
 
 __all__ = ["draw", "log_coefficient", "marginals"]
 
-_jit = numba.njit(cache=True, nogil=True, error_model="numpy", fastmath={"reassoc", "contract", "arcp", "nsz"})
-_in_order = numba.njit(cache=True, nogil=True, error_model="numpy")  # where rounding is arranged by hand
+_jit = jit(error_model="numpy", fastmath={"reassoc", "contract", "arcp", "nsz"})
+_in_order = jit(error_model="numpy")  # where rounding is arranged by hand
 
 CHUNK = 16  # neighbouring entries of a row under one line, its lid
 NODES = 16  # frequencies handled together, so that their cosines stay in cache
@@ -388,7 +390,7 @@ def _small(rows: _Rows, mean: NDArray, var: NDArray, spread: float, widest: int)
     d = var.size
     small = _Small(np.zeros(d, np.int64), np.ones((d, ORDER + 1)), np.zeros(d, np.bool_))
     # weighted by the product over all cells, about exp(-spread u^2 / 2), all that is left out is negligible
-    enough = 1e-10 / d * (np.e * spread / ORDER) ** (ORDER // 2)
+    enough = 1e-10 / d * (math.e * spread / ORDER) ** (ORDER // 2)
     power = np.ones((ORDER + 1, 2 * widest + 1))  # k^r / r! for k = -widest..widest
     for r in range(1, ORDER + 1):
         part, before, out = 1.0 / r, power[r - 1], power[r]

@@ -20,10 +20,10 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Literal
 
-import numba
 import numpy as np
 from scipy.special import gammainccinv
 
+from ppdinf._compiled import jit
 from ppdinf.errors import PrivacyError
 from ppdinf.rationals import as_fraction
 
@@ -107,7 +107,7 @@ class NoiseLaw:
         return float(log_mass(*self.code, np.abs(z).sum(), (z * z).sum()))
 
 
-@numba.njit(cache=True, nogil=True)
+@jit
 def log_mass(kind: int, scale: float, absolute: int, squares: int) -> float:
     """Logarithm of the mass, up to a constant, given |z|_1 and |z|_2^2."""
     if kind == L1:
@@ -117,7 +117,7 @@ def log_mass(kind: int, scale: float, absolute: int, squares: int) -> float:
     return -0.5 * squares / (scale * scale)
 
 
-@numba.njit(cache=True, nogil=True)
+@jit
 def double_geometric(rate: float, rng: Any) -> int:
     """Draw from the law proportional to exp(-rate |k|) on the integers, by inversion of one uniform."""
     a = math.exp(-rate)

@@ -17,9 +17,9 @@ from numbers import Rational
 
 import numpy as np
 from flint import arb, fmpq
-from numba import njit
 from numpy.typing import NDArray
 
+from ppdinf._compiled import jit
 from ppdinf.errors import PrivacyError
 from ppdinf.noise.bits.inversion import Inversion, bernoulli
 from ppdinf.noise.bits.tape import Tape, Words, bounded, fill
@@ -154,7 +154,7 @@ def uniform_integers(limits: NDArray[np.integer], tape: Tape) -> NDArray[np.int6
     return found
 
 
-@njit(cache=True, nogil=True)
+@jit
 def _bounded_each(words: Words, position: int, limits: Words, found: NDArray[np.int64]) -> int:
     for word in words:
         value, accepted = bounded(word, limits[position])

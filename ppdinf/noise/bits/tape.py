@@ -14,8 +14,9 @@ import os
 from collections.abc import Callable
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+
+from ppdinf._compiled import jit
 
 __all__ = ["Tape", "Words", "bounded", "fill", "secure_tape", "seeded_tape"]
 
@@ -68,7 +69,7 @@ def fill(kernel: Callable[..., int], tape: Tape, entries: int, *state: object) -
         position = kernel(tape(min(entries - position, ROW)), position, *state)
 
 
-@njit(cache=True, nogil=True)
+@jit
 def multiply(a: np.uint64, b: np.uint64) -> tuple[np.uint64, np.uint64]:
     """High and low 64 bits of the 128-bit product ``a * b``."""
     half = np.uint64(32)
@@ -80,7 +81,7 @@ def multiply(a: np.uint64, b: np.uint64) -> tuple[np.uint64, np.uint64]:
     return a_high * b_high + (cross >> half) + (carry >> half), a * b
 
 
-@njit(cache=True, nogil=True)
+@jit
 def bounded(word: np.uint64, n: np.uint64) -> tuple[np.uint64, bool]:
     """Map a word to {0, ..., n-1} for n >= 1, or reject it, so that accepted values are exactly uniform.
 

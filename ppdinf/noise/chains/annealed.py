@@ -27,10 +27,10 @@ from __future__ import annotations
 import math
 from typing import Any, NamedTuple
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from ppdinf._compiled import jit
 from ppdinf.errors import InvariantError, PrivacyError
 from ppdinf.lattice.structure import Structure, structure
 from ppdinf.laws.noise_law import NoiseLaw
@@ -153,7 +153,7 @@ def own_rates(system: Annealing) -> Annealing:
     return system._replace(moves=system.moves._replace(rates=system.moves.rates.copy()))
 
 
-@numba.njit(cache=True, nogil=True)
+@jit
 def _run(system: Annealing, draws: int, burn: int, rng: Any) -> Any:
     out, accepted = np.empty((draws, system.moves.d), np.int64), 0
     z, candidate, room = (
@@ -173,7 +173,7 @@ def _run(system: Annealing, draws: int, burn: int, rng: Any) -> Any:
     return out, accepted / (burn + draws)
 
 
-@numba.njit(cache=True, nogil=True)
+@jit
 def anneal(z: Any, system: Annealing, room: Any, rng: Any) -> float:
     """Draw a proposal into z and return the logarithm of its weight; overwrites the rates of solved cells."""
     moves, log_weight, before = system.moves, 0.0, 0.0

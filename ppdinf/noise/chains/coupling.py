@@ -27,9 +27,9 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-import numba
 import numpy as np
 
+from ppdinf._compiled import jit
 from ppdinf.laws.noise_law import double_geometric
 from ppdinf.noise.chains.annealed import Annealing, anneal, own_rates
 from ppdinf.noise.chains.isdp import Jumps, jump, metropolis, move
@@ -121,7 +121,7 @@ def annealed_meeting(system: Annealing) -> Meeting:
     return lambda lag, limit, rng: _annealed_meeting(own_rates(system), lag, limit, rng)
 
 
-@numba.njit(cache=True, nogil=True)
+@jit
 def _isdp_meeting(system: Jumps, lag: int, limit: int, rng: Any) -> int:
     m = system.starts.size - 1
     v, w, e, f = np.empty(m, np.int64), np.empty(m, np.int64), np.empty(m, np.int64), np.empty(m, np.int64)
@@ -141,7 +141,7 @@ def _isdp_meeting(system: Jumps, lag: int, limit: int, rng: Any) -> int:
     return -1
 
 
-@numba.njit(cache=True, nogil=True)
+@jit
 def isdp_pair_step(z: Any, y: Any, v: Any, w: Any, e: Any, f: Any, system: Jumps, rng: Any) -> None:
     """Move two chains together: z = B v and y = B w, in place; e and f receive the proposed jumps."""
     for j in range(v.size):
@@ -154,7 +154,7 @@ def isdp_pair_step(z: Any, y: Any, v: Any, w: Any, e: Any, f: Any, system: Jumps
         w += f
 
 
-@numba.njit(cache=True, nogil=True)
+@jit
 def coupled_jump(v: int, w: int, e: int, rate: float, rng: Any) -> int:
     """Jump from w such that v + e and w + f agree as often as their laws allow."""
     f = v + e - w
@@ -166,7 +166,7 @@ def coupled_jump(v: int, w: int, e: int, rate: float, rng: Any) -> int:
             return f
 
 
-@numba.njit(cache=True, nogil=True)
+@jit
 def _gibbs_meeting(moves: GibbsMoves, lag: int, limit: int, rng: Any) -> int:
     z, y = np.zeros(moves.d, np.int64), np.zeros(moves.d, np.int64)
     room = move_space(moves)
@@ -182,7 +182,7 @@ def _gibbs_meeting(moves: GibbsMoves, lag: int, limit: int, rng: Any) -> int:
     return -1
 
 
-@numba.njit(cache=True, nogil=True)
+@jit
 def _annealed_meeting(system: Annealing, lag: int, limit: int, rng: Any) -> int:
     z, room = np.zeros(system.moves.d, np.int64), move_space(system.moves)
     ahead = anneal(z, system, room, rng)

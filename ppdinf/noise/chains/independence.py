@@ -22,11 +22,11 @@ import math
 from fractions import Fraction
 from typing import Any, NamedTuple
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from ppdinf._compiled import jit
 from ppdinf.errors import InvariantError
 from ppdinf.lattice.systems import integer_matrix
 from ppdinf.laws.noise_law import NoiseLaw, double_geometric, log_mass
@@ -184,7 +184,7 @@ def independence(
     return np.stack([noise for noise, _ in results]), np.array([accepted for _, accepted in results])
 
 
-@numba.njit(cache=True, nogil=True)
+@jit
 def _run(prepared: Proposal, draws: int, thin: int, burn: int, rng: Any) -> Any:
     d = prepared.free.size + prepared.solved.size
     out, z, candidate, accepted = np.empty((draws, d), np.int64), np.zeros(d, np.int64), np.zeros(d, np.int64), 0
@@ -201,7 +201,7 @@ def _run(prepared: Proposal, draws: int, thin: int, burn: int, rng: Any) -> Any:
     return out, accepted / (burn + draws * thin)
 
 
-@numba.njit(cache=True, nogil=True)
+@jit
 def importance(z: Any, prepared: Proposal) -> float:
     """Logarithm of p(z) / q(z_I), up to a constant."""
     absolute, squares, proposed = 0, 0, 0
@@ -213,7 +213,7 @@ def importance(z: Any, prepared: Proposal) -> float:
     return log_mass(prepared.kind, prepared.scale, absolute, squares) + prepared.rate * proposed
 
 
-@numba.njit(cache=True, nogil=True)
+@jit
 def propose(z: Any, prepared: Proposal, rng: Any) -> bool:
     """Draw a proposal into z; say whether it is whole and within the inequalities."""
     for i in prepared.free:

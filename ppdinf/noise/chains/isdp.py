@@ -17,11 +17,11 @@ from __future__ import annotations
 import math
 from typing import Any, NamedTuple
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from ppdinf._compiled import jit
 from ppdinf.errors import InvariantError, PrivacyError
 from ppdinf.laws.noise_law import NoiseLaw, double_geometric, log_mass
 from ppdinf.noise.chains.in_threads import in_threads
@@ -148,7 +148,7 @@ def isdp(
     return np.stack([noise for noise, _ in results]), np.array([accepted for _, accepted in results])
 
 
-@numba.njit(cache=True, nogil=True)
+@jit
 def _run(system: Jumps, draws: int, thin: int, burn: int, rng: Any) -> Any:
     out = np.empty((draws, system.d), np.int64)
     z, e, accepted = np.zeros(system.d, np.int64), np.empty(system.starts.size - 1, np.int64), 0
@@ -162,14 +162,14 @@ def _run(system: Jumps, draws: int, thin: int, burn: int, rng: Any) -> Any:
     return out, accepted / (burn + draws * thin)
 
 
-@numba.njit(cache=True, nogil=True)
+@jit
 def jump(e: Any, rate: float, rng: Any) -> None:
     """Draw the jump of each coordinate."""
     for j in range(e.size):
         e[j] = double_geometric(rate, rng)
 
 
-@numba.njit(cache=True, nogil=True)
+@jit
 def move(z: Any, e: Any, sign: int, system: Jumps) -> tuple[int, int]:
     """Add ``sign * B e`` to z in place; return the changes of |z|_1 and |z|_2^2."""
     absolute, squares = 0, 0
@@ -184,7 +184,7 @@ def move(z: Any, e: Any, sign: int, system: Jumps) -> tuple[int, int]:
     return absolute, squares
 
 
-@numba.njit(cache=True, nogil=True)
+@jit
 def metropolis(z: Any, e: Any, system: Jumps, u: float) -> bool:
     """Move z by the jump e if the uniform u is at most the ratio of masses; say whether it moved."""
     squares = 0

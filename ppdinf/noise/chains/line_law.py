@@ -20,9 +20,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numba
 import numpy as np
 
+from ppdinf._compiled import jit
 from ppdinf.laws.noise_law import L1, L2, log_mass
 
 __all__ = ["FAR", "line_quantile", "work_space"]
@@ -32,13 +32,13 @@ LEFT_OUT = 40.0  # in units of the exponent
 ALMOST_ONE = 1.0 - 2.0**-53
 
 
-@numba.njit(cache=True, nogil=True)
+@jit
 def work_space(longest: int) -> Any:
     """Room for the breakpoints and segments of a line over at most `longest` cells."""
     return np.empty((2, longest + 1), np.int64), np.empty((5, longest + 1))
 
 
-@numba.njit(cache=True, nogil=True)
+@jit
 def line_quantile(
     z: Any, squares: int, cells: Any, steps: Any, kind: int, rates: Any, least: int, most: int, u: float, room: Any
 ) -> int:
@@ -56,7 +56,7 @@ def line_quantile(
     return _window(squares, inner, length, kind, rates[0], least, most, u)
 
 
-@numba.njit(cache=True, nogil=True)
+@jit
 def _piecewise_geometric(z: Any, cells: Any, steps: Any, rates: Any, least: int, most: int, u: float, room: Any) -> int:
     (turn, last), (rise, lift, grade, height, mass) = room
     n, slope, level = cells.size, 0.0, 0.0
@@ -117,7 +117,7 @@ def _piecewise_geometric(z: Any, cells: Any, steps: Any, rates: Any, least: int,
     return first + steps_in if slope > 0 else last[k] - steps_in
 
 
-@numba.njit(cache=True, nogil=True)
+@jit
 def _window(squares: int, inner: int, length: int, kind: int, scale: float, least: int, most: int, u: float) -> int:
     center = -inner / length
     mode = min(max(int(np.rint(center)), least), most)

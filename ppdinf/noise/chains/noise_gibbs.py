@@ -26,11 +26,11 @@ from __future__ import annotations
 import math
 from typing import Any, NamedTuple
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from ppdinf._compiled import jit
 from ppdinf.errors import InvariantError
 from ppdinf.lattice.families import Cycles
 from ppdinf.lattice.moves import connected_moves
@@ -183,7 +183,7 @@ def noise_gibbs(
     return np.stack(in_threads(lambda g: _run(moves, draws, burn, g), chains, rng=rng, threads=threads))
 
 
-@numba.njit(cache=True, nogil=True)
+@jit
 def _run(moves: GibbsMoves, draws: int, burn: int, rng: Any) -> Any:
     z, out = np.zeros(moves.d, np.int64), np.empty((draws, moves.d), np.int64)
     room = move_space(moves)
@@ -195,13 +195,13 @@ def _run(moves: GibbsMoves, draws: int, burn: int, rng: Any) -> Any:
     return out
 
 
-@numba.njit(cache=True, nogil=True)
+@jit
 def word(rng: Any) -> np.uint64:
     """Random word of 53 bits: all the randomness of one move."""
     return np.uint64(rng.random() * 9007199254740992.0)
 
 
-@numba.njit(cache=True, nogil=True)
+@jit
 def _uniform(seed: np.uint64, i: int) -> float:
     """Uniform number i of a random word: the mixing function of SplitMix64 on a counter."""
     x = (seed << np.uint64(11)) + np.uint64(i + 1) * np.uint64(0x9E3779B97F4A7C15)
@@ -210,7 +210,7 @@ def _uniform(seed: np.uint64, i: int) -> float:
     return ((x ^ (x >> np.uint64(31))) >> np.uint64(11)) * 1.1102230246251565e-16
 
 
-@numba.njit(cache=True, nogil=True)
+@jit
 def move_space(moves: GibbsMoves) -> Any:
     """Scratch arrays for `step`."""
     longest = max(moves.rows.shape)
@@ -219,7 +219,7 @@ def move_space(moves: GibbsMoves) -> Any:
     return work_space(longest)
 
 
-@numba.njit(cache=True, nogil=True)
+@jit
 def step(z: Any, moves: GibbsMoves, seed: np.uint64, room: Any) -> None:
     """Make one move of z in place, decided by the random word `seed` alone."""
     n_rows, n_columns = moves.rows.shape
@@ -230,7 +230,7 @@ def step(z: Any, moves: GibbsMoves, seed: np.uint64, room: Any) -> None:
         _line(z, moves, seed, room)
 
 
-@numba.njit(cache=True, nogil=True)
+@jit
 def _line(z: Any, moves: GibbsMoves, seed: np.uint64, room: Any) -> None:
     r = int(_uniform(seed, 0) * (moves.starts.size - 1))
     cells = moves.cells[moves.starts[r] : moves.starts[r + 1]]
@@ -251,7 +251,7 @@ def _line(z: Any, moves: GibbsMoves, seed: np.uint64, room: Any) -> None:
         z[cells[i]] += t * steps[i]
 
 
-@numba.njit(cache=True, nogil=True)
+@jit
 def _pair(z: Any, table: Any, rate: float, seed: np.uint64, room: Any) -> None:
     n, width = table.shape
     r, s = int(_uniform(seed, 1) * n), int(_uniform(seed, 2) * (n - 1))
@@ -276,7 +276,7 @@ def _pair(z: Any, table: Any, rate: float, seed: np.uint64, room: Any) -> None:
         z[one[j]], z[other[j]] = u[j], c[j] - u[j]
 
 
-@numba.njit(cache=True, nogil=True)
+@jit
 def _flat_quantile(c: int, rate: float, tail: float, u: float) -> int:
     """Quantile of the mass exp(-rate (|k| + |c - k|)): flat between 0 and c, geometric beyond."""
     low, flat = min(c, 0), abs(c) + 1

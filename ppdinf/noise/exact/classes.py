@@ -22,9 +22,9 @@ from operator import index
 
 import numpy as np
 from flint import arb, fmpq
-from numba import njit
 from numpy.typing import NDArray
 
+from ppdinf._compiled import jit
 from ppdinf.errors import InvariantError
 from ppdinf.noise.bits.integers import ball, positive
 from ppdinf.noise.bits.inversion import LARGEST, Inversion
@@ -206,7 +206,7 @@ def _bars(totals: NDArray[np.int64], n: int, tape: Tape) -> NDArray[np.int64]:
     return bars
 
 
-@njit(cache=True, nogil=True)
+@jit
 def _urn(words: Words, position: int, bars: NDArray[np.int64]) -> int:
     """Place n - 1 bars among the total + 1 gaps of each row, uniformly over multisets of gaps.
 

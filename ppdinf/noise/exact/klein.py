@@ -35,10 +35,10 @@ from fractions import Fraction
 
 import numpy as np
 from flint import arb
-from numba import njit
 from numpy.typing import NDArray
 from scipy import sparse
 
+from ppdinf._compiled import jit
 from ppdinf.errors import PrivacyError
 from ppdinf.noise.bits.coins import settle_coin
 from ppdinf.noise.bits.integers import ball
@@ -164,13 +164,13 @@ class Proposals:
 KEPT, OPEN, WIDE = 0, 1, 2
 
 
-@njit(cache=True, nogil=True)
+@jit
 def _halvings(variance: float) -> int:
     """Return the j whose blocks of 2^j integers suit: sigma / 2^j between 1.02 and 2.04, or j = 0."""
     return max(0, math.frexp(math.sqrt(variance) / 2.04)[1])
 
 
-@njit(cache=True, nogil=True)
+@jit
 def _walk(
     pairs: Words,
     used: int,
@@ -224,7 +224,7 @@ def _walk(
     return position, used, KEPT
 
 
-@njit(cache=True, nogil=True)
+@jit
 def _log_keep(
     x: NDArray[np.int64],
     centers: NDArray[np.float64],

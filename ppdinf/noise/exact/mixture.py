@@ -35,9 +35,9 @@ from functools import lru_cache, partial
 
 import numpy as np
 from flint import arb, ctx
-from numba import njit
 from numpy.typing import NDArray
 
+from ppdinf._compiled import jit
 from ppdinf.noise.bits.coins import toss
 from ppdinf.noise.bits.integers import ball, positive
 from ppdinf.noise.bits.inversion import _enclose, _precision, _settle
@@ -270,7 +270,7 @@ def mixture_acceptance(mixture: Mixture) -> float:
     return float(np.exp(mixture.log_keep(mixture.propose(size, seeded_tape(0)))[0]).mean())
 
 
-@njit(cache=True, nogil=True)
+@jit
 def _log_sum(x: NDArray[np.float64]) -> NDArray[np.float64]:
     """Log R(x); nodes further than 9 from sqrt(x) add less than 1e-17."""
     out = np.empty(x.size)

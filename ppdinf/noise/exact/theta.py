@@ -15,8 +15,9 @@ import math
 
 import numpy as np
 from flint import arb, ctx
-from numba import njit
 from numpy.typing import NDArray
+
+from ppdinf._compiled import jit
 
 __all__ = ["enclose_mass", "log_mass", "log_ratio"]
 
@@ -24,7 +25,7 @@ MEET = 0.16  # about 1/(2 pi), where both series converge alike
 FLAT = 4.0  # above it the shift changes the mass by less than one part in 2^110
 
 
-@njit(cache=True, nogil=True)
+@jit
 def _direct(f: float, v: float) -> float:
     """Log mass for v <= MEET and abs(f) <= 1/2."""
     total = 1.0
@@ -33,7 +34,7 @@ def _direct(f: float, v: float) -> float:
     return math.log(total) - f * f / (2.0 * v)
 
 
-@njit(cache=True, nogil=True)
+@jit
 def _dual(f: float, v: float) -> float:
     """Log mass without log sqrt(2 pi v), for v >= MEET."""
     q, total = math.exp(-2.0 * math.pi * math.pi * v), 1.0
@@ -42,7 +43,7 @@ def _dual(f: float, v: float) -> float:
     return math.log(total)
 
 
-@njit(cache=True, nogil=True)
+@jit
 def log_ratio(f: float, v: float) -> float:
     """Log of rho(Z + f) / rho(Z) for abs(f) <= 1/2: at most 0, to about 2^-48 of 1 plus its size.
 
@@ -58,7 +59,7 @@ def log_ratio(f: float, v: float) -> float:
     return _direct(f, v) - _direct(0.0, v)
 
 
-@njit(cache=True, nogil=True)
+@jit
 def log_mass(v: NDArray[np.float64]) -> NDArray[np.float64]:
     """Log of rho(Z) for each variance.
 

@@ -1,0 +1,100 @@
+"""Compilation of kernels, the hot loops of the package: `jit` for those called from Python and from each other.
+
+Numba keeps the machine code of a function, and of all that it calls, on disk, and takes it for current as long as the
+file of the function itself is unchanged. A kernel that calls a kernel of another file, or reads a number from there,
+would run as it was before that file was edited. Kernels compiled here are current only while all files are unchanged
+from which their own file takes kernels, named tuples or numbers, directly or through others. All else is numba's:
+machine code lies beside the sources, in ``NUMBA_CACHE_DIR``, or in the user's cache where sources cannot be written.
+"""
+
+import hashlib
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numba
+from numba.core.caching import CompileResultCacheImpl, FunctionCache
+from numba.core.ccallback import CFunc
+from numba.core.dispatcher import Dispatcher
+from numba.core.sigutils import normalize_signature
+
+__all__ = ["callback", "jit"]
+
+
+def jit(function: Callable[..., Any] | None = None, **options: Any) -> Any:
+    """Compile a kernel for the types it is called with, to run without the interpreter's lock; keep the machine code.
+
+    Where no folder can be written, every process compiles anew.
+
+    Parameters
+    ----------
+    function : callable
+        At the top level of a module, and naming what it takes from others (``from file import kernel``): what it
+        reached through a module (``file.kernel``) would not be looked at for changes.
+    **options
+        Further options of `numba.njit`.
+
+    Examples
+    --------
+    >>> @jit(error_model="numpy")
+    ... def inverse(x):
+    ...     return 1 / x
+    >>> inverse(0.0)
+    inf
+    """
+    if function is None:
+        return lambda function: jit(function, **options)
+    return _kept(numba.njit(nogil=True, **options)(function), function)
+
+
+def callback(signature: Any, function: Callable[..., Any]) -> Any:
+    """Compile a function for callers in C, at once, and keep the machine code as `jit` does."""
+    compiled = _kept(CFunc(function, normalize_signature(signature), locals={}, options={}), function)
+    compiled.compile()
+    return compiled
+
+
+def _kept(compiled: Any, function: Callable[..., Any]) -> Any:
+    with suppress(RuntimeError):  # numba found no folder to write to
+        compiled._cache = _Cache(function)
+    return compiled
+
+
+class _Stamped(CompileResultCacheImpl):
+    """Where and how the machine code of one kernel is kept, and the stamp that tells whether it is current."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__(function)
+        stamp = _stamp(function)
+        self._locator.get_source_stamp = lambda: stamp
+
+
+class _Cache(FunctionCache):
+    _impl_class = _Stamped
+
+
+def _stamp(function: Callable[..., Any]) -> str:
+    """Digest of a kernel's file, of the files it takes kernels and named tuples from, and of all numbers these name."""
+    behind = {function.__module__: (function.__code__.co_filename, function.__globals__)}
+    waiting = list(behind)
+    while waiting:
+        _, names = behind[waiting.pop()]
+        for value in names.values():
+            if isinstance(value, Dispatcher) or (isinstance(value, type) and issubclass(value, tuple)):
+                home = value.__module__
+                if home not in behind and home.partition(".")[0] == __name__.partition(".")[0]:
+                    behind[home] = sys.modules[home].__file__ or "", vars(sys.modules[home])
+                    waiting.append(home)
+    parts = []
+    for _, (file, names) in sorted(behind.items()):
+        numbers = sorted((name, value) for name, value in names.items() if isinstance(value, int | float))
+        parts.append(f"{_contents(file)} {numbers}")
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+
+
+@cache
+def _contents(file: str) -> str:
+    return hashlib.sha256(Path(file).read_bytes()).hexdigest()

@@ -1,0 +1,160 @@
+"""Machine code that is kept on disk follows edits in every file behind it."""
+
+import importlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+import ppdinf
+
+PACKAGE = Path(ppdinf.__file__).parent
+
+CALLER = """
+import numba
+from ppdinf._compiled import callback, jit
+from ppdinf.callee import FACTOR, twice
+from ppdinf.pair import Pair
+
+@jit
+def early(x):
+    return late(x)
+
+@jit
+def late(x):
+    return twice(Pair(x, 1).first)
+
+@jit
+def scaled(x):
+    return FACTOR * x
+
+def in_c(x):
+    return late(x)
+
+@numba.njit(cache=True, nogil=True)
+def unaware(x):
+    return late(x)
+
+if __name__ == "ppdinf.caller":
+    print(early(10), scaled(10), callback("int64(int64)", in_c).ctypes(10), unaware(10))
+    print("compiled" if early.stats.cache_misses else "kept")
+"""
+
+OTHERS = {
+    "callee": "from ppdinf._compiled import jit\nfrom ppdinf.plain import FACTOR\nfrom ppdinf.deepest import deepest\n"
+    "\n@jit\ndef twice(x):\n    return deepest(deepest(x))\n",
+    "deepest": "from ppdinf._compiled import jit\n\n@jit\ndef deepest(x):\n    return 2 * x\n",
+    "pair": "from typing import NamedTuple\n\nclass Pair(NamedTuple):\n    first: int\n    second: int\n",
+    "plain": "FACTOR = 3\n",
+}
+
+
+@pytest.fixture
+def copied(tmp_path):
+    """A copy of the package without machine code and with four files of kernels, and what runs code with it."""
+    package = tmp_path / "ppdinf"
+    shutil.copytree(PACKAGE, package, ignore=shutil.ignore_patterns("__pycache__"))
+    for name, text in {"caller": CALLER, **OTHERS}.items():
+        (package / f"{name}.py").write_text(text, encoding="utf-8")
+
+    def run(code="import ppdinf.caller", **environment):
+        found = subprocess.run(
+            [sys.executable, "-c", code],
+            cwd=tmp_path,
+            env={**os.environ, "PYTHONPATH": str(tmp_path), **environment},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert found.returncode == 0, found.stderr
+        return found.stdout.split()
+
+    return package, run
+
+
+def edit(file, before, after):
+    text = file.read_text(encoding="utf-8")
+    assert before in text
+    file.write_text(text.replace(before, after), encoding="utf-8")
+
+
+def test_edits_behind_a_kernel_are_seen(copied):
+    package, run = copied
+    assert run() == ["40", "30", "40", "40", "compiled"]
+    assert run() == ["40", "30", "40", "40", "kept"]
+    edit(package / "errors.py", '"""', '"""No kernel looks here. ')
+    assert run() == ["40", "30", "40", "40", "kept"]
+    edit(package / "deepest.py", "2 * x", "7 * x")
+    assert run() == ["490", "30", "490", "40", "compiled"], "numba's own cache is stale, or no longer: then go without"
+    edit(package / "plain.py", "3", "5")
+    assert run()[:3] == ["490", "50", "490"]
+    edit(package / "pair.py", "first: int\n    second: int", "second: int\n    first: int")
+    assert run()[:3] == ["49", "50", "49"]
+
+
+def test_edits_behind_a_kernel_of_the_package_are_seen(copied):
+    package, run = copied
+    code = (
+        "import numpy as np; from ppdinf.noise.exact.klein import _log_keep as f; o = np.ones;"
+        "print(*f(o((1, 1), int), o((1, 1)) / 4, o(1), o(1), o((1, 1), int))[0], len(f.stats.cache_misses))"
+    )
+    before, compiled = run(code)
+    assert compiled == "1"
+    assert run(code) == [before, "0"]
+    edit(package / "noise" / "exact" / "theta.py", "return _dual(f, v) -", "return 1.0 + _dual(f, v) -")
+    after, compiled = run(code)
+    assert compiled == "1"
+    assert float(after) == pytest.approx(float(before) + 1)
+
+
+def test_machine_code_is_kept_where_it_can_be_written(copied, tmp_path):
+    package, run = copied
+    home, chosen, file = tmp_path / "home", tmp_path / "chosen", tmp_path / "file"
+    file.touch()
+    assert run(NUMBA_CACHE_DIR=str(chosen))[-1] == "compiled"
+    assert list(chosen.rglob("*.nbi"))
+    assert not list(package.rglob("*.nbi"))
+    shutil.rmtree(package / "__pycache__", ignore_errors=True)
+    (package / "__pycache__").touch()  # as good as a folder that cannot be written, also for an administrator
+    environment = {"HOME": str(home), "XDG_CACHE_HOME": str(home / ".cache")}
+    assert run(**environment)[-1] == "compiled"
+    assert list(home.rglob("*.nbi"))
+    assert run(**environment)[-1] == "kept"
+    nowhere = {"HOME": str(file), "XDG_CACHE_HOME": str(file)}
+    edit(package / "caller.py", "@numba.njit(cache=True, nogil=True)", "@jit")
+    assert run(**nowhere) == ["40", "30", "40", "40", "compiled"]
+
+
+def test_nobody_compiles_by_other_means():
+    """PyTensor's own `numba_njit` apart, which compiles the Ops of models."""
+    for file in PACKAGE.rglob("*.py"):
+        if file.name != "_compiled.py":
+            found = re.search(
+                r"\b(?:numba\.(?:n?jit|cfunc|vectorize|guvectorize|stencil)|from numba import .*\b(?:n?jit|cfunc))\b",
+                file.read_text(encoding="utf-8"),
+            )
+            assert not found, f"{file}: {found and found[0]}; use ppdinf._compiled"
+
+
+def test_kernels_name_what_they_take_from_other_files():
+    """What a kernel reaches through a module is not looked at for changes."""
+    from numba.core.dispatcher import Dispatcher
+
+    kernels = 0
+    for file in PACKAGE.rglob("*.py"):
+        if "_compiled import" not in file.read_text(encoding="utf-8"):
+            continue
+        module = importlib.import_module(".".join(["ppdinf", *file.relative_to(PACKAGE).with_suffix("").parts]))
+        for kernel in vars(module).values():
+            if isinstance(kernel, Dispatcher):
+                kernels += 1
+                taken = [kernel.py_func.__globals__.get(name) for name in kernel.py_func.__code__.co_names]
+                modules = [value.__name__ for value in taken if isinstance(value, ModuleType)]
+                assert not [name for name in modules if name.startswith("ppdinf")], kernel
+                assert type(kernel._cache).__name__ == "_Cache", kernel
+    assert kernels > 80
