@@ -1,12 +1,14 @@
 """``ppdinf reproduce``: case studies that can be run again.
 
 A case study is a folder of `case_studies` with a ``run.py`` whose ``main(output)`` prints its numbers and draws its
-figures into a folder. A wheel carries them inside the package, a clone beside it.
+figures into a folder. A wheel carries them inside the package, a clone beside it. What else ``main`` takes (``quick``,
+``data``, ``seed``, ``workers``) can be given here; a constant ``TAKES`` says how long it runs.
 """
 
 from __future__ import annotations
 
 import ast
+import inspect
 import runpy
 from pathlib import Path
 from typing import Annotated
@@ -27,6 +29,10 @@ def reproduce(
     output: Annotated[
         Path | None, typer.Option(help="Folder for the figures; by default **ppdinf-reproduce/CASE**.")
     ] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Few replicates: a first look in about a minute.")] = False,
+    data: Annotated[Path | None, typer.Option(help="Folder of public tables, instead of PPDINF_DATA.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Of all random numbers; the study has its own.")] = None,
+    workers: Annotated[int | None, typer.Option(help="Processes.")] = None,
     only_list: Annotated[bool, typer.Option("--list", help="List the case studies and run none.")] = False,
 ) -> None:
     """Run a case study again, or list those there are.
@@ -39,9 +45,9 @@ def reproduce(
     if case is not None and only_list:
         raise typer.BadParameter(f"give a case study to run, here {case!r}, or --list, not both", param_hint="--list")
     if case is None:
-        table = Table("case", "what it shows", header_style="bold")
+        table = Table("case", "what it shows", "takes", header_style="bold")
         for name, script in found.items():
-            table.add_row(name, _first_line(script))
+            table.add_row(name, *_described(script))
         console.print(table)
         return
     if case not in found:
@@ -50,9 +56,14 @@ def reproduce(
 
     if data := public_folder():
         notes(console, f"Public tables: {data} ({VARIABLE})")
+    main = runpy.run_path(str(found[case]))["main"]
+    options = {"quick": quick or None, "data": data, "seed": seed, "workers": workers}
+    given = {name: value for name, value in options.items() if value is not None}
+    for name in given.keys() - inspect.signature(main).parameters.keys():
+        raise typer.BadParameter(f"the case study {case!r} takes no such option", param_hint=f"--{name}")
     folder = Path("ppdinf-reproduce", case) if output is None else output
     folder.mkdir(parents=True, exist_ok=True)
-    runpy.run_path(str(found[case]))["main"](folder)
+    main(folder, **given)
     notes(console, f"Paper against here: {found[case].parent / 'README.md'}")
     notes(console, "\n".join(["Written:", *sorted(str(path) for path in folder.iterdir())]))
 
@@ -76,5 +87,11 @@ def cases() -> dict[str, Path]:
     raise FileNotFoundError("this installation has no case studies: they are in the folder case_studies of a clone")
 
 
-def _first_line(script: Path) -> str:
-    return (ast.get_docstring(ast.parse(script.read_text(encoding="utf-8"))) or "").partition("\n")[0]
+def _described(script: Path) -> tuple[str, str]:
+    """First line of a script's docstring, and its constant ``TAKES``, without running it."""
+    module = ast.parse(script.read_text(encoding="utf-8"))
+    takes = ""
+    for node in module.body:
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "TAKES":
+            takes = ast.literal_eval(node.value)
+    return (ast.get_docstring(module) or "").partition("\n")[0], takes

@@ -16,6 +16,7 @@ import pandas as pd
 from ppdinf.report.analysis import PER, RateAnalysis
 
 if TYPE_CHECKING:
+    from jinja2 import Environment
     from matplotlib.figure import Figure
 
     from ppdinf.privacy.guarantee import ReleaseGuarantee
@@ -45,46 +46,60 @@ def write_report(
     path = Path(path)
     images = {}
     for name, figure in analysis.figures().items():
-        images[name] = _png(figure)
+        images[name] = png(figure)
         (path.parent / f"{name}.png").write_bytes(images[name])
     path.write_text(_render(analysis, images, title, release_file, about), encoding="utf-8")
 
 
 def _render(analysis: RateAnalysis, images: dict[str, bytes], title: str, release_file: str, about: str) -> str:
-    from jinja2 import Environment, PackageLoader, StrictUndefined
-
     from ppdinf.plots.noise import noise_values
 
-    environment = Environment(
+    release, noise = analysis.release, noise_values(analysis.release)
+    return (
+        environment()
+        .get_template("page.html.j2")
+        .render(
+            title=title,
+            about=about,
+            analysis=analysis,
+            release=release,
+            frame=release.frame,
+            guarantee=release.guarantee.describe().split("\n\n"),
+            noise_sd=float(noise.std()),
+            noise_often=np.quantile(abs(noise), 0.5, method="inverted_cdf"),
+            noise_rare=np.quantile(abs(noise), 0.95, method="inverted_cdf"),
+            digits=0 if release.mechanism.is_integer else 1,
+            loss=_loss(release.guarantee),
+            sums=list(zip(release.public.names, release.public.values.tolist(), strict=True)),
+            kept=bool(release.public.check(release.table)["agrees"].all()),
+            cells=analysis.table().to_dict("records"),
+            summary=analysis.summary(),
+            per=f"{PER:,}",
+            images={name: base64.b64encode(data).decode("ascii") for name, data in images.items()},
+            code=analysis.code(release_file),
+            versions=versions(),
+        )
+    )
+
+
+def environment() -> Environment:
+    """Templates of this folder; labels are escaped."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    found = Environment(
         loader=PackageLoader("ppdinf.report", "."),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters["number"] = _number
-    release, noise = analysis.release, noise_values(analysis.release)
-    return environment.get_template("page.html.j2").render(
-        title=title,
-        about=about,
-        analysis=analysis,
-        release=release,
-        frame=release.frame,
-        guarantee=release.guarantee.describe().split("\n\n"),
-        noise_sd=float(noise.std()),
-        noise_often=np.quantile(abs(noise), 0.5, method="inverted_cdf"),
-        noise_rare=np.quantile(abs(noise), 0.95, method="inverted_cdf"),
-        digits=0 if release.mechanism.is_integer else 1,
-        loss=_loss(release.guarantee),
-        sums=list(zip(release.public.names, release.public.values.tolist(), strict=True)),
-        kept=bool(release.public.check(release.table)["agrees"].all()),
-        cells=analysis.table().to_dict("records"),
-        summary=analysis.summary(),
-        per=f"{PER:,}",
-        images={name: base64.b64encode(data).decode("ascii") for name, data in images.items()},
-        code=analysis.code(release_file),
-        versions=[(name, version(name)) for name in PACKAGES] + [("Python", platform.python_version())],
-    )
+    found.filters["number"] = _number
+    return found
+
+
+def versions() -> list[tuple[str, str]]:
+    """Name the packages that a page was made with."""
+    return [(name, version(name)) for name in PACKAGES] + [("Python", platform.python_version())]
 
 
 def _loss(promise: ReleaseGuarantee) -> tuple[str, str]:
@@ -103,7 +118,8 @@ def _number(value: float, digits: int | None = None) -> str:
     return f"{value:,.0f}" if whole else f"{value:,.{digits or 1}f}"
 
 
-def _png(figure: Figure) -> bytes:
+def png(figure: Figure) -> bytes:
+    """Draw a figure."""
     data = io.BytesIO()
     figure.savefig(data, format="png", dpi=110 if figure.get_figheight() < 8 else 130, metadata={"Software": None})
     return data.getvalue()

@@ -1,0 +1,201 @@
+"""What every case study shares: claims with numbers, figures, one page; replicates that survive an interruption.
+
+A study is a folder of `case_studies` whose ``run.py`` has ``main(output, *, quick, data, seed, workers)``, which makes
+a `Study`, and calls `Study.write` last. Random streams belong to replicates, not to workers, so that a study gives the
+same numbers in one process, in many, and on a cluster (``with joblib.parallel_config("dask"): main(...)``).
+"""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import hashlib
+import json
+import os
+import pickle
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import joblib
+import numpy as np
+import pandas as pd
+from rich.progress import track
+
+from ppdinf.report.page import environment, png, versions
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["Claim", "Study", "arguments"]
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A statement that a run of a study confirms or does not.
+
+    Attributes
+    ----------
+    claim : str
+        In words.
+    source : str
+        Paper and place, or "here" for what goes beyond the papers.
+    there, here : str
+        Numbers as published and as found, with units.
+    holds : bool
+    reason : str
+        Why not, or under which reading.
+    """
+
+    claim: str
+    source: str
+    there: str
+    here: str
+    holds: bool
+    reason: str = ""
+
+
+class Study:
+    """One run of a case study, and the folder that its results go to.
+
+    Parameters
+    ----------
+    title : str
+    output : path
+        Made where it does not exist.
+    about : str
+        One sentence.
+    settings : mapping of str to str, int, float or bool
+        All that the numbers depend on besides the code: seed, quick, data. Replicates kept in the folder under other
+        settings are not taken up.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     study = Study("Coins", folder, about="Two coins.", settings={"seed": 1})
+    ...     heads = sum(study.replicates(lambda rng, k: int(rng.integers(2)), 10))
+    ...     study.claim("coins are fair", "here", "half", f"{heads} of 10", holds=heads in range(1, 10))
+    ...     study.write(progress=False)
+    ...     sorted(path.name for path in study.output.iterdir())
+    ['replicates', 'report.html', 'results.json']
+    """
+
+    def __init__(self, title: str, output: str | os.PathLike[str], *, about: str, settings: dict[str, Any]) -> None:
+        self.title, self.about, self.settings = title, about, dict(settings)
+        self.output = Path(output)
+        self.output.mkdir(parents=True, exist_ok=True)
+        self.claims: list[Claim] = []
+        self._parts: list[dict[str, Any]] = []
+
+    def claim(self, claim: str, source: str, there: object, here: object, *, holds: bool, reason: str = "") -> None:
+        """Enter a claim with its numbers; fields as in `Claim`."""
+        self.claims.append(Claim(claim, source, str(there), str(here), bool(holds), reason))
+
+    def text(self, text: str, heading: str = "") -> None:
+        """Add a paragraph to the page, under a heading of its own if one is given."""
+        self._part(heading=heading, text=text)
+
+    def figure(self, name: str, figure: Figure, caption: str) -> None:
+        """Add a figure to the page; ``name.png`` and ``name.svg`` hold it too."""
+        data = png(figure)
+        (self.output / f"{name}.png").write_bytes(data)
+        figure.savefig(self.output / f"{name}.svg", metadata={"Date": None})
+        figure.clear()
+        self._part(caption=caption, image=base64.b64encode(data).decode("ascii"))
+
+    def table(self, name: str, table: pd.DataFrame, caption: str, digits: int = 3) -> None:
+        """Add a table to the page, its index as first column; ``name.csv`` holds it in full precision."""
+        flat = table.reset_index()
+        flat.to_csv(self.output / f"{name}.csv", index=False)
+        rows = [[f"{x:.{digits}g}" if isinstance(x, float) else str(x) for x in row] for row in flat.values.tolist()]
+        self._part(caption=caption, columns=[str(column) for column in flat.columns], rows=rows)
+
+    def replicates[Result](
+        self,
+        work: Callable[[np.random.Generator, int], Result],
+        number: int,
+        *,
+        name: str = "replicate",
+        workers: int | None = None,
+        progress: bool = False,
+    ) -> list[Result]:
+        """Call ``work(rng, k)`` for k = 0 ... `number` - 1, in parallel, and keep each result on disk as it comes.
+
+        Parameters
+        ----------
+        work : callable
+            Its result can be pickled, and depends on nothing but its arguments and the settings of the study.
+        number : int
+        name : str
+            Of these replicates, unlike that of others in the study.
+        workers : int, optional
+            Processes; by default those of the surrounding ``joblib.parallel_config``, one where there is none.
+        progress : bool
+            Whether to show a bar.
+
+        Returns
+        -------
+        list
+            In the order of k. Those that an earlier run finished in this folder, under the same settings, are read.
+        """
+        folder = self.output / "replicates"
+        folder.mkdir(exist_ok=True)
+        stamp = hashlib.sha256(json.dumps([name, self.settings], sort_keys=True, default=str).encode()).hexdigest()
+        places = [folder / f"{name}-{stamp[:12]}-{k}.pickle" for k in range(number)]
+        missing = [k for k in range(number) if not places[k].exists()]
+        seed = int(stamp[12:28], 16)
+
+        def numbered(k: int) -> tuple[int, Result]:
+            return k, work(np.random.default_rng([seed, k]), k)
+
+        calls = (joblib.delayed(numbered)(k) for k in missing)
+        found: Iterator[tuple[int, Result]] = joblib.Parallel(workers, return_as="generator_unordered")(calls)
+        for k, result in track(found, name, total=len(missing), disable=not progress, transient=True):
+            _write(places[k], pickle.dumps(result))
+        return [pickle.loads(place.read_bytes()) for place in places]
+
+    def write(self, progress: bool = True) -> None:
+        """Write ``results.json`` and ``report.html``, and print the claims (unless `progress` is False)."""
+        results = {"title": self.title, "settings": self.settings, "claims": [asdict(claim) for claim in self.claims]}
+        _write(self.output / "results.json", json.dumps(results, indent=1, default=str, ensure_ascii=False).encode())
+        page = (
+            environment()
+            .get_template("study.html.j2")
+            .render(
+                title=self.title,
+                about=self.about,
+                claims=self.claims,
+                parts=self._parts,
+                settings=self.settings,
+                versions=versions(),
+            )
+        )
+        _write(self.output / "report.html", page.encode())
+        if progress and self.claims:
+            print("| claim | source | there | here | holds |\n|---|---|---|---|---|")
+            for claim in self.claims:
+                holds = "yes" if claim.holds else "no" + (f": {claim.reason}" if claim.reason else "")
+                print(f"| {claim.claim} | {claim.source} | {claim.there} | {claim.here} | {holds} |")
+
+    def _part(self, **given: Any) -> None:
+        self._parts.append({"heading": "", "text": "", "image": "", "caption": "", "rows": None} | given)
+
+
+def arguments(description: str) -> dict[str, Any]:
+    """Read the options that every ``run.py`` has from its command line: keyword arguments for its ``main``."""
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("--output", type=Path, default=Path(), help="folder for figures and pages")
+    parser.add_argument("--quick", action="store_true", help="few replicates, in a minute or less")
+    parser.add_argument("--data", type=Path, help="folder of public tables, instead of PPDINF_DATA")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--workers", type=int, help="processes")
+    return vars(parser.parse_args())
+
+
+def _write(path: Path, data: bytes) -> None:
+    """Write a file as a whole or not at all."""
+    unfinished = path.with_name(path.name + ".unfinished")
+    unfinished.write_bytes(data)
+    unfinished.replace(path)

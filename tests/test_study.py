@@ -1,0 +1,89 @@
+"""Case studies: what an interrupted one keeps, and what does not depend on how it was run."""
+
+import json
+
+import joblib
+import pandas as pd
+import pytest
+from matplotlib.figure import Figure
+
+from ppdinf.report.study import Study
+
+
+def study(folder, seed=1):
+    return Study("A title", folder, about="About.", settings={"seed": seed, "quick": True})
+
+
+def draw(rng, k):
+    return k, float(rng.random())
+
+
+def test_replicates_depend_on_the_settings_alone(tmp_path):
+    alone = study(tmp_path / "a").replicates(draw, 6)
+    assert [k for k, _ in alone] == list(range(6))
+    assert len({x for _, x in alone}) == 6
+    assert study(tmp_path / "b").replicates(draw, 6, workers=2) == alone
+    assert study(tmp_path / "c").replicates(draw, 4) == alone[:4]
+    assert study(tmp_path / "d", seed=2).replicates(draw, 6) != alone
+    assert study(tmp_path / "e").replicates(draw, 6, name="others") != alone
+
+
+def test_finished_replicates_are_not_drawn_again(tmp_path):
+    seen = []
+
+    def interrupted(rng, k):
+        if k == 3 and 3 not in seen:
+            seen.append(3)
+            raise KeyboardInterrupt
+        seen.append(k)
+        return draw(rng, k)
+
+    with pytest.raises(KeyboardInterrupt):
+        study(tmp_path).replicates(interrupted, 6)
+    assert study(tmp_path).replicates(interrupted, 6) == study(tmp_path / "whole").replicates(draw, 6)
+    assert sorted(seen) == [0, 1, 2, 3, 3, 4, 5]
+
+
+def test_replicates_of_other_settings_are_left_alone(tmp_path):
+    study(tmp_path).replicates(draw, 3)
+    assert study(tmp_path, seed=2).replicates(draw, 3) == study(tmp_path / "new", seed=2).replicates(draw, 3)
+
+
+@pytest.mark.deep
+@pytest.mark.filterwarnings("ignore")  # of the cluster, about ports and its own dependencies
+def test_on_a_cluster(tmp_path):
+    distributed = pytest.importorskip("distributed")
+    cluster = distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None)
+    with cluster, distributed.Client(cluster), joblib.parallel_config("dask"):
+        found = study(tmp_path / "a").replicates(draw, 6)
+    assert found == study(tmp_path / "b").replicates(draw, 6)
+
+
+def test_what_is_written(tmp_path):
+    made = study(tmp_path)
+    made.claim("one < two", "a paper", "1", 2, holds=False, reason="it is <b>not</b>")
+    figure = Figure(figsize=(2, 2))
+    figure.subplots().plot([1, 2])
+    made.figure("line", figure, "A line.")
+    made.table("numbers", pd.DataFrame({"x": [1.23456789]}, index=pd.Index(["a"], name="cell")), "Numbers.")
+    made.text("A paragraph.", heading="A heading")
+    made.write(progress=False)
+    results = json.loads((tmp_path / "results.json").read_text())
+    assert results["claims"] == [
+        {
+            "claim": "one < two",
+            "source": "a paper",
+            "there": "1",
+            "here": "2",
+            "holds": False,
+            "reason": "it is <b>not</b>",
+        }
+    ]
+    assert results["settings"] == {"seed": 1, "quick": True}
+    page = (tmp_path / "report.html").read_text()
+    assert "one &lt; two" in page
+    assert "<b>not</b>" not in page
+    assert all(text in page for text in ("A line.", "1.23", "Numbers.", "A heading", "A paragraph."))
+    assert (tmp_path / "numbers.csv").read_text() == "cell,x\na,1.23456789\n"
+    assert (tmp_path / "line.svg").exists()
+    assert not list(tmp_path.rglob("*.unfinished"))
