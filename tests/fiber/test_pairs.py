@@ -1,0 +1,126 @@
+"""Cases and deaths under the total of cases, against all tables listed."""
+
+import itertools
+
+import numpy as np
+import pytest
+from scipy.special import gammaln
+from scipy.stats import chi2
+
+from ppdinf.errors import CountError, PrivacyError
+from ppdinf.fiber import pairs
+from ppdinf.fiber.pairs import FLOOR, STEP, _mixed
+
+X, Z = np.array([4, 0, 2]), np.array([1, 0, 2])
+ALPHA = np.array([0.5, 1.5, 3.0])
+DRAWS = 40_000
+ALARM = 1e-6  # false alarms of a chi-square test; some 12 of them here
+
+
+def every_table(x):
+    """All (c, d) with the total of x and c >= d >= 0, shape (n, J, 2)."""
+    larger = [c for c in itertools.product(range(x.sum() + 1), repeat=x.size) if sum(c) == x.sum()]
+    return np.array(
+        [np.stack([c, d], axis=1) for c in larger for d in itertools.product(*(range(k + 1) for k in c))],
+        dtype=np.int64,
+    )
+
+
+def law(tables, rate, norm, alpha, misprint=False):
+    away = tables - np.stack([X, Z], axis=1)
+    distance = np.abs(away).sum(axis=(1, 2)) if norm == "l1" else np.sqrt((away**2).sum(axis=(1, 2)))
+    logs = -rate * distance
+    if alpha is not None:
+        c = tables[..., 0]
+        logs = logs + (gammaln(c + alpha) - (gammaln(np.maximum(c, 1)) if misprint else gammaln(c + 1.0))).sum(axis=1)
+    weights = np.exp(logs - logs.max())
+    return weights / weights.sum()
+
+
+def p_value(tables, drawn, expected):
+    """Chi-square over the tables that are likely, all others together."""
+    keys = {table.tobytes(): k for k, table in enumerate(tables)}
+    counts = np.bincount([keys[table.tobytes()] for table in drawn], minlength=len(tables))
+    often = expected * len(drawn) > 10
+    found, wanted = (np.append(part[often], part[~often].sum()) for part in (counts, expected * len(drawn)))
+    statistic = ((found - wanted) ** 2 / np.maximum(wanted, 1e-300)).sum()
+    return chi2.sf(statistic, often.sum() - (wanted[-1] == 0))
+
+
+@pytest.mark.parametrize("norm", ["l1", "l2"])
+@pytest.mark.parametrize("alpha", [None, ALPHA])
+@pytest.mark.parametrize("rate", [0.05, 0.8])
+def test_draws_have_the_law_of_all_tables_listed(norm, alpha, rate):
+    tables = every_table(X)
+    drawn = pairs.draw(X, Z, rate=rate, norm=norm, alpha=alpha, draws=DRAWS, rng=5)
+    assert p_value(tables, drawn, law(tables, rate, norm, alpha)) > ALARM
+
+
+def test_a_law_that_is_wrong_is_told_apart():
+    tables = every_table(X)
+    l1 = pairs.draw(X, Z, rate=0.8, draws=DRAWS, rng=6)
+    l2 = pairs.draw(X, Z, rate=0.8, norm="l2", draws=DRAWS, rng=6)
+    prior = pairs.draw(X, Z, rate=0.8, alpha=ALPHA, draws=DRAWS, rng=6)
+    gaussian = np.exp(-0.5 * 0.8 * ((tables - np.stack([X, Z], axis=1)) ** 2).sum(axis=(1, 2)))
+    for drawn, wrong in [
+        (l1, law(tables, 0.84, "l1", None)),  # the rate 5 % off; in l2, where it tells less, 10 %
+        (l2, law(tables, 0.88, "l2", None)),
+        (l2, gaussian / gaussian.sum()),  # one scale in place of a mixture
+        (prior, law(tables, 0.8, "l1", ALPHA, misprint=True)),  # Gamma(c) for Gamma(c + 1), as printed
+        (prior, law(tables, 0.8, "l1", None)),
+    ]:
+        assert p_value(tables, drawn, wrong) < ALARM
+
+
+def test_deaths_that_are_not_summed_out_are_told_apart():
+    """Cases drawn as if their deaths did not matter, deaths then given cases: the tempting short cut."""
+    tables = every_table(X)
+    shortcut = np.zeros(len(tables))
+    for c in np.unique(tables[..., 0], axis=0):
+        own = (tables[..., 0] == c).all(axis=1)
+        given = np.exp(-0.8 * np.abs(tables[own][..., 1] - Z).sum(axis=1))
+        shortcut[own] = np.exp(-0.8 * np.abs(c - X).sum()) * given / given.sum()
+    assert p_value(tables, pairs.draw(X, Z, rate=0.8, draws=DRAWS, rng=7), shortcut / shortcut.sum()) < ALARM
+
+
+def test_the_sum_over_nodes_is_bounded_as_the_thinning_needs():
+    x = np.append(0.0, np.geomspace(1e-6, 1e4, 3000))
+    assert _mixed(x).min() > FLOOR
+    assert STEP == 0.5
+    assert abs(_mixed(np.array([60.0, 300.0])) - 1).max() < 1e-7
+
+
+def test_wide_noise_on_large_counts_leaves_windows_nothing():
+    rng = np.random.default_rng(3)
+    x = np.append(rng.integers(0, 3000, 12), 90_000)
+    z = rng.binomial(x, 0.02)
+    for norm in ("l1", "l2"):
+        for alpha in (None, x[::-1] + 0.5):
+            assert pairs.edge_mass(x, z, rate=0.01, norm=norm, alpha=alpha) < 1e-12
+
+
+def test_the_same_seed_gives_the_same_draws_and_exact_totals():
+    drawn = pairs.draw(X, Z, rate=0.2, norm="l2", draws=9, rng=1)
+    assert np.array_equal(drawn, pairs.draw(X, Z, rate=0.2, norm="l2", draws=9, rng=1))
+    assert (drawn[..., 0].sum(axis=1) == X.sum()).all()
+    assert ((drawn[..., 1] >= 0) & (drawn[..., 1] <= drawn[..., 0])).all()
+
+
+def test_a_table_of_nothing_stays_empty():
+    assert not pairs.draw([0, 0], [0, 0], rate=0.2, draws=3, rng=1).any()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "words"),
+    [
+        ({"smaller": [0, 1, 2]}, CountError, "of pair 1 is not between 0 and the larger one"),
+        ({"smaller": [0, 0]}, CountError, "one of each belongs together"),
+        ({"larger": [4.0, 0.0, 2.0]}, CountError, "whole numbers"),
+        ({"rate": 0}, PrivacyError, "rate must be a positive number"),
+        ({"norm": "linf"}, PrivacyError, "'l1' or 'l2'"),
+        ({"alpha": [1, 0, 1]}, PrivacyError, "one positive number for each pair"),
+    ],
+)
+def test_what_cannot_be_drawn_is_refused(arguments, error, words):
+    with pytest.raises(error, match=words):
+        pairs.draw(**({"larger": X, "smaller": Z, "rate": 0.5} | arguments))
