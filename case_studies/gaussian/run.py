@@ -1,6 +1,6 @@
 """Scales of Gaussian noise on tables with both margins public: three calibrations of one promise.
 
-Run with ``python case_studies/gaussian/run.py`` (half a minute); prints the numbers of the README, draws its figure.
+Run with ``ppdinf reproduce gaussian``.
 
 P. Dharangutte, J. Gao, R. Gong, F.-Y. Yu, "Integer subspace differential privacy", AAAI 2023, Theorem 14.
 """
@@ -9,6 +9,7 @@ from pathlib import Path
 
 import matplotlib.pyplot as plt
 import numpy as np
+import pandas as pd
 from scipy.optimize import brentq
 
 import ppdinf as ppd
@@ -16,8 +17,9 @@ from ppdinf.invariants import margin
 from ppdinf.lattice.shortest import shortest_distance
 from ppdinf.privacy import gaussian_delta, gaussian_sigma, zcdp_epsilon, zcdp_rho
 from ppdinf.privacy.lattice_noise import theorem14_sigma
+from ppdinf.report.study import Study, arguments
 
-HERE = Path(__file__).parent
+HERE, TAKES = Path(__file__).parent, "30 s"
 EPSILON, DELTA = "1/4", "1e-6"
 PUBLIC = margin("dim_0") & margin("dim_1")
 SIZES = [3, 4, 6, 8, 10, 15, 20, 30]
@@ -46,27 +48,68 @@ def loss(sigma, distance):
     return brentq(excess, 1e-6, 5)
 
 
-def rows(size):
+def rows(size, draws, seed):
     """Scale, measured standard deviation of a cell, and actual loss between nearest tables, for each calibration."""
     bound, table = system(size), np.full((size, size), 50)
     nearest = shortest_distance(bound.structure, "l2")
     for name, distance, mechanism in mechanisms(nearest):
         settled = mechanism.on(bound)
-        noise = settled.simulate(table, draws=DRAWS, rng=size).values - table
-        yield name, float(distance), float(settled.sigma), noise.std(), loss(float(settled.sigma), nearest)
+        noise = settled.simulate(table, draws=draws, rng=[seed, size]).values - table
+        yield {
+            "margins of": f"{size} x {size}",
+            "calibration": name,
+            "promised at l2 distance": float(distance),
+            "sigma": float(settled.sigma),
+            "sd of a cell": float(noise.std()),
+            "epsilon": loss(float(settled.sigma), nearest),
+        }
 
 
-def main(output=HERE):
-    """Print the tables and draw the figure into a folder."""
-    flat = {}
-    print("| margins of | calibration | promised at l2 distance | sigma | sd of a cell | epsilon at nearest tables |")
-    print("|---|---|---|---|---|---|")
-    for size in (4, 30):
-        for name, distance, sigma, spread, actual in rows(size):
-            flat[name, distance] = sigma
-            print(f"| {size} x {size} | {name} | {distance:g} | {sigma:.2f} | {spread:.2f} | {actual:.4f} |")
-    print(f"\nreal-valued noise, same promise at distance 2: {gaussian_sigma(EPSILON, DELTA, sensitivity=2):.2f}")
-    print(f"rho = 2.55623 at delta = 1e-10: epsilon = {zcdp_epsilon('2.55623', '1e-10'):.2f}")
+def main(output=HERE, *, quick=False, seed=1):
+    """Work out all scales, check what is claimed of them, and write page, table and figure into a folder."""
+    study = Study(
+        "How wide Gaussian noise has to be",
+        output,
+        about=f"Square tables whose margins are all public, epsilon = {EPSILON}, delta = {DELTA}, noise in persons.",
+        settings={"quick": quick, "seed": seed},
+    )
+    draws = 200 if quick else DRAWS
+    found = pd.DataFrame([row for size in (4, 30) for row in rows(size, draws, seed)]).set_index("margins of")
+    study.table("scales", found, "Scale of the noise and what it promises, by calibration.", digits=4)
+    flat = {(row["calibration"], row["promised at l2 distance"]): row["sigma"] for row in found.to_dict("records")}
+    actual = {(row["calibration"], row["promised at l2 distance"]): row["epsilon"] for row in found.to_dict("records")}
+
+    wide, least = flat["theorem14", 1], flat["exact", 2]
+    study.claim(
+        "the published constant costs a factor that grows with the table",
+        "Integer subspace DP, Theorem 14",
+        "open",
+        f"sigma {wide:.0f} where {least:.1f} suffices, at 30 x 30",
+        holds=wide > 10 * least,
+    )
+    study.claim(
+        "calibrated exactly, nearest tables have the epsilon that was asked for",
+        "here",
+        EPSILON,
+        f"{actual['exact', 2]:.4f}",
+        holds=abs(actual["exact", 2] - 0.25) < 1e-4,
+    )
+    real = gaussian_sigma(EPSILON, DELTA, sensitivity=2)
+    study.claim(
+        "noise on the lattice is as wide as real-valued noise of the same sensitivity",
+        "here",
+        f"{real:.2f}",
+        f"{least:.2f}",
+        holds=abs(real / least - 1) < 1e-4,
+    )
+    census = zcdp_epsilon("2.55623", "1e-10")
+    study.claim(
+        "rho = 2.55623 of the 2020 census person tables, in epsilon at delta = 1e-10",
+        "U.S. Census Bureau",
+        "17.14",
+        f"{census:.2f}",
+        holds=round(float(census), 2) == 17.14,
+    )
 
     figure, axes = plt.subplots(figsize=(5.6, 3.2), layout="constrained")
     published = [theorem14_sigma(system(size).structure, EPSILON, DELTA) for size in SIZES]
@@ -80,9 +123,10 @@ def main(output=HERE):
     axes.minorticks_off()
     axes.spines[["top", "right"]].set_visible(False)
     figure.legend(frameon=False, loc="outside right upper", fontsize="small")
-    figure.savefig(output / "sigma.png", dpi=90)
+    study.figure("sigma", figure, "Scale against the size of the table: only that of Theorem 14 grows with it.")
     plt.close(figure)
+    study.write()
 
 
 if __name__ == "__main__":
-    main()
+    main(**arguments(main))

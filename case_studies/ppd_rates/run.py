@@ -1,6 +1,6 @@
 """Errors of a mean: noise on all of R^d1 projected afterwards, against noise drawn on the public subspace.
 
-Run with ``python case_studies/ppd_rates/run.py`` (half a minute); prints the tables of the README, draws its figure.
+Run with ``ppdinf reproduce ppd_rates``.
 
 J. Seeman, M. Reimherr, A. Slavkovic, "Formal privacy for partially private data", Corollary 13.
 """
@@ -9,11 +9,15 @@ from pathlib import Path
 
 import matplotlib.pyplot as plt
 import numpy as np
+import pandas as pd
 
 import ppdinf as ppd
 from ppdinf.mechanisms import Mean
+from ppdinf.report.study import Study, arguments
 
-HERE = Path(__file__).parent
+HERE, TAKES = Path(__file__).parent, "30 s"
+COROLLARY = "Partially private data, Corollary 13"
+BOUND = "the printed rate is an upper bound, not sharp where d1 or d2 is held"
 DRAWS = 4000
 KNOWN = "cells of one block are equal"
 LOOK = {"#767676": "not projected", "#D55E00": "projected", "#0072B2": "on the subspace"}
@@ -71,20 +75,43 @@ def expected(n, d1, d2, epsilon):
     return d1 * (d1 + 1) * scale, d2 * (d1 + 1) * scale, d2 * (d2 + 1) * scale
 
 
-def main(output=HERE):
-    """Print the tables and draw the figure into a folder."""
-    rng = np.random.default_rng(13)
+def main(output=HERE, *, quick=False, seed=13):
+    """Measure all errors, compare slopes and ratios with the printed ones; page, tables and figure into a folder."""
+    study = Study(
+        "Project afterwards, or draw on the public subspace?",
+        output,
+        about="Mean squared error of a private mean of n records in d1 dimensions, known to lie in a subspace of d2.",
+        settings={"quick": quick, "seed": seed},
+    )
+    rng, draws = np.random.default_rng(seed), DRAWS // 10 if quick else DRAWS
+    slopes = []
     figure, panels = plt.subplots(1, len(SWEEPS), figsize=(13, 3.1), layout="constrained")
-    print("| log-log slope in | not projected | projected | printed | on the subspace | printed |")
-    print("|---|---|---|---|---|---|")
+    exact = True
     for axes, (name, (values, others, printed)) in zip(panels, SWEEPS.items(), strict=True):
         points = [settings(name, value, others) for value in values]
-        found = np.array([errors(**point, rng=rng) for point in points])
+        found = np.array([errors(**point, rng=rng, draws=draws) for point in points])
         closed = np.array([expected(**point) for point in points])
-        assert (np.abs(found[..., 0] - closed) < 5 * found[..., 1]).all(), "the closed forms do not hold"
-        slopes = [slope(values, found[:, k, 0], found[:, k, 1]) for k in range(3)]
-        free, projected, drawn = (f"{s:.3f} ± {error:.3f}" for s, error in slopes)
-        print(f"| {name} | {free} | {projected} | {printed[0]} | {drawn} | {printed[1]} |")
+        exact &= bool((np.abs(found[..., 0] - closed) < 5 * found[..., 1]).all())
+        free, projected, drawn = (slope(values, found[:, k, 0], found[:, k, 1]) for k in range(3))
+        slopes.append(
+            {
+                "log-log slope in": name,
+                "not projected": f"{free[0]:.3f} ± {free[1]:.3f}",
+                "projected": f"{projected[0]:.3f} ± {projected[1]:.3f}",
+                "printed": printed[0],
+                "on the subspace": f"{drawn[0]:.3f} ± {drawn[1]:.3f}",
+                "printed ": printed[1],
+            }
+        )
+        for place, there, (here, error) in (
+            ("projected", printed[0], projected),
+            ("on the subspace", printed[1], drawn),
+        ):
+            agrees = abs(here - there) < max(0.05, 4 * error)
+            study.claim(
+                f"error of the release {place} has slope {there} in {name}", COROLLARY, there, f"{here:.3f}",
+                holds=agrees, reason="" if agrees else BOUND,
+            )  # fmt: skip
         for k, (color, label) in enumerate(LOOK.items()):
             axes.plot(values, found[:, k, 0], "o", color=color, label=label)
             axes.plot(values, closed[:, k], color=color, linewidth=1)
@@ -94,18 +121,36 @@ def main(output=HERE):
         axes.spines[["top", "right"]].set_visible(False)
     panels[0].set_ylabel("mean squared error of the mean")
     figure.legend(*panels[0].get_legend_handles_labels(), frameon=False, ncols=3, loc="outside upper center")
-    figure.savefig(output / "rates.png", dpi=90)
+    study.table(
+        "slopes", pd.DataFrame(slopes).set_index("log-log slope in"), f"Slopes of log error, {draws} draws a point."
+    )
+    study.figure("rates", figure, "Errors in l2 against each setting: points are measured, lines are the closed forms.")
     plt.close(figure)
+    study.claim(
+        "errors are d1 (d1 + 1) c^2, d2 (d1 + 1) c^2 and d2 (d2 + 1) c^2, with c = 4 / (n epsilon)", "here", "", "",
+        holds=exact,
+    )  # fmt: skip
 
-    print("\n| norm, d1, d2 | on R^d1 | projected | on the subspace | ratio | d1 / d2 |")
-    print("|---|---|---|---|---|---|")
+    ratios = []
     for norm, d1, d2 in [("l2", 64, 4), ("l2", 64, 16), ("l1", 64, 4), ("l1", 128, 4), ("l1", 64, 8)]:
-        free, projected, drawn = errors(400, d1, d2, 1.0, rng, norm, 1500 if norm == "l1" else DRAWS)
+        free, projected, drawn = errors(400, d1, d2, 1.0, rng, norm, min(draws, 1500) if norm == "l1" else draws)
         ratio = projected[0] / drawn[0]
         error = ratio * np.hypot(projected[1] / projected[0], drawn[1] / drawn[0])
-        numbers = " | ".join(f"{v[0]:.4f}" for v in (free, projected, drawn))
-        print(f"| {norm}, {d1}, {d2} | {numbers} | {ratio:.2f} ± {error:.2f} | {d1 / d2:g} |")
+        ratios.append(
+            {"norm, d1, d2": f"{norm}, {d1}, {d2}", "not projected": free[0], "projected": projected[0],
+             "on the subspace": drawn[0], "ratio": ratio, "its error": error, "d1 / d2": d1 / d2}
+        )  # fmt: skip
+        goal = d1 / d2 if norm == "l1" else (d1 + 1) / (d2 + 1)
+        study.claim(
+            f"the subspace is better by d1 / d2 in {norm}, d1 = {d1}, d2 = {d2}", COROLLARY, f"{d1 / d2:g}",
+            f"{ratio:.2f} ± {error:.2f}", holds=abs(ratio - goal) < 4 * error,
+            reason="" if norm == "l1" else "(d1 + 1) / (d2 + 1), to be exact",
+        )  # fmt: skip
+    study.table(
+        "ratios", pd.DataFrame(ratios).set_index("norm, d1, d2"), "Mean squared errors, and what projection loses."
+    )
+    study.write()
 
 
 if __name__ == "__main__":
-    main()
+    main(**arguments(main))

@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import base64
 import hashlib
+import inspect
 import json
 import os
 import pickle
@@ -183,14 +184,18 @@ class Study:
         self._parts.append({"heading": "", "text": "", "image": "", "caption": "", "rows": None} | given)
 
 
-def arguments(description: str) -> dict[str, Any]:
-    """Read the options that every ``run.py`` has from its command line: keyword arguments for its ``main``."""
-    parser = argparse.ArgumentParser(description=description)
-    parser.add_argument("--output", type=Path, default=Path(), help="folder for figures and pages")
-    parser.add_argument("--quick", action="store_true", help="few replicates, in a minute or less")
-    parser.add_argument("--data", type=Path, help="folder of public tables, instead of PPDINF_DATA")
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--workers", type=int, help="processes")
+def arguments(main: Callable[..., None]) -> dict[str, Any]:
+    """Read from the command line those of the options of ``ppdinf reproduce`` that a study's ``main`` takes."""
+    parser = argparse.ArgumentParser(description=main.__doc__)
+    options: dict[str, dict[str, Any]] = {
+        "output": {"type": Path, "help": "folder for page, tables and figures"},
+        "quick": {"action": "store_true", "help": "few replicates, in about a minute"},
+        "data": {"type": Path, "help": "folder of public tables, instead of PPDINF_DATA"},
+        "seed": {"type": int, "help": "of all random numbers"},
+        "workers": {"type": int, "help": "processes"},
+    }
+    for name in inspect.signature(main).parameters:
+        parser.add_argument(f"--{name}", default=argparse.SUPPRESS, **options[name])
     return vars(parser.parse_args())
 
 
