@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from ppdinf.errors import InvariantError
 from ppdinf.lattice.structure import Structure
 from ppdinf.laws.noise_law import NoiseLaw
+from ppdinf.noise.bits.chacha import ChaCha20
 from ppdinf.noise.bits.tape import Tape
 from ppdinf.noise.chains.annealed import annealed, annealing
 from ppdinf.noise.chains.coupling import annealed_meeting, gibbs_meeting
@@ -67,11 +68,10 @@ class ChainNoise:
     def draw(self, size: int, tape: Tape) -> NDArray[np.int64]:
         """Return the ends of `size` independent chains, int64 of shape (size, d).
 
-        The tape seeds a generator with 256 bits, all of which its seed sequence keeps: the chains' own words are
-        pseudorandom.
+        Four words of the tape are the key of a cipher, whose streams the chains read: for a release nobody foretells
+        one word from others.
         """
-        seed = np.random.SeedSequence([int(word) for word in tape(4)], pool_size=8)
-        return self.run(size, np.random.Generator(np.random.PCG64DXSM(seed)))
+        return self.run(size, np.random.Generator(ChaCha20(tape(4))))
 
 
 @lru_cache(maxsize=4)

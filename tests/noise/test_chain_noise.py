@@ -1,6 +1,7 @@
 """Noise by chains of measured distance: the road from plan to file, the limit's coverage, and where seeds come from."""
 
 import math
+import secrets
 
 import numba
 import numpy as np
@@ -13,6 +14,7 @@ from ppdinf.lattice import structure
 from ppdinf.laws.noise_law import NoiseLaw
 from ppdinf.noise import chain_noise
 from ppdinf.noise import exact_noise as exact
+from ppdinf.noise.bits.chacha import ChaCha20
 from ppdinf.noise.bits.tape import seeded_tape
 from ppdinf.noise.chains.coupling import gibbs_meeting
 from ppdinf.noise.chains.noise_gibbs import gibbs_moves, noise_gibbs
@@ -145,18 +147,32 @@ def test_every_seed_word_matters_and_nothing_but_the_tape_decides():
     assert len(np.unique(first, axis=0)) > 5  # chains of one call differ
 
 
-def test_256_bits_reach_the_generator():
-    """NumPy's default pool holds 128 bits, whatever the entropy; a generator of 256 bits of state needs twice that."""
+def test_chains_read_the_streams_of_a_cipher_whose_key_is_the_tape():
+    """A generator made for simulation would do for no release: its words tell of each other."""
     seen = []
 
     def run(size, rng):
-        seen.append(rng.bit_generator.seed_seq)
+        seen.append(rng)
         return np.zeros((size, 1), dtype=np.int64)
 
-    bound = TVBound(1, np.array([2, 2]), limit=10)
-    chain_noise.ChainNoise("any", 1, bound, run).draw(1, seeded_tape(1))
-    assert seen[0].pool_size * 32 == 256
-    assert seen[0].spawn(1)[0].pool_size * 32 == 256
+    chain_noise.ChainNoise("any", 1, TVBound(1, np.array([2, 2]), limit=10), run).draw(1, seeded_tape(1))
+    (generator,) = seen
+    words = np.array([stream.bit_generator.random_raw(8) for stream in generator.spawn(2)])
+    key = seeded_tape(1)(4)
+    assert (words == [ChaCha20(key, 1).random_raw(8), ChaCha20(key, 2).random_raw(8)]).all()
+
+
+def test_a_release_takes_its_key_from_the_operating_system_and_a_simulation_from_its_seed(monkeypatch):
+    monkeypatch.setattr(exact, "exact_noise", lambda structure, law: (_ for _ in ()).throw(InvariantError("too much")))
+    keys, given = [], []
+    monkeypatch.setattr(chain_noise, "ChaCha20", lambda key: keys.append(key) or ChaCha20(key))
+    monkeypatch.setattr("os.urandom", lambda n: given.append(secrets.token_bytes(n)) or given[-1])
+    mechanism = ppd.GeneralizedLaplace(MARGINS, epsilon="1/2")
+    mechanism.release(TABLE, allow_mcmc=True)
+    assert keys[0].tobytes() in given
+    mechanism.simulate(TABLE, draws=1, rng=1, allow_mcmc=True)
+    assert (keys[1] == seeded_tape(1)(4)).all()
+    assert len(given) == 1
 
 
 # -- the confidence limit -------------------------------------------------------------------------------
