@@ -1,5 +1,6 @@
 """Tables to try things on: one embedded by code, and loaders of CSV files."""
 
+from ppdinf.datasets.demonstration_file import read_demonstration as read_demonstration
 from ppdinf.datasets.epidemic import epidemic as epidemic
 from ppdinf.datasets.epidemic import simulate_epidemic as simulate_epidemic
 from ppdinf.datasets.epidemic_file import read_epidemic as read_epidemic
