@@ -1,0 +1,160 @@
+"""Log coefficients of blocks of cells given their totals, and the posterior of each cell, which is their gradient.
+
+Fisher's identity: the gradient in log weights is the posterior probabilities, that in natural parameters the posterior
+means.
+"""
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+from ppdinf.errors import InvariantError, ModelError
+from ppdinf.fiber.cell_windows import Rows, Weights, lids, probabilities, room_for, row_of, vectorised
+from ppdinf.fiber.convolution import by_convolution, convolved
+from ppdinf.fiber.fourier import inverted
+from ppdinf.fiber.saddlepoint import moments, tilted
+
+__all__ = ["evaluate", "grouped", "log_weight_of_zero", "through_pointers"]
+
+
+@vectorised
+def _block(w: Weights, cells: NDArray, target: int, as_means: bool) -> tuple[float, Rows, NDArray]:
+    """Log coefficient of one block, and the posterior probabilities of its cells or their means (``as_means``)."""
+    d = cells.size
+    rows, mean, var, tilt, log_z = tilted(w, cells, target)
+    if not log_z > -np.inf:
+        return log_z, Rows(rows.first, np.zeros(d + 1, np.int64), rows.p), mean
+    probability, error, rest, mean = inverted(rows, mean, var, room_for(rows, target), as_means)
+    value = log_z + np.log(probability)
+    if probability > 0 and error < 1e-9:
+        if as_means:
+            return value - tilt * target, rows, mean / probability
+        for k in range(rows.p.size):
+            rows.p[k] = max(rows.p[k] * rest.p[k], 0.0)
+    else:
+        value, rows, partial = by_convolution(w, cells, target, tilt, log_z)
+        if value == -np.inf:
+            return value, Rows(rows.first, np.zeros(d + 1, np.int64), rows.p), mean
+        room = room_for(rows, target)
+        after = convolved(rows, room, True)
+        for i in range(d):
+            row = row_of(rows, i)
+            for k in range(row.size):
+                mass = 0.0
+                for a in range(room - k + 1):
+                    mass += np.exp(partial[i, a] + after[d - 1 - i, room - k - a] + row[k] - value)
+                row[k] = mass
+    for i in range(d):
+        row, mass, mean[i] = row_of(rows, i), 0.0, 0.0
+        for k in range(row.size):
+            mass += row[k]
+        for k in range(row.size):
+            row[k] /= mass
+            mean[i] += k * row[k]
+    return value - tilt * target, rows, mean
+
+
+@vectorised
+def grouped(block: NDArray, totals: int, eta: NDArray) -> tuple[NDArray, NDArray]:
+    """Cells in the order of their blocks, and where each block starts; free cells come last, empty ones are left out.
+
+    A natural parameter of -inf leaves a cell nothing but 0.
+    """
+    start, order = np.zeros(totals + 3, np.int64), np.empty(block.size, np.int64)
+    for i in range(block.size):
+        if not -1 <= block[i] < totals:
+            raise InvariantError("a block is neither the number of a total nor -1")
+        start[(block[i] if block[i] >= 0 else totals) + 2] += 0 if eta[i] == -np.inf else 1
+    for b in range(totals + 1):
+        start[b + 2] += start[b + 1]
+    for i in range(block.size):
+        if eta[i] != -np.inf:
+            b = (block[i] if block[i] >= 0 else totals) + 1
+            order[start[b]] = i
+            start[b] += 1
+    return order[: start[totals + 1]], start
+
+
+@vectorised
+def log_weight_of_zero(logw: NDArray, lo: int) -> float:
+    """Log weight of 0 in a window that starts at `lo`."""
+    return logw[-lo] if 0 <= -lo < logw.size else -np.inf
+
+
+@vectorised
+def evaluate(
+    logw: NDArray,
+    eta: NDArray,
+    lid: NDArray,
+    row: NDArray,
+    lo: NDArray,
+    block: NDArray,
+    total: NDArray,
+    as_means: bool,
+    value: NDArray,
+    out: NDArray,
+) -> None:
+    """Add log coefficients to ``value`` (one per total, then all free cells), posteriors to ``out``.
+
+    Cell i reads row ``row[i]`` of ``logw``. ``out`` takes posterior means (d, 1) or marginals (d, W); ``lid``
+    is ``lids(logw)``, or without entries and found here.
+    """
+    if not row.size == eta.size == lo.size == block.size:
+        raise ModelError("weights, natural parameters, lower ends and blocks differ in their number of cells")
+    w = Weights(logw, lid if lid.size else lids(logw), row, eta)
+    order, bounds = grouped(block, total.size, eta)
+    for i in range(eta.size):
+        if eta[i] == -np.inf:
+            part = log_weight_of_zero(logw[row[i]], lo[i])
+            value[block[i]] += part  # block -1 is the last entry, that of the free cells
+            if not as_means and part > -np.inf:
+                out[i, -lo[i]] = 1.0
+    b, at = 0, 0
+    while b < total.size or at < order.size:
+        free = b == total.size
+        cells = order[at : at + 1] if free else order[bounds[b] : bounds[b + 1]]
+        if free:
+            rows, part = probabilities(w, cells, 0.0)
+            mean = np.array([moments(rows.p)[0]])
+        else:
+            target = total[b]
+            for i in cells:
+                target -= lo[i]
+            part, rows, mean = _block(w, cells, target, as_means)
+        possible = part > -np.inf
+        for n in range(cells.size):
+            i, p = cells[n], row_of(rows, n)
+            part += w.slope[i] * lo[i]
+            if as_means and possible:
+                out[i, 0] = lo[i] + rows.first[n] + mean[n]
+            elif not as_means:
+                out[i, rows.first[n] : rows.first[n] + p.size] = p
+        value[b] += part
+        at = at + 1 if free else bounds[b + 1]
+        b += 0 if free else 1
+
+
+def through_pointers(  # type: ignore[no-untyped-def]
+    logw, eta, lid, row, lo, block, total, cells, different, width, chunks, n, as_means, value, out
+) -> int:
+    """:func:`evaluate` for callers in C.
+
+    0, and nothing is done, where a cell's block or row does not exist; else 1.
+    """
+    rows, blocks = numba.carray(row, (cells,)), numba.carray(block, (cells,))
+    for i in range(cells):
+        if not (0 <= rows[i] < different and -1 <= blocks[i] < n):
+            return 0
+    evaluate(
+        numba.carray(logw, (different, width)),
+        numba.carray(eta, (cells,)),
+        numba.carray(lid, (different, chunks)),
+        rows,
+        numba.carray(lo, (cells,)),
+        blocks,
+        numba.carray(total, (n,)),
+        as_means,
+        numba.carray(value, (n + 1,)),
+        numba.carray(out, (cells, 1 if as_means else width)),
+    )
+    return 1
