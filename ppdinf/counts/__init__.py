@@ -11,8 +11,8 @@ from ppdinf.counts.metrics import kolmogorov_smirnov as kolmogorov_smirnov
 from ppdinf.counts.metrics import total_variation as total_variation
 from ppdinf.counts.metrics import wasserstein as wasserstein
 from ppdinf.counts.optimal import optimal as optimal
+from ppdinf.counts.postprocessing import to_distribution as to_distribution
 from ppdinf.counts.privatizers import noisy_histogram as noisy_histogram
-from ppdinf.counts.privatizers import to_distribution as to_distribution
 from ppdinf.counts.scales import scale as scale
 from ppdinf.counts.scales import scales as scales
 from ppdinf.counts.scales import single_peaked as single_peaked

@@ -7,6 +7,7 @@ appendix F (rule of thumb for the budget).
 from __future__ import annotations
 
 import math
+import warnings
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
@@ -20,11 +21,13 @@ from ppdinf.counts.count_mechanism import CountMechanism
 from ppdinf.counts.distribution import histogram, require_counts
 from ppdinf.counts.heuristic import SELECTORS, heuristic
 from ppdinf.counts.optimal import optimal
-from ppdinf.counts.privatizers import POSTPROCESSING, PRIVATIZERS, noisy_histogram, to_distribution
+from ppdinf.counts.postprocessing import POSTPROCESSING, to_distribution
+from ppdinf.counts.privatizers import PURE
 from ppdinf.counts.scales import as_epsilon
 from ppdinf.counts.unfixed import unfixed
-from ppdinf.errors import PrivacyError
+from ppdinf.errors import DiagnosisWarning, PrivacyError
 from ppdinf.invariants import Public, System
+from ppdinf.laws.histogram_noise import HistogramNoise
 from ppdinf.mechanisms.transition import NOTHING, PRESENT, CellLaw, require_no_sums
 from ppdinf.privacy.guarantee import Guarantee
 from ppdinf.rationals import as_fraction
@@ -71,23 +74,30 @@ class TwoStage(CellLaw):
         As in `noisy_histogram` and `to_distribution`; for pure privacy, so not the cyclic Gaussian.
     public : Public, optional
         Covariates and bounds; no sums, which such releases do not keep.
+    measured : sequence of int, optional
+        The noisy sums of the histogram as they were drawn, in releases; `release` draws them.
     noisy : sequence of float, optional
-        The privatized histogram, in releases; drawn by `release`.
+        What was made of them, in files of earlier versions.
 
     Raises
     ------
     PrivacyError
         A parameter is unknown or out of range.
 
+    Warns
+    -----
+    DiagnosisWarning
+        `noisy` alone, of a privatizer whose noisy sums cannot be read off it: posteriors leave out what they tell.
+
     Notes
     -----
     The released cells follow the rows of the mechanism exactly, whose worst ratio is audited; both stages read secure
     words.
 
-    Inference takes the mechanism as given. That is not all there is to know: the privatized histogram tells of the
-    table by itself, and is not used. So posteriors are near calibrated, not exactly: ranks of the rate of 60 Poisson
-    cells at epsilon 1 are off from uniform by 0.06 at most, where counts taken as true are off by 0.3. One with a
-    fixed point that is public anyway, ``ppd.Transition(heuristic(z, epsilon).matrix)``, has exact ones.
+    Noisy sums are published as they are: they are what the first share of epsilon pays for, and all that follows is
+    made of them. An analyst's likelihood has both stages, ``p(measured | histogram of x) prod_i P(y_i | x_i)``, with
+    the matrix P made of `measured`. The first factor looks at the table as a whole, which therefore is a variable of
+    the model, drawn by exact full conditionals (`ppdinf.fiber.histogram_walk`).
 
     Examples
     --------
@@ -109,6 +119,7 @@ class TwoStage(CellLaw):
     privatizer: str = "cyclic-laplace"
     postprocessing: str = "simplex"
     public: Public = NOTHING
+    measured: Any = None
     noisy: Any = None
 
     def __post_init__(self) -> None:
@@ -119,17 +130,34 @@ class TwoStage(CellLaw):
             raise PrivacyError(f"split is the share of epsilon for the histogram, below 1, found {self.split!r}")
         as_epsilon((1 - share) * exact)
         require_counts(np.zeros(1, dtype=np.int64), self.n)
-        pure = [name for name in PRIVATIZERS if name != "cyclic-gaussian"]
-        for name, known in (("constructor", CONSTRUCTORS), ("privatizer", pure), ("postprocessing", POSTPROCESSING)):
+        for name, known in (("constructor", CONSTRUCTORS), ("privatizer", PURE), ("postprocessing", POSTPROCESSING)):
             if getattr(self, name) not in known:
                 raise PrivacyError(f"{name} must be one of {list(known)}, found {getattr(self, name)!r}")
-        if self.noisy is not None:
-            noisy = tuple(float(value) for value in self.noisy)
-            if len(noisy) != self.n or not np.isfinite(noisy).all():
-                raise PrivacyError(f"a privatized histogram of {self.n} counts holds as many finite numbers")
-            object.__setattr__(self, "noisy", noisy)
         object.__setattr__(self, "epsilon", exact)
         object.__setattr__(self, "split", share)
+        if self.measured is None and self.noisy is not None:
+            self._read_earlier()
+        if self.measured is not None:
+            privatizer = PURE[self.privatizer]
+            measured = _whole(self.measured, privatizer.size(self.n))
+            object.__setattr__(self, "measured", measured)
+            object.__setattr__(self, "noisy", tuple(privatizer.estimate(np.array(measured), self.n).tolist()))
+
+    def _read_earlier(self) -> None:
+        """Take a histogram from a file that does not hold the noisy sums; where the bins were measured, it does."""
+        noisy = tuple(float(value) for value in self.noisy)
+        if len(noisy) != self.n or not np.isfinite(noisy).all():
+            raise PrivacyError(f"a privatized histogram of {self.n} counts holds as many finite numbers")
+        object.__setattr__(self, "noisy", noisy)
+        if self.privatizer in ("cyclic-laplace", "laplace"):
+            object.__setattr__(self, "measured", noisy)
+            return
+        warnings.warn(
+            f"this release is of an earlier version, which kept what was made of the noisy sums of {self.privatizer!r} "
+            "and not the sums: posteriors leave out what they tell of the table, and are not calibrated",
+            DiagnosisWarning,
+            stacklevel=4,
+        )
 
     @property
     def budgets(self) -> tuple[Fraction, Fraction]:
@@ -171,6 +199,29 @@ class TwoStage(CellLaw):
     def _enclosed(self, i: int) -> list[arb]:
         return self.mechanism.enclosed(i)
 
+    @cached_property
+    def histogram_noise(self) -> HistogramNoise | None:
+        """What the noisy sums tell of the table; None before they are drawn, and in files that do not hold them."""
+        if self.measured is None:
+            return None
+        return PURE[self.privatizer].noise(np.array(self.measured), self.n, self.budgets[0])
+
+    def on(self, system: System) -> TwoStage:
+        """Refuse noisy sums that belong to a table of another size.
+
+        Raises
+        ------
+        PrivacyError
+            They tell another number of cells.
+        """
+        cells = None if self.measured is None else PURE[self.privatizer].cells(np.array(self.measured))
+        if cells not in (None, system.frame.size):
+            raise PrivacyError(
+                f"the noisy sums are of a histogram of {cells} cells, the table has {system.frame.size}: take both "
+                "from the same release"
+            )
+        return self
+
     def release(self, table: Any, *, allow_mcmc: bool = False, **seed: Any) -> Release:
         """Privatize the histogram, build the mechanism and publish a table; see `ppdinf.mechanisms.Mechanism.release`.
 
@@ -189,8 +240,8 @@ class TwoStage(CellLaw):
         return super(TwoStage, drawn).release(table, allow_mcmc=allow_mcmc, **seed)
 
     def _first_stage(self, cells: NDArray[np.int64], tape: Tape) -> TwoStage:
-        noisy = noisy_histogram(histogram(cells, self.n), self.budgets[0], tape, self.privatizer)  # type: ignore[arg-type]
-        return replace(self, noisy=noisy)
+        measured = PURE[self.privatizer].measure(histogram(cells, self.n), self.budgets[0], tape)
+        return replace(self, measured=measured.tolist())
 
     def draw(
         self, system: System, cells: NDArray[np.int64], draws: int, tape: Tape, plan: Any = None
@@ -201,13 +252,20 @@ class TwoStage(CellLaw):
         every = np.broadcast_to(cells, (draws, np.shape(cells)[-1]))
         return np.array([CellLaw.draw(self._first_stage(own, tape), system, own, 1, tape, plan)[0] for own in every])
 
+    def log_weight(self, system: System, y: NDArray[np.int64], x: NDArray[np.int64]) -> float:
+        """Log probability of the noisy sums and of releasing y when the table is x, up to a constant."""
+        first = 0.0 if self.histogram_noise is None else self.histogram_noise.log_density(np.asarray(x))
+        return first + super().log_weight(system, y, x)
+
     @property
     def guarantee(self) -> Guarantee:
         """Both stages, composed: epsilon between tables that differ by one person, present or absent."""
         return Guarantee("pure", self.epsilon, neighbours=PRESENT, **self.public.open)
 
     def to_dict(self) -> dict[str, Any]:
-        """Kind, parameters and the privatized histogram."""
+        """Kind, parameters and the noisy sums of the histogram."""
+        known = "noisy" if self.measured is None else "measured"
+        found = getattr(self, known)
         return {
             "kind": self.kind,
             "epsilon": str(self.epsilon),
@@ -216,5 +274,16 @@ class TwoStage(CellLaw):
             "constructor": self.constructor,
             "privatizer": self.privatizer,
             "postprocessing": self.postprocessing,
-            "noisy": None if self.noisy is None else list(self.noisy),
+            known: None if found is None else list(found),
         }
+
+
+def _whole(measured: Any, size: int) -> tuple[int, ...]:
+    """Read noisy sums, or refuse them."""
+    try:
+        found = np.asarray(measured, dtype=np.float64)
+    except (TypeError, ValueError):
+        found = np.empty(0)
+    if found.shape != (size,) or not (np.abs(found) < 2**52).all() or (found != np.rint(found)).any():
+        raise PrivacyError(f"a privatized histogram of this kind holds {size} whole numbers below 2**52")
+    return tuple(int(value) for value in found)

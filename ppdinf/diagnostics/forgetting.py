@@ -22,7 +22,7 @@ import pymc as pm
 from ppdinf.distributions.confidential import ConfidentialRV
 from ppdinf.distributions.dependents import factors_of
 from ppdinf.errors import ModelError
-from ppdinf.fiber.fiber_walk import advance, directions
+from ppdinf.fiber.advance import advance, directions
 from ppdinf.models.posterior_tables import of_draws
 from ppdinf.noise.chains.tv_bound import TVBound, tv_bound
 from ppdinf.samplers.lattice_gibbs import SWEEPS

@@ -79,7 +79,7 @@ def lay_out(
     if coupling is not None and query is not None:
         coupling = NoiseNorm(sp.csc_array(coupling.matrix @ query), coupling.order)
         moves = short_moves(moves, system, coupling)
-    fiber = Fiber(system, lower, log_noise, moves, coupling, nonnegative)
+    fiber = Fiber(system, lower, log_noise, moves, coupling, nonnegative, mechanism.histogram_noise)
     return fiber, feasible_start(fiber, allowed, release, gaps=gaps)
 
 

@@ -6,7 +6,8 @@ an auxiliary variable, which is then a variable of the model and the last input 
 Gaussians on the lattice. Projected Laplace noise is independent in the cells given what the projection removed, t:
 ``p(y | x)`` is the integral of ``exp(-|y + R t - W x|_1 / s)`` over t, hence the mean of ``exp(|t|_1)`` times that over
 Laplace draws t. Where the total weight of the releases of a table depends on the table, C(x), the likelihood divides
-by it (`_LogNormaliser`).
+by it, and where noisy sums of the table's histogram of counts were published before, it has their law as well: both
+look at the table as a whole (`_OfTable`).
 """
 
 from __future__ import annotations
@@ -114,13 +115,13 @@ def _released_logp(op: ReleasedRV, values: Any, rng: Any, size: Any, x: Any, *au
     else:
         log_weight = coupling.of(noise_image(coupling, noise.ravel()))
     log_weight += taken_off(op.release, *auxiliary)
-    if op.release.depends_on_table:
-        log_weight -= _LogNormaliser(op.release)(x)
+    if op.release.depends_on_table or mechanism.histogram_noise is not None:
+        log_weight += _OfTable(op.release)(x)
     return pt.switch(pt.all(pt.eq(sums, goal)), log_weight, -np.inf)
 
 
-class _LogNormaliser(Op):
-    """Logarithm of the total weight of all releases of a table, C(x)."""
+class _OfTable(Op):
+    """What a release tells of its table as a whole: law of noisy sums of its histogram, minus the log normaliser."""
 
     __props__ = ("release",)
 
@@ -131,25 +132,28 @@ class _LogNormaliser(Op):
         """One table in, one number out."""
         return Apply(self, [pt.as_tensor(x)], [pt.dscalar()])
 
-    def log_normaliser(self, x: NDArray[np.int64]) -> float:
-        """Ask the mechanism; 0 where it has no sum: the table's step does without it, for all else it is constant."""
-        value = self.release.mechanism.log_normaliser(self.release.kept, x.ravel())
-        return 0.0 if value is None or np.isnan(value) else float(value)
+    def log_weight(self, x: NDArray[np.int64]) -> float:
+        """Ask the mechanism; a normaliser without a sum counts as 0: the table's step does without it."""
+        mechanism, cells = self.release.mechanism, x.ravel()
+        histogram = mechanism.histogram_noise
+        normaliser = mechanism.log_normaliser(self.release.kept, cells)
+        found = 0.0 if histogram is None else histogram.log_density(cells)
+        return found if normaliser is None or np.isnan(normaliser) else found - float(normaliser)
 
     def perform(self, node: Any, inputs: Any, outputs: Any) -> None:
         """One number."""
-        outputs[0][0] = np.asarray(self.log_normaliser(inputs[0]))
+        outputs[0][0] = np.asarray(self.log_weight(inputs[0]))
 
 
-@register_funcify_and_cache_key(_LogNormaliser)
-def _log_normaliser_numba(op: _LogNormaliser, node: Any, **kwargs: Any) -> Any:
+@register_funcify_and_cache_key(_OfTable)
+def _of_table_numba(op: _OfTable, node: Any, **kwargs: Any) -> Any:
     @numba_njit
-    def log_normaliser(x):  # type: ignore[no-untyped-def]
+    def of_table(x):  # type: ignore[no-untyped-def]
         with numba.objmode(value="float64"):
-            value = op.log_normaliser(x)
+            value = op.log_weight(x)
         return np.asarray(value)
 
-    return log_normaliser, None  # never from PyTensor's cache on disk: the release is part of the function
+    return of_table, None  # never from PyTensor's cache on disk: the release is part of the function
 
 
 @numba_core_rv_funcify.register(ReleasedRV)

@@ -17,6 +17,7 @@ from ppdinf.errors import InvariantError
 from ppdinf.invariants import System
 from ppdinf.lattice.fixed_cells import fixed_cells
 from ppdinf.lattice.moves import Moves
+from ppdinf.laws.histogram_noise import HistogramNoise
 from ppdinf.laws.noise_norm import NoiseNorm
 
 __all__ = ["Fiber"]
@@ -40,6 +41,8 @@ class Fiber:
         Of the cells, for noise that couples them; `log_noise` then holds public bounds alone.
     nonnegative : array of bool, shape (d,), or None
         Cells that the data model takes to be 0 or more.
+    histogram : HistogramNoise or None
+        What noisy sums of the table's histogram of counts tell of it.
     """
 
     system: System
@@ -48,6 +51,7 @@ class Fiber:
     moves: Moves
     coupling: NoiseNorm | None = None
     nonnegative: NDArray[np.bool_] | None = None
+    histogram: HistogramNoise | None = None
 
     @property
     def width(self) -> int:

@@ -11,19 +11,14 @@ quantiles, and tables on the same line go to the same point.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from ppdinf._compiled import jit
-from ppdinf.fiber.fiber import Fiber
 
-__all__ = ["advance", "directions", "walk", "walk_coupled"]
-
-type Directions = tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int64]]
+__all__ = ["walk", "walk_coupled"]
 
 SAFE = 1e-20  # a line whose linear weights sum to less than this is summed again in logarithms
 
@@ -224,70 +219,3 @@ def walk_coupled(
         for i in touched[:n]:
             w[i] -= t * c[i]
             c[i], seen[i] = 0.0, False
-
-
-def directions(fiber: Fiber, number: int, rng: np.random.Generator) -> Directions:
-    """Draw directions of a fiber, as `walk` takes them; few at a time cost more than walking them."""
-    v = fiber.moves.draw(number, rng=rng)
-    if fiber.system.limits.size:
-        v = sp.vstack([v, fiber.system.B @ v], format="csc")
-    return v.indptr, v.indices, v.data
-
-
-def advance(
-    fiber: Fiber,
-    table: NDArray[np.int64],
-    conditional: list[NDArray[np.float64]],
-    along: Directions,
-    rng: Any,
-    log_factor: Callable[[NDArray[np.int64]], float] | None = None,
-) -> NDArray[np.int64]:
-    """Return where a walk along the directions takes a table.
-
-    Parameters
-    ----------
-    fiber : Fiber
-    table : array of int64, shape (d,)
-    conditional : list of arrays
-        Log weights of all counts, shape (d, width), and where noise couples the cells ``G y``, shape (k,).
-    along : tuple of arrays
-        From `directions`.
-    rng : numpy.random.Generator
-        One uniform for each direction; with `log_factor` one more for each that moves the table.
-    log_factor : callable, optional
-        Further log density of a table, which looks at all of it: each step along a line is then a proposal, accepted
-        by the ratio of the factors (Metropolis and Hastings), at the cost of evaluating it.
-    """
-    x, log_weights = np.concatenate([table, fiber.slack(table)]), np.ascontiguousarray(conditional[0])
-    if fiber.coupling is None:
-        weights = _linear(log_weights)
-
-        def move(x: NDArray[np.int64], along: Directions) -> None:
-            _walk(x, *along, fiber.lower, weights, log_weights, rng)
-    else:
-        image, order = fiber.coupling.matrix, float(fiber.coupling.order)
-        columns = (image.indptr, image.indices, image.data)
-
-        def move(x: NDArray[np.int64], along: Directions) -> None:
-            w = conditional[1] - image @ x[: table.size]
-            walk_coupled(x, *along, fiber.lower, log_weights, order, columns, w, rng)
-
-    if log_factor is None:
-        move(x, along)
-    else:
-        _propose(x, move, along, rng, lambda x: log_factor(x[: table.size]))
-    return x[: table.size]
-
-
-def _propose(x: NDArray[np.int64], move: Any, along: Directions, rng: Any, log_factor: Any) -> None:
-    """Move a table in place, each direction a proposal."""
-    starts, cells, steps = along
-    here = log_factor(x)
-    for r in range(starts.size - 1):
-        proposed = x.copy()
-        move(proposed, (starts[r : r + 2], cells, steps))
-        if (proposed == x).all():
-            continue
-        there = log_factor(proposed)
-        if np.log(rng.random()) < there - here:
-            x[:], here = proposed, there

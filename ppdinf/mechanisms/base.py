@@ -23,6 +23,7 @@ from ppdinf.privacy.guarantee import Guarantee, ReleaseGuarantee
 from ppdinf.tables import LARGEST, labelled_cells, ranked
 
 if TYPE_CHECKING:
+    from ppdinf.laws.histogram_noise import HistogramNoise
     from ppdinf.laws.noise_norm import NoiseNorm
     from ppdinf.noise.bits.tape import Tape
     from ppdinf.releases import Release
@@ -166,6 +167,11 @@ class Mechanism(ABC):
 
         The law is stated for ``y + shifts @ t``; densities ``exp(-|t_j|)`` of the coordinates t must be taken off.
         """
+        return None
+
+    @property
+    def histogram_noise(self) -> HistogramNoise | None:
+        """What was published of the table's histogram of counts before, as noisy sums; mostly None."""
         return None
 
     @abstractmethod

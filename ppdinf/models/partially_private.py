@@ -180,6 +180,8 @@ def _obstacle(release: Release) -> str:
     """Say what links groups of cells, if anything does."""
     if release.mechanism.coupling is not None:
         return "its noise is not independent in the cells"
+    if release.mechanism.histogram_noise is not None:
+        return "noisy sums of its histogram of counts were published with it"
     structure, system = release.public.structure, release.public
     if np.any(~structure.partition & (np.bincount(structure.blocks) > 1)):
         return "public sums cross each other"

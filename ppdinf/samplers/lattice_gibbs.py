@@ -29,8 +29,8 @@ from ppdinf._pymc_internals import (
 )
 from ppdinf.distributions.dependents import factors_of
 from ppdinf.errors import ModelError
+from ppdinf.fiber.advance import Directions, advance, directions
 from ppdinf.fiber.fiber import Fiber
-from ppdinf.fiber.fiber_walk import Directions, advance, directions
 from ppdinf.noise.bits.tape import seeded_tape
 
 __all__ = ["LatticeGibbs", "dense_steps"]

@@ -3,9 +3,11 @@
 import math
 import subprocess
 import sys
+from dataclasses import replace
 from fractions import Fraction
 from itertools import product
 
+import arviz as az
 import numpy as np
 import pymc as pm
 import pytest
@@ -13,7 +15,12 @@ from distributions import distribution
 from scipy import stats
 
 import ppdinf as ppd
-from ppdinf.errors import CountError, InvariantError, PrivacyError
+from ppdinf.errors import CountError, DiagnosisWarning, InvariantError, ModelError, PrivacyError
+from ppdinf.fiber.advance import advance, directions
+from ppdinf.fiber.fiber import Fiber
+from ppdinf.invariants import Public
+from ppdinf.lattice.moves import connected_moves
+from ppdinf.mechanisms.base import Mechanism
 from ppdinf.noise.bits.tape import seeded_tape
 
 COUNTS = np.repeat(np.arange(12), (distribution("geometric", 12) * 300).astype(int))
@@ -92,19 +99,70 @@ def test_the_histogram_survives_a_release():
     assert away["sandwich"] < 0.3 * away["unfixed"]
 
 
-def test_inference_takes_the_matrix():
-    release = ppd.counts.TwoStage(1, 12).release(COUNTS)
+def small_release(privatizer="cyclic-laplace"):
+    """Six cells of counts 0 to 3, with noisy sums that say more than the cells do."""
+    stage = ppd.counts.TwoStage(4, 4, split="3/4", privatizer=privatizer)
+    settled = stage._first_stage(np.array([0, 0, 1, 1, 2, 3]), seeded_tape(np.random.default_rng(6)))
+    return ppd.Release([0, 1, 1, 2, 2, 3], settled)
+
+
+def listed_posterior(release, log_prior, p, stages=(True, True)):
+    """Posterior of a geometric law's p on a grid, and of the cells' mean, by listing all 4^6 tables."""
+    tables = np.array(list(product(range(4), repeat=6)))
+    y, matrix, noise = release.table.values, release.mechanism.probabilities, release.mechanism.histogram_noise
+    log_given = np.log(matrix[tables, y]).sum(axis=1) * stages[1]
+    log_given += [noise.log_density(x) * stages[0] for x in tables]
+    log_joint = stats.geom.logpmf(tables[:, None] + 1, p[:, None]).sum(axis=2) + log_given[:, None] + log_prior(p)
+    weight = np.exp(log_joint - log_joint.max())
+    weight /= weight.sum()
+    return weight.sum(axis=0), float(weight.sum(axis=1) @ tables.mean(axis=1))
+
+
+@pytest.mark.parametrize("privatizer", ["cyclic-laplace", "laplace", "privelet", "hierarchical"])
+def test_the_density_has_both_stages(privatizer):
+    """What the model says of two tables differs by the data model, the matrix and the noisy sums."""
+    release = small_release(privatizer)
+    with pm.Model(coords=release.coords) as model:
+        counts = ppd.PartiallyPrivate("counts", pm.NegativeBinomial.dist(n=1, p=0.4), release=release)
+    assert counts in model.free_RVs
+    noise, matrix, y = release.mechanism.histogram_noise, release.mechanism.probabilities, release.table.values
+    tables = np.array([[0, 0, 1, 1, 2, 3], [0, 3, 1, 0, 2, 1], [3, 3, 3, 3, 0, 0]])
+    found = [model.compile_logp()({"counts": x}) for x in tables]
+    first = [noise.log_density(x) for x in tables]
+    rest = [np.log(matrix[x, y]).sum() + stats.nbinom.logpmf(x, 1, 0.4).sum() for x in tables]
+    assert found == pytest.approx(np.add(first, rest) + (found[0] - first[0] - rest[0]))
+    assert np.ptp(first) > 1
+    logp = [release.mechanism.logp(y, x) for x in tables]
+    assert np.diff(logp) == pytest.approx(
+        np.diff(np.add(first, rest) - stats.nbinom.logpmf(tables, 1, 0.4).sum(axis=1))
+    )
+
+
+def test_posterior_against_all_tables():
+    """Means of the parameter and of the cells within 4.5 standard errors; neither stage can be left out.
+
+    Three means: a false alarm has probability below 3e-5.
+    """
+    release = small_release()
     with pm.Model(coords=release.coords) as model:
         p = pm.Beta("p", 2, 2)
-        ppd.PartiallyPrivate("counts", pm.NegativeBinomial.dist(n=1, p=p), release=release)
-    assert [v.name for v in model.free_RVs] == ["p"]
-    logp = model.compile_logp()
-    at = {p: stats.nbinom.pmf(np.arange(12), 1, p) @ release.mechanism.probabilities for p in (0.1, 0.3)}
-    found = logp({"p_logodds__": np.log(0.1 / 0.9)}) - logp({"p_logodds__": np.log(0.3 / 0.7)})
-    y = release.table.values
-    jacobian = {p: stats.beta.logpdf(p, 2, 2) + np.log(p * (1 - p)) for p in at}
-    expected = [np.log(at[p][y]).sum() + jacobian[p] for p in at]
-    assert found == pytest.approx(expected[0] - expected[1], abs=1e-6)
+        counts = ppd.PartiallyPrivate("counts", pm.NegativeBinomial.dist(n=1, p=p), release=release)
+        with pytest.raises(ModelError, match="noisy sums of its histogram"):
+            ppd.PartiallyPrivate("other", pm.Poisson.dist(1), release=small_release("laplace"), marginalize=True)
+        idata = pm.sample(2500, tune=500, chains=2, cores=1, random_seed=3, progressbar=False, quiet=True)
+    assert counts in model.free_RVs
+    grid = (np.arange(400) + 0.5) / 400
+    of_draws = {"p": idata.posterior["p"], "mean": idata.posterior["counts"].mean("dim_0")}
+    found = {name: (float(x.mean()), float(az.mcse(x.values))) for name, x in of_draws.items()}
+
+    def off(stages):
+        weight, mean = listed_posterior(release, stats.beta(2, 2).logpdf, grid, stages)
+        expected = {"p": weight @ grid, "mean": mean}
+        return {name: abs(found[name][0] - expected[name]) / found[name][1] for name in expected}
+
+    assert max(off((True, True)).values()) < 4.5
+    assert max(off((False, True)).values()) > 9
+    assert max(off((True, False)).values()) > 9
 
 
 def ranks(draw, replicates, rng):
@@ -133,20 +191,98 @@ def test_ranks_with_a_public_fixed_point():
     assert ranks(lambda x: (mechanism.draw(x, seeded_tape(rng)), wrong), 1500, rng)[0].pvalue < 1e-4
 
 
-def test_ranks_through_a_release():
-    """Given the mechanism, which depends on the table a little, ranks are near uniform and no more: within 0.12.
+RATES = stats.gamma.ppf((np.arange(400) + 0.5) / 400, 4)
+LAW = stats.poisson.pmf(np.arange(24), RATES[:, None])
+LAW[:, -1] = stats.poisson.sf(22, RATES)
+LOG_LAW = np.log(LAW)
+LENGTH = 128  # of chains
 
-    The largest distance of 3,000 ranks is 0.06 at epsilon 1 (0.03 to 0.04 at 0.3 and 3), which 1,500 ranks exceed by
-    0.06 with probability below 1e-4; with the counts taken as true it is 0.3.
+
+def ranks_in_a_chain(table, rate, fiber, noise, rng):
+    """Ranks of the truth among the draws of a chain that runs through it, of three quantities; ties at random.
+
+    The chain draws the table by one sweep, then the rate. The truth is put at a place at random, and the chain run
+    backwards and forwards from there: ranks are uniform, if it keeps the posterior, however slowly it moves
+    (J. Besag, P. Clifford, "Generalized Monte Carlo significance tests", Biometrika 76, 1989).
+    """
+    starts, cells, steps = directions(fiber, table.size * LENGTH, rng)
+    place, found = rng.integers(LENGTH + 1), []
+
+    def swept(x, k, turn):
+        along = starts[table.size * turn : table.size * (turn + 1) + 1], cells, steps
+        return advance(fiber, x, [fiber.log_noise + LOG_LAW[k]], along, rng)
+
+    def drawn_rate(x):
+        log_p = LOG_LAW @ np.bincount(x, minlength=24)
+        weight = np.exp(log_p - log_p.max()).cumsum()
+        return int(np.searchsorted(weight, rng.random() * weight[-1]))
+
+    def told(x, k):
+        return k, noise.log_density(x), x.mean()
+
+    x, k = table, rate
+    for turn in range(place):
+        k = drawn_rate(x)
+        x = swept(x, k, turn)
+        found.append(told(x, k))
+    x, k = table, rate
+    for turn in range(place, LENGTH):
+        x = swept(x, k, turn)
+        k = drawn_rate(x)
+        found.append(told(x, k))
+    truth, ties = told(table, rate), rng.random((LENGTH + 1, 3))
+    below = (np.array(found) < truth) | ((np.array(found) == truth) & (ties[1:] < ties[0]))
+    return (below.sum(axis=0) + rng.random(3)) / (LENGTH + 1)
+
+
+@pytest.mark.parametrize(("epsilon", "split"), [("1", None), ("0.6", "1/2")])
+def test_ranks_through_a_release(epsilon, split):
+    """Rate, mean of the cells, and log probability of the noisy sums in 120 posteriors of 60 Poisson cells: uniform.
+
+    p above 1e-4 for each of six. With the noisy sums left out, tables of the posterior make them less likely than the
+    true one does: their ranks are off by 0.4 and more.
     """
     rng = np.random.default_rng(8)
+    system, lower = Public().on(np.zeros(60, dtype=np.int64)), np.zeros(60, dtype=np.int64)
+    moves = connected_moves(system.structure, bounds="box", shape=(60,))
+    right, wrong = [], []
+    for _ in range(120):
+        rate = rng.integers(RATES.size)
+        x = rng.choice(24, 60, p=LAW[rate] / LAW[rate].sum())
+        settled = ppd.counts.TwoStage(epsilon, 24, split=split, constructor="sandwich")._first_stage(
+            x, seeded_tape(rng)
+        )
+        y, noise = settled.draw(None, x, 1, seeded_tape(rng))[0], settled.histogram_noise
+        log_given = np.log(np.maximum(settled.probabilities[:, y].T, 1e-300))
+        fiber = Fiber(system, lower, log_given, moves, histogram=noise)
+        right.append(ranks_in_a_chain(x, rate, fiber, noise, rng))
+        wrong.append(ranks_in_a_chain(x, rate, replace(fiber, histogram=None), noise, rng))
+    assert all(stats.kstest(of_one, "uniform").pvalue > 1e-4 for of_one in np.array(right).T)
+    assert stats.kstest(np.array(wrong)[:, 1], "uniform").pvalue < 1e-9
 
-    def draw(x):
-        settled = ppd.counts.TwoStage(1, 24, constructor="sandwich")._first_stage(x, seeded_tape(rng))
-        return settled.draw(None, x, 1, seeded_tape(rng))[0], settled.probabilities
 
-    right, naive = ranks(draw, 1500, rng)
-    assert right.statistic < 0.12 < 0.2 < naive.statistic
+def test_files_of_earlier_versions(tmp_path):
+    """Held what was made of the noisy sums: the sums themselves for bins, not those of trees."""
+    for privatizer in ("cyclic-laplace", "laplace"):
+        mechanism = small_release(privatizer).mechanism
+        earlier = {key: value for key, value in mechanism.to_dict().items() if key != "measured"}
+        again = Mechanism.from_dict(earlier | {"noisy": list(mechanism.noisy)}, Public())
+        assert again.measured == mechanism.measured
+        assert (again.probabilities == mechanism.probabilities).all()
+    mechanism = small_release("privelet").mechanism
+    earlier = {key: value for key, value in mechanism.to_dict().items() if key != "measured"}
+    with pytest.warns(DiagnosisWarning, match="not calibrated"):
+        again = Mechanism.from_dict(earlier | {"noisy": list(mechanism.noisy)}, Public())
+    assert again.histogram_noise is None
+    assert (again.probabilities == mechanism.probabilities).all()
+    with pytest.warns(DiagnosisWarning):
+        assert Mechanism.from_dict(again.to_dict(), Public()).noisy == mechanism.noisy
+
+
+@pytest.mark.parametrize("privatizer", ["cyclic-laplace", "privelet", "hierarchical"])
+def test_noisy_sums_belong_to_their_table(privatizer):
+    with pytest.raises(PrivacyError, match="of a histogram of 6 cells, the table has 3"):
+        ppd.Release([0, 1, 2], small_release(privatizer).mechanism)
 
 
 def test_budget_and_refusals():
@@ -165,7 +301,8 @@ def test_budget_and_refusals():
         ppd.counts.TwoStage(1, 5, public=ppd.invariants.total())
     wrong = [
         {"epsilon": 200}, {"epsilon": "1e-9"}, {"split": 1}, {"constructor": "x"}, {"privatizer": "cyclic-gaussian"},
-        {"postprocessing": "x"}, {"n": 1}, {"noisy": [1, 2]},
+        {"postprocessing": "x"}, {"n": 1}, {"noisy": [1, 2]}, {"measured": [1, 2]}, {"measured": [1, 2, 3, 4, 0.5]},
+        {"measured": 5},
     ]  # fmt: skip
     for more in wrong:
         with pytest.raises(PrivacyError):

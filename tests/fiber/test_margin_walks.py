@@ -10,8 +10,8 @@ import xarray as xr
 
 import ppdinf as ppd
 from ppdinf._pymc_internals import compile_pymc
+from ppdinf.fiber.advance import advance, directions
 from ppdinf.fiber.fiber import Fiber
-from ppdinf.fiber.fiber_walk import advance, directions
 from ppdinf.invariants import margin, nonnegative
 from ppdinf.lattice import connected_moves, margin_matrix
 from ppdinf.lattice.fiber_tables import fiber_tables

@@ -1,0 +1,47 @@
+"""From a noisy histogram, with negative numbers and another total, to a distribution of counts."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ppdinf.errors import PrivacyError
+from ppdinf.mechanisms.postprocessing.simplex import onto_simplices
+
+__all__ = ["POSTPROCESSING", "to_distribution"]
+
+POSTPROCESSING = ("simplex", "clip")
+
+type Postprocessing = Literal["simplex", "clip"]
+
+
+def to_distribution(noisy: Any, postprocessing: Postprocessing = "simplex") -> NDArray[np.float64]:
+    """Turn a noisy histogram into a distribution: the nearest one, or clipped at 0 and divided by the sum.
+
+    Parameters
+    ----------
+    noisy : array_like of float, shape (n,)
+    postprocessing : {"simplex", "clip"}
+        Euclidean projection of ``noisy / sum``, or what the paper's authors do.
+
+    Returns
+    -------
+    ndarray of float64, shape (n,)
+        The uniform distribution where clipping leaves nothing.
+
+    Examples
+    --------
+    >>> to_distribution([6, 5, -1]), to_distribution([6, 5, -1], "clip").round(3)
+    (array([0.55, 0.45, 0.  ]), array([0.545, 0.455, 0.   ]))
+    """
+    found = np.asarray(noisy, dtype=np.float64)
+    if postprocessing == "clip":
+        clipped = np.maximum(found, 0)
+        return clipped / clipped.sum() if clipped.sum() > 0 else np.full(found.size, 1 / found.size)
+    if postprocessing != "simplex":
+        raise PrivacyError(f"postprocessing must be one of {list(POSTPROCESSING)}, found {postprocessing!r}")
+    total = max(found.sum(), 1.0)
+    nearest = np.maximum(onto_simplices(found / total, np.zeros(found.size, dtype=np.int64), [1.0]), 0)  # rounding
+    return nearest / nearest.sum()

@@ -1,0 +1,66 @@
+"""What every privatizer shares: sums of a histogram, their noise, and what the noisy sums tell of a table."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from fractions import Fraction
+from functools import lru_cache
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from ppdinf.laws.histogram_noise import HistogramNoise
+from ppdinf.noise.bits.integers import discrete_laplace
+from ppdinf.noise.bits.tape import Tape
+
+__all__ = ["Privatizer"]
+
+
+class Privatizer(ABC):
+    """Whole sums of a histogram, measured with double geometric noise of one rate.
+
+    Attributes
+    ----------
+    tells_total : bool
+        Whether the first sum is that of all bins, the number of cells, which is public and has no noise.
+    """
+
+    tells_total: ClassVar[bool] = False
+
+    @abstractmethod
+    def sums(self, n: int) -> sparse.csc_array:
+        """State the sums of a histogram of n counts, int64 of shape (k, n)."""
+
+    @abstractmethod
+    def rate(self, n: int, epsilon: Fraction) -> Fraction:
+        """Rate of the noise, at which a person's step costs epsilon at most."""
+
+    @abstractmethod
+    def estimate(self, measured: NDArray[np.int64], n: int) -> NDArray[np.float64]:
+        """Estimate the histogram from its noisy sums, shape (n,)."""
+
+    def measure(self, histogram: NDArray[np.int64], epsilon: Fraction, tape: Tape) -> NDArray[np.int64]:
+        """Draw the noisy sums of a histogram: what its share of the budget pays for, and what is published."""
+        measured = _sums(self, histogram.size) @ histogram
+        noisy = measured[self.tells_total :]
+        noisy += discrete_laplace(self.rate(histogram.size, epsilon), noisy.size, tape)
+        return measured
+
+    def size(self, n: int) -> int:
+        """Return the number of noisy sums of a histogram of n counts."""
+        return _sums(self, n).shape[0]
+
+    def cells(self, measured: NDArray[np.int64]) -> int | None:
+        """Read the number of cells off noisy sums that tell it."""
+        return int(measured[0]) if self.tells_total else None
+
+    def noise(self, measured: NDArray[np.int64], n: int, epsilon: Fraction) -> HistogramNoise:
+        """State what noisy sums tell of the table."""
+        return HistogramNoise.of_sums(_sums(self, n), measured, float(self.rate(n, epsilon)))
+
+
+@lru_cache(maxsize=8)
+def _sums(privatizer: Privatizer, n: int) -> sparse.csc_array:
+    return privatizer.sums(n)

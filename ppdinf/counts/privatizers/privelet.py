@@ -1,0 +1,51 @@
+"""Privelet: noise on the differences between the left and the right half of every dyadic interval (Haar wavelets).
+
+A person changes the difference of the smallest interval that holds both counts by 2, and one of each length below in
+either half by 1: 2 log2(n) in all at most, the total being public.
+
+X. Xiao, G. Wang, J. Gehrke, "Differential privacy via wavelet transforms", IEEE TKDE 23, 2011.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from ppdinf.counts.privatizers.base import Privatizer
+
+__all__ = ["Privelet"]
+
+
+class Privelet(Privatizer):
+    """Double geometric noise on differences of halves, the total first."""
+
+    tells_total = True
+
+    def sums(self, n: int) -> sparse.csc_array:
+        """Return the total, then for intervals of every length, longest first, left half minus right half."""
+        levels, leaf = _levels(n), np.arange(n)
+        parts = [np.ones((1, n), dtype=np.int64)]
+        for level in range(levels):
+            length = 2 ** (levels - level)
+            sign = np.where(leaf % length < length // 2, 1, -1)
+            parts.append(sparse.csc_array((sign, (leaf // length, leaf)), shape=(2**level, n)))
+        return sparse.csc_array(sparse.vstack(parts))
+
+    def rate(self, n: int, epsilon: Fraction) -> Fraction:
+        """Rate of the noise: a person changes the differences by 2 log2(n) in all."""
+        return epsilon / (2 * _levels(n))
+
+    def estimate(self, measured: NDArray[np.int64], n: int) -> NDArray[np.float64]:
+        """Give each half its half of the interval's sum and difference, from the total down."""
+        found = measured[:1].astype(np.float64)
+        for level in range(_levels(n)):
+            difference = measured[2**level : 2 ** (level + 1)]
+            found = np.stack([found + difference, found - difference], axis=1).ravel() / 2
+        return found[:n]
+
+
+def _levels(n: int) -> int:
+    return max(1, (n - 1).bit_length())
