@@ -32,7 +32,7 @@ from scipy import sparse
 
 from ppdinf.errors import InvariantError
 from ppdinf.lattice import kernel, margin_matrix, structure
-from ppdinf.laws.noise_law import NoiseLaw
+from ppdinf.laws import DoubleGeometric, L2Laplace
 from ppdinf.noise.bits.integers import discrete_gaussian, discrete_laplace
 from ppdinf.noise.bits.tape import secure_tape, seeded_tape
 from ppdinf.noise.chains.annealed import annealed, annealing
@@ -58,14 +58,14 @@ def three_sets():
 
 
 EXAMPLES = {
-    "4 x 4 margins, l1": (two_way(4), NoiseLaw("l1", "1/4"), [1.0]),
-    "10 x 10 margins, l1": (two_way(10), NoiseLaw("l1", "1/4"), [1.0, 2.0, 2.5]),
-    "30 x 30 margins, l1": (two_way(30), NoiseLaw("l1", "1/4"), [2.5, 4.0, 5.5]),
-    "three sets, 14 records, l1": (three_sets(), NoiseLaw("l1", "1/4"), [1.0]),
-    "102 counties, l1, eps .192": (np.ones((1, 102), dtype=int), NoiseLaw("l1", "0.192"), [2.5]),
-    "4 x 4 margins, l2": (two_way(4), NoiseLaw("l2", "1/4"), [2.0]),
-    "30 x 30 margins, l2": (two_way(30), NoiseLaw("l2", "1/4"), [2.0, 3.0, 4.0]),
-    "three sets, 14 records, l2": (three_sets(), NoiseLaw("l2", "1/4"), [1.5]),
+    "4 x 4 margins, l1": (two_way(4), DoubleGeometric("1/4"), [1.0]),
+    "10 x 10 margins, l1": (two_way(10), DoubleGeometric("1/4"), [1.0, 2.0, 2.5]),
+    "30 x 30 margins, l1": (two_way(30), DoubleGeometric("1/4"), [2.5, 4.0, 5.5]),
+    "three sets, 14 records, l1": (three_sets(), DoubleGeometric("1/4"), [1.0]),
+    "102 counties, l1, eps .192": (np.ones((1, 102), dtype=int), DoubleGeometric("0.192"), [2.5]),
+    "4 x 4 margins, l2": (two_way(4), L2Laplace("1/4"), [2.0]),
+    "30 x 30 margins, l2": (two_way(30), L2Laplace("1/4"), [2.0, 3.0, 4.0]),
+    "three sets, 14 records, l2": (three_sets(), L2Laplace("1/4"), [1.5]),
 }
 
 
@@ -168,7 +168,7 @@ def sizes():
         print(f"\n10^6 secure discrete {name} draws: {seconds:.3f} s", end="")
     states = np.repeat(np.arange(51), 10**7 // 51 + 1)[: 10**7]
     totals = sparse.csr_array((np.ones(10**7, dtype=np.int64), (states, np.arange(10**7))))
-    noise, setup = clocked(lambda: exact_noise(structure(totals), NoiseLaw("l1", "1/4")))
+    noise, setup = clocked(lambda: exact_noise(structure(totals), DoubleGeometric("1/4")))
     z, seconds = clocked(lambda: noise.draw(1, secure_tape()))
     kept = not (totals @ z[0]).any()
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20

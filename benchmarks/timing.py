@@ -21,7 +21,7 @@ import numpy as np
 from scipy import stats
 
 from ppdinf.lattice import margin_matrix, structure
-from ppdinf.laws.noise_law import NoiseLaw
+from ppdinf.laws import DiscreteGaussian, DoubleGeometric, L2Laplace
 from ppdinf.noise.bits.integers import discrete_gaussian, discrete_laplace
 from ppdinf.noise.bits.tape import secure_tape
 from ppdinf.noise.chain_noise import chain_noise
@@ -34,8 +34,8 @@ def integers(draw, parameter):
     return lambda tape: draw(Fraction(parameter), 100, tape)
 
 
-def lattice(A, kind, scale, sampler=exact_noise):
-    noise = sampler(structure(A), NoiseLaw(kind, scale))
+def lattice(A, law, sampler=exact_noise):
+    noise = sampler(structure(A), law)
     return lambda tape: noise.draw(1, tape)
 
 
@@ -49,16 +49,18 @@ SAMPLERS = {
     "discrete Laplace, 100 cells, eps 1/500": lambda: integers(discrete_laplace, "1/500"),
     "discrete Gaussian, 100 cells, sigma 3": lambda: integers(discrete_gaussian, 9),
     "discrete Gaussian, 100 cells, sigma 1000": lambda: integers(discrete_gaussian, 10**6),
-    "class: total of 100 cells, eps 1/4": lambda: lattice(TOTAL, "l1", "1/4"),
-    "class: total of 100 cells, eps 1/100": lambda: lattice(TOTAL, "l1", "1/100"),
-    "elimination: 2 x 5 margins, eps 1/4": lambda: lattice(two_way(2, 5), "l1", "1/4"),
-    "elimination: two sums that cross, eps 1/4": lambda: lattice([[1, 1, 1, 1, 0, 0], [0, 0, 1, 1, 1, 1]], "l1", "1/4"),
-    "rejection: 4 x 4 margins, eps 1/4": lambda: lattice(two_way(4, 4), "l1", "1/4"),
-    "Klein: 4 x 4 margins, sigma 1/2": lambda: lattice(two_way(4, 4), "gaussian", "1/2"),
-    "Klein: 4 x 4 margins, sigma 4": lambda: lattice(two_way(4, 4), "gaussian", 4),
-    "mixture: 4 x 4 margins, l2, eps 1/4": lambda: lattice(two_way(4, 4), "l2", "1/4"),
-    "mixture: total of 100 cells, l2, eps 1/4": lambda: lattice(TOTAL, "l2", "1/4"),
-    "chain: 3 x 3 margins, eps 1/4": lambda: lattice(two_way(3, 3), "l1", "1/4", chain_noise),
+    "class: total of 100 cells, eps 1/4": lambda: lattice(TOTAL, DoubleGeometric("1/4")),
+    "class: total of 100 cells, eps 1/100": lambda: lattice(TOTAL, DoubleGeometric("1/100")),
+    "elimination: 2 x 5 margins, eps 1/4": lambda: lattice(two_way(2, 5), DoubleGeometric("1/4")),
+    "elimination: two sums that cross, eps 1/4": lambda: lattice(
+        [[1, 1, 1, 1, 0, 0], [0, 0, 1, 1, 1, 1]], DoubleGeometric("1/4")
+    ),
+    "rejection: 4 x 4 margins, eps 1/4": lambda: lattice(two_way(4, 4), DoubleGeometric("1/4")),
+    "Klein: 4 x 4 margins, sigma 1/2": lambda: lattice(two_way(4, 4), DiscreteGaussian("1/2")),
+    "Klein: 4 x 4 margins, sigma 4": lambda: lattice(two_way(4, 4), DiscreteGaussian("4")),
+    "mixture: 4 x 4 margins, l2, eps 1/4": lambda: lattice(two_way(4, 4), L2Laplace("1/4")),
+    "mixture: total of 100 cells, l2, eps 1/4": lambda: lattice(TOTAL, L2Laplace("1/4")),
+    "chain: 3 x 3 margins, eps 1/4": lambda: lattice(two_way(3, 3), DoubleGeometric("1/4"), chain_noise),
 }
 
 

@@ -1,4 +1,4 @@
-"""Privacy parameters as the exact rationals that were meant."""
+"""Privacy parameters as the exact rationals that were meant, and their enclosures."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ from decimal import Decimal
 from fractions import Fraction
 from numbers import Rational, Real
 
+from flint import arb, fmpq
+
 from ppdinf.errors import PrivacyError
 
-__all__ = ["NUMBER", "as_fraction"]
+__all__ = ["NUMBER", "as_fraction", "ball"]
 
 NUMBER = re.compile(
     r"[-+]?([0-9]{1,30}/0*[1-9][0-9]{0,30}|([0-9]{1,30}\.?[0-9]{0,30}|\.[0-9]{1,30})([eE][-+]?[0-9]{1,3})?)"
@@ -56,3 +58,8 @@ def as_fraction(value: int | float | str | Fraction | Decimal, name: str) -> Fra
     if not _RANGE[0] <= exact <= _RANGE[1]:
         raise PrivacyError(f"{name} must lie between 1e-12 and 1e6, found {value!r:.60}")
     return exact
+
+
+def ball(x: Fraction) -> arb:
+    """Enclose a rational at Arb's working precision."""
+    return arb(fmpq(x.numerator, x.denominator))

@@ -11,7 +11,6 @@ import ppdinf as ppd
 from ppdinf.invariants import nonnegative, total
 from ppdinf.lattice import kernel
 from ppdinf.lattice.fiber_tables import fiber_tables
-from ppdinf.laws.noise_law import NoiseLaw
 from ppdinf.mechanisms import DoubleGeometric, Mean
 from ppdinf.noise.chains.coupling import isdp_meeting
 from ppdinf.noise.chains.isdp import isdp, jumps
@@ -28,7 +27,10 @@ def densities(mechanism, counts):
 
 def test_ppd_algorithm_1_needs_one_bound_for_all_tables():
     """Accepting with p(y | x) / sup over y' of p(y' | x), x drawn uniformly: right for noise free of x only."""
-    free, bounded = ppd.GeneralizedLaplace(total(), 1), ppd.Conditioned(DoubleGeometric(1), total() & nonnegative())
+    free, bounded = (
+        ppd.GeneralizedLaplace(total(), 1),
+        ppd.Conditioned(total() & nonnegative(), noise=DoubleGeometric(1)),
+    )
     for mechanism, right in ((free, True), (bounded, False)):
         p = densities(mechanism, [3, 0, 1])
         posterior, printed = p / p.sum(axis=0), p / p.max(axis=1, keepdims=True)
@@ -124,7 +126,7 @@ def test_ppd_lemma_7_needs_parts_that_do_not_hang_together():
     def losses(sensitivity):
         mechanism = ppd.WassersteinExponential(ppd.invariants.Public(), 4, sensitivity, "which of the two")
         y = np.arange(-30, 40)
-        p = [np.exp(mechanism.noise.log_weight(y - x)) for x in range(7)]
+        p = [np.exp(mechanism.law.log_weight(y - x)) for x in range(7)]
         single = [sum(p[x[0]] for x in law) for law in laws]
         joint = [sum(np.outer(p[a], p[b]) for a, b in law) for law in laws]
         return [np.abs(np.log(one / other)).max() for one, other in (single, joint)]
@@ -147,7 +149,7 @@ def test_ppd_lemma_8_needs_persons_who_stay_independent():
 
 def test_isdp_meeting_times_are_those_of_the_first_chain():
     """Algorithm 2 labels the second chain by l in one place: its own time is l - L, and then the bound is no bound."""
-    law, lag = NoiseLaw("l1", 1), 60
+    law, lag = DoubleGeometric(1), 60
     bound = tv_bound(isdp_meeting(jumps(kernel([[1, 1, 1]]).basis, law, math.exp(-1.0))), pairs=2000, lag=lag, rng=3)
     z = np.arange(-40, 41)
     weight = np.exp(-np.abs(z)[:, None] - np.abs(z) - np.abs(z[:, None] + z))
@@ -159,7 +161,7 @@ def test_isdp_meeting_times_are_those_of_the_first_chain():
 
 def test_isdp_thinning_at_a_hundredth_of_a_percent_keeps_one_draw_in_ten_thousand():
     """Read as one in a hundred, neighbouring draws of 102 counties under one total are much the same."""
-    system = jumps(kernel(np.ones((1, 102), dtype=int)).basis, NoiseLaw("l1", "0.192"), a=math.exp(-2.5))
+    system = jumps(kernel(np.ones((1, 102), dtype=int)).basis, DoubleGeometric("0.192"), a=math.exp(-2.5))
 
     def autocorrelation(thin):
         noise, _ = isdp(system, 150, thin=thin, burn=30_000, rng=4)

@@ -26,7 +26,7 @@ METHODS = {
     "truncated at 0": (ppd.PostProcessed(Public(), EPSILON, "truncated"), "#767676"),
     "projected on total and bounds": (ppd.PostProcessed(total(), EPSILON, "nonnegative"), "#E69F00"),
     "the same, rounded": (ppd.PostProcessed(total(), EPSILON, "rounded"), "#D55E00"),
-    "conditioned on total and bounds": (ppd.Conditioned(DoubleGeometric(EPSILON), BOUNDED), "#009E73"),
+    "conditioned on total and bounds": (ppd.Conditioned(BOUNDED, noise=DoubleGeometric(EPSILON)), "#009E73"),
 }
 READINGS = {
     "the release itself": "#767676",
@@ -50,7 +50,7 @@ def misreadings():
 
     Two cells with a public total; every table with it is as likely as any other before the release.
     """
-    mechanism, rng = ppd.Conditioned(DoubleGeometric(EPSILON), BOUNDED), np.random.default_rng(5)
+    mechanism, rng = ppd.Conditioned(BOUNDED, noise=DoubleGeometric(EPSILON)), np.random.default_rng(5)
     tables = np.column_stack([np.arange(PAIR + 1), PAIR - np.arange(PAIR + 1)])
     released = np.stack([mechanism.simulate(x, draws=REPEATS, rng=rng).values[:, 0] for x in tables])
     right = np.exp([[mechanism.logp(y, x) for x in tables] for y in tables])  # [y, x]

@@ -15,7 +15,7 @@ from scipy import stats
 
 import ppdinf as ppd
 from ppdinf.invariants import Public, groups, margin, nonnegative, total
-from ppdinf.laws.noise_law import NoiseLaw
+from ppdinf.laws import DoubleGeometric
 from ppdinf.noise.bits.integers import discrete_laplace
 from ppdinf.noise.bits.tape import seeded_tape
 from ppdinf.noise.chains.independence import independence, proposal
@@ -48,7 +48,7 @@ def labelled(counts):
 
 def conditioned(table, draws, rng):
     """Draw double geometric noise of rate 1/2 given public sums and no negative cell; exact, by elimination."""
-    return ppd.Conditioned(ppd.mechanisms.DoubleGeometric("1/2"), PUBLIC).simulate(table, draws=draws, rng=rng)
+    return ppd.Conditioned(PUBLIC, noise=ppd.mechanisms.DoubleGeometric("1/2")).simulate(table, draws=draws, rng=rng)
 
 
 def released(table, method, rng):
@@ -89,7 +89,7 @@ def chain(rates, iterations=500_000):
     rows = []
     for rate in rates:
         bounds = {"B": np.eye(46, dtype=int), "limits": -counts}
-        prepared = proposal(system.A, NoiseLaw("l1", "1/2"), rate, free=FREE, **bounds)
+        prepared = proposal(system.A, DoubleGeometric("1/2"), rate, free=FREE, **bounds)
         noise, accepted = independence(prepared, iterations // 10, thin=10, chains=4, rng=1)
         l1 = np.abs(noise).sum(axis=2).mean(axis=1)
 
@@ -160,7 +160,7 @@ def main(output=HERE):
     print(found.groupby("method", sort=False)[["L1", "L2"]].agg(["mean", "min", "max"]).round(1).to_string(), "\n")
     curve, exact, error = chain([0.45, 0.5, 0.55, 0.6, 0.65, 0.7, 0.8, 0.9])
     print(curve.round(4).to_string(index=False), f"\nexact L1: {exact:.2f} +- {error:.2f}\n")
-    mechanism = ppd.Conditioned(ppd.mechanisms.DoubleGeometric("1/2"), PUBLIC)
+    mechanism = ppd.Conditioned(PUBLIC, noise=ppd.mechanisms.DoubleGeometric("1/2"))
     print(conditioning_cost(mechanism, PUBLIC.on(labelled(np.array(TABLE_1)))), "\n")
     print(two_bins().round(3).to_string())
     figure(found, curve, output / "distances.png")

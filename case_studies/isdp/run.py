@@ -17,7 +17,7 @@ import xarray as xr
 
 import ppdinf as ppd
 from ppdinf.lattice import kernel, margin_matrix, structure
-from ppdinf.laws.noise_law import NoiseLaw
+from ppdinf.laws import LAPLACE, DoubleGeometric
 from ppdinf.noise.bits.tape import seeded_tape
 from ppdinf.noise.chains.annealed import annealed, annealing
 from ppdinf.noise.chains.coupling import annealed_meeting, gibbs_meeting, isdp_meeting
@@ -48,7 +48,7 @@ def chains(A, law, log_ratio, lags):
     for lag in lags:
         yield f"published, lag {lag:,}", isdp_meeting(system), lag, 10**7, lambda n: isdp(system, 1, thin=n, rng=1)
     yield "lattice Gibbs", gibbs_meeting(moves), None, 1000, lambda n: noise_gibbs(moves, 1, burn=n - 1, rng=1)
-    if law.kind == "l1":
+    if isinstance(law, DoubleGeometric):
         levels = annealing(A, law)
         yield "annealed", annealed_meeting(levels), None, 1000, lambda n: annealed(levels, 1, burn=n - 1, rng=1)
 
@@ -77,7 +77,7 @@ def clocked(work, repeat):
 def convergence(name):
     """Bounds of all chains of an example, and what one draw costs at the bound, with the exact sampler beside."""
     A, norm, log_ratio, paper, lags = EXAMPLES[name]
-    law = NoiseLaw(norm, "1/4")
+    law = LAPLACE[norm]("1/4")
     bounds, rows = {}, []
     for number, (chain, meeting, lag, limit, run) in enumerate(chains(A, law, log_ratio, lags)):
         hopeless = chain == "lattice Gibbs" and tv_bound(meeting, pairs=4, lag=1, limit=limit, rng=2).unmet
@@ -112,10 +112,10 @@ def counties(table):
     """Compare a thousand exact draws given the state total with the published chain after its burn-in."""
     from arviz_stats.base import array_stats
 
-    law = NoiseLaw("l1", "0.192")
+    law = DoubleGeometric("0.192")
     mechanism = ppd.GeneralizedLaplace(ppd.invariants.total(), epsilon="0.192")
     noise = (mechanism.simulate(table, draws=1000, rng=5) - table).values
-    wide = jumps(kernel(np.ones((1, table.size), dtype=int)).basis, NoiseLaw("l1", "0.1"), math.exp(-2.5))
+    wide = jumps(kernel(np.ones((1, table.size), dtype=int)).basis, DoubleGeometric("0.1"), math.exp(-2.5))
     system = wide._replace(scale=law.code[1])
     start = time.process_time()
     kept, _ = isdp(system, 1000, thin=1000, burn=10**6, chains=4, rng=6)

@@ -23,9 +23,9 @@ from ppdinf._compiled import jit
 from ppdinf.counts.distribution import as_distribution, require_counts
 from ppdinf.counts.scales import depths, falling
 from ppdinf.errors import PrivacyError
-from ppdinf.noise.bits.integers import ball
 from ppdinf.noise.bits.tape import Tape
 from ppdinf.noise.bits.transition import draw_rows
+from ppdinf.rationals import ball
 
 __all__ = ["Audit", "CountMechanism", "Scales"]
 

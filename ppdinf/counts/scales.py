@@ -21,8 +21,7 @@ from numpy.typing import NDArray
 
 from ppdinf._compiled import jit
 from ppdinf.errors import PrivacyError
-from ppdinf.noise.bits.integers import ball
-from ppdinf.rationals import as_fraction
+from ppdinf.rationals import as_fraction, ball
 
 __all__ = ["as_epsilon", "depths", "falls", "scale", "scales", "single_peaked", "times"]
 

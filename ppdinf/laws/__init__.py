@@ -1,1 +1,25 @@
-"""Laws of noise, stated once: weights, norms and how far noise reaches."""
+"""Laws of noise, stated once: weights up to the normaliser, how far noise reaches, what samplers may ask.
+
+law                 what a law states; `IntegerLaw`: independent whole numbers, cell by cell
+double_geometric    exp(-epsilon |z|), l1 Laplace noise once it is held on a lattice
+discrete_gaussian   exp(-z^2 / (2 sigma^2))
+staircase           exp(-epsilon times the number of the stair)
+l2_laplace          exp(-epsilon |z|_2) of whole vectors
+noise_norm          minus a norm of a linear image of real noise
+chain_kernels       the same weights for compiled chains
+
+A new law is one file, imported here; the tests of laws then find it by themselves.
+"""
+
+from ppdinf.laws.discrete_gaussian import DiscreteGaussian as DiscreteGaussian
+from ppdinf.laws.double_geometric import DoubleGeometric as DoubleGeometric
+from ppdinf.laws.l2_laplace import L2Laplace as L2Laplace
+from ppdinf.laws.law import IntegerLaw as IntegerLaw
+from ppdinf.laws.law import Law as Law
+from ppdinf.laws.noise_norm import NoiseNorm as NoiseNorm
+from ppdinf.laws.staircase import Staircase as Staircase
+
+__all__ = ["LAPLACE", "DiscreteGaussian", "DoubleGeometric", "IntegerLaw", "L2Laplace", "Law", "NoiseNorm", "Staircase"]
+
+LAPLACE: dict[str, type[DoubleGeometric] | type[L2Laplace]] = {"l1": DoubleGeometric, "l2": L2Laplace}
+"""Noise with mass proportional to exp(-epsilon |z|), by the norm."""

@@ -1,12 +1,12 @@
 """The curator's side: one family of mechanisms per file."""
 
+from ppdinf.laws import DiscreteGaussian as DiscreteGaussian
+from ppdinf.laws import DoubleGeometric as DoubleGeometric
+from ppdinf.laws import Staircase as Staircase
 from ppdinf.mechanisms.base import Mechanism as Mechanism
 from ppdinf.mechanisms.conditioned import Conditioned as Conditioned
 from ppdinf.mechanisms.correlated_gaussian import CorrelatedGaussian as CorrelatedGaussian
 from ppdinf.mechanisms.gaussian import GeneralizedGaussian as GeneralizedGaussian
-from ppdinf.mechanisms.integer_noise import DiscreteGaussian as DiscreteGaussian
-from ppdinf.mechanisms.integer_noise import DoubleGeometric as DoubleGeometric
-from ppdinf.mechanisms.integer_noise import Staircase as Staircase
 from ppdinf.mechanisms.k_norm import KNorm as KNorm
 from ppdinf.mechanisms.k_norm_gradient import KNormGradient as KNormGradient
 from ppdinf.mechanisms.laplace import GeneralizedLaplace as GeneralizedLaplace

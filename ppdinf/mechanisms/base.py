@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -14,6 +14,7 @@ import xarray as xr
 from numpy.typing import NDArray
 from scipy import sparse
 
+from ppdinf._frozen import made
 from ppdinf.errors import CountError, InvariantError, LabelError, PrivacyError, PrivacyWarning
 from ppdinf.frame import Frame
 from ppdinf.invariants import Public, System
@@ -58,7 +59,7 @@ class Mechanism(ABC):
     is_integer: ClassVar[bool] = True
     keeps_bounds: ClassVar[bool] = False
     public: Public
-    _kinds: ClassVar[dict[str, Callable[..., Mechanism]]] = {}
+    _kinds: ClassVar[dict[str, type[Mechanism]]] = {}
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -134,11 +135,12 @@ class Mechanism(ABC):
         if not isinstance(kind, str) or kind not in Mechanism._kinds:
             raise PrivacyError(f"this version of ppdinf does not know mechanisms of kind {kind!r}")
         parameters = {name: value for name, value in data.items() if name != "kind"}
-        try:
-            return Mechanism._kinds[kind](public=public, **parameters)
-        except TypeError:
-            names = ", ".join(map(repr, parameters))
-            raise PrivacyError(f"a mechanism of kind {kind!r} does not have the parameters {names}") from None
+        return Mechanism._kinds[kind]._of_file(public, parameters)
+
+    @classmethod
+    def _of_file(cls, public: Public, parameters: dict[str, Any]) -> Mechanism:
+        """Make a mechanism of what `to_dict` has said."""
+        return made(cls, {"public": public} | parameters, f"a mechanism of kind {cls.kind!r}")
 
     @abstractmethod
     def potential(self, z: Any, scale: Any = None) -> Any:

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import Any, ClassVar
 
+from ppdinf._frozen import assign
 from ppdinf.errors import PrivacyError
 from ppdinf.invariants import Public, System
-from ppdinf.mechanisms.base import require_public
-from ppdinf.mechanisms.integer_noise import DiscreteGaussian, DoubleGeometric, IntegerNoise, Staircase
+from ppdinf.laws import IntegerLaw
+from ppdinf.mechanisms.base import Mechanism, require_public
 from ppdinf.mechanisms.weighted import Weighted, is_bounded
 from ppdinf.noise.plan import Plan
 from ppdinf.privacy.guarantee import Guarantee
@@ -21,7 +21,6 @@ from ppdinf.privacy.guarantee import Guarantee
 __all__ = ["Conditioned"]
 
 GRAIN = 10**6  # gamma is rounded up to a multiple of 1 / GRAIN
-_NOISES = {cls.name: cls for cls in (DoubleGeometric, DiscreteGaussian, Staircase)}
 
 
 @dataclass(frozen=True)
@@ -30,15 +29,16 @@ class Conditioned(Weighted):
 
     Parameters
     ----------
-    base : DoubleGeometric, DiscreteGaussian or Staircase
-        Noise of each cell before conditioning, from `ppdinf.mechanisms`.
     public : Public
         Sums that the release shares with the table, and bounds that both obey.
+    noise : DoubleGeometric, DiscreteGaussian, Staircase or another law of `ppdinf.laws`
+        Noise of each cell before conditioning.
 
     Raises
     ------
     PrivacyError
-        `base` is no noise, or has no guarantee under bounds (the discrete Gaussian).
+        `noise` is no noise, comes first as in earlier versions, or has no guarantee: with bounds (the discrete
+        Gaussian), or at all.
 
     Notes
     -----
@@ -50,30 +50,34 @@ class Conditioned(Weighted):
     --------
     >>> import numpy as np, ppdinf as ppd
     >>> public = ppd.invariants.total() & ppd.invariants.nonnegative()
-    >>> mechanism = ppd.Conditioned(ppd.mechanisms.DoubleGeometric("1/2"), public)
+    >>> mechanism = ppd.Conditioned(public, noise=ppd.mechanisms.DoubleGeometric("1/2"))
     >>> release = mechanism.release(np.array([3, 0, 2]))
     >>> int(release.table.sum()), bool((release.table >= 0).all())
     (5, True)
     """
 
     kind: ClassVar[str] = "conditioned"
-    base: IntegerNoise
     public: Public
+    noise: IntegerLaw
 
-    def __init__(self, base: IntegerNoise | dict[str, Any], public: Public) -> None:
+    def __init__(self, public: Public, noise: IntegerLaw) -> None:
+        if isinstance(public, IntegerLaw):
+            raise PrivacyError("what is public comes first: Conditioned(public, noise=DoubleGeometric('1/2'))")
         require_public(public)
-        base = base if isinstance(base, IntegerNoise) else _noise(base)
-        if isinstance(base, DiscreteGaussian) and is_bounded(public):
+        if not isinstance(noise, IntegerLaw):
             raise PrivacyError(
-                "Gaussian noise conditioned on bounds has no known guarantee: use DoubleGeometric or no bounds"
+                f"noise is a law of single cells such as ppdinf.mechanisms.DoubleGeometric('1/2'), found {noise!r:.60}"
             )
-        object.__setattr__(self, "base", base)
-        object.__setattr__(self, "public", public)
+        if noise.epsilon_per_unit is None and (noise.rho_per_square is None or is_bounded(public)):
+            raise PrivacyError(
+                f"{noise.title} noise conditioned on bounds has no known guarantee: use DoubleGeometric or no bounds"
+            )
+        assign(self, public=public, noise=noise)
 
     @property
-    def noise(self) -> IntegerNoise:
+    def law(self) -> IntegerLaw:
         """The noise before conditioning."""
-        return self.base
+        return self.noise
 
     @property
     def guarantee(self) -> Guarantee:
@@ -83,7 +87,7 @@ class Conditioned(Weighted):
     @property
     def title(self) -> str:  # type: ignore[override]
         """The law in a few words."""
-        return f"{self.base.name} conditioned on what is public"
+        return f"{self.noise.name} conditioned on what is public"
 
     def _promise_on(self, system: System, public: System, plan: Plan | None) -> Guarantee:
         """Work gamma out where it can be."""
@@ -95,20 +99,15 @@ class Conditioned(Weighted):
 
     def _guarantee(self, gamma: float) -> Guarantee:
         open_ = self.public.open
-        if isinstance(self.base, DiscreteGaussian):
-            return Guarantee("zcdp", rho=1 / (2 * self.base.sigma**2), metric="l2", **open_)
-        epsilon: Fraction = self.base.epsilon  # type: ignore[attr-defined]
-        return Guarantee("congenial", epsilon, metric="l1", gamma=gamma, **open_)
+        if self.noise.epsilon_per_unit is None:
+            return Guarantee("zcdp", rho=self.noise.rho_per_square, metric="l2", **open_)
+        return Guarantee("congenial", self.noise.epsilon_per_unit, metric="l1", gamma=gamma, **open_)
 
     def to_dict(self) -> dict[str, Any]:
         """Kind and noise, rationals as text."""
-        return {"kind": self.kind, "base": self.base.to_dict()}
+        return {"kind": self.kind, "base": self.noise.to_dict()}
 
-
-def _noise(data: Any) -> IntegerNoise:
-    if not isinstance(data, dict) or data.get("name") not in _NOISES:
-        raise PrivacyError(
-            f"the first argument is noise such as ppdinf.mechanisms.DoubleGeometric('1/2'), found {data!r:.60}"
-        )
-    parameters = {key: int(value) if key in ("sensitivity", "step") else value for key, value in data.items()}
-    return _NOISES[str(parameters.pop("name"))](**parameters)
+    @classmethod
+    def _of_file(cls, public: Public, parameters: dict[str, Any]) -> Mechanism:
+        noise = {"noise": IntegerLaw.from_dict(parameters.get("base"))}
+        return super()._of_file(public, {name: v for name, v in parameters.items() if name != "base"} | noise)

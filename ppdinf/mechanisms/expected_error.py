@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from ppdinf.errors import PrivacyError
 from ppdinf.invariants import System
 from ppdinf.invariants.system import bind
-from ppdinf.laws.noise_law import NoiseLaw
+from ppdinf.laws import IntegerLaw
 from ppdinf.mechanisms.base import Mechanism
 from ppdinf.mechanisms.counting_queries import answer
 from ppdinf.mechanisms.lattice_noise import LatticeNoise
@@ -51,10 +51,10 @@ def expected_error(mechanism: Mechanism, table: Any, sizes: Sequence[int] = (10,
     for kind in dict.fromkeys(kinds):
         cells = np.flatnonzero(kinds == kind)
         size = int(sums[cells[0]])
-        exact = size >= 0 and law is not None and law.kind != "l2"
+        exact = size >= 0 and isinstance(law, IntegerLaw)
         if size == 0:
             values, mass = np.zeros(1), np.ones(1)
-        elif exact and law is not None:
+        elif exact and isinstance(law, IntegerLaw):
             values, mass = cell_law(law, size)
         else:
             if drawn is None:
@@ -69,13 +69,13 @@ def expected_error(mechanism: Mechanism, table: Any, sizes: Sequence[int] = (10,
     return pd.DataFrame.from_dict(rows, orient="index").rename_axis("noise of cells")
 
 
-def cell_law(law: NoiseLaw, cells: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+def cell_law(law: IntegerLaw, cells: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     """Law of the noise of one cell among `cells` under one public sum; 1: a cell in no public sum.
 
     Parameters
     ----------
-    law : NoiseLaw
-        l1 Laplace or Gaussian, whose cells are independent but for the sum.
+    law : IntegerLaw
+        Whose cells are independent but for the sum.
     cells : int
 
     Returns
@@ -87,13 +87,13 @@ def cell_law(law: NoiseLaw, cells: int) -> tuple[NDArray[np.int64], NDArray[np.f
 
     Examples
     --------
-    >>> values, mass = cell_law(NoiseLaw("l1", 1), 2)  # z and -z: weight exp(-2 |z|)
+    >>> values, mass = cell_law(DoubleGeometric(1), 2)  # z and -z: weight exp(-2 |z|)
     >>> round(float(mass[values == 1][0] / mass[values == 0][0] * np.exp(2)), 9)
     1.0
     """
     reach = law.half_width(cells, RARE)
     values = np.arange(-reach, reach + 1)
-    mass = np.exp(law.potential(values.astype(float)))
+    mass = np.exp(law.log_weight(values.astype(float)))
     if cells > 1:
         spread = np.sqrt(mass @ values**2.0 / mass.sum())
         # wide enough that sums of all cells do not meet themselves on the circle of the transform

@@ -9,19 +9,17 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from ppdinf.errors import InvariantError, PrivacyError
 from ppdinf.invariants import Public, System
+from ppdinf.laws import DiscreteGaussian
 from ppdinf.mechanisms.base import require_public
 from ppdinf.mechanisms.lattice_noise import LatticeNoise
 from ppdinf.noise.plan import Plan
 from ppdinf.privacy.conversion import as_delta
 from ppdinf.privacy.guarantee import Guarantee
 from ppdinf.rationals import as_fraction
-
-if TYPE_CHECKING:
-    from ppdinf.laws.noise_law import NoiseLaw
 
 __all__ = ["GeneralizedGaussian"]
 
@@ -154,13 +152,11 @@ class GeneralizedGaussian(LatticeNoise):
         return self if self.sigma else replace(self, sigma=least)
 
     @property
-    def law(self) -> NoiseLaw:
+    def law(self) -> DiscreteGaussian:
         """Gaussian with standard deviation sigma before it is held on the lattice."""
-        from ppdinf.laws.noise_law import NoiseLaw
-
         if self.sigma is None:
             raise InvariantError("sigma follows from the public sums of a table: use mechanism.on(public.on(table))")
-        return NoiseLaw("gaussian", self.sigma)
+        return DiscreteGaussian(self.sigma)
 
     @property
     def guarantee(self) -> Guarantee:

@@ -171,7 +171,7 @@ class KNorm(SubspaceMechanism):
     def _records_moved(self, system: System, columns: Reals) -> tuple[Callable[[int, Tape], Reals], Fraction] | None:
         """Draw how many records of each kind move, where all moves keep the public sums; None where some do not."""
         from ppdinf.lattice import structure
-        from ppdinf.laws.noise_law import NoiseLaw
+        from ppdinf.laws import DoubleGeometric
         from ppdinf.noise.exact_noise import exact_noise
 
         distinct = np.unique(columns.round(9), axis=1, return_index=True)[1]
@@ -185,7 +185,7 @@ class KNorm(SubspaceMechanism):
             return None
         grid, ones = self._step(), np.full((1, distinct.size), int(replaced))
         rate = self.epsilon * grid / (2 if replaced else 1)  # a replaced record is taken from one kind and added to one
-        noise = exact_noise(structure(ones), NoiseLaw("l1", rate))
+        noise = exact_noise(structure(ones), DoubleGeometric(rate))
         return lambda draws, tape: in_steps((kinds @ noise.draw(draws, tape).T).T, grid), grid
 
     def _rounded(self, law: RealNoise, space: NullSpace) -> RealNoise:

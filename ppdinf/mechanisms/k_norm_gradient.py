@@ -22,6 +22,7 @@ import numpy as np
 import xarray as xr
 from numpy.typing import ArrayLike, NDArray
 
+from ppdinf._frozen import made
 from ppdinf.errors import ModelError, PrivacyError
 from ppdinf.invariants import Public, System
 from ppdinf.mechanisms.base import Mechanism
@@ -200,6 +201,16 @@ class KNormGradient(Mechanism):
         if self.subspace is not None:
             further |= {"subspace": self.subspace.tolist()}
         return {"kind": self.kind, "objective": objective, **rationals, "norm": self.norm} | further
+
+    @classmethod
+    def _of_file(cls, public: Public, parameters: dict[str, Any]) -> Mechanism:
+        fields = dict(parameters.get("objective", {}))
+        name = fields.pop("name", None)
+        if name not in SAVED:
+            raise PrivacyError(f"this version of ppdinf does not know the objective {name!r}")
+        objective = {"objective": made(SAVED[name], fields, f"the objective {name!r}")}
+        older = {"grid": None}  # their files hold real numbers
+        return made(cls, older | parameters | objective, f"a mechanism of kind {cls.kind!r}")
 
     def log_density(self, y: ArrayLike, data: Any) -> Points:
         """Log density of publishing `y`, normaliser dropped.
@@ -397,18 +408,6 @@ class KNormGradient(Mechanism):
             radius=radius,
         )
         return ends @ basis.T
-
-
-def _from_dict(public: Public, objective: Any, **parameters: Any) -> KNormGradient:
-    """Rebuild the mechanism from `KNormGradient.to_dict`."""
-    fields = dict(objective)
-    name = fields.pop("name", None)
-    if name not in SAVED:
-        raise PrivacyError(f"this version of ppdinf does not know the objective {name!r}")
-    return KNormGradient(SAVED[name](**fields), **{"grid": None} | parameters)  # older files hold real numbers
-
-
-Mechanism._kinds[KNormGradient.kind] = _from_dict
 
 
 def _steps(m: int) -> int:

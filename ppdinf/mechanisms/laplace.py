@@ -7,17 +7,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from ppdinf.errors import PrivacyError
 from ppdinf.invariants import Public
+from ppdinf.laws import LAPLACE, DoubleGeometric, L2Laplace
 from ppdinf.mechanisms.base import require_public
 from ppdinf.mechanisms.lattice_noise import LatticeNoise
 from ppdinf.privacy.guarantee import Guarantee
 from ppdinf.rationals import as_fraction
-
-if TYPE_CHECKING:
-    from ppdinf.laws.noise_law import NoiseLaw
 
 __all__ = ["GeneralizedLaplace"]
 
@@ -73,11 +71,9 @@ class GeneralizedLaplace(LatticeNoise):
         object.__setattr__(self, "norm", norm)
 
     @property
-    def law(self) -> NoiseLaw:
+    def law(self) -> DoubleGeometric | L2Laplace:
         """Laplace in the chosen norm."""
-        from ppdinf.laws.noise_law import NoiseLaw
-
-        return NoiseLaw(self.norm, self.epsilon)
+        return LAPLACE[self.norm](self.epsilon)
 
     @property
     def guarantee(self) -> Guarantee:

@@ -1,4 +1,4 @@
-"""Mechanisms that add noise with one of the laws of `ppdinf.laws.noise_law`, whatever the table is."""
+"""Mechanisms that add noise with one of the laws of `ppdinf.laws`, whatever the table is."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ppdinf.invariants import System
+from ppdinf.laws import IntegerLaw, L2Laplace
 from ppdinf.mechanisms.base import Mechanism
 from ppdinf.noise.plan import Plan, plan
 
 if TYPE_CHECKING:
-    from ppdinf.laws.noise_law import NoiseLaw
     from ppdinf.noise.bits.tape import Tape
 
 __all__ = ["LatticeNoise"]
@@ -30,17 +30,17 @@ class LatticeNoise(Mechanism):
 
     @property
     @abstractmethod
-    def law(self) -> NoiseLaw:
+    def law(self) -> IntegerLaw | L2Laplace:
         """The law of the noise."""
 
     @property
     def is_mixture(self) -> bool:
         """Whether the law is that of l2 Laplace noise, a mixture of Gaussians of one common scale."""
-        return self.law.kind == "l2"
+        return self.law.is_mixture
 
     def potential(self, z: Any, scale: Any = None) -> Any:
-        """Log weight of each noise value, elementwise (`ppdinf.laws.noise_law.NoiseLaw.potential`)."""
-        return self.law.potential(z, scale)
+        """Log weight of each noise value, elementwise (`ppdinf.laws`)."""
+        return self.law.log_weight(z, scale) if isinstance(self.law, L2Laplace) else self.law.log_weight(z)
 
     def half_width(self, cells: int) -> int:
         """Bound on ``|z|`` over `cells` cells, exceeded with probability at most 1e-12."""
@@ -77,4 +77,4 @@ class LatticeNoise(Mechanism):
     @property
     def title(self) -> str:  # type: ignore[override]
         """The law in a few words."""
-        return f"{ {'l1': 'l1 Laplace', 'l2': 'l2 Laplace', 'gaussian': 'Gaussian'}[self.law.kind] } on the lattice"
+        return f"{self.law.title} on the lattice"

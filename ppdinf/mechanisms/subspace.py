@@ -22,7 +22,7 @@ from abc import abstractmethod
 from copy import copy
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -88,10 +88,9 @@ class SubspaceMechanism(Mechanism):
     neighbours: str
     grid: Grid
 
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        super().__init_subclass__(**kwargs)
-        if "kind" in vars(cls):
-            Mechanism._kinds[cls.kind] = partial(_from_file, cls)
+    @classmethod
+    def _of_file(cls, public: Public, parameters: dict[str, Any]) -> Mechanism:
+        return super()._of_file(public, {"grid": None} | parameters)  # files from before grids hold real numbers
 
     def _set(self, public: Public, epsilon: Any, delta: Any, query: Any, neighbours: str, grid: Any) -> None:
         require_public(public)
@@ -383,10 +382,6 @@ class SubspaceMechanism(Mechanism):
 def _law_of(mechanism: SubspaceMechanism, system: System) -> RealNoise:
     """Find the law once: it takes bases, ellipsoids, or all the faces of a polytope."""
     return mechanism.law(system)
-
-
-def _from_file(cls: type[SubspaceMechanism], **parameters: Any) -> SubspaceMechanism:
-    return cls(**{"grid": None} | parameters)  # files from before grids hold real numbers
 
 
 def require_choice(name: str, value: Any, known: list[str]) -> None:

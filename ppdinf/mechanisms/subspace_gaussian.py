@@ -160,12 +160,12 @@ class SubspaceGaussian(SubspaceMechanism):
 
     def _on_lattice(self, system: System, sigma: float, reason: str) -> RealNoise:
         """State the discrete Gaussian on the multiples of the grid with the public sums 0."""
-        from ppdinf.laws.noise_law import NoiseLaw
+        from ppdinf.laws import DiscreteGaussian
         from ppdinf.noise.exact_noise import exact_noise
 
         found, d = system.structure, system.frame.size
         grid, steps = self._in_steps(sigma, system)
-        noise, width = exact_noise(found, NoiseLaw("gaussian", steps)), float(steps * grid)
+        noise, width = exact_noise(found, DiscreteGaussian(steps)), float(steps * grid)
         norm = NoiseNorm(sparse.eye_array(d, format="csc") / width, 2)
         return RealNoise(
             lambda draws, tape: in_steps(noise.draw(draws, tape), grid),

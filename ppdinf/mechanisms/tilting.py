@@ -26,7 +26,7 @@ import numpy as np
 from flint import arb, ctx
 from numpy.typing import NDArray
 
-from ppdinf.mechanisms.integer_noise import IntegerNoise
+from ppdinf.laws import IntegerLaw
 
 __all__ = ["Sides", "sides", "tilts"]
 
@@ -41,7 +41,7 @@ type Sides = Callable[[int], tuple[list[arb], list[arb], arb]]
 """``sides(bits)``: weights of 0, 1, ... and of 0, -1, ..., and a bound on the sum of all others."""
 
 
-def sides(noise: IntegerNoise, tilt: Fraction, below: float, above: float) -> Sides:
+def sides(noise: IntegerLaw, tilt: Fraction, below: float, above: float) -> Sides:
     """Tabulate ``weight(z) exp(tilt z)`` for z from ``-below`` to `above`, once for all cells of a sum."""
 
     @lru_cache(maxsize=2)
@@ -54,13 +54,13 @@ def sides(noise: IntegerNoise, tilt: Fraction, below: float, above: float) -> Si
 
 
 def tilts(
-    noise: IntegerNoise, below: NDArray[np.float64], above: NDArray[np.float64], groups: NDArray[np.int64]
+    noise: IntegerLaw, below: NDArray[np.float64], above: NDArray[np.float64], groups: NDArray[np.int64]
 ) -> dict[int, Fraction]:
     """Tilt every group of cells so that noise that ends at `below` under and `above` over 0 has a mean sum of 0.
 
     Parameters
     ----------
-    noise : IntegerNoise
+    noise : IntegerLaw
     below, above : ndarray of float64, shape (d,)
         From 0 on, perhaps infinite.
     groups : ndarray of int64, shape (d,)
@@ -87,7 +87,7 @@ def tilts(
     if not np.any(groups >= 0) or np.any(below < 0) or np.any(above < 0):
         return {}
     widest = float(max(below.max(), above.max()))
-    reach = float(min(noise.half_width(-BITS * math.log(2)), widest))
+    reach = float(min(noise.tail_start(-BITS * math.log(2)), widest))
     law = _rough(noise, int(min(widest, max(reach, WIDEST))))
     pairs, like = np.unique(np.column_stack([law.within(below), law.within(above)]), axis=0, return_inverse=True)
     mean, variance = law.moments(pairs, 0.0)
@@ -98,7 +98,7 @@ def tilts(
         cells = np.flatnonzero(groups == group)
         kinds, counts = np.unique(like[cells], return_counts=True)
         ends = below[cells] if sums[group] > 0 else above[cells]
-        rate = -float(noise.fall(0).log()) / noise.period
+        rate = -float(noise.largest_ratio(0).log()) / noise.period
         most = rate + FASTEST if ends.max() <= reach else rate * max(0.5, 1 - reach / WIDEST)
         tilt = law.balanced(pairs[kinds], counts, -most if sums[group] > 0 else most)
         if tilt:
@@ -109,7 +109,7 @@ def tilts(
 class _Rough:
     """Moments of tilted noise between bounds, to a few percent: one value for every stretch of large ones."""
 
-    def __init__(self, noise: IntegerNoise, reach: int) -> None:
+    def __init__(self, noise: IntegerLaw, reach: int) -> None:
         starts = list(range(min(NEAR, reach) + 1))
         while starts[-1] < reach:
             starts.append(min(reach, max(starts[-1] + 1, int(starts[-1] * GROWTH))))

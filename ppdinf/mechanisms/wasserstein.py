@@ -15,16 +15,15 @@ import numpy as np
 from flint import arb
 from numpy.typing import NDArray
 
+from ppdinf._frozen import assign, made
 from ppdinf.errors import CountError, PrivacyError
 from ppdinf.invariants import Public, System
-from ppdinf.laws.noise_law import NoiseLaw
-from ppdinf.mechanisms.base import require_public
-from ppdinf.mechanisms.integer_noise import DoubleGeometric
+from ppdinf.laws import LAPLACE, DoubleGeometric, L2Laplace
+from ppdinf.mechanisms.base import Mechanism, require_public
 from ppdinf.mechanisms.weighted import BaseMeasure, Weighted
-from ppdinf.noise.bits.integers import ball
 from ppdinf.noise.plan import Plan
 from ppdinf.privacy.guarantee import Guarantee
-from ppdinf.rationals import as_fraction
+from ppdinf.rationals import as_fraction, ball
 
 __all__ = ["DirichletMultinomial", "WassersteinExponential"]
 
@@ -71,9 +70,12 @@ class DirichletMultinomial:
         counts = np.asarray(previous).ravel()
         if counts.dtype.kind not in "iu" or not counts.size or (counts < 0).any():
             raise CountError("previous must hold whole numbers from 0 on, one for each cell")
-        object.__setattr__(self, "previous", tuple(int(count) for count in counts))
-        object.__setattr__(self, "concentration", as_fraction(concentration, "concentration"))
-        object.__setattr__(self, "pseudo_count", as_fraction(pseudo_count, "pseudo_count"))
+        assign(
+            self,
+            previous=tuple(int(count) for count in counts),
+            concentration=as_fraction(concentration, "concentration"),
+            pseudo_count=as_fraction(pseudo_count, "pseudo_count"),
+        )
 
     @property
     def alpha(self) -> tuple[Fraction, ...]:
@@ -204,34 +206,23 @@ class WassersteinExponential(Weighted):
         epsilon: int | float | str | Fraction,
         sensitivity: int | float | str | Fraction,
         secrets: str,
-        base: BaseMeasure | dict[str, Any] | None = None,
+        base: BaseMeasure | None = None,
         loss: str | Callable[[Any, Any], float] = "l1",
     ) -> None:
         require_public(public)
         if not isinstance(secrets, str) or not secrets.strip():
             raise PrivacyError("secrets says in words what is protected, for example 'whether one person is a case'")
-        if isinstance(base, dict):
-            base = DirichletMultinomial(**base)
         if base is not None and not isinstance(base, BaseMeasure):
             raise PrivacyError(f"base must be a DirichletMultinomial or like one, found {type(base).__name__}")
-        object.__setattr__(self, "public", public)
-        object.__setattr__(self, "epsilon", as_fraction(epsilon, "epsilon"))
-        object.__setattr__(self, "sensitivity", as_fraction(sensitivity, "sensitivity"))
-        object.__setattr__(self, "secrets", secrets)
         if loss not in ("l1", "l2") and not callable(loss):
             raise PrivacyError(f"loss must be 'l1', 'l2' or a function of two tables, found {loss!r}")
-        object.__setattr__(self, "base", base)
-        object.__setattr__(self, "loss", loss)
+        exact = {"epsilon": as_fraction(epsilon, "epsilon"), "sensitivity": as_fraction(sensitivity, "sensitivity")}
+        assign(self, public=public, **exact, secrets=secrets, base=base, loss=loss)
 
     @property
-    def l2_law(self) -> NoiseLaw | None:
-        """Rate ``epsilon / (2 sensitivity)`` per unit of l2 distance, where `loss` is that."""
-        return NoiseLaw("l2", self.noise.epsilon) if self.loss == "l2" else None
-
-    @property
-    def noise(self) -> DoubleGeometric:
-        """Rate ``epsilon / (2 sensitivity)`` per unit of l1 distance."""
-        return DoubleGeometric(self.epsilon / (2 * self.sensitivity))
+    def law(self) -> DoubleGeometric | L2Laplace:
+        """Rate ``epsilon / (2 sensitivity)`` per unit of distance."""
+        return LAPLACE[self._metric](self.epsilon / (2 * self.sensitivity))
 
     def base_measure(self, system: System) -> BaseMeasure | None:
         """Return the weights of the released counts.
@@ -315,3 +306,9 @@ class WassersteinExponential(Weighted):
             raise PrivacyError("release files hold Dirichlet-multinomial base measures alone")
         further = {} if self.base is None else {"base": self.base.to_dict()}
         return {"kind": self.kind} | parameters | further
+
+    @classmethod
+    def _of_file(cls, public: Public, parameters: dict[str, Any]) -> Mechanism:
+        base = parameters.get("base")
+        measure = {} if base is None else {"base": made(DirichletMultinomial, base, "a base measure")}
+        return super()._of_file(public, parameters | measure)

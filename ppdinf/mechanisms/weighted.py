@@ -24,14 +24,13 @@ from numpy.typing import NDArray
 from ppdinf.errors import InvariantError
 from ppdinf.invariants import Public, System
 from ppdinf.lattice.fiber_tables import cell_intervals
+from ppdinf.laws import IntegerLaw, L2Laplace
 from ppdinf.mechanisms.base import Mechanism
-from ppdinf.mechanisms.integer_noise import DoubleGeometric, IntegerNoise
 from ppdinf.mechanisms.tilting import Sides, sides, tilts
-from ppdinf.noise.bits.integers import ball
 from ppdinf.noise.plan import Plan, plan
+from ppdinf.rationals import ball
 
 if TYPE_CHECKING:
-    from ppdinf.laws.noise_law import NoiseLaw
     from ppdinf.noise.bits.tape import Tape
     from ppdinf.noise.exact.elimination import Elimination
     from ppdinf.noise.exact.potentials import Potential, Window
@@ -69,18 +68,13 @@ class Weighted(Mechanism):
 
     @property
     @abstractmethod
-    def noise(self) -> IntegerNoise:
+    def law(self) -> IntegerLaw | L2Laplace:
         """The law of the noise before anything is imposed on the release."""
-
-    @property
-    def l2_law(self) -> NoiseLaw | None:
-        """The law exp(-epsilon |y - x|_2) where distances go by l2; `noise` is then not used."""
-        return None
 
     @property
     def is_mixture(self) -> bool:
         """Whether distances go by l2: cells are then independent only given a common scale."""
-        return self.l2_law is not None
+        return self.law.is_mixture
 
     def base_measure(self, system: System) -> BaseMeasure | None:
         """Weights of the released counts; None where all count alike."""
@@ -88,19 +82,15 @@ class Weighted(Mechanism):
 
     def potential(self, z: Any, scale: Any = None) -> Any:
         """Log weight of each noise value, elementwise; what the release is weighted with besides is free of x."""
-        return self.noise.log_weight(z) if self.l2_law is None else self.l2_law.potential(z, scale)
+        return self.law.log_weight(z, scale) if isinstance(self.law, L2Laplace) else self.law.log_weight(z)
 
     def half_width(self, cells: int) -> int:
         """Bound on ``|y - x|`` over `cells` cells that is exceeded with probability at most 1e-15, base measures apart.
 
-        Bounds can carry a release far: where most counts are 0 and must not fall, the others fall to keep the total. A
-        release equal to the table has weight 1, so no set of releases has a higher probability than their weight.
+        Bounds can carry a release far: where most counts are 0 and must not fall, the others fall to keep the total.
         """
-        law = self.l2_law or self.noise.law
-        if law is not None and not is_bounded(self.public):
-            return law.half_width(cells, RARE)
-        noise = self.noise if self.l2_law is None else _wider(self.l2_law.scale, cells)
-        return noise.half_width(math.log(RARE / cells) - (cells - 1) * noise.log_total)
+        bound = self.law.widest_half_width if is_bounded(self.public) else self.law.half_width
+        return bound(cells, RARE)
 
     def _is_free(self, system: System) -> bool:
         """Whether nothing but public sums is imposed, so that the noise does not depend on the table."""
@@ -114,11 +104,11 @@ class Weighted(Mechanism):
         InvariantError
             No exact sampler suits the public sums.
         """
-        if self._is_free(system) and (law := self.l2_law or self.noise.law) is not None:
-            return plan(system, law, allow_mcmc=allow_mcmc)
+        if self._is_free(system) and self.law.is_of_norm:
+            return plan(system, self.law, allow_mcmc=allow_mcmc)
         from ppdinf.noise.exact.elimination import LARGEST_WORK
 
-        work = _work(system, self.noise if self.l2_law is None else _wider(self.l2_law.scale, system.frame.size))
+        work = _work(system, _of_cells(self.law, system.frame.size))
         if work > LARGEST_WORK:
             raise InvariantError(
                 f"noise this wide under {len(system.names)} public sums over {system.frame.size:,} cells takes tables "
@@ -127,7 +117,7 @@ class Weighted(Mechanism):
             )
         bounds = f"{system.limits.size} bounds" if system.limits.size else "no bounds"
         reason = f"weights of single cells under {len(system.names)} public sums and {bounds} on the release"
-        if self.l2_law is not None:
+        if isinstance(self.law, L2Laplace):
             return Plan("elimination and rejection", True, f"{reason}, thinned from l1 to l2 distances")
         return Plan("elimination", True, reason)
 
@@ -138,28 +128,28 @@ class Weighted(Mechanism):
         from ppdinf.noise.chain_noise import chain_noise
         from ppdinf.noise.exact_noise import exact_noise
 
-        if self._is_free(system) and (law := self.l2_law or self.noise.law) is not None:
+        if self._is_free(system) and self.law.is_of_norm:
             sampler = chain_noise if plan is not None and not plan.exact else exact_noise
-            return cells + sampler(system.structure, law).draw(draws, tape)
+            return cells + sampler(system.structure, self.law).draw(draws, tape)
         tables, which = np.unique(np.atleast_2d(cells), axis=0, return_inverse=True)
         which = np.broadcast_to(which, draws)
         released = np.empty((draws, system.frame.size), dtype=np.int64)
         for k, table in enumerate(tables):
             rows = np.flatnonzero(which == k)
-            if self.l2_law is None:
-                released[rows] = self._summed_out(system, table).draw(rows.size, tape)[:, : system.frame.size]
+            if isinstance(self.law, L2Laplace):
+                released[rows] = self._draw_l2(system, table, self.law, rows.size, tape)
             else:
-                released[rows] = self._draw_l2(system, table, self.l2_law.scale, rows.size, tape)
+                released[rows] = self._summed_out(system, table).draw(rows.size, tape)[:, : system.frame.size]
         return released
 
     def _draw_l2(
-        self, system: System, x: NDArray[np.int64], epsilon: Fraction, size: int, tape: Tape
+        self, system: System, x: NDArray[np.int64], law: L2Laplace, size: int, tape: Tape
     ) -> NDArray[np.int64]:
         """Thin l1 proposals."""
         from ppdinf.noise.bits.coins import toss
 
-        d, wider = x.size, _wider(epsilon, x.size)
-        rate = wider.epsilon
+        d, wider = x.size, law.wider(x.size)
+        epsilon, rate = law.epsilon, wider.epsilon
         proposals = summed_out(system, tuple(x.tolist()), wider, self.base_measure(system))
         kept, tried = [np.empty((0, d), dtype=np.int64)], 0
         while sum(map(len, kept)) < size:
@@ -183,7 +173,7 @@ class Weighted(Mechanism):
         """Logarithm of C(x); None where it is the same for every table, nan where distances go by l2."""
         if self._is_free(system):
             return None
-        return math.nan if self.l2_law is not None else float(self._summed_out(system, cells).log_normaliser)
+        return math.nan if self.law.is_mixture else float(self._summed_out(system, cells).log_normaliser)
 
     def log_weight(self, system: System, y: NDArray[np.int64], x: NDArray[np.int64]) -> float:
         """Log density of releasing y when the table is x; with its normaliser where that depends on x, but for l2.
@@ -193,15 +183,15 @@ class Weighted(Mechanism):
         if np.any(system.B @ y < system.limits) or np.any(system.B @ x < system.limits):
             return -np.inf
         log_base = log_base_measure(self.base_measure(system), y)
-        if self.l2_law is not None:
-            return self.l2_law.log_mass(y - x) + log_base
+        if self.law.is_mixture:
+            return self.law.log_mass(y - x) + log_base
         log_normaliser = self.log_normaliser(system, x)
         return float(np.sum(self.potential(y - x))) + log_base - (log_normaliser or 0.0)
 
     def _summed_out(self, system: System, cells: NDArray[np.int64]) -> Elimination:
         base = self.base_measure(system)
         try:
-            return summed_out(system, tuple(cells.tolist()), self.noise, base)
+            return summed_out(system, tuple(cells.tolist()), _of_cells(self.law, cells.size), base)
         except InvariantError as error:
             if base is None:
                 raise
@@ -224,14 +214,14 @@ def is_bounded(public: Public) -> bool:
     return any(type(statement).inequalities is not Statement.inequalities for statement in public)
 
 
-def _wider(epsilon: Fraction, cells: int) -> DoubleGeometric:
-    """Noise whose weights are nowhere below exp(-epsilon |z|_2): |z|_2 is at least |z|_1 over the root of `cells`."""
-    return DoubleGeometric(epsilon * Fraction(2**20, math.isqrt(cells * 2**40) + 1))
+def _of_cells(law: IntegerLaw | L2Laplace, cells: int) -> IntegerLaw:
+    """Noise of independent cells whose weights are nowhere below those of a law."""
+    return law.wider(cells) if isinstance(law, L2Laplace) else law
 
 
 @lru_cache(maxsize=4)
 def summed_out(
-    system: System, center: tuple[int, ...], noise: IntegerNoise, base: BaseMeasure | None = None
+    system: System, center: tuple[int, ...], noise: IntegerLaw, base: BaseMeasure | None = None
 ) -> Elimination:
     """Sum the weights of all releases of a table; the result draws them and knows their total.
 
@@ -243,7 +233,7 @@ def summed_out(
         Public sums, whose values are those of the table, and bounds that every release obeys.
     center : tuple of int
         The confidential cells.
-    noise : IntegerNoise
+    noise : IntegerLaw
     base : BaseMeasure, optional
 
     Returns
@@ -278,7 +268,7 @@ def summed_out(
     return Elimination(rows, values.tolist(), [*potentials, *slacks], largest=SLACK * LARGEST_WORK)
 
 
-def _work(system: System, noise: IntegerNoise) -> float:
+def _work(system: System, noise: IntegerLaw) -> float:
     """Estimate the multiplications of an elimination from what is public alone, the widest over all tables.
 
     A cell cut off by its bounds spreads no more than a free one, nor than its interval.
@@ -288,7 +278,7 @@ def _work(system: System, noise: IntegerNoise) -> float:
     from ppdinf.lattice.rows import row_algebra
 
     low, high = cell_intervals(system.A, system.values, system.B, system.limits)
-    reach = float(noise.half_width(LEFT_OUT))
+    reach = float(noise.tail_start(LEFT_OUT))
     sizes = np.arange(-NEAR, NEAR + 1) * max(1.0, reach / NEAR)
     weights = np.exp([float(noise.log_weight(int(size))) for size in sizes])
     spread = math.sqrt(float(weights @ sizes**2 / weights.sum()))
@@ -328,7 +318,7 @@ def _groups(system: System) -> NDArray[np.int64]:
 
 
 def _tilted(
-    noise: IntegerNoise,
+    noise: IntegerLaw,
     below: NDArray[np.float64],
     above: NDArray[np.float64],
     groups: NDArray[np.int64],
@@ -365,7 +355,7 @@ def _potential(tabulated: Sides, x: int, ends: tuple[float, float], cell: int, b
 
 
 def _slack(
-    row: Any, limit: int, center: tuple[int, ...], noise: IntegerNoise, ends: tuple[Any, Any]
+    row: Any, limit: int, center: tuple[int, ...], noise: IntegerLaw, ends: tuple[Any, Any]
 ) -> Callable[[int], Window]:
     """All values that the slack takes while the cells are within their windows and bounds count alike."""
     x, (low, high) = np.array(center)[row.indices], (end[row.indices] for end in ends)

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from ppdinf.errors import InvariantError
 from ppdinf.lattice.structure import Structure
-from ppdinf.laws.noise_law import NoiseLaw
+from ppdinf.laws import Law
 from ppdinf.noise.bits.chacha import ChaCha20
 from ppdinf.noise.bits.tape import Tape
 from ppdinf.noise.chains.annealed import annealed, annealing
@@ -75,14 +75,14 @@ class ChainNoise:
 
 
 @lru_cache(maxsize=4)
-def chain_noise(structure: Structure, law: NoiseLaw) -> ChainNoise:
+def chain_noise(structure: Structure, law: Law) -> ChainNoise:
     """Choose a chain and measure how long it takes.
 
     Parameters
     ----------
     structure : Structure
-    law : NoiseLaw
-        Of kind l1.
+    law : Law
+        Double geometric.
 
     Returns
     -------
@@ -103,7 +103,7 @@ def chain_noise(structure: Structure, law: NoiseLaw) -> ChainNoise:
     --------
     >>> from ppdinf.lattice import structure
     >>> from ppdinf.noise.bits.tape import seeded_tape
-    >>> chain = chain_noise(structure([[1, 1, 0], [0, 1, 1]]), NoiseLaw("l1", 1))
+    >>> chain = chain_noise(structure([[1, 1, 0], [0, 1, 1]]), DoubleGeometric(1))
     >>> chain.sampler, chain.distance < 0.05, chain.draw(2, seeded_tape(1)).shape
     ('annealed independence', True, (2, 3))
     """

@@ -22,7 +22,7 @@ from ppdinf.errors import InvariantError
 from ppdinf.lattice.core import core_sums
 from ppdinf.lattice.kernel import Lattice
 from ppdinf.lattice.structure import Structure
-from ppdinf.laws.noise_law import NoiseLaw
+from ppdinf.laws import DiscreteGaussian, DoubleGeometric, L2Laplace, Law
 from ppdinf.noise.bits.integers import discrete_laplace
 from ppdinf.noise.bits.tape import Tape
 from ppdinf.noise.exact.classes import draw_class, draw_partition
@@ -89,13 +89,13 @@ class ExactNoise:
 
 
 @lru_cache(maxsize=8)
-def exact_noise(structure: Structure, law: NoiseLaw) -> ExactNoise:
+def exact_noise(structure: Structure, law: Law) -> ExactNoise:
     """Choose exact samplers for a law on the lattice of a system.
 
     Parameters
     ----------
     structure : Structure
-    law : NoiseLaw
+    law : Law
 
     Returns
     -------
@@ -116,16 +116,18 @@ def exact_noise(structure: Structure, law: NoiseLaw) -> ExactNoise:
     --------
     >>> from ppdinf.lattice import structure
     >>> from ppdinf.noise.bits.tape import seeded_tape
-    >>> noise = exact_noise(structure([[1, 1, 1, 0, 0]]), NoiseLaw("l1", "1/2"))
+    >>> noise = exact_noise(structure([[1, 1, 1, 0, 0]]), DoubleGeometric("1/2"))
     >>> [part.sampler for part in noise.parts], noise.draw(2, seeded_tape(1))[:, :3].sum(axis=1)
     (['free', 'class'], array([0, 0]))
     """
     d = structure.blocks.size
-    if law.kind == "l1":
-        return ExactNoise(d, _l1_parts(structure, law.scale))
-    if law.kind == "l2":
-        return ExactNoise(d, [_mixture_part(structure, law.scale)])
-    return ExactNoise(d, _gaussian_parts(structure, law.scale**2))
+    if isinstance(law, DoubleGeometric):
+        return ExactNoise(d, _l1_parts(structure, law.epsilon))
+    if isinstance(law, L2Laplace):
+        return ExactNoise(d, [_mixture_part(structure, law.epsilon)])
+    if isinstance(law, DiscreteGaussian):
+        return ExactNoise(d, _gaussian_parts(structure, law.sigma**2))
+    raise InvariantError(f"no exact sampler for lattices knows {law.name} noise")
 
 
 # -- l1 Laplace -----------------------------------------------------------------------------------------

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ppdinf.errors import InvariantError, PrivacyError
+from ppdinf.laws import DoubleGeometric
 
 if TYPE_CHECKING:
     from ppdinf.invariants import System
-    from ppdinf.laws.noise_law import NoiseLaw
+    from ppdinf.laws import Law
 
 __all__ = ["Plan", "plan"]
 
@@ -59,14 +60,14 @@ class Plan:
         return {key: value for key, value in asdict(self).items() if value is not None}
 
 
-def plan(system: System, law: NoiseLaw, *, allow_mcmc: bool = False) -> Plan:
+def plan(system: System, law: Law, *, allow_mcmc: bool = False) -> Plan:
     """Choose the sampler for a law of noise on the lattice of a system.
 
     Parameters
     ----------
     system : System
         Public statements bound to a table.
-    law : NoiseLaw
+    law : Law
     allow_mcmc : bool
         Fall back to a Markov chain with a measured distance from the law where no exact sampler suits.
 
@@ -90,22 +91,22 @@ def plan(system: System, law: NoiseLaw, *, allow_mcmc: bool = False) -> Plan:
     Examples
     --------
     >>> import numpy as np, ppdinf as ppd
-    >>> from ppdinf.laws.noise_law import NoiseLaw
+    >>> from ppdinf.laws import DiscreteGaussian
     >>> margins = ppd.invariants.margin("dim_0") & ppd.invariants.margin("dim_1")
-    >>> print(plan(margins.on(np.ones((4, 4), dtype=int)), NoiseLaw("gaussian", 1)))
+    >>> print(plan(margins.on(np.ones((4, 4), dtype=int)), DiscreteGaussian(1)))
     Klein sampler (exact): discrete Gaussian on a lattice of rank 9 over 16 cells; its sums form a 4 x 4 table with 2 \
 margins, in closed form; 98 % of attempts are kept
     """
     from ppdinf.noise.chain_noise import chain_noise
     from ppdinf.noise.exact_noise import exact_noise
 
-    if law.kind != "l1" and law.half_width(system.frame.size, 1e-12) > WIDEST:
+    if not isinstance(law, DoubleGeometric) and law.half_width(system.frame.size, 1e-12) > WIDEST:
         # not once a draw shows it: whoever then draws again has noise of another law
         raise PrivacyError("the noise would be wider than whole numbers are kept exactly: choose a larger epsilon")
     try:
         exact_noise(system.structure, law)
     except InvariantError:
-        if not allow_mcmc or law.kind != "l1":
+        if not allow_mcmc or not isinstance(law, DoubleGeometric):
             raise
         chain = chain_noise(system.structure, law)
         reason = f"no exact sampler suits public sums that cross this much; {chain.bound}"
@@ -113,8 +114,8 @@ margins, in closed form; 98 % of attempts are kept
     parts = exact_noise(system.structure, law).parts
     hardest = min(parts, key=lambda part: 2.0 if part.acceptance is None else part.acceptance)
     acceptance = None if hardest.acceptance is None else float(f"{hardest.acceptance:.2g}")
-    if law.kind != "l1":
-        name = {"l2": "l2 Laplace law", "gaussian": "discrete Gaussian"}[law.kind]
+    if not isinstance(law, DoubleGeometric):
+        name = "l2 Laplace law" if law.is_mixture else "discrete Gaussian"
         split = f", in {len(parts)} independent blocks" if len(parts) > 1 else ""
         reason = (
             f"{name} on a lattice of rank {system.lattice.rank} over {system.frame.size} cells{split}{_tables(system)}"

@@ -114,15 +114,15 @@ def conditioning_cost(
     --------
     >>> import ppdinf as ppd
     >>> public = ppd.invariants.total() & ppd.invariants.nonnegative()
-    >>> mechanism = ppd.Conditioned(ppd.mechanisms.DoubleGeometric(1), public)
+    >>> mechanism = ppd.Conditioned(public, noise=ppd.mechanisms.DoubleGeometric(1))
     >>> cost = conditioning_cost(mechanism, public.on([2, 1, 0]))
     >>> cost.exact, cost.tables, 0 < cost.gamma < 1
     (True, 10, True)
     """
-    epsilon = float(mechanism.noise.epsilon)
+    epsilon = float(mechanism.law.epsilon_per_unit)
     tables = fiber_tables(system.A, system.values, system.B, system.limits, most=MOST)
     if tables is None:
-        known = cost_by_blocks(mechanism.noise, system)
+        known = cost_by_blocks(mechanism.law, system)
         if known.most - known.least <= SAME:
             return ConditioningCost(min(1.0, known.most), known.least, None, True, known.tables)
         return _searched(mechanism, system, epsilon, known, search, np.random.default_rng(rng))

@@ -41,6 +41,7 @@ from scipy.special import gammaln
 
 from ppdinf.lattice.feasible import nearest_feasible
 from ppdinf.lattice.fiber_tables import cell_intervals, fiber_tables
+from ppdinf.laws import DoubleGeometric
 
 if TYPE_CHECKING:
     from ppdinf.invariants import System
@@ -129,7 +130,7 @@ def _steps_bound(epsilon: float, cells: int) -> float:
 
 def _is_laplace(noise: Any) -> bool:
     """Whether weights are exp(-epsilon |z|), which the bounds are for."""
-    return noise.law is not None and noise.law.kind == "l1"
+    return isinstance(noise, DoubleGeometric)
 
 
 def _crossing(noise: Any, system: System, cells: NDArray[np.int64]) -> float:
@@ -212,7 +213,7 @@ def _listed(noise: Any, ends: NDArray[np.float64], total: int) -> BlockCost | No
             moved[:, same] = -np.sort(-moved[:, same], axis=1)
         there = np.array([place[x.tobytes()] for x in moved], dtype=np.int64)
         worst = max(worst, float(np.max(log_c[there] - log_c[here], initial=0.0)))
-    gamma = worst / (2 * float(noise.epsilon))
+    gamma = worst / (2 * float(noise.epsilon_per_unit))
     return BlockCost(gamma, gamma, len(tables))
 
 

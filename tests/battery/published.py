@@ -99,7 +99,7 @@ PUBLISHED = {
         lambda: ppd.GeneralizedGaussian(total(), sigma=2), (3, 5, 0), lambda times: own.gaussian(2.0 / times)
     ),
     "staircase": Published(
-        lambda: ppd.Conditioned(ppd.mechanisms.Staircase(1, sensitivity=2, step=1), total()),
+        lambda: ppd.Conditioned(total(), noise=ppd.mechanisms.Staircase(1, sensitivity=2, step=1)),
         (1, 7, 1),
         lambda times: own.staircase(times, 2, 1),
     ),
@@ -117,7 +117,7 @@ PUBLISHED = {
         lambda: ppd.Suppression(total() & nonnegative()), (7, 0, 0), lambda times: lambda z: np.zeros(len(z))
     ),
     "bounded": Published(
-        lambda: ppd.Conditioned(ppd.mechanisms.DoubleGeometric("1/2"), total() & nonnegative()),
+        lambda: ppd.Conditioned(total() & nonnegative(), noise=ppd.mechanisms.DoubleGeometric("1/2")),
         (0, 0, 8),
         double_geometric(0.5),
         normalised=True,

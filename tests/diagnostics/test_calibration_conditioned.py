@@ -44,7 +44,7 @@ class Problem:
     def __init__(self, fault=None):
         self.fault = fault
         self.believed = 1.2 * EPSILON if fault == "epsilon off by 20 %" else EPSILON
-        self.mechanism = ppd.Conditioned(DoubleGeometric(EPSILON), PUBLIC)
+        self.mechanism = ppd.Conditioned(PUBLIC, noise=DoubleGeometric(EPSILON))
         self.moves = connected_moves(sp.csr_array(np.ones((1, 4), dtype=np.int64)), bounds="lower")
 
     def simulate(self, rng):
@@ -110,7 +110,7 @@ def test_faults_are_seen(fault):
 
 def test_the_oracle_is_the_mechanism():
     x = np.array([2, 0, 1, 3])
-    mechanism, system = ppd.Conditioned(DoubleGeometric(EPSILON), PUBLIC), PUBLIC.on(x)
+    mechanism, system = ppd.Conditioned(PUBLIC, noise=DoubleGeometric(EPSILON)), PUBLIC.on(x)
     tables, log_c = fiber(6)
     assert log_c[tuple(x)] == pytest.approx(mechanism.log_normaliser(system, x), abs=1e-10)
     drawn = mechanism.draw(system, x, 4000, seeded_tape(1))

@@ -5,10 +5,11 @@ from itertools import product
 import numpy as np
 import pytest
 import xarray as xr
+from enumerated import KINDS
 
 import ppdinf as ppd
 from ppdinf.errors import PrivacyError
-from ppdinf.laws.noise_law import NoiseLaw
+from ppdinf.laws import DoubleGeometric
 from ppdinf.mechanisms.expected_error import cell_law
 
 TOTAL = ppd.invariants.total()
@@ -27,7 +28,7 @@ def enumerated(law, cells, reach):
 @pytest.mark.parametrize(("kind", "scale"), [("l1", "1"), ("l1", "1/2"), ("gaussian", "2")])
 @pytest.mark.parametrize("cells", [2, 3])
 def test_a_cell_under_one_sum_against_enumeration(kind, scale, cells):
-    law = NoiseLaw(kind, scale)
+    law = KINDS[kind](scale)
     sd, half = enumerated(law, cells, 60)
     values, mass = cell_law(law, cells)
     assert np.sqrt(mass @ values**2.0) == pytest.approx(sd, rel=1e-9)
@@ -40,7 +41,7 @@ def test_a_cell_under_one_sum_against_enumeration(kind, scale, cells):
 
 
 def test_many_cells_under_one_sum_are_nearly_free():
-    values, mass = cell_law(NoiseLaw("l1", "1/10"), 100_000)
+    values, mass = cell_law(DoubleGeometric("1/10"), 100_000)
     a = np.exp(-0.1)
     assert np.sqrt(mass @ values**2.0) == pytest.approx(np.sqrt(2 * a) / (1 - a), rel=1e-4)
 
@@ -63,7 +64,7 @@ def test_simulated_laws_agree_with_enumeration_and_say_that_they_are():
     (kind,) = found.index
     assert kind == "in sums that cross, 6 cells"
     assert not found["exact"].any()
-    (law, reach) = NoiseLaw("l1", 1), 30
+    (law, reach) = DoubleGeometric(1), 30
     columns = np.array([(a, b, -a - b) for a in range(-reach, reach + 1) for b in range(-reach, reach + 1)])
     mass = np.exp(2 * law.potential(columns.astype(float)).sum(axis=1))
     sd = np.sqrt(mass @ (columns**2.0).mean(axis=1) / mass.sum())
@@ -83,7 +84,7 @@ def test_no_count_enters_the_answer():
 
 
 def test_errors_that_depend_on_counts_are_refused():
-    bounded = ppd.Conditioned(ppd.mechanisms.DoubleGeometric(1), TOTAL & ppd.invariants.nonnegative())
+    bounded = ppd.Conditioned(TOTAL & ppd.invariants.nonnegative(), noise=ppd.mechanisms.DoubleGeometric(1))
     with pytest.raises(PrivacyError, match="may depend on the counts"):
         bounded.expected_error((3,))
     with pytest.raises(PrivacyError, match="may depend on the counts"):

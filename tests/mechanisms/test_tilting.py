@@ -56,7 +56,7 @@ def chi_square(drawn, points, p):
 
 def drawn_and_normaliser(noise, public, table, draws):
     weighted.summed_out.cache_clear()
-    mechanism = ppd.Conditioned(noise, public)
+    mechanism = ppd.Conditioned(public, noise=noise)
     drawn = mechanism.simulate(table, draws=draws, rng=1).values.reshape(draws, -1)
     return drawn, mechanism.log_normaliser(public.on(table), table.values.ravel())
 
@@ -177,7 +177,7 @@ def test_thousands_of_cells_near_their_bounds(mean, monkeypatch):
     """Windows of the first width do; without a tilt the public sum is lost in what they leave out."""
     monkeypatch.setattr(elimination, "BITS", (80,))
     table = np.random.default_rng(1).poisson(mean, (1, 2047))
-    mechanism = ppd.Conditioned(QUARTER, margin("dim_0") & nonnegative())
+    mechanism = ppd.Conditioned(margin("dim_0") & nonnegative(), noise=QUARTER)
     release = mechanism.release(table)
     assert release.table.values.sum() == table.sum()
     assert release.table.values.min() >= 0

@@ -25,19 +25,23 @@ CASES = xr.DataArray(
 )
 
 MECHANISMS = {
-    "geometric, total": (lambda p: ppd.Conditioned(DoubleGeometric("1/2"), p), total() & nonnegative(), THREE),
-    "geometric, groups": (lambda p: ppd.Conditioned(DoubleGeometric(1), p), groups("state") & nonnegative(), STATES),
+    "geometric, total": (lambda p: ppd.Conditioned(p, noise=DoubleGeometric("1/2")), total() & nonnegative(), THREE),
+    "geometric, groups": (
+        lambda p: ppd.Conditioned(p, noise=DoubleGeometric(1)),
+        groups("state") & nonnegative(),
+        STATES,
+    ),
     "geometric, margins": (
-        lambda p: ppd.Conditioned(DoubleGeometric("3/4"), p),
+        lambda p: ppd.Conditioned(p, noise=DoubleGeometric("3/4")),
         margin("sex") & margin("age") & nonnegative(),
         SQUARE,
     ),
     "geometric, linked": (
-        lambda p: ppd.Conditioned(DoubleGeometric("1/2"), p),
+        lambda p: ppd.Conditioned(p, noise=DoubleGeometric("1/2")),
         margin("kind") & nonnegative() & at_least("cases", "deaths", dim="kind"),
         CASES,
     ),
-    "staircase": (lambda p: ppd.Conditioned(Staircase(1, 3, 2), p), total() & between(0, 4), THREE),
+    "staircase": (lambda p: ppd.Conditioned(p, noise=Staircase(1, 3, 2)), total() & between(0, 4), THREE),
     "wasserstein": (
         lambda p: ppd.WassersteinExponential(p, 2, sensitivity=2, secrets="x"),
         total() & nonnegative(),
@@ -70,7 +74,7 @@ def enumerated(mechanism, system, x, log_base=None):
     """All releases of a table with their probabilities, from the formula; and the log of the total weight."""
     points = fiber_tables(system.A, system.values, system.B, system.limits)
     if mechanism.is_mixture:
-        log_w = -float(mechanism.l2_law.scale) * np.linalg.norm(points - x, axis=1)
+        log_w = -float(mechanism.law.epsilon) * np.linalg.norm(points - x, axis=1)
     else:
         log_w = mechanism.potential(points - x).sum(axis=1)
     base = getattr(mechanism, "base", None)
@@ -174,13 +178,13 @@ def test_a_base_measure_of_ones_own():
 
 def test_sums_alone_leave_the_lattice_law():
     """Conditioned double geometric noise is generalized Laplace noise; conditioning costs nothing."""
-    mechanism, table = ppd.Conditioned(DoubleGeometric("1/4"), total()), THREE
+    mechanism, table = ppd.Conditioned(total(), noise=DoubleGeometric("1/4")), THREE
     laplace = ppd.GeneralizedLaplace(total(), epsilon="1/4")
     xr.testing.assert_equal(mechanism.simulate(table, draws=50, rng=1), laplace.simulate(table, draws=50, rng=1))
     assert mechanism.log_normaliser(total().on(table), table.values) is None
     assert mechanism.guarantee.gamma == 0
     assert mechanism.release(table).guarantee.loss_at_nearest == laplace.release(table).guarantee.loss_at_nearest
-    gaussian = ppd.Conditioned(DiscreteGaussian(3), total())
+    gaussian = ppd.Conditioned(total(), noise=DiscreteGaussian(3))
     assert gaussian.guarantee.rho == Fraction(1, 18)
     assert gaussian.release(table).plan.sampler == "Klein"
 
@@ -188,9 +192,9 @@ def test_sums_alone_leave_the_lattice_law():
 def test_bounds_of_any_kind_cost_the_same():
     """Counts from 0 on, stated as rows of a matrix."""
     noise, rows = DoubleGeometric("1/4"), inequality(np.eye(3, dtype=int), [0, 0, 0])
-    stated, usual = (ppd.Conditioned(noise, total() & bounds) for bounds in (rows, nonnegative()))
+    stated, usual = (ppd.Conditioned(total() & bounds, noise=noise) for bounds in (rows, nonnegative()))
     assert stated.guarantee.gamma == usual.guarantee.gamma == 1
-    assert stated.half_width(3) == usual.half_width(3) > ppd.Conditioned(noise, total()).half_width(3)
+    assert stated.half_width(3) == usual.half_width(3) > ppd.Conditioned(total(), noise=noise).half_width(3)
     assert stated.release(THREE).guarantee.gamma == usual.release(THREE).guarantee.gamma > 0
 
 
@@ -198,7 +202,7 @@ def test_bounds_of_any_kind_cost_the_same():
 def test_gamma_covers_every_pair_and_no_less_would(epsilon):
     """Enumerated audit: the loss over all pairs and releases is within (1 + gamma) epsilon k, and gamma is attained."""
     public = total() & nonnegative()
-    mechanism, system = ppd.Conditioned(DoubleGeometric(epsilon), public), public.on(THREE)
+    mechanism, system = ppd.Conditioned(public, noise=DoubleGeometric(epsilon)), public.on(THREE)
     cost = conditioning_cost(mechanism, system)
     points = fiber_tables(system.A, system.values, system.B, system.limits)
     log_p = np.array([np.log(enumerated(mechanism, system, x)[1]) for x in points])
@@ -215,7 +219,7 @@ def test_gamma_covers_every_pair_and_no_less_would(epsilon):
 def test_two_bins_save_what_conditioning_gives():
     """CDP section 5.1: base noise of scale 2 / epsilon, loss epsilon at distance 2, gamma = -1/2 in their counting."""
     public = total()
-    mechanism = ppd.Conditioned(DoubleGeometric("1/2"), public)  # epsilon = 1, shared by two bins
+    mechanism = ppd.Conditioned(public, noise=DoubleGeometric("1/2"))  # epsilon = 1, shared by two bins
     guarantee = mechanism.release(np.array([5, 3])).guarantee
     assert guarantee.loss_at_nearest == 1  # epsilon, where two steps of epsilon would be allowed
 
@@ -224,7 +228,7 @@ def test_gamma_is_searched_where_tables_are_many():
     """Where bounds link cells none below 1 is known; a search says how much of it there is at least."""
     public = margin("kind") & nonnegative() & at_least("cases", "deaths", dim="kind")
     table = CASES.copy(data=[[9, 8, 7], [3, 2, 1]])
-    mechanism = ppd.Conditioned(DoubleGeometric("1/2"), public)
+    mechanism = ppd.Conditioned(public, noise=DoubleGeometric("1/2"))
     cost = conditioning_cost(mechanism, public.on(table))
     assert not cost.exact
     assert cost.gamma == 1
@@ -267,21 +271,22 @@ def test_files_bring_mechanisms_back(name, tmp_path):
 @pytest.mark.parametrize(
     ("make", "error", "message"),
     [
-        (lambda: ppd.Conditioned(None, total()), PrivacyError, "noise such as"),
-        (lambda: ppd.Conditioned({"name": "other"}, total()), PrivacyError, "noise such as"),
-        (lambda: ppd.Conditioned(DoubleGeometric(1), None), InvariantError, "what is public"),
+        (lambda: ppd.Conditioned(total(), noise=None), PrivacyError, "noise such as"),
+        (lambda: ppd.Conditioned(total(), noise={"name": "other"}), PrivacyError, "noise such as"),
+        (lambda: ppd.Conditioned(None, noise=DoubleGeometric(1)), InvariantError, "what is public"),
+        (lambda: ppd.Conditioned(DoubleGeometric(1), total()), PrivacyError, r"first: Conditioned\(public, noise="),
         (lambda: DoubleGeometric(0), PrivacyError, "positive"),
         (lambda: DiscreteGaussian("x"), PrivacyError, "sigma"),
         (lambda: Staircase(1, 0), PrivacyError, "whole numbers"),
         (lambda: Staircase(1, 2, 3), PrivacyError, "whole numbers"),
         (lambda: Staircase(1, 2.0, 1), PrivacyError, "whole numbers"),
         (
-            lambda: ppd.Conditioned(DiscreteGaussian(1), total() & nonnegative()),
+            lambda: ppd.Conditioned(total() & nonnegative(), noise=DiscreteGaussian(1)),
             PrivacyError,
             "no known guarantee",
         ),
         (
-            lambda: ppd.Conditioned(DiscreteGaussian(1), total() & inequality([[1, 0, 0]], [0])),
+            lambda: ppd.Conditioned(total() & inequality([[1, 0, 0]], [0]), noise=DiscreteGaussian(1)),
             PrivacyError,
             "no known guarantee",
         ),
@@ -329,13 +334,13 @@ def test_weights_beyond_a_width(noise):
     k = np.arange(-5000, 5001)
     weights = np.exp(noise.log_weight(k))
     assert noise.log_total == pytest.approx(math.log(weights.sum()), abs=1e-9)
-    width = noise.half_width(math.log(1e-9))
+    width = noise.tail_start(math.log(1e-9))
     assert weights[np.abs(k) > width].sum() <= 1e-9 < weights[np.abs(k) > 0.8 * width - 2].sum()
 
 
 def test_gamma_in_a_guarantee_is_a_bound_in_few_digits():
     """Its last digits, which differ between machines, would make a release file look edited."""
-    mechanism = ppd.Conditioned(DoubleGeometric("1/2"), total() & nonnegative())
+    mechanism = ppd.Conditioned(total() & nonnegative(), noise=DoubleGeometric("1/2"))
     release = mechanism.release(np.array([3, 0, 2]))
     exact = conditioning_cost(mechanism, release.public).gamma
     assert exact <= release.guarantee.gamma <= exact + 2e-6
@@ -349,14 +354,14 @@ def test_releases_refuse_an_earlier_table_of_another_size():
 
 
 def test_releases_that_no_conditioned_mechanism_makes_are_refused():
-    mechanism = ppd.Conditioned(DoubleGeometric(1), total() & nonnegative())
+    mechanism = ppd.Conditioned(total() & nonnegative(), noise=DoubleGeometric(1))
     with pytest.raises(InvariantError, match="at least 0"):
         ppd.Release([-1, 2, 3], mechanism)
 
 
 def test_narrow_bounds_make_quick_work_of_wide_noise():
     """Windows end at the public bounds, not where noise of a millionth per person does."""
-    mechanism = ppd.Conditioned(DoubleGeometric("1e-6"), total() & nonnegative())
+    mechanism = ppd.Conditioned(total() & nonnegative(), noise=DoubleGeometric("1e-6"))
     drawn = mechanism.simulate([5, 3], draws=2000, rng=1)
     assert chi_square(drawn.values, np.array([[k, 8 - k] for k in range(9)]), np.full(9, 1 / 9)) > 1e-6
 
@@ -387,7 +392,7 @@ def test_slacks_end_where_what_is_public_does():
     points = fiber_tables(system.A, system.values, system.B, system.limits)
     assert wide.log_normaliser == pytest.approx(math.log(len(points)), abs=1e-4)
     narrow = summed_out(system, tuple(x.tolist()), DoubleGeometric("1/2"))
-    _, _, log_c = enumerated(ppd.Conditioned(DoubleGeometric("1/2"), public), system, x)
+    _, _, log_c = enumerated(ppd.Conditioned(public, noise=DoubleGeometric("1/2")), system, x)
     assert narrow.log_normaliser == pytest.approx(log_c, abs=1e-10)
 
 
@@ -424,7 +429,9 @@ def test_what_still_outweighs_it_is_said(monkeypatch):
 def test_many_cells_in_disjoint_groups_do_not_cross():
     """8,188 cells in 4 groups: the work grows with the cells, not with cells times sums."""
     table = np.random.default_rng(1).poisson(20, (4, 2047))
-    mechanism = ppd.Conditioned(DoubleGeometric("1/4"), ppd.invariants.margin("dim_0") & ppd.invariants.nonnegative())
+    mechanism = ppd.Conditioned(
+        ppd.invariants.margin("dim_0") & ppd.invariants.nonnegative(), noise=DoubleGeometric("1/4")
+    )
     release = mechanism.release(table)
     np.testing.assert_array_equal(release.table.values.sum(axis=1), table.sum(axis=1))
     assert release.table.values.min() >= 0
@@ -437,7 +444,7 @@ def test_many_cells_in_disjoint_groups_do_not_cross():
 def test_the_plan_decides_whatever_the_counts_are(epsilon):
     """Total and bounds are public: tables that share them are all drawn, or all refused before anything starts."""
     public = ppd.invariants.total() & ppd.invariants.nonnegative()
-    mechanism, verdicts = ppd.Conditioned(DoubleGeometric(epsilon), public), set()
+    mechanism, verdicts = ppd.Conditioned(public, noise=DoubleGeometric(epsilon)), set()
     for counts in ([60_000, 0, 0, 0], [15_000] * 4, [30_000, 30_000, 0, 0]):
         try:
             plan = mechanism.plan(np.array(counts))

@@ -27,8 +27,8 @@ CASES = {
     "gaussian, margins": (lambda p: ppd.GeneralizedGaussian(p, sigma="3/2"), MARGINS, SQUARE),
     "l2, total": (lambda p: ppd.GeneralizedLaplace(p, 1, norm="l2"), SUM, THREE),
     "l2, margins": (lambda p: ppd.GeneralizedLaplace(p, 1, norm="l2"), MARGINS, SQUARE),
-    "conditioned": (lambda p: ppd.Conditioned(DoubleGeometric("1/2"), p), SUM, THREE),
-    "conditioned, margins": (lambda p: ppd.Conditioned(DoubleGeometric("1/2"), p), MARGINS, SQUARE),
+    "conditioned": (lambda p: ppd.Conditioned(p, noise=DoubleGeometric("1/2")), SUM, THREE),
+    "conditioned, margins": (lambda p: ppd.Conditioned(p, noise=DoubleGeometric("1/2")), MARGINS, SQUARE),
     "wasserstein, l2": (lambda p: ppd.WassersteinExponential(p, 4, 2, "x", loss="l2"), SUM, THREE),
     "real, total": (lambda p: ppd.SubspaceGaussian(p, 1, 0.2), SUM, THREE + np.array([0.3, 0.3, -0.6])),
     "real, margins": (
@@ -148,9 +148,9 @@ def test_windows_reach_as_far_as_bounds_carry_a_release():
     """Zeros can only rise, so that the one large count falls by far more than noise of its own would move it."""
     table = np.zeros(200, dtype=int)
     table[0] = 3000
-    mechanism = ppd.Conditioned(DoubleGeometric("1/5"), total() & nonnegative())
+    mechanism = ppd.Conditioned(total() & nonnegative(), noise=DoubleGeometric("1/5"))
     released = mechanism.simulate(table, draws=1, rng=1).values[0]
-    assert 3000 - released[0] > DoubleGeometric("1/5").half_width(math.log(1e-15 / 200))
+    assert 3000 - released[0] > DoubleGeometric("1/5").tail_start(math.log(1e-15 / 200))
     release = ppd.Release(released, mechanism)
     with pm.Model(coords=release.coords):
         counts = ppd.PartiallyPrivate("counts", pm.Poisson.dist(15.0), release=release)

@@ -7,13 +7,13 @@ from enumerated import SYSTEMS, enumerate_law, p_value
 
 from ppdinf.errors import InvariantError, PrivacyError
 from ppdinf.lattice import margin_matrix
-from ppdinf.laws.noise_law import NoiseLaw
+from ppdinf.laws import DoubleGeometric, L2Laplace
 from ppdinf.noise.chains.annealed import anneal, annealed, annealing, own_rates
 from ppdinf.noise.chains.coupling import annealed_meeting
 from ppdinf.noise.chains.noise_gibbs import move_space
 from ppdinf.noise.chains.tv_bound import tv_bound
 
-LAW = NoiseLaw("l1", 1)
+LAW = DoubleGeometric(1)
 
 
 @numba.njit
@@ -48,13 +48,13 @@ def test_weights_are_needed():
 
 
 def test_the_size_of_the_noise_agrees_with_lattice_gibbs_on_ten_by_ten():
-    system = annealing(margin_matrix((10, 10), [(0,), (1,)]), NoiseLaw("l1", "1/4"), levels=100)
+    system = annealing(margin_matrix((10, 10), [(0,), (1,)]), DoubleGeometric("1/4"), levels=100)
     noise, _ = annealed(system, 150, burn=10, chains=2, rng=3)
     assert abs(np.abs(noise).sum(axis=2).mean() - 319.3) < 12  # sd of |z| is 36; some 100 effective draws
 
 
 def test_chains_meet_and_threads_do_not_matter():
-    system = annealing(margin_matrix((4, 4), [(0,), (1,)]), NoiseLaw("l1", "1/4"))
+    system = annealing(margin_matrix((4, 4), [(0,), (1,)]), DoubleGeometric("1/4"))
     one, three = (tv_bound(annealed_meeting(system), pairs=100, limit=1000, rng=4, threads=n) for n in (1, 3))
     assert (one.meetings == three.meetings).all()
     assert one.unmet == 0
@@ -64,7 +64,7 @@ def test_chains_meet_and_threads_do_not_matter():
 
 def test_bad_input_is_refused():
     with pytest.raises(PrivacyError, match="for the l1 law"):
-        annealing([[1, 1]], NoiseLaw("l2", 1))
+        annealing([[1, 1]], L2Laplace(1))
     with pytest.raises(PrivacyError, match="levels must be"):
         annealing([[1, 1]], LAW, levels=0)
     with pytest.raises(InvariantError, match="multiples of 1/2"):

@@ -11,7 +11,7 @@ from lattice_laws import enumerated, fit, margins_law, total_variation
 import ppdinf as ppd
 from ppdinf.errors import InvariantError
 from ppdinf.lattice import structure
-from ppdinf.laws.noise_law import NoiseLaw
+from ppdinf.laws import DoubleGeometric
 from ppdinf.noise import chain_noise
 from ppdinf.noise import exact_noise as exact
 from ppdinf.noise.bits.chacha import ChaCha20
@@ -90,21 +90,21 @@ def test_twelve_by_twelve_margins(monkeypatch):
 
 
 def test_draws_have_the_law_and_shorter_chains_do_not():
-    chain = chain_noise.chain_noise(structure(MARGINS.on(TABLE).A), NoiseLaw("l1", 1))
+    chain = chain_noise.chain_noise(structure(MARGINS.on(TABLE).A), DoubleGeometric(1))
     truth = margins_law(1.0, "l1")
     assert fit(chain.draw(3000, seeded_tape(1)), truth) > 1e-6
-    system = chain_noise.annealing(structure(MARGINS.on(TABLE).A), NoiseLaw("l1", 1), levels=1)
+    system = chain_noise.annealing(structure(MARGINS.on(TABLE).A), DoubleGeometric(1), levels=1)
     first, _ = chain_noise.annealed(system, 1, chains=3000, rng=1)
     assert fit(first[:, 0], truth) < 1e-6
 
 
 def test_lattice_gibbs_where_solved_cells_would_be_fractions():
-    A, law = np.array([[2, 3, 5]]), NoiseLaw("l1", "2/3")
+    A, law = np.array([[2, 3, 5]]), DoubleGeometric("2/3")
     chain = chain_noise.chain_noise(structure(A), law)
     assert chain.sampler == "lattice Gibbs"
     z = chain.draw(5000, seeded_tape(2))
     assert not (z @ A.T).any()
-    truth = enumerated(A, "l1", law.scale)
+    truth = enumerated(A, "l1", law.epsilon)
     assert fit(z, truth) > 1e-6
     # with a lag of one, pairs that stay at zero "meet" at once, and the chain would hardly leave it
     short = tv_bound(gibbs_meeting(gibbs_moves(A, law)), pairs=200, lag=1, rng=0)
@@ -117,14 +117,14 @@ def test_lattice_gibbs_where_solved_cells_would_be_fractions():
 def test_pairs_that_do_not_meet_leave_no_chain(monkeypatch):
     monkeypatch.setattr(chain_noise, "LIMIT", 3)
     with pytest.raises(InvariantError, match=r"no chain serves.*had not met after 3 steps.*Choose l2 or Gaussian"):
-        chain_noise.chain_noise(structure([[1, 1, 1, 1], [1, 2, 0, 3]]), NoiseLaw("l1", "1/9"))
+        chain_noise.chain_noise(structure([[1, 1, 1, 1], [1, 2, 0, 3]]), DoubleGeometric("1/9"))
 
 
 # -- seeds ----------------------------------------------------------------------------------------------
 
 
 def test_every_seed_word_matters_and_nothing_but_the_tape_decides():
-    chain = chain_noise.chain_noise(structure([[1, 1, 0], [0, 1, 1]]), NoiseLaw("l1", "1/4"))
+    chain = chain_noise.chain_noise(structure([[1, 1, 0], [0, 1, 1]]), DoubleGeometric("1/4"))
     taken = []
 
     def tape(words):

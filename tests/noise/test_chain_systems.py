@@ -6,20 +6,19 @@ chi-square statistics, which sees the small errors, such as a scale that is 5 pe
 """
 
 import itertools
-from fractions import Fraction
 from functools import cache
 
 import numba
 import numpy as np
 import pytest
-from enumerated import log_masses
+from enumerated import KINDS, log_masses, scaled
 from lattice_laws import random_system
 from scipy import stats
 
 from ppdinf.fiber.fiber_walk import walk
 from ppdinf.lattice import kernel, margin_matrix
 from ppdinf.lattice.moves import connected_moves
-from ppdinf.laws.noise_law import NoiseLaw
+from ppdinf.laws import DoubleGeometric
 from ppdinf.noise.chains.annealed import anneal, annealed, annealing, own_rates
 from ppdinf.noise.chains.independence import independence, proposal, propose
 from ppdinf.noise.chains.isdp import isdp, jumps
@@ -39,7 +38,7 @@ def problem(number):
     rng = np.random.default_rng([number, 2023])
     A = MARGINS[number // 10 % 3] if number % 10 == 0 else random_system(rng)
     kind = "l1" if number % 10 == 0 else str(rng.choice(list(SCALES)))
-    law = NoiseLaw(kind, str(rng.choice(SCALES[kind])))
+    law = KINDS[kind](str(rng.choice(SCALES[kind])))
     return A, law, *enumerate_noise(A, law)
 
 
@@ -95,10 +94,6 @@ def compare(chain, systems=SYSTEMS, **wrong):
         A, law, points, p = problem(number)
         found.add(chain(A, law, number, **wrong).reshape(-1, points.shape[1]), points, p)
     return found
-
-
-def scaled(law, factor):
-    return NoiseLaw(law.kind, law.scale * Fraction(factor))
 
 
 def doubled(basis):
@@ -212,7 +207,7 @@ def proposals(prepared, draws, rng):
 
 
 def independent(A, law, number, factor=1, accept=True):
-    rate = law.scale / 2 if law.kind == "l2" else law.scale  # wider than the target where that has no l1 tails
+    rate = law.epsilon / 2 if law.is_mixture else law.code[1]  # wider than the target where that has no l1 tails
     prepared = proposal(A, scaled(law, factor), rate)
     if not accept:
         return proposals(prepared, DRAWS, np.random.default_rng(number))
@@ -243,7 +238,7 @@ def annealed_proposals(system, draws, rng):
 def annealing_problem(number):
     """A system whose solved cells are whole, its l1 law by enumeration, and the shortest annealing."""
     rng = np.random.default_rng([number, 2024])
-    law = NoiseLaw("l1", str(rng.choice(SCALES["l1"])))
+    law = DoubleGeometric(str(rng.choice(SCALES["l1"])))
     while proposal(A := random_system(rng), law, 1).divisor != 1:
         pass
     return annealing(A, law, levels=1), *enumerate_noise(A, law)
@@ -338,4 +333,4 @@ def test_wrong_walks_are_seen():
 
 @pytest.mark.parametrize("number", [0, 10, 20])
 def test_two_way_tables_are_drawn_by_pairs_of_rows(number):
-    assert gibbs_moves(MARGINS[number // 10], NoiseLaw("l1", 1)).rows.size
+    assert gibbs_moves(MARGINS[number // 10], DoubleGeometric(1)).rows.size

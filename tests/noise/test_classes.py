@@ -12,11 +12,11 @@ from scipy import stats
 
 from ppdinf.errors import InvariantError, PrivacyError
 from ppdinf.noise.bits import tape
-from ppdinf.noise.bits.integers import ball
 from ppdinf.noise.bits.inversion import Inversion
 from ppdinf.noise.bits.tape import secure_tape, seeded_tape
 from ppdinf.noise.exact import classes
 from ppdinf.noise.exact.classes import _bars, _negative_part, _urn, draw_class, draw_partition
+from ppdinf.rationals import ball
 
 NOISE = [(2, 0, "1/2"), (2, 3, "1"), (3, 0, "3/2"), (3, -2, "2/3"), (3, 4, "10/11"), (4, 1, "3")]
 SMALL = [(n, total, Fraction(epsilon)) for n, total, epsilon in NOISE]

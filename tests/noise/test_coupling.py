@@ -5,16 +5,17 @@ import math
 import numba
 import numpy as np
 import pytest
-from enumerated import SYSTEMS, enumerate_law, exact_draws, p_value
+from enumerated import KINDS, SYSTEMS, enumerate_law, exact_draws, p_value
 
 from ppdinf.lattice import kernel, margin_matrix
-from ppdinf.laws.noise_law import NoiseLaw, double_geometric
+from ppdinf.laws import DoubleGeometric
+from ppdinf.laws.chain_kernels import double_geometric
 from ppdinf.noise.chains.coupling import coupled_jump, gibbs_meeting, isdp_meeting, isdp_pair_step
 from ppdinf.noise.chains.in_threads import in_threads
 from ppdinf.noise.chains.isdp import jumps
 from ppdinf.noise.chains.noise_gibbs import gibbs_moves, move_space, step, word
 
-LAW = NoiseLaw("l1", 1)
+LAW = DoubleGeometric(1)
 
 
 @numba.njit
@@ -71,7 +72,7 @@ def test_an_unfaithful_coupling_is_seen():
 @pytest.mark.parametrize("system", ["total", "weights", "2 x 3 margins"])
 @pytest.mark.parametrize("kind", ["l1", "l2", "gaussian"])
 def test_each_chain_of_a_published_pair_keeps_the_law(system, kind):
-    law = NoiseLaw(kind, 1)
+    law = KINDS[kind](1)
     points, p = enumerate_law(SYSTEMS[system], law)
     basis = kernel(SYSTEMS[system]).basis
     pseudo_inverse = np.linalg.pinv(basis.toarray())
@@ -88,7 +89,7 @@ def test_each_chain_of_a_published_pair_keeps_the_law(system, kind):
 @pytest.mark.parametrize("system", ["total", "weights", "2 x 3 margins"])
 @pytest.mark.parametrize("kind", ["l1", "l2", "gaussian"])
 def test_each_chain_of_a_gibbs_pair_keeps_the_law(system, kind):
-    law = NoiseLaw(kind, 1)
+    law = KINDS[kind](1)
     points, p = enumerate_law(SYSTEMS[system], law)
     z, y = exact_draws(points, p, 20_000, 6), exact_draws(points, p, 20_000, 7)
     gibbs_pairs(z, y, gibbs_moves(SYSTEMS[system], law), 6, np.random.default_rng(8))
@@ -99,7 +100,7 @@ def test_each_chain_of_a_gibbs_pair_keeps_the_law(system, kind):
 
 def test_chains_that_have_met_stay_together():
     A = margin_matrix((4, 4), [(0,), (1,)])
-    rng, law = np.random.default_rng(9), NoiseLaw("l1", "1/4")
+    rng, law = np.random.default_rng(9), DoubleGeometric("1/4")
     system, v = jumps(kernel(A).basis, law, a=np.exp(-1.0)), rng.integers(-5, 6, (20, 9))
     z = v @ system_basis(system).T
     y, w = z.copy(), v.copy()
@@ -111,7 +112,7 @@ def test_chains_that_have_met_stay_together():
 
 
 def test_meeting_times_are_beyond_the_lag_and_do_not_depend_on_threads():
-    A, law = margin_matrix((4, 4), [(0,), (1,)]), NoiseLaw("l1", "1/4")
+    A, law = margin_matrix((4, 4), [(0,), (1,)]), DoubleGeometric("1/4")
     for meeting in (isdp_meeting(jumps(kernel(A).basis, law, a=np.exp(-1.0))), gibbs_meeting(gibbs_moves(A, law))):
         one, three = (in_threads(lambda g: meeting(50, 10**5, g), 40, rng=10, threads=n) for n in (1, 3))  # noqa: B023
         assert one == three
@@ -120,13 +121,13 @@ def test_meeting_times_are_beyond_the_lag_and_do_not_depend_on_threads():
 
 
 def test_a_pair_that_has_not_met_is_reported():
-    meeting = gibbs_meeting(gibbs_moves(margin_matrix((10, 10), [(0,), (1,)]), NoiseLaw("l1", "1/4")))
+    meeting = gibbs_meeting(gibbs_moves(margin_matrix((10, 10), [(0,), (1,)]), DoubleGeometric("1/4")))
     assert meeting(1, 200, np.random.default_rng(12)) == -1
 
 
 def test_gibbs_meets_within_some_ten_sweeps_on_four_by_four():
     A, none = margin_matrix((4, 4), [(0,), (1,)]), np.empty((0, 0), dtype=np.int64)
-    moves = gibbs_moves(A, NoiseLaw("l1", "1/4"))
+    moves = gibbs_moves(A, DoubleGeometric("1/4"))
     for kind in (moves, moves._replace(rows=none, columns=none, sweep=9)):
         times = np.array(in_threads(lambda g: gibbs_meeting(kind)(1, 10**4, g), 400, rng=13))  # noqa: B023
         assert 4 < np.median(times - 1) < 14

@@ -11,12 +11,12 @@ from lattice_laws import enumerated, fit, random_system, total_variation
 from scipy import signal
 
 from ppdinf.errors import InvariantError, ModelError
-from ppdinf.noise.bits.integers import ball
 from ppdinf.noise.bits.inversion import _precision
 from ppdinf.noise.bits.tape import seeded_tape
 from ppdinf.noise.exact import elimination
 from ppdinf.noise.exact.elimination import Elimination
 from ppdinf.noise.exact.potentials import class_sum, log_concave, product, table
+from ppdinf.rationals import ball
 
 
 def random_problem(rng):

@@ -6,7 +6,7 @@ import pytest
 from enumerated import SYSTEMS, enumerate_law, p_value
 
 from ppdinf.errors import InvariantError
-from ppdinf.laws.noise_law import NoiseLaw
+from ppdinf.laws import DiscreteGaussian, DoubleGeometric
 from ppdinf.noise.chains.independence import importance, independence, proposal, propose
 
 
@@ -29,7 +29,7 @@ def with_ratio(prepared, draws, thin, rng, printed, scale):
 
 
 @pytest.mark.parametrize("system", SYSTEMS)
-@pytest.mark.parametrize("law", [NoiseLaw("l1", 1), NoiseLaw("gaussian", "10/11")], ids=str)
+@pytest.mark.parametrize("law", [DoubleGeometric(1), DiscreteGaussian("10/11")], ids=str)
 def test_draws_have_the_enumerated_law(system, law):
     points, p = enumerate_law(SYSTEMS[system], law)
     noise, _ = independence(proposal(SYSTEMS[system], law, 0.9), 10_000, thin=150, chains=2, burn=500, rng=1)
@@ -37,7 +37,7 @@ def test_draws_have_the_enumerated_law(system, law):
 
 
 def test_inequalities_truncate_the_law():
-    A, law, table = [[1, 1, 1, 1], [0, 0, 1, 1]], NoiseLaw("l1", "1/2"), np.array([2, 0, 1, 5])
+    A, law, table = [[1, 1, 1, 1], [0, 0, 1, 1]], DoubleGeometric("1/2"), np.array([2, 0, 1, 5])
     B = np.vstack([np.eye(4, dtype=int), [[1, 0, 1, 0]]])
     limits = np.append(-table, -2)
     points, p = enumerate_law(A, law, lower=-table)
@@ -48,7 +48,7 @@ def test_inequalities_truncate_the_law():
 
 
 def test_the_printed_ratio_and_a_wrong_scale_are_seen():
-    A, law = SYSTEMS["total"], NoiseLaw("l1", 1)
+    A, law = SYSTEMS["total"], DoubleGeometric(1)
     points, p = enumerate_law(A, law)
     prepared = proposal(A, law, 0.5)
     draw = lambda printed, scale: with_ratio(prepared, 40_000, 60, np.random.default_rng(3), printed, scale)  # noqa: E731
@@ -58,7 +58,7 @@ def test_the_printed_ratio_and_a_wrong_scale_are_seen():
 
 
 def test_index_set_is_respected_and_solutions_are_exact():
-    prepared = proposal([[2, 3, 5]], NoiseLaw("l1", 1), 1, free=[0, 1])
+    prepared = proposal([[2, 3, 5]], DoubleGeometric(1), 1, free=[0, 1])
     assert prepared.free.tolist() == [0, 1]
     assert prepared.solved.tolist() == [2]
     assert prepared.factors.tolist() == [[-2, -3]]
@@ -71,7 +71,7 @@ def test_acceptance_on_the_papers_kind_of_table():
     A[0], A[1, :23], A[2, 4:23], A[2, 27:] = 1, 1, 1, 1
     table = np.random.default_rng(4).poisson(5.5, 46)
     free = np.setdiff1d(np.arange(46), [0, 22, 45])
-    prepared = proposal(A, NoiseLaw("l1", "1/2"), "0.6", free=free, B=np.eye(46, dtype=int), limits=-table)
+    prepared = proposal(A, DoubleGeometric("1/2"), "0.6", free=free, B=np.eye(46, dtype=int), limits=-table)
     noise, accepted = independence(prepared, 20_000, rng=5)
     assert 0.003 < accepted[0] < 0.06
     assert not (noise[0] @ A.T).any()
@@ -79,14 +79,14 @@ def test_acceptance_on_the_papers_kind_of_table():
 
 
 def test_draws_depend_on_the_seed_and_not_on_the_number_of_threads():
-    prepared = proposal(SYSTEMS["total"], NoiseLaw("l1", 1), 1)
+    prepared = proposal(SYSTEMS["total"], DoubleGeometric(1), 1)
     one, three = (independence(prepared, 50, chains=4, rng=6, threads=threads)[0] for threads in (1, 3))
     assert (one == three).all()
     assert (one[0] != one[1]).any()
 
 
 def test_bad_input_is_refused():
-    law = NoiseLaw("l1", 1)
+    law = DoubleGeometric(1)
     with pytest.raises(InvariantError, match="do not determine the others"):
         proposal([[1, 1, 1]], law, 1, free=[0])
     with pytest.raises(InvariantError, match="do not determine the others"):

@@ -9,10 +9,10 @@ from enumerated import SYSTEMS, enumerate_law, exact_draws, log_masses, p_value
 
 from ppdinf.errors import InvariantError, PrivacyError
 from ppdinf.lattice import kernel, margin_matrix
-from ppdinf.laws.noise_law import NoiseLaw
+from ppdinf.laws import DiscreteGaussian, DoubleGeometric, L2Laplace
 from ppdinf.noise.chains.isdp import isdp, jump, jumps, metropolis, move
 
-LAWS = [NoiseLaw("l1", "1"), NoiseLaw("l2", "3/2"), NoiseLaw("gaussian", "10/11")]
+LAWS = [DoubleGeometric("1"), L2Laplace("3/2"), DiscreteGaussian("10/11")]
 
 
 @numba.njit
@@ -45,7 +45,7 @@ def test_wrong_variants_are_seen():
     basis, start = kernel(A).basis, exact_draws(points, p, 60_000, 3)
 
     def p_after(scale="1", always=False, basis=basis):
-        system = jumps(basis, NoiseLaw("l1", scale), a=np.exp(-1.0))
+        system = jumps(basis, DoubleGeometric(scale), a=np.exp(-1.0))
         return p_value(advance(start, system, 60, always, np.random.default_rng(4)), points, p)
 
     assert p_after() > 1e-6
@@ -87,7 +87,7 @@ def test_one_step_has_the_transition_probabilities_of_algorithm_1(law):
 
 
 def test_recorded_draws_have_the_law_and_keep_margins():
-    law = NoiseLaw("l1", 1)
+    law = DoubleGeometric(1)
     points, p = enumerate_law(SYSTEMS["2 x 3 margins"], law)
     system = jumps(kernel(SYSTEMS["2 x 3 margins"]).basis, law, a=np.exp(-1.0))
     noise, accepted = isdp(system, 10_000, thin=100, burn=1000, chains=2, rng=6)
@@ -97,7 +97,7 @@ def test_recorded_draws_have_the_law_and_keep_margins():
 
 
 def test_draws_depend_on_the_seed_and_not_on_the_number_of_threads():
-    system = jumps(kernel(margin_matrix((4, 4), [(0,), (1,)])).basis, NoiseLaw("l1", "1/4"), a=np.exp(-1.0))
+    system = jumps(kernel(margin_matrix((4, 4), [(0,), (1,)])).basis, DoubleGeometric("1/4"), a=np.exp(-1.0))
     one, three = (isdp(system, 50, chains=4, rng=7, threads=threads)[0] for threads in (1, 3))
     assert (one == three).all()
     assert (one[0] != one[1]).any()
@@ -105,6 +105,6 @@ def test_draws_depend_on_the_seed_and_not_on_the_number_of_threads():
 
 def test_bad_input_is_refused():
     with pytest.raises(PrivacyError, match="ratio a"):
-        jumps(np.array([[1], [-1]]), NoiseLaw("l1", 1), a=1.0)
+        jumps(np.array([[1], [-1]]), DoubleGeometric(1), a=1.0)
     with pytest.raises(InvariantError, match="whole numbers"):
-        jumps(np.array([[0.5], [-0.5]]), NoiseLaw("l1", 1), a=0.5)
+        jumps(np.array([[0.5], [-0.5]]), DoubleGeometric(1), a=0.5)

@@ -3,15 +3,16 @@
 import numba
 import numpy as np
 import pytest
-from enumerated import SYSTEMS, enumerate_law, exact_draws, log_masses, p_value
+from enumerated import KINDS, SYSTEMS, enumerate_law, exact_draws, log_masses, p_value
 
 from ppdinf.errors import InvariantError, PrivacyError
 from ppdinf.lattice import margin_matrix
-from ppdinf.laws.noise_law import NoiseLaw, double_geometric
+from ppdinf.laws import DiscreteGaussian, DoubleGeometric, L2Laplace, Staircase
+from ppdinf.laws.chain_kernels import double_geometric
 from ppdinf.noise.chains.line_law import FAR, line_quantile, work_space
 from ppdinf.noise.chains.noise_gibbs import gibbs_moves, move_space, noise_gibbs, step, word
 
-LAWS = [NoiseLaw("l1", "1"), NoiseLaw("l1", "3/2"), NoiseLaw("l2", "3/2"), NoiseLaw("gaussian", "10/11")]
+LAWS = [DoubleGeometric("1"), DoubleGeometric("3/2"), L2Laplace("3/2"), DiscreteGaussian("10/11")]
 
 
 @numba.njit
@@ -61,7 +62,7 @@ def disagreement(law, z, cells, steps, least, most, rng, *, truth=None):
 def test_line_quantiles_equal_those_of_the_enumerated_line(kind, bounded):
     rng = np.random.default_rng(1)
     for trial in range(60):
-        law = NoiseLaw(kind, rng.choice([0.3, 1.0, 2.5]))
+        law = KINDS[kind](rng.choice([0.3, 1.0, 2.5]))
         least, most = (-int(rng.integers(0, 8)), int(rng.integers(0, 8))) if bounded else (-FAR, FAR)
         assert disagreement(law, *random_line(rng, trial % 2), least, most, rng) == 0
 
@@ -69,7 +70,7 @@ def test_line_quantiles_equal_those_of_the_enumerated_line(kind, bounded):
 def test_the_line_comparison_sees_a_wrong_scale_and_a_dropped_breakpoint():
     rng = np.random.default_rng(2)
     for kind in ("l1", "l2", "gaussian"):
-        law, wrong = NoiseLaw(kind, 1), NoiseLaw(kind, "1.05")
+        law, wrong = KINDS[kind](1), KINDS[kind]("1.05")
         z, cells, steps = np.array([3, -1, -4, 2]), np.arange(4), np.array([1, -1, -1, 1])
         assert disagreement(wrong, z, cells, steps, -FAR, FAR, rng, truth=(law, z, steps)) > 0
     assert disagreement(law, z, cells[:3], steps[:3], -FAR, FAR, rng, truth=(law, z, steps)) > 0
@@ -78,7 +79,7 @@ def test_the_line_comparison_sees_a_wrong_scale_and_a_dropped_breakpoint():
 def test_quantiles_in_far_tails_and_at_the_ends_are_finite_and_ordered():
     z, cells, steps = np.array([10_000_000, -3]), np.arange(2), np.array([1, -1])
     u = np.array([0.0, 1e-300, 1e-17, 0.5, 1 - 2**-53])
-    for law in (NoiseLaw("l1", "1/4"), NoiseLaw("l1", 50)):
+    for law in (DoubleGeometric("1/4"), DoubleGeometric(50)):
         t = quantiles(z, cells, steps, *law.code, -FAR, FAR, u)
         assert (np.diff(t) >= 0).all()
         assert (abs(t + 5_000_000) <= 5_001_000).all()
@@ -103,7 +104,7 @@ def test_moves_leave_the_enumerated_law_unchanged(system, law):
 
 
 def test_chains_from_zero_reach_the_law_with_bounds():
-    A, law, lower = [[1, 1, 1, 1]], NoiseLaw("l1", "2/3"), np.array([0, -1, -3, -2])
+    A, law, lower = [[1, 1, 1, 1]], DoubleGeometric("2/3"), np.array([0, -1, -3, -2])
     points, p = enumerate_law(A, law, lower=lower)
     moves = gibbs_moves(A, law, lower=lower)
     end = advance(np.zeros((60_000, 4), np.int64), moves, 60, np.random.default_rng(6))
@@ -114,7 +115,7 @@ def test_chains_from_zero_reach_the_law_with_bounds():
 
 @pytest.mark.parametrize("shape", [(2, 3), (3, 3)])
 def test_pairs_of_rows_reach_the_law(shape):
-    A, law = margin_matrix(shape, [(0,), (1,)]), NoiseLaw("l1", 1)
+    A, law = margin_matrix(shape, [(0,), (1,)]), DoubleGeometric(1)
     points, p = enumerate_law(A, law, reach=6 if shape == (3, 3) else 14)
     moves = gibbs_moves(A, law)
     assert moves.rows.shape in (shape, shape[::-1])
@@ -130,7 +131,7 @@ def test_pairs_of_rows_reach_the_law(shape):
 
 
 def test_pairs_and_lines_agree_on_a_larger_table():
-    moves = gibbs_moves(margin_matrix((5, 6), [(0,), (1,)]), NoiseLaw("l1", "1/4"))
+    moves = gibbs_moves(margin_matrix((5, 6), [(0,), (1,)]), DoubleGeometric("1/4"))
     none = np.empty((0, 0), dtype=np.int64)
     lines = moves._replace(rows=none, columns=none, sweep=20)
     sizes = [np.abs(noise_gibbs(m, 20_000, burn=500, rng=9)[0]).sum(axis=1) for m in (moves, lines)]
@@ -155,7 +156,7 @@ def test_double_geometric_has_its_law():
 
 
 def test_draws_depend_on_the_seed_and_not_on_the_number_of_threads():
-    moves = gibbs_moves(margin_matrix((4, 4), [(0,), (1,)]), NoiseLaw("l1", "1/4"))
+    moves = gibbs_moves(margin_matrix((4, 4), [(0,), (1,)]), DoubleGeometric("1/4"))
     one, three = (noise_gibbs(moves, 50, chains=4, rng=11, threads=threads) for threads in (1, 3))
     assert (one == three).all()
     assert (one[0] != one[1]).any()
@@ -165,16 +166,16 @@ def test_draws_depend_on_the_seed_and_not_on_the_number_of_threads():
 
 
 def test_a_system_that_fixes_everything_gives_no_noise():
-    assert not noise_gibbs(gibbs_moves(np.eye(3, dtype=int), NoiseLaw("l1", 1)), 4, rng=1).any()
+    assert not noise_gibbs(gibbs_moves(np.eye(3, dtype=int), DoubleGeometric(1)), 4, rng=1).any()
 
 
 def test_bad_input_is_refused():
-    law = NoiseLaw("l1", 1)
+    law = DoubleGeometric(1)
     with pytest.raises(InvariantError, match="one bound for each of the 3 cells"):
         gibbs_moves([[1, 1, 1]], law, lower=[0, 0])
     with pytest.raises(InvariantError, match=r"lower\[1\] is positive"):
         gibbs_moves([[1, 1, 1]], law, lower=[0, 1, 0])
-    with pytest.raises(PrivacyError, match="kind must be"):
-        NoiseLaw("l3", 1)
+    with pytest.raises(PrivacyError, match="do not know staircase"):
+        gibbs_moves([[1, 1, 1]], Staircase(1))
     with pytest.raises(PrivacyError, match="sigma must be positive"):
-        NoiseLaw("gaussian", 0)
+        DiscreteGaussian(0)

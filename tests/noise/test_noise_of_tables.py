@@ -15,7 +15,7 @@ import ppdinf as ppd
 from ppdinf.errors import InvariantError
 from ppdinf.lattice import kernel, margin_matrix, structure
 from ppdinf.lattice.shortest import nearest_steps
-from ppdinf.laws.noise_law import NoiseLaw
+from ppdinf.laws import DiscreteGaussian
 from ppdinf.noise.bits.tape import seeded_tape
 from ppdinf.noise.exact.across import squares_across
 from ppdinf.noise.exact.gaussian import draw_gaussian
@@ -103,7 +103,7 @@ def moments(z, sigma, m, swaps):
 @pytest.mark.parametrize(("rows", "columns", "draws"), [(67, 24, 300), (200, 50, 60)])
 def test_large_two_way_tables(rows, columns, draws):
     """Wide noise: |z|^2 / sigma^2 is chi-square, a swap's projection a normal integer; both to 1e-9 and better."""
-    noise = exact_noise(structure(two_way(rows, columns)), NoiseLaw("gaussian", 5))
+    noise = exact_noise(structure(two_way(rows, columns)), DiscreteGaussian(5))
     assert noise.parts[0].acceptance > 0.99
     z = noise.draw(draws, seeded_tape(7))
     assert not z.reshape(draws, rows, columns).sum(axis=1).any()

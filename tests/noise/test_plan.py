@@ -4,12 +4,13 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from enumerated import KINDS
 from lattice_laws import enumerated, fit, margins_law, random_system, total_variation, two_way
 
 import ppdinf as ppd
 from ppdinf.errors import InvariantError
 from ppdinf.lattice import structure
-from ppdinf.laws.noise_law import NoiseLaw
+from ppdinf.laws import DiscreteGaussian, DoubleGeometric, L2Laplace
 from ppdinf.noise import exact_noise as exact
 from ppdinf.noise.bits.tape import secure_tape, seeded_tape
 from ppdinf.noise.exact_noise import exact_noise
@@ -29,7 +30,7 @@ def test_random_systems(seed):
     while True:
         A = random_system(rng, largest_rank=2)
         try:
-            noise = exact_noise(structure(A), NoiseLaw(kind, scale))
+            noise = exact_noise(structure(A), KINDS[kind](scale))
         except InvariantError:  # three crossing weighted sums under l1
             assert kind == "l1"
             continue
@@ -54,11 +55,11 @@ def test_random_systems(seed):
     ],
 )
 def test_l1_samplers(A, samplers):
-    assert used(A, NoiseLaw("l1", "1/4")) == samplers
+    assert used(A, DoubleGeometric("1/4")) == samplers
 
 
 def test_samplers_agree_where_two_are_exact(monkeypatch):
-    A, law, truth = two_way(2, 3), NoiseLaw("l1", "3/2"), enumerated(two_way(2, 3), "l1", Fraction(3, 2))
+    A, law, truth = two_way(2, 3), DoubleGeometric("3/2"), enumerated(two_way(2, 3), "l1", Fraction(3, 2))
     assert used(A, law) == ["elimination"]
     assert fit(exact_noise(structure(A), law).draw(30_000, seeded_tape(1)), truth) > 1e-6
     monkeypatch.setattr(exact, "QUICK", 0)
@@ -68,7 +69,7 @@ def test_samplers_agree_where_two_are_exact(monkeypatch):
 
 def test_classes_within_crossing_sums():
     A = np.array([[1, 1, 1, 1, 0, 0], [0, 0, 1, 1, 1, 1]])
-    noise = exact_noise(structure(A), NoiseLaw("l1", "2"))
+    noise = exact_noise(structure(A), DoubleGeometric("2"))
     assert [part.sampler for part in noise.parts] == ["elimination"]
     z = noise.draw(60_000, seeded_tape(1))
     assert not (z @ A.T).any()
@@ -85,7 +86,7 @@ def brute(A, epsilon, reach=4):
 
 def test_narrow_gaussians_are_drawn_block_by_block(monkeypatch):
     A = np.kron(np.eye(3, dtype=int), two_way(3, 3))
-    law = NoiseLaw("gaussian", "1/2")
+    law = DiscreteGaussian("1/2")
     assert len(exact_noise(structure(A), law).parts) == 1
     monkeypatch.setattr(exact, "LEAST", 1.0)
     noise = exact_noise(structure(A), law)
@@ -97,31 +98,31 @@ def test_narrow_gaussians_are_drawn_block_by_block(monkeypatch):
 
 def test_plans_say_what_and_why():
     bound = MARGINS.on(np.ones((4, 4), dtype=int))
-    found = plan(bound, NoiseLaw("l1", "1/4"))
+    found = plan(bound, DoubleGeometric("1/4"))
     assert str(found) == (
         "rejection sampler (exact): 16 cells lie in 1 block of public sums that cross; 3.3 % of attempts are kept"
     )
     assert found.acceptance == 0.033
     assert Plan(**found.to_dict()) == found
-    assert plan(bound, NoiseLaw("l2", "1/4")).sampler == "mixture"
-    assert plan(bound, NoiseLaw("gaussian", 1)).sampler == "Klein"
+    assert plan(bound, L2Laplace("1/4")).sampler == "mixture"
+    assert plan(bound, DiscreteGaussian(1)).sampler == "Klein"
     total = ppd.invariants.total().on(np.ones(3, dtype=int))
-    found = plan(total, NoiseLaw("l1", 1))
+    found = plan(total, DoubleGeometric(1))
     assert found.to_dict() == {"sampler": "class", "exact": True, "reason": found.reason}
     assert found.reason == ("the public sums split 3 cells into 1 group with noise that sums to zero")
 
 
 def test_what_is_beyond_exact_sampling_is_refused():
     with pytest.raises(InvariantError, match="cross each other"):
-        plan(MARGINS.on(np.ones((14, 14), dtype=int)), NoiseLaw("l1", "1/4"))
+        plan(MARGINS.on(np.ones((14, 14), dtype=int)), DoubleGeometric("1/4"))
     with pytest.raises(InvariantError, match="narrow"):
-        plan(MARGINS.on(np.ones((30, 30), dtype=int)), NoiseLaw("gaussian", "1/2"))
+        plan(MARGINS.on(np.ones((30, 30), dtype=int)), DiscreteGaussian("1/2"))
 
 
 def test_intersecting_sets_over_few_records():
     sets = np.zeros((3, 14), dtype=int)
     sets[0, :7], sets[1, 4:10], sets[2, [0, 5, 6, 8, 9, 11, 12]] = 1, 1, 1
-    noise = exact_noise(structure(sets), NoiseLaw("l1", "1/4"))
+    noise = exact_noise(structure(sets), DoubleGeometric("1/4"))
     z = noise.draw(5000, secure_tape())
     assert not (z @ sets.T).any()
     assert z.any(axis=0).all()

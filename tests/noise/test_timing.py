@@ -4,12 +4,12 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from enumerated import KINDS
 from lattice_laws import two_way
 from scipy import stats
 
 import ppdinf as ppd
 from ppdinf.lattice import structure
-from ppdinf.laws.noise_law import NoiseLaw
 from ppdinf.noise.bits.integers import discrete_gaussian, discrete_laplace
 from ppdinf.noise.bits.tape import seeded_tape
 from ppdinf.noise.exact_noise import exact_noise
@@ -38,7 +38,7 @@ def spearman(words, sizes):
 
 
 def lattice(A, kind, scale):
-    noise = exact_noise(structure(np.array(A)), NoiseLaw(kind, scale))
+    noise = exact_noise(structure(np.array(A)), KINDS[kind](scale))
     return lambda tape: noise.draw(1, tape)
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from ppdinf.errors import PrivacyError
 from ppdinf.lattice import kernel, margin_matrix
-from ppdinf.laws.noise_law import NoiseLaw
+from ppdinf.laws import DoubleGeometric
 from ppdinf.noise.chains.coupling import gibbs_meeting, isdp_meeting
 from ppdinf.noise.chains.isdp import jumps
 from ppdinf.noise.chains.noise_gibbs import gibbs_moves
@@ -38,7 +38,7 @@ def gibbs_matrix(points, q, moves):
 
 
 def test_the_bound_lies_above_the_exact_distance_of_gibbs():
-    law = NoiseLaw("l1", "2/3")
+    law = DoubleGeometric("2/3")
     moves = gibbs_moves(A, law)
     _, points = lattice()
     q = np.exp([law.log_mass(x) for x in points])
@@ -55,7 +55,7 @@ def test_the_bound_lies_above_the_exact_distance_of_gibbs():
 
 
 def test_the_bound_lies_above_the_exact_distance_of_the_published_chain_and_a_wrong_one_does_not():
-    law, a, reach = NoiseLaw("l1", 1), math.exp(-2.5), 7
+    law, a, reach = DoubleGeometric(1), math.exp(-2.5), 7
     coordinates, points = lattice(reach)
     g = a ** abs(coordinates[:, None] - coordinates).sum(axis=2) * ((1 - a) / (1 + a)) ** 2
     log_q = np.array([law.log_mass(x) for x in points])
@@ -108,14 +108,14 @@ def test_pairs_that_have_not_met_leave_no_bound():
 
 
 def test_a_ten_by_ten_table_is_reported_as_not_met():
-    moves = gibbs_moves(margin_matrix((10, 10), [(0,), (1,)]), NoiseLaw("l1", "1/4"))
+    moves = gibbs_moves(margin_matrix((10, 10), [(0,), (1,)]), DoubleGeometric("1/4"))
     bound = tv_bound(gibbs_meeting(moves), pairs=3, limit=300, rng=4)
     assert bound.unmet == 3
     assert "no bound" in str(bound)
 
 
 def test_the_chosen_lag_makes_the_bound_informative_and_threads_do_not_matter():
-    meeting = gibbs_meeting(gibbs_moves(margin_matrix((4, 4), [(0,), (1,)]), NoiseLaw("l1", "1/4")))
+    meeting = gibbs_meeting(gibbs_moves(margin_matrix((4, 4), [(0,), (1,)]), DoubleGeometric("1/4")))
     one, three = (tv_bound(meeting, pairs=300, rng=5, threads=threads) for threads in (1, 3))
     assert one.lag == three.lag
     assert (one.meetings == three.meetings).all()
@@ -135,7 +135,7 @@ def test_bad_input_is_refused():
 
 def test_published_chain_on_four_by_four_needs_about_ten_thousand_iterations():
     """ISDP, Figure 1: l1, epsilon = .25, a = exp(-1), 200 pairs, stable in the lag."""
-    system = jumps(kernel(margin_matrix((4, 4), [(0,), (1,)])).basis, NoiseLaw("l1", "1/4"), a=math.exp(-1.0))
+    system = jumps(kernel(margin_matrix((4, 4), [(0,), (1,)])).basis, DoubleGeometric("1/4"), a=math.exp(-1.0))
     for lag in (1000, 5000, 20_000):
         bound = tv_bound(isdp_meeting(system), pairs=200, lag=lag, rng=6)
         times = np.arange(0, 40_000, 100)

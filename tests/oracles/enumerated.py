@@ -1,11 +1,15 @@
 """Noise laws by enumeration on small lattices, and the comparison of draws with them."""
 
 import itertools
+from fractions import Fraction
 
 import numpy as np
 from scipy import stats
 
 from ppdinf.lattice import kernel
+from ppdinf.laws import DiscreteGaussian, DoubleGeometric, L2Laplace
+
+KINDS = {"l1": DoubleGeometric, "l2": L2Laplace, "gaussian": DiscreteGaussian}
 
 SYSTEMS = {
     "total": [[1, 1, 1]],
@@ -28,8 +32,15 @@ def enumerate_law(A, law, *, reach=14, lower=None):
 
 
 def log_masses(law, points):
-    scale, absolute, squares = float(law.scale), np.abs(points).sum(axis=1), (points**2).sum(axis=1)
-    return {"l1": -scale * absolute, "l2": -scale * np.sqrt(squares), "gaussian": -squares / (2 * scale**2)}[law.kind]
+    absolute, squares = np.abs(points).sum(axis=1), (points**2).sum(axis=1)
+    if isinstance(law, DiscreteGaussian):
+        return -squares / (2 * float(law.sigma) ** 2)
+    return -float(law.epsilon) * {DoubleGeometric: absolute, L2Laplace: np.sqrt(squares)}[type(law)]
+
+
+def scaled(law, factor):
+    """The same law of a scale that many times as large."""
+    return type(law)(getattr(law, "sigma" if isinstance(law, DiscreteGaussian) else "epsilon") * Fraction(factor))
 
 
 def p_value(draws, points, p):

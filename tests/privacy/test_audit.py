@@ -28,8 +28,8 @@ TABLES = {
 LOSSES = {
     "l1": lambda p: ppd.GeneralizedLaplace(p, epsilon="3/4"),
     "l2": lambda p: ppd.GeneralizedLaplace(p, epsilon="3/4", norm="l2"),
-    "double geometric": lambda p: ppd.Conditioned(DoubleGeometric("3/4"), p),
-    "staircase": lambda p: ppd.Conditioned(Staircase("3/4", 2, 1), p),
+    "double geometric": lambda p: ppd.Conditioned(p, noise=DoubleGeometric("3/4")),
+    "staircase": lambda p: ppd.Conditioned(p, noise=Staircase("3/4", 2, 1)),
 }
 
 
@@ -49,7 +49,7 @@ def test_losses_stay_within_the_promise_and_half_of_it_is_too_little(name, where
     "make",
     [
         lambda p: ppd.GeneralizedGaussian(p, sigma=2),
-        lambda p: ppd.Conditioned(DiscreteGaussian(2), ppd.invariants.Public(p.statements[:-1])),
+        lambda p: ppd.Conditioned(ppd.invariants.Public(p.statements[:-1]), noise=DiscreteGaussian(2)),
     ],
 )
 def test_renyi_losses_of_gaussian_noise(make, where):
@@ -135,13 +135,13 @@ def test_what_else_is_public_of_the_tables_does_not_enter_the_law():
     """Noise under a total alone has no bounds to meet, though the tables do."""
     public, table = TABLES["total"]
     system, noise = public.on(table), DoubleGeometric("3/4")
-    free, bounded = (audit(ppd.Conditioned(noise, p), system) for p in (total(), public))
+    free, bounded = (audit(ppd.Conditioned(p, noise=noise), system) for p in (total(), public))
     assert free.loss == pytest.approx(0.75 * free.distances("l1"))
     assert bounded.loss.max() > free.loss.max() + 0.1
-    wider = audit(ppd.Conditioned(noise, public), (public & between(0, 1)).on([1, 1, 0]))
+    wider = audit(ppd.Conditioned(public, noise=noise), (public & between(0, 1)).on([1, 1, 0]))
     assert (len(wider.tables), wider.log_p.shape[1]) == (3, 6)  # of two persons in three cells
     with pytest.raises(InvariantError, match="disagrees with what is public"):
-        audit(ppd.Conditioned(noise, margin("sex") & nonnegative()), public.on(SQUARE))
+        audit(ppd.Conditioned(margin("sex") & nonnegative(), noise=noise), public.on(SQUARE))
 
 
 def test_suppression_is_audited_without_a_reach():
@@ -152,7 +152,7 @@ def test_suppression_is_audited_without_a_reach():
 def test_dropping_the_normaliser_is_seen():
     """With C(x) the losses are other numbers than without: the audit reads the density that inference uses."""
     public, table = TABLES["total"]
-    mechanism, system = ppd.Conditioned(DoubleGeometric("3/4"), public), public.on(table)
+    mechanism, system = ppd.Conditioned(public, noise=DoubleGeometric("3/4")), public.on(table)
     found = audit(mechanism, system)
     without = np.max(np.abs(mechanism.potential(found.tables[:, None] - found.tables).sum(axis=2)), axis=0)
     assert not np.allclose(found.loss.max(axis=0), without, atol=0.05)

@@ -83,7 +83,7 @@ def test_parts_under_models_of_the_data_must_be_independent():
             compose_parallel(a, a, disjoint=True, within=within)
     assert compose_parallel(a, replace(a, epsilon=Fraction(2)), disjoint=True, independent=True).epsilon == 2
     y, mechanism = np.arange(-30, 40), ppd.WassersteinExponential(ppd.invariants.Public(), 1, 1, "one person")
-    p = [np.exp(mechanism.noise.log_weight(y - x)) for x in range(4)]
+    p = [np.exp(mechanism.law.log_weight(y - x)) for x in range(4)]
     laws, other = (p[0] + p[1], p[1] + p[2]), p[0] + 2 * p[3]
     alone = np.abs(np.log(laws[0] / laws[1])).max()
     both = np.abs(np.log(np.outer(laws[0], other) / np.outer(laws[1], other))).max()

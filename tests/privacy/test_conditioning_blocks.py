@@ -172,15 +172,15 @@ def test_many_groups_are_bounded_at_once():
 def test_gamma_of_releases():
     """Millions of tables: exact for few persons and for many, a bound below 1 for two-way tables."""
     public, noise = total() & nonnegative(), DoubleGeometric("1/2")
-    few = conditioning_cost(ppd.Conditioned(noise, public), public.on([30, 20, 10, 0, 0, 5]))
-    many = conditioning_cost(ppd.Conditioned(noise, public), public.on([30_000, 20_000, 10, 0, 0, 5]))
+    few = conditioning_cost(ppd.Conditioned(public, noise=noise), public.on([30, 20, 10, 0, 0, 5]))
+    many = conditioning_cost(ppd.Conditioned(public, noise=noise), public.on([30_000, 20_000, 10, 0, 0, 5]))
     assert few.exact
     assert many.exact
     assert few.gamma <= many.gamma == pytest.approx(math.log(2 - 1 / math.e - (1 - 1 / math.e) ** 6), abs=1e-9)
-    release = ppd.Conditioned(noise, public).release([30, 20, 10, 0, 0, 5])
+    release = ppd.Conditioned(public, noise=noise).release([30, 20, 10, 0, 0, 5])
     assert few.gamma <= release.guarantee.gamma <= few.gamma + 2e-6
     table = xr.DataArray(np.arange(16).reshape(4, 4), dims=("sex", "age"))
     crossing = margin("sex") & margin("age") & nonnegative()
-    bound = conditioning_cost(ppd.Conditioned(noise, crossing), crossing.on(table), search=0)
+    bound = conditioning_cost(ppd.Conditioned(crossing, noise=noise), crossing.on(table), search=0)
     assert not bound.exact
     assert bound.gamma < 1

@@ -214,7 +214,7 @@ LAWS = {
     "l2": lambda public: ppd.GeneralizedLaplace(public, epsilon=1, norm="l2"),
     "gaussian": lambda public: ppd.GeneralizedGaussian(public, rho=1),
     "exact gaussian": lambda public: ppd.GeneralizedGaussian(public, 1, "1e-6", calibration="exact"),
-    "conditioned": lambda public: ppd.Conditioned(ppd.mechanisms.DoubleGeometric(1), public),
+    "conditioned": lambda public: ppd.Conditioned(public, noise=ppd.mechanisms.DoubleGeometric(1)),
     "wasserstein": lambda public: ppd.WassersteinExponential(public, 1, 4, "one person's cell"),
     "suppression": ppd.Suppression,
     "real": lambda public: ppd.SubspaceGaussian(public, epsilon=1, delta="1e-6"),

@@ -41,7 +41,7 @@ CONDITIONED = {
 def test_guarantees_of_large_totals(where):
     """The cells of three persons and of the whole population are as quick to look at."""
     public, table = CONDITIONED[where]
-    mechanism, table = ppd.Conditioned(DoubleGeometric("1/2"), public), np.array(table)
+    mechanism, table = ppd.Conditioned(public, noise=DoubleGeometric("1/2")), np.array(table)
     with Small():
         found = ppd.Release(table, mechanism).guarantee
     assert found.gamma > 0
@@ -54,7 +54,7 @@ def test_the_search_for_a_lower_bound_steps_to_the_ends_of_lines():
     """A line through a table ends where a bound does, however far that is."""
     public = margin("dim_0") & margin("dim_1") & nonnegative()
     table = np.array([[40, 3, 0], [2, 30, 9]])
-    mechanism = ppd.Conditioned(DoubleGeometric("1/2"), public)
+    mechanism = ppd.Conditioned(public, noise=DoubleGeometric("1/2"))
     found = conditioning_cost(mechanism, public.on(table), search=20, rng=1)
     assert 0 < found.found <= found.gamma
 
@@ -63,11 +63,11 @@ def test_the_search_for_a_lower_bound_steps_to_the_ends_of_lines():
 def test_noise_that_is_too_wide_to_tabulate_is_refused(noise):
     public = total() & nonnegative()
     with Small(), pytest.raises(InvariantError, match=r"noise this wide under 1 public sums over 3 cells"):
-        ppd.Conditioned(noise, public).release(np.array([2**50, 2**50, 2**49]))
+        ppd.Conditioned(public, noise=noise).release(np.array([2**50, 2**50, 2**49]))
 
 
 def test_narrow_bounds_need_no_wide_tables():
-    released = ppd.Conditioned(DoubleGeometric("1e-9"), total() & nonnegative()).release(np.array([3, 0, 2]))
+    released = ppd.Conditioned(total() & nonnegative(), noise=DoubleGeometric("1e-9")).release(np.array([3, 0, 2]))
     assert int(released.table.sum()) == 5
 
 

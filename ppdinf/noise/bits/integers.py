@@ -16,13 +16,13 @@ from functools import lru_cache
 from numbers import Rational
 
 import numpy as np
-from flint import arb, fmpq
 from numpy.typing import NDArray
 
 from ppdinf._compiled import jit
 from ppdinf.errors import PrivacyError
 from ppdinf.noise.bits.inversion import Inversion, bernoulli
 from ppdinf.noise.bits.tape import Tape, Words, bounded, fill
+from ppdinf.rationals import ball
 
 __all__ = ["bernoulli_exp", "discrete_gaussian", "discrete_laplace", "uniform_integers"]
 
@@ -169,11 +169,6 @@ def positive(name: str, value: Fraction) -> Fraction:
     if not isinstance(value, Rational) or isinstance(value, bool) or value <= 0:
         raise PrivacyError(f"{name} is {value!r}; give a positive int or fractions.Fraction")
     return Fraction(value)
-
-
-def ball(x: Fraction) -> arb:
-    """Enclose a rational at Arb's working precision."""
-    return arb(fmpq(x.numerator, x.denominator))
 
 
 @lru_cache(maxsize=256)

@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 from ppdinf._compiled import jit
 from ppdinf.errors import InvariantError, PrivacyError
 from ppdinf.lattice.structure import Structure, structure
-from ppdinf.laws.noise_law import NoiseLaw
+from ppdinf.laws import DoubleGeometric, Law
 from ppdinf.noise.chains.in_threads import in_threads
 from ppdinf.noise.chains.independence import Proposal, proposal, propose
 from ppdinf.noise.chains.noise_gibbs import GibbsMoves, gibbs_moves, move_space, step, word
@@ -60,13 +60,13 @@ class Annealing(NamedTuple):
     levels: int
 
 
-def annealing(A: Any | Structure, law: NoiseLaw, *, levels: int | None = None) -> Annealing:
+def annealing(A: Any | Structure, law: Law, *, levels: int | None = None) -> Annealing:
     """Prepare the sampler.
 
     Parameters
     ----------
     A : array_like or scipy sparse of whole numbers, shape (k, d), or Structure
-    law : NoiseLaw
+    law : Law
         Of kind l1.
     levels : int, optional
         Number K; by default 5 times the rank of the lattice. The variance of log w falls as 1 / K.
@@ -84,15 +84,15 @@ def annealing(A: Any | Structure, law: NoiseLaw, *, levels: int | None = None) -
 
     Examples
     --------
-    >>> annealing([[1, 1, 1]], NoiseLaw("l1", 1)).levels
+    >>> annealing([[1, 1, 1]], DoubleGeometric(1)).levels
     10
     """
     found = A if isinstance(A, Structure) else structure(A)
-    if law.kind != "l1":
-        raise PrivacyError(f"annealing is for the l1 law, found {law.kind!r}; the others have exact samplers")
+    if not isinstance(law, DoubleGeometric):
+        raise PrivacyError(f"annealing is for the l1 law, found {law.name}; the others have exact samplers")
     if levels is not None and levels < 1:
         raise PrivacyError(f"levels must be at least 1, found {levels}")
-    start = proposal(found.class_system[:, found.classes], law, law.scale)
+    start = proposal(found.class_system[:, found.classes], law, law.epsilon)
     if start.divisor != 1:
         raise InvariantError(
             f"the solved cells are multiples of 1/{start.divisor}, not whole numbers; "
@@ -140,7 +140,7 @@ def annealed(
 
     Examples
     --------
-    >>> noise, accepted = annealed(annealing([[1, 1, 1]], NoiseLaw("l1", 1)), 4, rng=1)
+    >>> noise, accepted = annealed(annealing([[1, 1, 1]], DoubleGeometric(1)), 4, rng=1)
     >>> noise.shape, int(abs(noise.sum(axis=2)).max())
     ((1, 4, 3), 0)
     """

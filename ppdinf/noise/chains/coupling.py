@@ -30,7 +30,7 @@ from typing import Any
 import numpy as np
 
 from ppdinf._compiled import jit
-from ppdinf.laws.noise_law import double_geometric
+from ppdinf.laws.chain_kernels import double_geometric
 from ppdinf.noise.chains.annealed import Annealing, anneal, own_rates
 from ppdinf.noise.chains.isdp import Jumps, jump, metropolis, move
 from ppdinf.noise.chains.noise_gibbs import GibbsMoves, move_space, step, word
@@ -59,8 +59,8 @@ def isdp_meeting(system: Jumps) -> Meeting:
     Examples
     --------
     >>> from ppdinf.noise.chains.isdp import jumps
-    >>> from ppdinf.laws.noise_law import NoiseLaw
-    >>> meeting = isdp_meeting(jumps(np.array([[1], [-1]]), NoiseLaw("l1", 1), a=0.5))
+    >>> from ppdinf.laws import DoubleGeometric
+    >>> meeting = isdp_meeting(jumps(np.array([[1], [-1]]), DoubleGeometric(1), a=0.5))
     >>> meeting(1, 10_000, np.random.default_rng(1)) > 1
     True
     """
@@ -87,8 +87,8 @@ def gibbs_meeting(moves: GibbsMoves) -> Meeting:
     Examples
     --------
     >>> from ppdinf.noise.chains.noise_gibbs import gibbs_moves
-    >>> from ppdinf.laws.noise_law import NoiseLaw
-    >>> meeting = gibbs_meeting(gibbs_moves([[1, 1, 1]], NoiseLaw("l1", 1)))
+    >>> from ppdinf.laws import DoubleGeometric
+    >>> meeting = gibbs_meeting(gibbs_moves([[1, 1, 1]], DoubleGeometric(1)))
     >>> meeting(1, 10_000, np.random.default_rng(1)) > 1
     True
     """
@@ -113,8 +113,8 @@ def annealed_meeting(system: Annealing) -> Meeting:
     Examples
     --------
     >>> from ppdinf.noise.chains.annealed import annealing
-    >>> from ppdinf.laws.noise_law import NoiseLaw
-    >>> meeting = annealed_meeting(annealing([[1, 1, 1]], NoiseLaw("l1", 1)))
+    >>> from ppdinf.laws import DoubleGeometric
+    >>> meeting = annealed_meeting(annealing([[1, 1, 1]], DoubleGeometric(1)))
     >>> meeting(1, 1000, np.random.default_rng(1)) > 1
     True
     """

@@ -1,6 +1,6 @@
 """The published sampler of conditioned noise: Metropolised independence on a set of proposal cells.
 
-Target: a `NoiseLaw` on {z : A z = 0, B z >= b}. With s the confidential table, s + z is the conditioned release;
+Target: a `Law` on {z : A z = 0, B z >= b}. With s the confidential table, s + z is the conditioned release;
 a release without negative counts has B = I and b = -s.
 State: the integer vector z. Kernel: draw the cells of the index set I from independent double geometric
 laws of rate epsilon~, whatever the state; solve A z = 0 for the other cells; accept the proposal z' with
@@ -29,7 +29,8 @@ from scipy import sparse
 from ppdinf._compiled import jit
 from ppdinf.errors import InvariantError
 from ppdinf.lattice.systems import integer_matrix
-from ppdinf.laws.noise_law import NoiseLaw, double_geometric, log_mass
+from ppdinf.laws import Law
+from ppdinf.laws.chain_kernels import double_geometric, log_mass
 from ppdinf.noise.chains.in_threads import in_threads
 from ppdinf.rationals import as_fraction
 
@@ -42,7 +43,7 @@ class Proposal(NamedTuple):
     Attributes
     ----------
     kind, scale : int, float
-        `NoiseLaw.code` of the target.
+        `Law.code` of the target.
     rate : float
         epsilon~ of the proposal.
     free, solved : ndarray of int64
@@ -69,7 +70,7 @@ class Proposal(NamedTuple):
 
 def proposal(
     A: Any,
-    law: NoiseLaw,
+    law: Law,
     rate: int | float | str | Fraction,
     *,
     free: Any = None,
@@ -82,7 +83,7 @@ def proposal(
     ----------
     A : array_like or scipy sparse of whole numbers, shape (k, d)
         Any rank.
-    law : NoiseLaw
+    law : Law
         The paper's is l1.
     rate : int, float, str or Fraction
         epsilon~ of the proposal; near epsilon accepts most.
@@ -107,7 +108,8 @@ def proposal(
 
     Examples
     --------
-    >>> prepared = proposal([[1, 1, 1]], NoiseLaw("l1", "1/2"), 0.6, free=[1, 2])
+    >>> from ppdinf.laws import DoubleGeometric
+    >>> prepared = proposal([[1, 1, 1]], DoubleGeometric("1/2"), 0.6, free=[1, 2])
     >>> prepared.solved, prepared.factors, prepared.divisor
     (array([0]), array([[-1, -1]]), 1)
     """
@@ -174,7 +176,8 @@ def independence(
 
     Examples
     --------
-    >>> noise, accepted = independence(proposal([[1, 1, 1]], NoiseLaw("l1", "1/2"), 0.6), 4, rng=1)
+    >>> from ppdinf.laws import DoubleGeometric
+    >>> noise, accepted = independence(proposal([[1, 1, 1]], DoubleGeometric("1/2"), 0.6), 4, rng=1)
     >>> noise.shape, int(abs(noise.sum(axis=2)).max())
     ((1, 4, 3), 0)
     """

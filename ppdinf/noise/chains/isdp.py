@@ -1,6 +1,6 @@
 """The published sampler of integer subspace noise: Gibbs within Metropolis, on a basis of the lattice.
 
-Target: a `NoiseLaw` on {z : A z = 0}. State: coordinates v with z = B v, where the columns of B are a basis of
+Target: a `Law` on {z : A z = 0}. State: coordinates v with z = B v, where the columns of B are a basis of
 the lattice. Kernel: add independent double geometric steps e_j of ratio a to all coordinates and accept
 the new point once, with probability min(1, q(z + B e) / q(z)). Kept as published, as the reference
 that other samplers are measured against. The paper's bounds of the loop and the rows of V are read as
@@ -23,7 +23,8 @@ from scipy import sparse
 
 from ppdinf._compiled import jit
 from ppdinf.errors import InvariantError, PrivacyError
-from ppdinf.laws.noise_law import NoiseLaw, double_geometric, log_mass
+from ppdinf.laws import Law
+from ppdinf.laws.chain_kernels import double_geometric, log_mass
 from ppdinf.noise.chains.in_threads import in_threads
 
 __all__ = ["Jumps", "isdp", "jumps"]
@@ -35,7 +36,7 @@ class Jumps(NamedTuple):
     Attributes
     ----------
     kind, scale : int, float
-        `NoiseLaw.code`.
+        `Law.code`.
     d : int
         Number of cells.
     starts, cells, steps : ndarray of int64
@@ -53,14 +54,14 @@ class Jumps(NamedTuple):
     rate: float
 
 
-def jumps(basis: Any, law: NoiseLaw, a: float) -> Jumps:
+def jumps(basis: Any, law: Law, a: float) -> Jumps:
     """Prepare Algorithm 1.
 
     Parameters
     ----------
     basis : array_like or scipy sparse of int, shape (d, m)
         Basis of the lattice, for example ``ppdinf.lattice.kernel(A).basis``.
-    law : NoiseLaw
+    law : Law
     a : float
         Ratio of the jumps, in (0, 1). The paper uses exp(-1) and exp(-2.5) for its l1 examples,
         exp(-1.5) and exp(-2) for l2.
@@ -78,7 +79,8 @@ def jumps(basis: Any, law: NoiseLaw, a: float) -> Jumps:
 
     Examples
     --------
-    >>> jumps(np.array([[1], [-1]]), NoiseLaw("l1", 1), a=0.5).d
+    >>> from ppdinf.laws import DoubleGeometric
+    >>> jumps(np.array([[1], [-1]]), DoubleGeometric(1), a=0.5).d
     2
     """
     if not 0 < a < 1:
@@ -140,7 +142,8 @@ def isdp(
 
     Examples
     --------
-    >>> noise, accepted = isdp(jumps(np.array([[1], [-1]]), NoiseLaw("l1", 1), a=0.5), 4, rng=1)
+    >>> from ppdinf.laws import DoubleGeometric
+    >>> noise, accepted = isdp(jumps(np.array([[1], [-1]]), DoubleGeometric(1), a=0.5), 4, rng=1)
     >>> noise.shape, int(abs(noise.sum(axis=2)).max())
     ((1, 4, 2), 0)
     """

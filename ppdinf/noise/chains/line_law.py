@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from ppdinf._compiled import jit
-from ppdinf.laws.noise_law import L1, L2, log_mass
+from ppdinf.laws.chain_kernels import L1, L2, log_mass
 
 __all__ = ["FAR", "line_quantile", "work_space"]
 

@@ -35,7 +35,8 @@ from ppdinf.errors import InvariantError
 from ppdinf.lattice.families import Cycles
 from ppdinf.lattice.moves import connected_moves
 from ppdinf.lattice.structure import Structure, structure
-from ppdinf.laws.noise_law import L2, NoiseLaw
+from ppdinf.laws import DoubleGeometric, Law
+from ppdinf.laws.chain_kernels import L2
 from ppdinf.noise.chains.in_threads import in_threads
 from ppdinf.noise.chains.line_law import FAR, line_quantile, work_space
 
@@ -50,7 +51,7 @@ class GibbsMoves(NamedTuple):
     Attributes
     ----------
     kind : int
-        `NoiseLaw.code`.
+        `Law.code`.
     rates : ndarray of float64, shape (d,)
         Scale of the law, the same for all cells.
     d : int
@@ -76,15 +77,13 @@ class GibbsMoves(NamedTuple):
     sweep: int
 
 
-def gibbs_moves(
-    A: Any | Structure, law: NoiseLaw, *, lower: Any = None, rng: int | np.random.Generator = 0
-) -> GibbsMoves:
+def gibbs_moves(A: Any | Structure, law: Law, *, lower: Any = None, rng: int | np.random.Generator = 0) -> GibbsMoves:
     """Prepare the moves of `noise_gibbs`.
 
     Parameters
     ----------
     A : array_like or scipy sparse of whole numbers, shape (k, d), or Structure
-    law : NoiseLaw
+    law : Law
     lower : array_like of int, shape (d,), optional
         Smallest noise of each cell, at most 0: minus the table for noisy tables without negative counts.
     rng : int or numpy.random.Generator
@@ -106,7 +105,7 @@ def gibbs_moves(
 
     Examples
     --------
-    >>> moves = gibbs_moves([[1, 1, 1]], NoiseLaw("l1", 1))
+    >>> moves = gibbs_moves([[1, 1, 1]], DoubleGeometric(1))
     >>> len(moves.starts) - 1, moves.sweep
     (3, 2)
     """
@@ -120,7 +119,7 @@ def gibbs_moves(
     none = np.empty((0, 0), dtype=np.int64)
     moves = connected_moves(found, seconds=0)
     table = next((f.table for f, *_ in moves.families if isinstance(f, Cycles) and f.table.size == d), none)
-    if law.kind != "l1" or bounds.size:
+    if not isinstance(law, DoubleGeometric) or bounds.size:
         table = none
     drawn = moves.draw(LISTED if found.lattice.rank else 0, rng=rng)
     listed = _distinct(sparse.hstack([found.lattice.basis, drawn], format="csc"))
@@ -175,7 +174,7 @@ def noise_gibbs(
 
     Examples
     --------
-    >>> moves = gibbs_moves([[1, 1, 1]], NoiseLaw("l1", 1))
+    >>> moves = gibbs_moves([[1, 1, 1]], DoubleGeometric(1))
     >>> z = noise_gibbs(moves, 5, chains=2, rng=1)
     >>> z.shape, int(abs(z.sum(axis=2)).max())
     ((2, 5, 3), 0)

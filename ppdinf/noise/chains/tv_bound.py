@@ -187,8 +187,8 @@ def tv_bound(
     --------
     >>> from ppdinf.noise.chains.coupling import gibbs_meeting
     >>> from ppdinf.noise.chains.noise_gibbs import gibbs_moves
-    >>> from ppdinf.laws.noise_law import NoiseLaw
-    >>> meeting = gibbs_meeting(gibbs_moves([[1, 1, 1]], NoiseLaw("l1", 1)))
+    >>> from ppdinf.laws import DoubleGeometric
+    >>> meeting = gibbs_meeting(gibbs_moves([[1, 1, 1]], DoubleGeometric(1)))
     >>> bound = tv_bound(meeting, pairs=500, rng=1)
     >>> bound.unmet, bound.steps(0.02) <= 10
     (0, True)

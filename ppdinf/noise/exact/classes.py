@@ -26,9 +26,10 @@ from numpy.typing import NDArray
 
 from ppdinf._compiled import jit
 from ppdinf.errors import InvariantError
-from ppdinf.noise.bits.integers import ball, positive
+from ppdinf.noise.bits.integers import positive
 from ppdinf.noise.bits.inversion import LARGEST, Inversion
 from ppdinf.noise.bits.tape import Tape, Words, bounded, fill
+from ppdinf.rationals import ball
 
 __all__ = ["draw_class", "draw_partition"]
 

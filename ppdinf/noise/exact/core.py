@@ -28,9 +28,10 @@ from scipy import sparse
 from ppdinf.lattice.elimination import eliminate_units, sparse_rows
 from ppdinf.lattice.kernel import Lattice
 from ppdinf.noise.bits.coins import toss
-from ppdinf.noise.bits.integers import ball, discrete_laplace, positive
+from ppdinf.noise.bits.integers import discrete_laplace, positive
 from ppdinf.noise.bits.tape import Tape, seeded_tape
 from ppdinf.noise.exact.classes import draw_class
+from ppdinf.rationals import ball
 
 __all__ = ["Core", "core", "core_acceptance", "draw_core"]
 

@@ -41,9 +41,9 @@ from scipy import sparse
 from ppdinf._compiled import jit
 from ppdinf.errors import PrivacyError
 from ppdinf.noise.bits.coins import settle_coin
-from ppdinf.noise.bits.integers import ball
 from ppdinf.noise.bits.tape import ROW, Tape, Words
 from ppdinf.noise.exact.theta import enclose_mass, log_ratio
+from ppdinf.rationals import ball
 
 __all__ = ["UNIT", "Klein", "Proposals"]
 

@@ -39,11 +39,12 @@ from numpy.typing import NDArray
 
 from ppdinf._compiled import jit
 from ppdinf.noise.bits.coins import toss
-from ppdinf.noise.bits.integers import ball, positive
+from ppdinf.noise.bits.integers import positive
 from ppdinf.noise.bits.inversion import _enclose, _precision, _settle
 from ppdinf.noise.bits.tape import Tape, seeded_tape
 from ppdinf.noise.exact.klein import UNIT, Klein, Proposals
 from ppdinf.noise.exact.theta import FLAT, enclose_mass, log_mass
+from ppdinf.rationals import ball
 
 __all__ = ["Mixture", "mixture_acceptance"]
 

@@ -14,7 +14,8 @@ from flint import arb, arb_poly, ctx
 from numpy.typing import ArrayLike
 
 from ppdinf.errors import ModelError
-from ppdinf.noise.bits.integers import ball, positive
+from ppdinf.noise.bits.integers import positive
+from ppdinf.rationals import ball
 
 __all__ = ["Potential", "Window", "class_sum", "log_concave", "product", "table"]
 

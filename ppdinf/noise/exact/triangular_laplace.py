@@ -39,7 +39,7 @@ from scipy.sparse.csgraph import connected_components
 
 from ppdinf.errors import InvariantError
 from ppdinf.noise.bits.coins import toss
-from ppdinf.noise.bits.integers import ball
+from ppdinf.rationals import ball
 
 if TYPE_CHECKING:
     from ppdinf.noise.bits.tape import Tape

@@ -18,8 +18,9 @@ import numpy as np
 from flint import arb
 from numpy.typing import NDArray
 
-from ppdinf.noise.bits.integers import ball, discrete_laplace, uniform_integers
+from ppdinf.noise.bits.integers import discrete_laplace, uniform_integers
 from ppdinf.noise.bits.inversion import Inversion, _precision
+from ppdinf.rationals import ball
 
 if TYPE_CHECKING:
     from ppdinf.noise.bits.tape import Tape
@@ -57,11 +58,11 @@ def whole_k_norm(dimension: int, norm: str, rate: Fraction, draws: int, tape: Ta
         return discrete_laplace(rate, draws * dimension, tape).reshape(draws, dimension)
     if norm == "l2":
         from ppdinf.lattice import structure
-        from ppdinf.laws.noise_law import NoiseLaw
+        from ppdinf.laws import L2Laplace
         from ppdinf.noise.exact_noise import exact_noise
 
         free = structure(np.zeros((1, dimension), dtype=np.int64))
-        return exact_noise(free, NoiseLaw("l2", rate)).draw(draws, tape)
+        return exact_noise(free, L2Laplace(rate)).draw(draws, tape)
     radius = _radius(dimension, rate).draw(draws, tape)
     return uniform_integers(np.repeat(2 * radius + 1, dimension), tape).reshape(draws, -1) - radius[:, None]
 

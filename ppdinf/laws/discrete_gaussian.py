@@ -1,0 +1,86 @@
+"""Discrete Gaussian noise: exp(-z^2 / (2 sigma^2)) on the integers, and on lattices.
+
+References
+----------
+C. Canonne, G. Kamath, T. Steinke, "The discrete Gaussian for differential privacy", Journal of Privacy and
+Confidentiality 12(1), 2022. P. Dharangutte, J. Gao, R. Gong, F.-Y. Yu, "Integer subspace differential privacy", AAAI
+2023, Definition 12, for the law on lattices.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, ClassVar
+
+from flint import arb
+
+from ppdinf._frozen import assign
+from ppdinf.laws.chain_kernels import GAUSSIAN
+from ppdinf.laws.law import IntegerLaw
+from ppdinf.rationals import as_fraction, ball
+
+__all__ = ["DiscreteGaussian"]
+
+
+@dataclass(frozen=True)
+class DiscreteGaussian(IntegerLaw):
+    """Weight ``exp(-k**2 / (2 sigma**2))``: zCDP with ``1 / (2 sigma**2)`` per unit of squared l2 distance.
+
+    Parameters
+    ----------
+    sigma : int, float, str or Fraction
+
+    Raises
+    ------
+    PrivacyError
+        sigma is not a positive finite number.
+
+    Examples
+    --------
+    >>> DiscreteGaussian(2).log_weight(-4)
+    -2.0
+    """
+
+    name: ClassVar[str] = "discrete-gaussian"
+    is_of_norm: ClassVar[bool] = True
+    title: ClassVar[str] = "Gaussian"
+    sigma: Fraction
+
+    def __init__(self, sigma: int | float | str | Fraction) -> None:
+        assign(self, sigma=as_fraction(sigma, "sigma"))
+
+    @property
+    def code(self) -> tuple[int, float]:
+        """Number and scale of the law in `ppdinf.laws.chain_kernels`."""
+        return GAUSSIAN, float(self.sigma)
+
+    def log_weight(self, z: Any) -> Any:
+        """Return ``-z**2 / (2 sigma**2)``."""
+        return -0.5 * (z / float(self.sigma)) ** 2
+
+    def weight(self, size: int) -> arb:
+        """Enclose ``exp(-k**2 / (2 sigma**2))``."""
+        return (-ball(Fraction(size**2) / (2 * self.sigma**2))).exp()
+
+    def largest_ratio(self, size: int) -> arb:
+        """Enclose ``exp(-(2 k + 1) / (2 sigma**2))``, which falls with k."""
+        return (-ball(Fraction(2 * size + 1) / (2 * self.sigma**2))).exp()
+
+    @property
+    def rho_per_square(self) -> Fraction:
+        """``1 / (2 sigma**2)``."""
+        return 1 / (2 * self.sigma**2)
+
+    def half_width(self, cells: int, rare: float) -> int:
+        """Bound on ``|z|`` over `cells` cells of a lattice, exceeded with at most the probability `rare`.
+
+        A lattice Gaussian has ``E exp(u z) <= exp(sigma**2 u**2 / 2)``, its mass being largest when it is centred on
+        the lattice.
+        """
+        return math.ceil(float(self.sigma) * math.sqrt(2 * math.log(2 * cells / rare)))
+
+    def to_dict(self) -> dict[str, str]:
+        """Name and sigma."""
+        return {"name": self.name, "sigma": str(self.sigma)}

@@ -1,0 +1,87 @@
+"""Double geometric noise: exp(-epsilon |z|) on the integers, l1 Laplace noise of whole vectors.
+
+References
+----------
+A. Ghosh, T. Roughgarden, M. Sundararajan, "Universally utility-maximizing privacy mechanisms", SIAM Journal on
+Computing 41(6), 2012. P. Dharangutte, J. Gao, R. Gong, F.-Y. Yu, "Integer subspace differential privacy", AAAI 2023,
+Definition 9, for the law on lattices.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, ClassVar
+
+from flint import arb
+
+from ppdinf._frozen import assign
+from ppdinf.laws.chain_kernels import L1
+from ppdinf.laws.law import IntegerLaw
+from ppdinf.rationals import as_fraction, ball
+
+__all__ = ["DoubleGeometric"]
+
+
+@dataclass(frozen=True)
+class DoubleGeometric(IntegerLaw):
+    """Weight ``exp(-epsilon |k|)``: epsilon-differential privacy per unit of l1 distance.
+
+    Parameters
+    ----------
+    epsilon : int, float, str or Fraction
+
+    Raises
+    ------
+    PrivacyError
+        epsilon is not a positive finite number.
+
+    Examples
+    --------
+    >>> DoubleGeometric("1/2").log_weight(-3)
+    -1.5
+    """
+
+    name: ClassVar[str] = "double-geometric"
+    is_of_norm: ClassVar[bool] = True
+    title: ClassVar[str] = "l1 Laplace"
+    epsilon: Fraction
+
+    def __init__(self, epsilon: int | float | str | Fraction) -> None:
+        assign(self, epsilon=as_fraction(epsilon, "epsilon"))
+
+    @property
+    def code(self) -> tuple[int, float]:
+        """Number and scale of the law in `ppdinf.laws.chain_kernels`."""
+        return L1, float(self.epsilon)
+
+    def log_weight(self, z: Any) -> Any:
+        """Return ``-epsilon |z|``."""
+        return -float(self.epsilon) * abs(z)
+
+    def weight(self, size: int) -> arb:
+        """Enclose ``exp(-epsilon k)``."""
+        return (-ball(self.epsilon) * size).exp()
+
+    def largest_ratio(self, size: int) -> arb:
+        """Enclose ``exp(-epsilon)``."""
+        return (-ball(self.epsilon)).exp()
+
+    @property
+    def epsilon_per_unit(self) -> Fraction:
+        """Epsilon."""
+        return self.epsilon
+
+    def half_width(self, cells: int, rare: float) -> int:
+        """Bound on ``|z|`` over `cells` cells of a lattice, exceeded with at most the probability `rare`.
+
+        Given the other cells' law, a cell has mass at most ``exp(-epsilon |k|)`` relative to that of 0, since the mass
+        that the others leave to ``-k`` is largest at 0, their law having a positive Fourier transform.
+        """
+        rate = float(self.epsilon)
+        return math.ceil(math.log(2 * cells / -math.expm1(-rate) / rare) / rate)
+
+    def to_dict(self) -> dict[str, str]:
+        """Name and epsilon."""
+        return {"name": self.name, "epsilon": str(self.epsilon)}

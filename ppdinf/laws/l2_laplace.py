@@ -1,0 +1,96 @@
+"""l2 Laplace noise of whole vectors: exp(-epsilon |z|_2), a scale mixture of discrete Gaussians.
+
+References
+----------
+P. Dharangutte, J. Gao, R. Gong, F.-Y. Yu, "Integer subspace differential privacy", AAAI 2023, Definition 9.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, ClassVar
+
+import numpy as np
+from scipy.special import gammainccinv
+
+from ppdinf._frozen import assign
+from ppdinf.laws.chain_kernels import L2
+from ppdinf.laws.double_geometric import DoubleGeometric
+from ppdinf.laws.law import Law
+from ppdinf.rationals import as_fraction
+
+__all__ = ["L2Laplace"]
+
+
+@dataclass(frozen=True)
+class L2Laplace(Law):
+    """Weight ``exp(-epsilon |z|_2)`` of a vector z: epsilon-differential privacy per unit of l2 distance.
+
+    Parameters
+    ----------
+    epsilon : int, float, str or Fraction
+
+    Raises
+    ------
+    PrivacyError
+        epsilon is not a positive finite number.
+
+    Examples
+    --------
+    >>> L2Laplace("1/2").log_mass([3, -4])
+    -2.5
+    """
+
+    name: ClassVar[str] = "l2-laplace"
+    is_of_norm: ClassVar[bool] = True
+    title: ClassVar[str] = "l2 Laplace"
+    is_mixture: ClassVar[bool] = True
+    epsilon: Fraction
+
+    def __init__(self, epsilon: int | float | str | Fraction) -> None:
+        assign(self, epsilon=as_fraction(epsilon, "epsilon"))
+
+    @property
+    def code(self) -> tuple[int, float]:
+        """Number and scale of the law in `ppdinf.laws.chain_kernels`."""
+        return L2, float(self.epsilon)
+
+    def log_mass(self, z: Any) -> float:
+        """Return ``-epsilon |z|_2``."""
+        z = np.asarray(z, dtype=np.int64)
+        return -float(self.epsilon) * math.sqrt(int((z * z).sum()))
+
+    def log_weight(self, z: Any, scale: Any) -> Any:
+        """Log weight of each integer given the mixing scale, elementwise; NumPy or PyTensor.
+
+        Parameters
+        ----------
+        z : array or tensor of integers
+        scale : scalar
+            A value v with density ``exp(-v**2 / 2)``: given v, the noise is Gaussian with standard deviation
+            ``v / epsilon``, and integrating v out leaves ``exp(-epsilon |z|_2)`` (`ppdinf.noise.exact.mixture`).
+        """
+        sigma = scale / float(self.epsilon)
+        return -0.5 * z**2 / sigma**2
+
+    def half_width(self, cells: int, rare: float) -> int:
+        """Bound on ``|z|`` over `cells` cells of a lattice, exceeded with at most the probability `rare`.
+
+        Given the mixing scale v it is Gaussian, and v is stochastically smaller than a chi variable with one degree of
+        freedom more than the lattice has dimensions.
+        """
+        widest = math.sqrt(2 * float(gammainccinv((cells + 1) / 2, rare / 2))) / float(self.epsilon)  # chi's quantile
+        return math.ceil(widest * math.sqrt(2 * math.log(4 * cells / rare)))
+
+    def widest_half_width(self, cells: int, rare: float) -> int:
+        """Bound as `half_width` under any further condition that zero noise meets: that of wider l1 noise."""
+        return self.wider(cells).widest_half_width(cells, rare)
+
+    def wider(self, cells: int) -> DoubleGeometric:
+        """Noise whose weights are nowhere below ``exp(-epsilon |z|_2)``.
+
+        |z|_2 is at least |z|_1 over the root of `cells`.
+        """
+        return DoubleGeometric(self.epsilon * Fraction(2**20, math.isqrt(cells * 2**40) + 1))

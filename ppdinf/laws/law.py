@@ -1,0 +1,184 @@
+"""What a law of whole-numbered noise states."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from fractions import Fraction
+from functools import lru_cache
+from typing import Any, ClassVar
+
+import numpy as np
+from flint import arb, ctx
+
+from ppdinf._frozen import made
+from ppdinf.errors import PrivacyError
+from ppdinf.rationals import ball
+
+__all__ = ["IntegerLaw", "Law"]
+
+NEAR = 2**10  # weights that are summed one by one
+LARGEST = 2**20  # weights that are tabulated for one cell: some seconds
+
+
+class Law(ABC):
+    """A law of vectors of whole numbers, largest at 0, where its weight is 1; stated up to its normaliser.
+
+    Attributes
+    ----------
+    name : str
+        In release files.
+    title : str
+        The law in a few words, on lattices.
+    is_mixture : bool
+        Whether the cells are independent only given a common scale.
+    is_of_norm : bool
+        Whether the mass follows from |z|_1 or |z|_2 alone, as samplers for whole lattices need it.
+    """
+
+    name: ClassVar[str]
+    title: ClassVar[str]
+    is_mixture: ClassVar[bool] = False
+    is_of_norm: ClassVar[bool] = False
+
+    @property
+    def code(self) -> tuple[int, float]:
+        """Number and scale of the law in `ppdinf.laws.chain_kernels`, where it `is_of_norm`."""
+        raise PrivacyError(f"samplers for whole lattices do not know {self.name} noise")
+
+    @abstractmethod
+    def log_mass(self, z: Any) -> float:
+        """Logarithm of the mass at a vector, up to a constant."""
+
+    @abstractmethod
+    def half_width(self, cells: int, rare: float) -> int:
+        """Bound on ``|z|`` over `cells` cells of a lattice, exceeded with at most the probability `rare`."""
+
+    @abstractmethod
+    def widest_half_width(self, cells: int, rare: float) -> int:
+        """Bound as `half_width` under any further condition that zero noise meets.
+
+        Zero noise has the weight 1, so that no set of vectors is more probable than the sum of its weights.
+        """
+
+
+class IntegerLaw(Law):
+    """Independent whole numbers, one for each cell: a symmetric law whose mass falls with the absolute value."""
+
+    _named: ClassVar[dict[str, type[IntegerLaw]]] = {}
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        IntegerLaw._named[cls.name] = cls
+
+    @abstractmethod
+    def log_weight(self, z: Any) -> Any:
+        """Logarithm of the weight of each integer, 0 at 0, elementwise; NumPy or PyTensor."""
+
+    @abstractmethod
+    def weight(self, size: int) -> arb:
+        """Enclose the weight of an absolute value."""
+
+    @abstractmethod
+    def largest_ratio(self, size: int) -> arb:
+        """Enclose the largest ratio ``weight(k + period) / weight(k)`` over all k from `size` on."""
+
+    @property
+    def period(self) -> int:
+        """Steps over which the weight surely falls."""
+        return 1
+
+    @property
+    def epsilon_per_unit(self) -> Fraction | None:
+        """Most by which the log weight changes from one integer to the next; None where there is no end."""
+        return None
+
+    @property
+    def rho_per_square(self) -> Fraction | None:
+        """ZCDP loss per unit of squared distance; None where that is not known."""
+        return None
+
+    @abstractmethod
+    def to_dict(self) -> dict[str, str]:
+        """Name and parameters, rationals as text."""
+
+    @staticmethod
+    def from_dict(data: Any) -> IntegerLaw:
+        """Rebuild a law from `to_dict`.
+
+        Raises
+        ------
+        PrivacyError
+            A law that this version does not know, or other parameters than it has.
+        """
+        name = data.get("name") if isinstance(data, dict) else None
+        if not isinstance(name, str) or name not in IntegerLaw._named:
+            raise PrivacyError(f"this version of ppdinf does not know noise of the name {name!r:.60}")
+        parameters = {key: value for key, value in data.items() if key != "name"}
+        return IntegerLaw._named[name]._of_texts(parameters)
+
+    @classmethod
+    def _of_texts(cls, parameters: dict[str, Any]) -> IntegerLaw:
+        return made(cls, parameters, f"{cls.name} noise")
+
+    def log_mass(self, z: Any) -> float:
+        """Logarithm of the mass at a vector: the sum over its cells."""
+        return float(np.sum(self.log_weight(np.asarray(z, dtype=np.int64))))
+
+    def half_width(self, cells: int, rare: float) -> int:
+        """Bound on ``|z|`` over `cells` cells of a lattice, exceeded with at most the probability `rare`."""
+        return self.widest_half_width(cells, rare)
+
+    def widest_half_width(self, cells: int, rare: float) -> int:
+        """Bound as `half_width` under any further condition that zero noise meets: from the weights of all others."""
+        return self.tail_start(math.log(rare / cells) - (cells - 1) * self.log_total)
+
+    def tail_start(self, log_rare: float) -> int:
+        """Bound on the absolute value beyond which weights add up to ``exp(log_rare)`` at most, 0 having weight 1."""
+        k = 1
+        while self.log_tail(k) > log_rare:
+            k = k + 1 + k // 16
+        return k
+
+    @lru_cache(maxsize=16)  # noqa: B019  (laws are values: equal ones share an entry)
+    def window(
+        self, bits: int, precision: int, farthest: float = math.inf, tilt: Fraction = Fraction(0)
+    ) -> tuple[list[arb], arb]:
+        """Tabulate weights of 0, 1, ..., up to `farthest`, and bound the sum of what is left out by 2^-bits or less.
+
+        Weights of k are multiplied by ``exp(tilt k)``; they must fall nevertheless, or end at `farthest`. What is left
+        out is counted twice, for a law that has the same weights below 0.
+
+        Raises
+        ------
+        PrivacyError
+            They would be more than a million.
+        """
+        assert ctx.prec == precision, "weights are enclosed at Arb's working precision"
+        if farthest > LARGEST and self.tail_start(-bits * math.log(2)) > LARGEST:
+            raise PrivacyError(
+                f"{self.name} noise this wide reaches over more than {LARGEST:,} counts of a cell, too many to list: "
+                "use more epsilon, tighter bounds, or GeneralizedLaplace, whose releases need not obey bounds"
+            )
+        rise = ball(tilt)
+        weights, negligible = [self.weight(0)], arb(2) ** -bits
+        while True:
+            size = len(weights)
+            if size > farthest:
+                return weights, arb(0)
+            ahead = [self.weight(size + k) * (rise * (size + k)).exp() for k in range(self.period)]
+            ratio = self.largest_ratio(size) * (rise * self.period).exp()
+            if ratio < 1 and (tail := 2 * sum(ahead, start=arb(0)) / (1 - ratio)) < negligible:
+                return weights, tail.upper()
+            weights.append(ahead[0])
+
+    @property
+    def log_total(self) -> float:
+        """Bound on the logarithm of the sum of all weights, that of 0 being 1."""
+        near = sum(math.exp(float(self.log_weight(k))) for k in range(1, NEAR))
+        return math.log1p(2 * near + math.exp(self.log_tail(NEAR - 1)))
+
+    def log_tail(self, size: int) -> float:
+        """Bound on the logarithm of the sum of all weights of absolute values above a size."""
+        most = float(self.log_weight(size + 1)) + math.log(2 * self.period)
+        return most - math.log(-math.expm1(float(self.largest_ratio(size + 1).log().upper())))

@@ -1,0 +1,101 @@
+"""Staircase noise on the integers.
+
+References
+----------
+Q. Geng, P. Viswanath, "The optimal noise-adding mechanism in differential privacy", IEEE Transactions on Information
+Theory 62(2), 2016.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, ClassVar
+
+from flint import arb
+
+from ppdinf._frozen import assign
+from ppdinf.errors import PrivacyError
+from ppdinf.laws.law import IntegerLaw
+from ppdinf.rationals import as_fraction, ball
+
+__all__ = ["Staircase"]
+
+
+@dataclass(frozen=True)
+class Staircase(IntegerLaw):
+    """Weight ``exp(-epsilon j)`` on stairs of width `sensitivity`, the first `step` values on the top one.
+
+    Counts that differ by at most `sensitivity` differ in loss by at most epsilon.
+
+    Parameters
+    ----------
+    epsilon : int, float, str or Fraction
+    sensitivity : int
+        At least 1; with 1 the law is double geometric.
+    step : int
+        From 1 to `sensitivity`.
+
+    Raises
+    ------
+    PrivacyError
+        A parameter is out of range.
+
+    Examples
+    --------
+    >>> [Staircase(1, sensitivity=2, step=1).log_weight(k) for k in range(4)]
+    [-0.0, -1.0, -1.0, -2.0]
+    """
+
+    name: ClassVar[str] = "staircase"
+    title: ClassVar[str] = "staircase"
+    epsilon: Fraction
+    sensitivity: int
+    step: int
+
+    def __init__(self, epsilon: int | float | str | Fraction, sensitivity: int = 2, step: int = 1) -> None:
+        whole = all(isinstance(value, int) and not isinstance(value, bool) for value in (sensitivity, step))
+        if not whole or not 1 <= step <= sensitivity <= 10**6:
+            raise PrivacyError(
+                f"sensitivity and step must be whole numbers, 1 <= step <= sensitivity, found {sensitivity!r}, {step!r}"
+            )
+        assign(self, epsilon=as_fraction(epsilon, "epsilon"), sensitivity=sensitivity, step=step)
+
+    def _stair(self, size: Any) -> Any:
+        return (size + self.sensitivity - self.step) // self.sensitivity
+
+    def log_weight(self, z: Any) -> Any:
+        """Return ``-epsilon`` times the number of the stair."""
+        return -float(self.epsilon) * self._stair(abs(z))
+
+    def weight(self, size: int) -> arb:
+        """Enclose ``exp(-epsilon j)``."""
+        return (-ball(self.epsilon) * self._stair(size)).exp()
+
+    @property
+    def period(self) -> int:
+        """The width of a stair."""
+        return self.sensitivity
+
+    def largest_ratio(self, size: int) -> arb:
+        """Enclose ``exp(-epsilon)``, from one stair to the next."""
+        return (-ball(self.epsilon)).exp()
+
+    @property
+    def epsilon_per_unit(self) -> Fraction:
+        """Epsilon: from one stair to the next."""
+        return self.epsilon
+
+    @classmethod
+    def _of_texts(cls, parameters: dict[str, Any]) -> IntegerLaw:
+        whole = {name: int(parameters[name]) for name in ("sensitivity", "step") if name in parameters}
+        return super()._of_texts(parameters | whole)
+
+    def to_dict(self) -> dict[str, str]:
+        """Name and parameters."""
+        return {
+            "name": self.name,
+            "epsilon": str(self.epsilon),
+            "sensitivity": str(self.sensitivity),
+            "step": str(self.step),
+        }

@@ -1,0 +1,178 @@
+"""What every law of `ppdinf.laws` states, against sums and draws; a new law is found by itself."""
+
+import inspect
+import itertools
+
+import numpy as np
+import pytest
+from flint import ctx
+from scipy import stats
+
+import ppdinf as ppd
+from ppdinf import laws
+from ppdinf.errors import PrivacyError
+from ppdinf.invariants import Public, between, total
+from ppdinf.lattice import structure
+from ppdinf.laws import IntegerLaw, L2Laplace, Law
+from ppdinf.noise.bits.tape import seeded_tape
+from ppdinf.noise.exact_noise import exact_noise
+
+FOUND = [law for name in laws.__all__ if inspect.isclass(law := getattr(laws, name)) and issubclass(law, Law)]
+EVERY = [law for law in FOUND if not inspect.isabstract(law)]
+OF_CELLS = [law for law in EVERY if issubclass(law, IntegerLaw)]
+SCALES = ["1/2", "1", "3/2"]  # the first parameter of every law
+K = np.arange(-4000, 4001)
+
+
+def named(law):
+    return law.name
+
+
+def test_all_laws_are_here():
+    """Those that files name among them: a law that is not exported would not be tested."""
+    assert {law.name: law for law in OF_CELLS} == IntegerLaw._named
+    assert len({law.name for law in EVERY}) == len(EVERY) >= 4
+
+
+@pytest.mark.parametrize("scale", SCALES)
+@pytest.mark.parametrize("make", OF_CELLS, ids=named)
+def test_weights_of_cells(make, scale):
+    law = make(scale)
+    w = np.exp(law.log_weight(K.astype(float)))
+    assert law.log_weight(0) == 0
+    np.testing.assert_array_equal(w, w[::-1])
+    assert (np.diff(w[4000:]) <= 0).all()
+    for size in (0, 1, 2, 5, 17):
+        assert float(law.weight(size)) == pytest.approx(w[4000 + size], rel=1e-12)
+        ratios = w[4000 + size + law.period : 4400 + law.period] / w[4000 + size : 4400]
+        assert np.nanmax(ratios) <= float(law.largest_ratio(size).upper()) * (1 + 1e-12)
+    assert law.log_mass([2, -1, 0]) == pytest.approx(float(law.log_weight(2) + law.log_weight(1)))
+
+
+@pytest.mark.parametrize("scale", SCALES)
+@pytest.mark.parametrize("make", OF_CELLS, ids=named)
+def test_sums_of_weights(make, scale):
+    """Bounds on tails hold, and are not idle: a hundredth of what they allow for is not there beyond a quarter."""
+    law = make(scale)
+    w = np.exp(law.log_weight(K.astype(float)))
+    whole, size = w.sum(), np.abs(K)
+    assert np.log(whole) - 1e-12 <= law.log_total <= np.log(whole) + 0.05
+    for rare in (1e-2, 1e-4):
+        start = law.tail_start(np.log(rare))
+        assert w[size > start].sum() <= rare < 100 * w[size > start // 4].sum()
+        one = law.half_width(1, rare)
+        assert w[size > one].sum() / whole <= rare
+    weights, left = law.window(20, ctx.prec)
+    assert w[size >= len(weights)].sum() <= float(left) <= 2.0**-20
+    weights, left = law.window(20, ctx.prec, 7)
+    assert (len(weights), left) == (8, 0)
+
+
+@pytest.mark.parametrize("scale", SCALES)
+@pytest.mark.parametrize("make", EVERY, ids=named)
+def test_noise_stays_within_its_half_width(make, scale):
+    """Three cells with a public sum, and with every noise value between -1 and 2 besides, all enumerated."""
+    law, rare, reach = make(scale), 1e-3, 40
+    points = np.array(list(itertools.product(range(-reach, reach + 1), repeat=2)))
+    points = np.column_stack([points, -points.sum(axis=1)])
+    p = np.exp([law.log_mass(z) for z in points])
+    assert law.log_mass(np.zeros(3)) == 0
+    beyond = np.abs(points).max(axis=1) > law.half_width(3, rare)
+    assert p[beyond].sum() <= rare * p.sum()
+    bounded = (points >= -1).all(axis=1) & (points <= 2).all(axis=1)
+    beyond = np.abs(points).max(axis=1) > law.widest_half_width(3, rare)
+    assert p[beyond & bounded].sum() <= rare * p[bounded].sum()
+    assert law.widest_half_width(3, rare) >= law.half_width(3, rare)
+
+
+@pytest.mark.parametrize("scale", SCALES)
+@pytest.mark.parametrize("make", OF_CELLS, ids=named)
+def test_losses_that_are_promised(make, scale):
+    """Pure: every step. zCDP: Renyi divergences of orders 2, 3 and 10 between noise around neighbouring integers."""
+    law = make(scale)
+    log_w = law.log_weight(K.astype(float))
+    log_p = log_w - np.logaddexp.reduce(log_w)
+    assert law.epsilon_per_unit is not None or law.rho_per_square is not None
+    if law.epsilon_per_unit is not None:
+        assert np.abs(np.diff(log_w)).max() <= float(law.epsilon_per_unit) + 1e-9
+    if law.rho_per_square is not None:
+        for order in (2, 3, 10):
+            moment = np.logaddexp.reduce(order * log_p[1:] + (1 - order) * log_p[:-1])
+            assert moment / (order - 1) <= order * float(law.rho_per_square) + 1e-9
+
+
+def drawn(law, public, cells):
+    """Draws of noise around 0: by the samplers of lattices, or by conditioning on everything public."""
+    zeros = np.zeros(cells, dtype=int)
+    system = public.on(zeros)
+    if isinstance(law, L2Laplace):
+        return exact_noise(structure(system.A), law).draw(20_000, seeded_tape(1))
+    return ppd.Conditioned(public, noise=law).draw(system, zeros, 20_000, seeded_tape(1))
+
+
+def grid(ends, free):
+    return np.array(list(itertools.product(range(ends[0], ends[1] + 1), repeat=free)))
+
+
+FREE, SUM = grid((-40, 40), 1), grid((-40, 40), 2)
+CASES = {
+    "one cell": (Public(), FREE),
+    "three cells with a sum": (total(), np.column_stack([SUM, -SUM.sum(axis=1)])),
+    "two cells with bounds": (between(-2, 3), grid((-2, 3), 2)),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("make", EVERY, ids=named)
+def test_draws_follow_the_weights(make, case):
+    """False alarms below 1e-6 for each case; a law of another scale is caught."""
+    public, points = CASES[case]
+    bounded = case.endswith("bounds")
+    if bounded and not issubclass(make, IntegerLaw):
+        pytest.skip("bounds on l2 noise are those of WassersteinExponential")
+    if bounded and make("3/2").epsilon_per_unit is None:
+        with pytest.raises(PrivacyError, match="no known guarantee"):
+            drawn(make("3/2"), public, points.shape[1])
+        return
+    found = drawn(make("3/2"), public, points.shape[1])
+    for scale, agrees in (("3/2", True), ("11/10", False)):
+        p = np.exp([make(scale).log_mass(z) for z in points])
+        assert (p_value(found, points, p / p.sum()) > 1e-6) is agrees
+
+
+def p_value(draws, points, p):
+    place = {tuple(z): k for k, z in enumerate(points.tolist())}
+    counts = np.bincount([place.get(tuple(z), len(points)) for z in draws.tolist()], minlength=len(points) + 1)
+    common = p * len(draws) >= 10
+    seen = np.append(counts[:-1][common], counts[:-1][~common].sum() + counts[-1])
+    expected = np.append(p[common], p[~common].sum()) * len(draws)
+    return float(stats.chisquare(seen[expected > 0], expected[expected > 0] * seen.sum() / expected.sum()).pvalue)
+
+
+@pytest.mark.parametrize("make", OF_CELLS, ids=named)
+def test_files_name_laws(make):
+    law = make("3/2")
+    assert IntegerLaw.from_dict(law.to_dict()) == law
+    assert all(isinstance(value, str) for value in law.to_dict().values())
+    with pytest.raises(PrivacyError, match="does not have the parameters"):
+        IntegerLaw.from_dict(law.to_dict() | {"seed": "1"})
+
+
+def test_unknown_laws_are_refused():
+    for data in ({"name": "other"}, {}, None, {"name": ["double-geometric"]}):
+        with pytest.raises(PrivacyError, match="does not know noise"):
+            IntegerLaw.from_dict(data)
+
+
+def test_faults_of_constructors_are_not_taken_for_other_parameters():
+    class Faulty(laws.Staircase):
+        name = "faulty"
+
+        def __init__(self, epsilon):
+            raise TypeError("a fault of its own")
+
+    try:
+        with pytest.raises(TypeError, match="of its own"):
+            IntegerLaw.from_dict({"name": "faulty", "epsilon": "1"})
+    finally:
+        del IntegerLaw._named["faulty"]
