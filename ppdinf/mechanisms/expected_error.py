@@ -87,6 +87,7 @@ def cell_law(law: IntegerLaw, cells: int) -> tuple[NDArray[np.int64], NDArray[np
 
     Examples
     --------
+    >>> from ppdinf.laws import DoubleGeometric
     >>> values, mass = cell_law(DoubleGeometric(1), 2)  # z and -z: weight exp(-2 |z|)
     >>> round(float(mass[values == 1][0] / mass[values == 0][0] * np.exp(2)), 9)
     1.0

@@ -18,7 +18,7 @@ TOTAL = ppd.invariants.total()
 def enumerated(law, cells, reach):
     """Standard deviation and 90 % half-width of the first cell, over all noise tables that sum to zero."""
     moves = np.array([(*z, -sum(z)) for z in product(range(-reach, reach + 1), repeat=cells - 1)])
-    mass = np.exp(law.potential(moves.astype(float)).sum(axis=1))
+    mass = np.exp(law.log_weight(moves.astype(float)).sum(axis=1))
     mass /= mass.sum()
     first = np.abs(moves[:, 0])
     within = [mass[first <= k].sum() for k in range(reach + 1)]
@@ -66,7 +66,7 @@ def test_simulated_laws_agree_with_enumeration_and_say_that_they_are():
     assert not found["exact"].any()
     (law, reach) = DoubleGeometric(1), 30
     columns = np.array([(a, b, -a - b) for a in range(-reach, reach + 1) for b in range(-reach, reach + 1)])
-    mass = np.exp(2 * law.potential(columns.astype(float)).sum(axis=1))
+    mass = np.exp(2 * law.log_weight(columns.astype(float)).sum(axis=1))
     sd = np.sqrt(mass @ (columns**2.0).mean(axis=1) / mass.sum())
     assert found["sd"].iloc[0] == pytest.approx(sd, rel=0.06)
     two = ppd.GeneralizedLaplace(TOTAL, epsilon=1, norm="l2").expected_error((2,))

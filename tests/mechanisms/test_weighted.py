@@ -209,10 +209,10 @@ def test_gamma_covers_every_pair_and_no_less_would(epsilon):
     k = np.abs(points[:, None] - points).sum(axis=2)
     loss = np.max(log_p[:, None] - log_p[None], axis=2)
     assert cost.exact
-    assert np.all(loss <= (1 + cost.gamma) * float(mechanism.base.epsilon) * k + 1e-9)
+    assert np.all(loss <= (1 + cost.gamma) * float(mechanism.noise.epsilon) * k + 1e-9)
     apart = k > 0
-    assert cost.effective == pytest.approx(np.max(loss[apart] / (float(mechanism.base.epsilon) * k[apart])) - 1)
-    assert not np.all(loss <= 0.5 * (1 + cost.effective) * float(mechanism.base.epsilon) * k + 1e-9)
+    assert cost.effective == pytest.approx(np.max(loss[apart] / (float(mechanism.noise.epsilon) * k[apart])) - 1)
+    assert not np.all(loss <= 0.5 * (1 + cost.effective) * float(mechanism.noise.epsilon) * k + 1e-9)
     assert 0 < cost.gamma < 1
 
 
@@ -271,8 +271,8 @@ def test_files_bring_mechanisms_back(name, tmp_path):
 @pytest.mark.parametrize(
     ("make", "error", "message"),
     [
-        (lambda: ppd.Conditioned(total(), noise=None), PrivacyError, "noise such as"),
-        (lambda: ppd.Conditioned(total(), noise={"name": "other"}), PrivacyError, "noise such as"),
+        (lambda: ppd.Conditioned(total(), noise=None), PrivacyError, "noise is a law of single cells"),
+        (lambda: ppd.Conditioned(total(), noise={"name": "other"}), PrivacyError, "noise is a law of single cells"),
         (lambda: ppd.Conditioned(None, noise=DoubleGeometric(1)), InvariantError, "what is public"),
         (lambda: ppd.Conditioned(DoubleGeometric(1), total()), PrivacyError, r"first: Conditioned\(public, noise="),
         (lambda: DoubleGeometric(0), PrivacyError, "positive"),
