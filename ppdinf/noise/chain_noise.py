@@ -102,6 +102,7 @@ def chain_noise(structure: Structure, law: Law) -> ChainNoise:
     Examples
     --------
     >>> from ppdinf.lattice import structure
+    >>> from ppdinf.laws import DoubleGeometric
     >>> from ppdinf.noise.bits.tape import seeded_tape
     >>> chain = chain_noise(structure([[1, 1, 0], [0, 1, 1]]), DoubleGeometric(1))
     >>> chain.sampler, chain.distance < 0.05, chain.draw(2, seeded_tape(1)).shape
