@@ -7,7 +7,7 @@ import xarray as xr
 from arviz_stats.base import array_stats
 
 import ppdinf as ppd
-from ppdinf.diagnostics.diagnose import Diagnosis
+from ppdinf.diagnostics.diagnose import ESS, Diagnosis
 from ppdinf.diagnostics.rhat import limit, shown
 from ppdinf.errors import DiagnosisWarning
 
@@ -32,6 +32,17 @@ def test_the_limit_holds_for_the_largest_of_many_where_that_of_one_does_not():
 def test_one_chain_apart_in_one_quantity_of_many_is_seen():
     rng = np.random.default_rng(5)
     assert all(largest(rng, shift=1.0) > limit(QUANTITIES, CHAINS) for _ in range(10))
+
+
+def test_what_the_limit_of_a_thousand_lets_pass_has_too_few_effective_draws():
+    """One chain off by half a standard deviation: of forty, some pass the limit, none the two checks together."""
+    rng = np.random.default_rng(6)
+    draws = rng.normal(size=(4, 1000, 40))
+    draws[0] += 0.5
+    passes = array_stats.rhat(draws, chain_axis=0, draw_axis=1) <= limit(1000)
+    enough = np.array([array_stats.ess(draws[..., k], method="bulk") >= ESS for k in range(40)])
+    assert passes.any()
+    assert (passes & enough).sum() <= 3  # expected 0.4 of 40: four or more have probability 1e-3
 
 
 def test_one_quantity_has_the_usual_limit():
