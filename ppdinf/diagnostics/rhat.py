@@ -7,13 +7,15 @@ nineteen posteriors of twenty let the largest of a thousand pass it nearly alway
 number: to the quantile that all of them together keep in nineteen of twenty (Bonferroni).
 
 Simulated, four autoregressive chains of 1,000 draws that mix: with 800 effective draws of each quantity the rule finds
-fault with 3 % of single quantities and 3 % of tens, and with no hundred or thousand; with 600 with 12 %, 25 %, 47 % and
-77 %; with 400 with 36 %, 79 % and all. So below some 800 effective draws an R-hat over its limit says that they are few.
+fault with 3 % of single quantities and 3 % of tens, and with no hundred or thousand; with 600 with 12 %, 25 %, 47 %
+and 77 %; with 400 with 36 %, 79 % and all. So below some 800 effective draws an R-hat over its limit says that they are
+few.
 
 What a higher limit lets pass, a limit on the effective sample size holds, which counts what chains differ by. Of chains
-around centres of their own that leave a true R-hat of 1.02, 58 % exceed the limit of one quantity, 28 % that of a thousand,
-and 41 % either that or have fewer than 400 effective draws (4 x 4,000 draws: 65 %, 27 %, 52 %). One chain of four that
-is off by half a standard deviation exceeds the limit of a thousand in 88 %, and either in 99 %; off by one, always.
+around centres of their own that leave a true R-hat of 1.02, 58 % exceed the limit of one quantity, 28 % that of a
+thousand, and 41 % either that or have fewer than 400 effective draws (4 x 4,000 draws: 65 %, 27 %, 52 %). One chain of
+four that is off by half a standard deviation exceeds the limit of a thousand in 88 %, and either in 99 %; off by one,
+always.
 """
 
 from __future__ import annotations
