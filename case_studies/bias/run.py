@@ -1,6 +1,6 @@
 """Bias of noisy tables by cell size: sums kept by construction, or repaired afterwards, with and without a bound at 0.
 
-Run with ``python case_studies/bias/run.py`` (fifteen seconds); prints the numbers of the README, draws its figure.
+Run with ``ppdinf reproduce bias``.
 
 R. Gong, X.-L. Meng, "Congenial differential privacy under mandated disclosure", FODS 2020, section 4.
 J. Seeman, M. Reimherr, A. Slavkovic, "Formal privacy for partially private data", sections 3 and 4.2.
@@ -10,13 +10,15 @@ from pathlib import Path
 
 import matplotlib.pyplot as plt
 import numpy as np
+import pandas as pd
 from scipy import stats
 
 import ppdinf as ppd
 from ppdinf.invariants import Public, nonnegative, total
 from ppdinf.mechanisms import DoubleGeometric
+from ppdinf.report.study import Study, arguments
 
-HERE = Path(__file__).parent
+HERE, TAKES = Path(__file__).parent, "15 s"
 EPSILON, DRAWS = "1/4", 20_000
 COUNTS = np.arange(21)
 BOUNDED = total() & nonnegative()
@@ -37,22 +39,22 @@ PAIR = 20  # public total of the two cells of the second panel
 REPEATS = 4000
 
 
-def biases():
+def biases(seed, draws):
     """Mean error in each cell, and its Monte-Carlo standard error, for each method."""
-    rng = np.random.default_rng(4)
+    rng = np.random.default_rng(seed)
     for name, (mechanism, _) in METHODS.items():
-        errors = mechanism.simulate(COUNTS, draws=DRAWS, rng=rng).values - COUNTS
-        yield name, errors.mean(axis=0), errors.std(axis=0) / np.sqrt(DRAWS)
+        errors = mechanism.simulate(COUNTS, draws=draws, rng=rng).values - COUNTS
+        yield name, errors.mean(axis=0), errors.std(axis=0) / np.sqrt(draws)
 
 
-def misreadings():
+def misreadings(seed, repeats):
     """Mean of a confidential count less what is read from its release, by the released count.
 
     Two cells with a public total; every table with it is as likely as any other before the release.
     """
-    mechanism, rng = ppd.Conditioned(BOUNDED, noise=DoubleGeometric(EPSILON)), np.random.default_rng(5)
+    mechanism, rng = ppd.Conditioned(BOUNDED, noise=DoubleGeometric(EPSILON)), np.random.default_rng(seed)
     tables = np.column_stack([np.arange(PAIR + 1), PAIR - np.arange(PAIR + 1)])
-    released = np.stack([mechanism.simulate(x, draws=REPEATS, rng=rng).values[:, 0] for x in tables])
+    released = np.stack([mechanism.simulate(x, draws=repeats, rng=rng).values[:, 0] for x in tables])
     right = np.exp([[mechanism.logp(y, x) for x in tables] for y in tables])  # [y, x]
     wrong = np.exp(mechanism.potential(tables[:, np.newaxis] - tables).sum(axis=2))
     means = [tables[:, 0], *(weights @ tables[:, 0] / weights.sum(axis=1) for weights in (wrong, right))]
@@ -66,6 +68,19 @@ def chance(bias, error):
     return stats.chi2.sf(np.sum((bias / error) ** 2), bias.size)
 
 
+def frame(found, counts, name, last):
+    """Mean errors at some counts, as text, and the p-value of none."""
+    rows = [
+        {
+            name: each,
+            **{f"at {k}": f"{bias[k]:+.2f} ± {error[k]:.2f}" for k in counts},
+            last: f"{chance(bias, error):.2g}",
+        }
+        for each, bias, error in found
+    ]
+    return pd.DataFrame(rows).set_index(name)
+
+
 def panel(axes, found, looks):
     """Draw mean errors with two standard errors, one line for each entry."""
     for name, bias, error in found:
@@ -76,26 +91,63 @@ def panel(axes, found, looks):
     axes.spines[["top", "right"]].set_visible(False)
 
 
-def main(output=HERE):
-    """Print the tables and draw the figure into a folder."""
-    found, read = list(biases()), list(misreadings())
-    print("| method | bias at 0 | at 1 | at 5 | at 20 | p-value of no bias |\n|---|---|---|---|---|---|")
-    for name, bias, error in found:
-        cells = " | ".join(f"{bias[k]:+.2f} ± {error[k]:.2f}" for k in (0, 1, 5, 20))
-        print(f"| {name} | {cells} | {chance(bias, error):.2g} |")
-    print("\n| reading | error at released 0 | at 1 | at 5 | at 10 | p-value of no error |\n|---|---|---|---|---|---|")
-    for name, bias, error in read:
-        cells = " | ".join(f"{bias[k]:+.2f} ± {error[k]:.2f}" for k in (0, 1, 5, 10))
-        print(f"| {name} | {cells} | {chance(bias, error):.2g} |")
+def main(output=HERE, *, quick=False, seed=4):
+    """Measure all mean errors; page, tables and figure into a folder."""
+    study = Study(
+        "Which noisy tables are biased, and where", output,
+        about=f"21 cells with 0 to 20 persons, a public total, epsilon = {EPSILON} per person, six ways to publish.",
+        settings={"quick": quick, "seed": seed},
+    )  # fmt: skip
+    scale = 10 if quick else 1
+    found, read = list(biases(seed, DRAWS // scale)), list(misreadings(seed + 1, REPEATS // scale))
+    study.table(
+        "bias", frame(found, (0, 1, 5, 20), "method", "p of no bias"),
+        "Mean of the release less the count, persons, by confidential count; Monte-Carlo standard errors.",
+    )  # fmt: skip
+    study.table(
+        "readings", frame(read, (0, 1, 5, 10), "reading", "p of no error"),
+        "Mean of the count less its estimate, persons, by released count: two cells that share a public total of 20.",
+    )  # fmt: skip
+    p = {name: chance(bias, error) for name, bias, error in (*found, *read)}
+    first = {name: bias[0] for name, bias, _ in found}
+    for name in ("drawn with the total", "projected on the total"):
+        study.claim(
+            f"no bias: {name}", "Partially private data, 4.2", "unbiased", f"p = {p[name]:.2g}", holds=p[name] > 1e-3
+        )
+    for name in (
+        "truncated at 0",
+        "projected on total and bounds",
+        "the same, rounded",
+        "conditioned on total and bounds",
+    ):
+        study.claim(f"empty cells are lifted: {name}", "Partially private data, 4.2", "biased upwards",
+                    f"{first[name]:+.2f} persons", holds=p[name] < 1e-6 and first[name] > 0)  # fmt: skip
+    closed = 1 / (1 - np.exp(-2 * 0.25)) * np.exp(-0.25)
+    lifted = first["truncated at 0"]
+    study.claim("truncation lifts an empty cell by a / (1 - a^2), a = exp(-epsilon)", "here", f"{closed:.2f}",
+                f"{lifted:.2f}", holds=abs(lifted - closed) < 0.05 * scale)  # fmt: skip
+    for name in ("the release itself", "posterior that leaves out C(x)"):
+        study.claim(
+            f"read wrongly: {name}", "Partially private data, 3", "biased", f"p = {p[name]:.2g}", holds=p[name] < 1e-6
+        )
+    name = "posterior with C(x)"
+    study.claim(
+        f"read rightly: {name}", "Partially private data, 3", "unbiased", f"p = {p[name]:.2g}", holds=p[name] > 1e-3
+    )
 
     figure, (left, right) = plt.subplots(1, 2, figsize=(10.5, 4), layout="constrained")
     panel(left, found, {name: color for name, (_, color) in METHODS.items()})
-    left.set(xlabel="confidential count", ylabel="mean of the release less the count", title="21 cells, public total")
+    left.set(xlabel="confidential count, persons", ylabel="mean of the release less the count, persons",
+             title="21 cells, public total")  # fmt: skip
     panel(right, read, READINGS)
-    right.set(xlabel="released count", ylabel="mean of the count less its estimate", title="reading two cells")
-    figure.savefig(output / "bias.png", dpi=90)
+    right.set(xlabel="released count, persons", ylabel="mean of the count less its estimate, persons",
+              title="reading two cells with a public total of 20")  # fmt: skip
+    study.figure(
+        "bias", figure, "Mean errors with two standard errors. Left: of the release. Right: of three readings."
+    )
     plt.close(figure)
+    study.write()
 
 
 if __name__ == "__main__":
-    main()
+    main(**arguments(main))

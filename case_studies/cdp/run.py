@@ -1,10 +1,11 @@
 """Congenial differential privacy on sex by age tables: four ways to publish, side by side, with exact draws.
 
-Run with ``python case_studies/cdp/run.py`` (half a minute); prints the numbers of the README and draws its figure.
+Run with ``ppdinf reproduce cdp``. With PPDINF_DATA (or ``--data``) table P12 of the 2010 census is released too.
 
 R. Gong, X.-L. Meng, "Congenial differential privacy under mandated disclosure", FODS 2020, sections 3 and 4.
 """
 
+import os
 from pathlib import Path
 
 import matplotlib.pyplot as plt
@@ -21,8 +22,10 @@ from ppdinf.noise.bits.tape import seeded_tape
 from ppdinf.noise.chains.independence import independence, proposal
 from ppdinf.privacy.conditioning import conditioning_cost
 from ppdinf.rationals import as_fraction
+from ppdinf.report.study import Study, arguments
 
-HERE = Path(__file__).parent
+HERE, TAKES = Path(__file__).parent, "1 min"
+CDP = "Congenial DP"
 TABLES, RELEASES = 20, 100
 AGES = [
     "<5", "6-10", "11-15", "16-17", "18-19", "20", "21", "22-24", "25-29", "30-34", "35-39", "40-44", "45-49", "50-54",
@@ -51,25 +54,38 @@ def conditioned(table, draws, rng):
     return ppd.Conditioned(PUBLIC, noise=ppd.mechanisms.DoubleGeometric("1/2")).simulate(table, draws=draws, rng=rng)
 
 
-def released(table, method, rng):
+def released(table, method, releases, rng):
     """Draw releases of one table by one of the four methods."""
     if method == "conditioned, epsilon 1/2":
-        return conditioned(table, RELEASES, rng)
+        return conditioned(table, releases, rng)
     if method == "projected, epsilon 1":
-        return ppd.PostProcessed(PUBLIC, 1, "nonnegative").simulate(table, draws=RELEASES, rng=rng)
+        return ppd.PostProcessed(PUBLIC, 1, "nonnegative").simulate(table, draws=releases, rng=rng)
     epsilon = 1 if method == "noise, epsilon 1" else "1/2"
-    return ppd.GeneralizedLaplace(Public(), epsilon=epsilon).simulate(table, draws=RELEASES, rng=rng)
+    return ppd.GeneralizedLaplace(Public(), epsilon=epsilon).simulate(table, draws=releases, rng=rng)
 
 
-def distances():
-    """Average L1 and L2 distance of releases from each of 20 simulated tables, equation (3.1)."""
-    rng = np.random.default_rng(2020)
+def simulated(rng):
+    """Draw tables: mean 5.26 and variance 5.54, success probability .95 as SciPy counts it."""
+    for _ in range(TABLES):
+        yield labelled(stats.nbinom(100, 0.95).rvs((2, 23), random_state=rng))
+
+
+def counties(folder):
+    """Read table P12 of the 2010 census for the smallest counties of Kentucky."""
+    rows = pd.read_csv(Path(folder, "p12_sex_by_age_2010_ky_ca.csv")).query("state == 'KY'")
+    wide = rows.pivot(index="county", columns="cell", values="sf1")
+    wide = wide.sort_values("H76001").head(TABLES)
+    for county in wide.index:
+        male, female = ([wide.loc[county, f"H76{start + k:03d}"] for k in range(23)] for start in (3, 27))
+        yield labelled([female, male])
+
+
+def distances(tables, releases, rng):
+    """Average L1 and L2 distance of releases from each of some tables, equation (3.1)."""
     rows = []
-    for number in range(TABLES):
-        # mean 5.26 and variance 5.54: success probability .95 as SciPy counts it
-        table = labelled(stats.nbinom(100, 0.95).rvs((2, 23), random_state=rng))
+    for number, table in enumerate(tables):
         for method in METHODS:
-            error = released(table, method, rng.spawn(1)[0]) - table
+            error = released(table, method, releases, rng.spawn(1)[0]) - table
             l1 = float(abs(error).sum(("sex", "age")).mean())
             l2 = float(np.sqrt((error**2).sum(("sex", "age"))).mean())
             rows.append({"table": number, "method": method, "L1": l1, "L2": l2})
@@ -136,35 +152,90 @@ def two_bins(epsilon=0.1, draws=40_000):
     return pd.DataFrame(rows).T
 
 
-def figure(found, curve, path):
-    """Boxes of average distances, and the acceptance of the chain."""
-    fig, axes = plt.subplots(1, 3, figsize=(9, 2.8), layout="constrained", width_ratios=[1, 1, 1.1])
-    for ax, norm in zip(axes, ["L1", "L2"], strict=False):
-        parts = [found.loc[found["method"] == method, norm] for method in METHODS[::-1]]
-        ax.boxplot(parts, orientation="horizontal", widths=0.6, medianprops={"color": "C0"})
-        ax.set_yticks(range(1, 5), METHODS[::-1] if norm == "L1" else [""] * 4)
-        ax.set_xlabel(f"average {norm} distance")
-        ax.spines[["top", "right"]].set_visible(False)
-    axes[2].plot(curve["rate"], 100 * curve["acceptance"], "o-", ms=3)
-    axes[2].plot(0.6, 1.68, "kx", label="published: 1.68 % at 0.6")
-    axes[2].set(xlabel="rate of the chain's proposals", ylabel="accepted, %", ylim=(0, None))
-    axes[2].legend(frameon=False)
-    axes[2].spines[["top", "right"]].set_visible(False)
-    fig.savefig(path, dpi=90)
-    plt.close(fig)
+def boxes(axes, found, title, named):
+    """Boxes of average distances, one for each method."""
+    parts = [found.loc[found["method"] == method, "L1"] for method in METHODS[::-1]]
+    axes.boxplot(parts, orientation="horizontal", widths=0.6, medianprops={"color": "#0072B2"})
+    axes.set_yticks(range(1, 5), METHODS[::-1] if named else [""] * 4)
+    axes.set(xlabel="average L1 distance, persons", title=title)
+    axes.spines[["top", "right"]].set_visible(False)
 
 
-def main(output=HERE):
-    """Print every number of the README and draw its figure into a folder."""
-    found = distances()
-    print(found.groupby("method", sort=False)[["L1", "L2"]].agg(["mean", "min", "max"]).round(1).to_string(), "\n")
-    curve, exact, error = chain([0.45, 0.5, 0.55, 0.6, 0.65, 0.7, 0.8, 0.9])
-    print(curve.round(4).to_string(index=False), f"\nexact L1: {exact:.2f} +- {error:.2f}\n")
+def main(output=HERE, *, quick=False, data=None, seed=2020):
+    """Compare four ways to publish tables, and chain and exact draws; page, tables and figure into a folder."""
+    folder = data or os.environ.get("PPDINF_DATA")
+    study = Study(
+        "Conditioning against projection on sex by age tables", output,
+        about="2 sexes by 23 ages; public are the total, the number of women, the number of adults, and that no "
+        "count is negative.", settings={"quick": quick, "seed": seed, "real": bool(folder)},
+    )  # fmt: skip
+    rng, releases = np.random.default_rng(seed), 20 if quick else RELEASES
+    found = {"simulated": distances(simulated(rng), releases, rng)}
+    if folder:
+        found["Kentucky, 2010"] = distances(counties(folder), releases, rng)
+    for source, rows in found.items():
+        means = rows.groupby("method", sort=False)[["L1", "L2"]].agg(["mean", "min", "max"])
+        means.columns = [f"{norm}, {what}" for norm, what in means.columns]
+        study.table(
+            f"distances_{source.split(',')[0].lower()}", means, f"Distances of releases, persons; tables: {source}."
+        )
+        l1 = means["L1, mean"]
+        study.claim(
+            f"conditioned at 1/2 lies between plain noise at 1/2 and at 1 ({source})", CDP, "boxes",
+            f"{l1['noise, epsilon 1']:.1f} < {l1['conditioned, epsilon 1/2']:.1f} < {l1['noise, epsilon 1/2']:.1f}",
+            holds=l1["noise, epsilon 1"] < l1["conditioned, epsilon 1/2"] < l1["noise, epsilon 1/2"],
+        )  # fmt: skip
+        study.claim(
+            f"projected at 1 is on par with its own noise at 1 ({source})", CDP, "boxes",
+            f"{l1['projected, epsilon 1']:.1f} beside {l1['noise, epsilon 1']:.1f}",
+            holds=abs(l1["projected, epsilon 1"] / l1["noise, epsilon 1"] - 1) < 0.1,
+        )  # fmt: skip
+
+    rates = [0.5, 0.6, 0.7, 0.9] if quick else [0.45, 0.5, 0.55, 0.6, 0.65, 0.7, 0.8, 0.9]
+    curve, exact, error = chain(rates, 50_000 if quick else 500_000)
+    study.table(
+        "chain",
+        curve.set_index("rate"),
+        f"The published chain by rate of its proposals; exact L1 {exact:.2f} ± {error:.2f}.",
+    )
+    at = curve.set_index("rate").loc[0.6]
+    study.claim("acceptance of the chain at rate 0.6", CDP, "1.68 %", f"{at['acceptance']:.2%}",
+                holds=abs(at["acceptance"] - 0.0168) < 0.0036,
+                reason="the published run of 10,000 steps has an error of .12 %")  # fmt: skip
+    study.claim("its acceptance, without a chain", "here", f"{at['acceptance']:.2%}", f"{at['without a chain']:.2%}",
+                holds=abs(at["acceptance"] / at["without a chain"] - 1) < (0.3 if quick else 0.1))  # fmt: skip
+    best = curve.set_index("rate")["without a chain"].idxmax()
+    study.claim("best rate of its proposals", CDP, "0.6", f"{best:g}", holds=0.55 <= best <= 0.65)
     mechanism = ppd.Conditioned(PUBLIC, noise=ppd.mechanisms.DoubleGeometric("1/2"))
-    print(conditioning_cost(mechanism, PUBLIC.on(labelled(np.array(TABLE_1)))), "\n")
-    print(two_bins().round(3).to_string())
-    figure(found, curve, output / "distances.png")
+    cost = conditioning_cost(mechanism, PUBLIC.on(labelled(np.array(TABLE_1))))
+    study.text(str(cost), heading="What conditioning costs")
+
+    bins = two_bins(draws=4_000 if quick else 40_000)
+    study.table(
+        "two_bins", bins, "First of two bins (12, 40) with a public total: mean, and variance in 1 / epsilon^2."
+    )
+    a = np.exp(-0.1)
+    tolerance = 0.2 if quick else 0.1
+    for name, there, variance in (("conditioned", "2", 0.1**2 * 2 * a / (1 - a) ** 2), ("projected", "4", 4.0)):
+        study.claim(f"variance in the first of two bins, {name}", f"{CDP}, section 4", there,
+                    f"{bins.loc[name, 'variance']:.2f} (law {variance:.2f})",
+                    holds=abs(bins.loc[name, "variance"] / variance - 1) < tolerance)  # fmt: skip
+    study.claim("a bound at 0 lifts the smaller bin", f"{CDP}, section 4", "biased",
+                f"mean {bins.loc['projected, no negative cell', 'mean']:.2f}, count 12",
+                holds=bins.loc["projected, no negative cell", "mean"] > 13)  # fmt: skip
+
+    fig, axes = plt.subplots(1, len(found) + 1, figsize=(3.2 * len(found) + 3.4, 2.9), layout="constrained")
+    for place, (source, rows) in enumerate(found.items()):
+        boxes(axes[place], rows, source, place == 0)
+    axes[-1].plot(curve["rate"], 100 * curve["acceptance"], "o-", ms=3, color="#0072B2", label="chain")
+    axes[-1].plot(0.6, 1.68, "kx", label="published: 1.68 % at 0.6")
+    axes[-1].set(xlabel="rate of the chain's proposals, per person", ylabel="accepted, %", ylim=(0, None))
+    axes[-1].legend(frameon=False, fontsize="small")
+    axes[-1].spines[["top", "right"]].set_visible(False)
+    study.figure("distances", fig, "Average distances of releases from 20 tables by method; acceptance of the chain.")
+    plt.close(fig)
+    study.write()
 
 
 if __name__ == "__main__":
-    main()
+    main(**arguments(main))

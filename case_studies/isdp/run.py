@@ -1,6 +1,6 @@
 """Integer subspace differential privacy: its three examples, by its chain, by other chains and by exact draws.
 
-Run with ``python case_studies/isdp/run.py`` (two minutes); prints the numbers of the README and draws its figures.
+Run with ``ppdinf reproduce isdp``.
 County populations are read from the folder that the variable PPDINF_DATA names (``county_population_2010.csv``
 with columns state, county, population); without it, 102 simulated counties take their place.
 
@@ -26,8 +26,10 @@ from ppdinf.noise.chains.noise_gibbs import gibbs_moves, noise_gibbs
 from ppdinf.noise.chains.tv_bound import tv_bound
 from ppdinf.noise.exact_noise import exact_noise
 from ppdinf.plots.noise_chains import plot_noise_boxes, plot_tv_bound
+from ppdinf.report.study import Study, arguments
 
-HERE = Path(__file__).parent
+HERE, TAKES = Path(__file__).parent, "3 min; quick 1 min"
+ISDP = "Integer subspace DP"
 MARGINS = margin_matrix((4, 4), [(0,), (1,)])
 # Fourteen records in the seven regions of three sets that intersect in every way, two to a region.
 THREE_SETS = np.repeat(np.array([(i & 1, i >> 1 & 1, i >> 2 & 1) for i in range(1, 8)]).T, 2, axis=1)
@@ -74,14 +76,14 @@ def clocked(work, repeat):
     return (time.process_time() - start) / repeat
 
 
-def convergence(name):
+def convergence(name, pairs, seed):
     """Bounds of all chains of an example, and what one draw costs at the bound, with the exact sampler beside."""
     A, norm, log_ratio, paper, lags = EXAMPLES[name]
     law = LAPLACE[norm]("1/4")
     bounds, rows = {}, []
     for number, (chain, meeting, lag, limit, run) in enumerate(chains(A, law, log_ratio, lags)):
         hopeless = chain == "lattice Gibbs" and tv_bound(meeting, pairs=4, lag=1, limit=limit, rng=2).unmet
-        bound = tv_bound(meeting, pairs=4 if hopeless else PAIRS, lag=lag, limit=limit, rng=[number, 3])
+        bound = tv_bound(meeting, pairs=4 if hopeless else pairs, lag=lag, limit=limit, rng=[number, seed + 2])
         bounds[chain] = bound
         steps = first_below(bound, TV)
         cost = math.nan if steps is None else 1000 * clocked(lambda n=steps, run=run: run(n), 20)
@@ -94,9 +96,9 @@ def convergence(name):
     return bounds, pd.DataFrame(rows)
 
 
-def county_table():
+def county_table(data):
     """Read the populations of the counties of Illinois, or simulate some."""
-    file = ppd.datasets.public_file(POPULATIONS)
+    file = Path(data, POPULATIONS) if data else ppd.datasets.public_file(POPULATIONS)
     if file is not None:
         rows = pd.read_csv(file).query("state == 'IL'")
         names, counts = rows["county"].to_numpy(), rows["population"].to_numpy()
@@ -105,52 +107,92 @@ def county_table():
         counts = np.sort(rng.lognormal(10.3, 1.2, COUNTIES).astype(np.int64) + 4000)
         names = np.array([f"county {k + 1}" for k in range(COUNTIES)])
     order = np.argsort(counts)
-    return xr.DataArray(counts[order], dims="county", coords={"county": names[order]})
+    return xr.DataArray(counts[order], dims="county", coords={"county": names[order]}), file is not None
 
 
-def counties(table):
+def counties(study, table, seed, quick):
     """Compare a thousand exact draws given the state total with the published chain after its burn-in."""
     from arviz_stats.base import array_stats
 
     law = DoubleGeometric("0.192")
     mechanism = ppd.GeneralizedLaplace(ppd.invariants.total(), epsilon="0.192")
-    noise = (mechanism.simulate(table, draws=1000, rng=5) - table).values
+    noise = (mechanism.simulate(table, draws=1000, rng=seed + 4) - table).values
     wide = jumps(kernel(np.ones((1, table.size), dtype=int)).basis, DoubleGeometric("0.1"), math.exp(-2.5))
     system = wide._replace(scale=law.code[1])
     start = time.process_time()
-    kept, _ = isdp(system, 1000, thin=1000, burn=10**6, chains=4, rng=6)
+    kept, _ = isdp(system, 100 if quick else 1000, thin=1000, burn=10**6, chains=4, rng=seed + 5)
     seconds = time.process_time() - start
     rhat = array_stats.rhat(kept.astype(float), chain_axis=0, draw_axis=1)
-    ess = array_stats.ess(np.abs(kept).sum(axis=2).astype(float), chain_axis=0, draw_axis=1)
+    ess = float(array_stats.ess(np.abs(kept).sum(axis=2).astype(float), chain_axis=0, draw_axis=1))
     exact = clocked(lambda: mechanism.simulate(table, draws=1000, rng=7), 3)
-    slope = np.corrcoef(noise.mean(axis=0), np.argsort(np.argsort(table)))[0, 1]
-    print(f"counties: {table.size}, from {ppd.datasets.public_file(POPULATIONS) or 'simulation'}")
-    print(f"sums kept: {not noise.sum(axis=1).any()}")
-    print(f"within [-30, 30]: exact {np.mean(abs(noise) <= 30):.4f}, published chain {np.mean(abs(kept) <= 30):.4f}")
-    print(f"standard deviation of a cell: exact {noise.std():.3f}, published chain {kept.std():.3f}")
-    print(f"mean |z|: exact {np.abs(noise).sum(axis=1).mean():.1f}, chain {np.abs(kept).sum(axis=2).mean():.1f}")
+    within = [float(np.mean(abs(z) <= 30)) for z in (noise, kept)]
     mean, error = np.abs(noise.mean(axis=0)).max(), noise.std() / 1000**0.5
-    print(f"largest |mean noise| of a cell: {mean:.2f} (standard error of a cell's {error:.2f})")
-    print(f"correlation of mean noise and size of the county: {slope:+.3f}")
-    print(f"negative released counts in 1,000 draws: {int((noise + table.values < 0).sum())}")
-    print(f"published chain, 4 x 2 million steps: largest R-hat {rhat.max():.4f}, ESS of |z| {float(ess):.0f}")
-    print(f"CPU ms per draw: exact {exact:.4f}, per effective draw of the chain {1000 * seconds / float(ess):.1f}")
-    return noise
+    negative = int((noise + table.values < 0).sum())
+    study.claim(
+        "counties: every draw keeps the total of the state", ISDP, "kept", "kept", holds=not noise.sum(axis=1).any()
+    )
+    study.claim(
+        "counties: nearly all noise lies in [-30, 30]", ISDP, "nearly all", f"{within[0]:.2%}", holds=within[0] > 0.99
+    )
+    study.claim("counties: no draw is negative", ISDP, "0 of 1000", f"{negative} of 1000", holds=negative == 0)
+    study.claim("counties: none is biased", ISDP, "unbiased", f"largest of {table.size} means {mean:.2f} ± {error:.2f}",
+                holds=mean < 4.5 * error)  # fmt: skip
+    study.claim("counties: R-hat of the published chain after 10^6 steps", ISDP, "< 1.01", f"{rhat.max():.3f}",
+                holds=bool(rhat.max() < (1.1 if quick else 1.01)))  # fmt: skip
+    both = pd.DataFrame(
+        {
+            "noise within [-30, 30]": within,
+            "standard deviation of a cell, persons": [noise.std(), kept.std()],
+            "mean of the sum of absolute noise, persons": [
+                np.abs(noise).sum(axis=1).mean(),
+                np.abs(kept).sum(axis=2).mean(),
+            ],
+            "CPU ms per (effective) draw": [exact, 1000 * seconds / ess],
+        },
+        index=pd.Index(["exact", "published chain"], name="draws"),
+    )
+    study.table("counties", both, f"{table.size} counties under the total of the state, epsilon = 0.192 per person.")
+    study.figure(
+        "counties", plot_noise_boxes(noise[np.newaxis], labels=table["county"].values.tolist()),
+        f"Noise of {table.size} counties in 1,000 exact draws, smallest county first, persons.",
+    )  # fmt: skip
 
 
-def main(output=HERE):
-    """Print every number of the README and draw its figures."""
-    table = county_table()  # a missing file shows before the chains run
-    for name in EXAMPLES:
-        bounds, rows = convergence(name)
-        print(f"{name}, eps 1/4, {PAIRS} pairs: steps until the bound is below {TV}")
-        print(rows.to_string(index=False, float_format="{:.4g}".format), "\n", flush=True)
-        figure = plot_tv_bound(bounds)
-        figure.savefig(output / f"{name.replace(' ', '_').replace(',', '')}.png", dpi=70)
-    noise = counties(table)
-    figure = plot_noise_boxes(noise[np.newaxis], labels=table["county"].values.tolist())
-    figure.savefig(output / "counties.png", dpi=60)
+def main(output=HERE, *, quick=False, data=None, seed=1):
+    """Bound the distance of all chains, draw counties; page, tables and figures into a folder."""
+    table, real = county_table(data)  # a missing file shows before the chains run
+    study = Study(
+        "Noise that keeps public sums: the published chain, other chains, exact draws", output,
+        about="A 4 x 4 table with both margins public, fourteen records under three sets, and counties under the total "
+        "of their state.", settings={"quick": quick, "seed": seed, "real": real},
+    )  # fmt: skip
+    pairs = 40 if quick else PAIRS
+    for name in list(EXAMPLES)[: 1 if quick else None]:
+        bounds, rows = convergence(name, pairs, seed)
+        label = name.replace(" ", "_").replace(",", "")
+        study.table(
+            label, rows.set_index("chain"), f"{name}: steps until the estimated bound is below {TV}, {pairs} pairs."
+        )
+        study.figure(
+            label, plot_tv_bound(bounds),
+            f"{name}, epsilon 1/4: bounds on the total variation between a chain and its law, by steps. Solid: "
+            "estimate from coupled pairs; dotted: 95 % limit.",
+        )  # fmt: skip
+        published = [first_below(bound, TV) for chain, bound in bounds.items() if chain.startswith("published")]
+        paper, met = EXAMPLES[name][3], [steps for steps in published if steps]
+        power = int(paper[3:])
+        study.claim(
+            f"steps of the published chain until its bound is below {TV}: {name}", f"{ISDP}, E", f"about {paper}",
+            " to ".join(f"{steps:,}" for steps in sorted({min(met), max(met)})) if met else "not met",
+            holds=bool(met) and 10 ** (power - 0.7) < np.median(met) < 10 ** (power + 0.7),
+        )  # fmt: skip
+        exact = rows["ms per draw"].iloc[-1]
+        chain = rows["ms per draw"].iloc[: len(published)].min()
+        study.claim(f"exact draws are faster than the chain run that long: {name}", "here", "exact draws are open",
+                    f"{chain / exact:,.0f} times", holds=chain > exact)  # fmt: skip
+    counties(study, table, seed, quick)
+    study.write()
 
 
 if __name__ == "__main__":
-    main()
+    main(**arguments(main))
