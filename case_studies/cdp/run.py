@@ -229,7 +229,7 @@ def main(output=HERE, *, quick=False, data=None, seed=2020):
         boxes(axes[place], rows, source, place == 0)
     axes[-1].plot(curve["rate"], 100 * curve["acceptance"], "o-", ms=3, color="#0072B2", label="chain")
     axes[-1].plot(0.6, 1.68, "kx", label="published: 1.68 % at 0.6")
-    axes[-1].set(xlabel="rate of the chain's proposals, per person", ylabel="accepted, %", ylim=(0, None))
+    axes[-1].set(xlabel="rate of proposals, per person", ylabel="accepted, %", ylim=(0, None))
     axes[-1].legend(frameon=False, fontsize="small")
     axes[-1].spines[["top", "right"]].set_visible(False)
     study.figure("distances", fig, "Average distances of releases from 20 tables by method; acceptance of the chain.")
