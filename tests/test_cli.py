@@ -289,6 +289,22 @@ def test_a_folder_of_public_tables_that_is_none_is_named_before_a_case_runs(tmp_
     assert run("reproduce", "sums", "--output", tmp_path / "out").startswith("None")
 
 
+def test_options_of_a_case_are_those_given_whatever_the_environment(tmp_path, monkeypatch):
+    for name, options in {"plain": "", "reading": ", *, data=None, seed=1"}.items():
+        (tmp_path / "cases" / name).mkdir(parents=True)
+        text = "data, seed" if options else "'none'"
+        script = f'"""One."""\ndef main(output{options}):\n    print("given", {text})\n'
+        (tmp_path / "cases" / name / "run.py").write_text(script)
+    monkeypatch.setattr(sys.modules["ppdinf.cli.reproduce"], "PLACES", (tmp_path / "cases",))
+    (tmp_path / "public").mkdir()
+    monkeypatch.setenv("PPDINF_DATA", str(tmp_path / "public"))
+    assert "given none" in run("reproduce", "plain", "--output", tmp_path / "out")
+    assert "given None 1" in run("reproduce", "reading", "--output", tmp_path / "out")
+    own = run("reproduce", "reading", "--data", "mine", "--seed", "3", "--output", tmp_path / "out")
+    assert "given mine 3" in own
+    assert "takes no such option" in run("reproduce", "plain", "--seed", "3", code=2)
+
+
 def test_reproduce_runs_a_case(tmp_path, monkeypatch):
     (tmp_path / "cases" / "sums").mkdir(parents=True)
     (tmp_path / "cases" / "sums" / "run.py").write_text(

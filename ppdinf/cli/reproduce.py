@@ -54,8 +54,8 @@ def reproduce(
         raise typer.BadParameter(f"there is no case study {case!r}; known: {', '.join(found)}", param_hint="CASE")
     from ppdinf.datasets.public_files import VARIABLE, public_folder
 
-    if data := public_folder():
-        notes(console, f"Public tables: {data} ({VARIABLE})")
+    if data is None and (public := public_folder()):
+        notes(console, f"Public tables: {public} ({VARIABLE})")
     main = runpy.run_path(str(found[case]))["main"]
     options = {"quick": quick or None, "data": data, "seed": seed, "workers": workers}
     given = {name: value for name, value in options.items() if value is not None}
