@@ -1,0 +1,169 @@
+"""Figures of the COVID study: a function each, which draws onto the page of a study. `run.py` beside calls them."""
+
+import matplotlib.pyplot as plt
+import numpy as np
+
+EPSILONS, LOSSES = (0.01, 1.0), ("l2", "l1")
+METHODS = {  # base measure, or what is done afterwards: title, colour
+    "counting": ("counting measure,\nnothing imposed", "#767676"),
+    "post-processed": ("post-processed\nin two stages", "#D55E00"),
+    "congenial": ("congenial\nbase measure", "#56B4E9"),
+    "prior": ("prior-congenial\nbase measure", "#0072B2"),
+}
+ANALYSES = {
+    "conditioning": ("conditioning on the total", "#0072B2", "o"),
+    "no total": ("noise-aware, without the total", "#009E73", "s"),
+    "naive": ("post-processed counts as true", "#D55E00", "^"),
+}
+
+
+def chosen(table):
+    """Counties of figure 1: a large, a mid-sized and a small one."""
+    names, persons = table.county.values.tolist(), table.population.values
+    paper = ("Allegheny", "Erie", "Cameron")
+    if set(paper) <= set(names):
+        return [names.index(name) for name in paper]
+    return [int(np.argmin(np.abs(persons - size))) for size in (1_200_000, 260_000, 4_000)]
+
+
+def rates(study, released, table, months, norm):
+    """Figure 1: released rates of three counties, by method."""
+    figure, panels = plt.subplots(2, 4, figsize=(13, 6), sharex=True, sharey=True, layout="constrained")
+    at, scale = np.arange(len(months)), 1e5 / table.population.values
+    for j, color, shift in zip(chosen(table), ("#D55E00", "#009E73", "#0072B2"), (-0.22, 0.0, 0.22), strict=True):
+        label = f"{table.county.values[j]} ({table.population.values[j]:,} persons)"
+        for own, epsilon in zip(panels, EPSILONS, strict=True):
+            for axes, method in zip(own, METHODS, strict=True):
+                drawn = released[epsilon, method, norm][:, :, j, 0] * scale[j]
+                for ends, width in (((5, 95), 1.0), ((25, 75), 3.0)):
+                    low, high = np.percentile(drawn, ends, axis=1)
+                    axes.vlines(at + shift, low, high, color=color, linewidth=width, alpha=0.75)
+                axes.plot(at, table.cases.values[j, months] * scale[j], color=color, linewidth=1.3, label=label)
+    step = max(1, len(months) // 5)
+    for axes, (title, _) in zip(panels[0], METHODS.values(), strict=True):
+        axes.set_title(title, fontsize=10)
+    for axes in panels.ravel():
+        axes.set_yscale("symlog", linthresh=10)
+        axes.set_xticks(at[::step], table.month.values[months][::step], rotation=45, fontsize=8)
+        axes.axhline(0, color="#BBBBBB", linewidth=0.7, zorder=0)
+    for own, epsilon in zip(panels, EPSILONS, strict=True):
+        own[0].set_ylabel(f"epsilon = {epsilon:g}\ncases per 100,000 in the month")
+    caption = (
+        f"Released case rates of three counties, {norm} loss: thick, the middle half of the replicates; thin, 90 % of "
+        "them; lines, the confidential rates. The axis is linear between -10 and 10, logarithmic beyond."
+    )
+    _finish(study, f"rates_{norm}", figure, panels, caption, 3)
+
+
+def relative(study, errors):
+    """Figure 2: exceedance of relative errors."""
+    figure, panels = plt.subplots(2, 2, figsize=(9.5, 6.2), sharex=True, sharey=True, layout="constrained")
+    for own, norm in zip(panels, LOSSES, strict=True):
+        for axes, epsilon in zip(own, EPSILONS, strict=True):
+            for method, (title, color) in METHODS.items():
+                falling = np.sort(errors[epsilon, method, norm])[::-1]
+                ranks = np.unique(np.geomspace(1, falling.size, 400).astype(int))
+                axes.plot(falling[ranks - 1], ranks / falling.size, color=color, label=title.replace("\n", " "))
+            axes.set(xscale="log", yscale="log", xlim=(0.05, None))
+            axes.set_title(f"epsilon = {epsilon:g}, {norm} loss", fontsize=10)
+            axes.grid(color="#EEEEEE")
+        own[0].set_ylabel("share of releases with\na larger error")
+    figure.supxlabel("relative error of a county's cases in a month (%)", fontsize=10)
+    caption = (
+        "How often the released cases of a county in a month are off by more than so much, over all counties, months "
+        "with cases, and replicates. Further left is better; 100 % is where counts contracted to 0 are."
+    )
+    _finish(study, "relative_errors", figure, panels, caption, 2)
+
+
+def contraction(study, effects):
+    """Figure 3: contracted counts of the least and the most populous county."""
+    figure, panels = plt.subplots(2, 4, figsize=(13, 5.4), sharex=True, sharey=True, layout="constrained")
+    places = [(epsilon, county) for epsilon in EPSILONS for county in ("least", "most")]
+    kinds = list(effects.columns)
+    for own, norm in zip(panels, LOSSES, strict=True):
+        for axes, (epsilon, county) in zip(own, places, strict=True):
+            for k, (method, (title, color)) in enumerate(METHODS.items()):
+                values = 100 * effects.loc[(epsilon, norm, method, county)].to_numpy(dtype=float)
+                at = np.arange(len(kinds)) + 0.2 * (k - 1.5)
+                axes.barh(at, np.nan_to_num(values), height=0.18, color=color, label=title.replace("\n", " "))
+                for y, value in zip(at, values, strict=True):
+                    text = "cannot be" if np.isnan(value) else f"{value:.1f}" if 0 < value < 10 else f"{value:.0f}"
+                    axes.text(np.nan_to_num(value) + 1, y, text, va="center", fontsize=7, color="#444444")
+            axes.set_title(f"{county} populous county,\nepsilon = {epsilon:g}, {norm} loss", fontsize=9)
+    panels[0, 0].set(xlim=(0, 108), ylim=(len(kinds) - 0.5, -0.5))
+    panels[0, 0].set_yticks(range(len(kinds)), kinds)
+    figure.supxlabel("releases with a 0 where the confidential table has none (%)", fontsize=10)
+    caption = (
+        "Counts that a release contracts to 0: no cases, no deaths, and as many deaths as cases (no survivors), where "
+        "the confidential table has some. All months and replicates."
+    )
+    _finish(study, "contraction", figure, panels, caption, 4)
+
+
+def intervals(study, table, what, caption):
+    """Coverage or error of the three analyses by county size."""
+    sharey = "col" if what == "rmse" else True
+    figure, panels = plt.subplots(2, 3, figsize=(10.5, 5.8), sharex=True, sharey=sharey, layout="constrained")
+    sizes = ["small", "middle", "large"]
+    for own, epsilon in zip(panels, EPSILONS, strict=True):
+        for axes, quantity in zip(own, ("cases", "deaths", "fatality"), strict=True):
+            for k, (name, (label, color, mark)) in enumerate(ANALYSES.items()):
+                values = table.loc[(epsilon, name, sizes, quantity), what].to_numpy()
+                axes.plot(np.arange(3) + 0.12 * (k - 1), values, mark, color=color, label=label, markersize=6)
+            if what == "coverage":
+                axes.axhspan(0.92, 0.98, color="#DDDDDD", zorder=0)
+                axes.set_ylim(0, 1.03)
+            else:
+                axes.set_yscale("log")
+            axes.set_xticks(range(3), sizes)
+            axes.set_xlim(-0.4, 2.4)
+            axes.set_title(f"{quantity.replace('fatality', 'case fatality')}, epsilon = {epsilon:g}", fontsize=10)
+        own[0].set_ylabel(
+            "share of 95 % intervals that\nhold the number"
+            if what == "coverage"
+            else "root mean squared error\n(persons; fatality: share)"
+        )
+    figure.supxlabel("counties by population, in thirds", fontsize=10)
+    _finish(study, what, figure, panels, caption, 3)
+
+
+def one_month(study, released, estimates, table, month):
+    """Show what one release of one month tells of every county."""
+    order = np.argsort(table.population.values)
+    persons = table.population.values[order]
+    scale = 1e5 / persons
+    _, low, high = np.moveaxis(estimates[order, 0], -1, 0) * scale
+    figure, axes = plt.subplots(figsize=(12, 4.4), layout="constrained")
+    at = np.arange(len(order))
+    axes.vlines(
+        at,
+        low,
+        high,
+        color="#0072B2",
+        linewidth=3,
+        alpha=0.6,
+        label="95 % interval given the noisy table and the total",
+    )
+    post, truth = released[order, 0] * scale, table.cases.values[order, month] * scale
+    axes.plot(at, post, "^", color="#D55E00", markersize=5, clip_on=False, label="the same noisy table, post-processed")
+    axes.plot(at, truth, "_", color="#222222", markersize=9, markeredgewidth=1.6, label="confidential")
+    axes.set_yscale("symlog", linthresh=100)
+    axes.set(xlim=(-0.7, len(order) - 0.3), ylim=(0, None))
+    names = [f"{name} ({n / 1000:,.0f})" for name, n in zip(table.county.values[order], persons, strict=True)]
+    axes.set_xticks(at, names, rotation=90, fontsize=7)
+    axes.set(xlabel="county, with its population in thousands", ylabel="cases per 100,000 in the month")
+    caption = (
+        f"One release of {table.month.values[month]} at epsilon = {EPSILONS[0]:g}. The axis is linear up to 100, "
+        "logarithmic beyond; triangles at 0 are counties that post-processing leaves without a case."
+    )
+    _finish(study, "one_month", figure, np.array([axes]), caption, 3)
+
+
+def _finish(study, name, figure, panels, caption, columns):
+    for axes in panels.ravel():
+        axes.spines[["top", "right"]].set_visible(False)
+    handles = panels.ravel()[0].get_legend_handles_labels()
+    figure.legend(*handles, frameon=False, ncols=columns, loc="outside upper center")
+    study.figure(name, figure, caption)
+    plt.close(figure)

@@ -1,0 +1,261 @@
+"""COVID-19 in 67 counties: what public totals do to private monthly cases and deaths.
+
+Run with ``ppdinf reproduce covid``; reads ``covid_pa_monthly.csv`` and ``pa_population.csv``, or the county series as
+downloaded (`ppdinf.datasets.read_county_series`), from the folder that PPDINF_DATA or ``--data`` names; a simulated
+epidemic otherwise.
+
+J. Seeman, M. Reimherr, A. Slavkovic, "Formal privacy for partially private data", section 4. Public each month: the
+county cases and deaths of the month before, the state's cases of this month, and cases >= deaths >= 0.
+"""
+
+import runpy
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+import xarray as xr
+from scipy.optimize import minimize_scalar
+from scipy.stats import beta, betabinom, gamma, nbinom
+
+import ppdinf as ppd
+from ppdinf.datasets import epidemic, read_county_series, read_epidemic
+from ppdinf.datasets.public_files import public_folder
+from ppdinf.fiber import noisy_pairs, pairs
+from ppdinf.invariants import at_least, linear, nonnegative
+from ppdinf.mechanisms.postprocessing.target import Target
+from ppdinf.plots import plot_delta_z
+from ppdinf.report.study import Study, arguments
+
+HERE, TAKES = Path(__file__).parent, "20 min"
+figures, claims = (SimpleNamespace(**runpy.run_path(str(HERE / f"{name}.py"))) for name in ("figures", "claims"))
+EPSILONS, LOSSES, METHODS, ANALYSES = figures.EPSILONS, figures.LOSSES, figures.METHODS, figures.ANALYSES
+DELTA_Z = 2
+CONCENTRATION = 0.1  # of the Dirichlet-multinomial prior, which the paper does not print
+RECENT = 6  # months, from which analysts learn how counties change
+SERIES = [f"time_series_covid19_{kind}_US.csv" for kind in ("confirmed", "deaths")]
+TAIL = 0.025
+
+
+def load(data):
+    """Cases and deaths by county and month, with populations, and where they are from."""
+    folder = public_folder() if data is None else Path(data)
+    if folder is None:
+        return epidemic(), "simulated"
+    persons = folder / "pa_population.csv"
+    if not all((folder / name).is_file() for name in SERIES):
+        return read_epidemic(folder / "covid_pa_monthly.csv", population=persons), "covid_pa_monthly.csv"
+    table = read_county_series(*(folder / name for name in SERIES), revised="zero")
+    counts = pd.read_csv(persons, dtype={"fips": str}).set_index("fips").iloc[:, -1]
+    return table.assign_coords(population=("county", counts.loc[table.fips.values].values)), "county series"
+
+
+# -- releases ---------------------------------------------------------------------------------------------------------
+
+
+def public_of(counties):
+    """Keep the state's cases exactly, and cases >= deaths >= 0; the table has a row (cases, deaths) for each county."""
+    row = np.tile([1, 0], counties)[np.newaxis]
+    return linear(row, ["cases of the state"]) & nonnegative() & at_least("cases", "deaths", dim="kind")
+
+
+def labelled(table):
+    """Name the columns of a table."""
+    return xr.DataArray(table, dims=("county", "kind"), coords={"kind": ["cases", "deaths"]})
+
+
+def release(table, previous, epsilon, replicates, rng):
+    """Draw one month by all methods and both losses: tables (replicates, counties, 2), and mass at ends of windows."""
+    rate, (x, z) = epsilon / (2 * DELTA_Z), table.T
+    target = Target.of(public_of(len(x)).on(labelled(table)))
+    free = ppd.GeneralizedLaplace(ppd.invariants.Public(()), epsilon=str(rate), norm="l2")
+    noise = rng.geometric(-np.expm1(-rate), (2, replicates, *table.shape))
+    found, edges = {}, 0.0
+    for norm in LOSSES:
+        if norm == "l1":
+            noisy = table + noise[0] - noise[1]
+        else:
+            noisy = free.simulate(labelled(table), draws=replicates, rng=rng).values
+        found["counting", norm] = noisy
+        repaired = [target.round(target.project(y.ravel())).reshape(table.shape) for y in noisy]
+        found["post-processed", norm] = np.stack(repaired)
+        for method, alpha in (("congenial", None), ("prior", CONCENTRATION * (previous + 0.5))):
+            law = {"rate": rate, "norm": norm, "alpha": alpha}
+            found[method, norm] = pairs.draw(x, z, **law, draws=replicates, rng=rng)
+            if norm == "l1":
+                edges = max(edges, pairs.edge_mass(x, z, **law))
+    return found, edges
+
+
+# -- posteriors -------------------------------------------------------------------------------------------------------
+
+
+def fitted(cases, deaths, month):
+    """Fit how counties differ from their share in the month before, to the last public months before `month`.
+
+    Returns shape and strength of `ppdinf.fiber.noisy_pairs`, and the state's case fatality in the month before.
+    """
+    fatality = lambda t: (deaths[:, t].sum() + 1) / (cases[:, t].sum() + 50)  # noqa: E731
+    if month < 2:
+        return 2.0, 30.0, fatality(0)
+    past = range(max(1, month - RECENT), month)
+    means = np.stack([shares(cases[:, t - 1]) * cases[:, t].sum() for t in past])
+    c, d = cases[:, past].T, deaths[:, past].T
+    rate = np.array([fatality(t - 1) for t in past])[:, np.newaxis]
+    shape = _best(lambda k: nbinom.logpmf(c, k, k / (k + means)).sum())
+    strength = _best(lambda k: betabinom.logpmf(d, c, k * rate, k * (1 - rate)).sum())
+    return shape, strength, fatality(month - 1)
+
+
+def _best(likelihood):
+    found = minimize_scalar(lambda log_k: -likelihood(np.exp(log_k)), bounds=(-2, 8), method="bounded")
+    return float(np.exp(found.x))
+
+
+def shares(counts):
+    """Shares of counties in the state, none of them 0."""
+    return (counts + 0.5) / (counts + 0.5).sum()
+
+
+def posterior(noisy, repaired, table, history, month, epsilon, draws, rng):
+    """Mean and interval of cases, deaths and fatality by analysis: float32 (replicates, counties, 3, 3)."""
+    cases, deaths = history
+    rate, total = epsilon / (2 * DELTA_Z), int(table[:, 0].sum())
+    shape, strength, fatality = fitted(cases, deaths, month)
+    share = shares(cases[:, month - 1])
+    noise_sd = np.sqrt(len(table) / 2) / np.sinh(rate / 2)  # of the sum of all noisy cases
+    prior = {"shape": shape, "share": fatality, "strength": strength}
+    found = {name: [] for name in ANALYSES}
+    for y, post in zip(noisy.astype(np.int64), repaired, strict=True):
+        levels = {"conditioning": (total, total), "no total": (max(y[:, 0].sum(), noise_sd), None)}
+        for name, (level, known) in levels.items():
+            drawn = noisy_pairs.draw(
+                y[:, 0], y[:, 1], rate=rate, mean=level * share, **prior, total=known, draws=draws, rng=rng
+            )
+            found[name].append(summary(drawn))
+        found["naive"].append(as_true(post))
+    return {name: np.array(values, dtype=np.float32) for name, values in found.items()}
+
+
+def summary(drawn):
+    """Mean and equal-tailed interval of cases, deaths and their ratio (0 without cases): shape (counties, 3, 3)."""
+    values = np.concatenate([drawn, (drawn[..., 1] / np.maximum(drawn[..., 0], 1))[..., np.newaxis]], axis=2)
+    low, high = np.quantile(values, [TAIL, 1 - TAIL], axis=0, method="inverted_cdf")
+    return np.stack([values.mean(axis=0), low, high], axis=2)
+
+
+def as_true(table):
+    """Estimate as an analyst who takes counts as true: Jeffreys intervals of rates, in the shape of `summary`."""
+    c, d = table.T.astype(float)
+    tails = [TAIL, 1 - TAIL]
+    parts = [
+        [c, *(gamma.ppf(p, c + 0.5) for p in tails)],
+        [d, *(gamma.ppf(p, d + 0.5) for p in tails)],
+        [d / np.maximum(c, 1), *(beta.ppf(p, d + 0.5, c - d + 0.5) for p in tails)],
+    ]
+    return np.moveaxis(np.array(parts), -1, 0)
+
+
+# -- all of it --------------------------------------------------------------------------------------------------------
+
+
+def concentrations(study, truth, months, seed):
+    """Tabulate what the concentration does that the paper does not print: l1 loss, some months."""
+    errors, zeros = {}, {}
+    for epsilon in EPSILONS:
+        for concentration in (1, 0.1, 0.01):
+            drawn = [
+                pairs.draw(
+                    *truth[t].T,
+                    rate=epsilon / (2 * DELTA_Z),
+                    alpha=concentration * (truth[t - 1][:, 0] + 0.5),
+                    draws=20,
+                    rng=[seed, t],
+                )
+                for t in months
+            ]
+            key = epsilon, f"alpha = {concentration:g}", "l1"
+            parts = [claims.relative_errors(y[..., 0], truth[t][:, 0]) for y, t in zip(drawn, months, strict=True)]
+            errors[key] = np.concatenate(parts)
+            hits = [(y[:, truth[t][:, 0] > 0, 0] == 0).mean() for y, t in zip(drawn, months, strict=True)]
+            zeros[epsilon, "l1", key[1]] = 100 * np.mean(hits)
+    table = claims.quantiles(errors).assign(**{"left without cases %": pd.Series(zeros)})
+    caption = "The prior-congenial base measure by its concentration alpha: relative errors of cases in some months."
+    study.table("concentration", table, caption)
+
+
+def main(output=HERE, *, quick=False, data=None, seed=1, workers=None):
+    """Draw all releases and posteriors, and write claims, figures and tables into a folder."""
+    table, source = load(data)
+    cases, deaths = table.cases.values, table.deaths.values
+    months = [3, 12, 20] if quick else list(range(1, table.sizes["month"]))
+    inferred = months[-2:] if quick else months[2::3]
+    replicates, draws = (8, 100) if quick else (100, 300)
+    counties = table.sizes["county"]
+    study = Study(
+        f"COVID-19 in {counties} counties under public totals",
+        output,
+        about=f"Monthly cases and deaths ({source}), {len(months)} months, {replicates} replicates: post-processing "
+        "beside mechanisms that know what is public, and what can be inferred from their releases.",
+        settings={"seed": seed, "quick": quick, "data": source, "cases": int(cases.sum()), "deaths": int(deaths.sum())},
+    )
+    truth = {t: np.stack([cases[:, t], deaths[:, t]], axis=1) for t in range(cases.shape[1])}
+    jobs = [(epsilon, t) for t in months for epsilon in EPSILONS]
+
+    def releases(rng, k):
+        epsilon, t = jobs[k]
+        return release(truth[t], cases[:, t - 1], epsilon, replicates, rng)
+
+    found = study.replicates(releases, len(jobs), name="releases", workers=workers, progress=True)
+    drawn = {job: tables for job, (tables, _) in zip(jobs, found, strict=True)}
+    released = {
+        (epsilon, method, norm): np.stack([drawn[epsilon, t][method, norm] for t in months])
+        for epsilon in EPSILONS
+        for norm in LOSSES
+        for method in METHODS
+    }
+    some = [job for job in jobs if job[1] in inferred]
+    noisy = [tuple(drawn[job][method, "l1"] for method in ("counting", "post-processed")) for job in some]
+
+    def posteriors(rng, k):
+        epsilon, t = some[k]
+        return posterior(*noisy[k], truth[t], (cases, deaths), t, epsilon, draws, rng)
+
+    parts = study.replicates(posteriors, len(some), name="posteriors", workers=workers, progress=True)
+    estimates = {
+        (epsilon, name): np.stack([part[name] for job, part in zip(some, parts, strict=True) if job[0] == epsilon])
+        for epsilon in EPSILONS
+        for name in ANALYSES
+    }
+
+    exact = np.stack([truth[t] for t in months])
+    errors = {
+        key: claims.relative_errors(tables[..., 0], exact[:, np.newaxis, :, 0]) for key, tables in released.items()
+    }
+    quantiles = claims.quantiles(errors)
+    effects = claims.effects(released, exact, table.population.values)
+    claims.enter(study, released, exact, quantiles, effects, max(edges for _, edges in found))
+    truths = np.stack([truth[t] for t in inferred])
+    inference = claims.coverage(estimates, truths, claims.thirds(table.population.values))
+    claims.enter_posteriors(study, inference)
+
+    for norm in LOSSES:
+        figures.rates(study, released, table, months, norm)
+    figures.relative(study, errors)
+    study.table("relative_errors", quantiles, "Relative errors of cases, over counties, months and replicates.")
+    concentrations(study, truth, months[1::4], seed)
+    figures.contraction(study, effects)
+    study.table("contraction", effects, "Shares of releases with contracted counts, of those where that can be.")
+    study.figure("delta_z", plot_delta_z(), "Delta_z of one count of n persons who depend on each other.")
+    figures.intervals(study, inference, "coverage", "Coverage of the confidential number; grey, .92 to .98.")
+    figures.intervals(study, inference, "rmse", "Errors of the three analyses of the same noisy tables.")
+    study.table("inference", inference, "Three analyses of the same noisy tables, by county size.")
+    place = len(inferred) // 2
+    first = drawn[EPSILONS[0], inferred[place]]["post-processed", "l1"][0]
+    given = estimates[EPSILONS[0], "conditioning"][place, 0]
+    figures.one_month(study, first, given, table, inferred[place])
+    study.write()
+
+
+if __name__ == "__main__":
+    main(**arguments(main))

@@ -1,0 +1,189 @@
+r"""Confidential pairs of counts given noisy ones, and perhaps the exact total of the larger: posterior draws.
+
+    c_j ~ NegativeBinomial(mean_j, shape),  d_j | c_j ~ BetaBinomial(c_j, strength share_j, strength (1 - share_j))
+
+are cases and deaths of group j; known are C_j and D_j, both with double geometric noise ``exp(-rate |.|)``, and the sum
+of all c_j, or not. Deaths are summed out group by group given cases,
+
+    S_j(c) = sum over 0 <= d <= c of BetaBinomial(d | c) exp(-rate |D_j - d|),
+
+so what is left is one total over independent integers (`ppdinf.fiber.totals`); each d is drawn given its c. In wide
+windows S is interpolated: it is as smooth in log c as its sum is long.
+"""
+
+import math
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.interpolate import CubicSpline
+from scipy.special import gammaln
+
+from ppdinf._compiled import jit
+from ppdinf.errors import CountError, ModelError
+from ppdinf.fiber import totals
+
+__all__ = ["draw"]
+
+REACH = 44.0  # logarithms by which the weight of a larger count may lag behind the largest, before it is left out
+NODES = 64  # of the interpolation
+WIDE = 256  # counts in a window that is interpolated
+TINY = 1e-14  # share of the smaller counts left out
+
+
+@jit
+def _walk(c: int, noisy: int, rate: float, a: float, b: float, goal: float) -> tuple[float, int]:
+    """Sum weights of smaller counts, up to `goal`: their logarithm (of all), and the count at which it is reached.
+
+    A goal is a logarithm on the same scale as the sum.
+    """
+    none = math.lgamma(c + b) - math.lgamma(c + a + b) + math.lgamma(a + b) - math.lgamma(b)  # P(0 | c)
+    scale, rise = none - rate * abs(noisy), np.exp(rate)
+    total, weight, d = 1.0, 1.0, 0
+    aim = np.exp(min(goal - scale, 700.0))
+    while total < aim and d < c:
+        ratio = (c - d) / (d + 1.0) * (a + d) / (b + c - d - 1.0) * (rise if d < noisy else 1.0 / rise)
+        if d > noisy and ratio < 1 and weight * ratio < TINY * total * (1 - ratio):
+            break
+        weight *= ratio
+        total += weight
+        d += 1
+        if total > 1e200:
+            weight, total, scale = weight * 1e-200, total * 1e-200, scale + 200 * np.log(10.0)
+            aim = np.exp(min(goal - scale, 700.0))
+    return np.log(total) + scale, d
+
+
+@jit
+def _sums(c: NDArray, noisy: int, rate: float, a: float, b: float) -> NDArray[np.float64]:
+    """Tabulate log S at some counts."""
+    out = np.empty(c.size)
+    for k in range(c.size):
+        out[k] = _walk(c[k], noisy, rate, a, b, np.inf)[0]
+    return out
+
+
+@jit
+def _smaller(
+    c: NDArray, noisy: NDArray, rate: float, a: NDArray, b: NDArray, sums: NDArray, u: NDArray, out: NDArray
+) -> None:
+    for n in range(c.shape[0]):
+        for j in range(c.shape[1]):
+            out[n, j] = _walk(c[n, j], noisy[j], rate, a[j], b[j], sums[n, j] + np.log(u[n, j]))[1]
+
+
+def draw(
+    larger: ArrayLike,
+    smaller: ArrayLike,
+    *,
+    rate: float,
+    mean: ArrayLike,
+    shape: float,
+    share: ArrayLike,
+    strength: float,
+    total: int | None = None,
+    draws: int = 1,
+    rng: int | np.random.Generator | None = None,
+) -> NDArray[np.int64]:
+    """Draw confidential pairs from their posterior.
+
+    Parameters
+    ----------
+    larger, smaller : array_like of int, shape (J,)
+        Noisy counts; negative ones too.
+    rate : float
+        Of the double geometric noise, per person.
+    mean : array_like of float, shape (J,)
+        Prior means of the larger counts.
+    shape : float
+        Their prior is negative binomial: variance ``mean + mean**2 / shape``.
+    share : array_like of float, shape (J,)
+        Prior mean of the smaller count's share in the larger one, between 0 and 1.
+    strength : float
+        As many persons are worth the prior of a share.
+    total : int, optional
+        Exact sum of the confidential larger counts; without it groups are independent.
+    draws : int
+    rng : int or numpy.random.Generator, optional
+
+    Returns
+    -------
+    ndarray of int64, shape (draws, J, 2)
+
+    Raises
+    ------
+    CountError
+        Noisy counts that are no integers, or not one pair for each group.
+    ModelError
+        Parameters out of range.
+    InvariantError
+        No table has the total within reach.
+
+    Notes
+    -----
+    Independent. Exact up to double precision and what lies beyond windows (some 1e-12) where these hold at most 256
+    counts; in wider ones S is interpolated, with relative errors below 1e-4. 67 groups, 300 draws: 60 ms at rate
+    1/4, .15 s at rate 1/400.
+
+    Examples
+    --------
+    >>> tables = draw([12, -3, 40], [2, 1, -4], rate=0.25, mean=[20, 5, 30], shape=2, share=[0.02] * 3, strength=50,
+    ...               total=55, draws=100, rng=1)
+    >>> set(tables[..., 0].sum(axis=1).tolist()), bool((tables[..., 1] >= 0).all())
+    ({55}, True)
+    """
+    noisy = [np.asarray(part) for part in (larger, smaller)]
+    if any(part.dtype.kind not in "iu" or part.ndim != 1 for part in noisy) or noisy[0].shape != noisy[1].shape:
+        raise CountError("larger and smaller noisy counts must be whole numbers, one pair for each group")
+    y, z = (np.ascontiguousarray(part, dtype=np.int64) for part in noisy)
+    means, shares = (np.broadcast_to(np.asarray(v, dtype=np.float64), y.shape) for v in (mean, share))
+    if not ((means > 0).all() and np.isfinite(means).all() and ((shares > 0) & (shares < 1)).all()):
+        raise ModelError("prior means must be positive, and shares between 0 and 1")
+    if not (0 < rate < np.inf and 0 < shape < np.inf and 0 < strength < np.inf):
+        raise ModelError("rate, shape and strength must be positive numbers")
+    generator = np.random.default_rng(rng)
+    a, b = strength * shares, strength * (1 - shares)
+    rows = [_window(*pair, rate, own, shape, total) for pair, own in zip(zip(y, z, strict=True), means, strict=True)]
+    first = np.array([row[0] for row in rows])
+    weights = np.full((y.size, max(row[1].size for row in rows)), -np.inf)
+    sums = np.zeros(weights.shape)
+    for j, (low, prior) in enumerate(rows):
+        sums[j, : prior.size] = _smooth_sums(low, prior.size, int(z[j]), rate, a[j], b[j])
+        weights[j, : prior.size] = prior + sums[j, : prior.size]
+    block, goal = (-1, []) if total is None else (0, [int(total)])
+    c = totals.draw(weights, lo=first, total=np.array(goal, dtype=np.int64), block=block, draws=draws, rng=generator)
+    d = np.empty_like(c)
+    _smaller(c, z, rate, a, b, sums[np.arange(y.size), c - first], 1 - generator.random(c.shape), d)
+    return np.stack([c, d], axis=2)
+
+
+def _window(y: int, z: int, rate: float, mean: float, shape: float, total: int | None) -> tuple[int, NDArray]:
+    """Find counts whose prior and noise weight is within `REACH` of the largest, and these weights.
+
+    The sum over smaller counts, which comes on top, is bounded and hardly changes where these do.
+    """
+    odds = math.log(mean / (mean + shape))
+    ends = sorted({0, max(0, y), max(0, int(mean)), max(0, z)})
+    high = ends[-1] + 8
+    top = max(_log_weight(np.array(ends), y, rate, odds, shape))
+    while high < 2**40 and _log_weight(np.array([high]), y, rate, odds, shape)[0] > top - REACH:
+        high += 1 + high // 8
+    high = high if total is None else min(high, int(total))
+    counts = np.arange(high + 1)
+    weights = _log_weight(counts, y, rate, odds, shape)
+    kept = np.flatnonzero(weights > weights.max() - REACH)
+    return int(kept[0]), weights[kept[0] : kept[-1] + 1]
+
+
+def _log_weight(c: NDArray[np.int64], y: int, rate: float, odds: float, shape: float) -> NDArray[np.float64]:
+    return np.asarray(gammaln(c + shape) - gammaln(c + 1.0) + c * odds - rate * np.abs(c - y))
+
+
+def _smooth_sums(low: int, size: int, noisy: int, rate: float, a: float, b: float) -> NDArray[np.float64]:
+    """Log S over a window; at all counts of a short one, else interpolated in the logarithm of the count."""
+    counts = np.arange(low, low + size)
+    if size <= WIDE:
+        return np.asarray(_sums(counts, noisy, rate, a, b))
+    logs = np.linspace(np.log(low + 8.0), np.log(low + size + 7.0), NODES)
+    nodes = np.unique(np.append(np.rint(np.exp(logs)).astype(np.int64) - 8, [low, low + size - 1]))
+    nodes = nodes[(nodes >= low) & (nodes < low + size)]
+    return np.asarray(CubicSpline(np.log(nodes + 8.0), _sums(nodes, noisy, rate, a, b))(np.log(counts + 8.0)))

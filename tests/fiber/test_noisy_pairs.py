@@ -1,0 +1,109 @@
+"""Cases and deaths given noisy ones, against the listed posterior."""
+
+import itertools
+
+import numpy as np
+import pytest
+from scipy.stats import betabinom, chi2, nbinom
+
+from ppdinf.errors import CountError, ModelError
+from ppdinf.fiber import noisy_pairs
+from ppdinf.fiber.noisy_pairs import _smooth_sums, _sums
+
+Y, Z = np.array([4, -1, 2]), np.array([-2, 1, 3])
+PRIOR = {"mean": np.array([3.0, 1.0, 2.0]), "shape": 1.5, "share": np.array([0.2, 0.1, 0.3]), "strength": 3.0}
+RATE, TOTAL, DRAWS = 0.7, 6, 40_000
+ALARM = 1e-6  # false alarms of a chi-square test
+
+
+def posterior(tables, y, z, rate, **change):
+    mean, shape, share, strength = (PRIOR | change).values()
+    c, d = tables[..., 0], tables[..., 1]
+    logs = nbinom.logpmf(c, shape, shape / (shape + mean)) - rate * (np.abs(c - y) + np.abs(d - z))
+    logs = logs + betabinom.logpmf(d, c, strength * share, strength * (1 - share))
+    weights = np.exp(logs.sum(axis=1))
+    return weights / weights.sum()
+
+
+def p_value(tables, drawn, expected):
+    keys = {table.tobytes(): k for k, table in enumerate(tables)}
+    counts = np.bincount([keys[table.tobytes()] for table in drawn], minlength=len(tables))
+    often = expected * len(drawn) > 10
+    found, wanted = (np.append(part[often], part[~often].sum()) for part in (counts, expected * len(drawn)))
+    return chi2.sf(((found - wanted) ** 2 / np.maximum(wanted, 1e-300)).sum(), often.sum() - (wanted[-1] == 0))
+
+
+def with_total(total, groups=3):
+    larger = [c for c in itertools.product(range(total + 1), repeat=groups) if sum(c) == total]
+    return np.array(
+        [np.stack([c, d], axis=1) for c in larger for d in itertools.product(*(range(k + 1) for k in c))],
+        dtype=np.int64,
+    )
+
+
+def test_draws_given_the_total_have_the_listed_posterior():
+    tables = with_total(TOTAL)
+    drawn = noisy_pairs.draw(Y, Z, rate=RATE, **PRIOR, total=TOTAL, draws=DRAWS, rng=1)
+    assert p_value(tables, drawn, posterior(tables, Y, Z, RATE)) > ALARM
+    for wrong in [
+        posterior(tables, Y, Z, RATE, strength=4.0),
+        posterior(tables, Y, Z, RATE, shape=3.0),
+        posterior(tables, Y, Z, 0.77),
+        posterior(tables, Y, np.zeros(3), RATE),  # noisy deaths not looked at
+        posterior(tables, np.full(3, -50), Z, RATE),  # nor noisy cases
+    ]:
+        assert p_value(tables, drawn, wrong) < ALARM
+
+
+def test_draws_without_the_total_have_the_listed_posterior():
+    pairs = np.array([[[c, d]] for c in range(60) for d in range(c + 1)], dtype=np.int64)
+    drawn = noisy_pairs.draw(Y, Z, rate=RATE, **PRIOR, draws=DRAWS, rng=2)
+    for j in range(3):
+        own = {"mean": PRIOR["mean"][j], "share": PRIOR["share"][j]}
+        listed = posterior(pairs, Y[j], Z[j], RATE, **own)
+        assert p_value(pairs, drawn[:, [j]], listed) > ALARM
+
+
+def test_the_prior_is_returned_by_noise_that_says_nothing():
+    prior = {"mean": np.array([300.0, 40.0]), "shape": 2.0, "share": np.array([0.02, 0.05]), "strength": 40.0}
+    drawn = noisy_pairs.draw([-5, 9], [0, -3], rate=1e-6, **prior, draws=20_000, rng=3)
+    c, d = drawn[..., 0], drawn[..., 1]
+    sd = np.sqrt(prior["mean"] + prior["mean"] ** 2 / 2)
+    assert (np.abs(c.mean(axis=0) - prior["mean"]) < 4.9 * sd / np.sqrt(len(c))).all()
+    z = (d - prior["share"] * c).mean(axis=0) / (d - prior["share"] * c).std(axis=0) * np.sqrt(len(c))
+    assert (np.abs(z) < 4.9).all()
+
+
+@pytest.mark.parametrize(
+    ("low", "size", "noisy", "rate"),
+    [(0, 3000, -200, 0.0025), (0, 3000, 700, 0.0025), (0, 400, 60, 0.25), (20_000, 30_000, 300, 0.0025)],
+)
+def test_sums_over_the_smaller_count_are_smooth_enough_to_interpolate(low, size, noisy, rate):
+    counts = np.arange(low, low + size, 7)
+    assert (
+        np.abs(_smooth_sums(low, size, noisy, rate, 0.9, 59.0)[::7] - _sums(counts, noisy, rate, 0.9, 59.0)).max()
+        < 1e-4
+    )
+
+
+def test_sums_are_those_of_the_definition():
+    for c, noisy, rate in [(0, 3, 0.25), (40, -7, 0.25), (2000, 300, 0.0025), (60_000, 900, 0.25), (9, 400, 0.25)]:
+        d = np.arange(c + 1)
+        terms = betabinom.logpmf(d, c, 0.9, 59.0) - rate * np.abs(d - noisy)
+        listed = terms.max() + np.log(np.exp(terms - terms.max()).sum())
+        assert _sums(np.array([c]), noisy, rate, 0.9, 59.0)[0] == pytest.approx(listed, abs=1e-8)
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "words"),
+    [
+        ({"larger": [1.0, 2.0, 3.0]}, CountError, "whole numbers"),
+        ({"smaller": [1, 2]}, CountError, "one pair for each group"),
+        ({"mean": [0, 1, 1]}, ModelError, "means must be positive"),
+        ({"share": [0.2, 1, 0.2]}, ModelError, "shares between 0 and 1"),
+        ({"strength": 0}, ModelError, "positive numbers"),
+    ],
+)
+def test_what_cannot_be_drawn_is_refused(change, error, words):
+    with pytest.raises(error, match=words):
+        noisy_pairs.draw(**({"larger": Y, "smaller": Z, "rate": RATE} | PRIOR | change))

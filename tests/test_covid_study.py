@@ -1,0 +1,173 @@
+"""The COVID study: its parts on small tables, and its numbers on a quick run."""
+
+import json
+import runpy
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+import pytest
+import xarray as xr
+
+from ppdinf.cli.reproduce import cases
+from ppdinf.datasets import epidemic
+
+STUDY = SimpleNamespace(**runpy.run_path(str(cases()["covid"])))
+CLAIMS = STUDY.claims
+TABLE = np.array([[40, 3], [0, 0], [7, 7], [900, 12]])
+
+
+def test_releases_keep_what_is_public_whatever_the_method():
+    found, edges = STUDY.release(TABLE, np.array([30, 2, 0, 700]), 0.1, 5, np.random.default_rng(1))
+    assert set(found) == {(method, norm) for method in STUDY.METHODS for norm in ("l1", "l2")}
+    for (method, _), tables in found.items():
+        assert tables.shape == (5, 4, 2)
+        assert (method == "counting") != CLAIMS.agrees(tables[np.newaxis], TABLE[np.newaxis])
+    assert edges < 1e-12
+    again, _ = STUDY.release(TABLE, np.array([30, 2, 0, 700]), 0.1, 5, np.random.default_rng(1))
+    assert all(np.array_equal(found[key], again[key]) for key in found)
+
+
+def test_broken_bounds_and_totals_do_not_agree():
+    kept = np.stack([TABLE] * 2)[np.newaxis]
+    assert CLAIMS.agrees(kept, TABLE[np.newaxis])
+    for cell, change in [((0, 1, 0, 0), 1), ((0, 1, 2, 1), 1), ((0, 0, 1, 1), -1)]:
+        broken = kept.copy()
+        broken[cell] += change
+        assert not CLAIMS.agrees(broken, TABLE[np.newaxis])
+
+
+def test_contracted_counts_are_those_that_were_not_zero():
+    released = np.array([[[0, 0], [5, 5]], [[3, 0], [9, 2]]])  # two replicates of two counties
+    truth = np.array([[4, 1], [6, 2]])
+    found = CLAIMS.contracted(released, truth)
+    assert found == {"no cases": 0.25, "no deaths": 0.5, "no survivors": 0.25}
+    assert np.isnan(CLAIMS.contracted(released, np.array([[4, 0], [6, 0]]))["no deaths"])
+
+
+def test_relative_errors_leave_out_months_without_cases():
+    assert CLAIMS.relative_errors(np.array([[5, 3], [2, 9]]), np.array([4, 0])).tolist() == [25.0, 50.0]
+
+
+def test_coverage_bias_and_width_are_those_of_the_intervals():
+    truth = np.array([[[10, 1], [9, 1], [20, 4]]])  # one month, three counties
+    estimates = np.zeros((1, 2, 3, 3, 3))  # two replicates; mean, low, high
+    estimates[..., 0, :] = [11, 9, 15]
+    sizes = np.array(["small", "middle", "large"])
+    rows = CLAIMS.coverage({(1.0, "naive"): estimates}, truth, sizes).loc[1.0, "naive"]
+    assert rows.loc[("small", "cases")].tolist() == [1, 1, 1, 6]
+    assert rows.loc[("large", "cases")].tolist() == [0, -9, 9, 6]
+    assert rows.loc[("all", "cases"), "coverage"] == pytest.approx(2 / 3)
+    assert rows.loc[("all", "fatality"), "coverage"] == 0
+
+
+def test_thirds_are_of_equal_size():
+    assert CLAIMS.thirds(np.array([5, 1, 9, 4, 7, 2])).tolist() == [
+        "middle",
+        "small",
+        "large",
+        "middle",
+        "large",
+        "small",
+    ]
+
+
+def test_intervals_of_posteriors_hold_the_confidential_counts():
+    """Tables drawn from the prior: coverage within 4.9 sd of 95 % or above it, as of intervals of whole numbers."""
+    rng, inside = np.random.default_rng(8), []
+    share = STUDY.shares(np.array([900, 60, 300, 4000]))
+    for _ in range(60):
+        c = rng.negative_binomial(3, 3 / (3 + 5000 * share))
+        table = np.stack([c, rng.binomial(c, rng.beta(0.6, 29.4, 4))], axis=1)
+        noise = rng.geometric(-np.expm1(-0.25), (2, 1, 4, 2))
+        drawn = STUDY.noisy_pairs.draw(
+            *(table + noise[0] - noise[1])[0].T, rate=0.25, mean=5000 * share, shape=3.0, share=[0.02] * 4,
+            strength=30.0, total=int(c.sum()), draws=200, rng=rng,
+        )  # fmt: skip
+        _, low, high = np.moveaxis(STUDY.summary(drawn), -1, 0)
+        inside.append((low[:, :2] <= table) & (table <= high[:, :2]))
+    share = np.mean(inside)
+    assert 0.95 - 4.9 * np.sqrt(0.95 * 0.05 / np.size(inside)) < share < 1
+
+
+def test_what_analysts_learn_from_is_public_before_the_month():
+    table = epidemic()
+    cases, deaths = table.cases.values.copy(), table.deaths.values.copy()
+    before = STUDY.fitted(cases, deaths, 9)
+    cases[:, 9:], deaths[:, 9:] = 1, 0
+    assert STUDY.fitted(cases, deaths, 9) == before
+    assert all(value > 0 for value in before)
+
+
+def test_the_data_are_those_of_the_folder_given(tmp_path, monkeypatch):
+    monkeypatch.delenv("PPDINF_DATA", raising=False)
+    assert STUDY.load(None)[1] == "simulated"
+    table = epidemic()
+    rows = table[["cases", "deaths"]].to_dataframe().reset_index()
+    rows[["county", "fips", "month", "cases", "deaths"]].to_csv(tmp_path / "covid_pa_monthly.csv", index=False)
+    table[["fips", "population"]].to_dataframe().to_csv(tmp_path / "pa_population.csv", index=False)
+    read, source = STUDY.load(tmp_path)
+    assert source == "covid_pa_monthly.csv"
+    assert np.array_equal(read.cases, table.cases)
+    monkeypatch.setenv("PPDINF_DATA", str(tmp_path))
+    assert STUDY.load(None)[1] == source
+    for kind, name in (("confirmed", "cases"), ("deaths", "deaths")):  # as downloaded: cumulative, one column a day
+        ends = pd.period_range("2020-03", periods=24, freq="M").to_timestamp(how="end")
+        days = ["2/29/20", *(f"{day.month}/{day.day}/{day.year % 100}" for day in ends)]
+        so_far = np.hstack([np.zeros((67, 1), dtype=int), table[name].values.cumsum(axis=1)])
+        wide = pd.DataFrame(so_far, columns=days).assign(
+            FIPS=[f"{code}.0" for code in table.fips.values], Admin2=table.county.values, Province_State="Pennsylvania"
+        )
+        wide.to_csv(tmp_path / f"time_series_covid19_{kind}_US.csv", index=False)
+    downloaded, source = STUDY.load(tmp_path)
+    assert source == "county series"
+    for name in ("cases", "deaths", "population"):
+        assert np.array_equal(downloaded[name], table[name])
+
+
+@pytest.mark.deep
+def test_pymc_finds_the_posterior_that_is_drawn_exactly():
+    import arviz as az
+    import pymc as pm
+
+    import ppdinf as ppd
+
+    mean, shape, share, strength = np.array([30.0, 6, 90, 3, 40, 10]), 2.0, 0.06, 20.0
+    labels = {"county": list("ABCDEF")}
+    noisy = [np.array([27, 10, 16, 14, 19, 19]), np.array([-1, -2, 4, -7, 3, 6])]
+    confidential = xr.DataArray([27, 1, 21, 5, 21, 20], dims="county", coords=labels)
+    mechanism = ppd.GeneralizedLaplace(ppd.invariants.Public(()), epsilon="1/4")
+    tables = [xr.DataArray(y, dims="county", coords=labels) for y in noisy]
+    with pm.Model(coords=labels):
+        released = ppd.Release(tables[0], mechanism, public=ppd.invariants.total().on(confidential))
+        cases = ppd.PartiallyPrivate("cases", pm.NegativeBinomial.dist(mu=mean, alpha=shape, shape=6), release=released)
+        fatal = pm.BetaBinomial.dist(n=cases, alpha=strength * share, beta=strength * (1 - share))
+        ppd.PartiallyPrivate("deaths", fatal, release=ppd.Release(tables[1], mechanism))
+        idata = pm.sample(4000, tune=500, chains=2, cores=1, random_seed=1, progressbar=False)
+    drawn = STUDY.noisy_pairs.draw(
+        *noisy, rate=0.25, mean=mean, shape=shape, share=share, strength=strength, total=95, draws=100_000, rng=1
+    )
+    for k, name in enumerate(("cases", "deaths")):
+        chains = idata.posterior[name]
+        error = np.sqrt(az.mcse(idata, var_names=[name])[name].values ** 2 + drawn[..., k].var(axis=0) / len(drawn))
+        assert (np.abs(chains.mean(["chain", "draw"]).values - drawn[..., k].mean(axis=0)) < 4.9 * error).all()
+    with_total = drawn[..., 0].mean(axis=0)
+    without = STUDY.noisy_pairs.draw(
+        *noisy, rate=0.25, mean=mean, shape=shape, share=share, strength=strength, draws=100_000, rng=2
+    )[..., 0].mean(axis=0)
+    assert np.abs(with_total - without).max() > 10 * error.max()  # the total matters, and the test would see it
+
+
+@pytest.mark.deep
+def test_a_quick_run_finds_what_the_readme_says(tmp_path, monkeypatch):
+    monkeypatch.delenv("PPDINF_DATA", raising=False)
+    STUDY.main(tmp_path / "one", quick=True)
+    results = json.loads((tmp_path / "one" / "results.json").read_text(encoding="utf-8"))
+    holds = {claim["claim"]: claim["holds"] for claim in results["claims"]}
+    for words in ("smaller largest errors", "every release has", "Delta_z", "lose nothing", "errs least in deaths"):
+        found = [value for name, value in holds.items() if words in name]
+        assert found
+        assert all(found)
+    assert {path.suffix for path in (tmp_path / "one").iterdir()} >= {".png", ".svg", ".html", ".json", ".csv"}
+    STUDY.main(tmp_path / "two", quick=True, workers=2)
+    assert results == json.loads((tmp_path / "two" / "results.json").read_text(encoding="utf-8"))
