@@ -123,6 +123,19 @@ class Structure:
                 found.append(replace(table, classes=classes[table.classes]))
         return found
 
+    def restricted(self, cells: IntVector) -> tuple[Lattice, list[Hierarchical]]:
+        """Return the part of the lattice over the cells of one or more blocks, and the tables in it."""
+        if cells.size == self.blocks.size:
+            return self.lattice, self.tables
+        wanted, classes = np.unique(self.classes[cells], return_inverse=True)
+        place = np.full(self.blocks.size, -1)
+        place[cells] = np.arange(cells.size)
+        rows = sparse.csc_array(sparse.csr_array(self.lattice.class_basis)[wanted])
+        basis = sparse.csc_array(rows[:, np.flatnonzero(np.diff(rows.indptr))])
+        lattice = Lattice(classes, place[self.lattice.representatives[wanted]], basis, self.lattice.certificate)
+        own = [table for table in self.tables if np.isin(table.classes[0], wanted)]
+        return lattice, [replace(table, classes=np.searchsorted(wanted, table.classes)) for table in own]
+
     def summary(self) -> str:
         """Say in a few lines what cannot move, what is easy and what is hard.
 

@@ -58,11 +58,8 @@ class LatticeNoise(Mechanism):
 
     def noise(self, system: System, draws: int, tape: Tape, plan: Plan | None = None) -> NDArray[np.int64]:
         """Draw the noise of `draws` releases; int64 of shape (draws, d)."""
-        from ppdinf.noise.chain_noise import chain_noise
-        from ppdinf.noise.exact_noise import exact_noise
-
-        sampler = chain_noise if plan is not None and not plan.exact else exact_noise
-        return sampler(system.structure, self.law).draw(draws, tape)
+        plan = plan or self.plan_on(system)
+        return plan.noise_on(system.structure, self.law).draw(draws, tape)
 
     def draw(
         self, system: System, cells: NDArray[np.int64], draws: int, tape: Tape, plan: Plan | None = None

@@ -125,12 +125,9 @@ class Weighted(Mechanism):
         self, system: System, cells: NDArray[np.int64], draws: int, tape: Tape, plan: Plan | None = None
     ) -> NDArray[np.int64]:
         """Draw releases of a table, or of one table each; int64 of shape (draws, d)."""
-        from ppdinf.noise.chain_noise import chain_noise
-        from ppdinf.noise.exact_noise import exact_noise
-
         if self._is_free(system) and self.law.is_of_norm:
-            sampler = chain_noise if plan is not None and not plan.exact else exact_noise
-            return cells + sampler(system.structure, self.law).draw(draws, tape)
+            plan = plan or self.plan_on(system)
+            return cells + plan.noise_on(system.structure, self.law).draw(draws, tape)
         tables, which = np.unique(np.atleast_2d(cells), axis=0, return_inverse=True)
         which = np.broadcast_to(which, draws)
         released = np.empty((draws, system.frame.size), dtype=np.int64)

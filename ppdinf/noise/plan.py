@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ppdinf.errors import InvariantError, PrivacyError
-from ppdinf.laws import DoubleGeometric
+from ppdinf.lattice.structure import Structure
+from ppdinf.laws import DoubleGeometric, Law
+from ppdinf.noise.chain_noise import ChainNoise, chain_noise
+from ppdinf.noise.exact_noise import ExactNoise, Part, exact_noise, exact_or_refusal
 
 if TYPE_CHECKING:
     from ppdinf.invariants import System
-    from ppdinf.laws import Law
 
 __all__ = ["Plan", "plan"]
 
@@ -37,6 +39,8 @@ class Plan:
         Predicted share of attempts that are kept, where attempts can fail; two digits.
     distance : float, optional
         Of a Markov chain: upper confidence limit of the total variation between its draws and the law.
+    built : tuple of Structure, Law and ExactNoise or ChainNoise, optional
+        Of lattice noise: the sampler as it was set up for this choice, and for what. Not written to files nor pickled.
 
     Examples
     --------
@@ -49,6 +53,7 @@ class Plan:
     reason: str
     acceptance: float | None = None
     distance: float | None = None
+    built: tuple[Structure, Law, ExactNoise | ChainNoise] | None = field(default=None, compare=False, repr=False)
 
     def __str__(self) -> str:
         kept = "" if self.acceptance is None else f"; {_share(self.acceptance)} of attempts are kept"
@@ -57,7 +62,23 @@ class Plan:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for the release file."""
-        return {key: value for key, value in asdict(self).items() if value is not None}
+        return {name: value for name, value in zip(_WRITTEN, self._written, strict=True) if value is not None}
+
+    @property
+    def _written(self) -> tuple[Any, ...]:
+        return tuple(getattr(self, name) for name in _WRITTEN)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Plan, self._written
+
+    def noise_on(self, structure: Structure, law: Law) -> ExactNoise | ChainNoise:
+        """Return what draws the noise: as it was set up with the plan, or anew where that was read from a file."""
+        if self.built is not None and self.built[:2] == (structure, law):
+            return self.built[2]
+        return exact_noise(structure, law) if self.exact else chain_noise(structure, law)
+
+
+_WRITTEN = ("sampler", "exact", "reason", "acceptance", "distance")
 
 
 def plan(system: System, law: Law, *, allow_mcmc: bool = False) -> Plan:
@@ -74,8 +95,7 @@ def plan(system: System, law: Law, *, allow_mcmc: bool = False) -> Plan:
     Returns
     -------
     Plan
-        In the order class, elimination, rejection, chain for l1 noise; Klein's sampler for Gaussian and a
-        mixture of it for l2 noise.
+        The first samplers that offer themselves (`ppdinf.noise.exact_noise.OFFERS`), and then a chain, for l1 noise.
 
     Raises
     ------
@@ -86,7 +106,7 @@ def plan(system: System, law: Law, *, allow_mcmc: bool = False) -> Plan:
 
     Notes
     -----
-    Costs a set-up of the samplers, which `ppdinf.noise.exact_noise` remembers for the draws.
+    Costs a set-up of the samplers, which the plan keeps for the draws.
 
     Examples
     --------
@@ -97,38 +117,37 @@ def plan(system: System, law: Law, *, allow_mcmc: bool = False) -> Plan:
     Klein sampler (exact): discrete Gaussian on a lattice of rank 9 over 16 cells; its sums form a 4 x 4 table with 2 \
 margins, in closed form; 98 % of attempts are kept
     """
-    from ppdinf.noise.chain_noise import chain_noise
-    from ppdinf.noise.exact_noise import exact_noise
-
     if not isinstance(law, DoubleGeometric) and law.half_width(system.frame.size, 1e-12) > WIDEST:
         # not once a draw shows it: whoever then draws again has noise of another law
         raise PrivacyError("the noise would be wider than whole numbers are kept exactly: choose a larger epsilon")
-    try:
-        exact_noise(system.structure, law)
-    except InvariantError:
-        if not allow_mcmc or not isinstance(law, DoubleGeometric):
-            raise
-        chain = chain_noise(system.structure, law)
-        reason = f"no exact sampler suits public sums that cross this much; {chain.bound}"
-        return Plan(chain.sampler, False, reason, distance=_two_digits_up(chain.distance))
-    parts = exact_noise(system.structure, law).parts
-    hardest = min(parts, key=lambda part: 2.0 if part.acceptance is None else part.acceptance)
-    acceptance = None if hardest.acceptance is None else float(f"{hardest.acceptance:.2g}")
+    found = exact_or_refusal(system.structure, law)
+    if isinstance(found, ExactNoise):
+        acceptance = None if found.acceptance is None else float(f"{found.acceptance:.2g}")
+        built = system.structure, law, found
+        return Plan(found.sampler, True, _reason(system, law, found.parts), acceptance, built=built)
+    if not allow_mcmc or not isinstance(law, DoubleGeometric):
+        raise InvariantError(found)
+    chain = chain_noise(system.structure, law)
+    reason = f"no exact sampler suits public sums that cross this much; {chain.bound}"
+    return Plan(
+        chain.sampler, False, reason, distance=_two_digits_up(chain.distance), built=(system.structure, law, chain)
+    )
+
+
+def _reason(system: System, law: Law, parts: list[Part]) -> str:
     if not isinstance(law, DoubleGeometric):
         name = "l2 Laplace law" if law.is_mixture else "discrete Gaussian"
         split = f", in {len(parts)} independent blocks" if len(parts) > 1 else ""
-        reason = (
+        return (
             f"{name} on a lattice of rank {system.lattice.rank} over {system.frame.size} cells{split}{_tables(system)}"
         )
-        return Plan(parts[0].sampler, True, reason, acceptance)
-    names = [name for name in ("class", "elimination", "rejection") if any(part.sampler == name for part in parts)]
-    crossing = [part for part in parts if part.sampler in ("elimination", "rejection")]
-    reason = _classes(system)
-    if crossing:
-        cells, blocks = sum(part.cells.size for part in crossing), len(crossing)
-        block = f"{cells} cells lie in {blocks} block{'s' * (blocks != 1)} of public sums that cross"
-        reason = block if len(parts) == len(crossing) else f"{block}; the others: {reason}"
-    return Plan(" and ".join(names or ["class"]), True, reason, acceptance)
+    found = []
+    for kind in sorted({part.block for part in parts} - {""}):
+        sizes = [part.cells.size for part in parts if part.block == kind]
+        found.append(f"{sum(sizes)} cells lie in {len(sizes)} block{'s' * (len(sizes) > 1)} {kind}")
+    if all(part.block for part in parts):
+        return "; ".join(found)
+    return "; ".join([*found, f"the others: {_classes(system)}"]) if found else _classes(system)
 
 
 def _tables(system: System) -> str:

@@ -19,6 +19,7 @@ from ppdinf.noise.bits.tape import seeded_tape
 from ppdinf.noise.chains.coupling import gibbs_meeting
 from ppdinf.noise.chains.noise_gibbs import gibbs_moves, noise_gibbs
 from ppdinf.noise.chains.tv_bound import TVBound, tv_bound
+from ppdinf.noise.offer import Declined
 
 MARGINS = ppd.invariants.margin("dim_0") & ppd.invariants.margin("dim_1")
 TABLE = np.array([[5, 0, 2], [1, 7, 3], [4, 4, 0]])
@@ -26,10 +27,10 @@ TABLE = np.array([[5, 0, 2], [1, 7, 3], [4, 4, 0]])
 
 @pytest.fixture
 def no_exact_sampler(monkeypatch):
-    def refuse(structure, law):
-        raise InvariantError("too much for exact noise")
+    def declines(structure, law, cells):
+        return Declined(lambda: "too much for exact noise")
 
-    monkeypatch.setattr(exact, "exact_noise", refuse)
+    monkeypatch.setattr(exact, "OFFERS", (declines,))
 
 
 @pytest.mark.usefixtures("no_exact_sampler")
@@ -163,7 +164,7 @@ def test_chains_read_the_streams_of_a_cipher_whose_key_is_the_tape():
 
 
 def test_a_release_takes_its_key_from_the_operating_system_and_a_simulation_from_its_seed(monkeypatch):
-    monkeypatch.setattr(exact, "exact_noise", lambda structure, law: (_ for _ in ()).throw(InvariantError("too much")))
+    monkeypatch.setattr(exact, "OFFERS", (lambda structure, law, cells: Declined(lambda: "too much"),))
     keys, given = [], []
     monkeypatch.setattr(chain_noise, "ChaCha20", lambda key: keys.append(key) or ChaCha20(key))
     monkeypatch.setattr("os.urandom", lambda n: given.append(secrets.token_bytes(n)) or given[-1])

@@ -1,5 +1,6 @@
 """The choice of a sampler for a system, and noise for all of its parts together."""
 
+import pickle
 from fractions import Fraction
 
 import numpy as np
@@ -11,8 +12,9 @@ import ppdinf as ppd
 from ppdinf.errors import InvariantError
 from ppdinf.lattice import structure
 from ppdinf.laws import DiscreteGaussian, DoubleGeometric, L2Laplace
-from ppdinf.noise import exact_noise as exact
+from ppdinf.noise import exact_noise as exact_noise_module
 from ppdinf.noise.bits.tape import secure_tape, seeded_tape
+from ppdinf.noise.exact import class_sums, gaussian
 from ppdinf.noise.exact_noise import exact_noise
 from ppdinf.noise.plan import Plan, _two_digits_up, plan
 
@@ -62,7 +64,7 @@ def test_samplers_agree_where_two_are_exact(monkeypatch):
     A, law, truth = two_way(2, 3), DoubleGeometric("3/2"), enumerated(two_way(2, 3), "l1", Fraction(3, 2))
     assert used(A, law) == ["elimination"]
     assert fit(exact_noise(structure(A), law).draw(30_000, seeded_tape(1)), truth) > 1e-6
-    monkeypatch.setattr(exact, "QUICK", 0)
+    monkeypatch.setattr(class_sums, "QUICK", 0)
     assert used(A, law) == ["rejection"]
     assert fit(exact_noise(structure(A), law).draw(30_000, seeded_tape(1)), truth) > 1e-6
 
@@ -88,7 +90,7 @@ def test_narrow_gaussians_are_drawn_block_by_block(monkeypatch):
     A = np.kron(np.eye(3, dtype=int), two_way(3, 3))
     law = DiscreteGaussian("1/2")
     assert len(exact_noise(structure(A), law).parts) == 1
-    monkeypatch.setattr(exact, "LEAST", 1.0)
+    monkeypatch.setattr(gaussian, "LEAST", 1.0)
     noise = exact_noise(structure(A), law)
     assert [part.cells.size for part in noise.parts] == [9, 9, 9]
     z = noise.draw(40_000, seeded_tape(1))
@@ -110,6 +112,25 @@ def test_plans_say_what_and_why():
     found = plan(total, DoubleGeometric(1))
     assert found.to_dict() == {"sampler": "class", "exact": True, "reason": found.reason}
     assert found.reason == ("the public sums split 3 cells into 1 group with noise that sums to zero")
+
+
+def test_a_plan_keeps_what_was_built_for_it(monkeypatch):
+    """Draws ask nobody again; only those of another system, or by a plan from a file or another process, do."""
+    system, law = MARGINS.on(np.ones((2, 3), dtype=int)), DoubleGeometric("3/2")
+    found = plan(system, law)
+    read = [Plan(**found.to_dict()), pickle.loads(pickle.dumps(found))]
+    first = found.noise_on(system.structure, law).draw(5, seeded_tape(1))
+    other = ppd.invariants.total().on(np.ones((2, 3), dtype=int)).structure
+    for unlike in (read[0].noise_on(system.structure, law), read[1].noise_on(system.structure, law)):
+        np.testing.assert_array_equal(unlike.draw(5, seeded_tape(1)), first)
+    assert found.noise_on(other, law).parts[0].sampler == "class"
+    assert found.noise_on(system.structure, DiscreteGaussian(1)).sampler == "Klein"
+    monkeypatch.setattr(exact_noise_module, "OFFERS", ())
+    exact_noise_module.exact_or_refusal.cache_clear()
+    np.testing.assert_array_equal(found.noise_on(system.structure, law).draw(5, seeded_tape(1)), first)
+    with pytest.raises(InvariantError, match="no exact sampler"):
+        read[0].noise_on(system.structure, law)
+    exact_noise_module.exact_or_refusal.cache_clear()
 
 
 def test_what_is_beyond_exact_sampling_is_refused():

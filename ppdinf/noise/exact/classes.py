@@ -26,14 +26,30 @@ from numpy.typing import NDArray
 
 from ppdinf._compiled import jit
 from ppdinf.errors import InvariantError
+from ppdinf.lattice.structure import Structure
+from ppdinf.laws import DoubleGeometric, Law
 from ppdinf.noise.bits.integers import positive
 from ppdinf.noise.bits.inversion import LARGEST, Inversion
 from ppdinf.noise.bits.tape import Tape, Words, bounded, fill
+from ppdinf.noise.offer import Answer, Offer
 from ppdinf.rationals import ball
 
-__all__ = ["draw_class", "draw_partition"]
+__all__ = ["draw_class", "draw_partition", "offer"]
 
 BATCH = 2**17  # cells at a time: the working arrays stay in cache
+
+
+def offer(structure: Structure, law: Law, cells: NDArray[np.int64]) -> Answer:
+    """Offer to draw the cells that lie in classes with a public sum."""
+    if not isinstance(law, DoubleGeometric):
+        return None
+    grouped = cells[structure.partition[structure.blocks[cells]]]
+    _, labels = np.unique(structure.classes[grouped], return_inverse=True)
+
+    def draw(size: int, tape: Tape) -> NDArray[np.int64]:
+        return draw_partition(labels, int(labels.max()) + 1, law.epsilon, tape, size)
+
+    return Offer("class", grouped, lambda: draw) if grouped.size else None
 
 
 def draw_class(n: int, total: int, epsilon: Fraction, tape: Tape, *, size: int = 1) -> NDArray[np.int64]:

@@ -27,16 +27,36 @@ from scipy import sparse
 
 from ppdinf.lattice.elimination import eliminate_units, sparse_rows
 from ppdinf.lattice.kernel import Lattice
+from ppdinf.lattice.structure import Structure
+from ppdinf.laws import DoubleGeometric, Law
 from ppdinf.noise.bits.coins import toss
 from ppdinf.noise.bits.integers import discrete_laplace, positive
 from ppdinf.noise.bits.tape import Tape, seeded_tape
 from ppdinf.noise.exact.classes import draw_class
+from ppdinf.noise.offer import Answer, Declined, Offer, is_one_block
 from ppdinf.rationals import ball
 
-__all__ = ["Core", "core", "core_acceptance", "draw_core"]
+__all__ = ["Core", "core", "core_acceptance", "draw_core", "offer"]
 
 BATCH = 2**20  # cells at a time
 PILOT = 2**22  # cells that estimate the acceptance
+LONGEST = 4 * 10**8  # cells drawn for one draw, some twenty seconds
+
+
+def offer(structure: Structure, law: Law, cells: NDArray[np.int64]) -> Answer:
+    """Offer to draw a block where enough attempts are kept."""
+    if not isinstance(law, DoubleGeometric) or not is_one_block(structure, cells):
+        return None
+    split = core(structure.restricted(cells)[0])
+    acceptance = 0.0 if split is None else core_acceptance(split, law.epsilon)
+    near = acceptance * LONGEST / cells.size
+    if split is None or near < 1:
+        return Declined(lambda: f"rejection would keep about {acceptance:.0e} of its attempts", near)
+
+    def draw(size: int, tape: Tape) -> NDArray[np.int64]:
+        return draw_core(split, law.epsilon, tape, size=size)
+
+    return Offer("rejection", cells, lambda: draw, acceptance, block="of public sums that cross")
 
 
 @dataclass(frozen=True, eq=False)

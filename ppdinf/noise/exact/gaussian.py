@@ -10,20 +10,72 @@ Z. Brakerski, A. Langlois, C. Peikert, O. Regev, D. Stehle, "Classical hardness 
 STOC 2013, Lemma 2.3.
 """
 
+from collections.abc import Callable
 from fractions import Fraction
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ppdinf.errors import InvariantError
+from ppdinf.lattice.structure import Structure
+from ppdinf.laws import DiscreteGaussian, Law
 from ppdinf.noise.bits.coins import toss
 from ppdinf.noise.bits.integers import positive
 from ppdinf.noise.bits.tape import Tape, seeded_tape
 from ppdinf.noise.exact.klein import Klein
+from ppdinf.noise.exact.orthogonal import klein as klein_of
+from ppdinf.noise.offer import Answer, Declined, Offer, is_one_block
 
-__all__ = ["draw_gaussian", "gaussian_acceptance"]
+__all__ = ["draw_gaussian", "gaussian_acceptance", "offer"]
 
 BATCH = 2**21  # coordinates at a time
 PILOT = 2**8  # proposals that estimate the acceptance
+LEAST = 0.1  # acceptance of all blocks together below which they are drawn one by one
+HOPELESS = 1e-5  # acceptance below which a block is declined
+
+
+def offer(structure: Structure, law: Law, cells: NDArray[np.int64]) -> Answer:
+    """Offer to draw cells together, where enough attempts are kept."""
+    if not isinstance(law, DiscreteGaussian):
+        return None
+    try:
+        basis = klein_of(*structure.restricted(cells))
+    except InvariantError as error:
+        return Declined(partial(str, error))
+    least = HOPELESS if is_one_block(structure, cells) else LEAST
+    acceptance = gaussian_acceptance(basis, law.sigma**2)
+    if acceptance < least:
+
+        def narrow() -> str:
+            works = widened(float(law.sigma), lambda sigma: gaussian_acceptance(basis, Fraction(sigma) ** 2) / least)
+            return too_narrow(acceptance, f"sigma = {works:.2g}")
+
+        return Declined(narrow, acceptance / least)
+
+    def draw(size: int, tape: Tape) -> NDArray[np.int64]:
+        return draw_gaussian(basis, law.sigma**2, tape, size=size)
+
+    return Offer("Klein", cells, lambda: draw, acceptance)
+
+
+def widened(scale: float, near: Callable[[float], float]) -> float:
+    """Find a scale of the noise from which on it is near enough to being drawn: 1 or more; to a few percent."""
+    low = high = scale
+    while near(high) < 1:
+        low, high = high, 2 * high
+    for _ in range(4):
+        middle = (low * high) ** 0.5
+        low, high = (middle, high) if near(middle) < 1 else (low, middle)
+    return 1.05 * high  # clear of rounding to two digits
+
+
+def too_narrow(acceptance: float, works: str) -> str:
+    """Say what share of attempts would be kept, and what noise can be drawn."""
+    return (
+        f"the noise is narrow beside the steps of this lattice, so that about {acceptance:.0e} of attempts would be "
+        f"kept; from about {works} on it can be drawn"
+    )
 
 
 def draw_gaussian(klein: Klein, sigma_squared: Fraction, tape: Tape, *, size: int = 1) -> NDArray[np.int64]:

@@ -38,21 +38,50 @@ from flint import arb, ctx
 from numpy.typing import NDArray
 
 from ppdinf._compiled import jit
+from ppdinf.errors import InvariantError
+from ppdinf.lattice.structure import Structure
+from ppdinf.laws import L2Laplace, Law
 from ppdinf.noise.bits.coins import toss
 from ppdinf.noise.bits.integers import positive
 from ppdinf.noise.bits.inversion import _enclose, _precision, _settle
 from ppdinf.noise.bits.tape import Tape, seeded_tape
+from ppdinf.noise.exact.gaussian import too_narrow, widened
 from ppdinf.noise.exact.klein import UNIT, Klein, Proposals
+from ppdinf.noise.exact.orthogonal import klein as klein_of
 from ppdinf.noise.exact.theta import FLAT, enclose_mass, log_mass
+from ppdinf.noise.offer import Answer, Declined, Offer
 from ppdinf.rationals import ball
 
-__all__ = ["Mixture", "mixture_acceptance"]
+__all__ = ["Mixture", "mixture_acceptance", "offer"]
 
 PER_UNIT = 32  # nodes per unit of v
 FLOOR = Fraction(998, 1000)
 BATCH = 2**21  # coordinates at a time
 PILOT = 2**8  # proposals that estimate the acceptance
 BINS = 64  # of lengths, where masses are bounded
+HOPELESS = 1e-5  # acceptance below which a system is declined
+
+
+def offer(structure: Structure, law: Law, cells: NDArray[np.int64]) -> Answer:
+    """Offer to draw all cells, whose blocks are not independent, where enough attempts are kept."""
+    if not isinstance(law, L2Laplace) or cells.size < structure.blocks.size:
+        return None
+    try:
+        basis = klein_of(structure.lattice, structure.tables)
+    except InvariantError as error:
+        return Declined(partial(str, error))
+    mixture = Mixture(basis, law.epsilon)
+    acceptance = mixture_acceptance(mixture)
+    if acceptance < HOPELESS:
+
+        def narrow() -> str:
+            def near(scale: float) -> float:
+                return mixture_acceptance(Mixture(basis, 1 / Fraction(scale))) / HOPELESS
+
+            return too_narrow(acceptance, f"epsilon = {1 / widened(1 / float(law.epsilon), near):.2g}")
+
+        return Declined(narrow, acceptance / HOPELESS)
+    return Offer("mixture", cells, lambda: mixture.draw, acceptance)
 
 
 class Mixture:

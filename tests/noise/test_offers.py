@@ -1,0 +1,148 @@
+"""Every sampler that is asked for exact noise, on every small system and law: what it offers has the stated law.
+
+A new sampler is tested here once it stands in `OFFERS`. Draws are compared with the enumerated law by chi-square; with
+some two hundred comparisons, each failing by chance with probability 1e-6, a false alarm has probability 2e-4.
+"""
+
+import inspect
+import itertools
+from functools import cache
+
+import numpy as np
+import pytest
+from lattice_laws import fit, random_system, two_way
+
+from ppdinf.errors import InvariantError
+from ppdinf.lattice import kernel, structure
+from ppdinf.laws import DiscreteGaussian, DoubleGeometric, L2Laplace, Staircase
+from ppdinf.noise import exact_noise as exact
+from ppdinf.noise.bits.tape import seeded_tape
+from ppdinf.noise.exact_noise import OFFERS, exact_noise
+from ppdinf.noise.offer import Declined, Offer
+
+RARE = 1e-6
+DRAWS = 10_000
+LAWS = [DoubleGeometric("3/2"), L2Laplace(2), DiscreteGaussian("2/3"), Staircase(2, 2)]
+SYSTEMS = {
+    "a total": [[1, 1, 1]],
+    "a free cell": [[1, 1, 0]],
+    "a fixed cell and two classes": [[1, 0, 0, 0, 0], [0, 1, 1, 0, 0], [0, 0, 0, 1, 1]],
+    "crossing sums": [[1, 1, 1, 0], [0, 0, 1, 1]],
+    "a class under crossing sums": [[1, 1, 1, 0, 0], [0, 0, 1, 1, 1]],
+    "a weighted sum": [[2, 3, 5]],
+    "a crossing block and a free cell": [[1, 1, 0, 0], [0, 1, 1, 0], [1, 2, 1, 0]],
+    "2 x 3 margins": two_way(2, 3),
+    "2 x 4 margins": two_way(2, 4),
+    **{f"random {seed}": random_system(np.random.default_rng(70 + seed), largest_rank=2) for seed in range(5)},
+}
+
+
+def asked(found):
+    """Cells that samplers may be asked for: all, all but the simple ones, and every block."""
+    every = np.arange(found.blocks.size)
+    sizes = np.bincount(found.blocks)
+    simple = found.partition | ((sizes == 1) & (found.sum_ranks == 1))
+    blocks = [np.flatnonzero(found.blocks == block) for block in range(sizes.size)]
+    groups = {tuple(cells.tolist()) for cells in (every, every[~simple[found.blocks]], *blocks) if cells.size}
+    return [np.array(cells) for cells in sorted(groups)]
+
+
+@cache
+def enumerated(system, cells, law):
+    """Law of the noise of whole blocks, each vector with its probability."""
+    basis = kernel(np.array(SYSTEMS[system])[:, list(cells)]).basis.toarray()
+    reach = {0: 0, 1: 200, 2: 40, 3: 16}[basis.shape[1]]
+    z = np.array(list(itertools.product(range(-reach, reach + 1), repeat=basis.shape[1]))) @ basis.T
+    weights = np.exp([law.log_mass(row) for row in z])
+    edge = np.abs(z).max(axis=1) >= reach if basis.shape[1] else np.zeros(1, dtype=bool)
+    assert weights[edge].sum() < 1e-6 * weights.sum()
+    return dict(zip(map(tuple, z.tolist()), (weights / weights.sum()).tolist(), strict=True))
+
+
+def offers(sampler, law):
+    for system, A in SYSTEMS.items():
+        found = structure(np.array(A))
+        for cells in asked(found):
+            answer = sampler(found, law, cells)
+            assert answer is None or isinstance(answer, Offer | Declined)
+            if isinstance(answer, Declined):
+                assert answer.reason()
+            elif answer is not None:
+                yield system, cells, answer
+
+
+def name(value):
+    return f"{inspect.getmodule(value).__name__.rpartition('.')[2]}.{value.__name__}" if callable(value) else value.name
+
+
+@pytest.mark.parametrize("sampler", OFFERS, ids=name)
+def test_what_is_offered_is_drawn(sampler):
+    served = 0
+    for law in LAWS:
+        for n, (system, cells, offer) in enumerate(offers(sampler, law)):
+            served += 1
+            assert set(offer.cells) <= set(cells), system
+            assert offer.acceptance is None or 0 < offer.acceptance <= 1
+            draw = offer.build()
+            z = draw(DRAWS, seeded_tape(n))
+            assert z.shape == (DRAWS, offer.cells.size)
+            assert z.dtype == np.int64
+            assert np.array_equal(draw(20, seeded_tape(5)), draw(20, seeded_tape(5))), "the tape decides"
+            assert not (z @ np.array(SYSTEMS[system])[:, offer.cells].T).any()
+            assert fit(z, enumerated(system, tuple(offer.cells.tolist()), law)) > RARE, (system, law, offer)
+    assert served > 1, "none of these systems and laws is served: add one"
+
+
+@pytest.mark.parametrize("law", LAWS[:3], ids=name)
+def test_a_scale_that_is_off_is_found(law):
+    """By 7 percent."""
+    wrong = type(law)(next(iter(vars(law).values())) * 107 / 100)
+    cells = np.arange(4)
+    for sampler in OFFERS:
+        answer = sampler(structure(np.array(SYSTEMS["crossing sums"])), wrong, cells)
+        if isinstance(answer, Offer):
+            z = answer.build()(DRAWS, seeded_tape(0))
+            assert fit(z, enumerated("crossing sums", tuple(cells.tolist()), law)) < RARE
+            return
+    raise AssertionError("nobody offers")
+
+
+@pytest.mark.parametrize("law", LAWS[:3], ids=name)
+@pytest.mark.parametrize("system", ["a fixed cell and two classes", "a crossing block and a free cell"])
+def test_parts_together_have_the_law(system, law):
+    """A system of several blocks, by whatever its parts are drawn."""
+    A = np.array(SYSTEMS[system])
+    noise = exact_noise(structure(A), law)
+    assert sorted(np.concatenate([part.cells for part in noise.parts])) == list(range(A.shape[1]))
+    assert fit(noise.draw(DRAWS, seeded_tape(3)), enumerated(system, tuple(range(A.shape[1])), law)) > RARE
+
+
+def test_what_is_refused_names_every_reason():
+    with pytest.raises(InvariantError) as refused:
+        exact_noise(structure(two_way(14, 14)), DoubleGeometric("1/4"))
+    for reason in ("196 cells", "elimination would take", "rejection would keep", "l2 or Gaussian", "allow_mcmc=True"):
+        assert reason in str(refused.value)
+    with pytest.raises(InvariantError, match="no exact sampler for lattices knows staircase noise"):
+        exact_noise(structure([[1, 1, 1]]), LAWS[3])
+
+
+def test_the_hardest_cells_are_named():
+    """Blocks of 900 and 100 cells, both too narrow: what can be drawn for the larger one can be for both."""
+    A = np.block([[two_way(10, 10), np.zeros((20, 900), int)], [np.zeros((60, 100), int), two_way(30, 30)]])
+    with pytest.raises(InvariantError, match=r"900 cells .* from about sigma = 0\.\d+ on"):
+        exact_noise(structure(A), DiscreteGaussian("1/2"))
+
+
+def test_what_fails_in_its_setup_counts_as_declined(monkeypatch):
+    def fails():
+        raise InvariantError("tables turned out too large")
+
+    def promises(structure, law, cells):
+        return Offer("promising", cells, fails)
+
+    monkeypatch.setattr(exact, "OFFERS", (promises, *OFFERS))
+    noise = exact_noise(structure([[1, 1, 1]]), DoubleGeometric(1))
+    assert [part.sampler for part in noise.parts] == ["class"]
+    monkeypatch.setattr(exact, "OFFERS", (promises,))
+    with pytest.raises(InvariantError, match="tables turned out too large"):
+        exact_noise(structure([[1, 1, 1]]), DoubleGeometric(1))
