@@ -117,6 +117,30 @@ class Cycles:
         return sparse.csc_array(sparse.hstack(drawn, format="csc"))
 
 
+@dataclass(frozen=True, eq=False)
+class Placed:
+    """Directions of a table whose cells are some of the class sums.
+
+    Attributes
+    ----------
+    family : Family
+        Of the table.
+    classes : ndarray of int64
+        Class at each cell of the table.
+    n : int
+        Number of class sums of the system.
+    """
+
+    family: Family
+    classes: IntVector
+    n: int
+
+    def draw(self, size: int, rng: np.random.Generator) -> sparse.csc_array:
+        """Draw `size` directions, one per column."""
+        drawn = self.family.draw(size, rng)
+        return sparse.csc_array((drawn.data, self.classes[drawn.indices], drawn.indptr), shape=(self.n, size))
+
+
 def lift(vectors: sparse.csc_array, members: IntVector, sizes: IntVector, rng: np.random.Generator) -> sparse.csc_array:
     """Carry directions on class sums to cells, each unit to a random cell of its class.
 

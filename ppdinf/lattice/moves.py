@@ -15,8 +15,9 @@ is used instead, and what is proved:
 - *Two-way tables*: basic 2 x 2 swaps connect under lower bounds (Diaconis and Sturmfels
   1998); alternating cycles connect under upper bounds too, as they are the Graver basis
   of a totally unimodular system.
-- *Decomposable margins*: swaps across each separator of a junction tree connect under
-  lower bounds (Dobra 2003), see `ppdinf.lattice.decomposable`.
+- *Decomposable margins*, of the table or of the class sums of a block: swaps across
+  each separator of a junction tree connect under lower bounds (Dobra 2003), see
+  `ppdinf.lattice.decomposable`.
 - *Small systems*: Markov (lower bounds) or Graver (lower and upper) bases by 4ti2.
 - *Anything else*: random integer combinations of the reduced basis. Every vector of the
   lattice has positive probability, so any two tables are one move apart; alone that can
@@ -36,7 +37,8 @@ from scipy import sparse
 from ppdinf.errors import InvariantError
 from ppdinf.lattice.columns import equal_columns
 from ppdinf.lattice.decomposable import junction_tree
-from ppdinf.lattice.families import Combinations, Cycles, Family, Listed, Transfers, lift
+from ppdinf.lattice.families import Combinations, Cycles, Family, Listed, Placed, Transfers, lift
+from ppdinf.lattice.hierarchical import Hierarchical
 from ppdinf.lattice.margin_swaps import MarginSwaps, margin_swaps, margins_of
 from ppdinf.lattice.margins import margin_matrix
 from ppdinf.lattice.markov import Kind, computed_basis
@@ -237,7 +239,12 @@ def _on_class_sums(
     proved = separators if bounds == "lower" else []
     if swaps is not None:
         yield swaps, PREFERRED * sum(int(found.sum_ranks[block]) for block, _, _ in others), False, proved
+    tables = {int(block_of_class[table.classes[0]]): table for table in found.tables} if others and not proved else {}
     for block, classes, system in [] if proved else others:
+        table_swaps, separators = _table_swaps(tables.get(block)) if bounds == "lower" else (None, [])
+        if table_swaps is not None and separators:
+            yield Placed(table_swaps, tables[block].classes, n), int(found.sum_ranks[block]), True, separators
+            continue
         rank, kind = int(found.sum_ranks[block]), "markov" if bounds == "lower" else "graver"
         listed = computed_basis(system, cast(Kind, kind), seconds) if classes.size <= LARGEST_COMPUTED else None
         if listed is not None:
@@ -251,12 +258,25 @@ def _on_class_sums(
 def _swaps(found: Structure, shape: Sequence[int]) -> tuple[MarginSwaps | None, list[str]]:
     """Find swaps of the margins that a system holds, and why they connect under lower bounds, where they do."""
     generators = margins_of(found.lattice, shape) if math.prod(shape) == found.blocks.size and shape else None
-    swaps = None if generators is None else margin_swaps(shape, generators)
-    if generators is None or swaps is None:
+    if generators is None:
         return None, []
-    tree = junction_tree(generators) if swaps.holds_all_pairs else None
-    separators = [sorted(generators[i] & generators[j]) for i, j in tree or []]
+    swaps, separators = _across_separators(shape, generators)
     return swaps, [f"swaps across separator ({', '.join(map(str, separator))})" for separator in separators]
+
+
+def _table_swaps(table: Hierarchical | None) -> tuple[MarginSwaps | None, list[str]]:
+    """Find swaps of a block of class sums that is a table under margins, as `_swaps` does."""
+    swaps, separators = (None, []) if table is None else _across_separators(table.shape, table.generators)
+    return swaps, [f"swaps across the {len(separators)} separators of a {table}"] * bool(separators)
+
+
+def _across_separators(
+    shape: Sequence[int], generators: list[frozenset[int]]
+) -> tuple[MarginSwaps | None, list[list[int]]]:
+    """Find swaps of margins, and the separators of a junction tree where all swaps across them are there."""
+    swaps = margin_swaps(shape, generators)
+    tree = junction_tree(generators) if swaps is not None and swaps.holds_all_pairs else None
+    return swaps, [sorted(generators[i] & generators[j]) for i, j in tree or []]
 
 
 def _distinct_rows(system: sparse.csc_array) -> sparse.csc_array:

@@ -12,6 +12,7 @@ from ppdinf.lattice.markov import computed_basis, program
 from ppdinf.lattice.systems import integer_matrix
 
 DRAWS = 4000
+ORDER = np.random.default_rng(3).permutation(16)
 
 
 def small_fibers():
@@ -125,6 +126,42 @@ def test_margin_moves_connect(shape, generators):
         table = (np.random.default_rng(seed).random(A.shape[1]) < 4 / A.shape[1]).astype(int)
         points = points_of(A, table)
         assert pieces(points, drawn) == 1
+
+
+CHAIN = margin_matrix((2, 2, 2, 2), [(0, 1), (1, 2), (2, 3)]).toarray()
+TWO = margin_matrix((2, 2, 2), [(0, 1), (1, 2)]).toarray()
+
+
+@pytest.mark.parametrize(
+    ("A", "separators"),
+    [
+        (CHAIN, ["2 separators of a 2 x 2 x 2 x 2 table with 3 margins"]),
+        (CHAIN[:, ORDER], ["2 separators of a 2 x 2 x 2 x 2 table with 3 margins"]),
+        (np.repeat(TWO, 2, axis=1), []),
+        (np.repeat(CHAIN, [1, 2] + [1] * 14, axis=1), []),
+        (np.kron(np.eye(2, dtype=int), margin_matrix((2, 2, 2), [(0,), (1,), (2,)]).toarray()), ["2 separators"]),
+    ],
+    ids=["chain", "cells in another order", "classes under two margins", "classes of unlike size", "two blocks"],
+)
+def test_decomposable_margins_of_class_sums_are_seen_without_the_shape(A, separators):
+    """Each fiber of a few records is one piece; without the swaps across a separator it falls apart (below)."""
+    moves = connected_moves(A, seconds=0)
+    drawn = distinct(moves.draw(DRAWS, rng=1))
+    assert not (A @ drawn.T).any()
+    for phrase in separators:
+        assert phrase in moves.reason
+        assert "combinations" not in moves.reason
+    for seed in range(6):
+        table = (np.random.default_rng(seed).random(A.shape[1]) < 4 / A.shape[1]).astype(int)
+        assert pieces(points_of(A, table), drawn) == 1
+
+
+def test_margins_without_a_theorem_are_not_said_to_have_one():
+    for generators in ([(0, 1), (1, 2), (0, 2)], [(0, 1), (1, 2), (2, 3), (3, 0)]):
+        A = margin_matrix((2,) * (1 + max(map(max, generators))), generators)
+        assert "separator" not in connected_moves(A, seconds=0).reason
+    for bounds in ("box", "any"):
+        assert "separator" not in connected_moves(CHAIN, bounds=bounds, seconds=0).reason
 
 
 def test_swaps_across_one_separator_alone_do_not_connect():
