@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from ppdinf.errors import CountError, PrivacyError
 
-__all__ = ["as_distribution", "histogram"]
+__all__ = ["as_distribution", "histogram", "require_counts", "require_size"]
 
 ROUNDING = 1e-9  # error of a total of probabilities that is taken for rounding
 
@@ -80,8 +80,7 @@ def histogram(counts: Any, n: int) -> NDArray[np.int64]:
 
 def require_counts(counts: Any, n: int) -> NDArray[np.int64]:
     """Return whole numbers from 0 to n - 1 as int64, in their shape, or refuse them without showing one."""
-    if isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 2:
-        raise PrivacyError(f"n, the number of possible counts, must be a whole number from 2 on, found {n!r}")
+    require_size(n)
     found = np.asarray(counts)
     if found.dtype.kind not in "iu":
         raise CountError(f"counts must be whole numbers, found an array of {found.dtype}")
@@ -91,3 +90,9 @@ def require_counts(counts: Any, n: int) -> NDArray[np.int64]:
             "table, and top-code what lies above with numpy.minimum(counts, n - 1)"
         )
     return found.astype(np.int64)
+
+
+def require_size(n: Any) -> None:
+    """Refuse a number of possible counts that is none."""
+    if isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 2:
+        raise PrivacyError(f"n, the number of possible counts, must be a whole number from 2 on, found {n!r}")

@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from ppdinf.counts.discrete_gaussian import gaussian_sigma
 from ppdinf.counts.privatizers.base import Privatizer
-from ppdinf.counts.unfixed import gaussian_sigma
 from ppdinf.laws.histogram_noise import HistogramNoise
 from ppdinf.noise.bits.integers import discrete_gaussian, discrete_laplace
 from ppdinf.noise.bits.tape import Tape

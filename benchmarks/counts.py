@@ -1,0 +1,129 @@
+"""Mechanisms with a fixed point: what they keep at every size, how long they take, and general solvers beside them.
+
+Run with ``python benchmarks/counts.py`` (ten minutes on a quiet core; with the argument ``quick``: one). Times
+are of one core's processor, compilation not included. The general solver is SciPy's ``linprog(method="highs-ipm")`` on
+all entries of the matrix.
+"""
+
+import math
+import os
+import sys
+import time
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import numpy as np
+from scipy import sparse
+from scipy.optimize import linprog
+
+from ppdinf import counts
+from ppdinf.counts.heuristic import SELECTORS
+from ppdinf.datasets.public_files import public_file
+
+EPSILONS = ("0.1", "0.3", "0.5", "1", "3")
+
+
+def homicides(n):
+    """Homicides by county, top-coded at n - 1; half zeros and a long tail without the file."""
+    rng = np.random.default_rng(5)
+    if file := public_file("homicides_by_county.csv"):
+        raw = np.genfromtxt(file, delimiter=",", names=True, usecols=4)["murders"].astype(int)
+    else:
+        raw = np.where(rng.random(3136) < 0.5, 0, (rng.pareto(0.9, 3136) * 1.5).astype(int))
+    return counts.histogram(np.minimum(raw, n - 1), n) / raw.size
+
+
+def points(n, at, shares):
+    """A distribution on one or two counts."""
+    z = np.zeros(n)
+    z[at] = shares
+    return z
+
+
+DISTRIBUTIONS = {
+    "binomial": lambda n: np.bincount(np.random.default_rng(0).binomial(n - 1, 0.5, 10_000), minlength=n) / 10_000,
+    "geometric": lambda n: 0.9 ** np.arange(n) / (0.9 ** np.arange(n)).sum(),
+    "uniform": lambda n: np.full(n, 1 / n),
+    "homicides": homicides,
+    "one point": lambda n: points(n, n // 3, 1),
+    "two points": lambda n: points(n, [0, n - 2], [0.3, 0.7]),
+}
+
+
+def seconds(work):
+    """Processor time of a call, and its result."""
+    start = time.process_time()
+    found = work()
+    return time.process_time() - start, found
+
+
+def kept(sizes):
+    """Worst errors of Algorithm 1 over all distributions, epsilons and selectors, by size."""
+    print(
+        "| counts | row sums | fixed point | epsilon over stated | mechanisms | s, worst |\n|---|---|---|---|---|---|"
+    )
+    for n in sizes:
+        worst, longest, number = np.zeros(3), 0.0, 0
+        for name, epsilon, selector in ((a, b, c) for a in DISTRIBUTIONS for b in EPSILONS for c in SELECTORS):
+            z = DISTRIBUTIONS[name](n)
+            spent, audit = seconds(lambda z=z, e=epsilon, s=selector: counts.heuristic(z, e, s).audit())
+            found = (audit.row_error, audit.fixed_point_error, audit.epsilon / float(audit.stated) - 1)
+            worst, longest, number = np.maximum(worst, found), max(longest, spent), number + 1
+        print(f"| {n} | {worst[0]:.1e} | {worst[1]:.1e} | {worst[2]:.1e} | {number} | {longest:.3f} |", flush=True)
+
+
+def growth(sizes):
+    """Time of Algorithm 1 by size, and the number of its scales."""
+    print("| counts | s with audit | scales |\n|---|---|---|")
+    for n in sizes:
+        z = 0.999 ** np.arange(n) / (0.999 ** np.arange(n)).sum()
+        spent, found = min(
+            (seconds(lambda z=z: counts.heuristic(z, "1/2")) for _ in range(3)), key=lambda pair: pair[0]
+        )
+        audit, _ = seconds(found.audit)
+        print(f"| {n} | {spent + audit:.3f} | {found.scales.column.size} |", flush=True)
+
+
+def general(z, epsilon):
+    """Least error by a general solver over all entries."""
+    n, up = z.size, math.exp(epsilon)
+    steps = sparse.diags_array([np.full(n, -1.0), np.full(n - 1, up)], offsets=[0, 1], shape=(n - 1, n))
+    back = sparse.diags_array([np.full(n, up), np.full(n - 1, -1.0)], offsets=[0, 1], shape=(n - 1, n))
+    private = -sparse.kron(sparse.vstack([steps, back]), sparse.eye_array(n))
+    rows = sparse.vstack([sparse.kron(sparse.eye_array(n), np.ones((1, n))), sparse.kron(z[None], sparse.eye_array(n))])
+    cost = z[:, None] * np.abs(np.arange(n)[:, None] - np.arange(n))
+    found = linprog(
+        cost.ravel(), private, np.zeros(private.shape[0]), rows, np.append(np.ones(n), z), method="highs-ipm"
+    )
+    return found.fun
+
+
+def least(sizes, alone):
+    """The optimum beside a general solver: error, audited epsilon, time."""
+    print("| counts | relative difference | audited epsilon | s | s, general | ratio |\n|---|---|---|---|---|---|")
+    for n in (*sizes, alone):
+        z = DISTRIBUTIONS["binomial"](n)
+        spent, found = seconds(lambda z=z: counts.optimal(z, "1/2"))
+        line = f"| {n} | "
+        if n == alone:
+            print(f"{line}- | {found.audit().epsilon:.15g} | {spent:.2f} | - | - |", flush=True)
+            continue
+        other, error = seconds(lambda z=z: general(z, 0.5))
+        apart = found.count_error() / error - 1
+        print(
+            f"{line}{apart:.0e} | {found.audit().epsilon:.15g} | {spent:.2f} | {other:.2f} | {other / spent:.0f} |",
+            flush=True,
+        )
+
+
+def main(quick):
+    """Print the tables."""
+    counts.heuristic(np.full(9, 1 / 9), 1).audit()
+    counts.optimal(np.full(9, 1 / 9), 1)
+    kept((21, 81, 200) if quick else (21, 81, 200, 500, 1000, 2000))
+    growth((500, 1000) if quick else (1000, 2000, 4000, 8000))
+    least((41,) if quick else (41, 81, 161), 81 if quick else 300)
+
+
+if __name__ == "__main__":
+    main("quick" in sys.argv[1:])

@@ -1,0 +1,33 @@
+"""Symmetric noise on a count, cut at both ends: what falls below 0 or above n - 1 is returned to the nearest end."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["cut_noise"]
+
+
+def cut_noise(log_p: NDArray[np.float64], log_tail: NDArray[np.float64]) -> NDArray[np.float64]:
+    """State the logarithms of the matrix of symmetric noise, cut.
+
+    Parameters
+    ----------
+    log_p, log_tail : array of float64, shape (n,) and at least (n,)
+        Log probability of the noise k, and of k and more.
+
+    Returns
+    -------
+    array of float64, shape (n, n)
+
+    Examples
+    --------
+    >>> np.exp(cut_noise(np.log([0.5, 0.25]), np.log([0.75, 0.25])))
+    array([[0.75, 0.25],
+           [0.25, 0.75]])
+    """
+    n = log_p.size
+    rows = np.arange(n)
+    found = log_p[np.abs(rows[:, np.newaxis] - rows)]
+    found[:, 0], found[:, -1] = log_tail[rows], log_tail[rows[::-1]]
+    return found
