@@ -75,7 +75,7 @@ def test_thirds_are_of_equal_size():
 def test_intervals_of_posteriors_hold_the_confidential_counts():
     """Tables drawn from the prior: coverage within 4.9 sd of 95 % or above it, as of intervals of whole numbers."""
     rng, inside = np.random.default_rng(8), []
-    share = STUDY.shares(np.array([900, 60, 300, 4000]))
+    share = np.array([0.17, 0.01, 0.06, 0.76])
     for _ in range(60):
         c = rng.negative_binomial(3, 3 / (3 + 5000 * share))
         table = np.stack([c, rng.binomial(c, rng.beta(0.6, 29.4, 4))], axis=1)
@@ -92,11 +92,14 @@ def test_intervals_of_posteriors_hold_the_confidential_counts():
 
 def test_what_analysts_learn_from_is_public_before_the_month():
     table = epidemic()
-    cases, deaths = table.cases.values.copy(), table.deaths.values.copy()
-    before = STUDY.fitted(cases, deaths, 9)
+    cases, deaths, persons = table.cases.values.copy(), table.deaths.values.copy(), table.population.values
+    before = STUDY.fitted(cases, deaths, persons, 9)
     cases[:, 9:], deaths[:, 9:] = 1, 0
-    assert STUDY.fitted(cases, deaths, 9) == before
-    assert all(value > 0 for value in before)
+    after = STUDY.fitted(cases, deaths, persons, 9)
+    assert np.array_equal(before[0], after[0])
+    assert before[1:] == after[1:]
+    assert before[0].sum() == pytest.approx(1)
+    assert all(np.all(np.asarray(value) > 0) for value in before)
 
 
 def test_the_data_are_those_of_the_folder_given(tmp_path, monkeypatch):

@@ -88,7 +88,8 @@ def contraction(study, effects):
                 at = np.arange(len(kinds)) + 0.2 * (k - 1.5)
                 axes.barh(at, np.nan_to_num(values), height=0.18, color=color, label=title.replace("\n", " "))
                 for y, value in zip(at, values, strict=True):
-                    text = "cannot be" if np.isnan(value) else f"{value:.1f}" if 0 < value < 10 else f"{value:.0f}"
+                    text = "cannot be" if np.isnan(value) else f"{value:.1f}" if 0.05 < value < 10 else f"{value:.0f}"
+                    text = "< 0.1" if 0 < value <= 0.05 else text
                     axes.text(np.nan_to_num(value) + 1, y, text, va="center", fontsize=7, color="#444444")
             axes.set_title(f"{county} populous county,\nepsilon = {epsilon:g}, {norm} loss", fontsize=9)
     panels[0, 0].set(xlim=(0, 108), ylim=(len(kinds) - 0.5, -0.5))

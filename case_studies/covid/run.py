@@ -90,39 +90,38 @@ def release(table, previous, epsilon, replicates, rng):
 # -- posteriors -------------------------------------------------------------------------------------------------------
 
 
-def fitted(cases, deaths, month):
-    """Fit how counties differ from their share in the month before, to the last public months before `month`.
+def fitted(cases, deaths, population, month):
+    """Fit how counties differ from the month before, to the last public months before `month`.
 
-    Returns shape and strength of `ppdinf.fiber.noisy_pairs`, and the state's case fatality in the month before.
+    Returns each county's share in the state's cases of `month` (a mean of that in the month before and of that in the
+    population), shape and strength of `ppdinf.fiber.noisy_pairs`, and the state's case fatality in the month before.
     """
     fatality = lambda t: (deaths[:, t].sum() + 1) / (cases[:, t].sum() + 50)  # noqa: E731
+    share = lambda t, w: (1 - w) * cases[:, t] / max(1, cases[:, t].sum()) + w * population / population.sum()  # noqa: E731
     if month < 2:
-        return 2.0, 30.0, fatality(0)
+        return share(0, 0.2), 2.0, 30.0, fatality(0)
     past = range(max(1, month - RECENT), month)
-    means = np.stack([shares(cases[:, t - 1]) * cases[:, t].sum() for t in past])
     c, d = cases[:, past].T, deaths[:, past].T
+    found = []
+    for w in (0.01, 0.02, 0.05, 0.1, 0.2, 0.4):
+        means = np.stack([share(t - 1, w) * cases[:, t].sum() for t in past])
+        shape, likelihood = _best(lambda k, means=means: nbinom.logpmf(c, k, k / (k + means)).sum())
+        found.append((likelihood, w, shape))
+    _, w, shape = max(found)
     rate = np.array([fatality(t - 1) for t in past])[:, np.newaxis]
-    shape = _best(lambda k: nbinom.logpmf(c, k, k / (k + means)).sum())
-    strength = _best(lambda k: betabinom.logpmf(d, c, k * rate, k * (1 - rate)).sum())
-    return shape, strength, fatality(month - 1)
+    strength, _ = _best(lambda k: betabinom.logpmf(d, c, k * rate, k * (1 - rate)).sum())
+    return share(month - 1, w), shape, strength, fatality(month - 1)
 
 
 def _best(likelihood):
     found = minimize_scalar(lambda log_k: -likelihood(np.exp(log_k)), bounds=(-2, 8), method="bounded")
-    return float(np.exp(found.x))
-
-
-def shares(counts):
-    """Shares of counties in the state, none of them 0."""
-    return (counts + 0.5) / (counts + 0.5).sum()
+    return float(np.exp(found.x)), -float(found.fun)
 
 
 def posterior(noisy, repaired, table, history, month, epsilon, draws, rng):
     """Mean and interval of cases, deaths and fatality by analysis: float32 (replicates, counties, 3, 3)."""
-    cases, deaths = history
     rate, total = epsilon / (2 * DELTA_Z), int(table[:, 0].sum())
-    shape, strength, fatality = fitted(cases, deaths, month)
-    share = shares(cases[:, month - 1])
+    share, shape, strength, fatality = fitted(*history, month)
     noise_sd = np.sqrt(len(table) / 2) / np.sinh(rate / 2)  # of the sum of all noisy cases
     prior = {"shape": shape, "share": fatality, "strength": strength}
     found = {name: [] for name in ANALYSES}
@@ -184,13 +183,34 @@ def concentrations(study, truth, months, seed):
     study.table("concentration", table, caption)
 
 
+def both_totals(study, truth, months, seed):
+    """Tabulate what the state's deaths add, were they exact as well: congenial base measure, l1 loss, some months."""
+    rows = {}
+    for epsilon in EPSILONS:
+        for known in (False, True):
+            law = {"rate": epsilon / (2 * DELTA_Z), "smaller_total": known, "draws": 20}
+            away = [np.abs(pairs.draw(*truth[t].T, **law, rng=[seed, t]) - truth[t]) for t in months]
+            rows[epsilon, "cases and deaths" if known else "cases"] = np.mean(away, axis=(0, 1, 2))
+    table = pd.DataFrame.from_dict(rows, orient="index", columns=["error of cases", "error of deaths"])
+    table.index = pd.MultiIndex.from_tuples(table.index, names=["epsilon", "exact totals"])
+    study.table("both_totals", table, "Mean absolute errors in persons, congenial base measure, l1 loss, some months.")
+    ratios = [table.loc[e, "error of deaths"].loc[["cases", "cases and deaths"]].tolist() for e in EPSILONS]
+    study.claim(
+        "an exact death total makes county deaths more accurate",
+        "here",
+        "-",
+        ", ".join(f"epsilon {e:g}: {a:.1f} to {b:.1f} persons" for e, (a, b) in zip(EPSILONS, ratios, strict=True)),
+        holds=all(b < a for a, b in ratios),
+    )
+
+
 def main(output=HERE, *, quick=False, data=None, seed=1, workers=None):
     """Draw all releases and posteriors, and write claims, figures and tables into a folder."""
     table, source = load(data)
-    cases, deaths = table.cases.values, table.deaths.values
+    cases, deaths, persons = table.cases.values, table.deaths.values, table.population.values
     months = [3, 12, 20] if quick else list(range(1, table.sizes["month"]))
     inferred = months[-2:] if quick else months[2::3]
-    replicates, draws = (8, 100) if quick else (100, 300)
+    replicates, draws = (8, 100) if quick else (100, 400)
     counties = table.sizes["county"]
     study = Study(
         f"COVID-19 in {counties} counties under public totals",
@@ -219,7 +239,7 @@ def main(output=HERE, *, quick=False, data=None, seed=1, workers=None):
 
     def posteriors(rng, k):
         epsilon, t = some[k]
-        return posterior(*noisy[k], truth[t], (cases, deaths), t, epsilon, draws, rng)
+        return posterior(*noisy[k], truth[t], (cases, deaths, persons), t, epsilon, draws, rng)
 
     parts = study.replicates(posteriors, len(some), name="posteriors", workers=workers, progress=True)
     estimates = {
@@ -233,10 +253,10 @@ def main(output=HERE, *, quick=False, data=None, seed=1, workers=None):
         key: claims.relative_errors(tables[..., 0], exact[:, np.newaxis, :, 0]) for key, tables in released.items()
     }
     quantiles = claims.quantiles(errors)
-    effects = claims.effects(released, exact, table.population.values)
+    effects = claims.effects(released, exact, persons)
     claims.enter(study, released, exact, quantiles, effects, max(edges for _, edges in found))
     truths = np.stack([truth[t] for t in inferred])
-    inference = claims.coverage(estimates, truths, claims.thirds(table.population.values))
+    inference = claims.coverage(estimates, truths, claims.thirds(persons))
     claims.enter_posteriors(study, inference)
 
     for norm in LOSSES:
@@ -244,6 +264,7 @@ def main(output=HERE, *, quick=False, data=None, seed=1, workers=None):
     figures.relative(study, errors)
     study.table("relative_errors", quantiles, "Relative errors of cases, over counties, months and replicates.")
     concentrations(study, truth, months[1::4], seed)
+    both_totals(study, truth, months[1::4], seed)
     figures.contraction(study, effects)
     study.table("contraction", effects, "Shares of releases with contracted counts, of those where that can be.")
     study.figure("delta_z", plot_delta_z(), "Delta_z of one count of n persons who depend on each other.")

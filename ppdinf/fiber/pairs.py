@@ -18,6 +18,10 @@ l2. With x = rate |.|_2, exp(-x) R(x) = h sqrt(2/pi) sum_j exp(-x^2 / 2v_j^2 - v
 v_j = (j + 1/2) h, and R lies within [FLOOR, 2 - FLOOR]: draw a node in proportion to its total weight, the table
 given the node (Gaussian weights are separable again), and keep it with probability FLOOR / R(x).
 
+The total of the smaller counts may be exact too. All but that of the pair with most room are then drawn as before, with
+weights tilted so that they make the total on average; the one left out, which is not summed out beforehand, completes
+the total and is kept in proportion to its weight there. Every tilt gives the same law.
+
 References
 ----------
 .. [1] J. Seeman, M. Reimherr, A. Slavković, "Formal privacy for partially private data".
@@ -27,19 +31,21 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.optimize import brentq
 from scipy.special import gammaln, logsumexp
 
-from ppdinf._compiled import jit
-from ppdinf.errors import CountError, PrivacyError
+from ppdinf.errors import CountError, InvariantError, PrivacyError
 from ppdinf.fiber import totals
+from ppdinf.fiber.pair_weights import DEVIATIONS, REACH, Law, draw_smaller, expected, far, highest, tabulate
 
 __all__ = ["draw", "edge_mass"]
 
 STEP = 0.5  # between nodes
 FLOOR = 0.95  # below R, whose least value is .959 with this step
-REACH = 64.0  # of l1 noise, in units of 1 / rate
-DEVIATIONS = 12.0  # of l2 noise, in standard deviations of the widest node
 NEGLIGIBLE = 40.0  # logarithms by which a node may lag behind the heaviest one
+NONE = -1  # pair that is left out
+MOST = 2**15  # tables at a time
+HOPELESS = 1e5  # attempts for a table
 
 
 class _Windows(NamedTuple):
@@ -49,54 +55,6 @@ class _Windows(NamedTuple):
     base: NDArray[np.float64]
 
 
-@jit
-def _log_noise(distance: float, rate: float, power: int) -> float:
-    return -rate * distance if power == 1 else -0.5 * (rate * distance) ** 2
-
-
-@jit
-def _prefix(z: int, last: int, rate: float, power: int) -> NDArray[np.float64]:
-    """Logarithms of ``sum_{d <= k} noise(d - z)`` for k from 0 to `last`.
-
-    Weights rise up to z, so sums are kept relative to the largest weight so far, and nothing underflows.
-    """
-    out = np.empty(last + 1)
-    total, before = 0.0, _log_noise(abs(z), rate, power)
-    for d in range(last + 1):
-        here = _log_noise(abs(d - z), rate, power)
-        if d <= z:
-            total = total * np.exp(before - here) + 1.0
-            before = here
-        else:
-            total += np.exp(here - before)
-        out[d] = before + np.log(total)
-    return out
-
-
-@jit
-def _tabulate(
-    x: NDArray, z: NDArray, first: NDArray, base: NDArray, rate: float, power: int, far: int, out: NDArray
-) -> None:
-    """Weights of the larger counts, the smaller ones summed out; prefix sums are constant from `far` beyond z on."""
-    for j in range(x.size):
-        width = base.shape[1]
-        prefix = _prefix(z[j], min(first[j] + width - 1, z[j] + far), rate, power)
-        for k in range(width):
-            c = first[j] + k
-            out[j, k] = base[j, k] + _log_noise(abs(c - x[j]), rate, power) + prefix[min(c, prefix.size - 1)]
-
-
-@jit
-def _smaller(c: NDArray, z: NDArray, rate: float, power: int, far: int, u: NDArray, out: NDArray) -> None:
-    """Draw each smaller count given its larger one, by inversion."""
-    for j in range(z.size):
-        prefix = _prefix(z[j], min(c[:, j].max(), z[j] + far), rate, power)
-        for n in range(c.shape[0]):
-            last = min(c[n, j], prefix.size - 1)
-            goal = prefix[last] + np.log(u[n, j])
-            out[n, j] = min(np.searchsorted(prefix[: last + 1], goal), last)
-
-
 def draw(
     larger: ArrayLike,
     smaller: ArrayLike,
@@ -104,6 +62,7 @@ def draw(
     rate: float,
     norm: str = "l1",
     alpha: ArrayLike | None = None,
+    smaller_total: bool = False,
     draws: int = 1,
     rng: int | np.random.Generator | None = None,
 ) -> NDArray[np.int64]:
@@ -120,6 +79,8 @@ def draw(
     alpha : array_like of float, shape (J,), optional
         Dirichlet-multinomial weights ``Gamma(c + alpha) / (Gamma(alpha) c!)`` of the larger counts; without it
         all tables count alike.
+    smaller_total : bool
+        Whether the total of the smaller counts is exact too.
     draws : int
     rng : int or numpy.random.Generator, optional
         Research randomness (SPEC 7), not for releases.
@@ -134,6 +95,8 @@ def draw(
         Counts that are negative or no integers, or a smaller one above its larger one.
     PrivacyError
         A rate or an alpha that is no positive number, or an unknown norm.
+    InvariantError
+        Hardly any table within reach has both totals.
 
     Notes
     -----
@@ -150,22 +113,28 @@ def draw(
     x, z = _checked(larger, smaller, rate, norm)
     generator = np.random.default_rng(rng)
     windows = _windows(x, rate, norm, alpha)
+    apart = int(np.argmax(x)) if smaller_total else NONE
     if norm == "l1":
-        return _separable(x, z, rate, 1, windows, draws, generator)
-    rates, log_weights = _nodes(x, z, rate, windows)
+        laws, log_weights = [_balanced(x, z, Law(rate, 1, 0.0), windows, apart, generator)], np.zeros(1)
+    else:
+        laws, log_weights = _nodes(x, z, rate, windows, apart, generator)
     shares = np.exp(log_weights - logsumexp(log_weights))
-    found, missing = np.empty((0, x.size, 2), dtype=np.int64), draws
-    while missing:
-        nodes = generator.choice(shares.size, size=missing + missing // 10 + 4, p=shares)
-        tables = np.empty((nodes.size, x.size, 2), dtype=np.int64)
+    found, tried = np.empty((0, x.size, 2), dtype=np.int64), 0
+    while len(found) < draws:
+        hoped = (len(found) + 1) / (tried + 1) if tried else 0.1 if smaller_total else 1.0
+        size = min(MOST, int(1.1 * (draws - len(found)) / hoped) + 4)
+        nodes = generator.choice(shares.size, size=size, p=shares)
+        tables, kept = np.empty((size, x.size, 2), dtype=np.int64), np.empty(size, dtype=bool)
         for node in np.unique(nodes):
             rows = np.flatnonzero(nodes == node)
-            tables[rows] = _separable(x, z, rates[node], 2, windows, rows.size, generator)
-        distances = np.sqrt(((tables - np.stack([x, z], axis=1)) ** 2).sum(axis=(1, 2), dtype=np.float64))
-        kept = generator.random(nodes.size) * _mixed(rate * distances) < FLOOR
-        found = np.concatenate([found, tables[kept][:missing]])
-        missing = draws - len(found)
-    return found
+            tables[rows], kept[rows] = _attempts(x, z, laws[node], windows, apart, rows.size, generator)
+        if norm == "l2":
+            distances = np.sqrt(((tables - np.stack([x, z], axis=1)) ** 2).sum(axis=(1, 2), dtype=np.float64))
+            kept &= generator.random(size) * _mixed(rate * distances) < FLOOR
+        found, tried = np.concatenate([found, tables[kept]]), tried + size
+        if tried > HOPELESS * (len(found) + 1):
+            raise InvariantError("hardly any table has both totals: make the total of the smaller counts not exact")
+    return found[:draws]
 
 
 def edge_mass(
@@ -191,9 +160,10 @@ def edge_mass(
     """
     x, z = _checked(larger, smaller, rate, norm)
     windows = _windows(x, rate, norm, alpha)
-    power = 1 if norm == "l1" else 2
-    own = rate if norm == "l1" else min(_nodes(x, z, rate, windows)[0])
-    shares = totals.marginals(_weights(x, z, own, power, windows), lo=windows.first, total=x.sum())
+    law = Law(rate, 1, 0.0)
+    if norm == "l2":
+        law = min(_nodes(x, z, rate, windows, NONE, np.random.default_rng(0))[0])  # that of the lowest rate
+    shares = totals.marginals(_weights(x, z, law, windows, NONE), lo=windows.first, total=x.sum())
     ends = np.isfinite(windows.base).sum(axis=1) - 1
     low = np.where(windows.first > 0, shares[:, 0], 0.0)
     high = np.where(windows.first + ends < x.sum(), shares[np.arange(x.size), ends], 0.0)
@@ -242,45 +212,81 @@ def _widest(pairs: int) -> float:
 
 
 def _weights(
-    x: NDArray[np.int64], z: NDArray[np.int64], rate: float, power: int, windows: _Windows
+    x: NDArray[np.int64], z: NDArray[np.int64], law: Law, windows: _Windows, apart: int
 ) -> NDArray[np.float64]:
     out = np.empty(windows.base.shape)
-    _tabulate(x, z, windows.first, windows.base, rate, power, _far(rate, power), out)
+    tabulate(x, z, windows.first, windows.base, law, far(law), apart, out)
     return out
 
 
-def _far(rate: float, power: int) -> int:
-    """Distance whose noise weight, and all beyond, is lost in double precision."""
-    return int(np.ceil((REACH if power == 1 else DEVIATIONS) / rate))
-
-
-def _separable(
+def _attempts(
     x: NDArray[np.int64],
     z: NDArray[np.int64],
-    rate: float,
-    power: int,
+    law: Law,
     windows: _Windows,
-    draws: int,
+    apart: int,
+    size: int,
     rng: np.random.Generator,
-) -> NDArray[np.int64]:
-    weights = _weights(x, z, rate, power, windows)
-    c = totals.draw(weights, lo=windows.first, total=x.sum(), draws=draws, rng=rng)
+) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """Draw tables, and whether to keep each: all, unless one smaller count has to complete the total."""
+    c = totals.draw(_weights(x, z, law, windows, apart), lo=windows.first, total=x.sum(), draws=size, rng=rng)
     d = np.empty_like(c)
-    _smaller(c, z, rate, power, _far(rate, power), 1 - rng.random(c.shape), d)
-    return np.stack([c, d], axis=2)
+    draw_smaller(c, z, law, far(law), 1 - rng.random(c.shape), d)
+    kept = np.ones(size, dtype=bool)
+    if apart != NONE:
+        d[:, apart] += z.sum() - d.sum(axis=1)
+        rest = d[:, apart]
+        away = law.rate * np.abs(rest - z[apart])
+        logs = -away if law.power == 1 else -(away**2) / 2
+        kept = (rest >= 0) & (rest <= c[:, apart])
+        kept &= np.log(1 - rng.random(size)) < logs + law.tilt * rest - highest(int(z[apart]), law)
+    return np.stack([c, d], axis=2), kept
+
+
+def _balanced(
+    x: NDArray[np.int64], z: NDArray[np.int64], law: Law, windows: _Windows, apart: int, rng: np.random.Generator
+) -> Law:
+    """Tilt the smaller counts so that they make their total on average, where that is exact, in tables drawn for it."""
+    if apart == NONE:
+        return law
+    highest = law.rate / 2
+    for _ in range(3):
+        c = totals.draw(_weights(x, z, law, windows, NONE), lo=windows.first, total=x.sum(), rng=rng)[0]
+
+        def excess(tilt: float, c: NDArray[np.int64] = c, law: Law = law) -> float:
+            tilted = law._replace(tilt=tilt)
+            return float(expected(c, z, tilted, far(tilted))) - float(z.sum()) - 0.01
+
+        lowest = -law.rate
+        while excess(lowest) > 0 and lowest > -50:
+            lowest *= 2
+        inside = excess(lowest) < 0 < excess(highest)
+        tilt = (
+            brentq(excess, lowest, highest, xtol=1e-4 * law.rate)
+            if inside
+            else lowest
+            if excess(highest) > 0
+            else highest
+        )
+        law = law._replace(tilt=float(tilt))
+    return law
 
 
 def _nodes(
-    x: NDArray[np.int64], z: NDArray[np.int64], rate: float, windows: _Windows
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Gaussian rates of the nodes that count, and their log weights: up from the middle, then down."""
-    found: dict[int, float] = {}
+    x: NDArray[np.int64], z: NDArray[np.int64], rate: float, windows: _Windows, apart: int, rng: np.random.Generator
+) -> tuple[list[Law], NDArray[np.float64]]:
+    """Gaussian laws of the nodes that count, and their log weights: up from the middle, then down."""
+    found: dict[int, tuple[Law, float]] = {}
 
     def weigh(j: int) -> bool:
         v = (j + 0.5) * STEP
-        weights = _weights(x, z, rate / v, 2, windows)
-        found[j] = float(totals.log_coefficient(weights, lo=windows.first, total=x.sum())[0]) - v**2 / 2
-        return found[j] > max(found.values()) - NEGLIGIBLE
+        law = _balanced(x, z, Law(rate / v, 2, 0.0), windows, apart, rng)
+        weights = _weights(x, z, law, windows, apart)
+        log_weight = float(totals.log_coefficient(weights, lo=windows.first, total=x.sum())[0]) - v**2 / 2
+        if apart != NONE:
+            log_weight += highest(int(z[apart]), law) - law.tilt * float(z.sum())
+        found[j] = law, log_weight
+        return log_weight > max(weight for _, weight in found.values()) - NEGLIGIBLE
 
     start = up = int(np.sqrt(2 * x.size) / STEP)
     while weigh(up) and (up + 0.5) * STEP < _widest(x.size):
@@ -288,8 +294,8 @@ def _nodes(
     down = start
     while down > 0 and weigh(down - 1):
         down -= 1
-    nodes = np.array(sorted(found))
-    return rate / ((nodes + 0.5) * STEP), np.array([found[j] for j in nodes.tolist()])
+    laws, log_weights = zip(*(found[j] for j in sorted(found)), strict=True)
+    return list(laws), np.array(log_weights)
 
 
 def _mixed(x: NDArray[np.float64]) -> NDArray[np.float64]:

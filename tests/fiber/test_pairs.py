@@ -56,6 +56,25 @@ def test_draws_have_the_law_of_all_tables_listed(norm, alpha, rate):
     assert p_value(tables, drawn, law(tables, rate, norm, alpha)) > ALARM
 
 
+@pytest.mark.parametrize("norm", ["l1", "l2"])
+@pytest.mark.parametrize("alpha", [None, ALPHA])
+@pytest.mark.parametrize("rate", [0.05, 0.8])
+def test_draws_with_both_totals_have_the_law_of_all_tables_listed(norm, alpha, rate):
+    tables = every_table(X)
+    tables = tables[tables[..., 1].sum(axis=1) == Z.sum()]
+    drawn = pairs.draw(X, Z, rate=rate, norm=norm, alpha=alpha, smaller_total=True, draws=DRAWS, rng=8)
+    assert p_value(tables, drawn, law(tables, rate, norm, alpha)) > ALARM
+    assert p_value(tables, drawn, law(tables, 1.3 * rate + 0.1, norm, alpha)) < ALARM
+
+
+@pytest.mark.parametrize(("x", "z"), [([4, 0, 2], [0, 0, 0]), ([4, 0, 2], [4, 0, 2]), ([7], [3])])
+def test_totals_of_smaller_counts_at_their_ends(x, z):
+    drawn = pairs.draw(x, z, rate=0.3, smaller_total=True, draws=20, rng=1)
+    assert (drawn[..., 1].sum(axis=1) == sum(z)).all()
+    assert (drawn[..., 0].sum(axis=1) == sum(x)).all()
+    assert (drawn[..., 1] <= drawn[..., 0]).all()
+
+
 def test_a_law_that_is_wrong_is_told_apart():
     tables = every_table(X)
     l1 = pairs.draw(X, Z, rate=0.8, draws=DRAWS, rng=6)
