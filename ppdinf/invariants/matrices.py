@@ -16,6 +16,7 @@ from ppdinf.frame import Frame
 from ppdinf.invariants.public import Public
 from ppdinf.invariants.statement import Bounds, Rows, Statement, as_label, as_text, as_whole
 from ppdinf.labels import LARGEST
+from ppdinf.lattice.systems import integer_matrix, integer_vector
 
 __all__ = ["Linear", "LinearBound", "inequality", "linear"]
 
@@ -168,16 +169,12 @@ def inequality(B: Any, limits: Sequence[int], labels: Sequence[str] | None = Non
     >>> print(inequality([[1, 1, 0]], [2], ["first two"]))
     Published exactly: nothing. Known: first two >= 2.
     """
-    from ppdinf.lattice.systems import integer_vector
-
     entries = _entries(B, labels, "B")
     checked = integer_vector(limits, len(entries["names"]), entries["names"], name="limits")
     return Public((LinearBound(**entries, limits=tuple(checked.tolist())),))
 
 
 def _entries(matrix: Any, labels: Sequence[str] | None, name: str) -> dict[str, Any]:
-    from ppdinf.lattice.systems import integer_matrix
-
     cells = None
     if isinstance(matrix, pd.DataFrame):
         labels = [str(label) for label in matrix.index] if labels is None else labels

@@ -18,6 +18,11 @@ from ppdinf.frame import Frame
 from ppdinf.invariants.names import Joined
 from ppdinf.invariants.statement import no_rows, rows_of
 from ppdinf.labels import LARGEST
+from ppdinf.lattice.feasible import nearest_feasible
+from ppdinf.lattice.fixed_cells import fixed_cells
+from ppdinf.lattice.rows import check_consistent
+from ppdinf.lattice.structure import structure
+from ppdinf.lattice.systems import exact_product, integer_vector
 from ppdinf.tables import labelled_cells
 
 if TYPE_CHECKING:
@@ -79,8 +84,6 @@ class System:
         All of them where bounds leave up to 100 cells undecided; in larger tables those that follow from one sum or
         bound after the other (`ppdinf.lattice.fixed_cells`).
         """
-        from ppdinf.lattice.fixed_cells import fixed_cells
-
         return fixed_cells(self.structure, self.A, self.values, self.B, self.limits)
 
     @cached_property
@@ -97,15 +100,11 @@ class System:
     @cached_property
     def structure(self) -> Structure:
         """Fixed, tied and parallel cells and independent blocks of the system."""
-        from ppdinf.lattice.structure import structure
-
         return structure(self.A, row_names=self.names)
 
     @cached_property
     def free(self) -> Structure:
         """Structure of the system with every cell held that follows from what is public, bounds included."""
-        from ppdinf.lattice.structure import structure
-
         held = np.flatnonzero(self.fixed & ~self.structure.fixed)
         return structure(sp.vstack([self.A, rows_of(held, self.frame)])) if held.size else self.structure
 
@@ -210,8 +209,6 @@ class System:
         >>> public.on([3, 1, 2]).nearest([5, -2, 4]).values
         array([3, 0, 3])
         """
-        from ppdinf.lattice.feasible import nearest_feasible
-
         found = nearest_feasible(
             self.A, self.values, self.B, self.limits, self.cells(table),
             structure=self.structure, row_names=self.names, bound_names=self.bound_names,
@@ -236,8 +233,6 @@ class System:
         return cells
 
     def _sums(self, cells: NDArray[np.int64]) -> tuple[NDArray[Any], NDArray[Any]]:
-        from ppdinf.lattice.systems import exact_product
-
         return exact_product(self.A, cells), exact_product(self.B, cells)
 
 
@@ -262,8 +257,6 @@ def bind(
     -------
     System
     """
-    from ppdinf.lattice.rows import check_consistent
-
     rows = [statement.equalities(frame) for statement in public]
     bounds = [statement.inequalities(frame) for statement in public]
     A, names = _stack(frame, [part for part, _ in rows]), Joined([part for _, part in rows])
@@ -293,8 +286,6 @@ def _stack(frame: Frame, parts: list[sp.csr_array]) -> sp.csr_array:
 
 
 def _read_off(A: sp.csr_array, cells: NDArray[np.int64], names: Sequence[str]) -> NDArray[np.int64]:
-    from ppdinf.lattice.systems import exact_product
-
     found = exact_product(A, cells)
     large = np.flatnonzero(np.abs(found) > LARGEST)
     if large.size:
@@ -303,8 +294,6 @@ def _read_off(A: sp.csr_array, cells: NDArray[np.int64], names: Sequence[str]) -
 
 
 def _by_row(values: Values, names: Sequence[str]) -> NDArray[np.int64]:
-    from ppdinf.lattice.systems import integer_vector
-
     if isinstance(values, Mapping | pd.Series):
         given, known = dict(values.items()), set(names)
         wrong = [name for name in [*names, *given] if name not in given or name not in known]

@@ -9,6 +9,7 @@ and the Hermite form of what remains decides.
 from typing import Any
 
 import numpy as np
+from flint import fmpz_mat
 from scipy import sparse
 
 from ppdinf.errors import InvariantError
@@ -106,8 +107,6 @@ def _generates(basis: sparse.csc_array) -> bool:
         return True
     if len(steps.remainder) < left:
         return False  # a zero row is left: dependent columns
-    from flint import fmpz_mat
-
     cells = sorted(set().union(*steps.remainder.values()))
     hermite = fmpz_mat(dense_integers(list(steps.remainder.values()), cells)).transpose().hnf()
     return len(cells) >= left and all(int(hermite[i, i]) == 1 for i in range(left))

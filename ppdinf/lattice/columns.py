@@ -11,7 +11,7 @@ from scipy import sparse
 
 from ppdinf.lattice.systems import IntVector
 
-__all__ = ["equal_columns"]
+__all__ = ["distinct_rows", "equal_columns"]
 
 
 def equal_columns(A: sparse.csc_array) -> tuple[IntVector, IntVector]:
@@ -67,3 +67,11 @@ def _all_equal_to(A: sparse.csc_array, lengths: NDArray[np.integer], twin: NDArr
     offsets = np.repeat(A.indptr[twin] - A.indptr[:-1], lengths)
     partner = np.arange(A.nnz) + offsets
     return bool((A.indices == A.indices[partner]).all() and (A.data == A.data[partner]).all())
+
+
+def distinct_rows(system: sparse.csc_array) -> sparse.csc_array:
+    """Drop empty and repeated rows."""
+    rows = sparse.csc_array(system.T)
+    _, first = equal_columns(rows)
+    kept = first[np.diff(rows.indptr)[first] > 0]
+    return sparse.csc_array(rows[:, kept].T)

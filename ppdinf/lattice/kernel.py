@@ -21,6 +21,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from flint import fmpz_mat
 from scipy import sparse
 from scipy.sparse.csgraph import connected_components
 
@@ -207,8 +208,6 @@ def _solve(rows: list[SparseRow], cells: list[int], routes: list[str]) -> list[S
 
 def _hermite_kernel(rows: list[SparseRow], cells: list[int]) -> list[SparseRow]:
     """Kernel from the transform of a Hermite form: T Mᵀ = H with T unimodular, where H is zero."""
-    from flint import fmpz_mat
-
     used = sorted(set().union(*rows))
     vectors: list[SparseRow] = [{cell: 1} for cell in sorted(set(cells).difference(used))]
     echelon, _, size = fmpz_mat(dense_integers(rows, used)).rref()
@@ -225,8 +224,6 @@ def _hermite_kernel(rows: list[SparseRow], cells: list[int]) -> list[SparseRow]:
 
 def _reduce(vectors: list[SparseRow], n: int, routes: list[str]) -> list[SparseRow]:
     """LLL-reduce every connected component that has an entry beyond 1."""
-    from flint import fmpz_mat
-
     if all(abs(value) <= 1 for vector in vectors for value in vector.values()):
         return vectors
     reduced: list[SparseRow] = []

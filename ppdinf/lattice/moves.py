@@ -35,7 +35,7 @@ import numpy as np
 from scipy import sparse
 
 from ppdinf.errors import InvariantError
-from ppdinf.lattice.columns import equal_columns
+from ppdinf.lattice.columns import distinct_rows
 from ppdinf.lattice.decomposable import junction_tree
 from ppdinf.lattice.families import Combinations, Cycles, Family, Listed, Placed, Transfers, lift
 from ppdinf.lattice.hierarchical import Hierarchical
@@ -44,6 +44,7 @@ from ppdinf.lattice.margins import margin_matrix
 from ppdinf.lattice.markov import Kind, computed_basis
 from ppdinf.lattice.structure import Structure, structure
 from ppdinf.lattice.systems import IntVector
+from ppdinf.lattice.two_way import two_way_table
 
 __all__ = ["Bounds", "Moves", "connected_moves", "margin_moves"]
 
@@ -224,8 +225,8 @@ def _on_class_sums(
     n, others = basis.shape[0], []
     for block in np.flatnonzero(found.sum_ranks > 1).tolist():
         classes = np.flatnonzero(block_of_class == block)
-        system = _distinct_rows(found.class_system[:, classes])
-        table = _as_two_way(system)
+        system = distinct_rows(found.class_system[:, classes])
+        table = two_way_table(system)
         if table is None:
             others.append((block, classes, system))
             continue
@@ -277,41 +278,6 @@ def _across_separators(
     swaps = margin_swaps(shape, generators)
     tree = junction_tree(generators) if swaps is not None and swaps.holds_all_pairs else None
     return swaps, [sorted(generators[i] & generators[j]) for i, j in tree or []]
-
-
-def _distinct_rows(system: sparse.csc_array) -> sparse.csc_array:
-    """Drop empty and repeated rows."""
-    rows = sparse.csc_array(system.T)
-    _, first = equal_columns(rows)
-    kept = first[np.diff(rows.indptr)[first] > 0]
-    return sparse.csc_array(rows[:, kept].T)
-
-
-def _as_two_way(system: sparse.csc_array) -> IntVector | None:
-    """Arrange columns as the cells of a full two-way table, if rows are its two margins.
-
-    A row that covers every cell alike (the grand total) is set aside.
-    """
-    by_row = sparse.csr_array(system)
-    whole = (np.diff(by_row.indptr) == system.shape[1]) & (by_row.max(axis=1).toarray() == by_row.min(axis=1).toarray())
-    margins = sparse.csc_array(by_row[~whole])
-    if (margins.data != 1).any() or (np.diff(margins.indptr) != 2).any():
-        return None
-    ends = margins.indices.reshape(-1, 2)
-    side = np.zeros(margins.shape[0], dtype=bool)
-    side[ends[(ends == ends[0, 0]).any(axis=1)].ravel()] = True
-    side[ends[0, 0]] = False
-    rows, columns = np.flatnonzero(~side), np.flatnonzero(side)
-    crossing = side[ends[:, 0]] != side[ends[:, 1]]
-    if not crossing.all() or rows.size * columns.size != ends.shape[0]:
-        return None
-    place = np.empty(margins.shape[0], dtype=np.int64)
-    place[rows], place[columns] = np.arange(rows.size), np.arange(columns.size)
-    swapped = side[ends[:, 0]]
-    row, column = np.where(swapped, ends[:, 1], ends[:, 0]), np.where(swapped, ends[:, 0], ends[:, 1])
-    table = np.empty((rows.size, columns.size), dtype=np.int64)
-    table[place[row], place[column]] = np.arange(ends.shape[0])
-    return table
 
 
 def reason(bounds: Bounds, parts: Sequence[str]) -> str:

@@ -13,6 +13,7 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
+from flint import fmpz_mat
 
 from ppdinf.errors import InvariantError
 from ppdinf.lattice.columns import equal_columns
@@ -217,8 +218,6 @@ def _reduce_remainder(remainder: dict[int, SparseRow]) -> tuple[list[int], dict[
     """Independent rows of the remainder, and the others in terms of them."""
     if not remainder:
         return [], {}
-    from flint import fmpz_mat
-
     names = list(remainder)
     columns = sorted(set().union(*remainder.values()))
     transposed = fmpz_mat(dense_integers(list(remainder.values()), columns)).transpose()

@@ -9,6 +9,8 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from flint import fmpz_mat
+
 from ppdinf.errors import InvariantError
 from ppdinf.lattice.columns import equal_columns
 from ppdinf.lattice.elimination import SparseRow, dense_integers, eliminate_units, sparse_rows
@@ -111,8 +113,6 @@ def _solve(rows: dict[int, SparseRow], totals: dict[int, int]) -> SparseRow:
 
 
 def _hermite_solution(names: list[int], rows: list[SparseRow], values: list[int]) -> SparseRow:
-    from flint import fmpz_mat
-
     cells = sorted(set().union(*rows))
     hermite, transform = fmpz_mat(dense_integers(rows, cells)).transpose().hnf(transform=True)
     v: list[int] = []

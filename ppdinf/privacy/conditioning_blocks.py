@@ -135,14 +135,15 @@ def _is_laplace(noise: Any) -> bool:
 
 def _crossing(noise: Any, system: System, cells: NDArray[np.int64]) -> float:
     """Bound gamma of a cell by itself, or of a two-way table, whose steps are cycles of alternating signs."""
-    from ppdinf.lattice.moves import _as_two_way, _distinct_rows
+    from ppdinf.lattice.columns import distinct_rows
+    from ppdinf.lattice.two_way import two_way_table
 
     if not _is_laplace(noise):
         return 1.0
     epsilon = float(noise.epsilon)
     if cells.size == 1:
         return _steps_bound(epsilon, 1)
-    table = _as_two_way(_distinct_rows(system.structure.class_system[:, np.unique(system.structure.classes[cells])]))
+    table = two_way_table(distinct_rows(system.structure.class_system[:, np.unique(system.structure.classes[cells])]))
     if table is None:
         return 1.0
     return max(_steps_bound(epsilon, n) for n in range(2, 2 * min(table.shape) + 1, 2))

@@ -19,7 +19,8 @@ from ppdinf.laws import DiscreteGaussian
 from ppdinf.noise.bits.tape import seeded_tape
 from ppdinf.noise.exact.across import squares_across
 from ppdinf.noise.exact.gaussian import draw_gaussian
-from ppdinf.noise.exact.mixture import Mixture, _Masses
+from ppdinf.noise.exact.gaussian_masses import GaussianMasses
+from ppdinf.noise.exact.mixture import Mixture
 from ppdinf.noise.exact.orthogonal import klein
 from ppdinf.noise.exact.theta import log_mass
 from ppdinf.noise.exact_noise import exact_noise
@@ -135,7 +136,7 @@ def test_l2_noise_on_a_large_table_has_its_radius():
 @pytest.mark.parametrize("v", [0.05, 0.4, 1.7, 3.0, 40.0])
 def test_products_of_masses(v):
     squares = closed_form(two_way(20, 30)).squares
-    masses = _Masses(squares)
+    masses = GaussianMasses(squares)
     direct = log_mass(v / squares).sum()
     assert masses.log(v)[0] == pytest.approx(direct, rel=1e-12)
     [bound] = masses.bounds(np.array([v]))

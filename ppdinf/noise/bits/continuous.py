@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import ndtri
 
 if TYPE_CHECKING:
     from ppdinf.noise.bits.tape import Tape
@@ -37,8 +38,6 @@ def normals(tape: Tape, *shape: int) -> Reals:
     >>> normals(seeded_tape(1), 2, 3).shape
     (2, 3)
     """
-    from scipy.special import ndtri
-
     sign, u = _signed(tape, *shape)
     return sign * ndtri(u / 2)
 

@@ -23,6 +23,7 @@ from fractions import Fraction
 from typing import Any, NamedTuple
 
 import numpy as np
+from flint import fmpz_mat
 from numpy.typing import NDArray
 from scipy import sparse
 
@@ -239,8 +240,6 @@ def propose(z: Any, prepared: Proposal, rng: Any) -> bool:
 
 def _solve(matrix: sparse.csc_array, free: Any) -> tuple[Any, Any, Any, int]:
     """Index set, other cells, and the whole-number matrix over a common divisor that gives them."""
-    from flint import fmpz_mat
-
     d = matrix.shape[1]
     order = np.arange(d)
     if free is not None:  # cells outside I first, so that elimination solves for them

@@ -32,6 +32,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ppdinf.errors import PrivacyError
 from ppdinf.noise.chains.in_threads import in_threads
+from ppdinf.rationals import as_fraction
 
 __all__ = ["TVBound", "tv_bound"]
 
@@ -126,8 +127,6 @@ class TVBound:
         float
             (1 + exp(epsilon |x - x'|)) times the upper limit, at most 1.
         """
-        from ppdinf.rationals import as_fraction
-
         return min(1.0, (1.0 + math.exp(float(as_fraction(epsilon, "epsilon")) * distance)) * float(self.upper(steps)))
 
     def __str__(self) -> str:

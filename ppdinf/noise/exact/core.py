@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
+from flint import fmpz_mat
 from numpy.typing import NDArray
 from scipy import sparse
 
@@ -151,8 +152,6 @@ def _combinations(sums: sparse.csr_array, lead: NDArray[np.int64]) -> sparse.csr
     square = sparse.csr_array(sums[lead])
     if (np.diff(square.indptr) == 1).all():
         return sparse.csr_array(sums @ square.T)  # a signed permutation is the inverse of its transpose
-    from flint import fmpz_mat
-
     inverse = fmpz_mat(square.toarray().tolist()).inv()  # of determinant 1 or -1
     return sparse.csr_array(sums @ np.array([[int(x.p) for x in row] for row in inverse.tolist()], dtype=np.int64))
 

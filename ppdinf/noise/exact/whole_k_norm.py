@@ -18,8 +18,12 @@ import numpy as np
 from flint import arb
 from numpy.typing import NDArray
 
+from ppdinf.lattice import structure
+from ppdinf.laws import L2Laplace
 from ppdinf.noise.bits.integers import discrete_laplace, uniform_integers
 from ppdinf.noise.bits.inversion import Inversion, _precision
+from ppdinf.noise.exact.elimination import Elimination
+from ppdinf.noise.exact_noise import exact_noise
 from ppdinf.rationals import ball
 
 if TYPE_CHECKING:
@@ -57,10 +61,6 @@ def whole_k_norm(dimension: int, norm: str, rate: Fraction, draws: int, tape: Ta
     if norm == "l1":
         return discrete_laplace(rate, draws * dimension, tape).reshape(draws, dimension)
     if norm == "l2":
-        from ppdinf.lattice import structure
-        from ppdinf.laws import L2Laplace
-        from ppdinf.noise.exact_noise import exact_noise
-
         free = structure(np.zeros((1, dimension), dtype=np.int64))
         return exact_noise(free, L2Laplace(rate)).draw(draws, tape)
     radius = _radius(dimension, rate).draw(draws, tape)
@@ -89,7 +89,6 @@ def one_of(sizes: NDArray[np.int64], log_weights: Sequence[Fraction]) -> Elimina
     >>> np.bincount(choice.draw(4000, seeded_tape(1))[:, 0]) / 4000
     array([0.8885, 0.    , 0.1115])
     """
-    from ppdinf.noise.exact.elimination import Elimination
 
     def weights(bits: int) -> tuple[int, list[arb], arb]:
         each = zip(sizes.tolist(), log_weights, strict=True)

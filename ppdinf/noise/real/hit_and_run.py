@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 
 from ppdinf.errors import PrivacyError
 from ppdinf.noise.bits.continuous import exponentials, normals
+from ppdinf.noise.bits.tape import seeded_tape
 
 if TYPE_CHECKING:
     from ppdinf.noise.bits.tape import Tape
@@ -93,8 +94,6 @@ def hit_and_run_meeting(chord: Chord, root: Reals) -> Callable[[int, int, np.ran
     """
 
     def meeting(lag: int, limit: int, rng: np.random.Generator) -> int:
-        from ppdinf.noise.bits.tape import seeded_tape
-
         tape = seeded_tape(rng)
         first, second = np.zeros(len(root)), np.zeros(len(root))
         for _ in range(lag):

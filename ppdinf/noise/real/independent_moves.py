@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import gammaln
 
 from ppdinf.noise.bits.continuous import exponentials, laplaces
 from ppdinf.noise.real.k_norm import uniforms
@@ -46,8 +47,6 @@ class IndependentMoves:
 
     def noise(self, draws: int, tape: Tape) -> Reals:
         """Draw from the density proportional to exp(-|w|_K), shape (draws, k)."""
-        from scipy.special import gammaln
-
         k, n = self.points.shape
         if n == k:
             return laplaces(tape, draws, k) @ self.points.T

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import gammainccinv
 
 from ppdinf.noise.bits.continuous import laplaces, normals
 
@@ -57,8 +58,6 @@ def k_norm(dimension: int, norm: str, draws: int, tape: Tape) -> NDArray[np.floa
     >>> bool(abs(np.abs(z).max(axis=1).mean() - 3) < 0.05)
     True
     """
-    from scipy.special import gammainccinv
-
     if norm == "l1":
         return laplaces(tape, draws, dimension)
     if norm == "l2":
