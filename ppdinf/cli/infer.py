@@ -92,6 +92,5 @@ def _enough(analysis: RateAnalysis, draws: int) -> int:
     from ppdinf.diagnostics.diagnose import ESS
 
     found = analysis.diagnosis
-    moving = found.cells[~found.cells["fixed"] & (found.cells["distinct"] > 1)]
-    least = min(part["ess_bulk"].min() for part in (moving, found.parameters))
+    least = found.rated["ess_bulk"].min()
     return draws * (max(2, math.ceil(1.2 * ESS / least)) if least > 0 else 2)

@@ -62,6 +62,13 @@ class Diagnosis:
         """Whether no problem was found."""
         return not self.problems
 
+    @property
+    def rated(self) -> pd.DataFrame:
+        """Rows of `parameters`, and of those `cells` that took more values than one."""
+        cells = self.cells
+        moving = cells[~cells["fixed"] & (cells["distinct"] > 1)] if len(cells) else cells
+        return pd.concat([moving, self.parameters])
+
     def __str__(self) -> str:
         head = []
         if len(self.cells):
@@ -181,8 +188,7 @@ def _problems(found: Diagnosis, idata: Any, model: pm.Model) -> list[str]:
         problems.append("There is one chain: run at least four with pm.sample(chains=4) so that they can disagree.")
     problems += _movement_problems(found.cells)
     problems += _fiber_problems(idata, model)
-    moving = found.cells[(~found.cells["fixed"]) & (found.cells["distinct"] > 1)] if len(found.cells) else found.cells
-    rated = pd.concat([moving, found.parameters])
+    rated = found.rated
     problems += _rhat_problems(rated["r_hat"], chains) if len(rated) else []
     low = rated[rated["ess_bulk"] < ESS]
     if len(low):

@@ -73,7 +73,7 @@ class Moves:
         The statement that is proved, part by part.
     """
 
-    families: Sequence[tuple[Family, int, bool]]
+    families: Sequence[tuple[Family, float, bool]]
     members: IntVector
     sizes: IntVector
     connected: bool
@@ -92,8 +92,8 @@ class Moves:
         -------
         scipy.sparse.csc_array of int64, shape (d, size)
             One direction per column, of random order and family, families in
-            proportion to their rank. A chain may step any integer number of times
-            along it, either way.
+            proportion to their rank, those across classes at least as often as those within. A
+            chain may step any integer number of times along it, either way.
 
         Notes
         -----
@@ -170,13 +170,16 @@ def connected_moves(
         swaps = _swaps(found, shape)[0] if bounds == "any" and (found.sum_ranks > 1).any() else None
         parts += [(swaps, PREFERRED * found.lattice.rank, False)] if swaps is not None else []
         return Moves(parts, members, sizes, True, reason(bounds, [why] if parts else []))
-    families: list[tuple[Family, int, bool]] = []
+    families: list[tuple[Family, float, bool]] = []
     reasons: list[str] = []
     if sizes.max(initial=0) > 1:
         families.append((Transfers(members, sizes), int((sizes - 1).sum()), False))
         reasons.append("transfers within classes of equal cells")
-    for family, rank, on_sums, theorems in _on_class_sums(found, bounds, seconds, shape):
-        families.append((family, rank, on_sums))
+    across = list(_on_class_sums(found, bounds, seconds, shape))
+    # as often as transfers, at least: most of those that meet a random cell of a class find nobody there
+    share = max(1.0, sum(weight for _, weight, _ in families) / max(1, sum(rank for _, rank, *_ in across)))
+    for family, rank, on_sums, theorems in across:
+        families.append((family, share * rank, on_sums))
         reasons += [theorem for theorem in theorems if theorem not in reasons]
     return Moves(families, members, sizes, True, reason(bounds, reasons))
 

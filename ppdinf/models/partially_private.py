@@ -25,7 +25,7 @@ from ppdinf.errors import ModelError
 from ppdinf.frame import Frame
 from ppdinf.releases import Release
 
-__all__ = ["PartiallyPrivate"]
+__all__ = ["PartiallyPrivate", "obstacle"]
 
 
 def PartiallyPrivate(  # noqa: N802  (reads as a PyMC distribution)
@@ -130,10 +130,10 @@ def PartiallyPrivate(  # noqa: N802  (reads as a PyMC distribution)
     base = in_double(_fit_to_table(dist, release, frame), model)
     _refuse_counted_twice(model, base, release, frame)
     above = settle(model, base, name)
-    obstacle = f"its distribution depends on the table {above[0]!r}" if above else _obstacle(release)
-    if marginalize is True and obstacle:
-        raise ModelError(f"the confidential table cannot be summed out: {obstacle}; use marginalize='auto'")
-    summed_out = bool(marginalize) and not obstacle
+    hindered = f"its distribution depends on the table {above[0]!r}" if above else obstacle(release)
+    if marginalize is True and hindered:
+        raise ModelError(f"the confidential table cannot be summed out: {hindered}; use marginalize='auto'")
+    summed_out = bool(marginalize) and not hindered
     fiber, start = lay_out(model, base, release, frame, gaps=summed_out)
     auxiliary = None
     if release.mechanism.is_mixture:
@@ -176,8 +176,8 @@ def _refuse_counted_twice(model: pm.Model, base: Any, release: Release, frame: F
                 )
 
 
-def _obstacle(release: Release) -> str:
-    """Say what links groups of cells, if anything does."""
+def obstacle(release: Release) -> str:
+    """Say what keeps the table of a release from being summed out, if anything does: what links groups of cells."""
     if release.mechanism.coupling is not None:
         return "its noise is not independent in the cells"
     if release.mechanism.histogram_noise is not None:

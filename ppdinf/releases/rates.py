@@ -13,7 +13,7 @@ from ppdinf.releases.release import Release
 
 __all__ = ["effects", "exposures", "log_earlier_rates", "require_rates"]
 
-PARAMETERS = ("intercept", "slope", "spread", "mean_rate", "rate")
+PARAMETERS = ("intercept", "slope", "spread", "deviation", "mean_rate", "rate")
 
 
 def require_rates(release: Release, name: str, exposure: str | None, previous: str | None) -> None:

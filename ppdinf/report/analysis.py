@@ -98,12 +98,12 @@ class RateAnalysis:
         nobody = exposures(self.release, self.exposure) == 0
         empty = f" In {int(nobody.sum())} cells nobody is at risk: their count is 0." if nobody.any() else ""
         walked = "moved" in self.idata.get("sample_stats", {})  # what the table's own step notes
-        treated = "walked along moves that keep the public sums" if walked else "summed out, and drawn afterwards"
+        rates = "integrated out, so that counts are negative binomial" if walked else "unknowns of the model"
+        treated = "an unknown, too, walked along moves that keep the public sums" if walked else "summed out exactly"
         return (
             f"Counts are Poisson around a rate of each cell{at_risk}. The rates vary around {mean}, by a relative "
-            "standard deviation called spread; they are integrated out, so that counts are negative "
-            f"binomial.{empty} The confidential table is an unknown of the model, {treated}: every draw of the "
-            "posterior holds a table that agrees with all that is public. No confidential count was used."
+            f"standard deviation called spread; they are {rates}.{empty} The confidential table is {treated}: every "
+            "draw of the posterior holds a table that agrees with all that is public. No confidential count was used."
         )
 
     def figures(self) -> dict[str, Figure]:

@@ -10,6 +10,7 @@ from arviz_stats.base import array_stats
 import ppdinf as ppd
 from ppdinf.diagnostics import movement
 from ppdinf.diagnostics.convergence import convergence
+from ppdinf.diagnostics.rhat import limit
 from ppdinf.errors import DiagnosisWarning, ModelError
 from ppdinf.samplers.lattice_gibbs import LatticeGibbs
 
@@ -122,3 +123,22 @@ def test_a_table_with_an_empty_column_beside_a_rate_for_each_column_is_not_found
     assert diagnosis.ok
     assert diagnosis.cells.index[diagnosis.cells["fixed"]].tolist() == ["x[0, 2]", "x[1, 2]", "x[2, 2]"]
     assert (diagnosis.cells["r_hat"].isna() == diagnosis.cells["fixed"]).all()
+
+
+def rare(share, length, rng, cells=20):
+    """Chains of cells that are 1 in a share of their draws, in excursions of a mean length, and else 0."""
+    values = np.zeros((4, 1000, cells))
+    values[:, 0] = rng.random((4, cells)) < share
+    for t in range(1, 1000):
+        stays = rng.random((4, cells)) >= 1 / length
+        begins = rng.random((4, cells)) < share / (1 - share) / length
+        values[:, t] = np.where(values[:, t - 1] == 1, stays, begins)
+    return convergence(xr.DataArray(values, dims=("chain", "draw", "cell"), name="x"))
+
+
+def test_cells_that_are_nearly_always_0_pass_where_they_come_and_go_and_fail_where_they_linger():
+    rng = np.random.default_rng(7)
+    quick, slow = rare(0.01, 1.5, rng), rare(0.05, 60, rng)
+    assert (quick["ess_bulk"] > 400).all()
+    assert (quick["r_hat"] < limit(20)).all()
+    assert ((slow["ess_bulk"] < 400) | (slow["r_hat"] > limit(20))).mean() > 0.8

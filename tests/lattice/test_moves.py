@@ -310,3 +310,13 @@ def test_models_without_a_theorem_get_swaps_and_combinations(bounds):
     assert "integer combinations" in moves.reason
     chain = margin_moves((2, 2, 2, 2), [(0, 1), (1, 2), (2, 3)], seconds=0)
     assert [type(family).__name__ for family, _, _ in chain.families] == ["MarginSwaps"]
+
+
+def test_half_of_the_moves_change_class_sums_however_large_the_classes():
+    """Six margins of 2**8 cells: 16 classes of 16 cells, within which transfers have 240 of 245 dimensions."""
+    moves = margin_moves((2,) * 8, list(itertools.combinations(range(4), 2)), seconds=0)
+    classes = np.arange(256) // 16
+    sums = np.equal.outer(np.arange(16), classes).astype(np.int64)
+    drawn = moves.draw(4000, rng=1)
+    across = np.count_nonzero(abs(sums @ drawn).sum(axis=0))
+    assert abs(across - 2000) < 4 * np.sqrt(1000)  # once in 16,000

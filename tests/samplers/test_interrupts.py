@@ -33,7 +33,8 @@ import numpy as np
 import ppdinf as ppd
 from ppdinf.report import analyse_rates
 
-release = ppd.Release(np.array([30, 4, 12, -3, 7, 9]), ppd.GeneralizedLaplace(ppd.invariants.total(), epsilon="1/4"))
+walked = ppd.GeneralizedLaplace(ppd.invariants.total(), epsilon="1/4", norm="l2")
+release = ppd.Release(np.array([30, 4, 12, -3, 7, 9]), walked)
 analysis = analyse_rates(release, draws=300, chains=2, cores=1)
 print("kept", analysis.idata.posterior.sizes["draw"], sorted(analysis.table().columns)[:1])
 """
