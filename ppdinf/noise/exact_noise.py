@@ -14,9 +14,9 @@ from ppdinf.lattice.structure import Structure
 from ppdinf.laws import DoubleGeometric, Law
 from ppdinf.noise.bits.tape import Tape
 from ppdinf.noise.exact import class_sums, classes, core, free, gaussian, mixture
-from ppdinf.noise.offer import Declined, Draw, Offer, Sampler, is_one_block
+from ppdinf.noise.offer import Declined, Offer, Sampler, is_one_block
 
-__all__ = ["OFFERS", "ExactNoise", "Part", "exact_noise", "exact_or_refusal"]
+__all__ = ["OFFERS", "ExactNoise", "exact_noise", "exact_or_refusal"]
 
 OFFERS: tuple[Sampler, ...] = (
     free.offer,  # cells in no public sum
@@ -30,30 +30,6 @@ OFFERS: tuple[Sampler, ...] = (
 
 
 @dataclass(frozen=True, eq=False)
-class Part:
-    """Some cells and what draws them.
-
-    Attributes
-    ----------
-    sampler : str
-        Short name of the algorithm.
-    cells : ndarray of int64, shape (n,)
-    draw : callable
-        ``draw(size, tape)`` returns int64 of shape (size, n).
-    acceptance : float or None
-        Expected share of attempts that are kept, where attempts can fail.
-    block : str
-        What is special about the block that the cells are, where the sampler serves single blocks.
-    """
-
-    sampler: str
-    cells: NDArray[np.int64]
-    draw: Draw
-    acceptance: float | None = None
-    block: str = ""
-
-
-@dataclass(frozen=True, eq=False)
 class ExactNoise:
     """Independent parts that cover all cells.
 
@@ -61,11 +37,12 @@ class ExactNoise:
     ----------
     d : int
         Number of cells.
-    parts : list of Part
+    parts : list of Offer
+        What serves them, each with its sampler set up.
     """
 
     d: int
-    parts: list[Part]
+    parts: list[Offer]
 
     @property
     def sampler(self) -> str:
@@ -136,12 +113,12 @@ type Unserved = list[tuple[NDArray[np.int64], list[Declined]]]
 """Cells, and why each sampler that knows their kind declined them."""
 
 
-def _served(structure: Structure, law: Law, cells: NDArray[np.int64]) -> tuple[list[Part], Unserved]:
+def _served(structure: Structure, law: Law, cells: NDArray[np.int64]) -> tuple[list[Offer], Unserved]:
     declined = []
     for sampler in OFFERS:
         answer = sampler(structure, law, cells)
-        found = _built(answer) if isinstance(answer, Offer) else answer
-        if isinstance(found, Part):
+        found = _set_up(answer) if isinstance(answer, Offer) else answer
+        if isinstance(found, Offer):
             others = np.setdiff1d(cells, found.cells)
             parts, unserved = _served(structure, law, others) if others.size else ([], [])
             return [found, *parts], unserved
@@ -157,12 +134,13 @@ def _served(structure: Structure, law: Law, cells: NDArray[np.int64]) -> tuple[l
     return [part for parts, _ in answers for part in parts], [one for _, unserved in answers for one in unserved]
 
 
-def _built(offer: Offer) -> Part | Declined:
-    """Set an offered sampler up; what it then refuses it has declined."""
+def _set_up(offer: Offer) -> Offer | Declined:
+    """Build an offered sampler; what that refuses is declined."""
     try:
-        return Part(offer.sampler, offer.cells, offer.build(), offer.acceptance, offer.block)
+        offer.draw  # noqa: B018  (kept in the offer)
     except InvariantError as error:
         return Declined(partial(str, error))
+    return offer
 
 
 def _refusal(law: Law, unserved: Unserved) -> str:

@@ -12,6 +12,7 @@ of the structure that nobody serves yet, it answers
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,7 +38,7 @@ class Offer:
     cells : ndarray of int64, shape (n,)
         In the order in which noise is drawn.
     build : callable
-        Sets the sampler up and returns its `Draw`; an InvariantError there counts as declined.
+        Sets the sampler up and returns its `Draw`; an InvariantError there counts as declined. `draw` calls it once.
     acceptance : float, optional
         Expected share of attempts that are kept, where attempts can fail.
     block : str
@@ -49,6 +50,11 @@ class Offer:
     build: Callable[[], Draw]
     acceptance: float | None = None
     block: str = ""
+
+    @cached_property
+    def draw(self) -> Draw:
+        """What draws the noise, set up when it is first asked for."""
+        return self.build()
 
 
 @dataclass(frozen=True, eq=False)

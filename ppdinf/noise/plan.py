@@ -12,7 +12,8 @@ from ppdinf.errors import InvariantError, PrivacyError
 from ppdinf.lattice.structure import Structure
 from ppdinf.laws import DoubleGeometric, Law
 from ppdinf.noise.chain_noise import ChainNoise, chain_noise
-from ppdinf.noise.exact_noise import ExactNoise, Part, exact_noise, exact_or_refusal
+from ppdinf.noise.exact_noise import ExactNoise, exact_noise, exact_or_refusal
+from ppdinf.noise.offer import Offer
 
 if TYPE_CHECKING:
     from ppdinf.invariants import System
@@ -134,7 +135,7 @@ margins, in closed form; 98 % of attempts are kept
     )
 
 
-def _reason(system: System, law: Law, parts: list[Part]) -> str:
+def _reason(system: System, law: Law, parts: list[Offer]) -> str:
     if not isinstance(law, DoubleGeometric):
         name = "l2 Laplace law" if law.is_mixture else "discrete Gaussian"
         split = f", in {len(parts)} independent blocks" if len(parts) > 1 else ""
