@@ -2,6 +2,7 @@
 
 import matplotlib.pyplot as plt
 import numpy as np
+from matplotlib.ticker import NullFormatter
 
 EPSILONS, LOSSES = (0.01, 1.0), ("l2", "l1")
 METHODS = {  # base measure, or what is done afterwards: title, colour
@@ -117,6 +118,7 @@ def intervals(study, table, what, caption):
                 axes.set_ylim(0, 1.03)
             else:
                 axes.set_yscale("log")
+                axes.yaxis.set_minor_formatter(NullFormatter())
             axes.set_xticks(range(3), sizes)
             axes.set_xlim(-0.4, 2.4)
             axes.set_title(f"{quantity.replace('fatality', 'case fatality')}, epsilon = {epsilon:g}", fontsize=10)
