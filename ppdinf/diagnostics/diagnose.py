@@ -11,7 +11,7 @@ import pandas as pd
 import pymc as pm
 
 from ppdinf.diagnostics.convergence import convergence
-from ppdinf.diagnostics.forgetting import forgetting
+from ppdinf.diagnostics.forgetting import forgetting, not_coupled
 from ppdinf.diagnostics.movement import movement
 from ppdinf.diagnostics.rhat import APART, limit, shown
 from ppdinf.diagnostics.windows import window_problems
@@ -148,11 +148,13 @@ def diagnose(idata: Any, model: pm.Model | None = None) -> Diagnosis:
 def _forgets(idata: Any, model: pm.Model) -> TVBound | None:
     """Couple the walk of the model's table, where it has one that is small and moved; a few pairs go first."""
     walked = [rv for rv in model.free_RVs if isinstance(rv.owner.op, ConfidentialRV) and rv.name in idata.posterior]
-    if len(walked) != 1 or walked[0].owner.op.release.depends_on_table or _independent(idata):
+    if len(walked) != 1 or _independent(idata):
         return None
     draws = idata.posterior[walked[0].name].values
     cells = draws.reshape(-1, int(np.prod(draws.shape[2:])))
     if cells.shape[1] > COUPLED or (cells == cells[0]).all() or _fiber_problems(idata, model):
+        return None
+    if not_coupled(walked[0], model):
         return None
     scouts = forgetting(idata, model, pairs=16, limit=LIMIT)
     return scouts if scouts.unmet else forgetting(idata, model, limit=LIMIT)

@@ -27,7 +27,7 @@ from ppdinf.models.posterior_tables import of_draws
 from ppdinf.noise.chains.tv_bound import TVBound, tv_bound
 from ppdinf.samplers.lattice_gibbs import SWEEPS
 
-__all__ = ["forgetting"]
+__all__ = ["forgetting", "not_coupled"]
 
 LAWS = 16  # posterior draws of the parameters among which pairs choose theirs
 AHEAD = 8  # draws whose directions are drawn together
@@ -84,16 +84,12 @@ def forgetting(
     if len(tables) != 1:
         raise ModelError(f"the posterior holds {len(tables)} confidential tables that were walked, expected one")
     (rv,) = tables
-    fiber, release = rv.owner.op.fiber, rv.owner.op.release
-    if release.depends_on_table:
-        raise ModelError(f"walks of {rv.name!r} can be refused, for the normaliser of its noise: they are not coupled")
+    fiber = rv.owner.op.fiber
+    if why := not_coupled(rv, model):
+        raise ModelError(why)
     pick, main = np.random.default_rng(rng).spawn(2)
     places = pick.integers([idata.posterior.sizes["chain"], idata.posterior.sizes["draw"]], size=(LAWS, 2))
-    by_cell, of_all = factors_of(rv, model)
-    if of_all:
-        raise ModelError(
-            f"something depends on several cells of {rv.name!r} at once: walks that it refuses do not meet"
-        )
+    by_cell, _ = factors_of(rv, model)
     function = of_draws(rv.owner.op.conditional(rv, by_cell), idata.posterior, model)
     laws = [[np.array(part) for part in function((chain, draw))] for chain, draw in places]
     cells = fiber.lower.size
@@ -118,3 +114,12 @@ def forgetting(
         return -1
 
     return tv_bound(meeting, pairs=pairs, limit=limit, rng=main)
+
+
+def not_coupled(table: Any, model: pm.Model) -> str | None:
+    """Say why walks of a table that is a variable of a model cannot be coupled: something refuses them, or None."""
+    if table.owner.op.release.depends_on_table:
+        return f"walks of {table.name!r} can be refused, for the normaliser of its noise: they are not coupled"
+    if factors_of(table, model)[1]:
+        return f"something depends on several cells of {table.name!r} at once: walks that it refuses do not meet"
+    return None

@@ -112,3 +112,17 @@ def test_diagnose_says_it():
     assert "pairs of coupled tables agreed" in str(diagnosis)
     starts = idata.warmup_posterior if "warmup_posterior" in idata else idata.posterior
     assert len(np.unique(starts["x"].values[:, 0], axis=0)) > 1
+
+
+def test_diagnose_where_something_looks_at_several_cells():
+    """Walks that can be refused are not coupled; everything else is said of them."""
+    release = ppd.Release(Y, ppd.GeneralizedLaplace(ppd.invariants.Public(), epsilon=1))
+    with pm.Model(coords=release.coords) as model:
+        counts = ppd.PartiallyPrivate("counts", pm.Poisson.dist(RATES), release=release)
+        pm.Poisson("visits", counts.sum() + 1, observed=9)
+        idata = pm.sample(400, tune=100, chains=2, cores=1, random_seed=1, progressbar=False, quiet=True)
+    with pytest.raises(ModelError, match="depends on several cells of 'counts'"):
+        forgetting(idata, model)
+    found = ppd.diagnose(idata, model)
+    assert found.forgets is None
+    assert len(found.cells) == 5
