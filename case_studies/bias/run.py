@@ -56,7 +56,7 @@ def misreadings(seed, repeats):
     tables = np.column_stack([np.arange(PAIR + 1), PAIR - np.arange(PAIR + 1)])
     released = np.stack([mechanism.simulate(x, draws=repeats, rng=rng).values[:, 0] for x in tables])
     right = np.exp([[mechanism.logp(y, x) for x in tables] for y in tables])  # [y, x]
-    wrong = np.exp(mechanism.potential(tables[:, np.newaxis] - tables).sum(axis=2))
+    wrong = np.exp(mechanism.law.log_weight(tables[:, np.newaxis] - tables).sum(axis=2))
     means = [tables[:, 0], *(weights @ tables[:, 0] / weights.sum(axis=1) for weights in (wrong, right))]
     for name, mean in zip(READINGS, means, strict=True):
         errors = [(np.nonzero(released == y)[0] - mean[y]) for y in tables[:, 0]]

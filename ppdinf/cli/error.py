@@ -32,12 +32,13 @@ def error(
     Reads the labels of the table and what is public; the answer does not depend on any count, and costs no privacy.
     """
     from ppdinf.datasets import read_table
-    from ppdinf.mechanisms import GeneralizedGaussian, GeneralizedLaplace, Mechanism
+    from ppdinf.mechanisms import GeneralizedGaussian, GeneralizedLaplace
+    from ppdinf.mechanisms.lattice_noise import LatticeNoise
 
     console = stdout()
     statements, groups = read_statements(public or [], [])
     data = read_table(table, count=count, dims=[name.strip() for name in dims.split(",")], coordinates=groups)
-    mechanisms: dict[str, Mechanism] = {}
+    mechanisms: dict[str, LatticeNoise] = {}
     for value in epsilon or ([] if rho else EPSILONS):
         mechanisms[f"epsilon = {value}"] = GeneralizedLaplace(statements, epsilon=value, norm=norm)
     for value in rho or []:

@@ -112,7 +112,7 @@ def _declared(given: list[str]) -> dict[str, list[str]]:
 
 def _refuse_ranked(statements: Public, data: DataArray) -> None:
     """Refuse to publish the ranking of the confidential counts."""
-    from ppdinf.mechanisms.base import ranked_labels
+    from ppdinf.mechanisms.border import ranked_labels
     from ppdinf.tables import labelled_cells
 
     if ranked_labels(*labelled_cells(data), statements):

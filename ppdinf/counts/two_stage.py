@@ -28,6 +28,7 @@ from ppdinf.counts.unfixed import unfixed
 from ppdinf.errors import DiagnosisWarning, PrivacyError
 from ppdinf.invariants import Public, System
 from ppdinf.laws.histogram_noise import HistogramNoise
+from ppdinf.laws.likelihood import Likelihood
 from ppdinf.mechanisms.transition import NOTHING, PRESENT, CellLaw, require_no_sums
 from ppdinf.privacy.guarantee import Guarantee
 from ppdinf.rationals import as_fraction
@@ -199,6 +200,10 @@ class TwoStage(CellLaw):
     def _enclosed(self, i: int) -> list[arb]:
         return self.mechanism.enclosed(i)
 
+    def likelihood(self, system: System) -> Likelihood:
+        """State the matrix of the cells, and what the noisy sums tell."""
+        return replace(super().likelihood(system), histogram=self.histogram_noise)
+
     @cached_property
     def histogram_noise(self) -> HistogramNoise | None:
         """What the noisy sums tell of the table; None before they are drawn, and in files that do not hold them."""
@@ -223,7 +228,7 @@ class TwoStage(CellLaw):
         return self
 
     def release(self, table: Any, *, allow_mcmc: bool = False, **seed: Any) -> Release:
-        """Privatize the histogram, build the mechanism and publish a table; see `ppdinf.mechanisms.Mechanism.release`.
+        """Privatize the histogram, build the mechanism and publish a table; see `TableMechanism.release`.
 
         Raises
         ------
@@ -251,11 +256,6 @@ class TwoStage(CellLaw):
             return super().draw(system, cells, draws, tape, plan)
         every = np.broadcast_to(cells, (draws, np.shape(cells)[-1]))
         return np.array([CellLaw.draw(self._first_stage(own, tape), system, own, 1, tape, plan)[0] for own in every])
-
-    def log_weight(self, system: System, y: NDArray[np.int64], x: NDArray[np.int64]) -> float:
-        """Log probability of the noisy sums and of releasing y when the table is x, up to a constant."""
-        first = 0.0 if self.histogram_noise is None else self.histogram_noise.log_density(np.asarray(x))
-        return first + super().log_weight(system, y, x)
 
     @property
     def guarantee(self) -> Guarantee:

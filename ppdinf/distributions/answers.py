@@ -19,18 +19,11 @@ from ppdinf.invariants import System
 from ppdinf.lattice.families import Listed
 from ppdinf.lattice.moves import Moves
 from ppdinf.laws.noise_norm import NoiseNorm
-from ppdinf.mechanisms.subspace import SubspaceMechanism
 from ppdinf.releases import Release
 
-__all__ = ["cell_windows", "public_of_cells", "query_of", "short_moves"]
+__all__ = ["cell_windows", "public_of_cells", "short_moves"]
 
 SHORT = 200  # cells for which a lattice is reduced
-
-
-def query_of(release: Release) -> sp.csr_array | None:
-    """Return the query matrix W, shape (answers, cells), or None for a release of cells."""
-    query = getattr(release.mechanism, "query", None)
-    return None if query is None else sp.csr_array(np.array(query, dtype=np.int64))
 
 
 def public_of_cells(release: Release, frame: Frame) -> System:
@@ -47,13 +40,12 @@ def public_of_cells(release: Release, frame: Frame) -> System:
     System
         ``release.public`` itself for cells under noise on all that is not public.
     """
-    query, system = query_of(release), release.public
+    likelihood, system = release.likelihood, release.public
+    query = likelihood.query
     if query is not None:
         found = {"A": sp.csr_array(system.A @ query), "B": sp.csr_array(system.B @ query)}
         system = replace(system, frame=frame, empty=np.zeros(frame.size, dtype=bool), **found)
-    if not isinstance(release.mechanism, SubspaceMechanism):
-        return system
-    records = release.mechanism.records(release.table.values.ravel())
+    records = None if likelihood.records is None else likelihood.records(release.table.values.ravel())
     if records is None:
         return system
     return replace(
@@ -65,7 +57,7 @@ def public_of_cells(release: Release, frame: Frame) -> System:
 
 
 def cell_windows(
-    release: Release, system: System, reach: int, nonnegative: NDArray[np.bool_]
+    release: Release, system: System, nonnegative: NDArray[np.bool_]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Find the smallest and largest count of every cell from which noise reaches all answers.
 
@@ -75,8 +67,6 @@ def cell_windows(
         Of answers.
     system : System
         What is public of the cells.
-    reach : int
-        Bound on the noise of an answer.
     nonnegative : array of bool, shape (d,)
         Cells whose counts the data model takes to be 0 or more.
 
@@ -87,7 +77,8 @@ def cell_windows(
     """
     from scipy.optimize import linprog
 
-    y, query = release.table.values.ravel(), sp.csr_array(query_of(release))
+    likelihood = release.likelihood
+    y, query, reach = release.table.values.ravel(), sp.csr_array(likelihood.query), likelihood.half_width
     rows = {
         "A_ub": sp.vstack([query, -query, -system.B]),
         "b_ub": np.concatenate([y + reach, reach - y, -system.limits]),

@@ -34,7 +34,6 @@ from ppdinf.distributions.apart import apart
 from ppdinf.distributions.factors import Factor
 from ppdinf.distributions.marginal import fixed
 from ppdinf.distributions.natural import natural_form
-from ppdinf.distributions.released import has_auxiliary, noise_image, unprojected
 from ppdinf.distributions.rows import elementwise
 from ppdinf.fiber.fiber import Fiber
 from ppdinf.releases import Release
@@ -115,18 +114,17 @@ class ConfidentialRV(SymbolicRandomVariable):
 
     def base(self, inputs: Any) -> tuple[Any, Any]:
         """Rebuild the analyst's distribution on the inputs of a node: its cells, and what to take off (`rows`)."""
-        dist = self.base_op.make_node(*(inputs[:-1] if has_auxiliary(self.release) else inputs)).default_output()
+        own = inputs if self.release.likelihood.auxiliary is None else inputs[:-1]
+        dist = self.base_op.make_node(*own).default_output()
         return elementwise(dist, self.start.shape)
 
     def log_given(self, inputs: Any) -> Any:
         """Log weights of the noise given the auxiliary variable, symbolic, shape (d, width); 0 where there is none."""
-        if self.fiber.coupling is not None or not has_auxiliary(self.release):
+        likelihood = self.release.likelihood
+        if likelihood.norm is not None or likelihood.auxiliary is None:
             return 0.0
         counts = self.fiber.lower[:, None] + np.arange(self.fiber.width)
-        y, mechanism = self.release.table.values.ravel(), self.release.mechanism
-        if mechanism.is_mixture:
-            return mechanism.potential(y[:, None] - counts, inputs[-1])
-        return mechanism.potential(unprojected(y, self.release, inputs[-1])[:, None] - counts)
+        return likelihood.log_counts(self.release.table.values.ravel(), counts, inputs[-1])
 
     def natural(self, inputs: Any) -> tuple[Any, Any, NDArray[np.float64]] | None:
         """Write the weights, noise included, as ``exp(log_h + eta x - log_normaliser)`` where they have that form.
@@ -135,7 +133,7 @@ class ConfidentialRV(SymbolicRandomVariable):
         """
         fiber, (base, _) = self.fiber, self.base(inputs)
         form = natural_form(base, self.start.shape, fiber.lower[:, None] + np.arange(fiber.width))
-        if form is None or has_auxiliary(self.release):
+        if form is None or self.release.likelihood.auxiliary is not None:
             return None
         return form.eta.ravel(), form.log_normaliser.ravel(), form.log_h + fiber.log_noise
 
@@ -173,13 +171,13 @@ class ConfidentialRV(SymbolicRandomVariable):
         Log weights of all counts, shape (d, width); and, where noise couples the cells, the image of the release under
         its norm, shape (k,).
         """
-        inputs = table.owner.inputs
-        weights, norm = self.weights(inputs, factors), self.release.mechanism.coupling
-        if self.fiber.coupling is None or norm is None:
+        inputs, likelihood = table.owner.inputs, self.release.likelihood
+        weights = self.weights(inputs, factors)
+        if likelihood.norm is None:
             return [weights]
-        y = self.release.table.values.ravel()
-        shifted = unprojected(y, self.release, inputs[-1]) if has_auxiliary(self.release) else y
-        return [weights, noise_image(norm, shifted)]
+        given = () if likelihood.auxiliary is None else inputs[-1:]
+        y = likelihood.shifted(self.release.table.values.ravel(), *given)
+        return [weights, pt.as_tensor(likelihood.norm.image(y))]
 
 
 def confidential(dist: Any, release: Release, fiber: Fiber, start: NDArray[np.int64], auxiliary: Any = None) -> Any:

@@ -12,7 +12,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from ppdinf._pymc_internals import compile_pymc, inputvars
-from ppdinf.distributions.answers import cell_windows, public_of_cells, query_of, short_moves
+from ppdinf.distributions.answers import cell_windows, public_of_cells, short_moves
 from ppdinf.distributions.confidential import log_density
 from ppdinf.distributions.rows import elementwise
 from ppdinf.distributions.windows import common_width, count_windows
@@ -55,31 +55,30 @@ def lay_out(
     ModelError, InvariantError
         No count, or no table, that model and public statements both allow.
     """
-    system, mechanism, query = public_of_cells(release, frame), release.mechanism, query_of(release)
+    system, likelihood = public_of_cells(release, frame), release.likelihood
     support = _support(model, base, frame.shape)
     nonnegative = ~support(np.full((frame.size, 1), -1))[:, 0]
-    if query is None:
+    if likelihood.query is None:
         lower, width = count_windows(model, base, release, system, nonnegative)
     else:
-        lower, upper = cell_windows(release, system, mechanism.half_width(len(query.indptr) - 1), nonnegative)
+        lower, upper = cell_windows(release, system, nonnegative)
         width = common_width(lower, upper, system)
     counts = lower[:, None] + np.arange(width)
     public = _allowed(system, counts)
-    given = mechanism.is_mixture or mechanism.shifts is not None  # a variable of the model, which comes in later
-    apart = mechanism.coupling is None and not given
-    potential = mechanism.log_given(release.table.values.reshape(-1, 1), counts) if apart else 0.0
-    log_noise = np.where(public, potential, -np.inf)
+    # what follows from a further variable of the model comes in later
+    log_weight = likelihood.log_counts(release.table.values.ravel(), counts) if likelihood.is_fixed_by_cell else 0.0
+    log_noise = np.where(public, log_weight, -np.inf)
     allowed = public & support(counts) & np.isfinite(log_noise)
     if not allowed.any(axis=1).all():
         cell = frame.cell(int(np.argmin(allowed.any(axis=1))))
         raise ModelError(f"the distribution allows no count near the released one at {cell}")
     linked = bool(np.any(np.diff(system.B.indptr) > 1))
     bounds: Bounds = "any" if linked else "lower" if allowed[:, -1].all() else "box"
-    moves, coupling = connected_moves(system.structure, bounds=bounds, shape=frame.shape), mechanism.coupling
-    if coupling is not None and query is not None:
-        coupling = NoiseNorm(sp.csc_array(coupling.matrix @ query), coupling.order)
+    moves, coupling = connected_moves(system.structure, bounds=bounds, shape=frame.shape), likelihood.norm
+    if coupling is not None and likelihood.query is not None:
+        coupling = NoiseNorm(sp.csc_array(coupling.matrix @ likelihood.query), coupling.order)
         moves = short_moves(moves, system, coupling)
-    fiber = Fiber(system, lower, log_noise, moves, coupling, nonnegative, mechanism.histogram_noise)
+    fiber = Fiber(system, lower, log_noise, moves, coupling, nonnegative, likelihood.histogram)
     return fiber, feasible_start(fiber, allowed, release, gaps=gaps)
 
 
@@ -160,5 +159,5 @@ def _nearest_reals(release: Release, lowest: NDArray[np.int64], highest: NDArray
     """Real cells nearest to the release: its own, or such as give its answers in least squares."""
     from scipy.optimize import lsq_linear
 
-    y, query = release.table.values.ravel(), query_of(release)
+    y, query = release.table.values.ravel(), release.likelihood.query
     return y if query is None else lsq_linear(query.toarray(), y, (lowest - 0.5, highest + 0.5)).x

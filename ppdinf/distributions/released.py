@@ -17,7 +17,6 @@ from typing import Any
 import numba
 import numpy as np
 import pytensor.tensor as pt
-import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from ppdinf._pymc_internals import (
@@ -29,31 +28,16 @@ from ppdinf._pymc_internals import (
     numba_njit,
     register_funcify_and_cache_key,
 )
-from ppdinf.distributions.answers import query_of
-from ppdinf.laws.noise_norm import NoiseNorm
+from ppdinf.mechanisms.table_mechanism import TableMechanism
 from ppdinf.releases import Release
 
-__all__ = ["ReleasedRV", "has_auxiliary", "noise_image", "released", "taken_off", "unprojected"]
+__all__ = ["ReleasedRV", "mechanism_of", "released"]
 
 
-def has_auxiliary(release: Release) -> bool:
-    """Whether the density of the noise is stated given a further variable of the model."""
-    return release.mechanism.is_mixture or release.mechanism.shifts is not None
-
-
-def unprojected(y: Any, release: Release, t: Any) -> Any:
-    """Undo the projection of the noise in a released table, shape (d,), symbolic."""
-    return y + pt.as_tensor(sp.csr_array(release.mechanism.shifts).toarray()) @ t
-
-
-def noise_image(norm: NoiseNorm, z: Any) -> Any:
-    """Image of a vector of noise under the matrix of its norm, symbolic."""
-    return pt.as_tensor(norm.matrix.toarray()) @ z
-
-
-def taken_off(release: Release, *auxiliary: Any) -> Any:
-    """Minus the log prior of what a projection removed: the density of the noise given it has to be without that."""
-    return 0.0 if release.mechanism.shifts is None else abs(auxiliary[0]).sum()
+def mechanism_of(release: Release) -> TableMechanism:
+    """Return the mechanism of a release that has a likelihood."""
+    assert isinstance(release.mechanism, TableMechanism), "what is about records has no likelihood of cells"
+    return release.mechanism
 
 
 class ReleasedRV(RandomVariable):
@@ -67,11 +51,12 @@ class ReleasedRV(RandomVariable):
     __props__ = ("name", "signature", "dtype", "inplace", "release")
 
     def __init__(self, release: Release, ndim: int | None = None, **kwargs: Any) -> None:
-        self.release, self.query = release, query_of(release)
+        self.release, likelihood = release, release.likelihood
         kwargs.setdefault("dtype", release.table.dtype.name)
         axes = ",".join(f"x{k}" for k in range(len(release.dims) if ndim is None else ndim))
-        auxiliary = ",()" if release.mechanism.is_mixture else ",(t)" if has_auxiliary(release) else ""
-        answers = axes if self.query is None else ",".join(map(str, release.shape))
+        variable = likelihood.auxiliary
+        auxiliary = "" if variable is None else ",()" if variable.is_scalar else ",(t)"
+        answers = axes if likelihood.query is None else ",".join(map(str, release.shape))
         kwargs.setdefault("signature", f"({axes}){auxiliary}->({answers})")
         super().__init__(**kwargs)
 
@@ -82,9 +67,9 @@ class ReleasedRV(RandomVariable):
         lead = x.shape[: x.ndim - self.ndims_params[0]] if size is None else tuple(size)
         draws = int(np.prod(lead))
         cells = np.broadcast_to(x, (*lead, *x.shape[x.ndim - self.ndims_params[0] :])).reshape(draws, -1)
-        answers = cells if self.query is None else cells @ self.query.T
-        mechanism, kept = self.release.mechanism, self.release.kept
-        drawn = mechanism.draw(kept, answers, draws, seeded_tape(rng), self.release.plan)
+        query = self.release.likelihood.query
+        answers = cells if query is None else cells @ query.T
+        drawn = mechanism_of(self.release).draw(self.release.kept, answers, draws, seeded_tape(rng), self.release.plan)
         return drawn.reshape(*lead, *self.release.shape)
 
 
@@ -98,25 +83,18 @@ def released(x: Any, release: Release, auxiliary: Any = None) -> Any:
 
 @_logprob.register(ReleasedRV)
 def _released_logp(op: ReleasedRV, values: Any, rng: Any, size: Any, x: Any, *auxiliary: Any, **kwargs: Any) -> Any:
-    (y,) = values
-    if op.query is not None:
-        x = (pt.as_tensor(op.query.toarray()) @ x.ravel()).reshape(op.release.shape)
-    system, noise, mechanism = op.release.kept, y - x, op.release.mechanism
+    (y,), release = values, op.release
+    likelihood, system, integer = release.likelihood, release.kept, release.mechanism.is_integer
+    y, x = y.ravel(), x.ravel()
+    answers = x if likelihood.query is None else pt.as_tensor(likelihood.query.toarray()) @ x
     rows, columns = system.A.nonzero()
     # whole noise sums to zero; real noise does so but for rounding, and its table has the sums read off the release
-    moved, goal = (noise, 0) if mechanism.is_integer else (x, system.values)
+    moved, goal = (y - answers, 0) if integer else (answers, system.values)
     zeros = pt.constant(np.zeros(len(system.names), dtype=np.int64))
-    sums = zeros[rows].inc(system.A.data * moved.ravel()[columns])
-    if mechanism.shifts is not None:
-        noise = unprojected(noise.ravel(), op.release, *auxiliary)
-    if (coupling := mechanism.coupling) is None:
-        given = has_auxiliary(op.release)
-        log_weight = pt.sum(mechanism.potential(noise, *auxiliary) if given else mechanism.log_given(y, x))
-    else:
-        log_weight = coupling.of(noise_image(coupling, noise.ravel()))
-    log_weight += taken_off(op.release, *auxiliary)
-    if op.release.depends_on_table or mechanism.histogram_noise is not None:
-        log_weight += _OfTable(op.release)(x)
+    sums = zeros[rows].inc(system.A.data * moved[columns])
+    log_weight = likelihood.log_table(y, answers, *auxiliary)
+    if likelihood.looks_at_table:
+        log_weight += _OfTable(release)(x)
     return pt.switch(pt.all(pt.eq(sums, goal)), log_weight, -np.inf)
 
 
@@ -133,12 +111,8 @@ class _OfTable(Op):
         return Apply(self, [pt.as_tensor(x)], [pt.dscalar()])
 
     def log_weight(self, x: NDArray[np.int64]) -> float:
-        """Ask the mechanism; a normaliser without a sum counts as 0: the table's step does without it."""
-        mechanism, cells = self.release.mechanism, x.ravel()
-        histogram = mechanism.histogram_noise
-        normaliser = mechanism.log_normaliser(self.release.kept, cells)
-        found = 0.0 if histogram is None else histogram.log_density(cells)
-        return found if normaliser is None or np.isnan(normaliser) else found - float(normaliser)
+        """Ask the likelihood."""
+        return self.release.likelihood.log_of_table(x.ravel())
 
     def perform(self, node: Any, inputs: Any, outputs: Any) -> None:
         """One number."""
@@ -171,6 +145,6 @@ def _released_numba(op: ReleasedRV, node: Any) -> Any:
     def of_table_and_auxiliary(rng, x, auxiliary):  # type: ignore[no-untyped-def]
         return of_table(rng, x)
 
-    random_fn = of_table_and_auxiliary if has_auxiliary(op.release) else of_table
+    random_fn = of_table if op.release.likelihood.auxiliary is None else of_table_and_auxiliary
 
     return random_fn, None  # never from PyTensor's cache on disk: the release is part of the function

@@ -26,12 +26,10 @@ from scipy.special import logsumexp
 
 from ppdinf._pymc_internals import ancestors, compile_pymc
 from ppdinf.distributions.confidential import log_density
-from ppdinf.distributions.released import has_auxiliary
 from ppdinf.distributions.rows import elementwise
 from ppdinf.errors import ModelError
 from ppdinf.invariants import System
 from ppdinf.lattice.fiber_tables import cell_intervals
-from ppdinf.mechanisms.weighted import Weighted
 from ppdinf.releases import Release
 
 __all__ = ["ENTRIES", "common_width", "count_windows"]
@@ -77,11 +75,14 @@ def count_windows(
     """
     low, high = _possible(release, system, nonnegative)
     y = release.table.values.ravel()
-    reach, center = release.mechanism.half_width(y.size), np.clip(y, low, high)  # noise weighs most there
+    likelihood = release.likelihood
+    reach, center = likelihood.half_width, np.clip(y, low, high)  # noise weighs most there
     lower, upper = np.maximum(np.floor(center) - reach, low - 1), np.minimum(np.ceil(center) + reach, high + 1)
-    if release.depends_on_table and _has_base_measure(release):  # it carries releases far, but within what is public
+    if (
+        likelihood.normaliser is not None and likelihood.follows_bounds
+    ):  # it carries releases far, but within what is public
         lower, upper = np.where(np.isfinite(low), low - 1, lower), np.where(np.isfinite(high), high + 1, upper)
-    prior, law = _Prior(model, base, system.frame.shape), _noise_law(release, reach)
+    prior, law = _Prior(model, base, system.frame.shape), _noise_law(release)
     large = upper - lower >= ENTRIES // y.size
     doubtful = large | ~_surely_within(prior.tables, lower, upper, law, low, high)
     if len(prior.tables) and doubtful.any():
@@ -121,17 +122,12 @@ def _possible(release: Release, system: System, nonnegative: NDArray[np.bool_]) 
     return (np.full(low.size, -np.inf), np.full(low.size, np.inf)) if contradictory else (low, high)
 
 
-def _has_base_measure(release: Release) -> bool:
-    mechanism = release.mechanism
-    return not (isinstance(mechanism, Weighted) and mechanism.base_measure(release.kept) is None)
-
-
-def _noise_law(release: Release, reach: int) -> Law:
-    """Log weight of noise given counts of each cell, shape (..., d); Laplace of that reach for noise without one."""
-    y, mechanism = release.table.values.ravel(), release.mechanism
-    if mechanism.coupling is None and not has_auxiliary(release):
-        return lambda counts: mechanism.log_given(y, counts)
-    rate = -math.log(NOISE) / max(reach, 1)
+def _noise_law(release: Release) -> Law:
+    """Log weight of noise given counts of each cell, shape (..., d); Laplace as wide for noise without one."""
+    y, likelihood = release.table.values.ravel(), release.likelihood
+    if likelihood.is_fixed_by_cell:
+        return lambda counts: likelihood.log_cells(y, counts)
+    rate = -math.log(NOISE) / max(likelihood.half_width, 1)
     return lambda counts: np.asarray(-rate * abs(y - counts), dtype=np.float64)
 
 

@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from ppdinf._frozen import assign
+
 __all__ = ["NoiseNorm"]
 
 
@@ -38,7 +40,7 @@ class NoiseNorm:
 
     def __post_init__(self) -> None:
         if not self.matrix.shape[0]:  # no noise: a row of zeros has the norm 0, the maximum of no rows is none
-            object.__setattr__(self, "matrix", sparse.csc_array((1, self.matrix.shape[1])))
+            assign(self, matrix=sparse.csc_array((1, self.matrix.shape[1])))
 
     def log_density(self, z: Any) -> float:
         """Log density at one vector, shape (d,)."""
@@ -50,6 +52,10 @@ class NoiseNorm:
             return -0.5 * (image**2).sum()
         return -abs(image).sum() if self.order == 1 else -abs(image).max()
 
+    def image(self, z: Any) -> Any:
+        """``matrix @ z`` of a vector, shape (d,); NumPy or PyTensor."""
+        return self.matrix.toarray() @ z
+
     @cached_property
     def factor(self) -> float | None:
         """The number of which times the identity matrix G is; None where it is no multiple."""
@@ -57,6 +63,6 @@ class NoiseNorm:
         diagonal = k == d == self.matrix.nnz and bool(np.all(self.matrix.indices == np.arange(d)))
         return float(self.matrix.data[0]) if diagonal and d and not np.ptp(self.matrix.data) else None
 
-    def elementwise(self, z: Any) -> Any:
+    def log_weight(self, z: Any) -> Any:
         """Log density of every cell, where G is a multiple of the identity matrix; NumPy or PyTensor."""
         return -abs(self.factor * z) if self.order == 1 else -0.5 * (self.factor * z) ** 2

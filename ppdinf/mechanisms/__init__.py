@@ -3,13 +3,13 @@
 from ppdinf.laws import DiscreteGaussian as DiscreteGaussian
 from ppdinf.laws import DoubleGeometric as DoubleGeometric
 from ppdinf.laws import Staircase as Staircase
-from ppdinf.mechanisms.base import Mechanism as Mechanism
 from ppdinf.mechanisms.conditioned import Conditioned as Conditioned
 from ppdinf.mechanisms.correlated_gaussian import CorrelatedGaussian as CorrelatedGaussian
 from ppdinf.mechanisms.gaussian import GeneralizedGaussian as GeneralizedGaussian
 from ppdinf.mechanisms.k_norm import KNorm as KNorm
 from ppdinf.mechanisms.k_norm_gradient import KNormGradient as KNormGradient
 from ppdinf.mechanisms.laplace import GeneralizedLaplace as GeneralizedLaplace
+from ppdinf.mechanisms.mechanism import Mechanism as Mechanism
 from ppdinf.mechanisms.objectives import Gradient as Gradient
 from ppdinf.mechanisms.objectives import Mean as Mean
 from ppdinf.mechanisms.objectives import Quantile as Quantile

@@ -13,7 +13,8 @@ from ppdinf._frozen import assign
 from ppdinf.errors import PrivacyError
 from ppdinf.invariants import Public, System
 from ppdinf.laws import IntegerLaw
-from ppdinf.mechanisms.base import Mechanism, require_public
+from ppdinf.mechanisms.border import require_public
+from ppdinf.mechanisms.mechanism import Mechanism
 from ppdinf.mechanisms.weighted import Weighted, is_bounded
 from ppdinf.noise.plan import Plan
 from ppdinf.privacy.guarantee import Guarantee

@@ -18,9 +18,9 @@ from ppdinf.errors import PrivacyError
 from ppdinf.invariants import System
 from ppdinf.invariants.system import bind
 from ppdinf.laws import IntegerLaw
-from ppdinf.mechanisms.base import Mechanism
 from ppdinf.mechanisms.counting_queries import answer
 from ppdinf.mechanisms.lattice_noise import LatticeNoise
+from ppdinf.mechanisms.mechanism import Mechanism
 from ppdinf.mechanisms.subspace import SubspaceMechanism
 from ppdinf.tables import labelled_cells
 
@@ -41,7 +41,7 @@ def expected_error(mechanism: Mechanism, table: Any, sizes: Sequence[int] = (10,
     shaped = isinstance(table, tuple) and all(isinstance(size, int) for size in table)
     frame, _ = labelled_cells(np.zeros(table, dtype=np.int64) if shaped else table)
     blank = frame.table(np.zeros(frame.size, dtype=np.int64))  # from here on: labels alone
-    answers, zeros = labelled_cells(answer(getattr(mechanism, "query", None), blank), nonnegative=False)
+    answers, zeros = labelled_cells(answer(mechanism.queries, blank), nonnegative=False)
     system = bind(mechanism.public, answers, zeros)
     settled = mechanism.on(system)
     law = settled.law if isinstance(settled, LatticeNoise) else None

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 from ppdinf.errors import InvariantError, PrivacyError
 from ppdinf.invariants import Public, System
 from ppdinf.laws import DiscreteGaussian
-from ppdinf.mechanisms.base import require_public
+from ppdinf.mechanisms.border import require_public
 from ppdinf.mechanisms.lattice_noise import LatticeNoise
 from ppdinf.noise.plan import Plan
 from ppdinf.privacy.conversion import as_delta

@@ -16,26 +16,27 @@ import math
 from copy import copy
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import xarray as xr
 from numpy.typing import ArrayLike, NDArray
 
 from ppdinf._frozen import made
-from ppdinf.errors import ModelError, PrivacyError
+from ppdinf.errors import PrivacyError
 from ppdinf.invariants import Public, System
-from ppdinf.mechanisms.base import Mechanism
+from ppdinf.mechanisms.border import refuse_seed, require_draws
+from ppdinf.mechanisms.mechanism import Mechanism
 from ppdinf.mechanisms.objectives import Draw, Mean, Objective, Quantile
 from ppdinf.mechanisms.real_noise import Grid, as_grid, grid_below, real_sampler
 from ppdinf.mechanisms.regressions import LinearRegression, LogisticRegression
+from ppdinf.noise.bits.tape import Tape, secure_tape, seeded_tape
 from ppdinf.noise.plan import Plan
 from ppdinf.noise.real.k_norm import K_NORMS
 from ppdinf.privacy.guarantee import Guarantee
 from ppdinf.rationals import as_fraction
 
 if TYPE_CHECKING:
-    from ppdinf.noise.bits.tape import Tape
     from ppdinf.releases import Release
 
 __all__ = ["KNormGradient"]
@@ -249,7 +250,7 @@ class KNormGradient(Mechanism):
             )
         return chain
 
-    def release(self, data: Any, *, allow_mcmc: bool = False, **seed: Any) -> Release:  # type: ignore[override]
+    def release(self, data: Any, *, allow_mcmc: bool = False, **seed: Any) -> Release:
         """Publish an answer, drawn from the operating system's secure source. Takes no seed.
 
         Parameters
@@ -269,21 +270,15 @@ class KNormGradient(Mechanism):
         PrivacyError
             Records out of the stated bounds or malformed; anything else passed beside the data; no exact sampler.
         """
-        from ppdinf.noise.bits.tape import secure_tape
         from ppdinf.releases.release import Release, as_drawn
 
-        if seed:
-            raise PrivacyError(
-                f"release() takes no {next(iter(seed))!r}: for research, simulate(data, draws=..., rng=...)"
-            )
+        refuse_seed(seed, "simulate(data, draws=..., rng=...)")
         settled, records = self._settled(data)
         plan = settled.plan(data, allow_mcmc=allow_mcmc)
         drawn = settled._draw(records, 1, secure_tape())[0]
         return as_drawn(Release(xr.DataArray(drawn, dims="answer"), settled, plan=plan))
 
-    def simulate(  # type: ignore[override]
-        self, data: Any, *, draws: int, rng: int | np.random.Generator | None = None
-    ) -> Points:
+    def simulate(self, data: Any, *, draws: int, rng: int | np.random.Generator | None = None) -> Points:
         """Draw many answers for research; never publish one.
 
         Parameters
@@ -303,40 +298,17 @@ class KNormGradient(Mechanism):
         PrivacyError
             As `release`; `draws` is not a positive whole number.
         """
-        from ppdinf.noise.bits.tape import seeded_tape
-
-        if isinstance(draws, bool) or not isinstance(draws, int | np.integer) or draws < 1:
-            raise PrivacyError(f"draws must be a positive whole number, found {draws!r}")
+        draws = require_draws(draws)
         generator = rng.spawn(1)[0] if isinstance(rng, np.random.Generator) else np.random.default_rng(rng)
         settled, records = self._settled(data)
-        return settled._draw(records, int(draws), seeded_tape(generator))
+        return settled._draw(records, draws, seeded_tape(generator))
 
-    def logp(self, y: Any, x: Any) -> NoReturn:
-        """Refuse: see `log_density`."""
-        raise ModelError(
+    def intractable(self, system: System | None = None) -> str:
+        """Say that there is a `log_density` of records."""
+        return (
             "the answer is about records, not about the cells of a table, and the normaliser of its law depends on "
             "them: use log_density(y, data) in a model of the records"
         )
-
-    def potential(self, z: Any, scale: Any = None) -> NoReturn:
-        """Refuse: see `log_density`."""
-        self.logp(z, None)
-
-    def half_width(self, cells: int) -> NoReturn:
-        """Refuse: see `log_density`."""
-        self.logp(cells, None)
-
-    def log_weight(self, system: System, y: Any, x: Any) -> NoReturn:
-        """Refuse: see `log_density`."""
-        self.logp(y, x)
-
-    def plan_on(self, system: System, *, allow_mcmc: bool = False) -> NoReturn:
-        """Refuse: see `plan`."""
-        raise ModelError("answers are drawn from records, not from a table: use plan(data), release(data) or simulate")
-
-    def draw(self, system: System, cells: Any, draws: int, tape: Tape, plan: Plan | None = None) -> NoReturn:
-        """Refuse: see `simulate`."""
-        self.plan_on(system)
 
     def _settled(self, data: Any) -> tuple[KNormGradient, Any]:
         """Settle the grid for a number of records; return them rounded as the objective needs it."""

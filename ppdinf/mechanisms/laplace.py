@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 from ppdinf.errors import PrivacyError
 from ppdinf.invariants import Public
 from ppdinf.laws import LAPLACE, DoubleGeometric, L2Laplace
-from ppdinf.mechanisms.base import require_public
+from ppdinf.mechanisms.border import require_public
 from ppdinf.mechanisms.lattice_noise import LatticeNoise
 from ppdinf.privacy.guarantee import Guarantee
 from ppdinf.rationals import as_fraction

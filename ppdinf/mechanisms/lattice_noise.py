@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ppdinf.invariants import System
 from ppdinf.laws import IntegerLaw, L2Laplace
-from ppdinf.mechanisms.base import Mechanism
+from ppdinf.laws.likelihood import Differences, Likelihood, MixingScale
+from ppdinf.mechanisms.table_mechanism import TableMechanism
 from ppdinf.noise.plan import Plan, plan
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ __all__ = ["LatticeNoise"]
 RARE = 1e-12  # probability with which any cell leaves its window
 
 
-class LatticeNoise(Mechanism):
+class LatticeNoise(TableMechanism):
     """Integer noise on the lattice ``{z : A z = 0}``, with a law that does not depend on the table.
 
     The density of a release y is ``q(y - x)`` with a normaliser free of x (translation invariance), which
@@ -33,18 +34,11 @@ class LatticeNoise(Mechanism):
     def law(self) -> IntegerLaw | L2Laplace:
         """The law of the noise."""
 
-    @property
-    def is_mixture(self) -> bool:
-        """Whether the law is that of l2 Laplace noise, a mixture of Gaussians of one common scale."""
-        return self.law.is_mixture
-
-    def potential(self, z: Any, scale: Any = None) -> Any:
-        """Log weight of each noise value, elementwise (`ppdinf.laws`)."""
-        return self.law.log_weight(z, scale) if isinstance(self.law, L2Laplace) else self.law.log_weight(z)
-
-    def half_width(self, cells: int) -> int:
-        """Bound on ``|z|`` over `cells` cells, exceeded with probability at most 1e-12."""
-        return self.law.half_width(cells, RARE)
+    def likelihood(self, system: System) -> Likelihood:
+        """State the law of the noise ``y - x``."""
+        cells = system.frame.size
+        scale = MixingScale(cells) if self.law.is_mixture else None
+        return Likelihood(Differences(self.law), self.law.half_width(cells, RARE), scale)
 
     def plan_on(self, system: System, *, allow_mcmc: bool = False) -> Plan:
         """Choose a sampler by the structure of the public sums.
@@ -56,16 +50,12 @@ class LatticeNoise(Mechanism):
         """
         return plan(system, self.law, allow_mcmc=allow_mcmc)
 
-    def noise(self, system: System, draws: int, tape: Tape, plan: Plan | None = None) -> NDArray[np.int64]:
-        """Draw the noise of `draws` releases; int64 of shape (draws, d)."""
-        plan = plan or self.plan_on(system)
-        return plan.noise_on(system.structure, self.law).draw(draws, tape)
-
     def draw(
         self, system: System, cells: NDArray[np.int64], draws: int, tape: Tape, plan: Plan | None = None
     ) -> NDArray[np.int64]:
         """Draw releases of a table; int64 of shape (draws, d)."""
-        return cells + self.noise(system, draws, tape, plan)
+        plan = plan or self.plan_on(system)
+        return cells + plan.noise_on(system.structure, self.law).draw(draws, tape)
 
     def log_weight(self, system: System, y: NDArray[np.int64], x: NDArray[np.int64]) -> float:
         """Log density of the noise ``y - x``, normaliser dropped; it is the same for every x."""

@@ -10,14 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ppdinf.errors import InvariantError, ModelError, PrivacyError
+from ppdinf.errors import InvariantError, PrivacyError
 from ppdinf.invariants import System
 from ppdinf.lattice.fiber_tables import fiber_tables
+from ppdinf.laws.likelihood import Likelihood
 from ppdinf.mechanisms.wasserstein import WassersteinExponential
 from ppdinf.mechanisms.weighted import log_base_measure
 from ppdinf.noise.plan import Plan
@@ -122,19 +123,13 @@ class StatedLoss(WassersteinExponential):
         """Settle again where what is public has other values."""
         return self if self._law.is_of(system) else StatedLoss(self, system)
 
-    def potential(self, z: Any, scale: Any = None) -> NoReturn:
-        """Refuse: see `half_width`."""
-        self.half_width(0)
+    def likelihood(self, system: System) -> Likelihood | None:
+        """Return None: walks go cell by cell, and this loss does not."""
+        return None
 
-    def half_width(self, cells: int) -> NoReturn:
-        """Refuse: samplers of tables walk cell by cell.
-
-        Raises
-        ------
-        ModelError
-            Always; it says what to do instead.
-        """
-        raise ModelError(
+    def intractable(self, system: System | None = None) -> str:
+        """Say what to do instead."""
+        return (
             "a loss of one's own is no sum over the cells, which inference by chains needs: the tables are few, so add "
             "release.mechanism.logp(release.table, x) to the log prior of each, or release by the loss 'l1' or 'l2'"
         )

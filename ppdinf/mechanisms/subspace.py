@@ -22,7 +22,7 @@ from abc import abstractmethod
 from copy import copy
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -30,13 +30,16 @@ import xarray as xr
 from numpy.typing import NDArray
 from scipy import sparse
 
-from ppdinf.errors import CountError, InvariantError, LabelError, ModelError, PrivacyError
+from ppdinf.errors import CountError, InvariantError, LabelError, PrivacyError
 from ppdinf.frame import Frame
 from ppdinf.invariants import Public, System
 from ppdinf.invariants.system import bind
-from ppdinf.mechanisms.base import Mechanism, _refuse_undeclared, require_public
+from ppdinf.laws.likelihood import Differences, Likelihood, RemovedShift
+from ppdinf.mechanisms.border import refuse_undeclared, require_public
 from ppdinf.mechanisms.counting_queries import Query, answer, counting_query
+from ppdinf.mechanisms.mechanism import Mechanism
 from ppdinf.mechanisms.real_noise import Grid, RealNoise, as_grid, real_sampler
+from ppdinf.mechanisms.table_mechanism import TableMechanism
 from ppdinf.noise.plan import Plan
 from ppdinf.privacy.conversion import as_delta
 from ppdinf.privacy.guarantee import Guarantee, ReleaseGuarantee
@@ -65,7 +68,7 @@ KEYED = "shared key, "
 
 
 @dataclass(frozen=True, init=False)
-class SubspaceMechanism(Mechanism):
+class SubspaceMechanism(TableMechanism):
     """Real-valued noise on the null space of public sums.
 
     A subclass states its law in `law`.
@@ -103,6 +106,11 @@ class SubspaceMechanism(Mechanism):
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in vars(self).items() if name != "_found"}  # a law is found again
+
+    @property
+    def queries(self) -> Query | None:
+        """Rows of W."""
+        return self.query
 
     @abstractmethod
     def law(self, system: System) -> RealNoise:
@@ -159,17 +167,17 @@ class SubspaceMechanism(Mechanism):
         return parameters | {"neighbours": self.neighbours}
 
     def release(self, table: Any, *, allow_mcmc: bool = False, **seed: Any) -> Release:
-        """Publish the answers on a table; see `Mechanism.release`."""
+        """Publish the answers on a table; see `TableMechanism.release`."""
         return super().release(answer(self.query, table), allow_mcmc=allow_mcmc, **seed)
 
     def simulate(
         self, table: Any, *, draws: int, rng: int | np.random.Generator | None = None, allow_mcmc: bool = False
     ) -> xr.DataArray:
-        """Draw many noisy versions of the answers for research; float64, see `Mechanism.simulate`."""
+        """Draw many noisy versions of the answers for research; float64, see `TableMechanism.simulate`."""
         return super().simulate(answer(self.query, table), draws=draws, rng=rng, allow_mcmc=allow_mcmc)
 
     def plan(self, table: Any, *, allow_mcmc: bool = False, shared: bool = False) -> Plan:
-        """Say how the noise for `table` would be drawn, and why; see `Mechanism.plan`.
+        """Say how the noise for `table` would be drawn, and why; see `TableMechanism.plan`.
 
         With `shared`, by agents who share a key (`distributed`): a release put together from their parts is
         ``Release(parts, mechanism, plan=mechanism.plan(labels, shared=True))``, whose guarantee says what a key tells.
@@ -186,7 +194,7 @@ class SubspaceMechanism(Mechanism):
             raise PrivacyError(f"{law.reason}: allow it with allow_mcmc=True, or choose another mechanism")
         return Plan(law.sampler, law.exact, law.reason, distance=law.distance and law.distance())
 
-    def noise(self, system: System, draws: int, tape: Tape, plan: Plan | None = None) -> Reals:
+    def draw_noise(self, system: System, draws: int, tape: Tape, plan: Plan | None = None) -> Reals:
         """Draw the noise of `draws` releases; float64 of shape (draws, d)."""
         return self.draw(system, np.zeros(system.frame.size, dtype=np.int64), draws, tape, plan)
 
@@ -281,7 +289,7 @@ class SubspaceMechanism(Mechanism):
             raise PrivacyError("agents add noise to cells of their own: give no query")
         frame, _ = labelled_cells(labels)
         own, cells = labelled_cells(part)
-        _refuse_undeclared(own, self.public)
+        refuse_undeclared(own, self.public)
         if own.dims != frame.dims:
             raise LabelError(f"the part has dimensions {own.dims}, the whole table {frame.dims}: transpose it first")
         for dim, whole, n in zip(frame.dims, frame.shape, own.shape, strict=True):
@@ -315,42 +323,28 @@ class SubspaceMechanism(Mechanism):
             return self._found
         return _law_of(self, system)
 
-    @property
-    def _settled(self) -> RealNoise:
-        if not hasattr(self, "_system"):
-            raise ModelError("the scale of the noise follows from the public sums: use mechanism.on(public.on(table))")
-        return self._law(self._system)
+    def likelihood(self, system: System) -> Likelihood | None:
+        """State the law of the noise: cell by cell where that is all, else by the norm that its density follows."""
+        law = self._law(system)
+        if law.norm is None:
+            return None
+        return Likelihood(
+            Differences(law.norm) if self.query is None and law.norm.factor is not None else law.norm,
+            math.ceil(law.reach),
+            None if law.shifts is None else RemovedShift(law.shifts),
+            query=None if self.query is None else sparse.csr_array(np.array(self.query, dtype=np.int64)),
+            records=partial(self._records, system, law.norm) if law.dimension < system.lattice.rank else None,
+        )
 
-    @property
-    def _stated(self) -> NoiseNorm:
-        if self._settled.norm is None:
-            raise ModelError(
-                f"{self._settled.reason}, and its density a linear programme at every table: for inference, publish "
-                "fewer answers, or use SubspaceGaussian or SubspaceLaplace"
-            )
-        return self._settled.norm
+    def intractable(self, system: System | None = None) -> str:
+        """Say that the density is too much work."""
+        reason = "" if system is None else f"{self._law(system).reason}, and "
+        return (
+            f"{reason}its density a linear programme at every table: for inference, publish fewer answers, or use "
+            "SubspaceGaussian or SubspaceLaplace"
+        )
 
-    @property
-    def coupling(self) -> NoiseNorm | None:
-        """Log density of the noise in the answers as minus a norm; None where `potential` states it cell by cell."""
-        return None if self.query is None and self._stated.factor is not None else self._stated
-
-    @property
-    def shifts(self) -> sparse.csr_array | None:
-        """What projected Laplace noise was before its projection; see `Mechanism.shifts`."""
-        return self._settled.shifts
-
-    def potential(self, z: Any, scale: Any = None) -> Any:
-        """Log weight of each noise value, elementwise, normaliser dropped; NumPy or PyTensor."""
-        if self.coupling is not None:
-            raise ModelError("this noise has no law cell by cell: use `coupling`, or `logp` of whole tables")
-        return self._stated.elementwise(z)
-
-    def half_width(self, cells: int) -> int:
-        """Bound on ``|z|`` that no answer exceeds but with probability 1e-12."""
-        return math.ceil(self._settled.reach)
-
-    def records(self, y: Reals) -> int | None:
+    def _records(self, system: System, norm: NoiseNorm, y: Reals) -> int | None:
         """Find the number of records where the noise keeps it and no public sum states it; None elsewhere.
 
         Replacing a record moves no answers by which all records count alike, and these get no noise.
@@ -360,12 +354,9 @@ class SubspaceMechanism(Mechanism):
         InvariantError
             What gets no noise in y is not what any number of records makes.
         """
-        system, law = self._system, self._settled  # type: ignore[attr-defined]
-        if law.dimension == system.lattice.rank:
-            return None
         from scipy.linalg import null_space
 
-        kept = null_space(np.vstack([system.A.toarray(), self._stated.matrix.toarray()]))
+        kept = null_space(np.vstack([system.A.toarray(), norm.matrix.toarray()]))
         weights = (kept if self.query is None else np.array(self.query).T @ kept)[0]  # the same of every record
         found, best = kept.T @ y, int(np.argmax(np.abs(weights)))
         counted = abs(weights[best]) > 1e-6

@@ -8,9 +8,8 @@ limit law as its epsilon falls to 0; the limit of its likelihood is a constant, 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -20,7 +19,9 @@ from ppdinf.errors import ModelError
 from ppdinf.invariants import Public, System
 from ppdinf.lattice.feasible import nearest_feasible
 from ppdinf.lattice.fiber_tables import cell_intervals
-from ppdinf.mechanisms.base import Mechanism, require_public
+from ppdinf.laws.likelihood import Differences, Likelihood
+from ppdinf.mechanisms.border import require_public
+from ppdinf.mechanisms.table_mechanism import TableMechanism
 from ppdinf.noise.plan import Plan
 from ppdinf.privacy.guarantee import Guarantee
 
@@ -32,16 +33,21 @@ __all__ = ["Suppression"]
 LARGEST = 2**27  # counts in all windows together: a gigabyte of weights
 
 
+class _Alike:
+    """Weights of 1, whatever the noise is."""
+
+    def log_weight(self, z: Any) -> Any:
+        return 0.0 * z
+
+
 @dataclass(frozen=True)
-class Suppression(Mechanism):
+class Suppression(TableMechanism):
     """Publish what is public, and a table that is worked out from this alone.
 
     Parameters
     ----------
     public : Public
         What is published exactly, and bounds that every table obeys.
-    system : System, optional
-        The same bound to its values, which `on` does.
 
     Notes
     -----
@@ -62,14 +68,9 @@ class Suppression(Mechanism):
     kind: ClassVar[str] = "suppression"
     keeps_bounds: ClassVar[bool] = True
     public: Public
-    system: System | None = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         require_public(self.public)
-
-    def on(self, system: System) -> Suppression:
-        """Keep in mind what limits the cells."""
-        return replace(self, system=system)
 
     @property
     def guarantee(self) -> Guarantee:
@@ -83,19 +84,16 @@ class Suppression(Mechanism):
         """Kind; there are no parameters."""
         return {"kind": self.kind}
 
-    def potential(self, z: Any, scale: Any = None) -> Any:
-        """Return 0 for every difference, elementwise: no table makes the release more probable than another."""
-        return 0.0 * z
-
-    def half_width(self, cells: int) -> int:
-        """Distance that two counts of one cell cannot exceed, both within what is public.
+    def likelihood(self, system: System) -> Likelihood:
+        """State that no table makes the release more probable than another.
 
         Raises
         ------
         ModelError
             What is public does not limit every cell, or leaves too many counts.
         """
-        reach = self._reach
+        low, high = cell_intervals(system.A, system.values, system.B, system.limits)
+        reach, cells = float(np.max(high - low, initial=0.0)), system.frame.size
         if math.isinf(reach):
             raise ModelError(
                 "what is public does not limit every cell, and nothing else was released: declare nonnegative() beside "
@@ -106,15 +104,8 @@ class Suppression(Mechanism):
                 f"what is public leaves up to {reach:,.0f} counts in each of {cells:,} cells, too many: "
                 "model the public sums themselves, which are all that was released"
             )
-        return int(reach) + 1  # no possible count lies at the edge of a window
-
-    @cached_property
-    def _reach(self) -> float:
-        if self.system is None:
-            return math.inf
-        system = self.system
-        low, high = cell_intervals(system.A, system.values, system.B, system.limits)
-        return float(np.max(high - low, initial=0.0))
+        # no possible count lies at the edge of a window
+        return Likelihood(Differences(_Alike()), int(reach) + 1)
 
     def plan_on(self, system: System, *, allow_mcmc: bool = False) -> Plan:
         """Say that nothing is drawn."""

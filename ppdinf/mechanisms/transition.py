@@ -18,9 +18,12 @@ import numpy as np
 from flint import arb
 from numpy.typing import NDArray
 
-from ppdinf.errors import CountError, InvariantError, ModelError, PrivacyError
+from ppdinf.errors import CountError, InvariantError, PrivacyError
 from ppdinf.invariants import Public, System
-from ppdinf.mechanisms.base import Mechanism, require_public
+from ppdinf.laws.likelihood import Likelihood
+from ppdinf.laws.transition_matrix import TransitionMatrix
+from ppdinf.mechanisms.border import require_public
+from ppdinf.mechanisms.table_mechanism import TableMechanism
 from ppdinf.noise.bits.transition import draw_rows
 from ppdinf.noise.plan import Plan
 from ppdinf.privacy.guarantee import Guarantee
@@ -35,7 +38,7 @@ NOTHING = Public()  # is published exactly
 PRESENT = "one person, who is counted in one of them and not in the other"
 
 
-class CellLaw(Mechanism):
+class CellLaw(TableMechanism):
     """Releases that are drawn cell by cell, each count from its own row of probabilities."""
 
     public: Public
@@ -50,39 +53,12 @@ class CellLaw(Mechanism):
         """Enclose the weights of row i at Arb's working precision."""
 
     @cached_property
-    def _log_probabilities(self) -> NDArray[np.float64]:
-        """Logarithms, with a row and a column of ``-inf`` before the first and after the last."""
-        with np.errstate(divide="ignore"):
-            return np.pad(np.log(self.probabilities), 1, constant_values=-np.inf)
+    def _matrix(self) -> TransitionMatrix:
+        return TransitionMatrix(self.probabilities)
 
-    def potential(self, z: Any, scale: Any = None) -> Any:
-        """Refuse: the law does not depend on the difference alone.
-
-        Raises
-        ------
-        ModelError
-            Always; `log_given` has the law.
-        """
-        raise ModelError("a matrix of probabilities is no law of the difference: this has no form for it")
-
-    def log_given(self, y: Any, x: Any) -> Any:
-        """Log probability of releasing each y when the count is x, elementwise; ``-inf`` outside the matrix."""
-        log_p = self._log_probabilities
-        if isinstance(x, np.ndarray | int | np.integer | float):
-            row, column = (
-                np.clip(np.asarray(value, dtype=np.int64) + 1, 0, size - 1) for value, size in _sized(x, y, log_p)
-            )
-            return log_p[row, column]
-        import pytensor.tensor as pt
-
-        row, column = (
-            pt.clip(pt.as_tensor(value) + 1, 0, size - 1).astype("int64") for value, size in _sized(x, y, log_p)
-        )
-        return pt.as_tensor(log_p)[row, column]
-
-    def half_width(self, cells: int) -> int:
-        """Distance that no released count has from its count."""
-        return max(self.probabilities.shape)
+    def likelihood(self, system: System) -> Likelihood:
+        """State the matrix; no released count is as far from its count as it is long."""
+        return Likelihood(self._matrix, max(self.probabilities.shape))
 
     def plan_on(self, system: System, *, allow_mcmc: bool = False) -> Plan:
         """Say that cells are independent."""
@@ -99,14 +75,6 @@ class CellLaw(Mechanism):
                 "top-code what lies above with numpy.minimum(counts, ...), or give a larger matrix"
             )
         return draw_rows(self.probabilities, every.ravel(), self._enclosed, tape).reshape(every.shape)
-
-    def log_weight(self, system: System, y: NDArray[np.int64], x: NDArray[np.int64]) -> float:
-        """Log probability of releasing y when the table is x."""
-        return float(np.sum(self.log_given(np.asarray(y), np.asarray(x))))
-
-
-def _sized(x: Any, y: Any, log_p: NDArray[np.float64]) -> list[tuple[Any, int]]:
-    return [(x, log_p.shape[0]), (y, log_p.shape[1])]
 
 
 def require_no_sums(public: Public) -> None:

@@ -19,7 +19,8 @@ from ppdinf._frozen import assign, made
 from ppdinf.errors import CountError, PrivacyError
 from ppdinf.invariants import Public, System
 from ppdinf.laws import LAPLACE, DoubleGeometric, L2Laplace
-from ppdinf.mechanisms.base import Mechanism, require_public
+from ppdinf.mechanisms.border import require_public
+from ppdinf.mechanisms.mechanism import Mechanism
 from ppdinf.mechanisms.weighted import BaseMeasure, Weighted
 from ppdinf.noise.plan import Plan
 from ppdinf.privacy.guarantee import Guarantee

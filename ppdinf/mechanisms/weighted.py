@@ -13,7 +13,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Callable, Hashable
 from fractions import Fraction
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
@@ -25,7 +25,8 @@ from ppdinf.errors import InvariantError
 from ppdinf.invariants import Public, System
 from ppdinf.lattice.fiber_tables import cell_intervals
 from ppdinf.laws import IntegerLaw, L2Laplace
-from ppdinf.mechanisms.base import Mechanism
+from ppdinf.laws.likelihood import Differences, Likelihood, MixingScale, Normaliser
+from ppdinf.mechanisms.table_mechanism import TableMechanism
 from ppdinf.mechanisms.tilting import Sides, sides, tilts
 from ppdinf.noise.plan import Plan, plan
 from ppdinf.rationals import ball
@@ -61,7 +62,7 @@ class BaseMeasure(Hashable, Protocol):
         """Enclose the largest weight of counts from `low` to `high`."""
 
 
-class Weighted(Mechanism):
+class Weighted(TableMechanism):
     """Integer tables with all public sums and bounds, weighted by independent noise and a base measure."""
 
     keeps_bounds: ClassVar[bool] = True
@@ -71,26 +72,26 @@ class Weighted(Mechanism):
     def law(self) -> IntegerLaw | L2Laplace:
         """The law of the noise before anything is imposed on the release."""
 
-    @property
-    def is_mixture(self) -> bool:
-        """Whether distances go by l2: cells are then independent only given a common scale."""
-        return self.law.is_mixture
-
     def base_measure(self, system: System) -> BaseMeasure | None:
         """Weights of the released counts; None where all count alike."""
         return None
 
-    def potential(self, z: Any, scale: Any = None) -> Any:
-        """Log weight of each noise value, elementwise; what the release is weighted with besides is free of x."""
-        return self.law.log_weight(z, scale) if isinstance(self.law, L2Laplace) else self.law.log_weight(z)
-
-    def half_width(self, cells: int) -> int:
-        """Bound on ``|y - x|`` over `cells` cells that is exceeded with probability at most 1e-15, base measures apart.
+    def likelihood(self, system: System) -> Likelihood | None:
+        """State the weights of the noise ``y - x``; what the release is weighted with besides is free of x.
 
         Bounds can carry a release far: where most counts are 0 and must not fall, the others fall to keep the total.
         """
-        bound = self.law.widest_half_width if is_bounded(self.public) else self.law.half_width
-        return bound(cells, RARE)
+        law, cells, normaliser = self.law, system.frame.size, None
+        bound = law.widest_half_width if is_bounded(self.public) else law.half_width
+        if not self._is_free(system):
+            normaliser = Normaliser(None if law.is_mixture else partial(self.log_normaliser, system))
+        return Likelihood(
+            Differences(law),
+            bound(cells, RARE),
+            MixingScale(cells) if law.is_mixture else None,
+            normaliser,
+            follows_bounds=self.base_measure(system) is not None,
+        )
 
     def _is_free(self, system: System) -> bool:
         """Whether nothing but public sums is imposed, so that the noise does not depend on the table."""
@@ -166,11 +167,9 @@ class Weighted(Mechanism):
                 )
         return np.concatenate(kept)[:size]
 
-    def log_normaliser(self, system: System, cells: NDArray[np.int64]) -> float | None:
-        """Logarithm of C(x); None where it is the same for every table, nan where distances go by l2."""
-        if self._is_free(system):
-            return None
-        return math.nan if self.law.is_mixture else float(self._summed_out(system, cells).log_normaliser)
+    def log_normaliser(self, system: System, cells: NDArray[np.int64]) -> float:
+        """Logarithm of C(x), for noise of independent cells."""
+        return float(self._summed_out(system, cells).log_normaliser)
 
     def log_weight(self, system: System, y: NDArray[np.int64], x: NDArray[np.int64]) -> float:
         """Log density of releasing y when the table is x; with its normaliser where that depends on x, but for l2.
@@ -180,10 +179,8 @@ class Weighted(Mechanism):
         if np.any(system.B @ y < system.limits) or np.any(system.B @ x < system.limits):
             return -np.inf
         log_base = log_base_measure(self.base_measure(system), y)
-        if self.law.is_mixture:
-            return self.law.log_mass(y - x) + log_base
-        log_normaliser = self.log_normaliser(system, x)
-        return float(np.sum(self.potential(y - x))) + log_base - (log_normaliser or 0.0)
+        summed = not (self.law.is_mixture or self._is_free(system))
+        return self.law.log_mass(y - x) + log_base - (self.log_normaliser(system, x) if summed else 0.0)
 
     def _summed_out(self, system: System, cells: NDArray[np.int64]) -> Elimination:
         base = self.base_measure(system)

@@ -14,7 +14,9 @@ import pytensor.tensor as pt
 import scipy.sparse as sp
 import xarray as xr
 
+from ppdinf.errors import ModelError
 from ppdinf.lattice.feasible import nearest_feasible
+from ppdinf.laws.likelihood import Differences, MixingScale
 from ppdinf.releases import Release
 
 __all__ = ["clipped", "gaussian", "noisy_as_true", "projected"]
@@ -87,10 +89,12 @@ def gaussian(name: str, mean: Any, variance: Any, release: Release) -> Any:
     ...     rate = pm.Gamma("rate", 2, 1, dims=release.dims)
     ...     observed = gaussian("counts", rate, rate, release)
     """
-    reach = release.mechanism.half_width(release.table.size)
-    noise = np.arange(-reach, reach + 1)
-    typical = np.sqrt(release.table.size) if release.mechanism.is_mixture else None
-    mass = np.exp(release.mechanism.potential(noise, typical))
+    likelihood = release.likelihood
+    if not isinstance(likelihood.form, Differences):
+        raise ModelError("noise of these releases has no law of single cells that depends on the difference alone")
+    noise = np.arange(-likelihood.half_width, likelihood.half_width + 1)
+    scale = (likelihood.auxiliary.typical,) if isinstance(likelihood.auxiliary, MixingScale) else ()
+    mass = np.exp(likelihood.form.law.log_weight(noise, *scale))
     spread = float((mass @ noise**2) / mass.sum())
     sd = pt.sqrt(variance + spread)
     return pm.Normal(f"{name}_release", mean, sd, observed=release.table.values, dims=release.dims)

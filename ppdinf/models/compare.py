@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from rich.progress import track
 
 from ppdinf.errors import LabelError, ModelError
-from ppdinf.mechanisms import Mechanism
+from ppdinf.mechanisms.table_mechanism import TableMechanism
 from ppdinf.models.posterior_tables import sample_confidential
 from ppdinf.releases import Release
 from ppdinf.tables import as_table
@@ -26,7 +26,7 @@ SAMPLING = {"draws": 500, "tune": 500, "chains": 2, "cores": 1, "progressbar": F
 
 
 def compare(
-    methods: Mapping[str, Mechanism | tuple[Mechanism, Analysis]],
+    methods: Mapping[str, TableMechanism | tuple[TableMechanism, Analysis]],
     table: Any,
     *,
     draws: int = 1000,

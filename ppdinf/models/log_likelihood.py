@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from ppdinf.distributions.confidential import ConfidentialRV
 from ppdinf.distributions.dependents import dependents_of
 from ppdinf.distributions.marginal import logp_natural, logp_table
-from ppdinf.distributions.released import ReleasedRV, has_auxiliary
+from ppdinf.distributions.released import ReleasedRV
 from ppdinf.distributions.rows import has_rows
 from ppdinf.errors import ModelError
 from ppdinf.models.posterior_tables import of_draws, only_table, sample_confidential
@@ -75,7 +75,7 @@ def log_likelihood(idata: Any, model: pm.Model | None = None) -> xr.DataArray:
         raise ModelError(
             f"{dependents[0].name!r} is observed of the same cells: there is more to predict than a release"
         )
-    if has_auxiliary(law.release):
+    if law.release.likelihood.auxiliary is not None:
         raise ModelError("the noise has a scale or a projection in common to all cells: none can be left out alone")
     if has_rows(law.base_op.make_node(*given).default_output()):
         raise ModelError("the data model is over rows: write it as independent cells, pm.Poisson.dist(n * p)")

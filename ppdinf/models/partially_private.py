@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -14,7 +14,7 @@ import xarray as xr
 
 import ppdinf.samplers.lattice_gibbs  # noqa: F401  (PyMC learns of the step method here)
 from ppdinf._pymc_internals import BetaBinomialRV, BinomialRV, change_dist_size, check_dist_not_registered
-from ppdinf.distributions.answers import public_of_cells, query_of
+from ppdinf.distributions.answers import public_of_cells
 from ppdinf.distributions.confidential import confidential
 from ppdinf.distributions.dependents import settle, tables_of, watch
 from ppdinf.distributions.layout import at_initial_point, lay_out
@@ -23,9 +23,16 @@ from ppdinf.distributions.released import released
 from ppdinf.distributions.rows import has_rows, require_public_rows
 from ppdinf.errors import ModelError
 from ppdinf.frame import Frame
+from ppdinf.laws.likelihood import MixingScale, RemovedShift
 from ppdinf.releases import Release
 
 __all__ = ["PartiallyPrivate", "obstacle"]
+
+PRIORS: dict[type, Callable[[str, Any], Any]] = {
+    MixingScale: lambda name, scale: pm.HalfNormal(name, initval=scale.typical),
+    RemovedShift: lambda name, shift: pm.Laplace(name, 0, 1, shape=shift.directions.shape[1]),
+}
+"""Variables of the model given which noise is stated."""
 
 
 def PartiallyPrivate(  # noqa: N802  (reads as a PyMC distribution)
@@ -136,10 +143,8 @@ def PartiallyPrivate(  # noqa: N802  (reads as a PyMC distribution)
     summed_out = bool(marginalize) and not hindered
     fiber, start = lay_out(model, base, release, frame, gaps=summed_out)
     auxiliary = None
-    if release.mechanism.is_mixture:
-        auxiliary = pm.HalfNormal(f"{name}_noise_scale", initval=np.sqrt(start.size))
-    elif release.mechanism.shifts is not None:
-        auxiliary = pm.Laplace(f"{name}_noise_shift", 0, 1, shape=release.mechanism.shifts.shape[1])
+    if (variable := release.likelihood.auxiliary) is not None:
+        auxiliary = PRIORS[type(variable)](f"{name}_{variable.name}", variable)
     table = confidential(base, release, fiber, start, auxiliary)
     table.name = model.name_for(name)
     observed = {"observed": release.table.values, "dims": release.dims}
@@ -178,9 +183,9 @@ def _refuse_counted_twice(model: pm.Model, base: Any, release: Release, frame: F
 
 def obstacle(release: Release) -> str:
     """Say what keeps the table of a release from being summed out, if anything does: what links groups of cells."""
-    if release.mechanism.coupling is not None:
+    if release.likelihood.norm is not None:
         return "its noise is not independent in the cells"
-    if release.mechanism.histogram_noise is not None:
+    if release.likelihood.histogram is not None:
         return "noisy sums of its histogram of counts were published with it"
     structure, system = release.public.structure, release.public
     if np.any(~structure.partition & (np.bincount(structure.blocks) > 1)):
@@ -207,7 +212,7 @@ def _cells(
     model: pm.Model, dist: Any, release: Release, dims: Sequence[str] | None
 ) -> tuple[Frame, Sequence[str] | None]:
     """Frame of the confidential cells, and their dimensions in the model."""
-    query = query_of(release)
+    query = release.likelihood.query
     if query is None:
         if dims is not None and tuple(dims) != release.dims:
             raise ModelError(f"the release has dimensions {release.dims}, and so has the table: leave dims out")

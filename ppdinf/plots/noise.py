@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
@@ -49,7 +51,8 @@ def noise_values(release: Release) -> np.ndarray:
     draws = -(-VALUES // noisy.size)
     # around the released table, which is all that is known; for most mechanisms the noise is the same around any
     around, tape = release.table.values.ravel(), seeded_tape(np.random.default_rng(1))
-    return (release.mechanism.draw(release.kept, around, draws, tape, release.plan) - around)[:, noisy].ravel()
+    mechanism: Any = release.mechanism
+    return (mechanism.draw(release.kept, around, draws, tape, release.plan) - around)[:, noisy].ravel()
 
 
 def plot_noise(release: Release) -> Figure:

@@ -18,7 +18,7 @@ from ppdinf.lattice.fiber_tables import fiber_tables
 
 if TYPE_CHECKING:
     from ppdinf.invariants import System
-    from ppdinf.mechanisms import Mechanism
+    from ppdinf.mechanisms.table_mechanism import TableMechanism
 
 __all__ = ["Audit", "audit"]
 
@@ -61,12 +61,12 @@ class Audit:
         return np.array(moments) / (order - 1)
 
 
-def audit(mechanism: Mechanism, system: System, *, reach: int | None = None) -> Audit:
+def audit(mechanism: TableMechanism, system: System, *, reach: int | None = None) -> Audit:
     """Enumerate the tables that agree with everything public, all releases of each, and the losses between them.
 
     Parameters
     ----------
-    mechanism : Mechanism
+    mechanism : TableMechanism
         On integer tables.
     system : System
         Public sums with their values, and bounds that leave few tables: at least what the mechanism itself publishes
@@ -110,9 +110,10 @@ def audit(mechanism: Mechanism, system: System, *, reach: int | None = None) -> 
         releases = fiber_tables(kept.A, kept.values, kept.B, kept.limits, most=200_000)
     if releases is None:  # noise reaches everywhere on the lattice
         if reach is None:
-            # l2 noise has no potential of single cells, but its mass falls with the distance as its loss grows
-            k = np.arange(10_000)
-            fall = k * float(mechanism.guarantee.loss(1)) if mechanism.is_mixture else -mechanism.potential(k)
+            # l2 noise has no weights of single cells, but its mass falls with the distance as its loss grows
+            k, likelihood = np.arange(10_000), mechanism.require_likelihood(kept)
+            by_cell = likelihood.is_fixed_by_cell
+            fall = -likelihood.log_cells(k, 0 * k) if by_cell else k * float(mechanism.guarantee.loss(1))
             reach = int(np.argmax(fall > -np.log(NEGLIGIBLE))) or k.size
         eye = np.eye(tables.shape[1], dtype=np.int64)
         limits = np.concatenate([tables.min(axis=0) - reach, -tables.max(axis=0) - reach])

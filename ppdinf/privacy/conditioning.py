@@ -131,7 +131,7 @@ def conditioning_cost(
     if not apart.any():
         return ConditioningCost(0.0, 0.0, -1.0, True, len(tables))
     steps = epsilon * distance[apart]
-    noise = np.array([mechanism.potential(tables - x).sum(axis=1) for x in tables])
+    noise = np.array([mechanism.law.log_weight(tables - x).sum(axis=1) for x in tables])
     log_c = np.logaddexp.reduce(noise, axis=1)
     gamma = float(np.max((log_c - log_c[:, np.newaxis])[apart] / steps))
     log_p = noise - log_c[:, np.newaxis]  # [x, y]: the releases are these very tables

@@ -35,7 +35,7 @@ import ppdinf.counts.two_stage  # noqa: F401  (files may name its kind)
 from ppdinf.errors import PpdinfError, ReleaseFileError
 from ppdinf.invariants import Public
 from ppdinf.invariants.system import bind
-from ppdinf.mechanisms.base import Mechanism
+from ppdinf.mechanisms.mechanism import Mechanism
 from ppdinf.noise.plan import Plan
 from ppdinf.releases.release import Release, as_drawn, as_undated
 from ppdinf.tables import labelled_cells, labelled_reals

@@ -24,7 +24,7 @@ def require_rates(release: Release, name: str, exposure: str | None, previous: s
     ModelError, LabelError
         As `rate_model`.
     """
-    if getattr(release.mechanism, "query", None) is not None:
+    if release.mechanism.queries is not None:
         raise ModelError(
             "the release answers a query, and the rates are those of the cells behind it: write the model of the cells "
             "with PartiallyPrivate(..., dims=...)"

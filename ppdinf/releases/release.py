@@ -17,7 +17,8 @@ from ppdinf.errors import InvariantError, PrivacyError
 from ppdinf.frame import Frame
 from ppdinf.invariants import Public, System
 from ppdinf.invariants.system import bind
-from ppdinf.mechanisms.base import Mechanism
+from ppdinf.laws.likelihood import Likelihood
+from ppdinf.mechanisms.mechanism import Mechanism
 from ppdinf.noise.plan import Plan
 from ppdinf.privacy.guarantee import ReleaseGuarantee
 from ppdinf.tables import labelled_cells, labelled_reals
@@ -123,9 +124,20 @@ class Release:
         return self._otherwise
 
     @cached_property
+    def likelihood(self) -> Likelihood:
+        """What inference asks: how probable the release is given the confidential cells.
+
+        Raises
+        ------
+        ModelError
+            It is not known, or nothing to infer with; it says what to do instead.
+        """
+        return self.mechanism.require_likelihood(self.kept)
+
+    @property
     def depends_on_table(self) -> bool:
         """Whether the total weight of all releases differs between tables, so that a likelihood must divide by it."""
-        return self.mechanism.log_normaliser(self.kept, self.table.values.ravel()) is not None
+        return self.likelihood.normaliser is not None
 
     @property
     def dims(self) -> tuple[str, ...]:

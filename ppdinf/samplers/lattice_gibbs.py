@@ -28,6 +28,7 @@ from ppdinf._pymc_internals import (
     inputvars,
 )
 from ppdinf.distributions.dependents import factors_of
+from ppdinf.distributions.released import mechanism_of
 from ppdinf.errors import ModelError
 from ppdinf.fiber.advance import Directions, advance, directions
 from ppdinf.fiber.fiber import Fiber
@@ -157,7 +158,7 @@ class LatticeGibbs(BlockedStep):
                 flat = [FLAT * conditional[0], *conditional[1:]]
                 before = advance(fiber, before, flat, self._next_directions(), self.rng, log_factor)
         table = advance(fiber, before, conditional, self._next_directions(), self.rng, log_factor)
-        if self._release.depends_on_table and not self._accepts(before, table):
+        if not self._accepts(before, table):
             table = before
         stats = {"moved": np.count_nonzero(table != before), "at_edge": fiber.at_edge(table)}
         return {**point, name: table.reshape(point[name].shape)}, [stats]
@@ -176,9 +177,13 @@ class LatticeGibbs(BlockedStep):
         Where C has no sum, a release y' of the proposed table stands in for it: w(y', x) / w(y', x') has the mean
         C(x) / C(x') (the exchange algorithm; Murray, Ghahramani, MacKay, UAI 2006).
         """
-        mechanism, kept = self._release.mechanism, self._release.kept
-        ratio = mechanism.log_normaliser(kept, before) - mechanism.log_normaliser(kept, table)
-        if np.isnan(ratio):
+        normaliser, kept = self._release.likelihood.normaliser, self._release.kept
+        if normaliser is None:
+            return True
+        if normaliser.log is not None:
+            ratio = normaliser.log(before) - normaliser.log(table)
+        else:
+            mechanism = mechanism_of(self._release)
             (other,) = mechanism.draw(kept, table, 1, seeded_tape(self.rng))
             ratio = mechanism.log_weight(kept, other, before) - mechanism.log_weight(kept, other, table)
         return bool(np.log(self.rng.random()) < ratio)

@@ -62,7 +62,8 @@ def log_bound(model: pm.Model) -> float:
 
 def _table_bound(table: Table) -> float:
     law, given = table.law, table.variable.owner.inputs
-    if law.release.mechanism.shifts is not None:  # the density given what a projection removed is without that's prior
+    auxiliary = law.release.likelihood.auxiliary
+    if auxiliary is not None and not auxiliary.is_bounded:  # weights without the prior of what a projection removed
         return np.inf
     # noise that is mixed over scales has its mode at 0 too, of weight 1
     mode = float(law.fiber.log_noise.max(axis=1).sum())

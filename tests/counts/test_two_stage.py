@@ -20,7 +20,7 @@ from ppdinf.fiber.advance import advance, directions
 from ppdinf.fiber.fiber import Fiber
 from ppdinf.invariants import Public
 from ppdinf.lattice.moves import connected_moves
-from ppdinf.mechanisms.base import Mechanism
+from ppdinf.mechanisms import Mechanism
 from ppdinf.noise.bits.tape import seeded_tape
 
 COUNTS = np.repeat(np.arange(12), (distribution("geometric", 12) * 300).astype(int))

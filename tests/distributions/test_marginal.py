@@ -183,7 +183,7 @@ def test_refuses_cells_that_disagree_at_run_time():
 
 # -- twenty areas with a public total -------------------------------------------------------------------
 
-P1 = json.loads(Path(__file__).with_name("p1.json").read_text())
+P1 = json.loads((Path(__file__).parents[1] / "models" / "p1.json").read_text())
 
 
 def twenty_areas(epsilon=P1["eps"]):

@@ -51,7 +51,7 @@ def test_draws_have_the_stated_covariance_and_density(public, table, query):
     mechanism = CorrelatedGaussian(public, 1, "1e-3", query=query)
     system = bound(public, table, query)
     F = mechanism.factor(system)
-    draws = mechanism.noise(system, 20_000, seeded_tape(1))
+    draws = mechanism.draw_noise(system, 20_000, seeded_tape(1))
     white = draws @ np.linalg.pinv(F).T
     k = F.shape[1]
     assert stats.kstest(white.ravel(), "norm").pvalue > 1e-6
@@ -136,7 +136,7 @@ def test_agents_draw_it_together():
     shared = {"key": bytes(range(32)), "occasion": "May"}
     parts = [mechanism.distributed(part, 0 * whole, **shared) for part in (whole[:2], whole[2:])]
     tape = keyed_tape(**shared)
-    assert np.array_equal(np.concatenate(parts), whole + mechanism.noise(total().on(whole), 1, tape)[0])
+    assert np.array_equal(np.concatenate(parts), whole + mechanism.draw_noise(total().on(whole), 1, tape)[0])
 
 
 def test_it_survives_its_description():

@@ -44,7 +44,7 @@ def test_draws_have_the_stated_density(public, table, query):
     mechanism = KNorm(public, 2, query=query)
     system = bound(public, table, query)
     law = mechanism.law(system)
-    noise = mechanism.noise(system, 5000, seeded_tape(3))
+    noise = mechanism.draw_noise(system, 5000, seeded_tape(3))
     k = np.linalg.matrix_rank(dense_moves(system, query, "replaced"), tol=1e-9)
     sizes = np.array([-law.log_density(z) for z in noise])
     assert stats.kstest(sizes, stats.gamma(k).cdf).pvalue > 1e-6

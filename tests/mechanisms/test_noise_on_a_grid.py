@@ -111,7 +111,7 @@ def projected_law(rate, grid, reach):
 def test_projected_draws_are_projections_of_multiples_of_the_grid():
     """Under a total, chi-square against the sum over all noise that is projected to one value; wrong: epsilon."""
     mechanism = ppd.SubspaceLaplace(total(), 1, grid="1/2")
-    noise = mechanism.noise(total().on(THREE), DRAWS, seeded_tape(2))
+    noise = mechanism.draw_noise(total().on(THREE), DRAWS, seeded_tape(2))
     keys, _ = projected_law(0.25, 0.5, 60)
     index = {tuple(key): k for k, key in enumerate((keys * 6).round().astype(int).tolist())}
     place = [index.get(tuple(z), len(keys)) for z in (noise * 6).round().astype(int).tolist()]

@@ -107,7 +107,7 @@ def test_files_bring_it_back(tmp_path):
     assert again.mechanism == release.mechanism
     assert again.guarantee == release.guarantee
     assert again.table.equals(release.table)
-    assert again.mechanism.half_width(4) == release.mechanism.half_width(4)
+    assert again.likelihood.half_width == release.likelihood.half_width
 
 
 def test_refuses_what_has_no_end():

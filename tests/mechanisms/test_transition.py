@@ -11,6 +11,7 @@ from scipy.special import logsumexp
 import ppdinf as ppd
 from ppdinf.errors import CountError, InvariantError, ModelError, PrivacyError
 from ppdinf.mechanisms import random_rounding
+from ppdinf.models.comparators import gaussian
 from ppdinf.noise.bits.tape import seeded_tape
 
 THREE = random_rounding(3, most=12)
@@ -164,8 +165,9 @@ def test_refusals():
         THREE.release([13])
     with pytest.raises(PrivacyError, match="nothing to promise"):
         ppd.Transition(np.eye(3)).guarantee  # noqa: B018
-    with pytest.raises(ModelError, match="no law of the difference"):
-        THREE.potential(1)
+    release = ppd.Release([0, 3], THREE)
+    with pm.Model(), pytest.raises(ModelError, match="law of single cells"):
+        gaussian("x", 1.0, 1.0, release)
     with pytest.raises(ModelError, match="allows no count near"):
         model_of(THREE, [2, 3])  # 2 is no multiple of 3
     for base, most in ((1, 5), (3, 0), (2.5, 5), (True, 4)):

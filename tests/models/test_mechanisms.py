@@ -48,7 +48,7 @@ def posterior(mechanism, system, y, rates):
     """Posterior of the confidential table from `logp` of every table, which the mechanisms' own tests check."""
     tables = fiber_tables(system.A, system.values, system.B, system.limits)
     log_c = np.zeros(len(tables))
-    if isinstance(mechanism, ppd.WassersteinExponential) and mechanism.is_mixture:  # its weights come without C(x)
+    if isinstance(mechanism, ppd.WassersteinExponential) and mechanism.law.is_mixture:  # its weights come without C(x)
         log_c = special.logsumexp(
             [[mechanism.log_weight(system, other, x) for other in tables] for x in tables], axis=1
         )

@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -24,14 +24,15 @@ import xarray as xr
 from numpy.typing import NDArray
 from scipy import sparse
 
-from ppdinf.errors import InvariantError, ModelError, PrivacyError
+from ppdinf.errors import InvariantError, PrivacyError
 from ppdinf.frame import Frame
 from ppdinf.invariants import Public, System, covariates
 from ppdinf.lattice.feasible import nearest_feasible
-from ppdinf.mechanisms.base import Mechanism, _warn_fixed, require_public
+from ppdinf.mechanisms.border import require_public, warn_fixed
 from ppdinf.mechanisms.laplace import GeneralizedLaplace
 from ppdinf.mechanisms.postprocessing.projection import onto_sums
 from ppdinf.mechanisms.postprocessing.target import Target
+from ppdinf.mechanisms.table_mechanism import TableMechanism
 from ppdinf.noise.plan import Plan
 from ppdinf.privacy.guarantee import Guarantee, ReleaseGuarantee
 from ppdinf.rationals import as_fraction
@@ -104,7 +105,7 @@ class PostProcessedRelease:
 
 
 @dataclass(frozen=True)
-class PostProcessed(Mechanism):
+class PostProcessed(TableMechanism):
     """Independent double geometric noise, then one of the usual repairs.
 
     Parameters
@@ -183,7 +184,7 @@ class PostProcessed(Mechanism):
         system.require(table)
         levels = self._levels(system.frame)
         noisy = self.measurement.release(table, **seed)  # refuses seeds and undeclared coordinates
-        _warn_fixed(system)
+        warn_fixed(system)
         cells = system.cells(table)
         sums = [_noisy(G, rate, cells, 1, secure_tape()) for G, rate in levels[:-1]]
         (found,) = self._fit(system, levels, [*sums, noisy.table.values.reshape(1, -1)])
@@ -270,31 +271,13 @@ class PostProcessed(Mechanism):
             np.add.at(own, which.ravel(), np.exp(-np.abs(measured - sums) @ rates))
         return np.log(p) + np.log(np.tanh(rates / 2)).sum()
 
-    def potential(self, z: Any, scale: Any = None) -> NoReturn:
-        """Refuse: see `logp`."""
-        raise ModelError(
+    def intractable(self, system: System | None = None) -> str:
+        """Say what to infer from instead."""
+        return (
             "the likelihood of a post-processed table is intractable: infer from the noisy table, which is "
             "`release.noisy` of a PostProcessedRelease, or publish with a mechanism that needs no post-processing "
             "(ppdinf.GeneralizedLaplace)"
         )
-
-    def half_width(self, cells: int) -> NoReturn:
-        """Refuse: see `logp`."""
-        self.potential(cells)
-
-    def log_weight(self, system: System, y: NDArray[np.int64], x: NDArray[np.int64]) -> NoReturn:
-        """Refuse: see `logp`."""
-        self.potential(y)
-
-    def logp(self, y: Any, x: Any) -> NoReturn:
-        """Refuse: the likelihood of a post-processed table is intractable.
-
-        Raises
-        ------
-        ModelError
-            Always; it says what to infer from instead.
-        """
-        self.potential(y)
 
     def to_dict(self) -> dict[str, Any]:
         """Kind and parameters, rationals as text."""

@@ -95,7 +95,9 @@ def test_reading_a_repaired_table_as_the_noisy_one_is_a_model_to_compare_with():
 
 def test_likelihoods_are_refused_with_a_way_out():
     mechanism = PostProcessed(total(), 1)
-    for call in (lambda: mechanism.logp(TABLE, TABLE), lambda: mechanism.potential(0), lambda: mechanism.half_width(3)):
+    settled = total().on(TABLE)
+    assert mechanism.likelihood(settled) is None
+    for call in (lambda: mechanism.logp(TABLE, TABLE), lambda: mechanism.require_likelihood(settled)):
         with pytest.raises(ModelError, match=r"intractable: infer from the noisy table.*release\.noisy"):
             call()
     published = mechanism.simulate(TABLE, draws=1, rng=1)[0]

@@ -1,0 +1,51 @@
+"""Cells released one by one by a stochastic matrix: a law that need not depend on the noise alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["TransitionMatrix"]
+
+
+@dataclass(frozen=True, eq=False)
+class TransitionMatrix:
+    """Probabilities P(y | x) of every released count for every count, both from 0 on.
+
+    Attributes
+    ----------
+    probabilities : array of float64, shape (counts, released counts)
+
+    Examples
+    --------
+    >>> rounded = TransitionMatrix(np.array([[1.0, 0.0], [0.5, 0.5]]))
+    >>> np.exp(rounded.log_weight(np.array([0, 1, 2]), np.array([1, 1, 1])))
+    array([0.5, 0.5, 0. ])
+    """
+
+    probabilities: NDArray[np.float64]
+
+    @cached_property
+    def _log_probabilities(self) -> NDArray[np.float64]:
+        """Logarithms, with a row and a column of ``-inf`` before the first and after the last."""
+        with np.errstate(divide="ignore"):
+            return np.pad(np.log(self.probabilities), 1, constant_values=-np.inf)
+
+    def log_weight(self, y: Any, x: Any) -> Any:
+        """Log probability of releasing each y when the count is x, elementwise; ``-inf`` outside the matrix.
+
+        NumPy or PyTensor.
+        """
+        log_p = self._log_probabilities
+        sized = ((x, log_p.shape[0]), (y, log_p.shape[1]))
+        if isinstance(x, np.ndarray | int | np.integer | float):
+            row, column = (np.clip(np.asarray(value, dtype=np.int64) + 1, 0, size - 1) for value, size in sized)
+            return log_p[row, column]
+        import pytensor.tensor as pt
+
+        row, column = (pt.clip(pt.as_tensor(value) + 1, 0, size - 1).astype("int64") for value, size in sized)
+        return pt.as_tensor(log_p)[row, column]

@@ -1,0 +1,195 @@
+"""What every mechanism shares: a name in files, a promise, and perhaps a likelihood."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ppdinf._frozen import made
+from ppdinf.errors import ModelError, PrivacyError
+from ppdinf.invariants import Public, System
+from ppdinf.lattice.shortest import shortest_step
+from ppdinf.laws.likelihood import Likelihood
+from ppdinf.mechanisms.counting_queries import Query
+from ppdinf.noise.plan import Plan
+from ppdinf.privacy.guarantee import Guarantee, ReleaseGuarantee
+
+__all__ = ["Mechanism"]
+
+CHAIN = "that the chain which drew the noise is as near to its law as coupled chains show at 95 % confidence"
+
+
+class Mechanism(ABC):
+    """A way to publish something of confidential data.
+
+    Attributes
+    ----------
+    kind : str
+        Name in release files.
+    title : str
+        The law in a few words.
+    is_integer : bool
+        Whether releases are whole numbers; others are doubles, multiples of a grid where that is possible.
+    keeps_bounds : bool
+        Whether releases obey public bounds as the confidential table does.
+    public : Public
+        What is kept exactly.
+    """
+
+    kind: ClassVar[str]
+    title: str = "noise"
+    is_integer: ClassVar[bool] = True
+    keeps_bounds: ClassVar[bool] = False
+    public: Public
+    _kinds: ClassVar[dict[str, type[Mechanism]]] = {}
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if "kind" in vars(cls):  # else a family, not a mechanism
+            Mechanism._kinds[cls.kind] = cls
+
+    @property
+    def queries(self) -> Query | None:
+        """Rows of the counting queries that are answered; None where a release has the cells of the table."""
+        return None
+
+    @property
+    @abstractmethod
+    def guarantee(self) -> Guarantee:
+        """What the law promises on any table."""
+
+    def guarantee_on(self, system: System, plan: Plan | None, public: System | None = None) -> ReleaseGuarantee:
+        """State the guarantee of a release and the sampler that was planned.
+
+        Parameters
+        ----------
+        system : System
+            What the release keeps.
+        plan : Plan or None
+        public : System, optional
+            Everything public, where that is more: it decides which tables there are to choose from.
+        """
+        public = system if public is None else public
+        promise = self._promise_on(system, public, plan)
+        distance = 0.0 if plan is None or plan.distance is None else plan.distance
+        nearest, change = (None, None) if public.fixed.all() else self._nearest(promise, public)
+        measured = (CHAIN,) if 0 < distance < 1 else ()
+        given = vars(promise) | {"assumed": (*promise.assumed, *measured)}
+        return ReleaseGuarantee(
+            **given,
+            nearest=nearest,
+            fixed=int(public.fixed.sum()),
+            cells=public.frame.size,
+            sampler=self._sampled(plan),
+            sampler_distance=distance,
+            change=change,
+        )
+
+    def _promise_on(self, system: System, public: System, plan: Plan | None) -> Guarantee:
+        """Say what is promised of releases that keep the sums of `system`."""
+        return self.guarantee
+
+    def _nearest(self, promise: Guarantee, public: System) -> tuple[Any, str | None]:
+        """Find how far the nearest other table is, in steps where there is no metric, and what it differs in."""
+        if promise.metric is None:
+            return 1, None
+        step = shortest_step(public.free, promise.metric)
+        if step is None:
+            return None, None
+        size = int(np.abs(step).sum()) if promise.metric == "l1" else math.sqrt(int(step @ step))
+        return size, _in_words(step, promise.unit if promise.contributions == 1 else "record")
+
+    def _sampled(self, plan: Plan | None) -> str:
+        """Say how the noise was drawn."""
+        return f"{self.title}, {plan or 'drawn in a way that is not stated'}"
+
+    @abstractmethod
+    def to_dict(self) -> dict[str, Any]:
+        """Kind and parameters, without `public`, as plain data; `from_dict` reads them back."""
+
+    @staticmethod
+    def from_dict(data: Any, public: Public) -> Mechanism:
+        """Rebuild a mechanism from `to_dict`.
+
+        Raises
+        ------
+        PrivacyError
+            A kind of mechanism that this version does not know, or other parameters than it has.
+        """
+        kind = data.get("kind") if isinstance(data, dict) else None
+        if not isinstance(kind, str) or kind not in Mechanism._kinds:
+            raise PrivacyError(f"this version of ppdinf does not know mechanisms of kind {kind!r}")
+        parameters = {name: value for name, value in data.items() if name != "kind"}
+        return Mechanism._kinds[kind]._of_file(public, parameters)
+
+    @classmethod
+    def _of_file(cls, public: Public, parameters: dict[str, Any]) -> Mechanism:
+        """Make a mechanism of what `to_dict` has said."""
+        return made(cls, {"public": public} | parameters, f"a mechanism of kind {cls.kind!r}")
+
+    def likelihood(self, system: System) -> Likelihood | None:
+        """State how probable releases are given the cells of a table with these public sums.
+
+        Parameters
+        ----------
+        system : System
+            What the release keeps.
+
+        Returns
+        -------
+        Likelihood or None
+            None where inference by `ppdinf.PartiallyPrivate` has no use for the law; `intractable` says why.
+
+        Raises
+        ------
+        ModelError
+            What is public leaves no likelihood that could be worked with.
+        """
+        return None
+
+    def intractable(self, system: System | None = None) -> str:
+        """Say why there is no `likelihood` or no density, and what to do instead."""
+        return f"the likelihood of releases by {type(self).__name__} is not known"
+
+    def require_likelihood(self, system: System) -> Likelihood:
+        """Return `likelihood`.
+
+        Raises
+        ------
+        ModelError
+            There is none.
+        """
+        found = self.likelihood(system)
+        if found is None:
+            raise ModelError(self.intractable(system))
+        return found
+
+    def logp(self, y: Any, x: Any) -> float:
+        """Log density of releasing `y` when the confidential data are `x`, where that is known.
+
+        Raises
+        ------
+        ModelError
+            It is not.
+        """
+        raise ModelError(self.intractable())
+
+    def on(self, system: System) -> Mechanism:
+        """Settle whatever the mechanism leaves open until it meets a table's public sums; never its counts."""
+        return self
+
+
+def _in_words(step: NDArray[np.int64], unit: str) -> str:
+    """Say what a smallest change of the table is."""
+    moved = step[step != 0]
+    if moved.size == 1 and abs(moved[0]) == 1:
+        return f"one {unit} more or less in a cell that no public sum covers"
+    if moved.size == 2 and np.all(np.abs(moved) == 1):
+        if moved.sum():
+            return f"one {unit} more, or one less, in each of two cells"
+        return f"one {unit} counted in another cell"
+    return "several cells must change together to keep every public sum"

@@ -1,0 +1,228 @@
+"""Mechanisms that publish tables: a law stated once, from which release, simulation and inference derive."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+import xarray as xr
+from numpy.typing import NDArray
+
+from ppdinf.invariants import System
+from ppdinf.invariants.system import bind
+from ppdinf.lattice.systems import exact_product
+from ppdinf.mechanisms.border import (
+    refuse_seed,
+    refuse_undeclared,
+    require_draws,
+    require_room,
+    warn_fixed,
+    warn_ranked,
+)
+from ppdinf.mechanisms.mechanism import Mechanism
+from ppdinf.noise.bits.tape import Tape, secure_tape, seeded_tape
+from ppdinf.noise.plan import Plan
+from ppdinf.tables import labelled_cells
+
+if TYPE_CHECKING:
+    from ppdinf.releases import Release
+
+__all__ = ["TableMechanism"]
+
+
+class TableMechanism(Mechanism):
+    """Tables drawn near a confidential one, with all of its public sums.
+
+    A subclass states its law in `likelihood`, and says how to draw from it in `plan_on` and `draw`. Release,
+    simulation, density, file format and inference derive from these.
+    """
+
+    def on(self, system: System) -> TableMechanism:
+        """Settle whatever the mechanism leaves open until it meets a table's public sums; never its counts."""
+        return self
+
+    @abstractmethod
+    def plan_on(self, system: System, *, allow_mcmc: bool = False) -> Plan:
+        """Choose the sampler for a bound system."""
+
+    @abstractmethod
+    def draw(
+        self, system: System, cells: NDArray[np.int64], draws: int, tape: Tape, plan: Plan | None = None
+    ) -> NDArray[np.int64]:
+        """Draw releases of a table from uniform 64-bit words; int64 of shape (draws, d)."""
+
+    def log_weight(self, system: System, y: NDArray[np.int64], x: NDArray[np.int64]) -> float:
+        """Log density of releasing y when the table is x, up to what is the same for every x; they share all sums.
+
+        Raises
+        ------
+        ModelError
+            It is not known.
+        """
+        likelihood = self.require_likelihood(system)
+        return float(likelihood.log_table(y, x)) + likelihood.log_of_table(x)
+
+    def plan(self, table: Any, *, allow_mcmc: bool = False) -> Plan:
+        """Say how the noise for `table` would be drawn, and why.
+
+        Parameters
+        ----------
+        table : xarray.DataArray, pandas object or numpy.ndarray of counts
+        allow_mcmc : bool
+            As in `release`.
+
+        Returns
+        -------
+        Plan
+        """
+        system = self.public.on(table)
+        return self.on(system).plan_on(system, allow_mcmc=allow_mcmc)
+
+    def expected_error(self, table: Any, *, sizes: Sequence[int] = (10, 100, 1000)) -> pd.DataFrame:
+        """Tabulate how far released cells will be off, before any privacy is spent: from the law of the noise alone.
+
+        Parameters
+        ----------
+        table : table, or tuple of int
+            Labels and public statements are looked at, counts are not; a shape will do where the statements need no
+            labels. Of the cells, where the mechanism answers a query.
+        sizes : sequence of int
+            Counts for which to state the coefficient of variation.
+
+        Returns
+        -------
+        pandas.DataFrame
+            One row per kind of cell, by the public sums that it is in: how many ``cells``; ``sd`` of the noise, in
+            persons; ``half_width`` that 90 % of the noise stays within; ``cv_10`` and so on, sd over count; ``exact``:
+            computed, or read off simulated draws (right to about 2 %).
+
+        Raises
+        ------
+        PrivacyError
+            The error depends on the counts, as it does with bounds, base measures or post-processing.
+
+        Examples
+        --------
+        >>> import ppdinf as ppd
+        >>> mechanism = ppd.GeneralizedLaplace(ppd.invariants.total(), epsilon="1/4")
+        >>> mechanism.expected_error((67,)).round(2).T
+        noise of cells in a public sum of 67 cells
+        cells                                   67
+        sd                                    5.54
+        half_width                             9.0
+        cv_10                                 0.55
+        cv_100                                0.06
+        cv_1000                               0.01
+        exact                                 True
+        """
+        from ppdinf.mechanisms.expected_error import expected_error
+
+        return expected_error(self, table, sizes)
+
+    def release(self, table: Any, *, allow_mcmc: bool = False, **seed: Any) -> Release:
+        """Publish a table: draw noise from the operating system's secure source and add it.
+
+        Takes no seed: noise that can be drawn again can be subtracted again.
+
+        Parameters
+        ----------
+        table : xarray.DataArray, pandas object or numpy.ndarray of counts
+            Confidential. Every coordinate beside the labels of its dimensions must be declared
+            public (`ppdinf.invariants.covariates`) or dropped.
+        allow_mcmc : bool
+            Fall back to a Markov chain where no exact sampler serves. Its measured distance from the law enters
+            the guarantee, and its generator is seeded with 256 secure bits instead of reading secure words.
+
+        Returns
+        -------
+        Release
+            Every public sum equals that of `table`; cells can be negative.
+
+        Raises
+        ------
+        CountError, LabelError, InvariantError
+            The table cannot be taken as it is, or breaks a declared bound or structural zero.
+        PrivacyError
+            Anything is passed beside the table: there is no seed to set.
+
+        Warns
+        -----
+        PrivacyWarning
+            The public sums fix cells that are no structural zeros: they are published as they are. Or the labels come
+            in the order of their counts, which is published with them.
+        """
+        from ppdinf.releases.release import Release, as_drawn
+
+        refuse_seed(seed, "simulate(table, draws=..., rng=...)")
+        frame, cells = labelled_cells(table)
+        refuse_undeclared(frame, self.public)
+        require_room(frame, cells)
+        system = bind(self.public, frame, cells)
+        system.require_cells(cells)
+        mechanism = self.on(system)
+        plan = mechanism.plan_on(system, allow_mcmc=allow_mcmc)
+        warn_fixed(system)
+        warn_ranked(frame, cells, self.public)
+        released = mechanism.draw(system, cells, 1, secure_tape(), plan)[0]
+        return as_drawn(Release(frame.table(released), mechanism, public=system, plan=plan))
+
+    def simulate(
+        self, table: Any, *, draws: int, rng: int | np.random.Generator | None = None, allow_mcmc: bool = False
+    ) -> xr.DataArray:
+        """Draw many noisy versions of a table for research; never publish one.
+
+        Parameters
+        ----------
+        table : xarray.DataArray, pandas object or numpy.ndarray of counts
+        draws : int
+            At least 1.
+        rng : int or numpy.random.Generator, optional
+            The same algorithm as `release`, on a stream that can be repeated. A generator is spawned from,
+            so that two calls with the same one differ.
+        allow_mcmc : bool
+            As in `release`.
+
+        Returns
+        -------
+        xarray.DataArray of int64, dimensions ``("draw", *table.dims)``
+
+        Raises
+        ------
+        CountError, LabelError, InvariantError
+            As `release`, but coordinates need not be declared.
+        PrivacyError
+            `draws` is not a positive whole number.
+        """
+        draws = require_draws(draws)
+        frame, cells = labelled_cells(table)
+        system = bind(self.public, frame, cells)
+        system.require_cells(cells)
+        mechanism = self.on(system)
+        plan = mechanism.plan_on(system, allow_mcmc=allow_mcmc)
+        generator = rng.spawn(1)[0] if isinstance(rng, np.random.Generator) else np.random.default_rng(rng)
+        return frame.table(mechanism.draw(system, cells, draws, seeded_tape(generator), plan))
+
+    def logp(self, y: Any, x: Any) -> float:
+        """Log density of releasing `y` when the confidential table is `x`, up to what is the same for every x.
+
+        Differences between tables are exact.
+
+        Parameters
+        ----------
+        y, x : tables with the same labels
+            Both can hold negative cells: bounds do not enter the law of noise that does not depend on the table.
+
+        Returns
+        -------
+        float
+            ``-inf`` where `x` and `y` differ in a public sum.
+        """
+        frame, released = labelled_cells(y, nonnegative=False)
+        system = bind(self.public, frame, released)
+        cells = system.cells(x)
+        if np.any(exact_product(system.A, released - cells)):
+            return -np.inf
+        return self.on(system).log_weight(system, released, cells)
