@@ -9,7 +9,6 @@ from ppdinf.mechanisms.gaussian import GeneralizedGaussian as GeneralizedGaussia
 from ppdinf.mechanisms.k_norm import KNorm as KNorm
 from ppdinf.mechanisms.k_norm_gradient import KNormGradient as KNormGradient
 from ppdinf.mechanisms.laplace import GeneralizedLaplace as GeneralizedLaplace
-from ppdinf.mechanisms.mechanism import Mechanism as Mechanism
 from ppdinf.mechanisms.objectives import Gradient as Gradient
 from ppdinf.mechanisms.objectives import Mean as Mean
 from ppdinf.mechanisms.objectives import Quantile as Quantile
@@ -24,6 +23,7 @@ from ppdinf.mechanisms.transition import Transition as Transition
 from ppdinf.mechanisms.transition import random_rounding as random_rounding
 from ppdinf.mechanisms.wasserstein import DirichletMultinomial as DirichletMultinomial
 from ppdinf.mechanisms.wasserstein import WassersteinExponential as WassersteinExponential
+from ppdinf.releases.mechanism import Mechanism as Mechanism
 
 __all__ = [
     "Conditioned",

@@ -11,18 +11,32 @@ from numpy.typing import NDArray
 from ppdinf.errors import CountError, InvariantError, LabelError, PrivacyError, PrivacyWarning
 from ppdinf.frame import Frame
 from ppdinf.invariants import Public, System
-from ppdinf.tables import LARGEST, ranked
+from ppdinf.tables import LARGEST, labelled_cells, ranked
 
 __all__ = [
+    "at_border",
     "ranked_labels",
     "refuse_seed",
     "refuse_undeclared",
     "require_draws",
     "require_public",
-    "require_room",
     "warn_fixed",
     "warn_ranked",
 ]
+
+
+def at_border(public: Public, table: Any) -> tuple[Frame, NDArray[np.int64]]:
+    """Validate a confidential table, once.
+
+    Raises
+    ------
+    CountError, LabelError
+        It cannot be taken as it is; a coordinate is not declared public; a count has no room for noise.
+    """
+    frame, cells = labelled_cells(table)
+    refuse_undeclared(frame, public)
+    _require_room(frame, cells)
+    return frame, cells
 
 
 def refuse_seed(seed: dict[str, Any], instead: str) -> None:
@@ -41,7 +55,7 @@ def require_draws(draws: Any) -> int:
     return int(draws)
 
 
-def require_room(frame: Frame, cells: NDArray[np.int64]) -> None:
+def _require_room(frame: Frame, cells: NDArray[np.int64]) -> None:
     """Refuse counts that noise could carry to where files round them.
 
     Not once noise has done so: a second draw has another law.

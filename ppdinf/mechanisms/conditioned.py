@@ -14,10 +14,11 @@ from ppdinf.errors import PrivacyError
 from ppdinf.invariants import Public, System
 from ppdinf.laws import IntegerLaw
 from ppdinf.mechanisms.border import require_public
-from ppdinf.mechanisms.mechanism import Mechanism
 from ppdinf.mechanisms.weighted import Weighted, is_bounded
 from ppdinf.noise.plan import Plan
+from ppdinf.privacy.conditioning import conditioning_cost
 from ppdinf.privacy.guarantee import Guarantee
+from ppdinf.releases.mechanism import Mechanism
 
 __all__ = ["Conditioned"]
 
@@ -92,8 +93,6 @@ class Conditioned(Weighted):
 
     def _promise_on(self, system: System, public: System, plan: Plan | None) -> Guarantee:
         """Work gamma out where it can be."""
-        from ppdinf.privacy.conditioning import conditioning_cost
-
         gamma = conditioning_cost(self, system, search=0).gamma if system.limits.size else 0.0
         # a bound in few digits: the same on every machine, as release files need
         return self._guarantee(min(1.0, math.ceil(gamma * GRAIN + 1e-3) / GRAIN) if gamma else 0.0)

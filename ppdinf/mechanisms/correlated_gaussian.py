@@ -22,22 +22,24 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy import sparse
 
 from ppdinf.errors import InvariantError, PrivacyError
 from ppdinf.invariants import Public, System
+from ppdinf.lattice.null_space import null_space
 from ppdinf.laws.noise_norm import NoiseNorm
 from ppdinf.mechanisms.moves_within import inside, moved_structure, moves_within
 from ppdinf.mechanisms.on_grid import gaussian_on_grid
 from ppdinf.mechanisms.real_noise import RealNoise, gaussian_reach, in_steps, unless_noisy
 from ppdinf.mechanisms.subspace import Reals, SubspaceMechanism
+from ppdinf.noise.bits.continuous import normals
+from ppdinf.noise.bits.tape import Tape
+from ppdinf.noise.exact.image_lattice import ImageLattice
+from ppdinf.privacy.ellipsoid import enclosing_ellipsoid
 from ppdinf.privacy.gaussian_calibration import gaussian_sigma
-
-if TYPE_CHECKING:
-    from ppdinf.noise.bits.tape import Tape
 
 __all__ = ["CorrelatedGaussian", "base_decomposition"]
 
@@ -97,8 +99,6 @@ class CorrelatedGaussian(SubspaceMechanism):
 
     def factor(self, system: System) -> Reals:
         """Find F, shape (d, k), such that the noise is F e with e standard normal, before any grid."""
-        from ppdinf.lattice.null_space import null_space
-
         directions, moves = moves_within(null_space(system.structure), self.query, self.neighbours)
         if not moves.size:
             return directions
@@ -108,8 +108,6 @@ class CorrelatedGaussian(SubspaceMechanism):
 
     def law(self, system: System) -> RealNoise:
         """Gaussian with covariance F F'."""
-        from ppdinf.noise.bits.continuous import normals
-
         factor = self.factor(system)
         widths = np.linalg.norm(factor, axis=0)
         axes = factor / widths  # orthogonal
@@ -131,9 +129,6 @@ class CorrelatedGaussian(SubspaceMechanism):
 
     def _on_lattice(self, system: System, factor: Reals, white: Reals, reason: str) -> RealNoise:
         """State the discrete Gaussian on the multiples of the grid that moves span."""
-        from ppdinf.lattice.null_space import null_space
-        from ppdinf.noise.exact.image_lattice import ImageLattice
-
         space = null_space(system.structure)
         directions, moves = moves_within(space, self.query, self.neighbours)
         unit = 2.0 ** (WHITE - math.ceil(math.log2(np.abs(white).max())))
@@ -182,8 +177,6 @@ def base_decomposition(moves: Reals) -> Reals:
     array([[0., 8.],
            [1., 0.]])
     """
-    from ppdinf.privacy.ellipsoid import enclosing_ellipsoid
-
     left, axes = np.eye(len(moves)), []
     while left.shape[1]:
         _, directions = np.linalg.eigh(enclosing_ellipsoid(left.T @ moves))  # short ones first

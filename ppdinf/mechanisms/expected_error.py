@@ -20,8 +20,8 @@ from ppdinf.invariants.system import bind
 from ppdinf.laws import IntegerLaw
 from ppdinf.mechanisms.counting_queries import answer
 from ppdinf.mechanisms.lattice_noise import LatticeNoise
-from ppdinf.mechanisms.mechanism import Mechanism
 from ppdinf.mechanisms.subspace import SubspaceMechanism
+from ppdinf.releases.mechanism import Mechanism
 from ppdinf.tables import labelled_cells
 
 __all__ = ["cell_law", "expected_error"]

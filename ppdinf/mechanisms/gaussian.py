@@ -11,14 +11,17 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, ClassVar
 
+from ppdinf._frozen import assign
 from ppdinf.errors import InvariantError, PrivacyError
 from ppdinf.invariants import Public, System
+from ppdinf.lattice.shortest import nearest_steps, shortest_distance
 from ppdinf.laws import DiscreteGaussian
 from ppdinf.mechanisms.border import require_public
 from ppdinf.mechanisms.lattice_noise import LatticeNoise
 from ppdinf.noise.plan import Plan
 from ppdinf.privacy.conversion import as_delta
 from ppdinf.privacy.guarantee import Guarantee
+from ppdinf.privacy.lattice_noise import exact_sigma, lattice_delta, theorem14_sigma, zcdp_sigma
 from ppdinf.rationals import as_fraction
 
 __all__ = ["GeneralizedGaussian"]
@@ -104,17 +107,14 @@ class GeneralizedGaussian(LatticeNoise):
             "calibration": calibration,
             "sigma": None if sigma is None else as_fraction(sigma, "sigma"),
         }
-        for name, value in given.items():
-            object.__setattr__(self, name, value)
+        assign(self, **given)
         if sigma is None and calibration == "zcdp":
-            object.__setattr__(self, "sigma", self._zcdp_sigma())
+            assign(self, sigma=self._zcdp_sigma())
         stated = calibration == "zcdp" and (rho, epsilon) != (None, None)
         if sigma is not None and stated and self.sigma < self._zcdp_sigma():  # type: ignore[operator]
             raise PrivacyError("sigma is too small for the rho, or epsilon and delta, given beside it")
 
     def _zcdp_sigma(self) -> Fraction:
-        from ppdinf.privacy.lattice_noise import zcdp_sigma
-
         if self.rho is None:
             return _rounded_up(zcdp_sigma(self.epsilon, self.delta))
         root = Fraction(math.isqrt((1 / (2 * self.rho)).numerator), 1) / math.isqrt((1 / (2 * self.rho)).denominator)
@@ -130,9 +130,6 @@ class GeneralizedGaussian(LatticeNoise):
         """
         if self.calibration == "zcdp":
             return self
-        from ppdinf.lattice.shortest import nearest_steps
-        from ppdinf.privacy.lattice_noise import exact_sigma, lattice_delta, theorem14_sigma
-
         if not system.lattice.rank:
             return self if self.sigma else replace(self, sigma=Fraction(1))  # there is no noise to scale
         if self.calibration == "theorem14":
@@ -172,8 +169,6 @@ class GeneralizedGaussian(LatticeNoise):
 
     def _promise_on(self, system: System, public: System, plan: Plan | None) -> Guarantee:
         """Say how long the smallest change is; where more is public than the noise keeps, none may be so small."""
-        from ppdinf.lattice.shortest import shortest_distance
-
         promise = self.guarantee
         if promise.neighbours is None:
             return promise

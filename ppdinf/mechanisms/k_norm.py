@@ -24,24 +24,29 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy import sparse
+from scipy.special import gammainccinv
 
 from ppdinf.errors import PrivacyError
 from ppdinf.invariants import Public, System
+from ppdinf.lattice import structure
+from ppdinf.lattice.null_space import NullSpace, null_space
+from ppdinf.laws import DoubleGeometric
 from ppdinf.laws.noise_norm import NoiseNorm
 from ppdinf.mechanisms.moves_within import inside, moved_structure, moves_within
 from ppdinf.mechanisms.real_noise import RARE, RealNoise, grid_below, in_steps, unless_noisy
 from ppdinf.mechanisms.subspace import Reals, SubspaceMechanism
-
-if TYPE_CHECKING:
-    from ppdinf.lattice.null_space import NullSpace
-    from ppdinf.noise.bits.tape import Tape
-    from ppdinf.noise.chains.tv_bound import TVBound
-    from ppdinf.noise.real.independent_moves import IndependentMoves
-    from ppdinf.noise.real.polytope import Polytope
+from ppdinf.noise.bits.continuous import exponentials
+from ppdinf.noise.bits.tape import Tape
+from ppdinf.noise.chains.tv_bound import TVBound, tv_bound
+from ppdinf.noise.exact_noise import exact_noise
+from ppdinf.noise.real.hit_and_run import hit_and_run, hit_and_run_meeting, hull_chord
+from ppdinf.noise.real.independent_moves import IndependentMoves, independent_moves
+from ppdinf.noise.real.polytope import Polytope, polytope
+from ppdinf.privacy.ellipsoid import enclosing_ellipsoid
 
 __all__ = ["KNorm"]
 
@@ -105,14 +110,6 @@ class KNorm(SubspaceMechanism):
 
     def law(self, system: System) -> RealNoise:
         """K-norm noise; its chain, where it needs one, is measured when it is first used."""
-        from scipy.special import gammainccinv
-
-        from ppdinf.lattice.null_space import null_space
-        from ppdinf.noise.bits.continuous import exponentials
-        from ppdinf.noise.real.hit_and_run import hit_and_run, hull_chord
-        from ppdinf.noise.real.independent_moves import independent_moves
-        from ppdinf.noise.real.polytope import polytope
-
         space = null_space(system.structure)
         directions, moves = moves_within(space, self.query, self.neighbours)
         epsilon, (d, k) = float(self.epsilon), directions.shape
@@ -170,10 +167,6 @@ class KNorm(SubspaceMechanism):
 
     def _records_moved(self, system: System, columns: Reals) -> tuple[Callable[[int, Tape], Reals], Fraction] | None:
         """Draw how many records of each kind move, where all moves keep the public sums; None where some do not."""
-        from ppdinf.lattice import structure
-        from ppdinf.laws import DoubleGeometric
-        from ppdinf.noise.exact_noise import exact_noise
-
         distinct = np.unique(columns.round(9), axis=1, return_index=True)[1]
         if self.neighbours == "added":
             distinct = distinct[np.abs(columns[:, distinct]).max(axis=0) > 1e-9]
@@ -206,10 +199,6 @@ class KNorm(SubspaceMechanism):
 @lru_cache(maxsize=4)
 def _chain(data: bytes, shape: tuple[int, int]) -> tuple[Reals, TVBound]:
     """Directions of the chain for a list of moves, and the meeting times of its coupled pairs."""
-    from ppdinf.noise.chains.tv_bound import tv_bound
-    from ppdinf.noise.real.hit_and_run import hit_and_run_meeting, hull_chord
-    from ppdinf.privacy.ellipsoid import enclosing_ellipsoid
-
     moves = np.frombuffer(data).reshape(shape)
     root = np.linalg.cholesky(enclosing_ellipsoid(moves))
     bound = tv_bound(hit_and_run_meeting(hull_chord(moves), root), pairs=PAIRS, limit=LIMIT, rng=0)

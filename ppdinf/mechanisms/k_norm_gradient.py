@@ -16,28 +16,28 @@ import math
 from copy import copy
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import xarray as xr
 from numpy.typing import ArrayLike, NDArray
+from scipy.optimize import least_squares
 
-from ppdinf._frozen import made
+from ppdinf._frozen import assign, made
 from ppdinf.errors import PrivacyError
 from ppdinf.invariants import Public, System
 from ppdinf.mechanisms.border import refuse_seed, require_draws
-from ppdinf.mechanisms.mechanism import Mechanism
 from ppdinf.mechanisms.objectives import Draw, Mean, Objective, Quantile
 from ppdinf.mechanisms.real_noise import Grid, as_grid, grid_below, real_sampler
 from ppdinf.mechanisms.regressions import LinearRegression, LogisticRegression
 from ppdinf.noise.bits.tape import Tape, secure_tape, seeded_tape
 from ppdinf.noise.plan import Plan
 from ppdinf.noise.real.k_norm import K_NORMS
+from ppdinf.noise.real.slice_lines import slice_lines
 from ppdinf.privacy.guarantee import Guarantee
 from ppdinf.rationals import as_fraction
-
-if TYPE_CHECKING:
-    from ppdinf.releases import Release
+from ppdinf.releases.mechanism import Mechanism
+from ppdinf.releases.release import Release, as_drawn
 
 __all__ = ["KNormGradient"]
 
@@ -151,14 +151,17 @@ class KNormGradient(Mechanism):
         steps = as_grid(grid)
         if isinstance(steps, Fraction) and (subspace is not None or type(objective).grid is Objective.grid):
             raise PrivacyError("no sampler of multiples of a grid is known for this objective: leave grid out")
-        object.__setattr__(self, "public", Public())
-        object.__setattr__(self, "objective", objective)
-        object.__setattr__(self, "epsilon", as_fraction(epsilon, "epsilon"))
-        object.__setattr__(self, "norm", norm)
-        object.__setattr__(self, "delta_z", moved)
-        object.__setattr__(self, "subspace", None if subspace is None else np.array(subspace, float))
-        object.__setattr__(self, "known", known)
-        object.__setattr__(self, "grid", steps)
+        assign(
+            self,
+            public=Public(),
+            objective=objective,
+            epsilon=as_fraction(epsilon, "epsilon"),
+            norm=norm,
+            delta_z=moved,
+            subspace=None if subspace is None else np.array(subspace, float),
+            known=known,
+            grid=steps,
+        )
 
     @property
     def guarantee(self) -> Guarantee:
@@ -270,8 +273,6 @@ class KNormGradient(Mechanism):
         PrivacyError
             Records out of the stated bounds or malformed; anything else passed beside the data; no exact sampler.
         """
-        from ppdinf.releases.release import Release, as_drawn
-
         refuse_seed(seed, "simulate(data, draws=..., rng=...)")
         settled, records = self._settled(data)
         plan = settled.plan(data, allow_mcmc=allow_mcmc)
@@ -316,7 +317,7 @@ class KNormGradient(Mechanism):
         if self.grid == "auto":
             settled = copy(self)
             grid = self.objective.grid(records, self.norm, self._rate) if self.subspace is None else None
-            object.__setattr__(settled, "grid", grid)
+            assign(settled, grid=grid)
         return settled, self.objective.on_grid(records, settled.grid)  # type: ignore[arg-type]
 
     def _law(self, records: Any) -> tuple[str, Draw] | None:
@@ -356,10 +357,6 @@ class KNormGradient(Mechanism):
 
     def _chain(self, records: Any, basis: Points, draws: int, tape: Tape) -> Points:
         """Start where the gradient is smallest; directions are scaled by its slope there."""
-        from scipy.optimize import least_squares
-
-        from ppdinf.noise.real.slice_lines import slice_lines
-
         m, radius = basis.shape[1], self.objective.ball()
         density = self._log_density(records)
         found = least_squares(

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, ClassVar
 
+from ppdinf._frozen import assign
 from ppdinf.errors import PrivacyError
 from ppdinf.invariants import Public
 from ppdinf.laws import LAPLACE, DoubleGeometric, L2Laplace
@@ -66,9 +67,7 @@ class GeneralizedLaplace(LatticeNoise):
         require_public(public)
         if norm not in ("l1", "l2"):
             raise PrivacyError(f"norm must be 'l1' or 'l2', found {norm!r}")
-        object.__setattr__(self, "public", public)
-        object.__setattr__(self, "epsilon", as_fraction(epsilon, "epsilon"))
-        object.__setattr__(self, "norm", norm)
+        assign(self, public=public, epsilon=as_fraction(epsilon, "epsilon"), norm=norm)
 
     @property
     def law(self) -> DoubleGeometric | L2Laplace:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,10 +11,8 @@ from ppdinf.invariants import System
 from ppdinf.laws import IntegerLaw, L2Laplace
 from ppdinf.laws.likelihood import Differences, Likelihood, MixingScale
 from ppdinf.mechanisms.table_mechanism import TableMechanism
+from ppdinf.noise.bits.tape import Tape
 from ppdinf.noise.plan import Plan, plan
-
-if TYPE_CHECKING:
-    from ppdinf.noise.bits.tape import Tape
 
 __all__ = ["LatticeNoise"]
 

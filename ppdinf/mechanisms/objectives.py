@@ -13,7 +13,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,11 +21,9 @@ from numpy.typing import NDArray
 from ppdinf.errors import PrivacyError
 from ppdinf.mechanisms.real_noise import FINE, grid_below
 from ppdinf.noise.bits.integers import uniform_integers
+from ppdinf.noise.bits.tape import Tape
 from ppdinf.noise.exact.whole_k_norm import one_of, whole_k_norm
 from ppdinf.noise.real.k_norm import K_NORMS, k_norm, uniforms
-
-if TYPE_CHECKING:
-    from ppdinf.noise.bits.tape import Tape
 
 __all__ = ["Gradient", "Mean", "Objective", "Quantile", "positive", "require_within", "rows_of"]
 

@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,11 +20,9 @@ from scipy import sparse
 
 from ppdinf.errors import PrivacyError
 from ppdinf.laws.noise_norm import NoiseNorm
+from ppdinf.noise.bits.tape import Tape
+from ppdinf.noise.plan import Plan
 from ppdinf.rationals import as_fraction
-
-if TYPE_CHECKING:
-    from ppdinf.noise.bits.tape import Tape
-    from ppdinf.noise.plan import Plan
 
 __all__ = [
     "FINE",

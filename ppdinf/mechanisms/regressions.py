@@ -9,18 +9,16 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import expit
 
 from ppdinf.errors import PrivacyError
 from ppdinf.mechanisms.objectives import Draw, Objective, positive, require_within, rows_of
-from ppdinf.noise.bits.tape import seeded_tape
+from ppdinf.noise.bits.tape import Tape, seeded_tape
 from ppdinf.noise.real.k_norm import K_NORMS, k_norm, uniforms
-
-if TYPE_CHECKING:
-    from ppdinf.noise.bits.tape import Tape
 
 __all__ = ["LinearRegression", "LogisticRegression"]
 
@@ -175,15 +173,11 @@ class LogisticRegression(Objective):
 
     def gradient(self, records: tuple[Points, Points], y: Points) -> Points:
         """``X' (p - response)``."""
-        from scipy.special import expit
-
         x, response = records
         return (expit(y @ x.T) - response) @ x
 
     def sensitivity(self, y: Points, norm: str) -> Points:
         """See the notes of the class."""
-        from scipy.special import expit
-
         worst = expit(self.features * np.linalg.norm(y, axis=1))
         return 2 * _stretch(y.shape[1], norm) * self.features * worst
 

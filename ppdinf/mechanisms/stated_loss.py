@@ -10,21 +10,22 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ppdinf._frozen import assign
 from ppdinf.errors import InvariantError, PrivacyError
 from ppdinf.invariants import System
 from ppdinf.lattice.fiber_tables import fiber_tables
 from ppdinf.laws.likelihood import Likelihood
 from ppdinf.mechanisms.wasserstein import WassersteinExponential
 from ppdinf.mechanisms.weighted import log_base_measure
+from ppdinf.noise.bits.tape import Tape
+from ppdinf.noise.exact.elimination import Elimination
+from ppdinf.noise.exact.potentials import table
 from ppdinf.noise.plan import Plan
-
-if TYPE_CHECKING:
-    from ppdinf.noise.bits.tape import Tape
 
 __all__ = ["StatedLoss"]
 
@@ -93,7 +94,7 @@ class StatedLoss(WassersteinExponential):
 
     def __init__(self, stated: WassersteinExponential, system: System) -> None:
         super().__init__(stated.public, stated.epsilon, stated.sensitivity, stated.secrets, stated.base, stated.loss)
-        object.__setattr__(self, "_law", self._listed(system))
+        assign(self, _law=self._listed(system))
 
     def _listed(self, system: System) -> _Law:
         base = self.base_measure(system)
@@ -143,9 +144,6 @@ class StatedLoss(WassersteinExponential):
         self, system: System, cells: NDArray[np.int64], draws: int, tape: Tape, plan: Plan | None = None
     ) -> NDArray[np.int64]:
         """Draw releases of a table; int64 of shape (draws, d), exact for the weights in double precision."""
-        from ppdinf.noise.exact.elimination import Elimination
-        from ppdinf.noise.exact.potentials import table
-
         one_of = Elimination(np.empty((0, 1), dtype=np.int64), [], [table(0, self._law.log_w[self._law.place(cells)])])
         return self._law.tables[one_of.draw(draws, tape)[:, 0]]
 

@@ -23,34 +23,37 @@ from copy import copy
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 from scipy import sparse
+from scipy.linalg import null_space
 
+from ppdinf._frozen import assign
 from ppdinf.errors import CountError, InvariantError, LabelError, PrivacyError
 from ppdinf.frame import Frame
 from ppdinf.invariants import Public, System
 from ppdinf.invariants.system import bind
+from ppdinf.lattice.shortest import shortest_distance
+from ppdinf.lattice.structure import structure
 from ppdinf.laws.likelihood import Differences, Likelihood, RemovedShift
+from ppdinf.laws.noise_norm import NoiseNorm
 from ppdinf.mechanisms.border import refuse_undeclared, require_public
 from ppdinf.mechanisms.counting_queries import Query, answer, counting_query
-from ppdinf.mechanisms.mechanism import Mechanism
 from ppdinf.mechanisms.real_noise import Grid, RealNoise, as_grid, real_sampler
 from ppdinf.mechanisms.table_mechanism import TableMechanism
+from ppdinf.noise.bits.keyed import keyed_tape
+from ppdinf.noise.bits.tape import Tape
 from ppdinf.noise.plan import Plan
 from ppdinf.privacy.conversion import as_delta
 from ppdinf.privacy.guarantee import Guarantee, ReleaseGuarantee
 from ppdinf.privacy.sensitivity import NEIGHBOURS
 from ppdinf.rationals import as_fraction
+from ppdinf.releases.mechanism import Mechanism
+from ppdinf.releases.release import Release
 from ppdinf.tables import labelled_cells
-
-if TYPE_CHECKING:
-    from ppdinf.laws.noise_norm import NoiseNorm
-    from ppdinf.noise.bits.tape import Tape
-    from ppdinf.releases import Release
 
 __all__ = ["SubspaceMechanism", "require_choice"]
 
@@ -100,9 +103,13 @@ class SubspaceMechanism(TableMechanism):
         require_choice("neighbours", neighbours, list(NEIGHBOURS))
         bound = Fraction(0) if delta is None else as_delta(delta)
         steps = as_grid(grid, largest=Fraction(1))
-        values = (public, as_fraction(epsilon, "epsilon"), bound, counting_query(query), neighbours, steps)
-        for name, value in zip(("public", "epsilon", "delta", "query", "neighbours", "grid"), values, strict=True):
-            object.__setattr__(self, name, value)
+        read = {
+            "epsilon": as_fraction(epsilon, "epsilon"),
+            "delta": bound,
+            "query": counting_query(query),
+            "grid": steps,
+        }
+        assign(self, public=public, **read, neighbours=neighbours)
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in vars(self).items() if name != "_found"}  # a law is found again
@@ -143,9 +150,6 @@ class SubspaceMechanism(TableMechanism):
 
     def _nearest(self, promise: Guarantee, public: System) -> tuple[Any, str | None]:
         """Count the neighbours on the way to the nearest other table; with a query 1, the least there can be."""
-        from ppdinf.lattice.shortest import shortest_distance
-        from ppdinf.lattice.structure import structure
-
         if self.query is not None:
             return 1, None
         if self.neighbours == "added":
@@ -283,8 +287,6 @@ class SubspaceMechanism(TableMechanism):
         >>> float(parts[0].sum() + parts[1].sum())
         53.0
         """
-        from ppdinf.noise.bits.keyed import keyed_tape
-
         if self.query is not None:
             raise PrivacyError("agents add noise to cells of their own: give no query")
         frame, _ = labelled_cells(labels)
@@ -311,11 +313,10 @@ class SubspaceMechanism(TableMechanism):
     def on(self, system: System) -> SubspaceMechanism:
         """Settle the law of the noise and its grid, which follow from the public sums of a table."""
         settled = copy(self)
-        object.__setattr__(settled, "_system", system)
+        assign(settled, _system=system)
         if self.grid == "auto":
             law = _law_of(self, system)
-            object.__setattr__(settled, "grid", law.grid)
-            object.__setattr__(settled, "_found", law)
+            assign(settled, grid=law.grid, _found=law)
         return settled
 
     def _law(self, system: System) -> RealNoise:
@@ -354,8 +355,6 @@ class SubspaceMechanism(TableMechanism):
         InvariantError
             What gets no noise in y is not what any number of records makes.
         """
-        from scipy.linalg import null_space
-
         kept = null_space(np.vstack([system.A.toarray(), norm.matrix.toarray()]))
         weights = (kept if self.query is None else np.array(self.query).T @ kept)[0]  # the same of every record
         found, best = kept.T @ y, int(np.argmax(np.abs(weights)))

@@ -16,23 +16,25 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy import sparse
 
+from ppdinf._frozen import assign
 from ppdinf.errors import InvariantError, PrivacyError
 from ppdinf.invariants import Public, System
+from ppdinf.lattice.null_space import NullSpace, null_space
+from ppdinf.laws import DiscreteGaussian
 from ppdinf.laws.noise_norm import NoiseNorm
 from ppdinf.mechanisms.on_grid import gaussian_on_grid
 from ppdinf.mechanisms.real_noise import NARROWEST, RealNoise, gaussian_reach, in_steps, unless_noisy
 from ppdinf.mechanisms.subspace import Reals, SubspaceMechanism, require_choice
+from ppdinf.noise.bits.continuous import normals
+from ppdinf.noise.bits.tape import Tape
+from ppdinf.noise.exact_noise import exact_noise
 from ppdinf.privacy.gaussian_calibration import gaussian_sigma
 from ppdinf.privacy.sensitivity import sensitivity
-
-if TYPE_CHECKING:
-    from ppdinf.lattice.null_space import NullSpace
-    from ppdinf.noise.bits.tape import Tape
 
 __all__ = ["SubspaceGaussian"]
 
@@ -100,8 +102,7 @@ class SubspaceGaussian(SubspaceMechanism):
     ) -> None:
         self._set(public, epsilon, delta, query, neighbours, grid)
         require_choice("method", method, ["projected", "extended"])
-        object.__setattr__(self, "method", method)
-        object.__setattr__(self, "calibration", calibration)
+        assign(self, method=method, calibration=calibration)
         self._width(1.0)  # refuses what cannot be calibrated
 
     def _width(self, moved: float) -> float:
@@ -111,8 +112,6 @@ class SubspaceGaussian(SubspaceMechanism):
 
     def sigma(self, system: System) -> float:
         """Find the standard deviation of the noise along every direction of the null space."""
-        from ppdinf.lattice.null_space import null_space
-
         space = null_space(system.structure)
         sigma = self._sigma(space)
         if self.grid is None or not sigma or not space.dimension:
@@ -135,9 +134,6 @@ class SubspaceGaussian(SubspaceMechanism):
 
     def law(self, system: System) -> RealNoise:
         """Spherical Gaussian on the null space."""
-        from ppdinf.lattice.null_space import null_space
-        from ppdinf.noise.bits.continuous import normals
-
         space = null_space(system.structure)
         sigma, d = self._sigma(space), space.fixed.shape[0]
         width = max(sigma, NARROWEST)
@@ -160,9 +156,6 @@ class SubspaceGaussian(SubspaceMechanism):
 
     def _on_lattice(self, system: System, sigma: float, reason: str) -> RealNoise:
         """State the discrete Gaussian on the multiples of the grid with the public sums 0."""
-        from ppdinf.laws import DiscreteGaussian
-        from ppdinf.noise.exact_noise import exact_noise
-
         found, d = system.structure, system.frame.size
         grid, steps = self._in_steps(sigma, system)
         noise, width = exact_noise(found, DiscreteGaussian(steps)), float(steps * grid)

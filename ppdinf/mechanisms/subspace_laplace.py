@@ -21,21 +21,24 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy import sparse
+from scipy.special import exprel, logsumexp
 
+from ppdinf._frozen import assign
 from ppdinf.errors import InvariantError, ModelError
 from ppdinf.invariants import Public, System
+from ppdinf.lattice.null_space import NullSpace, null_space
 from ppdinf.laws.noise_norm import NoiseNorm
 from ppdinf.mechanisms.real_noise import NARROWEST, RealNoise, grid_below, in_steps, laplace_reach, unless_noisy
 from ppdinf.mechanisms.subspace import Reals, SubspaceMechanism, require_choice
+from ppdinf.noise.bits.continuous import laplaces
+from ppdinf.noise.bits.integers import discrete_laplace
+from ppdinf.noise.bits.tape import Tape
+from ppdinf.noise.exact.triangular_laplace import triangular_laplace
 from ppdinf.privacy.sensitivity import sensitivity
-
-if TYPE_CHECKING:
-    from ppdinf.lattice.null_space import NullSpace
-    from ppdinf.noise.bits.tape import Tape
 
 __all__ = ["SubspaceLaplace"]
 
@@ -93,12 +96,10 @@ class SubspaceLaplace(SubspaceMechanism):
     ) -> None:
         self._set(public, epsilon, None, query, neighbours, grid)
         require_choice("method", method, ["projected", "extended"])
-        object.__setattr__(self, "method", method)
+        assign(self, method=method)
 
     def scale(self, system: System) -> float:
         """Find the scale of the Laplace coordinates, of all answers or of those of the basis."""
-        from ppdinf.lattice.null_space import null_space
-
         return self._scale(null_space(system.structure))
 
     def _scale(self, space: NullSpace) -> float:
@@ -115,10 +116,6 @@ class SubspaceLaplace(SubspaceMechanism):
 
     def law(self, system: System) -> RealNoise:
         """Laplace noise, projected onto the null space or within it."""
-        from ppdinf.lattice.null_space import null_space
-        from ppdinf.noise.bits.continuous import laplaces
-        from ppdinf.noise.bits.integers import discrete_laplace
-
         space = null_space(system.structure)
         scale, d, m = self._scale(space), space.fixed.shape[0], space.dimension
 
@@ -165,8 +162,6 @@ class SubspaceLaplace(SubspaceMechanism):
 
     def _on_lattice(self, space: NullSpace, scale: float, reason: str) -> RealNoise:
         """State the law with independent Laplace coordinates in the basis, on the multiples of the grid."""
-        from ppdinf.noise.exact.triangular_laplace import triangular_laplace
-
         (d, m), lattice = space.basis.shape, space.lattice_basis
         grid = self.grid if isinstance(self.grid, Fraction) else min(Fraction(1), grid_below(scale))
         law, widening = triangular_laplace(space.basis.T @ lattice, scale, grid)
@@ -210,8 +205,6 @@ def _log_shift_integral(z: Reals) -> float:
     With t from low to high, the sum is linear between consecutive points; a piece of length w between
     values a and b of the sum has the integral w exp(-a) (1 - exp(a - b)) / (b - a), in the logarithm without overflow.
     """
-    from scipy.special import exprel, logsumexp
-
     n = z.size
     if not n:
         return 0.0

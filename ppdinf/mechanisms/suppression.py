@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,11 +22,9 @@ from ppdinf.lattice.fiber_tables import cell_intervals
 from ppdinf.laws.likelihood import Differences, Likelihood
 from ppdinf.mechanisms.border import require_public
 from ppdinf.mechanisms.table_mechanism import TableMechanism
+from ppdinf.noise.bits.tape import Tape
 from ppdinf.noise.plan import Plan
 from ppdinf.privacy.guarantee import Guarantee
-
-if TYPE_CHECKING:
-    from ppdinf.noise.bits.tape import Tape
 
 __all__ = ["Suppression"]
 

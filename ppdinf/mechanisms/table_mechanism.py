@@ -4,31 +4,23 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import xarray as xr
 from numpy.typing import NDArray
 
+from ppdinf.frame import Frame
 from ppdinf.invariants import System
 from ppdinf.invariants.system import bind
 from ppdinf.lattice.systems import exact_product
-from ppdinf.mechanisms.border import (
-    refuse_seed,
-    refuse_undeclared,
-    require_draws,
-    require_room,
-    warn_fixed,
-    warn_ranked,
-)
-from ppdinf.mechanisms.mechanism import Mechanism
+from ppdinf.mechanisms.border import at_border, refuse_seed, require_draws, warn_fixed, warn_ranked
 from ppdinf.noise.bits.tape import Tape, secure_tape, seeded_tape
 from ppdinf.noise.plan import Plan
+from ppdinf.releases.mechanism import Mechanism
+from ppdinf.releases.release import Release
 from ppdinf.tables import labelled_cells
-
-if TYPE_CHECKING:
-    from ppdinf.releases import Release
 
 __all__ = ["TableMechanism"]
 
@@ -154,12 +146,12 @@ class TableMechanism(Mechanism):
             The public sums fix cells that are no structural zeros: they are published as they are. Or the labels come
             in the order of their counts, which is published with them.
         """
-        from ppdinf.releases.release import Release, as_drawn
-
         refuse_seed(seed, "simulate(table, draws=..., rng=...)")
-        frame, cells = labelled_cells(table)
-        refuse_undeclared(frame, self.public)
-        require_room(frame, cells)
+        frame, cells = at_border(self.public, table)
+        return self._released(frame, cells, allow_mcmc=allow_mcmc)
+
+    def _released(self, frame: Frame, cells: NDArray[np.int64], *, allow_mcmc: bool = False) -> Release:
+        """Release a table that was checked at the border."""
         system = bind(self.public, frame, cells)
         system.require_cells(cells)
         mechanism = self.on(system)
@@ -167,7 +159,7 @@ class TableMechanism(Mechanism):
         warn_fixed(system)
         warn_ranked(frame, cells, self.public)
         released = mechanism.draw(system, cells, 1, secure_tape(), plan)[0]
-        return as_drawn(Release(frame.table(released), mechanism, public=system, plan=plan))
+        return Release.of_draw(frame, released, mechanism, system, plan)
 
     def simulate(
         self, table: Any, *, draws: int, rng: int | np.random.Generator | None = None, allow_mcmc: bool = False

@@ -25,6 +25,7 @@ from functools import lru_cache
 import numpy as np
 from flint import arb, ctx
 from numpy.typing import NDArray
+from scipy.optimize import brentq
 
 from ppdinf.laws import IntegerLaw
 
@@ -135,7 +136,6 @@ class _Rough:
 
     def balanced(self, pairs: NDArray[np.int64], counts: NDArray[np.int64], most: float) -> float:
         """Find the tilt between 0 and `most` for which the sum of all noise has mean 0, or comes nearest to it."""
-        from scipy.optimize import brentq
 
         def mean(tilt: float) -> float:
             return float(counts @ self.moments(pairs, tilt)[0])

@@ -12,24 +12,23 @@ from abc import abstractmethod
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from flint import arb
 from numpy.typing import NDArray
 
+from ppdinf._frozen import assign
 from ppdinf.errors import CountError, InvariantError, PrivacyError
 from ppdinf.invariants import Public, System
 from ppdinf.laws.likelihood import Likelihood
 from ppdinf.laws.transition_matrix import TransitionMatrix
 from ppdinf.mechanisms.border import require_public
 from ppdinf.mechanisms.table_mechanism import TableMechanism
+from ppdinf.noise.bits.tape import Tape
 from ppdinf.noise.bits.transition import draw_rows
 from ppdinf.noise.plan import Plan
 from ppdinf.privacy.guarantee import Guarantee
-
-if TYPE_CHECKING:
-    from ppdinf.noise.bits.tape import Tape
 
 __all__ = ["CellLaw", "Transition", "random_rounding"]
 
@@ -142,7 +141,7 @@ class Transition(CellLaw):
         if (off > ROUNDING).any():
             raise PrivacyError(f"the probabilities for a count of {int(np.argmax(off))} do not add up to 1")
         found.setflags(write=False)
-        object.__setattr__(self, "matrix", found)
+        assign(self, matrix=found)
 
     @property
     def probabilities(self) -> NDArray[np.float64]:

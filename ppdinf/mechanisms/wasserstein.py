@@ -18,13 +18,14 @@ from numpy.typing import NDArray
 from ppdinf._frozen import assign, made
 from ppdinf.errors import CountError, PrivacyError
 from ppdinf.invariants import Public, System
+from ppdinf.lattice.shortest import shortest_distance
 from ppdinf.laws import LAPLACE, DoubleGeometric, L2Laplace
 from ppdinf.mechanisms.border import require_public
-from ppdinf.mechanisms.mechanism import Mechanism
 from ppdinf.mechanisms.weighted import BaseMeasure, Weighted
 from ppdinf.noise.plan import Plan
 from ppdinf.privacy.guarantee import Guarantee
 from ppdinf.rationals import as_fraction, ball
+from ppdinf.releases.mechanism import Mechanism
 
 __all__ = ["DirichletMultinomial", "WassersteinExponential"]
 
@@ -223,7 +224,7 @@ class WassersteinExponential(Weighted):
     @property
     def law(self) -> DoubleGeometric | L2Laplace:
         """Rate ``epsilon / (2 sensitivity)`` per unit of distance."""
-        return LAPLACE[self._metric](self.epsilon / (2 * self.sensitivity))
+        return LAPLACE[self.distance](self.epsilon / (2 * self.sensitivity))
 
     def base_measure(self, system: System) -> BaseMeasure | None:
         """Return the weights of the released counts.
@@ -255,14 +256,14 @@ class WassersteinExponential(Weighted):
             neighbours=self.secrets,
             models=(
                 "every model of the data in which the secret moves the table by an infinity-Wasserstein distance of at "
-                f"most Delta = {self.sensitivity} in {self._metric}"
+                f"most Delta = {self.sensitivity} in {self.distance}"
             ),
             **self.public.open,
         )
 
     @property
-    def _metric(self) -> str:
-        """The distance that `sensitivity` is in."""
+    def distance(self) -> str:
+        """The norm that `sensitivity` is in: losses of another one do not add up with it."""
         return "l2" if self.loss == "l2" else "l1"
 
     def _promise_on(self, system: System, public: System, plan: Plan | None) -> Guarantee:
@@ -284,13 +285,11 @@ class WassersteinExponential(Weighted):
         return super().plan_on(system, allow_mcmc=allow_mcmc)
 
     def _require_sensitivity(self, system: System) -> None:
-        from ppdinf.lattice.shortest import shortest_distance
-
-        nearest = None if system.fixed.all() else shortest_distance(system.free, self._metric)
+        nearest = None if system.fixed.all() else shortest_distance(system.free, self.distance)
         if nearest is not None and float(self.sensitivity) < nearest * (1 - 1e-9):
             raise PrivacyError(
                 f"the sensitivity is {self.sensitivity}, but no two tables with this public information are nearer "
-                f"than {nearest:.4g} in {self._metric}: a secret that moves the table at all moves it that far"
+                f"than {nearest:.4g} in {self.distance}: a secret that moves the table at all moves it that far"
             )
 
     def to_dict(self) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Hashable
 from fractions import Fraction
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 import scipy.sparse as sp
@@ -23,18 +23,21 @@ from numpy.typing import NDArray
 
 from ppdinf.errors import InvariantError
 from ppdinf.invariants import Public, System
+from ppdinf.invariants.statement import Statement
+from ppdinf.lattice.columns import equal_columns
 from ppdinf.lattice.fiber_tables import cell_intervals
+from ppdinf.lattice.ordering import elimination_order
+from ppdinf.lattice.rows import row_algebra
 from ppdinf.laws import IntegerLaw, L2Laplace
 from ppdinf.laws.likelihood import Differences, Likelihood, MixingScale, Normaliser
 from ppdinf.mechanisms.table_mechanism import TableMechanism
 from ppdinf.mechanisms.tilting import Sides, sides, tilts
+from ppdinf.noise.bits.coins import toss
+from ppdinf.noise.bits.tape import Tape
+from ppdinf.noise.exact.elimination import LARGEST_WORK, Elimination
+from ppdinf.noise.exact.potentials import Potential, Window
 from ppdinf.noise.plan import Plan, plan
 from ppdinf.rationals import ball
-
-if TYPE_CHECKING:
-    from ppdinf.noise.bits.tape import Tape
-    from ppdinf.noise.exact.elimination import Elimination
-    from ppdinf.noise.exact.potentials import Potential, Window
 
 __all__ = ["BaseMeasure", "Weighted", "is_bounded", "log_base_measure", "summed_out"]
 
@@ -107,8 +110,6 @@ class Weighted(TableMechanism):
         """
         if self._is_free(system) and self.law.is_of_norm:
             return plan(system, self.law, allow_mcmc=allow_mcmc)
-        from ppdinf.noise.exact.elimination import LARGEST_WORK
-
         work = _work(system, _of_cells(self.law, system.frame.size))
         if work > LARGEST_WORK:
             raise InvariantError(
@@ -144,8 +145,6 @@ class Weighted(TableMechanism):
         self, system: System, x: NDArray[np.int64], law: L2Laplace, size: int, tape: Tape
     ) -> NDArray[np.int64]:
         """Thin l1 proposals."""
-        from ppdinf.noise.bits.coins import toss
-
         d, wider = x.size, law.wider(x.size)
         epsilon, rate = law.epsilon, wider.epsilon
         proposals = summed_out(system, tuple(x.tolist()), wider, self.base_measure(system))
@@ -203,8 +202,6 @@ def log_base_measure(base: BaseMeasure | None, cells: NDArray[np.int64]) -> floa
 
 def is_bounded(public: Public) -> bool:
     """Whether any statement is a bound, of whatever kind."""
-    from ppdinf.invariants.statement import Statement
-
     return any(type(statement).inequalities is not Statement.inequalities for statement in public)
 
 
@@ -240,8 +237,6 @@ def summed_out(
     InvariantError
         The public sums and bounds cross too much for elimination.
     """
-    from ppdinf.noise.exact.elimination import LARGEST_WORK, Elimination
-
     values = system.A @ np.array(center, dtype=np.int64)
     around = getattr(base, "around", None)
     base = around(center, _groups(system)) if around is not None else base
@@ -267,10 +262,6 @@ def _work(system: System, noise: IntegerLaw) -> float:
 
     A cell cut off by its bounds spreads no more than a free one, nor than its interval.
     """
-    from ppdinf.lattice.columns import equal_columns
-    from ppdinf.lattice.ordering import elimination_order
-    from ppdinf.lattice.rows import row_algebra
-
     low, high = cell_intervals(system.A, system.values, system.B, system.limits)
     reach = float(noise.tail_start(LEFT_OUT))
     sizes = np.arange(-NEAR, NEAR + 1) * max(1.0, reach / NEAR)

@@ -7,22 +7,31 @@ says nothing about a sampler; that draws follow the density is tested apart.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ppdinf.errors import InvariantError
+from ppdinf.invariants import Public, System
 from ppdinf.invariants.system import bind
 from ppdinf.lattice.fiber_tables import fiber_tables
-
-if TYPE_CHECKING:
-    from ppdinf.invariants import System
-    from ppdinf.mechanisms.table_mechanism import TableMechanism
+from ppdinf.privacy.guarantee import Guarantee
 
 __all__ = ["Audit", "audit"]
 
 NEGLIGIBLE = 1e-10
+
+
+class Audited(Protocol):
+    """What is asked of a mechanism on integer tables; of a post-processed one also ``push``."""
+
+    public: Public
+    keeps_bounds: Any
+
+    @property
+    def guarantee(self) -> Guarantee: ...
+    def on(self, system: System) -> Any: ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,12 +70,12 @@ class Audit:
         return np.array(moments) / (order - 1)
 
 
-def audit(mechanism: TableMechanism, system: System, *, reach: int | None = None) -> Audit:
+def audit(mechanism: Audited, system: System, *, reach: int | None = None) -> Audit:
     """Enumerate the tables that agree with everything public, all releases of each, and the losses between them.
 
     Parameters
     ----------
-    mechanism : TableMechanism
+    mechanism : Mechanism
         On integer tables.
     system : System
         Public sums with their values, and bounds that leave few tables: at least what the mechanism itself publishes
@@ -102,25 +111,25 @@ def audit(mechanism: TableMechanism, system: System, *, reach: int | None = None
     kept = system if system.public == mechanism.public else bind(mechanism.public, system.frame, tables[0])
     for x in tables:
         kept.require_cells(x)
-    mechanism = mechanism.on(kept)
-    if (push := getattr(mechanism, "push", None)) is not None:
+    settled = mechanism.on(kept)
+    if (push := getattr(settled, "push", None)) is not None:
         return _audited(tables, push(kept, tables, 2 if reach is None else reach))
     releases = None
-    if mechanism.keeps_bounds:
+    if settled.keeps_bounds:
         releases = fiber_tables(kept.A, kept.values, kept.B, kept.limits, most=200_000)
     if releases is None:  # noise reaches everywhere on the lattice
         if reach is None:
             # l2 noise has no weights of single cells, but its mass falls with the distance as its loss grows
-            k, likelihood = np.arange(10_000), mechanism.require_likelihood(kept)
+            k, likelihood = np.arange(10_000), settled.require_likelihood(kept)
             by_cell = likelihood.is_fixed_by_cell
-            fall = -likelihood.log_cells(k, 0 * k) if by_cell else k * float(mechanism.guarantee.loss(1))
+            fall = -likelihood.log_cells(k, 0 * k) if by_cell else k * float(settled.guarantee.loss(1))
             reach = int(np.argmax(fall > -np.log(NEGLIGIBLE))) or k.size
         eye = np.eye(tables.shape[1], dtype=np.int64)
         limits = np.concatenate([tables.min(axis=0) - reach, -tables.max(axis=0) - reach])
         releases = fiber_tables(kept.A, kept.values, np.vstack([eye, -eye]), limits, most=200_000)
     if releases is None:
         raise InvariantError("noise reaches more than 200,000 releases: audit a smaller table, or pass reach")
-    log_w = np.array([[mechanism.log_weight(kept, y, x) for y in releases] for x in tables])
+    log_w = np.array([[settled.log_weight(kept, y, x) for y in releases] for x in tables])
     return _audited(tables, log_w - np.logaddexp.reduce(log_w, axis=1)[:, np.newaxis])
 
 

@@ -19,6 +19,7 @@ from fractions import Fraction
 from typing import Any
 
 from ppdinf.errors import PrivacyError
+from ppdinf.privacy.conversion import as_delta, zcdp_epsilon
 from ppdinf.privacy.guarantee import Guarantee, ReleaseGuarantee
 
 __all__ = ["compose", "compose_parallel", "to_approximate", "to_event", "to_zcdp"]
@@ -206,8 +207,6 @@ def to_approximate(guarantee: Guarantee, delta: Any, *, distance: float = 1) -> 
     >>> round(float(to_approximate(census, "1e-10").epsilon), 2)
     17.14
     """
-    from ppdinf.privacy.conversion import as_delta, zcdp_epsilon
-
     wanted = as_delta(delta)
     if guarantee.variant == "pufferfish":
         raise PrivacyError("a Pufferfish guarantee holds under models of the data: it says nothing about single tables")

@@ -13,17 +13,18 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ppdinf.errors import PrivacyError
+from ppdinf.invariants import System
+from ppdinf.lattice.feasible import nearest_feasible
 from ppdinf.lattice.fiber_tables import fiber_tables
+from ppdinf.lattice.moves import connected_moves
+from ppdinf.lattice.shortest import shortest_distance
 from ppdinf.privacy.conditioning_blocks import SAME, BlockCost, cost_by_blocks
-
-if TYPE_CHECKING:
-    from ppdinf.invariants import System
 
 __all__ = ["ConditioningCost", "Erosion", "conditioning_cost", "erosion", "posterior_range"]
 
@@ -147,9 +148,6 @@ def _searched(
     gamma = min(1.0, known.most)
     if not search:
         return ConditioningCost(gamma, known.least, None, False, known.tables)
-    from ppdinf.lattice.feasible import nearest_feasible
-    from ppdinf.lattice.moves import connected_moves
-
     moves, none = connected_moves(system.structure, bounds="any"), np.zeros(system.frame.size, dtype=np.int64)
     x = nearest_feasible(system.A, system.values, system.B, system.limits, near=none, row_names=system.names)
     log_c, best = mechanism.log_normaliser(system, x), known.least
@@ -187,8 +185,6 @@ def erosion(system: System) -> Erosion:
     >>> erosion(ppd.invariants.total().on([3, 0, 2])).nearest
     2
     """
-    from ppdinf.lattice.shortest import shortest_distance
-
     found = None if system.fixed.all() else shortest_distance(system.free)
     return Erosion(None if found is None else int(found), int(system.fixed.sum()))
 

@@ -33,18 +33,16 @@ from __future__ import annotations
 
 import math
 from itertools import permutations
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammaln
 
+from ppdinf.invariants import System
 from ppdinf.lattice.feasible import nearest_feasible
 from ppdinf.lattice.fiber_tables import cell_intervals, fiber_tables
 from ppdinf.laws import DoubleGeometric
-
-if TYPE_CHECKING:
-    from ppdinf.invariants import System
 
 __all__ = ["BlockCost", "cost_by_blocks"]
 

@@ -15,6 +15,8 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 
+from scipy.optimize import brentq, minimize_scalar
+
 from ppdinf.errors import PrivacyError
 from ppdinf.rationals import NUMBER, as_fraction
 
@@ -71,8 +73,6 @@ def zcdp_epsilon(rho: Parameter, delta: Parameter) -> float:
     >>> round(zcdp_epsilon(2.55623, "1e-10"), 2)
     17.14
     """
-    from scipy.optimize import brentq
-
     size, goal = _loss(rho), math.log(as_delta(delta))
     highest = size + 2 * math.sqrt(-size * goal)  # Bun and Steinke's simpler conversion
     if _log_delta(size, 0.0) <= goal:
@@ -101,8 +101,6 @@ def zcdp_rho(epsilon: Parameter, delta: Parameter) -> float:
     >>> round(zcdp_rho(17.14357, "1e-10"), 5)
     2.55623
     """
-    from scipy.optimize import brentq
-
     target, goal = float(as_fraction(epsilon, "epsilon")), math.log(as_delta(delta))
     lowest = (math.sqrt(target - goal) - math.sqrt(-goal)) ** 2  # Bun and Steinke's, which asks for less
     highest = lowest
@@ -143,8 +141,6 @@ def _loss(rho: Parameter) -> float:
 
 
 def _log_delta(rho: float, epsilon: float) -> float:
-    from scipy.optimize import minimize_scalar
-
     def log_bound(log_order: float) -> float:
         order = math.exp(log_order)  # alpha - 1
         alpha = 1 + order

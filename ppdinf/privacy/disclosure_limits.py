@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from ppdinf._frozen import assign
 from ppdinf.errors import PrivacyError
 from ppdinf.rationals import as_fraction
 
@@ -66,8 +67,7 @@ class TCloseness:
 
     def __post_init__(self) -> None:
         whole(self.n, 1, math.inf, "n")
-        object.__setattr__(self, "share", probability(self.share, "share"))
-        object.__setattr__(self, "t", probability(self.t, "t"))
+        assign(self, share=probability(self.share, "share"), t=probability(self.t, "t"))
         if not self.counts:
             raise PrivacyError(f"no count of {self.n} persons is within {self.t} of a share of {self.share}")
 

@@ -25,9 +25,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse, special
+from scipy.optimize import brentq
 
 from ppdinf.errors import PrivacyError
 from ppdinf.lattice.structure import Structure
+from ppdinf.noise.exact.across import squares_across
+from ppdinf.noise.exact.orthogonal import klein
+from ppdinf.noise.exact.theta import FLAT, log_ratio
 from ppdinf.privacy.conversion import as_delta, zcdp_rho
 from ppdinf.rationals import as_fraction
 
@@ -105,8 +109,6 @@ def exact_sigma(found: Structure, step: NDArray[np.int64], epsilon: Any, delta: 
     >>> round(exact_sigma(total, np.array([1, -1, 0]), "1/4", 1e-6), 2)
     21.79
     """
-    from scipy.optimize import brentq
-
     size, goal = float(as_fraction(epsilon, "epsilon")), float(as_delta(delta))
     law = _step_law(found, tuple(step))
     high = math.sqrt(float(step @ step) / (2 * zcdp_rho(epsilon, delta)))
@@ -159,8 +161,6 @@ class _StepLaw:
     """The law of <z, h> for lattice Gaussian z."""
 
     def __init__(self, found: Structure, step: NDArray[np.int64]) -> None:
-        from ppdinf.noise.exact.across import squares_across
-
         h = np.asarray(step, dtype=np.int64)
         values = np.abs(sparse.csc_array(found.lattice.basis).T @ h)
         self.squared = int(h @ h)
@@ -185,8 +185,6 @@ class _StepLaw:
 
     def _evenness(self, sigma: float) -> float:
         """Least share of its mass that a shift leaves to the lattice across the step."""
-        from ppdinf.noise.exact.theta import FLAT, log_ratio
-
         widths = sigma**2 / self.squares
         return math.exp(math.fsum(log_ratio(0.5, v) for v in widths[widths < FLAT].tolist()))
 
@@ -234,8 +232,6 @@ def tail_bound(found: Structure, t: float, *, epsilon: Any = None, sigma: Any = 
 
 def _log_constant(found: Structure) -> float:
     """Logarithm of the constant K of Theorem 12."""
-    from ppdinf.noise.exact.orthogonal import klein
-
     m = found.lattice.rank
     if m == 0:
         return 0.0

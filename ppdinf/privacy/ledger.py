@@ -4,23 +4,36 @@ from __future__ import annotations
 
 import warnings
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 import scipy.sparse as sp
 
 from ppdinf.errors import PrivacyError, PrivacyWarning
+from ppdinf.frame import Frame
+from ppdinf.invariants import System
 from ppdinf.lattice import structure
 from ppdinf.lattice.fixed_cells import fixed_cells
 from ppdinf.privacy.composition import compose, to_event, to_zcdp
+from ppdinf.privacy.conversion import as_delta
 from ppdinf.privacy.guarantee import Guarantee
 from ppdinf.rationals import as_fraction
 
-if TYPE_CHECKING:
-    from ppdinf.mechanisms.postprocessing import PostProcessedRelease
-    from ppdinf.releases import Release
-
 __all__ = ["Ledger"]
+
+
+class Entry(Protocol):
+    """What a ledger asks of a release; that of a post-processed table is ``entry`` of the whole."""
+
+    frame: Frame
+    public: System
+    part_of: Any
+    mechanism: Any
+
+    @property
+    def guarantee(self) -> Guarantee: ...
+    @property
+    def promise_of_whole(self) -> Guarantee: ...
 
 
 class Ledger:
@@ -61,9 +74,9 @@ class Ledger:
             raise PrivacyError("a budget is in epsilon or in rho: give one of the two")
         self._in_rho = rho is not None
         self.budget = as_fraction(rho if epsilon is None else epsilon, "epsilon" if rho is None else "rho")  # type: ignore[arg-type]
-        self.releases: list[Release] = []
+        self.releases: list[Entry] = []
 
-    def add(self, release: Release | PostProcessedRelease) -> None:
+    def add(self, release: Any) -> None:
         """Enter a release that is to be published.
 
         Parameters
@@ -84,13 +97,9 @@ class Ledger:
         PrivacyWarning
             What is public of all releases together fixes cells that none of them fixes alone.
         """
-        from ppdinf.mechanisms.postprocessing.postprocessed import PostProcessedRelease
-        from ppdinf.releases import Release
-
-        if isinstance(release, PostProcessedRelease):
-            release = release.noisy  # which knows what it is part of
-        if not isinstance(release, Release):
+        if not hasattr(release, "entry"):
             raise PrivacyError(f"a ledger enters releases, found {type(release).__name__}")
+        release = release.entry
         if release.part_of is not None and any(release is other for other in self.releases):
             raise PrivacyError("this post-processed release was entered already, with its noisy table: it counts once")
         for other in self.releases[:1]:
@@ -134,9 +143,7 @@ class Ledger:
         -------
         float
         """
-        from ppdinf.privacy.conversion import as_delta
-
-        events = [to_event(_promise(release), distance=distance) for release in self.releases]
+        events = [to_event(release.promise_of_whole, distance=distance) for release in self.releases]
         import dp_accounting  # `to_event` has said what to do where it is missing
 
         replaced = dp_accounting.NeighboringRelation.REPLACE_ONE
@@ -158,9 +165,9 @@ class Ledger:
         head = f"{len(self.releases)} releases have spent {name} = {float(spent):.6g} of {float(self.budget):.6g}."
         return f"{head}\n\n{self.guarantee.describe()}" if self.releases else head
 
-    def _composed(self, releases: list[Release]) -> Guarantee:
-        promises = [_promise(release) for release in releases]
-        if len({_distance(release) for release in releases if release.guarantee.variant == "pufferfish"}) > 1:
+    def _composed(self, releases: list[Entry]) -> Guarantee:
+        promises = [release.promise_of_whole for release in releases]
+        if len({release.mechanism.distance for release in releases if release.guarantee.variant == "pufferfish"}) > 1:
             raise PrivacyError(
                 "the sensitivities of these releases are distances in several norms: what moves the table least in one "
                 "need not do so in another, and their losses do not add up, so state all in one norm"
@@ -169,7 +176,7 @@ class Ledger:
             promises = [to_zcdp(promise) for promise in promises]
         return compose(*promises, independent=True)  # every release draws noise of its own
 
-    def _spent(self, releases: list[Release]) -> Fraction:
+    def _spent(self, releases: list[Entry]) -> Fraction:
         together = self._composed(releases)
         if together.delta:
             raise PrivacyError("a release with a delta cannot be entered against a budget without one; budget in rho")
@@ -193,16 +200,3 @@ class Ledger:
                 PrivacyWarning,
                 stacklevel=3,
             )
-
-
-def _promise(release: Release) -> Guarantee:
-    """State the guarantee of everything that was drawn for a release."""
-    if release.part_of is None:
-        return release.guarantee
-    return release.part_of.guarantee_on(release.public, None)
-
-
-def _distance(release: Release) -> str:
-    """Name the distance that the sensitivity of a Pufferfish mechanism is in."""
-    loss = getattr(release.mechanism, "loss", release.mechanism.kind)
-    return loss if isinstance(loss, str) else "l1"

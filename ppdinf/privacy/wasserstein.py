@@ -31,6 +31,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import maximum_flow
 
 from ppdinf.errors import PrivacyError
 
@@ -155,9 +157,6 @@ def _flow(supply: list[int], demand: list[int], allowed: NDArray[np.bool_]) -> i
     SciPy's flows hold 32 bits. So capacities are fed to it by digits, most significant first: a largest flow for
     the leading digits, times the base, leaves less than (n + m) bases to be gained on the next digit.
     """
-    from scipy.sparse import csr_array
-    from scipy.sparse.csgraph import maximum_flow
-
     n, m = allowed.shape
     digit = 30 - (n + m).bit_length()
     source, sink, most = n + m, n + m + 1, 2**30  # no capacity is used up to this, nor do two of them overflow

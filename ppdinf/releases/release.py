@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cached_property
+from html import escape
 from os import PathLike
 from typing import Any
 
@@ -17,10 +18,12 @@ from ppdinf.errors import InvariantError, PrivacyError
 from ppdinf.frame import Frame
 from ppdinf.invariants import Public, System
 from ppdinf.invariants.system import bind
+from ppdinf.lattice.rows import check_consistent
 from ppdinf.laws.likelihood import Likelihood
-from ppdinf.mechanisms.mechanism import Mechanism
 from ppdinf.noise.plan import Plan
-from ppdinf.privacy.guarantee import ReleaseGuarantee
+from ppdinf.privacy.guarantee import Guarantee, ReleaseGuarantee
+from ppdinf.releases.file import write
+from ppdinf.releases.mechanism import Mechanism
 from ppdinf.tables import labelled_cells, labelled_reals
 
 __all__ = ["Release", "as_drawn", "as_undated"]
@@ -98,23 +101,64 @@ class Release:
             raise InvariantError("public must be bound to its values: pass public.on(table, values=...)")
         cells: NDArray[Any]
         if mechanism.is_integer:
-            self.frame, cells = labelled_cells(table, nonnegative=False)
+            frame, cells = labelled_cells(table, nonnegative=False)
         else:
-            self.frame, cells = labelled_reals(table)
-        self.table = self.frame.table(cells, "released")
+            frame, cells = labelled_reals(table)
         if public is None:
-            public = _read_off(mechanism.public, self.frame, cells)
-        self.frame.check_same(public.frame, "the table that the public information was bound to")
-        self.public = public
-        self.kept = public if public.public == mechanism.public else _read_off(mechanism.public, self.frame, cells)
-        _require_kept(self.kept, cells, bounds=mechanism.keeps_bounds)
-        if self.kept is not public:
-            self.public = _join(public, self.kept, cells)
-        self.mechanism = mechanism.on(self.kept)
-        self.plan = plan
+            public = _read_off(mechanism.public, frame, cells)
+        frame.check_same(public.frame, "the table that the public information was bound to")
+        kept = public if public.public == mechanism.public else _read_off(mechanism.public, frame, cells)
+        _require_kept(kept, cells, bounds=mechanism.keeps_bounds)
+        if kept is not public:
+            public = _join(public, kept, cells)
+        self._set(frame, cells, mechanism.on(kept), kept, public, plan)
+
+    def _set(
+        self,
+        frame: Frame,
+        cells: NDArray[Any],
+        mechanism: Mechanism,
+        kept: System,
+        public: System,
+        plan: Plan | None,
+    ) -> None:
+        self.frame, self.kept, self.public, self.mechanism, self.plan = frame, kept, public, mechanism, plan
+        self.table = frame.table(cells, "released")
         self.part_of: Mechanism | None = None
         self._drawn: NDArray[Any] | None = None
         self._otherwise = "stated"
+
+    @staticmethod
+    def of_draw(
+        frame: Frame,
+        cells: NDArray[Any],
+        mechanism: Mechanism,
+        kept: System,
+        plan: Plan | None,
+    ) -> Release:
+        """Make a release of what a settled mechanism has drawn; for mechanisms alone, which know that it is whole.
+
+        Parameters
+        ----------
+        frame : Frame
+        cells : array, shape (d,)
+        mechanism : Mechanism
+            Settled on `kept`.
+        kept : System
+            Sums of the confidential table that the noise keeps.
+        plan : Plan or None
+        """
+        _require_kept(kept, cells, bounds=mechanism.keeps_bounds)
+        release: Release = object.__new__(Release)
+        release._set(frame, cells, mechanism, kept, kept, plan)
+        return as_drawn(release)
+
+    def within(self, public: System, whole: Mechanism) -> Release:
+        """Make the same release known as a part of what was published, with all that is public of the whole."""
+        release: Release = object.__new__(Release)
+        cells = self.table.values.ravel()
+        release._set(self.frame, cells, self.mechanism, self.kept, _join(public, self.kept, cells), self.plan)
+        return as_drawn(release, whole)
 
     @property
     def provenance(self) -> str:
@@ -133,6 +177,16 @@ class Release:
             It is not known, or nothing to infer with; it says what to do instead.
         """
         return self.mechanism.require_likelihood(self.kept)
+
+    @property
+    def entry(self) -> Release:
+        """What a ledger enters: the release itself."""
+        return self
+
+    @property
+    def promise_of_whole(self) -> Guarantee:
+        """The guarantee of everything that was drawn for the release."""
+        return self.guarantee if self.part_of is None else self.part_of.guarantee_on(self.public, None)
 
     @property
     def depends_on_table(self) -> bool:
@@ -221,8 +275,6 @@ class Release:
         ReleaseFileError
             The file exists.
         """
-        from ppdinf.releases.file import write
-
         write(self, path, overwrite=overwrite)
 
     def sel(self, **labels: Any) -> xr.DataArray:
@@ -256,8 +308,6 @@ class Release:
         return xr.Dataset({"released": self.table, "public": sums})
 
     def _repr_html_(self) -> str:
-        from html import escape
-
         said = escape(f"Release by {type(self.mechanism).__name__}; {self.public.public}")
         return f"<p><strong>{said}</strong></p>{self.table._repr_html_()}"
 
@@ -300,8 +350,6 @@ def _require_kept(kept: System, cells: NDArray[Any], *, bounds: bool) -> None:
 
 def _join(public: System, kept: System, cells: NDArray[Any]) -> System:
     """Add to what is public the sums of the noisy table that the noise kept; refuse a contradiction."""
-    from ppdinf.lattice.rows import check_consistent
-
     names = [*public.names, *(f"{name} (as released)" for name in kept.names)]
     check_consistent(sp.vstack([public.A, kept.A]), np.concatenate([public.values, kept.values]), row_names=names)
     further = Public(tuple(statement for statement in kept.public if statement not in public.public.statements))

@@ -213,7 +213,7 @@ def test_where_no_grid_is_possible_it_is_said(monkeypatch, tmp_path):
     def refuse(*arguments):
         raise InvariantError("The basis is too ill-conditioned.")
 
-    monkeypatch.setattr("ppdinf.noise.exact_noise.exact_noise", refuse)
+    monkeypatch.setattr("ppdinf.mechanisms.subspace_gaussian.exact_noise", refuse)
     release = gaussian(total()).release(THREE)
     assert release.mechanism.grid is None
     assert not release.plan.exact

@@ -225,8 +225,8 @@ def forge(path, *, manifest=None, parts=None, seal=True):
     if manifest is not None:
         manifest(body)
     if seal:
-        body["digest"] = release_file._digest(body)
-    found["manifest.json"] = release_file._canonical(body)
+        body["digest"] = release_file.digest(body)
+    found["manifest.json"] = release_file.canonical(body)
     write_zip(path, [(name, found[name]) for name in NAMES])
     return path
 
@@ -526,8 +526,8 @@ def manifest_of_schema_2():
 
 
 def write_manifest(path, manifest, table, public):
-    manifest["digest"] = release_file._digest(manifest)
-    write_zip(path, zip(NAMES, [release_file._canonical(manifest), table, public], strict=True))
+    manifest["digest"] = release_file.digest(manifest)
+    write_zip(path, zip(NAMES, [release_file.canonical(manifest), table, public], strict=True))
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 

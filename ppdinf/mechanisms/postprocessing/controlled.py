@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
+from scipy.optimize import LinearConstraint, milp
 
 from ppdinf.errors import InvariantError
 from ppdinf.lattice.systems import exact_product
@@ -54,8 +55,6 @@ def controlled_rounding(real: Any, A: Any) -> NDArray[np.int64]:
     >>> controlled_rounding([0.3, 0.4, 1.3, 2.0], [[1, 1, 1, 1]])
     array([0, 1, 1, 2])
     """
-    from scipy.optimize import LinearConstraint, milp
-
     r, rows = np.asarray(real, dtype=np.float64), sparse.csc_array(A, dtype=np.int64)
     floor = whole_floor(r)
     fraction = np.maximum(r - floor, 0.0)

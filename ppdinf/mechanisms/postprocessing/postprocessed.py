@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -24,22 +24,23 @@ import xarray as xr
 from numpy.typing import NDArray
 from scipy import sparse
 
+from ppdinf._frozen import assign
 from ppdinf.errors import InvariantError, PrivacyError
 from ppdinf.frame import Frame
 from ppdinf.invariants import Public, System, covariates
+from ppdinf.invariants.system import bind
 from ppdinf.lattice.feasible import nearest_feasible
-from ppdinf.mechanisms.border import require_public, warn_fixed
+from ppdinf.mechanisms.border import at_border, refuse_seed, require_public, warn_fixed
 from ppdinf.mechanisms.laplace import GeneralizedLaplace
 from ppdinf.mechanisms.postprocessing.projection import onto_sums
 from ppdinf.mechanisms.postprocessing.target import Target
 from ppdinf.mechanisms.table_mechanism import TableMechanism
+from ppdinf.noise.bits.integers import discrete_laplace
+from ppdinf.noise.bits.tape import Tape, secure_tape
 from ppdinf.noise.plan import Plan
 from ppdinf.privacy.guarantee import Guarantee, ReleaseGuarantee
 from ppdinf.rationals import as_fraction
-
-if TYPE_CHECKING:
-    from ppdinf.noise.bits.tape import Tape
-    from ppdinf.releases import Release
+from ppdinf.releases.release import Release
 
 __all__ = ["Levels", "PostProcessed", "PostProcessedRelease"]
 
@@ -71,6 +72,11 @@ class PostProcessedRelease:
     table: xr.DataArray
     noisy: Release
     guarantee: ReleaseGuarantee
+
+    @property
+    def entry(self) -> Release:
+        """What a ledger enters: the noisy table, which knows what it is part of."""
+        return self.noisy
 
     @property
     def dims(self) -> tuple[str, ...]:
@@ -151,9 +157,7 @@ class PostProcessed(TableMechanism):
             public = Public(tuple(s for s in public if s.known)) & _coordinates(
                 public
             )  # sums are neither used nor kept
-        object.__setattr__(self, "public", public)
-        object.__setattr__(self, "epsilon", as_fraction(epsilon, "epsilon"))
-        object.__setattr__(self, "method", method)
+        assign(self, public=public, epsilon=as_fraction(epsilon, "epsilon"), method=method)
 
     def release(self, table: Any, **seed: Any) -> PostProcessedRelease:  # type: ignore[override]
         """Publish a table: add noise from the operating system's secure source, and post-process.
@@ -177,20 +181,18 @@ class PostProcessed(TableMechanism):
         PrivacyWarning
             The public sums fix cells that are no structural zeros: they are published as they are.
         """
-        from ppdinf.noise.bits.tape import secure_tape
-        from ppdinf.releases.release import Release, as_drawn
-
-        system = self.public.on(table)
-        system.require(table)
-        levels = self._levels(system.frame)
-        noisy = self.measurement.release(table, **seed)  # refuses seeds and undeclared coordinates
+        refuse_seed(seed, "simulate(table, draws=..., rng=...)")
+        frame, cells = at_border(self.measurement.public, table)
+        system = bind(self.public, frame, cells)
+        system.require_cells(cells)
+        levels = self._levels(frame)
+        noisy = self.measurement._released(frame, cells)
         warn_fixed(system)
-        cells = system.cells(table)
         sums = [_noisy(G, rate, cells, 1, secure_tape()) for G, rate in levels[:-1]]
         (found,) = self._fit(system, levels, [*sums, noisy.table.values.reshape(1, -1)])
         return PostProcessedRelease(
-            system.frame.table(found, "post-processed"),
-            as_drawn(Release(noisy.table, self.measurement, public=system, plan=noisy.plan), part_of=self),
+            frame.table(found, "post-processed"),
+            noisy.within(system, self),
             self.guarantee_on(system, self.plan_on(system)),
         )
 
@@ -304,8 +306,6 @@ class PostProcessed(TableMechanism):
 
 
 def _noisy(G: sparse.csr_array, rate: Fraction, cells: NDArray[np.int64], draws: int, tape: Tape) -> NDArray[np.int64]:
-    from ppdinf.noise.bits.integers import discrete_laplace
-
     sums = G @ cells
     return sums + discrete_laplace(rate, draws * sums.size, tape).reshape(draws, sums.size)
 

@@ -25,6 +25,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
+from scipy.optimize import LinearConstraint, milp
 
 from ppdinf.errors import InvariantError
 from ppdinf.lattice.systems import exact_product
@@ -93,8 +94,6 @@ def round_to_sums(real: Any, A: Any, a: Any, B: Any, b: Any, *, groups: Any = No
 
 def _solve(cost: NDArray[Any], rows: list[Any], whole: int | None = None) -> NDArray[np.int64] | None:
     """Minimise over whole numbers (the first `whole` of them) with ``low <= M x <= high`` for each of `rows`."""
-    from scipy.optimize import LinearConstraint, milp
-
     stated = [LinearConstraint(sparse.csc_array(M), low, high) for M, low, high in rows if M.shape[0]]
     integral = np.arange(cost.size) < (cost.size if whole is None else whole)
     answer = milp(cost, integrality=integral.astype(int), bounds=(-np.inf, np.inf), constraints=stated)

@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from ppdinf._frozen import assign
 from ppdinf.errors import InvariantError, PrivacyError
 from ppdinf.frame import Frame
 from ppdinf.invariants import Public, System
@@ -155,9 +156,7 @@ class TopDown(PostProcessed):
         parts = [Fraction(1, n)] * n if shares is None else [as_fraction(share, "a share") for share in shares]
         if len(parts) != n or sum(parts) != 1:
             raise PrivacyError(f"shares must be {n} numbers that add up to 1: {n - 1} levels, and the cells")
-        object.__setattr__(self, "method", "topdown")
-        object.__setattr__(self, "levels", levels)
-        object.__setattr__(self, "shares", tuple(parts))
+        assign(self, method="topdown", levels=levels, shares=tuple(parts))
 
     def plan_on(self, system: System, *, allow_mcmc: bool = False) -> Plan:
         """Say what is drawn."""

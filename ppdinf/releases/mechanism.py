@@ -1,7 +1,8 @@
-"""What every mechanism shares: a name in files, a promise, and perhaps a likelihood."""
+"""What a release knows of how it was made: a name in files, a promise, and perhaps a likelihood."""
 
 from __future__ import annotations
 
+import importlib
 import math
 from abc import ABC, abstractmethod
 from typing import Any, ClassVar
@@ -14,11 +15,13 @@ from ppdinf.errors import ModelError, PrivacyError
 from ppdinf.invariants import Public, System
 from ppdinf.lattice.shortest import shortest_step
 from ppdinf.laws.likelihood import Likelihood
-from ppdinf.mechanisms.counting_queries import Query
 from ppdinf.noise.plan import Plan
 from ppdinf.privacy.guarantee import Guarantee, ReleaseGuarantee
 
 __all__ = ["Mechanism"]
+
+ROOMS = ("ppdinf.mechanisms", "ppdinf.counts")
+"""Rooms above this one that define kinds, loaded when a file names a kind that nothing has defined yet."""
 
 CHAIN = "that the chain which drew the noise is as near to its law as coupled chains show at 95 % confidence"
 
@@ -53,7 +56,12 @@ class Mechanism(ABC):
             Mechanism._kinds[cls.kind] = cls
 
     @property
-    def queries(self) -> Query | None:
+    def distance(self) -> str:
+        """Name of the distance that losses are stated in; those in one distance add up."""
+        return self.kind
+
+    @property
+    def queries(self) -> tuple[tuple[int, ...], ...] | None:
         """Rows of the counting queries that are answered; None where a release has the cells of the table."""
         return None
 
@@ -121,7 +129,12 @@ class Mechanism(ABC):
             A kind of mechanism that this version does not know, or other parameters than it has.
         """
         kind = data.get("kind") if isinstance(data, dict) else None
-        if not isinstance(kind, str) or kind not in Mechanism._kinds:
+        kind = kind if isinstance(kind, str) else None
+        for room in ROOMS:
+            if kind in Mechanism._kinds:
+                break
+            importlib.import_module(room)
+        if kind not in Mechanism._kinds:
             raise PrivacyError(f"this version of ppdinf does not know mechanisms of kind {kind!r}")
         parameters = {name: value for name, value in data.items() if name != "kind"}
         return Mechanism._kinds[kind]._of_file(public, parameters)
