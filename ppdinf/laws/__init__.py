@@ -6,6 +6,9 @@ discrete_gaussian   exp(-z^2 / (2 sigma^2))
 staircase           exp(-epsilon times the number of the stair)
 l2_laplace          exp(-epsilon |z|_2) of whole vectors
 noise_norm          minus a norm of a linear image of real noise
+transition_matrix   a probability of every released count for every count
+histogram_noise     noisy sums of a table's histogram of counts
+likelihood          what inference asks of a mechanism, in the terms of these
 chain_kernels       the same weights for compiled chains
 
 A new law is one file, imported here; the tests of laws then find it by themselves.

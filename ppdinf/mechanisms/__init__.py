@@ -1,4 +1,17 @@
-"""The curator's side: one family of mechanisms per file."""
+"""The curator's side: one family of mechanisms per file.
+
+table_mechanism      what mechanisms that publish tables share: release, simulation, density
+border               what is checked of a table before noise is added
+lattice_noise        whole noise that is the same around every table: laplace, gaussian
+weighted             whole tables weighted by noise, within bounds: conditioned, wasserstein (tilting, stated_loss)
+transition           cells released one by one by a matrix
+suppression          nothing but what is public
+subspace             real noise on the null space of public sums: subspace_gaussian, subspace_laplace,
+                     correlated_gaussian, k_norm (real_noise, on_grid, moves_within, counting_queries)
+k_norm_gradient      answers about records (objectives, regressions)
+postprocessing/      noise, then made to agree with what is public
+expected_error       how large noise is, before any privacy is spent
+"""
 
 from ppdinf.laws import DiscreteGaussian as DiscreteGaussian
 from ppdinf.laws import DoubleGeometric as DoubleGeometric

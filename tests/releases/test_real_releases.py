@@ -64,7 +64,7 @@ def test_whole_mechanisms_take_whole_tables_only():
 
 
 def test_the_scale_is_settled_by_the_sums():
-    mechanism, public = MECHANISMS["extended"](margin("county")), margin("county")
+    mechanism, public = ppd.SubspaceLaplace(margin("county"), 1, "extended"), margin("county")
     tables = [xr.DataArray(np.zeros((2, n), dtype=int), dims=["county", "age"]) for n in (2, 5)]
     few, many = (abs(mechanism.likelihood(public.on(table)).norm.matrix).max() for table in tables)
     assert few != many
