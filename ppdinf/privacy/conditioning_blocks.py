@@ -40,8 +40,10 @@ from numpy.typing import NDArray
 from scipy.special import gammaln
 
 from ppdinf.invariants import System
+from ppdinf.lattice.columns import distinct_rows
 from ppdinf.lattice.feasible import nearest_feasible
 from ppdinf.lattice.fiber_tables import cell_intervals, fiber_tables
+from ppdinf.lattice.two_way import two_way_table
 from ppdinf.laws import DoubleGeometric
 
 __all__ = ["BlockCost", "cost_by_blocks"]
@@ -133,9 +135,6 @@ def _is_laplace(noise: Any) -> bool:
 
 def _crossing(noise: Any, system: System, cells: NDArray[np.int64]) -> float:
     """Bound gamma of a cell by itself, or of a two-way table, whose steps are cycles of alternating signs."""
-    from ppdinf.lattice.columns import distinct_rows
-    from ppdinf.lattice.two_way import two_way_table
-
     if not _is_laplace(noise):
         return 1.0
     epsilon = float(noise.epsilon)
