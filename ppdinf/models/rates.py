@@ -31,7 +31,6 @@ import pytensor.tensor as pt
 import xarray as xr
 from numpy.typing import NDArray
 
-from ppdinf.distributions.released import has_auxiliary
 from ppdinf.errors import ModelError
 from ppdinf.models.partially_private import PartiallyPrivate, obstacle
 from ppdinf.releases import Release
@@ -98,7 +97,7 @@ def rate_model(
             log_mean = log_mean + pm.ZeroSumNormal(f"{dim}_effect", 1, dims=dim).reshape(shape)
         log_mean = log_mean + np.zeros(release.shape)
         mean = pm.Deterministic("mean_rate", pm.math.exp(log_mean), dims=release.dims)
-        walked = bool(obstacle(release)) or has_auxiliary(release)
+        walked = bool(obstacle(release)) or release.likelihood.auxiliary is not None
         if walked:
             size = 1 / spread**2
             # nobody at risk: no count but 0, and no gradient, which the density of negative binomials lacks there
@@ -118,7 +117,7 @@ def _information(release: Release) -> NDArray[np.float64]:
     its reach: a 24th under l1 noise, an eighth under Gaussian.
     """
     counts = np.maximum(release.table.values, 1.0)
-    noise = release.mechanism.half_width(counts.size) / REACH
+    noise = release.likelihood.half_width / REACH
     told = USUAL**2 * counts**2 / (counts + noise**2)
     return told / (1 + told)
 
