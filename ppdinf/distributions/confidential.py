@@ -88,6 +88,9 @@ class ConfidentialRV(SymbolicRandomVariable):
         Public sums, windows, noise weights and moves.
     start : array of int64
         A feasible table.
+    cells : dict of str to array of int64
+        Of each variable that looks at one cell an element, by its name: which cells (`ppdinf.distributions.factors`).
+        Kept here, since copies of a model share its ops and rewritten models drop the tags of variables.
     """
 
     default_output = 0
@@ -97,6 +100,7 @@ class ConfidentialRV(SymbolicRandomVariable):
         self, *args: Any, base_op: Any, release: Release, fiber: Fiber, start: NDArray[np.int64], **kwargs: Any
     ) -> None:
         self.base_op, self.release, self.fiber, self.start = base_op, release, fiber, start
+        self.cells: dict[str, NDArray[np.int64]] = {}
         super().__init__(*args, **kwargs)
 
     @cached_property

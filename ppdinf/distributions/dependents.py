@@ -109,7 +109,7 @@ class Watch:
             if known is None:
                 self.settle(var.name)
             else:
-                var.tag.cells = {**getattr(var.tag, "cells", {}), self.table.name: known}
+                self.table.owner.op.cells[var.name] = known
         self.add(var, dims)
         is_density = var in self.model.potentials or (depends and isinstance(var.owner.op, MeasurableOp))
         if depends and is_density and var not in self.model.free_RVs:

@@ -6,6 +6,8 @@ import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 import pytest
+from pymc.model.fgraph import clone_model
+from pymc.model.transform.optimization import freeze_dims_and_data
 from scipy import stats
 
 import ppdinf as ppd
@@ -219,3 +221,10 @@ def test_cells_of_operations():
     for mixing in (x.sum(axis=0), x + x[::-1], x @ z, x.cumsum(), x[:, 0] + x[:, 1], pt.sort(x)):
         assert of(mixing) is None
     assert of(x.shape[0] * z) is None  # looks at no count
+
+
+@pytest.mark.parametrize("again", [pm.Model.copy, clone_model, freeze_dims_and_data])
+def test_copies_of_a_model_sum_the_table_out_with_its_dependents(again):
+    model = posed(TOLD["deaths"][0])
+    assert [table.is_summed_out for table in tables_of(model)] == [True]
+    assert again(model).compile_logp()({}) == pytest.approx(model.compile_logp()({}), abs=1e-12)
