@@ -1,0 +1,115 @@
+"""Wide cells that tie a two-way table together, and the exact odds that its scales hold some.
+
+A table is *backed* if some row, the root, shares a wide cell's column with every row, and every column has a wide
+cell. Then wide cells hold a spanning tree of rows and columns in which any row and column are at most `PATH` steps
+apart. More wide cells never spoil that.
+
+Drawing (scales, noise) among backed tables alone gives noise z too little weight, by the probability c(z) that its
+scales are backed. Keeping z with probability c(0) / c(z) sets that right, and needs neither number: scales given z are
+independent and rise with abs(z), so wide cells for z = 0 can be drawn as a subset of those for z. Draw the former; if
+they back the table, keep z. Else draw the latter: if they back it, drop z, else begin again. So z is kept with
+probability c(0) (1 + (1 - c(z)) + (1 - c(z))^2 + ...).
+"""
+
+import math
+from fractions import Fraction
+
+import numpy as np
+from flint import arb
+from numba import njit
+from numpy.typing import NDArray
+
+from ppdinf.noise.bits.coins import toss
+from ppdinf.noise.bits.integers import ball
+from ppdinf.noise.bits.inversion import bernoulli
+from ppdinf.noise.bits.tape import Tape
+
+__all__ = ["PATH", "kept_for_backbone", "root_of"]
+
+PATH = 5
+ERROR = 2.0**-30  # more than the error of the logarithm of a probability below, above FAINT
+FAINT = 1e-12
+
+
+def root_of(wide: NDArray[np.bool_]) -> int | None:
+    """Return the row with most wide cells among those that can be the root; None if the table is not backed.
+
+    Examples
+    --------
+    >>> root_of(np.array([[True, False], [True, True], [True, False]])), root_of(np.eye(2, dtype=bool))
+    (1, None)
+    """
+    degrees = wide.sum(axis=1)
+    if not wide.any(axis=0).all():
+        return None
+    found = _root(wide, np.argsort(degrees, kind="stable"))
+    return None if found < 0 else found
+
+
+def kept_for_backbone(z: NDArray[np.int64], epsilon: Fraction, width: Fraction, tape: Tape) -> bool:
+    """Keep noise of shape (r, c) with probability c(0) / c(z); cells are wide from scale `width` on."""
+    y = (ball_root(epsilon, width)).erfc
+    while True:
+        still = bernoulli(y, z.size, tape).reshape(z.shape)
+        if root_of(still) is not None:
+            return True
+        narrow = ~still
+        sizes = np.abs(z[narrow])
+        narrow[narrow] = toss(*_log_stays(sizes, epsilon, width), _Stays(sizes, epsilon, width), tape)
+        if root_of(~narrow) is not None:
+            return False
+
+
+class ball_root:
+    """sqrt(epsilon^2 width / 2), whose erfc is the probability that a cell without noise is wide."""
+
+    def __init__(self, epsilon: Fraction, width: Fraction) -> None:
+        self._square = epsilon**2 * width / 2
+
+    def erfc(self) -> arb:
+        return ball(self._square).sqrt().erfc()
+
+
+class _Stays:
+    """Enclosures of the probability that a cell narrow for z = 0 is narrow for z."""
+
+    def __init__(self, sizes: NDArray[np.int64], epsilon: Fraction, width: Fraction) -> None:
+        self._sizes, self._epsilon, self._width = sizes, epsilon, width
+
+    def __call__(self, i: int) -> arb:
+        size = int(self._sizes[i])
+        x, y = size / (2 * ball(self._width)).sqrt(), (ball(self._epsilon**2 * self._width) / 2).sqrt()
+        narrow = (x - y).erfc() - (2 * size * ball(self._epsilon)).exp() * (x + y).erfc()
+        return narrow / (2 * y.erf())
+
+
+def _log_stays(
+    sizes: NDArray[np.int64], epsilon: Fraction, width: Fraction
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Logarithms of the probabilities that `_Stays` encloses, and bounds on their errors."""
+    from scipy.special import erfcx, erfc
+
+    w, eps = float(width), float(epsilon)
+    x, y = sizes / math.sqrt(2 * w), eps * math.sqrt(w / 2)
+    # exp(2 eps size) = exp(4 x y); (x + y)^2 - 4 x y = (x - y)^2
+    narrow = erfc(x - y) - np.exp(-((x - y) ** 2)) * erfcx(x + y)
+    clear = narrow > FAINT
+    logs = np.log(np.where(clear, narrow, FAINT)) - math.log(2 * math.erf(y))
+    return logs, np.where(clear, 2.0**-50 / np.where(clear, narrow, 1.0) + ERROR, 0.5)
+
+
+@njit(cache=True, nogil=True)
+def _root(wide: NDArray[np.bool_], order: NDArray[np.int64]) -> int:
+    """Try rows from the one with most wide cells; those with fewest tell soonest. -1 if there is none."""
+    for root in order[::-1]:
+        tied = True
+        for row in order:
+            shared = False
+            for j in range(wide.shape[1]):
+                shared |= wide[root, j] and wide[row, j]
+            if not shared:
+                tied = False
+                break
+        if tied:
+            return root
+    return -1
