@@ -11,7 +11,7 @@ scales t and noise z are drawn together, T = diag t:
 4. kept with probability c(0) / c(z), since step 2 dropped scales.
 
 *The bound.* y is at most prod_i theta3(v_i), theta3(v) = sum_k exp(-2 pi^2 k^2 v), over the variances of the integers
-drawn; v_i >= 1 / (1/t_i + rho), rho = PATH / tau, and theta3 falls, so with ``1 + kappa = theta3(1 / (1/tau + rho))``
+drawn; v_i >= 1 / (1/t_i + rho), rho = path / tau, and theta3 falls, so with ``1 + kappa = theta3(1 / (1/tau + rho))``
 and ``1 + excess(t) = theta3(1 / (1/t + rho)) / (1 + kappa)`` below tau, 1 beyond, y <= (1 + kappa)^m prod_e
 (1 + excess(t_e)). (Where tau is above 3, both are as if it were 3 there, which holds as well.) The product over cells is part of the law of step 1.
 
@@ -30,7 +30,7 @@ from ppdinf.noise.bits.coins import toss
 from ppdinf.noise.bits.integers import ball, positive
 from ppdinf.noise.bits.inversion import _precision
 from ppdinf.noise.bits.tape import Tape, seeded_tape
-from ppdinf.noise.exact.crossing_backbone import PATH, kept_for_backbone, root_of
+from ppdinf.noise.exact.crossing_backbone import PATHS, kept_for_backbone, root_of
 from ppdinf.noise.exact.crossing_klein import SLACK, Drawn, draw_given_scales
 from ppdinf.noise.exact.crossing_scales import LOG_ERROR, RowScales, Scales, enclose_column_determinant
 
@@ -40,7 +40,7 @@ CELLS = 2**18  # cells of the attempts made at a time
 END = Fraction(3)  # beyond it theta3 is 1 to 25 digits
 WIDTHS = [Fraction(n, 20) for n in (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 16, 20)]  # tau times epsilon^2
 PILOT = 2**20  # cells of the pilot run that predicts the acceptance
-PATTERNS = 100  # pilot patterns of wide cells
+PATTERNS = 64  # pilot patterns of wide cells
 DRAWN = 32  # pilot draws of noise
 
 
@@ -70,8 +70,7 @@ class Crossing:
         self.epsilon = positive("epsilon", epsilon)
         self.shape = shape
         self.long = max(shape), min(shape)
-        found = [self._of_width(share / self.epsilon**2) for share in WIDTHS]
-        self.width, self.scales, _ = max(found, key=lambda one: one[2])
+        self.width, self.path, self.scales = self._tuned()
         self.m = (shape[0] - 1) * (shape[1] - 1)
         self.acceptance = self._predicted()
 
@@ -99,7 +98,7 @@ class Crossing:
         for i in np.flatnonzero(kept).tolist():
             t = scales.values[i]
             wide = self._wide(scales, i)
-            root = root_of(wide)
+            root = root_of(wide, self.path)
             if root is None:
                 continue
             drawn = draw_given_scales(t, wide, root, tape)
@@ -107,7 +106,7 @@ class Crossing:
             error = 2.0**-24 * (1.0 + float((drawn.z**2 / t).sum()))
             if not toss(log_p, error, lambda _, i=i: self.enclose_keep(drawn, scales, i), tape)[0]:  # noqa: B023
                 continue
-            if kept_for_backbone(drawn.z, self.epsilon, self.width, tape):
+            if kept_for_backbone(drawn.z, self.epsilon, self.width, self.path, tape):
                 yield drawn.z
 
     def log_keep(self, drawn: Drawn, t: NDArray[np.float64]) -> float:
@@ -142,15 +141,22 @@ class Crossing:
                 bits *= 2
         return wide
 
-    def _of_width(self, width: Fraction) -> tuple[Fraction, RowScales, float]:
-        """Try a width; the last number is the logarithm of the acceptance it leaves."""
+    def _tuned(self) -> tuple[Fraction, int, RowScales]:
+        """Choose the width and the length of paths: wide cells bound y well, but back fewer tables."""
         r, c = self.long
-        scales = RowScales(self.long, self.epsilon, min(width, END), PATH / width)
-        narrow = math.erf(math.sqrt(float(self.epsilon**2 * width) / 2))
-        rng = np.random.default_rng(0)
-        backed = np.mean([root_of(rng.random((r, c)) >= narrow) is not None for _ in range(PATTERNS)])
-        log_rows = math.log(scales.weights.sum())
-        return width, scales, math.log(max(backed, 1e-9)) - (r - 1) * (c - 1) * scales.log_flat - r * log_rows
+        rng, best, found = np.random.default_rng(0), -math.inf, []
+        for width in (share / self.epsilon**2 for share in WIDTHS):
+            narrow = math.erf(math.sqrt(float(self.epsilon**2 * width) / 2))
+            patterns = rng.random((PATTERNS, r, c)) >= narrow
+            for path in PATHS:
+                backed = np.mean([root_of(wide, path) is not None for wide in patterns])
+                if not backed:
+                    continue
+                scales = RowScales(self.long, self.epsilon, min(width, END), path / width)
+                log_share = math.log(backed) - (r - 1) * (c - 1) * scales.log_flat - r * c * scales.loss
+                if log_share > best:
+                    best, found = log_share, [(width, path, scales)]
+        return found[0]
 
     def _predicted(self) -> float:
         """Predict the share of attempts that are kept, from seeded ones, weighted in place of tossed."""
@@ -158,7 +164,7 @@ class Crossing:
         tape = seeded_tape(0)
         scales = self.scales.draw(max(16, PILOT // (r * c)), tape)
         weights = np.exp(scales.log_keep())
-        roots = [root_of(t >= float(self.width)) for t in scales.values]
+        roots = [root_of(t >= float(self.width), self.path) for t in scales.values]
         weights *= np.array([root is not None for root in roots])
         if not weights.any():
             return 0.0
@@ -168,7 +174,7 @@ class Crossing:
             t, root = scales.values[i], roots[i]
             assert root is not None
             drawn = draw_given_scales(t, t >= float(self.width), root, tape)
-            kept.append(math.exp(self.log_keep(drawn, t)) * kept_for_backbone(drawn.z, self.epsilon, self.width, tape))
+            kept.append(math.exp(self.log_keep(drawn, t)) * kept_for_backbone(drawn.z, self.epsilon, self.width, self.path, tape))
         return float(weights.mean() * np.mean(kept))
 
 

@@ -1,8 +1,8 @@
 """Wide cells that tie a two-way table together, and the exact odds that its scales hold some.
 
-A table is *backed* if some row, the root, shares a wide cell's column with every row, and every column has a wide
-cell. Then wide cells hold a spanning tree of rows and columns in which any row and column are at most `PATH` steps
-apart. More wide cells never spoil that.
+A table is *backed* if some row, the root, has a wide cell in a column where any other row has one too, and every
+column has a wide cell. Then wide cells hold a spanning tree of rows and columns in which any row and column are at
+most 5 steps apart; 3, if all cells of the root are wide, which may be asked for. More wide cells never spoil that.
 
 Drawing (scales, noise) among backed tables alone gives noise z too little weight, by the probability c(z) that its
 scales are backed. Keeping z with probability c(0) / c(z) sets that right, and needs neither number: scales given z are
@@ -24,50 +24,43 @@ from ppdinf.noise.bits.integers import ball
 from ppdinf.noise.bits.inversion import bernoulli
 from ppdinf.noise.bits.tape import Tape
 
-__all__ = ["PATH", "kept_for_backbone", "root_of"]
+__all__ = ["PATHS", "kept_for_backbone", "root_of"]
 
-PATH = 5
+PATHS = (3, 5)
 ERROR = 2.0**-30  # more than the error of the logarithm of a probability below, above FAINT
 FAINT = 1e-12
 
 
-def root_of(wide: NDArray[np.bool_]) -> int | None:
+def root_of(wide: NDArray[np.bool_], path: int) -> int | None:
     """Return the row with most wide cells among those that can be the root; None if the table is not backed.
 
     Examples
     --------
-    >>> root_of(np.array([[True, False], [True, True], [True, False]])), root_of(np.eye(2, dtype=bool))
+    >>> root_of(np.array([[True, False], [True, True], [True, False]]), 5), root_of(np.eye(2, dtype=bool), 5)
     (1, None)
     """
     degrees = wide.sum(axis=1)
+    if path == 3:
+        root = int(np.argmax(degrees))
+        return root if degrees[root] == wide.shape[1] and degrees.all() else None
     if not wide.any(axis=0).all():
         return None
     found = _root(wide, np.argsort(degrees, kind="stable"))
     return None if found < 0 else found
 
 
-def kept_for_backbone(z: NDArray[np.int64], epsilon: Fraction, width: Fraction, tape: Tape) -> bool:
+def kept_for_backbone(z: NDArray[np.int64], epsilon: Fraction, width: Fraction, path: int, tape: Tape) -> bool:
     """Keep noise of shape (r, c) with probability c(0) / c(z); cells are wide from scale `width` on."""
-    y = (ball_root(epsilon, width)).erfc
+    square = epsilon**2 * width / 2
     while True:
-        still = bernoulli(y, z.size, tape).reshape(z.shape)
-        if root_of(still) is not None:
+        still = bernoulli(lambda: ball(square).sqrt().erfc(), z.size, tape).reshape(z.shape)
+        if root_of(still, path) is not None:
             return True
         narrow = ~still
         sizes = np.abs(z[narrow])
         narrow[narrow] = toss(*_log_stays(sizes, epsilon, width), _Stays(sizes, epsilon, width), tape)
-        if root_of(~narrow) is not None:
+        if root_of(~narrow, path) is not None:
             return False
-
-
-class ball_root:
-    """sqrt(epsilon^2 width / 2), whose erfc is the probability that a cell without noise is wide."""
-
-    def __init__(self, epsilon: Fraction, width: Fraction) -> None:
-        self._square = epsilon**2 * width / 2
-
-    def erfc(self) -> arb:
-        return ball(self._square).sqrt().erfc()
 
 
 class _Stays:

@@ -98,7 +98,6 @@ class RowScales:
         self.rate = epsilon**2 / 2
         self.gamma, self.beta = Fraction(1, 2 * r), Fraction(r - 1, 2 * r)
         self.log_flat = log_theta(1 / (1 / float(end) + float(resistance)))  # log (1 + kappa)
-        self.bound_rate, self.bound = self._bounded()
         self._tables = lru_cache(maxsize=2)(self._enclosed_counts)
 
     def draw(self, size: int, tape: Tape) -> Scales:
@@ -144,7 +143,7 @@ class RowScales:
         for is_near, place in zip(near.tolist(), scales.cells[i, row].tolist(), strict=True):
             y = scales.reals.enclose(place)
             if is_near:
-                found.append(enclose_gamma(Fraction(1, 2) - self.gamma, y) / ball(Fraction(self.bound_rate)))
+                found.append(enclose_gamma(Fraction(1, 2) - self.gamma, y) / ball(Fraction(self.bounded[0])))
             else:
                 found.append(enclose_gamma(1 - self.gamma, y) * shrink / ball(self.rate))
         return found
@@ -165,7 +164,7 @@ class RowScales:
         others = c - counts
         a = np.array([float(x) for x in exact])[others]
         x, rows = betas(a, [exact[n] for n in others.tolist()], self.beta, reals, tape)
-        values *= np.where(near, 1 / self.bound_rate, (np.exp(-x / a) / float(self.rate))[:, np.newaxis])
+        values *= np.where(near, 1 / self.bounded[0], (np.exp(-x / a) / float(self.rate))[:, np.newaxis])
         return Scales(self, values[np.newaxis], near[np.newaxis], cells[np.newaxis], rows[np.newaxis], reals)
 
     def _kept(self, found: Scales, tape: Tape) -> NDArray[np.bool_]:
@@ -193,10 +192,10 @@ class RowScales:
     def _near_kept(self, t: NDArray[np.float64], cell: Callable[[int], arb], tape: Tape) -> NDArray[np.bool_]:
         """Keep cells drawn by the bound of their excess with their share of it."""
         excess = np.expm1(self.log_excess(t))
-        log_rest = 0.5 * np.log(t) + (self.bound_rate - float(self.rate)) * t - math.log(self.bound)
+        log_rest = 0.5 * np.log(t) + (self.bounded[0] - float(self.rate)) * t - math.log(self.bounded[1])
         clear = excess > SLIGHT
         # log theta3 changes by at most half as much as log t
-        error = LOG_ERROR * (1.0 + self.bound_rate * t[clear] + 1.0 / excess[clear])
+        error = LOG_ERROR * (1.0 + self.bounded[0] * t[clear] + 1.0 / excess[clear])
         places = np.flatnonzero(clear)
         kept = np.zeros(t.size, dtype=np.bool_)
         kept[clear] = toss(
@@ -210,10 +209,11 @@ class RowScales:
         return kept
 
     def _enclose_share(self, t: arb) -> arb:
-        share = (self.enclose_log_excess(t).exp() - 1) * t.sqrt() / ball(Fraction(self.bound))
-        return share * (t * (ball(Fraction(self.bound_rate)) - ball(self.rate))).exp()
+        share = (self.enclose_log_excess(t).exp() - 1) * t.sqrt() / ball(Fraction(self.bounded[1]))
+        return share * (t * (ball(Fraction(self.bounded[0])) - ball(self.rate))).exp()
 
-    def _bounded(self) -> tuple[float, float]:
+    @cached_property
+    def bounded(self) -> tuple[float, float]:
         """Choose a rate w and a bound on sqrt(t) excess(t) exp((w - eps^2/2) t)."""
         end, rho = float(self.end), float(self.resistance)
         ends = np.append(0.0, np.geomspace(1e-6, 1.0, GRID)) * end
@@ -227,6 +227,15 @@ class RowScales:
         bounds = (top * np.exp(RATES[:, np.newaxis] * right)).max(axis=1)
         best = int(np.argmin(bounds * rates ** (float(self.gamma) - 0.5)))
         return float(rates[best]), float(bounds[best]) * (1 + 1e-9)
+
+    @property
+    def loss(self) -> float:
+        """Share of draws, about, that a cell's excess costs: by how much it is above theta3."""
+        shape, rate = 1 - float(self.gamma), float(self.rate)
+        t = np.geomspace(1e-6, 3.0, GRID)
+        above = np.exp(self.log_excess(t)) - np.exp(log_theta(t))
+        density = t**shape * np.exp(-rate * t) * rate**shape / math.gamma(shape)
+        return float(np.trapezoid(above * density, np.log(t)))
 
     # -- how many cells of a row are drawn by their excess ------------------------------------------------
 
@@ -256,7 +265,7 @@ class RowScales:
         _, c = self.shape
         a = 1 - self.gamma
         near = ball(Fraction(1, 2) - self.gamma)
-        each = ball(Fraction(self.bound)) * near.gamma() * (-near * ball(Fraction(self.bound_rate)).log()).exp()
+        each = ball(Fraction(self.bounded[1])) * near.gamma() * (-near * ball(Fraction(self.bounded[0])).log()).exp()
         found = []
         for n in range(c):
             shape = ball((c - n) * a)
