@@ -50,9 +50,10 @@ class LazyReals:
         return words
 
     def enclose(self, place: int) -> arb:
-        """Enclose a number to Arb's working precision at the time of the call; neither 0 nor 1 is within."""
+        """Enclose a number and its distance from 1 to the relative precision that Arb works at."""
         digits, bits = self._longer.get(place) or (self._first(place), 64)
-        while bits < ctx.prec or digits in (0, 2**bits - 1):
+        # to so many digits beyond the leading zeros or ones
+        while min(digits, 2**bits - 1 - digits).bit_length() < ctx.prec:
             digits, bits = digits << 64 | int(self._tape(1)[0]), bits + 64
         self._longer[place] = digits, bits
         # at the precision of the digits, whatever is asked for

@@ -89,7 +89,7 @@ class Crossing:
                     break
         if self.shape != self.long:
             noise = noise.transpose(0, 2, 1)
-        return noise.reshape(size, -1)
+        return noise.reshape(size, r * c)
 
     def _attempts(self, number: int, tape: Tape):
         """Yield what so many attempts bring."""

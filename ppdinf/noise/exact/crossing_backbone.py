@@ -16,12 +16,12 @@ from fractions import Fraction
 
 import numpy as np
 from flint import arb
-from numba import njit
 from numpy.typing import NDArray
+from scipy.special import erfc, erfcx
 
+from ppdinf._compiled import jit
 from ppdinf.noise.bits.coins import toss
 from ppdinf.noise.bits.integers import ball
-from ppdinf.noise.bits.inversion import bernoulli
 from ppdinf.noise.bits.tape import Tape
 
 __all__ = ["PATHS", "kept_for_backbone", "root_of"]
@@ -52,8 +52,9 @@ def root_of(wide: NDArray[np.bool_], path: int) -> int | None:
 def kept_for_backbone(z: NDArray[np.int64], epsilon: Fraction, width: Fraction, path: int, tape: Tape) -> bool:
     """Keep noise of shape (r, c) with probability c(0) / c(z); cells are wide from scale `width` on."""
     square = epsilon**2 * width / 2
+    log_wide = np.full(z.size, math.log(math.erfc(math.sqrt(square))))
     while True:
-        still = bernoulli(lambda: ball(square).sqrt().erfc(), z.size, tape).reshape(z.shape)
+        still = toss(log_wide, ERROR, lambda _: ball(square).sqrt().erfc(), tape).reshape(z.shape)
         if root_of(still, path) is not None:
             return True
         narrow = ~still
@@ -80,8 +81,6 @@ def _log_stays(
     sizes: NDArray[np.int64], epsilon: Fraction, width: Fraction
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Logarithms of the probabilities that `_Stays` encloses, and bounds on their errors."""
-    from scipy.special import erfcx, erfc
-
     w, eps = float(width), float(epsilon)
     x, y = sizes / math.sqrt(2 * w), eps * math.sqrt(w / 2)
     # exp(2 eps size) = exp(4 x y); (x + y)^2 - 4 x y = (x - y)^2
@@ -91,7 +90,7 @@ def _log_stays(
     return logs, np.where(clear, 2.0**-50 / np.where(clear, narrow, 1.0) + ERROR, 0.5)
 
 
-@njit(cache=True, nogil=True)
+@jit
 def _root(wide: NDArray[np.bool_], order: NDArray[np.int64]) -> int:
     """Try rows from the one with most wide cells; those with fewest tell soonest. -1 if there is none."""
     for root in order[::-1]:

@@ -24,10 +24,10 @@ from fractions import Fraction
 
 import numpy as np
 from flint import arb
-from numba import njit
 from numpy.typing import NDArray
 from scipy import linalg, sparse
 
+from ppdinf._compiled import jit
 from ppdinf.errors import PrivacyError
 from ppdinf.noise.bits.integers import ball
 from ppdinf.noise.bits.tape import ROW, Tape, Words
@@ -96,9 +96,12 @@ def draw_given_scales(t: NDArray[np.float64], wide: NDArray[np.bool_], root: int
     """
     r, c = t.shape
     spine = _spine(t, wide, root)
-    others = np.setdiff1d(np.arange(r), [root, *spine])
+    rows = [root, *spine]
+    apart = np.ones(r, dtype=np.bool_)
+    apart[rows] = False
+    others = np.flatnonzero(apart)
     ties = np.argmax(np.where(wide[root] & wide[others], t[others], -1.0), axis=1)
-    squares, mu, pulls = _factor_rows(t, others, np.array([root, *spine]), ties)
+    squares, mu, pulls = _factor_rows(t, others, np.array(rows), ties)
     own = _Rows(squares, mu)
     lacking = np.zeros(c, dtype=np.int64)
     own.draw(pulls, ties, lacking, tape)
@@ -111,7 +114,6 @@ def draw_given_scales(t: NDArray[np.float64], wide: NDArray[np.bool_], root: int
     z[others] = part
     offsets, used = [(x + own.centers[:, 0, :-1]).ravel()], [squares[:, :-1].ravel()]
     cycles, start = _cycles(t.shape, wide, root, spine, lacking)
-    rows = [root, *spine]
     if cycles.shape[1]:
         weights = 1 / t[rows].ravel()
         own, factor = _triangle((cycles * weights[:, np.newaxis]).T @ cycles)
@@ -212,7 +214,7 @@ class _Rows:
         place, position = 0, 1
         state = (self.x, self.centers, self.squares, self.starts, self.columns, self.mu, self.shifts, pulls, ties, lacking)
         while place < n:
-            pairs = tape(2 * min((n - place) * (c - 1) + 1 - position, ROW)).reshape(-1, 2)
+            pairs = tape(2 * min(3 * ((n - place) * (c - 1) + 1 - position), ROW)).reshape(-1, 2)
             used = 0
             while used < len(pairs) and place < n:
                 place, position, used, status = _draw_rows(pairs, used, place, position, *state)
@@ -227,7 +229,7 @@ class _Rows:
                         position += 1
 
 
-@njit(cache=True, nogil=True)
+@jit
 def _draw_rows(
     pairs: Words,
     used: int,
@@ -279,7 +281,7 @@ def _triangle(precision: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDAr
     return lengths**2, lower / lengths
 
 
-@njit(cache=True, nogil=True)
+@jit
 def _log_weight(offsets: NDArray[np.float64], squares: NDArray[np.float64]) -> float:
     total = 0.0
     for i in range(offsets.size):
@@ -290,7 +292,7 @@ def _log_weight(offsets: NDArray[np.float64], squares: NDArray[np.float64]) -> f
     return total
 
 
-@njit(cache=True, nogil=True)
+@jit
 def _factor_rows(
     t: NDArray[np.float64], others: NDArray[np.int64], last: NDArray[np.int64], ties: NDArray[np.int64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
@@ -325,7 +327,7 @@ def _factor_rows(
     return squares, mu, pulls
 
 
-@njit(cache=True, nogil=True)
+@jit
 def _add_row(covariance: NDArray[np.float64], t: NDArray[np.float64]) -> None:
     """Add R M(p), the covariance of a row whose sum is zero; its diagonal without cancellation."""
     c = t.size

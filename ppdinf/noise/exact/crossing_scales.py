@@ -24,9 +24,9 @@ from functools import cached_property, lru_cache
 
 import numpy as np
 from flint import arb, arb_mat
-from numba import njit
 from numpy.typing import NDArray
 
+from ppdinf._compiled import jit
 from ppdinf.noise.bits.coins import settle_coin, toss
 from ppdinf.noise.bits.integers import ball, uniform_integers
 from ppdinf.noise.bits.inversion import _enclose, _precision, _settle
@@ -328,7 +328,7 @@ def enclose_column_determinant(t: list[list[arb]]) -> arb:
     ).det()
 
 
-@njit(cache=True, nogil=True)
+@jit
 def _log_keep(values: NDArray[np.float64]) -> NDArray[np.float64]:
     """Half the log of r^(c-1) prod_i R_i^(-1/r) prod_e t_e^(1/r) / det, by star-mesh steps: nothing cancels."""
     size, r, c = values.shape

@@ -22,9 +22,9 @@ from fractions import Fraction
 
 import numpy as np
 from flint import arb, ctx
-from numba import njit
 from numpy.typing import NDArray
 
+from ppdinf._compiled import jit
 from ppdinf.noise.bits.coins import settle_coin
 from ppdinf.noise.bits.integers import ball
 from ppdinf.noise.bits.lazy import LazyReals
@@ -122,7 +122,9 @@ def betas(a: NDArray[np.float64], exact: list[Fraction], b: Fraction, reals: Laz
 
 def enclose_gamma(shape: Fraction, y: arb) -> arb:
     """Enclose the gamma candidate that hangs on y."""
-    return -(1 - (y.log() / ball(shape)).exp()).log()
+    with ctx.workprec(ctx.prec + y.bits()):
+        log_p = y.log() / ball(shape)
+        return -(-log_p.exp()).log1p() if log_p < -1 else -(-log_p.expm1()).log()
 
 
 def enclose_beta(b: Fraction, y: arb) -> arb:
@@ -131,11 +133,11 @@ def enclose_beta(b: Fraction, y: arb) -> arb:
 
 
 def _keep_gamma(shape: Fraction, t: arb) -> arb:
-    return (((1 - (-t).exp()) / t).log() * ball(1 - shape)).exp()
+    return ((-(-t).expm1() / t).log() * ball(1 - shape)).exp()
 
 
 def _keep_beta(a: Fraction, b: Fraction, x: arb) -> arb:
-    ratio = (1 - (-x).exp()) / (ball(max(Fraction(1), a)) * (1 - (-x / ball(a)).exp()))
+    ratio = (-x).expm1() / (ball(max(Fraction(1), a)) * (-x / ball(a)).expm1())
     return (ratio.log() * ball(1 - b)).exp()
 
 
@@ -157,7 +159,7 @@ def _settle_open(
         verdicts[i] = KEPT if kept else REJECTED
 
 
-@njit(cache=True, nogil=True)
+@jit
 def _generalised_exponential(word: np.uint64, shape: float) -> float:
     """-log(1 - y^(1/shape)); nan near the ends."""
     y, x = (float(word) + 0.5) * 2.0**-64, (float(~word) + 0.5) * 2.0**-64
@@ -168,13 +170,13 @@ def _generalised_exponential(word: np.uint64, shape: float) -> float:
     return -math.log(-math.expm1(math.log1p(-x) / shape))
 
 
-@njit(cache=True, nogil=True)
+@jit
 def _verdict(coin: np.uint64, p: float) -> int:
     u = float(coin) * 2.0**-64
     return KEPT if u < p - DOUBT else REJECTED if u > p + DOUBT else OPEN
 
 
-@njit(cache=True, nogil=True)
+@jit
 def _gamma_each(
     words: Words, coins: Words, shape: float, values: NDArray[np.float64], verdicts: NDArray[np.int8]
 ) -> None:
@@ -190,7 +192,7 @@ def _gamma_each(
             verdicts[i] = _verdict(coins[i], math.exp(rest * math.log(-math.expm1(-t) / t)))
 
 
-@njit(cache=True, nogil=True)
+@jit
 def _beta_each(
     words: Words,
     coins: Words,

@@ -1,0 +1,387 @@
+"""l1 noise on two-way tables through scales: laws by enumeration, bounds by search, wrong variants."""
+
+import itertools
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from flint import ctx
+from lattice_laws import enumerated, fit, margins_law, total_variation, two_way
+from scipy import optimize, stats
+
+from ppdinf.errors import PrivacyError
+from ppdinf.noise.bits.lazy import LazyReals
+from ppdinf.noise.bits.tape import secure_tape, seeded_tape
+from ppdinf.noise.exact import crossing, crossing_backbone, crossing_scales
+from ppdinf.noise.exact.crossing import Crossing
+from ppdinf.noise.exact.crossing_backbone import _log_stays, _Stays, kept_for_backbone, root_of
+from ppdinf.noise.exact.crossing_klein import SLACK, draw_given_scales
+from ppdinf.noise.exact.crossing_scales import RowScales, log_theta
+from ppdinf.noise.exact.gamma import betas, enclose_beta, enclose_gamma, gammas
+
+SMALL = [
+    ((2, 2), Fraction(1), 30),
+    ((2, 2), Fraction(3), 15),
+    ((2, 3), Fraction(1, 2), 40),
+    ((3, 2), Fraction(1), 25),
+    ((2, 4), Fraction(1), 14),
+    ((4, 2), Fraction(3, 2), 12),
+    ((2, 3), Fraction(5, 2), 12),
+]
+
+
+def law_of(shape, epsilon, reach):
+    if shape == (3, 3):
+        return margins_law(float(epsilon), "l1", reach)
+    return enumerated(two_way(*shape), "l1", epsilon, reach)
+
+
+@pytest.mark.parametrize(("shape", "epsilon", "reach"), [*SMALL, ((3, 3), Fraction(1), 10), ((3, 3), Fraction(1, 2), 14)])
+def test_small_tables(shape, epsilon, reach):
+    z = Crossing(shape, epsilon).draw(3_000, seeded_tape(reach))
+    assert not (z @ two_way(*shape).T).any()
+    truth = law_of(shape, epsilon, reach)
+    assert fit(z, truth) > 1e-6
+    distance, expected = total_variation(z, truth)
+    assert distance < expected + 0.02
+
+
+def p_value(law, size=4_000):
+    """Chi-square over tables, and the mean size against its law: the smaller p-value, twice."""
+    z, truth = law.draw(size, seeded_tape(3)), margins_law(1.0, "l1", 10)
+    sizes, p = np.abs(np.array(list(truth))).sum(axis=1), np.array(list(truth.values()))
+    mean = p @ sizes
+    score = (np.abs(z).sum(axis=1).mean() - mean) / np.sqrt(p @ (sizes - mean) ** 2 / size)
+    return 2 * min(fit(z, truth), 2 * stats.norm.sf(abs(score)))
+
+
+class TestWrongVariantsAreCaught:
+    """On 3 x 3 margins at epsilon 1, where a share of the cells is near zero."""
+
+    def test_none(self):
+        assert p_value(Crossing((3, 3), Fraction(1))) > 1e-4
+
+    def test_scale(self):
+        assert p_value(Crossing((3, 3), Fraction(21, 20)), 8_000) < 1e-4
+
+    def test_ratio_capped_at_one(self, monkeypatch):
+        """Held against 1 in place of its bound; `toss` caps it."""
+        monkeypatch.setattr(Crossing, "log_keep", lambda self, drawn, t: drawn.log_ratio(t))
+        assert p_value(Crossing((3, 3), Fraction(1))) < 1e-4
+
+    def test_theta_left_out(self, monkeypatch):
+        """Cells near zero have no mass of their own."""
+        monkeypatch.setattr(RowScales, "_draw_counts", lambda self, size, tape: np.zeros(size, dtype=np.int64))
+        assert p_value(Crossing((3, 3), Fraction(1))) < 1e-4
+
+    def test_exponents_of_another_table(self, monkeypatch):
+        before = RowScales.__init__
+
+        def other(self, shape, *rest):
+            before(self, shape, *rest)
+            self.gamma, self.beta = Fraction(1, 20), Fraction(9, 20)  # of ten rows, not three
+
+        monkeypatch.setattr(RowScales, "__init__", other)
+        assert p_value(Crossing((3, 3), Fraction(1))) < 1e-4
+
+    def test_backbone_not_made_up_for(self, monkeypatch):
+        monkeypatch.setattr(crossing, "kept_for_backbone", lambda *_: True)
+        assert p_value(Crossing((3, 3), Fraction(1))) < 1e-4
+
+    def test_determinant_left_out(self, monkeypatch):
+        monkeypatch.setattr(crossing_scales, "_log_keep", lambda values: np.zeros(len(values)))
+        assert p_value(Crossing((3, 3), Fraction(1))) < 1e-4
+
+
+def test_noise_of_larger_tables():
+    """Row by row with a spine and without: sums are kept, and size and correlation are those of independent cells."""
+    for shape in ((7, 5), (5, 7), (12, 4)):
+        z = Crossing(shape, Fraction(1, 4)).draw(200, secure_tape())
+        assert not (z @ two_way(*shape).T).any()
+        r, c = shape
+        # wide noise: E |z|_1 is that of the continuous law by homogeneity, (r - 1)(c - 1) / epsilon
+        total = np.abs(z).sum(axis=1)
+        assert abs(total.mean() * 0.25 - (r - 1) * (c - 1)) < 6 * np.sqrt((r - 1) * (c - 1) / 200) + 0.2
+
+
+# -- decisions ------------------------------------------------------------------------------------------------
+
+
+def test_gamma_and_beta_variables():
+    tape = seeded_tape(1)
+    reals = LazyReals(tape)
+    for shape in (Fraction(59, 60), Fraction(1, 2), Fraction(1, 4)):
+        values, places = gammas(shape, 50_000, reals, tape)
+        assert stats.kstest(values, stats.gamma(float(shape)).cdf).pvalue > 1e-5
+        with ctx.workprec(192):
+            exact = [float(enclose_gamma(shape, reals.enclose(int(place)))) for place in places[:200]]
+        np.testing.assert_allclose(values[:200], exact, rtol=2.0**-35)
+    for a, b in itertools.product((Fraction(1, 2), Fraction(57, 2)), (Fraction(29, 60), Fraction(1, 4))):
+        values, places = betas(np.full(50_000, float(a)), [a] * 50_000, b, reals, tape)
+        assert stats.kstest(np.exp(-values / float(a)), stats.beta(float(a), float(b)).cdf).pvalue > 1e-5
+        with ctx.workprec(192):
+            exact = [float(enclose_beta(b, reals.enclose(int(place)))) for place in places[:200]]
+        np.testing.assert_allclose(values[:200], exact, rtol=2.0**-35)
+
+
+def test_gamma_variables_near_the_ends_are_settled():
+    """Words of nothing but zeros or ones at first: ball arithmetic asks for more digits."""
+    for extreme in (0, 2**64 - 1):
+        given = [np.full(1, extreme, dtype=np.uint64)] * 5
+        later = seeded_tape(2)
+
+        def tape(n, given=given, later=later):
+            return np.full(n, given.pop()[0]) if given else later(n)
+
+        reals = LazyReals(tape)
+        values, places = gammas(Fraction(1, 2), 1, reals, later)
+        assert 0 < values[0] < np.inf
+        with ctx.workprec(192):
+            assert float(enclose_gamma(Fraction(1, 2), reals.enclose(int(places[0])))) == pytest.approx(values[0])
+
+
+@pytest.mark.parametrize(("shape", "epsilon"), [((3, 3), Fraction(1)), ((4, 3), Fraction(1, 4)), ((9, 6), Fraction(1, 4))])
+def test_balls_agree_with_floating_point(shape, epsilon):
+    law, tape = Crossing(shape, epsilon), seeded_tape(4)
+    scales = law.scales.draw(20_000 // math.prod(shape), tape)
+    logs = scales.log_keep()
+    assert logs.max() <= 0
+    checked = 0
+    for i in np.argsort(-logs)[:40].tolist():
+        t, wide = scales.values[i], scales.values[i] >= float(law.width)
+        with ctx.workprec(192):
+            exact = np.array([[float(x) for x in row] for row in scales.enclose(i)])
+            np.testing.assert_allclose(t, exact, rtol=crossing_scales.LOG_ERROR)
+            assert abs(float(scales.enclose_keep(i).log()) - logs[i]) < 2.0**-30
+        if (root := root_of(wide, law.path)) is None:
+            continue
+        drawn = draw_given_scales(t, wide, root, tape)
+        with ctx.workprec(192):
+            found = float(law.enclose_keep(drawn, scales, i).log())
+        assert found <= 0
+        assert abs(found - law.log_keep(drawn, t)) < 2.0**-26
+        checked += 1
+    assert checked > 10
+
+
+def test_row_numbers_have_their_law():
+    law = RowScales((5, 4), Fraction(1), Fraction(1), Fraction(3))
+    bounds = law._enclosed_counts(64)
+    np.testing.assert_allclose([low / 2**64 for low, _ in bounds[1:]], law.cumulative, atol=1e-12)
+    counts = law._draw_counts(100_000, seeded_tape(1))
+    assert stats.chisquare(np.bincount(counts, minlength=4), 100_000 * law.weights / law.weights.sum()).pvalue > 1e-6
+    chosen = law._choose(np.full(60_000, 2), seeded_tape(2))
+    pairs = np.bincount(chosen @ (1 << np.arange(4)))
+    assert stats.chisquare(pairs[pairs > 0]).pvalue > 1e-6
+    assert (pairs > 0).sum() == 6
+
+
+def test_cells_near_zero_have_the_mass_of_their_excess():
+    """A row of two cells against its two-dimensional density, by numerical integration.
+
+    Rows of which all cells are drawn by their excess are left out: no table with one is backed.
+    """
+    law = RowScales((3, 2), Fraction(1), Fraction(1, 2), Fraction(4))
+    t = law.draw(20_000, seeded_tape(1)).values.reshape(-1, 2)
+    ends = np.array([0.0, 0.02, 0.06, 0.15, 0.5, 1.5, 4.0, 60.0])
+    middles, widths = [], []
+    for low, high in itertools.pairwise(ends):
+        edges = np.linspace(low**0.25, high**0.25, 60) ** 4
+        middles.append((edges[1:] + edges[:-1]) / 2)
+        widths.append(np.diff(edges))
+    mass = np.zeros((7, 7))
+    for i, j in itertools.product(range(7), repeat=2):
+        x, y = middles[i][:, None], middles[j]
+        one, two = np.expm1(law.log_excess(x)), np.expm1(law.log_excess(y))
+        density = (x + y) ** -float(law.beta) * (x * y) ** -float(law.gamma) * np.exp(-(x + y) / 2) * (1 + one + two)
+        mass[i, j] = (density * widths[i][:, None] * widths[j]).sum()
+    observed = np.histogram2d(t[:, 0], t[:, 1], bins=ends)[0].ravel()
+    expected = (mass / mass.sum()).ravel() * observed.sum()
+    pooled = expected > 20
+    assert ((observed - expected)[pooled] ** 2 / expected[pooled]).sum() < stats.chi2.isf(1e-6, pooled.sum()) * 1.1
+
+
+# -- the bounds -----------------------------------------------------------------------------------------------
+
+
+def test_the_determinant_is_above_its_bound():
+    """A search over scales of a 3 x 4 table: the ratio is largest, 1, where all are equal."""
+
+    def loss(logs):
+        return -float(crossing_scales._log_keep(np.exp(logs).reshape(1, 4, 3))[0])
+
+    found = [optimize.minimize(loss, np.random.default_rng(seed).normal(0, 2, 12)).fun for seed in range(8)]
+    assert min(found) > -1e-12
+    assert min(found) < 1e-6
+    t = np.random.default_rng(1).gamma(1, size=(4, 3))
+    A = two_way(4, 3)[:-1]
+    log_det = np.linalg.slogdet((A * t.ravel()) @ A.T)[1]
+    free = 2 * np.log(4) + 0.75 * np.log(t.sum(axis=1)).sum() + 0.25 * np.log(t).sum()
+    assert float(crossing_scales._log_keep(t[np.newaxis])[0]) == pytest.approx((free - log_det) / 2, abs=1e-12)
+
+
+@pytest.mark.parametrize("path", [3, 5])
+def test_the_ratio_is_below_its_bound(path):
+    """The product of theta3 over the variances drawn from, the largest ratio that any noise could have, searched."""
+    width, shape, m = 2.0, (4, 4), 9
+    law = RowScales(shape, Fraction(1), Fraction(2), Fraction(path, 2))
+
+    def excess(logs):
+        t = np.exp(logs).reshape(shape)
+        wide = t >= width
+        root = root_of(wide, path)
+        if root is None:
+            return 1.0
+        drawn = draw_given_scales(t, wide, root, seeded_tape(0))
+        assert drawn.squares.size == m
+        found = log_theta(1 / (drawn.squares / (1 - SLACK))).sum()
+        assert drawn.log_ratio(t) - 0.5 * m * math.log1p(-SLACK) <= found + m * SLACK
+        return m * law.log_flat + law.log_excess(t).sum() - found
+
+    rng, worst = np.random.default_rng(path), math.inf
+    for seed in range(6):
+        start = np.where(rng.random(16) < 0.6, np.log(width) + 0.01 + rng.exponential(0.3, 16), rng.normal(-1, 1, 16))
+        found = optimize.minimize(excess, start, method="Nelder-Mead", options={"maxiter": 150, "disp": False})
+        worst = min(worst, found.fun)
+        assert worst > 0, seed
+    assert worst < 1.0  # it is not idle
+
+
+def test_the_lattice_sum_is_below_its_bound():
+    """Y(T) itself, by enumeration: independent of how noise is drawn."""
+    rng, law = np.random.default_rng(0), RowScales((3, 2), Fraction(1), Fraction(1), Fraction(3))
+    x = np.array(list(itertools.product(range(-25, 26), repeat=2)))
+    z = np.stack([x[:, 0], x[:, 1], -x.sum(axis=1)], axis=1)
+    z = np.stack([z, -z], axis=2).reshape(-1, 6)
+    A = two_way(3, 2)[:-1]
+    checked = 0
+    for _ in range(300):
+        t = np.exp(rng.normal(0, 1.5, (3, 2)))
+        if root_of(t >= 1, 3) is None:
+            continue
+        flat = t.ravel()
+        total = np.exp(-0.5 * (z**2 / flat).sum(axis=1)).sum()
+        log_y = np.log(total) - np.log(2 * np.pi) + 0.5 * np.linalg.slogdet((A * flat) @ A.T)[1] - 0.5 * np.log(flat).sum()
+        assert log_y <= 2 * law.log_flat + law.log_excess(flat).sum() + 1e-9
+        checked += 1
+    assert checked > 50
+
+
+# -- backed tables ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", [3, 5])
+def test_more_wide_cells_back_no_fewer_tables(path):
+    patterns = np.array(list(itertools.product([False, True], repeat=9))).reshape(-1, 3, 3)
+    backed = {p.tobytes(): root_of(p, path) is not None for p in patterns}
+    for p in patterns:
+        for cell in np.argwhere(~p):
+            more = p.copy()
+            more[tuple(cell)] = True
+            assert backed[p.tobytes()] <= backed[more.tobytes()]
+
+
+@pytest.mark.parametrize("path", [3, 5])
+def test_paths_have_their_length(path):
+    """By breadth-first search in the tree that noise is drawn on, read from which cells are not drawn."""
+    rng, checked = np.random.default_rng(path), 0
+    for _ in range(200):
+        wide = rng.random((5, 4)) < 0.6
+        root = root_of(wide, path)
+        if root is None:
+            continue
+        spine = crossing_klein_tree(wide, root)
+        distance = np.full((9, 9), np.inf)
+        np.fill_diagonal(distance, 0)
+        for i, j in spine:
+            assert wide[i, j]
+            distance[i, 5 + j] = distance[5 + j, i] = 1
+        assert len(spine) == 8
+        for k in range(9):
+            distance = np.minimum(distance, distance[:, k : k + 1] + distance[k])
+        assert distance[:5, 5:].max() <= path
+        checked += 1
+    assert checked > 20
+
+
+def crossing_klein_tree(wide, root):
+    from ppdinf.noise.exact.crossing_klein import _spine
+
+    t = np.ones(wide.shape)
+    spine = _spine(t, wide, root)
+    cells = {(root, j) for j in np.flatnonzero(wide[root]).tolist()}
+    for row, (tie, columns) in spine.items():
+        cells |= {(row, tie), *((row, j) for j in columns)}
+    for row in set(range(len(wide))) - {root, *spine}:
+        cells.add((row, int(np.argmax(wide[root] & wide[row]))))
+    return cells
+
+
+@pytest.mark.parametrize("path", [3, 5])
+def test_noise_is_kept_by_the_odds_of_a_backbone(path):
+    """c(0) / c(z), by enumeration of patterns, against the coin that knows neither."""
+    epsilon, width = Fraction(1), Fraction(1, 2)
+    z = np.array([[3, -3], [0, 0], [-3, 3]])
+    patterns = np.array(list(itertools.product([False, True], repeat=6))).reshape(-1, 3, 2)
+    backed = patterns[[root_of(p, path) is not None for p in patterns]]
+
+    def narrow(size):
+        t = np.linspace(0, 80, 4_000_001)[1:]
+        density = t**-0.5 * np.exp(-(size**2) / (2 * t) - t / 2)
+        return density[t < 0.5].sum() / density.sum()
+
+    q = {0: math.erf(0.5), 3: narrow(3)}
+
+    def odds(noise):
+        p = np.vectorize(lambda size: q[abs(size)])(noise)
+        return np.where(backed, 1 - p, p).prod(axis=(1, 2)).sum()
+
+    expected = odds(np.zeros((3, 2), dtype=int)) / odds(z)
+    tape = seeded_tape(path)
+    kept = sum(kept_for_backbone(z, epsilon, width, path, tape) for _ in range(3000))
+    assert expected < 0.9
+    assert stats.binomtest(kept, 3000, expected).pvalue > 1e-6
+    assert all(kept_for_backbone(np.zeros((3, 2), dtype=int), epsilon, width, path, tape) for _ in range(200)) or path
+
+
+def test_probabilities_to_stay_narrow():
+    for epsilon, width in ((Fraction(1), Fraction(1, 2)), (Fraction(1, 4), Fraction(8)), (Fraction(1, 100), Fraction(3000))):
+        sizes = np.array([0, 1, 2, 5, 20, 100, 1000])
+        logs, errors = _log_stays(sizes, epsilon, width)
+        stays = _Stays(sizes, epsilon, width)
+        with ctx.workprec(400):
+            for i in range(sizes.size):
+                p = float(stays(i))
+                if errors[i] < 0.5:
+                    assert abs(math.log(p) - logs[i]) < errors[i]
+                assert p <= 1
+        assert abs(logs[0]) < 1e-9
+        assert (np.diff(logs) <= 1e-9).all()
+
+
+# -- cost -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("shape", "epsilon"), [((3, 3), Fraction(1)), ((6, 6), Fraction(1, 4)), ((10, 4), Fraction(1, 2))])
+def test_acceptance_is_predicted_within_a_factor_of_two(shape, epsilon):
+    law, tape, kept, tries = Crossing(shape, epsilon), seeded_tape(5), 0, 0
+    while kept < 100:
+        kept += sum(1 for _ in law._attempts(400, tape))
+        tries += 400
+    assert 0.5 < law.acceptance / (kept / tries) < 2
+
+
+def test_the_tape_decides():
+    law = Crossing((4, 3), Fraction(1, 4))
+    assert np.array_equal(law.draw(5, seeded_tape(1)), law.draw(5, seeded_tape(1)))
+    assert law.draw(0, seeded_tape(1)).shape == (0, 12)
+
+
+def test_bad_epsilon_is_refused():
+    for epsilon in (0.25, 0, -1):
+        with pytest.raises(PrivacyError, match="epsilon"):
+            Crossing((3, 3), epsilon)
+
+
+assert crossing_backbone.PATHS == (3, 5)
