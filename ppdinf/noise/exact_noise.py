@@ -13,7 +13,7 @@ from ppdinf.errors import InvariantError
 from ppdinf.lattice.structure import Structure
 from ppdinf.laws import DoubleGeometric, Law
 from ppdinf.noise.bits.tape import Tape
-from ppdinf.noise.exact import class_sums, classes, core, free, gaussian, mixture
+from ppdinf.noise.exact import class_sums, classes, core, crossing, free, gaussian, mixture
 from ppdinf.noise.offer import Declined, Offer, Sampler, is_one_block
 
 __all__ = ["OFFERS", "ExactNoise", "exact_noise", "exact_or_refusal"]
@@ -22,6 +22,8 @@ OFFERS: tuple[Sampler, ...] = (
     free.offer,  # cells in no public sum
     classes.offer,  # cells in classes with a public sum
     class_sums.quick_offer,  # blocks of crossing sums by elimination, where that is quicker than to look further
+    core.quick_offer,  # by rejection, where that is quicker than to look further
+    crossing.offer,  # two-way tables under both margins, by a mixture over the scales of their cells
     core.offer,  # by rejection, where little is left to decide
     class_sums.offer,  # by elimination, where it takes seconds
     gaussian.offer,  # Gaussian noise on any lattice, by Klein's sampler with rejection

@@ -37,7 +37,9 @@ def law_of(shape, epsilon, reach):
     return enumerated(two_way(*shape), "l1", epsilon, reach)
 
 
-@pytest.mark.parametrize(("shape", "epsilon", "reach"), [*SMALL, ((3, 3), Fraction(1), 10), ((3, 3), Fraction(1, 2), 14)])
+@pytest.mark.parametrize(
+    ("shape", "epsilon", "reach"), [*SMALL, ((3, 3), Fraction(1), 10), ((3, 3), Fraction(1, 2), 14)]
+)
 def test_small_tables(shape, epsilon, reach):
     z = Crossing(shape, epsilon).draw(3_000, seeded_tape(reach))
     assert not (z @ two_way(*shape).T).any()
@@ -141,7 +143,9 @@ def test_gamma_variables_near_the_ends_are_settled():
             assert float(enclose_gamma(Fraction(1, 2), reals.enclose(int(places[0])))) == pytest.approx(values[0])
 
 
-@pytest.mark.parametrize(("shape", "epsilon"), [((3, 3), Fraction(1)), ((4, 3), Fraction(1, 4)), ((9, 6), Fraction(1, 4))])
+@pytest.mark.parametrize(
+    ("shape", "epsilon"), [((3, 3), Fraction(1)), ((4, 3), Fraction(1, 4)), ((9, 6), Fraction(1, 4))]
+)
 def test_balls_agree_with_floating_point(shape, epsilon):
     law, tape = Crossing(shape, epsilon), seeded_tape(4)
     scales = law.scales.draw(20_000 // math.prod(shape), tape)
@@ -262,7 +266,9 @@ def test_the_lattice_sum_is_below_its_bound():
             continue
         flat = t.ravel()
         total = np.exp(-0.5 * (z**2 / flat).sum(axis=1)).sum()
-        log_y = np.log(total) - np.log(2 * np.pi) + 0.5 * np.linalg.slogdet((A * flat) @ A.T)[1] - 0.5 * np.log(flat).sum()
+        log_y = (
+            np.log(total) - np.log(2 * np.pi) + 0.5 * np.linalg.slogdet((A * flat) @ A.T)[1] - 0.5 * np.log(flat).sum()
+        )
         assert log_y <= 2 * law.log_flat + law.log_excess(flat).sum() + 1e-9
         checked += 1
     assert checked > 50
@@ -346,7 +352,11 @@ def test_noise_is_kept_by_the_odds_of_a_backbone(path):
 
 
 def test_probabilities_to_stay_narrow():
-    for epsilon, width in ((Fraction(1), Fraction(1, 2)), (Fraction(1, 4), Fraction(8)), (Fraction(1, 100), Fraction(3000))):
+    for epsilon, width in (
+        (Fraction(1), Fraction(1, 2)),
+        (Fraction(1, 4), Fraction(8)),
+        (Fraction(1, 100), Fraction(3000)),
+    ):
         sizes = np.array([0, 1, 2, 5, 20, 100, 1000])
         logs, errors = _log_stays(sizes, epsilon, width)
         stays = _Stays(sizes, epsilon, width)
@@ -363,7 +373,9 @@ def test_probabilities_to_stay_narrow():
 # -- cost -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("shape", "epsilon"), [((3, 3), Fraction(1)), ((6, 6), Fraction(1, 4)), ((10, 4), Fraction(1, 2))])
+@pytest.mark.parametrize(
+    ("shape", "epsilon"), [((3, 3), Fraction(1)), ((6, 6), Fraction(1, 4)), ((10, 4), Fraction(1, 2))]
+)
 def test_acceptance_is_predicted_within_a_factor_of_two(shape, epsilon):
     law, tape, kept, tries = Crossing(shape, epsilon), seeded_tape(5), 0, 0
     while kept < 100:

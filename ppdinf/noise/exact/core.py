@@ -20,6 +20,7 @@ Series 12, 1951.
 
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 
 import numpy as np
 from flint import fmpz_mat
@@ -37,20 +38,20 @@ from ppdinf.noise.exact.classes import draw_class
 from ppdinf.noise.offer import Answer, Declined, Offer, is_one_block
 from ppdinf.rationals import ball
 
-__all__ = ["Core", "core", "core_acceptance", "draw_core", "offer"]
+__all__ = ["Core", "core", "core_acceptance", "draw_core", "offer", "quick_offer"]
 
 BATCH = 2**20  # cells at a time
 PILOT = 2**22  # cells that estimate the acceptance
+QUICK = 2 * 10**4  # cells drawn for one draw that is not worth avoiding
 LONGEST = 4 * 10**8  # cells drawn for one draw, some twenty seconds
 
 
-def offer(structure: Structure, law: Law, cells: NDArray[np.int64]) -> Answer:
+def offer(structure: Structure, law: Law, cells: NDArray[np.int64], *, longest: float = LONGEST) -> Answer:
     """Offer to draw a block where enough attempts are kept."""
     if not isinstance(law, DoubleGeometric) or not is_one_block(structure, cells):
         return None
-    split = core(structure.restricted(cells)[0])
-    acceptance = 0.0 if split is None else core_acceptance(split, law.epsilon)
-    near = acceptance * LONGEST / cells.size
+    split, acceptance = _tried(structure, int(structure.blocks[cells[0]]), law.epsilon)
+    near = acceptance * longest / cells.size
     if split is None or near < 1:
         return Declined(lambda: f"rejection would keep about {acceptance:.0e} of its attempts", near)
 
@@ -58,6 +59,19 @@ def offer(structure: Structure, law: Law, cells: NDArray[np.int64]) -> Answer:
         return draw_core(split, law.epsilon, tape, size=size)
 
     return Offer("rejection", cells, lambda: draw, acceptance, block="of public sums that cross")
+
+
+def quick_offer(structure: Structure, law: Law, cells: NDArray[np.int64]) -> Answer:
+    """Offer to draw a block where a draw takes a millisecond at most, and leave the others to be asked about later."""
+    answer = offer(structure, law, cells, longest=QUICK)
+    return answer if isinstance(answer, Offer) else None
+
+
+@lru_cache(maxsize=16)
+def _tried(structure: Structure, block: int, epsilon: Fraction) -> tuple["Core | None", float]:
+    """Split a block, and estimate the acceptance."""
+    split = core(structure.restricted(np.flatnonzero(structure.blocks == block))[0])
+    return split, 0.0 if split is None else core_acceptance(split, epsilon)
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,21 +11,25 @@ scales t and noise z are drawn together, T = diag t:
 4. kept with probability c(0) / c(z), since step 2 dropped scales.
 
 *The bound.* y is at most prod_i theta3(v_i), theta3(v) = sum_k exp(-2 pi^2 k^2 v), over the variances of the integers
-drawn; v_i >= 1 / (1/t_i + rho), rho = path / tau, and theta3 falls, so with ``1 + kappa = theta3(1 / (1/tau + rho))``
-and ``1 + excess(t) = theta3(1 / (1/t + rho)) / (1 + kappa)`` below tau, 1 beyond, y <= (1 + kappa)^m prod_e
-(1 + excess(t_e)). (Where tau is above 3, both are as if it were 3 there, which holds as well.) The product over cells is part of the law of step 1.
+drawn; v_i >= 1 / (1/t_i + rho), rho = path / tau, and theta3 falls, so with ``1 + kappa = theta3(1 / (1/end + rho))``
+and ``1 + excess(t) = theta3(1 / (1/t + rho)) / (1 + kappa)`` below end = min(tau, 3), 1 beyond, y <= (1 + kappa)^m
+prod_e (1 + excess(t_e)). The product over cells is part of the law of step 1.
 
 Everything is decided in floating point with room to spare, or else in ball arithmetic on scales whose digits are
 drawn as needed. `docs/crossing.md` has the derivation.
 """
 
 import math
+from collections.abc import Iterator
 from fractions import Fraction
+from functools import lru_cache, partial
 
 import numpy as np
 from flint import arb
 from numpy.typing import NDArray
 
+from ppdinf.lattice.structure import Structure
+from ppdinf.laws import DoubleGeometric, Law
 from ppdinf.noise.bits.coins import toss
 from ppdinf.noise.bits.integers import ball, positive
 from ppdinf.noise.bits.inversion import _precision
@@ -33,15 +37,46 @@ from ppdinf.noise.bits.tape import Tape, seeded_tape
 from ppdinf.noise.exact.crossing_backbone import PATHS, kept_for_backbone, root_of
 from ppdinf.noise.exact.crossing_klein import SLACK, Drawn, draw_given_scales
 from ppdinf.noise.exact.crossing_scales import LOG_ERROR, RowScales, Scales, enclose_column_determinant
+from ppdinf.noise.offer import Answer, Declined, Offer, is_one_block
 
-__all__ = ["Crossing", "crossing_acceptance"]
+__all__ = ["Crossing", "offer"]
 
+LONGEST = 20.0  # seconds of a draw
+PER_CELL = 2e-7  # seconds of an attempt
 CELLS = 2**18  # cells of the attempts made at a time
 END = Fraction(3)  # beyond it theta3 is 1 to 25 digits
 WIDTHS = [Fraction(n, 20) for n in (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 16, 20)]  # tau times epsilon^2
 PILOT = 2**20  # cells of the pilot run that predicts the acceptance
 PATTERNS = 64  # pilot patterns of wide cells
 DRAWN = 32  # pilot draws of noise
+
+
+def offer(structure: Structure, law: Law, cells: NDArray[np.int64]) -> Answer:
+    """Offer to draw a block that is a two-way table, one cell a position, under both margins."""
+    if not isinstance(law, DoubleGeometric) or not is_one_block(structure, cells):
+        return None
+    block = int(structure.blocks[cells[0]])
+    found = [
+        table
+        for table in structure.tables
+        if structure.blocks[structure.lattice.representatives[table.classes[0]]] == block
+    ]
+    if not found or len(found[0].shape) != 2 or found[0].cells != found[0].classes.size:
+        return None
+    table = found[0]
+    mixture = _prepared(table.shape, law.epsilon)
+    seconds = PER_CELL * cells.size / max(mixture.acceptance, 1e-300)
+    if seconds > LONGEST:
+        kept = f"a mixture over scales would keep about {mixture.acceptance:.0e} of its attempts"
+        return Declined(lambda: kept, LONGEST / seconds)
+    size = "a {} x {} table".format(*table.shape)
+    return Offer(
+        "scale mixture",
+        structure.lattice.representatives[table.classes],
+        lambda: mixture.draw,
+        mixture.acceptance,
+        f"of public sums that cross, {size} drawn in some {max(seconds, 1e-3):.1g} s",
+    )
 
 
 class Crossing:
@@ -61,6 +96,7 @@ class Crossing:
 
     Examples
     --------
+    >>> from ppdinf.noise.bits.tape import seeded_tape
     >>> Crossing((3, 4), Fraction(1, 4)).draw(2, seeded_tape(1)).reshape(2, 3, 4).sum(axis=1)
     array([[0, 0, 0, 0],
            [0, 0, 0, 0]])
@@ -91,7 +127,7 @@ class Crossing:
             noise = noise.transpose(0, 2, 1)
         return noise.reshape(size, r * c)
 
-    def _attempts(self, number: int, tape: Tape):
+    def _attempts(self, number: int, tape: Tape) -> Iterator[NDArray[np.int64]]:
         """Yield what so many attempts bring."""
         scales = self.scales.draw(number, tape)
         kept = toss(scales.log_keep(), 2.0**-20, scales.enclose_keep, tape)
@@ -104,7 +140,8 @@ class Crossing:
             drawn = draw_given_scales(t, wide, root, tape)
             log_p = np.array([self.log_keep(drawn, t)])
             error = 2.0**-24 * (1.0 + float((drawn.z**2 / t).sum()))
-            if not toss(log_p, error, lambda _, i=i: self.enclose_keep(drawn, scales, i), tape)[0]:  # noqa: B023
+            assert log_p[0] <= error, "the ratio exceeds its bound"
+            if not toss(log_p, error, partial(self._enclosed, drawn, scales, i), tape)[0]:
                 continue
             if kept_for_backbone(drawn.z, self.epsilon, self.width, self.path, tape):
                 yield drawn.z
@@ -112,7 +149,10 @@ class Crossing:
     def log_keep(self, drawn: Drawn, t: NDArray[np.float64]) -> float:
         """Log probability to keep noise given its scales."""
         bound = self.m * (self.scales.log_flat + SLACK) + float(self.scales.log_excess(t).sum())
-        return drawn.log_ratio(t) - 0.5 * self.m * math.log1p(-SLACK) - bound
+        return float(drawn.log_ratio(t)) - 0.5 * self.m * math.log1p(-SLACK) - bound
+
+    def _enclosed(self, drawn: Drawn, scales: Scales, i: int, _: int) -> arb:
+        return self.enclose_keep(drawn, scales, i)
 
     def enclose_keep(self, drawn: Drawn, scales: Scales, i: int) -> arb:
         """Enclose the probability to keep noise given its scales."""
@@ -147,7 +187,7 @@ class Crossing:
         rng, best, found = np.random.default_rng(0), -math.inf, []
         for width in (share / self.epsilon**2 for share in WIDTHS):
             narrow = math.erf(math.sqrt(float(self.epsilon**2 * width) / 2))
-            patterns = rng.random((PATTERNS, r, c)) >= narrow
+            patterns = rng.random((max(8, min(PATTERNS, CELLS // (r * c))), r, c)) >= narrow
             for path in PATHS:
                 backed = np.mean([root_of(wide, path) is not None for wide in patterns])
                 if not backed:
@@ -174,9 +214,13 @@ class Crossing:
             t, root = scales.values[i], roots[i]
             assert root is not None
             drawn = draw_given_scales(t, t >= float(self.width), root, tape)
-            kept.append(math.exp(self.log_keep(drawn, t)) * kept_for_backbone(drawn.z, self.epsilon, self.width, self.path, tape))
+            kept.append(
+                math.exp(self.log_keep(drawn, t))
+                * kept_for_backbone(drawn.z, self.epsilon, self.width, self.path, tape)
+            )
         return float(weights.mean() * np.mean(kept))
 
 
-def crossing_acceptance(law: Crossing) -> float:
-    return law.acceptance
+@lru_cache(maxsize=8)
+def _prepared(shape: tuple[int, int], epsilon: Fraction) -> Crossing:
+    return Crossing(shape, epsilon)

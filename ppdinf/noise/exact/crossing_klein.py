@@ -15,8 +15,8 @@ bound on the variance of each, inverted (the variance given the others is no lar
 Rounding. Factors shape the proposal only; the law of what is kept is exact. Variances are drawn wider by a factor
 1 + `SLACK`, so that the proposal's quadratic form stays below the true one for every z: if centres are off by e_i and
 variances v_i by far less than the slack, that holds once sum e_i^2 / v_i is below SLACK^2 / 9 of the form, and by the
-backward error of Cholesky factors (N. Higham, Accuracy and Stability of Numerical Algorithms, 2002, chapter 10) it is of
-order (condition x rows x unit)^2 of it.
+backward error of Cholesky factors (N. Higham, Accuracy and Stability of Numerical Algorithms, 2002, chapter 10) it is
+of order (condition x rows x unit)^2 of it.
 """
 
 from dataclasses import dataclass
@@ -116,13 +116,13 @@ def draw_given_scales(t: NDArray[np.float64], wide: NDArray[np.bool_], root: int
     cycles, start = _cycles(t.shape, wide, root, spine, lacking)
     if cycles.shape[1]:
         weights = 1 / t[rows].ravel()
-        own, factor = _triangle((cycles * weights[:, np.newaxis]).T @ cycles)
+        lengths, factor = _triangle((cycles * weights[:, np.newaxis]).T @ cycles)
         shift = linalg.solve_triangular(factor, cycles.T @ (weights * start), lower=True, unit_diagonal=True)
-        own_squares = own * (1 - SLACK)
-        x, y = _draw_block(own_squares, factor.T, shift / own, tape)
+        squares = lengths * (1 - SLACK)
+        x, y = _draw_block(squares, factor.T, shift / lengths, tape)
         start = start + cycles @ x
         offsets.append(y)
-        used.append(own_squares)
+        used.append(squares)
     z[rows] = start.reshape(len(rows), c)
     return Drawn(z, np.concatenate(offsets), np.concatenate(used))
 
@@ -147,7 +147,7 @@ def _cycles(
     spine: dict[int, tuple[int, list[int]]],
     lacking: NDArray[np.int64],
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Fundamental cycles on the rows of the spine, the root first, and an integer point with the column sums lacking."""
+    """Fundamental cycles on the spine, the root's row first, and an integer point with the column sums lacking."""
     _, c = shape
     rows = [root, *spine]
     owner = {j: (n + 1, tie) for n, (tie, columns) in enumerate(spine.values()) for j in columns}
@@ -206,13 +206,22 @@ class _Rows:
         self.x, self.centers = np.zeros((n, 1, c), dtype=np.int64), np.zeros((n, 1, c))
         self.x[:, 0, -1] = 1
 
-    def draw(
-        self, pulls: NDArray[np.float64], ties: NDArray[np.int64], lacking: NDArray[np.int64], tape: Tape
-    ) -> None:
+    def draw(self, pulls: NDArray[np.float64], ties: NDArray[np.int64], lacking: NDArray[np.int64], tape: Tape) -> None:
         """Draw row by row; `lacking` becomes what the column sums then lack."""
         n, _, c = self.x.shape
         place, position = 0, 1
-        state = (self.x, self.centers, self.squares, self.starts, self.columns, self.mu, self.shifts, pulls, ties, lacking)
+        state = (
+            self.x,
+            self.centers,
+            self.squares,
+            self.starts,
+            self.columns,
+            self.mu,
+            self.shifts,
+            pulls,
+            ties,
+            lacking,
+        )
         while place < n:
             pairs = tape(2 * min(3 * ((n - place) * (c - 1) + 1 - position), ROW)).reshape(-1, 2)
             used = 0

@@ -20,7 +20,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 
 import numpy as np
 from flint import arb, arb_mat
@@ -97,7 +97,7 @@ class RowScales:
         r, _ = shape
         self.rate = epsilon**2 / 2
         self.gamma, self.beta = Fraction(1, 2 * r), Fraction(r - 1, 2 * r)
-        self.log_flat = log_theta(1 / (1 / float(end) + float(resistance)))  # log (1 + kappa)
+        self.log_flat = float(log_theta(np.array([1 / (1 / float(end) + float(resistance))]))[0])  # log (1 + kappa)
         self._tables = lru_cache(maxsize=2)(self._enclosed_counts)
 
     def draw(self, size: int, tape: Tape) -> Scales:
@@ -115,9 +115,7 @@ class RowScales:
             cells[into], rows[into] = found.cells[0][kept], found.rows[0][kept]
             waiting = waiting[~kept]
         full = (size, r, c)
-        return Scales(
-            self, values.reshape(full), near.reshape(full), cells.reshape(full), rows.reshape(size, r), reals
-        )
+        return Scales(self, values.reshape(full), near.reshape(full), cells.reshape(full), rows.reshape(size, r), reals)
 
     def log_excess(self, t: NDArray[np.float64]) -> NDArray[np.float64]:
         """Log (1 + excess) of each scale."""
@@ -201,11 +199,15 @@ class RowScales:
         kept[clear] = toss(
             log_rest[clear] + np.log(excess[clear]), error, lambda k: self._enclose_share(cell(int(places[k]))), tape
         )
+
+        def share(k: int) -> arb:
+            return self._enclose_share(cell(k))
+
         slight = np.flatnonzero(~clear & (t < float(self.end) * (1.0 + 2.0**-20)))
         words = tape(slight.size)
         below = words * 2.0**-64 <= 2.0 * SLIGHT * np.exp(log_rest[slight])
         for word, k in zip(words[below], slight[below].tolist(), strict=True):
-            kept[k] = settle_coin(word, lambda k=k: self._enclose_share(cell(k)), tape)
+            kept[k] = settle_coin(word, partial(share, k), tape)
         return kept
 
     def _enclose_share(self, t: arb) -> arb:
@@ -258,6 +260,7 @@ class RowScales:
 
     @cached_property
     def cumulative(self) -> NDArray[np.float64]:
+        """Distribution function of that number."""
         sums = np.cumsum(self.weights)
         return sums / sums[-1]
 
@@ -302,12 +305,10 @@ class RowScales:
         return chosen
 
 
-def log_theta(t: NDArray[np.float64] | float) -> NDArray[np.float64]:
+def log_theta(t: NDArray[np.float64]) -> NDArray[np.float64]:
     """Log of theta3(t) = sum over k of exp(-2 pi^2 k^2 t)."""
-    flat = np.atleast_1d(np.asarray(t, dtype=np.float64))
-    wide = np.maximum(flat, 1e-300)
-    found = log_mass(wide.ravel()).reshape(wide.shape) - 0.5 * np.log(2 * np.pi * wide)
-    return found if np.ndim(t) else found[0]
+    wide = np.maximum(t, 1e-300)
+    return log_mass(wide.ravel()).reshape(wide.shape) - 0.5 * np.log(2 * np.pi * wide)
 
 
 def enclose_log_theta(t: arb) -> arb:

@@ -19,6 +19,7 @@ distribution", Computational Statistics and Data Analysis 51(6), 2007.
 import math
 from collections.abc import Callable
 from fractions import Fraction
+from functools import partial
 
 import numpy as np
 from flint import arb, ctx
@@ -152,8 +153,12 @@ def _settle_open(
     keep: Callable[[int, arb], arb],
 ) -> None:
     """Decide in ball arithmetic what double precision left open."""
+
+    def probability(i: int) -> arb:
+        return keep(i, variable(i, reals.enclose(start + i)))
+
     for i in np.flatnonzero(verdicts == OPEN).tolist():
-        kept = settle_coin(coins[i], lambda i=i: keep(i, variable(i, reals.enclose(start + i))), tape)
+        kept = settle_coin(coins[i], partial(probability, i), tape)
         with ctx.workprec(192):
             values[i] = float(variable(i, reals.enclose(start + i)))
         verdicts[i] = KEPT if kept else REJECTED
