@@ -135,7 +135,7 @@ def test_a_plan_keeps_what_was_built_for_it(monkeypatch):
 
 def test_what_is_beyond_exact_sampling_is_refused():
     with pytest.raises(InvariantError, match="cross each other"):
-        plan(MARGINS.on(np.ones((14, 14), dtype=int)), DoubleGeometric("1/4"))
+        plan(MARGINS.on(np.ones((14, 14), dtype=int)), DoubleGeometric(2))
     with pytest.raises(InvariantError, match="narrow"):
         plan(MARGINS.on(np.ones((30, 30), dtype=int)), DiscreteGaussian("1/2"))
 
