@@ -70,8 +70,8 @@ class TestWrongVariantsAreCaught:
         assert p_value(Crossing((3, 3), Fraction(21, 20)), 8_000) < 1e-4
 
     def test_ratio_capped_at_one(self, monkeypatch):
-        """Held against 1 in place of its bound; `toss` caps it."""
-        monkeypatch.setattr(Crossing, "log_keep", lambda self, drawn, t: drawn.log_ratio(t))
+        """Held against 1 in place of its bound."""
+        monkeypatch.setattr(Crossing, "log_keep", lambda self, drawn, t: min(0.0, drawn.log_ratio(t)))
         assert p_value(Crossing((3, 3), Fraction(1))) < 1e-4
 
     def test_theta_left_out(self, monkeypatch):
