@@ -95,7 +95,7 @@ def contraction(study, effects):
             axes.set_title(f"{county} populous county,\nepsilon = {epsilon:g}, {norm} loss", fontsize=9)
     panels[0, 0].set(xlim=(0, 108), ylim=(len(kinds) - 0.5, -0.5))
     panels[0, 0].set_yticks(range(len(kinds)), kinds)
-    figure.supxlabel("releases with a 0 where the confidential table has none (%)", fontsize=10)
+    figure.supxlabel("releases with a 0 where the confidential number is not 0 (%)", fontsize=10)
     caption = (
         "Counts that a release contracts to 0: no cases, no deaths, and as many deaths as cases (no survivors), where "
         "the confidential table has some. All months and replicates."

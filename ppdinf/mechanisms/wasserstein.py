@@ -180,6 +180,8 @@ class WassersteinExponential(Weighted):
     Notes
     -----
     Exact draws by elimination; in l2 with bounds or a base measure by rejection from it, for up to some twenty cells.
+    Many pairs of counts, one within the other, under one total are too wide for elimination at small epsilon: for
+    research, `ppdinf.fiber.pairs` draws them exactly up to double precision.
     The normaliser depends on the table where there are bounds or a base measure. For the counting measure on all
     integer tables leave sums out of `public` and tell the release what is public:
     ``ppd.Release(table, mechanism, public=...)``.
