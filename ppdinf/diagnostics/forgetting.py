@@ -118,7 +118,7 @@ def forgetting(
 
 def not_coupled(table: Any, model: pm.Model) -> str | None:
     """Say why walks of a table that is a variable of a model cannot be coupled: something refuses them, or None."""
-    if table.owner.op.release.depends_on_table:
+    if table.owner.op.observed.likelihood.normaliser is not None:
         return f"walks of {table.name!r} can be refused, for the normaliser of its noise: they are not coupled"
     if factors_of(table, model)[1]:
         return f"something depends on several cells of {table.name!r} at once: walks that it refuses do not meet"

@@ -1,6 +1,6 @@
-"""What a release says of the confidential cells, where it answers linear queries W x on them.
+"""Windows and moves of confidential cells, where a release answers linear queries W x on them.
 
-Public sums of the answers are sums of the cells, ``A W x = a``, bounds likewise. How far a cell can be from others'
+How far a cell can be from others'
 counts follows from all answers together, each of which noise moves by no more than its reach: the ends of a window are
 linear programmes.
 """
@@ -13,60 +13,25 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from ppdinf.distributions.observed import Observed
 from ppdinf.errors import ModelError
-from ppdinf.frame import Frame
 from ppdinf.invariants import System
 from ppdinf.lattice.families import Listed
 from ppdinf.lattice.moves import Moves
 from ppdinf.laws.noise_norm import NoiseNorm
-from ppdinf.releases import Release
 
-__all__ = ["cell_windows", "public_of_cells", "short_moves"]
+__all__ = ["cell_windows", "short_moves"]
 
 SHORT = 200  # cells for which a lattice is reduced
 
 
-def public_of_cells(release: Release, frame: Frame) -> System:
-    """Bind everything public to the confidential cells, the number of records with it where the noise keeps that.
-
-    Parameters
-    ----------
-    release : Release
-    frame : Frame
-        Of the cells.
-
-    Returns
-    -------
-    System
-        ``release.public`` itself for cells under noise on all that is not public.
-    """
-    likelihood, system = release.likelihood, release.public
-    query = likelihood.query
-    if query is not None:
-        found = {"A": sp.csr_array(system.A @ query), "B": sp.csr_array(system.B @ query)}
-        system = replace(system, frame=frame, empty=np.zeros(frame.size, dtype=bool), **found)
-    records = None if likelihood.records is None else likelihood.records(release.table.values.ravel())
-    if records is None:
-        return system
-    return replace(
-        system,
-        A=sp.vstack([system.A, np.ones((1, frame.size), dtype=np.int64)], format="csr"),
-        values=np.append(system.values, records),
-        names=[*system.names, "number of records (as released)"],
-    )
-
-
-def cell_windows(
-    release: Release, system: System, nonnegative: NDArray[np.bool_]
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def cell_windows(observed: Observed, nonnegative: NDArray[np.bool_]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Find the smallest and largest count of every cell from which noise reaches all answers.
 
     Parameters
     ----------
-    release : Release
-        Of answers.
-    system : System
-        What is public of the cells.
+    observed : Observed
+        Answers.
     nonnegative : array of bool, shape (d,)
         Cells whose counts the data model takes to be 0 or more.
 
@@ -77,8 +42,8 @@ def cell_windows(
     """
     from scipy.optimize import linprog
 
-    likelihood = release.likelihood
-    y, query, reach = release.table.values.ravel(), sp.csr_array(likelihood.query), likelihood.half_width
+    system, likelihood, y = observed.system, observed.likelihood, observed.y
+    query, reach = sp.csr_array(likelihood.query), likelihood.half_width
     rows = {
         "A_ub": sp.vstack([query, -query, -system.B]),
         "b_ub": np.concatenate([y + reach, reach - y, -system.limits]),

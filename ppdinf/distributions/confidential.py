@@ -34,9 +34,9 @@ from ppdinf.distributions.apart import apart
 from ppdinf.distributions.factors import Factor
 from ppdinf.distributions.marginal import fixed
 from ppdinf.distributions.natural import natural_form
+from ppdinf.distributions.observed import Observed
 from ppdinf.distributions.rows import elementwise
 from ppdinf.fiber.fiber import Fiber
-from ppdinf.releases import Release
 
 __all__ = ["ConfidentialRV", "confidential", "log_density", "window_logp"]
 
@@ -83,7 +83,7 @@ class ConfidentialRV(SymbolicRandomVariable):
     ----------
     base_op : Op
         The analyst's distribution.
-    release : Release
+    observed : Observed
     fiber : Fiber
         Public sums, windows, noise weights and moves.
     start : array of int64
@@ -97,9 +97,9 @@ class ConfidentialRV(SymbolicRandomVariable):
     _print_name = ("Confidential", "\\operatorname{Confidential}")
 
     def __init__(
-        self, *args: Any, base_op: Any, release: Release, fiber: Fiber, start: NDArray[np.int64], **kwargs: Any
+        self, *args: Any, base_op: Any, observed: Observed, fiber: Fiber, start: NDArray[np.int64], **kwargs: Any
     ) -> None:
-        self.base_op, self.release, self.fiber, self.start = base_op, release, fiber, start
+        self.base_op, self.observed, self.fiber, self.start = base_op, observed, fiber, start
         self.cells: dict[str, NDArray[np.int64]] = {}
         super().__init__(*args, **kwargs)
 
@@ -109,7 +109,7 @@ class ConfidentialRV(SymbolicRandomVariable):
 
         Where public sums split the cells into groups.
         """
-        structure = self.release.public.structure
+        structure = self.observed.system.structure
         grouped = structure.partition[structure.blocks]
         _, numbers = np.unique(structure.classes[grouped], return_inverse=True)
         block = np.full(self.fiber.lower.size, -1)
@@ -118,17 +118,17 @@ class ConfidentialRV(SymbolicRandomVariable):
 
     def base(self, inputs: Any) -> tuple[Any, Any]:
         """Rebuild the analyst's distribution on the inputs of a node: its cells, and what to take off (`rows`)."""
-        own = inputs if self.release.likelihood.auxiliary is None else inputs[:-1]
+        own = inputs if self.observed.likelihood.auxiliary is None else inputs[:-1]
         dist = self.base_op.make_node(*own).default_output()
         return elementwise(dist, self.start.shape)
 
     def log_given(self, inputs: Any) -> Any:
         """Log weights of the noise given the auxiliary variable, symbolic, shape (d, width); 0 where there is none."""
-        likelihood = self.release.likelihood
+        likelihood = self.observed.likelihood
         if likelihood.norm is not None or likelihood.auxiliary is None:
             return 0.0
         counts = self.fiber.lower[:, None] + np.arange(self.fiber.width)
-        return likelihood.log_counts(self.release.table.values.ravel(), counts, inputs[-1])
+        return likelihood.log_counts(self.observed.y, counts, inputs[-1])
 
     def natural(self, inputs: Any) -> tuple[Any, Any, NDArray[np.float64]] | None:
         """Write the weights, noise included, as ``exp(log_h + eta x - log_normaliser)`` where they have that form.
@@ -137,7 +137,7 @@ class ConfidentialRV(SymbolicRandomVariable):
         """
         fiber, (base, _) = self.fiber, self.base(inputs)
         form = natural_form(base, self.start.shape, fiber.lower[:, None] + np.arange(fiber.width))
-        if form is None or self.release.likelihood.auxiliary is not None:
+        if form is None or self.observed.likelihood.auxiliary is not None:
             return None
         return form.eta.ravel(), form.log_normaliser.ravel(), form.log_h + fiber.log_noise
 
@@ -175,22 +175,22 @@ class ConfidentialRV(SymbolicRandomVariable):
         Log weights of all counts, shape (d, width); and, where noise couples the cells, the image of the release under
         its norm, shape (k,).
         """
-        inputs, likelihood = table.owner.inputs, self.release.likelihood
+        inputs, likelihood = table.owner.inputs, self.observed.likelihood
         weights = self.weights(inputs, factors)
         if likelihood.norm is None:
             return [weights]
         given = () if likelihood.auxiliary is None else inputs[-1:]
-        y = likelihood.shifted(self.release.table.values.ravel(), *given)
+        y = likelihood.shifted(self.observed.y, *given)
         return [weights, pt.as_tensor(likelihood.norm.image(y))]
 
 
-def confidential(dist: Any, release: Release, fiber: Fiber, start: NDArray[np.int64], auxiliary: Any = None) -> Any:
+def confidential(dist: Any, observed: Observed, fiber: Fiber, start: NDArray[np.int64], auxiliary: Any = None) -> Any:
     """Wrap an unnamed distribution, already of the shape of the table."""
     inputs, inner, node = _reopen(dist)
     outputs = [node.default_output(), *_rngs(node.outputs)]
     given = [] if auxiliary is None else [auxiliary]
     return ConfidentialRV(
-        [*inner, *(v.type() for v in given)], outputs, base_op=node.op, release=release, fiber=fiber, start=start,
+        [*inner, *(v.type() for v in given)], outputs, base_op=node.op, observed=observed, fiber=fiber, start=start,
         ndim_supp=0, on_unused_input="ignore",
     )(*inputs, *given)  # fmt: skip
 

@@ -158,7 +158,7 @@ def restart(table: Any, told: list[Any], model: pm.Model) -> None:
     law, factors = table.owner.op, [factor_of(var, table, model.rvs_to_values[table], model) for var in told]
     weights = law.weights(table.owner.inputs, [factor for factor in factors if isinstance(factor, Factor)])
     allowed = np.isfinite(at_initial_point(model, weights))
-    law.start = feasible_start(law.fiber, allowed, law.release)
+    law.start = feasible_start(law.fiber, allowed, law.observed)
 
 
 def looks_at(var: Any, table: Any, model: pm.Model) -> bool:

@@ -1,4 +1,4 @@
-"""From a release and a data model to a fiber: windows, supports, moves and a table to start from."""
+"""From what was observed and a data model to a fiber: windows, supports, moves and a table to start from."""
 
 from __future__ import annotations
 
@@ -12,25 +12,22 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from ppdinf._pymc_internals import compile_pymc, inputvars
-from ppdinf.distributions.answers import cell_windows, public_of_cells, short_moves
+from ppdinf.distributions.answers import cell_windows, short_moves
 from ppdinf.distributions.confidential import log_density
+from ppdinf.distributions.observed import Observed
 from ppdinf.distributions.rows import elementwise
 from ppdinf.distributions.windows import common_width, count_windows
 from ppdinf.errors import InvariantError, ModelError
 from ppdinf.fiber.fiber import Fiber
-from ppdinf.frame import Frame
 from ppdinf.invariants import System
 from ppdinf.lattice.feasible import nearest_feasible
 from ppdinf.lattice.moves import Bounds, connected_moves
 from ppdinf.laws.noise_norm import NoiseNorm
-from ppdinf.releases import Release
 
 __all__ = ["lay_out"]
 
 
-def lay_out(
-    model: pm.Model, base: Any, release: Release, frame: Frame, *, gaps: bool = False
-) -> tuple[Fiber, NDArray[np.int64]]:
+def lay_out(model: pm.Model, base: Any, observed: Observed, *, gaps: bool = False) -> tuple[Fiber, NDArray[np.int64]]:
     """Lay out the windows, choose moves for the bounds at hand, and find a table to start from.
 
     Parameters
@@ -38,9 +35,7 @@ def lay_out(
     model : pymc.Model
     base : TensorVariable
         The data model, of the shape of the table.
-    release : Release
-    frame : Frame
-        Of the table.
+    observed : Observed
     gaps : bool
         Whether the table may be one that the model does not allow, where its support has gaps.
 
@@ -55,18 +50,18 @@ def lay_out(
     ModelError, InvariantError
         No count, or no table, that model and public statements both allow.
     """
-    system, likelihood = public_of_cells(release, frame), release.likelihood
+    frame, system, likelihood = observed.frame, observed.system, observed.likelihood
     support = _support(model, base, frame.shape)
     nonnegative = ~support(np.full((frame.size, 1), -1))[:, 0]
     if likelihood.query is None:
-        lower, width = count_windows(model, base, release, system, nonnegative)
+        lower, width = count_windows(model, base, observed, nonnegative)
     else:
-        lower, upper = cell_windows(release, system, nonnegative)
+        lower, upper = cell_windows(observed, nonnegative)
         width = common_width(lower, upper, system)
     counts = lower[:, None] + np.arange(width)
     public = _allowed(system, counts)
     # what follows from a further variable of the model comes in later
-    log_weight = likelihood.log_counts(release.table.values.ravel(), counts) if likelihood.is_fixed_by_cell else 0.0
+    log_weight = likelihood.log_counts(observed.y, counts) if likelihood.is_fixed_by_cell else 0.0
     log_noise = np.where(public, log_weight, -np.inf)
     allowed = public & support(counts) & np.isfinite(log_noise)
     if not allowed.any(axis=1).all():
@@ -79,7 +74,7 @@ def lay_out(
         coupling = NoiseNorm(sp.csc_array(coupling.matrix @ likelihood.query), coupling.order)
         moves = short_moves(moves, system, coupling)
     fiber = Fiber(system, lower, log_noise, moves, coupling, nonnegative, likelihood.histogram)
-    return fiber, feasible_start(fiber, allowed, release, gaps=gaps)
+    return fiber, feasible_start(fiber, allowed, observed, gaps=gaps)
 
 
 def _allowed(system: System, counts: NDArray[np.int64]) -> NDArray[np.bool_]:
@@ -121,7 +116,7 @@ def at_initial_point(model: pm.Model, expression: Any, shift: float = 0.0) -> ND
 
 
 def feasible_start(
-    fiber: Fiber, allowed: NDArray[np.bool_], release: Release, *, gaps: bool = False
+    fiber: Fiber, allowed: NDArray[np.bool_], observed: Observed, *, gaps: bool = False
 ) -> NDArray[np.int64]:
     """Find a table near the release that model and public statements allow; the release may hold negative cells.
 
@@ -130,7 +125,7 @@ def feasible_start(
     fiber : Fiber
     allowed : array of bool, shape (d, width)
         Which counts of each window.
-    release : Release
+    observed : Observed
     gaps : bool
         Whether to be content with a table in a gap between counts that are allowed.
 
@@ -144,7 +139,7 @@ def feasible_start(
     highest = fiber.lower + fiber.width - 1 - allowed[:, ::-1].argmax(axis=1)
     B = sp.vstack([cells, -cells, system.B])
     limits = np.concatenate([lowest, -highest, system.limits])
-    near = np.rint(_nearest_reals(release, lowest, highest)).astype(np.int64)
+    near = np.rint(_nearest_reals(observed, lowest, highest)).astype(np.int64)
     start = nearest_feasible(system.A, system.values, B, limits, near=near, row_names=system.names)
     inside = allowed[np.arange(start.size), start - fiber.lower]
     if not (gaps or inside.all()):
@@ -155,9 +150,9 @@ def feasible_start(
     return start.reshape(system.frame.shape)
 
 
-def _nearest_reals(release: Release, lowest: NDArray[np.int64], highest: NDArray[np.int64]) -> NDArray[np.float64]:
+def _nearest_reals(observed: Observed, lowest: NDArray[np.int64], highest: NDArray[np.int64]) -> NDArray[np.float64]:
     """Real cells nearest to the release: its own, or such as give its answers in least squares."""
     from scipy.optimize import lsq_linear
 
-    y, query = release.table.values.ravel(), release.likelihood.query
+    y, query = observed.y.astype(np.float64), observed.likelihood.query
     return y if query is None else lsq_linear(query.toarray(), y, (lowest - 0.5, highest + 0.5)).x

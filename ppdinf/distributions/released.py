@@ -28,6 +28,7 @@ from ppdinf._pymc_internals import (
     numba_njit,
     register_funcify_and_cache_key,
 )
+from ppdinf.distributions.observed import Observed
 from ppdinf.mechanisms.table_mechanism import TableMechanism
 from ppdinf.releases import Release
 
@@ -48,10 +49,10 @@ class ReleasedRV(RandomVariable):
 
     name = "released"
     _print_name = ("Released", "\\operatorname{Released}")
-    __props__ = ("name", "signature", "dtype", "inplace", "release")
+    __props__ = ("name", "signature", "dtype", "inplace", "observed")
 
-    def __init__(self, release: Release, ndim: int | None = None, **kwargs: Any) -> None:
-        self.release, likelihood = release, release.likelihood
+    def __init__(self, observed: Observed, ndim: int | None = None, **kwargs: Any) -> None:
+        self.observed, release, likelihood = observed, observed.release, observed.likelihood
         kwargs.setdefault("dtype", release.table.dtype.name)
         axes = ",".join(f"x{k}" for k in range(len(release.dims) if ndim is None else ndim))
         variable = likelihood.auxiliary
@@ -67,24 +68,24 @@ class ReleasedRV(RandomVariable):
         lead = x.shape[: x.ndim - self.ndims_params[0]] if size is None else tuple(size)
         draws = int(np.prod(lead))
         cells = np.broadcast_to(x, (*lead, *x.shape[x.ndim - self.ndims_params[0] :])).reshape(draws, -1)
-        query = self.release.likelihood.query
+        release, query = self.observed.release, self.observed.likelihood.query
         answers = cells if query is None else cells @ query.T
-        drawn = mechanism_of(self.release).draw(self.release.kept, answers, draws, seeded_tape(rng), self.release.plan)
-        return drawn.reshape(*lead, *self.release.shape)
+        drawn = mechanism_of(release).draw(release.kept, answers, draws, seeded_tape(rng), release.plan)
+        return drawn.reshape(*lead, *release.shape)
 
 
-def released(x: Any, release: Release, auxiliary: Any = None) -> Any:
+def released(x: Any, observed: Observed, auxiliary: Any = None) -> Any:
     """Return the noisy table as a random variable."""
     inputs = [x] if auxiliary is None else [x, auxiliary]
-    op = ReleasedRV(release, ndim=x.ndim)
+    op = ReleasedRV(observed, ndim=x.ndim)
     _, table = op(*inputs, rng=pt.random.shared_rng(seed=None), return_next_rng=True)
     return table
 
 
 @_logprob.register(ReleasedRV)
 def _released_logp(op: ReleasedRV, values: Any, rng: Any, size: Any, x: Any, *auxiliary: Any, **kwargs: Any) -> Any:
-    (y,), release = values, op.release
-    likelihood, system, integer = release.likelihood, release.kept, release.mechanism.is_integer
+    (y,), release, likelihood = values, op.observed.release, op.observed.likelihood
+    system, integer = release.kept, release.mechanism.is_integer
     y, x = y.ravel(), x.ravel()
     answers = x if likelihood.query is None else pt.as_tensor(likelihood.query.toarray()) @ x
     rows, columns = system.A.nonzero()
@@ -94,17 +95,17 @@ def _released_logp(op: ReleasedRV, values: Any, rng: Any, size: Any, x: Any, *au
     sums = zeros[rows].inc(system.A.data * moved[columns])
     log_weight = likelihood.log_table(y, answers, *auxiliary)
     if likelihood.looks_at_table:
-        log_weight += _OfTable(release)(x)
+        log_weight += _OfTable(op.observed)(x)
     return pt.switch(pt.all(pt.eq(sums, goal)), log_weight, -np.inf)
 
 
 class _OfTable(Op):
     """What a release tells of its table as a whole: law of noisy sums of its histogram, minus the log normaliser."""
 
-    __props__ = ("release",)
+    __props__ = ("observed",)
 
-    def __init__(self, release: Release) -> None:
-        self.release = release
+    def __init__(self, observed: Observed) -> None:
+        self.observed = observed
 
     def make_node(self, x: Any) -> Apply:
         """One table in, one number out."""
@@ -112,7 +113,7 @@ class _OfTable(Op):
 
     def log_weight(self, x: NDArray[np.int64]) -> float:
         """Ask the likelihood."""
-        return self.release.likelihood.log_of_table(x.ravel())
+        return self.observed.likelihood.log_of_table(x.ravel())
 
     def perform(self, node: Any, inputs: Any, outputs: Any) -> None:
         """One number."""
@@ -132,8 +133,8 @@ def _of_table_numba(op: _OfTable, node: Any, **kwargs: Any) -> Any:
 
 @numba_core_rv_funcify.register(ReleasedRV)
 def _released_numba(op: ReleasedRV, node: Any) -> Any:
-    cell = numba.types.int64 if op.release.mechanism.is_integer else numba.types.float64
-    out_type = numba.types.Array(cell, len(op.release.dims), "C")
+    cell = numba.types.int64 if op.observed.release.mechanism.is_integer else numba.types.float64
+    out_type = numba.types.Array(cell, len(op.observed.release.dims), "C")
 
     @numba_njit
     def of_table(rng, x):  # type: ignore[no-untyped-def]
@@ -145,6 +146,6 @@ def _released_numba(op: ReleasedRV, node: Any) -> Any:
     def of_table_and_auxiliary(rng, x, auxiliary):  # type: ignore[no-untyped-def]
         return of_table(rng, x)
 
-    random_fn = of_table if op.release.likelihood.auxiliary is None else of_table_and_auxiliary
+    random_fn = of_table if op.observed.likelihood.auxiliary is None else of_table_and_auxiliary
 
     return random_fn, None  # never from PyTensor's cache on disk: the release is part of the function

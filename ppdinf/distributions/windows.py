@@ -26,11 +26,11 @@ from scipy.special import logsumexp
 
 from ppdinf._pymc_internals import ancestors, compile_pymc
 from ppdinf.distributions.confidential import log_density
+from ppdinf.distributions.observed import Observed
 from ppdinf.distributions.rows import elementwise
 from ppdinf.errors import ModelError
 from ppdinf.invariants import System
 from ppdinf.lattice.fiber_tables import cell_intervals
-from ppdinf.releases import Release
 
 __all__ = ["ENTRIES", "common_width", "count_windows"]
 
@@ -46,7 +46,7 @@ type Law = Callable[[NDArray[Any]], Reals]
 
 
 def count_windows(
-    model: pm.Model, base: Any, release: Release, system: System, nonnegative: NDArray[np.bool_]
+    model: pm.Model, base: Any, observed: Observed, nonnegative: NDArray[np.bool_]
 ) -> tuple[NDArray[np.int64], int]:
     """Choose the first count of every window, and how many counts each has.
 
@@ -55,10 +55,8 @@ def count_windows(
     model : pymc.Model
     base : TensorVariable
         The data model, of the shape of the table.
-    release : Release
-        Of cells.
-    system : System
-        What is public of the cells.
+    observed : Observed
+        Of cells, not of answers.
     nonnegative : array of bool, shape (d,)
         Cells whose counts the data model takes to be 0 or more.
 
@@ -73,16 +71,15 @@ def count_windows(
     ModelError
         Naming a cell whose window would have more than ``ENTRIES / d`` counts.
     """
-    low, high = _possible(release, system, nonnegative)
-    y = release.table.values.ravel()
-    likelihood = release.likelihood
+    y, system, likelihood = observed.y, observed.system, observed.likelihood
+    low, high = _possible(system, nonnegative)
     reach, center = likelihood.half_width, np.clip(y, low, high)  # noise weighs most there
     lower, upper = np.maximum(np.floor(center) - reach, low - 1), np.minimum(np.ceil(center) + reach, high + 1)
     if (
         likelihood.normaliser is not None and likelihood.follows_bounds
     ):  # it carries releases far, but within what is public
         lower, upper = np.where(np.isfinite(low), low - 1, lower), np.where(np.isfinite(high), high + 1, upper)
-    prior, law = _Prior(model, base, system.frame.shape), _noise_law(release)
+    prior, law = _Prior(model, base, system.frame.shape), _noise_law(observed)
     large = upper - lower >= ENTRIES // y.size
     doubtful = large | ~_surely_within(prior.tables, lower, upper, law, low, high)
     if len(prior.tables) and doubtful.any():
@@ -112,7 +109,7 @@ def common_width(lower: NDArray[Any], upper: NDArray[Any], system: System) -> in
     return width
 
 
-def _possible(release: Release, system: System, nonnegative: NDArray[np.bool_]) -> tuple[Reals, Reals]:
+def _possible(system: System, nonnegative: NDArray[np.bool_]) -> tuple[Reals, Reals]:
     """Smallest and largest count of every cell by what is public, and by the data model where it has no negative."""
     kept = np.flatnonzero(nonnegative)
     units = sp.csr_array(sp.eye_array(nonnegative.size, dtype=np.int64, format="csr")[kept])
@@ -122,9 +119,9 @@ def _possible(release: Release, system: System, nonnegative: NDArray[np.bool_]) 
     return (np.full(low.size, -np.inf), np.full(low.size, np.inf)) if contradictory else (low, high)
 
 
-def _noise_law(release: Release) -> Law:
+def _noise_law(observed: Observed) -> Law:
     """Log weight of noise given counts of each cell, shape (..., d); Laplace as wide for noise without one."""
-    y, likelihood = release.table.values.ravel(), release.likelihood
+    y, likelihood = observed.y, observed.likelihood
     if likelihood.is_fixed_by_cell:
         return lambda counts: likelihood.log_cells(y, counts)
     rate = -math.log(NOISE) / max(likelihood.half_width, 1)

@@ -75,7 +75,7 @@ def log_likelihood(idata: Any, model: pm.Model | None = None) -> xr.DataArray:
         raise ModelError(
             f"{dependents[0].name!r} is observed of the same cells: there is more to predict than a release"
         )
-    if law.release.likelihood.auxiliary is not None:
+    if law.observed.likelihood.auxiliary is not None:
         raise ModelError("the noise has a scale or a projection in common to all cells: none can be left out alone")
     if has_rows(law.base_op.make_node(*given).default_output()):
         raise ModelError("the data model is over rows: write it as independent cells, pm.Poisson.dist(n * p)")
@@ -117,10 +117,11 @@ def sample_release(
         As `sample_confidential`.
     """
     model = pm.modelcontext(model)
-    release, rng = only_table(model).law.release, np.random.default_rng(random_seed)
+    observed, rng = only_table(model).law.observed, np.random.default_rng(random_seed)
+    release = observed.release
     tables = sample_confidential(idata, model, random_seed=rng).values
     flat = tables.reshape(-1, *tables.shape[2:])
-    again = ReleasedRV(release, ndim=tables.ndim - 2)
+    again = ReleasedRV(observed, ndim=tables.ndim - 2)
     values = np.array([again.rng_fn(rng, table, size=()) for table in flat])
     dims = ("chain", "draw", *release.dims)
     coords = {"chain": idata.posterior.chain, "draw": idata.posterior.draw, **release.coords}
@@ -146,15 +147,15 @@ def _pointwise(law: ConfidentialRV, given: Any) -> Any:
 
 def _names(law: ConfidentialRV) -> list[str]:
     """Name each group by the public sum over its cells, else by its first cell; then the cells in none."""
-    system, (block, total) = law.release.public, law.groups
+    system, (block, total) = law.observed.system, law.groups
     rows: dict[tuple[int, ...], str] = {}
     for row, name in enumerate(system.names):
         cells = system.A.indices[system.A.indptr[row] : system.A.indptr[row + 1]]
         rows.setdefault(tuple(sorted(cells.tolist())), name)
     members = [np.flatnonzero(block == k) for k in range(total.size)]
     named = [rows.get(tuple(cells.tolist()), f"cells with {_first(law, cells)}") for cells in members]
-    return [*named, *(law.release.frame.cell(int(cell)) for cell in np.flatnonzero(block < 0))]
+    return [*named, *(law.observed.frame.cell(int(cell)) for cell in np.flatnonzero(block < 0))]
 
 
 def _first(law: ConfidentialRV, cells: NDArray[np.int64]) -> str:
-    return law.release.frame.cell(int(cells[0]))
+    return law.observed.frame.cell(int(cells[0]))

@@ -14,10 +14,10 @@ import xarray as xr
 
 import ppdinf.samplers.lattice_gibbs  # noqa: F401  (PyMC learns of the step method here)
 from ppdinf._pymc_internals import BetaBinomialRV, BinomialRV, change_dist_size, check_dist_not_registered
-from ppdinf.distributions.answers import public_of_cells
 from ppdinf.distributions.confidential import confidential
 from ppdinf.distributions.dependents import settle, tables_of, watch
 from ppdinf.distributions.layout import at_initial_point, lay_out
+from ppdinf.distributions.observed import Observed, observe
 from ppdinf.distributions.precision import constant, in_double
 from ppdinf.distributions.released import released
 from ppdinf.distributions.rows import has_rows, require_public_rows
@@ -26,7 +26,7 @@ from ppdinf.frame import Frame
 from ppdinf.laws.likelihood import MixingScale, RemovedShift
 from ppdinf.releases import Release
 
-__all__ = ["PartiallyPrivate", "obstacle"]
+__all__ = ["PartiallyPrivate"]
 
 PRIORS: dict[type, Callable[[str, Any], Any]] = {
     MixingScale: lambda name, scale: pm.HalfNormal(name, initval=scale.typical),
@@ -130,39 +130,40 @@ def PartiallyPrivate(  # noqa: N802  (reads as a PyMC distribution)
     if model.name_for(name) in model.named_vars:
         raise ModelError(f"the model has a variable {name!r} already: choose another name for the table")
     for table in tables_of(model):
-        if table.law.release is release:
+        if table.law.observed.release is release:
             raise ModelError(f"the release is in the model already, as that of {table.name!r}: it counts once")
     _match_coords(model, release)
     frame, dims = _cells(model, dist, release, dims if dims is None or isinstance(dims, list | tuple) else (dims,))
-    base = in_double(_fit_to_table(dist, release, frame), model)
-    _refuse_counted_twice(model, base, release, frame)
+    observed = observe(release, frame)
+    base = in_double(_fit_to_table(dist, observed), model)
+    _refuse_counted_twice(model, base, observed)
     above = settle(model, base, name)
-    hindered = f"its distribution depends on the table {above[0]!r}" if above else obstacle(release)
+    hindered = f"its distribution depends on the table {above[0]!r}" if above else observed.obstacle
     if marginalize is True and hindered:
         raise ModelError(f"the confidential table cannot be summed out: {hindered}; use marginalize='auto'")
     summed_out = bool(marginalize) and not hindered
-    fiber, start = lay_out(model, base, release, frame, gaps=summed_out)
+    fiber, start = lay_out(model, base, observed, gaps=summed_out)
     auxiliary = None
-    if (variable := release.likelihood.auxiliary) is not None:
+    if (variable := observed.likelihood.auxiliary) is not None:
         auxiliary = PRIORS[type(variable)](f"{name}_{variable.name}", variable)
-    table = confidential(base, release, fiber, start, auxiliary)
+    table = confidential(base, observed, fiber, start, auxiliary)
     table.name = model.name_for(name)
-    observed = {"observed": release.table.values, "dims": release.dims}
     make_variable = partial(model.register_rv, table, name, dims=dims)
     watch(model, table, None if marginalize is True else make_variable)
     if not summed_out:
         make_variable()
-    model.register_rv(released(table, release, auxiliary), f"{name}_release", **observed)
+    noisy = released(table, observed, auxiliary)
+    model.register_rv(noisy, f"{name}_release", observed=release.table.values, dims=release.dims)
     return table
 
 
-def _refuse_counted_twice(model: pm.Model, base: Any, release: Release, frame: Frame) -> None:
+def _refuse_counted_twice(model: pm.Model, base: Any, observed: Observed) -> None:
     """Refuse shares of a public total that are modelled one by one: given the total, one tells of the others."""
     op = base.owner.op
     if not isinstance(op, BinomialRV | BetaBinomialRV):
         return
     n, *parameters = op.dist_params(base.owner)
-    size, system = constant(n), public_of_cells(release, frame)
+    size, system, frame = constant(n), observed.system, observed.frame
     if size is None:
         return
     size = np.broadcast_to(size, frame.shape).ravel()
@@ -179,21 +180,6 @@ def _refuse_counted_twice(model: pm.Model, base: Any, release: Release, frame: F
                     "or pm.DirichletMultinomial.dist(n, a) over the last dimension; for two categories with a logistic "
                     "model q = pm.math.invlogit(...), p = pm.math.stack([q, 1 - q], axis=-1)"
                 )
-
-
-def obstacle(release: Release) -> str:
-    """Say what keeps the table of a release from being summed out, if anything does: what links groups of cells."""
-    if release.likelihood.norm is not None:
-        return "its noise is not independent in the cells"
-    if release.likelihood.histogram is not None:
-        return "noisy sums of its histogram of counts were published with it"
-    structure, system = release.public.structure, release.public
-    if np.any(~structure.partition & (np.bincount(structure.blocks) > 1)):
-        return "public sums cross each other"
-    if release.depends_on_table:
-        return "the normalising constant of its noise depends on it"
-    linked = np.flatnonzero(np.diff(system.B.indptr) > 1)
-    return f"the bound {system.bound_names[linked[0]]!r} links cells" if linked.size else ""
 
 
 def _match_coords(model: pm.Model, release: Release) -> None:
@@ -234,13 +220,14 @@ def _cells(
     return Frame.of(xr.DataArray(np.zeros([len(labels) for labels in coords.values()]), coords=coords)), tuple(dims)
 
 
-def _fit_to_table(dist: Any, release: Release, frame: Frame) -> Any:
+def _fit_to_table(dist: Any, observed: Observed) -> Any:
+    frame = observed.frame
     op = getattr(getattr(dist, "owner", None), "op", None)
     if op is None or not hasattr(op, "ndim_supp"):
         raise ModelError("dist must be an unnamed PyMC distribution such as pm.Poisson.dist(rate)")
     check_dist_not_registered(dist)
     if has_rows(dist):
-        require_public_rows(dist, public_of_cells(release, frame))
+        require_public_rows(dist, observed.system)
         return change_dist_size(dist, frame.shape[:-1])
     if op.ndim_supp != 0 or not dist.dtype.startswith(("int", "uint")):
         raise ModelError(

@@ -31,8 +31,9 @@ import pytensor.tensor as pt
 import xarray as xr
 from numpy.typing import NDArray
 
+from ppdinf.distributions.observed import observe
 from ppdinf.errors import ModelError
-from ppdinf.models.partially_private import PartiallyPrivate, obstacle
+from ppdinf.models.partially_private import PartiallyPrivate
 from ppdinf.releases import Release
 from ppdinf.releases.rates import effects, exposures, log_earlier_rates, require_rates
 
@@ -97,7 +98,8 @@ def rate_model(
             log_mean = log_mean + pm.ZeroSumNormal(f"{dim}_effect", 1, dims=dim).reshape(shape)
         log_mean = log_mean + np.zeros(release.shape)
         mean = pm.Deterministic("mean_rate", pm.math.exp(log_mean), dims=release.dims)
-        walked = bool(obstacle(release)) or release.likelihood.auxiliary is not None
+        observed = observe(release, release.frame)
+        walked = bool(observed.obstacle) or observed.likelihood.auxiliary is not None
         if walked:
             size = 1 / spread**2
             # nobody at risk: no count but 0, and no gradient, which the density of negative binomials lacks there

@@ -120,7 +120,7 @@ class LatticeGibbs(BlockedStep):
         by_cell, of_all = factors_of(table, self._model)
         self._fiber: Fiber = table.owner.op.fiber
         self._start = table.owner.op.start.ravel()
-        self._release = table.owner.op.release
+        self._release = table.owner.op.observed.release
         conditional = self._model.replace_rvs_by_values(table.owner.op.conditional(table, by_cell))
         inputs = [variable for variable in inputvars(conditional) if variable is not self.vars[0]]
         self._inputs = [variable.name for variable in inputs]

@@ -62,7 +62,7 @@ def log_bound(model: pm.Model) -> float:
 
 def _table_bound(table: Table) -> float:
     law, given = table.law, table.variable.owner.inputs
-    auxiliary = law.release.likelihood.auxiliary
+    auxiliary = law.observed.likelihood.auxiliary
     if auxiliary is not None and not auxiliary.is_bounded:  # weights without the prior of what a projection removed
         return np.inf
     # noise that is mixed over scales has its mode at 0 too, of weight 1
