@@ -1,4 +1,16 @@
-"""The command line: what curators and analysts do most, without writing Python."""
+"""The command line: what curators and analysts do most, without writing Python.
+
+Rule: one command a file; heavy rooms load inside the command that needs them.
+
+check      ``ppdinf check``: what a release file says, after checking that no byte of it changed
+counts     ``ppdinf counts``: a release whose histogram of counts survives
+demo       ``ppdinf demo``: the whole road, from a confidential table to a report
+error      ``ppdinf error``: how far released counts will be off, for several losses, before any of them is spent
+infer      ``ppdinf infer``: from a release to a posterior, a table and a report
+plain      how the command line speaks: stages, warnings and errors, each in one plain line
+release    ``ppdinf release``: from a confidential table to a file that may be published
+reproduce  ``ppdinf reproduce``: case studies that can be run again
+"""
 
 from __future__ import annotations
 

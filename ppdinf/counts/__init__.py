@@ -1,6 +1,28 @@
-"""Tables whose histogram of counts survives: mechanisms with a fixed point, and the theory behind them.
+"""Tables whose distribution of counts survives privatization.
 
-N. Kohli, P. Laskowski, "Preserving target distributions with differentially private count mechanisms".
+Rule: the histogram gets its own budget; everything after it is audited.
+
+column_systems       the linear systems of an interior-point step for `ppdinf.counts.optimal`, without a harmful
+                     subtraction
+count_mechanism      mechanisms for one count: a row of probabilities of each released count for every true one
+cut_noise            symmetric noise on a count, cut at both ends: what falls below 0 or above n - 1 is returned to
+                     the nearest end
+discrete_gaussian    discrete Gaussian noise on a count, cut at both ends, to compare with
+distribution         distributions of counts: how large a share of the cells holds each count
+heuristic            mechanisms with a given fixed point, one column at a time (Algorithm 1), with sums that keep
+                     their digits
+metrics              distances between distributions of counts
+optimal              the mechanism of least error among those with a given fixed point: a linear programme, solved by
+                     its structure
+postprocessing       from a noisy histogram, with negative numbers and another total, to a distribution of counts
+privatizers/         noise for a histogram of counts, one way a file
+scales               powers of exp(epsilon), and the scales that are built of them
+staircase            staircase noise on a count, rounded and cut at both ends, to compare with
+theory               representations of mechanisms by scales: their polytopes, dimensions and extreme points
+truncated_geometric  double geometric noise, cut at both ends: a mechanism whose columns are the single-peaked scales
+two_stage            tables whose histogram of counts survives: the histogram is privatized, then every cell, with
+                     that fixed point
+unfixed              the least error of all mechanisms that satisfy epsilon, whatever becomes of the histogram
 """
 
 from ppdinf.counts.count_mechanism import Audit as Audit

@@ -1,7 +1,25 @@
-"""Tables that share what is public, NumPy in and out: summed over, drawn, or walked; no release, no PyMC.
+"""Whole numbers with given sums: their total weight and its gradient, draws, walks.
 
-- `fiber`: what is public, windows of counts and moves that connect them.
-- `fiber_walk`: walks on them.
-- `totals`: counts given disjoint public totals: log coefficients, marginals, draws. Its steps: `cell_windows`,
-  `saddlepoint`, `fourier` and `taylor`, `convolution`, `value_and_gradient`, `conditional_draws`.
+Rule: NumPy in and out; neither PyMC nor labels.
+
+advance             where a walk along random lines of its fiber takes a table, whatever the noise
+cell_windows        windows of cells: the integers whose weight matters, as probabilities
+conditional_draws   exact draws of cells given their totals
+convolution         sums of integers by convolution of logarithms: slow, and right to rounding whatever the weights
+fiber               the fiber of a release: all tables that agree with what is public, within reach of the noise
+fiber_walk          walk a table along lines of its fiber, by exact full conditionals
+fourier             the probability that a sum of integers takes a value: the mean of its characteristic function over
+                    frequencies
+histogram_walk      walk a table of which noisy sums of its histogram of counts are known besides, by exact full
+                    conditionals
+noisy_pairs         confidential pairs of counts given noisy ones, and perhaps the exact total of the larger:
+                    posterior draws
+pair_weights        weights of pairs of counts, one within the other: the smaller summed out, its mean, and draws
+                    given the larger
+pairs               pairs of counts, one within the other, under one total: cases and deaths of counties in a month
+saddlepoint         cells tilted by a common factor ``exp(t x)`` until their sum is near its total
+taylor              characteristic functions of cells with a small share in their sum, from a dozen moments
+totals              sums of independent windowed integers, given their totals
+value_and_gradient  log coefficients of blocks of cells given their totals, and the posterior of each cell, which is
+                    their gradient
 """

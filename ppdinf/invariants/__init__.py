@@ -1,4 +1,19 @@
-"""What law or custom makes public about a table, declared by its labels."""
+"""What law or custom makes public about a table, declared by its labels.
+
+Rule: statements speak of labels; bound to a table, they are one sparse integer system, which all other rooms read.
+
+bounds      what is known to hold for every possible table: limits of counts, and counts that exceed others
+cells       cells chosen by label: published exactly, or empty by definition
+covariates  coordinates of a table that are public and travel with its release
+domain      labels that a table has whatever its counts, in an order that its counts do not decide
+matrices    any integer combinations of cells: published exactly, or known to have lower limits
+names       names of rows, spelled out when one is asked for: of ten million, few are ever read
+public      everything that is public about a table: statements joined by ``&``
+statement   what every public statement shares: rows by label, a sentence, a form for the release file
+sums        public sums: the total, margins, groups by a coordinate or a mapping, and hierarchies of them
+system      public statements bound to a table: the sparse integer system ``A x = a, B x >= b`` with named rows
+unit        whom a guarantee protects, and how many records one of them may have
+"""
 
 from ppdinf.invariants.bounds import at_least as at_least
 from ppdinf.invariants.bounds import between as between

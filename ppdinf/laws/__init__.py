@@ -1,5 +1,7 @@
 """Laws of noise, stated once: weights up to the normaliser, how far noise reaches, what samplers may ask.
 
+Rule: what a law weighs, how far it reaches, what samplers may ask of it; nothing here draws.
+
 law                 what a law states; `IntegerLaw`: independent whole numbers, cell by cell
 double_geometric    exp(-epsilon |z|), l1 Laplace noise once it is held on a lattice
 discrete_gaussian   exp(-z^2 / (2 sigma^2))

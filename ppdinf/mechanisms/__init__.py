@@ -1,5 +1,7 @@
 """The curator's side: one family of mechanisms per file.
 
+Rule: a promise is stated where its law is; what cannot be drawn is refused by the plan.
+
 table_mechanism      what mechanisms that publish tables share: release, simulation, density
 border               what is checked of a table before noise is added
 lattice_noise        whole noise that is the same around every table: laplace, gaussian

@@ -1,4 +1,20 @@
-"""The analyst's side: PyMC models for tables that are known only through their release."""
+"""The analyst's side: PyMC models for tables that are known only through their release.
+
+Rule: what an analyst writes, reads and compares.
+
+comparators        what analysts do with a noisy table who do not condition on how it was made: to compare with, not
+                   to use
+compare            how ways of publishing and of reading a table compare: bias, error, coverage and width over
+                   simulated releases
+levels             the intercept of a log-linear model whose expected total is pinned down by a public one
+log_likelihood     pointwise log likelihoods of a release, for ``az.loo`` and ``az.compare``: one for the cells of
+                   each public sum
+one_sided_test     one-sided tests from a noisy count: exact p-values, and no test of the same release is more
+                   powerful
+partially_private  `PartiallyPrivate`: one line that ties a PyMC model for a confidential table to its release
+posterior_tables   posterior draws of the confidential table, whichever way the model was fitted
+rates              A ready model of rates: Poisson counts in a table, cells alike but not the same
+"""
 
 from ppdinf.models.compare import compare as compare
 from ppdinf.models.log_likelihood import log_likelihood as log_likelihood

@@ -1,4 +1,15 @@
-"""Figures of releases, their noise and the posteriors drawn from them."""
+"""Pictures of noise, chains, mechanisms and posteriors.
+
+Rule: axes have units; what is drawn was computed elsewhere.
+
+chains           traces and ranks: what the chains did
+count_mechanism  pictures of mechanisms for single counts, and of what they do to a histogram
+delta_z          how much one person's secret can say about a count when persons' values hang together
+noise            the law of the noise in one cell, as the mechanism draws it
+noise_chains     noise chains: how fast they converge, what they draw, how long they remember
+posterior_table  A released table against the posterior of the confidential one, cell by cell
+style            one look for every figure: sizes, ink, and two colours that every eye tells apart
+"""
 
 from ppdinf.plots.chains import plot_chains as plot_chains
 from ppdinf.plots.count_mechanism import heat_map as heat_map

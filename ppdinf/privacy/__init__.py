@@ -1,4 +1,27 @@
-"""Guarantees, and the exact parameters they are stated in."""
+"""Guarantees, and the arithmetic of their parameters.
+
+Rule: statements about mechanisms, never draws from one.
+
+audit                 audits by enumeration: the privacy loss that a mechanism has, for every pair of tables and every
+                      release
+composition           what several releases promise together
+condition_output      what a differentially private release promises once it is conditioned on public information
+conditioning          what conditioning noise on public information costs, or saves, and whom it leaves without
+                      protection
+conditioning_blocks   gamma, the cost of conditioning noise on bounds, block by block and without listing all tables
+conversion            from zero-concentrated to approximate differential privacy, and back
+delta_z               sensitivity given public information: how far a secret can move the law of a statistic
+disclosure_limits     disclosure limits as public information: k-anonymity and t-closeness of a count
+ellipsoid             the smallest ellipsoid around a set of points and their opposites, with a certificate
+gaussian_calibration  how wide Gaussian noise must be for (epsilon, delta) differential privacy
+guarantee             what a release protects, per unit of what, against whom, and what it does not protect
+lattice_noise         what noise on a lattice {z : A z = 0} promises: scales of Gaussian noise, and tails of Gaussian
+                      and Laplace noise
+ledger                what all releases of one table have spent, and what they give away together
+sensitivity           how far one person can move the answers to a linear query
+wasserstein           infinity-Wasserstein distance: how far the mass of one law must travel, at most, to become
+                      another
+"""
 
 from ppdinf.privacy.audit import Audit as Audit
 from ppdinf.privacy.audit import audit as audit

@@ -1,10 +1,12 @@
-"""What was published: the release object, what it knows of the mechanism that made it, and its file.
+"""What was published: the release and its file.
 
-mechanism   base class of mechanisms, with the registry of their kinds
-release     the noisy table with everything public
-file        the format, and writing
-reading     reading, after verification
-rates       what a model of rates takes from a release
+Rule: nothing here has seen a confidential count.
+
+file       the release file: a zip of canonical JSON and CSV that R, Excel and people can read
+mechanism  what a release knows of how it was made: a name in files, a promise, and perhaps a likelihood
+rates      what a model of rates takes from a release: persons at risk, counts of an earlier time, labels with effects
+reading    reading release files, every byte of which is verified before it is believed
+release    A release: the noisy table, what is public, and the mechanism that made it
 """
 
 from ppdinf.releases.reading import read_release as read_release

@@ -1,4 +1,12 @@
-"""A posterior of rates from one release, and the stand-alone page that tells its story."""
+"""Analyses and case studies as pages that stand alone.
+
+Rule: one file, nothing to load from anywhere.
+
+analysis  from a release to everything that a report shows: posterior, checks, table of cells, figures
+page      the stand-alone HTML page: one file, figures inside, nothing to load from anywhere
+study     what every case study shares: claims with numbers, figures, one page; replicates that survive an
+          interruption
+"""
 
 from ppdinf.report.analysis import RateAnalysis as RateAnalysis
 from ppdinf.report.analysis import analyse_rates as analyse_rates

@@ -1,6 +1,17 @@
 """Posterior samplers: rejection, importance sampling, and the Gibbs sampler of confidential tables.
 
-What analysts call is named in ``__init__.pyi`` and loads when first used, with PyMC.
+Rule: step methods and samplers for models with confidential tables; the algorithms themselves are in
+`ppdinf.fiber`.
+
+interrupts            stop PyMC's own samplers between two draws, so that Ctrl-C keeps what was drawn
+lattice_gibbs         gibbs sampling of a confidential table along the lines of its fiber, by exact full conditionals
+parameters            what samplers of parameters alone share: models they accept, and results in the shape that
+                      `pm.sample` gives
+posterior_bound       upper bounds, with proof, of the likelihood of a noisy table: what rejection sampling has to
+                      know
+posterior_importance  posterior draws by importance sampling, with the confidential table summed out
+posterior_proposal    proposals of importance sampling: mixtures of multivariate t laws, fitted to weighted draws
+posterior_rejection   exact independent posterior draws by rejection from the prior
 """
 
 import lazy_loader

@@ -1,12 +1,14 @@
-"""Privatized histograms of counts: integer noise on sums of a histogram that a person shifts by one step.
+"""Noise for a histogram of counts, one way a file.
 
-One person more or less in a table moves one cell from one count to the next: the histogram loses one there and gains
-one here, and its total, the number N of cells, is public. What becomes of the noisy sums is post-processing.
+Rule: sums are measured with whole noise from secure words; what repairs them is named in the output.
 
-- `cyclic`: noise around a cycle of counts, double geometric or discrete Gaussian
-- `independent`: noise on every bin
-- `privelet`: noise on differences between halves of intervals (Haar wavelets)
-- `hierarchical`: noise on the sums of a tree of intervals
+base          what every privatizer shares: sums of a histogram, their noise, and what the noisy sums tell of a table
+cyclic        noise around a cycle of counts: ``h_i + L_i - L_(i+1)``
+hierarchical  noise on the sums of all intervals of a tree with 16 branches, of which a person changes two on each
+              level
+independent   independent noise on every bin of a histogram: a person changes two of them
+privelet      privelet: noise on the differences between the left and the right half of every dyadic interval (Haar
+              wavelets)
 """
 
 from __future__ import annotations

@@ -1,1 +1,14 @@
-"""From random words to integers, coins and reals: what every sampler is made of."""
+"""From random words to integers, coins and reals.
+
+Rule: no floating-point number decides, where a law is promised exactly.
+
+chacha      A generator whose words nobody can foretell from its draws: ChaCha20, for compiled chains of releases
+coins       coins of many different probabilities, tossed exactly: in floating point where that settles them
+continuous  real-valued draws from a tape: one word a draw, by inversion, to the last bit of the tail
+integers    exact draws of the noise laws on the integers, and of the coin exp(-q), for rational parameters
+inversion   exact inverse-CDF sampling of log-concave laws on the integers
+keyed       words that everybody who holds a key can draw again: noise shared by agents who never meet
+lazy        uniform real numbers whose binary digits are drawn as they are needed
+tape        random tapes: every exact sampler is a function of an endless row of uniform 64-bit words
+transition  exact draws from the rows of a stochastic matrix: in floating point where that settles them
+"""
