@@ -46,9 +46,10 @@ PER_CELL = 2e-7  # seconds of an attempt
 CELLS = 2**18  # cells of the attempts made at a time
 END = Fraction(3)  # beyond it theta3 is 1 to 25 digits
 WIDTHS = [Fraction(n, 20) for n in (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 16, 20)]  # tau times epsilon^2
-PILOT = 2**20  # cells of the pilot run that predicts the acceptance
+PILOT = 2**21  # cells of the pilot run that predicts the acceptance
 PATTERNS = 64  # pilot patterns of wide cells
 DRAWN = 32  # pilot draws of noise
+COINS = 16  # tossed for each of them
 
 
 def offer(structure: Structure, law: Law, cells: NDArray[np.int64]) -> Answer:
@@ -214,10 +215,8 @@ class Crossing:
             t, root = scales.values[i], roots[i]
             assert root is not None
             drawn = draw_given_scales(t, t >= float(self.width), root, tape)
-            kept.append(
-                math.exp(self.log_keep(drawn, t))
-                * kept_for_backbone(drawn.z, self.epsilon, self.width, self.path, tape)
-            )
+            backed = [kept_for_backbone(drawn.z, self.epsilon, self.width, self.path, tape) for _ in range(COINS)]
+            kept.append(math.exp(self.log_keep(drawn, t)) * np.mean(backed))
         return float(weights.mean() * np.mean(kept))
 
 

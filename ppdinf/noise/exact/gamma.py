@@ -72,9 +72,13 @@ def gammas(shape: Fraction, size: int, reals: LazyReals, tape: Tape) -> Drawn:
     while done < size:
         start = reals.size
         words = reals.take(size - done + (size - done) // 32 + 4)
-        coins = tape(words.size)
+        digits = tape(-(-words.size // 4)).view(np.uint16)[: words.size]  # the first 16 of each coin settle most
         found, verdicts = np.empty(words.size), np.empty(words.size, dtype=np.int8)
-        _gamma_each(words, coins, float(shape), found, verdicts)
+        _gamma_each(words, digits, float(shape), found, verdicts)
+        late = np.flatnonzero(verdicts == OPEN)
+        coins = np.zeros(words.size, dtype=np.uint64)
+        coins[late] = digits[late].astype(np.uint64) << np.uint64(48) | tape(late.size) >> np.uint64(16)
+        _gamma_late(late, coins, float(shape), found, verdicts)
         _settle_open(
             verdicts, found, coins, start, reals, tape,
             lambda _, y: enclose_gamma(shape, y), lambda _, t: _keep_gamma(shape, t),
@@ -183,18 +187,25 @@ def _verdict(coin: np.uint64, p: float) -> int:
 
 @jit
 def _gamma_each(
-    words: Words, coins: Words, shape: float, values: NDArray[np.float64], verdicts: NDArray[np.int8]
+    words: Words, digits: NDArray[np.uint16], shape: float, values: NDArray[np.float64], verdicts: NDArray[np.int8]
 ) -> None:
-    rest = 1.0 - shape
+    """Propose variables, and keep those that the first digits of their coins settle."""
+    half = 0.5 * (1.0 - shape)
     for i in range(words.size):
         t = _generalised_exponential(words[i], shape)
         values[i] = t
-        if math.isnan(t):
-            verdicts[i] = OPEN
-        elif float(coins[i]) * 2.0**-64 < 1.0 - 0.5 * rest * t - DOUBT:
-            verdicts[i] = KEPT  # ((1 - exp(-t)) / t)^rest >= exp(-rest t / 2)
-        else:
-            verdicts[i] = _verdict(coins[i], math.exp(rest * math.log(-math.expm1(-t) / t)))
+        # ((1 - exp(-t)) / t)^rest >= exp(-rest t / 2) >= 1 - rest t / 2; false for nan
+        verdicts[i] = KEPT if (digits[i] + 1.0) * 2.0**-16 < 1.0 - half * t - DOUBT else OPEN
+
+
+@jit
+def _gamma_late(
+    late: NDArray[np.int64], coins: Words, shape: float, values: NDArray[np.float64], verdicts: NDArray[np.int8]
+) -> None:
+    for i in late:
+        t = values[i]
+        if not math.isnan(t):
+            verdicts[i] = _verdict(coins[i], math.exp((1.0 - shape) * math.log(-math.expm1(-t) / t)))
 
 
 @jit
