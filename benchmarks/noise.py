@@ -6,6 +6,7 @@ Run with ``python benchmarks/noise.py`` (about three minutes on one core).
   report (exp(-1) for l1 on small systems, exp(-2.5) for county totals, exp(-1.5) and exp(-2) for l2);
   where they report none (10 x 10, 30 x 30) at the best of three.
 - lines, row pairs: lattice Gibbs along single directions, or over pairs of rows and columns.
+- annealed: independence chains with annealed proposals, on tables of 100 cells or more.
 - exact: independent draws (`ppdinf.noise.exact_noise`), from a seeded tape.
 
 Effective draws are the smallest over cells and the l1 norm; R-hat is the largest over the same, from two
@@ -115,6 +116,16 @@ def gibbs(moves):
     return chain_rate(run, moves.d)
 
 
+def annealed_rate(A, law):
+    system, setup = clocked(lambda: annealing(A, law))
+    annealed(system, 1, chains=2, rng=3)
+    _, trial = clocked(lambda: annealed(system, 2, chains=2, rng=3))
+    steps = max(30, int(SECONDS / (trial / 2)))
+    (noise, _), seconds = clocked(lambda: annealed(system, steps, burn=steps // 4, chains=2, rng=3))
+    ess, rhat = quality(noise)
+    return ess / seconds, rhat, setup
+
+
 def exact(A, law):
     found = structure(A)
     noise, setup = clocked(lambda: exact_noise(found, law))
@@ -135,6 +146,8 @@ def rows(A, law, logs):
         yield "row pairs", *gibbs(moves), setup, ""
     none = np.empty((0, 0), dtype=np.int64)
     yield "lines", *gibbs(moves._replace(rows=none, columns=none, sweep=kernel(A).rank)), setup, ""
+    if A.shape[1] >= 100 and moves.rows.size and isinstance(law, DoubleGeometric):
+        yield "annealed", *annealed_rate(A, law), ""
     try:
         rate, setup, kinds = exact(A, law)
         yield "exact", rate, 1.0, setup, kinds
