@@ -168,7 +168,12 @@ class IntegerLaw(Law):
                 return weights, arb(0)
             ahead = [self.weight(size + k) * (rise * (size + k)).exp() for k in range(self.period)]
             ratio = self.largest_ratio(size) * (rise * self.period).exp()
-            if ratio < 1 and (tail := 2 * sum(ahead, start=arb(0)) / (1 - ratio)) < negligible:
+            tail = arb("inf")
+            if ratio < 1:
+                tail = 2 * sum(ahead, start=arb(0)) / (1 - ratio)
+            elif not tilt and size > 1:  # weights that fall ever more slowly
+                tail = arb(math.exp(self.log_tail(size - 1)) * (1 + 1e-9))
+            if tail < negligible:
                 return weights, tail.upper()
             weights.append(ahead[0])
 
