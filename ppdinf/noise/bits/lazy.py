@@ -11,7 +11,6 @@ Press, 1976).
 
 import numpy as np
 from flint import arb, ctx
-from numpy.typing import NDArray
 
 from ppdinf.noise.bits.tape import Tape, Words
 
@@ -30,7 +29,7 @@ class LazyReals:
     >>> from ppdinf.noise.bits.tape import seeded_tape
     >>> reals = LazyReals(seeded_tape(1))
     >>> words = reals.take(3)
-    >>> abs(float(reals.enclose(2)) - words[2] / 2.0**64) < 1e-15
+    >>> bool(abs(float(reals.enclose(2)) - words[2] / 2.0**64) < 1e-15)
     True
     """
 
@@ -64,7 +63,3 @@ class LazyReals:
     def _first(self, place: int) -> int:
         part = int(np.searchsorted(self._starts, place, side="right")) - 1
         return int(self._taken[part][place - self._starts[part]])
-
-
-type Places = NDArray[np.int64]
-"""Which number each draw hangs on."""
