@@ -8,7 +8,7 @@ transform. Where public sums cross, and for other noise, the law is read off sim
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -19,10 +19,10 @@ from ppdinf.invariants import System
 from ppdinf.invariants.system import bind
 from ppdinf.laws import IntegerLaw
 from ppdinf.mechanisms.counting_queries import answer
-from ppdinf.mechanisms.lattice_noise import LatticeNoise
-from ppdinf.mechanisms.subspace import SubspaceMechanism
-from ppdinf.releases.mechanism import Mechanism
 from ppdinf.tables import labelled_cells
+
+if TYPE_CHECKING:
+    from ppdinf.mechanisms.table_mechanism import TableMechanism
 
 __all__ = ["cell_law", "expected_error"]
 
@@ -31,9 +31,9 @@ VALUES, FEWEST, MOST = 200_000, 200, 4000  # simulated noise values in all, and 
 RARE = 1e-15
 
 
-def expected_error(mechanism: Mechanism, table: Any, sizes: Sequence[int] = (10, 100, 1000)) -> pd.DataFrame:
+def expected_error(mechanism: TableMechanism, table: Any, sizes: Sequence[int] = (10, 100, 1000)) -> pd.DataFrame:
     """Tabulate the error of released cells; see `Mechanism.expected_error`."""
-    if not isinstance(mechanism, LatticeNoise | SubspaceMechanism):
+    if not mechanism.is_translation_invariant:
         raise PrivacyError(
             f"how far releases of {type(mechanism).__name__} are off may depend on the counts, or on records: simulate "
             "them around a table that is public already, (mechanism.simulate(old, draws=1000, rng=1) - old).std('draw')"
@@ -44,17 +44,16 @@ def expected_error(mechanism: Mechanism, table: Any, sizes: Sequence[int] = (10,
     answers, zeros = labelled_cells(answer(mechanism.queries, blank), nonnegative=False)
     system = bind(mechanism.public, answers, zeros)
     settled = mechanism.on(system)
-    law = settled.law if isinstance(settled, LatticeNoise) else None
+    law = getattr(settled, "law", None)
     kinds, sums = _kinds(system)
     drawn, rows = None, {}
     values: NDArray[Any]
     for kind in dict.fromkeys(kinds):
         cells = np.flatnonzero(kinds == kind)
         size = int(sums[cells[0]])
-        exact = size >= 0 and isinstance(law, IntegerLaw)
         if size == 0:
             values, mass = np.zeros(1), np.ones(1)
-        elif exact and isinstance(law, IntegerLaw):
+        elif size > 0 and isinstance(law, IntegerLaw):
             values, mass = cell_law(law, size)
         else:
             if drawn is None:
@@ -65,7 +64,7 @@ def expected_error(mechanism: Mechanism, table: Any, sizes: Sequence[int] = (10,
         sd = float(np.sqrt(mass @ values.astype(float) ** 2))
         relative = {f"cv_{count}": sd / count for count in sizes}
         rows[kind] = {"cells": cells.size, "sd": sd, "half_width": _half_width(values, mass), **relative}
-        rows[kind]["exact"] = exact or size == 0
+        rows[kind]["exact"] = size == 0 or (size > 0 and isinstance(law, IntegerLaw))
     return pd.DataFrame.from_dict(rows, orient="index").rename_axis("noise of cells")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +26,8 @@ class LatticeNoise(TableMechanism):
     The density of a release y is ``q(y - x)`` with a normaliser free of x (translation invariance), which
     inference uses.
     """
+
+    is_translation_invariant: ClassVar[bool] = True
 
     @property
     @abstractmethod

@@ -87,6 +87,7 @@ class SubspaceMechanism(TableMechanism):
     """
 
     is_integer: ClassVar[bool] = False
+    is_translation_invariant: ClassVar[bool] = True
     public: Public
     epsilon: Fraction
     delta: Fraction

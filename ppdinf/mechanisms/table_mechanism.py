@@ -16,6 +16,7 @@ from ppdinf.invariants import System
 from ppdinf.invariants.system import bind
 from ppdinf.lattice.systems import exact_product
 from ppdinf.mechanisms.border import at_border, refuse_seed, require_draws, warn_fixed, warn_ranked
+from ppdinf.mechanisms.expected_error import expected_error
 from ppdinf.noise.bits.tape import Tape, secure_tape, seeded_tape
 from ppdinf.noise.plan import Plan
 from ppdinf.releases.mechanism import Mechanism
@@ -110,8 +111,6 @@ class TableMechanism(Mechanism):
         cv_1000                               0.01
         exact                                 True
         """
-        from ppdinf.mechanisms.expected_error import expected_error
-
         return expected_error(self, table, sizes)
 
     def release(self, table: Any, *, allow_mcmc: bool = False, **seed: Any) -> Release:

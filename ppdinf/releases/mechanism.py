@@ -37,6 +37,8 @@ class Mechanism(ABC):
         The law in a few words.
     is_integer : bool
         Whether releases are whole numbers; others are doubles, multiples of a grid where that is possible.
+    is_translation_invariant : bool
+        Whether the noise has the same law around every table with the same public sums.
     keeps_bounds : bool
         Whether releases obey public bounds as the confidential table does.
     public : Public
@@ -46,6 +48,7 @@ class Mechanism(ABC):
     kind: ClassVar[str]
     title: str = "noise"
     is_integer: ClassVar[bool] = True
+    is_translation_invariant: ClassVar[bool] = False
     keeps_bounds: ClassVar[bool] = False
     public: Public
     _kinds: ClassVar[dict[str, type[Mechanism]]] = {}
