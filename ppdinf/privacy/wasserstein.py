@@ -104,7 +104,7 @@ def wasserstein_infinity(p: Any, q: Any, *, norm: str = "l1") -> Any:
     return _bottleneck(first, second, norm)
 
 
-def _ahead(p: Mapping[tuple, Any], q: Mapping[tuple, Any]) -> Any:
+def _ahead(p: Mapping[tuple[Any, ...], Any], q: Mapping[tuple[Any, ...], Any]) -> Any:
     """Largest G^-(u) - F^-(u), attained at a level u of F: the least t >= 0 with F(x) <= G(x + t) for all x.
 
     Levels above the middle are compared by what is left above them, so that small tails keep their digits.
@@ -126,13 +126,13 @@ def _above(probabilities: Sequence[Any]) -> list[Any]:
     return list(accumulate(reversed(probabilities), initial=0))[-2::-1]
 
 
-def _bottleneck(p: Mapping[tuple, Any], q: Mapping[tuple, Any], norm: str) -> Any:
+def _bottleneck(p: Mapping[tuple[Any, ...], Any], q: Mapping[tuple[Any, ...], Any], norm: str) -> Any:
     if len(p) * len(q) > MOST:
         raise PrivacyError(f"the laws have {len(p):,} and {len(q):,} values, and more than {MOST:,} pairs of them")
     supply, demand, room = _units(list(p.values()), list(q.values()))
     squared = norm == "l2"
     length = NORMS.get(norm, lambda h: sum(a * a for a in h))
-    gaps = [[length([a - b for a, b in zip(x, y, strict=True)]) for y in q] for x in p]
+    gaps = [[length([a - b for a, b in zip(x, y, strict=True)]) for y in q] for x in p]  # type: ignore[no-untyped-call]
     levels = sorted({gap for row in gaps for gap in row})
     matrix = np.array(gaps, dtype=object)
     low, high = -1, len(levels) - 1
@@ -176,11 +176,11 @@ def _flow(supply: list[int], demand: list[int], allowed: NDArray[np.bool_]) -> i
     return int(flow.sum())
 
 
-def _finite(law: Any) -> dict[tuple, Any]:
+def _finite(law: Any) -> dict[tuple[Any, ...], Any]:
     """Read a law as a mapping from tuples to positive probabilities that sum to 1."""
     if not isinstance(law, Mapping):
         law = _tabulated(law)
-    found: dict[tuple, Any] = {}
+    found: dict[tuple[Any, ...], Any] = {}
     for value, probability in law.items():
         point = tuple(_number(entry, "a value") for entry in (value if isinstance(value, tuple) else (value,)))
         weight = _number(probability, "a probability")

@@ -309,7 +309,7 @@ class Release:
 
     def _repr_html_(self) -> str:
         said = escape(f"Release by {type(self.mechanism).__name__}; {self.public.public}")
-        return f"<p><strong>{said}</strong></p>{self.table._repr_html_()}"
+        return f"<p><strong>{said}</strong></p>{self.table._repr_html_()}"  # type: ignore[no-untyped-call]
 
     def __repr__(self) -> str:
         sizes = ", ".join(f"{dim}: {n}" for dim, n in zip(self.dims, self.shape, strict=True))

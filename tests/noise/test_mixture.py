@@ -10,7 +10,7 @@ from lattice_laws import enumerated, fit, margins_law, random_system, total_vari
 from ppdinf.lattice import kernel
 from ppdinf.noise.bits import coins
 from ppdinf.noise.bits.tape import secure_tape, seeded_tape
-from ppdinf.noise.exact import mixture
+from ppdinf.noise.exact import gaussian_masses, mixture
 from ppdinf.noise.exact.mixture import FLOOR, PER_UNIT, Mixture, _log_sum, enclose_sum, mixture_acceptance
 from ppdinf.noise.exact.orthogonal import klein
 from ppdinf.noise.exact.theta import log_mass
@@ -64,7 +64,7 @@ def test_wrong_variants_are_caught(monkeypatch):
         patched.setattr(mixture, "toss", lambda logs, error, enclose, tape: coins.toss(logs / 2, error, enclose, tape))
         assert p_value(Mixture(basis, epsilon)) < 1e-6
     with monkeypatch.context() as patched:  # masses of the integers as if they were integrals: wrong normaliser
-        patched.setattr(mixture, "log_mass", lambda v: 0.5 * np.log(2 * np.pi * v))
+        patched.setattr(gaussian_masses, "log_mass", lambda v: 0.5 * np.log(2 * np.pi * v))
         assert p_value(Mixture(basis, epsilon)) < 1e-6
 
 

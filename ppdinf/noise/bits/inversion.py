@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
 from threading import Lock
+from typing import Any
 
 import numpy as np
 from flint import arb, ctx
@@ -84,18 +85,18 @@ class _Table:
     """
 
     first: int
-    lower: NDArray
-    upper: NDArray
-    kept: NDArray
+    lower: NDArray[Any]
+    upper: NDArray[Any]
+    kept: NDArray[Any]
 
-    def find(self, words: NDArray) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    def find(self, words: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
         """Return the block of every u that begins with each word, and whether the word settles it."""
         rows = np.searchsorted(self.lower, words, side="right")
         inside = rows < len(self.lower)
         settled = inside & (self.upper[np.where(inside, rows, 0)] <= words)
         return self.first + rows, settled
 
-    def kept_below(self, blocks: NDArray[np.int64]) -> NDArray:
+    def kept_below(self, blocks: NDArray[np.int64]) -> NDArray[Any]:
         """Return the bound on words that certainly keep an integer of the block; 0 off the table."""
         rows = blocks - self.first
         inside = (rows >= 0) & (rows < len(self.kept))
@@ -242,7 +243,7 @@ class Inversion:
         return weights, arb(0)
 
 
-def _words(integers: list[int], bits: int) -> NDArray:
+def _words(integers: list[int], bits: int) -> NDArray[Any]:
     return np.array(integers, dtype=np.uint64 if bits <= 64 else object)
 
 

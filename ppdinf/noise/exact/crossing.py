@@ -31,13 +31,14 @@ from numpy.typing import NDArray
 from ppdinf.lattice.structure import Structure
 from ppdinf.laws import DoubleGeometric, Law
 from ppdinf.noise.bits.coins import toss
-from ppdinf.noise.bits.integers import ball, positive
+from ppdinf.noise.bits.integers import positive
 from ppdinf.noise.bits.inversion import _precision
 from ppdinf.noise.bits.tape import Tape, seeded_tape
 from ppdinf.noise.exact.crossing_backbone import PATHS, kept_for_backbone, root_of
 from ppdinf.noise.exact.crossing_klein import SLACK, Drawn, draw_given_scales
 from ppdinf.noise.exact.crossing_scales import LOG_ERROR, RowScales, Scales, enclose_column_determinant
 from ppdinf.noise.offer import Answer, Declined, Offer, is_one_block
+from ppdinf.rationals import ball
 
 __all__ = ["Crossing", "offer"]
 

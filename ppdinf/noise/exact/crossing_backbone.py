@@ -21,8 +21,8 @@ from scipy.special import erfc, erfcx
 
 from ppdinf._compiled import jit
 from ppdinf.noise.bits.coins import toss
-from ppdinf.noise.bits.integers import ball
 from ppdinf.noise.bits.tape import Tape
+from ppdinf.rationals import ball
 
 __all__ = ["PATHS", "kept_for_backbone", "root_of"]
 

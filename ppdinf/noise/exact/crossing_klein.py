@@ -29,10 +29,10 @@ from scipy import linalg, sparse
 
 from ppdinf._compiled import jit
 from ppdinf.errors import PrivacyError
-from ppdinf.noise.bits.integers import ball
 from ppdinf.noise.bits.tape import ROW, Tape, Words
 from ppdinf.noise.exact.klein import KEPT, OPEN, WIDE, Klein, _walk
 from ppdinf.noise.exact.theta import enclose_mass, log_mass, log_ratio
+from ppdinf.rationals import ball
 
 __all__ = ["SLACK", "Drawn", "draw_given_scales"]
 

@@ -28,12 +28,13 @@ from numpy.typing import NDArray
 
 from ppdinf._compiled import jit
 from ppdinf.noise.bits.coins import settle_coin, toss
-from ppdinf.noise.bits.integers import ball, uniform_integers
+from ppdinf.noise.bits.integers import uniform_integers
 from ppdinf.noise.bits.inversion import _enclose, _precision, _settle
 from ppdinf.noise.bits.lazy import LazyReals
 from ppdinf.noise.bits.tape import Tape
 from ppdinf.noise.exact.gamma import betas, enclose_beta, enclose_gamma, gammas
 from ppdinf.noise.exact.theta import enclose_mass, log_mass
+from ppdinf.rationals import ball
 
 __all__ = ["LOG_ERROR", "RowScales", "Scales", "enclose_log_theta", "log_theta"]
 

@@ -27,9 +27,9 @@ from numpy.typing import NDArray
 
 from ppdinf._compiled import jit
 from ppdinf.noise.bits.coins import settle_coin
-from ppdinf.noise.bits.integers import ball
 from ppdinf.noise.bits.lazy import LazyReals
 from ppdinf.noise.bits.tape import Tape, Words
+from ppdinf.rationals import ball
 
 __all__ = ["betas", "enclose_beta", "enclose_gamma", "gammas"]
 

@@ -109,7 +109,7 @@ def class_sum(n: int, epsilon: Fraction) -> Potential:
     rate, size = positive("epsilon", epsilon), index(n)
     if size == 1:
         at_zero = lambda: (ball(rate) / 2).tanh()  # noqa: E731
-        return log_concave(lambda k: at_zero() * (-abs(k) * ball(rate)).exp(), 0)
+        return log_concave(lambda k: at_zero() * (-abs(k) * ball(rate)).exp(), 0)  # type: ignore[no-untyped-call]
     return lambda bits: _convolved(size, rate, bits, ctx.prec)
 
 
