@@ -61,6 +61,7 @@ def test_help_is_written_for_analysts():
     assert ppdinf.__version__ in run("--version")
 
 
+@pytest.mark.deep
 def test_release_check_infer(released, tmp_path):
     file, text = released(
         "--public", "total", "--public", "groups:state", "--covariate", "persons", "--covariate", "before"

@@ -138,6 +138,7 @@ def test_the_density_has_both_stages(privatizer):
     )
 
 
+@pytest.mark.deep
 def test_posterior_against_all_tables():
     """Means of the parameter and of the cells within 4.5 standard errors; neither stage can be left out.
 
@@ -236,6 +237,7 @@ def ranks_in_a_chain(table, rate, fiber, noise, rng):
 
 
 @pytest.mark.parametrize(("epsilon", "split"), [("1", None), ("0.6", "1/2")])
+@pytest.mark.deep
 def test_ranks_through_a_release(epsilon, split):
     """Rate, mean of the cells, and log probability of the noisy sums in 120 posteriors of 60 Poisson cells: uniform.
 

@@ -168,6 +168,7 @@ def test_faults_are_seen(route, system, fault):
     assert p_values(route, system, "dense", fault=fault)[SEEN_BY[fault]] < 1e-6
 
 
+@pytest.mark.deep
 def test_parameters_alone_cannot_see_that_data_were_left_unused():
     """Why the fit is a quantity: without P(Z | theta) the posterior of theta is wide, and calibrated on average."""
     found = p_values("fiber", "groups", "sparse", fault="P(Z | theta) dropped")

@@ -48,6 +48,7 @@ def one_draw(tables, log_weights, directions):
     return np.linalg.matrix_power(line, directions)
 
 
+@pytest.mark.deep
 def test_the_bound_holds_and_is_not_idle(monkeypatch):
     """From one corner of the fiber, one sweep a draw, against the exact distance after each number of draws."""
     monkeypatch.setattr(module, "SWEEPS", 1)

@@ -21,6 +21,7 @@ def largest(rng, shift=0.0):
     return array_stats.rhat(draws, chain_axis=0, draw_axis=1).max()
 
 
+@pytest.mark.deep
 def test_the_limit_holds_for_the_largest_of_many_where_that_of_one_does_not():
     """R-hat is the larger of two (ranks, folded ranks), so that at most one posterior in ten passes the limit."""
     rng = np.random.default_rng(4)

@@ -87,6 +87,7 @@ def test_a_sparse_cube_has_the_law_of_enumeration():
 
 
 @pytest.mark.parametrize(("shape", "rate"), [((3, 3, 3), 2.0), ((2,) * 6, 3.0)])
+@pytest.mark.deep
 def test_chains_mix(shape, rate):
     table = np.random.default_rng(3).poisson(rate, shape)
     fiber, _, draws = walked(table, rate)

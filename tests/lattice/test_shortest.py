@@ -87,6 +87,7 @@ def test_nearest_steps_stand_for_all(A):
         assert any(same(law(wide, h), known) for known in laws)
 
 
+@pytest.mark.deep
 def test_nearest_steps_refuse_what_cannot_be_listed():
     rng = np.random.default_rng(1)
     with pytest.raises(InvariantError, match="too many to list"):

@@ -70,6 +70,7 @@ def test_the_body_of_columns_is_too_small_for_replaced_records():
     assert abs(wrong.log_density(move)) > 1 + 1e-6
 
 
+@pytest.mark.deep
 def test_a_chain_serves_where_faces_are_too_many(monkeypatch):
     """With faces listed up to two dimensions only, the chain's law agrees with the exact one."""
     table = np.ones(5, dtype=int)

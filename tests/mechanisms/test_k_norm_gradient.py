@@ -101,6 +101,7 @@ def test_errors_of_projected_and_confined_means(d1, d2):
 
 
 @pytest.mark.parametrize("norm", K_NORMS)
+@pytest.mark.deep
 def test_means_on_a_line_that_misses_them_against_integration(norm):
     """A chain: no closed form where the mean is off the subspace, or the norm is not l2."""
     data = np.array([[0.3, 0.1], [-0.1, 0.5], [0.4, 0.2]])

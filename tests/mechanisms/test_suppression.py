@@ -72,6 +72,7 @@ def test_likelihood_is_that_of_the_public_total():
 
 
 @pytest.mark.parametrize(("public", "table"), [(SUM, THREE), (MARGINS, SQUARE), (total() & between(0, 3), THREE - 1)])
+@pytest.mark.deep
 def test_posterior_of_the_table_equals_enumeration(public, table):
     """Given the public sums alone: multinomial or hypergeometric tables, whatever stands in for them."""
     table = np.abs(table)

@@ -44,6 +44,7 @@ def test_gaussian_has_the_variance_of_the_noise_and_of_the_data_model():
     assert model.named_vars_to_dims["x_release"] == ("dim_0",)
 
 
+@pytest.mark.deep
 def test_noise_intervals_cover_as_stated_and_clipping_is_biased_as_computed():
     found = compare(
         {"conditioned": mechanism(), "clipped": (mechanism(), clipped), "projected": (mechanism(), projected)},

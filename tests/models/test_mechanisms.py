@@ -57,7 +57,10 @@ def posterior(mechanism, system, y, rates):
     return tables, special.softmax(log_data + log_noise - log_c)
 
 
-@pytest.mark.parametrize("name", CASES)
+HEAVY = {"conditioned", "dirichlet", "wasserstein, l2"}  # ten seconds each
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.deep] * (name in HEAVY)) for name in CASES])
 def test_posterior_of_the_table_equals_enumeration(name):
     make, public, y = CASES[name]
     release = ppd.Release(y, make(public))
@@ -121,6 +124,7 @@ def test_tables_are_not_summed_out_where_the_normaliser_depends_on_them():
 
 
 @pytest.mark.parametrize("name", ["l2, total", "conditioned", "gaussian, margins", "real, margins"])
+@pytest.mark.deep
 def test_forward_draws_keep_everything_public(name):
     make, public, y = CASES[name]
     release = ppd.Release(y, make(public))

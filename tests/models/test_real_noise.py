@@ -146,6 +146,7 @@ def test_a_dropped_invariant_is_caught():
         assert (total_variation(draws, tables, p) < 2 * (0.5 * np.sqrt(2 * p / np.pi / DRAWS).sum())) == agrees
 
 
+@pytest.mark.deep
 def test_projected_noise_with_the_table_as_a_variable():
     """Where it could be summed out: two routes to one posterior."""
     release, table = case("projected, groups")
@@ -155,6 +156,7 @@ def test_projected_noise_with_the_table_as_a_variable():
 
 
 @pytest.mark.parametrize("name", ["projected, margins", "k-norm, answers", "extended, answers"])
+@pytest.mark.deep
 def test_releases_come_back_from_their_files_and_draw_forward(name, tmp_path):
     release, table = case(name)
     release.save(tmp_path / "r.ppd")

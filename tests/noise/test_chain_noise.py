@@ -90,6 +90,7 @@ def test_twelve_by_twelve_margins(monkeypatch):
 # -- draws ----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.deep
 def test_draws_have_the_law_and_shorter_chains_do_not():
     chain = chain_noise.chain_noise(structure(MARGINS.on(TABLE).A), DoubleGeometric(1))
     truth = margins_law(1.0, "l1")
@@ -99,6 +100,7 @@ def test_draws_have_the_law_and_shorter_chains_do_not():
     assert fit(first[:, 0], truth) < 1e-6
 
 
+@pytest.mark.deep
 def test_lattice_gibbs_where_solved_cells_would_be_fractions():
     A, law = np.array([[2, 3, 5]]), DoubleGeometric("2/3")
     chain = chain_noise.chain_noise(structure(A), law)

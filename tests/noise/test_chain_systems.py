@@ -24,6 +24,8 @@ from ppdinf.noise.chains.independence import independence, proposal, propose
 from ppdinf.noise.chains.isdp import isdp, jumps
 from ppdinf.noise.chains.noise_gibbs import gibbs_moves, move_space, noise_gibbs, step, word
 
+pytestmark = pytest.mark.deep  # single systems are in the tests of each chain
+
 SYSTEMS, HALF, FEW, DRAWS = 100, 50, 25, 2000
 SCALES = {"l1": ["2/3", "1", "3/2"], "l2": ["10/11", "3/2", "2"], "gaussian": ["2/3", "10/11", "3/2"]}
 MARGINS = [margin_matrix(shape, [(0,), (1,)]).toarray() for shape in [(2, 3), (2, 4), (3, 3)]]

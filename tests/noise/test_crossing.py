@@ -59,6 +59,7 @@ def p_value(law, size=4_000):
     return 2 * min(fit(z, truth), 2 * stats.norm.sf(abs(score)))
 
 
+@pytest.mark.deep
 class TestWrongVariantsAreCaught:
     """On 3 x 3 margins at epsilon 1, where a share of the cells is near zero."""
 

@@ -89,6 +89,7 @@ def test_words_of_extended_noise_on_a_grid_are_the_same_for_every_noise():
         *["Gaussian on a grid", "correlated on a grid", "projected on a grid", "K-norm on a grid"],
     ],
 )
+@pytest.mark.deep
 def test_words_are_nearly_unrelated_to_the_noise(draw):
     assert abs(spearman(*words_and_sizes(draw))) < 0.16  # 0.1, and four standard errors
 

@@ -51,6 +51,7 @@ def test_delta_equals_enumeration_for_wide_noise_and_bounds_it_for_narrow(name):
             assert found == pytest.approx(expected, rel=2e-3)
 
 
+@pytest.mark.deep
 def test_exact_sigma_is_smallest():
     found, h = structure([[1, 1, 1]]), np.array([1, -1, 0])
     sigma = exact_sigma(found, h, "1/4", 1e-6)
@@ -86,6 +87,7 @@ def test_renyi_divergence_of_lattice_gaussians_is_that_of_the_line():
 
 
 @pytest.mark.parametrize("law", ["epsilon", "sigma"])
+@pytest.mark.deep
 def test_tails(law):
     A = [[1, 1, 1, 0], [0, 0, 1, 1]]
     z = points(A, 30)
