@@ -90,8 +90,8 @@ def test_twelve_by_twelve_margins(monkeypatch):
 def test_narrow_noise_under_both_margins_of_a_table(monkeypatch):
     """Beyond every exact sampler, and said so where a chain is allowed."""
     monkeypatch.setattr(chain_noise, "PAIRS", 50)
-    mechanism, table = ppd.GeneralizedLaplace(MARGINS, epsilon=2), np.full((12, 12), 9)
-    with pytest.raises(InvariantError, match="144 cells lie under public sums that cross"):
+    mechanism, table = ppd.GeneralizedLaplace(MARGINS, epsilon=2), np.full((14, 14), 9)
+    with pytest.raises(InvariantError, match="196 cells lie under public sums that cross"):
         mechanism.release(table)
     release = mechanism.release(table, allow_mcmc=True)
     assert not release.plan.exact
