@@ -170,7 +170,8 @@ def _all_in_one(epsilon: float, d: int, persons: int) -> float:
     if not 0 < persons <= LONGEST:
         return 0.0
     k = np.arange(persons + 1)
-    m = np.exp(-2 * epsilon * k + gammaln(k + d) - gammaln(k + 1) - gammaln(d))
+    log_m = -2 * epsilon * k + gammaln(k + d) - gammaln(k + 1) - gammaln(d)
+    m = np.exp(log_m - log_m.max())  # a factor in common to both normalisers; thousands of cells would overflow
     stay = -math.expm1(-2 * epsilon)
     before = stay * m[:-1].sum() + m[-1]
     rest = np.append(np.full(persons - 1, stay), 1.0)

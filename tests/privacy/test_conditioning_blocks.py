@@ -1,6 +1,7 @@
 """The cost of conditioning block by block, against the normalisers of all tables."""
 
 import math
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -156,6 +157,24 @@ def test_small_losses_keep_their_digits(epsilon, monkeypatch):
     for public in (total() & nonnegative(), total() & between(0, 9), margin("sex") & margin("age") & nonnegative()):
         cost = cost_by_blocks(noise, public.on(table))
         assert 1 - cost.most == pytest.approx(2 * float(epsilon), rel=1e-3, abs=1e-15)
+
+
+@pytest.mark.parametrize(("cells", "persons"), [(5, 30), (4000, 1400)])
+def test_thousands_of_cells_have_a_lower_bound_too(cells, persons):
+    """All persons in one cell, and one of them in another, in whole numbers: thousands have weights beyond doubles.
+
+    With epsilon = log 2 a step weighs 1/2. The others take j persons in (j + d - 2 choose j) ways, or the rest of them.
+    """
+    half, before, after = Fraction(1, 2), Fraction(0), Fraction(0)
+    for j in range(persons + 1):
+        before += math.comb(j + cells - 2, j) * half ** (2 * j)
+        second = half ** (1 + abs(1 - j)) + half**j * (1 - half ** (2 * (persons - j))) * Fraction(4, 3)
+        after += math.comb(j + cells - 3, j) * half**j * second
+    system = (total() & nonnegative()).on([persons, *[0] * (cells - 1)])
+    cost = cost_by_blocks(DoubleGeometric(Fraction(math.log(2))), system)
+    expected = math.log(after / before) / (2 * math.log(2))
+    assert cost.least == pytest.approx(expected, abs=1e-9)
+    assert cost.most >= cost.least
 
 
 def test_many_groups_are_bounded_at_once():
