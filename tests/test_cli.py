@@ -188,6 +188,16 @@ def test_a_typo_does_not_publish_the_table(dims, public, said, table, tmp_path):
         assert out.exists()
 
 
+def test_a_covariate_that_is_the_counts_is_refused(table, tmp_path):
+    frame = pd.read_csv(table).assign(again=lambda rows: 2 * rows["n"])
+    frame.to_csv(table, index=False)
+    out = tmp_path / "x.ppd"
+    base = ["release", table, "--count", "n", "--dims", "county,sex", "--epsilon", "1/2", "--output", out]
+    assert "'again' is the counts themselves" in run(*base, "--covariate", "again", code=1)
+    assert not out.exists()
+    run(*base, "--covariate", "persons")
+
+
 BAD_RELEASES = {
     "statement": (["--public", "sums"], "--public 'sums' is not one of total, margin:COLUMN"),
     "margin of nothing": (["--public", "margin:"], "is not one of"),

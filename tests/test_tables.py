@@ -3,6 +3,7 @@
 import re
 import traceback
 import unicodedata
+from contextlib import nullcontext
 
 import numpy as np
 import pandas as pd
@@ -338,6 +339,29 @@ def test_labels_in_the_order_of_their_counts_are_noticed(table, dims):
     assert not any(repr(label) in shown for label in order)
     declared = ppd.invariants.labels(dims[0], ppd.as_table(table)[dims[0]].values.tolist())
     ppd.GeneralizedLaplace(declared, epsilon=1).release(table)
+
+
+@pytest.mark.parametrize(
+    ("told", "noticed"),
+    [
+        ((("a", "b"), [[5, 0, 2], [1, 1, 9]]), True),
+        ((("b", "a"), [[0.05, 0.01], [0.0, 0.01], [0.02, 0.09]]), True),  # shares of a hundred persons, transposed
+        ((("a", "b"), [[5, 0, 2], [1, 1, 8]]), False),
+        ((("b",), [6, 1, 11]), False),
+        ((("a", "b"), [[0, 0, 0], [0, 0, 0]]), False),
+        ((("a", "b"), [["5", "0", "2"], ["1", "1", "9"]]), False),  # groups by name
+    ],
+)
+def test_coordinates_that_are_the_counts_are_noticed(told, noticed):
+    """They would be published beside the noise."""
+    table = xr.DataArray([[5, 0, 2], [1, 1, 9]], dims=("a", "b"), coords={"told": told})
+    mechanism = ppd.GeneralizedLaplace(ppd.invariants.total() & ppd.invariants.covariates("told"), epsilon=1)
+    with pytest.warns(PrivacyWarning, match="'told' is the counts") if noticed else nullcontext():
+        mechanism.release(table)
+    if noticed and told[0] == ("a", "b"):
+        by_row = xr.DataArray([[4, 4], [7, 7]], dims=("a", "b"), coords={"told": ("a", [4, 7])})
+        with pytest.warns(PrivacyWarning, match="'told' is the counts"):
+            mechanism.release(by_row)
 
 
 def test_several_levels_sorted_by_their_cells_are_noticed():

@@ -87,7 +87,7 @@ def release(
     with stage(console, f"Reading {table.name}"):
         data = read_table(table, count=count, dims=names, coordinates=[*groups, *(covariate or [])], labels=declared)
     _refuse_all_open(statements, data, public or [])
-    _refuse_ranked(statements, data)
+    _refuse_telling(statements, data)
     with plain_warnings(console), stage(console, "Drawing noise"):
         gaussian = None if rho is None else GeneralizedGaussian(statements, rho=rho)
         mechanism = gaussian or GeneralizedLaplace(statements, epsilon=epsilon or "", norm=norm)
@@ -110,16 +110,19 @@ def _declared(given: list[str]) -> dict[str, list[str]]:
     return found
 
 
-def _refuse_ranked(statements: Public, data: DataArray) -> None:
-    """Refuse to publish the ranking of the confidential counts."""
-    from ppdinf.mechanisms.border import ranked_labels
+def _refuse_telling(statements: Public, data: DataArray) -> None:
+    """Refuse to publish the ranking of the confidential counts, or the counts as a covariate."""
+    from ppdinf.mechanisms.border import copied_counts, ranked_labels
     from ppdinf.tables import labelled_cells
 
-    if ranked_labels(*labelled_cells(data), statements):
+    frame, cells = labelled_cells(data)
+    if ranked_labels(frame, cells, statements):
         raise PrivacyError(
             "labels come in the order of their counts, and the order of rows is published: sort the rows of the file "
             "by its labels, or say with --labels COLUMN:LABEL,LABEL,... in which order they always are"
         )
+    if copied := copied_counts(frame, cells):
+        raise PrivacyError(f"{copied.split(':')[0]}: leave out that --covariate; nothing was written")
 
 
 def _refuse_all_open(statements: Public, data: DataArray, given: list[str]) -> None:

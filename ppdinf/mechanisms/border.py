@@ -15,13 +15,14 @@ from ppdinf.tables import LARGEST, labelled_cells, ranked
 
 __all__ = [
     "at_border",
+    "copied_counts",
     "ranked_labels",
     "refuse_seed",
     "refuse_undeclared",
     "require_draws",
     "require_public",
     "warn_fixed",
-    "warn_ranked",
+    "warn_telling",
 ]
 
 
@@ -96,11 +97,29 @@ def ranked_labels(frame: Frame, cells: NDArray[np.int64], public: Public) -> str
     )
 
 
-def warn_ranked(frame: Frame, cells: NDArray[np.int64], public: Public) -> None:
-    """Warn of labels that come in the order of their counts."""
-    told = ranked_labels(frame, cells, public)
-    if told:
-        warnings.warn(told, PrivacyWarning, stacklevel=3)
+def copied_counts(frame: Frame, cells: NDArray[np.int64]) -> str | None:
+    """Say which coordinate is the counts over again, or so many times them: it would publish the table as it is."""
+    for name, (dims, values) in frame.coords.items():
+        if name in frame.dims or values.dtype.kind not in "iuf" or cells.size < 3 or not np.ptp(cells):
+            continue
+        order = np.argsort([frame.dims.index(dim) for dim in dims])
+        shape = [size if dim in dims else 1 for dim, size in zip(frame.dims, frame.shape, strict=True)]
+        told = np.broadcast_to(np.transpose(values, order).reshape(shape), frame.shape).ravel().astype(float)
+        if not told.any() or not np.isfinite(told).all():
+            continue
+        if np.allclose(told / np.abs(told).max(), cells / np.abs(cells).max()):
+            return (
+                f"the coordinate {name!r} is the counts themselves, or so many times them, and would be published "
+                f"as it is: drop it with table.drop_vars({name!r})"
+            )
+    return None
+
+
+def warn_telling(frame: Frame, cells: NDArray[np.int64], public: Public) -> None:
+    """Warn of labels that come in the order of their counts, and of coordinates that are the counts."""
+    for told in (ranked_labels(frame, cells, public), copied_counts(frame, cells)):
+        if told:
+            warnings.warn(told, PrivacyWarning, stacklevel=3)
 
 
 def warn_fixed(system: System) -> None:

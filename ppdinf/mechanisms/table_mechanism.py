@@ -15,7 +15,7 @@ from ppdinf.frame import Frame
 from ppdinf.invariants import System
 from ppdinf.invariants.system import bind
 from ppdinf.lattice.systems import exact_product
-from ppdinf.mechanisms.border import at_border, refuse_seed, require_draws, warn_fixed, warn_ranked
+from ppdinf.mechanisms.border import at_border, refuse_seed, require_draws, warn_fixed, warn_telling
 from ppdinf.mechanisms.expected_error import expected_error
 from ppdinf.noise.bits.tape import Tape, secure_tape, seeded_tape
 from ppdinf.noise.plan import Plan
@@ -142,8 +142,8 @@ class TableMechanism(Mechanism):
         Warns
         -----
         PrivacyWarning
-            The public sums fix cells that are no structural zeros: they are published as they are. Or the labels come
-            in the order of their counts, which is published with them.
+            The public sums fix cells that are no structural zeros: they are published as they are. The labels come
+            in the order of their counts, which is published with them. A coordinate is the counts over again.
         """
         refuse_seed(seed, "simulate(table, draws=..., rng=...)")
         frame, cells = at_border(self.public, table)
@@ -156,7 +156,7 @@ class TableMechanism(Mechanism):
         mechanism = self.on(system)
         plan = mechanism.plan_on(system, allow_mcmc=allow_mcmc)
         warn_fixed(system)
-        warn_ranked(frame, cells, self.public)
+        warn_telling(frame, cells, self.public)
         released = mechanism.draw(system, cells, 1, secure_tape(), plan)[0]
         return Release.of_draw(frame, released, mechanism, system, plan)
 
