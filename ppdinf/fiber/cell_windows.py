@@ -14,6 +14,7 @@ from ppdinf._compiled import jit
 __all__ = [
     "Rows",
     "Weights",
+    "exp_of",
     "lids",
     "log_rows",
     "probabilities",
@@ -23,7 +24,7 @@ __all__ = [
 ]
 
 vectorised = jit(error_model="numpy", fastmath={"reassoc", "contract", "arcp", "nsz"})  # sums in whatever order is fast
-_in_order = jit(error_model="numpy")  # where rounding is arranged by hand
+_in_order = jit(error_model="numpy", forceinline=True)  # where rounding is arranged by hand
 
 CHUNK = 16  # neighbouring entries of a row under one line, its lid
 
@@ -140,7 +141,7 @@ def log_rows(w: Weights, cells: NDArray, tilt: float, cut: float) -> Rows:
 
 
 @_in_order
-def _exp(x: float) -> float:
+def exp_of(x: float) -> float:
     """exp(x) for x <= 0 to one rounding, 0 below -700, in operations that vectorise (np.exp does not)."""
     y = max(x, -700.0)
     n = np.floor(y * 1.4426950408889634 + 0.5)
@@ -160,7 +161,7 @@ def normalise(entry: NDArray) -> float:
     for k in range(entry.size):
         top = max(top, entry[k])
     for k in range(entry.size):
-        entry[k] = _exp(entry[k] - top)
+        entry[k] = exp_of(entry[k] - top)
         mass += entry[k]
     for k in range(entry.size):
         entry[k] /= mass
