@@ -12,12 +12,21 @@ fourier             the probability that a sum of integers takes a value: the me
                     frequencies
 histogram_walk      walk a table of which noisy sums of its histogram of counts are known besides, by exact full
                     conditionals
+nested_downward     posteriors of all sums and cells of a forest, from the roots down
+nested_draws        exact joint draws of all cells of a forest
+nested_sums         sums of windowed integers of which any two are nested or disjoint, each known exactly, within
+                    bounds, or with noise
+nested_tilts        tilts that bring every sum to where its posterior is: the saddlepoint of a tree
+nested_tree         nested sums as a forest of joins of two, fixed once for all weights
+nested_upward       weights of all sums of a forest, from the cells up, trimmed with a bound on what that costs
 noisy_pairs         confidential pairs of counts given noisy ones, and perhaps the exact total of the larger:
                     posterior draws
 pair_weights        weights of pairs of counts, one within the other: the smaller summed out, its mean, and draws
                     given the larger
 pairs               pairs of counts, one within the other, under one total: cases and deaths of counties in a month
 saddlepoint         cells tilted by a common factor ``exp(t x)`` until their sum is near its total
+short_sums          weights of sums of two integers with short windows: every product
+sum_factors         what is known of single sums: noisy values, seen through the law of their noise
 taylor              characteristic functions of cells with a small share in their sum, from a dozen moments
 totals              sums of independent windowed integers, given their totals
 value_and_gradient  log coefficients of blocks of cells given their totals, and the posterior of each cell, which is

@@ -1,17 +1,17 @@
 """Posteriors of all sums and cells of a forest, from the roots down: the gradient, by Fisher's identity.
 
 The outside weight ``o_v(s)`` is that of everything but what is below sum v, given that v is s; ``u_v(s) o_v(s)`` is its
-posterior. Below a join of a and b, ``o_a(s) = sum_k u_b(k) o(s + k)``. Joins are in postorder, so that from the last to the
-first the outside weights in hand are those on a stack.
+posterior. Below a join of a and b, ``o_a(s) = sum_k u_b(k) o(s + k)``. Joins are in postorder, so that from the last
+to the first the outside weights in hand are those on a stack.
 """
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ppdinf.fiber.cell_windows import exp_of, vectorised
-from ppdinf.fiber.nested_tree import NONE, Tree
-from ppdinf.fiber.nested_upward import CellWeights, Rows, factor_row, part_row
-from ppdinf.fiber.short_sums import convolve, convolve_logs
+from ppdinf.fiber.nested_tree import LOW, NODE, NONE, START, Tree
+from ppdinf.fiber.nested_upward import BEGIN, FIRST, MASS, SIZE, CellWeights, Rows, factor_row, load_parts
+from ppdinf.fiber.short_sums import convolve, convolve_logs, copied
 from ppdinf.fiber.sum_factors import Factors
 
 __all__ = ["downward"]
@@ -46,13 +46,13 @@ def _posterior(row: NDArray, outside: NDArray, logs: bool, out: NDArray) -> tupl
 
 
 @vectorised
-def _height(tree: Tree, rows: Rows, at: int, stop: int) -> int:
+def _height(joins: NDArray, place: NDArray, at: int, stop: int) -> int:
     """How many entries the stack of outside weights takes."""
-    height = highest = rows.size[stop - 1]
+    height = highest = place[stop - 1, SIZE]
     for join in range(stop - 1, at - 1, -1):
-        height -= rows.size[join]
-        for part in (tree.left[join], tree.right[join]):
-            height += rows.size[part] if part >= 0 else 0
+        height -= place[join, SIZE]
+        for part in joins[join, :NODE]:
+            height += place[part, SIZE] if part >= 0 else 0
         highest = max(highest, height)
     return highest
 
@@ -70,19 +70,23 @@ def _tree_downward(
     cell_moments: NDArray,
     moments: NDArray,
 ) -> None:
-    logs, widest = rows.logs[stop - 1], max(tree.widest, rows.size[at:stop].max())
-    rooms, out, turned, factor = np.empty((2, widest)), np.empty((2, widest)), np.empty(widest), np.empty(widest)
-    posterior, stack, height = np.empty(widest), np.empty(_height(tree, rows, at, stop)), rows.size[stop - 1]
-    stack[:height] = 0.0 if logs else 1.0 / rows.mass[stop - 1]
+    joins, sums, cells = tree.joins, tree.sums, tree.cells
+    log_weight, slope, tilt, cell_center, center = w.log_weight, w.slope, w.tilt, w.cell_center, w.center
+    place, amount, entries = rows.place, rows.amount, rows.entries
+    logs, widest = rows.logs[stop - 1], max(tree.widest, place[at:stop, SIZE].max())
+    pair, turned, factor = np.empty((2, widest)), np.empty(widest), np.empty(widest)
+    sizes, firsts, known = np.empty(2, np.int64), np.empty(2, np.int64), np.empty((2, 3))
+    out, posterior, stack = np.empty((2, widest)), np.empty(widest), np.empty(_height(joins, place, at, stop))
+    height = place[stop - 1, SIZE]
+    stack[:height] = 0.0 if logs else 1.0 / amount[stop - 1, MASS]
     for join in range(stop - 1, at - 1, -1):
-        size, first, v = rows.size[join], rows.first[join], tree.node[join]
+        first, begin, size = place[join, FIRST], place[join, BEGIN], place[join, SIZE]
         height -= size
-        outside = stack[height : height + size]
+        outside, v = stack[height : height + size], joins[join, NODE]
         if v >= 0:
-            entries = rows.entries[rows.begin[join] :][:size]
-            mean, variance = _posterior(entries, outside, logs, posterior)
+            mean, variance = _posterior(entries[begin : begin + size], outside, logs, posterior)
             moments[v, 0], moments[v, 1] = first + mean, variance
-            factor_row(tree, w, f, v, first, factor[:size])
+            factor_row(sums, tilt, center[v], f, v, first, factor[:size])
             top = -np.inf
             for k in range(size):
                 top = max(top, factor[k])
@@ -91,31 +95,50 @@ def _tree_downward(
                     outside[k] += factor[k] - top
                 else:
                     outside[k] *= exp_of(factor[k] - top)
-        a, b = tree.left[join], tree.right[join]
-        left, first_a, _, _, _ = part_row(tree, w, rows, a, share, logs, rooms[0])
-        right, first_b, _, _, _ = part_row(tree, w, rows, b, share, logs, rooms[1])
+        load_parts(
+            join,
+            joins,
+            cells,
+            log_weight,
+            slope,
+            tilt,
+            cell_center,
+            place,
+            amount,
+            entries,
+            share,
+            logs,
+            pair,
+            sizes,
+            firsts,
+            known,
+        )
         for side in range(2):
-            part, row, other, low = (a, left, right, first_a) if side == 0 else (b, right, left, first_b)
+            part, low = joins[join, side], firsts[side]
             if part == NONE:
                 continue
+            row, other = pair[side, : sizes[side]], pair[1 - side, : sizes[1 - side]]
             mirror, into = turned[: other.size], out[side, : row.size]
-            mirror[:] = other[::-1]
-            skip = other.size - 1 + first_a + first_b - first
+            copied(other[::-1], mirror)
+            skip = other.size - 1 + firsts[0] + firsts[1] - first
             if logs:
                 convolve_logs(mirror, outside, skip, into)
             else:
                 convolve(mirror, outside, skip, into)
             if part < 0:
-                mean, variance = _posterior(row, into, logs, posterior)
-                cell_moments[~part, 0], cell_moments[~part, 1] = low + mean, variance
-                into = gradient[tree.start[~part] + low - tree.low[~part] :]
+                i = ~part
+                cell_moments[i, 0], cell_moments[i, 1] = _posterior(row, into, logs, posterior)
+                cell_moments[i, 0] += low
+                begin = cells[i, START] + low - cells[i, LOW]
+                share_of = gradient[begin : begin + row.size]
                 for k in range(row.size):
-                    into[k] += posterior[k]
+                    share_of[k] += posterior[k]
         for side in range(2):
-            part = a if side == 0 else b
+            part = joins[join, side]
             if part >= 0:
-                stack[height : height + rows.size[part]] = out[side, : rows.size[part]]
-                height += rows.size[part]
+                size = place[part, SIZE]
+                copied(out[side, :size], stack[height : height + size])
+                height += size
 
 
 @vectorised
@@ -136,6 +159,6 @@ def downward(
     at = 0
     for n in range(tree.root.size):
         stop = tree.root[n] + 1
-        if rows.size[stop - 1] > 0:
+        if rows.place[stop - 1, SIZE] > 0:
             _tree_downward(tree, w, f, share[n], at, stop, rows, gradient, cell_moments, moments)
         at = stop

@@ -1,11 +1,11 @@
-"""Exact joint draws of all cells of a forest: totals from the roots' rows, then every sum split in two, down to the cells."""
+"""Exact joint draws of all cells of a forest: a total from the root's row, then every sum split in two."""
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ppdinf.fiber.cell_windows import vectorised
-from ppdinf.fiber.nested_tree import NONE, Tree
-from ppdinf.fiber.nested_upward import CellWeights, Rows, part_row
+from ppdinf.fiber.nested_tree import LEFT, NONE, RIGHT, Tree
+from ppdinf.fiber.nested_upward import BEGIN, FIRST, SIZE, CellWeights, Rows, load_parts
 
 __all__ = ["split_draws"]
 
@@ -48,27 +48,47 @@ def _split(left: NDArray, right: NDArray, rest: int, logs: bool, u: float, room:
 def _tree_draws(
     tree: Tree, w: CellWeights, share: float, at: int, stop: int, rows: Rows, rng: np.random.Generator, out: NDArray
 ) -> None:
-    draws, logs, widest = out.shape[0], rows.logs[stop - 1], max(tree.widest, rows.size[at:stop].max())
-    height, highest = 1, 1
+    joins, cells, draws, logs = tree.joins, tree.cells, out.shape[0], rows.logs[stop - 1]
+    log_weight, slope, tilt, cell_center = w.log_weight, w.slope, w.tilt, w.cell_center
+    place, amount, entries = rows.place, rows.amount, rows.entries
+    height, highest, widest = 1, 1, max(tree.widest, place[at:stop, SIZE].max())
     for join in range(stop - 1, at - 1, -1):
-        height += (1 if tree.left[join] >= 0 else 0) + (1 if tree.right[join] >= 0 else 0) - 1
+        height += (1 if joins[join, LEFT] >= 0 else 0) + (1 if joins[join, RIGHT] >= 0 else 0) - 1
         highest = max(highest, height)
-    one, two, room, stack = np.empty(widest), np.empty(widest), np.empty(widest), np.empty((highest, draws), np.int64)
-    root = rows.entries[rows.begin[stop - 1] :][: rows.size[stop - 1]]
-    level = np.full(root.size, 0.0 if logs else 1.0)
+    pair, room, stack = np.empty((2, widest)), np.empty(widest), np.empty((highest, draws), np.int64)
+    sizes, firsts, known = np.empty(2, np.int64), np.empty(2, np.int64), np.empty((2, 3))
+    begin, size = place[stop - 1, BEGIN], place[stop - 1, SIZE]
+    pair[1, :size] = 0.0 if logs else 1.0
     for n in range(draws):
-        stack[0, n] = rows.first[stop - 1] + _split(root, level, root.size - 1, logs, rng.random(), room)
+        drawn = _split(entries[begin : begin + size], pair[1, :size], size - 1, logs, rng.random(), room)
+        stack[0, n] = place[stop - 1, FIRST] + drawn
     height = 1
     for join in range(stop - 1, at - 1, -1):
         height -= 1
-        a, b = tree.left[join], tree.right[join]
-        left, first_a, _, _, _ = part_row(tree, w, rows, a, share, logs, one)
-        right, first_b, _, _, _ = part_row(tree, w, rows, b, share, logs, two)
-        above = height + (1 if a >= 0 else 0)
+        a, b = joins[join, LEFT], joins[join, RIGHT]
+        load_parts(
+            join,
+            joins,
+            cells,
+            log_weight,
+            slope,
+            tilt,
+            cell_center,
+            place,
+            amount,
+            entries,
+            share,
+            logs,
+            pair,
+            sizes,
+            firsts,
+            known,
+        )
+        left, right, above = pair[0, : sizes[0]], pair[1, : sizes[1]], height + (1 if a >= 0 else 0)
         for n in range(draws):
             rest = stack[height, n]
             if b != NONE:
-                x = first_a + _split(left, right, rest - first_a - first_b, logs, rng.random(), room)
+                x = firsts[0] + _split(left, right, rest - firsts[0] - firsts[1], logs, rng.random(), room)
                 if b >= 0:
                     stack[above, n] = rest - x
                 else:

@@ -1,8 +1,8 @@
 r"""Sums of windowed integers of which any two are nested or disjoint, each known exactly, within bounds, or with noise.
 
-Cells in blocks, blocks in tracts, tracts in counties: a forest of sums. Cell ``i`` holds an integer ``x_i`` with weight
-``w_i(x_i)``; sum ``v``, of all cells below it, has weight ``g_v(s_v)``, the product of what is known of it. Here are, in
-time linear in the number of cells, the total weight of all tables
+Cells in blocks, blocks in tracts, tracts in counties: a forest of sums. Cell ``i`` holds an integer ``x_i`` with
+weight ``w_i(x_i)``; sum ``v``, of all cells below it, has weight ``g_v(s_v)``, the product of what is known of it. Here
+are, in time linear in the number of cells, the total weight of all tables
 :math:`\sum_x \prod_i w_i(x_i) \prod_v g_v(s_v(x))`, its gradient (the posterior of every cell), and exact draws:
 
 1. :mod:`~ppdinf.fiber.sum_factors`: what is known of single sums;
@@ -26,8 +26,8 @@ from ppdinf.errors import InvariantError, ModelError
 from ppdinf.fiber.nested_downward import downward
 from ppdinf.fiber.nested_draws import split_draws
 from ppdinf.fiber.nested_tilts import set_tilts
-from ppdinf.fiber.nested_tree import NONE, OutOfReachError, tree_of
-from ppdinf.fiber.nested_upward import DEAREST, CellWeights, Rows, upward
+from ppdinf.fiber.nested_tree import NODE, NONE, WIDTH, OutOfReachError, tree_of
+from ppdinf.fiber.nested_upward import DEAREST, LOST, MASS, SCALE, SIZE, CellWeights, Rows, upward
 from ppdinf.fiber.sum_factors import LogTable, factors_of
 
 __all__ = ["Evaluated", "LogTable", "NestedSums", "OutOfReachError", "Posteriors"]
@@ -140,7 +140,7 @@ class NestedSums:
         self._factors = factors_of(m, sums, shift, law, laws)
         self._tree = tree_of(low, width, start, node, parent, least, most, self._factors)
         joins = np.diff(self._tree.root, prepend=-1)
-        self._share = tolerance / 1e3 / joins.max()
+        self._share = tolerance / 1e5 / joins.max()
         self._tilts = np.zeros(m), np.zeros(d, np.int64), np.zeros(m, np.int64)
 
     def evaluate(self, log_weight: ArrayLike, slope: ArrayLike | None = None) -> Evaluated:
@@ -185,19 +185,17 @@ class Evaluated:
     def __init__(self, sums: NestedSums, weights: CellWeights) -> None:
         tree = self._tree = sums._tree
         self._factors, self._weights, self._sums = sums._factors, weights, sums
-        joins = tree.left.size
-        integers = [np.zeros(joins, np.int64) for _ in range(3)]
-        reals = [np.zeros(joins) for _ in range(3)]
-        self._rows = Rows(*integers, *reals, np.zeros(joins, np.bool_), np.empty(max(tree.room, 64)))
+        joins = len(tree.joins)
+        place, amount = np.zeros((joins, 3), np.int64), np.zeros((joins, 3))
+        self._rows = Rows(place, amount, np.zeros(joins, np.bool_), np.empty(tree.room))
         self._used = 0
         self._share = np.full(tree.root.size, sums._share)
-        self._fill(0, joins, sums._share)
-        error = self._errors(tree.root)
-        for n in np.flatnonzero(~(error <= sums.tolerance)):
+        self._fill(0, joins, sums._share, largest=sums.tolerance)
+        last, error = tree.root, self._errors(tree.root)
+        for n in np.flatnonzero(~(error <= sums.tolerance)).tolist():
             error[n] = self._again(n)
-        rows, last = self._rows, tree.root
         with np.errstate(divide="ignore"):
-            value = rows.scale[last] + np.where(rows.size[last] > 0, np.log(rows.mass[last]), -np.inf)
+            value = amount[last, SCALE] + np.where(place[last, SIZE] > 0, np.log(amount[last, MASS]), -np.inf)
         roots = sums.roots.size
         self.value = np.append(value[:roots], value[roots:].sum())
         self.bound = np.append(error[:roots], np.expm1(np.log1p(error[roots:]).sum()))
@@ -209,12 +207,22 @@ class Evaluated:
         sums._tilts = self._weights.tilt, self._weights.cell_center, self._weights.center
         return sums
 
-    def _fill(self, at: int, stop: int, share: float, logs: bool = False) -> bool:
+    def _fill(self, at: int, stop: int, share: float, logs: bool = False, largest: float = 1.0) -> bool:
         """Fill the rows of some joins; False where that takes too many products."""
         products = 0.0
         while at < stop:
             at, self._used, products = upward(
-                self._tree, self._weights, self._factors, share, logs, at, stop, self._rows, self._used, products
+                self._tree,
+                self._weights,
+                self._factors,
+                share,
+                logs,
+                largest,
+                at,
+                stop,
+                self._rows,
+                self._used,
+                products,
             )
             if products > DEAREST:
                 return False
@@ -225,27 +233,32 @@ class Evaluated:
 
     def _longest(self, join: int) -> int:
         """Return how many entries a join can have at most."""
-        tree, rows = self._tree, self._rows
-        parts = (tree.left[join], tree.right[join])
-        return sum(int(rows.size[part] if part >= 0 else 1 if part == NONE else tree.width[~part]) for part in parts)
+        tree, place = self._tree, self._rows.place
+        return sum(
+            int(place[part, SIZE] if part >= 0 else 1 if part == NONE else tree.cells[~part, WIDTH])
+            for part in tree.joins[join, :NODE]
+        )
 
     def _errors(self, last: NDArray) -> NDArray:
         """Bounds on the relative errors of the weights of trees, given their last joins."""
+        lost, mass = self._rows.amount[last, LOST], self._rows.amount[last, MASS]
         with np.errstate(divide="ignore", invalid="ignore"):
-            return np.where(self._rows.lost[last] == 0.0, 0.0, self._rows.lost[last] / self._rows.mass[last])
+            return np.where(lost == 0.0, 0.0, lost / mass)
 
     def _again(self, n: int) -> float:
         """Do tree n over with tilts, then with ever longer rows, at last in logarithms; the error that is left."""
         tree, tolerance, share = self._tree, self._sums.tolerance, self._share[n]
         at, stop, error = tree.root[n - 1] + 1 if n else 0, tree.root[n] + 1, np.inf
         set_tilts(tree, self._weights, self._factors, at, stop)
+        used = self._used
         for _ in range(3):
-            self._share[n] = share
+            self._share[n], self._used = share, used
             self._fill(at, stop, share)
             error = self._errors(tree.root[n : n + 1])[0]
             if error <= tolerance:
                 return error
             share = max(share * max(1e-2 * tolerance / error, 1e-100), LEAST_SHARE)
+        self._used = used
         if not self._fill(at, stop, share, logs=True):
             raise ModelError(
                 f"what is known of the sums under {self._named(n)} is too far from what their cells say, and there are "
@@ -291,20 +304,18 @@ class Evaluated:
 
     def _refuse_if_out_of_reach(self) -> None:
         """Name the first sum whose row is empty where those of its parts are not."""
-        tree, empty = self._tree, self._rows.size == 0
+        tree, empty = self._tree, self._rows.place[:, SIZE] == 0
         if not empty[tree.root].any():
             return
         join = int(empty.argmax())
-        cells = [~p for p in (tree.left[join], tree.right[join]) if NONE < p < 0]
-        for i in cells:
-            weights = self._weights.log_weight[tree.start[i] :][: tree.width[i]]
-            values = tree.low[i] + np.arange(tree.width[i])
-            if not (weights[(values == 0) | (self._weights.slope[i] > -np.inf)] > -np.inf).any():
-                raise OutOfReachError(
-                    int(tree.cell_node[i]),
-                    f"cell {i} has no value of positive weight; check its window and its weights",
-                )
-        above = tree.node[join:]
+        for i in [~part for part in tree.joins[join, :NODE] if NONE < part < 0]:
+            above, low, width, start = tree.cells[i]
+            possible = self._weights.log_weight[start : start + width] > -np.inf
+            if self._weights.slope[i] == -np.inf:
+                possible = possible[low + np.arange(width) == 0]
+            if not possible.any():
+                raise OutOfReachError(int(above), f"cell {i} has no value of positive weight; check window and weights")
+        above = tree.joins[join:, NODE]
         node = int(above[above >= 0][0])
         raise OutOfReachError(
             node,

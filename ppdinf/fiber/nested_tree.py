@@ -1,7 +1,7 @@
 """Nested sums as a forest of joins of two, fixed once for all weights.
 
-The children of a sum (cells, and sums below it) are joined two by two, narrow ones first, as Huffman joins rare letters:
-no order of joins is much cheaper, and where all are alike it is balanced. Joins are stored in postorder, so that
+The children of a sum (cells, and sums below it) are joined two by two, narrow ones first, as Huffman joins rare
+letters: no order is much cheaper, and where all are alike it is balanced. Joins are stored in postorder, so that
 one pass up, one pass down and one stack do everything. What bounds and exact values leave of every range is found
 here, and a sum without any value is refused before anything is summed.
 """
@@ -15,7 +15,22 @@ from ppdinf._compiled import jit
 from ppdinf.errors import InvariantError
 from ppdinf.fiber.sum_factors import Factors, supports
 
-__all__ = ["NONE", "OutOfReachError", "Tree", "tree_of"]
+__all__ = [
+    "ABOVE",
+    "LEAST",
+    "LEFT",
+    "LOW",
+    "MOST",
+    "NODE",
+    "NONE",
+    "PARENT",
+    "RIGHT",
+    "START",
+    "WIDTH",
+    "OutOfReachError",
+    "Tree",
+    "tree_of",
+]
 
 NONE = -(2**62)  # in the place of a second part
 LARGEST = 2**52
@@ -30,26 +45,24 @@ class OutOfReachError(InvariantError):
 
 
 class Tree(NamedTuple):
-    """Joins in postorder: the sum of ``left`` and ``right`` (a join, ~cell, or NONE) is all of sum ``node``, or -1."""
+    """Joins of two parts, in postorder; few arrays, since kernels pay for every one that they are handed."""
 
-    left: NDArray
-    right: NDArray
-    node: NDArray
+    joins: NDArray  # (n, 3): LEFT and RIGHT part: a join, ~cell, or NONE; NODE: the sum that is whole with it, or -1
     root: NDArray  # last joins of all trees: roots by number, then free cells
-    parent: NDArray  # of each sum, or -1
-    least: NDArray  # of each sum: what bounds leave of its range
-    most: NDArray
-    cell_node: NDArray  # sum above each cell, or -1
-    low: NDArray  # of each cell
-    start: NDArray  # its first weight
-    width: NDArray
+    sums: NDArray  # (m, 3): PARENT, or -1; LEAST and MOST, the range that bounds leave
+    cells: NDArray  # (d, 4): the sum ABOVE, or -1; LOW and WIDTH of the window; START of its weights
     widest: int
     room: int  # entries that the rows of all joins may take
 
 
+LEFT, RIGHT, NODE = 0, 1, 2
+PARENT, LEAST, MOST = 0, 1, 2
+ABOVE, LOW, WIDTH, START = 0, 1, 2, 3
+
+
 @jit
 def _from_below(parent: NDArray) -> NDArray:
-    """Sums, each after those below it; fewer where they go round in circles."""
+    """List sums, each after those below it; fewer where they go round in circles."""
     m = parent.size
     waiting, order, n = np.zeros(m, np.int64), np.empty(m, np.int64), 0
     for v in range(m):
@@ -105,7 +118,7 @@ def _ranges(
 def _joined(
     order: NDArray, parent: NDArray, node: NDArray, spread: NDArray, cell_spread: NDArray
 ) -> tuple[NDArray, NDArray, NDArray, NDArray, float]:
-    """Joins in any order with children before parents: left, right, sum; last join of every sum; entries, roughly."""
+    """Join parts, in any order from below: left, right, sum; last join of every sum; entries of all rows, roughly."""
     m = parent.size
     begin, size = np.zeros(m + 2, np.int64), 0
     for p in node:
@@ -160,7 +173,7 @@ def _joined(
 
 @jit
 def _postorder(left: NDArray, right: NDArray, whole: NDArray, root: NDArray) -> tuple[NDArray, NDArray, NDArray]:
-    """Joins so that those below a join come right before it, the right part's last."""
+    """Sort joins so that those below a join come right before it, the right part's last."""
     place, stack, at = np.empty(left.size, np.int64), np.empty(left.size + 1, np.int64), left.size
     for r in root[::-1]:
         stack[0], n = r, 1
@@ -228,19 +241,8 @@ def tree_of(
     left, right, whole, last, room = _joined(order, parent, node, span**2, inner.astype(np.float64) ** 2)
     free = left.size - np.arange(int((node < 0).sum()), 0, -1)
     root = np.concatenate([last[parent < 0], free]).astype(np.int64)
-    left, right, whole = _postorder(left, right, whole, root)
+    joins = np.stack(_postorder(left, right, whole, root), axis=1)
+    cells = np.stack([node, inner_low, inner, start + inner_low - low], axis=1)
     return Tree(
-        left,
-        right,
-        whole,
-        root,
-        parent,
-        least,
-        most,
-        node,
-        inner_low,
-        start + inner_low - low,
-        inner,
-        max(inner.max(initial=1), 1),
-        int(min(1.2 * room, 2**27)),
+        joins, root, np.stack([parent, least, most], axis=1), cells, int(inner.max()), int(min(1.2 * room, 2**27))
     )

@@ -6,9 +6,10 @@ join of two parts is a convolution, and a factor multiplies. Rows are kept as ``
 
 Rows are trimmed at both ends. What is left out is bounded rigorously all the way up: with ``m`` the mass of a row and
 ``e`` a bound on the mass that it should have besides, a join has ``m_a e_b + m_b e_a + e_a e_b``, a factor
-multiplies ``e`` by its supremum over all values that the sum can have, and at the root ``e / m`` bounds the relative error
-of the total weight, hence the total variation between exact and computed posterior. Numbers that underflow count as
-trimmed. Where the bound is too large, logarithms of all weights, untrimmed, stand in (``logs``).
+multiplies ``e`` by its supremum over all values that the sum can have, and at the root ``e / m`` bounds the relative
+error of the total weight, hence the total variation between exact and computed posterior. The ratio never falls on
+the way up, so that a tree is given up as soon as it is too large. Numbers that underflow count as trimmed. Where
+nothing else helps, logarithms of all weights, untrimmed, stand in (``logs``).
 """
 
 from typing import NamedTuple
@@ -18,102 +19,157 @@ from numpy.typing import NDArray
 
 from ppdinf._compiled import jit
 from ppdinf.fiber.cell_windows import exp_of, vectorised
-from ppdinf.fiber.nested_tree import NONE, Tree
-from ppdinf.fiber.short_sums import convolve, convolve_logs
+from ppdinf.fiber.nested_tree import ABOVE, LEAST, LEFT, LOW, MOST, NODE, NONE, PARENT, RIGHT, START, WIDTH, Tree
+from ppdinf.fiber.short_sums import convolve, convolve_logs, copied
 from ppdinf.fiber.sum_factors import Factors, log_factor, log_factor_bound
 
-inlined = jit(error_model="numpy", fastmath={"reassoc", "contract", "arcp", "nsz"}, forceinline=True)
-__all__ = ["DEAREST", "CellWeights", "Rows", "cell_row", "factor_row", "inlined", "part_row", "tilt_of", "upward"]
+__all__ = [
+    "BEGIN",
+    "DEAREST",
+    "FIRST",
+    "LOST",
+    "MASS",
+    "SCALE",
+    "SIZE",
+    "CellWeights",
+    "Rows",
+    "cell_row",
+    "factor_row",
+    "inlined",
+    "load_parts",
+    "upward",
+]
+
+inlined = jit(error_model="numpy", fastmath={"reassoc", "contract", "arcp", "nsz"}, inline="always")
 
 TINY = 1e-300  # a product that is lost to underflow is smaller
-DEAREST = 2e9  # products of logarithms, a minute
+DEAREST = 2e9  # products of logarithms: a minute
+
+FIRST, BEGIN, SIZE = 0, 1, 2
+SCALE, MASS, LOST = 0, 1, 2
 
 
 class CellWeights(NamedTuple):
-    """Cell i has log weight ``log_weight[start[i] + x - low[i]] + slope[i] x``; sums below v are tilted by ``tilt[v]``."""
+    """Cell i has log weight ``log_weight[START + x - LOW] + slope[i] x``; cells and sums right below v, ``tilt[v]``."""
 
     log_weight: NDArray
     slope: NDArray
-    tilt: NDArray
+    tilt: NDArray  # (m,), with those of
     cell_center: NDArray
     center: NDArray
 
 
 class Rows(NamedTuple):
-    """Of each join, the weights ``entries[begin : begin + size]`` of values from ``first`` on, scaled to a top of 1."""
+    """Of each join, the weights ``entries[BEGIN : BEGIN + SIZE]`` of values from FIRST on, scaled to a top of 1."""
 
-    first: NDArray
-    begin: NDArray
-    size: NDArray
-    scale: NDArray
-    mass: NDArray
-    lost: NDArray
+    place: NDArray  # (n, 3): FIRST, BEGIN, SIZE
+    amount: NDArray  # (n, 3): SCALE, MASS, LOST
     logs: NDArray  # whether the entries are logarithms
     entries: NDArray
 
 
-@inlined
-def tilt_of(w: CellWeights, node: int) -> float:
-    """Tilt of the parts of a sum; of roots themselves none."""
-    return w.tilt[node] if node >= 0 else 0.0
-
-
-@inlined
+@vectorised
 def cell_row(
-    tree: Tree, w: CellWeights, i: int, cut: float, logs: bool, out: NDArray
-) -> tuple[NDArray, int, float, float, float]:
-    """Weights of a cell into ``out``: those within ``exp(-cut)`` of the top, first value, scale, mass, mass lost."""
-    low, width, slope, tilt = tree.low[i], tree.width[i], w.slope[i], tilt_of(w, tree.cell_node[i])
-    entries, shift, row = w.log_weight[tree.start[i] :][:width], tilt * (low - w.cell_center[i]), out[:width]
+    entries: NDArray, low: int, slope: float, tilt: float, center: int, cut: float, logs: bool, out: NDArray
+) -> tuple[int, int, float, float, float]:
+    """Weights of a cell within ``exp(-cut)`` of their top into ``out``: size, first value, scale, mass, mass lost."""
+    width, shift = entries.size, tilt * (low - center)
     if slope == -np.inf:  # nothing but 0
         zero = -low
         if not 0 <= zero < width or entries[zero] == -np.inf:
-            return out[:0], low, 0.0, 0.0, 0.0
+            return 0, low, 0.0, 0.0, 0.0
         out[0] = 0.0 if logs else 1.0
-        return out[:1], 0, entries[zero] + shift + tilt * zero, 1.0, 0.0
+        return 1, 0, entries[zero] + shift + tilt * zero, 1.0, 0.0
+    row, rate, top, first, last = out[:width], slope + tilt, -np.inf, 0, width - 1
     shift += slope * low
-    top, first, last = -np.inf, 0, width - 1
     for k in range(width):
-        row[k] = entries[k] + (slope + tilt) * k + shift
+        row[k] = entries[k] + rate * k + shift
         top = max(top, row[k])
     if top == -np.inf:
-        return out[:0], low, 0.0, 0.0, 0.0
+        return 0, low, 0.0, 0.0, 0.0
     floor = max(top - cut, -1.7e308)
     while row[first] < floor:
         first += 1
     while row[last] < floor:
         last -= 1
-    row, mass, lost = row[first : last + 1], 0.0, 0.0
+    size, mass = last + 1 - first, 0.0
+    if first > 0:
+        copied(row[first:], row[:size])
+    row = out[:size]
     if logs:
-        for k in range(row.size):
+        for k in range(size):
             row[k] -= top
             mass += np.exp(row[k])
-    else:
-        for k in range(row.size):
-            row[k] = exp_of(row[k] - top)
-            mass += row[k]
-        lost = (width - row.size) * np.exp(-cut) + TINY * row.size
-    return row, low + first, top, mass, lost
+        return size, low + first, top, mass, 0.0
+    for k in range(size):
+        row[k] = exp_of(row[k] - top)
+        mass += row[k]
+    return size, low + first, top, mass, (width - size) * np.exp(-cut) + TINY * size
+
+
+@inlined
+def load_parts(  # type: ignore[no-untyped-def]
+    join,
+    joins,
+    cells,
+    log_weight,
+    slope,
+    tilt,
+    cell_center,
+    place,
+    amount,
+    entries,
+    share,
+    logs,
+    pair,
+    size,
+    first,
+    known,
+):
+    """Rows of both parts of a join into ``pair``; their sizes, first values, and (``known``) scale, mass, mass lost."""
+    for side in range(2):
+        part = joins[join, side]
+        if part >= 0:
+            begin, first[side], size[side] = place[part, BEGIN], place[part, FIRST], place[part, SIZE]
+            for k in range(3):
+                known[side, k] = amount[part, k]
+            copied(entries[begin : begin + size[side]], pair[side, : size[side]])
+        elif part == NONE:
+            pair[side, 0], first[side], size[side] = 0.0 if logs else 1.0, 0, 1
+            known[side, 0], known[side, 1], known[side, 2] = 0.0, 1.0, 0.0
+        else:
+            i = ~part
+            above, start, width = cells[i, ABOVE], cells[i, START], cells[i, WIDTH]
+            size[side], first[side], known[side, 0], known[side, 1], known[side, 2] = cell_row(
+                log_weight[start : start + width],
+                cells[i, LOW],
+                slope[i],
+                tilt[above] if above >= 0 else 0.0,
+                cell_center[i],
+                np.inf if logs else np.log(width / share),
+                logs,
+                pair[side],
+            )
 
 
 @vectorised
-def factor_row(tree: Tree, w: CellWeights, f: Factors, v: int, first: int, row: NDArray) -> None:
+def factor_row(sums: NDArray, tilts: NDArray, center: int, f: Factors, v: int, first: int, row: NDArray) -> None:
     """Log weights that factors, and the change of tilt, give to values of a sum from ``first`` on."""
-    tilt = tilt_of(w, tree.parent[v]) - w.tilt[v]
+    tilt = (tilts[sums[v, PARENT]] if sums[v, PARENT] >= 0 else 0.0) - tilts[v]
     for k in range(row.size):
-        row[k] = log_factor(f, v, first + k) + tilt * (first + k - w.center[v])
+        row[k] = log_factor(f, v, first + k) + tilt * (first + k - center)
 
 
 @vectorised
 def _multiplied(
-    tree: Tree, w: CellWeights, f: Factors, v: int, first: int, row: NDArray, lost: float, logs: bool
+    sums: NDArray, tilts: NDArray, center: int, f: Factors, v: int, first: int, row: NDArray, lost: float, logs: bool
 ) -> tuple[float, float]:
     """Multiply a row by what is known of sum v, in place: log of the scale taken out, and what is lost now."""
-    tilt = tilt_of(w, tree.parent[v]) - w.tilt[v]
+    tilt = (tilts[sums[v, PARENT]] if sums[v, PARENT] >= 0 else 0.0) - tilts[v]
     if f.begin[v] == f.begin[v + 1] and tilt == 0.0:
         return 0.0, lost
     factor, top = np.empty(row.size), -np.inf
-    factor_row(tree, w, f, v, first, factor)
+    factor_row(sums, tilts, center, f, v, first, factor)
     for k in range(row.size):
         if row[k] > (-np.inf if logs else 0.0):
             top = max(top, factor[k])
@@ -126,7 +182,7 @@ def _multiplied(
         else:
             row[k] *= exp_of(min(factor[k] - top, 0.0))
     if lost > 0.0:
-        lost *= np.exp(log_factor_bound(f, v, tree.least[v], tree.most[v], tilt, w.center[v]) - top)
+        lost *= np.exp(log_factor_bound(f, v, sums[v, LEAST], sums[v, MOST], tilt, center) - top)
     return top, lost + (0.0 if logs else TINY * row.size)
 
 
@@ -147,8 +203,9 @@ def _trimmed(row: NDArray, share: float, logs: bool) -> tuple[int, int, float, f
         while row[last] == -np.inf:
             last -= 1
         return first, last + 1, top, mass, 0.0
+    scale = 1.0 / top
     for k in range(row.size):
-        row[k] /= top
+        row[k] *= scale
         mass += row[k]
     share *= mass
     while out + row[first] <= share:
@@ -161,21 +218,6 @@ def _trimmed(row: NDArray, share: float, logs: bool) -> tuple[int, int, float, f
     return first, last + 1, np.log(top), mass - low - out, low + out
 
 
-@inlined
-def part_row(
-    tree: Tree, w: CellWeights, rows: Rows, part: int, share: float, logs: bool, room: NDArray
-) -> tuple[NDArray, int, float, float, float]:
-    """Row of one part of a join: entries, first value, scale, mass, and mass lost."""
-    if part >= 0:
-        entries = rows.entries[rows.begin[part] :][: rows.size[part]]
-        return entries, rows.first[part], rows.scale[part], rows.mass[part], rows.lost[part]
-    if part == NONE:
-        room[0] = 0.0 if logs else 1.0
-        return room[:1], 0, 0.0, 1.0, 0.0
-    cut = np.inf if logs else np.log(tree.width[~part] / share)
-    return cell_row(tree, w, ~part, cut, logs, room)
-
-
 @vectorised
 def upward(
     tree: Tree,
@@ -183,6 +225,7 @@ def upward(
     f: Factors,
     share: float,
     logs: bool,
+    largest: float,
     at: int,
     stop: int,
     rows: Rows,
@@ -192,40 +235,73 @@ def upward(
     """Fill the rows of joins from ``at`` to ``stop``: where it stopped, entries used, and products taken (``logs``).
 
     It stops early where the entries do not fit, or products are too many. ``share`` is the part of its mass that a
-    row may lose at either end.
+    row may lose at either end. A tree whose error exceeds ``largest`` is left with an infinite one.
     """
-    one, two, room = np.empty(tree.widest), np.empty(tree.widest), np.empty(4 * tree.widest)
-    for join in range(at, stop):
-        v = tree.node[join]
-        left, first_a, scale_a, mass_a, lost_a = part_row(tree, w, rows, tree.left[join], share, logs, one)
-        right, first_b, scale_b, mass_b, lost_b = part_row(tree, w, rows, tree.right[join], share, logs, two)
-        first, last = first_a + first_b, first_a + first_b + left.size + right.size - 2
+    joins, root, sums, cells = tree.joins, tree.root, tree.sums, tree.cells
+    log_weight, slope, tilt, cell_center, center = w.log_weight, w.slope, w.tilt, w.cell_center, w.center
+    place, amount, entries = rows.place, rows.amount, rows.entries
+    pair, room = np.empty((2, tree.widest)), np.empty(4 * tree.widest)
+    sizes, firsts, known = np.empty(2, np.int64), np.empty(2, np.int64), np.empty((2, 3))
+    join, mark, n = at, used, np.searchsorted(root, at)
+    while join < stop:
+        v, a, b = joins[join, NODE], joins[join, LEFT], joins[join, RIGHT]
+        longest = max(place[a, SIZE] if a >= 0 else 0, place[b, SIZE] if b >= 0 else 0)
+        if longest > pair.shape[1]:
+            pair = np.empty((2, 2 * longest))
+        load_parts(
+            join,
+            joins,
+            cells,
+            log_weight,
+            slope,
+            tilt,
+            cell_center,
+            place,
+            amount,
+            entries,
+            share,
+            logs,
+            pair,
+            sizes,
+            firsts,
+            known,
+        )
+        left, right = pair[0, : sizes[0]], pair[1, : sizes[1]]
+        first, last = firsts[0] + firsts[1], firsts[0] + firsts[1] + sizes[0] + sizes[1] - 2
         low, high = first, last
         if v >= 0:
-            low, high = max(first, tree.least[v]), min(last, tree.most[v])
-        size = max(high - low + 1, 0) if left.size and right.size else 0
+            low, high = max(first, sums[v, LEAST]), min(last, sums[v, MOST])
+        size = max(high - low + 1, 0) if sizes[0] > 0 and sizes[1] > 0 else 0
         if room.size < size:
             room = np.empty(2 * size)
-        row, lost = room[:size], mass_a * lost_b + mass_b * lost_a + lost_a * lost_b
-        if size > 0:
-            if logs:
-                products += 1.0 * left.size * right.size
-                if products > DEAREST:
-                    return join, used, products
-                convolve_logs(left, right, low - first, row)
-            else:
-                convolve(left, right, low - first, row)
-                lost += TINY * left.size * right.size
-        scale = scale_a + scale_b
+        row, lost = room[:size], known[0, MASS] * known[1, LOST] + known[1, MASS] * known[0, LOST]
+        lost += known[0, LOST] * known[1, LOST]
+        if logs:
+            products += 1.0 * sizes[0] * sizes[1]
+            if products > DEAREST:
+                return join, used, products
+            convolve_logs(left, right, low - first, row)
+        else:
+            convolve(left, right, low - first, row)
+            lost += TINY * sizes[0] * sizes[1]
+        scale = known[0, SCALE] + known[1, SCALE]
         if v >= 0:
-            more, lost = _multiplied(tree, w, f, v, low, row, lost, logs)
+            more, lost = _multiplied(sums, tilt, center[v], f, v, low, row, lost, logs)
             scale += more
         begin, end, top, mass, out = _trimmed(row, share, logs)
-        if used + end - begin > rows.entries.size:
+        size = end - begin
+        if used + size > entries.size:
             return join, used, products
-        rows.first[join], rows.begin[join], rows.size[join] = low + begin, used, end - begin
-        rows.scale[join], rows.mass[join], rows.logs[join] = scale + top, mass, logs
-        rows.lost[join] = (lost / np.exp(top) if lost > 0.0 else 0.0) + out
-        rows.entries[used : used + end - begin] = row[begin:end]
-        used += end - begin
-    return stop, used, products
+        place[join, FIRST], place[join, BEGIN], place[join, SIZE] = low + begin, used, size
+        lost = (lost / np.exp(top) if lost > 0.0 else 0.0) + out
+        amount[join, SCALE], amount[join, MASS], amount[join, LOST] = scale + top, mass, lost
+        rows.logs[join] = logs
+        copied(row[begin:end], entries[used : used + size])
+        used += size
+        if not lost <= largest * mass:  # given up: on to the next tree
+            join, used = root[n], mark
+            place[join, SIZE], amount[join, MASS], amount[join, LOST] = 0, 0.0, np.inf
+        if join == root[n]:
+            n, mark = n + 1, used
+        join += 1
+    return join, used, products

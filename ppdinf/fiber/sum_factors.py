@@ -64,7 +64,7 @@ def factors_of(sums: int, node: NDArray, shift: NDArray, law: NDArray, laws: Seq
 
 
 def _reach(depth: float, rate: float, bend: float) -> int:
-    """Steps beyond the end of a table until a tail has fallen by ``depth``."""
+    """Count the steps beyond the end of a table until a tail has fallen by ``depth``."""
     if depth <= 0 or rate == np.inf:
         return 0
     steps = depth / rate if rate > 0 else np.inf
@@ -118,7 +118,7 @@ def _tilted(f: Factors, node: int, s: int, tilt: float, origin: int) -> float:
 
 @vectorised
 def log_factor_bound(f: Factors, node: int, low: int, high: int, tilt: float, origin: int) -> float:
-    """Return the largest ``log_factor(s) + tilt (s - origin)`` over all s from ``low`` to ``high``, or a bound on it."""
+    """Return the largest ``log_factor(s) + tilt (s - origin)`` for ``low <= s <= high``, or a bound on it."""
     begin, end = f.begin[node], f.begin[node + 1]
     if begin == end:
         return max(tilt * (low - origin), tilt * (high - origin)) if tilt != 0.0 else 0.0

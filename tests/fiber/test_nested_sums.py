@@ -3,12 +3,8 @@
 import numpy as np
 import pytest
 from nested_enumeration import Problem
-from scipy.special import gammaln, logsumexp
-from scipy.stats import chi2
 
-from ppdinf.errors import InvariantError, ModelError
-from ppdinf.fiber import totals
-from ppdinf.fiber.nested_sums import LogTable, NestedSums, OutOfReachError
+from ppdinf.fiber.nested_sums import LogTable, NestedSums
 
 
 def plan_of(p, scale=1.0, without=(), **changes):
