@@ -13,11 +13,12 @@ from scipy import optimize, stats
 from ppdinf.errors import PrivacyError
 from ppdinf.noise.bits.lazy import LazyReals
 from ppdinf.noise.bits.tape import secure_tape, seeded_tape
-from ppdinf.noise.exact import crossing, crossing_scales
+from ppdinf.noise.exact import crossing_mixture, crossing_scales
 from ppdinf.noise.exact.crossing import Crossing
 from ppdinf.noise.exact.crossing_backbone import _log_stays, _Stays, kept_for_backbone, root_of
+from ppdinf.noise.exact.crossing_excess import LOG_ERROR, log_theta
 from ppdinf.noise.exact.crossing_klein import SLACK, _spine, draw_given_scales
-from ppdinf.noise.exact.crossing_scales import RowScales, log_theta
+from ppdinf.noise.exact.crossing_scales import RowScales
 from ppdinf.noise.exact.gamma import betas, enclose_beta, enclose_gamma, gammas
 
 QUICK = [((2, 3), Fraction(1, 2), 40), ((3, 3), Fraction(1, 2), 14)]
@@ -92,7 +93,7 @@ class TestWrongVariantsAreCaught:
         assert p_value(Crossing((3, 3), Fraction(1))) < 1e-4
 
     def test_backbone_not_made_up_for(self, monkeypatch):
-        monkeypatch.setattr(crossing, "kept_for_backbone", lambda *_: True)
+        monkeypatch.setattr(crossing_mixture, "kept_for_backbone", lambda *_: True)
         assert p_value(Crossing((3, 3), Fraction(1))) < 1e-4
 
     @pytest.mark.deep
@@ -161,7 +162,7 @@ def test_balls_agree_with_floating_point(shape, epsilon):
         t, wide = scales.values[i], scales.values[i] >= float(law.width)
         with ctx.workprec(192):
             exact = np.array([[float(x) for x in row] for row in scales.enclose(i)])
-            np.testing.assert_allclose(t, exact, rtol=crossing_scales.LOG_ERROR)
+            np.testing.assert_allclose(t, exact, rtol=LOG_ERROR)
             assert abs(float(scales.enclose_keep(i).log()) - logs[i]) < 2.0**-30
         if (root := root_of(wide, law.path)) is None:
             continue
@@ -202,7 +203,7 @@ def test_cells_near_zero_have_the_mass_of_their_excess():
     mass = np.zeros((7, 7))
     for i, j in itertools.product(range(7), repeat=2):
         x, y = middles[i][:, None], middles[j]
-        one, two = np.expm1(law.log_excess(x)), np.expm1(law.log_excess(y))
+        one, two = np.expm1(law.excess.log(x)), np.expm1(law.excess.log(y))
         density = (x + y) ** -float(law.beta) * (x * y) ** -float(law.gamma) * np.exp(-(x + y) / 2) * (1 + one + two)
         mass[i, j] = (density * widths[i][:, None] * widths[j]).sum()
     observed = np.histogram2d(t[:, 0], t[:, 1], bins=ends)[0].ravel()
@@ -246,7 +247,7 @@ def test_the_ratio_is_below_its_bound(path):
         assert drawn.squares.size == m
         found = log_theta(1 / (drawn.squares / (1 - SLACK))).sum()
         assert drawn.log_ratio(t) - 0.5 * m * math.log1p(-SLACK) <= found + m * SLACK
-        return m * law.log_flat + law.log_excess(t).sum() - found
+        return m * law.excess.log_flat + law.excess.log(t).sum() - found
 
     rng, worst = np.random.default_rng(path), math.inf
     for seed in range(6):
@@ -274,7 +275,7 @@ def test_the_lattice_sum_is_below_its_bound():
         log_y = (
             np.log(total) - np.log(2 * np.pi) + 0.5 * np.linalg.slogdet((A * flat) @ A.T)[1] - 0.5 * np.log(flat).sum()
         )
-        assert log_y <= 2 * law.log_flat + law.log_excess(flat).sum() + 1e-9
+        assert log_y <= 2 * law.excess.log_flat + law.excess.log(flat).sum() + 1e-9
         checked += 1
     assert checked > 50
 
@@ -347,11 +348,15 @@ def test_noise_is_kept_by_the_odds_of_a_backbone(path):
         return np.where(backed, 1 - p, p).prod(axis=(1, 2)).sum()
 
     expected = odds(np.zeros((3, 2), dtype=int)) / odds(z)
+
+    def backed_by(wide):
+        return root_of(wide, path) is not None
+
     tape = seeded_tape(path)
-    kept = sum(kept_for_backbone(z, epsilon, width, path, tape) for _ in range(3000))
+    kept = sum(kept_for_backbone(z, epsilon, width, backed_by, tape) for _ in range(3000))
     assert expected < 0.9
     assert stats.binomtest(kept, 3000, expected).pvalue > 1e-6
-    assert all(kept_for_backbone(np.zeros((3, 2), dtype=int), epsilon, width, path, tape) for _ in range(200))
+    assert all(kept_for_backbone(np.zeros((3, 2), dtype=int), epsilon, width, backed_by, tape) for _ in range(200))
 
 
 def test_probabilities_to_stay_narrow():

@@ -12,6 +12,7 @@ probability c(0) (1 + (1 - c(z)) + (1 - c(z))^2 + ...).
 """
 
 import math
+from collections.abc import Callable
 from fractions import Fraction
 
 import numpy as np
@@ -49,18 +50,20 @@ def root_of(wide: NDArray[np.bool_], path: int) -> int | None:
     return None if found < 0 else found
 
 
-def kept_for_backbone(z: NDArray[np.int64], epsilon: Fraction, width: Fraction, path: int, tape: Tape) -> bool:
-    """Keep noise of shape (r, c) with probability c(0) / c(z); cells are wide from scale `width` on."""
+def kept_for_backbone(
+    z: NDArray[np.int64], epsilon: Fraction, width: Fraction, backed: Callable[[NDArray[np.bool_]], bool], tape: Tape
+) -> bool:
+    """Keep noise with probability c(0) / c(z); cells are wide from scale `width` on, and more of them back no less."""
     square = epsilon**2 * width / 2
     log_wide = np.full(z.size, math.log(math.erfc(math.sqrt(square))))
     while True:
         still = toss(log_wide, ERROR, lambda _: ball(square).sqrt().erfc(), tape).reshape(z.shape)
-        if root_of(still, path) is not None:
+        if backed(still):
             return True
         narrow = ~still
         sizes = np.abs(z[narrow])
         narrow[narrow] = toss(*_log_stays(sizes, epsilon, width), _Stays(sizes, epsilon, width), tape)
-        if root_of(~narrow, path) is not None:
+        if backed(~narrow):
             return False
 
 

@@ -34,7 +34,7 @@ from ppdinf.noise.exact.klein import KEPT, OPEN, WIDE, Klein, _walk
 from ppdinf.noise.exact.theta import enclose_mass, log_mass, log_ratio
 from ppdinf.rationals import ball
 
-__all__ = ["SLACK", "Drawn", "draw_given_scales"]
+__all__ = ["SLACK", "Drawn", "draw_given_scales", "draw_on"]
 
 SLACK = 2.0**-20
 NOWHERE = sparse.csr_array((0, 0), dtype=np.int64)
@@ -47,26 +47,30 @@ class Drawn:
     Attributes
     ----------
     z : ndarray of int64, shape (r, c)
-    offsets : ndarray of float64, shape (m,)
-        Distance of each integer drawn from its centre.
+    x : ndarray of int64, shape (m,)
+        Integers drawn.
+    centers : ndarray of float64, shape (m,)
+        Minus the centre of each.
     squares : ndarray of float64, shape (m,)
         One over its variance.
     """
 
     z: NDArray[np.int64]
-    offsets: NDArray[np.float64]
+    x: NDArray[np.int64]
+    centers: NDArray[np.float64]
     squares: NDArray[np.float64]
 
     def log_ratio(self, t: NDArray[np.float64]) -> float:
         """Log of the weight exp(-sum z^2 / 2t) over the proposal's, both with their Gaussian normalisers."""
-        return _log_weight(self.offsets, self.squares) - 0.5 * float((self.z**2 / t).sum())
+        return _log_weight(self.x + self.centers, self.squares) - 0.5 * float((self.z**2 / t).sum())
 
-    def enclose_ratio(self, t: list[list[arb]], log_normaliser: arb) -> arb:
-        """Enclose the logarithm of the same; `log_normaliser` is log det(A T A') - sum log t."""
-        found = log_normaliser
-        for y, g in zip(self.offsets.tolist(), self.squares.tolist(), strict=True):
-            v, f = ball(1 / Fraction(g)), ball(Fraction(y) - round(Fraction(y)))
-            found += 2 * enclose_mass(f, v).log() - (2 * arb.pi()).log() + ball(Fraction(y) ** 2 * Fraction(g))
+    def enclose_ratio(self, t: list[list[arb]], log_determinant: arb) -> arb:
+        """Enclose the logarithm of the same; `log_determinant` is that of the exact precision."""
+        found = log_determinant
+        for x, center, square in zip(self.x.tolist(), self.centers.tolist(), self.squares.tolist(), strict=True):
+            y, g = x + Fraction(center), Fraction(square)
+            mass = enclose_mass(ball(y - round(y)), ball(1 / g))
+            found += 2 * mass.log() - (2 * arb.pi()).log() + ball(y * y * g)
         for row, scales in zip(self.z.tolist(), t, strict=True):
             found -= sum((value * value / x for value, x in zip(row, scales, strict=True) if value), start=arb(0))
         return found / 2
@@ -112,19 +116,26 @@ def draw_given_scales(t: NDArray[np.float64], wide: NDArray[np.bool_], root: int
     part[free] = x.ravel()
     part[~free] = -x.sum(axis=1)
     z[others] = part
-    offsets, used = [(x + own.centers[:, 0, :-1]).ravel()], [squares[:, :-1].ravel()]
+    drawn, centers, used = [x.ravel()], [own.centers[:, 0, :-1].ravel()], [squares[:, :-1].ravel()]
     cycles, start = _cycles(t.shape, wide, root, spine, lacking)
     if cycles.shape[1]:
-        weights = 1 / t[rows].ravel()
-        lengths, factor = _triangle((cycles * weights[:, np.newaxis]).T @ cycles)
-        shift = linalg.solve_triangular(factor, cycles.T @ (weights * start), lower=True, unit_diagonal=True)
-        squares = lengths * (1 - SLACK)
-        x, y = _draw_block(squares, factor.T, shift / lengths, tape)
-        start = start + cycles @ x
-        offsets.append(y)
-        used.append(squares)
+        block = draw_on(cycles, start, t[rows].ravel(), tape)
+        start = block.z
+        drawn.append(block.x)
+        centers.append(block.centers)
+        used.append(block.squares)
     z[rows] = start.reshape(len(rows), c)
-    return Drawn(z, np.concatenate(offsets), np.concatenate(used))
+    return Drawn(z, np.concatenate(drawn), np.concatenate(centers), np.concatenate(used))
+
+
+def draw_on(basis: NDArray[np.int64], start: NDArray[np.int64], t: NDArray[np.float64], tape: Tape) -> Drawn:
+    """Draw noise around 0 on start + basis x, x whole, given the scales of cells: the last coordinate first."""
+    precision = (basis / t[:, np.newaxis]).T @ basis
+    lengths, factor = _triangle(precision)
+    shift = linalg.solve_triangular(factor, basis.T @ (start / t), lower=True, unit_diagonal=True) / lengths
+    squares = lengths * (1 - SLACK)
+    x, centers = _draw_block(squares, factor.T, shift, tape)
+    return Drawn(start + basis @ x, x, centers, squares)
 
 
 def _spine(t: NDArray[np.float64], wide: NDArray[np.bool_], root: int) -> dict[int, tuple[int, list[int]]]:
@@ -184,7 +195,7 @@ def _cycles(
 def _draw_block(
     squares: NDArray[np.float64], factors: NDArray[np.float64], shifts: NDArray[np.float64], tape: Tape
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Draw integers x_i around -(shift_i + sum_(j > i) factor_ij x_j), the last first; also their distances."""
+    """Draw integers x_i around -(shift_i + sum_(j > i) factor_ij x_j), the last first; also what is in parentheses."""
     m = squares.size
     rows = _Rows(np.append(squares, 1.0)[np.newaxis], np.zeros((1, m * (m + 1) // 2)))
     rows.shifts[0] = shifts
@@ -192,7 +203,7 @@ def _draw_block(
         rows.mu[0, rows.starts[i] : rows.starts[i + 1] - 1] = factors[i, i + 1 :]
     nothing = np.zeros((1, m, m))
     rows.draw(nothing, np.array([m]), np.zeros(m + 1, dtype=np.int64), tape)
-    return rows.x[0, 0, :m], rows.x[0, 0, :m] + rows.centers[0, 0, :m]
+    return rows.x[0, 0, :m], rows.centers[0, 0, :m]
 
 
 class _Rows:

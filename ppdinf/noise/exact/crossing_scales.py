@@ -17,67 +17,25 @@ sides of the inequality is the probability to keep all scales, `log_keep`.
 """
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property, lru_cache, partial
+from functools import cached_property, lru_cache
 
 import numpy as np
 from flint import arb, arb_mat
 from numpy.typing import NDArray
 
 from ppdinf._compiled import jit
-from ppdinf.noise.bits.coins import settle_coin, toss
+from ppdinf.noise.bits.coins import toss
 from ppdinf.noise.bits.integers import uniform_integers
 from ppdinf.noise.bits.inversion import _enclose, _precision, _settle
 from ppdinf.noise.bits.lazy import LazyReals
 from ppdinf.noise.bits.tape import Tape
+from ppdinf.noise.exact.crossing_excess import LOG_ERROR, Excess
+from ppdinf.noise.exact.crossing_mixture import Scales
 from ppdinf.noise.exact.gamma import betas, enclose_beta, enclose_gamma, gammas
-from ppdinf.noise.exact.theta import enclose_mass, log_mass
 from ppdinf.rationals import ball
 
-__all__ = ["LOG_ERROR", "RowScales", "Scales", "enclose_log_theta", "log_theta"]
-
-LOG_ERROR = 2.0**-30  # more than the error of the logarithm of any scale
-SLIGHT = 2.0**-20  # an excess below it is left to ball arithmetic
-GRID = 1024  # intervals on which the excess is bounded
-RATES = np.geomspace(0.5, 16.0, 12)  # of the bound on the excess
-
-
-@dataclass(frozen=True, eq=False)
-class Scales:
-    """Scales of several tables in floating point, and the real numbers they stand for.
-
-    Attributes
-    ----------
-    values : ndarray of float64, shape (size, r, c)
-        To a relative error of `LOG_ERROR`.
-    """
-
-    law: "RowScales"
-    values: NDArray[np.float64]
-    near: NDArray[np.bool_]  # drawn by their excess
-    cells: NDArray[np.int64]  # place of each cell's number
-    rows: NDArray[np.int64]  # place of each row's number
-    reals: LazyReals
-
-    def log_keep(self) -> NDArray[np.float64]:
-        """Log probability to keep each set of scales, to 2^-20."""
-        return _log_keep(self.values)
-
-    def enclose(self, i: int) -> list[list[arb]]:
-        """Enclose the scales of a table at Arb's working precision."""
-        return [self.law.enclose_row(self, i, row) for row in range(self.values.shape[1])]
-
-    def enclose_keep(self, i: int) -> arb:
-        """Enclose the probability to keep one set of scales."""
-        t = self.enclose(i)
-        r, c = len(t), len(t[0])
-        sums = [sum(row, start=arb(0)) for row in t]
-        logs = sum((x.log() for row in t for x in row), start=arb(0))
-        log_sums = sum((x.log() for x in sums), start=arb(0))
-        free = (c - 1) * arb(r).log() + (logs - log_sums) / r
-        return ((free - enclose_column_determinant(t).log()) / 2).exp()
+__all__ = ["RowScales", "enclose_column_determinant"]
 
 
 class RowScales:
@@ -94,11 +52,11 @@ class RowScales:
     """
 
     def __init__(self, shape: tuple[int, int], epsilon: Fraction, end: Fraction, resistance: Fraction) -> None:
-        self.shape, self.epsilon, self.end, self.resistance = shape, epsilon, end, resistance
+        self.shape = shape
         r, _ = shape
         self.rate = epsilon**2 / 2
         self.gamma, self.beta = Fraction(1, 2 * r), Fraction(r - 1, 2 * r)
-        self.log_flat = float(log_theta(np.array([1 / (1 / float(end) + float(resistance))]))[0])  # log (1 + kappa)
+        self.excess = Excess(epsilon, end, resistance, float(self.gamma))
         self._tables = lru_cache(maxsize=2)(self._enclosed_counts)
 
     def draw(self, size: int, tape: Tape) -> Scales:
@@ -116,23 +74,25 @@ class RowScales:
             cells[into], rows[into] = found.cells[0][kept], found.rows[0][kept]
             waiting = waiting[~kept]
         full = (size, r, c)
-        return Scales(self, values.reshape(full), near.reshape(full), cells.reshape(full), rows.reshape(size, r), reals)
+        return Scales(self, values.reshape(full), near.reshape(full), cells.reshape(full), reals, rows.reshape(size, r))
 
-    def log_excess(self, t: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Log (1 + excess) of each scale."""
-        own = log_theta(1 / (1 / t + float(self.resistance))) - self.log_flat
-        return np.where(t < float(self.end), own, 0.0)
+    def log_keep(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Log probability to keep each set of scales, to 2^-20."""
+        return _log_keep(values)
 
-    def enclose_log_excess(self, t: arb) -> arb:
-        """Enclose log (1 + excess) of a scale."""
-        if t > ball(self.end):
-            return arb(0)
-        own = enclose_log_theta(1 / (1 / t + ball(self.resistance))) - self.enclose_log_flat()
-        return own if t < ball(self.end) else own.union(arb(0))
+    def enclose_keep(self, t: list[list[arb]]) -> arb:
+        """Enclose the probability to keep one set of scales."""
+        r, c = self.shape
+        sums = [sum(row, start=arb(0)) for row in t]
+        logs = sum((x.log() for row in t for x in row), start=arb(0))
+        log_sums = sum((x.log() for x in sums), start=arb(0))
+        free = (c - 1) * arb(r).log() + (logs - log_sums) / r
+        return ((free - enclose_column_determinant(t).log()) / 2).exp()
 
-    def enclose_log_flat(self) -> arb:
-        """Enclose log (1 + kappa)."""
-        return enclose_log_theta(1 / (1 / ball(self.end) + ball(self.resistance)))
+    @property
+    def loss(self) -> float:
+        """Log of the share of attempts, about, that excesses cost."""
+        return math.prod(self.shape) * self.excess.loss(float(self.gamma))
 
     def enclose_row(self, scales: Scales, i: int, row: int) -> list[arb]:
         """Enclose the scales of a row."""
@@ -142,7 +102,7 @@ class RowScales:
         for is_near, place in zip(near.tolist(), scales.cells[i, row].tolist(), strict=True):
             y = scales.reals.enclose(place)
             if is_near:
-                found.append(enclose_gamma(Fraction(1, 2) - self.gamma, y) / ball(Fraction(self.bounded[0])))
+                found.append(enclose_gamma(Fraction(1, 2) - self.gamma, y) / ball(Fraction(self.excess.bounded[0])))
             else:
                 found.append(enclose_gamma(1 - self.gamma, y) * shrink / ball(self.rate))
         return found
@@ -163,8 +123,8 @@ class RowScales:
         others = c - counts
         a = np.array([float(x) for x in exact])[others]
         x, rows = betas(a, [exact[n] for n in others.tolist()], self.beta, reals, tape)
-        values *= np.where(near, 1 / self.bounded[0], (np.exp(-x / a) / float(self.rate))[:, np.newaxis])
-        return Scales(self, values[np.newaxis], near[np.newaxis], cells[np.newaxis], rows[np.newaxis], reals)
+        values *= np.where(near, 1 / self.excess.bounded[0], (np.exp(-x / a) / float(self.rate))[:, np.newaxis])
+        return Scales(self, values[np.newaxis], near[np.newaxis], cells[np.newaxis], reals, rows[np.newaxis])
 
     def _kept(self, found: Scales, tape: Tape) -> NDArray[np.bool_]:
         """Keep rows whose excess is as it should be, with (R_others / R)^beta."""
@@ -173,7 +133,7 @@ class RowScales:
         rows, columns = np.nonzero(near)
         if not rows.size:
             return kept
-        good = self._near_kept(
+        good = self.excess.kept(
             values[rows, columns], lambda k: self.enclose_row(found, 0, int(rows[k]))[int(columns[k])], tape
         )
         kept[rows[~good]] = False
@@ -187,58 +147,6 @@ class RowScales:
 
         kept[mixed] = toss(float(self.beta) * log_ratio, 4 * LOG_ERROR, enclose, tape)
         return kept
-
-    def _near_kept(self, t: NDArray[np.float64], cell: Callable[[int], arb], tape: Tape) -> NDArray[np.bool_]:
-        """Keep cells drawn by the bound of their excess with their share of it."""
-        excess = np.expm1(self.log_excess(t))
-        log_rest = 0.5 * np.log(t) + (self.bounded[0] - float(self.rate)) * t - math.log(self.bounded[1])
-        clear = excess > SLIGHT
-        # log theta3 changes by at most half as much as log t
-        error = LOG_ERROR * (1.0 + self.bounded[0] * t[clear] + 1.0 / excess[clear])
-        places = np.flatnonzero(clear)
-        kept = np.zeros(t.size, dtype=np.bool_)
-        kept[clear] = toss(
-            log_rest[clear] + np.log(excess[clear]), error, lambda k: self._enclose_share(cell(int(places[k]))), tape
-        )
-
-        def share(k: int) -> arb:
-            return self._enclose_share(cell(k))
-
-        slight = np.flatnonzero(~clear & (t < float(self.end) * (1.0 + 2.0**-20)))
-        words = tape(slight.size)
-        below = words * 2.0**-64 <= 2.0 * SLIGHT * np.exp(log_rest[slight])
-        for word, k in zip(words[below], slight[below].tolist(), strict=True):
-            kept[k] = settle_coin(word, partial(share, k), tape)
-        return kept
-
-    def _enclose_share(self, t: arb) -> arb:
-        share = (self.enclose_log_excess(t).exp() - 1) * t.sqrt() / ball(Fraction(self.bounded[1]))
-        return share * (t * (ball(Fraction(self.bounded[0])) - ball(self.rate))).exp()
-
-    @cached_property
-    def bounded(self) -> tuple[float, float]:
-        """Choose a rate w and a bound on sqrt(t) excess(t) exp((w - eps^2/2) t)."""
-        end, rho = float(self.end), float(self.resistance)
-        ends = np.append(0.0, np.geomspace(1e-6, 1.0, GRID)) * end
-        left, right = ends[:-1], ends[1:]
-        # excess falls and sqrt(t) rises; near 0, sqrt(s) theta3(s) rises with s = 1 / (1/t + rho)
-        s = 1 / (1 / right + rho)
-        rising = np.sqrt(s) * np.exp(log_theta(s)) * np.sqrt(1 + rho * right) - np.sqrt(left) * (left > 0)
-        excess = np.append(math.inf, np.expm1(log_theta(1 / (1 / left[1:] + rho)) - self.log_flat) + 2.0**-44)
-        top = np.minimum(np.sqrt(right) * excess, rising)
-        rates = RATES + float(self.rate)
-        bounds = (top * np.exp(RATES[:, np.newaxis] * right)).max(axis=1)
-        best = int(np.argmin(bounds * rates ** (float(self.gamma) - 0.5)))
-        return float(rates[best]), float(bounds[best]) * (1 + 1e-9)
-
-    @property
-    def loss(self) -> float:
-        """Share of draws, about, that a cell's excess costs: by how much it is above theta3."""
-        shape, rate = 1 - float(self.gamma), float(self.rate)
-        t = np.geomspace(1e-6, 3.0, GRID)
-        above = np.exp(self.log_excess(t)) - np.exp(log_theta(t))
-        density = t**shape * np.exp(-rate * t) * rate**shape / math.gamma(shape)
-        return float(np.trapezoid(above * density, np.log(t)))
 
     # -- how many cells of a row are drawn by their excess ------------------------------------------------
 
@@ -269,7 +177,11 @@ class RowScales:
         _, c = self.shape
         a = 1 - self.gamma
         near = ball(Fraction(1, 2) - self.gamma)
-        each = ball(Fraction(self.bounded[1])) * near.gamma() * (-near * ball(Fraction(self.bounded[0])).log()).exp()
+        each = (
+            ball(Fraction(self.excess.bounded[1]))
+            * near.gamma()
+            * (-near * ball(Fraction(self.excess.bounded[0])).log()).exp()
+        )
         found = []
         for n in range(c):
             shape = ball((c - n) * a)
@@ -304,17 +216,6 @@ class RowScales:
             free = np.cumsum(~chosen[rows], axis=1) - 1
             chosen[rows, np.argmax((free == rank[:, np.newaxis]) & ~chosen[rows], axis=1)] = True
         return chosen
-
-
-def log_theta(t: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Log of theta3(t) = sum over k of exp(-2 pi^2 k^2 t)."""
-    wide = np.maximum(t, 1e-300)
-    return log_mass(wide.ravel()).reshape(wide.shape) - 0.5 * np.log(2 * np.pi * wide)
-
-
-def enclose_log_theta(t: arb) -> arb:
-    """Enclose log theta3(t)."""
-    return enclose_mass(arb(0), t).log() - (2 * arb.pi() * t).log() / 2
 
 
 def enclose_column_determinant(t: list[list[arb]]) -> arb:

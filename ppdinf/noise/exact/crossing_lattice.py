@@ -1,0 +1,135 @@
+r"""l1 noise on any lattice {A z = 0} of small enough rank of A: exact and independent draws.
+
+A mixture over scales of the cells (`ppdinf.noise.exact.crossing_mixture`): independent scales by the cells' leverages
+(`ppdinf.noise.exact.crossing_lattice_scales`), noise on a basis of short vectors that wide cells hold
+(`ppdinf.noise.exact.crossing_moves`). The share of attempts that are kept falls exponentially with the rank of A, hardly
+with the number of cells: margins of three-way tables, two-way tables with structural zeros, weighted sums.
+"""
+
+import math
+from fractions import Fraction
+from functools import lru_cache
+
+import numpy as np
+from flint import arb, fmpz_mat
+from numpy.typing import NDArray
+
+from ppdinf.lattice.structure import Structure
+from ppdinf.laws import DoubleGeometric, Law
+from ppdinf.noise.bits.tape import Tape
+from ppdinf.noise.exact import core
+from ppdinf.noise.exact.crossing_klein import Drawn, draw_on
+from ppdinf.noise.exact.crossing_lattice_scales import Leverages, LeverageScales
+from ppdinf.noise.exact.crossing_mixture import ScaleMixture
+from ppdinf.noise.exact.crossing_moves import ShortMoves
+from ppdinf.noise.offer import Answer, Declined, Offer, is_one_block
+from ppdinf.rationals import ball
+
+__all__ = ["LatticeSystem", "offer"]
+
+LONGEST = 20.0  # seconds of a draw
+PER_CELL = 2e-7  # seconds of an attempt
+PER_STEP = 1e-9  # seconds of a multiplication
+REJECTION = 5e-8  # seconds of a cell of an attempt of `ppdinf.noise.exact.core`
+PER_ROW = 0.2  # log of the share of attempts that a row of A costs, at least
+LARGEST_RANK = 300  # of the lattice
+HIGHEST = Fraction(15, 16)  # leverage of a cell
+
+
+def offer(structure: Structure, law: Law, cells: NDArray[np.int64]) -> Answer:
+    """Offer to draw a block where enough attempts are kept, and where rejection is not quicker."""
+    if not isinstance(law, DoubleGeometric) or not is_one_block(structure, cells):
+        return None
+    block = int(structure.blocks[cells[0]])
+    if structure.partition[block]:
+        return None
+    n = int(cells.size - structure.block_ranks[block])
+    if structure.block_ranks[block] > LARGEST_RANK or PER_CELL * cells.size * math.exp(PER_ROW * n) > LONGEST:
+        return None
+    found = _prepared(structure, block, law.epsilon)
+    seconds = found.seconds
+    if seconds > LONGEST:
+        kept = f"a mixture over scales would keep about {found.mixture.acceptance:.0e} of its attempts"
+        return Declined(lambda: kept, LONGEST / seconds)
+    other = core.offer(structure, law, cells)
+    if isinstance(other, Offer) and REJECTION * cells.size / (other.acceptance or 1.0) < seconds:
+        return None
+    said = f"of public sums that cross, drawn in some {max(seconds, 1e-3):.1g} s"
+    return Offer("scale mixture", cells, lambda: found.mixture.draw, found.mixture.acceptance, said)
+
+
+class LatticeSystem:
+    """A lattice as the mixture over scales sees it: one row of cells.
+
+    Parameters
+    ----------
+    A : ndarray of int64, shape (n, d)
+        Of full row rank.
+    basis : ndarray of int64, shape (d, m)
+        Of {z : A z = 0}.
+
+    Examples
+    --------
+    >>> system = LatticeSystem(np.array([[2, 3, 5]]), np.array([[1, 1], [1, -4], [-1, 2]]))
+    >>> system.m, system.paths
+    (2, [2, 5, 9])
+    """
+
+    def __init__(self, A: NDArray[np.int64], basis: NDArray[np.int64]) -> None:
+        self.leverages = Leverages(A)
+        self.moves = ShortMoves(basis)
+        self.shape, self.m = (1, A.shape[1]), basis.shape[1]
+        self.paths = [length - 1 for length in self.moves.lengths]
+        integers = fmpz_mat(basis.tolist())
+        # det(B' T^-1 B) = det(A T A') / det T times a constant
+        self._constant = Fraction(int((integers.transpose() * integers).det()), self.leverages.determinant)
+
+    def scales(self, epsilon: Fraction, end: Fraction, resistance: Fraction) -> LeverageScales:
+        """Return the law that scales are drawn from."""
+        return LeverageScales(self.leverages, epsilon, end, resistance)
+
+    def backing(self, wide: NDArray[np.bool_], path: int) -> int | None:
+        """Return the path if wide cells back the lattice."""
+        return path if self.moves.backs(wide[0], path) else None
+
+    def noise(self, t: NDArray[np.float64], wide: NDArray[np.bool_], backing: int, tape: Tape) -> Drawn:
+        """Draw noise given scales."""
+        basis = self.moves.basis_on(t[0], wide[0], backing)
+        drawn = draw_on(basis, np.zeros(t.size, dtype=np.int64), t[0], tape)
+        return Drawn(drawn.z[np.newaxis], drawn.x, drawn.centers, drawn.squares)
+
+    def enclose_log_determinant(self, t: list[list[arb]]) -> arb:
+        """Enclose log det(B' T^-1 B)."""
+        logs = sum((x.log() for x in t[0]), start=arb(0))
+        return self.leverages.enclose_log_determinant(t[0]) - logs + ball(self._constant).log()
+
+
+class Prepared:
+    """A mixture set up for a block, and what a draw takes."""
+
+    def __init__(self, structure: Structure, block: int, epsilon: Fraction) -> None:
+        cells = np.flatnonzero(structure.blocks == block)
+        basis = structure.restricted(cells)[0].basis.toarray()
+        A = structure.class_system[:, structure.classes[cells]].toarray()
+        system = LatticeSystem(A[_independent_rows(A)], basis)
+        self.mixture = ScaleMixture(system, epsilon)
+        if max(system.leverages.exact) > HIGHEST:
+            self.mixture.acceptance = 0.0
+        n, d = system.leverages.A.shape
+        attempt = PER_CELL * d + PER_STEP * (n**3 + d * n)
+        check = PER_STEP * (1e5 + len(system.moves.vectors) * d + d**3 / 10)
+        self.seconds = attempt / max(self.mixture.acceptance, 1e-300) + check * self.mixture.checks
+
+
+@lru_cache(maxsize=8)
+def _prepared(structure: Structure, block: int, epsilon: Fraction) -> Prepared:
+    return Prepared(structure, block, epsilon)
+
+
+def _independent_rows(A: NDArray[np.int64]) -> list[int]:
+    """Choose rows of A that span its row space."""
+    echelon, rank = fmpz_mat(A.T.tolist()).rref()[::2]
+    found = []
+    for i in range(rank):
+        found.append(next(j for j in range(A.shape[0]) if echelon[i, j]))
+    return found

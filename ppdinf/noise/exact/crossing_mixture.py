@@ -1,0 +1,277 @@
+r"""l1 noise on a lattice as a mixture of Gaussians over a scale for every cell: exact and independent draws.
+
+On the integers exp(-eps |z|) is the integral over t > 0 of exp(-eps^2 t / 2) eps (2 pi t)^(-1/2) exp(-z^2 / 2t), so
+scales t and noise z are drawn together, T = diag t:
+
+1. scales from a product law, kept with a probability that makes them right up to Y(T) below,
+2. only if wide cells, t >= tau, *back* the lattice: they hold short vectors enough, and more wide cells back no less,
+3. noise by Klein's sampler on a basis of such vectors, kept with probability y / bound, where y is the ratio of the
+   law's weight to the proposal's,
+4. kept with probability c(0) / c(z), since step 2 dropped scales (`ppdinf.noise.exact.crossing_backbone`).
+
+*The bound.* y is at most prod_i theta3(v_i), theta3(v) = sum_k exp(-2 pi^2 k^2 v), over the variances of the integers
+drawn; v_i >= 1 / (1/t_i + rho), rho = path / tau, and theta3 falls, so with ``1 + kappa = theta3(1 / (1/end + rho))``
+and ``1 + excess(t) = theta3(1 / (1/t + rho)) / (1 + kappa)`` below end = min(tau, 3), 1 beyond, y <= (1 + kappa)^m
+prod_e (1 + excess(t_e)). The product over cells is part of the law of step 1.
+
+Everything is decided in floating point with room to spare, or else in ball arithmetic on scales whose digits are
+drawn as needed. `docs/crossing.md` has the derivation. What differs from system to system is a `System`: two-way
+tables (`ppdinf.noise.exact.crossing`), or any lattice (`ppdinf.noise.exact.crossing_lattice`).
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import partial
+from typing import Any, Protocol
+
+import numpy as np
+from flint import arb
+from numpy.typing import NDArray
+
+from ppdinf.noise.bits.coins import toss
+from ppdinf.noise.bits.integers import positive
+from ppdinf.noise.bits.inversion import _precision
+from ppdinf.noise.bits.lazy import LazyReals
+from ppdinf.noise.bits.tape import Tape, seeded_tape
+from ppdinf.noise.exact.crossing_backbone import kept_for_backbone
+from ppdinf.noise.exact.crossing_excess import LOG_ERROR, Excess
+from ppdinf.noise.exact.crossing_klein import SLACK, Drawn
+from ppdinf.rationals import ball
+
+__all__ = ["ScaleLaw", "ScaleMixture", "Scales", "System"]
+
+CELLS = 2**18  # cells of the attempts made at a time
+END = Fraction(3)  # beyond it theta3 is 1 to 25 digits
+WIDTHS = [Fraction(n, 20) for n in (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 16, 20)]  # tau times epsilon^2
+PILOT = 2**21  # cells of the pilot run that predicts the acceptance
+PATTERNS = 64  # pilot patterns of wide cells
+DRAWN = 32  # pilot draws of noise
+COINS = 16  # tossed for each of them
+LOOKED_AT = 256  # pilot attempts whose wide cells are looked at
+
+
+class ScaleLaw(Protocol):
+    """A product law of scales that dominates the law wanted."""
+
+    @property
+    def excess(self) -> Excess:
+        """The excess of a cell."""
+
+    @property
+    def loss(self) -> float:
+        """Log of the share of attempts, about, that excesses cost."""
+
+    def draw(self, size: int, tape: Tape) -> "Scales":
+        """Draw so many sets of scales."""
+
+    def log_keep(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Log probability to keep each set of scales, to 2^-20."""
+
+    def enclose_row(self, scales: "Scales", i: int, row: int) -> list[arb]:
+        """Enclose a row of a set of scales."""
+
+    def enclose_keep(self, t: list[list[arb]]) -> arb:
+        """Enclose the probability to keep a set of scales."""
+
+
+class System(Protocol):
+    """A lattice, its cells laid out in rows, and how its noise is drawn given scales."""
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and cells a row."""
+
+    @property
+    def m(self) -> int:
+        """Rank of the lattice."""
+
+    @property
+    def paths(self) -> Sequence[int]:
+        """Squared lengths that wide cells may add to a short vector."""
+
+    def scales(self, epsilon: Fraction, end: Fraction, resistance: Fraction) -> ScaleLaw:
+        """Return the law that scales are drawn from."""
+
+    def backing(self, wide: NDArray[np.bool_], path: int) -> Any:
+        """Return what wide cells of shape `shape` offer to draw noise on; None if they do not back the lattice."""
+
+    def noise(self, t: NDArray[np.float64], wide: NDArray[np.bool_], backing: Any, tape: Tape) -> Drawn:
+        """Draw noise given scales."""
+
+    def enclose_log_determinant(self, t: list[list[arb]]) -> arb:
+        """Enclose log det(B' T^-1 B) for a basis B of the lattice."""
+
+
+@dataclass(frozen=True, eq=False)
+class Scales:
+    """Sets of scales in floating point, and the real numbers they stand for.
+
+    Attributes
+    ----------
+    values : ndarray of float64, shape (size, rows, cells a row)
+        To a relative error of `LOG_ERROR`.
+    """
+
+    law: ScaleLaw
+    values: NDArray[np.float64]
+    near: NDArray[np.bool_]  # drawn by their excess
+    cells: NDArray[np.int64]  # place of each cell's number
+    reals: LazyReals
+    rows: NDArray[np.int64]  # place of each row's number, where it has one
+
+    def log_keep(self) -> NDArray[np.float64]:
+        """Log probability to keep each set of scales, to 2^-20."""
+        return self.law.log_keep(self.values)
+
+    def enclose(self, i: int) -> list[list[arb]]:
+        """Enclose a set of scales at Arb's working precision."""
+        return [self.law.enclose_row(self, i, row) for row in range(self.values.shape[1])]
+
+    def enclose_keep(self, i: int) -> arb:
+        """Enclose the probability to keep one set of scales."""
+        return self.law.enclose_keep(self.enclose(i))
+
+
+class ScaleMixture:
+    """The l1 Laplace law on a lattice.
+
+    Parameters
+    ----------
+    system : System
+    epsilon : Fraction or int
+        Positive; the law is proportional to ``exp(-epsilon |z|_1)``.
+
+    Attributes
+    ----------
+    acceptance : float
+        Share of attempts, about, that are kept.
+    checks : float
+        Attempts, about, for a draw whose wide cells are looked at.
+
+    Raises
+    ------
+    PrivacyError
+        If epsilon is not a positive rational.
+    """
+
+    def __init__(self, system: System, epsilon: Fraction) -> None:
+        self.epsilon = positive("epsilon", epsilon)
+        self.system = system
+        self.acceptance, self.checks = 0.0, math.inf
+        if (found := self._tuned()) is not None:
+            self.width, self.path, self.scales = found
+            self._predict()
+
+    def draw(self, size: int, tape: Tape) -> NDArray[np.int64]:
+        """Return `size` independent draws, int64 of shape (size, cells), row by row."""
+        r, c = self.system.shape
+        noise = np.empty((size, r, c), dtype=np.int64)
+        done = 0
+        most = max(1, CELLS // (r * c))
+        while done < size:
+            wanted = (size - done) / max(self.acceptance, 1e-9)
+            for z in self._attempts(min(most, math.ceil(1.1 * wanted) + 1), tape):
+                noise[done] = z
+                done += 1
+                if done == size:
+                    break
+        return noise.reshape(size, r * c)
+
+    def _attempts(self, number: int, tape: Tape) -> Iterator[NDArray[np.int64]]:
+        """Yield what so many attempts bring."""
+        scales = self.scales.draw(number, tape)
+        kept = toss(scales.log_keep(), 2.0**-20, scales.enclose_keep, tape)
+        for i in np.flatnonzero(kept).tolist():
+            t = scales.values[i]
+            wide = self._wide(scales, i)
+            backing = self.system.backing(wide, self.path)
+            if backing is None:
+                continue
+            drawn = self.system.noise(t, wide, backing, tape)
+            log_p = np.array([self.log_keep(drawn, t)])
+            error = 2.0**-24 * (1.0 + float((drawn.z**2 / t).sum()))
+            assert log_p[0] <= error, "the ratio exceeds its bound"
+            if not toss(log_p, error, partial(self._enclosed, drawn, scales, i), tape)[0]:
+                continue
+            if self._kept_for_backbone(drawn.z, tape):
+                yield drawn.z
+
+    def _kept_for_backbone(self, z: NDArray[np.int64], tape: Tape) -> bool:
+        def backed(wide: NDArray[np.bool_]) -> bool:
+            return self.system.backing(wide, self.path) is not None
+
+        return kept_for_backbone(z, self.epsilon, self.width, backed, tape)
+
+    def log_keep(self, drawn: Drawn, t: NDArray[np.float64]) -> float:
+        """Log probability to keep noise given its scales."""
+        bound = self.system.m * (self.scales.excess.log_flat + SLACK) + float(self.scales.excess.log(t).sum())
+        return float(drawn.log_ratio(t)) - 0.5 * self.system.m * math.log1p(-SLACK) - bound
+
+    def _enclosed(self, drawn: Drawn, scales: Scales, i: int, _: int) -> arb:
+        return self.enclose_keep(drawn, scales, i)
+
+    def enclose_keep(self, drawn: Drawn, scales: Scales, i: int) -> arb:
+        """Enclose the probability to keep noise given its scales."""
+        t = scales.enclose(i)
+        near = scales.values[i] < float(self.scales.excess.end) * (1 + 4 * LOG_ERROR)
+        bound = self.system.m * (self.scales.excess.enclose_flat() + ball(Fraction(SLACK)))
+        for row, below in zip(t, near.tolist(), strict=True):
+            bound += sum((self.scales.excess.enclose_log(x) for x, n in zip(row, below, strict=True) if n), arb(0))
+        return (drawn.enclose_ratio(t, self.system.enclose_log_determinant(t)) - bound).exp()
+
+    def _wide(self, scales: Scales, i: int) -> NDArray[np.bool_]:
+        """Tell which scales are at least the width."""
+        t, width = scales.values[i], float(self.width)
+        wide = t >= width
+        for row, column in np.argwhere(np.abs(t - width) <= 2 * LOG_ERROR * width).tolist():
+            bits = 64
+            while True:
+                with _precision(bits):
+                    exact = scales.law.enclose_row(scales, i, row)[column]
+                    if exact > ball(self.width) or exact < ball(self.width):
+                        wide[row, column] = bool(exact > ball(self.width))
+                        break
+                bits *= 2
+        return wide
+
+    def _tuned(self) -> tuple[Fraction, int, ScaleLaw] | None:
+        """Choose the width and the length of paths: wide cells bound y well, but back fewer tables."""
+        r, c = self.system.shape
+        rng, best, found = np.random.default_rng(0), -math.inf, None
+        for width in (share / self.epsilon**2 for share in WIDTHS):
+            narrow = math.erf(math.sqrt(float(self.epsilon**2 * width) / 2))
+            patterns = rng.random((max(8, min(PATTERNS, CELLS // (r * c))), r, c)) >= narrow
+            for path in self.system.paths:
+                backed = np.mean([self.system.backing(wide, path) is not None for wide in patterns])
+                if not backed:
+                    continue
+                scales = self.system.scales(self.epsilon, min(width, END), path / width)
+                log_share = math.log(backed) - self.system.m * scales.excess.log_flat - scales.loss
+                if log_share > best:
+                    best, found = log_share, (width, path, scales)
+        return found
+
+    def _predict(self) -> None:
+        """Predict the share of attempts that are kept, from seeded ones, weighted in place of tossed."""
+        r, c = self.system.shape
+        tape = seeded_tape(0)
+        scales = self.scales.draw(max(16, PILOT // (r * c)), tape)
+        weights = np.exp(scales.log_keep())
+        rng = np.random.default_rng(0)
+        chosen = rng.choice(weights.size, size=LOOKED_AT, p=weights / weights.sum())
+        width = float(self.width)
+        found = {i: self.system.backing(scales.values[i] >= width, self.path) for i in np.unique(chosen).tolist()}
+        backed = [i for i in chosen.tolist() if found[i] is not None]
+        if not backed:
+            return
+        kept = []
+        for i in backed[:DRAWN]:
+            t = scales.values[i]
+            drawn = self.system.noise(t, t >= width, found[i], tape)
+            for_backbone = [self._kept_for_backbone(drawn.z, tape) for _ in range(COINS)]
+            kept.append(math.exp(self.log_keep(drawn, t)) * np.mean(for_backbone))
+        share = len(backed) / chosen.size * np.mean(kept)
+        self.acceptance = float(weights.mean() * share)
+        self.checks = float(1 / max(share, 1e-300))

@@ -1,0 +1,148 @@
+r"""Short vectors of a lattice, and which wide cells hold enough of them to draw noise on.
+
+With W the wide cells and N the others, W *backs* the lattice L at length p, if among its vectors listed here
+
+- every cell of N has one that is 1 or -1 there, squared length at most p on W, and 0 elsewhere, and
+- those within W, of squared length at most p + 1, have the rank of the lattice that is left, modulo 2.
+
+A further wide cell spoils neither: its own vector joins those within W, and is odd where they were 0. Then there is a
+basis of L whose vectors b_i, N's last, add to 1 / v_i at most p / tau where wide cells have scale tau or more: vectors
+s_i as above are independent, S = B_0 Q in any basis B_0, and with Q = U H, U unimodular and H upper triangular,
+B = B_0 U is a basis of L with s_i = sum_(k <= i) H_ki b_k, so its orthogonal parts are no longer than those of S in any
+metric (D. Micciancio and S. Goldwasser, Complexity of Lattice Problems, 2002, lemma 7.1). Mostly S is a basis itself.
+"""
+
+import numpy as np
+from flint import fmpq_mat, fmpz_mat
+from numpy.typing import NDArray
+
+from ppdinf._compiled import jit
+
+__all__ = ["ShortMoves"]
+
+MOST = 2**12  # vectors listed
+PAIRS = 2**16  # sums of vectors tried at a time
+ROUNDS = 8
+
+type Vectors = NDArray[np.int64]
+
+
+class ShortMoves:
+    """Short vectors of a lattice.
+
+    Parameters
+    ----------
+    basis : ndarray of int64, shape (d, m)
+
+    Examples
+    --------
+    >>> moves = ShortMoves(np.array([[1, 0], [0, 1], [-1, -1]]))
+    >>> moves.lengths, moves.backs(np.array([True, True, False]), 1)
+    ([2], True)
+    """
+
+    def __init__(self, basis: Vectors) -> None:
+        self.d, self.m = basis.shape
+        self.basis = np.array(fmpz_mat(basis.T.tolist()).lll().tolist(), dtype=object).astype(np.int64).T
+        vectors = _combined(self.basis.T)
+        norms = (vectors**2).sum(axis=1)
+        order = np.argsort(norms, kind="stable")
+        self.vectors, self.norms = vectors[order], norms[order]
+        self._odd = np.ascontiguousarray(np.packbits(self.vectors & 1, axis=1))
+        self._support = (self.vectors != 0).astype(np.float32)
+        self._units = np.abs(self.vectors) == 1
+        every = np.ones(self.d, dtype=np.bool_)
+        lengths = [int(norm) for norm in np.unique(norms) if self.backs(every, int(norm) - 1)]
+        self.lengths = lengths[:3]
+
+    def backs(self, wide: NDArray[np.bool_], path: int) -> bool:
+        """Tell whether wide cells back the lattice."""
+        within, own = self._held(wide, path)
+        wanted = self.m - own.shape[1]
+        return bool(own.any(axis=0).all()) and _independent(self._odd, within, wanted).size == wanted
+
+    def basis_on(self, t: NDArray[np.float64], wide: NDArray[np.bool_], path: int) -> Vectors:
+        """Return a basis of the lattice that wide cells back, shape (d, m), of vectors short in the metric of scales t."""
+        within, own = self._held(wide, path)
+        lengths = self.vectors**2 @ np.where(wide, 1 / t, 0.0)
+        within = within[np.argsort(lengths[within], kind="stable")]
+        chosen = _independent(self._odd, within, self.m - own.shape[1])
+        alone = np.argmin(np.where(own, lengths[: len(own), np.newaxis], np.inf), axis=0)
+        return _repaired(self.basis, self.vectors[np.concatenate([chosen, alone])].T)
+
+    def _held(self, wide: NDArray[np.bool_], path: int) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+        """Which vectors are within the wide cells, and which reach one other cell, by 1 or -1."""
+        listed = int(np.searchsorted(self.norms, path + 1, side="right"))
+        narrow = np.flatnonzero(~wide)
+        outside = self._support[:listed] @ (~wide).astype(np.float32)
+        own = (outside == 1)[:, np.newaxis] & self._units[:listed, narrow]
+        return np.flatnonzero(outside == 0), own
+
+
+def _combined(basis: Vectors) -> Vectors:
+    """Sums and differences of short vectors, and of these, no longer than the longest of a basis (by rows)."""
+    rng = np.random.default_rng(0)
+    longest = int((basis**2).sum(axis=1).max(initial=0))
+    found = _unique(basis)
+    for _ in range(ROUNDS):
+        before, most = len(found), min(PAIRS, 4 * len(found) ** 2)
+        i, j = rng.integers(0, before, (2, most)) if before**2 > PAIRS else np.indices((before, before)).reshape(2, -1)
+        both = np.concatenate([found[i] + found[j], found[i] - found[j]])
+        norms = (both**2).sum(axis=1)
+        found = _unique(np.concatenate([found, both[(norms > 0) & (norms <= longest)]]))
+        if len(found) > MOST:  # a basis, and of the rest as many as there is room for
+            found = _unique(np.concatenate([basis, rng.permutation(found)[: MOST - len(basis)]]))
+            break
+        if len(found) == before:
+            break
+    return found
+
+
+def _unique(vectors: Vectors) -> Vectors:
+    """Of each vector and its negative, once."""
+    first = np.take_along_axis(vectors, np.argmax(vectors != 0, axis=1)[:, np.newaxis], axis=1)
+    return np.unique(vectors * np.sign(first), axis=0)
+
+
+@jit
+def _independent(odd: NDArray[np.uint8], candidates: NDArray[np.int64], wanted: int) -> NDArray[np.int64]:
+    """Choose vectors independent modulo 2, the first first, up to so many."""
+    width = odd.shape[1]
+    chosen = np.empty(max(wanted, 0), dtype=np.int64)
+    rows = np.zeros((max(wanted, 0), width), dtype=np.uint8)
+    owner = np.full(8 * width, -1, dtype=np.int64)
+    size = 0
+    row = np.zeros(width, dtype=np.uint8)
+    for candidate in candidates:
+        if size >= wanted:
+            break
+        row[:] = odd[candidate]
+        for byte in range(width):
+            while row[byte]:
+                bit = 0
+                while not (row[byte] >> np.uint8(7 - bit)) & 1:
+                    bit += 1
+                place = owner[8 * byte + bit]
+                if place < 0:
+                    owner[8 * byte + bit] = size
+                    rows[size] = row
+                    chosen[size] = candidate
+                    size += 1
+                    break
+                for other in range(byte, width):
+                    row[other] ^= rows[place, other]
+            if row[byte]:
+                break
+    return chosen[:size]
+
+
+def _repaired(basis: Vectors, found: Vectors) -> Vectors:
+    """Return a basis of the lattice whose orthogonal parts are no longer than those of independent vectors."""
+    back = np.rint(np.linalg.lstsq(found.astype(np.float64), basis.astype(np.float64))[0]).astype(np.int64)
+    if np.array_equal(found @ back, basis):
+        return found
+    left, exact = fmpz_mat(basis.T.tolist()), fmpz_mat(basis.tolist())
+    Q = (left * exact).solve(left * fmpz_mat(found.tolist())).numer_denom()[0]
+    unimodular = fmpq_mat(Q) * fmpq_mat(Q.hnf()).inv()  # the Hermite form is upper triangular
+    product = (fmpq_mat(exact) * unimodular).numer_denom()[0]
+    return np.array([[int(x) for x in row] for row in product.tolist()], dtype=np.int64)
