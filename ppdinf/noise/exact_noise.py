@@ -13,7 +13,7 @@ from ppdinf.errors import InvariantError
 from ppdinf.lattice.structure import Structure
 from ppdinf.laws import DoubleGeometric, Law
 from ppdinf.noise.bits.tape import Tape
-from ppdinf.noise.exact import class_sums, classes, core, crossing, free, gaussian, mixture
+from ppdinf.noise.exact import class_sums, classes, core, crossing, crossing_lattice, free, gaussian, mixture
 from ppdinf.noise.offer import Declined, Offer, Sampler, is_one_block
 
 __all__ = ["OFFERS", "ExactNoise", "exact_noise", "exact_or_refusal"]
@@ -24,6 +24,7 @@ OFFERS: tuple[Sampler, ...] = (
     class_sums.quick_offer,  # blocks of crossing sums by elimination, where that is quicker than to look further
     core.quick_offer,  # by rejection, where that is quicker than to look further
     crossing.offer,  # two-way tables under both margins, by a mixture over the scales of their cells
+    crossing_lattice.offer,  # other blocks likewise, where that is quicker than rejection
     core.offer,  # by rejection, where little is left to decide
     class_sums.offer,  # by elimination, where it takes seconds
     gaussian.offer,  # Gaussian noise on any lattice, by Klein's sampler with rejection

@@ -21,8 +21,10 @@ from ppdinf._compiled import jit
 __all__ = ["ShortMoves"]
 
 MOST = 2**12  # vectors listed
-PAIRS = 2**16  # sums of vectors tried at a time
-ROUNDS = 8
+ENTRIES = 2**21  # of the sums of vectors tried at a time
+TRIED = 2**11  # vectors of which all sums are looked at
+ROUNDS = 12
+EXACT = 2.0**50  # sums of integers so large are exact in floating point
 
 type Vectors = NDArray[np.int64]
 
@@ -51,6 +53,7 @@ class ShortMoves:
         self._odd = np.ascontiguousarray(np.packbits(self.vectors & 1, axis=1))
         self._support = (self.vectors != 0).astype(np.float32)
         self._units = np.abs(self.vectors) == 1
+        self._squares = (self.vectors**2).astype(np.float64)
         every = np.ones(self.d, dtype=np.bool_)
         lengths = [int(norm) for norm in np.unique(norms) if self.backs(every, int(norm) - 1)]
         self.lengths = lengths[:3]
@@ -64,7 +67,7 @@ class ShortMoves:
     def basis_on(self, t: NDArray[np.float64], wide: NDArray[np.bool_], path: int) -> Vectors:
         """Return a basis of the lattice that wide cells back, shape (d, m), of vectors short in the metric of scales t."""
         within, own = self._held(wide, path)
-        lengths = self.vectors**2 @ np.where(wide, 1 / t, 0.0)
+        lengths = self._squares @ np.where(wide, 1 / t, 0.0)
         within = within[np.argsort(lengths[within], kind="stable")]
         chosen = _independent(self._odd, within, self.m - own.shape[1])
         alone = np.argmin(np.where(own, lengths[: len(own), np.newaxis], np.inf), axis=0)
@@ -85,23 +88,26 @@ def _combined(basis: Vectors) -> Vectors:
     longest = int((basis**2).sum(axis=1).max(initial=0))
     found = _unique(basis)
     for _ in range(ROUNDS):
-        before, most = len(found), min(PAIRS, 4 * len(found) ** 2)
-        i, j = rng.integers(0, before, (2, most)) if before**2 > PAIRS else np.indices((before, before)).reshape(2, -1)
-        both = np.concatenate([found[i] + found[j], found[i] - found[j]])
-        norms = (both**2).sum(axis=1)
-        found = _unique(np.concatenate([found, both[(norms > 0) & (norms <= longest)]]))
-        if len(found) > MOST:  # a basis, and of the rest as many as there is room for
-            found = _unique(np.concatenate([basis, rng.permutation(found)[: MOST - len(basis)]]))
-            break
+        before = len(found)
+        tried = found[rng.permutation(before)[:TRIED]]
+        norms = (tried**2).sum(axis=1).astype(np.float32)
+        overlap = tried.astype(np.float32) @ tried.T.astype(np.float32)
+        lengths = np.triu(norms[:, np.newaxis] + norms - 2 * np.abs(overlap) - longest - 1, k=1)
+        i, j = np.nonzero(lengths < 0)
+        few = rng.permutation(i.size)
+        few = few[np.argsort(lengths[i[few], j[few]], kind="stable")[: ENTRIES // basis.shape[1]]]
+        both = tried[i[few]] - np.sign(overlap[i[few], j[few]]).astype(np.int64)[:, np.newaxis] * tried[j[few]]
+        found = rng.permutation(_unique(np.concatenate([found, both[both.any(axis=1)]])))
+        found = found[np.argsort((found**2).sum(axis=1), kind="stable")[:MOST]]
         if len(found) == before:
             break
-    return found
+    return _unique(np.concatenate([basis, found]))
 
 
 def _unique(vectors: Vectors) -> Vectors:
-    """Of each vector and its negative, once."""
-    first = np.take_along_axis(vectors, np.argmax(vectors != 0, axis=1)[:, np.newaxis], axis=1)
-    return np.unique(vectors * np.sign(first), axis=0)
+    """Of each vector and its negative, one, once: told apart by a random linear form modulo 2^64."""
+    form = np.random.default_rng(1).integers(1, 2**62, vectors.shape[1])
+    return vectors[np.unique(np.abs(vectors @ form), return_index=True)[1]]
 
 
 @jit
@@ -138,8 +144,9 @@ def _independent(odd: NDArray[np.uint8], candidates: NDArray[np.int64], wanted: 
 
 def _repaired(basis: Vectors, found: Vectors) -> Vectors:
     """Return a basis of the lattice whose orthogonal parts are no longer than those of independent vectors."""
-    back = np.rint(np.linalg.lstsq(found.astype(np.float64), basis.astype(np.float64))[0]).astype(np.int64)
-    if np.array_equal(found @ back, basis):
+    rounded = found.astype(np.float64)
+    back = np.rint(np.linalg.solve(rounded.T @ rounded, rounded.T @ basis))
+    if np.array_equal(rounded @ back, basis) and (np.abs(rounded) @ np.abs(back)).max() < EXACT:
         return found
     left, exact = fmpz_mat(basis.T.tolist()), fmpz_mat(basis.tolist())
     Q = (left * exact).solve(left * fmpz_mat(found.tolist())).numer_denom()[0]
