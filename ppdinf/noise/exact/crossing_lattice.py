@@ -2,8 +2,8 @@ r"""l1 noise on any lattice {A z = 0} of small enough rank of A: exact and indep
 
 A mixture over scales of the cells (`ppdinf.noise.exact.crossing_mixture`): independent scales by the cells' leverages
 (`ppdinf.noise.exact.crossing_lattice_scales`), noise on a basis of short vectors that wide cells hold
-(`ppdinf.noise.exact.crossing_moves`). The share of attempts that are kept falls exponentially with the rank of A, hardly
-with the number of cells: margins of three-way tables, two-way tables with structural zeros, weighted sums.
+(`ppdinf.noise.exact.crossing_moves`). The share of attempts that are kept falls exponentially with the rank of A,
+hardly with the number of cells: margins of three-way tables, two-way tables with structural zeros, weighted sums.
 """
 
 import math
@@ -31,6 +31,7 @@ LONGEST = 20.0  # seconds of a draw
 PER_CELL = 2e-7  # seconds of an attempt
 PER_STEP = 1e-9  # seconds of a multiplication
 REJECTION = 5e-8  # seconds of a cell of an attempt of `ppdinf.noise.exact.core`
+QUICK = 5e-3  # seconds of a draw by rejection that is not worth avoiding
 PER_ROW = 0.2  # log of the share of attempts that a row of A costs, at least
 LARGEST_RANK = 300  # of the lattice
 HIGHEST = Fraction(15, 16)  # leverage of a cell
@@ -46,13 +47,16 @@ def offer(structure: Structure, law: Law, cells: NDArray[np.int64]) -> Answer:
     n = int(cells.size - structure.block_ranks[block])
     if structure.block_ranks[block] > LARGEST_RANK or PER_CELL * cells.size * math.exp(PER_ROW * n) > LONGEST:
         return None
+    other = core.offer(structure, law, cells)
+    rejection = REJECTION * cells.size / (other.acceptance or 1.0) if isinstance(other, Offer) else math.inf
+    if rejection < QUICK:
+        return None
     found = _prepared(structure, block, law.epsilon)
     seconds = found.seconds
     if seconds > LONGEST:
         kept = f"a mixture over scales would keep about {found.mixture.acceptance:.0e} of its attempts"
         return Declined(lambda: kept, LONGEST / seconds)
-    other = core.offer(structure, law, cells)
-    if isinstance(other, Offer) and REJECTION * cells.size / (other.acceptance or 1.0) < seconds:
+    if rejection < seconds:
         return None
     said = f"of public sums that cross, drawn in some {max(seconds, 1e-3):.1g} s"
     return Offer("scale mixture", cells, lambda: found.mixture.draw, found.mixture.acceptance, said)

@@ -27,7 +27,7 @@ from ppdinf.noise.exact.crossing_mixture import Scales
 from ppdinf.noise.exact.gamma import enclose_gamma, gammas
 from ppdinf.rationals import ball
 
-__all__ = ["Leverages", "LeverageScales"]
+__all__ = ["LeverageScales", "Leverages"]
 
 ACCURATE = 2.0**-21  # error of a log determinant that floating point is left with; beyond, it is enclosed
 
@@ -56,7 +56,7 @@ class Leverages:
         self.determinant = int(gram.det())
         spread = fmpq_mat(gram).inv() * fmpq_mat(matrix)
         self.exact = [
-            sum((int(a) * Fraction(int(spread[i, e].p), int(spread[i, e].q)) for i, a in enumerate(column)), Fraction(0))
+            sum((a * Fraction(int(spread[i, e].p), int(spread[i, e].q)) for i, a in enumerate(column)), Fraction(0))
             for e, column in enumerate(A.T.tolist())
         ]
         cells, rows = np.nonzero(A.T)
@@ -131,7 +131,7 @@ class LeverageScales:
 
     def enclose_keep(self, t: list[list[arb]]) -> arb:
         """Enclose the probability to keep a set of scales."""
-        found = ball(self.leverages.determinant).log() - self.leverages.enclose_log_determinant(t[0])
+        found = ball(Fraction(self.leverages.determinant)).log() - self.leverages.enclose_log_determinant(t[0])
         for x, gamma in zip(t[0], self.gammas, strict=True):
             found += x.log() * ball(2 * gamma)
         return (found / 2).exp()

@@ -46,6 +46,7 @@ CELLS = 2**18  # cells of the attempts made at a time
 END = Fraction(3)  # beyond it theta3 is 1 to 25 digits
 WIDTHS = [Fraction(n, 20) for n in (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 16, 20)]  # tau times epsilon^2
 PILOT = 2**21  # cells of the pilot run that predicts the acceptance
+MOST = 2**14  # attempts in it
 PATTERNS = 64  # pilot patterns of wide cells
 DRAWN = 32  # pilot draws of noise
 COINS = 16  # tossed for each of them
@@ -257,7 +258,7 @@ class ScaleMixture:
         """Predict the share of attempts that are kept, from seeded ones, weighted in place of tossed."""
         r, c = self.system.shape
         tape = seeded_tape(0)
-        scales = self.scales.draw(max(16, PILOT // (r * c)), tape)
+        scales = self.scales.draw(min(max(16, PILOT // (r * c)), MOST), tape)
         weights = np.exp(scales.log_keep())
         rng = np.random.default_rng(0)
         chosen = rng.choice(weights.size, size=LOOKED_AT, p=weights / weights.sum())

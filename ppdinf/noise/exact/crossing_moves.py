@@ -12,6 +12,8 @@ B = B_0 U is a basis of L with s_i = sum_(k <= i) H_ki b_k, so its orthogonal pa
 metric (D. Micciancio and S. Goldwasser, Complexity of Lattice Problems, 2002, lemma 7.1). Mostly S is a basis itself.
 """
 
+from functools import lru_cache
+
 import numpy as np
 from flint import fmpq_mat, fmpz_mat
 from numpy.typing import NDArray
@@ -24,6 +26,7 @@ MOST = 2**12  # vectors listed
 ENTRIES = 2**21  # of the sums of vectors tried at a time
 TRIED = 2**11  # vectors of which all sums are looked at
 ROUNDS = 12
+REMEMBERED = 2**12
 EXACT = 2.0**50  # sums of integers so large are exact in floating point
 
 type Vectors = NDArray[np.int64]
@@ -54,18 +57,22 @@ class ShortMoves:
         self._support = (self.vectors != 0).astype(np.float32)
         self._units = np.abs(self.vectors) == 1
         self._squares = (self.vectors**2).astype(np.float64)
+        self._remembered = lru_cache(maxsize=REMEMBERED)(self._backs)
         every = np.ones(self.d, dtype=np.bool_)
         lengths = [int(norm) for norm in np.unique(norms) if self.backs(every, int(norm) - 1)]
         self.lengths = lengths[:3]
 
     def backs(self, wide: NDArray[np.bool_], path: int) -> bool:
-        """Tell whether wide cells back the lattice."""
-        within, own = self._held(wide, path)
+        """Tell whether wide cells back the lattice; of a small one, patterns are remembered."""
+        return self._remembered(wide.tobytes(), path)
+
+    def _backs(self, pattern: bytes, path: int) -> bool:
+        within, own = self._held(np.frombuffer(pattern, dtype=np.bool_), path)
         wanted = self.m - own.shape[1]
         return bool(own.any(axis=0).all()) and _independent(self._odd, within, wanted).size == wanted
 
     def basis_on(self, t: NDArray[np.float64], wide: NDArray[np.bool_], path: int) -> Vectors:
-        """Return a basis of the lattice that wide cells back, shape (d, m), of vectors short in the metric of scales t."""
+        """Return a basis of a lattice that wide cells back, shape (d, m): of vectors short in the metric of scales."""
         within, own = self._held(wide, path)
         lengths = self._squares @ np.where(wide, 1 / t, 0.0)
         within = within[np.argsort(lengths[within], kind="stable")]
@@ -83,7 +90,7 @@ class ShortMoves:
 
 
 def _combined(basis: Vectors) -> Vectors:
-    """Sums and differences of short vectors, and of these, no longer than the longest of a basis (by rows)."""
+    """Return sums and differences of short vectors, and of these, no longer than the longest of a basis (by rows)."""
     rng = np.random.default_rng(0)
     longest = int((basis**2).sum(axis=1).max(initial=0))
     found = _unique(basis)

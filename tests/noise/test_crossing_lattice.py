@@ -1,0 +1,282 @@
+"""l1 noise on any lattice through scales: random systems by enumeration, bounds by search, wrong variants."""
+
+import itertools
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from flint import ctx, fmpz_mat
+from lattice_laws import enumerated, fit, total_variation, two_way
+from scipy import optimize, stats
+
+from ppdinf.lattice import kernel, margin_matrix, structure
+from ppdinf.laws import DoubleGeometric
+from ppdinf.noise.bits.tape import seeded_tape
+from ppdinf.noise.exact import crossing_lattice_scales, crossing_mixture
+from ppdinf.noise.exact.crossing_excess import LOG_ERROR, Excess, log_theta
+from ppdinf.noise.exact.crossing_klein import SLACK
+from ppdinf.noise.exact.crossing_lattice import LatticeSystem, _independent_rows, offer
+from ppdinf.noise.exact.crossing_lattice_scales import Leverages, LeverageScales
+from ppdinf.noise.exact.crossing_mixture import ScaleMixture
+from ppdinf.noise.exact.crossing_moves import _independent, _repaired
+from ppdinf.noise.offer import Offer
+
+EVERY = 120  # random systems
+QUICK = range(0, 72, 6)
+EPSILONS = [Fraction(1, 2), Fraction(2, 3), Fraction(3, 4)]
+DRAWS = 1_500  # 500 in the quick tier
+RARE = 1e-4 / EVERY / 2  # of a false alarm by chi-square at one system: of any, below 1e-4
+
+
+def system_of(A):
+    A = np.asarray(A)
+    A = A[_independent_rows(A)]
+    return LatticeSystem(A, kernel(A).basis.toarray())
+
+
+def candidate(seed):
+    """Margins, three-way tables, structural zeros, weighted cells, random integers, in turn."""
+    rng, kind = np.random.default_rng(seed), seed % 5
+    if kind == 0:
+        return two_way(2, int(rng.integers(2, 5)))
+    if kind == 1:
+        if rng.random() < 0.2:
+            return margin_matrix((2, 2, 3), [(0, 1), (1, 2), (0, 2)]).toarray()
+        A = margin_matrix(
+            (2, 2, int(rng.integers(2, 4))), [[(0,), (1,), (2,)], [(0, 1), (2,)]][rng.integers(2)]
+        ).toarray()
+        return A[:, np.sort(rng.permutation(A.shape[1])[: int(rng.integers(6, 11))])]
+    if kind == 2:
+        A = two_way(*rng.integers(3, 5, size=2))
+        return A[:, np.sort(rng.permutation(A.shape[1])[: int(rng.integers(5, 9))])]
+    if kind == 3:
+        A = two_way(2, int(rng.integers(2, 4)))
+        return A * rng.integers(1, 4, size=A.shape[1])
+    return rng.integers(0, 6, size=(int(rng.integers(1, 4)), int(rng.integers(3, 7))))
+
+
+def random_block(seed):
+    """A system that is one block without fixed cells, of rank 1 to 3, that the sampler takes."""
+    while True:
+        A = candidate(seed)
+        found = structure(A)
+        if not found.fixed.any() and found.block_ranks.size == 1 and 1 <= found.lattice.rank <= 3:
+            system = system_of(A)
+            if max(system.leverages.exact) <= Fraction(9, 10):
+                return A, system
+        seed += 1_000
+
+
+@pytest.mark.parametrize("seed", [s if s in QUICK else pytest.param(s, marks=pytest.mark.deep) for s in range(EVERY)])
+def test_random_systems(seed):
+    A, system = random_block(seed)
+    epsilon = EPSILONS[seed // 5 % 3]
+    draws = 500 if seed in QUICK else DRAWS
+    z = ScaleMixture(system, epsilon).draw(draws, seeded_tape(seed))
+    assert not (z @ A.T).any()
+    truth = enumerated(A, "l1", epsilon, {1: 200, 2: 70, 3: 36}[system.m])
+    assert fit(z, truth) > RARE, A
+    distance, expected = total_variation(z, truth)
+    # a draw moves the distance by 1 / draws at most: 1e-6 of a false alarm, by McDiarmid
+    assert distance < expected + math.sqrt(math.log(1e6) / (2 * draws)), A
+
+
+# -- wrong variants -------------------------------------------------------------------------------------------
+
+CROSSING = np.array([[1, 1, 1, 0, 0], [0, 0, 1, 1, 2]])
+
+
+def p_value(epsilon=Fraction(3, 4), size=6_000):
+    """Chi-square over tables, and the mean size against its law: the smaller p-value, twice."""
+    z = ScaleMixture(system_of(CROSSING), epsilon).draw(size, seeded_tape(3))
+    truth = enumerated(CROSSING, "l1", Fraction(3, 4), 36)
+    sizes, p = np.abs(np.array(list(truth))).sum(axis=1), np.array(list(truth.values()))
+    mean = p @ sizes
+    score = (np.abs(z).sum(axis=1).mean() - mean) / np.sqrt(p @ (sizes - mean) ** 2 / size)
+    return 2 * min(fit(z, truth), 2 * stats.norm.sf(abs(score)))
+
+
+@pytest.mark.deep
+class TestWrongVariantsAreCaught:
+    def test_none(self):
+        assert p_value() > 1e-4
+
+    def test_scale(self):
+        assert p_value(Fraction(3, 4) * 105 / 100, 12_000) < 1e-4
+
+    def test_ratio_capped_at_one(self, monkeypatch):
+        monkeypatch.setattr(ScaleMixture, "log_keep", lambda self, drawn, t: min(0.0, drawn.log_ratio(t)))
+        assert p_value() < 1e-4
+
+    def test_theta_left_out(self, monkeypatch):
+        monkeypatch.setattr(
+            crossing_lattice_scales, "bernoulli", lambda probability, size, tape: np.zeros(size, dtype=np.bool_)
+        )
+        assert p_value() < 1e-4
+
+    def test_leverages_of_another_system(self, monkeypatch):
+        before = Leverages.__init__
+
+        def other(self, A):
+            before(self, A)
+            self.exact = self.exact[::-1]
+
+        monkeypatch.setattr(Leverages, "__init__", other)
+        assert p_value() < 1e-4
+
+    def test_determinant_left_out(self, monkeypatch):
+        monkeypatch.setattr(LeverageScales, "log_keep", lambda self, values: np.zeros(len(values)))
+        assert p_value() < 1e-4
+
+    def test_backing_not_made_up_for(self, monkeypatch):
+        monkeypatch.setattr(crossing_mixture, "kept_for_backbone", lambda *_: True)
+        assert p_value() < 1e-4
+
+
+# -- decisions and bounds ---------------------------------------------------------------------------------------
+
+
+def test_balls_agree_with_floating_point():
+    law, tape = ScaleMixture(system_of(CROSSING), Fraction(1, 2)), seeded_tape(4)
+    scales = law.scales.draw(2_000, tape)
+    logs = scales.log_keep()
+    assert logs.max() <= 0
+    checked = 0
+    for i in range(60):
+        t, wide = scales.values[i], scales.values[i] >= float(law.width)
+        with ctx.workprec(192):
+            np.testing.assert_allclose(t[0], [float(x) for x in scales.enclose(i)[0]], rtol=LOG_ERROR)
+            assert abs(float(scales.enclose_keep(i).log()) - logs[i]) < 2.0**-20
+        if (path := law.system.backing(wide, law.path)) is None:
+            continue
+        drawn = law.system.noise(t, wide, path, tape)
+        with ctx.workprec(192):
+            found = float(law.enclose_keep(drawn, scales, i).log())
+        assert found <= 0
+        assert abs(found - law.log_keep(drawn, t)) < 2.0**-24
+        checked += 1
+    assert checked > 20
+
+
+def test_determinants_that_rounding_spoils_are_enclosed():
+    """Scales of which all but too few are near 0, and the same determinant by rational numbers."""
+    law = LeverageScales(Leverages(CROSSING[:, [0, 2, 3, 4]]), Fraction(1), Fraction(1), Fraction(3))
+    t = np.array([2.0**-60, 1.0, 2.0**-60, 2.0**-58])
+    exact = [[Fraction(0)] * 2 for _ in range(2)]
+    for i, j, e in itertools.product(range(2), range(2), range(4)):
+        exact[i][j] += Fraction(t[e]) * int(law.leverages.A[i, e] * law.leverages.A[j, e])
+    det = exact[0][0] * exact[1][1] - exact[0][1] ** 2
+    shares = [float(p) for p in law.leverages.exact]
+    expected = 0.5 * (math.log(law.leverages.determinant) + np.log(t) @ shares - math.log(det))
+    assert law.log_keep(t[np.newaxis, np.newaxis])[0] == pytest.approx(expected, abs=1e-9)
+
+
+@pytest.mark.parametrize("A", [CROSSING, margin_matrix((2, 2, 2), [(0,), (1,), (2,)]).toarray(), [[2, 3, 5, 1]]])
+def test_the_determinant_is_above_its_bound(A):
+    """A search over scales: the ratio is largest, 1, where all are equal."""
+    law = system_of(A).scales(Fraction(1), Fraction(1), Fraction(3))
+    d = law.leverages.A.shape[1]
+
+    def loss(logs):
+        return -float(law.log_keep(np.exp(logs).reshape(1, 1, d))[0])
+
+    found = [optimize.minimize(loss, np.random.default_rng(seed).normal(0, 2, d)).fun for seed in range(6)]
+    assert min(found) > -1e-9
+    assert min(found) < 1e-5
+
+
+@pytest.mark.parametrize("A", [CROSSING, two_way(3, 3)[:, 1:], [[2, 3, 5]]])
+def test_the_ratio_is_below_its_bound(A):
+    """The product of theta3 over the variances drawn from, the largest ratio that any noise could have, searched."""
+    width, system = 2.0, system_of(A)
+    path, d = system.paths[0], system.shape[1]
+    excess = Excess(Fraction(1), Fraction(2), Fraction(path, 2), 0.2)
+
+    def margin(logs):
+        t = np.exp(logs).reshape(1, d)
+        wide = t >= width
+        if system.backing(wide, path) is None:
+            return 1.0
+        drawn = system.noise(t, wide, path, seeded_tape(0))
+        found = log_theta(1 / (drawn.squares / (1 - SLACK))).sum()
+        assert drawn.log_ratio(t) - 0.5 * system.m * math.log1p(-SLACK) <= found + system.m * SLACK
+        return system.m * excess.log_flat + excess.log(t).sum() - found
+
+    rng, worst = np.random.default_rng(1), math.inf
+    for _ in range(8):
+        start = np.where(rng.random(d) < 0.7, np.log(width) + rng.exponential(0.2, d), rng.normal(-1, 1, d))
+        worst = min(worst, optimize.minimize(margin, start, method="Nelder-Mead", options={"maxiter": 120}).fun)
+    assert 0 <= worst < 1
+
+
+@pytest.mark.parametrize("A", [CROSSING, margin_matrix((2, 2, 2), [(0,), (1,), (2,)]).toarray(), [[2, 3, 5, 1]]])
+def test_more_wide_cells_back_no_less(A):
+    moves = system_of(A).moves
+    for path in (length - 1 for length in moves.lengths):
+        patterns = np.array(list(itertools.product([False, True], repeat=moves.d)))
+        backed = {p.tobytes(): moves.backs(p, path) for p in patterns}
+        assert 0 < sum(backed.values()) < len(backed)
+        for p in patterns:
+            for cell in np.flatnonzero(~p):
+                more = p.copy()
+                more[cell] = True
+                assert backed[p.tobytes()] <= backed[more.tobytes()]
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_bases_on_wide_cells(seed):
+    """They span the lattice, and their parts are as long as the pattern promises."""
+    rng = np.random.default_rng(seed)
+    system = random_block(2 + 5 * seed)[1] if seed % 2 else system_of(two_way(4, 4)[:, rng.permutation(16)[:14]])
+    moves, path = system.moves, system.paths[0]
+    for _ in range(30):
+        wide = rng.random(moves.d) < 0.7
+        if not moves.backs(wide, path):
+            continue
+        t = np.where(wide, 1 + rng.exponential(3, moves.d), rng.exponential(0.3, moves.d))
+        basis = moves.basis_on(t, wide, path)
+        assert not (system.leverages.A @ basis).any()
+        gram = fmpz_mat(basis.T.tolist()) * fmpz_mat(basis.tolist())
+        own = fmpz_mat(moves.basis.T.tolist()) * fmpz_mat(moves.basis.tolist())
+        assert gram.det() == own.det()
+        lengths = np.diag(np.linalg.cholesky((basis / t[:, np.newaxis]).T @ basis)) ** 2
+        narrow = np.flatnonzero(~wide)
+        assert (lengths[: moves.m - narrow.size] <= path + 1 + 1e-9).all()
+        of_cell = lengths[moves.m - narrow.size :]
+        assert (of_cell <= 1 / t[narrow] + path + 1e-9).all()
+
+
+def test_vectors_of_an_odd_index_are_made_a_basis():
+    basis = np.array([[1, 0], [0, 1], [-1, -1]])
+    found = basis @ np.array([[1, 2], [-1, 1]])  # of index 3
+    assert _independent(np.packbits(found.T & 1, axis=1), np.arange(2), 2).size == 2
+    mended = _repaired(basis, found)
+    x = np.linalg.lstsq(basis.astype(float), mended.astype(float))[0]
+    assert abs(np.linalg.det(x)) == pytest.approx(1)
+    before, after = (np.diag(np.linalg.qr(b.astype(float))[1]) for b in (found, mended))
+    assert (abs(after) <= abs(before) + 1e-9).all()
+
+
+def test_acceptance_is_predicted_within_a_factor_of_two():
+    for A, epsilon in ((CROSSING, Fraction(3, 4)), (margin_matrix((3, 3, 2), [(0,), (1,), (2,)]).toarray(), "1/4")):
+        law, tape, kept, tries = ScaleMixture(system_of(A), Fraction(epsilon)), seeded_tape(5), 0, 0
+        while kept < 100:
+            kept += sum(1 for _ in law._attempts(400, tape))
+            tries += 400
+        assert 0.5 < law.acceptance / (kept / tries) < 2
+
+
+def test_margins_of_three_dimensions_are_offered():
+    A = margin_matrix((4, 4, 4), [(0,), (1,), (2,)]).toarray()
+    found = offer(structure(A), DoubleGeometric("1/4"), np.arange(64))
+    assert isinstance(found, Offer)
+    z = found.build()(40, seeded_tape(1))
+    assert not (z @ A.T).any()
+    # wide noise: |z|_1 is that of the continuous law by homogeneity, Gamma of shape 54 and rate epsilon
+    assert abs(np.abs(z).sum(axis=1).mean() / 216 - 1) < 6 / np.sqrt(54 * 40)
+
+
+def test_large_ranks_are_left_alone():
+    A = two_way(40, 40)
+    assert offer(structure(A), DoubleGeometric("1/4"), np.arange(1600)) is None
