@@ -87,10 +87,11 @@ def test_random_systems(seed):
 CROSSING = np.array([[1, 1, 1, 0, 0], [0, 0, 1, 1, 2]])
 
 
-def p_value(epsilon=Fraction(3, 4), size=6_000):
+def p_value(A, epsilon, size=6_000, drawn=1):
     """Chi-square over tables, and the mean size against its law: the smaller p-value, twice."""
-    z = ScaleMixture(system_of(CROSSING), epsilon).draw(size, seeded_tape(3))
-    truth = enumerated(CROSSING, "l1", Fraction(3, 4), 36)
+    A = np.array(A)
+    z = ScaleMixture(system_of(A), epsilon * drawn).draw(size, seeded_tape(3))
+    truth = enumerated(A, "l1", epsilon, 60 if A.shape == (1, 3) else 36)
     sizes, p = np.abs(np.array(list(truth))).sum(axis=1), np.array(list(truth.values()))
     mean = p @ sizes
     score = (np.abs(z).sum(axis=1).mean() - mean) / np.sqrt(p @ (sizes - mean) ** 2 / size)
@@ -100,38 +101,40 @@ def p_value(epsilon=Fraction(3, 4), size=6_000):
 @pytest.mark.deep
 class TestWrongVariantsAreCaught:
     def test_none(self):
-        assert p_value() > 1e-4
+        assert p_value(CROSSING, Fraction(3, 4)) > 1e-4
+        assert p_value([[1, 1, 4]], Fraction(1)) > 1e-4
+        assert p_value([[1, 2, 4]], Fraction(1, 2), 12_000) > 1e-4
 
     def test_scale(self):
-        assert p_value(Fraction(3, 4) * 105 / 100, 12_000) < 1e-4
+        assert p_value(CROSSING, Fraction(3, 4), 12_000, Fraction(105, 100)) < 1e-4
 
     def test_ratio_capped_at_one(self, monkeypatch):
+        """Held against 1 in place of its bound."""
         monkeypatch.setattr(ScaleMixture, "log_keep", lambda self, drawn, t: min(0.0, drawn.log_ratio(t)))
-        assert p_value() < 1e-4
+        assert p_value([[1, 1, 4]], Fraction(1)) < 1e-4
 
     def test_theta_left_out(self, monkeypatch):
-        monkeypatch.setattr(
-            crossing_lattice_scales, "bernoulli", lambda probability, size, tape: np.zeros(size, dtype=np.bool_)
-        )
-        assert p_value() < 1e-4
+        """Cells near zero have no mass of their own."""
+        monkeypatch.setattr(crossing_lattice_scales, "bernoulli", lambda _, size, tape: np.zeros(size, dtype=np.bool_))
+        assert p_value(CROSSING, Fraction(3, 4)) < 1e-4
 
     def test_leverages_of_another_system(self, monkeypatch):
         before = Leverages.__init__
 
         def other(self, A):
             before(self, A)
-            self.exact = self.exact[::-1]
+            self.exact = self.exact[::-1]  # of weights 4, 2, 1
 
         monkeypatch.setattr(Leverages, "__init__", other)
-        assert p_value() < 1e-4
+        assert p_value([[1, 2, 4]], Fraction(1, 2), 12_000) < 1e-4
 
     def test_determinant_left_out(self, monkeypatch):
         monkeypatch.setattr(LeverageScales, "log_keep", lambda self, values: np.zeros(len(values)))
-        assert p_value() < 1e-4
+        assert p_value(CROSSING, Fraction(3, 4)) < 1e-4
 
     def test_backing_not_made_up_for(self, monkeypatch):
         monkeypatch.setattr(crossing_mixture, "kept_for_backbone", lambda *_: True)
-        assert p_value() < 1e-4
+        assert p_value(CROSSING, Fraction(3, 4)) < 1e-4
 
 
 # -- decisions and bounds ---------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ import numpy as np
 from flint import arb
 from numpy.typing import NDArray
 
+from ppdinf.lattice.hierarchical import Hierarchical
 from ppdinf.lattice.structure import Structure
 from ppdinf.laws import DoubleGeometric, Law
 from ppdinf.noise.bits.tape import Tape
@@ -21,7 +22,7 @@ from ppdinf.noise.exact.crossing_mixture import ScaleMixture
 from ppdinf.noise.exact.crossing_scales import RowScales, enclose_column_determinant
 from ppdinf.noise.offer import Answer, Declined, Offer, is_one_block
 
-__all__ = ["Crossing", "Table", "offer"]
+__all__ = ["Crossing", "Table", "offer", "two_way_table"]
 
 LONGEST = 20.0  # seconds of a draw
 PER_CELL = 2e-7  # seconds of an attempt
@@ -31,15 +32,9 @@ def offer(structure: Structure, law: Law, cells: NDArray[np.int64]) -> Answer:
     """Offer to draw a block that is a two-way table, one cell a position, under both margins."""
     if not isinstance(law, DoubleGeometric) or not is_one_block(structure, cells):
         return None
-    block = int(structure.blocks[cells[0]])
-    found = [
-        table
-        for table in structure.tables
-        if structure.blocks[structure.lattice.representatives[table.classes[0]]] == block
-    ]
-    if not found or len(found[0].shape) != 2 or found[0].cells != found[0].classes.size:
+    table = two_way_table(structure, int(structure.blocks[cells[0]]))
+    if table is None:
         return None
-    table = found[0]
     mixture = _prepared(table.shape, law.epsilon)
     seconds = PER_CELL * cells.size / max(mixture.acceptance, 1e-300)
     if seconds > LONGEST:
@@ -53,6 +48,14 @@ def offer(structure: Structure, law: Law, cells: NDArray[np.int64]) -> Answer:
         mixture.acceptance,
         f"of public sums that cross, {size} drawn in some {max(seconds, 1e-3):.1g} s",
     )
+
+
+def two_way_table(structure: Structure, block: int) -> Hierarchical | None:
+    """Return the table that a block is, if it is a two-way table, one cell a position, under both margins."""
+    for table in structure.tables:
+        if structure.blocks[structure.lattice.representatives[table.classes[0]]] == block:
+            return table if len(table.shape) == 2 and table.cells == table.classes.size else None
+    return None
 
 
 class Table:

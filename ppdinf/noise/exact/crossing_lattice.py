@@ -18,6 +18,7 @@ from ppdinf.lattice.structure import Structure
 from ppdinf.laws import DoubleGeometric, Law
 from ppdinf.noise.bits.tape import Tape
 from ppdinf.noise.exact import core
+from ppdinf.noise.exact.crossing import two_way_table
 from ppdinf.noise.exact.crossing_klein import Drawn, draw_on
 from ppdinf.noise.exact.crossing_lattice_scales import Leverages, LeverageScales
 from ppdinf.noise.exact.crossing_mixture import ScaleMixture
@@ -38,11 +39,11 @@ HIGHEST = Fraction(15, 16)  # leverage of a cell
 
 
 def offer(structure: Structure, law: Law, cells: NDArray[np.int64]) -> Answer:
-    """Offer to draw a block where enough attempts are kept, and where rejection is not quicker."""
+    """Offer to draw a block but a two-way table, where enough attempts are kept and rejection is not quicker."""
     if not isinstance(law, DoubleGeometric) or not is_one_block(structure, cells):
         return None
     block = int(structure.blocks[cells[0]])
-    if structure.partition[block]:
+    if structure.partition[block] or two_way_table(structure, block) is not None:
         return None
     n = int(cells.size - structure.block_ranks[block])
     if structure.block_ranks[block] > LARGEST_RANK or PER_CELL * cells.size * math.exp(PER_ROW * n) > LONGEST:
