@@ -44,7 +44,7 @@ class Excess:
     Examples
     --------
     >>> Excess(Fraction(1), Fraction(1), Fraction(2), 0.1).log(np.array([0.1, 2.0])).round(3)
-    array([0.6  , 0.   ])
+    array([0.326, 0.   ])
     """
 
     def __init__(self, epsilon: Fraction, end: Fraction, resistance: Fraction, gamma: float) -> None:

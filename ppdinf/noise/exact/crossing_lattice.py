@@ -77,7 +77,7 @@ class LatticeSystem:
     --------
     >>> system = LatticeSystem(np.array([[2, 3, 5]]), np.array([[1, 1], [1, -4], [-1, 2]]))
     >>> system.m, system.paths
-    (2, [2, 5, 9])
+    (2, [12])
     """
 
     def __init__(self, A: NDArray[np.int64], basis: NDArray[np.int64]) -> None:
