@@ -11,7 +11,7 @@ from lattice_laws import enumerated, fit, random_system, total_variation
 from scipy import signal
 
 from ppdinf.errors import InvariantError, ModelError
-from ppdinf.noise.bits.inversion import _precision
+from ppdinf.noise.bits.settle import precision
 from ppdinf.noise.bits.tape import seeded_tape
 from ppdinf.noise.exact import elimination
 from ppdinf.noise.exact.elimination import Elimination
@@ -144,7 +144,7 @@ def test_class_sums(n, epsilon):
     law = cell
     for _ in range(n - 1):
         law = signal.fftconvolve(law, cell, mode="same")
-    with _precision(150):
+    with precision(150):
         first, weights, left_out = class_sum(n, epsilon)(80)
         assert left_out < 2.0**-80
         assert 1 - sum(weights, start=arb(0)) < 2.0**-78
@@ -154,7 +154,7 @@ def test_class_sums(n, epsilon):
 
 
 def test_product_of_proportional_sums():
-    with _precision(64):
+    with precision(64):
         first, weights, _ = product([(class_sum(2, Fraction(1)), 1), (class_sum(1, Fraction(1)), -3)])(64)
         one, alone, _ = class_sum(2, Fraction(1))(64)
         for k in (-2, 0, 1):

@@ -144,7 +144,7 @@ def test_enumeration_catches_a_scale_off_by_five_percent(law, truth):
 
 
 def test_enumeration_catches_bounds_that_are_only_rounded(monkeypatch):
-    monkeypatch.setattr(inversion, "_enclose", lambda ball: (round(float(ball.mid())),) * 2)
+    monkeypatch.setattr(inversion, "integer_bounds", lambda ball: (round(float(ball.mid())),) * 2)
     for parameter in AWKWARD:
         assert all_inside(laplace(parameter, width=6), TrueLaplace(parameter)) is None
 

@@ -9,6 +9,7 @@ integers    exact draws of the noise laws on the integers, and of the coin exp(-
 inversion   exact inverse-CDF sampling of log-concave laws on the integers
 keyed       words that everybody who holds a key can draw again: noise shared by agents who never meet
 lazy        uniform real numbers whose binary digits are drawn as they are needed
+settle      words of a tape compared with enclosures of real numbers, in as many bits as it takes
 tape        random tapes: every exact sampler is a function of an endless row of uniform 64-bit words
 transition  exact draws from the rows of a stochastic matrix: in floating point where that settles them
 """

@@ -18,7 +18,7 @@ import numpy as np
 from flint import arb
 from numpy.typing import NDArray
 
-from ppdinf.noise.bits.inversion import _below, _settle
+from ppdinf.noise.bits.settle import is_below, settle
 from ppdinf.noise.bits.tape import Tape
 
 __all__ = ["settle_coin", "toss"]
@@ -78,4 +78,4 @@ def settle_coin(word: np.uint64, probability: Callable[[], arb], tape: Tape) -> 
     >>> settle_coin(np.uint64(2**63), lambda: arb(2).sqrt() / 2, lambda n: np.zeros(n, np.uint64))
     True
     """
-    return _settle(word, 64, tape, lambda longer, bits: _below(longer, probability, bits))
+    return settle(word, 64, tape, lambda longer, bits: is_below(longer, probability, bits))

@@ -18,34 +18,25 @@ L. Devroye, Non-Uniform Random Variate Generation (Springer, 1986), chapters II.
 radius interval arithmetic", IEEE Transactions on Computers 66(8), 2017.
 """
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
-from threading import Lock
 from typing import Any
 
 import numpy as np
-from flint import arb, ctx
+from flint import arb
 from numpy.typing import NDArray
 
 from ppdinf.errors import PrivacyError
+from ppdinf.noise.bits.settle import integer_bounds, is_below, precision, scaled, settle
 from ppdinf.noise.bits.tape import Tape
 
 __all__ = ["Inversion", "bernoulli"]
 
 HALF_TABLE = 2**12  # blocks on each side of the mode that hold all but 2^-64 of the mass
+_settle, _enclose, _precision = settle, integer_bounds, precision  # as samplers of crossing sums import them
 LARGEST = 2**61  # draws are 64-bit integers, with room for the sums callers make of them
-
-_one_precision = Lock()  # python-flint has one working precision for all threads
-
-
-@contextmanager
-def _precision(bits: int) -> Iterator[None]:
-    """Work with enough precision to decide almost every word of so many bits."""
-    with _one_precision, ctx.workprec(bits + 128):
-        yield
 
 
 def bernoulli(probability: Callable[[], arb], size: int, tape: Tape, *, width: int = 64) -> NDArray[np.bool_]:
@@ -69,10 +60,10 @@ def bernoulli(probability: Callable[[], arb], size: int, tape: Tape, *, width: i
     array([False, False,  True, False,  True, False])
     """
     words = tape(size)
-    low, high = _scaled(probability, width)
+    low, high = scaled(probability, width)
     happens = words < low
     for i in np.flatnonzero(~happens & (words < high)):
-        happens[i] = _settle(words[i], width, tape, lambda word, bits: _below(word, probability, bits))
+        happens[i] = settle(words[i], width, tape, lambda word, bits: is_below(word, probability, bits))
     return happens
 
 
@@ -161,7 +152,7 @@ class Inversion:
         words = tape(size)
         blocks, settled = self._table(self.width).find(words)
         for i in np.flatnonzero(~settled):
-            blocks[i] = _settle(words[i], self.width, tape, self._find)
+            blocks[i] = settle(words[i], self.width, tape, self._find)
         return blocks
 
     def _find(self, word: int, bits: int) -> int | None:
@@ -184,17 +175,17 @@ class Inversion:
     def _keeps(self, value: int, nearest: int, word: np.uint64, tape: Tape) -> bool:
         if value == nearest or (self.first is not None and value < self.first):
             return value == nearest
-        return _settle(
+        return settle(
             word,
             self.width,
             tape,
-            lambda w, bits: _below(w, lambda: self.weight(value) / self.weight(nearest), bits),
+            lambda w, bits: is_below(w, lambda: self.weight(value) / self.weight(nearest), bits),
         )
 
     def _block_length(self) -> int:
         """Return the least power of two for which the table holds all but 2^-width of the mass, or so."""
         block = 1
-        with _precision(self.width):
+        with precision(self.width):
             negligible = self.weight(self.mode) / 2**self.width
             while not all(self._weight(self.mode + block * side) < negligible for side in (-HALF_TABLE, HALF_TABLE)):
                 block *= 2
@@ -209,18 +200,18 @@ class Inversion:
         return arb(0) if self.first is not None and k < self.first else self.weight(k)
 
     def _tabulate(self, bits: int) -> _Table:
-        with _precision(bits):
+        with precision(bits):
             negligible = self.weight(self.mode) / 2 ** (bits + 2)
             above, upper_tail = self._side(self.mode, self.block, negligible)
             below, lower_tail = self._side(self.mode - 1, -self.block, negligible)
             weights = below[::-1] + above
             scale = 2**bits / (lower_tail + sum(weights, start=arb(0)) + upper_tail)
-            cumulative, bounds = lower_tail, [_enclose(lower_tail * scale)]
+            cumulative, bounds = lower_tail, [integer_bounds(lower_tail * scale)]
             for weight in weights:
                 cumulative += weight
-                bounds.append(_enclose(cumulative * scale))
+                bounds.append(integer_bounds(cumulative * scale))
             # The next block's weight bounds the smallest probability of a block.
-            falls = [_enclose(fall * 2**bits) for fall in _ratios(below)[::-1] + _ratios(above)]
+            falls = [integer_bounds(fall * 2**bits) for fall in _ratios(below)[::-1] + _ratios(above)]
         largest = 2**bits - 1
         return _Table(
             first=-len(below),
@@ -249,30 +240,3 @@ def _words(integers: list[int], bits: int) -> NDArray[Any]:
 
 def _ratios(weights: list[arb]) -> list[arb]:
     return [after / before for before, after in pairwise([*weights, arb(0)])]
-
-
-def _enclose(ball: arb) -> tuple[int, int]:
-    """Return integers ``low <= x <= high`` for every x in the ball."""
-    man, exp = (int(part) for part in ball.lower().man_exp())
-    low = man << exp if exp >= 0 else man >> -exp
-    man, exp = (int(part) for part in ball.upper().man_exp())
-    return low, man << exp if exp >= 0 else -(-man >> -exp)
-
-
-def _scaled(probability: Callable[[], arb], bits: int) -> tuple[int, int]:
-    with _precision(bits):
-        return _enclose(probability() * 2**bits)
-
-
-def _below(word: int, probability: Callable[[], arb], bits: int) -> bool | None:
-    """Tell whether u < probability for every u that begins with these bits; None if they leave it open."""
-    low, high = _scaled(probability, bits)
-    return True if word < low else False if word >= high else None
-
-
-def _settle[T](word: np.uint64, width: int, tape: Tape, verdict: Callable[[int, int], T | None]) -> T:
-    """Lengthen a word from the tape until ``verdict(word, bits)`` settles it."""
-    longer, bits = int(word), width
-    while (answer := verdict(longer, bits)) is None:
-        longer, bits = longer << width | int(tape(1)[0]), bits + width
-    return answer

@@ -16,7 +16,7 @@ import numpy as np
 from flint import arb, ctx
 from numpy.typing import NDArray
 
-from ppdinf.noise.bits.inversion import _enclose, _precision, _settle
+from ppdinf.noise.bits.settle import integer_bounds, precision, settle
 from ppdinf.noise.bits.tape import Tape
 
 __all__ = ["draw_rows"]
@@ -66,18 +66,18 @@ def draw_rows(matrix: NDArray[np.float64], rows: NDArray[np.int64], enclose: Row
         found = np.searchsorted(levels, u, side="right")
         near = (np.searchsorted(levels[:-1], u - MARGIN) != np.searchsorted(levels[:-1], u + MARGIN)).nonzero()[0]
         for k in near.tolist():
-            found[k] = _settle(words[own[k]], 64, tape, partial(_find, i=i, enclose=enclose))
+            found[k] = settle(words[own[k]], 64, tape, partial(_find, i=i, enclose=enclose))
         drawn[own] = found
     return drawn
 
 
 def _find(word: int, bits: int, *, i: int, enclose: Row) -> int | None:
     """Return the column that every u beginning with these bits falls into, if there is one."""
-    with _precision(bits):
+    with precision(bits):
         assert ctx.prec >= bits
         sums = list(accumulate(enclose(i)))
         for j, level in enumerate(sums[:-1]):
-            low, high = _enclose(level / sums[-1] * 2**bits)
+            low, high = integer_bounds(level / sums[-1] * 2**bits)
             if word < low:
                 return j
             if word < high:

@@ -35,7 +35,7 @@ from ppdinf.lattice.columns import equal_columns
 from ppdinf.lattice.ordering import elimination_order
 from ppdinf.lattice.rows import row_algebra
 from ppdinf.lattice.systems import integer_matrix
-from ppdinf.noise.bits.inversion import _enclose, _precision, _settle
+from ppdinf.noise.bits.settle import integer_bounds, precision, settle
 from ppdinf.noise.bits.tape import Tape
 from ppdinf.noise.exact.partial_sums import UNDERFLOW, UNIT, Factor, Table, merged
 from ppdinf.noise.exact.potentials import Potential, Window
@@ -156,7 +156,7 @@ class Elimination:
 
     def _forward(self, bits: int, *, exact: bool = False) -> tuple[list[_Stage], float, bool]:
         """Build all tables; also the log normaliser, and whether its mass is clear of what is left out."""
-        with _precision(bits):
+        with precision(bits):
             windows = [potential(bits) for potential in self._potentials]
             masses = [sum(weights, start=arb(0)) for _, weights, _ in windows]
             variables = [_variable(i, windows[i], masses[i], exact) for i in range(len(windows))]
@@ -231,22 +231,22 @@ class Elimination:
             found[part] = factor.values[np.minimum(choice, n - 1)]
             for i in np.flatnonzero((near <= margin) | (choice == n)):
                 verdict = partial(self._find, path, left[start + i])
-                found[start + i] = _settle(words[start + i], 64, tape, verdict)
+                found[start + i] = settle(words[start + i], 64, tape, verdict)
         return found
 
     def _find(self, path: tuple[int, ...], left: NDArray[np.int64], word: int, bits: int) -> NDArray[np.int64] | None:
         """Return the value of a factor for every u that begins with these bits; None if they leave it open."""
         factor, table, shifts, absolute = self._at(self._finer(bits)[0], path)
         left_out = arb(4 * absolute)
-        with _precision(bits):
+        with precision(bits):
             weights = table.look_up(left - shifts) * factor.weights
             total = sum(weights.tolist(), start=arb(0))
             low, high, sure = arb(0), left_out / total, total + left_out
             for value, weight in zip(factor.values, weights, strict=True):
                 low, before = low + weight, high
                 high = (low + left_out) / total
-                if word < _enclose(low / sure * 2**bits)[0]:
-                    return value if _enclose(before * 2**bits)[1] <= word else None
+                if word < integer_bounds(low / sure * 2**bits)[0]:
+                    return value if integer_bounds(before * 2**bits)[1] <= word else None
         return None
 
 

@@ -42,7 +42,7 @@ from ppdinf.lattice.structure import Structure
 from ppdinf.laws import L2Laplace, Law
 from ppdinf.noise.bits.coins import toss
 from ppdinf.noise.bits.integers import positive
-from ppdinf.noise.bits.inversion import _enclose, _precision, _settle
+from ppdinf.noise.bits.settle import integer_bounds, precision, settle
 from ppdinf.noise.bits.tape import Tape, seeded_tape
 from ppdinf.noise.exact.gaussian import too_narrow, widened
 from ppdinf.noise.exact.gaussian_masses import GaussianMasses
@@ -168,7 +168,7 @@ class Mixture:
         near |= nodes == self._cumulative.size
         nodes = self._counted[nodes]
         for i in np.flatnonzero(near):
-            nodes[i] = _settle(words[i], 64, tape, self._find)
+            nodes[i] = settle(words[i], 64, tape, self._find)
         return nodes
 
     def _counting(self, bits: int) -> tuple[NDArray[np.int64], float]:
@@ -211,7 +211,7 @@ class Mixture:
         """Nodes that count, and integers that enclose 2^bits times the distribution function before and at each."""
         n, dimension = self._nodes(bits), self.klein.squares.size
         nodes, others = self._counting(bits)
-        with _precision(bits):
+        with precision(bits):
             enclose, logs = self._masses.encloser(), []
             for variance in map(self._variance, nodes.tolist()):
                 logs.append(enclose(variance) - ball(variance * self.epsilon**2) / 2)
@@ -222,10 +222,10 @@ class Mixture:
             doubt = arb(0).union(arb(others)) if others else arb(0)
             total = sum(weights, start=doubt)
             total = total.union(total + last / (1 - ratio))  # a Gaussian mass grows more slowly than its sigma
-            bounds, cumulative = [(0, _enclose(doubt / total * 2**bits)[1] if nodes[0] else 0)], doubt
+            bounds, cumulative = [(0, integer_bounds(doubt / total * 2**bits)[1] if nodes[0] else 0)], doubt
             for weight in weights:
                 cumulative += weight
-                bounds.append(_enclose(cumulative / total * 2**bits))
+                bounds.append(integer_bounds(cumulative / total * 2**bits))
             return nodes[:-1], bounds
 
 

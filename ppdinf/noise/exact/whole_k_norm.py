@@ -21,7 +21,8 @@ from numpy.typing import NDArray
 from ppdinf.lattice import structure
 from ppdinf.laws import L2Laplace
 from ppdinf.noise.bits.integers import discrete_laplace, uniform_integers
-from ppdinf.noise.bits.inversion import Inversion, _precision
+from ppdinf.noise.bits.inversion import Inversion
+from ppdinf.noise.bits.settle import precision
 from ppdinf.noise.exact.elimination import Elimination
 from ppdinf.noise.exact_noise import exact_noise
 from ppdinf.rationals import ball
@@ -73,7 +74,7 @@ def _radius(dimension: int, rate: Fraction) -> Inversion:
         return (-ball(rate) * k).exp() * arb(2 * k + 1) ** dimension
 
     mode = max(0, math.floor(dimension / float(rate)) - 2)
-    with _precision(64):
+    with precision(64):
         while (arb(2 * mode + 3) / (2 * mode + 1)).log() * dimension > ball(rate):  # the next weight is larger
             mode += 1
     return Inversion(weight, mode, first=0)
