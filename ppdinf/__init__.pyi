@@ -5,6 +5,7 @@ from . import errors as errors
 from . import invariants as invariants
 from . import lattice as lattice
 from . import laws as laws
+from . import measurements as measurements
 from . import mechanisms as mechanisms
 from . import models as models
 from . import plots as plots
@@ -12,6 +13,8 @@ from . import privacy as privacy
 from . import releases as releases
 from . import samplers as samplers
 from .diagnostics import diagnose as diagnose
+from .measurements import Measurements as Measurements
+from .measurements import measured as measured
 from .mechanisms import Conditioned as Conditioned
 from .mechanisms import CorrelatedGaussian as CorrelatedGaussian
 from .mechanisms import GeneralizedGaussian as GeneralizedGaussian

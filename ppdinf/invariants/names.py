@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from ppdinf.frame import Frame
 
-__all__ = ["CellNames", "Joined", "Names"]
+__all__ = ["CellNames", "GroupNames", "Joined", "Names"]
 
 
 class Names(Sequence[str]):
@@ -78,6 +78,27 @@ class CellNames(Names):
         cell = int(self.cells[row])
         labels = ", ".join(f"{coordinate}={self.frame.label(coordinate, cell)}" for coordinate in self.by)
         return f"{self.before}{labels}{self.after}"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class GroupNames(Names):
+    """Rows named after a group of labels each.
+
+    Examples
+    --------
+    >>> GroupNames("county", ["north", "south"])
+    ['county in north', 'county in south']
+    """
+
+    dim: str
+    groups: Sequence[str | int]
+
+    def __len__(self) -> int:
+        return len(self.groups)
+
+    def name(self, row: int) -> str:
+        """Spell one name."""
+        return f"{self.dim} in {self.groups[row]}"
 
 
 class Joined(Names):

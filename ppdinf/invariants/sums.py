@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from ppdinf.errors import InvariantError, LabelError
 from ppdinf.frame import Frame
-from ppdinf.invariants.names import CellNames
+from ppdinf.invariants.names import CellNames, GroupNames
 from ppdinf.invariants.public import Public
 from ppdinf.invariants.statement import Rows, Statement, as_label, as_text
 from ppdinf.labels import refuse_look_alikes
@@ -126,7 +126,7 @@ class Parents(Statement):
                 f"the mapping of {self.dim!r} to parents lacks the label {orphan!r}; it has labels such as {example!r}"
             )
         groups, names = pd.factorize(np.array([parents[label] for label in found], dtype=object))
-        return _indicator(groups[codes], len(names)), [f"{self.dim} in {name}" for name in names]
+        return _indicator(groups[codes], len(names)), GroupNames(self.dim, names.tolist())
 
     def coordinates(self) -> frozenset[str]:
         """Name the dimension."""

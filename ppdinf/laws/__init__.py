@@ -3,11 +3,14 @@
 Rule: what a law weighs, how far it reaches, what samplers may ask of it; nothing here draws.
 
 law                 what a law states; `IntegerLaw`: independent whole numbers, cell by cell
+law_array           laws whose scale differs from entry to entry
 double_geometric    exp(-epsilon |z|), l1 Laplace noise once it is held on a lattice
 discrete_gaussian   exp(-z^2 / (2 sigma^2))
 staircase           exp(-epsilon times the number of the stair)
 l2_laplace          exp(-epsilon |z|_2) of whole vectors
 noise_norm          minus a norm of a linear image of real noise
+thresholded         noisy counts of which those below a threshold were not published
+random_rounding     random rounding to multiples of a base, whatever the count
 transition_matrix   a probability of every released count for every count
 histogram_noise     noisy sums of a table's histogram of counts
 likelihood          what inference asks of a mechanism, in the terms of these
@@ -21,10 +24,17 @@ from ppdinf.laws.double_geometric import DoubleGeometric as DoubleGeometric
 from ppdinf.laws.l2_laplace import L2Laplace as L2Laplace
 from ppdinf.laws.law import IntegerLaw as IntegerLaw
 from ppdinf.laws.law import Law as Law
+from ppdinf.laws.law_array import LawArray as LawArray
 from ppdinf.laws.noise_norm import NoiseNorm as NoiseNorm
+from ppdinf.laws.random_rounding import RandomRounding as RandomRounding
 from ppdinf.laws.staircase import Staircase as Staircase
+from ppdinf.laws.thresholded import Thresholded as Thresholded
+from ppdinf.laws.transition_matrix import TransitionMatrix as TransitionMatrix
 
-__all__ = ["LAPLACE", "DiscreteGaussian", "DoubleGeometric", "IntegerLaw", "L2Laplace", "Law", "NoiseNorm", "Staircase"]
+__all__ = [
+    "LAPLACE", "DiscreteGaussian", "DoubleGeometric", "IntegerLaw", "L2Laplace", "Law", "LawArray", "NoiseNorm",
+    "RandomRounding", "Staircase", "Thresholded", "TransitionMatrix",
+]  # fmt: skip
 
 LAPLACE: dict[str, type[DoubleGeometric] | type[L2Laplace]] = {"l1": DoubleGeometric, "l2": L2Laplace}
 """Noise with mass proportional to exp(-epsilon |z|), by the norm."""

@@ -17,6 +17,7 @@ from typing import Any, ClassVar
 from flint import arb
 
 from ppdinf._frozen import assign
+from ppdinf.errors import PrivacyError
 from ppdinf.laws.chain_kernels import GAUSSIAN
 from ppdinf.laws.law import IntegerLaw
 from ppdinf.rationals import as_fraction, ball
@@ -31,25 +32,47 @@ class DiscreteGaussian(IntegerLaw):
     Parameters
     ----------
     sigma : int, float, str or Fraction
+    variance : int, float, str or Fraction, optional
+        ``sigma**2``, in place of sigma. The variance of the noise is a little less where it is below 1.
 
     Raises
     ------
     PrivacyError
-        sigma is not a positive finite number.
+        Neither or both are given; it is not a positive finite number.
+
+    Notes
+    -----
+    With an array for its parameter: a law for each entry (`ppdinf.laws.LawArray`).
 
     Examples
     --------
     >>> DiscreteGaussian(2).log_weight(-4)
     -2.0
+    >>> DiscreteGaussian(2) == DiscreteGaussian(variance=4)
+    True
     """
 
     name: ClassVar[str] = "discrete-gaussian"
     is_of_norm: ClassVar[bool] = True
     title: ClassVar[str] = "Gaussian"
-    sigma: Fraction
+    variance: Fraction
 
-    def __init__(self, sigma: int | float | str | Fraction) -> None:
-        assign(self, sigma=as_fraction(sigma, "sigma"))
+    def __init__(
+        self,
+        sigma: int | float | str | Fraction | None = None,
+        *,
+        variance: int | float | str | Fraction | None = None,
+    ) -> None:
+        if (sigma is None) == (variance is None):
+            raise PrivacyError("discrete Gaussian noise takes sigma or variance, one of the two")
+        assign(self, variance=as_fraction(sigma, "sigma") ** 2 if variance is None else as_fraction(variance, "variance"))
+
+    @property
+    def sigma(self) -> Fraction | float:
+        """Square root of `variance`, rational where that is a square."""
+        ends = (math.isqrt(self.variance.numerator), math.isqrt(self.variance.denominator))
+        exact = Fraction(*ends)
+        return exact if exact**2 == self.variance else math.sqrt(self.variance)
 
     @property
     def code(self) -> tuple[int, float]:
@@ -58,20 +81,20 @@ class DiscreteGaussian(IntegerLaw):
 
     def log_weight(self, z: Any) -> Any:
         """Return ``-z**2 / (2 sigma**2)``."""
-        return -0.5 * (z / float(self.sigma)) ** 2
+        return -0.5 * (z / math.sqrt(self.variance)) ** 2
 
     def weight(self, size: int) -> arb:
         """Enclose ``exp(-k**2 / (2 sigma**2))``."""
-        return (-ball(Fraction(size**2) / (2 * self.sigma**2))).exp()
+        return (-ball(Fraction(size**2) / (2 * self.variance))).exp()
 
     def largest_ratio(self, size: int) -> arb:
         """Enclose ``exp(-(2 k + 1) / (2 sigma**2))``, which falls with k."""
-        return (-ball(Fraction(2 * size + 1) / (2 * self.sigma**2))).exp()
+        return (-ball(Fraction(2 * size + 1) / (2 * self.variance))).exp()
 
     @property
     def rho_per_square(self) -> Fraction:
         """``1 / (2 sigma**2)``."""
-        return 1 / (2 * self.sigma**2)
+        return 1 / (2 * self.variance)
 
     def half_width(self, cells: int, rare: float) -> int:
         """Bound on ``|z|`` over `cells` cells of a lattice, exceeded with at most the probability `rare`.
@@ -82,5 +105,7 @@ class DiscreteGaussian(IntegerLaw):
         return math.ceil(float(self.sigma) * math.sqrt(2 * math.log(2 * cells / rare)))
 
     def to_dict(self) -> dict[str, str]:
-        """Name and sigma."""
-        return {"name": self.name, "sigma": str(self.sigma)}
+        """Name and sigma, or the variance where sigma is not rational."""
+        sigma = self.sigma
+        known = {"sigma": str(sigma)} if isinstance(sigma, Fraction) else {"variance": str(self.variance)}
+        return {"name": self.name, **known}

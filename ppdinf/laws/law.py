@@ -67,6 +67,14 @@ class IntegerLaw(Law):
 
     _named: ClassVar[dict[str, type[IntegerLaw]]] = {}
 
+    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+        """Make a law, or where a parameter is an array, a law for each of its entries."""
+        if any(np.ndim(value) for value in (*args, *kwargs.values())):
+            from ppdinf.laws.law_array import law_array
+
+            return law_array(cls, args, kwargs)
+        return super().__new__(cls)
+
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         IntegerLaw._named[cls.name] = cls

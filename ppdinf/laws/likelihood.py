@@ -40,6 +40,20 @@ class Differences:
         """Log weight of releasing each y when the count is x, elementwise; NumPy or PyTensor."""
         return self.law.log_weight(y - x, *scale)
 
+    @property
+    def gives(self) -> str:
+        """What is published, in words."""
+        return "a count with noise"
+
+    def is_possible(self, y: Any) -> Any:
+        """Tell numbers that some count gives: all."""
+        return np.ones(np.shape(y), dtype=bool)
+
+    def reach(self, y: Any, rare: float) -> tuple[Any, Any]:
+        """Smallest and largest count that each y comes from, but with the probability `rare` of the weights."""
+        far = self.law.widest_half_width(1, rare)
+        return y - far, y + far
+
 
 @dataclass(frozen=True)
 class MixingScale:

@@ -49,3 +49,20 @@ class TransitionMatrix:
 
         row, column = (pt.clip(pt.as_tensor(value) + 1, 0, size - 1).astype("int64") for value, size in sized)
         return pt.as_tensor(log_p)[row, column]
+
+    @property
+    def gives(self) -> str:
+        """What is published, in words."""
+        return "whose probability is 0 in every row of the matrix"
+
+    def is_possible(self, y: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Tell numbers that some count gives."""
+        possible = np.append((self.probabilities > 0).any(axis=0), False)
+        return possible[np.where((y >= 0) & (y < possible.size), y, -1)]
+
+    def reach(self, y: Any, rare: float) -> tuple[Any, Any]:
+        """Smallest and largest count with a row that each y can come from, but with probability `rare`."""
+        possible = self.probabilities > rare * self.probabilities.max(axis=0, initial=0)
+        first, last = possible.argmax(axis=0), possible.shape[0] - 1 - possible[::-1].argmax(axis=0)
+        column = np.clip(np.asarray(y, dtype=np.int64), 0, first.size - 1)
+        return first[column], last[column]

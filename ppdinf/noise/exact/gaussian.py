@@ -44,7 +44,7 @@ def offer(structure: Structure, law: Law, cells: NDArray[np.int64]) -> Answer:
     except InvariantError as error:
         return Declined(partial(str, error))
     least = HOPELESS if is_one_block(structure, cells) else LEAST
-    acceptance = gaussian_acceptance(basis, law.sigma**2)
+    acceptance = gaussian_acceptance(basis, law.variance)
     if acceptance < least:
 
         def narrow() -> str:
@@ -54,7 +54,7 @@ def offer(structure: Structure, law: Law, cells: NDArray[np.int64]) -> Answer:
         return Declined(narrow, acceptance / least)
 
     def draw(size: int, tape: Tape) -> NDArray[np.int64]:
-        return draw_gaussian(basis, law.sigma**2, tape, size=size)
+        return draw_gaussian(basis, law.variance, tape, size=size)
 
     return Offer("Klein", cells, lambda: draw, acceptance)
 

@@ -1,0 +1,83 @@
+"""Laws of noise whose scale differs from entry to entry."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import xarray as xr
+from numpy.typing import NDArray
+
+from ppdinf.errors import PrivacyError
+from ppdinf.laws.law import IntegerLaw
+
+__all__ = ["LawArray", "law_array"]
+
+NONE = -1
+"""Number of the law of an entry that has none, its parameter being nan."""
+
+
+@dataclass(frozen=True, eq=False)
+class LawArray:
+    """A law for each entry of an array.
+
+    Made by giving a law an array for its parameter; nan stands where nothing was measured.
+
+    Attributes
+    ----------
+    laws : tuple of IntegerLaw
+        The different ones.
+    number : numpy.ndarray, xarray.DataArray or pandas object of int
+        Which of them each entry has, with the labels of the parameter; -1 for none.
+
+    Examples
+    --------
+    >>> import ppdinf as ppd
+    >>> by_level = ppd.laws.DiscreteGaussian(variance=[4.95, 10, np.nan, 4.95])
+    >>> by_level.number
+    array([ 0,  1, -1,  0])
+    """
+
+    laws: tuple[IntegerLaw, ...]
+    number: Any
+
+
+def law_array(kind: type[IntegerLaw], args: tuple[Any, ...], kwargs: dict[str, Any]) -> LawArray:
+    """Make a law for each entry of parameters of which one is an array.
+
+    Raises
+    ------
+    PrivacyError
+        Several are; or an entry is out of range.
+    """
+    arrays = [("", k, value) for k, value in enumerate(args) if np.ndim(value)]
+    arrays += [(name, -1, value) for name, value in kwargs.items() if np.ndim(value)]
+    if len(arrays) > 1:
+        raise PrivacyError(f"one parameter of {kind.name} noise can differ from entry to entry, found {len(arrays)}")
+    name, position, given = arrays[0]
+    shown = given if isinstance(given, xr.DataArray | pd.Series | pd.DataFrame) else np.asarray(given)
+    missing = np.asarray(pd.isna(shown))
+    different, inverse = _different(np.asarray(shown)[~missing])
+    laws = tuple(
+        kind(*args[:position], value, *args[position + 1 :], **kwargs) if position >= 0 else kind(*args, **kwargs | {name: value})
+        for value in different
+    )
+    number = np.full(missing.shape, NONE)
+    number[~missing] = inverse
+    return LawArray(laws, _dressed(shown, number))
+
+
+def _different(values: NDArray[Any]) -> tuple[list[Any], NDArray[np.int64]]:
+    codes, found = pd.factorize(values)
+    return [value.item() if isinstance(value, np.generic) else value for value in found], codes.astype(np.int64)
+
+
+def _dressed(like: Any, number: NDArray[np.int64]) -> Any:
+    """Give the numbers of laws the labels of the parameter."""
+    if isinstance(like, xr.DataArray):
+        return like.copy(data=number)
+    if isinstance(like, pd.DataFrame):
+        return pd.DataFrame(number, index=like.index, columns=like.columns)
+    return pd.Series(number, index=like.index) if isinstance(like, pd.Series) else number

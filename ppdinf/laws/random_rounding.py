@@ -1,0 +1,60 @@
+"""Random rounding to a multiple of a base, without bias, whatever the count: as statistical offices publish counts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ppdinf.errors import PrivacyError
+
+__all__ = ["RandomRounding"]
+
+
+@dataclass(frozen=True)
+class RandomRounding:
+    """A count x goes to the multiple of the base above with probability ``(x mod base) / base``, else to that below.
+
+    So a multiple y is published with the probability ``1 - |y - x| / base`` where that is positive.
+
+    Parameters
+    ----------
+    base : int
+        At least 2; Stats NZ and Statistics Canada publish with 3, 5 and 10.
+
+    Raises
+    ------
+    PrivacyError
+        The base is no whole number from 2 on.
+
+    Examples
+    --------
+    >>> float(np.exp(RandomRounding(3).log_weight(6, np.array(5))).round(3))
+    0.667
+    """
+
+    base: int
+
+    def __post_init__(self) -> None:
+        if isinstance(self.base, bool) or not isinstance(self.base, int | np.integer) or self.base < 2:
+            raise PrivacyError(f"counts are rounded to multiples of a whole number from 2 on, found {self.base!r}")
+
+    def log_weight(self, y: Any, x: Any) -> Any:
+        """Log probability of publishing each y when the count is x, elementwise; ``-inf`` where it is 0."""
+        with np.errstate(divide="ignore"):
+            return np.log(np.maximum(1 - abs(y - x) / self.base, 0) * (np.mod(y, self.base) == 0))
+
+    @property
+    def gives(self) -> str:
+        """What is published, in words."""
+        return f"which is rounded to a multiple of {self.base}"
+
+    def is_possible(self, y: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Tell numbers that some count gives."""
+        return y % self.base == 0
+
+    def reach(self, y: Any, rare: float) -> tuple[Any, Any]:
+        """Smallest and largest count that each y can come from."""
+        return y - self.base + 1, y + self.base - 1

@@ -1,0 +1,98 @@
+"""Noisy counts of which only those from a threshold on were published: an absent one was below."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ppdinf.errors import PrivacyError
+from ppdinf.laws.law import IntegerLaw
+
+__all__ = ["ABSENT", "Thresholded"]
+
+ABSENT = np.iinfo(np.int64).min
+"""Stands for a noisy count that was not published."""
+
+EXACT = 10**7  # noise values that are summed for the weight of an absent count
+
+
+@dataclass(frozen=True)
+class Thresholded:
+    """Noise of a law; the noisy count is published if it reaches the threshold, and absent otherwise.
+
+    An absent count (nan, or a label that is not there) is censored, not zero: it weighs counts x by the probability
+    that ``x + noise < threshold``.
+
+    Parameters
+    ----------
+    law : IntegerLaw
+    threshold : int
+        Smallest noisy count that is published.
+
+    Raises
+    ------
+    PrivacyError
+        `law` is no law of whole numbers, or the threshold no whole number.
+
+    Examples
+    --------
+    >>> import ppdinf as ppd
+    >>> cut = Thresholded(ppd.laws.DoubleGeometric(1), threshold=5)
+    >>> np.exp(cut.log_weight(np.full(3, ABSENT), np.array([0, 4, 8]))).round(3)
+    array([0.995, 0.731, 0.036])
+    """
+
+    law: IntegerLaw
+    threshold: int
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.law, IntegerLaw):
+            raise PrivacyError(f"a law of whole numbers is cut at a threshold, found {type(self.law).__name__}")
+        if isinstance(self.threshold, bool) or not isinstance(self.threshold, int | np.integer):
+            raise PrivacyError(f"threshold must be a whole number, found {self.threshold!r}")
+
+    def log_weight(self, y: Any, x: Any) -> Any:
+        """Log weight of publishing each y, `ABSENT` among them, when the count is x, elementwise.
+
+        Those of published counts and of absent ones are each up to a constant of their own.
+        """
+        y, x = np.broadcast_arrays(np.asarray(y), np.asarray(x))
+        found, absent = np.empty(x.shape), y == ABSENT
+        found[~absent] = self.law.log_weight(y[~absent] - x[~absent])
+        found[absent] = self._log_below(self.threshold - 1 - x[absent])
+        return found
+
+    @property
+    def gives(self) -> str:
+        """What is published, in words."""
+        return f"which is published from {self.threshold} on"
+
+    def is_possible(self, y: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Tell numbers that some count gives."""
+        return (y == ABSENT) | (y >= self.threshold)
+
+    def reach(self, y: Any, rare: float) -> tuple[Any, Any]:
+        """Smallest and largest count that each y can come from; no smallest for what is absent."""
+        far, absent = self.law.widest_half_width(1, rare), np.asarray(y) == ABSENT
+        low = np.where(absent, -np.inf, np.where(absent, 0, y) - float(far))
+        return low, np.where(absent, self.threshold - 1, y) + float(far)
+
+    def _log_below(self, z: NDArray[Any]) -> NDArray[np.float64]:
+        """Log probability that noise is at most z."""
+        far, log_sums = self._log_sums
+        return log_sums[np.clip(np.asarray(z, dtype=np.int64) + far, 0, 2 * far)]
+
+    @cached_property
+    def _log_sums(self) -> tuple[int, NDArray[np.float64]]:
+        """How far noise reaches but with probability 1e-300 or so, and log probabilities of at most -far, ..., far."""
+        far = self.law.tail_start(-math.log(2) * 1000)
+        if far > EXACT:
+            raise PrivacyError(f"{self.law.name} noise this wide reaches over more than {EXACT:,} counts")
+        weights = self.law.log_weight(np.arange(-far, far + 1).astype(np.float64))
+        sums = np.logaddexp.accumulate(weights)
+        return far, sums - sums[-1]

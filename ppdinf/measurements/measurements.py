@@ -1,0 +1,254 @@
+"""Everything published about one table: noisy sums, what is exact, and bounds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import scipy.sparse as sp
+import xarray as xr
+from numpy.typing import NDArray
+
+from ppdinf.errors import InvariantError, LabelError, ModelError
+from ppdinf.frame import Frame
+from ppdinf.invariants import Public, System
+from ppdinf.invariants.names import Joined
+from ppdinf.invariants.system import bind
+from ppdinf.lattice.rows import check_consistent
+from ppdinf.measurements.measured import Entries, Measured
+from ppdinf.measurements.rows import onto_rows
+from ppdinf.releases import Release
+
+__all__ = ["Measurements"]
+
+
+class Measurements:
+    """Noisy and exact sums of one confidential table, as they were published.
+
+    Parameters
+    ----------
+    labels : mapping of str to sequence, or xarray.DataArray
+        Dimensions of the confidential table and the labels of each, in the order wanted; or any table that has them.
+    *parts : Measured
+        What was measured, each by `measured`; the noise of all entries is independent. Several of the same sum count
+        together.
+    coords : mapping of str to (dimension, values), optional
+        Further coordinates, such as the state of each county.
+    public : mapping of Public to numbers, Public or System, optional
+        What is known exactly: statements with their values, ``{inv.total(): 15523}``, values as for `measured`; or
+        bounds, which have none, ``inv.nonnegative()``.
+    bounds : Public, optional
+        What is known to hold of every table, beside statements with values.
+
+    Attributes
+    ----------
+    frame : Frame
+        Labels of the cells.
+    public : System
+        Everything exact: ``A x = values``, ``B x >= limits``.
+    entries : Entries
+        Everything noisy: the sums, what was published of each, and their laws.
+
+    Raises
+    ------
+    LabelError, CountError, InvariantError, PrivacyError
+        As `measured` and `Public.on` say: labels or values that do not fit, sums that contradict each other.
+
+    Examples
+    --------
+    >>> import ppdinf as ppd
+    >>> inv = ppd.invariants
+    >>> seen = Measurements(
+    ...     {"county": ["A", "B"], "sex": ["f", "m"]},
+    ...     ppd.measured(inv.margin("county"), [30, 12], ppd.laws.DiscreteGaussian(variance=4.95)),
+    ...     ppd.measured(inv.margin("county", "sex"), [[20, 7], [8, 8]], ppd.laws.DoubleGeometric("1/10")),
+    ...     public={inv.total(): 40},
+    ... )
+    >>> seen
+    <Measurements (county: 2, sex: 2): 6 noisy sums, 1 exact; Published exactly: the total.>
+    >>> seen.to_dataframe()
+                       released  total variance
+    county=A                 30             NaN
+    """
+
+    def __init__(
+        self,
+        labels: Mapping[str, Sequence[Any]] | xr.DataArray,
+        *parts: Measured,
+        coords: Mapping[str, Any] | None = None,
+        public: Mapping[Public, Any] | Public | System | None = None,
+        bounds: Public | None = None,
+    ) -> None:
+        for part in parts:
+            if not isinstance(part, Measured):
+                raise ModelError(f"what was measured is stated by ppd.measured(...), found {type(part).__name__}")
+        frame = _frame(labels, coords)
+        self._set(frame, [part.on(frame) for part in parts], _exact(frame, public, bounds))
+
+    def _set(self, frame: Frame, parts: list[Entries], public: System) -> None:
+        self.frame, self.parts, self.public = frame, parts, public
+
+    @classmethod
+    def of_releases(cls, releases: Iterable[Release]) -> Measurements:
+        """Put releases of one table together: their noise is independent, what each keeps is exact for all.
+
+        Parameters
+        ----------
+        releases : iterable of Release
+            Of the same cells, with whole-numbered noise that is independent from cell to cell but for their public
+            sums; mechanisms and public sums may differ.
+
+        Raises
+        ------
+        LabelError
+            The releases have other labels.
+        InvariantError
+            Their public sums contradict each other; the rows are named.
+        ModelError
+            None is given, one twice, or the noise of one is of another kind.
+        """
+        given = list(releases)
+        for release in given:
+            if not isinstance(release, Release):
+                raise ModelError(f"releases of one table are ppdinf Releases, found {type(release).__name__}")
+        if not given or len(set(map(id, given))) < len(given):
+            raise ModelError("give each release of the table once, and at least one")
+        frame = given[0].frame
+        for release in given[1:]:
+            frame.check_same(release.frame, "a further release")
+        made: Measurements = object.__new__(cls)
+        made._set(frame, [_entries_of(release, k) for k, release in enumerate(given)], _joined([r.public for r in given]))
+        return made
+
+    @cached_property
+    def entries(self) -> Entries:
+        """All parts, one after the other."""
+        if not self.parts:
+            none = sp.csr_array((0, self.frame.size), dtype=np.int64)
+            return Entries(none, [], np.zeros(0, dtype=np.int64), ())
+        starts = np.cumsum([0, *(part.y.size for part in self.parts)])
+        forms = [
+            (form, rows + start)
+            for part, start in zip(self.parts, starts[:-1].tolist(), strict=True)
+            for form, rows in part.forms
+        ]
+        together: dict[int, tuple[Any, list[NDArray[np.int64]]]] = {}
+        for form, rows in forms:
+            together.setdefault(id(form), (form, []))[1].append(rows)
+        return Entries(
+            sp.csr_array(sp.vstack([part.matrix for part in self.parts], format="csr")),
+            Joined([part.names for part in self.parts]),
+            np.concatenate([part.y for part in self.parts]),
+            tuple((form, np.concatenate(rows)) for form, rows in together.values()),
+        )
+
+    @property
+    def dims(self) -> tuple[str, ...]:
+        """Names of the dimensions of the confidential table."""
+        return self.frame.dims
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Number of labels along each."""
+        return self.frame.shape
+
+    @property
+    def coords(self) -> dict[str, NDArray[Any]]:
+        """Labels of each dimension, for ``pm.Model(coords=...)``."""
+        return {dim: self.frame.coords[dim][1] for dim in self.dims}
+
+    def to_dataframe(self) -> pd.DataFrame:
+        """One row per noisy sum, by its name: ``released``, and the kind of its law."""
+        entries = self.entries
+        law = np.empty(entries.y.size, dtype=object)
+        for form, rows in entries.forms:
+            law[rows] = str(getattr(form, "law", form))
+        return pd.DataFrame({"released": entries.y, "law": law}, index=pd.Index(list(entries.names), name="sum"))
+
+    def __repr__(self) -> str:
+        sizes = ", ".join(f"{dim}: {n}" for dim, n in zip(self.dims, self.shape, strict=True))
+        return (
+            f"<Measurements ({sizes}): {self.entries.y.size} noisy sums, {len(self.public.names)} exact; "
+            f"{self.public.public}>"
+        )
+
+
+def _frame(labels: Any, coords: Mapping[str, Any] | None) -> Frame:
+    if isinstance(labels, xr.DataArray):
+        return Frame.of(labels.assign_coords(coords or {}))
+    if not isinstance(labels, Mapping) or not labels:
+        raise LabelError("give the labels of the confidential table: a mapping of dimensions to labels, or a table")
+    shape = tuple(len(list(values)) for values in labels.values())
+    blank = np.broadcast_to(np.int64(0), shape)
+    own = {dim: list(values) for dim, values in labels.items()}
+    return Frame.of(xr.DataArray(blank, dims=list(labels), coords=own | dict(coords or {})))
+
+
+def _exact(frame: Frame, public: Any, bounds: Public | None) -> System:
+    """Bind what is exact, with values that are known apart."""
+    if isinstance(public, System):
+        if bounds is not None:
+            raise InvariantError("public is bound already: state its bounds with it")
+        frame.check_same(public.frame, "the table that the public information was bound to")
+        return public
+    if isinstance(public, Public):
+        public = {public: None}
+    given = dict(public or {})
+    if bounds is not None:
+        given[bounds] = None
+    statements, values = Public(), []
+    for statement, stated in given.items():
+        if not isinstance(statement, Public):
+            raise InvariantError(
+                f"public sums are named by ppdinf.invariants, such as total(), found {type(statement).__name__}"
+            )
+        names = Joined([part.equalities(frame)[1] for part in statement])
+        zeros = all(part.known for part in statement)
+        if stated is None and len(names) and not zeros:
+            raise InvariantError(f"the public value of {names[0]!r} is missing: give it, public={{statement: values}}")
+        alone = next(iter(statement)).equalities(frame)[1] if len(statement.statements) == 1 else names
+        found = [0] * len(names) if stated is None else onto_rows(stated, alone, frame, "public values").tolist()
+        if len({*statements.statements, *statement.statements}) < len(statements.statements) + len(statement.statements):
+            raise InvariantError(f"{statement} is stated twice")
+        statements, values = statements & statement, [*values, *found]
+    blank = np.zeros(frame.size, dtype=np.int64)
+    system = bind(statements, frame, blank, values)
+    if system.limits.size:
+        system.nearest(frame.table(blank))  # names what cannot be met together
+    return system
+
+
+def _entries_of(release: Release, number: int) -> Entries:
+    """A release as entries, one for each cell."""
+    likelihood = release.likelihood
+    plain = likelihood.norm is None and likelihood.auxiliary is None and likelihood.query is None
+    if not plain or likelihood.looks_at_table or not release.mechanism.is_integer:
+        raise ModelError(
+            f"release {number + 1}, by {type(release.mechanism).__name__}, does not go together with others: its noise "
+            "is not independent from cell to cell. Infer from it alone"
+        )
+    d, frame = release.frame.size, release.frame
+    names = [f"{frame.cell(k)}, release {number + 1}" for k in range(d)]
+    y = release.table.values.ravel().astype(np.int64)
+    return Entries(sp.eye_array(d, dtype=np.int64, format="csr"), names, y, ((likelihood.form, np.arange(d)),))  # type: ignore[arg-type]
+
+
+def _joined(systems: list[System]) -> System:
+    """Everything exact in several systems of the same cells."""
+    names = [f"{name}, release {k + 1}" for k, system in enumerate(systems) for name in system.names]
+    A, values = sp.vstack([system.A for system in systems]), np.concatenate([system.values for system in systems])
+    check_consistent(A, values, row_names=names)
+    statements, kept = Public(), []
+    for system in systems:
+        first = 0
+        for statement in system.public:
+            n = len(statement.equalities(system.frame)[1])
+            if statement not in statements.statements:
+                kept += system.values[first : first + n].tolist()
+                statements = statements & Public((statement,))
+            first += n
+    blank = np.zeros(systems[0].frame.size, dtype=np.int64)
+    return bind(statements, systems[0].frame, blank, kept)

@@ -1,0 +1,117 @@
+"""Numbers onto the rows of a statement, by label wherever they have labels."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import xarray as xr
+from numpy.typing import NDArray
+
+from ppdinf.errors import LabelError
+from ppdinf.frame import Frame
+from ppdinf.invariants.names import CellNames, GroupNames
+
+__all__ = ["onto_rows"]
+
+
+def onto_rows(given: Any, names: Sequence[str], frame: Frame, what: str, *, partial: bool = False) -> NDArray[Any]:
+    """Bring numbers into the order of the rows of a statement.
+
+    Parameters
+    ----------
+    given : number, array_like, mapping, xarray.DataArray, pandas.Series or pandas.DataFrame
+        With labels: matched by them, in whatever order they are. Without: in the order of the rows.
+    names : sequence of str
+        Of the rows.
+    frame : Frame
+        Of the cells.
+    what : str
+        What messages call the numbers.
+    partial : bool
+        Whether labels may be absent; their rows get nan.
+
+    Returns
+    -------
+    array of object, shape (k,)
+
+    Raises
+    ------
+    LabelError
+        A label that is absent, unknown or there twice; another number of numbers than there are rows.
+
+    Examples
+    --------
+    >>> import ppdinf as ppd
+    >>> table = ppd.as_table([[3, 0], [1, 2]], dims=("county", "sex"))
+    >>> A, names = next(iter(ppd.invariants.margin("sex"))).equalities(Frame.of(table))
+    >>> onto_rows(pd.Series({1: 2, 0: 4}), names, Frame.of(table), "the counts")
+    array([4, 2], dtype=object)
+    """
+    labelled = _as_series(given)
+    if labelled is None:
+        return _by_position(given, names, frame, what)
+    index, keys = _keys(labelled.index, names, frame, what)
+    if index.has_duplicates:
+        raise LabelError(f"{what} have {_shown(index[index.duplicated()][0])} twice")
+    unknown = np.flatnonzero(keys.get_indexer(index) < 0)
+    if unknown.size:
+        raise LabelError(f"{what} have {_shown(index[unknown[0]])}, which is not among the sums, such as {names[0]!r}")
+    place = index.get_indexer(keys)
+    absent = np.flatnonzero(place < 0)
+    if absent.size and not partial:
+        raise LabelError(f"{what} lack {names[absent[0]]!r}: give nan where nothing was measured")
+    found = np.full(len(names), np.nan, dtype=object)
+    found[place >= 0] = labelled.to_numpy(dtype=object)[place[place >= 0]]
+    return found
+
+
+def _as_series(given: Any) -> pd.Series | None:
+    """Numbers with their labels; None where they have none."""
+    if isinstance(given, Mapping):
+        return pd.Series(given, dtype=object)
+    if isinstance(given, pd.DataFrame):
+        return given.rename_axis(index=given.index.name, columns=given.columns.name).stack(future_stack=True)
+    if isinstance(given, xr.DataArray) and given.ndim:
+        bare = [dim for dim in given.dims if dim not in given.coords]
+        return None if bare else given.drop_vars(set(given.coords) - set(given.dims)).to_series()
+    return given if isinstance(given, pd.Series) else None
+
+
+def _keys(index: pd.Index, names: Sequence[str], frame: Frame, what: str) -> tuple[pd.Index, pd.Index]:
+    """Labels of the numbers and of the rows, alike: by coordinate where the rows are named so, else by name."""
+    if isinstance(names, CellNames) and names.by:
+        columns = [frame.broadcast(by)[names.cells] for by in names.by]
+        if set(index.names) == set(names.by) and index.nlevels > 1:
+            index = index.reorder_levels(list(names.by))
+        elif index.nlevels == len(names.by) and set(index.names) <= {None, *names.by} and index.nlevels == 1:
+            pass
+        elif index.nlevels > 1 or set(index.names) - {None}:
+            raise LabelError(f"{what} are labelled by {list(index.names)}, the sums by {list(names.by)}")
+        if index.nlevels == len(names.by):
+            keys = pd.Index(columns[0], dtype=object) if len(columns) == 1 else pd.MultiIndex.from_arrays(columns)
+            return _plain(index), _plain(keys)
+    if isinstance(names, GroupNames) and not set(index) & set(names):
+        return _plain(index), pd.Index(names.groups, dtype=object)
+    return _plain(index), pd.Index(list(names), dtype=object)
+
+
+def _plain(index: pd.Index) -> pd.Index:
+    return pd.Index(index.to_flat_index(), dtype=object)
+
+
+def _by_position(given: Any, names: Sequence[str], frame: Frame, what: str) -> NDArray[Any]:
+    """Numbers in the order of the rows, of which they have the shape."""
+    found = np.asarray(np.ma.filled(np.ma.asarray(given, dtype=object), np.nan), dtype=object)
+    expected = [(len(names),)] + ([()] if len(names) == 1 else [])
+    if isinstance(names, CellNames) and names.by:
+        expected.append(tuple(frame.codes(by)[1].size for by in names.by))
+    if found.shape not in expected or found.size != len(names):
+        raise LabelError(f"{what} have the shape {found.shape} for {len(names)} sums, such as {names[0]!r}")
+    return found.ravel()
+
+
+def _shown(label: Any) -> str:
+    return ", ".join(map(repr, label)) if isinstance(label, tuple) else repr(label)
