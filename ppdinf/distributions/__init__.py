@@ -11,8 +11,12 @@ layout        from what was observed and a data model to a fiber: windows, suppo
 marginal      marginal likelihood of a noisy table with public totals, as a differentiable PyTensor expression
 natural       data models of the form ``h(x) exp(eta x) / Z(eta)``: only eta varies, so no table of densities is
               rebuilt
-observed      what was observed of a confidential table: made once from a release, and asked by everything that comes
-              after
+measured_moves         moves of a table that leave some of its noisy sums as they are
+observed               what was observed of a confidential table: made once from what was published, and asked by
+                       everything that comes after
+observed_measurements  measurements of one table, as they speak of its cells
+observed_release       a release, as it speaks of the confidential cells
+of_table               a number that depends on a table as a whole, computed outside of PyTensor's graphs
 precision     distributions in double precision, whatever their parameters were written as; and which of these are
               constants
 released      the mechanism as a likelihood: the released table given the confidential one

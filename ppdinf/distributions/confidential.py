@@ -128,7 +128,7 @@ class ConfidentialRV(SymbolicRandomVariable):
         if likelihood.norm is not None or likelihood.auxiliary is None:
             return 0.0
         counts = self.fiber.lower[:, None] + np.arange(self.fiber.width)
-        return likelihood.log_counts(self.observed.y, counts, inputs[-1])
+        return self.observed.log_counts(counts, inputs[-1])
 
     def natural(self, inputs: Any) -> tuple[Any, Any, NDArray[np.float64]] | None:
         """Write the weights, noise included, as ``exp(log_h + eta x - log_normaliser)`` where they have that form.

@@ -12,7 +12,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from ppdinf._pymc_internals import compile_pymc, inputvars
-from ppdinf.distributions.answers import cell_windows, short_moves
+from ppdinf.distributions.answers import cell_windows
 from ppdinf.distributions.confidential import log_density
 from ppdinf.distributions.observed import Observed
 from ppdinf.distributions.rows import elementwise
@@ -22,7 +22,6 @@ from ppdinf.fiber.fiber import Fiber
 from ppdinf.invariants import System
 from ppdinf.lattice.feasible import nearest_feasible
 from ppdinf.lattice.moves import Bounds, connected_moves
-from ppdinf.laws.noise_norm import NoiseNorm
 
 __all__ = ["lay_out"]
 
@@ -61,7 +60,7 @@ def lay_out(model: pm.Model, base: Any, observed: Observed, *, gaps: bool = Fals
     counts = lower[:, None] + np.arange(width)
     public = _allowed(system, counts)
     # what follows from a further variable of the model comes in later
-    log_weight = likelihood.log_counts(observed.y, counts) if likelihood.is_fixed_by_cell else 0.0
+    log_weight = observed.log_counts(counts) if likelihood.is_fixed_by_cell else 0.0
     log_noise = np.where(public, log_weight, -np.inf)
     allowed = public & support(counts) & np.isfinite(log_noise)
     if not allowed.any(axis=1).all():
@@ -69,10 +68,8 @@ def lay_out(model: pm.Model, base: Any, observed: Observed, *, gaps: bool = Fals
         raise ModelError(f"the distribution allows no count near the released one at {cell}")
     linked = bool(np.any(np.diff(system.B.indptr) > 1))
     bounds: Bounds = "any" if linked else "lower" if allowed[:, -1].all() else "box"
-    moves, coupling = connected_moves(system.structure, bounds=bounds, shape=frame.shape), likelihood.norm
-    if coupling is not None and likelihood.query is not None:
-        coupling = NoiseNorm(sp.csc_array(coupling.matrix @ likelihood.query), coupling.order)
-        moves = short_moves(moves, system, coupling)
+    coupling = observed.coupling(lower, width)
+    moves = observed.moves(connected_moves(system.structure, bounds=bounds, shape=frame.shape), coupling)
     fiber = Fiber(system, lower, log_noise, moves, coupling, nonnegative, likelihood.histogram)
     return fiber, feasible_start(fiber, allowed, observed, gaps=gaps)
 
@@ -137,9 +134,10 @@ def feasible_start(
     system, cells = fiber.system, sp.eye_array(fiber.lower.size, dtype=np.int64, format="csc")
     lowest = fiber.lower + allowed.argmax(axis=1)
     highest = fiber.lower + fiber.width - 1 - allowed[:, ::-1].argmax(axis=1)
-    B = sp.vstack([cells, -cells, system.B])
-    limits = np.concatenate([lowest, -highest, system.limits])
-    near = np.rint(_nearest_reals(observed, lowest, highest)).astype(np.int64)
+    further, least = observed.certain()
+    B = sp.vstack([cells, -cells, system.B, further])
+    limits = np.concatenate([lowest, -highest, system.limits, least])
+    near = np.rint(observed.nearest_reals(lowest, highest)).astype(np.int64)
     start = nearest_feasible(system.A, system.values, B, limits, near=near, row_names=system.names)
     inside = allowed[np.arange(start.size), start - fiber.lower]
     if not (gaps or inside.all()):
@@ -148,11 +146,3 @@ def feasible_start(
             f"{system.frame.cell(int(np.argmin(inside)))}"
         )
     return start.reshape(system.frame.shape)
-
-
-def _nearest_reals(observed: Observed, lowest: NDArray[np.int64], highest: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Real cells nearest to the release: its own, or such as give its answers in least squares."""
-    from scipy.optimize import lsq_linear
-
-    y, query = observed.y.astype(np.float64), observed.likelihood.query
-    return y if query is None else lsq_linear(query.toarray(), y, (lowest - 0.5, highest + 0.5)).x

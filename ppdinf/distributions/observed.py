@@ -1,92 +1,107 @@
-"""What was observed of a confidential table: made once from a release, and asked by everything that comes after.
+"""What was observed of a confidential table: made once, and asked by everything that comes after.
 
-Public sums of answers W x are sums of the cells, ``A W x = a``, bounds likewise: the system here is always that of the
-confidential cells. Where the noise keeps the number of records though nobody stated it, that number is one more sum.
+The system is always that of the confidential cells. A release and `Measurements` are observed in files of their own.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from abc import ABC, abstractmethod
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+import xarray as xr
 from numpy.typing import NDArray
 
+from ppdinf.fiber.measured_sums import MeasuredSums
 from ppdinf.frame import Frame
 from ppdinf.invariants import System
+from ppdinf.lattice.moves import Moves
 from ppdinf.laws.likelihood import Likelihood
-from ppdinf.releases import Release
+from ppdinf.laws.noise_norm import NoiseNorm
 
-__all__ = ["Observed", "observe"]
+__all__ = ["Observed"]
+
+type Reals = NDArray[np.float64]
 
 
-@dataclass(frozen=True, eq=False)
-class Observed:
-    """A release, as it speaks of the confidential cells.
+class Observed(ABC):
+    """What was published, as it speaks of the confidential cells.
 
     Attributes
     ----------
-    release : Release
+    published : Release or Measurements
     frame : Frame
-        Labels of the cells; those of the release itself unless it answers queries.
+        Labels of the cells.
     system : System
         Everything exact of the cells.
     likelihood : Likelihood
-        Everything noisy of them.
+        Everything noisy of single cells, and of the table as a whole.
+    noisy : xarray.DataArray
+        Published numbers.
     """
 
-    release: Release
+    published: Any
     frame: Frame
     system: System
     likelihood: Likelihood
+    noisy: xr.DataArray
 
     @cached_property
-    def y(self) -> NDArray[np.int64] | NDArray[np.float64]:
-        """Released numbers, one for each cell or answer."""
-        return self.release.table.values.ravel()
+    def y(self) -> NDArray[Any]:
+        """Published numbers, one after the other."""
+        return self.noisy.values.ravel()
+
+    @property
+    def is_integer(self) -> bool:
+        """Whether they are whole."""
+        return self.noisy.dtype.kind == "i"
 
     @cached_property
     def obstacle(self) -> str:
         """What links groups of cells, so that the table cannot be summed out group by group; empty if nothing does."""
-        if self.likelihood.norm is not None:
-            return "its noise is not independent in the cells"
-        if self.likelihood.histogram is not None:
-            return "noisy sums of its histogram of counts were published with it"
         structure, system = self.system.structure, self.system
         if np.any(~structure.partition & (np.bincount(structure.blocks) > 1)):
             return "public sums cross each other"
-        if self.likelihood.normaliser is not None:
-            return "the normalising constant of its noise depends on it"
         linked = np.flatnonzero(np.diff(system.B.indptr) > 1)
         return f"the bound {system.bound_names[linked[0]]!r} links cells" if linked.size else ""
 
+    @abstractmethod
+    def log_counts(self, counts: NDArray[np.int64], *auxiliary: Any) -> Any:
+        """Log weights of counts of each cell, shape (d, n), by what was observed of it alone; 0 where nothing was."""
 
-def observe(release: Release, frame: Frame) -> Observed:
-    """State what a release says of the confidential cells.
+    @abstractmethod
+    def windows(self, low: Reals, high: Reals) -> tuple[Reals, Reals]:
+        """Find counts of each cell between which noise leaves it, one further where `low` and `high` permit.
 
-    Parameters
-    ----------
-    release : Release
-    frame : Frame
-        Of the cells.
+        `low` and `high`, shape (d,), are the ends of what public statements allow; infinite where nothing tells.
+        """
 
-    Raises
-    ------
-    ModelError
-        The mechanism has no likelihood of cells.
-    """
-    likelihood, system = release.likelihood, release.public
-    query = likelihood.query
-    if query is not None:
-        found = {"A": sp.csr_array(system.A @ query), "B": sp.csr_array(system.B @ query)}
-        system = replace(system, frame=frame, empty=np.zeros(frame.size, dtype=bool), **found)
-    records = None if likelihood.records is None else likelihood.records(release.table.values.ravel())
-    if records is not None:
-        system = replace(
-            system,
-            A=sp.vstack([system.A, np.ones((1, frame.size), dtype=np.int64)], format="csr"),
-            values=np.append(system.values, records),
-            names=[*system.names, "number of records (as released)"],
-        )
-    return Observed(release, frame, system, likelihood)
+    def implied(self) -> tuple[sp.csr_array, NDArray[np.int64]]:
+        """Inequalities ``B x >= limits`` that hold but with the probability of noise beyond its reach."""
+        return sp.csr_array((0, self.frame.size), dtype=np.int64), np.zeros(0, dtype=np.int64)
+
+    def certain(self) -> tuple[sp.csr_array, NDArray[np.int64]]:
+        """Those of them without which a table has no weight at all."""
+        return sp.csr_array((0, self.frame.size), dtype=np.int64), np.zeros(0, dtype=np.int64)
+
+    @abstractmethod
+    def coupling(self, lower: NDArray[np.int64], width: int) -> NoiseNorm | MeasuredSums | None:
+        """State what was observed of several cells at once, for tables in these windows."""
+
+    def moves(self, connected: Moves, coupling: NoiseNorm | MeasuredSums | None) -> Moves:
+        """Return moves that are proved to connect the fiber, and such as help where cells are coupled."""
+        return connected
+
+    @abstractmethod
+    def nearest_reals(self, lowest: NDArray[np.int64], highest: NDArray[np.int64]) -> Reals:
+        """Real cells near to what was observed, shape (d,)."""
+
+    @abstractmethod
+    def log_density(self, y: Any, x: Any, *auxiliary: Any) -> Any:
+        """Log density of published numbers given a table, symbolic, up to a constant."""
+
+    @abstractmethod
+    def draw(self, cells: NDArray[np.int64], rng: np.random.Generator) -> NDArray[Any]:
+        """Publish tables again, of shape (n, d); numbers of shape ``(n, *noisy.shape)``."""

@@ -185,5 +185,5 @@ def _marginal_logp(op: SummedOut, values: Any, *inputs: Any, **kwargs: Any) -> l
     auxiliary = release.owner.op.dist_params(release.owner)[1:]
     log_l -= law.observed.likelihood.log_prior_in_weights(*auxiliary) + law.base(given)[1]
     # the windows were laid out for this release: any other table has no density here
-    log_l = pt.switch(pt.all(pt.eq(values[0], law.observed.release.table.values)), log_l, -np.inf)
+    log_l = pt.switch(pt.all(pt.eq(values[0], law.observed.noisy.values)), log_l, -np.inf)
     return [log_l, *(pt.zeros(()) for _ in values[1:])]

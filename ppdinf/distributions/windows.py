@@ -71,16 +71,12 @@ def count_windows(
     ModelError
         Naming a cell whose window would have more than ``ENTRIES / d`` counts.
     """
-    y, system, likelihood = observed.y, observed.system, observed.likelihood
-    low, high = _possible(system, nonnegative)
-    reach, center = likelihood.half_width, np.clip(y, low, high)  # noise weighs most there
-    lower, upper = np.maximum(np.floor(center) - reach, low - 1), np.minimum(np.ceil(center) + reach, high + 1)
-    if (
-        likelihood.normaliser is not None and likelihood.follows_bounds
-    ):  # it carries releases far, but within what is public
-        lower, upper = np.where(np.isfinite(low), low - 1, lower), np.where(np.isfinite(high), high + 1, upper)
+    system = observed.system
+    low, high = _possible(observed, nonnegative)
+    lower, upper = observed.windows(low, high)
     prior, law = _Prior(model, base, system.frame.shape), _noise_law(observed)
-    large = upper - lower >= ENTRIES // y.size
+    lower, upper = _ended(lower, upper, prior.tables, low, high, system)
+    large = upper - lower >= ENTRIES // lower.size
     doubtful = large | ~_surely_within(prior.tables, lower, upper, law, low, high)
     if len(prior.tables) and doubtful.any():
         first, last = prior.weigh(lower, upper, law, low - 1, high + 1)
@@ -109,22 +105,53 @@ def common_width(lower: NDArray[Any], upper: NDArray[Any], system: System) -> in
     return width
 
 
-def _possible(system: System, nonnegative: NDArray[np.bool_]) -> tuple[Reals, Reals]:
-    """Smallest and largest count of every cell by what is public, and by the data model where it has no negative."""
-    kept = np.flatnonzero(nonnegative)
+def _possible(observed: Observed, nonnegative: NDArray[np.bool_]) -> tuple[Reals, Reals]:
+    """Smallest and largest count of every cell by what is public, noisy sums in reach, and the sign of the data model.
+
+    Noisy sums are left out where they contradict the rest; a contradiction in that is named by the search for a table
+    to start from.
+    """
+    system, kept = observed.system, np.flatnonzero(nonnegative)
     units = sp.csr_array(sp.eye_array(nonnegative.size, dtype=np.int64, format="csr")[kept])
-    B, limits = sp.vstack([system.B, units], format="csr"), np.append(system.limits, np.zeros(kept.size, np.int64))
-    low, high = cell_intervals(system.A, system.values, B, limits)
-    contradictory = bool(np.any(low > high))  # named by the search for a table to start from
-    return (np.full(low.size, -np.inf), np.full(low.size, np.inf)) if contradictory else (low, high)
+    B, limits = [system.B, units], [system.limits, np.zeros(kept.size, np.int64)]
+    noisy = observed.implied()
+    for further in ([noisy], []) if noisy[1].size else ([],):
+        rows = sp.vstack([*B, *(more for more, _ in further)], format="csr")
+        low, high = cell_intervals(system.A, system.values, rows, np.concatenate([*limits, *(b for _, b in further)]))
+        if not np.any(low > high):
+            return low, high
+    return np.full(nonnegative.size, -np.inf), np.full(nonnegative.size, np.inf)
+
+
+def _ended(
+    lower: Reals, upper: Reals, tables: NDArray[Any], low: Reals, high: Reals, system: System
+) -> tuple[Reals, Reals]:
+    """Give windows that nothing published ends the ends of what is drawn from the prior.
+
+    Raises
+    ------
+    ModelError
+        Naming a cell, where there are no draws.
+    """
+    open_ended = ~np.isfinite(lower) | ~np.isfinite(upper)
+    if not open_ended.any():
+        return lower, upper
+    if not len(tables):
+        raise ModelError(
+            f"nothing published bounds the count at {system.frame.cell(int(np.argmax(open_ended)))}, and the prior has "
+            "no draws that would: give the parameters a proper prior, or make bounds public"
+        )
+    least, most = np.maximum(tables.min(axis=0) - 1, low - 1), np.minimum(tables.max(axis=0) + 1, high + 1)
+    lower = np.where(np.isfinite(lower), lower, np.minimum(least, np.where(np.isfinite(upper), upper - 1, least)))
+    return lower, np.where(np.isfinite(upper), upper, np.maximum(most, lower + 1))
 
 
 def _noise_law(observed: Observed) -> Law:
     """Log weight of noise given counts of each cell, shape (..., d); Laplace as wide for noise without one."""
-    y, likelihood = observed.y, observed.likelihood
+    likelihood = observed.likelihood
     if likelihood.is_fixed_by_cell:
-        return lambda counts: likelihood.log_cells(y, counts)
-    rate = -math.log(NOISE) / max(likelihood.half_width, 1)
+        return lambda counts: observed.log_counts(np.atleast_2d(counts).T).T.reshape(np.shape(counts))
+    y, rate = observed.y, -math.log(NOISE) / max(likelihood.half_width, 1)
     return lambda counts: np.asarray(-rate * abs(y - counts), dtype=np.float64)
 
 

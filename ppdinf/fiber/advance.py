@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from ppdinf.fiber.fiber import Fiber
 from ppdinf.fiber.fiber_walk import _linear, _walk, walk_coupled
 from ppdinf.fiber.histogram_walk import walk_histogram
+from ppdinf.fiber.measured_sums import MeasuredSums, walk_measured
 
 __all__ = ["Directions", "advance", "directions"]
 
@@ -64,6 +65,11 @@ def advance(
 
         def move(x: NDArray[np.int64], along: Directions) -> None:
             _walk(x, *along, fiber.lower, weights, log_weights, rng)
+    elif isinstance(fiber.coupling, MeasuredSums):
+        measured, arrays = fiber.coupling, fiber.coupling.arrays
+
+        def move(x: NDArray[np.int64], along: Directions) -> None:
+            walk_measured(x, *along, fiber.lower, log_weights, arrays, measured.matrix @ x[: table.size], rng)
     else:
         image, order = fiber.coupling.matrix, float(fiber.coupling.order)
         columns = (image.indptr, image.indices, image.data)

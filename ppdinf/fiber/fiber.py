@@ -14,6 +14,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from ppdinf.errors import InvariantError
+from ppdinf.fiber.measured_sums import MeasuredSums
 from ppdinf.invariants import System
 from ppdinf.lattice.fixed_cells import fixed_cells
 from ppdinf.lattice.moves import Moves
@@ -37,8 +38,9 @@ class Fiber:
         Log weight of the released count given each count of the window; ``-inf`` beyond a public bound.
     moves : Moves
         Directions along which the fiber is walked.
-    coupling : NoiseNorm or None
-        Of the cells, for noise that couples them; `log_noise` then holds public bounds alone.
+    coupling : NoiseNorm, MeasuredSums or None
+        What else was observed of several cells at once: noise that couples them (`log_noise` then holds public bounds
+        alone), or noisy sums.
     nonnegative : array of bool, shape (d,), or None
         Cells that the data model takes to be 0 or more.
     histogram : HistogramNoise or None
@@ -49,7 +51,7 @@ class Fiber:
     lower: NDArray[np.int64]
     log_noise: NDArray[np.float64]
     moves: Moves
-    coupling: NoiseNorm | None = None
+    coupling: NoiseNorm | MeasuredSums | None = None
     nonnegative: NDArray[np.bool_] | None = None
     histogram: HistogramNoise | None = None
 

@@ -65,7 +65,9 @@ class DiscreteGaussian(IntegerLaw):
     ) -> None:
         if (sigma is None) == (variance is None):
             raise PrivacyError("discrete Gaussian noise takes sigma or variance, one of the two")
-        assign(self, variance=as_fraction(sigma, "sigma") ** 2 if variance is None else as_fraction(variance, "variance"))
+        assign(
+            self, variance=as_fraction(sigma, "sigma") ** 2 if variance is None else as_fraction(variance, "variance")
+        )
 
     @property
     def sigma(self) -> Fraction | float:

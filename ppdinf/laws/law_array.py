@@ -61,7 +61,9 @@ def law_array(kind: type[IntegerLaw], args: tuple[Any, ...], kwargs: dict[str, A
     missing = np.asarray(pd.isna(shown))
     different, inverse = _different(np.asarray(shown)[~missing])
     laws = tuple(
-        kind(*args[:position], value, *args[position + 1 :], **kwargs) if position >= 0 else kind(*args, **kwargs | {name: value})
+        kind(*args[:position], value, *args[position + 1 :], **kwargs)
+        if position >= 0
+        else kind(*args, **kwargs | {name: value})
         for value in different
     )
     number = np.full(missing.shape, NONE)

@@ -51,7 +51,7 @@ class Differences:
 
     def reach(self, y: Any, rare: float) -> tuple[Any, Any]:
         """Smallest and largest count that each y comes from, but with the probability `rare` of the weights."""
-        far = self.law.widest_half_width(1, rare)
+        far = float(self.law.widest_half_width(1, rare)) if rare > 0 else math.inf
         return y - far, y + far
 
 

@@ -78,9 +78,10 @@ class Thresholded:
 
     def reach(self, y: Any, rare: float) -> tuple[Any, Any]:
         """Smallest and largest count that each y can come from; no smallest for what is absent."""
-        far, absent = self.law.widest_half_width(1, rare), np.asarray(y) == ABSENT
-        low = np.where(absent, -np.inf, np.where(absent, 0, y) - float(far))
-        return low, np.where(absent, self.threshold - 1, y) + float(far)
+        far = float(self.law.widest_half_width(1, rare)) if rare > 0 else math.inf
+        absent = np.asarray(y) == ABSENT
+        low = np.where(absent, -np.inf, np.where(absent, 0, y) - far)
+        return low, np.where(absent, self.threshold - 1, y) + far
 
     def _log_below(self, z: NDArray[Any]) -> NDArray[np.float64]:
         """Log probability that noise is at most z."""

@@ -19,73 +19,10 @@ from ppdinf.labels import LARGEST
 from ppdinf.laws import IntegerLaw, LawArray, RandomRounding, Thresholded, TransitionMatrix
 from ppdinf.laws.likelihood import Differences
 from ppdinf.laws.thresholded import ABSENT
+from ppdinf.measurements.entries import Entries, Form
 from ppdinf.measurements.rows import onto_rows
 
-__all__ = ["Entries", "Form", "Measured", "measured"]
-
-Form = Differences | TransitionMatrix | RandomRounding | Thresholded
-"""How a published number weighs counts: ``log_weight(y, x)``, and from where to where, ``reach(y, rare)``."""
-
-RARE = 1e-12
-"""Probability of noise that goes further than its reach."""
-
-
-@dataclass(frozen=True, eq=False)
-class Entries:
-    """Published numbers, each of a sum of cells with a law of its own.
-
-    Attributes
-    ----------
-    matrix : scipy.sparse.csr_array of int64, shape (k, d)
-        The sums: one row per published number.
-    names : sequence of str
-    y : array of int64, shape (k,)
-        What was published; `ppdinf.laws.thresholded.ABSENT` for what stayed below its threshold.
-    forms : tuple of (Form, array of int64)
-        Laws, each with the entries that have it.
-    """
-
-    matrix: sp.csr_array
-    names: Sequence[str]
-    y: NDArray[np.int64]
-    forms: tuple[tuple[Form, NDArray[np.int64]], ...]
-
-    def log_weights(self, sums: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Log weight of every entry given possible values of its sum, shape (k, ...)."""
-        found = np.empty(sums.shape)
-        for form, rows in self.forms:
-            y = self.y[rows].reshape(-1, *[1] * (sums.ndim - 1))
-            found[rows] = form.log_weight(y, sums[rows])
-        return found
-
-    def reach(self, rare: float = RARE) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Smallest and largest value of each sum that its entry comes from, but with probability `rare`."""
-        low, high = np.empty(self.y.size), np.empty(self.y.size)
-        for form, rows in self.forms:
-            low[rows], high[rows] = form.reach(self.y[rows], rare)
-        return low, high
-
-    def only(self, rows: NDArray[np.int64]) -> Entries:
-        """Some of the entries, in the order given."""
-        place = np.full(self.y.size, -1)
-        place[rows] = np.arange(rows.size)
-        forms = [(form, place[own][place[own] >= 0]) for form, own in self.forms]
-        names = _Chosen(self.names, rows)
-        return Entries(self.matrix[rows], names, self.y[rows], tuple((f, own) for f, own in forms if own.size))
-
-
-class _Chosen(Joined):
-    """Some of a sequence of names, spelled out when asked for."""
-
-    def __init__(self, names: Sequence[str], rows: NDArray[np.int64]) -> None:
-        self._names, self._rows = names, rows
-
-    def __len__(self) -> int:
-        return int(self._rows.size)
-
-    def name(self, row: int) -> str:
-        """Name of one row."""
-        return self._names[int(self._rows[row])]
+__all__ = ["Measured", "as_form", "measured"]
 
 
 @dataclass(frozen=True, eq=False, repr=False)

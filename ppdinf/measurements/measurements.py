@@ -18,7 +18,8 @@ from ppdinf.invariants import Public, System
 from ppdinf.invariants.names import Joined
 from ppdinf.invariants.system import bind
 from ppdinf.lattice.rows import check_consistent
-from ppdinf.measurements.measured import Entries, Measured
+from ppdinf.measurements.entries import Entries
+from ppdinf.measurements.measured import Measured
 from ppdinf.measurements.rows import onto_rows
 from ppdinf.releases import Release
 
@@ -120,7 +121,9 @@ class Measurements:
         for release in given[1:]:
             frame.check_same(release.frame, "a further release")
         made: Measurements = object.__new__(cls)
-        made._set(frame, [_entries_of(release, k) for k, release in enumerate(given)], _joined([r.public for r in given]))
+        made._set(
+            frame, [_entries_of(release, k) for k, release in enumerate(given)], _joined([r.public for r in given])
+        )
         return made
 
     @cached_property
@@ -211,7 +214,9 @@ def _exact(frame: Frame, public: Any, bounds: Public | None) -> System:
             raise InvariantError(f"the public value of {names[0]!r} is missing: give it, public={{statement: values}}")
         alone = next(iter(statement)).equalities(frame)[1] if len(statement.statements) == 1 else names
         found = [0] * len(names) if stated is None else onto_rows(stated, alone, frame, "public values").tolist()
-        if len({*statements.statements, *statement.statements}) < len(statements.statements) + len(statement.statements):
+        if len({*statements.statements, *statement.statements}) < len(statements.statements) + len(
+            statement.statements
+        ):
             raise InvariantError(f"{statement} is stated twice")
         statements, values = statements & statement, [*values, *found]
     blank = np.zeros(frame.size, dtype=np.int64)

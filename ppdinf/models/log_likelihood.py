@@ -118,14 +118,15 @@ def sample_release(
     """
     model = pm.modelcontext(model)
     observed, rng = only_table(model).law.observed, np.random.default_rng(random_seed)
-    release = observed.release
+    noisy = observed.noisy
     tables = sample_confidential(idata, model, random_seed=rng).values
     flat = tables.reshape(-1, *tables.shape[2:])
     again = ReleasedRV(observed, ndim=tables.ndim - 2)
     values = np.array([again.rng_fn(rng, table, size=()) for table in flat])
-    dims = ("chain", "draw", *release.dims)
-    coords = {"chain": idata.posterior.chain, "draw": idata.posterior.draw, **release.coords}
-    return xr.DataArray(values.reshape(*tables.shape[:2], *release.shape), dims=dims, coords=coords)
+    dims = ("chain", "draw", *noisy.dims)
+    own = {dim: noisy.coords[dim].values for dim in noisy.dims if dim in noisy.coords}
+    coords = {"chain": idata.posterior.chain, "draw": idata.posterior.draw, **own}
+    return xr.DataArray(values.reshape(*tables.shape[:2], *noisy.shape), dims=dims, coords=coords)
 
 
 def _pointwise(law: ConfidentialRV, given: Any) -> Any:

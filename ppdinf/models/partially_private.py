@@ -17,13 +17,16 @@ from ppdinf._pymc_internals import BetaBinomialRV, BinomialRV, change_dist_size,
 from ppdinf.distributions.confidential import confidential
 from ppdinf.distributions.dependents import settle, tables_of, watch
 from ppdinf.distributions.layout import at_initial_point, lay_out
-from ppdinf.distributions.observed import Observed, observe
+from ppdinf.distributions.observed import Observed
+from ppdinf.distributions.observed_measurements import ObservedMeasurements
+from ppdinf.distributions.observed_release import ObservedRelease
 from ppdinf.distributions.precision import constant, in_double
 from ppdinf.distributions.released import released
 from ppdinf.distributions.rows import has_rows, require_public_rows
 from ppdinf.errors import ModelError
 from ppdinf.frame import Frame
 from ppdinf.laws.likelihood import MixingScale, RemovedShift
+from ppdinf.measurements import Measurements
 from ppdinf.releases import Release
 
 __all__ = ["PartiallyPrivate"]
@@ -38,7 +41,7 @@ PRIORS: dict[type, Callable[[str, Any], Any]] = {
 def PartiallyPrivate(  # noqa: N802  (reads as a PyMC distribution)
     name: str,
     dist: Any,
-    release: Release,
+    release: Release | Measurements | Sequence[Release],
     marginalize: bool | str = "auto",
     *,
     dims: str | Sequence[str] | None = None,
@@ -58,9 +61,10 @@ def PartiallyPrivate(  # noqa: N802  (reads as a PyMC distribution)
         Elementwise, such as ``pm.Poisson.dist(rate)``; its parameters broadcast to the shape of the table. Or
         ``pm.Multinomial.dist(n, p)`` and ``pm.DirichletMultinomial.dist(n, a)`` over the last dimension, with n the
         public totals of the rows.
-    release : Release
+    release : Release, Measurements or sequence of Release
         Of cells, or of answers to a query on them (`SubspaceGaussian` and its kin): the table then has one cell per
-        column of the query.
+        column of the query. Everything published about one table, by whomever: `ppdinf.Measurements`; several
+        releases of one table may be given as a list.
     marginalize : {"auto", True, False}
         True: sum the confidential table out exactly, so that NUTS runs on the parameters alone, and let
         `sample_confidential` draw it afterwards; possible where public sums split the cells into groups
@@ -123,18 +127,20 @@ def PartiallyPrivate(  # noqa: N802  (reads as a PyMC distribution)
     {'counts': ('age',), 'counts_release': ('answer',)}
     """
     model = pm.modelcontext(None)
-    if not isinstance(release, Release):
-        raise ModelError(f"release must be a ppdinf Release, found {type(release).__name__}")
+    if isinstance(release, list | tuple):
+        release = Measurements.of_releases(release)
+    if not isinstance(release, Release | Measurements):
+        raise ModelError(f"release must be a ppdinf Release or Measurements, found {type(release).__name__}")
     if marginalize not in ("auto", True, False):
         raise ModelError(f"marginalize must be 'auto', True or False, found {marginalize!r}")
     if model.name_for(name) in model.named_vars:
         raise ModelError(f"the model has a variable {name!r} already: choose another name for the table")
     for table in tables_of(model):
-        if table.law.observed.release is release:
+        if table.law.observed.published is release:
             raise ModelError(f"the release is in the model already, as that of {table.name!r}: it counts once")
     _match_coords(model, release)
     frame, dims = _cells(model, dist, release, dims if dims is None or isinstance(dims, list | tuple) else (dims,))
-    observed = observe(release, frame)
+    observed = ObservedMeasurements(release) if isinstance(release, Measurements) else ObservedRelease(release, frame)
     base = in_double(_fit_to_table(dist, observed), model)
     _refuse_counted_twice(model, base, observed)
     above = settle(model, base, name)
@@ -153,7 +159,8 @@ def PartiallyPrivate(  # noqa: N802  (reads as a PyMC distribution)
     if not summed_out:
         make_variable()
     noisy = released(table, observed, auxiliary)
-    model.register_rv(noisy, f"{name}_release", observed=release.table.values, dims=release.dims)
+    noisy_dims = release.dims if isinstance(release, Release) else None
+    model.register_rv(noisy, f"{name}_release", observed=observed.noisy.values, dims=noisy_dims)
     return table
 
 
@@ -182,7 +189,7 @@ def _refuse_counted_twice(model: pm.Model, base: Any, observed: Observed) -> Non
                 )
 
 
-def _match_coords(model: pm.Model, release: Release) -> None:
+def _match_coords(model: pm.Model, release: Release | Measurements) -> None:
     for dim, labels in release.coords.items():
         known = model.coords.get(dim)
         if known is None:
@@ -195,10 +202,10 @@ def _match_coords(model: pm.Model, release: Release) -> None:
 
 
 def _cells(
-    model: pm.Model, dist: Any, release: Release, dims: Sequence[str] | None
+    model: pm.Model, dist: Any, release: Release | Measurements, dims: Sequence[str] | None
 ) -> tuple[Frame, Sequence[str] | None]:
     """Frame of the confidential cells, and their dimensions in the model."""
-    query = release.likelihood.query
+    query = release.likelihood.query if isinstance(release, Release) else None
     if query is None:
         if dims is not None and tuple(dims) != release.dims:
             raise ModelError(f"the release has dimensions {release.dims}, and so has the table: leave dims out")

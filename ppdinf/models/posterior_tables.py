@@ -82,8 +82,8 @@ def sample_confidential(
             raise ModelError(f"the posterior holds no {table.name!r}: pass the result of pm.sample() for this model")
         return idata.posterior[table.name]
     draws = _draw_summed_out(table, idata.posterior, model, np.random.default_rng(random_seed))
-    dims = ("chain", "draw", *table.law.observed.release.dims)
-    found = xr.DataArray(draws, dims=dims, coords=table.law.observed.release.coords)
+    frame = table.law.observed.frame
+    found = xr.DataArray(draws, dims=("chain", "draw", *frame.dims), coords={d: frame.coords[d][1] for d in frame.dims})
     idata["posterior"] = idata.posterior.to_dataset().assign({table.name: found})
     return idata.posterior[table.name]
 
@@ -156,7 +156,7 @@ def _draw_summed_out(table: Table, posterior: Any, model: pm.Model, rng: np.rand
         draws = totals.draw(log_h, eta=np.array(flat), **place)
     else:
         draws = np.array([totals.draw(weights, **place) for weights in flat])
-    return draws.reshape(*lead, *table.law.observed.release.shape)
+    return draws.reshape(*lead, *table.law.observed.frame.shape)
 
 
 def law_of_draws(

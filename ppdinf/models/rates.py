@@ -31,7 +31,7 @@ import pytensor.tensor as pt
 import xarray as xr
 from numpy.typing import NDArray
 
-from ppdinf.distributions.observed import observe
+from ppdinf.distributions.observed_release import ObservedRelease
 from ppdinf.errors import ModelError
 from ppdinf.models.partially_private import PartiallyPrivate
 from ppdinf.releases import Release
@@ -98,7 +98,7 @@ def rate_model(
             log_mean = log_mean + pm.ZeroSumNormal(f"{dim}_effect", 1, dims=dim).reshape(shape)
         log_mean = log_mean + np.zeros(release.shape)
         mean = pm.Deterministic("mean_rate", pm.math.exp(log_mean), dims=release.dims)
-        observed = observe(release, release.frame)
+        observed = ObservedRelease(release, release.frame)
         walked = bool(observed.obstacle) or observed.likelihood.auxiliary is not None
         if walked:
             size = 1 / spread**2

@@ -28,7 +28,7 @@ from ppdinf._pymc_internals import (
     inputvars,
 )
 from ppdinf.distributions.dependents import factors_of
-from ppdinf.distributions.released import mechanism_of
+from ppdinf.distributions.observed_release import mechanism_of
 from ppdinf.errors import ModelError
 from ppdinf.fiber.advance import Directions, advance, directions
 from ppdinf.fiber.fiber import Fiber
@@ -120,7 +120,7 @@ class LatticeGibbs(BlockedStep):
         by_cell, of_all = factors_of(table, self._model)
         self._fiber: Fiber = table.owner.op.fiber
         self._start = table.owner.op.start.ravel()
-        self._release = table.owner.op.observed.release
+        self._observed = table.owner.op.observed
         conditional = self._model.replace_rvs_by_values(table.owner.op.conditional(table, by_cell))
         inputs = [variable for variable in inputvars(conditional) if variable is not self.vars[0]]
         self._inputs = [variable.name for variable in inputs]
@@ -133,7 +133,7 @@ class LatticeGibbs(BlockedStep):
             self._log_factor = compile_pymc([self.vars[0], *others], log_factor, **self._compile_kwargs)
 
     def __getstate__(self) -> dict[str, Any]:
-        compiled = {"_fiber", "_start", "_release", "_inputs", "_conditional", "_factor_inputs", "_log_factor"}
+        compiled = {"_fiber", "_start", "_observed", "_inputs", "_conditional", "_factor_inputs", "_log_factor"}
         return {key: value for key, value in self.__dict__.items() if key not in compiled}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -177,13 +177,13 @@ class LatticeGibbs(BlockedStep):
         Where C has no sum, a release y' of the proposed table stands in for it: w(y', x) / w(y', x') has the mean
         C(x) / C(x') (the exchange algorithm; Murray, Ghahramani, MacKay, UAI 2006).
         """
-        normaliser, kept = self._release.likelihood.normaliser, self._release.kept
+        normaliser, release = self._observed.likelihood.normaliser, self._observed.published
         if normaliser is None:
             return True
         if normaliser.log is not None:
             ratio = normaliser.log(before) - normaliser.log(table)
         else:
-            mechanism = mechanism_of(self._release)
+            mechanism, kept = mechanism_of(release), release.kept
             (other,) = mechanism.draw(kept, table, 1, seeded_tape(self.rng))
             ratio = mechanism.log_weight(kept, other, before) - mechanism.log_weight(kept, other, table)
         return bool(np.log(self.rng.random()) < ratio)

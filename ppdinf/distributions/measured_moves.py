@@ -1,0 +1,72 @@
+"""Moves of a table that leave some of its noisy sums as they are.
+
+Where a sum is known well and its cells are not, a cell that moves alone changes the sum and is soon sent back. Cells
+that move against each other under the same sums go as far as what is known of them alone lets them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import scipy.sparse as sp
+
+from ppdinf.lattice.families import Transfers
+from ppdinf.lattice.moves import Moves, connected_moves
+from ppdinf.lattice.structure import structure
+from ppdinf.measurements import Measurements
+
+__all__ = ["measured_moves"]
+
+SUMS = 4000  # noisy sums that are held together with what is exact, where a lattice has to be found for that
+
+
+def measured_moves(connected: Moves, seen: Measurements) -> Moves:
+    """Add to moves that connect a fiber: transfers within the sums of each part, and moves that hold them all."""
+    d, A = seen.frame.size, seen.public.A
+    families = list(connected.families)
+    base = sum(weight for _, weight, _ in families) or 1.0
+    held = [A] if A.shape[0] else []
+    for part in seen.parts:
+        matrix = part.matrix
+        if (np.diff(matrix.indptr) <= 1).all():
+            continue
+        held.append(matrix)
+        parts_cells = matrix.nnz == np.unique(matrix.indices).size and (matrix.data == 1).all()
+        if parts_cells and not A.shape[0]:
+            owner = np.full(d, matrix.shape[0])
+            owner[matrix.indices] = np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
+            inside = np.flatnonzero(owner < matrix.shape[0])
+            members = inside[np.argsort(owner[inside], kind="stable")]
+            sizes = np.bincount(owner[inside], minlength=matrix.shape[0])
+            sizes = sizes[sizes > 0]
+            if (sizes > 1).any():
+                families.append((_Placed(Transfers(members, sizes), d), base, False))
+    together = sp.csr_array(sp.vstack(held, format="csr")) if held else None
+    if together is not None and together.shape[0] <= SUMS:
+        moves = connected_moves(structure(together), bounds="lower", seconds=0, shape=seen.shape)
+        families += [(_Lifted(moves), base, False)] if moves.families else []
+    return replace(connected, families=families)
+
+
+class _Placed:
+    """Transfers among some of the cells."""
+
+    def __init__(self, transfers: Transfers, d: int) -> None:
+        self._transfers, self._d = transfers, d
+
+    def draw(self, size: int, rng: np.random.Generator) -> sp.csc_array:
+        """Draw `size` directions, one per column."""
+        drawn = self._transfers.draw(size, rng)
+        return sp.csc_array((drawn.data, drawn.indices, drawn.indptr), shape=(self._d, size))
+
+
+class _Lifted:
+    """Moves of another system over the same cells."""
+
+    def __init__(self, moves: Moves) -> None:
+        self._moves = moves
+
+    def draw(self, size: int, rng: np.random.Generator) -> sp.csc_array:
+        """Draw `size` directions, one per column."""
+        return self._moves.draw(size, rng=rng)

@@ -1,0 +1,190 @@
+"""Measurements of one table, as they speak of its cells.
+
+What was measured of a cell alone is a weight of its counts, as the noise of a release is. What was measured of several
+cells couples them: they are weighed along the lines of a walk (`ppdinf.fiber.measured_sums`).
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pytensor.tensor as pt
+import scipy.sparse as sp
+import xarray as xr
+from numpy.typing import NDArray
+
+from ppdinf.distributions.measured_moves import measured_moves
+from ppdinf.distributions.observed import Observed, Reals
+from ppdinf.distributions.of_table import of_table
+from ppdinf.errors import ModelError
+from ppdinf.fiber.measured_sums import MeasuredSums
+from ppdinf.lattice.moves import Moves
+from ppdinf.laws import DiscreteGaussian, DoubleGeometric
+from ppdinf.laws.likelihood import Differences, Likelihood
+from ppdinf.laws.noise_norm import NoiseNorm
+from ppdinf.measurements import Measurements
+from ppdinf.measurements.entries import Entries
+from ppdinf.measurements.published_again import published_again
+
+__all__ = ["ObservedMeasurements"]
+
+WHOLE = 1e-12  # probability that noise goes further than its reach anywhere
+FAR = 1e-100  # that of a tabulated entry
+TABULATED = 2**24  # log weights of tabulated sums: 128 MB
+
+
+class _ByCell:
+    """Weights of the counts of each cell by everything that was measured of it alone."""
+
+    def __init__(self, entries: Entries, d: int) -> None:
+        self.entries, self.d, self.cells = entries, d, entries.matrix.indices
+
+    def log_weight(self, y: Any, x: Any) -> Any:
+        """Log weights of counts, shape (d, n)."""
+        counts = np.broadcast_to(x, (self.d, np.shape(x)[1]))
+        found = np.zeros(counts.shape)
+        np.add.at(found, self.cells, self.entries.log_weights(counts[self.cells]))
+        return found
+
+
+class ObservedMeasurements(Observed):
+    """Everything published about a table.
+
+    Parameters
+    ----------
+    measurements : Measurements
+    """
+
+    published: Measurements
+
+    def __init__(self, measurements: Measurements) -> None:
+        entries = measurements.entries
+        self.published, self.frame, self.system = measurements, measurements.frame, measurements.public
+        alone = (np.diff(entries.matrix.indptr) == 1) & _ones(entries.matrix)
+        self.of_cells, self.of_sums = entries.only(np.flatnonzero(alone)), entries.only(np.flatnonzero(~alone))
+        self.noisy = xr.DataArray(entries.y, dims=["measurement"])
+        self._by_cell = _ByCell(self.of_cells, self.frame.size)
+        self.likelihood = Likelihood(self._by_cell, 0)  # type: ignore[arg-type]
+
+    @cached_property
+    def obstacle(self) -> str:
+        """What links groups of cells, so that the table cannot be summed out group by group; empty if nothing does."""
+        return super().obstacle or ("noisy sums link its cells" if self.of_sums.y.size else "")
+
+    @property
+    def _rare(self) -> float:
+        return WHOLE / max(self.published.entries.y.size, 1)
+
+    def log_counts(self, counts: NDArray[np.int64], *auxiliary: Any) -> Any:
+        """Log weights of counts of each cell, by what was measured of it alone."""
+        return self._by_cell.log_weight(None, counts)
+
+    def windows(self, low: Reals, high: Reals) -> tuple[Reals, Reals]:
+        """Find counts that the noise of all entries of a cell reaches; between them where they contradict each other."""
+        cells, (least, most) = self.of_cells.matrix.indices, self.of_cells.reach(self._rare)
+        d = self.frame.size
+        lower, upper, lowest, highest = (np.full(d, sign * np.inf) for sign in (-1, 1, 1, -1))
+        np.maximum.at(lower, cells, least)
+        np.minimum.at(upper, cells, most)
+        np.minimum.at(lowest, cells, least)
+        np.maximum.at(highest, cells, most)
+        apart = lower > upper
+        lower, upper = np.where(apart, lowest, lower), np.where(apart, highest, upper)
+        beyond = (upper < low) | (lower > high)  # noise reaches nothing that is public: all of that, then
+        lower, upper = np.where(beyond, -np.inf, lower), np.where(beyond, np.inf, upper)
+        return np.maximum(lower, low - 1), np.minimum(upper, high + 1)
+
+    def implied(self) -> tuple[sp.csr_array, NDArray[np.int64]]:
+        """Hold sums where their noise reaches."""
+        return self._within(self._rare)
+
+    def certain(self) -> tuple[sp.csr_array, NDArray[np.int64]]:
+        """Hold sums where their law has any weight."""
+        return self._within(0.0)
+
+    def _within(self, rare: float) -> tuple[sp.csr_array, NDArray[np.int64]]:
+        Q, (low, high) = self.of_sums.matrix, self.of_sums.reach(rare)
+        below, above = np.flatnonzero(np.isfinite(low)), np.flatnonzero(np.isfinite(high))
+        B = sp.csr_array(sp.vstack([Q[below], -Q[above]], format="csr"))
+        return B, np.concatenate([np.floor(low[below]), -np.ceil(high[above])]).astype(np.int64)
+
+    def coupling(self, lower: NDArray[np.int64], width: int) -> NoiseNorm | MeasuredSums | None:
+        """Return what was measured of several cells."""
+        entries = self.of_sums
+        k = entries.y.size
+        if not k:
+            return None
+        precision, rate = np.zeros(k), np.zeros(k)
+        first, size = np.zeros(k, dtype=np.int64), np.zeros(k, dtype=np.int64)
+        tabulated = []
+        for form, rows in entries.forms:
+            law = form.law if isinstance(form, Differences) else None
+            if isinstance(law, DiscreteGaussian):
+                precision[rows] = 1 / float(law.variance)
+            elif isinstance(law, DoubleGeometric):
+                rate[rows] = float(law.epsilon)
+            else:
+                tabulated.append(rows)
+        if tabulated:
+            rows = np.sort(np.concatenate(tabulated))
+            first[rows], size[rows] = self._values(rows, lower, width)
+        ends = np.concatenate([[0], np.cumsum(size)])
+        if ends[-1] > TABULATED:
+            raise ModelError(
+                f"noisy sums have {ends[-1]:,} possible values, of which {TABULATED:,} fit: make bounds of the cells "
+                "public where they hold, or give the data model a prior that knows the size of the counts"
+            )
+        log_weights = np.empty(int(ends[-1]))
+        for row in np.flatnonzero(size):
+            values = first[row] + np.arange(size[row])
+            log_weights[ends[row] : ends[row + 1]] = entries.only(np.array([row])).log_weights(values[None])[0]
+        return MeasuredSums(sp.csc_array(entries.matrix), entries.y, precision, rate, ends, first, log_weights)
+
+    def _values(self, rows: NDArray[np.int64], lower: NDArray[np.int64], width: int) -> tuple[Any, Any]:
+        """First value, and how many, of each of some sums: within reach of the noise and of the windows of cells."""
+        Q, (low, high) = self.of_sums.matrix[rows], self.of_sums.reach(FAR)
+        up, down = Q.maximum(0), Q.minimum(0)
+        least, most = up @ lower + down @ (lower + width - 1), up @ (lower + width - 1) + down @ lower
+        first = np.maximum(low[rows], least).astype(np.int64)
+        return first, np.maximum(np.minimum(high[rows], most).astype(np.int64) - first + 1, 1)
+
+    def moves(self, connected: Moves, coupling: NoiseNorm | MeasuredSums | None) -> Moves:
+        """Add moves that leave noisy sums as they are, in all ways in which some of them can be left."""
+        return measured_moves(connected, self.published) if isinstance(coupling, MeasuredSums) else connected
+
+    def nearest_reals(self, lowest: NDArray[np.int64], highest: NDArray[np.int64]) -> Reals:
+        """Weighted least squares of everything published, each entry by how far its noise reaches."""
+        from scipy.sparse.linalg import lsmr
+
+        entries = self.published.entries
+        low, high = entries.reach()
+        told = np.isfinite(low) & np.isfinite(high)
+        weight = 1 / (1 + high[told] - low[told])
+        middle = (lowest + highest) / 2
+        slight = 1e-3 / (1.0 + highest - lowest)  # what nothing tells of stays in the middle
+        rows = sp.vstack([sp.diags_array(weight) @ entries.matrix[told], sp.diags_array(slight)], format="csr")
+        goal = np.concatenate([weight * (low[told] + high[told]) / 2, slight * middle])
+        return np.clip(lsmr(rows, goal)[0], lowest, highest)
+
+    def log_density(self, y: Any, x: Any, *auxiliary: Any) -> Any:
+        """Log weight of what was published given a table; ``-inf`` unless the table has everything exact."""
+        system, entries = self.system, self.published.entries
+
+        def log_weight(cells: NDArray[np.int64]) -> float:
+            if (system.A @ cells != system.values).any():
+                return -np.inf
+            return float(entries.log_weights(entries.matrix @ cells).sum())
+
+        return pt.switch(pt.all(pt.eq(y, self.y)), of_table(log_weight, x), -np.inf)
+
+    def draw(self, cells: NDArray[np.int64], rng: np.random.Generator) -> NDArray[Any]:
+        """Measure tables again."""
+        entries = self.published.entries
+        return published_again(entries, cells @ entries.matrix.T, rng)
+
+
+def _ones(matrix: sp.csr_array) -> NDArray[np.bool_]:
+    """Rows whose entries are all 1."""
+    return np.asarray(abs(matrix - (matrix == 1).astype(np.int64)).sum(axis=1) == 0).ravel()

@@ -1,0 +1,157 @@
+"""Walk a table of which noisy sums are known, by exact full conditionals along lines.
+
+The sums Q x are kept up to date: a direction v changes those with ``(Q v)_k != 0``, and only they enter the law along
+its line. Gaussian noise of all of them together is one parabola, double geometric noise a bent line for each sum, and
+any other law is read off a table.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from ppdinf._compiled import jit
+from ppdinf.fiber.fiber_walk import _add_log_weights, _chosen, _range
+
+__all__ = ["MeasuredSums", "walk_measured"]
+
+
+@dataclass(frozen=True, eq=False)
+class MeasuredSums:
+    """Noisy sums of the cells of a table, each with the log weight of every value that its sum can have.
+
+    Attributes
+    ----------
+    matrix : scipy.sparse.csc_array of int64, shape (k, d)
+    y : array of int64, shape (k,)
+        Published values.
+    precision : array of float64, shape (k,)
+        One over the variance of Gaussian noise; 0 for other noise.
+    rate : array of float64, shape (k,)
+        Of double geometric noise; 0 for other noise.
+    ends : array of int64, shape (k + 1,)
+        Where the log weights of each sum begin among all of them; empty ranges for Gaussian and double geometric noise.
+    first : array of int64, shape (k,)
+        Value of the sum that the first of them is of.
+    log_weights : array of float64
+    """
+
+    matrix: sp.csc_array
+    y: NDArray[np.int64]
+    precision: NDArray[np.float64]
+    rate: NDArray[np.float64]
+    ends: NDArray[np.int64]
+    first: NDArray[np.int64]
+    log_weights: NDArray[np.float64]
+
+    def log_density(self, cells: NDArray[np.int64]) -> float:
+        """Log weight of everything measured, given a table, up to a constant."""
+        sums = self.matrix @ cells
+        away = (self.y - sums).astype(np.float64)
+        smooth = -0.5 * float(self.precision @ away**2) - float(self.rate @ np.abs(away))
+        return smooth + _tabulated(sums, self.ends, self.first, self.log_weights)
+
+    @property
+    def arrays(self) -> tuple[NDArray[Any], ...]:
+        """What the kernel takes."""
+        m = self.matrix
+        own = (m.indptr.astype(np.int64), m.indices.astype(np.int64), m.data.astype(np.int64))
+        return (*own, self.y, self.precision, self.rate, self.ends, self.first, self.log_weights)
+
+
+@jit
+def _tabulated(sums: Any, ends: Any, first: Any, log_weights: Any) -> float:
+    """Log weight of all tabulated sums."""
+    found = 0.0
+    for i in range(sums.size):
+        if ends[i + 1] > ends[i]:
+            at = sums[i] - first[i]
+            found += log_weights[ends[i] + at] if 0 <= at < ends[i + 1] - ends[i] else -np.inf
+    return found
+
+
+@jit
+def _add_sums(line: Any, least: int, moved: Any, c: Any, sums: Any, measured: Any) -> None:
+    """Add the log weights of the sums that a direction changes at every point of its line."""
+    _, _, _, y, precision, rate, ends, first, log_weights = measured
+    slope, curve = 0.0, 0.0
+    for i in moved:
+        away = float(y[i] - sums[i])
+        if precision[i] > 0.0:
+            slope += precision[i] * c[i] * away
+            curve += precision[i] * c[i] * c[i]
+        elif rate[i] > 0.0:
+            for k in range(line.size):
+                line[k] -= rate[i] * abs(away - (least + k) * c[i])
+        else:
+            for k in range(line.size):
+                at = sums[i] + (least + k) * c[i] - first[i]
+                line[k] += log_weights[ends[i] + at] if 0 <= at < ends[i + 1] - ends[i] else -np.inf
+    if curve > 0.0:
+        for k in range(line.size):
+            t = least + k
+            line[k] += t * (slope - 0.5 * t * curve)
+
+
+@jit
+def walk_measured(
+    x: NDArray[np.int64],
+    starts: NDArray[np.int32],
+    cells: NDArray[np.int32],
+    steps: NDArray[np.int64],
+    lower: NDArray[np.int64],
+    log_weights: NDArray[np.float64],
+    measured: tuple[Any, ...],
+    sums: NDArray[np.int64],
+    rng: Any,
+) -> None:
+    """Move a table in place along each direction in turn, as `ppdinf.fiber.fiber_walk.walk` does.
+
+    Parameters
+    ----------
+    x, starts, cells, steps, lower, log_weights, rng
+        As there.
+    measured : tuple of arrays
+        `MeasuredSums.arrays`.
+    sums : array of int64, shape (k,)
+        ``Q x``; kept true of x.
+    """
+    begin, rows, weights = measured[0], measured[1], measured[2]
+    c, seen = np.zeros(sums.size, dtype=np.int64), np.zeros(sums.size, dtype=np.bool_)
+    touched = np.empty(sums.size, dtype=np.int64)
+    buffer = np.empty(log_weights.shape[1])
+    for r in range(starts.size - 1):
+        v, uniform = slice(starts[r], starts[r + 1]), rng.random()
+        least, most = _range(x, cells[v], steps[v], lower, log_weights.shape[1])
+        if least == most:
+            continue
+        line = buffer[: most - least + 1]
+        line[:] = 0.0
+        _add_log_weights(line, x, cells[v], steps[v], least, lower, log_weights)
+        n = 0
+        for cell, step in zip(cells[v], steps[v]):  # noqa: B905  (numba)
+            if cell < lower.size:
+                for j in range(begin[cell], begin[cell + 1]):
+                    if not seen[rows[j]]:
+                        seen[rows[j]], touched[n] = True, rows[j]
+                        n += 1
+                    c[rows[j]] += step * weights[j]
+        kept = 0
+        for j in range(n):  # what two cells of a direction change to and fro stays as it is
+            i = touched[j]
+            seen[i] = False
+            if c[i] != 0:
+                touched[kept] = i
+                kept += 1
+        _add_sums(line, least, touched[:kept], c, sums, measured)
+        line[:] = np.exp(line - line.max())
+        t = least + _chosen(line, line.sum(), uniform)
+        for cell, step in zip(cells[v], steps[v]):  # noqa: B905  (numba)
+            x[cell] += t * step
+        for i in touched[:kept]:
+            sums[i] += t * c[i]
+            c[i] = 0
