@@ -2,26 +2,30 @@
 
 Rule: symbolic; whatever a user makes of the table enters its law or is refused.
 
-answers       windows and moves of confidential cells, where a release answers linear queries W x on them
-apart         A value set apart from the parameters that it was computed from: no gradient flows through it
-confidential  PyMC's view of a confidential table: a random variable of which the released one is an observation
-dependents    what else in a model depends on its confidential tables, and what that makes of them
-factors       densities of what depends on a confidential table, taken apart by cell
-layout        from what was observed and a data model to a fiber: windows, supports, moves and a table to start from
-marginal      marginal likelihood of a noisy table with public totals, as a differentiable PyTensor expression
-natural       data models of the form ``h(x) exp(eta x) / Z(eta)``: only eta varies, so no table of densities is
-              rebuilt
+answers                windows and moves of confidential cells, where a release answers linear queries W x on them
+apart                  A value set apart from the parameters that it was computed from: no gradient flows through it
+confidential           PyMC's view of a confidential table: a random variable of which the released one is an
+                       observation
+dependents             what else in a model depends on its confidential tables, and what that makes of them
+factors                densities of what depends on a confidential table, taken apart by cell
+layout                 from what was observed and a data model to a fiber: windows, supports, moves and a table to start
+                       from
+marginal               marginal likelihood of a noisy table with public totals, as a differentiable PyTensor expression
 measured_moves         moves of a table that leave some of its noisy sums as they are
+natural                data models of the form ``h(x) exp(eta x) / Z(eta)``: only eta varies, so no table of densities
+                       is rebuilt
 observed               what was observed of a confidential table: made once from what was published, and asked by
                        everything that comes after
 observed_measurements  measurements of one table, as they speak of its cells
 observed_release       a release, as it speaks of the confidential cells
 of_table               a number that depends on a table as a whole, computed outside of PyTensor's graphs
-precision     distributions in double precision, whatever their parameters were written as; and which of these are
-              constants
-released      the mechanism as a likelihood: the released table given the confidential one
-rows          multinomial rows as independent cells: the same density wherever the totals of the rows are public
-summed_out    the marginal likelihood of a release: its confidential table summed out, with everything that depends on
-              it
-windows       windows of counts: where noise, public statements and the data model let each confidential count be
+precision              distributions in double precision, whatever their parameters were written as; and which of these
+                       are constants
+released               the mechanism as a likelihood: the released table given the confidential one
+rows                   multinomial rows as independent cells: the same density wherever the totals of the rows are
+                       public
+summed_out             the marginal likelihood of a release: its confidential table summed out, with everything that
+                       depends on it
+windows                windows of counts: where noise, public statements and the data model let each confidential count
+                       be
 """

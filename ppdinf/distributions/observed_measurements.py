@@ -82,7 +82,7 @@ class ObservedMeasurements(Observed):
         return self._by_cell.log_weight(None, counts)
 
     def windows(self, low: Reals, high: Reals) -> tuple[Reals, Reals]:
-        """Find counts that the noise of all entries of a cell reaches; between them where they contradict each other."""
+        """Find counts that the noise of all entries of a cell reaches, and those between where they are apart."""
         cells, (least, most) = self.of_cells.matrix.indices, self.of_cells.reach(self._rare)
         d = self.frame.size
         lower, upper, lowest, highest = (np.full(d, sign * np.inf) for sign in (-1, 1, 1, -1))

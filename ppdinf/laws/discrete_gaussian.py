@@ -63,11 +63,12 @@ class DiscreteGaussian(IntegerLaw):
         *,
         variance: int | float | str | Fraction | None = None,
     ) -> None:
-        if (sigma is None) == (variance is None):
+        if sigma is not None and variance is None:
+            assign(self, variance=as_fraction(sigma, "sigma") ** 2)
+        elif variance is not None and sigma is None:
+            assign(self, variance=as_fraction(variance, "variance"))
+        else:
             raise PrivacyError("discrete Gaussian noise takes sigma or variance, one of the two")
-        assign(
-            self, variance=as_fraction(sigma, "sigma") ** 2 if variance is None else as_fraction(variance, "variance")
-        )
 
     @property
     def sigma(self) -> Fraction | float:

@@ -58,17 +58,15 @@ def law_array(kind: type[IntegerLaw], args: tuple[Any, ...], kwargs: dict[str, A
         raise PrivacyError(f"one parameter of {kind.name} noise can differ from entry to entry, found {len(arrays)}")
     name, position, given = arrays[0]
     shown = given if isinstance(given, xr.DataArray | pd.Series | pd.DataFrame) else np.asarray(given)
-    missing = np.asarray(pd.isna(shown))
+    missing = np.asarray(pd.isna(np.asarray(shown)))
     different, inverse = _different(np.asarray(shown)[~missing])
-    laws = tuple(
-        kind(*args[:position], value, *args[position + 1 :], **kwargs)
-        if position >= 0
-        else kind(*args, **kwargs | {name: value})
-        for value in different
-    )
+    laws = []
+    for value in different:
+        by_place = (*args[:position], value, *args[position + 1 :]) if position >= 0 else args
+        laws.append(kind(*by_place, **kwargs | ({name: value} if name else {})))
     number = np.full(missing.shape, NONE)
     number[~missing] = inverse
-    return LawArray(laws, _dressed(shown, number))
+    return LawArray(tuple(laws), _dressed(shown, number))
 
 
 def _different(values: NDArray[Any]) -> tuple[list[Any], NDArray[np.int64]]:

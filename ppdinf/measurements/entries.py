@@ -58,7 +58,7 @@ class Entries:
         return low, high
 
     def only(self, rows: NDArray[np.int64]) -> Entries:
-        """Some of the entries, in the order given."""
+        """Return some of the entries, in the order given."""
         place = np.full(self.y.size, -1)
         place[rows] = np.arange(rows.size)
         forms = [(form, place[own][place[own] >= 0]) for form, own in self.forms]

@@ -202,7 +202,8 @@ def _exact(frame: Frame, public: Any, bounds: Public | None) -> System:
     given = dict(public or {})
     if bounds is not None:
         given[bounds] = None
-    statements, values = Public(), []
+    statements = Public()
+    values: list[Any] = []
     for statement, stated in given.items():
         if not isinstance(statement, Public):
             raise InvariantError(
@@ -214,9 +215,7 @@ def _exact(frame: Frame, public: Any, bounds: Public | None) -> System:
             raise InvariantError(f"the public value of {names[0]!r} is missing: give it, public={{statement: values}}")
         alone = next(iter(statement)).equalities(frame)[1] if len(statement.statements) == 1 else names
         found = [0] * len(names) if stated is None else onto_rows(stated, alone, frame, "public values").tolist()
-        if len({*statements.statements, *statement.statements}) < len(statements.statements) + len(
-            statement.statements
-        ):
+        if set(statements.statements) & set(statement.statements):
             raise InvariantError(f"{statement} is stated twice")
         statements, values = statements & statement, [*values, *found]
     blank = np.zeros(frame.size, dtype=np.int64)
@@ -227,7 +226,7 @@ def _exact(frame: Frame, public: Any, bounds: Public | None) -> System:
 
 
 def _entries_of(release: Release, number: int) -> Entries:
-    """A release as entries, one for each cell."""
+    """Read a release as entries, one for each cell."""
     likelihood = release.likelihood
     plain = likelihood.norm is None and likelihood.auxiliary is None and likelihood.query is None
     if not plain or likelihood.looks_at_table or not release.mechanism.is_integer:

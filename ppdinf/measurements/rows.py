@@ -73,7 +73,7 @@ def _as_series(given: Any) -> pd.Series | None:
     if isinstance(given, Mapping):
         return pd.Series(given, dtype=object)
     if isinstance(given, pd.DataFrame):
-        return given.rename_axis(index=given.index.name, columns=given.columns.name).stack(future_stack=True)
+        return given.stack(future_stack=True)  # type: ignore[return-value]
     if isinstance(given, xr.DataArray) and given.ndim:
         bare = [dim for dim in given.dims if dim not in given.coords]
         return None if bare else given.drop_vars(set(given.coords) - set(given.dims)).to_series()
@@ -84,11 +84,9 @@ def _keys(index: pd.Index, names: Sequence[str], frame: Frame, what: str) -> tup
     """Labels of the numbers and of the rows, alike: by coordinate where the rows are named so, else by name."""
     if isinstance(names, CellNames) and names.by:
         columns = [frame.broadcast(by)[names.cells] for by in names.by]
-        if set(index.names) == set(names.by) and index.nlevels > 1:
+        if isinstance(index, pd.MultiIndex) and set(index.names) == set(names.by):
             index = index.reorder_levels(list(names.by))
-        elif index.nlevels == len(names.by) and set(index.names) <= {None, *names.by} and index.nlevels == 1:
-            pass
-        elif index.nlevels > 1 or set(index.names) - {None}:
+        elif set(index.names) - {None} and list(index.names) != list(names.by):
             raise LabelError(f"{what} are labelled by {list(index.names)}, the sums by {list(names.by)}")
         if index.nlevels == len(names.by):
             keys = pd.Index(columns[0], dtype=object) if len(columns) == 1 else pd.MultiIndex.from_arrays(columns)
@@ -105,7 +103,7 @@ def _plain(index: pd.Index) -> pd.Index:
 def _by_position(given: Any, names: Sequence[str], frame: Frame, what: str) -> NDArray[Any]:
     """Numbers in the order of the rows, of which they have the shape."""
     found = np.asarray(np.ma.filled(np.ma.asarray(given, dtype=object), np.nan), dtype=object)
-    expected = [(len(names),)] + ([()] if len(names) == 1 else [])
+    expected: list[tuple[int, ...]] = [(len(names),), *([()] if len(names) == 1 else [])]
     if isinstance(names, CellNames) and names.by:
         expected.append(tuple(frame.codes(by)[1].size for by in names.by))
     if found.shape not in expected or found.size != len(names):
