@@ -15,8 +15,8 @@ from ppdinf.laws.law import IntegerLaw
 
 __all__ = ["ABSENT", "Thresholded"]
 
-ABSENT = np.iinfo(np.int64).min
-"""Stands for a noisy count that was not published."""
+ABSENT = -(2**62)
+"""Stands for a noisy count that was not published; the smallest integer would be a missing value to PyMC."""
 
 EXACT = 10**7  # noise values that are summed for the weight of an absent count
 

@@ -160,7 +160,9 @@ def PartiallyPrivate(  # noqa: N802  (reads as a PyMC distribution)
         make_variable()
     noisy = released(table, observed, auxiliary)
     noisy_dims = release.dims if isinstance(release, Release) else None
-    model.register_rv(noisy, f"{name}_release", observed=observed.noisy.values, dims=noisy_dims)
+    # PyMC casts whole numbers to 32 bits on their way to an observed variable, real ones not
+    published = observed.noisy.values.astype(np.float64)
+    model.register_rv(noisy, f"{name}_release", observed=published, dims=noisy_dims)
     return table
 
 

@@ -219,3 +219,15 @@ def test_parameters_are_taken_in_double_precision():
         mixed[:, 0] + np.interp(30_000 - x, x, mixed[:, 1]) - abs(x - y[0]) - abs(30_000 - x - y[1])
     )
     assert float(sum(model.logp(sum=False)).eval()) == pytest.approx(expected, abs=1e-8)
+
+
+@pytest.mark.parametrize("marginalize", [True, False])
+def test_counts_beyond_32_bits(marginalize):
+    large = 2**31 + 5
+    mechanism = ppd.GeneralizedLaplace(ppd.invariants.total(), epsilon="1/10")
+    release = ppd.Release(np.array([large, 3 * large, 10]), mechanism)
+    with pm.Model(coords=release.coords) as model:
+        rates = np.array([large, 3.0 * large, 10.0])
+        ppd.PartiallyPrivate("x", pm.Poisson.dist(rates), release=release, marginalize=marginalize)
+    assert np.isfinite(model.compile_logp()(model.initial_point()))
+    assert model.rvs_to_values[model["x_release"]].data.tolist() == release.table.values.tolist()

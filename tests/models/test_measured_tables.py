@@ -1,0 +1,69 @@
+"""Tables known through measurements of their sums: density and draws against all tables listed."""
+
+import numpy as np
+import pymc as pm
+import pytest
+from scipy import stats
+
+import ppdinf as ppd
+from measured_tables import KINDS, Problem
+from ppdinf.samplers.lattice_gibbs import LatticeGibbs
+
+DRAWS, THIN = 1500, 3
+RARE = 1e-6  # false alarms of a chi-square of nearly independent draws: 1 in 10,000 for all systems together
+
+
+def model_of(problem):
+    with pm.Model(coords=problem.seen.coords) as model:
+        ppd.PartiallyPrivate("x", pm.Poisson.dist(problem.rates), release=problem.seen, marginalize=False)
+    return model
+
+
+def walked(model, seed):
+    step = LatticeGibbs([model["x"]], model=model, rng=np.random.default_rng(seed))
+    step.setup_chain(np.random.default_rng(seed), 0, DRAWS)
+    point, found = model.initial_point(), []
+    for _ in range(DRAWS * THIN):
+        point, _ = step.step(point)
+        found.append(point["x"])
+    return np.array(found[THIN - 1 :: THIN])
+
+
+def p_value(problem, draws, law):
+    """Chi-square of draws, tables that are expected less than 5 times together."""
+    index = {tuple(table): i for i, table in enumerate(problem.tables.tolist())}
+    seen = np.bincount([index[tuple(x)] for x in draws.tolist()], minlength=law.size)
+    assert not seen[law == 0].any()
+    often = law * len(draws) >= 5
+    observed, expected = np.append(seen[often], seen[~often].sum()), np.append(law[often], law[~often].sum())
+    kept = expected > 0
+    observed, expected = observed[kept], expected[kept] / expected[kept].sum() * len(draws)
+    return 1.0 if kept.sum() < 2 else float(stats.chisquare(observed, expected).pvalue)
+
+
+def check(seed):
+    problem = Problem(seed)
+    model, expected = model_of(problem), problem.log_weights()
+    log_p = model.compile_logp()
+    found = np.array([float(log_p({"x": x})) for x in problem.tables])
+    possible = np.isfinite(expected)
+    assert (np.isneginf(found) == ~possible).all()
+    apart = found[possible] - expected[possible]
+    assert np.ptp(apart) < 1e-9
+    assert p_value(problem, walked(model, seed), problem.law()) > RARE
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_against_enumeration(seed):
+    check(seed)
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("seed", range(6, 110))
+def test_further_systems_against_enumeration(seed):
+    check(seed)
+
+
+def test_systems_have_every_kind():
+    kinds = {kind for seed in range(110) for kind in Problem(seed).kinds}
+    assert kinds == set(KINDS)

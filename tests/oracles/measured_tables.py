@@ -1,0 +1,132 @@
+"""Random small tables of which sums are published with noise, and their posterior by listing every table.
+
+Nothing here comes from the package but the statements that it is given: laws are written out as sums.
+"""
+
+import itertools
+import math
+
+import numpy as np
+
+import ppdinf as ppd
+from ppdinf.invariants import linear
+
+ROUNDED, ABSENT_BELOW = 3, 3
+
+
+def gaussian(rng):
+    variance = float(rng.choice([0.5, 2.0, 6.0]))
+    return ppd.laws.DiscreteGaussian(variance=variance), lambda y, s: -((y - s) ** 2) / (2 * variance)
+
+
+def geometric(rng):
+    epsilon = float(rng.choice([0.25, 1.0]))
+    return ppd.laws.DoubleGeometric(epsilon), lambda y, s: -epsilon * abs(y - s)
+
+
+def staircase(rng):
+    def log_weight(y, s):
+        z = abs(y - s)
+        return -0.5 * (0 if z < 1 else 1 + (z - 1) // 2)
+
+    return ppd.laws.Staircase("1/2", sensitivity=2, step=1), log_weight
+
+
+def rounding(rng):
+    def log_weight(y, s):
+        p = 1 - abs(y - s) / ROUNDED
+        return math.log(p) if p > 0 and y % ROUNDED == 0 else -math.inf
+
+    return ppd.laws.RandomRounding(ROUNDED), log_weight
+
+
+def matrix(rng):
+    p = rng.dirichlet(np.ones(14), size=40) + 1e-3
+    p /= p.sum(axis=1, keepdims=True)
+
+    def log_weight(y, s):
+        return math.log(p[s, y]) if 0 <= s < 40 else -math.inf
+
+    return ppd.laws.TransitionMatrix(p), log_weight
+
+
+def thresholded(rng):
+    far = np.arange(-400, 401)
+    weights = np.exp(-0.5 * np.abs(far))
+
+    def log_weight(y, s):
+        if y is None:
+            return math.log(weights[s + far < ABSENT_BELOW].sum() / weights.sum())
+        return -0.5 * abs(y - s)
+
+    return ppd.laws.Thresholded(ppd.laws.DoubleGeometric("1/2"), threshold=ABSENT_BELOW), log_weight
+
+
+KINDS = {f.__name__: f for f in (gaussian, geometric, staircase, rounding, matrix, thresholded)}
+
+
+def published(kind, s, rng):
+    """Something that the law gives when the sum is s; None where it is absent."""
+    if kind == "rounding":
+        return int(s // ROUNDED * ROUNDED + ROUNDED * (rng.random() < s % ROUNDED / ROUNDED))
+    if kind == "matrix":
+        return int(rng.integers(14))
+    noisy = int(s + rng.integers(-3, 4))
+    return None if kind == "thresholded" and noisy < ABSENT_BELOW else noisy
+
+
+class Problem:
+    """Cells with Poisson counts of given rates, and what is known of their sums."""
+
+    def __init__(self, seed, most=7):
+        rng = np.random.default_rng(seed)
+        self.d = int(rng.integers(2, 5))
+        self.rates = rng.uniform(0.5, 4, self.d)
+        truth = np.minimum(rng.poisson(self.rates), most)
+        self.kinds, self.parts, self.terms = [], [], []
+        for _ in range(int(rng.integers(1, 5))):
+            kind = str(rng.choice(list(KINDS)))
+            law, log_weight = KINDS[kind](rng)
+            rows = self._rows(rng, kind)
+            y = [published(kind, int(row @ truth), rng) for row in rows]
+            if kind != "thresholded" and len(y) > 1 and rng.random() < 0.3:
+                y[int(rng.integers(len(y)))] = None
+            given = [np.nan if value is None else value for value in y]
+            self.kinds.append(kind)
+            self.parts.append(ppd.measured(linear(rows), given, law))
+            for row, value in zip(rows, y, strict=True):
+                if value is not None or kind == "thresholded":
+                    self.terms.append((row, value, log_weight))
+        self.exact = None
+        if rng.random() < 0.5:
+            A = self._rows(rng, "matrix")[:1]
+            self.exact = (A, (A @ truth).tolist())
+        public = {} if self.exact is None else {linear(self.exact[0], ["exact"]): self.exact[1]}
+        bounds = ppd.invariants.between(0, most)
+        self.seen = ppd.Measurements({"cell": list(range(self.d))}, *self.parts, public=public, bounds=bounds)
+        self.tables = np.array(list(itertools.product(range(most + 1), repeat=self.d)))
+
+    def _rows(self, rng, kind):
+        if rng.random() < 0.4:
+            return np.eye(self.d, dtype=int)
+        k = int(rng.integers(1, 3))
+        high = 2 if kind in ("matrix", "thresholded") else 3
+        rows = rng.integers(0, high, size=(k, self.d))
+        rows[np.arange(k), rng.integers(self.d, size=k)] = 1
+        return rows
+
+    def log_weights(self):
+        """Log weight of every table, -inf where it breaks what is exact."""
+        found = np.empty(len(self.tables))
+        for i, x in enumerate(self.tables):
+            found[i] = sum(k * math.log(r) - math.lgamma(k + 1) for k, r in zip(x.tolist(), self.rates, strict=True))
+            found[i] += sum(log_weight(y, int(row @ x)) for row, y, log_weight in self.terms)
+            if self.exact is not None and (self.exact[0] @ x != self.exact[1]).any():
+                found[i] = -math.inf
+        return found
+
+    def law(self):
+        """Posterior probability of every table."""
+        log_weights = self.log_weights()
+        weights = np.exp(log_weights - log_weights.max())
+        return weights / weights.sum()
