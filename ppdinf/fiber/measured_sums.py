@@ -19,6 +19,9 @@ from ppdinf.fiber.fiber_walk import _add_log_weights, _chosen, _range
 
 __all__ = ["MeasuredSums", "walk_measured"]
 
+NEGLIGIBLE = 60.0
+"""Log weight that the ends of a line may lose: 1e-26 of where the table is, times the points of a line."""
+
 
 @dataclass(frozen=True, eq=False)
 class MeasuredSums:
@@ -75,26 +78,52 @@ def _tabulated(sums: Any, ends: Any, first: Any, log_weights: Any) -> float:
 
 
 @jit
-def _add_sums(line: Any, least: int, moved: Any, c: Any, sums: Any, measured: Any) -> None:
-    """Add the log weights of the sums that a direction changes at every point of its line."""
-    _, _, _, y, precision, rate, ends, first, log_weights = measured
+def _parabola(moved: Any, c: Any, sums: Any, measured: Any) -> tuple[float, float]:
+    """Log weight of all Gaussian noise along a line, ``t (slope - t curve / 2)``."""
+    y, precision = measured[3], measured[4]
     slope, curve = 0.0, 0.0
     for i in moved:
-        away = float(y[i] - sums[i])
         if precision[i] > 0.0:
-            slope += precision[i] * c[i] * away
+            slope += precision[i] * c[i] * (y[i] - sums[i])
             curve += precision[i] * c[i] * c[i]
-        elif rate[i] > 0.0:
+    return slope, curve
+
+
+@jit
+def _within(
+    least: int, most: int, slope: float, curve: float, x: Any, cells: Any, lower: Any, top: Any, log_weights: Any
+) -> tuple[int, int]:
+    """Leave out the ends of a line where Gaussian noise alone takes its weight below that of where the table is.
+
+    Elsewhere than at t the cells weigh at most ``exp(top)`` together, here ``exp(here)``: t is left out where
+    ``top + t (slope - t curve / 2) < here - NEGLIGIBLE``.
+    """
+    if curve <= 0.0:
+        return least, most
+    ahead = NEGLIGIBLE
+    for cell in cells:
+        if cell < lower.size:
+            ahead += top[cell] - log_weights[cell, x[cell] - lower[cell]]
+    center = slope / curve
+    reach = np.sqrt(center * center + 2.0 * ahead / curve)
+    return max(least, int(np.floor(center - reach))), min(most, int(np.ceil(center + reach)))
+
+
+@jit
+def _add_sums(line: Any, least: int, moved: Any, c: Any, sums: Any, measured: Any) -> None:
+    """Add the log weights of the sums with other noise that a direction changes, at every point of its line."""
+    _, _, _, y, precision, rate, ends, first, log_weights = measured
+    for i in moved:
+        if precision[i] > 0.0:
+            continue
+        if rate[i] > 0.0:
+            away = float(y[i] - sums[i])
             for k in range(line.size):
                 line[k] -= rate[i] * abs(away - (least + k) * c[i])
         else:
             for k in range(line.size):
                 at = sums[i] + (least + k) * c[i] - first[i]
                 line[k] += log_weights[ends[i] + at] if 0 <= at < ends[i + 1] - ends[i] else -np.inf
-    if curve > 0.0:
-        for k in range(line.size):
-            t = least + k
-            line[k] += t * (slope - 0.5 * t * curve)
 
 
 @jit
@@ -123,15 +152,14 @@ def walk_measured(
     begin, rows, weights = measured[0], measured[1], measured[2]
     c, seen = np.zeros(sums.size, dtype=np.int64), np.zeros(sums.size, dtype=np.bool_)
     touched = np.empty(sums.size, dtype=np.int64)
-    buffer = np.empty(log_weights.shape[1])
+    buffer, top = np.empty(log_weights.shape[1]), np.empty(lower.size)
+    for i in range(lower.size):
+        top[i] = log_weights[i].max()
     for r in range(starts.size - 1):
         v, uniform = slice(starts[r], starts[r + 1]), rng.random()
         least, most = _range(x, cells[v], steps[v], lower, log_weights.shape[1])
         if least == most:
             continue
-        line = buffer[: most - least + 1]
-        line[:] = 0.0
-        _add_log_weights(line, x, cells[v], steps[v], least, lower, log_weights)
         n = 0
         for cell, step in zip(cells[v], steps[v]):  # noqa: B905  (numba)
             if cell < lower.size:
@@ -140,13 +168,21 @@ def walk_measured(
                         seen[rows[j]], touched[n] = True, rows[j]
                         n += 1
                     c[rows[j]] += step * weights[j]
-        kept = 0
+        kept, others = 0, False
         for j in range(n):  # what two cells of a direction change to and fro stays as it is
             i = touched[j]
             seen[i] = False
             if c[i] != 0:
                 touched[kept] = i
                 kept += 1
+                others |= measured[4][i] == 0.0
+        slope, curve = _parabola(touched[:kept], c, sums, measured)
+        if not others:
+            least, most = _within(least, most, slope, curve, x, cells[v], lower, top, log_weights)
+        line = buffer[: most - least + 1]
+        for k in range(line.size):
+            line[k] = (least + k) * (slope - 0.5 * (least + k) * curve)
+        _add_log_weights(line, x, cells[v], steps[v], least, lower, log_weights)
         _add_sums(line, least, touched[:kept], c, sums, measured)
         line[:] = np.exp(line - line.max())
         t = least + _chosen(line, line.sum(), uniform)

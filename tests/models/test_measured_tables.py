@@ -3,10 +3,10 @@
 import numpy as np
 import pymc as pm
 import pytest
+from measured_tables import KINDS, Problem
 from scipy import stats
 
 import ppdinf as ppd
-from measured_tables import KINDS, Problem
 from ppdinf.samplers.lattice_gibbs import LatticeGibbs
 
 DRAWS, THIN = 1500, 3
