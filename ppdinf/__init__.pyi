@@ -1,5 +1,6 @@
 from . import counts as counts
 from . import datasets as datasets
+from . import denoising as denoising
 from . import diagnostics as diagnostics
 from . import errors as errors
 from . import invariants as invariants
@@ -12,6 +13,8 @@ from . import plots as plots
 from . import privacy as privacy
 from . import releases as releases
 from . import samplers as samplers
+from .denoising import Denoised as Denoised
+from .denoising import denoise as denoise
 from .diagnostics import diagnose as diagnose
 from .measurements import Measurements as Measurements
 from .measurements import measured as measured

@@ -44,7 +44,7 @@ class Thresholded:
     >>> import ppdinf as ppd
     >>> cut = Thresholded(ppd.laws.DoubleGeometric(1), threshold=5)
     >>> np.exp(cut.log_weight(np.full(3, ABSENT), np.array([0, 4, 8]))).round(3)
-    array([0.995, 0.731, 0.036])
+    array([0.995, 0.731, 0.013])
     """
 
     law: IntegerLaw

@@ -82,6 +82,9 @@ def _as_series(given: Any) -> pd.Series | None:
 
 def _keys(index: pd.Index, names: Sequence[str], frame: Frame, what: str) -> tuple[pd.Index, pd.Index]:
     """Labels of the numbers and of the rows, alike: by coordinate where the rows are named so, else by name."""
+    known = pd.Index(list(names), dtype=object)
+    if index.nlevels == 1 and index.isin(known).all():
+        return _plain(index), known
     if isinstance(names, CellNames) and names.by:
         columns = [frame.broadcast(by)[names.cells] for by in names.by]
         if isinstance(index, pd.MultiIndex) and set(index.names) == set(names.by):
@@ -91,9 +94,9 @@ def _keys(index: pd.Index, names: Sequence[str], frame: Frame, what: str) -> tup
         if index.nlevels == len(names.by):
             keys = pd.Index(columns[0], dtype=object) if len(columns) == 1 else pd.MultiIndex.from_arrays(columns)
             return _plain(index), _plain(keys)
-    if isinstance(names, GroupNames) and not set(index) & set(names):
+    if isinstance(names, GroupNames):
         return _plain(index), pd.Index(names.groups, dtype=object)
-    return _plain(index), pd.Index(list(names), dtype=object)
+    return _plain(index), known
 
 
 def _plain(index: pd.Index) -> pd.Index:

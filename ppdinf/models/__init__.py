@@ -2,6 +2,7 @@
 
 Rule: what an analyst writes, reads and compares.
 
+aggregates         sums of posterior draws of a table, by label, and what is said of them
 comparators        what analysts do with a noisy table who do not condition on how it was made: to compare with, not
                    to use
 compare            how ways of publishing and of reading a table compare: bias, error, coverage and width over
@@ -16,6 +17,8 @@ posterior_tables   posterior draws of the confidential table, whichever way the 
 rates              A ready model of rates: Poisson counts in a table, cells alike but not the same
 """
 
+from ppdinf.models.aggregates import summarize as summarize
+from ppdinf.models.aggregates import sums_of as sums_of
 from ppdinf.models.compare import compare as compare
 from ppdinf.models.log_likelihood import log_likelihood as log_likelihood
 from ppdinf.models.log_likelihood import sample_release as sample_release
@@ -23,4 +26,7 @@ from ppdinf.models.one_sided_test import OneSidedTest as OneSidedTest
 from ppdinf.models.partially_private import PartiallyPrivate as PartiallyPrivate
 from ppdinf.models.posterior_tables import sample_confidential as sample_confidential
 
-__all__ = ["OneSidedTest", "PartiallyPrivate", "compare", "log_likelihood", "sample_confidential", "sample_release"]
+__all__ = [
+    "OneSidedTest", "PartiallyPrivate", "compare", "log_likelihood", "sample_confidential", "sample_release",
+    "summarize", "sums_of",
+]  # fmt: skip

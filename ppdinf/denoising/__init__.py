@@ -1,0 +1,14 @@
+"""The posterior of a table given everything published about it, without writing a model.
+
+Rule: the prior learns, the table moves given it; neither knows how the other does.
+
+denoise        `denoise`: the posterior of a table given everything published about it
+denoised       the posterior of a table: draws, sums by label, estimates with intervals, tables for others to read
+learned_prior  a prior of the cells of a table that learns its level, spread and sparsity
+table_walk     a table given its prior, by a walk along lines of its fiber: sums may overlap in any way
+"""
+
+from ppdinf.denoising.denoise import denoise as denoise
+from ppdinf.denoising.denoised import Denoised as Denoised
+
+__all__ = ["Denoised", "denoise"]

@@ -1,0 +1,130 @@
+"""The posterior of a table: draws, sums by label, estimates with intervals, tables for others to read."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import xarray as xr
+from numpy.typing import NDArray
+
+from ppdinf.diagnostics.convergence import convergence
+from ppdinf.errors import ReleaseFileError
+from ppdinf.invariants import Public
+from ppdinf.measurements import Measurements
+from ppdinf.models.aggregates import summarize, sums_of
+
+__all__ = ["Denoised"]
+
+ESS, R_HAT = 400, 1.02
+
+
+class Denoised:
+    """Posterior draws of a table, made by `ppdinf.denoise`.
+
+    Attributes
+    ----------
+    seen : Measurements
+        Everything published that they are given.
+    draws : xarray.DataArray of int64, dimensions ``("chain", "draw", *dims)``
+        With all coordinates of the table.
+    parameters : dict of str to numpy.ndarray
+        Draws of the prior's parameters, shape (chains, draws, ...).
+    """
+
+    def __init__(self, seen: Measurements, cells: NDArray[np.int64], parameters: dict[str, NDArray[Any]]) -> None:
+        frame, (chains, draws) = seen.frame, cells.shape[:2]
+        self.seen, self.parameters = seen, parameters
+        own = {name: (dims, values) for name, (dims, values) in frame.coords.items()}
+        self.draws = xr.DataArray(
+            cells.reshape(chains, draws, *frame.shape),
+            dims=("chain", "draw", *frame.dims),
+            coords={"chain": np.arange(chains), "draw": np.arange(draws), **own},
+            name="count",
+        )
+
+    def sums(self, statement: Public) -> xr.DataArray:
+        """Sum the draws as a statement says; see `ppdinf.models.sums_of`."""
+        return sums_of(self.draws, statement)
+
+    def summary(self, statement: Public | xr.DataArray | None = None, probability: float = 0.9) -> pd.DataFrame:
+        """Say what is known of cells, of sums, or of anything computed from draws.
+
+        Parameters
+        ----------
+        statement : Public or xarray.DataArray, optional
+            Sums, ``inv.groups("area")``; or draws such as ratios and ranks. Without it, all cells.
+        probability : float, default 0.9
+            That the number lies within its interval.
+
+        Returns
+        -------
+        pandas.DataFrame
+            As `ppdinf.models.summarize`: ``estimate``, ``sd``, ``lower``, ``upper``, ``margin_of_error``.
+        """
+        draws = self.draws if statement is None else statement
+        return summarize(self.sums(draws) if isinstance(draws, Public) else draws, probability)
+
+    @cached_property
+    def convergence(self) -> pd.DataFrame:
+        """Effective sample sizes and R-hat of every cell: ``ess_bulk``, ``ess_tail``, ``r_hat``."""
+        return convergence(self.draws)
+
+    @property
+    def problems(self) -> list[str]:
+        """What speaks against using the draws as they are, each in a sentence with what to do; empty where nothing."""
+        found, at = [], self.convergence
+        few = at["ess_bulk"].dropna() < ESS
+        if few.any():
+            worst = str(at["ess_bulk"].idxmin())
+            found.append(
+                f"{few.sum()} of {few.size} cells have fewer than {ESS} effective draws, the fewest {worst}: "
+                f"draw more, denoise(..., draws={4 * self.draws.sizes['draw']})"
+            )
+        apart = at["r_hat"].dropna() > R_HAT
+        if apart.any():
+            found.append(
+                f"chains disagree about {apart.sum()} of {apart.size} cells (R-hat above {R_HAT}), most about "
+                f"{at['r_hat'].idxmax()}: draw more, and tune longer"
+            )
+        return found
+
+    def to_dataset(self, probability: float = 0.9) -> xr.Dataset:
+        """Estimate, standard deviation, interval and margin of error of every cell, by the labels of the table."""
+        table = self.summary(probability=probability)
+        shape, frame = self.seen.shape, self.seen.frame
+        own = {name: (dims, values) for name, (dims, values) in frame.coords.items()}
+        return xr.Dataset(
+            {name: (frame.dims, values.to_numpy().reshape(shape)) for name, values in table.items()}, coords=own
+        )
+
+    def save(self, path: str | PathLike[str], statement: Public | None = None, probability: float = 0.9) -> None:
+        """Write a summary as CSV, or as Parquet where the name ends so.
+
+        Parameters
+        ----------
+        path : str or path
+            Ending in ``.csv`` or ``.parquet``; what is there is replaced.
+        statement, probability
+            As for `summary`.
+
+        Raises
+        ------
+        ReleaseFileError
+            Another ending.
+        """
+        table, name = self.summary(statement, probability).reset_index(), str(path)
+        if name.endswith(".csv"):
+            table.to_csv(Path(path), index=False)
+        elif name.endswith(".parquet"):
+            table.to_parquet(Path(path), index=False)
+        else:
+            raise ReleaseFileError(f"{Path(path).name} ends neither in .csv nor in .parquet: say which is wanted")
+
+    def __repr__(self) -> str:
+        sizes = ", ".join(f"{dim}: {n}" for dim, n in self.draws.sizes.items())
+        return f"<Denoised ({sizes}) given {self.seen!r}>"

@@ -1,0 +1,168 @@
+"""A prior of the cells of a table that learns its level, spread and sparsity.
+
+    x_i ~ negative binomial of mean mu_i and shape a,   log mu_i = level + one effect for the label of i in each factor,
+
+effects normal with a standard deviation of their own in each factor, half-normal a priori. Small shapes are sparse
+tables: most cells 0, a few large. Given the table all parameters are drawn by random-walk Metropolis steps, the effects
+of a factor side by side, since no cell has two of them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import gammaln
+
+from ppdinf.frame import Frame
+
+__all__ = ["LearnedPrior"]
+
+LEVEL, SPREAD, SHAPE = 5.0, 1.5, (-1.0, 2.0)
+"""Standard deviation of the level; scale of those of the effects; mean and standard deviation of the log shape."""
+
+EFFECTS = 5000
+"""Largest number of labels of a factor."""
+
+WANTED = 0.4
+"""Share of steps to be accepted, to which their lengths are tuned."""
+
+type Reals = NDArray[np.float64]
+
+
+class LearnedPrior:
+    """Parameters of the prior, and how they move given a table.
+
+    Parameters
+    ----------
+    frame : Frame
+        Of the cells. Factors are its dimensions, where there are several, and further coordinates, each with at most a
+        third as many labels as there are cells.
+    possible : array of bool, shape (d,)
+        Cells that are not 0 by definition.
+    start : array of int64, shape (d,)
+        A table.
+    """
+
+    def __init__(self, frame: Frame, possible: NDArray[np.bool_], start: NDArray[np.int64]) -> None:
+        self.possible = possible
+        self.names, self.codes, self.sizes = [], [], []
+        for name, (_, values) in frame.coords.items():
+            if values.dtype.kind == "f":
+                continue
+            codes, labels = frame.codes(name)
+            if 2 <= labels.size <= min(EFFECTS, max(frame.size // 3, 2)) and labels.size < frame.size:
+                self.names.append(name)
+                self.codes.append(codes)
+                self.sizes.append(labels.size)
+        self.level = float(np.log(max(start[possible].mean(), 0.01))) if possible.any() else 0.0
+        self.effects = [np.zeros(size) for size in self.sizes]
+        self.log_spread = np.zeros(len(self.sizes)) + np.log(0.5)
+        self.log_shape = -0.5
+        self._length: dict[str, Any] = {"level": 0.1, "shape": 0.2}
+        for k, n in enumerate(self.sizes):
+            self._length |= {f"effects {k}": np.full(n, 0.2), f"spread {k}": 0.3}
+
+    @property
+    def log_mean(self) -> Reals:
+        """Log mean of every cell, shape (d,)."""
+        found = np.full(self.possible.size, self.level)
+        for codes, effects in zip(self.codes, self.effects, strict=True):
+            found += effects[codes]
+        return found
+
+    def log_weights(self, most: int) -> tuple[Reals, Reals]:
+        """Log weights of counts, ``log_h[x] + slope[i] x`` up to a constant: shapes (most + 1,) and (d,)."""
+        x, a = np.arange(most + 1.0), float(np.exp(self.log_shape))
+        log_mean = self.log_mean
+        return gammaln(x + a) - gammaln(x + 1), log_mean - np.logaddexp(self.log_shape, log_mean)
+
+    @property
+    def parameters(self) -> dict[str, float | Reals]:
+        """Their values by name, each effect without what its factor has in common."""
+        found: dict[str, float | Reals] = {"level": self.level, "shape": float(np.exp(self.log_shape))}
+        for name, effects, log_spread in zip(self.names, self.effects, self.log_spread, strict=True):
+            found |= {f"{name} effect": effects.copy(), f"{name} spread": float(np.exp(log_spread))}
+        return found
+
+    def update(self, table: NDArray[np.int64], rng: np.random.Generator, *, tune: bool) -> None:
+        """Move all parameters given a table."""
+        x = table.astype(np.float64)
+        log_mean = self.log_mean
+        log_mean = self._move_level(x, log_mean, rng, tune)
+        for k in range(len(self.sizes)):
+            log_mean = self._move_effects(k, x, log_mean, rng, tune)
+            self._move_spread(k, rng, tune)
+            self._exchange(k, rng)
+        self._move_shape(x, log_mean, rng, tune)
+
+    def _terms(self, x: Reals, log_mean: Reals) -> Reals:
+        """Log likelihood of each cell, as it depends on the means."""
+        return np.where(
+            self.possible, x * log_mean - (x + np.exp(self.log_shape)) * np.logaddexp(self.log_shape, log_mean), 0
+        )
+
+    def _move_level(self, x: Reals, log_mean: Reals, rng: np.random.Generator, tune: bool) -> Reals:
+        step = self._length["level"] * rng.standard_normal()
+        ratio = (self._terms(x, log_mean + step) - self._terms(x, log_mean)).sum()
+        ratio -= ((self.level + step) ** 2 - self.level**2) / (2 * LEVEL**2)
+        accepted = np.log(rng.random()) < ratio
+        self._tune("level", accepted, tune)
+        if accepted:
+            self.level += step
+            return log_mean + step
+        return log_mean
+
+    def _move_effects(self, k: int, x: Reals, log_mean: Reals, rng: np.random.Generator, tune: bool) -> Reals:
+        codes, effects = self.codes[k], self.effects[k]
+        step = self._length[f"effects {k}"] * rng.standard_normal(effects.size)
+        gain = self._terms(x, log_mean + step[codes]) - self._terms(x, log_mean)
+        ratio = np.bincount(codes, weights=gain, minlength=effects.size)
+        ratio -= ((effects + step) ** 2 - effects**2) / (2 * np.exp(2 * self.log_spread[k]))
+        accepted = np.log(rng.random(effects.size)) < ratio
+        self._tune(f"effects {k}", accepted, tune)
+        step = np.where(accepted, step, 0.0)
+        self.effects[k] = effects + step
+        return log_mean + step[codes]
+
+    def _move_spread(self, k: int, rng: np.random.Generator, tune: bool) -> None:
+        def log_p(log_spread: float) -> float:
+            spread = np.exp(log_spread)
+            own = self.effects[k]
+            return -own.size * log_spread - own @ own / (2 * spread**2) - spread**2 / (2 * SPREAD**2) + log_spread
+
+        proposed = self.log_spread[k] + self._length[f"spread {k}"] * rng.standard_normal()
+        accepted = np.log(rng.random()) < log_p(proposed) - log_p(self.log_spread[k])
+        self._tune(f"spread {k}", accepted, tune)
+        if accepted:
+            self.log_spread[k] = proposed
+
+    def _exchange(self, k: int, rng: np.random.Generator) -> None:
+        """Move what the effects of a factor have in common to the level, by its law given their sum: a Gibbs step."""
+        variance, n = np.exp(2 * self.log_spread[k]), self.sizes[k]
+        precision = n / variance + 1 / LEVEL**2
+        mean = (self.effects[k].sum() / variance - self.level / LEVEL**2) / precision
+        shift = mean + rng.standard_normal() / np.sqrt(precision)
+        self.effects[k] = self.effects[k] - shift
+        self.level += shift
+
+    def _move_shape(self, x: Reals, log_mean: Reals, rng: np.random.Generator, tune: bool) -> None:
+        inside = self.possible
+        x, log_mean = x[inside], log_mean[inside]
+
+        def log_p(log_shape: float) -> float:
+            a = np.exp(log_shape)
+            own = gammaln(x + a) - gammaln(a) + a * log_shape - (x + a) * np.logaddexp(log_shape, log_mean)
+            return float(own.sum()) - (log_shape - SHAPE[0]) ** 2 / (2 * SHAPE[1] ** 2)
+
+        proposed = self.log_shape + self._length["shape"] * rng.standard_normal()
+        accepted = np.log(rng.random()) < log_p(proposed) - log_p(self.log_shape)
+        self._tune("shape", accepted, tune)
+        if accepted:
+            self.log_shape = float(proposed)
+
+    def _tune(self, name: str, accepted: NDArray[np.bool_] | np.bool_, tune: bool) -> None:
+        """Lengthen steps that are accepted too often, shorten others; while tuning alone."""
+        if tune:
+            self._length[name] = self._length[name] * np.exp(0.1 * (accepted - WANTED))

@@ -1,0 +1,131 @@
+"""Posteriors without a model: against all tables listed, what is refused, and what is covered."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+
+import ppdinf as ppd
+from ppdinf.errors import LabelError, ModelError, ReleaseFileError
+
+inv, laws = ppd.invariants, ppd.laws
+NOISE = laws.DoubleGeometric(1)
+SEEN = ppd.Measurements(
+    {"a": ["A", "B"], "b": ["f", "m"]},
+    ppd.measured(inv.margin("a"), [5, 3], laws.DiscreteGaussian(variance=2)),
+    ppd.measured(inv.margin("b"), [3, np.nan], laws.DoubleGeometric(1)),
+    ppd.measured(inv.margin("a", "b"), [[4, 1], [1, 2]], laws.DiscreteGaussian(variance=[[4, 3], [9, 2]])),
+    public={inv.total(): 7},
+)
+
+
+def listed():
+    tables = np.array([(i, j, k, 7 - i - j - k) for i in range(8) for j in range(8 - i) for k in range(8 - i - j)])
+    i, j, k, m = tables.T
+    log_weight = -((5 - i - j) ** 2) / 4 - (3 - k - m) ** 2 / 4 - abs(3 - i - k)
+    log_weight = log_weight - (4 - i) ** 2 / 8 - (1 - j) ** 2 / 6 - (1 - k) ** 2 / 18 - (2 - m) ** 2 / 4
+    weight = np.exp(log_weight - log_weight.max())
+    return tables, weight / weight.sum()
+
+
+def p_value(draws, tables, law):
+    index = {tuple(x): n for n, x in enumerate(tables.tolist())}
+    seen = np.bincount([index[tuple(x)] for x in draws.tolist()], minlength=law.size)
+    often = law * len(draws) >= 5
+    observed, expected = np.append(seen[often], seen[~often].sum()), np.append(law[often], law[~often].sum())
+    return float(stats.chisquare(observed, expected * len(draws)).pvalue)
+
+
+def test_flat_posterior_is_that_of_all_tables():
+    posterior = ppd.denoise(SEEN, draws=2000, prior="flat", rng=1, progressbar=False)
+    draws = posterior.draws.values.reshape(-1, 4)
+    tables, law = listed()
+    assert p_value(draws, tables, law) > 1e-5
+    wrong = law ** (1 / 1.5)
+    assert p_value(draws, tables, wrong / wrong.sum()) < 1e-9
+
+
+def test_sums_and_summaries():
+    posterior = ppd.denoise(SEEN, draws=300, rng=1, progressbar=False)
+    assert (posterior.sums(inv.total()) == 7).all()
+    by_a = posterior.sums(inv.margin("a"))
+    assert by_a.dims == ("chain", "draw", "a")
+    assert (by_a == posterior.draws.sum("b")).all()
+    table = posterior.summary(inv.margin("a"))
+    assert list(table.index) == ["A", "B"]
+    assert table.loc["A", "estimate"] == pytest.approx(float(by_a.sel(a="A").mean()))
+    assert ((table.lower <= table.estimate) & (table.estimate <= table.upper)).all()
+    share = posterior.summary(by_a / 7)
+    assert share.loc["A", "estimate"] == pytest.approx(table.loc["A", "estimate"] / 7)
+    mapped = posterior.summary(inv.groups("a", {"A": "all", "B": "all"}))
+    assert mapped.estimate.tolist() == [7]
+    cells = posterior.summary()
+    assert list(cells.index) == [("A", "f"), ("A", "m"), ("B", "f"), ("B", "m")]
+    assert posterior.to_dataset()["estimate"].sel(a="B", b="m") == cells.loc[("B", "m"), "estimate"]
+
+
+def test_files(tmp_path):
+    posterior = ppd.denoise(SEEN, draws=20, rng=1, progressbar=False)
+    posterior.save(tmp_path / "cells.csv")
+    assert pd.read_csv(tmp_path / "cells.csv").columns[:3].tolist() == ["a", "b", "estimate"]
+    with pytest.raises(ReleaseFileError, match="parquet"):
+        posterior.save(tmp_path / "cells.xlsx")
+
+
+def test_the_same_seed_gives_the_same_draws():
+    one, two = (ppd.denoise(SEEN, draws=30, rng=5, progressbar=False).draws for _ in range(2))
+    assert (one == two).all()
+
+
+def test_several_releases():
+    table = np.array([12, 0, 31])
+    releases = [ppd.GeneralizedLaplace(inv.total(), epsilon=1).release(table) for _ in range(3)]
+    both = ppd.denoise(releases, draws=400, rng=1, progressbar=False)
+    one = ppd.denoise(releases[0], draws=400, rng=1, progressbar=False)
+    assert (both.draws.sum("dim_0") == 43).all()
+    assert both.summary().sd.sum() < one.summary().sd.sum()
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "words"),
+    [
+        (lambda: ppd.denoise([1, 2]), ModelError, "Release"),
+        (lambda: ppd.denoise(3), ModelError, "Measurements"),
+        (lambda: ppd.denoise(SEEN, prior="uniform"), ModelError, "'flat'"),
+        (lambda: ppd.denoise(SEEN, draws=0), ModelError, "at least 1"),
+        (
+            lambda: ppd.denoise(ppd.Measurements({"a": ["A", "B"]}, ppd.measured(inv.cells({"a": "A"}), [3], NOISE))),
+            ModelError,
+            "a=B",
+        ),
+        (lambda: ppd.models.sums_of(ppd.as_table([1, 2]), inv.total()), LabelError, "chain"),
+    ],
+)
+def test_refused(call, error, words):
+    with pytest.raises(error, match=words):
+        call()
+
+
+@pytest.mark.deep
+def test_intervals_cover_in_sparse_tables_and_flat_ones_do_not():
+    """Tables of 240 cells, half of them 0: 90 % intervals of cells above 5 over 12 tables, by prior."""
+    rng, inside = np.random.default_rng(3), {"learned": [], "flat": []}
+    for _ in range(12):
+        mean = np.exp(rng.normal(0, 1, (12, 1)) + rng.normal(0, 1, (1, 20)) - 0.5)
+        table = rng.negative_binomial(0.3, 0.3 / (0.3 + 4 * mean))
+        noise = [rng.normal(0, sd, shape).round().astype(int) for sd, shape in ((2, 12), (2, 20), (5, (12, 20)))]
+        seen = ppd.Measurements(
+            {"a": range(12), "b": range(20)},
+            ppd.measured(inv.margin("a"), table.sum(1) + noise[0], laws.DiscreteGaussian(2)),
+            ppd.measured(inv.margin("b"), table.sum(0) + noise[1], laws.DiscreteGaussian(2)),
+            ppd.measured(inv.margin("a", "b"), table + noise[2], laws.DiscreteGaussian(5)),
+            public={inv.total(): int(table.sum())},
+        )
+        for prior, found in inside.items():
+            cells = ppd.denoise(seen, draws=400, prior=prior, rng=1, progressbar=False).summary()
+            covered = (cells.lower.to_numpy() <= table.ravel()) & (table.ravel() <= cells.upper.to_numpy())
+            found.append(covered[table.ravel() > 5])
+    learned, flat = (np.concatenate(inside[prior]).mean() for prior in ("learned", "flat"))
+    # some 500 cells: three standard errors of .013
+    assert 0.86 < learned < 0.95
+    assert flat < learned - 0.03
