@@ -117,7 +117,8 @@ def summarize(draws: xr.DataArray, probability: float = 0.9) -> pd.DataFrame:
     rest: Any = ordered.isel(chain=0, draw=0, drop=True)
     labels = [rest.coords[dim].values if dim in rest.coords else np.arange(n) for dim, n in rest.sizes.items()]
     if not labels:
-        index: Any = pd.Index([str(draws.name or "total")])
+        name: Any = str(draws.name or "total")
+        index: Any = pd.Index([name])
     elif len(labels) == 1:
         index = pd.Index(labels[0], name=str(rest.dims[0]))
     else:
