@@ -7,8 +7,7 @@ message ever shows a cell's value, since the table may be confidential.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,6 +18,7 @@ from numpy.typing import NDArray
 from ppdinf.errors import CountError, LabelError
 from ppdinf.frame import Frame
 from ppdinf.labels import LARGEST, native
+from ppdinf.pandas_tables import along, dimension_names, from_frame, from_long, from_series
 
 __all__ = ["LARGEST", "Frame", "along", "as_table", "labelled_cells", "labelled_reals", "ranked"]
 
@@ -86,7 +86,7 @@ def as_table(
     ((2, 2), ('county',))
     """
     if count is not None:
-        data, dims = _from_long(data, dims, count, covariates), None
+        data, dims = from_long(data, dims, count, covariates), None
     elif covariates:
         raise LabelError("covariates are columns of a long DataFrame: say which column holds the counts, count=...")
     given, dims = (data, dims) if labels is None else (_with_labels(data, dims, labels), None)
@@ -214,14 +214,14 @@ def _with_labels(data: Any, dims: Sequence[str] | None, labels: Any) -> xr.DataA
     if not isinstance(labels, Mapping) or any(isinstance(entries, str) for entries in labels.values()):
         raise LabelError("labels are given by dimension, in their order, such as labels={'sex': ['f', 'm']}")
     if isinstance(data, pd.Series) and isinstance(data.index, pd.MultiIndex):
-        names = _dimension_names(list(data.index.names), dims)
+        names = dimension_names(list(data.index.names), dims)
         if data.index.has_duplicates:
-            return _from_series(data, dims)  # which names what repeats
+            return from_series(data, dims)  # which names what repeats
         levels = [labels.get(name, data.index.unique(level)) for level, name in enumerate(names)]
         for level, (name, entries) in enumerate(zip(names, levels, strict=True)):
             _require_among(name, data.index.unique(level), entries)
         whole = pd.MultiIndex.from_product([list(entries) for entries in levels], names=names)
-        return _from_series(data.reindex(whole, fill_value=0), names)
+        return from_series(data.reindex(whole, fill_value=0), names)
     table = _as_dataarray(data, dims)
     frame = Frame.of(table)
     for dim, entries in labels.items():
@@ -252,9 +252,9 @@ def _as_dataarray(data: Any, dims: Sequence[str] | None) -> xr.DataArray:
     if isinstance(data, xr.Dataset):
         raise CountError(f"a Dataset holds several tables: choose one of {', '.join(map(repr, data))}")
     if isinstance(data, pd.Series):
-        return _from_series(data, dims)
+        return from_series(data, dims)
     if isinstance(data, pd.DataFrame):
-        return _from_frame(data, dims)
+        return from_frame(data, dims)
     if isinstance(data, np.ma.MaskedArray):
         raise CountError("the array is masked: fill or drop the masked cells first")
     try:
@@ -267,118 +267,3 @@ def _as_dataarray(data: Any, dims: Sequence[str] | None) -> xr.DataArray:
     if len(given) != values.ndim:
         raise LabelError(f"{len(given)} dimension names for an array with {values.ndim} dimensions")
     return xr.DataArray(values, dims=given)
-
-
-def _from_series(data: pd.Series, dims: Sequence[str] | None) -> xr.DataArray:
-    index = data.index
-    names = _dimension_names(list(index.names), dims)
-    if not isinstance(index, pd.MultiIndex):  # labels that repeat are named by the frame
-        return xr.DataArray(data.to_numpy(), dims=names, coords={names[0]: _labels(index)})
-    if index.has_duplicates:
-        twice = tuple(map(native, index[index.duplicated()][0]))
-        raise LabelError(f"the index holds {twice} more than once: add the counts up, or tell the rows apart")
-    codes, levels = zip(*(pd.factorize(index.get_level_values(k)) for k in range(len(names))), strict=True)
-    for name, code in zip(names, codes, strict=True):
-        if np.any(code < 0):
-            raise LabelError(f"level {name!r} of the index is missing a label in row {int(np.argmin(code))}")
-    shape = [len(level) for level in levels]
-    flat = np.zeros(len(index), dtype=np.int64)
-    for code, size in zip(codes, shape, strict=True):
-        flat = flat * size + code  # overflow is caught below: it leaves more combinations than rows
-    combinations = math.prod(shape)
-    if combinations > len(index):
-        filled = np.zeros(len(index) + 1, dtype=bool)
-        filled[flat[(flat >= 0) & (flat <= len(index))]] = True
-        k, absent = int(np.argmin(filled)), list[Any]()
-        for level, size in zip(reversed(levels), reversed(shape), strict=True):
-            k, position = divmod(k, size)
-            absent.insert(0, native(level[position]))
-        raise LabelError(
-            f"{combinations - len(index)} combinations of {', '.join(names)} are absent, such as {tuple(absent)}: "
-            "write their zeros out, or use one dimension with coordinates"
-        )
-    cells = np.empty_like(data.to_numpy())
-    cells[flat] = data.to_numpy()
-    return xr.DataArray(cells.reshape(shape), dims=names, coords=dict(zip(names, map(_labels, levels), strict=True)))
-
-
-def _from_long(data: Any, dims: Sequence[str] | None, count: str, covariates: Sequence[str]) -> xr.DataArray:
-    """One row per cell: counts, and covariates along the dimensions on which they depend."""
-    if not isinstance(data, pd.DataFrame) or dims is None:
-        raise LabelError("count names a column of a DataFrame with one row per cell, and dims those of its labels")
-    named = [count, *dims, *covariates]
-    absent = [name for name in named if name not in data.columns]
-    if absent:
-        raise LabelError(f"the DataFrame has no column {absent[0]!r}; it has {_some(data.columns)}")
-    if len(set(named)) < len(named):
-        raise LabelError(f"the column {max(named, key=named.count)!r} is named for more than one purpose")
-    indexed = data.set_index(list(dims))
-    table = _from_series(indexed[count], None)
-    coords = {name: along(_from_series(indexed[name], None).values, table.dims) for name in covariates}
-    return table.assign_coords(coords)
-
-
-def along(values: NDArray[Any], dims: Sequence[Hashable]) -> tuple[tuple[Hashable, ...], NDArray[Any]]:
-    """Drop the dimensions along which nothing changes, all but one at most.
-
-    Examples
-    --------
-    >>> along(np.array([[1, 1], [2, 2]]), ("county", "sex"))
-    (('county',), array([1, 2]))
-    """
-    kept = list(dims)
-    for axis in reversed(range(len(kept))):
-        first = values.take([0], axis)
-        if len(kept) > 1 and np.array_equal(values, np.broadcast_to(first, values.shape)):
-            values = first.squeeze(axis)
-            del kept[axis]
-    return tuple(kept), values
-
-
-def _some(names: Any, shown: int = 6) -> str:
-    listed = ", ".join(repr(native(name)) for name in names[:shown])
-    return listed if len(names) <= shown else f"{listed} and {len(names) - shown} more"
-
-
-_LONG = (
-    "with one row per cell, name the columns by as_table(data, count=..., dims=[...]); with one row per person, count "
-    "them first, pd.crosstab(data[a], data[b])"
-)
-
-
-def _from_frame(data: pd.DataFrame, dims: Sequence[str] | None) -> xr.DataArray:
-    if isinstance(data.index, pd.MultiIndex) or isinstance(data.columns, pd.MultiIndex):
-        raise LabelError("rows or columns have several levels: make a Series of it with table.stack(...)")
-    kinds = sorted({str(kind) for kind in data.dtypes})
-    if len(kinds) > 1:
-        raise CountError(
-            f"the columns have different types ({', '.join(kinds)}): a two-way table holds integers only; {_LONG}"
-        )
-    if data.index.name is None and data.columns.name is None and dims is None:
-        raise LabelError(
-            f"the DataFrame does not say what its rows and its columns ({_some(data.columns)}) are: give a two-way "
-            f"table dims=(rows, columns); {_LONG}"
-        )
-    rows, columns = _dimension_names([data.index.name, data.columns.name], dims)
-    # column by column: a whole frame of pandas' own integers would come out as objects
-    parts = [data.iloc[:, j].to_numpy() for j in range(data.shape[1])]
-    values = np.stack(parts, axis=1) if parts else np.empty(data.shape)
-    return xr.DataArray(
-        values, dims=(rows, columns), coords={rows: _labels(data.index), columns: _labels(data.columns)}
-    )
-
-
-def _labels(index: pd.Index) -> NDArray[Any]:
-    """Labels of a pandas index as NumPy's integers, or as the objects they are."""
-    return index.to_numpy() if index.dtype.kind in "iu" else np.array(index, dtype=object)
-
-
-def _dimension_names(found: Sequence[Hashable], given: Sequence[str] | None) -> list[str]:
-    if given is not None and len(given) == len(found):
-        for old, new in zip(found, given, strict=True):
-            if old is not None and old != new:
-                raise LabelError(f"the index is named {old!r}, dims says {new!r}: drop dims, or rename the index")
-        found = list(given)
-    if len(set(found)) < len(found) or any(name is None for name in found):
-        raise LabelError(f"name the index levels (found {list(found)}) or pass dims with {len(found)} names")
-    return [str(name) for name in found]

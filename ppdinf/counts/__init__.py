@@ -18,6 +18,7 @@ postprocessing       from a noisy histogram, with negative numbers and another t
 privatizers/         noise for a histogram of counts, one way a file
 scales               powers of exp(epsilon), and the scales that are built of them
 staircase            staircase noise on a count, rounded and cut at both ends, to compare with
+sums_of_scales       matrices of probabilities that are stated as sums of scales, and their largest ratio
 theory               representations of mechanisms by scales: their polytopes, dimensions and extreme points
 truncated_geometric  double geometric noise, cut at both ends: a mechanism whose columns are the single-peaked scales
 two_stage            tables whose histogram of counts survives: the histogram is privatized, then every cell, with

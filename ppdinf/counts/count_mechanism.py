@@ -19,34 +19,15 @@ import numpy as np
 from flint import arb
 from numpy.typing import NDArray
 
-from ppdinf._compiled import jit
 from ppdinf.counts.distribution import as_distribution, require_counts
 from ppdinf.counts.scales import depths, falling
+from ppdinf.counts.sums_of_scales import Scales, add_scales, scales_ratio
 from ppdinf.errors import PrivacyError
 from ppdinf.noise.bits.tape import Tape
 from ppdinf.noise.bits.transition import draw_rows
 from ppdinf.rationals import ball
 
 __all__ = ["Audit", "CountMechanism", "Scales"]
-
-
-@dataclass(frozen=True, eq=False)
-class Scales:
-    """Columns as sums of scales.
-
-    Attributes
-    ----------
-    column : ndarray of int64, shape (k,)
-        Where each scale belongs.
-    peak : ndarray of float64, shape (k,)
-        Its largest entry, weight included.
-    rising : ndarray of bool, shape (k, n - 1)
-        Its pattern.
-    """
-
-    column: NDArray[np.int64]
-    peak: NDArray[np.float64]
-    rising: NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -146,7 +127,7 @@ class CountMechanism:
         else:
             found = np.zeros((self.n, self.n))
             table = falling(np.arange(self.n), self.epsilon)
-            _add_scales(self.scales.column, self.scales.peak, self.scales.rising, table, found)
+            add_scales(self.scales.column, self.scales.peak, self.scales.rising, table, found)
         found.setflags(write=False)
         return found
 
@@ -187,7 +168,7 @@ class CountMechanism:
 
     def _worst_ratio(self) -> float:
         if self.scales is not None:
-            return _scales_ratio(self.scales, float(self.epsilon))
+            return scales_ratio(self.scales, float(self.epsilon))
         log = self._log_matrix
         assert log is not None
         with np.errstate(invalid="ignore"):
@@ -281,38 +262,6 @@ class CountMechanism:
     def _depths(self) -> NDArray[np.int64]:
         assert self.scales is not None
         return depths(self.scales.rising)
-
-
-@jit
-def _add_scales(column, peak, rising, table, found):  # type: ignore[no-untyped-def]
-    """Add scales to a matrix: ``peak * table[depth]``."""
-    n = found.shape[0]
-    depth = np.empty(n, np.int64)
-    for k in range(column.size):
-        depth[0] = 0
-        lowest = 0
-        for i in range(n - 1):
-            depth[i + 1] = depth[i] + (-1 if rising[k, i] else 1)
-            lowest = min(lowest, depth[i + 1])
-        for i in range(n):
-            found[i, column[k]] += peak[k] * table[depth[i] - lowest]
-
-
-def _scales_ratio(scales: Scales, epsilon: float) -> float:
-    """Largest log ratio of neighbouring entries: epsilon exactly, where all scales of a column step alike."""
-    order = np.argsort(scales.column, kind="stable")
-    groups = np.split(order, np.flatnonzero(np.diff(scales.column[order])) + 1)
-    worst = 0.0
-    for group in groups:
-        rising = scales.rising[group]
-        if (rising.all(axis=0) | ~rising.any(axis=0)).any():
-            return epsilon
-        log_entry = np.log(scales.peak[group])[:, np.newaxis] - epsilon * depths(rising)[:, :-1]
-        share = np.exp(log_entry - log_entry.max(axis=0))
-        up = (share * rising).sum(axis=0) / share.sum(axis=0)
-        ratios = math.exp(-epsilon) + up * (math.exp(epsilon) - math.exp(-epsilon))
-        worst = max(worst, float(np.abs(np.log(ratios)).max(initial=0.0)))
-    return min(worst, epsilon)
 
 
 def _delta(matrix: NDArray[np.float64], epsilon: float) -> float:

@@ -22,9 +22,10 @@ import numpy as np
 from flint import nmod_mat
 from numpy.typing import NDArray
 
-from ppdinf.counts.count_mechanism import CountMechanism, Scales
+from ppdinf.counts.count_mechanism import CountMechanism
 from ppdinf.counts.distribution import as_distribution
 from ppdinf.counts.scales import depths, scales
+from ppdinf.counts.sums_of_scales import Scales
 from ppdinf.errors import PrivacyError
 
 __all__ = ["affinely_simplified", "dimensions", "linearly_simplified", "representation"]

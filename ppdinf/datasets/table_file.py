@@ -14,7 +14,8 @@ import xarray as xr
 from ppdinf.datasets.rows import Row, read_rows, require_columns, whole_number
 from ppdinf.errors import LabelError
 from ppdinf.frame import Frame
-from ppdinf.tables import along, as_table
+from ppdinf.pandas_tables import along
+from ppdinf.tables import as_table
 
 __all__ = ["read_table"]
 

@@ -27,7 +27,9 @@ from ppdinf._frozen import assign, made
 from ppdinf.errors import PrivacyError
 from ppdinf.invariants import Public, System
 from ppdinf.mechanisms.border import refuse_seed, require_draws
-from ppdinf.mechanisms.objectives import Draw, Mean, Objective, Quantile
+from ppdinf.mechanisms.mean import Mean
+from ppdinf.mechanisms.objectives import Draw, Objective
+from ppdinf.mechanisms.quantile import Quantile
 from ppdinf.mechanisms.real_noise import Grid, as_grid, grid_below, real_sampler
 from ppdinf.mechanisms.regressions import LinearRegression, LogisticRegression
 from ppdinf.noise.bits.tape import Tape, secure_tape, seeded_tape
@@ -101,7 +103,7 @@ class KNormGradient(Mechanism):
 
     Examples
     --------
-    >>> from ppdinf.mechanisms.objectives import Quantile
+    >>> from ppdinf.mechanisms.quantile import Quantile
     >>> median = KNormGradient(Quantile(0.5, 0, 100), epsilon=1)
     >>> ages = np.arange(20, 80)
     >>> draws = median.simulate(ages, draws=1000, rng=1)

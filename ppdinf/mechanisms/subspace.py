@@ -48,7 +48,8 @@ from ppdinf.noise.bits.keyed import keyed_tape
 from ppdinf.noise.bits.tape import Tape
 from ppdinf.noise.plan import Plan
 from ppdinf.privacy.conversion import as_delta
-from ppdinf.privacy.guarantee import Guarantee, ReleaseGuarantee
+from ppdinf.privacy.guarantee import Guarantee
+from ppdinf.privacy.release_guarantee import ReleaseGuarantee
 from ppdinf.privacy.sensitivity import NEIGHBOURS
 from ppdinf.rationals import as_fraction
 from ppdinf.releases.mechanism import Mechanism

@@ -5,14 +5,12 @@ J. Seeman, M. Reimherr, A. Slavković, "Formal privacy for partially private dat
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, ClassVar
 
 import numpy as np
-from flint import arb
 from numpy.typing import NDArray
 
 from ppdinf._frozen import assign, made
@@ -20,130 +18,19 @@ from ppdinf.errors import CountError, PrivacyError
 from ppdinf.invariants import Public, System
 from ppdinf.lattice.shortest import shortest_distance
 from ppdinf.laws import LAPLACE, DoubleGeometric, L2Laplace
+from ppdinf.laws.likelihood import Likelihood
+from ppdinf.mechanisms.base_measure import BaseMeasure
 from ppdinf.mechanisms.border import require_public
-from ppdinf.mechanisms.weighted import BaseMeasure, Weighted
+from ppdinf.mechanisms.dirichlet_multinomial import DirichletMultinomial
+from ppdinf.mechanisms.stated_loss import ListedLaw, listed_law
+from ppdinf.mechanisms.weighted import Weighted
+from ppdinf.noise.bits.tape import Tape
 from ppdinf.noise.plan import Plan
 from ppdinf.privacy.guarantee import Guarantee
-from ppdinf.rationals import as_fraction, ball
+from ppdinf.rationals import as_fraction
 from ppdinf.releases.mechanism import Mechanism
 
-__all__ = ["DirichletMultinomial", "WassersteinExponential"]
-
-
-@dataclass(frozen=True)
-class DirichletMultinomial:
-    r"""Weights of a table that resembles an earlier one: ``prod_j Gamma(y_j + alpha_j) / (Gamma(alpha_j) y_j!)``.
-
-    Up to a constant the Dirichlet-multinomial law of a table with a given total, with ``alpha_j`` the `concentration`
-    times the earlier count plus `pseudo_count`. (The paper prints ``Gamma(y_j)`` for ``y_j!``, ``Gamma(alpha_j + 1)``
-    for ``Gamma(alpha_j)``, and no pseudo-count.)
-
-    Parameters
-    ----------
-    previous : sequence of int
-        The earlier counts, cell by cell; public.
-    concentration : int, float, str or Fraction
-        How much an earlier person weighs.
-    pseudo_count : int, float, str or Fraction
-        Added to every earlier count: a cell with none would otherwise be forced to stay empty.
-
-    Raises
-    ------
-    CountError
-        The earlier counts are not whole numbers from 0 on.
-
-    Examples
-    --------
-    >>> earlier = DirichletMultinomial([3, 0], concentration="1/2")
-    >>> earlier.alpha
-    (Fraction(7, 4), Fraction(1, 4))
-    """
-
-    previous: tuple[int, ...]
-    concentration: Fraction
-    pseudo_count: Fraction
-
-    def __init__(
-        self,
-        previous: Any,
-        concentration: int | float | str | Fraction = 1,
-        pseudo_count: int | float | str | Fraction = "1/2",
-    ) -> None:
-        counts = np.asarray(previous).ravel()
-        if counts.dtype.kind not in "iu" or not counts.size or (counts < 0).any():
-            raise CountError("previous must hold whole numbers from 0 on, one for each cell")
-        assign(
-            self,
-            previous=tuple(int(count) for count in counts),
-            concentration=as_fraction(concentration, "concentration"),
-            pseudo_count=as_fraction(pseudo_count, "pseudo_count"),
-        )
-
-    @property
-    def alpha(self) -> tuple[Fraction, ...]:
-        """Parameters of the Dirichlet law."""
-        return tuple(self.concentration * (count + self.pseudo_count) for count in self.previous)
-
-    def weight(self, cell: int, count: int) -> arb:
-        """Enclose the weight of a count in a cell."""
-        alpha = ball(self.concentration * (self.previous[cell] + self.pseudo_count))
-        return ((alpha + count).lgamma() - alpha.lgamma() - (arb(count) + 1).lgamma()).exp()
-
-    def largest(self, cell: int, low: float, high: float) -> arb:
-        """Enclose the largest weight of counts from `low` to `high`: at an end, since the weights rise or fall."""
-        if low < 0:
-            raise PrivacyError("Dirichlet-multinomial weights need counts from 0 on: declare nonnegative() public")
-        if self.concentration * (self.previous[cell] + self.pseudo_count) <= 1:
-            return self.weight(cell, int(low))
-        if math.isinf(high):
-            raise PrivacyError(
-                "Dirichlet-multinomial weights have no end where no public sum limits a cell: declare between(0, most)"
-            )
-        return self.weight(cell, int(high))
-
-    def around(self, center: Sequence[int], groups: NDArray[np.int64]) -> BaseMeasure:
-        """Take the growth out of the weights, for tables whose groups of cells have the sums of `center`.
-
-        Every weight is divided by ``ratio ** (y_j - center_j)`` with the ratio ``1 + alpha_0 / n`` of its group, n
-        being the sum of the group and alpha_0 that of its alpha: it then peaks where the Dirichlet-multinomial law
-        does.
-        Cells with the label -1 stay as they are.
-        """
-        alpha, counts, ratios = np.array(self.alpha), np.array(center), [Fraction(1)] * len(center)
-        for group in np.unique(groups[groups >= 0]):
-            cells = np.flatnonzero(groups == group)
-            ratio = 1 + Fraction(alpha[cells].sum()) / max(1, int(counts[cells].sum()))
-            for cell in cells:
-                ratios[cell] = ratio
-        return _Around(self, tuple(center), tuple(ratios))
-
-    def to_dict(self) -> dict[str, Any]:
-        """Parameters, rationals as text."""
-        return {
-            "previous": list(self.previous),
-            "concentration": str(self.concentration),
-            "pseudo_count": str(self.pseudo_count),
-        }
-
-
-@dataclass(frozen=True)
-class _Around:
-    """Dirichlet-multinomial weights over ``ratios ** (y - center)``."""
-
-    measure: DirichletMultinomial
-    center: tuple[int, ...]
-    ratios: tuple[Fraction, ...]
-
-    def weight(self, cell: int, count: int) -> arb:
-        return self.measure.weight(cell, count) * ball(self.ratios[cell]) ** (self.center[cell] - count)
-
-    def largest(self, cell: int, low: float, high: float) -> arb:
-        """Enclose the largest weight: the next one is larger up to ``(alpha - ratio) / (ratio - 1)``."""
-        ratio = self.ratios[cell]
-        if ratio == 1 or low < 0:
-            return self.measure.largest(cell, low, high)
-        turn = 1 + (self.measure.alpha[cell] - ratio) // (ratio - 1)
-        return self.weight(cell, int(min(max(low, turn), high)))
+__all__ = ["StatedLoss", "WassersteinExponential"]
 
 
 @dataclass(frozen=True)
@@ -161,7 +48,7 @@ class WassersteinExponential(Weighted):
         given what is public and either statement of a secret pair (`ppdinf.privacy.delta_z`).
     secrets : str
         What the pairs are, for example "whether one person is a case".
-    base : DirichletMultinomial or another BaseMeasure, optional
+    base_measure : DirichletMultinomial or another BaseMeasure, optional
         Weights of the released counts; by default all tables of the congenial set count alike. Release files hold
         the first alone.
     loss : {"l1", "l2"} or callable
@@ -174,7 +61,7 @@ class WassersteinExponential(Weighted):
     Raises
     ------
     PrivacyError, CountError
-        A parameter is out of range, or `base` no base measure; when a table comes, a sensitivity below the distance of
+        A parameter is out of range, or `base_measure` none; when a table comes, a sensitivity below the distance of
         the nearest two tables that agree with what is public.
 
     Notes
@@ -201,7 +88,7 @@ class WassersteinExponential(Weighted):
     epsilon: Fraction
     sensitivity: Fraction
     secrets: str
-    base: BaseMeasure | None
+    base_measure: BaseMeasure | None
     loss: str | Callable[[Any, Any], float]
 
     def __init__(
@@ -210,25 +97,27 @@ class WassersteinExponential(Weighted):
         epsilon: int | float | str | Fraction,
         sensitivity: int | float | str | Fraction,
         secrets: str,
-        base: BaseMeasure | None = None,
+        base_measure: BaseMeasure | None = None,
         loss: str | Callable[[Any, Any], float] = "l1",
     ) -> None:
         require_public(public)
         if not isinstance(secrets, str) or not secrets.strip():
             raise PrivacyError("secrets says in words what is protected, for example 'whether one person is a case'")
-        if base is not None and not isinstance(base, BaseMeasure):
-            raise PrivacyError(f"base must be a DirichletMultinomial or like one, found {type(base).__name__}")
+        if base_measure is not None and not isinstance(base_measure, BaseMeasure):
+            raise PrivacyError(
+                f"base_measure must be a DirichletMultinomial or like one, found {type(base_measure).__name__}"
+            )
         if loss not in ("l1", "l2") and not callable(loss):
             raise PrivacyError(f"loss must be 'l1', 'l2' or a function of two tables, found {loss!r}")
         exact = {"epsilon": as_fraction(epsilon, "epsilon"), "sensitivity": as_fraction(sensitivity, "sensitivity")}
-        assign(self, public=public, **exact, secrets=secrets, base=base, loss=loss)
+        assign(self, public=public, **exact, secrets=secrets, base_measure=base_measure, loss=loss)
 
     @property
     def law(self) -> DoubleGeometric | L2Laplace:
         """Rate ``epsilon / (2 sensitivity)`` per unit of distance."""
         return LAPLACE[self.distance](self.epsilon / (2 * self.sensitivity))
 
-    def base_measure(self, system: System) -> BaseMeasure | None:
+    def measure_on(self, system: System) -> BaseMeasure | None:
         """Return the weights of the released counts.
 
         Raises
@@ -236,16 +125,14 @@ class WassersteinExponential(Weighted):
         CountError
             The earlier table has another number of cells.
         """
-        if isinstance(self.base, DirichletMultinomial) and len(self.base.previous) != system.frame.size:
-            raise CountError(f"previous has {len(self.base.previous)} cells, the table {system.frame.size}")
-        return self.base
+        if isinstance(self.base_measure, DirichletMultinomial) and len(self.base_measure.previous) != system.frame.size:
+            raise CountError(f"previous has {len(self.base_measure.previous)} cells, the table {system.frame.size}")
+        return self.base_measure
 
     def on(self, system: System) -> WassersteinExponential:
-        """Refuse an earlier table of another size, as `base_measure` does; work out a loss of one's own."""
-        self.base_measure(system)
+        """Refuse an earlier table of another size, as `measure_on` does; work out a loss of one's own."""
+        self.measure_on(system)
         if callable(self.loss):
-            from ppdinf.mechanisms.stated_loss import StatedLoss
-
             return StatedLoss(self, system)
         return self
 
@@ -304,13 +191,96 @@ class WassersteinExponential(Weighted):
             "secrets": self.secrets,
             "loss": self.loss,
         }
-        if self.base is not None and not isinstance(self.base, DirichletMultinomial):
+        if self.base_measure is not None and not isinstance(self.base_measure, DirichletMultinomial):
             raise PrivacyError("release files hold Dirichlet-multinomial base measures alone")
-        further = {} if self.base is None else {"base": self.base.to_dict()}
+        further = {} if self.base_measure is None else {"base_measure": self.base_measure.to_dict()}
         return {"kind": self.kind} | parameters | further
 
     @classmethod
     def _of_file(cls, public: Public, parameters: dict[str, Any]) -> Mechanism:
-        base = parameters.get("base")
-        measure = {} if base is None else {"base": made(DirichletMultinomial, base, "a base measure")}
-        return super()._of_file(public, parameters | measure)
+        former = {"base_measure" if name == "base" else name: value for name, value in parameters.items()}
+        stated = former.get("base_measure")
+        measure = {} if stated is None else {"base_measure": made(DirichletMultinomial, stated, "a base measure")}
+        return super()._of_file(public, former | measure)
+
+
+class StatedLoss(WassersteinExponential):
+    """A Wasserstein exponential mechanism with a loss of one's own, settled on everything public of a table.
+
+    `WassersteinExponential` with a callable for `loss` becomes one when it meets public sums.
+
+    Parameters
+    ----------
+    stated : WassersteinExponential
+    system : System
+        Public sums and bounds that leave at most 1,000 tables.
+
+    Raises
+    ------
+    InvariantError
+        There are too many tables.
+    PrivacyError
+        The loss is no finite number from 0 on, or the same for all tables within `sensitivity` of each other.
+
+    Notes
+    -----
+    The loss is worked out for every pair of tables: a million calls for 1,000 of them.
+
+    Examples
+    --------
+    >>> import numpy as np, ppdinf as ppd
+    >>> public = ppd.invariants.total() & ppd.invariants.nonnegative()
+    >>> largest = lambda y, x: np.abs(y - x).max()
+    >>> mechanism = ppd.WassersteinExponential(public, 1, sensitivity=2, secrets="x", loss=largest)
+    >>> mechanism.on(public.on([3, 0, 2])).sigma  # one person in another cell moves it by 1
+    1.0
+    """
+
+    _law: ListedLaw
+
+    def __init__(self, stated: WassersteinExponential, system: System) -> None:
+        super().__init__(
+            stated.public, stated.epsilon, stated.sensitivity, stated.secrets, stated.base_measure, stated.loss
+        )
+        rate = float(self.epsilon) / 2
+        law = listed_law(system, self.loss, rate, float(self.sensitivity), self.measure_on(system))  # type: ignore[arg-type]
+        assign(self, _law=law)
+
+    @property
+    def sigma(self) -> float:
+        """Most by which the loss of any release changes between tables at l1 distance `sensitivity` or less."""
+        return self._law.sigma
+
+    def on(self, system: System) -> WassersteinExponential:
+        """Settle again where what is public has other values."""
+        return self if self._law.is_of(system) else StatedLoss(self, system)
+
+    def likelihood(self, system: System) -> Likelihood | None:
+        """Return None: walks go cell by cell, and this loss does not."""
+        return None
+
+    def intractable(self, system: System | None = None) -> str:
+        """Say what to do instead."""
+        return (
+            "a loss of one's own is no sum over the cells, which inference by chains needs: the tables are few, so add "
+            "release.mechanism.logp(release.table, x) to the log prior of each, or release by the loss 'l1' or 'l2'"
+        )
+
+    def plan_on(self, system: System, *, allow_mcmc: bool = False) -> Plan:
+        """Say that all tables are listed; refuse too small a sensitivity."""
+        self._require_sensitivity(system)
+        return Plan("listed", True, f"{len(self._law.tables)} tables agree with what is public")
+
+    def draw(
+        self, system: System, cells: NDArray[np.int64], draws: int, tape: Tape, plan: Plan | None = None
+    ) -> NDArray[np.int64]:
+        """Draw releases of a table; int64 of shape (draws, d), exact for the weights in double precision."""
+        return self._law.draw(cells, draws, tape)
+
+    def log_normaliser(self, system: System, cells: NDArray[np.int64]) -> float:
+        """Logarithm of C(x)."""
+        return self._law.log_normaliser(cells)
+
+    def log_weight(self, system: System, y: NDArray[np.int64], x: NDArray[np.int64]) -> float:
+        """Log probability of releasing y when the table is x; ``-inf`` where either breaks a public bound."""
+        return self._law.log_probability(y, x)

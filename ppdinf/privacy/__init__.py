@@ -18,18 +18,18 @@ guarantee             what a release protects, per unit of what, against whom, a
 lattice_noise         what noise on a lattice {z : A z = 0} promises: scales of Gaussian noise, and tails of Gaussian
                       and Laplace noise
 ledger                what all releases of one table have spent, and what they give away together
+release_guarantee     what one release protects: its guarantee at the nearest other table
+restatement           one guarantee said otherwise: in zCDP, at one distance, or as an event of dp-accounting
 sensitivity           how far one person can move the answers to a linear query
 wasserstein           infinity-Wasserstein distance: how far the mass of one law must travel, at most, to become
                       another
+wording               numbers of a guarantee in words, rounded up
 """
 
 from ppdinf.privacy.audit import Audit as Audit
 from ppdinf.privacy.audit import audit as audit
 from ppdinf.privacy.composition import compose as compose
 from ppdinf.privacy.composition import compose_parallel as compose_parallel
-from ppdinf.privacy.composition import to_approximate as to_approximate
-from ppdinf.privacy.composition import to_event as to_event
-from ppdinf.privacy.composition import to_zcdp as to_zcdp
 from ppdinf.privacy.condition_output import condition_output as condition_output
 from ppdinf.privacy.conditioning import ConditioningCost as ConditioningCost
 from ppdinf.privacy.conditioning import Erosion as Erosion
@@ -49,8 +49,11 @@ from ppdinf.privacy.disclosure_limits import condition_pairs as condition_pairs
 from ppdinf.privacy.gaussian_calibration import gaussian_delta as gaussian_delta
 from ppdinf.privacy.gaussian_calibration import gaussian_sigma as gaussian_sigma
 from ppdinf.privacy.guarantee import Guarantee as Guarantee
-from ppdinf.privacy.guarantee import ReleaseGuarantee as ReleaseGuarantee
 from ppdinf.privacy.ledger import Ledger as Ledger
+from ppdinf.privacy.release_guarantee import ReleaseGuarantee as ReleaseGuarantee
+from ppdinf.privacy.restatement import to_approximate as to_approximate
+from ppdinf.privacy.restatement import to_event as to_event
+from ppdinf.privacy.restatement import to_zcdp as to_zcdp
 from ppdinf.privacy.sensitivity import sensitivity as sensitivity
 from ppdinf.privacy.sensitivity import sensitivity_polytope as sensitivity_polytope
 from ppdinf.privacy.wasserstein import wasserstein_infinity as wasserstein_infinity

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from decimal import ROUND_CEILING, Context, Decimal
 from fractions import Fraction
 from numbers import Real
 from typing import Any, Literal
 
 from ppdinf.errors import PrivacyError
+from ppdinf.privacy.wording import factor_of, round_up, shown
 
-__all__ = ["Guarantee", "ReleaseGuarantee"]
+__all__ = ["SWAP", "Guarantee", "require_distance"]
 
 type Variant = Literal["pure", "approximate", "zcdp", "subspace", "integer-subspace", "congenial", "pufferfish"]
 
@@ -29,8 +29,7 @@ _METRICS = {
     "l1": "the sum over all cells of the absolute differences of their counts",
     "l2": "the Euclidean distance of their counts",
 }
-RARE = "1e-6"
-_SWAP = {"l1": 2, "l2": math.sqrt(2)}
+SWAP = {"l1": 2, "l2": math.sqrt(2)}
 
 
 @dataclass(frozen=True)
@@ -126,7 +125,7 @@ class Guarantee:
             The distance is no finite number from 0 on. Or the guarantee is about two statements under models of the
             data, between which there are no steps.
         """
-        _require_distance(distance)
+        require_distance(distance)
         if self.variant == "pufferfish" and distance != 1:
             raise PrivacyError(
                 "a Pufferfish guarantee holds between the two statements of a pair, whatever the tables: it has no "
@@ -148,11 +147,11 @@ class Guarantee:
             return self.loss(self.contributions)
         if self.metric == "l2" and self.rho is not None:
             return 2 * self.rho * self.contributions**2
-        return self.loss(self.contributions * _SWAP[self.metric])
+        return self.loss(self.contributions * SWAP[self.metric])
 
     def delta_at(self, distance: float | Fraction = 1) -> float:
         """Probability with which ``exp(loss(k))`` can be exceeded: ``(e^(epsilon k) - 1) / (e^epsilon - 1) delta``."""
-        _require_distance(distance)
+        require_distance(distance)
         if self.delta == 0 or distance == 1 or self.epsilon is None:
             return float(self.delta)
         unit, there = float(self.loss(1)), float(self.loss(distance))
@@ -212,7 +211,7 @@ class Guarantee:
             return (
                 f"Protected: {self.neighbours}. Under {self.models or 'the models of the data that were meant'}, "
                 "given what is public, the release changes the odds between the two by a factor of at most "
-                f"exp({_show(self.loss())}) = {_factor(self.loss())}. Under other models nothing is promised."
+                f"exp({shown(self.loss())}) = {factor_of(self.loss())}. Under other models nothing is promised."
             )
         which = "Protected: which table, among all that agree with this information, is the confidential one. Whatever "
         if self.metric is None:
@@ -236,26 +235,26 @@ class Guarantee:
         if self.contributions == 1:
             return ""
         loss, where = self.loss_of_unit, "which all of them can move together"
-        steps = self.contributions * (1 if self.metric is None else _SWAP[self.metric])
+        steps = self.contributions * (1 if self.metric is None else SWAP[self.metric])
         if self.rho is not None:
-            return f" {self._group().capitalize()}, {where}: the loss is then rho = {_show(loss)}."
-        rare = f", but for a probability of {_up(self.delta_at(steps))}" if self.delta else ""
-        then = f"the factor is then at most exp({_show(loss)}) = {_factor(loss)}{rare}"
+            return f" {self._group().capitalize()}, {where}: the loss is then rho = {shown(loss)}."
+        rare = f", but for a probability of {round_up(self.delta_at(steps))}" if self.delta else ""
+        then = f"the factor is then at most exp({shown(loss)}) = {factor_of(loss)}{rare}"
         return f" {self._group().capitalize()}, {where}: {then}."
 
     def _strength(self, per: str) -> str:
         if self.rho is not None:
             steep = " k^2" if per else ""
-            return f"what zero-concentrated differential privacy with rho{steep} allows, with rho = {_show(self.rho)}"
+            return f"what zero-concentrated differential privacy with rho{steep} allows, with rho = {shown(self.rho)}"
         rate = "(1 + gamma) epsilon" if self.gamma is not None else "epsilon"
         if not self.epsilon and not self.delta:
             return "a factor of 1, which is not at all"
-        text = f"a factor of at most exp({rate}{per}), with epsilon = {_show(self.epsilon)}"
+        text = f"a factor of at most exp({rate}{per}), with epsilon = {shown(self.epsilon)}"
         if self.gamma is not None:
-            text += f" and gamma = {_up(self.gamma)}, the cost of conditioning on what is public"
+            text += f" and gamma = {round_up(self.gamma)}, the cost of conditioning on what is public"
         if self.delta:
             grows = ", a probability that grows with k as the factor does" if per else ""
-            text += f", but for a probability of delta = {_up(self.delta)}{grows}"
+            text += f", but for a probability of delta = {round_up(self.delta)}{grows}"
         return text
 
     def _limits(self) -> str:
@@ -266,154 +265,13 @@ class Guarantee:
             return nothing
         far = self.loss(20)
         if self.rho is not None:
-            reach = f"at a distance of 20 the loss reaches rho = {_show(far)}"
+            reach = f"at a distance of 20 the loss reaches rho = {shown(far)}"
         else:
-            reach = f"at a distance of 20 the factor can reach {_factor(far)}"
+            reach = f"at a distance of 20 the factor can reach {factor_of(far)}"
         return f"Tables further apart are told apart more easily: {reach}. {nothing}"
 
 
-@dataclass(frozen=True, kw_only=True)
-class ReleaseGuarantee(Guarantee):
-    """The guarantee of one release, whose labels say how near the nearest alternative is.
-
-    Attributes
-    ----------
-    nearest : float or None
-        Distance of the closest different table with the same public sums, on the same metric (in steps between
-        neighbours where there is none); None when the public sums fix every cell.
-    fixed : int
-        Number of cells that follow from what is published, and so are published too.
-    cells : int
-        Number of cells.
-    sampler : str
-        How the noise was drawn; "exact" samplers add nothing to the loss.
-    sampler_distance : float
-        Limit on the total variation between the law that was drawn from and the stated one; 0 when exact. That of a
-        Markov chain is measured, at 95 % confidence, and not proved.
-    change : str, optional
-        What the closest different table differs in.
-
-    Examples
-    --------
-    >>> g = ReleaseGuarantee(
-    ...     "integer-subspace", Fraction(1, 4), metric="l1", nearest=2, fixed=0, cells=3, sampler="exact"
-    ... )
-    >>> g.loss_at_nearest
-    Fraction(1, 2)
-    """
-
-    nearest: Any
-    fixed: int
-    cells: int
-    sampler: str
-    sampler_distance: float = 0.0
-    change: str | None = None
-
-    @property
-    def loss_at_nearest(self) -> Any:
-        """Privacy loss between a table and its closest alternative."""
-        return None if self.nearest is None else self.loss(self.nearest)
-
-    def delta_at(self, distance: float | Fraction = 1) -> float:
-        """Delta at a distance, with what a Markov chain adds to it."""
-        return min(1.0, super().delta_at(distance) + self._chain_delta(distance))
-
-    @property
-    def sampler_delta(self) -> float:
-        """Added to delta at the nearest alternative by a Markov chain: ``(1 + exp(loss)) sampler_distance``."""
-        return 0.0 if self.nearest is None else self._chain_delta(self.nearest)
-
-    def _chain_delta(self, distance: float | Fraction) -> float:
-        if not self.sampler_distance:
-            return 0.0
-        return min(1.0, (1 + math.exp(min(float(self.loss(distance)), 700.0))) * self.sampler_distance)
-
-    def numbers(self) -> dict[str, Any]:
-        """Give what a release file holds, rationals as text: words are made when they are read."""
-        nearest = None if self.nearest is None else float(self.nearest)
-        further = {"nearest": nearest, "fixed": self.fixed, "cells": self.cells}
-        return super().numbers() | further | {"sampler_distance": self.sampler_distance}
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data, rationals as text, under the field names of the OpenDP deployments registry."""
-        numbers = self.numbers()
-        return super().to_dict() | {name: numbers[name] for name in ("nearest", "fixed", "cells", "sampler_distance")}
-
-    def _open(self) -> str:
-        if not self.fixed:
-            return super()._open()
-        follow = f"{self.fixed} of the {self.cells} cells follow from it and are published as they are."
-        return f"{super()._open()}\n{follow}"
-
-    def _closed(self) -> str:
-        if self.nearest is None:
-            return "Protected: nothing. What is published exactly fixes every cell of the table."
-        if self.sampler_distance >= 1:
-            return "Promised: nothing. Nobody knows how far the chain that drew this is from the law that was meant."
-        loss = self.loss_at_nearest
-        if self.metric is None and self.nearest == 1:
-            return super()._closed()
-        if self.metric is None:
-            rare = f", but for a probability of {_up(super().delta_at(self.nearest))}" if self.delta else ""
-            return (
-                f"{super()._closed()} No two such tables are closer than {self.nearest} such steps; {self.nearest} of "
-                f"them apart, the factor is at most exp({_show(loss)}) = {_factor(loss)}{rare}."
-            )
-        if self.rho is None:
-            there = f"the factor is at most exp({_show(loss)}) = {_factor(loss)}"
-        else:
-            # a bound on the loss itself (Bun and Steinke); the epsilon of `to_approximate` is smaller, and bounds less
-            epsilon = float(loss) + 2 * math.sqrt(float(loss) * -math.log(float(RARE)))
-            epsilon = float(_up(epsilon))
-            there = f"the factor exceeds exp({epsilon:g}) = {_factor(epsilon)} with probability at most {RARE}"
-        change = f" ({self.change})" if self.change else ""
-        return (
-            f"{super()._closed()} No two such tables are closer than {float(self.nearest):.4g}{change}; "
-            f"at that distance {there}."
-        )
-
-    def _limits(self) -> str:
-        chain = ""
-        if 0 < self.sampler_distance < 1:
-            chain = (
-                f" The chain that drew the noise may differ from its law by up to {_up(self.sampler_distance, 2)} in "
-                f"total variation, a limit that was measured at 95 % confidence and is not proved; that adds "
-                f"{_up(self.sampler_delta, 2)} to delta at the nearest alternative."
-            )
-        reach = "" if self.nearest is None else super()._limits()
-        return f"{reach} Noise: {self.sampler}.{chain}".lstrip()
-
-
-def _require_distance(distance: Any) -> None:
+def require_distance(distance: Any) -> None:
+    """Refuse all but finite numbers from 0 on."""
     if isinstance(distance, bool) or not isinstance(distance, Real) or not 0 <= float(distance) < math.inf:
         raise PrivacyError(f"a distance is a finite number from 0 on, found {distance!r:.60}")
-
-
-def _show(value: Any) -> str:
-    """Write a loss: as it is where that is short, rounded up elsewhere."""
-    short = _up(value, 6)
-    if not isinstance(value, Fraction) or Fraction(short) == value or value.denominator > 10**6:
-        return short
-    return f"{value} (about {float(value):.6g})"
-
-
-def _factor(loss: Any) -> str:
-    """Write exp(loss), rounded up."""
-    if not loss:
-        return "1"
-    if loss >= 50:
-        return f"e^{_up(loss)}"
-    return _up(math.exp(loss) * (1 + 1e-15))  # whatever way exp was rounded
-
-
-def _up(value: Any, digits: int = 3) -> str:
-    """Write a bound in so many digits, rounded up, so that it stays one."""
-    if not value:
-        return "0"
-    up = Context(rounding=ROUND_CEILING)
-    exact = (
-        up.divide(*map(Decimal, value.as_integer_ratio()))
-        if isinstance(value, Fraction)
-        else Decimal(repr(float(value)))
-    )
-    return f"{float(exact.quantize(Decimal(1).scaleb(exact.adjusted() + 1 - digits), context=up)):.{digits}g}"

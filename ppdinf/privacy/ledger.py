@@ -14,9 +14,10 @@ from ppdinf.frame import Frame
 from ppdinf.invariants import System
 from ppdinf.lattice import structure
 from ppdinf.lattice.fixed_cells import fixed_cells
-from ppdinf.privacy.composition import compose, to_event, to_zcdp
+from ppdinf.privacy.composition import compose
 from ppdinf.privacy.conversion import as_delta
 from ppdinf.privacy.guarantee import Guarantee
+from ppdinf.privacy.restatement import to_event, to_zcdp
 from ppdinf.rationals import as_fraction
 
 __all__ = ["Ledger"]

@@ -16,7 +16,8 @@ from ppdinf.invariants import Public, System
 from ppdinf.lattice.shortest import shortest_step
 from ppdinf.laws.likelihood import Likelihood
 from ppdinf.noise.plan import Plan
-from ppdinf.privacy.guarantee import Guarantee, ReleaseGuarantee
+from ppdinf.privacy.guarantee import Guarantee
+from ppdinf.privacy.release_guarantee import ReleaseGuarantee
 
 __all__ = ["Mechanism"]
 

@@ -21,7 +21,8 @@ from ppdinf.invariants.system import bind
 from ppdinf.lattice.rows import check_consistent
 from ppdinf.laws.likelihood import Likelihood
 from ppdinf.noise.plan import Plan
-from ppdinf.privacy.guarantee import Guarantee, ReleaseGuarantee
+from ppdinf.privacy.guarantee import Guarantee
+from ppdinf.privacy.release_guarantee import ReleaseGuarantee
 from ppdinf.releases.file import write
 from ppdinf.releases.mechanism import Mechanism
 from ppdinf.tables import labelled_cells, labelled_reals

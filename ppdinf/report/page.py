@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from jinja2 import Environment
     from matplotlib.figure import Figure
 
-    from ppdinf.privacy.guarantee import ReleaseGuarantee
+    from ppdinf.privacy.release_guarantee import ReleaseGuarantee
 
 __all__ = ["write_report"]
 

@@ -129,7 +129,7 @@ PUBLISHED = {
             epsilon=2,
             sensitivity=2,
             secrets="whether one person is a case",
-            base=ppd.mechanisms.DirichletMultinomial([3, 0, 5]),
+            base_measure=ppd.mechanisms.DirichletMultinomial([3, 0, 5]),
         ),
         (3, 1, 4),
         double_geometric(0.5),

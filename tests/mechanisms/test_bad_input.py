@@ -141,7 +141,7 @@ def test_what_is_public(name, public):
         lambda: Staircase(1, step=3),
         lambda: WassersteinExponential(total(), 1, 1, ""),
         lambda: WassersteinExponential(total(), 1, 1, "x", loss="l3"),
-        lambda: WassersteinExponential(total(), 1, 1, "x", base="counting"),
+        lambda: WassersteinExponential(total(), 1, 1, "x", base_measure="counting"),
         lambda: DirichletMultinomial([1, -1, 2]),
         lambda: DirichletMultinomial([1.5, 1, 2]),
         lambda: KNormGradient("mean", 1),

@@ -36,7 +36,7 @@ def l1(y, x):
 
 
 def mechanism(loss, public=SUM, epsilon=2, sensitivity=2, base=None):
-    return ppd.WassersteinExponential(public, epsilon, sensitivity, "one person's cell", base=base, loss=loss)
+    return ppd.WassersteinExponential(public, epsilon, sensitivity, "one person's cell", base_measure=base, loss=loss)
 
 
 @pytest.mark.parametrize(("public", "table"), [(SUM, THREE), (margin("sex") & margin("age") & nonnegative(), SQUARE)])

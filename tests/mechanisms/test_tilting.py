@@ -13,7 +13,7 @@ import ppdinf as ppd
 from ppdinf.errors import InvariantError
 from ppdinf.invariants import between, groups, margin, nonnegative, total
 from ppdinf.lattice.fiber_tables import fiber_tables
-from ppdinf.mechanisms import DiscreteGaussian, DoubleGeometric, Staircase, tilting, weighted
+from ppdinf.mechanisms import DiscreteGaussian, DoubleGeometric, Staircase, summing_out, tilting
 from ppdinf.mechanisms.tilting import sides, tilts
 from ppdinf.noise.exact import elimination
 
@@ -35,9 +35,9 @@ CASES = {
 
 @pytest.fixture(autouse=True)
 def forget():
-    weighted.summed_out.cache_clear()
+    summing_out.summed_out.cache_clear()
     yield
-    weighted.summed_out.cache_clear()
+    summing_out.summed_out.cache_clear()
 
 
 def law_of(noise, system, x):
@@ -55,7 +55,7 @@ def chi_square(drawn, points, p):
 
 
 def drawn_and_normaliser(noise, public, table, draws):
-    weighted.summed_out.cache_clear()
+    summing_out.summed_out.cache_clear()
     mechanism = ppd.Conditioned(public, noise=noise)
     drawn = mechanism.simulate(table, draws=draws, rng=1).values.reshape(draws, -1)
     return drawn, mechanism.log_normaliser(public.on(table), table.values.ravel())
@@ -84,7 +84,7 @@ def test_sums_far_from_their_untilted_mean_follow_the_formula(name, monkeypatch)
     for attribute, wrong in [("sides", upward), ("_groups", lambda _: np.arange(x.size) * 2 // x.size)]:
         with monkeypatch.context() as patch:
             patch.setattr(tilting, "DEVIATIONS", 0.0)
-            patch.setattr(weighted, attribute, wrong)
+            patch.setattr(summing_out, attribute, wrong)
             drawn, log_normaliser = drawn_and_normaliser(noise, public, table, 20_000)
         assert abs(log_normaliser - log_c) > 1e-3
         assert chi_square(drawn, points, p) < 1e-6
@@ -96,15 +96,15 @@ def test_each_draw_is_the_untilted_one(name, monkeypatch):
     noise, public, table = CASES[name]
     monkeypatch.setattr(tilting, "DEVIATIONS", 0.0)
     found = []
-    monkeypatch.setattr(weighted, "tilts", lambda *a: found.append(tilts(*a)) or found[-1])
+    monkeypatch.setattr(summing_out, "tilts", lambda *a: found.append(tilts(*a)) or found[-1])
     tilted, normaliser = drawn_and_normaliser(noise, public, table, 2000)
     assert found[0]
-    monkeypatch.setattr(weighted, "tilts", lambda *a: {})
+    monkeypatch.setattr(summing_out, "tilts", lambda *a: {})
     usual, expected = drawn_and_normaliser(noise, public, table, 2000)
     np.testing.assert_array_equal(tilted, usual)
     assert normaliser == pytest.approx(expected, abs=1e-9)
     # an arbitrary tilt does as well
-    monkeypatch.setattr(weighted, "tilts", lambda *a: dict.fromkeys(found[0], Fraction(noise.epsilon / 7)))
+    monkeypatch.setattr(summing_out, "tilts", lambda *a: dict.fromkeys(found[0], Fraction(noise.epsilon / 7)))
     other, normaliser = drawn_and_normaliser(noise, public, table, 2000)
     np.testing.assert_array_equal(other, usual)
     assert normaliser == pytest.approx(expected, abs=1e-9)
@@ -181,7 +181,7 @@ def test_thousands_of_cells_near_their_bounds(mean, monkeypatch):
     release = mechanism.release(table)
     assert release.table.values.sum() == table.sum()
     assert release.table.values.min() >= 0
-    weighted.summed_out.cache_clear()
-    monkeypatch.setattr(weighted, "tilts", lambda *a: {})
+    summing_out.summed_out.cache_clear()
+    monkeypatch.setattr(summing_out, "tilts", lambda *a: {})
     with pytest.raises(InvariantError, match="within reach"):
         mechanism.release(table)

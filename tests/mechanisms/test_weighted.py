@@ -53,31 +53,33 @@ MECHANISMS = {
         THREE,
     ),
     "dirichlet, l2": (
-        lambda p: ppd.WassersteinExponential(p, 4, 2, "x", base=DirichletMultinomial([1, 2, 0, 1, 3, 1]), loss="l2"),
+        lambda p: ppd.WassersteinExponential(
+            p, 4, 2, "x", base_measure=DirichletMultinomial([1, 2, 0, 1, 3, 1]), loss="l2"
+        ),
         margin("kind") & nonnegative() & at_least("cases", "deaths", dim="kind"),
         CASES,
     ),
     "dirichlet": (
-        lambda p: ppd.WassersteinExponential(p, 2, 2, "x", base=DirichletMultinomial([4, 0, 1], "1/2")),
+        lambda p: ppd.WassersteinExponential(p, 2, 2, "x", base_measure=DirichletMultinomial([4, 0, 1], "1/2")),
         total() & nonnegative(),
         THREE,
     ),
     "dirichlet, concentrated": (
-        lambda p: ppd.WassersteinExponential(p, 1, 2, "x", base=DirichletMultinomial([2, 1, 0, 3], 3)),
+        lambda p: ppd.WassersteinExponential(p, 1, 2, "x", base_measure=DirichletMultinomial([2, 1, 0, 3], 3)),
         groups("state") & nonnegative(),
         STATES,
     ),
 }
 
 
-def enumerated(mechanism, system, x, log_base=None):
+def enumerated(mechanism, system, x, log_base_measure=None):
     """All releases of a table with their probabilities, from the formula; and the log of the total weight."""
     points = fiber_tables(system.A, system.values, system.B, system.limits)
     if mechanism.law.is_mixture:
         log_w = -float(mechanism.law.epsilon) * np.linalg.norm(points - x, axis=1)
     else:
         log_w = mechanism.law.log_weight(points - x).sum(axis=1)
-    base = getattr(mechanism, "base", None)
+    base = getattr(mechanism, "base_measure", None)
     if isinstance(base, DirichletMultinomial):
         alpha = np.array([float(a) for a in base.alpha])
         log_nu = special.gammaln(points + alpha) - special.gammaln(alpha) - special.gammaln(points + 1)
@@ -113,8 +115,8 @@ def test_draws_and_normalisers_follow_the_formula(name):
     assert chi_square(drawn, points, p) > 1e-6
     wrong = p**1.1 / (p**1.1).sum()
     assert chi_square(drawn, points, wrong) < 1e-6
-    if getattr(mechanism, "base", None) is not None and name.startswith("dirichlet"):
-        alpha = np.array([float(a) for a in mechanism.base.alpha])
+    if getattr(mechanism, "base_measure", None) is not None and name.startswith("dirichlet"):
+        alpha = np.array([float(a) for a in mechanism.base_measure.alpha])
         nu = special.gammaln(points + alpha) - special.gammaln(alpha) - special.gammaln(points + 1)
         flat = p / np.exp(nu.sum(axis=1))
         assert chi_square(drawn, points, flat / flat.sum()) < 1e-6
@@ -151,7 +153,7 @@ def test_erratum_2_the_printed_base_measure_is_another_law():
 
 def test_a_cell_without_history_can_fill():
     mechanism = ppd.WassersteinExponential(
-        total() & nonnegative(), 2, 2, "x", base=DirichletMultinomial([5, 0, 0], pseudo_count="1/10")
+        total() & nonnegative(), 2, 2, "x", base_measure=DirichletMultinomial([5, 0, 0], pseudo_count="1/10")
     )
     assert (mechanism.simulate(THREE, draws=2000, rng=1)[:, 1] > 0).any()
 
@@ -169,7 +171,7 @@ class Even:
 
 def test_a_base_measure_of_ones_own():
     public = total() & nonnegative()
-    mechanism, system = ppd.WassersteinExponential(public, 2, 2, "x", base=Even()), public.on(THREE)
+    mechanism, system = ppd.WassersteinExponential(public, 2, 2, "x", base_measure=Even()), public.on(THREE)
     points = fiber_tables(system.A, system.values, system.B, system.limits)
     weights = np.exp(mechanism.law.log_weight(points - THREE.values).sum(axis=1)) * 2.0 ** (points % 2 == 0).sum(axis=1)
     drawn = mechanism.simulate(THREE, draws=10_000, rng=1).values
@@ -258,6 +260,15 @@ def test_prior_to_posterior():
             posterior_range(*arguments)
 
 
+def test_files_from_before_the_base_measure_had_its_name_are_read():
+    public = total() & nonnegative()
+    mechanism = ppd.WassersteinExponential(public, 1, 2, "x", base_measure=DirichletMultinomial([4, 0, 1], "1/2"))
+    written = mechanism.to_dict()
+    former = {"base" if name == "base_measure" else name: value for name, value in written.items()}
+    assert former != written
+    assert Mechanism.from_dict(former, public) == mechanism
+
+
 @pytest.mark.parametrize("name", MECHANISMS)
 def test_files_bring_mechanisms_back(name, tmp_path):
     make, public, table = MECHANISMS[name]
@@ -298,7 +309,11 @@ def test_files_bring_mechanisms_back(name, tmp_path):
         (lambda: ppd.WassersteinExponential(total(), 0, 1, "x"), PrivacyError, "epsilon"),
         (lambda: ppd.WassersteinExponential(total(), 1, 0, "x"), PrivacyError, "sensitivity"),
         (lambda: ppd.WassersteinExponential(total(), 1, 1, " "), PrivacyError, "in words"),
-        (lambda: ppd.WassersteinExponential(total(), 1, 1, "x", base=[1]), PrivacyError, "DirichletMultinomial"),
+        (
+            lambda: ppd.WassersteinExponential(total(), 1, 1, "x", base_measure=[1]),
+            PrivacyError,
+            "DirichletMultinomial",
+        ),
         (lambda: ppd.WassersteinExponential(total(), 1, 1, "x", loss="l3"), PrivacyError, "loss must be"),
         (lambda: DirichletMultinomial([1, -1]), CountError, "from 0 on"),
         (lambda: DirichletMultinomial([1.5]), CountError, "from 0 on"),
@@ -307,20 +322,22 @@ def test_files_bring_mechanisms_back(name, tmp_path):
         (lambda: DirichletMultinomial([1], 1, 0), PrivacyError, "pseudo_count"),
         (
             lambda: ppd.WassersteinExponential(
-                total() & nonnegative(), 1, 1, "x", base=DirichletMultinomial([1, 2])
+                total() & nonnegative(), 1, 1, "x", base_measure=DirichletMultinomial([1, 2])
             ).release([1, 2, 3]),
             CountError,
             "previous has 2 cells, the table 3",
         ),
         (
-            lambda: ppd.WassersteinExponential(total(), 1, 2, "x", base=DirichletMultinomial([1, 2])).release([1, 2]),
+            lambda: ppd.WassersteinExponential(total(), 1, 2, "x", base_measure=DirichletMultinomial([1, 2])).release(
+                [1, 2]
+            ),
             PrivacyError,
             "nonnegative",
         ),
         (
-            lambda: ppd.WassersteinExponential(nonnegative(), 1, 1, "x", base=DirichletMultinomial([1, 2])).release(
-                [1, 2]
-            ),
+            lambda: ppd.WassersteinExponential(
+                nonnegative(), 1, 1, "x", base_measure=DirichletMultinomial([1, 2])
+            ).release([1, 2]),
             PrivacyError,
             "between",
         ),
@@ -352,7 +369,9 @@ def test_gamma_in_a_guarantee_is_a_bound_in_few_digits():
 
 
 def test_releases_refuse_an_earlier_table_of_another_size():
-    mechanism = ppd.WassersteinExponential(total() & nonnegative(), 1, 2, "x", base=DirichletMultinomial([1, 2]))
+    mechanism = ppd.WassersteinExponential(
+        total() & nonnegative(), 1, 2, "x", base_measure=DirichletMultinomial([1, 2])
+    )
     with pytest.raises(CountError, match="previous has 2 cells, the table 3"):
         ppd.Release([1, 2, 3], mechanism)
 
@@ -387,7 +406,7 @@ def test_impossible_tables_have_no_density(name):
 
 def test_slacks_end_where_what_is_public_does():
     """Noise of a millionth per person reaches millions of slacks; bounds and sums leave few."""
-    from ppdinf.mechanisms.weighted import summed_out
+    from ppdinf.mechanisms.summing_out import summed_out
 
     public = margin("kind") & nonnegative() & at_least("cases", "deaths", dim="kind")
     system, x = public.on(CASES), CASES.values.ravel()
@@ -413,7 +432,7 @@ def test_base_measures_that_outweigh_the_noise(where):
     """Weights of a thousand earlier tables: they grow by powers that cancel where sums are public."""
     public, table, earlier = STRONG[where]
     base, system = DirichletMultinomial(earlier, 1000), public.on(table)
-    mechanism = ppd.WassersteinExponential(public, 4, sensitivity=4, secrets="x", base=base)
+    mechanism = ppd.WassersteinExponential(public, 4, sensitivity=4, secrets="x", base_measure=base)
     points, p, _ = enumerated(mechanism, system, table.values.ravel())
     for x in points[:: max(1, len(points) // 20)]:  # a chain may propose any of them
         assert mechanism.log_normaliser(system, x) == pytest.approx(enumerated(mechanism, system, x)[2], abs=1e-8)
@@ -425,7 +444,7 @@ def test_base_measures_that_outweigh_the_noise(where):
 def test_what_still_outweighs_it_is_said(monkeypatch):
     monkeypatch.delattr(DirichletMultinomial, "around")
     base = DirichletMultinomial([1000] * 3, 1000)
-    mechanism = ppd.WassersteinExponential(total() & nonnegative(), 1, 2, "x", base=base)
+    mechanism = ppd.WassersteinExponential(total() & nonnegative(), 1, 2, "x", base_measure=base)
     with pytest.raises(InvariantError, match="lower its concentration"):
         mechanism.simulate([3000, 0, 0], draws=1, rng=1)
 

@@ -37,7 +37,7 @@ CASES = {
         SQUARE + np.array([[0.25, -0.25], [-0.25, 0.25]]),
     ),
     "dirichlet": (
-        lambda p: ppd.WassersteinExponential(p, 2, 2, "x", base=DirichletMultinomial([4, 0, 1])),
+        lambda p: ppd.WassersteinExponential(p, 2, 2, "x", base_measure=DirichletMultinomial([4, 0, 1])),
         SUM,
         THREE,
     ),
@@ -166,7 +166,7 @@ def test_windows_reach_as_far_as_bounds_carry_a_release():
 def test_windows_reach_as_far_as_a_base_measure_carries_a_release():
     table = np.array([60, 140])
     base = ppd.mechanisms.DirichletMultinomial([750, 250])
-    mechanism = ppd.WassersteinExponential(total() & nonnegative(), 8, 2, "x", base=base)
+    mechanism = ppd.WassersteinExponential(total() & nonnegative(), 8, 2, "x", base_measure=base)
     released = mechanism.simulate(table, draws=1, rng=1).values[0]
     release = ppd.Release(released, mechanism)
     with pm.Model(coords=release.coords):

@@ -93,7 +93,9 @@ def test_wasserstein_mechanism_between_laws_of_the_table(base):
     """
     public, table = TABLES["total"]
     system = public.on(table)
-    mechanism = ppd.WassersteinExponential(public, epsilon=2, sensitivity=2, secrets="one person's cell", base=base)
+    mechanism = ppd.WassersteinExponential(
+        public, epsilon=2, sensitivity=2, secrets="one person's cell", base_measure=base
+    )
     found = audit(mechanism, system)
     n, shares = 3, np.array([0.2, 0.5, 0.3])
     laws = []
@@ -109,7 +111,7 @@ def test_wasserstein_mechanism_between_laws_of_the_table(base):
     releases = [law @ np.exp(found.log_p) for law in laws]
     losses = [np.max(np.log(a / b)) for a in releases for b in releases]
     assert max(losses) <= 2
-    narrower = audit(ppd.WassersteinExponential(public, 8, sensitivity=2, secrets="x", base=base), system)
+    narrower = audit(ppd.WassersteinExponential(public, 8, sensitivity=2, secrets="x", base_measure=base), system)
     releases = [law @ np.exp(narrower.log_p) for law in laws]
     assert max(np.max(np.log(a / b)) for a in releases for b in releases) > 2  # four times the loss is seen
 
@@ -119,7 +121,7 @@ def test_a_base_measure_is_part_of_the_law(loss):
     """Losses from the formula, with the earlier table's weights and without, are far apart."""
     public, table = TABLES["total"]
     base = DirichletMultinomial([9, 0, 1])
-    mechanism = ppd.WassersteinExponential(public, 2, 2, "one person's cell", base=base, loss=loss)
+    mechanism = ppd.WassersteinExponential(public, 2, 2, "one person's cell", base_measure=base, loss=loss)
     found = audit(mechanism, public.on(table))
     y, alpha = found.tables, np.array([float(a) for a in base.alpha])
     log_w = -0.5 * found.distances(loss)

@@ -4,6 +4,7 @@ Rule: post-processing reads the noisy table and what is public, nothing else.
 
 controlled     controlled rounding: a real table and all its sums, each rounded to a neighbouring whole number
 postprocessed  post-processed noise: independent noise in every cell, then made to agree with what is public
+processed_release  a post-processed table as it is published, with the noisy table that inference starts from
 projection     nearest real table, in weighted squares, that agrees with public sums and bounds
 rounding       whole counts from a real table with public sums: the floor of each, plus a 0/1 table that restores the
                sums
@@ -16,7 +17,7 @@ topdown        top-down estimation: every level of a hierarchy is measured with 
 
 from ppdinf.mechanisms.postprocessing.controlled import controlled_rounding as controlled_rounding
 from ppdinf.mechanisms.postprocessing.postprocessed import PostProcessed as PostProcessed
-from ppdinf.mechanisms.postprocessing.postprocessed import PostProcessedRelease as PostProcessedRelease
+from ppdinf.mechanisms.postprocessing.processed_release import PostProcessedRelease as PostProcessedRelease
 from ppdinf.mechanisms.postprocessing.projection import onto_bounds as onto_bounds
 from ppdinf.mechanisms.postprocessing.projection import onto_sums as onto_sums
 from ppdinf.mechanisms.postprocessing.rounding import round_to_sums as round_to_sums

@@ -19,8 +19,6 @@ from fractions import Fraction
 from typing import Any, ClassVar
 
 import numpy as np
-import pandas as pd
-import xarray as xr
 from numpy.typing import NDArray
 from scipy import sparse
 
@@ -32,17 +30,17 @@ from ppdinf.invariants.system import bind
 from ppdinf.lattice.feasible import nearest_feasible
 from ppdinf.mechanisms.border import at_border, refuse_seed, require_public, warn_fixed
 from ppdinf.mechanisms.laplace import GeneralizedLaplace
+from ppdinf.mechanisms.postprocessing.processed_release import PostProcessedRelease
 from ppdinf.mechanisms.postprocessing.projection import onto_sums
 from ppdinf.mechanisms.postprocessing.target import Target
 from ppdinf.mechanisms.table_mechanism import TableMechanism
 from ppdinf.noise.bits.integers import discrete_laplace
 from ppdinf.noise.bits.tape import Tape, secure_tape
 from ppdinf.noise.plan import Plan
-from ppdinf.privacy.guarantee import Guarantee, ReleaseGuarantee
+from ppdinf.privacy.guarantee import Guarantee
 from ppdinf.rationals import as_fraction
-from ppdinf.releases.release import Release
 
-__all__ = ["Levels", "PostProcessed", "PostProcessedRelease"]
+__all__ = ["Levels", "PostProcessed"]
 
 MOST = 200_000  # measurements that an audit enumerates
 METHODS = {
@@ -53,61 +51,6 @@ METHODS = {
     "rounded": "the real table of 'nonnegative', rounded so that public sums and bounds hold exactly",
 }
 type Levels = list[tuple[sparse.csr_array, Fraction]]
-
-
-@dataclass(frozen=True, eq=False)
-class PostProcessedRelease:
-    """A post-processed table, and what somebody needs who wants to learn from it.
-
-    Attributes
-    ----------
-    table : xarray.DataArray
-        As published; int64, or float64 by methods that leave fractions.
-    noisy : Release
-        The noisy table before post-processing, with everything public: infer from this.
-    guarantee : ReleaseGuarantee
-        Of both together.
-    """
-
-    table: xr.DataArray
-    noisy: Release
-    guarantee: ReleaseGuarantee
-
-    @property
-    def entry(self) -> Release:
-        """What a ledger enters: the noisy table, which knows what it is part of."""
-        return self.noisy
-
-    @property
-    def dims(self) -> tuple[str, ...]:
-        """Names of the dimensions."""
-        return self.noisy.dims
-
-    @property
-    def coords(self) -> dict[str, np.ndarray]:
-        """Labels of each dimension, for ``pm.Model(coords=...)``."""
-        return self.noisy.coords
-
-    @property
-    def report(self) -> pd.Series:
-        """What post-processing did to the noisy table; all of it is computed from what is published.
-
-        Returns
-        -------
-        pandas.Series
-            ``cells``; ``negative`` noisy cells; cells ``moved`` by more than 1e-9; ``total_moved`` and
-            ``largest_move``, in counts.
-        """
-        move = np.abs(self.table.values - self.noisy.table.values)
-        return pd.Series(
-            {
-                "cells": move.size,
-                "negative": int((self.noisy.table.values < 0).sum()),
-                "moved": int((move > 1e-9).sum()),
-                "total_moved": float(move.sum()),
-                "largest_move": float(move.max()),
-            }
-        )
 
 
 @dataclass(frozen=True)

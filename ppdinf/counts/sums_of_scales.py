@@ -1,0 +1,65 @@
+"""Matrices of probabilities that are stated as sums of scales, and their largest ratio."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ppdinf._compiled import jit
+from ppdinf.counts.scales import depths
+
+__all__ = ["Scales", "add_scales", "scales_ratio"]
+
+
+@dataclass(frozen=True, eq=False)
+class Scales:
+    """Columns as sums of scales.
+
+    Attributes
+    ----------
+    column : ndarray of int64, shape (k,)
+        Where each scale belongs.
+    peak : ndarray of float64, shape (k,)
+        Its largest entry, weight included.
+    rising : ndarray of bool, shape (k, n - 1)
+        Its pattern.
+    """
+
+    column: NDArray[np.int64]
+    peak: NDArray[np.float64]
+    rising: NDArray[np.bool_]
+
+
+@jit
+def add_scales(column, peak, rising, table, found):  # type: ignore[no-untyped-def]
+    """Add scales to a matrix: ``peak * table[depth]``."""
+    n = found.shape[0]
+    depth = np.empty(n, np.int64)
+    for k in range(column.size):
+        depth[0] = 0
+        lowest = 0
+        for i in range(n - 1):
+            depth[i + 1] = depth[i] + (-1 if rising[k, i] else 1)
+            lowest = min(lowest, depth[i + 1])
+        for i in range(n):
+            found[i, column[k]] += peak[k] * table[depth[i] - lowest]
+
+
+def scales_ratio(scales: Scales, epsilon: float) -> float:
+    """Largest log ratio of neighbouring entries: epsilon exactly, where all scales of a column step alike."""
+    order = np.argsort(scales.column, kind="stable")
+    groups = np.split(order, np.flatnonzero(np.diff(scales.column[order])) + 1)
+    worst = 0.0
+    for group in groups:
+        rising = scales.rising[group]
+        if (rising.all(axis=0) | ~rising.any(axis=0)).any():
+            return epsilon
+        log_entry = np.log(scales.peak[group])[:, np.newaxis] - epsilon * depths(rising)[:, :-1]
+        share = np.exp(log_entry - log_entry.max(axis=0))
+        up = (share * rising).sum(axis=0) / share.sum(axis=0)
+        ratios = math.exp(-epsilon) + up * (math.exp(epsilon) - math.exp(-epsilon))
+        worst = max(worst, float(np.abs(np.log(ratios)).max(initial=0.0)))
+    return min(worst, epsilon)
