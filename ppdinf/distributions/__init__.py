@@ -14,6 +14,9 @@ marginal               marginal likelihood of a noisy table with public totals, 
 measured_moves         moves of a table that leave some of its noisy sums as they are
 natural                data models of the form ``h(x) exp(eta x) / Z(eta)``: only eta varies, so no table of densities
                        is rebuilt
+nested_marginal        marginal likelihood of a table whose measured and exact sums nest, as a differentiable PyTensor
+                       expression
+nested_plan            measured and exact sums that nest, as a forest of which the total weight is known exactly
 observed               what was observed of a confidential table: made once from what was published, and asked by
                        everything that comes after
 observed_measurements  measurements of one table, as they speak of its cells

@@ -37,6 +37,7 @@ from ppdinf.distributions.natural import natural_form
 from ppdinf.distributions.observed import Observed
 from ppdinf.distributions.rows import elementwise
 from ppdinf.fiber.fiber import Fiber
+from ppdinf.fiber.nested_sums import NestedSums
 
 __all__ = ["ConfidentialRV", "confidential", "log_density", "window_logp"]
 
@@ -115,6 +116,11 @@ class ConfidentialRV(SymbolicRandomVariable):
         block = np.full(self.fiber.lower.size, -1)
         block[grouped] = numbers
         return block, np.bincount(numbers, weights=self.start.ravel()[grouped]).astype(np.int64)
+
+    @cached_property
+    def nested(self) -> NestedSums | None:
+        """Forest of all that is known of sums, where groups are not enough."""
+        return self.observed.nested(self.fiber.lower, self.fiber.width)
 
     def base(self, inputs: Any) -> tuple[Any, Any]:
         """Rebuild the analyst's distribution on the inputs of a node: its cells, and what to take off (`rows`)."""

@@ -15,6 +15,7 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from ppdinf.fiber.measured_sums import MeasuredSums
+from ppdinf.fiber.nested_sums import NestedSums
 from ppdinf.frame import Frame
 from ppdinf.invariants import System
 from ppdinf.lattice.moves import Moves
@@ -89,6 +90,10 @@ class Observed(ABC):
     @abstractmethod
     def coupling(self, lower: NDArray[np.int64], width: int) -> NoiseNorm | MeasuredSums | None:
         """State what was observed of several cells at once, for tables in these windows."""
+
+    def nested(self, lower: NDArray[np.int64], width: int) -> NestedSums | None:
+        """Forest of everything known of sums, where that has to be summed out as one; None where groups are enough."""
+        return None
 
     def moves(self, connected: Moves, coupling: NoiseNorm | MeasuredSums | None) -> Moves:
         """Return moves that are proved to connect the fiber, and such as help where cells are coupled."""

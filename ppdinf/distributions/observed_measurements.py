@@ -16,10 +16,13 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from ppdinf.distributions.measured_moves import measured_moves
+from ppdinf.distributions.nested_plan import forest_of_sums, nested_sums
 from ppdinf.distributions.observed import Observed, Reals
 from ppdinf.distributions.of_table import of_table
 from ppdinf.errors import ModelError
+from ppdinf.fiber.laminar import Forest
 from ppdinf.fiber.measured_sums import MeasuredSums
+from ppdinf.fiber.nested_sums import NestedSums
 from ppdinf.lattice.moves import Moves
 from ppdinf.laws import DiscreteGaussian, DoubleGeometric
 from ppdinf.laws.likelihood import Differences, Likelihood
@@ -71,7 +74,20 @@ class ObservedMeasurements(Observed):
     @cached_property
     def obstacle(self) -> str:
         """What links groups of cells, so that the table cannot be summed out group by group; empty if nothing does."""
-        return super().obstacle or ("noisy sums link its cells" if self.of_sums.y.size else "")
+        if self._forest is not None or not self.of_sums.y.size:
+            return "" if self._forest is not None else super().obstacle
+        return "noisy and exact sums cross each other"
+
+    @cached_property
+    def _forest(self) -> Forest | None:
+        """Everything known of sums, where it nests and groups are not enough."""
+        return forest_of_sums(self.system, self.of_sums) if self.of_sums.y.size or super().obstacle else None
+
+    def nested(self, lower: NDArray[np.int64], width: int) -> NestedSums | None:
+        """Forest of exact sums, bounds of sums and noisy sums, where they nest."""
+        if self._forest is None:
+            return None
+        return nested_sums(self._forest, self.system, self.of_sums, lower, width)
 
     @property
     def _rare(self) -> float:

@@ -36,6 +36,7 @@ from ppdinf._pymc_internals import (
 from ppdinf.distributions.confidential import ConfidentialRV
 from ppdinf.distributions.factors import Factor, elements
 from ppdinf.distributions.marginal import logp_natural, logp_table
+from ppdinf.distributions.nested_marginal import logp_nested_natural, logp_nested_table
 from ppdinf.distributions.released import ReleasedRV
 from ppdinf.errors import ModelError
 
@@ -166,6 +167,22 @@ def factors_given(table: Any, drawn: list[Any], values: list[Any], cells: list[N
     return [Factor(elements(densities[v]), counts, size, known) for v, known in zip(values, cells, strict=True)]
 
 
+def _of_weights(law: ConfidentialRV, weights: Any) -> Any:
+    """Log weight of all tables, from log weights of every count."""
+    if law.nested is not None:
+        return logp_nested_table(law.nested, weights)
+    block, total = law.groups
+    return logp_table(weights, lo=law.fiber.lower, total=total, block=block).sum()
+
+
+def _of_natural(law: ConfidentialRV, eta: Any, log_h: Any) -> Any:
+    """Log weight of all tables, from weights of natural form."""
+    if law.nested is not None:
+        return logp_nested_natural(law.nested, eta, log_h)
+    block, total = law.groups
+    return logp_natural(eta, log_h, lo=law.fiber.lower, total=total, block=block).sum()
+
+
 @_logprob.register(SummedOut)
 def _marginal_logp(op: SummedOut, values: Any, *inputs: Any, **kwargs: Any) -> list[Any]:
     valued = [x for x in ancestors(inputs) if x.owner and isinstance(x.owner.op, ValuedRV)]
@@ -173,15 +190,12 @@ def _marginal_logp(op: SummedOut, values: Any, *inputs: Any, **kwargs: Any) -> l
     drawn = graph_replace(op.drawn, dict(zip(op.given, inputs, strict=True)), strict=False)
     release, table = drawn[0], table_of(drawn[0])
     law, given = table.owner.op, table.owner.inputs
-    block, total = law.groups
-    place = {"lo": law.fiber.lower, "total": total, "block": block}
     form = law.natural(given)
     if form is None or drawn[1:]:
-        factors = factors_given(table, drawn[1:], values[1:], op.cells)
-        log_l = logp_table(law.weights(given, factors), **place).sum()
+        log_l = _of_weights(law, law.weights(given, factors_given(table, drawn[1:], values[1:], op.cells)))
     else:
         eta, log_normaliser, log_h = form
-        log_l = logp_natural(eta, log_h, **place).sum() - log_normaliser.sum()
+        log_l = _of_natural(law, eta, log_h) - log_normaliser.sum()
     auxiliary = release.owner.op.dist_params(release.owner)[1:]
     log_l -= law.observed.likelihood.log_prior_in_weights(*auxiliary) + law.base(given)[1]
     # the windows were laid out for this release: any other table has no density here

@@ -12,6 +12,7 @@ fourier             the probability that a sum of integers takes a value: the me
                     frequencies
 histogram_walk      walk a table of which noisy sums of its histogram of counts are known besides, by exact full
                     conditionals
+laminar             sums of cells of which any two are nested or disjoint, as a forest
 measured_sums       walk a table of which noisy sums are known, by exact full conditionals along lines
 nested_downward     posteriors of all sums and cells of a forest, from the roots down
 nested_draws        exact joint draws of all cells of a forest

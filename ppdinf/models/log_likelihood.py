@@ -77,6 +77,8 @@ def log_likelihood(idata: Any, model: pm.Model | None = None) -> xr.DataArray:
         )
     if law.observed.likelihood.auxiliary is not None:
         raise ModelError("the noise has a scale or a projection in common to all cells: none can be left out alone")
+    if law.nested is not None:
+        raise ModelError("noisy sums join the cells of several observations: none can be left out alone")
     if has_rows(law.base_op.make_node(*given).default_output()):
         raise ModelError("the data model is over rows: write it as independent cells, pm.Poisson.dist(n * p)")
     names = _names(law)

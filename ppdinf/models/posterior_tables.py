@@ -15,6 +15,7 @@ from ppdinf._pymc_internals import ancestors, compile_pymc, graph_replace
 from ppdinf.distributions.dependents import Table, drawn_for, factors_of, tables_of
 from ppdinf.errors import DiagnosisWarning, ModelError
 from ppdinf.fiber import totals
+from ppdinf.fiber.nested_sums import NestedSums
 
 __all__ = ["finished_draws", "law_of_draws", "of_draws", "only_table", "sample_confidential"]
 
@@ -149,6 +150,8 @@ def _draw_summed_out(table: Table, posterior: Any, model: pm.Model, rng: np.rand
     """Draw x given everything else, the release and the totals, for every posterior draw of the parameters."""
     log_h, of_draw = law_of_draws(table, posterior, model)
     lead = (posterior.sizes["chain"], posterior.sizes["draw"])
+    if (nested := table.law.nested) is not None:
+        return _draw_nested(nested, log_h, of_draw, lead, rng).reshape(*lead, *table.law.observed.frame.shape)
     block, total = table.law.groups
     place: dict[str, Any] = {"lo": table.law.fiber.lower, "total": total, "block": block, "rng": rng}
     flat = [of_draw(at) for at in np.ndindex(lead)]
@@ -157,6 +160,18 @@ def _draw_summed_out(table: Table, posterior: Any, model: pm.Model, rng: np.rand
     else:
         draws = np.array([totals.draw(weights, **place) for weights in flat])
     return draws.reshape(*lead, *table.law.observed.frame.shape)
+
+
+def _draw_nested(
+    nested: NestedSums, log_h: Any, of_draw: Any, lead: tuple[int, int], rng: np.random.Generator
+) -> NDArray[np.int64]:
+    """Draw tables whose measured and exact sums nest, one for every posterior draw."""
+    drawn = []
+    for at in np.ndindex(lead):
+        found = of_draw(at)
+        weights, slope = (found, None) if log_h is None else (log_h, found)
+        drawn.append(nested.evaluate(weights.ravel(), slope).draw(1, rng)[0])
+    return np.array(drawn)
 
 
 def law_of_draws(

@@ -53,6 +53,36 @@ def check(seed):
     assert p_value(problem, walked(model, seed), problem.law()) > RARE
 
 
+def check_nested(seed):
+    """A rate that all cells share: density against the sum over all tables, gradient against differences."""
+    problem = Problem(seed, nested=True)
+    for dist in (lambda r: pm.Poisson.dist(r), lambda r: pm.ZeroInflatedPoisson.dist(1.0, r)):  # natural, by table
+        with pm.Model(coords=problem.seen.coords) as model:
+            rate = pm.Gamma("rate", 3, 3, default_transform=None)
+            ppd.PartiallyPrivate("x", dist(rate * problem.rates), release=problem.seen, marginalize=True)
+        prior, log_p, slope = (f for f in (model.compile_logp([rate]), model.compile_logp(), model.compile_dlogp()))
+        found, expected = [], []
+        for value in (0.3, 1.0, 2.5):
+            at = {"rate": np.array(value)}
+            expected.append(np.logaddexp.reduce(problem.log_weights(value)) - value * problem.rates.sum())
+            found.append(float(log_p(at) - prior(at)))
+            h = 1e-5
+            ends = [float(log_p({"rate": np.array(value + sign * h)})) for sign in (1, -1)]
+            assert float(slope(at)[0]) == pytest.approx((ends[0] - ends[1]) / (2 * h), rel=1e-5, abs=1e-5)
+        assert np.ptp(np.array(found) - expected) < 1e-8
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_nested_sums_are_summed_out(seed):
+    check_nested(seed)
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("seed", range(3, 60))
+def test_further_nested_sums_are_summed_out(seed):
+    check_nested(seed)
+
+
 @pytest.mark.parametrize("seed", range(6))
 def test_against_enumeration(seed):
     check(seed)

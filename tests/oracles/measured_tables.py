@@ -78,8 +78,9 @@ def published(kind, s, rng):
 class Problem:
     """Cells with Poisson counts of given rates, and what is known of their sums."""
 
-    def __init__(self, seed, most=7):
+    def __init__(self, seed, most=7, *, nested=False):
         rng = np.random.default_rng(seed)
+        self.nested = nested
         self.d = int(rng.integers(2, 5))
         self.rates = rng.uniform(0.5, 4, self.d)
         truth = np.minimum(rng.poisson(self.rates), most)
@@ -109,17 +110,24 @@ class Problem:
     def _rows(self, rng, kind):
         if rng.random() < 0.4:
             return np.eye(self.d, dtype=int)
+        if self.nested:  # the first cells, from one on: any two are nested
+            return (
+                np.array([np.arange(self.d) < n for n in sorted({1 + int(n) for n in rng.integers(self.d, size=2)})])
+                * 1
+            )
         k = int(rng.integers(1, 3))
         high = 2 if kind in ("matrix", "thresholded") else 3
         rows = rng.integers(0, high, size=(k, self.d))
         rows[np.arange(k), rng.integers(self.d, size=k)] = 1
         return rows
 
-    def log_weights(self):
-        """Log weight of every table, -inf where it breaks what is exact."""
+    def log_weights(self, rate=1.0):
+        """Log weight of every table, all rates times `rate`; -inf where it breaks what is exact."""
         found = np.empty(len(self.tables))
         for i, x in enumerate(self.tables):
-            found[i] = sum(k * math.log(r) - math.lgamma(k + 1) for k, r in zip(x.tolist(), self.rates, strict=True))
+            found[i] = sum(
+                k * math.log(rate * r) - math.lgamma(k + 1) for k, r in zip(x.tolist(), self.rates, strict=True)
+            )
             found[i] += sum(log_weight(y, int(row @ x)) for row, y, log_weight in self.terms)
             if self.exact is not None and (self.exact[0] @ x != self.exact[1]).any():
                 found[i] = -math.inf
