@@ -314,7 +314,10 @@ class Evaluated:
             if self._weights.slope[i] == -np.inf:
                 possible = possible[low + np.arange(width) == 0]
             if not possible.any():
-                raise OutOfReachError(int(above), f"cell {i} has no value of positive weight; check window and weights")
+                raise OutOfReachError(
+                    int(above),
+                    f"cell {i} has no value of positive weight among those that the sums leave it; check its weights",
+                )
         above = tree.joins[join:, NODE]
         node = int(above[above >= 0][0])
         raise OutOfReachError(
