@@ -46,7 +46,8 @@ def read_county_series(
     ----------
     confirmed, deaths : str or path
         CSV with the columns FIPS, Admin2 (the county), Province_State and days such as ``3/31/20``. Rows of other
-        states are left out, and so are a state's rows without a county (``Unassigned``, ``Out of ...``).
+        states are left out, and so are a state's rows without a county (``Unassigned``, ``Out of ...``, a prison or a
+        health district without a code), which ``attrs["left_out"]`` names.
     state : str
         As in Province_State.
     first, last : str
@@ -82,7 +83,8 @@ def read_county_series(
         raise LabelError(f"revised must be 'refuse' or 'zero', found {revised!r}")
     months = _months(first, last)
     ends = [_last_day(month) for month in [_before(months[0]), *months]]
-    parts = {"cases": _series(Path(confirmed), state, ends), "deaths": _series(Path(deaths), state, ends)}
+    read = {name: _series(Path(path), state, ends) for name, path in (("cases", confirmed), ("deaths", deaths))}
+    parts, left_out = ({name: both[k] for name, both in read.items()} for k in (0, 1))
     _same_counties(Path(confirmed), Path(deaths), parts["cases"], parts["deaths"])
     zeroed: list[str] = []
     cells = {}
@@ -100,6 +102,8 @@ def read_county_series(
             zeroed.append(f"{name} of {county} in {months[m]}")
         cells[name] = np.maximum(monthly, 0)
     table = _table(cells, {code: county for code, (county, _) in parts["cases"].items()}, months)
+    if without := sorted({name for names in left_out.values() for name in names}):
+        table.attrs["left_out"] = without
     return table.assign_attrs(set_to_zero=zeroed) if zeroed else table
 
 
@@ -155,8 +159,8 @@ def read_health_department(
     return _table(cells, {code: parts[0][code][0] for code in codes}, months)
 
 
-def _series(path: Path, state: str, ends: list[dt.date]) -> dict[str, tuple[str, list[int]]]:
-    """County and cumulative counts at some days, by code."""
+def _series(path: Path, state: str, ends: list[dt.date]) -> tuple[dict[str, tuple[str, list[int]]], list[str]]:
+    """County and cumulative counts at some days, by code; names of the state's rows without a county."""
     header, rows = read_rows(path)
     require_columns(path, header, ["FIPS", "Admin2", "Province_State"])
     days = {
@@ -166,8 +170,12 @@ def _series(path: Path, state: str, ends: list[dt.date]) -> dict[str, tuple[str,
         if end not in days:
             raise LabelError(f"{path.name} has no column for {end:%Y-%m-%d}, the end of a month: choose other months")
     found: dict[str, tuple[str, list[int]]] = {}
+    left_out = []
     for line, row in rows:
-        if row["Province_State"] != state or not row["FIPS"] or row["Admin2"].startswith(("Out of", "Unassigned")):
+        if row["Province_State"] != state:
+            continue
+        if not row["FIPS"] or row["Admin2"].startswith(("Out of", "Unassigned")):
+            left_out.append(row["Admin2"])
             continue
         where = f"{path.name} line {line}"
         code = _code(where, row["FIPS"], "FIPS")
@@ -177,7 +185,7 @@ def _series(path: Path, state: str, ends: list[dt.date]) -> dict[str, tuple[str,
         found[code] = (_county(where, row["Admin2"], "Admin2"), counts)
     if not found:
         raise LabelError(f"{path.name} has no county with Province_State {state!r}")
-    return found
+    return found, left_out
 
 
 def _daily(path: Path, names: dict[str, str], months: list[str]) -> dict[str, tuple[str, NDArray[np.int64]]]:

@@ -30,9 +30,25 @@ def test_reads_both_counts(tmp_path):
         ((HEADER.replace("H7V001_dp", "other"), *ROWS), LabelError, "not both H7V001_sf and H7V001_dp"),
         ((HEADER, *ROWS, ROWS[0]), LabelError, "line 4: county 'G01' is in the file already"),
         ((HEADER, ROWS[0].replace("54566", "54566.0")), CountError, "line 2.*whole"),
+        ((HEADER, ROWS[0], ROWS[1].replace("182265", '"182,265"')), CountError, "line 3, column 'h7v001_sf'.*digits"),
+        ((HEADER, ROWS[0].replace("54566", "")), CountError, "line 2, column 'h7v001_dp'.*blank"),
+        ((HEADER, ROWS[0].replace("54566", "-3")), CountError, "line 2, column 'h7v001_dp'.*negative"),
+        ((HEADER, "GIS Join Match Code,State Name,County Name,Total,Total,a,b", *ROWS), CountError, "line 2, column"),
+        ((HEADER, ROWS[0] + ",7"), LabelError, "line 2 has 8 fields, the header has 7"),
         ((HEADER + ",gisjoin", *(row + ",x" for row in ROWS)), LabelError, "capital letters"),
     ],
 )
 def test_refusals(tmp_path, lines, error, message):
     with pytest.raises(error, match=message):
         read(tmp_path, *lines)
+
+
+def test_marks_and_line_ends_of_other_systems_are_no_part_of_the_file(tmp_path):
+    plain = read(tmp_path, HEADER, *ROWS)
+    (tmp_path / "county.csv").write_bytes("\r\n".join(["\ufeff" + HEADER, *ROWS, ""]).encode())
+    assert read_demonstration(tmp_path / "county.csv", "H7V001").equals(plain)
+    (tmp_path / "county.csv").write_bytes(
+        "\n".join([HEADER, ROWS[0].replace("Autauga", "Do\u00f1a Ana")]).encode("latin-1")
+    )
+    with pytest.raises(LabelError, match=r"county.csv is not UTF-8 text \(byte "):
+        read_demonstration(tmp_path / "county.csv", "H7V001")

@@ -36,7 +36,10 @@ def test_cumulative_series_become_months_of_the_state_asked_for(write):
     assert table.month.values.tolist() == ["2020-03", "2020-04"]
     assert table.cases.values.tolist() == [[9, 4], [30, 1]]
     assert table.deaths.values.tolist() == [[1, 0], [0, 2]]
-    assert series(write, state="Alabama").fips.values.tolist() == ["01001"]  # leading zero back
+    assert table.attrs["left_out"] == ["Out of PA", "Unassigned"]
+    alabama = series(write, state="Alabama")
+    assert alabama.fips.values.tolist() == ["01001"]  # leading zero back
+    assert "left_out" not in alabama.attrs
 
 
 def test_a_count_revised_down_is_refused_or_named(write):
@@ -64,6 +67,16 @@ BAD_SERIES = {
         LabelError,
         "two codes belong to a county 'Adams'",
     ),
+    "thousands": (
+        {"cases": HEAD + REST.format(2, 11, '"1,500"')},
+        CountError,
+        r"line 2, column '4/30/20' \(fips 42001\): the count is not a whole number",
+    ),
+    "negative": ({"cases": HEAD + REST.format(2, -11, 15)}, CountError, r"column '3/31/20' \(fips 42001\).*negative"),
+    "blank": ({"deaths": HEAD + REST.format(0, "", 1)}, CountError, r"deaths.csv line 2, column '3/31/20'.*blank"),
+    "days of a spreadsheet": ({"cases": SERIES.replace("/20", "/2020")}, LabelError, "no column for 2020-02-29"),
+    "day twice": ({"cases": SERIES.replace("3/30/20", "3/31/20")}, LabelError, "more than one column '3/31/20'"),
+    "short row": ({"cases": SERIES.replace(",5,6", ",5")}, LabelError, "line 6 has 8 fields, the header has 9"),
     "option": ({"revised": "clip"}, LabelError, "'refuse' or 'zero'"),
 }
 
@@ -72,6 +85,23 @@ BAD_SERIES = {
 def test_series_that_need_mending_are_refused_by_line(write, change, error, words):
     with pytest.raises(error, match=words):
         series(write, **change)
+
+
+def test_marks_and_line_ends_of_other_systems_are_no_part_of_the_series(write):
+    turned = ("\ufeff" + SERIES).replace("\n", "\r\n")
+    assert series(write, cases=turned).equals(series(write))
+
+
+def test_a_part_of_the_state_without_a_code_is_named(write):
+    prison = SERIES + "84070003,,Federal Prison,Pennsylvania,0.0,0,0,90,95\n"
+    assert series(write, cases=prison).attrs["left_out"] == ["Federal Prison", "Out of PA", "Unassigned"]
+
+
+def test_the_encoding_of_other_systems_is_refused_by_byte(write, tmp_path):
+    cases, deaths = write(SERIES, "cases.csv"), write(DEAD, "deaths.csv")
+    cases.write_bytes(SERIES.replace("Autauga", "Do\u00f1a Ana").encode("latin-1"))
+    with pytest.raises(LabelError, match=r"cases.csv is not UTF-8 text \(byte "):
+        read_county_series(cases, deaths, **FIRST)
 
 
 def department(names, start=1):
@@ -107,6 +137,20 @@ BAD_DAYS = {
     "date": ({"cases": CASES.replace("02/09/2021,1,9", "2021-02-09,1,9")}, LabelError, "no date like 09/24/2020"),
     "no such day": ({"cases": CASES.replace("02/09/2021,1,9", "02/30/2021,1,9")}, LabelError, "'02/30/2021'"),
     "negative": ({"cases": CASES.replace("02/09/2021,1,9", "02/09/2021,-1,9")}, CountError, "is negative"),
+    "negative by line": (
+        {"deaths": DEATHS.replace("02/24/2021,1,5", "02/24/2021,-3,5")},
+        CountError,
+        r"deaths.csv line 14, column 'New Deaths': the count is negative",
+    ),
+    "thousands": (
+        {"cases": CASES.replace("02/09/2021,1,9", '02/09/2021,1,"1,009"')},
+        CountError,
+        r"cases.csv line \d+, column 'Cumulative cases': the count is not a whole number",
+    ),
+    "blank": ({"cases": CASES.replace("02/09/2021,1,9", "02/09/2021,,9")}, CountError, "column 'New Cases'.*blank"),
+    "average": ({"cases": CASES.replace("02/09/2021,1,9", "02/09/2021,1.4,9")}, CountError, "decimal point"),
+    "first day": ({"cases": CASES.replace("Adams,02/01/2021,1,1,42001,-77\n", "")}, CountError, "do not add up"),
+    "last day": ({"cases": CASES.replace("Adams,02/28/2021,1,28,42001,-77\n", "")}, LabelError, "for 2021-02-28"),
     "names": ({"cases": CASES.replace("York,02/09", "Yorke,02/09")}, LabelError, "'York' above"),
     "later month": ({"last": "2021-03"}, LabelError, "no row for 2021-03-01"),
     "other file": ({"cases": DEATHS}, LabelError, "no column 'Jurisdiction'"),
