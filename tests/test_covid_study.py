@@ -13,7 +13,7 @@ from ppdinf.cli.reproduce import cases
 from ppdinf.datasets import epidemic
 
 STUDY = SimpleNamespace(**runpy.run_path(str(cases()["covid"])))
-CLAIMS = STUDY.claims
+CLAIMS, POSTERIORS = STUDY.claims, STUDY.posteriors
 TABLE = np.array([[40, 3], [0, 0], [7, 7], [900, 12]])
 
 
@@ -72,34 +72,86 @@ def test_thirds_are_of_equal_size():
     ]
 
 
+def drawn_from_the_prior(rng, means, shapes, rate, number):
+    """Draw tables from the prior, one of the scenarios each: tables, noisy tables."""
+    mean = means[rng.integers(len(means), size=number)]
+    c = rng.negative_binomial(shapes, shapes / (shapes + mean))
+    tables = np.stack([c, rng.binomial(c, rng.beta(0.6, 29.4, c.shape))], axis=2)
+    noise = rng.geometric(-np.expm1(-rate), (2, *tables.shape))
+    return tables, tables + noise[0] - noise[1]
+
+
+def held(tables, noisy, rate, rng, **prior):
+    """Share of confidential counts in 95 % intervals."""
+    inside = []
+    for table, y in zip(tables, noisy, strict=True):
+        total = int(table[:, 0].sum())
+        drawn = POSTERIORS.noisy_pairs.draw(
+            *y.T, rate=rate, share=0.02, strength=30.0, total=total, draws=200, rng=rng, **prior
+        )
+        _, low, high = np.moveaxis(POSTERIORS.summary(drawn), -1, 0)
+        inside.append((low[:, :2] <= table) & (table <= high[:, :2]))
+    return np.mean(inside), np.sqrt(0.95 * 0.05 / np.size(inside))
+
+
 def test_intervals_of_posteriors_hold_the_confidential_counts():
     """Tables drawn from the prior: coverage within 4.9 sd of 95 % or above it, as of intervals of whole numbers."""
-    rng, inside = np.random.default_rng(8), []
-    share = np.array([0.17, 0.01, 0.06, 0.76])
-    for _ in range(60):
-        c = rng.negative_binomial(3, 3 / (3 + 5000 * share))
-        table = np.stack([c, rng.binomial(c, rng.beta(0.6, 29.4, 4))], axis=1)
-        noise = rng.geometric(-np.expm1(-0.25), (2, 1, 4, 2))
-        drawn = STUDY.noisy_pairs.draw(
-            *(table + noise[0] - noise[1])[0].T, rate=0.25, mean=5000 * share, shape=3.0, share=[0.02] * 4,
-            strength=30.0, total=int(c.sum()), draws=200, rng=rng,
-        )  # fmt: skip
-        _, low, high = np.moveaxis(STUDY.summary(drawn), -1, 0)
-        inside.append((low[:, :2] <= table) & (table <= high[:, :2]))
-    share = np.mean(inside)
-    assert 0.95 - 4.9 * np.sqrt(0.95 * 0.05 / np.size(inside)) < share < 1
+    rng, means = np.random.default_rng(8), 5000 * np.array([[0.17, 0.01, 0.06, 0.76]])
+    tables, noisy = drawn_from_the_prior(rng, means, 3.0, 0.25, 60)
+    share, sd = held(tables, noisy, 0.25, rng, mean=means, shape=3.0)
+    assert 0.95 - 4.9 * sd < share < 1
+
+
+def test_intervals_hold_counts_of_counties_that_move_together():
+    rng, size = np.random.default_rng(9), np.linspace(-1.5, 1.5, 12)
+    means = 20_000 * POSTERIORS.tilted(np.full(12, 1 / 12), np.array([-0.8, -0.3, 0.0, 0.3, 0.8]), size)
+    shapes = np.exp(3 + size)
+    tables, noisy = drawn_from_the_prior(rng, means, shapes, 0.0025, 30)
+    share, sd = held(tables, noisy, 0.0025, rng, mean=means, shape=shapes)
+    assert 0.95 - 4.9 * sd < share < 1
+    apart, _ = held(tables, noisy, 0.0025, rng, mean=means[2], shape=shapes)
+    assert apart < 0.95 - 4.9 * sd  # the test would see counties that are taken to move apart
 
 
 def test_what_analysts_learn_from_is_public_before_the_month():
     table = epidemic()
     cases, deaths, persons = table.cases.values.copy(), table.deaths.values.copy(), table.population.values
-    before = STUDY.fitted(cases, deaths, persons, 9)
+    before = POSTERIORS.fitted(cases, deaths, persons, 9)
+    fatal = POSTERIORS.fatality(cases, deaths, 9, 5000)
     cases[:, 9:], deaths[:, 9:] = 1, 0
-    after = STUDY.fitted(cases, deaths, persons, 9)
-    assert np.array_equal(before[0], after[0])
-    assert before[1:] == after[1:]
-    assert before[0].sum() == pytest.approx(1)
-    assert all(np.all(np.asarray(value) > 0) for value in before)
+    shares, prior = POSTERIORS.fitted(cases, deaths, persons, 9)
+    assert np.array_equal(before[0], shares)
+    assert np.array_equal(before[1]["shape"], prior["shape"])
+    assert before[1]["strength"] == prior["strength"] > 0
+    assert POSTERIORS.fatality(cases, deaths, 9, 5000) == fatal
+    assert shares.shape == (POSTERIORS.SCENARIOS, 67)
+    assert shares.sum(axis=1) == pytest.approx(np.ones(POSTERIORS.SCENARIOS))
+    assert (shares > 0).all()
+    assert (prior["shape"] > 0).all()
+
+
+def test_how_small_counties_move_and_differ_is_found_again():
+    """A tilt of 0.5 either way each month and shapes exp(3 + size): both within a third, from six months of 200."""
+    rng, population = np.random.default_rng(3), np.exp(np.linspace(7, 14, 200))
+    size = POSTERIORS.standardised(population)
+    cases = np.round(1e6 * population / population.sum()).astype(np.int64)[:, np.newaxis]
+    for tilt in (0.5, -0.5, 0.5, -0.5, 0.5, -0.5):
+        shape, last = np.exp(3 + size), (0.9 * cases[:, -1] / cases[:, -1].sum() + 0.1 * population / population.sum())
+        mean = 1e6 * POSTERIORS.tilted(last, tilt, size)
+        cases = np.column_stack([cases, rng.negative_binomial(shape, shape / (shape + mean))])
+    shares, prior = POSTERIORS.fitted(cases, cases // 50, population, 7)
+    rise = np.polyfit(size, np.log(prior["shape"]), 1)
+    assert rise == pytest.approx([1, 3], abs=0.33)
+    middle, high = shares[POSTERIORS.SCENARIOS // 2], shares[-1]
+    tilt = np.polyfit(size, np.log(high / middle), 1)[0]
+    assert 1.3 * 0.4 < tilt < 2.2 * 0.5  # the largest of eleven quantiles of Student's t: 1.9 scales
+
+
+def test_deaths_are_expected_where_the_cases_of_two_months_were():
+    cases, deaths = np.array([[400_000, 800_000, 100_000]]), np.zeros((1, 3), dtype=np.int64)
+    deaths[0, 1:] = 0.01 * (cases[0, :-1] + cases[0, 1:]) / 2
+    assert POSTERIORS.fatality(cases, deaths, 2, 100_000) == pytest.approx(deaths[0, 2] / 100_000, rel=1e-3)
+    assert POSTERIORS.fatality(cases, deaths, 2, 1) == 0.5
 
 
 def test_the_data_are_those_of_the_folder_given(tmp_path, monkeypatch):
@@ -147,7 +199,7 @@ def test_pymc_finds_the_posterior_that_is_drawn_exactly():
         fatal = pm.BetaBinomial.dist(n=cases, alpha=strength * share, beta=strength * (1 - share))
         ppd.PartiallyPrivate("deaths", fatal, release=ppd.Release(tables[1], mechanism))
         idata = pm.sample(4000, tune=500, chains=2, cores=1, random_seed=1, progressbar=False)
-    drawn = STUDY.noisy_pairs.draw(
+    drawn = POSTERIORS.noisy_pairs.draw(
         *noisy, rate=0.25, mean=mean, shape=shape, share=share, strength=strength, total=95, draws=100_000, rng=1
     )
     for k, name in enumerate(("cases", "deaths")):
@@ -155,7 +207,7 @@ def test_pymc_finds_the_posterior_that_is_drawn_exactly():
         error = np.sqrt(az.mcse(idata, var_names=[name])[name].values ** 2 + drawn[..., k].var(axis=0) / len(drawn))
         assert (np.abs(chains.mean(["chain", "draw"]).values - drawn[..., k].mean(axis=0)) < 4.9 * error).all()
     with_total = drawn[..., 0].mean(axis=0)
-    without = STUDY.noisy_pairs.draw(
+    without = POSTERIORS.noisy_pairs.draw(
         *noisy, rate=0.25, mean=mean, shape=shape, share=share, strength=strength, draws=100_000, rng=2
     )[..., 0].mean(axis=0)
     assert np.abs(with_total - without).max() > 10 * error.max()  # the total matters, and the test would see it

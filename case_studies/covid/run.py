@@ -15,26 +15,24 @@ from types import SimpleNamespace
 import numpy as np
 import pandas as pd
 import xarray as xr
-from scipy.optimize import minimize_scalar
-from scipy.stats import beta, betabinom, gamma, nbinom
 
 import ppdinf as ppd
 from ppdinf.datasets import epidemic, read_county_series, read_epidemic
 from ppdinf.datasets.public_files import public_folder
-from ppdinf.fiber import noisy_pairs, pairs
+from ppdinf.fiber import pairs
 from ppdinf.invariants import at_least, linear, nonnegative
 from ppdinf.mechanisms.postprocessing.target import Target
 from ppdinf.plots import plot_delta_z
 from ppdinf.report.study import Study, arguments
 
 HERE, TAKES = Path(__file__).parent, "20 min"
-figures, claims = (SimpleNamespace(**runpy.run_path(str(HERE / f"{name}.py"))) for name in ("figures", "claims"))
+figures, claims, posteriors = (
+    SimpleNamespace(**runpy.run_path(str(HERE / f"{name}.py"))) for name in ("figures", "claims", "posteriors")
+)
 EPSILONS, LOSSES, METHODS, ANALYSES = figures.EPSILONS, figures.LOSSES, figures.METHODS, figures.ANALYSES
-DELTA_Z = 2
+DELTA_Z = posteriors.DELTA_Z
 CONCENTRATION = 0.1  # of the Dirichlet-multinomial prior, which the paper does not print
-RECENT = 6  # months, from which analysts learn how counties change
 SERIES = [f"time_series_covid19_{kind}_US.csv" for kind in ("confirmed", "deaths")]
-TAIL = 0.025
 
 
 def load(data):
@@ -85,74 +83,6 @@ def release(table, previous, epsilon, replicates, rng):
             if norm == "l1":
                 edges = max(edges, pairs.edge_mass(x, z, **law))
     return found, edges
-
-
-# -- posteriors -------------------------------------------------------------------------------------------------------
-
-
-def fitted(cases, deaths, population, month):
-    """Fit how counties differ from the month before, to the last public months before `month`.
-
-    Returns each county's share in the state's cases of `month` (a mean of that in the month before and of that in the
-    population), shape and strength of `ppdinf.fiber.noisy_pairs`, and the state's case fatality in the month before.
-    """
-    fatality = lambda t: (deaths[:, t].sum() + 1) / (cases[:, t].sum() + 50)  # noqa: E731
-    share = lambda t, w: (1 - w) * cases[:, t] / max(1, cases[:, t].sum()) + w * population / population.sum()  # noqa: E731
-    if month < 2:
-        return share(0, 0.2), 2.0, 30.0, fatality(0)
-    past = range(max(1, month - RECENT), month)
-    c, d = cases[:, past].T, deaths[:, past].T
-    found = []
-    for w in (0.01, 0.02, 0.05, 0.1, 0.2, 0.4):
-        means = np.stack([share(t - 1, w) * cases[:, t].sum() for t in past])
-        shape, likelihood = _best(lambda k, means=means: nbinom.logpmf(c, k, k / (k + means)).sum())
-        found.append((likelihood, w, shape))
-    _, w, shape = max(found)
-    rate = np.array([fatality(t - 1) for t in past])[:, np.newaxis]
-    strength, _ = _best(lambda k: betabinom.logpmf(d, c, k * rate, k * (1 - rate)).sum())
-    return share(month - 1, w), shape, strength, fatality(month - 1)
-
-
-def _best(likelihood):
-    found = minimize_scalar(lambda log_k: -likelihood(np.exp(log_k)), bounds=(-2, 8), method="bounded")
-    return float(np.exp(found.x)), -float(found.fun)
-
-
-def posterior(noisy, repaired, table, history, month, epsilon, draws, rng):
-    """Mean and interval of cases, deaths and fatality by analysis: float32 (replicates, counties, 3, 3)."""
-    rate, total = epsilon / (2 * DELTA_Z), int(table[:, 0].sum())
-    share, shape, strength, fatality = fitted(*history, month)
-    noise_sd = np.sqrt(len(table) / 2) / np.sinh(rate / 2)  # of the sum of all noisy cases
-    prior = {"shape": shape, "share": fatality, "strength": strength}
-    found = {name: [] for name in ANALYSES}
-    for y, post in zip(noisy.astype(np.int64), repaired, strict=True):
-        levels = {"conditioning": (total, total), "no total": (max(y[:, 0].sum(), noise_sd), None)}
-        for name, (level, known) in levels.items():
-            drawn = noisy_pairs.draw(
-                y[:, 0], y[:, 1], rate=rate, mean=level * share, **prior, total=known, draws=draws, rng=rng
-            )
-            found[name].append(summary(drawn))
-        found["naive"].append(as_true(post))
-    return {name: np.array(values, dtype=np.float32) for name, values in found.items()}
-
-
-def summary(drawn):
-    """Mean and equal-tailed interval of cases, deaths and their ratio (0 without cases): shape (counties, 3, 3)."""
-    values = np.concatenate([drawn, (drawn[..., 1] / np.maximum(drawn[..., 0], 1))[..., np.newaxis]], axis=2)
-    low, high = np.quantile(values, [TAIL, 1 - TAIL], axis=0, method="inverted_cdf")
-    return np.stack([values.mean(axis=0), low, high], axis=2)
-
-
-def as_true(table):
-    """Estimate as an analyst who takes counts as true: Jeffreys intervals of rates, in the shape of `summary`."""
-    c, d = table.T.astype(float)
-    tails = [TAIL, 1 - TAIL]
-    parts = [
-        [c, *(gamma.ppf(p, c + 0.5) for p in tails)],
-        [d, *(gamma.ppf(p, d + 0.5) for p in tails)],
-        [d / np.maximum(c, 1), *(beta.ppf(p, d + 0.5, c - d + 0.5) for p in tails)],
-    ]
-    return np.moveaxis(np.array(parts), -1, 0)
 
 
 # -- all of it --------------------------------------------------------------------------------------------------------
@@ -209,7 +139,7 @@ def main(output=HERE, *, quick=False, data=None, seed=1, workers=None):
     table, source = load(data)
     cases, deaths, persons = table.cases.values, table.deaths.values, table.population.values
     months = [3, 12, 20] if quick else list(range(1, table.sizes["month"]))
-    inferred = months[-2:] if quick else months[2::3]
+    inferred = months[-2:] if quick else months
     replicates, draws = (8, 100) if quick else (100, 400)
     counties = table.sizes["county"]
     study = Study(
@@ -237,11 +167,11 @@ def main(output=HERE, *, quick=False, data=None, seed=1, workers=None):
     some = [job for job in jobs if job[1] in inferred]
     noisy = [tuple(drawn[job][method, "l1"] for method in ("counting", "post-processed")) for job in some]
 
-    def posteriors(rng, k):
+    def infer(rng, k):
         epsilon, t = some[k]
-        return posterior(*noisy[k], truth[t], (cases, deaths, persons), t, epsilon, draws, rng)
+        return posteriors.posterior(*noisy[k], truth[t], (cases, deaths, persons), t, epsilon, draws, rng)
 
-    parts = study.replicates(posteriors, len(some), name="posteriors", workers=workers, progress=True)
+    parts = study.replicates(infer, len(some), name="posteriors", workers=workers, progress=True)
     estimates = {
         (epsilon, name): np.stack([part[name] for job, part in zip(some, parts, strict=True) if job[0] == epsilon])
         for epsilon in EPSILONS

@@ -3,12 +3,13 @@ r"""Confidential pairs of counts given noisy ones, and perhaps the exact total o
     c_j ~ NegativeBinomial(mean_j, shape),  d_j | c_j ~ BetaBinomial(c_j, strength share_j, strength (1 - share_j))
 
 are cases and deaths of group j; known are C_j and D_j, both with double geometric noise ``exp(-rate |.|)``, and the sum
-of all c_j, or not. Deaths are summed out group by group given cases,
+of all c_j, or not. What moves all groups together is a scenario, one of K with equal prior probabilities that differ in
+their means. Deaths are summed out group by group given cases,
 
     S_j(c) = sum over 0 <= d <= c of BetaBinomial(d | c) exp(-rate |D_j - d|),
 
-so what is left is one total over independent integers (`ppdinf.fiber.totals`); each d is drawn given its c. In wide
-windows S is interpolated: it is as smooth in log c as its sum is long.
+so what is left is one total over independent integers (`ppdinf.fiber.totals`), whose coefficient is the weight of a
+scenario; each d is drawn given its c. In wide windows S is interpolated: it is as smooth in log c as its sum is long.
 """
 
 import math
@@ -16,7 +17,7 @@ import math
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.interpolate import CubicSpline
-from scipy.special import gammaln
+from scipy.special import gammaln, logsumexp
 
 from ppdinf._compiled import jit
 from ppdinf.errors import CountError, ModelError
@@ -77,7 +78,7 @@ def draw(
     *,
     rate: float,
     mean: ArrayLike,
-    shape: float,
+    shape: ArrayLike,
     share: ArrayLike,
     strength: float,
     total: int | None = None,
@@ -92,9 +93,10 @@ def draw(
         Noisy counts; negative ones too.
     rate : float
         Of the double geometric noise, per person.
-    mean : array_like of float, shape (J,)
-        Prior means of the larger counts.
-    shape : float
+    mean : array_like of float, shape (J,) or (K, J)
+        Prior means of the larger counts; with a row for each of K equally probable scenarios, these are weighed by what
+        the noisy counts and the total say of them.
+    shape : array_like of float, shape () or (J,)
         Their prior is negative binomial: variance ``mean + mean**2 / shape``.
     share : array_like of float, shape (J,)
         Prior mean of the smaller count's share in the larger one, between 0 and 1.
@@ -135,43 +137,59 @@ def draw(
     if any(part.dtype.kind not in "iu" or part.ndim != 1 for part in noisy) or noisy[0].shape != noisy[1].shape:
         raise CountError("larger and smaller noisy counts must be whole numbers, one pair for each group")
     y, z = (np.ascontiguousarray(part, dtype=np.int64) for part in noisy)
-    means, shares = (np.broadcast_to(np.asarray(v, dtype=np.float64), y.shape) for v in (mean, share))
+    means = np.atleast_2d(np.broadcast_to(np.asarray(mean, dtype=np.float64), np.shape(mean)[:-1] + y.shape))
+    shares, shapes = (np.broadcast_to(np.asarray(v, dtype=np.float64), y.shape) for v in (share, shape))
     if not ((means > 0).all() and np.isfinite(means).all() and ((shares > 0) & (shares < 1)).all()):
         raise ModelError("prior means must be positive, and shares between 0 and 1")
-    if not (0 < rate < np.inf and 0 < shape < np.inf and 0 < strength < np.inf):
+    if not (0 < rate < np.inf and (shapes > 0).all() and np.isfinite(shapes).all() and 0 < strength < np.inf):
         raise ModelError("rate, shape and strength must be positive numbers")
     generator = np.random.default_rng(rng)
     a, b = strength * shares, strength * (1 - shares)
-    rows = [_window(*pair, rate, own, shape, total) for pair, own in zip(zip(y, z, strict=True), means, strict=True)]
-    first = np.array([row[0] for row in rows])
-    weights = np.full((y.size, max(row[1].size for row in rows)), -np.inf)
+    odds = np.log(means / (means + shapes))  # natural parameters
+    ends = [
+        _window(*row, total) for row in zip(y, z, np.full(y.size, rate), odds.min(0), odds.max(0), shapes, strict=True)
+    ]
+    first = np.array([low for low, _ in ends])
+    weights = np.full((y.size, max(high - low for low, high in ends) + 1), -np.inf)
     sums = np.zeros(weights.shape)
-    for j, (low, prior) in enumerate(rows):
-        sums[j, : prior.size] = _smooth_sums(low, prior.size, int(z[j]), rate, a[j], b[j])
-        weights[j, : prior.size] = prior + sums[j, : prior.size]
-    block, goal = (-1, []) if total is None else (0, [int(total)])
-    c = totals.draw(weights, lo=first, total=np.array(goal, dtype=np.int64), block=block, draws=draws, rng=generator)
+    for j, (low, high) in enumerate(ends):
+        counts = np.arange(low, high + 1)
+        sums[j, : counts.size] = _smooth_sums(low, counts.size, int(z[j]), rate, a[j], b[j])
+        weights[j, : counts.size] = _log_weight(counts, y[j], rate, 0.0, shapes[j]) + sums[j, : counts.size]
+    block, goal = (-1, np.empty(0, dtype=np.int64)) if total is None else (0, np.array([total]))
+    table = {"lo": first, "total": goal, "block": block}
+    scenarios = np.zeros(draws, dtype=np.int64)
+    if len(means) > 1:
+        logs = (shapes * np.log(shapes / (means + shapes))).sum(axis=1)  # scales of the priors
+        logs = logs + [totals.log_coefficient(weights, **table, eta=own).sum() for own in odds]
+        scenarios = generator.choice(len(means), draws, p=np.exp(logs - logsumexp(logs)))
+    c = np.empty((draws, y.size), dtype=np.int64)
+    for k in np.unique(scenarios):
+        own = scenarios == k
+        c[own] = totals.draw(weights, **table, eta=odds[k], draws=own.sum(), rng=generator)
     d = np.empty_like(c)
     _smaller(c, z, rate, a, b, sums[np.arange(y.size), c - first], 1 - generator.random(c.shape), d)
     return np.stack([c, d], axis=2)
 
 
-def _window(y: int, z: int, rate: float, mean: float, shape: float, total: int | None) -> tuple[int, NDArray]:
-    """Find counts whose prior and noise weight is within `REACH` of the largest, and these weights.
+def _window(y: int, z: int, rate: float, least: float, most: float, shape: float, total: int | None) -> tuple[int, int]:
+    """Find the ends of the counts whose prior and noise weight is within `REACH` of the largest.
 
-    The sum over smaller counts, which comes on top, is bounded and hardly changes where these do.
+    Between scenarios with the least and the most odds, both ends rise with the odds. The sum over smaller counts, which
+    comes on top, is bounded and hardly changes where these do.
     """
-    odds = math.log(mean / (mean + shape))
+    mean = shape / math.expm1(-most)
     ends = sorted({0, max(0, y), max(0, int(mean)), max(0, z)})
     high = ends[-1] + 8
-    top = max(_log_weight(np.array(ends), y, rate, odds, shape))
-    while high < 2**40 and _log_weight(np.array([high]), y, rate, odds, shape)[0] > top - REACH:
+    top = max(_log_weight(np.array(ends), y, rate, most, shape))
+    while high < 2**40 and _log_weight(np.array([high]), y, rate, most, shape)[0] > top - REACH:
         high += 1 + high // 8
-    high = high if total is None else min(high, int(total))
-    counts = np.arange(high + 1)
-    weights = _log_weight(counts, y, rate, odds, shape)
-    kept = np.flatnonzero(weights > weights.max() - REACH)
-    return int(kept[0]), weights[kept[0] : kept[-1] + 1]
+    counts = np.arange((high if total is None else min(high, int(total))) + 1)
+    low, high = (
+        int(np.flatnonzero((weights := _log_weight(counts, y, rate, odds, shape)) > weights.max() - REACH)[end])
+        for odds, end in ((least, 0), (most, -1))
+    )
+    return low, high
 
 
 def _log_weight(c: NDArray[np.int64], y: int, rate: float, odds: float, shape: float) -> NDArray[np.float64]:

@@ -16,13 +16,27 @@ RATE, TOTAL, DRAWS = 0.7, 6, 40_000
 ALARM = 1e-6  # false alarms of a chi-square test
 
 
-def posterior(tables, y, z, rate, **change):
+def unscaled(tables, y, z, rate, **change):
     mean, shape, share, strength = (PRIOR | change).values()
     c, d = tables[..., 0], tables[..., 1]
     logs = nbinom.logpmf(c, shape, shape / (shape + mean)) - rate * (np.abs(c - y) + np.abs(d - z))
     logs = logs + betabinom.logpmf(d, c, strength * share, strength * (1 - share))
-    weights = np.exp(logs.sum(axis=1))
+    return logs.sum(axis=1)
+
+
+def posterior(tables, y, z, rate, **change):
+    weights = np.exp(unscaled(tables, y, z, rate, **change))
     return weights / weights.sum()
+
+
+def scenarios(tables, means, weighed=True):
+    """List the posterior under scenarios of one probability, weighed by what is known of them or not."""
+    prior = PRIOR | {"shape": np.array([1.5, 6.0, 3.0])}
+    logs = np.stack([unscaled(tables, Y, Z, RATE, **(prior | {"mean": mean})) for mean in means])
+    parts = np.exp(logs - logs.max())
+    if not weighed:
+        parts = parts / parts.sum(axis=1, keepdims=True)
+    return parts.sum(axis=0) / parts.sum()
 
 
 def p_value(tables, drawn, expected):
@@ -62,6 +76,25 @@ def test_draws_without_the_total_have_the_listed_posterior():
         own = {"mean": PRIOR["mean"][j], "share": PRIOR["share"][j]}
         listed = posterior(pairs, Y[j], Z[j], RATE, **own)
         assert p_value(pairs, drawn[:, [j]], listed) > ALARM
+
+
+def test_scenarios_are_weighed_by_what_is_known():
+    tables, means = with_total(TOTAL), np.array([[3.0, 1.0, 2.0], [1.0, 5.0, 0.5], [8.0, 9.0, 1.0]])
+    prior = PRIOR | {"shape": np.array([1.5, 6.0, 3.0]), "mean": means}
+    drawn = noisy_pairs.draw(Y, Z, rate=RATE, **prior, total=TOTAL, draws=DRAWS, rng=4)
+    assert p_value(tables, drawn, scenarios(tables, means)) > ALARM
+    for wrong in (scenarios(tables, means, weighed=False), scenarios(tables, means[:1]), scenarios(tables, means[1:])):
+        assert p_value(tables, drawn, wrong) < ALARM
+
+
+def test_scenarios_are_weighed_without_the_total_too():
+    pairs = np.array([[[c, d]] for c in range(250) for d in range(c + 1)], dtype=np.int64)
+    own = PRIOR | {"share": np.array([0.2])}
+    drawn = noisy_pairs.draw([4], [-2], rate=RATE, **(own | {"mean": [[1.0], [30.0]]}), draws=DRAWS, rng=5)
+    logs = [unscaled(pairs, 4, -2, RATE, **(own | {"mean": mean})) for mean in (1.0, 30.0)]
+    assert p_value(pairs, drawn, np.exp(logs).sum(axis=0) / np.exp(logs).sum()) > ALARM
+    apart = np.exp(logs) / np.exp(logs).sum(axis=1, keepdims=True)
+    assert p_value(pairs, drawn, apart.mean(axis=0)) < ALARM
 
 
 def test_the_prior_is_returned_by_noise_that_says_nothing():

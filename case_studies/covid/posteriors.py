@@ -1,0 +1,115 @@
+"""Posteriors of one month of the COVID study: a prior learnt from public months, exact draws, three analyses.
+
+Small counties move together, as a wave comes to the country or leaves it, and differ more from what is expected of them
+than large ones do. The prior has both: a tilt that raises counties by their log population, common to the state and
+unknown, and a negative binomial shape that rises with it. `run.py` beside calls this.
+"""
+
+import numpy as np
+from scipy.optimize import minimize, minimize_scalar
+from scipy.stats import beta, betabinom, gamma, nbinom, t
+
+from ppdinf.fiber import noisy_pairs
+
+DELTA_Z = 2
+RECENT = 6  # months, from which analysts learn how counties change
+SCENARIOS = 11  # tilts
+FIRST_MONTHS, FIRST_TILT = 2, 0.2  # what is supposed of tilts: as much as so many months of such tilts would say
+TAIL = 0.025
+
+
+def standardised(population):
+    """Log population, with mean 0 and standard deviation 1."""
+    size = np.log(population)
+    return (size - size.mean()) / size.std()
+
+
+def tilted(share, tilt, size):
+    """Shares of counties in the state's cases, `share` raised by size and tilt: shape (tilts, counties)."""
+    raised = share * np.exp(np.multiply.outer(tilt, size))
+    return raised / raised.sum(axis=-1, keepdims=True)
+
+
+def fatality(cases, deaths, month, level):
+    """Predict the state's deaths per case of `month`, given that it has `level` cases, from the months before.
+
+    Deaths are reported weeks after cases: as many as in the month before for each of the cases of two months, half of
+    them in each of the two.
+    """
+    state = cases.sum(axis=0)
+    two = (state[month - 1] + state[max(0, month - 2)]) / 2
+    per_case = (deaths[:, month - 1].sum() + 1) / (two + 50)
+    return min(0.5, per_case * (level + state[month - 1]) / 2 / level)
+
+
+def fitted(cases, deaths, population, month):
+    """Fit how counties differ from the month before, to the last public months before `month`.
+
+    Returns shares of counties in the state's cases of `month`, one row for each of some equally probable tilts (a share
+    is a mean of that in the month before and of that in the population), and two parameters of
+    `ppdinf.fiber.noisy_pairs.draw`: shape by county, and strength. Tilts have Student's t law, as the next of some
+    normal ones of unknown variance.
+    """
+    share = lambda s, w: (1 - w) * cases[:, s] / max(1, cases[:, s].sum()) + w * population / population.sum()  # noqa: E731
+    size, levels = standardised(population), (np.arange(SCENARIOS) + 0.5) / SCENARIOS
+    if month < 2:
+        first = {"shape": np.full(len(size), 2.0), "strength": 30.0}
+        return tilted(share(0, 0.2), FIRST_TILT * t.ppf(levels, FIRST_MONTHS), size), first
+    past = range(max(1, month - RECENT), month)
+    c, d = cases[:, past].T, deaths[:, past].T
+
+    def loss(theta, shares):
+        shape = np.exp(theta[0] + theta[1] * size)
+        expected = c.sum(axis=1, keepdims=True) * tilted(shares, theta[2:], size)
+        return (theta[1:] ** 2).sum() / 2 - nbinom.logpmf(c, shape, shape / (shape + expected)).sum()
+
+    start, bounds = np.append(1.0, np.zeros(1 + len(past))), [(-2, 8)] + [(-2, 2)] * (1 + len(past))
+    found = []
+    for w in (0.01, 0.02, 0.05, 0.1, 0.2, 0.4):
+        best = minimize(loss, start, np.stack([share(s - 1, w) for s in past]), method="L-BFGS-B", bounds=bounds)
+        found.append((best.fun, w, best.x))
+    _, w, theta = min(found, key=lambda each: each[0])
+    months = FIRST_MONTHS + len(past)
+    scale = np.sqrt((FIRST_MONTHS * FIRST_TILT**2 + (theta[2:] ** 2).sum()) / months)
+    rate = np.array([[fatality(cases, deaths, s, cases[:, s].sum())] for s in past])
+    strength = minimize_scalar(
+        lambda log: -betabinom.logpmf(d, c, np.exp(log) * rate, np.exp(log) * (1 - rate)).sum(),
+        bounds=(-2, 8),
+        method="bounded",
+    )
+    shares = tilted(share(month - 1, w), scale * t.ppf(levels, months), size)
+    return shares, {"shape": np.exp(theta[0] + theta[1] * size), "strength": float(np.exp(strength.x))}
+
+
+def posterior(noisy, repaired, table, history, month, epsilon, draws, rng):
+    """Mean and interval of cases, deaths and fatality by analysis: float32 (replicates, counties, 3, 3)."""
+    rate, total = epsilon / (2 * DELTA_Z), int(table[:, 0].sum())
+    shares, prior = fitted(*history, month)
+    noise_sd = np.sqrt(len(table) / 2) / np.sinh(rate / 2)  # of the sum of all noisy cases
+    found = {"conditioning": [], "no total": [], "naive": []}
+    for y, post in zip(noisy.astype(np.int64), repaired, strict=True):
+        levels = {"conditioning": (total, total), "no total": (max(y[:, 0].sum(), noise_sd), None)}
+        for name, (level, known) in levels.items():
+            given = prior | {"mean": level * shares, "share": fatality(*history[:2], month, level)}
+            found[name].append(summary(noisy_pairs.draw(*y.T, rate=rate, **given, total=known, draws=draws, rng=rng)))
+        found["naive"].append(as_true(post))
+    return {name: np.array(values, dtype=np.float32) for name, values in found.items()}
+
+
+def summary(drawn):
+    """Mean and equal-tailed interval of cases, deaths and their ratio (0 without cases): shape (counties, 3, 3)."""
+    values = np.concatenate([drawn, (drawn[..., 1] / np.maximum(drawn[..., 0], 1))[..., np.newaxis]], axis=2)
+    low, high = np.quantile(values, [TAIL, 1 - TAIL], axis=0, method="inverted_cdf")
+    return np.stack([values.mean(axis=0), low, high], axis=2)
+
+
+def as_true(table):
+    """Estimate as an analyst who takes counts as true: Jeffreys intervals of rates, in the shape of `summary`."""
+    c, d = table.T.astype(float)
+    tails = [TAIL, 1 - TAIL]
+    parts = [
+        [c, *(gamma.ppf(p, c + 0.5) for p in tails)],
+        [d, *(gamma.ppf(p, d + 0.5) for p in tails)],
+        [d / np.maximum(c, 1), *(beta.ppf(p, d + 0.5, c - d + 0.5) for p in tails)],
+    ]
+    return np.moveaxis(np.array(parts), -1, 0)

@@ -1,0 +1,73 @@
+"""The study of log-linear models: its parts on small tables."""
+
+import runpy
+from types import SimpleNamespace
+
+import numpy as np
+import pymc as pm
+import pytest
+
+import ppdinf as ppd
+from ppdinf.cli.reproduce import cases
+
+STUDY = SimpleNamespace(**runpy.run_path(str(cases()["loglinear"])))
+
+
+@pytest.mark.parametrize("name", STUDY.PROBLEMS)
+def test_models_look_at_public_sums_alone(name):
+    problem = STUDY.PROBLEMS[name]
+    table = STUDY.read(problem, None)
+    assert table.shape == tuple(problem.sizes.values())
+    noisy = problem.mechanism.simulate(table, draws=1, rng=1)[0]
+    assert not np.array_equal(noisy, table)
+    values = []
+    for given in (table, noisy):
+        with pm.Model() as model:
+            model.register_rv(problem.model(given), "counts", observed=table.values)
+        values.append(model.compile_logp()(model.initial_point()))
+        assert model["beta"].eval().shape == (len(problem.names(table)),)
+    assert values[0] == values[1]
+
+
+def test_coefficients_are_log_odds_ratios():
+    """Of a log-linear model, in the order of the names, at a point where all but one are 0."""
+    problem = STUDY.PROBLEMS["autoworkers"]
+    table = STUDY.read(problem, None)
+    names = problem.names(table)
+    for k in (0, 7, 14):
+        with pm.Model() as model:
+            law = problem.model(table)
+        beta = np.eye(15)[k]
+        (mean,) = model.replace_rvs_by_values([law.owner.inputs[-1]])
+        point = model.initial_point() | {"main": np.zeros(6), "beta": beta}
+        means = mean.eval({v: point[v.name] for v in model.value_vars})
+        one, other = names[k].split(" and ")
+        kept = means.sum(axis=tuple(a for a, dim in enumerate(table.dims) if dim not in (one, other)))
+        assert np.log(kept[0, 0] * kept[1, 1] / (kept[0, 1] * kept[1, 0])) == pytest.approx(1)
+
+
+def test_what_intervals_hold_of_another_posterior():
+    rng = np.random.default_rng(1)
+    exact = rng.normal(0, 1, (2, 5000, 2))
+    mean, low, high, held, rhat = STUDY.summary(exact + np.array([0, 10]), exact)
+    assert mean == pytest.approx([0, 10], abs=0.1)
+    assert (high - low) == pytest.approx([3.29, 3.29], abs=0.15)
+    assert held == pytest.approx([0.9, 0], abs=0.02)
+    assert (rhat < 1.01).all()
+
+
+def test_counts_taken_as_true_are_possible():
+    problem = STUDY.PROBLEMS["admissions"]
+    table = STUDY.read(problem, None)
+    seen = {}
+    noise = ppd.GeneralizedLaplace(ppd.invariants.margin("gender", "dept"), epsilon="1/1000")
+    wide = STUDY.Problem(**(vars(problem) | {"mechanism": noise}))
+    STUDY.replicate.__globals__["fit"] = lambda problem, data, draws, seed: (
+        seen.setdefault(type(data).__name__, data) is None
+    )
+    STUDY.replicate.__globals__["summary"] = lambda beta, confidential: None
+    STUDY.replicate(wide, table, None, 1, np.random.default_rng(1))
+    released, counts = seen["Release"].table, seen["DataArray"]
+    assert (released < 0).any()
+    assert (counts >= 0).all()
+    assert counts.sum("admit").equals(table.sum("admit"))
