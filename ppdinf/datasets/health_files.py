@@ -84,7 +84,7 @@ def read_county_series(
     months = _months(first, last)
     ends = [_last_day(month) for month in [_before(months[0]), *months]]
     read = {name: _series(Path(path), state, ends) for name, path in (("cases", confirmed), ("deaths", deaths))}
-    parts, left_out = ({name: both[k] for name, both in read.items()} for k in (0, 1))
+    parts = {name: counties for name, (counties, _) in read.items()}
     _same_counties(Path(confirmed), Path(deaths), parts["cases"], parts["deaths"])
     zeroed: list[str] = []
     cells = {}
@@ -102,7 +102,7 @@ def read_county_series(
             zeroed.append(f"{name} of {county} in {months[m]}")
         cells[name] = np.maximum(monthly, 0)
     table = _table(cells, {code: county for code, (county, _) in parts["cases"].items()}, months)
-    if without := sorted({name for names in left_out.values() for name in names}):
+    if without := sorted({name for _, names in read.values() for name in names}):
         table.attrs["left_out"] = without
     return table.assign_attrs(set_to_zero=zeroed) if zeroed else table
 

@@ -147,7 +147,8 @@ def draw(
     a, b = strength * shares, strength * (1 - shares)
     odds = np.log(means / (means + shapes))  # natural parameters
     ends = [
-        _window(*row, total) for row in zip(y, z, np.full(y.size, rate), odds.min(0), odds.max(0), shapes, strict=True)
+        _window(int(y[j]), int(z[j]), rate, (odds[:, j].min(), odds[:, j].max()), shapes[j], total)
+        for j in range(y.size)
     ]
     first = np.array([low for low, _ in ends])
     weights = np.full((y.size, max(high - low for low, high in ends) + 1), -np.inf)
@@ -172,12 +173,13 @@ def draw(
     return np.stack([c, d], axis=2)
 
 
-def _window(y: int, z: int, rate: float, least: float, most: float, shape: float, total: int | None) -> tuple[int, int]:
+def _window(y: int, z: int, rate: float, odds: tuple[float, float], shape: float, total: int | None) -> tuple[int, int]:
     """Find the ends of the counts whose prior and noise weight is within `REACH` of the largest.
 
-    Between scenarios with the least and the most odds, both ends rise with the odds. The sum over smaller counts, which
-    comes on top, is bounded and hardly changes where these do.
+    Both ends rise with the odds, of which the least and the most of all scenarios are given. The sum over smaller
+    counts, which comes on top, is bounded and hardly changes where these do.
     """
+    least, most = odds
     mean = shape / math.expm1(-most)
     ends = sorted({0, max(0, y), max(0, int(mean)), max(0, z)})
     high = ends[-1] + 8
@@ -186,8 +188,8 @@ def _window(y: int, z: int, rate: float, least: float, most: float, shape: float
         high += 1 + high // 8
     counts = np.arange((high if total is None else min(high, int(total))) + 1)
     low, high = (
-        int(np.flatnonzero((weights := _log_weight(counts, y, rate, odds, shape)) > weights.max() - REACH)[end])
-        for odds, end in ((least, 0), (most, -1))
+        int(np.flatnonzero((weights := _log_weight(counts, y, rate, own, shape)) > weights.max() - REACH)[end])
+        for own, end in ((least, 0), (most, -1))
     )
     return low, high
 
