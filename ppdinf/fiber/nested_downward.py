@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from ppdinf.fiber.cell_windows import exp_of, vectorised
 from ppdinf.fiber.nested_tree import LOW, NODE, NONE, START, Tree
-from ppdinf.fiber.nested_upward import BEGIN, FIRST, MASS, SIZE, CellWeights, Rows, factor_row, load_parts
+from ppdinf.fiber.nested_upward import BEGIN, FIRST, MASS, SIZE, CellWeights, Rows, factor_row, load_parts, rarity
 from ppdinf.fiber.short_sums import convolve, convolve_logs, copied
 from ppdinf.fiber.sum_factors import Factors
 
@@ -79,6 +79,7 @@ def _tree_downward(
     out, posterior, stack = np.empty((2, widest)), np.empty(widest), np.empty(_height(joins, place, at, stop))
     height = place[stop - 1, SIZE]
     stack[:height] = 0.0 if logs else 1.0 / amount[stop - 1, MASS]
+    rare, cut = rarity(tree, share, logs)
     for join in range(stop - 1, at - 1, -1):
         first, begin, size = place[join, FIRST], place[join, BEGIN], place[join, SIZE]
         height -= size
@@ -106,7 +107,8 @@ def _tree_downward(
             place,
             amount,
             entries,
-            share,
+            rare,
+            cut,
             logs,
             pair,
             sizes,

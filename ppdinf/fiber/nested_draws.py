@@ -5,7 +5,7 @@ from numpy.typing import NDArray
 
 from ppdinf.fiber.cell_windows import vectorised
 from ppdinf.fiber.nested_tree import LEFT, NONE, RIGHT, Tree
-from ppdinf.fiber.nested_upward import BEGIN, FIRST, SIZE, CellWeights, Rows, load_parts
+from ppdinf.fiber.nested_upward import BEGIN, FIRST, SIZE, CellWeights, Rows, load_parts, rarity
 
 __all__ = ["split_draws"]
 
@@ -63,6 +63,7 @@ def _tree_draws(
         drawn = _split(entries[begin : begin + size], pair[1, :size], size - 1, logs, rng.random(), room)
         stack[0, n] = place[stop - 1, FIRST] + drawn
     height = 1
+    rare, cut = rarity(tree, share, logs)
     for join in range(stop - 1, at - 1, -1):
         height -= 1
         a, b = joins[join, LEFT], joins[join, RIGHT]
@@ -77,7 +78,8 @@ def _tree_draws(
             place,
             amount,
             entries,
-            share,
+            rare,
+            cut,
             logs,
             pair,
             sizes,

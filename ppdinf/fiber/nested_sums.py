@@ -316,7 +316,7 @@ class Evaluated:
             if not possible.any():
                 raise OutOfReachError(
                     int(above),
-                    f"cell {i} has no value of positive weight among those that the sums leave it; check its weights",
+                    f"no value that the sums leave cell {i} has a positive weight; check its weights",
                 )
         above = tree.joins[join:, NODE]
         node = int(above[above >= 0][0])

@@ -78,7 +78,7 @@ def set_tilts(tree: Tree, w: CellWeights, f: Factors, at: int, stop: int) -> Non
                     t = tilt[above] if above >= 0 else 0.0
                     entries = log_weight[start : start + cells[i, WIDTH]]
                     width, first, _, mass, _ = cell_row(
-                        entries, cells[i, LOW], slopes[i], t, cell_center[i], DEEP, False, room
+                        entries, cells[i, LOW], slopes[i], t, cell_center[i], 0.0, DEEP, False, room
                     )
                     moment, spread = _mean_and_variance(room[:width], mass)
                     moment += first

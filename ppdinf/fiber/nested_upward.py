@@ -37,6 +37,7 @@ __all__ = [
     "factor_row",
     "inlined",
     "load_parts",
+    "rarity",
     "upward",
 ]
 
@@ -70,9 +71,17 @@ class Rows(NamedTuple):
 
 @vectorised
 def cell_row(
-    entries: NDArray, low: int, slope: float, tilt: float, center: int, cut: float, logs: bool, out: NDArray
+    entries: NDArray,
+    low: int,
+    slope: float,
+    tilt: float,
+    center: int,
+    rare: float,
+    cut: float,
+    logs: bool,
+    out: NDArray,
 ) -> tuple[int, int, float, float, float]:
-    """Weights of a cell within ``exp(-cut)`` of their top into ``out``: size, first value, scale, mass, mass lost."""
+    """Weights of a cell down to ``rare = exp(-cut)`` of their top: size, first value, scale, mass, mass lost."""
     width, shift = entries.size, tilt * (low - center)
     if slope == -np.inf:  # nothing but 0
         zero = -low
@@ -104,7 +113,13 @@ def cell_row(
     for k in range(size):
         row[k] = exp_of(row[k] - top)
         mass += row[k]
-    return size, low + first, top, mass, (width - size) * np.exp(-cut) + TINY * size
+    return size, low + first, top, mass, (width - size) * rare + TINY * size
+
+
+@vectorised
+def rarity(tree: Tree, share: float, logs: bool) -> tuple[float, float]:
+    """Down to which weight, and minus its logarithm, cells are kept, so that at most ``share`` is trimmed of each."""
+    return (0.0, np.inf) if logs else (share / tree.widest, np.log(tree.widest / share))
 
 
 @inlined
@@ -119,7 +134,8 @@ def load_parts(  # type: ignore[no-untyped-def]
     place,
     amount,
     entries,
-    share,
+    rare,
+    cut,
     logs,
     pair,
     size,
@@ -146,7 +162,8 @@ def load_parts(  # type: ignore[no-untyped-def]
                 slope[i],
                 tilt[above] if above >= 0 else 0.0,
                 cell_center[i],
-                np.inf if logs else np.log(width / share),
+                rare,
+                cut,
                 logs,
                 pair[side],
             )
@@ -242,6 +259,7 @@ def upward(
     place, amount, entries = rows.place, rows.amount, rows.entries
     pair, room = np.empty((2, tree.widest)), np.empty(4 * tree.widest)
     sizes, firsts, known = np.empty(2, np.int64), np.empty(2, np.int64), np.empty((2, 3))
+    rare, cut = rarity(tree, share, logs)
     join, mark, n = at, used, np.searchsorted(root, at)
     while join < stop:
         v, a, b = joins[join, NODE], joins[join, LEFT], joins[join, RIGHT]
@@ -259,7 +277,8 @@ def upward(
             place,
             amount,
             entries,
-            share,
+            rare,
+            cut,
             logs,
             pair,
             sizes,
