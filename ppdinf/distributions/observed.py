@@ -59,9 +59,13 @@ class Observed(ABC):
         """Whether they are whole."""
         return self.noisy.dtype.kind == "i"
 
-    @cached_property
+    @property
+    @abstractmethod
     def obstacle(self) -> str:
-        """What links groups of cells, so that the table cannot be summed out group by group; empty if nothing does."""
+        """What links cells, so that the table cannot be summed out; empty if nothing does."""
+
+    def crossing(self) -> str:
+        """Say what public sums or bounds link groups of cells; empty if none do."""
         structure, system = self.system.structure, self.system
         if np.any(~structure.partition & (np.bincount(structure.blocks) > 1)):
             return "public sums cross each other"

@@ -73,21 +73,25 @@ class ObservedMeasurements(Observed):
 
     @cached_property
     def obstacle(self) -> str:
-        """What links groups of cells, so that the table cannot be summed out group by group; empty if nothing does."""
-        if self._forest is not None or not self.of_sums.y.size:
-            return "" if self._forest is not None else super().obstacle
-        return "noisy and exact sums cross each other"
+        """What links cells, so that the table cannot be summed out; empty if nothing does."""
+        if self.forest is not None:
+            return ""
+        return "noisy and exact sums cross each other" if self.of_sums.y.size else self.crossing()
 
     @cached_property
-    def _forest(self) -> Forest | None:
-        """Everything known of sums, where it nests and groups are not enough."""
-        return forest_of_sums(self.system, self.of_sums) if self.of_sums.y.size or super().obstacle else None
+    def forest(self) -> Forest | None:
+        """All sums that something is known of, exactly, within bounds or with noise, where they nest."""
+        return forest_of_sums(self.system, self.of_sums)
 
     def nested(self, lower: NDArray[np.int64], width: int) -> NestedSums | None:
-        """Forest of exact sums, bounds of sums and noisy sums, where they nest."""
-        if self._forest is None:
+        """Forest of exact sums, bounds of sums and noisy sums, where they nest and groups are not enough."""
+        return self.in_forest(lower, width) if self.of_sums.y.size or self.crossing() else None
+
+    def in_forest(self, lower: NDArray[np.int64], width: int) -> NestedSums | None:
+        """Forest of all that is known of sums; None where they cross."""
+        if self.forest is None:
             return None
-        return nested_sums(self._forest, self.system, self.of_sums, lower, width)
+        return nested_sums(self.forest, self.system, self.of_sums, lower, width)
 
     @property
     def _rare(self) -> float:

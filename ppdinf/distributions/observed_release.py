@@ -86,7 +86,7 @@ class ObservedRelease(Observed):
             return "its noise is not independent in the cells"
         if self.likelihood.histogram is not None:
             return "noisy sums of its histogram of counts were published with it"
-        crossing = super().obstacle
+        crossing = self.crossing()
         if self.likelihood.normaliser is not None and not crossing.startswith("public sums"):
             return "the normalising constant of its noise depends on it"
         return crossing

@@ -1,0 +1,45 @@
+"""A table given its prior, drawn exactly: any two sums, noisy or exact, are nested or disjoint."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ppdinf.denoising.count_windows import CountWindows
+from ppdinf.fiber.nested_sums import NestedSums
+
+__all__ = ["TableForest"]
+
+
+class TableForest:
+    """Nested sums of cells with windows of counts.
+
+    Parameters
+    ----------
+    sums : NestedSums
+    windows : CountWindows
+    """
+
+    def __init__(self, sums: NestedSums, windows: CountWindows) -> None:
+        self.sums, self.counts, self.log_noise = sums, windows.counts, windows.log_noise
+        likeliest = windows.log_noise.argmax(axis=1)
+        self.start = windows.counts[np.arange(likeliest.size), likeliest]
+
+    def chain(self, rng: np.random.Generator) -> Draws:
+        """Start a chain of tables."""
+        return Draws(self, rng)
+
+
+class Draws:
+    """Independent tables, each given the prior of its time."""
+
+    def __init__(self, forest: TableForest, rng: np.random.Generator) -> None:
+        self._forest, self._rng, self.table = forest, rng, forest.start
+        self._given: tuple[object, object] = (None, None)
+
+    def sweep(self, log_h: NDArray[np.float64], slope: NDArray[np.float64]) -> None:
+        """Draw a table given log weights ``log_h[x] + slope[i] x`` of the prior."""
+        if self._given[0] is not log_h or self._given[1] is not slope:  # a flat prior stays as it is
+            weights = (self._forest.log_noise + log_h[self._forest.counts]).ravel()
+            self._given, self._evaluated = (log_h, slope), self._forest.sums.evaluate(weights, slope)
+        self.table = self._evaluated.draw(1, self._rng)[0]
