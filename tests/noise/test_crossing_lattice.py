@@ -194,7 +194,7 @@ def test_the_ratio_is_below_its_bound(A):
     """The product of theta3 over the variances drawn from, the largest ratio that any noise could have, searched."""
     width, system = 2.0, system_of(A)
     path, d = system.paths[0], system.shape[1]
-    excess = Excess(Fraction(1), Fraction(2), Fraction(path, 2), 0.2)
+    excess = Excess(Fraction(1), Fraction(2), path / 2, 0.2)
 
     def margin(logs):
         t = np.exp(logs).reshape(1, d)

@@ -17,6 +17,7 @@ from ppdinf.lattice.structure import Structure
 from ppdinf.laws import DoubleGeometric, Law
 from ppdinf.noise.bits.tape import Tape
 from ppdinf.noise.exact.crossing_backbone import PATHS, root_of
+from ppdinf.noise.exact.crossing_excess import END
 from ppdinf.noise.exact.crossing_klein import Drawn, draw_given_scales
 from ppdinf.noise.exact.crossing_mixture import ScaleMixture
 from ppdinf.noise.exact.crossing_scales import RowScales, enclose_column_determinant
@@ -73,11 +74,13 @@ class Table:
         self.shape = shape
         self.m = (shape[0] - 1) * (shape[1] - 1)
 
-    def scales(self, epsilon: Fraction, end: Fraction, resistance: Fraction) -> RowScales:
+    def scales(self, epsilon: Fraction, width: Fraction, path: Fraction) -> RowScales:
         """Return the law that scales are drawn from."""
-        return RowScales(self.shape, epsilon, end, resistance)
+        # wide cells of the rows that are drawn last have paths of 3 cells in any case
+        end = min(END, width / max(Fraction(1), 4 - path))
+        return RowScales(self.shape, epsilon, end, path / width)
 
-    def backing(self, wide: NDArray[np.bool_], path: int) -> int | None:
+    def backing(self, wide: NDArray[np.bool_], path: Fraction) -> int | None:
         """Return the root of a tree of wide cells with paths so short."""
         return root_of(wide, path)
 

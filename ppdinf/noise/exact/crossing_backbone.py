@@ -2,7 +2,9 @@
 
 A table is *backed* if some row, the root, has a wide cell in a column where any other row has one too, and every
 column has a wide cell. Then wide cells hold a spanning tree of rows and columns in which any row and column are at
-most 5 steps apart; 3, if all cells of the root are wide, which may be asked for. More wide cells never spoil that.
+most 5 steps apart; 3, if all cells of the root are wide, which may be asked for. So may s such rows: as s ways from
+column to column side by side resist 2 / s times as much as a cell, row and column are then as good as 1 + 2 / s steps
+apart, while those rows are still to be drawn. More wide cells never spoil that.
 
 Drawing (scales, noise) among backed tables alone gives noise z too little weight, by the probability c(z) that its
 scales are backed. Keeping z with probability c(0) / c(z) sets that right, and needs neither number: scales given z are
@@ -27,12 +29,12 @@ from ppdinf.rationals import ball
 
 __all__ = ["PATHS", "kept_for_backbone", "root_of"]
 
-PATHS = (3, 5)
+PATHS = (*(1 + Fraction(2, s) for s in (8, 4, 3, 2)), Fraction(3), Fraction(5))
 ERROR = 2.0**-30  # more than the error of the logarithm of a probability below, above FAINT
 FAINT = 1e-12
 
 
-def root_of(wide: NDArray[np.bool_], path: int) -> int | None:
+def root_of(wide: NDArray[np.bool_], path: Fraction | int) -> int | None:
     """Return the row with most wide cells among those that can be the root; None if the table is not backed.
 
     Examples
@@ -41,9 +43,9 @@ def root_of(wide: NDArray[np.bool_], path: int) -> int | None:
     (1, None)
     """
     degrees = wide.sum(axis=1)
-    if path == 3:
-        root = int(np.argmax(degrees))
-        return root if degrees[root] == wide.shape[1] and degrees.all() else None
+    if path <= 3:
+        full = int((degrees == wide.shape[1]).sum())
+        return int(np.argmax(degrees)) if full * (path - 1) >= 2 and degrees.all() else None
     if not wide.any(axis=0).all():
         return None
     found = _root(wide, np.argsort(degrees, kind="stable"))

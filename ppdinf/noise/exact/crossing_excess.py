@@ -24,9 +24,10 @@ from ppdinf.noise.bits.tape import Tape
 from ppdinf.noise.exact.theta import enclose_mass, log_mass
 from ppdinf.rationals import ball
 
-__all__ = ["LOG_ERROR", "Excess", "enclose_log_theta", "log_theta"]
+__all__ = ["END", "LOG_ERROR", "Excess", "enclose_log_theta", "log_theta"]
 
 LOG_ERROR = 2.0**-30  # more than the error of the logarithm of any scale
+END = Fraction(3)  # beyond it theta3 is 1 to 25 digits
 SLIGHT = 2.0**-20  # an excess below it is left to ball arithmetic
 GRID = 1024  # intervals on which the excess is bounded
 RATES = np.geomspace(0.5, 16.0, 12)  # of the bound on the excess

@@ -104,6 +104,7 @@ def draw_given_scales(t: NDArray[np.float64], wide: NDArray[np.bool_], root: int
     apart = np.ones(r, dtype=np.bool_)
     apart[rows] = False
     others = np.flatnonzero(apart)
+    others = others[np.argsort(wide[others].sum(axis=1), kind="stable")]  # those with all cells wide come last
     ties = np.argmax(np.where(wide[root] & wide[others], t[others], -1.0), axis=1)
     squares, mu, pulls = _factor_rows(t, others, np.array(rows), ties)
     own = _Rows(squares, mu)

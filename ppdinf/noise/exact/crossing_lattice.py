@@ -19,6 +19,7 @@ from ppdinf.laws import DoubleGeometric, Law
 from ppdinf.noise.bits.tape import Tape
 from ppdinf.noise.exact import core
 from ppdinf.noise.exact.crossing import two_way_table
+from ppdinf.noise.exact.crossing_excess import END
 from ppdinf.noise.exact.crossing_klein import Drawn, draw_on
 from ppdinf.noise.exact.crossing_lattice_scales import Leverages, LeverageScales
 from ppdinf.noise.exact.crossing_mixture import ScaleMixture
@@ -77,25 +78,25 @@ class LatticeSystem:
     --------
     >>> system = LatticeSystem(np.array([[2, 3, 5]]), np.array([[1, 1], [1, -4], [-1, 2]]))
     >>> system.m, system.paths
-    (2, [12])
+    (2, [Fraction(12, 1)])
     """
 
     def __init__(self, A: NDArray[np.int64], basis: NDArray[np.int64]) -> None:
         self.leverages = Leverages(A)
         self.moves = ShortMoves(basis)
         self.shape, self.m = (1, A.shape[1]), basis.shape[1]
-        self.paths = [length - 1 for length in self.moves.lengths]
+        self.paths = [Fraction(length - 1) for length in self.moves.lengths]
         integers = fmpz_mat(basis.tolist())
         # det(B' T^-1 B) = det(A T A') / det T times a constant
         self._constant = Fraction(int((integers.transpose() * integers).det()), self.leverages.determinant)
 
-    def scales(self, epsilon: Fraction, end: Fraction, resistance: Fraction) -> LeverageScales:
+    def scales(self, epsilon: Fraction, width: Fraction, path: Fraction) -> LeverageScales:
         """Return the law that scales are drawn from."""
-        return LeverageScales(self.leverages, epsilon, end, resistance)
+        return LeverageScales(self.leverages, epsilon, min(END, width), path / width)
 
-    def backing(self, wide: NDArray[np.bool_], path: int) -> int | None:
+    def backing(self, wide: NDArray[np.bool_], path: Fraction) -> int | None:
         """Return the path if wide cells back the lattice."""
-        return path if self.moves.backs(wide[0], path) else None
+        return int(path) if self.moves.backs(wide[0], int(path)) else None
 
     def noise(self, t: NDArray[np.float64], wide: NDArray[np.bool_], backing: int, tape: Tape) -> Drawn:
         """Draw noise given scales."""

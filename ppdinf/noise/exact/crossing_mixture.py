@@ -11,8 +11,8 @@ scales t and noise z are drawn together, T = diag t:
 
 *The bound.* y is at most prod_i theta3(v_i), theta3(v) = sum_k exp(-2 pi^2 k^2 v), over the variances of the integers
 drawn; v_i >= 1 / (1/t_i + rho), rho = path / tau, and theta3 falls, so with ``1 + kappa = theta3(1 / (1/end + rho))``
-and ``1 + excess(t) = theta3(1 / (1/t + rho)) / (1 + kappa)`` below end = min(tau, 3), 1 beyond, y <= (1 + kappa)^m
-prod_e (1 + excess(t_e)). The product over cells is part of the law of step 1.
+and ``1 + excess(t) = theta3(1 / (1/t + rho)) / (1 + kappa)`` below an end <= min(tau, 3), 1 beyond,
+y <= (1 + kappa)^m prod_e (1 + excess(t_e)). The product over cells is part of the law of step 1.
 
 Everything is decided in floating point with room to spare, or else in ball arithmetic on scales whose digits are
 drawn as needed. `docs/crossing.md` has the derivation. What differs from system to system is a `System`: two-way
@@ -43,7 +43,6 @@ from ppdinf.rationals import ball
 __all__ = ["ScaleLaw", "ScaleMixture", "Scales", "System"]
 
 CELLS = 2**18  # cells of the attempts made at a time
-END = Fraction(3)  # beyond it theta3 is 1 to 25 digits
 WIDTHS = [Fraction(n, 20) for n in (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 16, 20)]  # tau times epsilon^2
 PILOT = 2**21  # cells of the pilot run that predicts the acceptance
 MOST = 2**14  # attempts in it
@@ -89,13 +88,13 @@ class System(Protocol):
         """Rank of the lattice."""
 
     @property
-    def paths(self) -> Sequence[int]:
-        """Squared lengths that wide cells may add to a short vector."""
+    def paths(self) -> Sequence[Fraction]:
+        """Lengths at which wide cells may back the lattice."""
 
-    def scales(self, epsilon: Fraction, end: Fraction, resistance: Fraction) -> ScaleLaw:
+    def scales(self, epsilon: Fraction, width: Fraction, path: Fraction) -> ScaleLaw:
         """Return the law that scales are drawn from."""
 
-    def backing(self, wide: NDArray[np.bool_], path: int) -> Any:
+    def backing(self, wide: NDArray[np.bool_], path: Fraction) -> Any:
         """Return what wide cells of shape `shape` offer to draw noise on; None if they do not back the lattice."""
 
     def noise(self, t: NDArray[np.float64], wide: NDArray[np.bool_], backing: Any, tape: Tape) -> Drawn:
@@ -237,7 +236,7 @@ class ScaleMixture:
                 bits *= 2
         return wide
 
-    def _tuned(self) -> tuple[Fraction, int, ScaleLaw] | None:
+    def _tuned(self) -> tuple[Fraction, Fraction, ScaleLaw] | None:
         """Choose the width and the length of paths: wide cells bound y well, but back fewer tables."""
         r, c = self.system.shape
         rng, best, found = np.random.default_rng(0), -math.inf, None
@@ -248,7 +247,7 @@ class ScaleMixture:
                 backed = np.mean([self.system.backing(wide, path) is not None for wide in patterns])
                 if not backed:
                     continue
-                scales = self.system.scales(self.epsilon, min(width, END), path / width)
+                scales = self.system.scales(self.epsilon, width, path)
                 log_share = math.log(backed) - self.system.m * scales.excess.log_flat - scales.loss
                 if log_share > best:
                     best, found = log_share, (width, path, scales)

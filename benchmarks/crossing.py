@@ -1,0 +1,84 @@
+"""Exact l1 noise where sums cross: what a draw costs, and the share of attempts that are kept beside its prediction.
+
+Run with ``python benchmarks/crossing.py`` (some five minutes on one core; epsilon is 1/4 unless stated).
+
+First two-way tables under both margins against their smaller side, then other systems. Times are CPU seconds from the
+operating system's words. `benchmarks/noise.py` compares with chains, by effective draws per second.
+"""
+
+import os
+import time
+from fractions import Fraction
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import numpy as np
+
+from ppdinf.lattice import margin_matrix, structure
+from ppdinf.noise.bits.tape import secure_tape
+from ppdinf.noise.exact.crossing import Crossing
+from ppdinf.noise.exact.crossing_lattice import Prepared
+
+SECONDS = 6.0  # CPU time of each measurement, about
+SQUARES = [(n, n) for n in (5, 10, 15, 20, 25, 30, 35, 40)]
+LONG = [(67, 24), (200, 10), (1000, 10), (3143, 5)]
+
+
+def margins(shape, generators):
+    return margin_matrix(shape, generators).toarray()
+
+
+def with_structural_zeros(n, zeros):
+    A = margins((n, n), [(0,), (1,)])
+    return A[:, np.sort(np.random.default_rng(1).permutation(n * n)[zeros:])]
+
+
+def one_way(*shape):
+    return margins(shape, [(i,) for i in range(len(shape))])
+
+
+OTHERS = {
+    "10 x 10, 10 structural zeros": with_structural_zeros(10, 10),
+    "4 x 4 x 4, one-way margins": one_way(4, 4, 4),
+    "5 x 5 x 5, one-way margins": one_way(5, 5, 5),
+    "8 x 6 x 6, one-way margins": one_way(8, 6, 6),
+    "3 x 3 x 3, two-way margins": margins((3, 3, 3), [(0, 1), (1, 2), (0, 2)]),
+    "20 cells, 2 sums with weights to 5": np.random.default_rng(2).integers(0, 6, size=(2, 20)),
+    "30 cells, 6 random sets": np.random.default_rng(3).integers(0, 2, size=(6, 30)),
+}
+
+
+def measured(law):
+    """Share of attempts kept, and seconds of an attempt."""
+    tape, size, kept, tries, start = secure_tape(), 100, 0, 0, time.process_time()
+    list(law._attempts(2, tape))
+    while (seconds := time.process_time() - start) < SECONDS and kept < 400:
+        kept += sum(1 for _ in law._attempts(size, tape))
+        tries += size
+        size = min(2 * size, max(1, 2**18 // np.prod(law.system.shape)))
+    return kept, tries, seconds / tries
+
+
+def report(name, law, setup):
+    kept, tries, attempt = measured(law)
+    share = f"{kept / tries:.2g}" if kept > 20 else "-"
+    draw = attempt / (kept / tries if kept > 20 else law.acceptance)
+    print(f"{name:<36}{setup:>9.1f}{law.acceptance:>12.2g}{share:>10}{1e3 * draw:>14.3g}", flush=True)
+
+
+def main():
+    print(f"{'system':<36}{'set-up s':>9}{'predicted':>12}{'kept':>10}{'ms a draw':>14}")
+    Crossing((4, 4), Fraction(1))  # loads compiled code
+    for epsilon, shapes in ((Fraction(1, 4), SQUARES + LONG), (Fraction(1, 10), [(30, 30)]), (Fraction(1), [(6, 6)])):
+        for shape in shapes:
+            start = time.process_time()
+            law = Crossing(shape, epsilon)
+            report("{} x {}".format(*shape) + f", epsilon {epsilon}", law, time.process_time() - start)
+    for name, A in OTHERS.items():
+        start = time.process_time()
+        law = Prepared(structure(A), 0, Fraction(1, 4)).mixture
+        report(name, law, time.process_time() - start)
+
+
+if __name__ == "__main__":
+    main()
