@@ -117,6 +117,7 @@ def test_infer_refuses_before_it_makes_or_loads_anything(released, tmp_path):
     assert not (tmp_path / "none").exists()
 
 
+@pytest.mark.deep
 def test_infer_fails_loudly_when_the_chains_are_too_short(released, tmp_path):
     file, _ = released("--public", "margin:sex")
     text = run("infer", file, "--output", tmp_path / "out", "--draws", 20, "--chains", 2, "--cores", 1, code=1)
@@ -354,6 +355,7 @@ def test_demo_refusals(tmp_path):
     assert "bad.csv line 2, column 'fips'" in run("demo", "--data", tmp_path / "bad.csv", code=1)
 
 
+@pytest.mark.deep
 def test_demo_on_a_small_file(tmp_path):
     rows = ["county,fips,month,cases,deaths"]
     for i in range(8):

@@ -83,6 +83,7 @@ def edit(file, before, after):
     file.write_text(text.replace(before, after), encoding="utf-8")
 
 
+@pytest.mark.deep
 def test_edits_behind_a_kernel_are_seen(copied):
     package, run = copied
     assert run() == ["40", "30", "40", "40", "compiled"]
@@ -112,6 +113,7 @@ def test_edits_behind_a_kernel_of_the_package_are_seen(copied):
     assert float(after) == pytest.approx(float(before) + 1)
 
 
+@pytest.mark.deep
 def test_machine_code_is_kept_where_it_can_be_written(copied, tmp_path):
     package, run = copied
     home, chosen, file = tmp_path / "home", tmp_path / "chosen", tmp_path / "file"

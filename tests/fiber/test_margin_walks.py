@@ -61,6 +61,7 @@ def twelve():
     return np.maximum(move, 0)
 
 
+@pytest.mark.deep
 def test_two_modes_without_a_cube_between_them_are_both_visited():
     table = twelve()
     fiber, law, draws = walked(table, 0.6, epsilon="1/100")
@@ -78,6 +79,7 @@ def test_combinations_of_the_basis_alone_never_leave_a_mode():
     assert distance(fiber, law, draws)[0] > 0.1
 
 
+@pytest.mark.deep
 def test_a_sparse_cube_has_the_law_of_enumeration():
     table = np.random.default_rng(3).poisson(0.7, (3, 3, 3))
     fiber, law, draws = walked(table, 0.7)

@@ -68,7 +68,7 @@ def test_joint_density_is_the_listed_one(total):
     assert logp({"rate_log__": np.log(2), "counts": np.array([5, 1, 0])}) == -np.inf  # no row for 5
 
 
-@pytest.mark.parametrize("marginalize", ["auto", False])
+@pytest.mark.parametrize("marginalize", ["auto", pytest.param(False, marks=pytest.mark.deep)])
 def test_cells_against_enumeration(marginalize):
     """Means of cells under a public total within 4.5 standard errors (6 means: false alarm 4e-5); a band of the matrix
     that is off by 5 % moves the exact log likelihood by more than its tolerance above.

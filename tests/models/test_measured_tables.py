@@ -72,24 +72,24 @@ def check_nested(seed):
         assert np.ptp(np.array(found) - expected) < 1e-8
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(1))
 def test_nested_sums_are_summed_out(seed):
     check_nested(seed)
 
 
 @pytest.mark.deep
-@pytest.mark.parametrize("seed", range(3, 60))
+@pytest.mark.parametrize("seed", range(1, 60))
 def test_further_nested_sums_are_summed_out(seed):
     check_nested(seed)
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(4))
 def test_against_enumeration(seed):
     check(seed)
 
 
 @pytest.mark.deep
-@pytest.mark.parametrize("seed", range(6, 110))
+@pytest.mark.parametrize("seed", range(4, 110))
 def test_further_systems_against_enumeration(seed):
     check(seed)
 

@@ -59,7 +59,7 @@ CASES = {
     "k-norm, answers": (k_norm, Public(), THREE, {"query": OVERLAP}),
     "k-norm, total kept unsaid": (k_norm, Public(), THREE, {}),
 }
-QUICK = ["extended, total", "correlated, answers", "k-norm, margins"]
+QUICK = ["k-norm, margins"]
 MULTIPLIERS, WEIGHTS = np.array([0.5, 2.0]), np.log([0.6, 0.4])
 
 

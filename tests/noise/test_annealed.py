@@ -32,7 +32,10 @@ def with_weights(system, draws, thin, power, rng):
     return out
 
 
-@pytest.mark.parametrize("system", [name for name in SYSTEMS if name != "weights"])
+@pytest.mark.parametrize(
+    "system",
+    [pytest.param(name, marks=pytest.mark.deep) if name == "total" else name for name in SYSTEMS if name != "weights"],
+)
 def test_draws_have_the_enumerated_law(system):
     points, p = enumerate_law(SYSTEMS[system], LAW)
     noise, accepted = annealed(annealing(SYSTEMS[system], LAW, levels=2), 100_000, burn=100, chains=2, rng=1)

@@ -75,7 +75,13 @@ def name(value):
     return f"{inspect.getmodule(value).__name__.rpartition('.')[2]}.{value.__name__}" if callable(value) else value.name
 
 
-@pytest.mark.parametrize("sampler", OFFERS, ids=name)
+# mixtures over scales have enumerations of their own among the quick tests
+LONG = {"crossing.offer"}
+
+
+@pytest.mark.parametrize(
+    "sampler", [pytest.param(o, marks=pytest.mark.deep) if name(o) in LONG else o for o in OFFERS], ids=name
+)
 def test_what_is_offered_is_drawn(sampler):
     served = 0
     for law in LAWS:

@@ -38,7 +38,12 @@ def scaled(mechanism, public, factor):
     return ppd.PostProcessed(public, mechanism.epsilon / factor, mechanism.method)
 
 
-@pytest.mark.parametrize("name", CASES)
+LONG = {"top-down", "top-down, uneven", "rounded, margins"}
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.deep) if name in LONG else name for name in CASES]
+)
 def test_losses_stay_within_the_promise_and_half_of_it_is_too_little(name):
     make, public, table = CASES[name]
     mechanism, system = make(public), public.on(table)
@@ -55,7 +60,10 @@ def test_losses_stay_within_the_promise_and_half_of_it_is_too_little(name):
 
 @pytest.mark.parametrize(
     ("mechanism", "reach", "draws"),
-    [(ppd.PostProcessed(SUM, "3/4"), 9, 20_000), (ppd.TopDown(nonnegative(), 3, levels=total()), 4, 1000)],
+    [
+        (ppd.PostProcessed(SUM, "3/4"), 9, 20_000),
+        pytest.param(ppd.TopDown(nonnegative(), 3, levels=total()), 4, 1000, marks=pytest.mark.deep),
+    ],
 )
 def test_the_enumerated_law_is_that_of_the_draws(mechanism, reach, draws):
     table = np.array([2, 0])

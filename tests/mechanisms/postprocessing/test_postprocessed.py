@@ -127,6 +127,7 @@ def test_a_baseline_in_compare():
     assert (found["coverage"].sel(analysis="as if true") < 0.7).all()
 
 
+@pytest.mark.deep
 def test_top_down_adds_up_and_measures_the_top_well():
     table = xr.DataArray(
         RNG.poisson(8, (40, 3)), dims=("county", "age"), coords={"state": ("county", np.repeat(list("ABCD"), 10))}

@@ -95,7 +95,9 @@ def test_whole_noise_does_not_reach_that_level():
     assert EPSILON / (2 * beta) * 1.05 < loss <= EPSILON
 
 
-@pytest.mark.parametrize("method", ["l2", "l1", "nonnegative", "rounded", "truncated"])
+@pytest.mark.parametrize(
+    "method", ["l2", pytest.param("l1", marks=pytest.mark.deep), "nonnegative", "rounded", "truncated"]
+)
 def test_no_repair_loses_more_than_the_noise(method):
     """All noise within reach, all tables with a total of 4: the loss is at most rate times l1 distance."""
     rate, reach = 1.0, 22
