@@ -14,6 +14,7 @@ __all__ = [
     "PrivacyError",
     "PrivacyWarning",
     "ReleaseFileError",
+    "WriteError",
 ]
 
 
@@ -39,6 +40,10 @@ class PrivacyError(PpdinfError, ValueError):
 
 class ReleaseFileError(PpdinfError, ValueError):
     """A release file is truncated, edited, foreign or from another version; or one would be lost."""
+
+
+class WriteError(PpdinfError, OSError):
+    """A file cannot be written: no room, no right, no such folder. Nothing of it is left, and what was there is."""
 
 
 class ModelError(PpdinfError, ValueError):

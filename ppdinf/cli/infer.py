@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
+from ppdinf._whole_files import write_whole
 from ppdinf.cli.plain import notes, paragraphs, plain_warnings, stage, stdout
 
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ def run(
         analysis = analyse_rates(release, **settings, progressbar=live)
     with stage(console, "Drawing figures"):
         write_report(analysis, output / "report.html", title=title, release_file=file, about=about)
-        analysis.table().to_csv(output / "posterior.csv", index=False)
+        write_whole(output / "posterior.csv", analysis.table().to_csv(index=False))
 
     paragraphs(console, "Guarantee", release.guarantee.describe())
     paragraphs(console, "Posterior (ArviZ summary)", analysis.summary().to_string())

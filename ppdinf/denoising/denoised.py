@@ -12,6 +12,7 @@ import pandas as pd
 import xarray as xr
 from numpy.typing import NDArray
 
+from ppdinf._whole_files import write_whole
 from ppdinf.diagnostics.convergence import convergence
 from ppdinf.errors import ReleaseFileError
 from ppdinf.invariants import Public
@@ -116,12 +117,14 @@ class Denoised:
         ------
         ReleaseFileError
             Another ending.
+        WriteError
+            The file cannot be written; what was there is left.
         """
         table, name = self.summary(statement, probability).reset_index(), str(path)
         if name.endswith(".csv"):
-            table.to_csv(Path(path), index=False)
+            write_whole(path, table.to_csv(index=False))
         elif name.endswith(".parquet"):
-            table.to_parquet(Path(path), index=False)
+            write_whole(path, table.to_parquet(index=False))
         else:
             raise ReleaseFileError(f"{Path(path).name} ends neither in .csv nor in .parquet: say which is wanted")
 

@@ -26,6 +26,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ppdinf._whole_files import write_whole
 from ppdinf.errors import ReleaseFileError
 
 if TYPE_CHECKING:
@@ -60,11 +61,12 @@ def write(release: Release, path: str | PathLike[str], *, overwrite: bool = Fals
     ------
     ReleaseFileError
         The file exists.
+    WriteError
+        It cannot be written: no room, no right, no such folder. Nothing of it is left.
     """
-    data = packed(release)  # before the file is opened: what cannot be written leaves nothing behind
+    data = packed(release)
     try:
-        with Path(path).open("wb" if overwrite else "xb") as file:
-            file.write(data)
+        write_whole(path, data, overwrite=overwrite)
     except FileExistsError:
         raise ReleaseFileError(
             f"{Path(path).name} exists, and no release can be drawn again: choose another name, or overwrite=True"

@@ -275,6 +275,8 @@ class Release:
         ------
         ReleaseFileError
             The file exists.
+        WriteError
+            It cannot be written: no room, no right, no such folder. Nothing of it is left; what was there, is.
         """
         write(self, path, overwrite=overwrite)
 

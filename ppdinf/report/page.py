@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
+from ppdinf._whole_files import write_whole
 from ppdinf.report.analysis import PER, RateAnalysis
 
 if TYPE_CHECKING:
@@ -47,8 +48,8 @@ def write_report(
     images = {}
     for name, figure in analysis.figures().items():
         images[name] = png(figure)
-        (path.parent / f"{name}.png").write_bytes(images[name])
-    path.write_text(_render(analysis, images, title, release_file, about), encoding="utf-8")
+        write_whole(path.parent / f"{name}.png", images[name])
+    write_whole(path, _render(analysis, images, title, release_file, about))
 
 
 def _render(analysis: RateAnalysis, images: dict[str, bytes], title: str, release_file: str, about: str) -> str:

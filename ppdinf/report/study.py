@@ -11,6 +11,7 @@ import argparse
 import base64
 import hashlib
 import inspect
+import io
 import json
 import os
 import pickle
@@ -24,6 +25,7 @@ import numpy as np
 import pandas as pd
 from rich.progress import track
 
+from ppdinf._whole_files import write_whole
 from ppdinf.report.page import environment, png, versions
 
 if TYPE_CHECKING:
@@ -101,15 +103,17 @@ class Study:
     def figure(self, name: str, figure: Figure, caption: str) -> None:
         """Add a figure to the page; ``name.png`` and ``name.svg`` hold it too."""
         data = png(figure)
-        (self.output / f"{name}.png").write_bytes(data)
-        figure.savefig(self.output / f"{name}.svg", metadata={"Date": None})
+        write_whole(self.output / f"{name}.png", data)
+        drawn = io.BytesIO()
+        figure.savefig(drawn, format="svg", metadata={"Date": None})
+        write_whole(self.output / f"{name}.svg", drawn.getvalue())
         figure.clear()
         self._part(caption=caption, image=base64.b64encode(data).decode("ascii"))
 
     def table(self, name: str, table: pd.DataFrame, caption: str, digits: int = 3) -> None:
         """Add a table to the page, its index as first column; ``name.csv`` holds it in full precision."""
         flat = table.reset_index()
-        flat.to_csv(self.output / f"{name}.csv", index=False)
+        write_whole(self.output / f"{name}.csv", flat.to_csv(index=False))
         rows = [[f"{x:.{digits}g}" if isinstance(x, float) else str(x) for x in row] for row in flat.values.tolist()]
         self._part(caption=caption, columns=[str(column) for column in flat.columns], rows=rows)
 
@@ -154,13 +158,13 @@ class Study:
         calls = (joblib.delayed(numbered)(k) for k in missing)
         found: Iterator[tuple[int, Result]] = joblib.Parallel(workers, return_as="generator_unordered")(calls)
         for k, result in track(found, name, total=len(missing), disable=not progress, transient=True):
-            _write(places[k], pickle.dumps(result))
+            write_whole(places[k], pickle.dumps(result))
         return [pickle.loads(place.read_bytes()) for place in places]
 
     def write(self, progress: bool = True) -> None:
         """Write ``results.json`` and ``report.html``, and print the claims (unless `progress` is False)."""
         results = {"title": self.title, "settings": self.settings, "claims": [asdict(claim) for claim in self.claims]}
-        _write(self.output / "results.json", json.dumps(results, indent=1, default=str, ensure_ascii=False).encode())
+        write_whole(self.output / "results.json", json.dumps(results, indent=1, default=str, ensure_ascii=False))
         page = (
             environment()
             .get_template("study.html.j2")
@@ -173,7 +177,7 @@ class Study:
                 versions=versions(),
             )
         )
-        _write(self.output / "report.html", page.encode())
+        write_whole(self.output / "report.html", page)
         if progress and self.claims:
             print("| claim | source | there | here | holds |\n|---|---|---|---|---|")
             for claim in self.claims:
@@ -197,10 +201,3 @@ def arguments(main: Callable[..., None]) -> dict[str, Any]:
     for name in inspect.signature(main).parameters:
         parser.add_argument(f"--{name}", default=argparse.SUPPRESS, **options[name])
     return vars(parser.parse_args())
-
-
-def _write(path: Path, data: bytes) -> None:
-    """Write a file as a whole or not at all."""
-    unfinished = path.with_name(path.name + ".unfinished")
-    unfinished.write_bytes(data)
-    unfinished.replace(path)

@@ -1,0 +1,207 @@
+"""Files are written as a whole or not at all: kills, races, full disks, folders that may not be written."""
+
+import ast
+import os
+import signal
+import stat
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import ppdinf as ppd
+from ppdinf._whole_files import write_whole
+from ppdinf.errors import ReleaseFileError, WriteError
+
+PACKAGE = Path(ppd.__file__).parent
+SIZE = 400_000
+POSIX = pytest.mark.skipif(os.name != "posix", reason="signals and permissions of POSIX")
+
+
+def names(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_new_old_and_links(tmp_path):
+    path, link = tmp_path / ("long name " * 30)[:255], tmp_path / "link"
+    write_whole(path, b"one", overwrite=False)
+    with pytest.raises(FileExistsError):
+        write_whole(path, b"two", overwrite=False)
+    assert path.read_bytes() == b"one"
+    path.chmod(0o640)
+    link.symlink_to(path)
+    write_whole(link, "zwölf\r\n")
+    assert path.read_bytes() == "zwölf\r\n".encode()
+    assert stat.S_IMODE(path.stat().st_mode) == 0o640
+    assert link.is_symlink()
+    with pytest.raises(FileExistsError):
+        write_whole(link, b"three", overwrite=False)
+    write_whole(tmp_path / "new", b"")
+    assert stat.S_IMODE((tmp_path / "new").stat().st_mode) == 0o666 & ~umask()
+    assert names(tmp_path) == sorted([path.name, "link", "new"])
+
+
+def umask():
+    found = os.umask(0)
+    os.umask(found)
+    return found
+
+
+@POSIX
+@pytest.mark.parametrize("overwrite", [True, False])
+def test_what_cannot_be_written_leaves_one_error_and_nothing_else(tmp_path, overwrite):
+    (tmp_path / "file").write_bytes(b"old")
+    (tmp_path / "folder").mkdir()
+    os.mkfifo(tmp_path / "pipe")
+    before = names(tmp_path)
+    for wrong in ("none/a.csv", "file/a.csv", "x" * 256, *(["folder", "pipe"] if overwrite else [])):
+        with pytest.raises(WriteError, match="could not be written, and nothing of it is left"):
+            write_whole(tmp_path / wrong, b"new", overwrite=overwrite)
+    with pytest.raises(WriteError):
+        write_whole("/dev/null" if overwrite else "/proc/new", b"new", overwrite=overwrite)
+    assert Path("/dev/null").is_char_device()
+    assert names(tmp_path) == before
+
+
+@POSIX
+@pytest.mark.skipif(os.name != "posix" or os.geteuid() == 0, reason="root may write anywhere")
+def test_write_protected_folders_and_files(tmp_path):
+    folder, file = tmp_path / "closed", tmp_path / "kept.csv"
+    folder.mkdir()
+    folder.chmod(0o555)
+    file.write_bytes(b"old")
+    file.chmod(0o444)
+    for path in (folder / "a.csv", file):
+        with pytest.raises(WriteError):
+            write_whole(path, b"new")
+    assert (names(folder), file.read_bytes()) == ([], b"old")
+
+
+@POSIX
+def test_a_full_disk_leaves_the_old_file(tmp_path):
+    (tmp_path / "old").write_bytes(b"old")
+    code = """
+import resource
+from ppdinf._whole_files import write_whole
+from ppdinf.errors import WriteError
+resource.setrlimit(resource.RLIMIT_FSIZE, (50_000,) * 2)  # as on a disk that is full half-way
+for name, overwrite in [("old", True), ("new", False)]:
+    try:
+        write_whole(name, bytes(100_000), overwrite=overwrite)
+    except WriteError as error:
+        print(error)
+"""
+    said = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True).stdout
+    assert [line.split(" could")[0] for line in said.splitlines()] == ["[Errno 27] old", "[Errno 27] new"]
+    assert (tmp_path / "old").read_bytes() == b"old"
+    assert names(tmp_path) == ["old"]
+
+
+@pytest.mark.parametrize("failing", [["fsync"], ["link"], ["replace"], ["link", "replace"]], ids="-".join)
+def test_whatever_step_fails_nothing_is_lost_or_left(tmp_path, monkeypatch, failing):
+    path = tmp_path / "a.csv"
+    path.write_bytes(b"old")
+
+    def full(*_, **__):
+        raise OSError(28, "No space left on device")
+
+    for step in failing:
+        monkeypatch.setattr(Path if step == "replace" else os, step, full)
+    for name, overwrite in [("a.csv", True), ("b.csv", False)]:
+        try:
+            write_whole(tmp_path / name, b"new", overwrite=overwrite)
+        except WriteError as error:
+            assert error.errno == 28  # noqa: PT017
+            assert not (tmp_path / "b.csv").exists()
+            assert path.read_bytes() == b"old"
+        else:
+            assert failing == ["link"] or (failing == ["replace"] and not overwrite)  # there is another way
+            assert (tmp_path / name).read_bytes() == b"new"
+    assert set(names(tmp_path)) <= {"a.csv", "b.csv"}
+
+
+def test_of_several_that_write_a_new_file_one_succeeds(tmp_path):
+    def attempt(k):
+        try:
+            write_whole(tmp_path / "one", bytes([k]) * 1000, overwrite=False)
+        except FileExistsError:
+            return None
+        return k
+
+    with ThreadPoolExecutor(8) as pool:
+        (winner,) = [k for k in pool.map(attempt, range(40)) if k is not None]
+    assert (tmp_path / "one").read_bytes() == bytes([winner]) * 1000
+    assert names(tmp_path) == ["one"]
+
+
+def test_an_existing_release_is_refused_in_words(tmp_path):
+    release = ppd.GeneralizedLaplace(ppd.invariants.total(), epsilon=1).release([3, 1, 2])
+    release.save(tmp_path / "a.ppd")
+    with pytest.raises(ReleaseFileError, match="no release can be drawn again"):
+        release.save(tmp_path / "a.ppd")
+
+
+def killed_while_writing(folder, kills, write, seed):
+    """Kill a process that writes a file over and over; return how many kills left something else than it wrote."""
+    code = f"""
+import sys
+from pathlib import Path
+sys.path.insert(0, {str(PACKAGE.parent)!r})
+from ppdinf._whole_files import write_whole
+def naive(path, data):
+    Path(path).write_bytes(data)
+print("ready", flush=True)
+k = 0
+while True:
+    k = (k + 1) % 256
+    {write}("file", bytes([k]) * {SIZE})
+"""
+    rng, torn = np.random.default_rng(seed), 0
+    (folder / "file").write_bytes(bytes(SIZE))
+    for _ in range(kills):
+        process = subprocess.Popen([sys.executable, "-c", code], cwd=folder, stdout=subprocess.PIPE)
+        assert process.stdout.readline() == b"ready\n"
+        time.sleep(rng.uniform(0, 0.02))
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+        found = (folder / "file").read_bytes()
+        torn += len(found) != SIZE or len(set(found)) != 1
+    return torn
+
+
+@POSIX
+def test_a_kill_leaves_the_old_file_or_the_new(tmp_path):
+    assert killed_while_writing(tmp_path, 15, "write_whole", 1) == 0
+
+
+@POSIX
+@pytest.mark.deep
+def test_two_hundred_kills_leave_the_old_file_or_the_new(tmp_path):
+    """Of kills while a file is written plainly a good part leave it torn: by chance none of 200 would not happen."""
+    (tmp_path / "naive").mkdir()
+    assert killed_while_writing(tmp_path, 200, "write_whole", 2) == 0
+    assert killed_while_writing(tmp_path / "naive", 200, "naive", 3) > 0
+
+
+def test_nothing_else_in_the_package_writes_files():
+    """Names of methods that write to a path; what goes to a folder of its own that is thrown away may use them."""
+    writers = {"write_text", "write_bytes", "to_file", "savetxt", "tofile"}
+    found = []
+    for path in PACKAGE.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute | ast.Name):
+                continue
+            name = node.func.attr if isinstance(node.func, ast.Attribute) else node.func.id
+            modes = [
+                str(a.value) for a in [*node.args, *(k.value for k in node.keywords)] if isinstance(a, ast.Constant)
+            ]
+            opens = name == "open" and any(set(mode) <= set("wxab+") and mode.strip("b+") for mode in modes)
+            tables = name in ("to_csv", "to_parquet", "savefig", "to_json", "to_html") and node.args
+            tables = tables and not isinstance(node.args[0], ast.Name)  # a buffer
+            if name in writers or opens or tables:
+                found.append(path.relative_to(PACKAGE).as_posix())
+    assert sorted(set(found)) == ["_whole_files.py", "lattice/markov.py"]
