@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ppdinf.fiber.cell_windows import exp_of, vectorised
+from ppdinf.fiber.nested_rows import BEGIN, FIRST, MASS, SIZE, CellWeights, Rows, load_parts, rarity
 from ppdinf.fiber.nested_tree import LOW, NODE, NONE, START, Tree
-from ppdinf.fiber.nested_upward import BEGIN, FIRST, MASS, SIZE, CellWeights, Rows, factor_row, load_parts, rarity
+from ppdinf.fiber.nested_upward import factor_row
 from ppdinf.fiber.short_sums import convolve, convolve_logs, copied
 from ppdinf.fiber.sum_factors import Factors
 

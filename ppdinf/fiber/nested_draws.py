@@ -4,8 +4,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ppdinf.fiber.cell_windows import vectorised
+from ppdinf.fiber.nested_rows import BEGIN, FIRST, SIZE, CellWeights, Rows, load_parts, rarity
 from ppdinf.fiber.nested_tree import LEFT, NONE, RIGHT, Tree
-from ppdinf.fiber.nested_upward import BEGIN, FIRST, SIZE, CellWeights, Rows, load_parts, rarity
 
 __all__ = ["split_draws"]
 

@@ -7,7 +7,8 @@ are, in time linear in the number of cells, the total weight of all tables
 
 1. :mod:`~ppdinf.fiber.sum_factors`: what is known of single sums;
 2. :mod:`~ppdinf.fiber.nested_tree`: sums as joins of two, planned once;
-3. :mod:`~ppdinf.fiber.nested_upward`: weights from the cells up, trimmed, with a bound on what that costs;
+3. :mod:`~ppdinf.fiber.nested_upward`: weights from the cells up, trimmed, with a bound on what that costs, kept in
+   rows (:mod:`~ppdinf.fiber.nested_rows`);
 4. :mod:`~ppdinf.fiber.nested_tilts`: where a sum is known to be far from what its cells say, cells are tilted;
 5. :mod:`~ppdinf.fiber.nested_downward`: posteriors from the roots down;
 6. :mod:`~ppdinf.fiber.nested_draws`: exact joint draws.
@@ -25,9 +26,10 @@ from numpy.typing import ArrayLike, NDArray
 from ppdinf.errors import InvariantError, ModelError
 from ppdinf.fiber.nested_downward import downward
 from ppdinf.fiber.nested_draws import split_draws
+from ppdinf.fiber.nested_rows import LOST, MASS, SCALE, SIZE, CellWeights, Rows
 from ppdinf.fiber.nested_tilts import set_tilts
 from ppdinf.fiber.nested_tree import NODE, NONE, WIDTH, OutOfReachError, tree_of
-from ppdinf.fiber.nested_upward import DEAREST, LOST, MASS, SCALE, SIZE, CellWeights, Rows, upward
+from ppdinf.fiber.nested_upward import DEAREST, upward
 from ppdinf.fiber.sum_factors import LogTable, factors_of
 
 __all__ = ["Evaluated", "LogTable", "NestedSums", "OutOfReachError", "Posteriors"]

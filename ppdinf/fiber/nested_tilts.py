@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ppdinf.fiber.cell_windows import vectorised
+from ppdinf.fiber.nested_rows import CellWeights, cell_row
 from ppdinf.fiber.nested_tree import ABOVE, LEAST, LEFT, LOW, MOST, NODE, NONE, PARENT, RIGHT, START, WIDTH, Tree
-from ppdinf.fiber.nested_upward import CellWeights, cell_row
 from ppdinf.fiber.sum_factors import Factors, log_factor
 
 __all__ = ["set_tilts"]

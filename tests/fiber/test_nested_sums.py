@@ -295,6 +295,28 @@ def test_a_rate_of_zero_leaves_nothing_but_zero():
     assert plan.evaluate(np.zeros(10), slope=[-np.inf, -np.inf]).value[0] == -np.inf
 
 
+def test_a_cell_without_any_value_is_seen_at_once():
+    """In a tree too large for sums of logarithms."""
+    cells, groups = 20_000, 2000
+    plan = NestedSums(
+        low=np.zeros(cells, int),
+        width=np.full(cells, 10),
+        node=np.repeat(np.arange(groups), 10),
+        parent=np.append(np.full(groups, groups), -1),
+        least=np.append(np.zeros(groups, int), 60_000),
+        most=np.append(np.full(groups, 90), 60_000),
+    )
+    weights = np.zeros(200_000)
+    value = plan.evaluate(weights).value[0]
+    weights[50:60] = -np.inf
+    evaluated = plan.evaluate(weights)
+    assert value > -np.inf
+    assert evaluated.value[0] == -np.inf
+    with pytest.raises(OutOfReachError, match="cell 5") as caught:
+        evaluated.draw()
+    assert caught.value.node == 0
+
+
 SOUND = {"low": [0, 0], "width": [3, 3], "node": [0, 1], "parent": [1, -1]}
 
 
