@@ -140,7 +140,7 @@ def main(output=HERE, *, quick=False, data=None, seed=1, workers=None):
     cases, deaths, persons = table.cases.values, table.deaths.values, table.population.values
     months = [3, 12, 20] if quick else list(range(1, table.sizes["month"]))
     inferred = months[-2:] if quick else months
-    replicates, draws = (8, 100) if quick else (100, 400)
+    replicates, analysed, draws = (8, 8, 100) if quick else (100, 50, 400)
     counties = table.sizes["county"]
     study = Study(
         f"COVID-19 in {counties} counties under public totals",
@@ -165,7 +165,7 @@ def main(output=HERE, *, quick=False, data=None, seed=1, workers=None):
         for method in METHODS
     }
     some = [job for job in jobs if job[1] in inferred]
-    noisy = [tuple(drawn[job][method, "l1"] for method in ("counting", "post-processed")) for job in some]
+    noisy = [tuple(drawn[job][method, "l1"][:analysed] for method in ("counting", "post-processed")) for job in some]
 
     def infer(rng, k):
         epsilon, t = some[k]
