@@ -16,6 +16,7 @@ laminar             sums of cells of which any two are nested or disjoint, as a 
 measured_sums       walk a table of which noisy sums are known, by exact full conditionals along lines
 nested_downward     posteriors of all sums and cells of a forest, from the roots down
 nested_draws        exact joint draws of all cells of a forest
+nested_evaluation   one evaluation of nested sums: total weights with bounds on their errors, posteriors, draws
 nested_rows         rows of weights of cells and of joins: how they are kept, and those of both parts of a join
 nested_sums         sums of windowed integers of which any two are nested or disjoint, each known exactly, within
                     bounds, or with noise

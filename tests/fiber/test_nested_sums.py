@@ -389,3 +389,9 @@ def test_contradictions_that_weights_make_name_the_sum():
 def test_weights_that_are_none_are_refused(weights, slope):
     with pytest.raises(ModelError):
         NestedSums(**SOUND).evaluate(weights, slope)
+
+
+@pytest.mark.parametrize("tolerance", [0, 1, np.nan])
+def test_a_tolerance_is_a_relative_error(tolerance):
+    with pytest.raises(ModelError, match="tolerance"):
+        NestedSums(**SOUND, tolerance=tolerance)
