@@ -1,3 +1,4 @@
+from . import census as census
 from . import counts as counts
 from . import datasets as datasets
 from . import denoising as denoising

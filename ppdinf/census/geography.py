@@ -1,0 +1,112 @@
+"""Coordinates of cells from codes: every level of a tree by prefix, and areas off the tree."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
+
+from ppdinf.errors import LabelError
+
+__all__ = ["named", "off_tree", "tree"]
+
+ROOT = "US"
+"""Label of the geounit whose code is empty."""
+
+TABULATION = 16
+"""Last characters of a block's code, its tabulation block: state 2, county 3, tract 6, block group 1, block 4."""
+
+_ENDS = {"tabulation_state": 2, "tabulation_county": 5, "tabulation_tract": 11, "tabulation_block_group": 12}
+
+
+def tree(leaves: Sequence[str], widths: Mapping[str, int], dim: str) -> dict[str, tuple[str, list[str]]]:
+    """Name the geounit of every leaf at each level above it: the beginning of its code.
+
+    Parameters
+    ----------
+    leaves : sequence of str
+        Codes of one width.
+    widths : mapping of str to int
+        Width of the codes of each level above, ``{"county": 8, "tract": 13}``.
+    dim : str
+        Dimension of the leaves, ``"block"``.
+
+    Returns
+    -------
+    dict of str to (str, list of str)
+        Coordinates for ``Measurements(..., coords=...)``: ``inv.groups("tract")`` then are the sums of tracts, and
+        ``inv.hierarchy("county", "tract")`` those of both.
+
+    Raises
+    ------
+    LabelError
+        Codes of different widths, or no longer than those above; a code twice.
+
+    Examples
+    --------
+    >>> tree(["44001A1", "44001A2", "44003B1"], {"county": 5, "tract": 6}, "block")["county"]
+    ('block', ['44001', '44001', '44003'])
+    """
+    found = len(set(map(len, leaves)))
+    if found != 1 or len(set(leaves)) < len(leaves):
+        raise LabelError(f"the codes of {dim!r} must have one width and differ from each other")
+    by_width = sorted(widths, key=lambda level: widths[level])
+    ends = [*(widths[level] for level in by_width), len(leaves[0])]
+    if any(a >= b for a, b in pairwise(ends)):
+        raise LabelError(
+            f"codes become longer from level to level, found {dict(zip([*by_width, dim], ends, strict=True))}"
+        )
+    return {level: (dim, [named(code[: widths[level]]) for code in leaves]) for level in by_width}
+
+
+def off_tree(blocks: Sequence[str], dim: str = "block") -> dict[str, tuple[str, list[str]]]:
+    """Name the tabulation areas of blocks, which are unions of blocks but not geounits of the tree.
+
+    Parameters
+    ----------
+    blocks : sequence of str
+        Codes of blocks, whose last 16 characters are the tabulation block.
+    dim : str
+
+    Returns
+    -------
+    dict of str to (str, list of str)
+        Coordinates ``tabulation_state``, ``_county``, ``_tract`` and ``_block_group``: the sums of draws over any of
+        them, ``posterior.summary(inv.groups("tabulation_tract"))``. Own areas, such as places, are mappings of blocks:
+        ``inv.groups("block", places)``.
+
+    Raises
+    ------
+    LabelError
+        A code that does not end in 16 digits.
+
+    Examples
+    --------
+    >>> off_tree(["0441000700491024400701070233001"])["tabulation_tract"]
+    ('block', ['44007010702'])
+    """
+    ends = [code[-TABULATION:] for code in blocks]
+    for code, end in zip(blocks, ends, strict=True):
+        if len(end) < TABULATION or not end.isdigit():
+            raise LabelError(f"block {code!r} does not end in the {TABULATION} digits of a tabulation block")
+    return {name: (dim, [code[:width] for code in ends]) for name, width in _ENDS.items()}
+
+
+def named(code: str) -> str:
+    """Label of a geounit: its code, `ROOT` for the empty one."""
+    return code or ROOT
+
+
+def one_width(codes: Iterable[str], level: str, where: str) -> int:
+    """Width of the codes of a level.
+
+    Raises
+    ------
+    LabelError
+        There are several.
+    """
+    by_width = {len(code): code for code in codes}
+    if len(by_width) > 1:
+        raise LabelError(
+            f"{where} has geocodes of several widths at level {level}: {', '.join(map(repr, by_width.values()))}"
+        )
+    return next(iter(by_width))

@@ -1,0 +1,113 @@
+"""Occupied housing units from the files of units: one count for each geounit.
+
+The total of every geounit is exact, so that what is vacant is what is not occupied: both noisy values of a geounit are
+measurements of one count. Sums of counts over the levels of a tree nest, and the table is summed out exactly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from os import PathLike
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import scipy.sparse as sp
+import xarray as xr
+
+from ppdinf import invariants as inv
+from ppdinf.census.measurements import cells_of
+from ppdinf.census.noisy_files import CONSTRAINT, DPQUERY, read_rows
+from ppdinf.census.schema import SUMMED, UNITS
+from ppdinf.census.strategies import squared_sigma
+from ppdinf.errors import CountError, LabelError
+from ppdinf.laws import DiscreteGaussian
+from ppdinf.measurements import Measurements, measured
+
+__all__ = ["read_occupied"]
+
+
+def read_occupied(
+    root: str | PathLike[str],
+    dataset: str = "US_Unit_PL_PROD",
+    *,
+    within: str | Sequence[str] = "",
+    levels: Collection[str] | None = None,
+    coords: Mapping[str, Any] | None = None,
+) -> Measurements:
+    """Read what the files say of occupied housing units, given how many units there are.
+
+    Parameters
+    ----------
+    root, dataset, within, levels, coords
+        As for `read_measurements`.
+
+    Returns
+    -------
+    Measurements
+        Of the counts of occupied units in the geounits of the finest level. The coordinate ``units`` has their exact
+        totals, which bound the counts: a data model is ``pm.Binomial.dist(units, p)``. Coordinates name the levels
+        above.
+
+    Raises
+    ------
+    LabelError, CountError
+        As `read_measurements`; a geounit of the finest level without its total, or a total that is not that of its
+        parts.
+
+    Examples
+    --------
+    >>> import tempfile, numpy as np, xarray as xr, ppdinf as ppd
+    >>> blocks = ["04410007A1", "04410007A2", "04410009B1"]
+    >>> units = xr.DataArray(np.array([[1, 9], [0, 4], [2, 8]]), coords={"block": blocks, "h1": ["vacant", "occupied"]})
+    >>> with tempfile.TemporaryDirectory() as root:
+    ...     ppd.census.simulate_nmf(units, ppd.census.UNITS_2020, root, "US_Unit_PL_PROD", {"County": 8}, rng=1)
+    ...     seen = read_occupied(root)
+    >>> seen.frame.coords["units"][1].tolist(), seen.entries.y.size
+    ([10, 4, 10], 10)
+    """
+    parts = [
+        read_rows(root, dataset, kind, UNITS, within=within, levels=levels) for kind in (DPQUERY, CONSTRAINT)
+    ]  # fmt: skip
+    noisy, constraints = parts
+    cells = cells_of(pd.concat(parts, ignore_index=True), UNITS)
+    totals = constraints[(constraints["sign"] == "=") & (constraints["groupings"] == (SUMMED,))]
+    (dim, codes), _ = cells.labels.items()
+    units = _totals(totals, cells, dim)
+    above: dict[str, Any] = {name: at for name, at in cells.coords.items() if at[0] == dim}
+    of = {name: units.groupby(pd.Index(labels)).sum() for name, (_, labels) in above.items()}
+    stated = []
+    for level, own in noisy[noisy["groupings"] != (SUMMED,)].groupby("level", sort=False):
+        name = str(level).lower()
+        values = cells.array(str(level), ("detailed",), own, own["value"].tolist())
+        parameters = cells.array(str(level), ("detailed",), own, [squared_sigma(v) for v in own["variance"]])
+        known = of[name].loc[cells.members(name)] if name != dim else units
+        _check(totals[totals["level"] == level], known)
+        law: Any = DiscreteGaussian(variance=parameters.isel(h1=0, drop=True))  # type: ignore[arg-type]
+        occupied = values.sel(h1="occupied", drop=True)
+        left = xr.DataArray(known.to_numpy(), dims=name, coords={name: list(known.index)}) - values.sel(
+            h1="vacant", drop=True
+        )
+        stated += [measured(inv.margin(name), seen, law) for seen in (occupied, left)]
+    limits = inv.inequality(
+        -sp.eye_array(len(codes), dtype=np.int64, format="csr"), (-units).tolist(), [f"units of {c}" for c in codes]
+    )
+    given = above | {"units": (dim, units.to_numpy())} | dict(coords or {})
+    return Measurements({dim: codes}, *stated, coords=given, public={limits: None})
+
+
+def _totals(totals: pd.DataFrame, cells: Any, dim: str) -> pd.Series:
+    """Exact totals of the leaves."""
+    own = totals[totals["level"].str.lower() == dim]
+    found = cells.array(dim, (SUMMED,), own, own["value"].tolist()).to_series()
+    lost = found.index[found.isna()]
+    if len(lost):
+        raise LabelError(f"{dim} {lost[0]!r} has no exact total in the files, by which vacant units are told apart")
+    return found.astype(np.int64)
+
+
+def _check(totals: pd.DataFrame, known: pd.Series) -> None:
+    """Refuse totals that are not those of their parts."""
+    for code, value, where in zip(totals["geocode"], totals["value"], totals["where"], strict=True):
+        if known.get(code or "US") != value[0]:
+            raise CountError(f"{where}, column 'value': the total of {code!r} is not the sum of those within it")

@@ -1,0 +1,227 @@
+"""Rows of the files as they are, of chosen places, levels and queries.
+
+    <root>/<dataset>/<Level>.parquet/{DPQuery,Constraint}/[State=044/][County=04410007/]part-*.parquet
+
+Only files of the places asked for are opened, one batch of rows at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from ppdinf.census.schema import Histogram
+from ppdinf.errors import CountError, LabelError, PrivacyError, ReleaseFileError
+
+__all__ = ["CONSTRAINT", "DPQUERY", "LEVELS", "arrow", "read_rows"]
+
+DPQUERY, CONSTRAINT = "DPQuery", "Constraint"
+
+LEVELS = (
+    "US", "State", "County", "Prim", "Tract_Subset_Group", "Tract_Subset", "Tract", "Block_Group", "Block",
+)  # fmt: skip
+"""Levels of all files, from coarse to fine; each has some of them."""
+
+SIGNS = {"=": "=", "==": "=", "<=": "<=", ">=": ">="}
+ENDINGS = ("_dpq", "_con")
+PARTITIONS = {"State": 3, "County": 8}  # characters of a code that the folder's name gives; digits, perhaps as a number
+
+
+def read_rows(
+    root: str | PathLike[str],
+    dataset: str,
+    kind: str,
+    histogram: Histogram,
+    *,
+    within: str | Sequence[str] = "",
+    levels: Collection[str] | None = None,
+    queries: Collection[str] | None = None,
+) -> pd.DataFrame:
+    """Read noisy measurements, or constraints, of some geounits.
+
+    Parameters
+    ----------
+    root : path
+        Folder of the files.
+    dataset : str
+        Folder in it, ``"US_Person_PL_PROD"``.
+    kind : {"DPQuery", "Constraint"}
+    histogram : Histogram
+        Axes of the file, `PERSONS` or `UNITS`.
+    within : str or sequence of str
+        Beginnings of codes: geounits elsewhere, and those that are only partly within, are left out.
+    levels, queries : collection of str, optional
+        Those wanted; queries without their ending ``_dpq`` or ``_con``. Default: all.
+
+    Returns
+    -------
+    pandas.DataFrame
+        One row per array: ``level``, ``geocode``, ``query``, ``groupings`` (one per axis), ``value`` (int64, flat),
+        ``variance``, ``sign`` (empty for measurements), ``where`` (file and row, for messages).
+
+    Raises
+    ------
+    ReleaseFileError
+        No such folder; a column missing or of another type, an entry missing. Naming file, row and column, as do
+    LabelError
+        unknown groupings and signs,
+    CountError
+        arrays that have not the shape of their query,
+    PrivacyError
+        variances that are not positive.
+    ModuleNotFoundError
+        pyarrow is missing: it comes with the extra ``census``.
+
+    Notes
+    -----
+    Tolerated: any width of integers, no column ``sign`` (constraints are equalities then), ``==`` for ``=``, further
+    columns, names of partitions as numbers (``State=44``), levels without a file, any names of files.
+    """
+    folder = Path(root, dataset)
+    if not folder.is_dir():
+        raise ReleaseFileError(
+            f"there is no folder {folder}: give the root of the files and the name of a dataset in it"
+        )
+    present = [level for level in LEVELS if (folder / f"{level}.parquet").is_dir()]
+    for level in levels or ():
+        if level not in present:
+            raise ReleaseFileError(f"{folder} has no level {level!r}; it has {', '.join(present) or 'none'}")
+    prefixes = (within,) if isinstance(within, str) else tuple(within)
+    rows = [
+        row
+        for level in present
+        if levels is None or level in levels
+        for path in _files(folder / f"{level}.parquet" / kind, prefixes)
+        for row in _rows(path, path.relative_to(folder).as_posix(), level, kind, histogram, prefixes, queries)
+    ]
+    columns = ["level", "geocode", "query", "groupings", "value", "variance", "sign", "where"]
+    return pd.DataFrame(rows, columns=columns)
+
+
+def arrow() -> Any:
+    """Import pyarrow.
+
+    Raises
+    ------
+    ModuleNotFoundError
+        Naming the extra it comes with.
+    """
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError(
+            "census files are Parquet, which needs pyarrow: pip install 'ppdinf[census]'", name="pyarrow"
+        ) from error
+    return pyarrow
+
+
+def _files(folder: Path, prefixes: tuple[str, ...]) -> Iterator[Path]:
+    """Files that can hold geounits with these beginnings, by the names of their folders."""
+    for path in sorted(folder.rglob("*.parquet")):
+        parts = [part.partition("=") for part in path.relative_to(folder).parts[:-1]]
+        if all(_may_hold(key, value, prefixes) for key, _, value in parts):
+            yield path
+
+
+def _may_hold(key: str, value: str, prefixes: tuple[str, ...]) -> bool:
+    width = PARTITIONS.get(key)
+    if width is None or not value.isdigit():
+        return True
+    code = value.zfill(width)
+    return any(code.startswith(prefix[:width]) for prefix in prefixes)
+
+
+def _rows(
+    path: Path,
+    shown: str,
+    level: str,
+    kind: str,
+    histogram: Histogram,
+    prefixes: tuple[str, ...],
+    queries: Collection[str] | None,
+) -> Iterator[tuple[Any, ...]]:
+    pa = arrow()
+    file = pa.parquet.ParquetFile(path)
+    types = {field.name: field.type for field in file.schema_arrow}
+    texts = ["geocode", "query_name", *histogram.names]
+    needed = [*texts, "query_shape", "value", *(["variance"] if kind == DPQUERY else [])]
+    for name in needed:
+        if name not in types:
+            raise ReleaseFileError(f"{shown} has no column {name!r}; it has {', '.join(types)}")
+    signed = kind == CONSTRAINT and "sign" in types
+    for name in [*needed, *(["sign"] if signed else [])]:
+        lists = name in ("query_shape", "value")
+        fits = _is_list_of_whole(pa, types[name]) if lists else _is_number(pa, types[name]) == (name == "variance")
+        if not fits:
+            raise ReleaseFileError(f"{shown}, column {name!r} holds {types[name]}, which is not what these files have")
+    first = 0
+    for batch in file.iter_batches(columns=[*needed, *(["sign"] if signed else [])], batch_size=4096):
+        column = {name: batch.column(name) for name in batch.schema.names}
+        text = {name: column[name].to_pylist() for name in [*texts, *(["sign"] if signed else [])]}
+        for k, code in enumerate(text["geocode"]):
+            where = f"{shown}, row {first + k}"
+            if code is None:
+                raise ReleaseFileError(f"{where}, column 'geocode' is empty")
+            if not code.startswith(prefixes):
+                continue
+            for name in column:
+                if not column[name][k].is_valid:
+                    raise ReleaseFileError(f"{where}, column {name!r} is empty")
+            query = text["query_name"][k]
+            query = query[:-4] if query.endswith(ENDINGS) else query
+            if queries is not None and query not in queries:
+                continue
+            groupings = tuple(text[name][k] for name in histogram.names)
+            if column["value"][k].values.null_count:
+                raise ReleaseFileError(f"{where}, column 'value' holds an empty entry")
+            value = _array(column["value"][k])
+            _check_shape(where, histogram, groupings, _array(column["query_shape"][k]), value)
+            variance = _number(column["variance"][k]) if kind == DPQUERY else np.nan
+            if kind == DPQUERY and not 0 < variance < np.inf:
+                raise PrivacyError(f"{where}, column 'variance' must be positive, found {variance}")
+            sign = text["sign"][k] if signed else "=" if kind == CONSTRAINT else ""
+            if kind == CONSTRAINT and sign not in SIGNS:
+                raise LabelError(f"{where}, column 'sign' must be one of {', '.join(SIGNS)}, found {sign!r}")
+            yield level, code, query, groupings, value, variance, SIGNS.get(sign, ""), where
+        first += len(batch)
+
+
+def _is_list_of_whole(pa: Any, kind: Any) -> bool:
+    lists = pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
+    return lists and pa.types.is_integer(kind.value_type)
+
+
+def _is_number(pa: Any, kind: Any) -> bool:
+    return pa.types.is_floating(kind) or pa.types.is_integer(kind)
+
+
+def _array(scalar: Any) -> np.ndarray:
+    return scalar.values.to_numpy(zero_copy_only=False).astype(np.int64)
+
+
+def _number(scalar: Any) -> float:
+    """Read a number as it was written before its file had it in single precision."""
+    value = scalar.as_py()
+    return float(str(np.float32(value))) if str(scalar.type) == "float" else float(value)
+
+
+def _check_shape(where: str, histogram: Histogram, groupings: tuple[str, ...], shape: Any, value: Any) -> None:
+    expected = []
+    for axis, grouping in zip(histogram.axes, groupings, strict=True):
+        try:
+            groups = axis.groups(grouping)
+        except LabelError as error:
+            raise LabelError(f"{where}, column {axis.name!r}: {error}") from None
+        expected.append(1 if groups is None else len(groups))
+    if tuple(shape.tolist()) != tuple(expected):
+        raise CountError(
+            f"{where}, column 'query_shape' is {shape.tolist()}, where the groupings of its axes make {expected}"
+        )
+    if value.size != int(np.prod(expected)):
+        raise CountError(f"{where}, column 'value' has {value.size} numbers for a query of shape {expected}")

@@ -1,0 +1,152 @@
+"""Histograms of the files: axes, their labels, and how queries group them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import combinations
+
+from ppdinf.errors import LabelError
+
+__all__ = ["OTHER", "PERSONS", "SUMMED", "UNITS", "Axis", "Histogram"]
+
+SUMMED = "*"
+"""What a file says of an axis that a query sums out."""
+
+OTHER = "other"
+"""Label of what a grouping leaves out."""
+
+Groups = dict[str, tuple[str, ...]]
+
+
+@dataclass(frozen=True)
+class Axis:
+    """One axis of a histogram.
+
+    Attributes
+    ----------
+    name : str
+        Of the axis: a column of the files.
+    labels : sequence of str
+        In the order of the arrays of the files.
+    groupings : mapping of str to mapping of str to sequence of str, optional
+        ``{grouping: {group: labels}}``. Groups do not overlap; they may leave labels out.
+
+    Raises
+    ------
+    LabelError
+        A grouping with labels that the axis lacks or that are in two groups.
+    """
+
+    name: str
+    labels: Sequence[str]
+    groupings: Mapping[str, Mapping[str, Sequence[str]]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for name, groups in self.groupings.items():
+            held = [label for labels in groups.values() for label in labels]
+            if len(set(held)) < len(held) or not set(held) <= set(self.labels):
+                raise LabelError(f"the grouping {name!r} must hold labels of {self.name!r}, each once at most")
+
+    def groups(self, grouping: str) -> Groups | None:
+        """Return the groups of a grouping with their labels; None for the one that sums the axis out.
+
+        Raises
+        ------
+        LabelError
+            The axis has no such grouping.
+        """
+        if grouping == SUMMED:
+            return None
+        if grouping in ("detailed", self.name):
+            return {label: (label,) for label in self.labels}
+        if grouping not in self.groupings:
+            known = ", ".join([SUMMED, "detailed", self.name, *self.groupings])
+            raise LabelError(f"{self.name!r} has no grouping {grouping!r}; it has {known}")
+        return {group: tuple(labels) for group, labels in self.groupings[grouping].items()}
+
+    def coordinate(self, grouping: str) -> list[str]:
+        """Group of every label, `OTHER` where it is in none."""
+        of = {label: group for group, labels in (self.groups(grouping) or {}).items() for label in labels}
+        return [of.get(label, OTHER) for label in self.labels]
+
+
+@dataclass(frozen=True)
+class Histogram:
+    """Axes of the arrays of a file, in their order.
+
+    Examples
+    --------
+    >>> PERSONS.shape
+    (8, 2, 2, 63)
+    >>> PERSONS.query("votingage * hispanic")
+    ('*', 'votingage', 'hispanic', '*')
+    """
+
+    axes: tuple[Axis, ...]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the axes."""
+        return tuple(axis.name for axis in self.axes)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Number of labels along each."""
+        return tuple(len(axis.labels) for axis in self.axes)
+
+    def query_shape(self, groupings: Sequence[str]) -> tuple[int, ...]:
+        """Shape of the array of a query, 1 where an axis is summed out."""
+        found = [axis.groups(name) for axis, name in zip(self.axes, groupings, strict=True)]
+        return tuple(1 if groups is None else len(groups) for groups in found)
+
+    def query_size(self, groupings: Sequence[str]) -> int:
+        """Count the values of a query."""
+        return math.prod(self.query_shape(groupings))
+
+    def query(self, name: str) -> tuple[str, ...]:
+        """Find the groupings of every axis from the name of a query, in any order of factors.
+
+        Raises
+        ------
+        LabelError
+            A factor that is neither an axis nor a grouping, or two of one axis.
+        """
+        if name in ("total", "detailed"):
+            return tuple(SUMMED if name == "total" else "detailed" for _ in self.axes)
+        found = dict.fromkeys(self.names, SUMMED)
+        for factor in name.split(" * "):
+            own = [axis.name for axis in self.axes if factor == axis.name or factor in axis.groupings]
+            if len(own) != 1 or found[own[0]] != SUMMED:
+                raise LabelError(f"{factor!r} of the query {name!r} is no axis or grouping of its own")
+            found[own[0]] = factor
+        return tuple(found.values())
+
+
+_RACES = ("white", "black", "aian", "asian", "nhopi", "sor")
+_QUARTERS = (
+    "household", "correctional", "juvenile", "nursing", "other institutional", "college", "military",
+    "other noninstitutional",
+)  # fmt: skip
+
+PERSONS = Histogram(
+    (
+        Axis(
+            "hhgq", _QUARTERS,
+            {
+                "hhinstlevels": {
+                    "household": _QUARTERS[:1], "institutional": _QUARTERS[1:5], "noninstitutional": _QUARTERS[5:],
+                },
+                "gqNursingTotal": {"nursing": ("nursing",)},
+            },
+        ),
+        Axis("votingage", ("under 18", "18 and over"), {"nonvoting": {"under 18": ("under 18",)}}),
+        Axis("hispanic", ("not hispanic", "hispanic")),
+        Axis("cenrace", tuple("-".join(some) for k in range(1, 7) for some in combinations(_RACES, k))),
+    )
+)  # fmt: skip
+"""Persons of the redistricting files: residence, voting age, ethnicity, and any of six races."""
+
+UNITS = Histogram((Axis("h1", ("vacant", "occupied")),))
+"""Housing units of the redistricting files."""

@@ -1,0 +1,185 @@
+"""The same files, written from a table of one's own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+import xarray as xr
+from numpy.typing import NDArray
+
+from ppdinf.census.geography import one_width
+from ppdinf.census.noisy_files import CONSTRAINT, DPQUERY, PARTITIONS, arrow
+from ppdinf.census.schema import Histogram
+from ppdinf.census.strategies import Strategy, variance_of
+from ppdinf.errors import LabelError
+from ppdinf.laws import DiscreteGaussian
+from ppdinf.laws.likelihood import Differences
+from ppdinf.measurements.entries import Entries
+from ppdinf.measurements.published_again import published_again
+from ppdinf.tables import as_table
+
+__all__ = ["simulate_nmf"]
+
+UPPER = 99999  # persons that a facility can have, by the constraints of production
+
+
+def simulate_nmf(
+    table: xr.DataArray,
+    strategy: Strategy,
+    root: str | PathLike[str],
+    dataset: str,
+    widths: Mapping[str, int],
+    *,
+    leaf: str = "Block",
+    facilities: xr.DataArray | None = None,
+    by_county: tuple[str, ...] = (),
+    rng: int | np.random.Generator | None = None,
+) -> None:
+    """Write noisy measurement files of a table, in the schema of the 2020 Census.
+
+    Parameters
+    ----------
+    table : xarray.DataArray of int64
+        Geounits of the finest level, by their codes, then the axes of the histogram.
+    strategy : Strategy
+        What is measured with which noise, and what is exact: `PERSONS_2020`, `UNITS_2020`, or one's own with small
+        shapes. Queries of levels that it lacks are not measured.
+    root : path
+    dataset : str
+        Folder in it.
+    widths : mapping of str to int
+        Levels above the finest and the widths of their codes: ``{"US": 0, "State": 3, "County": 8}``.
+    leaf : str
+        The finest level.
+    facilities : xarray.DataArray of int64, optional
+        Group quarters by geounit and type, ``(geounit, hhgq)``: a count of persons in a type is at least the number of
+        its facilities, and 0 without any. Households have no such limit.
+    by_county : tuple of str
+        Levels whose files are in a folder for each county, as that of demographic files.
+    rng : int or numpy.random.Generator, optional
+
+    Raises
+    ------
+    LabelError
+        Labels that are not those of the histogram; codes that do not fit the widths.
+    ModuleNotFoundError
+        pyarrow is missing: it comes with the extra ``census``.
+
+    Notes
+    -----
+    Noise is drawn by inversion in double precision: a simulation, not a release.
+    """
+    pa, rng = arrow(), np.random.default_rng(rng)
+    table, histogram = as_table(table), strategy.histogram
+    dim, *axes = table.dims
+    for axis, name in zip(histogram.axes, axes, strict=False):
+        if name != axis.name or table[name].values.tolist() != list(axis.labels):
+            raise LabelError(f"after {dim!r}, the table has the axes and labels of the histogram, {axis.name!r} first")
+    if len(axes) != len(histogram.axes):
+        raise LabelError(
+            f"the table has the axes {', '.join(map(str, axes))}, the histogram {', '.join(histogram.names)}"
+        )
+    codes = [str(code) for code in table[dim].values]
+    width = one_width(codes, leaf, "the table")
+    for level, own in {**widths, leaf: width}.items():
+        numbers = np.array([code[:own] for code in codes])
+        geounits, group = np.unique(numbers, return_inverse=True)
+        by = sp.csr_array((np.ones(len(codes), dtype=np.int64), (group, np.arange(len(codes)))))
+        sums = (by @ table.values.reshape(len(codes), -1)).reshape(-1, *histogram.shape)
+        noisy = _noisy(strategy, level, sums, rng)
+        exact = [
+            *_exact(strategy, level, sums), *_facilities(facilities, histogram, codes, by),
+            *_zeros(strategy, geounits.size),
+        ]  # fmt: skip
+        for kind, queries in ((DPQUERY, list(noisy)), (CONSTRAINT, exact)):
+            place = Path(root, dataset, f"{level}.parquet", kind)
+            parts = [key for key in PARTITIONS if own >= PARTITIONS[key] and (key == "State" or level in by_county)]
+            _write(pa, place, geounits, queries, histogram, kind, parts)
+
+
+type Query = tuple[str, tuple[str, ...], NDArray[np.int64], float, str]
+"""Name, groupings, one array per geounit, variance, sign."""
+
+
+def _noisy(strategy: Strategy, level: str, sums: NDArray[np.int64], rng: np.random.Generator) -> Iterator[Query]:
+    for name, squared_sigma in strategy.squared_sigmas.get(level, {}).items():
+        groupings = strategy.histogram.query(name)
+        answers = _answers(strategy.histogram, groupings, sums)
+        law = Differences(DiscreteGaussian(variance=squared_sigma))
+        k = answers.size
+        entries = Entries(sp.csr_array((k, 0), dtype=np.int64), [], np.zeros(k, dtype=np.int64), ((law, np.arange(k)),))
+        noisy = published_again(entries, answers.reshape(1, k), rng)
+        yield f"{name}_dpq", groupings, noisy.reshape(answers.shape), variance_of(squared_sigma), ""
+
+
+def _exact(strategy: Strategy, level: str, sums: NDArray[np.int64]) -> Iterator[Query]:
+    for name in strategy.exact.get(level, ()):
+        groupings = strategy.histogram.query(name)
+        yield f"{name}_con", groupings, _answers(strategy.histogram, groupings, sums), 0.0, "="
+
+
+def _zeros(strategy: Strategy, geounits: int) -> Iterator[Query]:
+    for name, query in strategy.zeros.items():
+        groupings = strategy.histogram.query(query)
+        size = strategy.histogram.query_size(groupings)
+        yield f"{name}_con", groupings, np.zeros((geounits, size), dtype=np.int64), 0.0, "="
+
+
+def _facilities(given: xr.DataArray | None, histogram: Histogram, codes: list[str], by: Any) -> Iterator[Query]:
+    if given is None:
+        return
+    axis = histogram.axes[0]
+    if given.shape != (len(codes), len(axis.labels)):
+        raise LabelError(f"facilities are given by geounit and {axis.name!r}, in the order of the table")
+    number = by @ given.values.astype(np.int64)
+    number[:, 0] = 0  # households
+    most = UPPER * number
+    most[:, 0] = UPPER * UPPER
+    groupings = (axis.name, *("*" for _ in histogram.axes[1:]))
+    yield f"{axis.name}_total_lb_con", groupings, number, 0.0, ">="
+    yield f"{axis.name}_total_ub_con", groupings, most, 0.0, "<="
+
+
+def _answers(histogram: Histogram, groupings: tuple[str, ...], sums: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Sum out and group the axes of every geounit, shape (geounits, size of the query)."""
+    found = sums
+    for k, (axis, name) in enumerate(zip(histogram.axes, groupings, strict=True)):
+        groups = axis.groups(name)
+        if groups is None:
+            found = found.sum(axis=k + 1, keepdims=True)
+        else:
+            place = {label: n for n, label in enumerate(axis.labels)}
+            parts = [found.take([place[one] for one in own], axis=k + 1).sum(axis=k + 1) for own in groups.values()]
+            found = np.stack(parts, axis=k + 1)
+    return found.reshape(len(sums), -1)
+
+
+def _write(
+    pa: Any, place: Path, geounits: NDArray[Any], queries: list[Query], histogram: Histogram, kind: str,
+    parts: list[str],
+) -> None:  # fmt: skip
+    """Write the rows of a level, in the folders of their states and counties."""
+    if not queries:
+        return
+    folders: dict[Path, list[int]] = {}
+    for k, code in enumerate(geounits.tolist()):
+        folders.setdefault(place.joinpath(*(f"{key}={code[: PARTITIONS[key]]}" for key in parts)), []).append(k)
+    for folder, own in folders.items():
+        rows = [(geounits[k], query, query[2][k]) for k in own for query in queries]
+        columns = {
+            "geocode": pa.array([str(code) for code, _, _ in rows]),
+            "query_name": pa.array([query[0] for _, query, _ in rows]),
+            "query_shape": pa.array([list(histogram.query_shape(q[1])) for _, q, _ in rows], pa.list_(pa.int64())),
+            **{name: pa.array([q[1][n] for _, q, _ in rows]) for n, name in enumerate(histogram.names)},
+            "value": pa.array([value.tolist() for _, _, value in rows], pa.list_(pa.int64())),
+            "variance": pa.array([query[3] for _, query, _ in rows], pa.float32()),
+        }
+        if kind == CONSTRAINT:
+            columns["sign"] = pa.array([query[4] for _, query, _ in rows])
+        folder.mkdir(parents=True, exist_ok=True)
+        pa.parquet.write_table(pa.table(columns), folder / "part-00000.parquet")
