@@ -152,6 +152,55 @@ def two_bins(epsilon=0.1, draws=40_000):
     return pd.DataFrame(rows).T
 
 
+def levels(epsilon=0.5, draws=400_000):
+    """Privacy loss of the two bins when one person changes bins: enumerated, and the largest seen in simulations.
+
+    Noise of rate epsilon / 2 in each. Conditioned on the total, that of the first bin has rate epsilon; projected, it
+    is half the difference of both bins' noise, which one person moves by two.
+    """
+    wide = np.arange(-400, 401)
+    one = np.exp(-epsilon / 2 * np.abs(wide))
+    laws = {"conditioned": (one**2, 1), "projected": (np.convolve(one, one), 2)}
+    ways = {
+        "conditioned": ppd.GeneralizedLaplace(total(), epsilon=str(epsilon / 2)),
+        "projected": ppd.PostProcessed(total(), str(epsilon / 2), "l2"),
+    }
+    rows = {}
+    for name, (weights, shift) in laws.items():
+        kept = weights[weights > weights.max() * 1e-30]
+        seen = ways[name].simulate(np.array([12, 40]), draws=draws, rng=6).values[:, 0]
+        counts = np.bincount(np.round(shift * (seen - 12)).astype(np.int64) + 400, minlength=801)[:801].astype(float)
+        often = (counts[shift:] > 1000) & (counts[:-shift] > 1000)
+        loss = np.abs(np.log(counts[shift:][often] / counts[:-shift][often]))
+        rows[name] = {
+            "stated": epsilon,
+            "enumerated": np.abs(np.log(kept[shift:] / kept[:-shift])).max(),
+            "simulated": loss.max(),
+            "its standard error": np.sqrt(1 / counts[shift:][often] + 1 / counts[:-shift][often])[loss.argmax()],
+        }
+    return pd.DataFrame(rows).T
+
+
+def traces(study, exact, iterations):
+    """Show the published chain on its table at two rates of its proposals, beside the mean of exact draws."""
+    table = labelled(np.array(TABLE_1))
+    system = PUBLIC.on(table)
+    bounds = {"B": np.eye(46, dtype=int), "limits": -system.cells(table)}
+    figure, panels = plt.subplots(2, 1, figsize=(7.5, 4.2), sharex=True, sharey=True, layout="constrained")
+    for axes, rate in zip(panels, (0.6, 0.9), strict=True):
+        prepared = proposal(system.A, DoubleGeometric("1/2"), rate, free=FREE, **bounds)
+        noise, accepted = independence(prepared, iterations, chains=1, rng=2)
+        axes.plot(np.abs(noise[0]).sum(axis=1), lw=0.8, color="#0072B2", label="chain")
+        axes.axhline(exact, color="#D55E00", lw=1, ls="--", label="mean of exact draws")
+        axes.set_title(f"proposals of rate {rate}: {accepted[0]:.2%} accepted", fontsize=10)
+        axes.set_ylabel("L1 distance, persons")
+        axes.spines[["top", "right"]].set_visible(False)
+    panels[1].set_xlabel("iteration")
+    figure.legend(*panels[0].get_legend_handles_labels(), frameon=False, ncols=2, loc="outside upper right")
+    study.figure("traces", figure, "The published chain on the paper's Table 1: horizontal stretches are refusals.")
+    plt.close(figure)
+
+
 def boxes(axes, found, title, named):
     """Boxes of average distances, one for each method."""
     parts = [found.loc[found["method"] == method, "L1"] for method in METHODS[::-1]]
@@ -206,6 +255,7 @@ def main(output=HERE, *, quick=False, data=None, seed=2020):
                 holds=abs(at["acceptance"] / at["without a chain"] - 1) < (0.3 if quick else 0.1))  # fmt: skip
     best = curve.set_index("rate")["without a chain"].idxmax()
     study.claim("best rate of its proposals", CDP, "0.6", f"{best:g}", holds=0.55 <= best <= 0.65)
+    traces(study, exact, 10_000)
     mechanism = ppd.Conditioned(PUBLIC, noise=ppd.mechanisms.DoubleGeometric("1/2"))
     cost = conditioning_cost(mechanism, PUBLIC.on(labelled(np.array(TABLE_1))))
     study.text(str(cost), heading="What conditioning costs")
@@ -214,6 +264,13 @@ def main(output=HERE, *, quick=False, data=None, seed=2020):
     study.table(
         "two_bins", bins, "First of two bins (12, 40) with a public total: mean, and variance in 1 / epsilon^2."
     )
+    losses = levels(draws=100_000 if quick else 400_000)
+    study.table("two_bins_levels", losses, "Privacy loss when one person changes bins, epsilon 1/2.")
+    for name, row in losses.iterrows():
+        study.claim(f"privacy loss of two bins, {name}", f"{CDP}, section 4", f"{row['stated']:g}",
+                    f"enumerated {row['enumerated']:.3f}, simulated {row['simulated']:.3f}",
+                    holds=row["enumerated"] < row["stated"] + 1e-9
+                    and row["simulated"] < row["enumerated"] + 5 * row["its standard error"])  # fmt: skip
     a = np.exp(-0.1)
     tolerance = 0.2 if quick else 0.1
     for name, there, variance in (("conditioned", "2", 0.1**2 * 2 * a / (1 - a) ** 2), ("projected", "4", 4.0)):
