@@ -10,6 +10,7 @@ compare            how ways of publishing and of reading a table compare: bias, 
 levels             the intercept of a log-linear model whose expected total is pinned down by a public one
 log_likelihood     pointwise log likelihoods of a release, for ``az.loo`` and ``az.compare``: one for the cells of
                    each public sum
+on_fiber           `OnFiber`: a data model for integers of which exact sums are known, and nothing else
 one_sided_test     one-sided tests from a noisy count: exact p-values, and no test of the same release is more
                    powerful
 partially_private  `PartiallyPrivate`: one line that ties a PyMC model for a confidential table to its release
@@ -22,11 +23,12 @@ from ppdinf.models.aggregates import sums_of as sums_of
 from ppdinf.models.compare import compare as compare
 from ppdinf.models.log_likelihood import log_likelihood as log_likelihood
 from ppdinf.models.log_likelihood import sample_release as sample_release
+from ppdinf.models.on_fiber import OnFiber as OnFiber
 from ppdinf.models.one_sided_test import OneSidedTest as OneSidedTest
 from ppdinf.models.partially_private import PartiallyPrivate as PartiallyPrivate
 from ppdinf.models.posterior_tables import sample_confidential as sample_confidential
 
 __all__ = [
-    "OneSidedTest", "PartiallyPrivate", "compare", "log_likelihood", "sample_confidential", "sample_release",
+    "OnFiber", "OneSidedTest", "PartiallyPrivate", "compare", "log_likelihood", "sample_confidential", "sample_release",
     "summarize", "sums_of",
 ]  # fmt: skip

@@ -1,0 +1,110 @@
+"""Integers with given sums and no noise: against all tables listed, and Fisher's noncentral hypergeometric law."""
+
+import itertools
+
+import numpy as np
+import pymc as pm
+import pytest
+from scipy import stats
+from scipy.special import gammaln
+
+import ppdinf as ppd
+from ppdinf.errors import InvariantError, ModelError
+from ppdinf.invariants import groups, margin, total
+from ppdinf.samplers.lattice_gibbs import LatticeGibbs
+
+RARE = 1e-5
+
+
+def blank(shape, dims):
+    return ppd.as_table(np.zeros(shape, dtype=int), dims=dims)
+
+
+def walked(model, draws, seed=1):
+    step = LatticeGibbs([model["x"]], model=model, rng=np.random.default_rng(seed))
+    step.setup_chain(np.random.default_rng(seed), 0, draws)
+    point, found = model.initial_point(), []
+    for _ in range(2 * draws):
+        point, _ = step.step(point)
+        found.append(point["x"])
+    return np.array(found[1::2])
+
+
+def p_value(values, law):
+    seen = np.bincount(values, minlength=law.size)
+    often = law * values.size >= 5
+    observed, expected = np.append(seen[often], seen[~often].sum()), np.append(law[often], law[~often].sum())
+    kept = expected > 0
+    return float(stats.chisquare(observed[kept], expected[kept] / expected[kept].sum() * values.size).pvalue)
+
+
+@pytest.mark.parametrize("odds", [1.0, 4.0])
+def test_two_by_two_has_fishers_law(odds):
+    public = (margin("a") & margin("b")).on(blank((2, 2), ("a", "b")), values=[7, 9, 6, 10])
+    with pm.Model(coords={"a": [0, 1], "b": [0, 1]}) as model:
+        ppd.models.OnFiber("x", pm.Poisson.dist(np.array([[odds, 1.0], [1.0, 1.0]])), public)
+    corner = walked(model, 3000)[:, 0, 0]
+    law = stats.nchypergeom_fisher.pmf(np.arange(17), 16, 7, 6, odds)
+    assert p_value(corner, law) > RARE
+    assert p_value(corner, stats.nchypergeom_fisher.pmf(np.arange(17), 16, 7, 6, odds * 1.5)) < RARE
+
+
+@pytest.mark.parametrize("shape", [(2, 2, 2), (3, 4)])
+def test_fixed_margins_against_all_tables(shape):
+    dims = ("a", "b", "c")[: len(shape)]
+    rng = np.random.default_rng(1)
+    truth = rng.integers(*((1, 5) if len(shape) == 3 else (0, 2)), shape)
+    rates = rng.uniform(0.5, 2, shape)
+    pairs = [margin(*pair) for pair in itertools.combinations(dims, len(dims) - 1)]
+    margins = pairs[0]
+    for further in pairs[1:]:
+        margins = margins & further
+    bound = margins.on(ppd.as_table(truth, dims=dims))
+    with pm.Model(coords={dim: range(n) for dim, n in zip(dims, shape, strict=True)}) as model:
+        ppd.models.OnFiber("x", pm.Poisson.dist(rates), bound)
+    tables = np.array(listed(bound, truth.size))
+    log_weight = (tables * np.log(rates.ravel()) - gammaln(tables + 1)).sum(axis=1)
+    law = np.exp(log_weight - log_weight.max())
+    index = {tuple(t): k for k, t in enumerate(tables.tolist())}
+    draws = walked(model, 3000).reshape(-1, truth.size)
+    assert p_value(np.array([index[tuple(x)] for x in draws.tolist()]), law / law.sum()) > RARE
+
+
+def listed(bound, d):
+    """All tables with given margins, cell by cell."""
+    found, A = [], bound.A.toarray()
+
+    def extend(prefix, left):
+        if len(prefix) == d:
+            if not left.any():
+                found.append(prefix)
+            return
+        column = A[:, len(prefix)]
+        for value in range(int(left[column > 0].min()) + 1):
+            extend([*prefix, value], left - value * column)
+
+    extend([], bound.values.copy())
+    return found
+
+
+def test_nested_sums_are_summed_out():
+    table = ppd.as_table(np.array([3, 1, 2]), dims=["county"])
+    states = {0: "X", 1: "X", 2: "Y"}
+    public = (total() & groups("county", states)).on(table)
+    with pm.Model() as model:
+        rate = pm.Gamma("rate", 2, 1, default_transform=None)
+        ppd.models.OnFiber("x", pm.Poisson.dist(rate * np.ones(3)), public)
+    assert [rv.name for rv in model.free_RVs] == ["rate"]
+    log_p = model.compile_logp()
+    found = [float(log_p({"rate": np.array(r)})) - float(pm.logp(pm.Gamma.dist(2, 1), r).eval()) for r in (0.5, 2.0)]
+    expected = [stats.poisson.logpmf(4, 2 * r) + stats.poisson.logpmf(2, r) for r in (0.5, 2.0)]
+    assert found == pytest.approx(expected, abs=1e-9)
+
+
+def test_refused():
+    with pm.Model():
+        with pytest.raises(ModelError, match="bound"):
+            ppd.models.OnFiber("x", pm.Poisson.dist(1.0), total())
+        impossible = total().on(np.zeros(3, dtype=int), values=[-2])
+        with pytest.raises((InvariantError, ModelError)):
+            ppd.models.OnFiber("x", pm.Poisson.dist(np.ones(3)), impossible)
