@@ -5,6 +5,7 @@ Rule: one command a file; heavy rooms load inside the command that needs them.
 check      ``ppdinf check``: what a release file says, after checking that no byte of it changed
 counts     ``ppdinf counts``: a release whose histogram of counts survives
 demo       ``ppdinf demo``: the whole road, from a confidential table to a report
+denoise    ``ppdinf denoise``: counts with intervals from releases of one table, without a model
 error      ``ppdinf error``: how far released counts will be off, for several losses, before any of them is spent
 infer      ``ppdinf infer``: from a release to a posterior, a table and a report
 plain      how the command line speaks: stages, warnings and errors, each in one plain line
@@ -21,6 +22,7 @@ import typer
 from ppdinf.cli.check import check
 from ppdinf.cli.counts import counts
 from ppdinf.cli.demo import demo
+from ppdinf.cli.denoise import denoise
 from ppdinf.cli.error import error
 from ppdinf.cli.infer import infer
 from ppdinf.cli.plain import PlainErrors
@@ -57,7 +59,7 @@ def main(
     """Publish tables of counts with privacy noise that keeps public totals exact, and analyse such releases.
 
     **error**, **release** and **counts** are for the curator, who holds the confidential table. **check** and
-    **infer** are for the analyst, who holds the release. **demo** does all three.
+    **infer** and **denoise** are for the analyst, who holds the release. **demo** does all three.
     """
 
 
@@ -67,4 +69,5 @@ app.command()(release)
 app.command()(counts)
 app.command()(check)
 app.command()(infer)
+app.command()(denoise)
 app.command()(reproduce)

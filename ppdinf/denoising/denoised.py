@@ -12,14 +12,13 @@ import pandas as pd
 import xarray as xr
 from numpy.typing import NDArray
 
-from ppdinf._whole_files import write_whole
 from ppdinf.diagnostics.convergence import convergence
 from ppdinf.errors import ReleaseFileError
 from ppdinf.invariants import Public
 from ppdinf.measurements import Measurements
 from ppdinf.models.aggregates import summarize, sums_of
 
-__all__ = ["Denoised"]
+__all__ = ["Denoised", "require_name"]
 
 ESS, R_HAT = 400, 1.02
 
@@ -120,14 +119,19 @@ class Denoised:
         WriteError
             The file cannot be written; what was there is left.
         """
-        table, name = self.summary(statement, probability).reset_index(), str(path)
-        if name.endswith(".csv"):
-            write_whole(path, table.to_csv(index=False))
-        elif name.endswith(".parquet"):
-            write_whole(path, table.to_parquet(index=False))
+        require_name(path)
+        table = self.summary(statement, probability).reset_index()
+        if Path(path).suffix == ".csv":
+            table.to_csv(Path(path), index=False)
         else:
-            raise ReleaseFileError(f"{Path(path).name} ends neither in .csv nor in .parquet: say which is wanted")
+            table.to_parquet(Path(path), index=False)
 
     def __repr__(self) -> str:
         sizes = ", ".join(f"{dim}: {n}" for dim, n in self.draws.sizes.items())
         return f"<Denoised ({sizes}) given {self.seen!r}>"
+
+
+def require_name(path: str | PathLike[str]) -> None:
+    """Refuse a name that does not say which kind of file is wanted."""
+    if Path(path).suffix not in (".csv", ".parquet"):
+        raise ReleaseFileError(f"{Path(path).name} ends neither in .csv nor in .parquet: say which is wanted")

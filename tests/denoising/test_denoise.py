@@ -106,6 +106,24 @@ def test_refused(call, error, words):
         call()
 
 
+def test_command(tmp_path):
+    from typer.testing import CliRunner
+
+    from ppdinf.cli import app
+
+    table = ppd.as_table(np.array([[12, 0], [31, 4]]), dims=("county", "sex"))
+    for k in range(2):
+        ppd.GeneralizedLaplace(inv.total(), epsilon=1).release(table).save(tmp_path / f"{k}.ppd")
+    files = [str(tmp_path / f"{k}.ppd") for k in range(2)]
+    out = str(tmp_path / "counties.csv")
+    result = CliRunner().invoke(app, ["denoise", *files, "--output", out, "--by", "county", "--draws", "400"])
+    assert result.exit_code == 0, result.output
+    assert pd.read_csv(out).estimate.sum() == pytest.approx(47)
+    result = CliRunner().invoke(app, ["denoise", files[0], "--output", str(tmp_path / "cells.xlsx")])
+    assert result.exit_code != 0
+    assert not (tmp_path / "cells.xlsx").exists()
+
+
 @pytest.mark.deep
 def test_intervals_cover_in_sparse_tables_and_flat_ones_do_not():
     """Tables of 240 cells, half of them 0: 90 % intervals of cells above 5 over 12 tables, by prior."""

@@ -1,0 +1,52 @@
+"""``ppdinf denoise``: counts with intervals from releases of one table, without a model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ppdinf.cli.plain import notes, paragraphs, plain_warnings, stdout
+
+__all__ = ["denoise"]
+
+SHOWN = 20
+
+
+def denoise(
+    files: Annotated[list[Path], typer.Argument(metavar="FILE.ppd ...", help="Releases of one table.")],
+    output: Annotated[Path, typer.Option(help="Table of the results, .csv or .parquet.")],
+    by: Annotated[
+        list[str] | None,
+        typer.Option(help="Dimension or coordinate to sum by, repeatable; else every cell."),
+    ] = None,
+    draws: Annotated[int, typer.Option(help="Draws per chain, of two.", min=10)] = 1000,
+    seed: Annotated[int, typer.Option(help="Seed of the analysis. The noise of a release has none.")] = 1,
+) -> None:
+    """Estimate confidential counts from one or several releases of a table, without a model of your own.
+
+    Every draw agrees with everything public, and no count is negative. The prior learns its level, effects and sparsity
+    from what was published. Exit code 1 when the chains disagree.
+    """
+    from ppdinf.denoising import denoise as posterior_of
+    from ppdinf.denoising.denoised import require_name
+    from ppdinf.invariants import margin
+    from ppdinf.releases import read_release
+
+    require_name(output)
+    console = stdout()
+    releases = [read_release(file) for file in files]
+    with plain_warnings(console):
+        found = posterior_of(releases, draws, rng=seed, progressbar=console.is_terminal)
+    statement = margin(*by) if by else None
+    table = found.summary(statement)
+    found.save(output, statement)
+    paragraphs(console, "Counts, with 90 % intervals", table.head(SHOWN).round(1).to_string())
+    if len(table) > SHOWN:
+        notes(console, f"... and {len(table) - SHOWN} more.")
+    notes(console, f"Wrote {output.name}: {len(table)} rows.")
+    for problem in found.problems:
+        notes(console, problem)
+    if found.problems:
+        raise typer.Exit(1)
