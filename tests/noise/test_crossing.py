@@ -17,7 +17,8 @@ from ppdinf.noise.exact import crossing_mixture, crossing_scales
 from ppdinf.noise.exact.crossing import Crossing, Table
 from ppdinf.noise.exact.crossing_backbone import _log_stays, _Stays, kept_for_backbone, root_of
 from ppdinf.noise.exact.crossing_excess import LOG_ERROR, log_theta
-from ppdinf.noise.exact.crossing_klein import SLACK, _spine, draw_given_scales
+from ppdinf.noise.exact.crossing_klein import SLACK
+from ppdinf.noise.exact.crossing_rows import _spine, draw_given_scales
 from ppdinf.noise.exact.crossing_scales import RowScales
 from ppdinf.noise.exact.gamma import betas, enclose_beta, enclose_gamma, gammas
 

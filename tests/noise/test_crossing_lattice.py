@@ -6,14 +6,15 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from flint import ctx, fmpz_mat
+from flint import ctx, fmpq, fmpq_mat, fmpz_mat
 from lattice_laws import enumerated, fit, total_variation, two_way
 from scipy import optimize, stats
 
+from ppdinf.errors import PrivacyError
 from ppdinf.lattice import kernel, margin_matrix, structure
 from ppdinf.laws import DoubleGeometric
 from ppdinf.noise.bits.tape import seeded_tape
-from ppdinf.noise.exact import crossing_lattice_scales, crossing_mixture
+from ppdinf.noise.exact import crossing_klein, crossing_lattice_scales, crossing_mixture
 from ppdinf.noise.exact.crossing_excess import LOG_ERROR, Excess, log_theta
 from ppdinf.noise.exact.crossing_klein import SLACK
 from ppdinf.noise.exact.crossing_lattice import LatticeSystem, _independent_rows, offer
@@ -187,6 +188,37 @@ def test_the_determinant_is_above_its_bound(A):
     found = [optimize.minimize(loss, np.random.default_rng(seed).normal(0, 2, d)).fun for seed in range(6)]
     assert min(found) > -1e-9
     assert min(found) < 1e-5
+
+
+def test_rounding_is_bounded():
+    """The proposal's quadratic form is below the true one, whatever the scales: by rational numbers, minor by minor."""
+    rng, basis = (
+        np.random.default_rng(0),
+        kernel(margin_matrix((2, 2, 2), [(0,), (1,), (2,)]).toarray()).basis.toarray(),
+    )
+    m = basis.shape[1]
+    for _ in range(20):
+        t = np.exp(rng.normal(0, 3, len(basis)))
+        precision = (basis / t[:, np.newaxis]).T @ basis
+        lengths, factor, rounding = crossing_klein._triangle(precision, len(basis))
+        assert rounding + LOG_ERROR < SLACK
+        drawn = crossing_klein.draw_on(basis, np.zeros(len(basis), dtype=np.int64), t, seeded_tape(1))
+        np.testing.assert_array_equal(drawn.squares, lengths * (1 - SLACK))
+        left = [[Fraction(0)] * m for _ in range(m)]
+        for i, j in itertools.product(range(m), repeat=2):
+            for e in range(len(basis)):
+                left[i][j] += int(basis[e, i] * basis[e, j]) / Fraction(t[e]) * (1 - Fraction(LOG_ERROR))
+            for k in range(m):
+                left[i][j] -= Fraction(factor[i, k]) * Fraction(factor[j, k]) * Fraction(drawn.squares[k])
+        for size in range(1, m + 1):
+            minor = [[fmpq(x.numerator, x.denominator) for x in row[:size]] for row in left[:size]]
+            assert fmpq_mat(minor).det() > 0
+
+
+def test_rounding_beyond_bounds_stops_the_sampler():
+    nearly = np.array([[1, 1], [1, 1], [-2, -2]]) * 10**6 + np.array([[1, 0], [0, 1], [-1, -1]])
+    with pytest.raises(PrivacyError, match="rounding"):
+        crossing_klein.draw_on(nearly, np.zeros(3, dtype=np.int64), np.ones(3), seeded_tape(1))
 
 
 @pytest.mark.parametrize("A", [CROSSING, two_way(3, 3)[:, 1:], [[2, 3, 5]]])

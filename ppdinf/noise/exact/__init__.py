@@ -12,14 +12,16 @@ crossing            l1 noise on a two-way table whose row and column sums are pu
 crossing_backbone   wide cells that tie a two-way table together, and the exact odds that its scales hold some
 crossing_excess     excess of a cell's law of scales near zero, over what a Gaussian integral gives, and the bound that
                     it is drawn by
-crossing_klein      noise on a two-way table given its scales: row by row by Klein's sampler, in the metric of the
-                    scales
+crossing_klein      noise on a lattice given its scales, by Klein's sampler in the metric of the scales, and what its
+                    probability is
 crossing_lattice    l1 noise on any lattice {A z = 0} of small enough rank of A: exact and independent draws
 crossing_lattice_scales
                     scales of l1 noise on any lattice {A z = 0}: independent scales, by the leverages of the cells
 crossing_mixture    l1 noise on a lattice as a mixture of Gaussians over a scale for every cell: exact and independent
                     draws
 crossing_moves      short vectors of a lattice, and which wide cells hold enough of them to draw noise on
+crossing_rows       noise on a two-way table given its scales: row by row by Klein's sampler, in the metric of the
+                    scales
 crossing_scales     scales of l1 noise on a two-way table: a product law over rows that dominates their law given both
                     margins
 elimination         integers with separable weights given linear constraints: exact draws and their total weight

@@ -1,7 +1,7 @@
 r"""l1 noise on a two-way table whose row and column sums are public: exact and independent draws.
 
 A mixture over scales of the cells (`ppdinf.noise.exact.crossing_mixture`): scales from a product law over rows
-(`ppdinf.noise.exact.crossing_scales`), noise on a tree of wide cells (`ppdinf.noise.exact.crossing_klein`), if wide
+(`ppdinf.noise.exact.crossing_scales`), noise on a tree of wide cells (`ppdinf.noise.exact.crossing_rows`), if wide
 cells hold one with short paths (`ppdinf.noise.exact.crossing_backbone`).
 """
 
@@ -18,8 +18,9 @@ from ppdinf.laws import DoubleGeometric, Law
 from ppdinf.noise.bits.tape import Tape
 from ppdinf.noise.exact.crossing_backbone import PATHS, root_of
 from ppdinf.noise.exact.crossing_excess import END
-from ppdinf.noise.exact.crossing_klein import Drawn, draw_given_scales
+from ppdinf.noise.exact.crossing_klein import Drawn
 from ppdinf.noise.exact.crossing_mixture import ScaleMixture
+from ppdinf.noise.exact.crossing_rows import draw_given_scales
 from ppdinf.noise.exact.crossing_scales import RowScales, enclose_column_determinant
 from ppdinf.noise.offer import Answer, Declined, Offer, is_one_block
 
