@@ -89,14 +89,18 @@ CROSSING = np.array([[1, 1, 1, 0, 0], [0, 0, 1, 1, 2]])
 
 
 def p_value(A, epsilon, size=6_000, drawn=1):
-    """Chi-square over tables, and the mean size against its law: the smaller p-value, twice."""
+    """Chi-square over tables, and the mean size of all cells and of each against its law: the smallest, Bonferroni."""
     A = np.array(A)
     z = ScaleMixture(system_of(A), epsilon * drawn).draw(size, seeded_tape(3))
     truth = enumerated(A, "l1", epsilon, 60 if A.shape == (1, 3) else 36)
-    sizes, p = np.abs(np.array(list(truth))).sum(axis=1), np.array(list(truth.values()))
-    mean = p @ sizes
-    score = (np.abs(z).sum(axis=1).mean() - mean) / np.sqrt(p @ (sizes - mean) ** 2 / size)
-    return 2 * min(fit(z, truth), 2 * stats.norm.sf(abs(score)))
+
+    def sizes(z):
+        return np.column_stack([np.abs(z), np.abs(z).sum(axis=1)])
+
+    listed, p = sizes(np.array(list(truth))), np.array(list(truth.values()))
+    mean = p @ listed
+    scores = (sizes(z).mean(axis=0) - mean) / np.sqrt(p @ (listed - mean) ** 2 / size)
+    return (scores.size + 1) * min(fit(z, truth), 2 * stats.norm.sf(np.abs(scores).max()))
 
 
 @pytest.mark.deep
