@@ -166,7 +166,8 @@ class Frame:
         """Label of one cell in coordinate `name`."""
         dims, values = self.coordinate(name)
         where = dict(zip(self.dims, np.unravel_index(cell, self.shape), strict=True))
-        return native(values[tuple(where[dim] for dim in dims)])
+        found: str | int = native(values[tuple(where[dim] for dim in dims)])
+        return found
 
     def cell(self, index: int) -> str:
         """Name of the cell at flat `index`, as error messages use it."""

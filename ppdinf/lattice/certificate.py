@@ -117,7 +117,7 @@ def _annihilates(A: sparse.csc_array, B: sparse.csc_array) -> bool:
         return True
     longest = int(np.diff(B.indptr).max())
     if int(abs(A).max()) * int(abs(B).max()) * longest < 2**63:
-        return (A @ B).count_nonzero() == 0
+        return bool((A @ B).count_nonzero() == 0)
     rows = sparse_rows(A)
     return all(
         sum(value * column.get(cell, 0) for cell, value in row.items()) == 0
@@ -130,4 +130,4 @@ def _has_identity_block(B: sparse.csc_array) -> bool:
     by_row = sparse.csr_array(B)
     single = np.flatnonzero(np.diff(by_row.indptr) == 1)
     at = by_row.indptr[single]
-    return np.unique(by_row.indices[at][np.abs(by_row.data[at]) == 1]).size == B.shape[1]
+    return bool(np.unique(by_row.indices[at][np.abs(by_row.data[at]) == 1]).size == B.shape[1])

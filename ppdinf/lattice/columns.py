@@ -57,7 +57,8 @@ def equal_columns(A: sparse.csc_array) -> tuple[IntVector, IntVector]:
 def _column_hash(A: sparse.csc_array, weights: NDArray[np.uint64]) -> NDArray[np.uint64]:
     terms = A.data.astype(np.uint64) * weights[A.indices]
     sums = np.concatenate([np.zeros(1, np.uint64), np.cumsum(terms, dtype=np.uint64)])  # wraps modulo 2^64
-    return sums[A.indptr[1:]] - sums[A.indptr[:-1]]
+    found: NDArray[np.uint64] = sums[A.indptr[1:]] - sums[A.indptr[:-1]]
+    return found
 
 
 def _all_equal_to(A: sparse.csc_array, lengths: NDArray[np.integer], twin: NDArray[np.integer]) -> bool:

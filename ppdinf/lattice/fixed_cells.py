@@ -64,7 +64,7 @@ def fixed_cells(
     low, high = cell_intervals(A, values, B, limits)
     if np.any(low > high):
         return found.fixed.copy()
-    fixed = found.fixed | (low == high)
+    fixed: NDArray[np.bool_] = found.fixed | (low == high)
     if fixed.any() and not fixed.all():  # other cells may follow from these
         fixed = structure(sparse.vstack([A, sparse.eye_array(fixed.size, dtype=np.int64, format="csr")[fixed]])).fixed
     if 0 < np.sum(~fixed) <= SMALL:

@@ -62,7 +62,7 @@ class Lattice:
     @property
     def rank(self) -> int:
         """Number m of basis vectors, d - rank A."""
-        return self.classes.size - self.representatives.size + self.class_basis.shape[1]
+        return int(self.classes.size - self.representatives.size + self.class_basis.shape[1])
 
     @cached_property
     def basis(self) -> sparse.csc_array:
@@ -145,7 +145,8 @@ def support_components(basis: sparse.csc_array) -> IntVector:
     n, m = basis.shape
     entries = basis.tocoo()
     graph = sparse.coo_array((np.ones(entries.nnz, np.int8), (entries.row, n + entries.col)), (n + m, n + m))
-    return connected_components(graph, directed=False)[1][:n].astype(np.int64)
+    found: np.ndarray[Any, np.dtype[np.int64]] = connected_components(graph, directed=False)[1][:n].astype(np.int64)
+    return found
 
 
 def _constrained_classes(matrix: sparse.csc_array) -> tuple[IntVector, IntVector]:

@@ -167,7 +167,7 @@ class MarginSwaps:
 
 
 def _all_looked_through(k: int, shape: Sequence[int]) -> bool:
-    return (k + 1) ** sum(n > 1 for n in shape) <= ASSIGNMENTS
+    return bool((k + 1) ** sum(n > 1 for n in shape) <= ASSIGNMENTS)
 
 
 def _corners(length: int, k: int) -> list[tuple[IntVector, int]]:

@@ -62,7 +62,8 @@ class NullSpace:
     def project(self, z: Reals) -> Reals:
         """Project vectors, shape (..., d), orthogonally onto N."""
         rows = np.atleast_2d(z)
-        return (rows - (rows @ self.fixed) @ self.fixed.T).reshape(np.shape(z))
+        found: NDArray[np.float64] = (rows - (rows @ self.fixed) @ self.fixed.T).reshape(np.shape(z))
+        return found
 
     @cached_property
     def basis(self) -> sparse.csc_array:

@@ -10,6 +10,7 @@ absolute values once each unit of a cell is a variable with a cost of its own.
 import math
 from collections.abc import Sequence
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 from scipy import sparse
@@ -183,7 +184,8 @@ def _kinds_of_class(block: Structure) -> list[int]:
     places = np.argsort(table.classes)
     order = several[np.argsort(places[several])]  # the first in the order of the table
     _, first = np.unique(weights[:, order], axis=1, return_index=True)
-    return order[first].tolist()
+    found: list[int] = order[first].tolist()
+    return found
 
 
 def _opposite_columns(found: Structure) -> bool:
@@ -220,4 +222,5 @@ def _through(system: sparse.csc_array, cell: int, best: int, costs: Sequence[int
     if found.x is None:
         return None
     units = np.rint(found.x).astype(np.int64).reshape(len(pieces), 2, n).sum(axis=0)
-    return units[0] - units[1]
+    step: np.ndarray[Any, np.dtype[np.int64]] = units[0] - units[1]
+    return step

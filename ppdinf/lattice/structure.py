@@ -81,7 +81,8 @@ class Structure:
     @property
     def partition(self) -> Mask:
         """Whether every class sum of a block is determined (it is one class), shape (n_blocks,)."""
-        return self.sum_ranks == 0
+        found: NDArray[np.bool_] = self.sum_ranks == 0
+        return found
 
     @property
     def is_partition(self) -> bool:

@@ -202,7 +202,8 @@ def exact_product(A: sparse.csc_array, x: NDArray[Any]) -> NDArray[Any]:
     if x.dtype != object:
         largest_x, largest_A = (max(int(v.max()), -int(v.min())) for v in (x, A.data))
         if largest_x * largest_A * min(A.nnz, A.shape[1]) < 2**63:
-            return A @ x
+            found: NDArray[Any] = A @ x
+            return found
     coordinates = A.tocoo()
     product = np.zeros(A.shape[0], dtype=object)
     np.add.at(product, coordinates.row, coordinates.data.astype(object) * x[coordinates.col].astype(object))

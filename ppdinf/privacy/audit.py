@@ -55,7 +55,8 @@ class Audit:
     def distances(self, metric: str) -> NDArray[np.float64]:
         """Return distances between all pairs of tables, shape (n, n)."""
         apart = self.tables[:, np.newaxis] - self.tables
-        return np.linalg.norm(apart, ord={"l1": 1, "l2": 2}[metric], axis=2)
+        found: NDArray[np.float64] = np.linalg.norm(apart, ord={"l1": 1, "l2": 2}[metric], axis=2)
+        return found
 
     def delta(self, epsilon: Any) -> NDArray[np.float64]:
         """Return the least delta for each pair at losses `epsilon`, a number or an array of shape (n, n)."""

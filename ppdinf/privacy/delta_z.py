@@ -134,7 +134,7 @@ def delta_z_counts(n: int, z0: Any, z1: Any) -> int:
     >>> [delta_z_counts(100, z0, z1) for z0, z1 in [(0.3, 0.3), (0.3, 0.4), (0.1, 0.9), (0, 1)]]
     [1, 12, 81, 100]
     """
-    return wasserstein_infinity(*count_pair(n, z0, z1))
+    return int(wasserstein_infinity(*count_pair(n, z0, z1)))
 
 
 def delta_z_normal(covariance: ArrayLike, width: float) -> float:

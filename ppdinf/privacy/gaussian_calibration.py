@@ -113,7 +113,7 @@ def gaussian_sigma(
             f"the printed calibration does not reach delta = {delta:g} at epsilon = {epsilon:g}: "
             "use calibration='analytic'"
         )
-    return sensitivity * width
+    return float(sensitivity * width)
 
 
 def _largest_ratio(epsilon: float, log_delta: float) -> float:

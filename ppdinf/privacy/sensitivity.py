@@ -85,7 +85,7 @@ def sensitivity(query: Any, *, p: int, neighbours: Neighbours = "replaced") -> f
         if part.size > 1 and (powers[part[:2]] ** (1 / p)).sum() ** p > best:
             within = sparse.csr_array(columns[:, part])
             best = _farthest(within[np.flatnonzero(np.diff(within.indptr))], powers[part], p, best)
-    return best ** (1 / p)
+    return float(best ** (1 / p))
 
 
 def _farthest(columns: sparse.csr_array, powers: NDArray[np.float64], p: int, best: float) -> float:

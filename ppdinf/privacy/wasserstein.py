@@ -234,6 +234,7 @@ def _location_scale(p: Any, q: Any) -> float | None:
         return None
     shift, stretch = np.subtract(first, second)
     if stretch == 0:
-        return shift.item() if shift >= 0 else -shift.item()
+        size: float = abs(shift.item())
+        return size
     ends = p.dist(*shape).support()
     return float(max(abs(shift + stretch * end) for end in ends))

@@ -114,7 +114,8 @@ def _verified_manifest(data: bytes) -> dict[str, Any]:
         raise ReleaseFileError(f"{MANIFEST} has fields too many or too few: {sorted(set(manifest) ^ fields)}")
     if manifest["digest"] != digest(manifest):
         raise ReleaseFileError(f"{MANIFEST} was changed after it was written: {_AGAIN}")
-    return manifest
+    found: dict[str, Any] = manifest
+    return found
 
 
 def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -260,7 +260,8 @@ class Release:
             The release has no coordinate of that name; those that it has are listed.
         """
         self.frame.coordinate(name)
-        return self.table.coords[name].reset_coords(drop=True)
+        found: xr.DataArray = self.table.coords[name].reset_coords(drop=True)
+        return found
 
     def save(self, path: str | PathLike[str], *, overwrite: bool = False) -> None:
         """Write the release as one zip file of JSON and CSV; see `ppdinf.read_release`.
