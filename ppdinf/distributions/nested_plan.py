@@ -8,9 +8,11 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from ppdinf.errors import InvariantError
 from ppdinf.fiber.laminar import Forest, forest_of
-from ppdinf.fiber.nested_sums import LogTable, NestedSums
+from ppdinf.fiber.nested_sums import LogTable, NestedSums, OutOfReachError
 from ppdinf.invariants import System
+from ppdinf.invariants.names import Joined
 from ppdinf.laws import DiscreteGaussian, DoubleGeometric, RandomRounding, Thresholded, TransitionMatrix
 from ppdinf.laws.likelihood import Differences
 from ppdinf.laws.thresholded import ABSENT
@@ -62,10 +64,18 @@ def nested_sums(forest: Forest, system: System, of_sums: Entries, lower: NDArray
     none = np.zeros(0, dtype=np.int64)
     measured = tuple(np.concatenate(part).astype(np.int64) if part else none for part in (sums, shifts, numbers))
     d = lower.size
-    return NestedSums(
-        low=lower, width=np.full(d, width), node=forest.node, parent=forest.parent, least=least, most=most,
-        measured=measured, laws=laws,  # type: ignore[arg-type]
-    )  # fmt: skip
+    try:
+        return NestedSums(
+            low=lower, width=np.full(d, width), node=forest.node, parent=forest.parent, least=least, most=most,
+            measured=measured, laws=laws,  # type: ignore[arg-type]
+        )  # fmt: skip
+    except OutOfReachError as error:
+        names = Joined([system.names, [system.bound_names[int(row)] for row in linked], of_sums.names])
+        at_fault = [names[int(row)] for row in np.flatnonzero(forest.of_row == error.node)[:2]]
+        raise InvariantError(
+            f"what is known of {' and '.join(map(repr, at_fault))} contradicts what was published of its parts, or "
+            "their bounds: noise does not reach so far. Correct a value, or the scale of a law"
+        ) from error
 
 
 def _tables(form: Form, y: NDArray[np.int64]) -> list[tuple[LogTable, NDArray[Any], NDArray[np.int64]]]:

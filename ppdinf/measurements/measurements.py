@@ -52,6 +52,8 @@ class Measurements:
         Everything exact: ``A x = values``, ``B x >= limits``.
     entries : Entries
         Everything noisy: the sums, what was published of each, and their laws.
+    releases : tuple of Release
+        Those that it was made of.
 
     Raises
     ------
@@ -90,6 +92,7 @@ class Measurements:
 
     def _set(self, frame: Frame, parts: list[Entries], public: System) -> None:
         self.frame, self.parts, self.public = frame, parts, public
+        self.releases: tuple[Release, ...] = ()
 
     @classmethod
     def of_releases(cls, releases: Iterable[Release]) -> Measurements:
@@ -123,6 +126,7 @@ class Measurements:
         made._set(
             frame, [_entries_of(release, k) for k, release in enumerate(given)], _joined([r.public for r in given])
         )
+        made.releases = tuple(given)
         return made
 
     @cached_property

@@ -136,7 +136,7 @@ def PartiallyPrivate(  # noqa: N802  (reads as a PyMC distribution)
     if model.name_for(name) in model.named_vars:
         raise ModelError(f"the model has a variable {name!r} already: choose another name for the table")
     for table in tables_of(model):
-        if table.law.observed.published is release:
+        if _releases_of(table.law.observed.published) & _releases_of(release):
             raise ModelError(f"the release is in the model already, as that of {table.name!r}: it counts once")
     _match_coords(model, release)
     frame, dims = _cells(model, dist, release, dims if dims is None or isinstance(dims, list | tuple) else (dims,))
@@ -164,6 +164,11 @@ def PartiallyPrivate(  # noqa: N802  (reads as a PyMC distribution)
     published = observed.noisy.values.astype(np.float64)
     model.register_rv(noisy, f"{name}_release", observed=published, dims=noisy_dims)
     return table
+
+
+def _releases_of(published: Release | Measurements) -> set[int]:
+    """Identities of what was published."""
+    return set(map(id, published.releases or [published])) if isinstance(published, Measurements) else {id(published)}
 
 
 def _refuse_counted_twice(model: pm.Model, base: Any, observed: Observed) -> None:

@@ -6,7 +6,7 @@ import pytest
 from scipy import stats
 
 import ppdinf as ppd
-from ppdinf.errors import LabelError, ModelError, ReleaseFileError
+from ppdinf.errors import InvariantError, LabelError, ModelError, ReleaseFileError
 
 inv, laws = ppd.invariants, ppd.laws
 NOISE = laws.DoubleGeometric(1)
@@ -97,6 +97,15 @@ def test_several_releases():
             lambda: ppd.denoise(ppd.Measurements({"a": ["A", "B"]}, ppd.measured(inv.cells({"a": "A"}), [3], NOISE))),
             ModelError,
             "a=B",
+        ),
+        (
+            lambda: ppd.denoise(
+                ppd.Measurements(
+                    {"a": ["A", "B"]}, ppd.measured(inv.margin("a"), [31, 4], NOISE), public={inv.total(): 5000}
+                )
+            ),
+            InvariantError,
+            "total",
         ),
         (lambda: ppd.models.sums_of(ppd.as_table([1, 2]), inv.total()), LabelError, "chain"),
     ],

@@ -7,6 +7,7 @@ from measured_tables import KINDS, Problem
 from scipy import stats
 
 import ppdinf as ppd
+from ppdinf.errors import ModelError
 from ppdinf.samplers.lattice_gibbs import LatticeGibbs
 
 DRAWS, THIN = 1500, 3
@@ -97,3 +98,11 @@ def test_further_systems_against_enumeration(seed):
 def test_systems_have_every_kind():
     kinds = {kind for seed in range(110) for kind in Problem(seed).kinds}
     assert kinds == set(KINDS)
+
+
+def test_a_release_counts_once_in_a_model():
+    release = ppd.GeneralizedLaplace(ppd.invariants.total(), 1).release(np.array([3, 4, 5]))
+    with pm.Model():
+        ppd.PartiallyPrivate("a", pm.Poisson.dist(4.0), release=[release])
+        with pytest.raises(ModelError, match="counts once"):
+            ppd.PartiallyPrivate("b", pm.Poisson.dist(4.0), release=release)
