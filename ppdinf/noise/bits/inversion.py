@@ -35,7 +35,6 @@ from ppdinf.noise.bits.tape import Tape
 __all__ = ["Inversion", "bernoulli"]
 
 HALF_TABLE = 2**12  # blocks on each side of the mode that hold all but 2^-64 of the mass
-_settle, _enclose, _precision = settle, integer_bounds, precision  # as samplers of crossing sums import them
 LARGEST = 2**61  # draws are 64-bit integers, with room for the sums callers make of them
 
 

@@ -19,8 +19,9 @@ from flint import arb, arb_mat, fmpq_mat, fmpz_mat
 from numpy.typing import NDArray
 
 from ppdinf._compiled import jit
-from ppdinf.noise.bits.inversion import _precision, bernoulli
+from ppdinf.noise.bits.inversion import bernoulli
 from ppdinf.noise.bits.lazy import LazyReals
+from ppdinf.noise.bits.settle import precision
 from ppdinf.noise.bits.tape import Tape
 from ppdinf.noise.exact.crossing_excess import Excess
 from ppdinf.noise.exact.crossing_mixture import Scales
@@ -124,7 +125,7 @@ class LeverageScales:
         t = values[:, 0]
         log_det, error = _log_determinants(t, system.A.shape[0], system.starts, system.rows, system.entries)
         for i in np.flatnonzero(~(error < ACCURATE)).tolist():
-            with _precision(512):
+            with precision(512):
                 log_det[i] = float(system.enclose_log_determinant([arb(x) for x in t[i].tolist()]))
         shares = np.array([float(2 * gamma) for gamma in self.gammas])
         return 0.5 * (math.log(system.determinant) + np.log(t) @ shares - log_det)

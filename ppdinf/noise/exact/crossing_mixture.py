@@ -32,8 +32,8 @@ from numpy.typing import NDArray
 
 from ppdinf.noise.bits.coins import toss
 from ppdinf.noise.bits.integers import positive
-from ppdinf.noise.bits.inversion import _precision
 from ppdinf.noise.bits.lazy import LazyReals
+from ppdinf.noise.bits.settle import precision
 from ppdinf.noise.bits.tape import Tape, seeded_tape
 from ppdinf.noise.exact.crossing_backbone import kept_for_backbone
 from ppdinf.noise.exact.crossing_excess import LOG_ERROR, Excess
@@ -228,7 +228,7 @@ class ScaleMixture:
         for row, column in np.argwhere(np.abs(t - width) <= 2 * LOG_ERROR * width).tolist():
             bits = 64
             while True:
-                with _precision(bits):
+                with precision(bits):
                     exact = scales.law.enclose_row(scales, i, row)[column]
                     if exact > ball(self.width) or exact < ball(self.width):
                         wide[row, column] = bool(exact > ball(self.width))

@@ -27,8 +27,8 @@ from numpy.typing import NDArray
 from ppdinf._compiled import jit
 from ppdinf.noise.bits.coins import toss
 from ppdinf.noise.bits.integers import uniform_integers
-from ppdinf.noise.bits.inversion import _enclose, _precision, _settle
 from ppdinf.noise.bits.lazy import LazyReals
+from ppdinf.noise.bits.settle import integer_bounds, precision, settle
 from ppdinf.noise.bits.tape import Tape
 from ppdinf.noise.exact.crossing_excess import LOG_ERROR, Excess
 from ppdinf.noise.exact.crossing_mixture import Scales
@@ -157,13 +157,13 @@ class RowScales:
         near = np.abs(self.cumulative[np.minimum(counts, self.cumulative.size - 1)] - u) <= 2.0**-40
         near |= (counts > 0) & (np.abs(self.cumulative[np.maximum(counts - 1, 0)] - u) <= 2.0**-40)
         for i in np.flatnonzero(near | (counts == self.cumulative.size)).tolist():
-            counts[i] = _settle(words[i], 64, tape, self._find_count)
+            counts[i] = settle(words[i], 64, tape, self._find_count)
         return counts
 
     @cached_property
     def weights(self) -> NDArray[np.float64]:
         """Weights of 0, 1, ... cells drawn by the bound of their excess, beside that of none."""
-        with _precision(64):
+        with precision(64):
             weights = self._enclosed_weights()
             return np.array([float(w / weights[0]) for w in weights])
 
@@ -191,12 +191,12 @@ class RowScales:
         return found
 
     def _enclosed_counts(self, bits: int) -> list[tuple[int, int]]:
-        with _precision(bits):
+        with precision(bits):
             weights = self._enclosed_weights()
             total, sums, found = sum(weights, start=arb(0)), arb(0), [(0, 0)]
             for weight in weights[:-1]:
                 sums += weight
-                found.append(_enclose(sums / total * 2**bits))
+                found.append(integer_bounds(sums / total * 2**bits))
             return [*found, (2**bits, 2**bits)]
 
     def _find_count(self, word: int, bits: int) -> int | None:
