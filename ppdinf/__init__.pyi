@@ -14,6 +14,7 @@ from . import plots as plots
 from . import privacy as privacy
 from . import releases as releases
 from . import samplers as samplers
+from . import sessions as sessions
 from .denoising import Denoised as Denoised
 from .denoising import denoise as denoise
 from .diagnostics import diagnose as diagnose
@@ -39,6 +40,7 @@ from .models import sample_confidential as sample_confidential
 from .models import sample_release as sample_release
 from .releases import Release as Release
 from .releases import read_release as read_release
+from .sessions import Session as Session
 from .tables import as_table as as_table
 
 __version__: str

@@ -5,6 +5,7 @@ confidential value.
 """
 
 __all__ = [
+    "BudgetError",
     "CountError",
     "DiagnosisWarning",
     "InvariantError",
@@ -14,6 +15,7 @@ __all__ = [
     "PrivacyError",
     "PrivacyWarning",
     "ReleaseFileError",
+    "SessionError",
     "WriteError",
 ]
 
@@ -38,8 +40,16 @@ class PrivacyError(PpdinfError, ValueError):
     """A privacy parameter or a way of drawing noise that has no guarantee."""
 
 
+class BudgetError(PrivacyError):
+    """A release that would spend more than is left of a budget, which nothing was taken from."""
+
+
 class ReleaseFileError(PpdinfError, ValueError):
     """A release file is truncated, edited, foreign or from another version; or one would be lost."""
+
+
+class SessionError(PpdinfError, ValueError):
+    """A session file was edited or damaged, is no session file, or is of another budget than was asked for."""
 
 
 class WriteError(PpdinfError, OSError):

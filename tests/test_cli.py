@@ -54,7 +54,7 @@ def released(table, tmp_path):
 
 def test_help_is_written_for_analysts():
     assert "privacy noise that keeps public totals exact" in run("--help")
-    for command in ("demo", "error", "release", "check", "infer", "reproduce"):
+    for command in ("demo", "error", "release", "check", "infer", "reproduce", "session"):
         text = run(command, "--help")
         assert "Usage" in text
         assert len(text) > 200
@@ -387,3 +387,28 @@ def test_case_studies_write_where_they_are_told(case):
     main = runpy.run_path(str(cases()[case]))["main"]
     assert next(iter(inspect.signature(main).parameters)) == "output"
     assert inspect.signature(main).parameters.keys() <= {"output", "quick", "data", "seed", "workers"}
+
+
+def test_a_session_keeps_the_budget(table, tmp_path):
+    budget = tmp_path / "year.budget"
+    assert "0 of 0.5 spent, 0.5 left" in run("session", "begin", budget, "--epsilon", "1/2", "--unit", "household")
+    assert "exists: show it with" in run("session", "begin", budget, "--epsilon", "5", code=1)
+    release = ["release", table, "--count", "n", "--dims", "county,sex", "--public", "total", "--session", budget]
+    text = run(*release, "--epsilon", "1/4", "--output", tmp_path / "june.ppd")
+    assert "epsilon = 0.25 is left" in text
+    assert ppd.read_release(tmp_path / "june.ppd").guarantee.unit == "household"
+    for options, said in {
+        ("--epsilon", "1/2", "--output", tmp_path / "july.ppd"): "0.25 is left",
+        ("--rho", "1/100", "--output", tmp_path / "july.ppd"): "do not add up",
+        ("--epsilon", "1/4", "--output", tmp_path / "none" / "july.ppd"): "cannot be written",
+        ("--epsilon", "1/4", "--output", tmp_path / "june.ppd"): "exists",
+    }.items():
+        assert said in run(*release, *options, code=1)
+    assert not (tmp_path / "july.ppd").exists()
+    text = run("session", "show", budget)
+    assert "0.25 of 0.5 spent, 0.25 left" in text
+    assert "june" in text
+    assert "drawn" in text
+    assert ppd.Session.open(budget).digest in text
+    assert "does not exist" in run("session", "show", tmp_path / "no.budget", code=1)
+    assert not (tmp_path / "no.budget").exists()

@@ -11,6 +11,7 @@ infer      ``ppdinf infer``: from a release to a posterior, a table and a report
 plain      how the command line speaks: stages, warnings and errors, each in one plain line
 release    ``ppdinf release``: from a confidential table to a file that may be published
 reproduce  ``ppdinf reproduce``: case studies that can be run again
+session    ``ppdinf session``: a budget for many releases of the same people, begun and shown
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from ppdinf.cli.infer import infer
 from ppdinf.cli.plain import PlainErrors
 from ppdinf.cli.release import release
 from ppdinf.cli.reproduce import reproduce
+from ppdinf.cli.session import session
 
 __all__ = ["app"]
 
@@ -58,7 +60,7 @@ def main(
 ) -> None:
     """Publish tables of counts with privacy noise that keeps public totals exact, and analyse such releases.
 
-    **error**, **release** and **counts** are for the curator, who holds the confidential table. **check** and
+    **error**, **session**, **release** and **counts** are for the curator, who holds the confidential table. **check**,
     **infer** and **denoise** are for the analyst, who holds the release. **demo** does all three.
     """
 
@@ -71,3 +73,4 @@ app.command()(check)
 app.command()(infer)
 app.command()(denoise)
 app.command()(reproduce)
+app.add_typer(session, name="session")

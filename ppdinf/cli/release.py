@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -38,6 +39,10 @@ def release(
     count: COUNT,
     dims: DIMS,
     output: Annotated[Path, typer.Option(help="File to write; must not exist yet.")],
+    session: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Session whose budget it is drawn within; see **ppdinf session**."),
+    ] = None,
     epsilon: Annotated[
         str | None, typer.Option(help="Loss of Laplace noise per unit of distance, such as **1/4** or **0.25**.")
     ] = None,
@@ -70,6 +75,7 @@ def release(
     from ppdinf import invariants
     from ppdinf.datasets import read_table
     from ppdinf.mechanisms import GeneralizedGaussian, GeneralizedLaplace
+    from ppdinf.sessions import Session
 
     if (epsilon is None) == (rho is None):
         raise PrivacyError("give --epsilon for Laplace noise or --rho for Gaussian noise, one of the two")
@@ -79,7 +85,12 @@ def release(
             f"{output} exists: a second release of a table adds its privacy loss to the first; "
             "choose another name if that is meant"
         )
+    if not os.access(output.absolute().parent, os.W_OK):
+        raise FileNotFoundError(f"{output} cannot be written: make its folder, and see that you may write there")
+    budget = None if session is None else Session.open(session)
     statements, groups = read_statements(public or [], covariate or [])
+    if budget is not None and (budget.unit, budget.contributions) != ("person", 1):
+        statements &= invariants.unit(budget.unit, contributions=budget.contributions)
     declared = _declared(labels or [])
     for dim, own in declared.items():
         statements &= invariants.labels(dim, own)
@@ -91,10 +102,16 @@ def release(
     with plain_warnings(console), stage(console, "Drawing noise"):
         gaussian = None if rho is None else GeneralizedGaussian(statements, rho=rho)
         mechanism = gaussian or GeneralizedLaplace(statements, epsilon=epsilon or "", norm=norm)
-        made = mechanism.release(data, allow_mcmc=allow_mcmc)
+        if budget is None:
+            made = mechanism.release(data, allow_mcmc=allow_mcmc)
+        else:
+            made = budget.release(mechanism, data, name=output.stem, allow_mcmc=allow_mcmc)
     made.save(output)
     paragraphs(console, "Guarantee", made.guarantee.describe())
     paragraphs(console, "Written", f"{output} ({made.frame.size} cells, {len(made.public.names)} public sums)")
+    if budget is not None:
+        left = ", ".join(f"{name} = {float(value):.6g}" for name, value in budget.left.items())
+        paragraphs(console, "Budget", f"{left} is left in {session}")
     notes(console, f"Anyone can see that it is whole with: ppdinf check {output}")
 
 

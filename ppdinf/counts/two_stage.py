@@ -27,15 +27,17 @@ from ppdinf.counts.scales import as_epsilon
 from ppdinf.counts.unfixed import unfixed
 from ppdinf.errors import DiagnosisWarning, PrivacyError
 from ppdinf.invariants import Public, System
+from ppdinf.invariants.system import bind
 from ppdinf.laws.histogram_noise import HistogramNoise
 from ppdinf.laws.likelihood import Likelihood
+from ppdinf.mechanisms.border import at_border
 from ppdinf.mechanisms.transition import NOTHING, PRESENT, CellLaw, require_no_sums
+from ppdinf.noise.bits.tape import Tape, secure_tape
 from ppdinf.privacy.guarantee import Guarantee
 from ppdinf.rationals import as_fraction
-from ppdinf.tables import labelled_cells
+from ppdinf.releases.draft import Draft
 
 if TYPE_CHECKING:
-    from ppdinf.noise.bits.tape import Tape
     from ppdinf.releases import Release
 
 __all__ = ["TwoStage", "budget_share"]
@@ -227,8 +229,8 @@ class TwoStage(CellLaw):
             )
         return self
 
-    def release(self, table: Any, *, allow_mcmc: bool = False, **seed: Any) -> Release:
-        """Privatize the histogram, build the mechanism and publish a table; see `TableMechanism.release`.
+    def draft(self, table: Any, *, allow_mcmc: bool = False) -> Draft:
+        """Check a table; to draw is to privatize the histogram, build the mechanism and draw cells from it.
 
         Raises
         ------
@@ -237,12 +239,17 @@ class TwoStage(CellLaw):
         CountError
             A count above n - 1.
         """
-        from ppdinf.noise.bits.tape import secure_tape
-
         if self.noisy is not None:
             raise PrivacyError("this belongs to a release already: release another table by a new TwoStage")
-        drawn = self if seed else self._first_stage(labelled_cells(table)[1], secure_tape())
-        return super(TwoStage, drawn).release(table, allow_mcmc=allow_mcmc, **seed)
+        frame, cells = at_border(self.public, table)
+        require_counts(cells, self.n)
+
+        def draw() -> Release:
+            drawn = self._first_stage(cells, secure_tape())
+            made: Release = drawn._drafted(frame, cells, allow_mcmc=allow_mcmc).draw()
+            return made
+
+        return Draft(self, bind(self.public, frame, cells), None, draw)
 
     def _first_stage(self, cells: NDArray[np.int64], tape: Tape) -> TwoStage:
         measured = PURE[self.privatizer].measure(histogram(cells, self.n), self.budgets[0], tape)

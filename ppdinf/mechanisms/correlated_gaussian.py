@@ -39,7 +39,8 @@ from ppdinf.noise.bits.continuous import normals
 from ppdinf.noise.bits.tape import Tape
 from ppdinf.noise.exact.image_lattice import ImageLattice
 from ppdinf.privacy.ellipsoid import enclosing_ellipsoid
-from ppdinf.privacy.gaussian_calibration import gaussian_sigma
+from ppdinf.privacy.gaussian_calibration import concentrated, gaussian_sigma
+from ppdinf.privacy.guarantee import Guarantee
 
 __all__ = ["CorrelatedGaussian", "base_decomposition"]
 
@@ -96,6 +97,11 @@ class CorrelatedGaussian(SubspaceMechanism):
     ) -> None:
         self._set(public, epsilon, delta, query, neighbours, grid)
         gaussian_sigma(self.epsilon, self.delta)  # refuses what cannot be calibrated
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """Induced subspace differential privacy; in zCDP by the width of the noise beside what a neighbour moves."""
+        return concentrated(super().guarantee, gaussian_sigma(self.epsilon, self.delta))
 
     def factor(self, system: System) -> Reals:
         """Find F, shape (d, k), such that the noise is F e with e standard normal, before any grid."""

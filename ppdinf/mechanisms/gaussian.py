@@ -162,7 +162,8 @@ class GeneralizedGaussian(LatticeNoise):
         if self.calibration == "zcdp":
             rho = self.rho or 1 / (2 * self.sigma**2)  # type: ignore[operator]
             return Guarantee("zcdp", rho=rho, metric="l2", **open_)
-        open_ |= {"epsilon": self.epsilon, "delta": self.delta}
+        zcdp = None if self.sigma is None else Guarantee("zcdp", rho=1 / (2 * self.sigma**2), metric="l2")
+        open_ |= {"epsilon": self.epsilon, "delta": self.delta, "concentrated": zcdp}
         if self.calibration == "theorem14":
             return Guarantee("integer-subspace", metric="l2", **open_)
         return Guarantee("subspace", neighbours="the smallest change that keeps every public sum", **open_)

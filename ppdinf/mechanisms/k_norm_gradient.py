@@ -38,6 +38,7 @@ from ppdinf.noise.real.k_norm import K_NORMS
 from ppdinf.noise.real.slice_lines import slice_lines
 from ppdinf.privacy.guarantee import Guarantee
 from ppdinf.rationals import as_fraction
+from ppdinf.releases.draft import Draft
 from ppdinf.releases.mechanism import Mechanism
 from ppdinf.releases.release import Release, as_drawn
 
@@ -276,10 +277,20 @@ class KNormGradient(Mechanism):
             Records out of the stated bounds or malformed; anything else passed beside the data; no exact sampler.
         """
         refuse_seed(seed, "simulate(data, draws=..., rng=...)")
+        answer: Release = self.draft(data, allow_mcmc=allow_mcmc).draw()
+        return answer
+
+    def draft(self, data: Any, *, allow_mcmc: bool = False) -> Draft:
+        """Check and plan a release, and draw nothing: `release` up to the noise, with its parameters and errors."""
         settled, records = self._settled(data)
         plan = settled.plan(data, allow_mcmc=allow_mcmc)
-        drawn = settled._draw(records, 1, secure_tape())[0]
-        return as_drawn(Release(xr.DataArray(drawn, dims="answer"), settled, plan=plan))
+        blank = np.zeros(self.objective.dimension(records), dtype=np.int64)
+
+        def draw() -> Release:
+            drawn = settled._draw(records, 1, secure_tape())[0]
+            return as_drawn(Release(xr.DataArray(drawn, dims="answer"), settled, plan=plan))
+
+        return Draft(settled, settled.public.on(xr.DataArray(blank, dims="answer")), plan, draw)
 
     def simulate(self, data: Any, *, draws: int, rng: int | np.random.Generator | None = None) -> Points:
         """Draw many answers for research; never publish one.

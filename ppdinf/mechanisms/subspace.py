@@ -52,8 +52,8 @@ from ppdinf.privacy.guarantee import Guarantee
 from ppdinf.privacy.release_guarantee import ReleaseGuarantee
 from ppdinf.privacy.sensitivity import NEIGHBOURS
 from ppdinf.rationals import as_fraction
+from ppdinf.releases.draft import Draft
 from ppdinf.releases.mechanism import Mechanism
-from ppdinf.releases.release import Release
 from ppdinf.tables import labelled_cells
 
 __all__ = ["SubspaceMechanism", "require_choice"]
@@ -172,9 +172,9 @@ class SubspaceMechanism(TableMechanism):
             parameters["grid"] = str(self.grid)
         return parameters | {"neighbours": self.neighbours}
 
-    def release(self, table: Any, *, allow_mcmc: bool = False, **seed: Any) -> Release:
-        """Publish the answers on a table; see `TableMechanism.release`."""
-        return super().release(answer(self.query, table), allow_mcmc=allow_mcmc, **seed)
+    def draft(self, table: Any, *, allow_mcmc: bool = False) -> Draft:
+        """Check and plan a release of the answers on a table; see `TableMechanism.draft`."""
+        return super().draft(answer(self.query, table), allow_mcmc=allow_mcmc)
 
     def simulate(
         self, table: Any, *, draws: int, rng: int | np.random.Generator | None = None, allow_mcmc: bool = False

@@ -33,7 +33,8 @@ from ppdinf.mechanisms.subspace import Reals, SubspaceMechanism, require_choice
 from ppdinf.noise.bits.continuous import normals
 from ppdinf.noise.bits.tape import Tape
 from ppdinf.noise.exact_noise import exact_noise
-from ppdinf.privacy.gaussian_calibration import gaussian_sigma
+from ppdinf.privacy.gaussian_calibration import concentrated, gaussian_sigma
+from ppdinf.privacy.guarantee import Guarantee
 from ppdinf.privacy.sensitivity import sensitivity
 
 __all__ = ["SubspaceGaussian"]
@@ -109,6 +110,11 @@ class SubspaceGaussian(SubspaceMechanism):
         if not moved:
             return 0.0
         return gaussian_sigma(self.epsilon, self.delta, sensitivity=moved, calibration=self.calibration)  # type: ignore[arg-type]
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """Induced subspace differential privacy; in zCDP by the width of the noise beside what a neighbour moves."""
+        return concentrated(super().guarantee, self._width(1.0))
 
     def sigma(self, system: System) -> float:
         """Find the standard deviation of the noise along every direction of the null space."""

@@ -19,6 +19,7 @@ from ppdinf.mechanisms.border import at_border, refuse_seed, require_draws, warn
 from ppdinf.mechanisms.expected_error import expected_error
 from ppdinf.noise.bits.tape import Tape, secure_tape, seeded_tape
 from ppdinf.noise.plan import Plan
+from ppdinf.releases.draft import Draft
 from ppdinf.releases.mechanism import Mechanism
 from ppdinf.releases.release import Release
 from ppdinf.tables import labelled_cells
@@ -146,19 +147,27 @@ class TableMechanism(Mechanism):
             in the order of their counts, which is published with them. A coordinate is the counts over again.
         """
         refuse_seed(seed, "simulate(table, draws=..., rng=...)")
-        frame, cells = at_border(self.public, table)
-        return self._released(frame, cells, allow_mcmc=allow_mcmc)
+        made: Release = self.draft(table, allow_mcmc=allow_mcmc).draw()
+        return made
 
-    def _released(self, frame: Frame, cells: NDArray[np.int64], *, allow_mcmc: bool = False) -> Release:
-        """Release a table that was checked at the border."""
+    def draft(self, table: Any, *, allow_mcmc: bool = False) -> Draft:
+        """Check and plan a release, and draw nothing: `release` up to the noise, with its parameters and errors."""
+        return self._drafted(*at_border(self.public, table), allow_mcmc=allow_mcmc)
+
+    def _drafted(self, frame: Frame, cells: NDArray[np.int64], *, allow_mcmc: bool = False) -> Draft:
+        """Plan the release of a table that was checked at the border."""
         system = bind(self.public, frame, cells)
         system.require_cells(cells)
         mechanism = self.on(system)
         plan = mechanism.plan_on(system, allow_mcmc=allow_mcmc)
         warn_fixed(system)
         warn_telling(frame, cells, self.public)
-        released = mechanism.draw(system, cells, 1, secure_tape(), plan)[0]
-        return Release.of_draw(frame, released, mechanism, system, plan)
+
+        def draw() -> Release:
+            released = mechanism.draw(system, cells, 1, secure_tape(), plan)[0]
+            return Release.of_draw(frame, released, mechanism, system, plan)
+
+        return Draft(mechanism, system, plan, draw)
 
     def simulate(
         self, table: Any, *, draws: int, rng: int | np.random.Generator | None = None, allow_mcmc: bool = False

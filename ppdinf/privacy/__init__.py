@@ -4,6 +4,7 @@ Rule: statements about mechanisms, never draws from one.
 
 audit                 audits by enumeration: the privacy loss that a mechanism has, for every pair of tables and every
                       release
+budget                a budget of privacy loss, and what promises take from it together
 composition           what several releases promise together
 condition_output      what a differentially private release promises once it is conditioned on public information
 conditioning          what conditioning noise on public information costs, or saves, and whom it leaves without

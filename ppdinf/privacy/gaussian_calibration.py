@@ -21,6 +21,8 @@ J. Gao, R. Gong, F.-Y. Yu, "Subspace differential privacy", AAAI 2022, Lemma 3.4
 from __future__ import annotations
 
 import math
+from dataclasses import replace
+from fractions import Fraction
 from numbers import Real
 from typing import Any, Literal
 
@@ -28,9 +30,10 @@ import numpy as np
 from scipy.special import erfcx, ndtr
 
 from ppdinf.errors import PrivacyError
+from ppdinf.privacy.guarantee import Guarantee
 from ppdinf.rationals import as_fraction
 
-__all__ = ["Calibration", "gaussian_delta", "gaussian_sigma"]
+__all__ = ["Calibration", "concentrated", "gaussian_delta", "gaussian_sigma"]
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(16)
 
@@ -114,6 +117,19 @@ def gaussian_sigma(
             "use calibration='analytic'"
         )
     return float(sensitivity * width)
+
+
+def concentrated(promise: Guarantee, ratio: float) -> Guarantee:
+    """Add to a promise between neighbours what Gaussian noise so many times as wide as they are apart gives in zCDP.
+
+    Examples
+    --------
+    >>> promise = Guarantee("subspace", Fraction(1), Fraction(1, 10**5), neighbours="one record")
+    >>> round(float(concentrated(promise, gaussian_sigma(1, 1e-5)).concentrated.rho), 5)
+    0.03593
+    """
+    rho = Fraction(1 + 1e-9) / (2 * Fraction(ratio) ** 2)  # more than any rounding of the width
+    return replace(promise, concentrated=Guarantee("zcdp", rho=rho, neighbours=promise.neighbours))
 
 
 def _largest_ratio(epsilon: float, log_delta: float) -> float:

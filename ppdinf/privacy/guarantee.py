@@ -70,6 +70,8 @@ class Guarantee:
         For "pufferfish", under which models of the data.
     assumed : tuple of str
         What the promise takes on trust, since nothing proves it.
+    concentrated : Guarantee, optional
+        What the same noise promises in zCDP, where it is Gaussian and stated otherwise: for `ppdinf.privacy.to_zcdp`.
 
     Raises
     ------
@@ -98,6 +100,7 @@ class Guarantee:
     contributions: int = 1
     models: str | None = None
     assumed: tuple[str, ...] = ()
+    concentrated: Guarantee | None = None
 
     def __post_init__(self) -> None:
         if self.variant not in _FLAVOURS:

@@ -14,11 +14,10 @@ from ppdinf.frame import Frame
 from ppdinf.invariants import System
 from ppdinf.lattice import structure
 from ppdinf.lattice.fixed_cells import fixed_cells
-from ppdinf.privacy.composition import compose
+from ppdinf.privacy.budget import Budget
 from ppdinf.privacy.conversion import as_delta
 from ppdinf.privacy.guarantee import Guarantee
-from ppdinf.privacy.restatement import to_event, to_zcdp
-from ppdinf.rationals import as_fraction
+from ppdinf.privacy.restatement import to_event
 
 __all__ = ["Ledger"]
 
@@ -71,10 +70,8 @@ class Ledger:
         epsilon: int | float | str | Fraction | None = None,
         rho: int | float | str | Fraction | None = None,
     ) -> None:
-        if (epsilon is None) == (rho is None):
-            raise PrivacyError("a budget is in epsilon or in rho: give one of the two")
-        self._in_rho = rho is not None
-        self.budget = as_fraction(rho if epsilon is None else epsilon, "epsilon" if rho is None else "rho")  # type: ignore[arg-type]
+        self._budget = Budget(epsilon, rho=rho)
+        ((self._name, self.budget),) = self._budget.total.items()
         self.releases: list[Entry] = []
 
     def add(self, release: Any) -> None:
@@ -105,13 +102,8 @@ class Ledger:
             raise PrivacyError("this post-processed release was entered already, with its noisy table: it counts once")
         for other in self.releases[:1]:
             other.frame.check_same(release.frame, "the table of the earlier releases")
-        spent = self._spent([*self.releases, release])
-        if spent > self.budget:
-            name = "rho" if self._in_rho else "epsilon"
-            raise PrivacyError(
-                f"with this release {name} = {float(spent):.6g} would be spent of {float(self.budget):.6g}: "
-                f"{float(self.remaining):.6g} is left"
-            )
+        _require_one_norm([*self.releases, release])
+        self._budget.require(self._promises, release.promise_of_whole)
         self.releases.append(release)
         self._warn_fixed()
 
@@ -124,12 +116,12 @@ class Ledger:
         PrivacyError
             There is no release yet.
         """
-        return self._composed(self.releases)
+        return self._budget.composed(self._promises)
 
     @property
     def remaining(self) -> Fraction:
         """What is left of the budget."""
-        return self.budget - (self._spent(self.releases) if self.releases else 0)
+        return self._budget.left(self._promises)[self._name]
 
     def epsilon(self, delta: Any, *, distance: float = 1) -> float:
         """Convert what has been spent to epsilon at a delta, between tables at a distance, with dp-accounting.
@@ -154,36 +146,20 @@ class Ledger:
         return float(accountant.get_epsilon(float(as_delta(delta))))
 
     def __repr__(self) -> str:
-        name = "rho" if self._in_rho else "epsilon"
-        return (
-            f"<Ledger: {len(self.releases)} releases, {name} = {self.budget - self.remaining} of {self.budget} spent>"
-        )
+        spent = self.budget - self.remaining
+        return f"<Ledger: {len(self.releases)} releases, {self._name} = {spent} of {self.budget} spent>"
 
     def describe(self) -> str:
         """Say in paragraphs what has been spent and what is open."""
-        name = "rho" if self._in_rho else "epsilon"
         spent = self.budget - self.remaining
-        head = f"{len(self.releases)} releases have spent {name} = {float(spent):.6g} of {float(self.budget):.6g}."
+        head = (
+            f"{len(self.releases)} releases have spent {self._name} = {float(spent):.6g} of {float(self.budget):.6g}."
+        )
         return f"{head}\n\n{self.guarantee.describe()}" if self.releases else head
 
-    def _composed(self, releases: list[Entry]) -> Guarantee:
-        promises = [release.promise_of_whole for release in releases]
-        if len({release.mechanism.distance for release in releases if release.guarantee.variant == "pufferfish"}) > 1:
-            raise PrivacyError(
-                "the sensitivities of these releases are distances in several norms: what moves the table least in one "
-                "need not do so in another, and their losses do not add up, so state all in one norm"
-            )
-        if self._in_rho:
-            promises = [to_zcdp(promise) for promise in promises]
-        return compose(*promises, independent=True)  # every release draws noise of its own
-
-    def _spent(self, releases: list[Entry]) -> Fraction:
-        together = self._composed(releases)
-        if together.delta:
-            raise PrivacyError("a release with a delta cannot be entered against a budget without one; budget in rho")
-        if not self._in_rho and together.rho is not None:
-            raise PrivacyError("a zCDP release cannot be entered against a budget of epsilon: budget in rho")
-        return Fraction(together.loss(1))
+    @property
+    def _promises(self) -> list[Guarantee]:
+        return [release.promise_of_whole for release in self.releases]
 
     def _warn_fixed(self) -> None:
         systems = [release.public for release in self.releases]
@@ -201,3 +177,12 @@ class Ledger:
                 PrivacyWarning,
                 stacklevel=3,
             )
+
+
+def _require_one_norm(releases: list[Entry]) -> None:
+    """Refuse Pufferfish releases whose sensitivities are distances in several norms."""
+    if len({release.mechanism.distance for release in releases if release.guarantee.variant == "pufferfish"}) > 1:
+        raise PrivacyError(
+            "the sensitivities of these releases are distances in several norms: what moves the table least in one "
+            "need not do so in another, and their losses do not add up, so state all in one norm"
+        )

@@ -23,12 +23,13 @@ LARGEST = 700  # losses beyond have factors that no floating-point number holds
 
 
 def to_zcdp(guarantee: Guarantee) -> Guarantee:
-    """Restate a pure guarantee in zCDP: rho is half the square of the loss, whatever the distance.
+    """Restate a guarantee in zCDP: that of Gaussian noise by its rho, a pure one by half the square of its loss.
 
     Raises
     ------
     PrivacyError
-        The guarantee has a delta, if only that of a Markov chain, or is about models of the data.
+        The guarantee has a delta and is not of Gaussian noise, or that of a Markov chain; or is about models of the
+        data.
 
     Examples
     --------
@@ -37,6 +38,9 @@ def to_zcdp(guarantee: Guarantee) -> Guarantee:
     """
     if guarantee.rho is not None:
         return guarantee
+    if (own := guarantee.concentrated) is not None and whole_delta(guarantee) == guarantee.delta:
+        what = ("unprotected", "known", "unit", "contributions", "models", "assumed")
+        return replace(own, **{name: getattr(guarantee, name) for name in what})
     if whole_delta(guarantee) or guarantee.variant == "pufferfish":
         raise PrivacyError(f"a guarantee of variant {guarantee.variant!r} with these parameters has no zCDP form")
     loss = Fraction(guarantee.loss())

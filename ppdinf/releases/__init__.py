@@ -2,6 +2,7 @@
 
 Rule: nothing here has seen a confidential count.
 
+draft      a release before it is drawn: everything that is known of it while no privacy is spent yet
 file       the release file: a zip of canonical JSON and CSV that R, Excel and people can read
 mechanism  what a release knows of how it was made: a name in files, a promise, and perhaps a likelihood
 rates      what a model of rates takes from a release: persons at risk, counts of an earlier time, labels with effects

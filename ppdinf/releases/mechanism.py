@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import math
 from abc import ABC, abstractmethod
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,9 @@ from ppdinf.laws.likelihood import Likelihood
 from ppdinf.noise.plan import Plan
 from ppdinf.privacy.guarantee import Guarantee
 from ppdinf.privacy.release_guarantee import ReleaseGuarantee
+
+if TYPE_CHECKING:
+    from ppdinf.releases.draft import Draft
 
 __all__ = ["Mechanism"]
 
@@ -194,6 +197,16 @@ class Mechanism(ABC):
             It is not.
         """
         raise ModelError(self.intractable())
+
+    def draft(self, data: Any, *, allow_mcmc: bool = False) -> Draft:
+        """Check and plan a release, and draw nothing: what `ppdinf.Session` asks what it will cost.
+
+        Raises
+        ------
+        PrivacyError
+            The mechanism draws no releases. Or whatever its `release` refuses.
+        """
+        raise PrivacyError(f"{type(self).__name__} draws no releases that can be planned ahead")
 
     def on(self, system: System) -> Mechanism:
         """Settle whatever the mechanism leaves open until it meets a table's public sums; never its counts."""

@@ -39,6 +39,7 @@ from ppdinf.noise.bits.tape import Tape, secure_tape
 from ppdinf.noise.plan import Plan
 from ppdinf.privacy.guarantee import Guarantee
 from ppdinf.rationals import as_fraction
+from ppdinf.releases.draft import Draft
 
 __all__ = ["Levels", "PostProcessed"]
 
@@ -125,19 +126,26 @@ class PostProcessed(TableMechanism):
             The public sums fix cells that are no structural zeros: they are published as they are.
         """
         refuse_seed(seed, "simulate(table, draws=..., rng=...)")
+        made: PostProcessedRelease = self.draft(table).draw()
+        return made
+
+    def draft(self, table: Any, *, allow_mcmc: bool = False) -> Draft:
+        """Check and plan a release, and draw nothing; what is drawn is a `PostProcessedRelease`."""
         frame, cells = at_border(self.measurement.public, table)
         system = bind(self.public, frame, cells)
         system.require_cells(cells)
-        levels = self._levels(frame)
-        noisy = self.measurement._released(frame, cells)
+        levels, plan = self._levels(frame), self.plan_on(system)
+        measured = self.measurement._drafted(frame, cells)
         warn_fixed(system)
-        sums = [_noisy(G, rate, cells, 1, secure_tape()) for G, rate in levels[:-1]]
-        (found,) = self._fit(system, levels, [*sums, noisy.table.values.reshape(1, -1)])
-        return PostProcessedRelease(
-            frame.table(found, "post-processed"),
-            noisy.within(system, self),
-            self.guarantee_on(system, self.plan_on(system)),
-        )
+
+        def draw() -> PostProcessedRelease:
+            noisy = measured.draw()
+            sums = [_noisy(G, rate, cells, 1, secure_tape()) for G, rate in levels[:-1]]
+            (found,) = self._fit(system, levels, [*sums, noisy.table.values.reshape(1, -1)])
+            table = frame.table(found, "post-processed")
+            return PostProcessedRelease(table, noisy.within(system, self), self.guarantee_on(system, plan))
+
+        return Draft(self, system, plan, draw)
 
     def draw(
         self, system: System, cells: NDArray[np.int64], draws: int, tape: Tape, plan: Plan | None = None

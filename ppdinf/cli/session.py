@@ -1,0 +1,70 @@
+"""``ppdinf session``: a budget for many releases of the same people, begun and shown."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.markup import escape
+from rich.table import Table
+
+from ppdinf.cli.plain import notes, paragraphs, stdout
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from ppdinf.sessions import Session
+
+__all__ = ["session"]
+
+FILE = Annotated[Path, typer.Argument(metavar="FILE", help="Session file, such as **cases.budget**.")]
+
+session = typer.Typer(
+    no_args_is_help=True, help="A budget for many releases of the same people, and what was spent of it."
+)
+
+
+@session.command("begin")
+def begin(
+    file: FILE,
+    epsilon: Annotated[str | None, typer.Option(help="Budget of Laplace noise, per unit of distance.")] = None,
+    delta: Annotated[str | None, typer.Option(help="Budget of deltas, beside epsilon.")] = None,
+    rho: Annotated[str | None, typer.Option(help="Budget of zCDP loss, per unit of squared distance.")] = None,
+    unit: Annotated[str, typer.Option(help="Whom it protects, in the singular.")] = "person",
+    contributions: Annotated[int, typer.Option(help="Records of one unit at most, in each table.")] = 1,
+) -> None:
+    """Begin a session: say once what all releases together may spend.
+
+    Then draw each release with **ppdinf release --session FILE**. The file tells what was spent and nothing
+    confidential; it belongs to the curator, since whoever changes or copies it could spend the budget again.
+    """
+    from ppdinf.sessions import Session
+
+    if file.exists():
+        raise FileExistsError(f"{file} exists: show it with ppdinf session show {file}, or choose another name")
+    _show(stdout(), Session.open(file, epsilon=epsilon, delta=delta, rho=rho, unit=unit, contributions=contributions))
+
+
+@session.command("show")
+def show(file: FILE) -> None:
+    """Show what was spent, release by release, and what is left. Every line of the file is checked."""
+    from ppdinf.sessions import Session
+
+    _show(stdout(), Session.open(file))
+
+
+def _show(console: Console, opened: Session) -> None:
+    left, spent, releases = opened.left, opened.spent, opened.table()
+    notes(console, f"Protects one {opened.unit} with up to {opened.contributions} records in each table.")
+    for name, total in opened.budget.total.items():
+        numbers = f"{float(spent[name]):.6g} of {float(total):.6g} spent, {float(left[name]):.6g} left"
+        notes(console, f"{name}: {numbers}.")
+    if len(releases):
+        shown = Table("release", *map(str, releases.columns), header_style="bold")
+        for number, row in releases.iterrows():
+            texts = [f"{value:.6g}" if isinstance(value, float) else escape(str(value)) for value in row]
+            shown.add_row(str(number), *texts)
+        console.print(shown)
+        paragraphs(console, "Guarantee of all together", opened.guarantee.describe())
+    notes(console, f"Last line: {opened.digest} (kept elsewhere, it shows whether lines were taken from the end)")

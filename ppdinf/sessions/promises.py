@@ -1,0 +1,51 @@
+"""A guarantee as plain data, for the session file: all that composition asks of it."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from fractions import Fraction
+from typing import Any
+
+from ppdinf.privacy.guarantee import Guarantee
+from ppdinf.privacy.restatement import whole_delta
+
+__all__ = ["promise_of", "to_plain"]
+
+
+def to_plain(promise: Guarantee) -> dict[str, Any]:
+    """Write down a promise for all distances, with what a Markov chain adds to its delta; fractions as text.
+
+    Examples
+    --------
+    >>> to_plain(Guarantee("pure", Fraction(1, 3), neighbours="one record"))
+    {'variant': 'pure', 'epsilon': '1/3', 'neighbours': 'one record'}
+    """
+    found: dict[str, Any] = {}
+    delta = whole_delta(promise)
+    for field in fields(Guarantee):
+        value = delta if field.name == "delta" else getattr(promise, field.name)
+        if value == field.default or (field.name == "concentrated" and delta != promise.delta):
+            continue
+        found[field.name] = _plain(value)
+    return found
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Guarantee):
+        return to_plain(value)
+    if isinstance(value, tuple):
+        return list(value)
+    return str(value) if isinstance(value, Fraction) else value
+
+
+def promise_of(data: dict[str, Any]) -> Guarantee:
+    """Read `to_plain`."""
+    found = dict(data)
+    for name, value in data.items():
+        if name in ("epsilon", "delta", "rho"):
+            found[name] = Fraction(value)
+        elif isinstance(value, list):
+            found[name] = tuple(value)
+        elif name == "concentrated":
+            found[name] = promise_of(value)
+    return Guarantee(**found)

@@ -1,0 +1,282 @@
+"""A curator's session: releases of the same people, drawn within one budget that a file keeps."""
+
+from __future__ import annotations
+
+import datetime
+import warnings
+from contextlib import nullcontext
+from dataclasses import replace
+from fractions import Fraction
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from ppdinf.errors import PpdinfError, PrivacyError, PrivacyWarning, SessionError
+from ppdinf.invariants import Public
+from ppdinf.privacy.budget import Budget
+from ppdinf.privacy.guarantee import Guarantee
+from ppdinf.releases.mechanism import Mechanism
+from ppdinf.sessions.journal import Journal, append, create, locked, read
+from ppdinf.sessions.promises import promise_of, to_plain
+
+__all__ = ["Session"]
+
+VERSION = 1
+
+
+class Session:
+    """Releases of tables that count the same people, drawn within one budget; made by `Session.open`.
+
+    Attributes
+    ----------
+    path : Path
+        Of the session file. Beside it lies an empty ``.lock``.
+    budget : Budget
+    unit : str
+        Whom the budget protects.
+    contributions : int
+        Records of one unit at most, in each table.
+
+    Notes
+    -----
+    Losses are counted as in `ppdinf.privacy.Ledger`: per unit of distance, where guarantees are stated so, and for
+    several tables the distance is the largest of theirs; else between neighbours. What one unit loses in all is
+    ``session.guarantee.loss_of_unit``. Every person is taken to be in every table: months of the same people add up.
+
+    Examples
+    --------
+    >>> import tempfile, ppdinf as ppd
+    >>> monthly = ppd.GeneralizedLaplace(ppd.invariants.total(), epsilon="1/4")
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     session = Session.open(Path(folder, "cases.budget"), epsilon="1/2")
+    ...     release = session.release(monthly, [3, 1, 2], name="2024-01")
+    ...     session.left
+    {'epsilon': Fraction(1, 4)}
+    """
+
+    def __init__(self, path: Path, budget: Budget, unit: str, contributions: int) -> None:
+        self.path, self.budget, self.unit, self.contributions = path, budget, unit, contributions
+        self._seen = ""
+
+    @classmethod
+    def open(
+        cls,
+        path: str | PathLike[str],
+        *,
+        epsilon: int | float | str | Fraction | None = None,
+        delta: int | float | str | Fraction | None = None,
+        rho: int | float | str | Fraction | None = None,
+        unit: str | None = None,
+        contributions: int | None = None,
+    ) -> Session:
+        """Open a session file, or begin one.
+
+        Parameters
+        ----------
+        path : str or path
+        epsilon, delta, rho : int, float, str or Fraction, optional
+            The budget: epsilon, epsilon and delta, or rho. A file that is there has one: give none, or the same.
+        unit : str, optional
+            Whom the budget protects; a person, unless something else is said. Mechanisms say the same by
+            `ppdinf.invariants.unit`.
+        contributions : int, optional
+            Records of one unit at most, in each table; 1 unless something else is said.
+
+        Returns
+        -------
+        Session
+
+        Raises
+        ------
+        PrivacyError
+            There is no file yet, and no budget or a malformed one; or there is one with another budget or unit.
+        SessionError
+            It is no session file, or was changed since it was written.
+        WriteError
+            It cannot be written.
+        """
+        path, given = Path(path), (epsilon, delta, rho)
+        wanted = None if given == (None, None, None) else Budget(*given)
+        with locked(path) if wanted is not None or not path.exists() else nullcontext():
+            if not path.exists():
+                if wanted is None:
+                    raise PrivacyError(f"{path.name} does not exist: to begin a session, say what may be spent in all")
+                total = {name: str(value) for name, value in wanted.total.items()}
+                who = {"unit": unit or "person", "contributions": 1 if contributions is None else contributions}
+                Public.from_dict([{"kind": "unit"} | who])  # refuses what is malformed
+                create(path, {"session": VERSION, "budget": total} | who)
+            journal = read(path)
+        head = journal.records[0]
+        if head.get("session") != VERSION:
+            raise SessionError(f"{path.name} is no session file that this version of ppdinf reads")
+        session = cls(path, Budget(**head["budget"]), head["unit"], head["contributions"])
+        if wanted not in (None, session.budget) or unit not in (None, session.unit):
+            raise PrivacyError(f"{path.name} is of another budget or unit: {session!r}; a budget cannot be changed")
+        if contributions not in (None, session.contributions):
+            raise PrivacyError(f"{path.name} is for at most {session.contributions} records of one {session.unit}")
+        session._seen = journal.digests[-1]
+        return session
+
+    def release(self, mechanism: Mechanism, table: Any, *, name: str = "", allow_mcmc: bool = False) -> Any:
+        """Publish a table within the budget: write down what it costs, then draw.
+
+        Parameters
+        ----------
+        mechanism : Mechanism
+        table : what `mechanism.release` takes
+            Confidential; all that the file is told of it are the lengths of its dimensions.
+        name : str, optional
+            What the release is, such as "2024-01" or "2024-01, revised"; written down as it is.
+        allow_mcmc : bool
+            As for `mechanism.release`.
+
+        Returns
+        -------
+        Release, or what `mechanism.release` returns
+
+        Raises
+        ------
+        BudgetError
+            It would overspend; what is left is said. Nothing was drawn.
+        PrivacyError
+            Its loss does not add up with the others or with the budget, or protects another unit. Nothing was drawn.
+        CountError, LabelError, InvariantError
+            As `mechanism.release`. Nothing was drawn.
+        SessionError, WriteError
+            The session file was changed, or cannot be written. Nothing was drawn.
+
+        Warns
+        -----
+        PrivacyWarning
+            As `mechanism.release`; or the noise was drawn, and the outcome could not be written down.
+        """
+        if not isinstance(mechanism, Mechanism):
+            raise PrivacyError(f"mechanism says how the noise is drawn, found {type(mechanism).__name__}")
+        if not isinstance(name, str):
+            raise PrivacyError(f"name is text such as '2024-01', found {type(name).__name__}")
+        draft = mechanism.draft(table, allow_mcmc=allow_mcmc)
+        promise = to_plain(draft.promise)
+        intent = {
+            "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
+            "name": name,
+            "dims": dict(zip(draft.public.frame.dims, draft.public.frame.shape, strict=True)),
+            "mechanism": draft.mechanism.to_dict(),
+            "public": draft.public.public.to_dict(),
+            "promise": promise,
+        }
+        with locked(self.path):
+            journal = self._read(alone=True)
+            self._require(journal, promise_of(promise))
+            number = len(_intents(journal)) + 1
+            append(self.path, journal, {"intent": number} | intent)
+        state = "failed"
+        try:
+            made = draft.draw()
+            state = "drawn"
+        finally:
+            self._close(number, state)
+        return made
+
+    @property
+    def spent(self) -> dict[str, Fraction]:
+        """What was spent, by the name of each part of the budget; releases that were interrupted count."""
+        return self.budget.spent(_promises(self._read()))
+
+    @property
+    def left(self) -> dict[str, Fraction]:
+        """What is left, by the name of each part of the budget."""
+        return self.budget.left(_promises(self._read()))
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """What all releases promise together.
+
+        Raises
+        ------
+        PrivacyError
+            There is none yet.
+        """
+        named = []
+        for intent in _intents(self._read()):
+            promise, of = promise_of(intent["promise"]), f" ({intent['name']})" if intent["name"] else ""
+            named.append(replace(promise, unprotected=tuple(f"{what}{of}" for what in promise.unprotected)))
+        return self.budget.composed(named)
+
+    @property
+    def digest(self) -> str:
+        """Digest of the last line of the file: kept elsewhere, it shows whether lines were taken from its end."""
+        return self._read().digests[-1]
+
+    def table(self) -> pd.DataFrame:
+        """List the releases, in the order in which they were begun.
+
+        Returns
+        -------
+        pandas.DataFrame
+            ``name``, ``date`` (UTC), ``mechanism``, ``cells``, what is ``public``, what each costs by itself in parts
+            of the budget, per unit of what (``per``), and ``outcome``: "drawn", "failed", or "open" where a process
+            ended, or still draws. All of them are spent.
+        """
+        journal = self._read()
+        outcomes = {record["outcome"]: record["state"] for record in journal.records if "outcome" in record}
+        rows = []
+        for intent, promise in zip(_intents(journal), _promises(journal), strict=True):
+            counted = self.budget.composed([promise])
+            cost = {part: float(value) for part, value in self.budget.spent([promise]).items()}
+            rows.append(
+                {"name": intent["name"], "date": intent["date"], "mechanism": intent["mechanism"]["kind"]}
+                | {"cells": " x ".join(map(str, intent["dims"].values()))}
+                | {"public": str(Public.from_dict(intent["public"]))}
+                | cost
+                | {"per": counted.neighbours or f"{counted.metric} distance"}
+                | {"outcome": outcomes.get(intent["intent"], "open")}
+            )
+        columns = ["name", "date", "mechanism", "cells", "public", *self.budget.total, "per", "outcome"]
+        return pd.DataFrame(rows, columns=columns, index=pd.RangeIndex(1, len(rows) + 1, name="release"))
+
+    def __repr__(self) -> str:
+        total = ", ".join(f"{name} = {value}" for name, value in self.budget.total.items())
+        return f"<Session {self.path.name}: {total} for one {self.unit} with up to {self.contributions} records>"
+
+    def _read(self, *, alone: bool = False) -> Journal:
+        journal = read(self.path)
+        if alone and self.path.stat().st_nlink > 1:
+            raise SessionError(f"{self.path.name} has a second name (a hard link), under which more could be spent")
+        if self._seen not in journal.digests:
+            raise SessionError(f"{self.path.name} was put back to an earlier state, or is of another session")
+        self._seen = journal.digests[-1]
+        return journal
+
+    def _require(self, journal: Journal, promise: Guarantee) -> None:
+        """Refuse what the budget does not count, or has no room for."""
+        earlier = _promises(journal)
+        if (promise.unit, promise.contributions) != (self.unit, self.contributions):
+            raise PrivacyError(
+                f"the session protects one {self.unit} with up to {self.contributions} records, the mechanism one "
+                f"{promise.unit} with up to {promise.contributions}: add ppdinf.invariants.unit({self.unit!r}, "
+                f"contributions={self.contributions}) to its public information if that is what the table holds"
+            )
+        if earlier and "pufferfish" in {found.variant for found in (*earlier, promise)}:
+            raise PrivacyError(
+                "losses under models of the data add up for releases of one table only, and a session is of several: "
+                "enter such releases in ppdinf.privacy.Ledger"
+            )
+        self.budget.require(earlier, promise)
+
+    def _close(self, number: int, state: str) -> None:
+        """Write down the outcome; without it the release counts as spent all the same."""
+        try:
+            with locked(self.path):
+                append(self.path, self._read(), {"outcome": number, "state": state})
+        except PpdinfError as error:
+            warnings.warn(f"the noise was drawn, and the outcome not written down: {error}", PrivacyWarning, 3)
+
+
+def _intents(journal: Journal) -> list[dict[str, Any]]:
+    return [record for record in journal.records if "intent" in record]
+
+
+def _promises(journal: Journal) -> list[Guarantee]:
+    return [promise_of(intent["promise"]) for intent in _intents(journal)]

@@ -1,0 +1,415 @@
+"""Sessions: nothing is drawn that was not written down, nothing is spent twice, and the file tells no secret."""
+
+import getpass
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import ppdinf as ppd
+from ppdinf.errors import BudgetError, CountError, PpdinfError, PrivacyError, PrivacyWarning, SessionError, WriteError
+from ppdinf.invariants import total, unit
+from ppdinf.mechanisms.mean import Mean
+from ppdinf.privacy import Ledger, to_zcdp
+from ppdinf.sessions import journal
+
+POSIX = pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")
+TABLE = np.array([30, 4, 12, 0, 7])
+BOUNDED = total() & ppd.invariants.nonnegative()
+
+
+def laplace(epsilon="1/4", public=None):
+    return ppd.GeneralizedLaplace(total() if public is None else public, epsilon=epsilon)
+
+
+@pytest.fixture
+def file(tmp_path):
+    return tmp_path / "cases.budget"
+
+
+def test_a_year_within_one_budget(file):
+    session = ppd.Session.open(file, epsilon=1)
+    assert (session.spent, session.left) == ({"epsilon": 0}, {"epsilon": 1})
+    for month in range(1, 4):
+        assert int(session.release(laplace(), TABLE, name=f"2024-0{month}").table.sum()) == TABLE.sum()
+    elsewhere = ppd.Session.open(file)  # another cut of the same people
+    assert elsewhere.release(laplace("1/8"), TABLE.reshape(5, 1)[:3]).provenance == "drawn"
+    assert (session.spent, session.left) == ({"epsilon": Fraction(7, 8)}, {"epsilon": Fraction(1, 8)})
+    with pytest.raises(BudgetError, match=r"epsilon = 1\.125 would be spent of 1: 0\.125 is left"):
+        session.release(laplace(), TABLE)
+    found = session.table()
+    assert found["name"].tolist() == ["2024-01", "2024-02", "2024-03", ""]
+    assert found["epsilon"].tolist() == [0.25, 0.25, 0.25, 0.125]
+    assert found["outcome"].tolist() == ["drawn"] * 4
+    assert found["cells"].tolist() == ["5"] * 3 + ["3 x 1"]
+    assert session.guarantee.unprotected == (*(f"the total (2024-0{m})" for m in (1, 2, 3)), "the total")
+    assert len(ppd.Session.open(file, epsilon=1).table()) == 4
+
+
+def test_another_budget_or_unit_is_refused(file):
+    with pytest.raises(PrivacyError, match="say what may be spent"):
+        ppd.Session.open(file)
+    session = ppd.Session.open(file, rho="1/2", unit="household", contributions=4)
+    for wrong in ({"rho": 1}, {"epsilon": "1/2"}, {"unit": "person"}, {"contributions": 3}, {"epsilon": 1, "rho": 1}):
+        with pytest.raises(PrivacyError):
+            ppd.Session.open(file, **wrong)
+    with pytest.raises(PrivacyError, match=r"add ppdinf.invariants.unit\('household', contributions=4\)"):
+        session.release(laplace(), TABLE)
+    session.release(laplace(public=total() & unit("household", contributions=4)), TABLE)
+    assert session.spent == {"rho": Fraction(1, 32)}
+    assert session.guarantee.loss_of_unit == Fraction(64, 32)
+    for wrong in ({"epsilon": 0}, {"delta": "1e-6"}, {"rho": 1, "delta": "1e-6"}, {"rho": 1, "contributions": 0}):
+        with pytest.raises(PpdinfError):
+            ppd.Session.open(file.with_name("other"), **wrong)
+    assert not file.with_name("other").exists()
+
+
+MECHANISMS = {
+    "laplace": laplace(),
+    "gaussian": ppd.GeneralizedGaussian(total(), rho="1/50"),
+    "exactly calibrated": ppd.GeneralizedGaussian(total(), 1, "1e-6", calibration="exact"),
+    "as published": ppd.GeneralizedGaussian(total(), "1/4", "1e-6", calibration="theorem14"),
+    "conditioned": ppd.Conditioned(BOUNDED, noise=ppd.laws.DoubleGeometric(Fraction(1, 4))),
+    "subspace": ppd.SubspaceGaussian(total(), 1, "1e-6"),
+    "correlated": ppd.CorrelatedGaussian(total(), 1, "1e-6"),
+    "k-norm": ppd.KNorm(total(), epsilon="1/4"),
+    "post-processed": ppd.PostProcessed(total(), epsilon="1/4"),
+    "two-stage": ppd.counts.TwoStage(epsilon=1, n=40),
+    "suppression": ppd.Suppression(total()),
+    "wasserstein": ppd.WassersteinExponential(BOUNDED, 1, 2, "x"),
+    "mean": ppd.KNormGradient(Mean(2), epsilon=1),
+}
+
+
+@pytest.mark.parametrize("name", MECHANISMS)
+def test_the_loss_that_is_written_down_is_that_of_the_release(name, file):
+    """By another route: the ledger, which looks at the release that was drawn."""
+    table = np.array([[0.25], [0.5], [1.0]]) if name == "mean" else TABLE
+    budgets = [{"rho": 100}, {"epsilon": 100, "delta": "1e-3"}]
+    for k, budget in enumerate(budgets):
+        session = ppd.Session.open(file.with_name(f"{k}"), **budget)
+        try:
+            release = session.release(MECHANISMS[name], table)
+        except PrivacyError:
+            assert session.spent == dict.fromkeys(budget, 0)
+            assert name in (("wasserstein", "mean"), ("gaussian",))[k]
+            continue
+        promise = release.entry.promise_of_whole
+        assert session.table()["outcome"].tolist() == ["drawn"]
+        if "rho" in budget:
+            ledger = Ledger(rho=100)
+            ledger.add(release)
+            assert session.spent["rho"] == 100 - ledger.remaining > 0 or name == "suppression"
+            assert session.spent["rho"] == to_zcdp(promise).rho
+        else:
+            assert session.spent == {"epsilon": promise.loss(1), "delta": promise.delta}
+
+
+def test_nothing_is_drawn_before_the_intent_is_on_the_disk(file, monkeypatch):
+    """Words of the secure source are asked for with the intent in the file and synchronised; refusals ask for none."""
+    events, fsync, urandom = [], os.fsync, os.urandom
+    session = ppd.Session.open(file, epsilon="1/2")
+
+    def watched_fsync(handle):
+        fsync(handle)
+        events.append(("fsync", file.read_bytes().count(b'"intent"')))
+
+    def watched_urandom(n):
+        events.append(("draw", file.read_bytes().count(b'"intent"')))
+        return urandom(n)
+
+    monkeypatch.setattr(os, "fsync", watched_fsync)
+    monkeypatch.setattr(os, "urandom", watched_urandom)
+    session.release(laplace(), TABLE)
+    assert events[0] == ("fsync", 1)
+    assert ("draw", 1) in events
+    del events[:]
+    with pytest.raises(BudgetError):
+        session.release(laplace("1/2"), TABLE)
+    with pytest.raises(CountError):
+        session.release(laplace("1/4"), TABLE - 1)
+    monkeypatch.setattr(os, "fsync", lambda handle: (_ for _ in ()).throw(OSError(28, "No space left on device")))
+    before = file.read_bytes()
+    with pytest.raises(WriteError, match="no space left"):
+        session.release(laplace("1/4"), TABLE)
+    assert [event for event in events if event[0] == "draw"] == []
+    assert file.read_bytes() == before
+
+
+@pytest.mark.parametrize("name", MECHANISMS)
+def test_a_draft_draws_nothing(name, monkeypatch):
+    def refused(_):
+        raise AssertionError("drawn")
+
+    table = np.array([[0.25], [0.5], [1.0]]) if name == "mean" else TABLE
+    draft = MECHANISMS[name].draft(table)
+    monkeypatch.setattr(os, "urandom", refused)
+    draft = MECHANISMS[name].draft(table)
+    assert draft.promise.loss(1) >= 0
+    if name != "suppression":
+        with pytest.raises(AssertionError, match="drawn"):
+            draft.draw()
+
+
+def test_a_draw_that_fails_is_spent(file, monkeypatch):
+    session = ppd.Session.open(file, epsilon="1/2")
+    monkeypatch.setattr(ppd.GeneralizedLaplace, "draw", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+    with pytest.raises(KeyboardInterrupt):
+        session.release(laplace(), TABLE)
+    assert session.table()["outcome"].tolist() == ["failed"]
+    assert session.left == {"epsilon": Fraction(1, 4)}
+
+
+def test_a_release_is_not_lost_with_its_outcome(file, monkeypatch):
+    session, calls = ppd.Session.open(file, epsilon="1/2"), []
+
+    def once(*arguments):
+        calls.append(1)
+        if len(calls) > 1:
+            raise WriteError(28, "full")
+        journal.append(*arguments)
+
+    monkeypatch.setattr("ppdinf.sessions.session.append", once)
+    with pytest.warns(PrivacyWarning, match="outcome not written down"):
+        assert session.release(laplace(), TABLE).provenance == "drawn"
+    assert session.table()["outcome"].tolist() == ["open"]
+    assert session.left == {"epsilon": Fraction(1, 4)}
+
+
+def filled(file, releases=3):
+    session = ppd.Session.open(file, epsilon=2)
+    for k in range(releases):
+        session.release(laplace(), TABLE, name=f"month {k}")
+    return file.read_bytes()
+
+
+def test_a_cut_last_line_is_recognised_wherever_it_is_cut(file):
+    """Cut within an intent: nothing was drawn on it. Cut within an outcome, or only the line feed gone: spent."""
+    data = filled(file)
+    whole = [k + 1 for k, byte in enumerate(data) if byte == 10]
+    header = whole[0]
+    for cut in [*range(whole[-3], len(data), 7), *(end - 1 for end in whole[1:]), len(data) - 2]:
+        file.write_bytes(data[:cut])
+        lines = data[:cut].split(b"\n")
+        complete = sum(b'"intent"' in line for line in lines[:-1])
+        complete += cut + 1 in whole and b'"intent"' in lines[-1]
+        session = ppd.Session.open(file)
+        assert session.spent == {"epsilon": Fraction(complete, 4)}
+        session.release(laplace(), TABLE)
+        assert ppd.Session.open(file).spent == {"epsilon": Fraction(complete + 1, 4)}
+        torn = [json.loads(line) for line in file.read_bytes().splitlines() if b'"torn"' in line]
+        assert len(torn) == (cut not in whole and cut + 1 not in whole)
+    for cut in (0, 1, header - 2):  # the first line is written as a whole
+        file.write_bytes(data[:cut])
+        with pytest.raises(SessionError):
+            ppd.Session.open(file)
+
+
+def test_a_tail_of_zeros_is_torn(file):
+    data = filled(file, 1)
+    file.write_bytes(data + bytes(4096))
+    session = ppd.Session.open(file)
+    session.release(laplace(), TABLE)
+    assert session.spent == {"epsilon": Fraction(1, 2)}
+    assert b"\0" not in file.read_bytes()
+
+
+def test_every_change_before_the_last_line_shows(file):
+    data = filled(file)
+    lines = data.splitlines(keepends=True)
+    rng = np.random.default_rng(1)
+    wrong = [b"".join([*lines[:k], *lines[k + 1 :]]) for k in range(len(lines) - 1)]
+    wrong += [b"".join([*lines[:k], lines[k], lines[k], *lines[k + 1 :]]) for k in range(len(lines))]
+    wrong += [b"".join([*lines[:k], lines[k + 1], lines[k], *lines[k + 2 :]]) for k in range(len(lines) - 1)]
+    wrong += [data.replace(b'"1/4"', b'"1/9"', 1), data.replace(b'"2"', b'"9"', 1), b"[]\n", b"\n" + data, data + b"\n"]
+    for at in rng.integers(0, len(data) - 1, 300):
+        flipped = bytearray(data)
+        flipped[at] ^= 1 << int(rng.integers(8))
+        wrong.append(bytes(flipped))
+    for text in wrong:
+        file.write_bytes(text)
+        with pytest.raises(SessionError, match=r"no session file|it was changed"):
+            ppd.Session.open(file)
+
+
+def test_a_file_that_was_put_back_or_has_two_names_is_refused(file):
+    session = ppd.Session.open(file, epsilon=2)
+    session.release(laplace(), TABLE)
+    earlier = file.read_bytes()
+    session.release(laplace(), TABLE)
+    file.write_bytes(earlier)
+    with pytest.raises(SessionError, match="put back to an earlier state"):
+        session.release(laplace(), TABLE)
+    os.link(file, file.with_name("other"))
+    with pytest.raises(SessionError, match="second name"):
+        ppd.Session.open(file).release(laplace(), TABLE)
+
+
+def test_models_of_the_data_and_unlike_variants_do_not_add_up(file):
+    session = ppd.Session.open(file, epsilon=9)
+    session.release(laplace(), TABLE)
+    with pytest.raises(PrivacyError, match="of one table only"):
+        session.release(MECHANISMS["wasserstein"], TABLE)
+    with pytest.raises(PrivacyError, match=r"budget in rho|variants"):
+        session.release(MECHANISMS["gaussian"], TABLE)
+    assert len(session.table()) == 1
+
+
+def test_nothing_confidential_is_in_the_file(file, tmp_path):
+    canaries = [70_123_457, 80_234_567, 90_345_679]
+    session = ppd.Session.open(file, rho=100)
+    for mechanism in (
+        laplace(),
+        MECHANISMS["gaussian"],
+        MECHANISMS["post-processed"],
+        MECHANISMS["exactly calibrated"],
+    ):
+        session.release(mechanism, np.array(canaries))
+    with pytest.raises(BudgetError) as refused:
+        session.release(laplace("1e3"), np.array(canaries))
+    text = file.read_text(encoding="utf-8") + str(refused.value) + repr(session) + session.table().to_string()
+    for name in file.parent.iterdir():
+        text += name.read_text(encoding="utf-8")
+    secret = [*map(str, [*canaries, sum(canaries)]), socket.gethostname(), str(tmp_path), str(Path.home()), "seed"]
+    user = getpass.getuser()
+    assert [word for word in [*secret, f'"{user}"', f"/{user}"] if word in text] == []
+    assert {*json.loads(text.splitlines()[1])} == {
+        "intent", "date", "name", "dims", "mechanism", "public", "promise", "digest",
+    }  # fmt: skip
+
+
+def test_threads_do_not_overspend(file):
+    ppd.Session.open(file, epsilon=2)
+    laplace().release(TABLE)  # compiled
+
+    def attempt(_):
+        try:
+            return ppd.Session.open(file).release(laplace(), TABLE)
+        except BudgetError:
+            return None
+
+    with ThreadPoolExecutor(4) as pool:
+        drawn = [release for release in pool.map(attempt, range(20)) if release is not None]
+    assert len(drawn) == 8
+    assert ppd.Session.open(file).left == {"epsilon": 0}
+
+
+LOOP = """
+import os, sys, numpy as np, ppdinf as ppd
+session = ppd.Session.open(sys.argv[1])
+mechanism = ppd.GeneralizedLaplace(ppd.invariants.total(), epsilon="1/1000")
+draw = ppd.GeneralizedLaplace.draw
+drawn = os.open(sys.argv[2], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+def counted(*arguments):
+    os.write(drawn, b".")  # what was drawn, told apart from the session
+    return draw(*arguments)
+ppd.GeneralizedLaplace.draw = counted
+mechanism.draft(np.array([3, 1, 2])).promise
+os.write(1, b"ready\\n")
+while True:
+    try:
+        session.release(mechanism, np.array([3, 1, 2]))
+    except ppd.errors.BudgetError:
+        os.write(1, b"full\\n")
+        break
+"""
+
+
+def started(file, drawn):
+    process = subprocess.Popen([sys.executable, "-c", LOOP, str(file), str(drawn)], stdout=subprocess.PIPE)
+    assert process.stdout.readline() == b"ready\n"
+    return process
+
+
+def killed(file, starts, forks, seed):
+    """Kill releasing processes, started anew or forked off one that is warm; return spent and drawn."""
+    drawn, rng = file.with_name("drawn"), np.random.default_rng(seed)
+    ppd.Session.open(file, epsilon=1000)
+    for _ in range(starts):
+        process = started(file, drawn)
+        time.sleep(rng.uniform(0, 0.1))
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+        checked(file, drawn)
+    code = LOOP.replace("session = ", f"""
+import signal, time
+rng = np.random.default_rng({seed})
+ppd.GeneralizedLaplace(ppd.invariants.total(), epsilon=1).release(np.array([3, 1, 2]))
+for _ in range({forks}):
+    child = os.fork()
+    if not child:
+        break
+    time.sleep(rng.uniform(0, .06))
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    ppd.Session.open(sys.argv[1]).spent  # whole after every kill
+else:
+    os._exit(0)
+session = """, 1)  # fmt: skip
+    subprocess.run([sys.executable, "-c", code, str(file), str(drawn)], check=True, stdout=subprocess.DEVNULL)
+    return checked(file, drawn)
+
+
+def checked(file, drawn):
+    session = ppd.Session.open(file)
+    spent, count = session.spent["epsilon"] * 1000, drawn.stat().st_size if drawn.exists() else 0
+    assert spent == len(session.table()) >= count
+    assert session.left["epsilon"] >= 0
+    return spent, count
+
+
+@POSIX
+def test_kills_leave_at_least_what_was_drawn_spent(file):
+    spent, drawn = killed(file, 1, 30, 1)
+    assert drawn > 0
+    assert spent - drawn <= 31  # at most the one that was killed
+
+
+@POSIX
+@pytest.mark.deep
+def test_five_hundred_kills_leave_at_least_what_was_drawn_spent(file):
+    spent, drawn = killed(file, 5, 495, 2)
+    assert drawn > 100
+    assert spent - drawn <= 500
+    text = file.read_bytes()
+    assert 0 < text.count(b'"outcome"') < text.count(b'"intent"')  # some were killed in between
+
+
+def raced(file, releases):
+    ppd.Session.open(file, epsilon=Fraction(releases, 1000))
+    places = [file.with_name(f"drawn {k}") for k in range(2)]
+    racing = [started(file, place) for place in places]
+    assert [process.communicate()[0] for process in racing] == [b"full\n"] * 2
+    return [place.stat().st_size for place in places]
+
+
+@POSIX
+def test_two_processes_do_not_overspend(file):
+    drawn = raced(file, 40)
+    assert sum(drawn) == 40
+    assert ppd.Session.open(file).left == {"epsilon": 0}
+
+
+@POSIX
+@pytest.mark.deep
+def test_two_processes_do_not_overspend_in_the_long_run_and_would_without_the_lock(file, tmp_path, monkeypatch):
+    drawn = raced(file, 600)
+    assert sum(drawn) == 600
+    assert min(drawn) > 0
+    unlocked = "import contextlib, ppdinf.sessions.session as s\ns.locked = lambda path: contextlib.nullcontext()\n"
+    monkeypatch.setitem(globals(), "LOOP", unlocked + LOOP)
+    try:
+        torn = sum(raced(tmp_path / "naive", 600)) != 600
+        ppd.Session.open(tmp_path / "naive")
+    except (AssertionError, SessionError):  # a process has met a file that the other had torn
+        torn = True
+    assert torn
