@@ -12,6 +12,7 @@ import pandas as pd
 import xarray as xr
 from numpy.typing import NDArray
 
+from ppdinf._whole_files import write_whole
 from ppdinf.diagnostics.convergence import convergence
 from ppdinf.errors import ReleaseFileError
 from ppdinf.invariants import Public
@@ -122,9 +123,9 @@ class Denoised:
         require_name(path)
         table = self.summary(statement, probability).reset_index()
         if Path(path).suffix == ".csv":
-            table.to_csv(Path(path), index=False)
+            write_whole(path, table.to_csv(index=False))
         else:
-            table.to_parquet(Path(path), index=False)
+            write_whole(path, table.to_parquet(index=False))
 
     def __repr__(self) -> str:
         sizes = ", ".join(f"{dim}: {n}" for dim, n in self.draws.sizes.items())
