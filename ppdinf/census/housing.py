@@ -6,14 +6,13 @@ measurements of one count. Sums of counts over the levels of a tree nest, and th
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from os import PathLike
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import scipy.sparse as sp
-import xarray as xr
 
 from ppdinf import invariants as inv
 from ppdinf.census.measurements import cells_of
@@ -33,13 +32,12 @@ def read_occupied(
     *,
     within: str | Sequence[str] = "",
     levels: Collection[str] | None = None,
-    coords: Mapping[str, Any] | None = None,
 ) -> Measurements:
     """Read what the files say of occupied housing units, given how many units there are.
 
     Parameters
     ----------
-    root, dataset, within, levels, coords
+    root, dataset, within, levels
         As for `read_measurements`.
 
     Returns
@@ -47,7 +45,7 @@ def read_occupied(
     Measurements
         Of the counts of occupied units in the geounits of the finest level. The coordinate ``units`` has their exact
         totals, which bound the counts: a data model is ``pm.Binomial.dist(units, p)``. Coordinates name the levels
-        above.
+        above. Geounits without units are left out: nothing is occupied there.
 
     Raises
     ------
@@ -72,28 +70,30 @@ def read_occupied(
     noisy, constraints = parts
     cells = cells_of(pd.concat(parts, ignore_index=True), UNITS)
     totals = constraints[(constraints["sign"] == "=") & (constraints["groupings"] == (SUMMED,))]
-    (dim, codes), _ = cells.labels.items()
-    units = _totals(totals, cells, dim)
-    above: dict[str, Any] = {name: at for name, at in cells.coords.items() if at[0] == dim}
-    of = {name: units.groupby(pd.Index(labels)).sum() for name, (_, labels) in above.items()}
+    dim = next(iter(cells.labels))
+    every = _totals(totals, cells, dim)
+    above = {name: pd.Index(labels) for name, (at, labels) in cells.coords.items() if at == dim}
+    for name, labels in above.items():
+        _check(totals[totals["level"].str.lower() == name], every.groupby(labels).sum())
+    there = every.to_numpy() > 0
+    units = every[there]
+    above = {name: labels[there] for name, labels in above.items()}
     stated = []
     for level, own in noisy[noisy["groupings"] != (SUMMED,)].groupby("level", sort=False):
         name = str(level).lower()
-        values = cells.array(str(level), ("detailed",), own, own["value"].tolist())
-        parameters = cells.array(str(level), ("detailed",), own, [squared_sigma(v) for v in own["variance"]])
-        known = of[name].loc[cells.members(name)] if name != dim else units
-        _check(totals[totals["level"] == level], known)
-        law: Any = DiscreteGaussian(variance=parameters.isel(h1=0, drop=True))  # type: ignore[arg-type]
-        occupied = values.sel(h1="occupied", drop=True)
-        left = xr.DataArray(known.to_numpy(), dims=name, coords={name: list(known.index)}) - values.sel(
-            h1="vacant", drop=True
+        known = units if name == dim else units.groupby(above[name], sort=False).sum()
+        values, parameters = (
+            cells.array(str(level), ("detailed",), own, what).sel({name: known.index.to_list()})
+            for what in (own["value"].tolist(), [squared_sigma(v) for v in own["variance"]])
         )
-        stated += [measured(inv.margin(name), seen, law) for seen in (occupied, left)]
-    limits = inv.inequality(
-        -sp.eye_array(len(codes), dtype=np.int64, format="csr"), (-units).tolist(), [f"units of {c}" for c in codes]
-    )
-    given = above | {"units": (dim, units.to_numpy())} | dict(coords or {})
-    return Measurements({dim: codes}, *stated, coords=given, public={limits: None})
+        law: Any = DiscreteGaussian(variance=parameters.isel(h1=0, drop=True))  # type: ignore[arg-type]
+        left = known.to_numpy() - values.sel(h1="vacant", drop=True)
+        stated += [measured(inv.margin(name), seen, law) for seen in (values.sel(h1="occupied", drop=True), left)]
+    names = [f"units of {code}" for code in units.index]
+    limits = inv.inequality(-sp.eye_array(units.size, dtype=np.int64, format="csr"), (-units).tolist(), names)
+    coords: dict[str, Any] = {name: (dim, labels.to_numpy()) for name, labels in above.items()}
+    coords["units"] = (dim, units.to_numpy())
+    return Measurements({dim: units.index.to_list()}, *stated, coords=coords, public={limits: None})
 
 
 def _totals(totals: pd.DataFrame, cells: Any, dim: str) -> pd.Series:

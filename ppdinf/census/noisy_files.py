@@ -147,7 +147,10 @@ def _rows(
     queries: Collection[str] | None,
 ) -> Iterator[tuple[Any, ...]]:
     pa = arrow()
-    file = pa.parquet.ParquetFile(path)
+    try:
+        file = pa.parquet.ParquetFile(path)
+    except pa.ArrowInvalid as error:
+        raise ReleaseFileError(f"{shown} is no whole Parquet file ({error}): fetch it again") from None
     types = {field.name: field.type for field in file.schema_arrow}
     texts = ["geocode", "query_name", *histogram.names]
     needed = [*texts, "query_shape", "value", *(["variance"] if kind == DPQUERY else [])]

@@ -240,6 +240,9 @@ def test_refused_constraints_and_places(root):
     edit(path, replaced("sign", _first("<")))
     with pytest.raises(LabelError, match="row 0, column 'sign'"):
         read_measurements(root, DATA, SMALL)
+    path.write_bytes(b"PAR1 and no more")
+    with pytest.raises(ReleaseFileError, match=r"part-00000\.parquet is no whole Parquet file"):
+        read_measurements(root, DATA, SMALL)
     with pytest.raises(ReleaseFileError, match="no folder"):
         read_measurements(root, "US_Person", SMALL)
     with pytest.raises(ReleaseFileError, match="no level 'Tract'"):

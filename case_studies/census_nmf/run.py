@@ -1,0 +1,248 @@
+"""Noisy measurement files of the census: housing units of a state to the block, and persons of a county.
+
+Run with ``ppdinf reproduce census_nmf`` (it needs ``ppdinf[census]``). No census file comes with it: a state of our own
+is written in their schema, with the variances of production, and read back. Shares of the budget of units by level are
+taken to be those of persons.
+
+What is compared: the posterior; weighted least squares of all noisy values, clipped to what is possible; and the noisy
+values of single cells taken as true.
+"""
+
+import tempfile
+import time
+from pathlib import Path
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+import pymc as pm
+import scipy.sparse as sp
+import xarray as xr
+from scipy.stats import norm
+
+import ppdinf as ppd
+from ppdinf.census import PERSONS, PERSONS_2020, UNITS_2020, read_measurements, read_occupied, simulate_nmf
+from ppdinf.report.study import Study, arguments
+
+HERE, TAKES = Path(__file__).parent, "4 min"
+WIDTHS = {"US": 0, "State": 3, "County": 8, "Tract": 13, "Block_Group": 15}
+LEVEL, Z = 0.9, norm.isf(0.05)
+AXES = ["votingage", "hispanic", "cenrace"]
+WAYS = {"posterior": "#0072B2", "least squares": "#E69F00", "finest values": "#D55E00"}
+
+
+def state(rng, counties):
+    """Occupied and vacant units in blocks of a made-up state; vacancy varies by tract and block."""
+    blocks = []
+    for county in range(1, counties + 1):
+        for tract in range(1, rng.poisson(6) + 2):
+            for group in range(1, rng.poisson(2) + 2):
+                for block in range(rng.poisson(15) + 1):
+                    place = f"44{county:03d}{tract:06d}{group}{1000 * group + block:04d}"
+                    blocks.append(f"044{county:05d}{tract:05d}{group:02d}{place}")
+    units = np.where(rng.random(len(blocks)) < 0.3, 0, rng.negative_binomial(0.8, 0.8 / 30.8, len(blocks)))
+    tracts = np.unique([code[:13] for code in blocks], return_inverse=True)[1]
+    share = rng.beta(18, 2, tracts.max() + 1)[tracts]
+    occupied = rng.binomial(units, rng.beta(10 * share, 10 * (1 - share)))
+    return xr.DataArray(np.stack([units - occupied, occupied], axis=1),
+                        coords={"block": blocks, "h1": ["vacant", "occupied"]})  # fmt: skip
+
+
+def least_squares(seen, low, high):
+    """Estimate and standard deviation of every cell by weighted least squares, clipped to what is possible."""
+    entries = seen.entries
+    weight = np.empty(entries.y.size)
+    for form, rows in entries.forms:
+        weight[rows] = 1 / float(form.law.variance)
+    Q = entries.matrix.astype(float)
+    precision = sp.csc_array(Q.T @ sp.diags_array(weight) @ Q)
+    covariance = np.linalg.inv(precision.toarray())
+    return np.clip(covariance @ (Q.T @ (weight * entries.y)), low, high), np.sqrt(np.diag(covariance))
+
+
+def judged(truth, ways):
+    """Error and coverage of every way: ``{way: (estimate, lower, upper)}``."""
+    return pd.DataFrame(
+        {
+            way: {
+                "root mean square error": np.sqrt(np.mean((estimate - truth) ** 2)),
+                "mean absolute error": np.mean(abs(estimate - truth)),
+                f"coverage at {LEVEL}": np.mean((lower <= truth) & (truth <= upper)),
+                "width of the intervals": np.mean(upper - lower),
+            }
+            for way, (estimate, lower, upper) in ways.items()
+        }
+    ).T
+
+
+def around(estimate, sd, low=0, high=np.inf):
+    """Interval of a normal estimate, of what is possible."""
+    return estimate, np.clip(np.ceil(estimate - Z * sd), low, high), np.clip(np.floor(estimate + Z * sd), low, high)
+
+
+def finest(seen):
+    """Noisy values of single cells, and their standard deviations: the mean where a cell has several."""
+    entries, d = seen.entries, seen.frame.size
+    total, weight = np.zeros(d), np.zeros(d)
+    alone = np.diff(entries.matrix.indptr) == 1
+    for form, rows in entries.forms:
+        own = rows[alone[rows]]
+        cells = entries.matrix.indices[entries.matrix.indptr[own]]
+        np.add.at(total, cells, entries.y[own] / float(form.law.variance))
+        np.add.at(weight, cells, 1 / float(form.law.variance))
+    return total / weight, weight**-0.5
+
+
+def housing(study, rng, *, quick):
+    """Occupied units of a state, down to the block."""
+    table = state(rng, 1 if quick else 4)
+    with tempfile.TemporaryDirectory() as root:
+        simulate_nmf(table, UNITS_2020, root, "US_Unit_PL_PROD", WIDTHS, rng=rng)
+        start = time.perf_counter()
+        seen = read_occupied(root)
+        reading = time.perf_counter() - start
+    units = seen.frame.coords["units"][1]
+    truth = table.sel(h1="occupied", block=seen.coords["block"]).values
+    start = time.perf_counter()
+    with pm.Model(coords=seen.coords):
+        mean, size = pm.Beta("mean", 9, 1), pm.Gamma("size", 2, 0.1)
+        data = pm.BetaBinomial.dist(alpha=mean * size, beta=(1 - mean) * size, n=units)
+        ppd.PartiallyPrivate("occupied", data, release=seen, marginalize=True)
+        draws, tune = (60, 60) if quick else (120, 80)
+        idata = pm.sample(draws, tune=tune, chains=2, cores=2, random_seed=1, progressbar=False)
+        drawn = ppd.sample_confidential(idata, random_seed=1)
+    seconds = time.perf_counter() - start
+    x = drawn.values.reshape(-1, units.size)
+    tail = (1 - LEVEL) / 2
+    exact = x.mean(axis=0), *np.quantile(x, [tail, 1 - tail], axis=0, method="closest_observation")
+    plain = least_squares(seen, 0, units)
+    noisy = finest(seen)
+    found = judged(truth, {
+        "posterior": exact, "least squares": around(*plain, 0, units),
+        "finest values": around(np.clip(noisy[0], 0, units), noisy[1], 0, units),
+    })  # fmt: skip
+    study.table("units", found, f"Occupied units of {units.size:,} blocks with units, {table.sizes['block']:,} in all.")
+    held = bool(((x >= 0) & (x <= units)).all())
+    study.claim(
+        "every draw is between 0 and the units of its block", "here", "always", f"{x.shape[0]} draws", holds=held
+    )
+    by = xr.DataArray(x, dims=("draw", "block"), coords={"block": seen.coords["block"]})
+    tracts = np.array([code[:13] for code in seen.coords["block"]])
+    among = by.assign_coords(tract=("block", tracts)).groupby("tract").sum()
+    true_of = pd.Series(truth).groupby(tracts).sum().to_numpy()
+    lower, upper = np.quantile(among.transpose("draw", "tract").values, [tail, 1 - tail], axis=0)
+    cover = np.mean((lower <= true_of) & (true_of <= upper))
+    error, least = found["root mean square error"], found.loc["posterior", f"coverage at {LEVEL}"]
+    study.claim(
+        "the posterior is nearer to the truth than least squares, and that than noisy values", "here", "smaller error",
+        " and ".join(f"{error[way]:.2f}" for way in WAYS) + " units", holds=error.is_monotonic_increasing,
+    )  # fmt: skip
+    study.claim(
+        "intervals of blocks cover at least what they say (counts are whole)", "here", f"{LEVEL}", f"{least:.3f}",
+        holds=least > LEVEL - 0.05,
+    )  # fmt: skip
+    study.text(
+        f"Reading {reading:.1f} s; sampling {draws} draws of 2 chains after {tune} {seconds:.0f} s. Totals of "
+        f"{true_of.size} tracts are covered {cover:.2f} of the time.", heading="Housing units",
+    )  # fmt: skip
+    figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
+    for way, values in (("least squares", plain[0]), ("posterior", exact[0])):
+        left.plot(truth, values, ".", color=WAYS[way], markersize=3, alpha=0.6, label=way)
+    end = units.max()
+    left.plot([0, end], [0, end], color="black", linewidth=0.6)
+    left.set(xlabel="occupied units of a block, true", ylabel="estimate")
+    left.legend(frameon=False)
+    right.barh(list(WAYS), [error[way] for way in WAYS], color=list(WAYS.values()))
+    right.set(xlabel="root mean square error of a block, units")
+    for axes in (left, right):
+        axes.spines[["top", "right"]].set_visible(False)
+    study.figure("units", figure, "Occupied housing units of blocks: estimates against the truth, and their errors.")
+    plt.close(figure)
+
+
+def county(rng):
+    """Persons of a made-up county by voting age, ethnicity and race: most cells nearly empty."""
+    race = np.concatenate([[0.62, 0.12, 0.01, 0.06, 0.002, 0.09], 0.02 * rng.dirichlet(np.full(57, 0.15)) * 5])
+    shares = np.einsum("a,h,r->ahr", [0.22, 0.78], [0.84, 0.16], race / race.sum())
+    shares = shares * np.exp(0.4 * rng.standard_normal(shares.shape))
+    cells = rng.multinomial(20_000, (shares / shares.sum()).ravel()).reshape(shares.shape)
+    full = np.zeros(PERSONS.shape, dtype=np.int64)
+    full[0] = cells  # all in households
+    labels = {axis.name: list(axis.labels) for axis in PERSONS.axes}
+    return xr.DataArray(full[None], coords={"county": ["04410007"], **labels})
+
+
+def one_county(rng, k, draws):
+    """Errors and coverage by size of cell, of one simulated county."""
+    table = county(rng)
+    with tempfile.TemporaryDirectory() as root:
+        simulate_nmf(table, PERSONS_2020, root, "US_Person_PL_PROD", {"State": 3}, leaf="County", rng=rng)
+        total = {ppd.invariants.total(): int(table.sum())}
+        seen = read_measurements(
+            root, "US_Person_PL_PROD", PERSONS, within="044", levels=["County"], axes=AXES, public=total
+        )
+    truth = table.sum("hhgq").values.ravel()
+    posterior = ppd.denoise(seen, draws=draws, rng=rng, progressbar=False).summary(probability=LEVEL)
+    estimate = least_squares(seen, 0, np.inf)
+    noisy = finest(seen)
+    ways = {
+        "posterior": tuple(posterior[name].to_numpy() for name in ("estimate", "lower", "upper")),
+        "least squares": around(*estimate),
+        "finest values": around(np.clip(noisy[0], 0, None), noisy[1]),
+    }
+    size = np.select([truth == 0, truth <= 5, truth <= 50], ["0", "1 to 5", "6 to 50"], "over 50")
+    return pd.concat([judged(truth[size == s], {w: tuple(v[size == s] for v in own) for w, own in ways.items()})
+                      .assign(size=s, cells=int((size == s).sum())) for s in np.unique(size)])  # fmt: skip
+
+
+def persons(study, *, quick, workers):
+    """Persons of counties from eight overlapping queries."""
+    number, draws = (2, 300) if quick else (8, 600)
+    runs = study.replicates(lambda rng, k: one_county(rng, k, draws), number, name="county", workers=workers)
+    found = pd.concat(runs).rename_axis("way").reset_index()
+    mean = found.groupby(["way", "size"], sort=False).mean(numeric_only=True).reset_index().set_index("way")
+    study.table("persons", mean, f"Cells of {number} simulated counties by their true size, at {LEVEL}.")
+    cover, name = mean.set_index("size", append=True)[f"coverage at {LEVEL}"], "root mean square error"
+    error = mean.groupby("way").apply(lambda own: np.sqrt(np.average(own[name] ** 2, weights=own["cells"])))
+    large = [float(cover["posterior"][size]) for size in ("6 to 50", "over 50")]
+    study.claim(
+        "the posterior of overlapping queries is nearer to the truth than clipped least squares and than the query of "
+        "every cell alone", "here", "smaller error", " and ".join(f"{error[way]:.2f}" for way in WAYS) + " persons",
+        holds=error["posterior"] < min(error["least squares"], error["finest values"]),
+    )  # fmt: skip
+    study.claim(
+        "intervals of cells above 5 cover what they say", "here", f"{LEVEL} +- .04",
+        " and ".join(f"{share:.3f}" for share in large), holds=all(abs(share - LEVEL) < 0.04 for share in large),
+        reason="by true size: shrinkage towards a learned prior draws cells of 6 to 50 down",
+    )  # fmt: skip
+    sizes = [size for size in ("0", "1 to 5", "6 to 50", "over 50") if size in cover["posterior"]]
+    figure, both = plt.subplots(1, 2, figsize=(10, 3.8), layout="constrained")
+    for axes, column in zip(both, (f"coverage at {LEVEL}", name), strict=True):
+        own = mean.set_index("size", append=True)[column]
+        for k, (way, color) in enumerate(WAYS.items()):
+            axes.bar(
+                np.arange(len(sizes)) + 0.27 * (k - 1), [own[way][size] for size in sizes], 0.25, color=color, label=way
+            )
+        axes.set_xticks(range(len(sizes)), sizes)
+        axes.set(xlabel="true size of the cell, persons", ylabel=column)
+        axes.spines[["top", "right"]].set_visible(False)
+    both[0].axhline(LEVEL, color="black", linewidth=0.6)
+    figure.legend(*both[1].get_legend_handles_labels(), frameon=False, ncols=3, loc="outside upper center")
+    study.figure("persons", figure, "Coverage of 90 % intervals, and errors, by true size of the cell.")
+    plt.close(figure)
+
+
+def main(output=HERE, *, quick=False, seed=1, workers=None):
+    """Write files of a state, read them, and compare what is inferred with the truth; page, tables and figures."""
+    study = Study(
+        "Noisy measurement files of the census", output,
+        about="Simulated files with the variances of production: units to the block, persons of a county.",
+        settings={"quick": quick, "seed": seed},
+    )  # fmt: skip
+    persons(study, quick=quick, workers=workers)
+    housing(study, np.random.default_rng(seed), quick=quick)
+    study.write()
+
+
+if __name__ == "__main__":
+    main(**arguments(main))
