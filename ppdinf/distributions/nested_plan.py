@@ -29,7 +29,7 @@ def forest_of_sums(system: System, of_sums: Entries) -> Forest | None:
     linked = np.flatnonzero(np.diff(system.B.indptr) > 1)
     bounds = system.B[linked]
     sign = np.array([bounds.data[start] for start in bounds.indptr[:-1]], dtype=np.int64)
-    bounds = sp.csr_array(sp.diags_array(np.sign(sign)).astype(np.int64) @ bounds) if linked.size else bounds
+    bounds = sp.csr_array(sp.diags_array(np.sign(sign), dtype=np.int64) @ bounds) if linked.size else bounds
     return forest_of(sp.csr_array(sp.vstack([system.A, bounds, of_sums.matrix], format="csr")))
 
 
