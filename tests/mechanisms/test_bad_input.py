@@ -57,9 +57,10 @@ PUBLIC = {  # constructors that take what is public, and epsilon
 OTHER = {"Suppression": lambda public: Suppression(public)}
 EPSILON = {
     **{name: lambda epsilon, make=make: make(total(), epsilon) for name, make in PUBLIC.items()},
-    "DoubleGeometric": DoubleGeometric,
-    "Staircase": Staircase,
-    "DiscreteGaussian": DiscreteGaussian,
+    # an array makes a law for each entry, which measurements have and mechanisms refuse
+    "DoubleGeometric": lambda epsilon: Conditioned(total(), noise=DoubleGeometric(epsilon)),
+    "Staircase": lambda epsilon: Conditioned(total(), noise=Staircase(epsilon)),
+    "DiscreteGaussian": lambda sigma: Conditioned(total(), noise=DiscreteGaussian(sigma)),
     "KNormGradient": lambda epsilon: KNormGradient(Mean(1.0), epsilon),
     "sensitivity": lambda sensitivity: WassersteinExponential(total(), 1, sensitivity, "x"),
     "TwoStage": lambda epsilon: TwoStage(epsilon, 5),

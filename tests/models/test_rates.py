@@ -7,7 +7,7 @@ from scipy.stats import gamma, kstest, nbinom, poisson
 
 import ppdinf as ppd
 from ppdinf.distributions.dependents import tables_of
-from ppdinf.distributions.observed import Observed
+from ppdinf.distributions.observed_release import ObservedRelease
 from ppdinf.errors import LabelError, ModelError
 from ppdinf.models import rates
 from ppdinf.models.rates import draw_rates, rate_model
@@ -33,7 +33,7 @@ def make(values=(3, -1, 12), persons=PERSONS, before=(2, 0, 10), public=PUBLIC, 
 @pytest.fixture
 def walked(monkeypatch):
     """The form of the model for tables that cannot be summed out, on tables that can."""
-    monkeypatch.setattr(Observed, "obstacle", "public sums cross each other")
+    monkeypatch.setattr(ObservedRelease, "obstacle", "public sums cross each other")
 
 
 @pytest.mark.usefixtures("walked")
