@@ -18,9 +18,7 @@ from ppdinf.census.schema import Histogram
 from ppdinf.census.strategies import Strategy, variance_of
 from ppdinf.errors import LabelError
 from ppdinf.laws import DiscreteGaussian
-from ppdinf.laws.likelihood import Differences
-from ppdinf.measurements.entries import Entries
-from ppdinf.measurements.published_again import published_again
+from ppdinf.laws.differences import Differences
 from ppdinf.tables import as_table
 
 __all__ = ["simulate_nmf"]
@@ -110,11 +108,8 @@ def _noisy(strategy: Strategy, level: str, sums: NDArray[np.int64], rng: np.rand
     for name, squared_sigma in strategy.squared_sigmas.get(level, {}).items():
         groupings = strategy.histogram.query(name)
         answers = _answers(strategy.histogram, groupings, sums)
-        law = Differences(DiscreteGaussian(variance=squared_sigma))
-        k = answers.size
-        entries = Entries(sp.csr_array((k, 0), dtype=np.int64), [], np.zeros(k, dtype=np.int64), ((law, np.arange(k)),))
-        noisy = published_again(entries, answers.reshape(1, k), rng)
-        yield f"{name}_dpq", groupings, noisy.reshape(answers.shape), variance_of(squared_sigma), ""
+        noisy = Differences(DiscreteGaussian(variance=squared_sigma)).publish(answers, rng)
+        yield f"{name}_dpq", groupings, noisy, variance_of(squared_sigma), ""
 
 
 def _exact(strategy: Strategy, level: str, sums: NDArray[np.int64]) -> Iterator[Query]:

@@ -24,12 +24,11 @@ from ppdinf.fiber.laminar import Forest
 from ppdinf.fiber.measured_sums import MeasuredSums
 from ppdinf.fiber.nested_sums import NestedSums
 from ppdinf.lattice.moves import Moves
-from ppdinf.laws import DiscreteGaussian, DoubleGeometric
-from ppdinf.laws.likelihood import Differences, Likelihood
+from ppdinf.laws.differences import Differences
+from ppdinf.laws.likelihood import Likelihood
 from ppdinf.laws.noise_norm import NoiseNorm
 from ppdinf.measurements import Measurements
 from ppdinf.measurements.entries import Entries
-from ppdinf.measurements.published_again import published_again
 
 __all__ = ["ObservedMeasurements"]
 
@@ -140,13 +139,11 @@ class ObservedMeasurements(Observed):
         first, size = np.zeros(k, dtype=np.int64), np.zeros(k, dtype=np.int64)
         tabulated = []
         for form, rows in entries.forms:
-            law = form.law if isinstance(form, Differences) else None
-            if isinstance(law, DiscreteGaussian):
-                precision[rows] = 1 / float(law.variance)
-            elif isinstance(law, DoubleGeometric):
-                rate[rows] = float(law.epsilon)
-            else:
+            fall = form.law.fall if isinstance(form, Differences) else None
+            if fall is None or all(fall):
                 tabulated.append(rows)
+            else:
+                rate[rows], precision[rows] = fall
         if tabulated:
             rows = np.sort(np.concatenate(tabulated))
             first[rows], size[rows] = self._values(rows, lower, width)
@@ -202,7 +199,7 @@ class ObservedMeasurements(Observed):
     def draw(self, cells: NDArray[np.int64], rng: np.random.Generator) -> NDArray[Any]:
         """Measure tables again."""
         entries = self.published.entries
-        return published_again(entries, cells @ entries.matrix.T, rng)
+        return entries.publish(cells @ entries.matrix.T, rng)
 
 
 def _ones(matrix: sp.csr_array) -> NDArray[np.bool_]:

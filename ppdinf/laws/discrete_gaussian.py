@@ -95,6 +95,11 @@ class DiscreteGaussian(IntegerLaw):
         return (-ball(Fraction(2 * size + 1) / (2 * self.variance))).exp()
 
     @property
+    def fall(self) -> tuple[float, float]:
+        """No rate, and the bend ``1 / sigma**2``."""
+        return 0.0, 1 / float(self.variance)
+
+    @property
     def rho_per_square(self) -> Fraction:
         """``1 / (2 sigma**2)``."""
         return 1 / (2 * self.variance)

@@ -69,6 +69,11 @@ class DoubleGeometric(IntegerLaw):
         return (-ball(self.epsilon)).exp()
 
     @property
+    def fall(self) -> tuple[float, float]:
+        """The rate epsilon, and no bend."""
+        return float(self.epsilon), 0.0
+
+    @property
     def epsilon_per_unit(self) -> Fraction:
         """Epsilon."""
         return self.epsilon

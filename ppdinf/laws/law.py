@@ -97,6 +97,11 @@ class IntegerLaw(Law):
         return 1
 
     @property
+    def fall(self) -> tuple[float, float] | None:
+        """Rate r and bend b where the log weight of k is ``-(r |k| + b k^2 / 2)``; None where it has no such form."""
+        return None
+
+    @property
     def epsilon_per_unit(self) -> Fraction | None:
         """Most by which the log weight changes from one integer to the next; None where there is no end."""
         return None

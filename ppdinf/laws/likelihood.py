@@ -17,42 +17,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from ppdinf.laws.differences import Differences
 from ppdinf.laws.histogram_noise import HistogramNoise
 from ppdinf.laws.noise_norm import NoiseNorm
 from ppdinf.laws.transition_matrix import TransitionMatrix
 
-__all__ = ["Differences", "Likelihood", "MixingScale", "Normaliser", "RemovedShift"]
-
-
-@dataclass(frozen=True, eq=False)
-class Differences:
-    """Weights of single cells that follow from the noise ``y - x`` alone.
-
-    Attributes
-    ----------
-    law : object
-        With a method ``log_weight(z, *scale)``, elementwise; NumPy or PyTensor.
-    """
-
-    law: Any
-
-    def log_weight(self, y: Any, x: Any, *scale: Any) -> Any:
-        """Log weight of releasing each y when the count is x, elementwise; NumPy or PyTensor."""
-        return self.law.log_weight(y - x, *scale)
-
-    @property
-    def gives(self) -> str:
-        """What is published, in words."""
-        return "a count with noise"
-
-    def is_possible(self, y: Any) -> Any:
-        """Tell numbers that some count gives: all."""
-        return np.ones(np.shape(y), dtype=bool)
-
-    def reach(self, y: Any, rare: float) -> tuple[Any, Any]:
-        """Smallest and largest count that each y comes from, but with the probability `rare` of the weights."""
-        far = float(self.law.widest_half_width(1, rare)) if rare > 0 else math.inf
-        return y - far, y + far
+__all__ = ["Likelihood", "MixingScale", "Normaliser", "RemovedShift"]
 
 
 @dataclass(frozen=True)

@@ -9,12 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ppdinf.errors import PrivacyError
+from ppdinf.laws.published_law import Column, PublishedLaw
 
 __all__ = ["RandomRounding"]
 
 
 @dataclass(frozen=True)
-class RandomRounding:
+class RandomRounding(PublishedLaw):
     """A count x goes to the multiple of the base above with probability ``(x mod base) / base``, else to that below.
 
     So a multiple y is published with the probability ``1 - |y - x| / base`` where that is positive.
@@ -58,3 +59,13 @@ class RandomRounding:
     def reach(self, y: Any, rare: float) -> tuple[Any, Any]:
         """Smallest and largest count that each y can come from."""
         return y - self.base + 1, y + self.base - 1
+
+    def columns(self, y: NDArray[np.int64]) -> list[Column]:
+        """One column: the nearer to its number, the likelier a count."""
+        away = np.arange(-self.base + 1, self.base)
+        return [Column(self.log_weight(0, away), np.arange(y.size), y - self.base + 1)]
+
+    def publish(self, x: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.int64]:
+        """Round counts."""
+        above = x % self.base
+        return x - above + self.base * (rng.random(x.shape) < above / self.base)

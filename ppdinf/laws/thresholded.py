@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -11,7 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ppdinf.errors import PrivacyError
+from ppdinf.laws.differences import Differences
 from ppdinf.laws.law import IntegerLaw
+from ppdinf.laws.published_law import Column, PublishedLaw
 
 __all__ = ["ABSENT", "Thresholded"]
 
@@ -22,7 +24,7 @@ EXACT = 10**7  # noise values that are summed for the weight of an absent count
 
 
 @dataclass(frozen=True)
-class Thresholded:
+class Thresholded(PublishedLaw):
     """Noise of a law; the noisy count is published if it reaches the threshold, and absent otherwise.
 
     An absent count (nan, or a label that is not there) is censored, not zero: it weighs counts x by the probability
@@ -82,6 +84,22 @@ class Thresholded:
         absent = np.asarray(y) == ABSENT
         low = np.where(absent, -np.inf, np.where(absent, 0, y) - far)
         return low, np.where(absent, self.threshold - 1, y) + far
+
+    def columns(self, y: NDArray[np.int64]) -> list[Column]:
+        """One column for what is absent, flat towards smaller counts, and those of the law for the rest."""
+        (absent,), (there,) = np.nonzero(y == ABSENT), np.nonzero(y != ABSENT)
+        found = [replace(column, entries=there[column.entries]) for column in Differences(self.law).columns(y[there])]
+        if absent.size:
+            far, _ = self._log_sums
+            counts = self.threshold - 1 + np.arange(-far, far + 1)
+            weights = self._log_below(self.threshold - 1 - counts)
+            found.append(Column(weights, absent, np.full(absent.size, counts[0]), left=(0.0, 0.0)))
+        return found
+
+    def publish(self, x: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.int64]:
+        """Add noise, and leave out what stays below."""
+        noisy = Differences(self.law).publish(x, rng)
+        return np.where(noisy >= self.threshold, noisy, ABSENT)
 
     def _log_below(self, z: NDArray[Any]) -> NDArray[np.float64]:
         """Log probability that noise is at most z."""

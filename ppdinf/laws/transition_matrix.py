@@ -9,11 +9,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ppdinf.laws.published_law import Column, PublishedLaw
+
 __all__ = ["TransitionMatrix"]
 
 
 @dataclass(frozen=True, eq=False)
-class TransitionMatrix:
+class TransitionMatrix(PublishedLaw):
     """Probabilities P(y | x) of every released count for every count, both from 0 on.
 
     Attributes
@@ -66,3 +68,18 @@ class TransitionMatrix:
         first, last = possible.argmax(axis=0), possible.shape[0] - 1 - possible[::-1].argmax(axis=0)
         column = np.clip(np.asarray(y, dtype=np.int64), 0, first.size - 1)
         return first[column], last[column]
+
+    def columns(self, y: NDArray[np.int64]) -> list[Column]:
+        """Return the columns of the matrix."""
+        counts = np.arange(self.probabilities.shape[0])
+        different, number = np.unique(y, return_inverse=True)
+        found = []
+        for k, value in enumerate(different):
+            own = np.flatnonzero(number == k)
+            found.append(Column(self.log_weight(np.full(counts.size, value), counts), own, np.zeros_like(own)))
+        return found
+
+    def publish(self, x: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.int64]:
+        """Draw from the rows of counts."""
+        rows = np.cumsum(self.probabilities, axis=1)[x]
+        return (rng.random(x.shape)[..., None] * rows[..., -1:] >= rows).sum(axis=-1)

@@ -5,7 +5,6 @@ Rule: labels and published numbers in, rows of integers and laws out; nothing he
 entries          published numbers, each of a sum of cells with a law of its own
 measured         one published array of noisy sums, and the law of its noise
 measurements     everything published about one table: noisy sums, what is exact, and bounds
-published_again  noisy sums of given tables, drawn again by the laws of what was published
 rows             numbers onto the rows of a statement, by label wherever they have labels
 """
 

@@ -10,13 +10,9 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from ppdinf.invariants.names import Names
-from ppdinf.laws import RandomRounding, Thresholded, TransitionMatrix
-from ppdinf.laws.likelihood import Differences
+from ppdinf.laws.published_law import PublishedLaw
 
-__all__ = ["Entries", "Form"]
-
-Form = Differences | TransitionMatrix | RandomRounding | Thresholded
-"""How a published number weighs counts: ``log_weight(y, x)``, and from where to where, ``reach(y, rare)``."""
+__all__ = ["Entries"]
 
 RARE = 1e-12
 """Probability of noise that goes further than its reach."""
@@ -33,14 +29,14 @@ class Entries:
     names : sequence of str
     y : array of int64, shape (k,)
         What was published; `ppdinf.laws.thresholded.ABSENT` for what stayed below its threshold.
-    forms : tuple of (Form, array of int64)
+    forms : tuple of (PublishedLaw, array of int64)
         Laws, each with the entries that have it.
     """
 
     matrix: sp.csr_array
     names: Sequence[str]
     y: NDArray[np.int64]
-    forms: tuple[tuple[Form, NDArray[np.int64]], ...]
+    forms: tuple[tuple[PublishedLaw, NDArray[np.int64]], ...]
 
     def log_weights(self, sums: NDArray[np.int64]) -> NDArray[np.float64]:
         """Log weight of every entry given possible values of its sum, shape (k, ...)."""
@@ -56,6 +52,13 @@ class Entries:
         for form, rows in self.forms:
             low[rows], high[rows] = form.reach(self.y[rows], rare)
         return low, high
+
+    def publish(self, sums: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.int64]:
+        """Publish other sums, shape (n, k), by the same laws."""
+        drawn = np.empty(sums.shape, dtype=np.int64)
+        for form, rows in self.forms:
+            drawn[:, rows] = form.publish(sums[:, rows], rng)
+        return drawn
 
     def only(self, rows: NDArray[np.int64]) -> Entries:
         """Return some of the entries, in the order given."""

@@ -16,10 +16,11 @@ from ppdinf.frame import Frame
 from ppdinf.invariants import Public
 from ppdinf.invariants.names import Joined
 from ppdinf.labels import LARGEST
-from ppdinf.laws import IntegerLaw, LawArray, RandomRounding, Thresholded, TransitionMatrix
-from ppdinf.laws.likelihood import Differences
+from ppdinf.laws import IntegerLaw, LawArray, Thresholded, TransitionMatrix
+from ppdinf.laws.differences import Differences
+from ppdinf.laws.published_law import PublishedLaw
 from ppdinf.laws.thresholded import ABSENT
-from ppdinf.measurements.entries import Entries, Form
+from ppdinf.measurements.entries import Entries
 from ppdinf.measurements.rows import onto_rows
 
 __all__ = ["Measured", "as_form", "measured"]
@@ -61,7 +62,7 @@ class Measured:
 
     def _forms(
         self, names: Sequence[str], frame: Frame, there: NDArray[np.bool_]
-    ) -> tuple[tuple[Form, NDArray[np.int64]], ...]:
+    ) -> tuple[tuple[PublishedLaw, NDArray[np.int64]], ...]:
         """Laws, each with the rows that have it."""
         if not isinstance(self.law, LawArray):
             return ((as_form(self.law), np.arange(len(names))),)
@@ -119,9 +120,9 @@ def measured(statement: Public, values: Any, law: Any) -> Measured:
     return Measured(statement, values, law)
 
 
-def as_form(law: Any) -> Form:
+def as_form(law: Any) -> PublishedLaw:
     """How a law weighs counts, given what was published."""
-    if isinstance(law, TransitionMatrix | RandomRounding | Thresholded):
+    if isinstance(law, PublishedLaw):
         return law
     if isinstance(law, IntegerLaw):
         return Differences(law)
@@ -150,7 +151,7 @@ def _whole(given: NDArray[Any], names: Sequence[str], what: str) -> tuple[NDArra
 
 
 def _require_possible(
-    forms: tuple[tuple[Form, NDArray[np.int64]], ...],
+    forms: tuple[tuple[PublishedLaw, NDArray[np.int64]], ...],
     y: NDArray[np.int64],
     there: NDArray[np.bool_],
     names: Sequence[str],

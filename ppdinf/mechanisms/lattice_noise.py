@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from ppdinf.invariants import System
 from ppdinf.laws import IntegerLaw, L2Laplace
-from ppdinf.laws.likelihood import Differences, Likelihood, MixingScale
+from ppdinf.laws.differences import Differences
+from ppdinf.laws.likelihood import Likelihood, MixingScale
 from ppdinf.mechanisms.table_mechanism import TableMechanism
 from ppdinf.noise.bits.tape import Tape
 from ppdinf.noise.plan import Plan, plan

@@ -38,7 +38,8 @@ from ppdinf.invariants import Public, System
 from ppdinf.invariants.system import bind
 from ppdinf.lattice.shortest import shortest_distance
 from ppdinf.lattice.structure import structure
-from ppdinf.laws.likelihood import Differences, Likelihood, RemovedShift
+from ppdinf.laws.differences import Differences
+from ppdinf.laws.likelihood import Likelihood, RemovedShift
 from ppdinf.laws.noise_norm import NoiseNorm
 from ppdinf.mechanisms.border import refuse_undeclared, require_public
 from ppdinf.mechanisms.counting_queries import Query, answer, counting_query

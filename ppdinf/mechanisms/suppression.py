@@ -19,7 +19,8 @@ from ppdinf.errors import ModelError
 from ppdinf.invariants import Public, System
 from ppdinf.lattice.feasible import nearest_feasible
 from ppdinf.lattice.fiber_tables import cell_intervals
-from ppdinf.laws.likelihood import Differences, Likelihood
+from ppdinf.laws.differences import Differences
+from ppdinf.laws.likelihood import Likelihood
 from ppdinf.mechanisms.border import require_public
 from ppdinf.mechanisms.table_mechanism import TableMechanism
 from ppdinf.noise.bits.tape import Tape

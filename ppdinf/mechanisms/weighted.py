@@ -21,7 +21,8 @@ from ppdinf.errors import InvariantError
 from ppdinf.invariants import Public, System
 from ppdinf.invariants.statement import Statement
 from ppdinf.laws import IntegerLaw, L2Laplace
-from ppdinf.laws.likelihood import Differences, Likelihood, MixingScale, Normaliser
+from ppdinf.laws.differences import Differences
+from ppdinf.laws.likelihood import Likelihood, MixingScale, Normaliser
 from ppdinf.mechanisms.base_measure import BaseMeasure, log_base_measure
 from ppdinf.mechanisms.summing_out import summed_out, work_of
 from ppdinf.mechanisms.table_mechanism import TableMechanism

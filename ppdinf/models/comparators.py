@@ -16,7 +16,8 @@ import xarray as xr
 
 from ppdinf.errors import ModelError
 from ppdinf.lattice.feasible import nearest_feasible
-from ppdinf.laws.likelihood import Differences, MixingScale
+from ppdinf.laws.differences import Differences
+from ppdinf.laws.likelihood import MixingScale
 from ppdinf.releases import Release
 
 __all__ = ["clipped", "gaussian", "noisy_as_true", "projected"]

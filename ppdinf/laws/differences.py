@@ -1,0 +1,62 @@
+"""Published numbers whose noise ``y - x`` alone decides what they weigh."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ppdinf.laws.published_law import Column, PublishedLaw
+
+__all__ = ["Differences"]
+
+NEGLIGIBLE = -700.0
+"""Log weight at which the table of a law without a formula for its tails ends."""
+
+DRAWN = -60.0
+"""Log weight beyond which noise is not drawn."""
+
+
+@dataclass(frozen=True, eq=False)
+class Differences(PublishedLaw):
+    """Weights of single cells that follow from the noise ``y - x`` alone.
+
+    Attributes
+    ----------
+    law : object
+        With a method ``log_weight(z, *scale)``, elementwise; NumPy or PyTensor. What is published about sums asks an
+        `IntegerLaw` for more.
+    """
+
+    law: Any
+
+    @property
+    def gives(self) -> str:
+        """What is published, in words."""
+        return "a count with noise"
+
+    def log_weight(self, y: Any, x: Any, *scale: Any) -> Any:
+        """Log weight of releasing each y when the count is x, elementwise; NumPy or PyTensor."""
+        return self.law.log_weight(y - x, *scale)
+
+    def reach(self, y: Any, rare: float) -> tuple[Any, Any]:
+        """Smallest and largest count that each y comes from, but with the probability `rare` of the weights."""
+        far = float(self.law.widest_half_width(1, rare)) if rare > 0 else math.inf
+        return y - far, y + far
+
+    def columns(self, y: NDArray[np.int64]) -> list[Column]:
+        """One column: a formula at any distance where the law has one, else a table."""
+        every = np.arange(y.size)
+        if self.law.fall is not None:
+            return [Column(np.zeros(1), every, y, left=self.law.fall, right=self.law.fall)]
+        far = self.law.tail_start(NEGLIGIBLE)
+        return [Column(self.law.log_weight(np.arange(-far, far + 1.0)), every, y - far)]
+
+    def publish(self, x: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.int64]:
+        """Add noise, by inversion."""
+        far = self.law.tail_start(DRAWN)
+        below = np.cumsum(np.exp(self.law.log_weight(np.arange(-far, far + 1.0))))
+        return x + np.minimum(np.searchsorted(below, rng.random(x.shape) * below[-1], side="right"), 2 * far) - far

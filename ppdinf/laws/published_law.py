@@ -1,0 +1,67 @@
+"""What a law of single published numbers states: how they weigh counts, and how counts are published."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["Column", "PublishedLaw"]
+
+
+@dataclass(frozen=True, eq=False)
+class Column:
+    """Log weights of the values of a sum, the same for several published numbers but for where they begin.
+
+    Attributes
+    ----------
+    log_weights : array of float64
+        Of consecutive values.
+    entries : array of int64
+        Which of the published numbers have them.
+    begins : array of int64
+        The value that the first is of, for each of these.
+    left, right : tuple of float
+        Beyond either end weights fall further: k values on by ``rate k + bend k^2 / 2``; ``inf`` where they end.
+    """
+
+    log_weights: NDArray[np.float64]
+    entries: NDArray[np.int64]
+    begins: NDArray[np.int64]
+    left: tuple[float, float] = (np.inf, 0.0)
+    right: tuple[float, float] = (np.inf, 0.0)
+
+
+class PublishedLaw(ABC):
+    """Law of a published number given the count, or sum of counts, that it is of.
+
+    A subclass in a file of its own serves measurements everywhere: windows, walks, forests, draws.
+    """
+
+    @property
+    @abstractmethod
+    def gives(self) -> str:
+        """What is published, in words."""
+
+    @abstractmethod
+    def log_weight(self, y: Any, x: Any) -> Any:
+        """Log weight of publishing each y when the count is x, elementwise; ``-inf`` where it cannot be."""
+
+    @abstractmethod
+    def reach(self, y: Any, rare: float) -> tuple[Any, Any]:
+        """Smallest and largest count that each y comes from, but with probability `rare`; 0 for what is certain."""
+
+    @abstractmethod
+    def columns(self, y: NDArray[np.int64]) -> list[Column]:
+        """State the log weights of all values of the sums that numbers are of; each number in one column."""
+
+    @abstractmethod
+    def publish(self, x: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.int64]:
+        """Publish counts: a model's own draws in double precision, no release."""
+
+    def is_possible(self, y: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Tell numbers that some count gives: all, unless a subclass knows better."""
+        return np.ones(np.shape(y), dtype=bool)
