@@ -98,6 +98,7 @@ def test_edits_behind_a_kernel_are_seen(copied):
     assert run()[:3] == ["49", "50", "49"]
 
 
+@pytest.mark.deep
 def test_edits_behind_a_kernel_of_the_package_are_seen(copied):
     package, run = copied
     code = (

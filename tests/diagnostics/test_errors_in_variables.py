@@ -9,7 +9,7 @@ from ppdinf.diagnostics.calibration import uniformity
 ALARM = 1e-4  # of each of two parameters: a right posterior fails once in 5,000 runs
 
 
-@pytest.mark.parametrize("data_sets", [100, pytest.param(500, marks=pytest.mark.deep)])
+@pytest.mark.parametrize("data_sets", [pytest.param(n, marks=pytest.mark.deep) for n in (100, 500)])
 def test_posterior_is_calibrated_where_the_persons_are_noisy(data_sets):
     found = study("1/10", {"right": summed_out, "naive": taken_as_true}, data_sets)
     p = {name: [uniformity(of["position"]) for of in found[name].values()] for name in found}

@@ -77,6 +77,7 @@ def test_walk_against_all_tables(name, public):
     assert p_value(drawn(replace(fiber, histogram=None), log_weights), tables, weight) < 1e-9
 
 
+@pytest.mark.deep
 def test_walk_beside_another_factor():
     """Each direction a proposal of the walk, for a factor that looks at all cells."""
     fiber, log_weights = problem("cyclic-laplace", Public())

@@ -84,13 +84,13 @@ def test_further_nested_sums_are_summed_out(seed):
     check_nested(seed)
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_against_enumeration(seed):
     check(seed)
 
 
 @pytest.mark.deep
-@pytest.mark.parametrize("seed", range(4, 110))
+@pytest.mark.parametrize("seed", range(2, 110))
 def test_further_systems_against_enumeration(seed):
     check(seed)
 

@@ -131,6 +131,7 @@ def test_posterior_equals_enumeration(name):
     assert distance(make(public, **wrong).on(release.kept)) > 2
 
 
+@pytest.mark.deep
 def test_a_dropped_invariant_is_caught():
     """The wrong posterior weighs answers whose public sum is off by the same Gaussian law."""
     release, table = case("gaussian, answers")

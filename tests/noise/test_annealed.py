@@ -43,6 +43,7 @@ def test_draws_have_the_enumerated_law(system):
     assert (accepted > 0.2).all()
 
 
+@pytest.mark.deep
 def test_weights_are_needed():
     points, p = enumerate_law(SYSTEMS["2 x 3 margins"], LAW)
     system = own_rates(annealing(SYSTEMS["2 x 3 margins"], LAW, levels=2))

@@ -24,7 +24,7 @@ from ppdinf.noise.exact.crossing_moves import _independent, _repaired
 from ppdinf.noise.offer import Offer
 
 EVERY = 120  # random systems
-QUICK = range(0, 72, 6)
+QUICK = range(0, 72, 12)
 EPSILONS = [Fraction(1, 2), Fraction(2, 3), Fraction(3, 4)]
 DRAWS = 1_500  # 500 in the quick tier
 RARE = 1e-4 / EVERY / 2  # of a false alarm by chi-square at one system: of any, below 1e-4

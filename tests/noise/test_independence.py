@@ -47,6 +47,7 @@ def test_inequalities_truncate_the_law():
     assert p_value(noise.reshape(-1, 4), points, p) > 1e-6
 
 
+@pytest.mark.deep
 def test_the_printed_ratio_and_a_wrong_scale_are_seen():
     A, law = SYSTEMS["total"], DoubleGeometric(1)
     points, p = enumerate_law(A, law)

@@ -47,6 +47,7 @@ def test_acceptance_on_margins(cells, epsilon, least):
         assert abs(radius.mean() - m) < 6 * np.sqrt(m / len(z)) + 0.05
 
 
+@pytest.mark.deep
 def test_wrong_variants_are_caught(monkeypatch):
     epsilon = Fraction(5, 2)
     truth = margins_law(2.5, "l2")

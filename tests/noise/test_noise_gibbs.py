@@ -103,6 +103,7 @@ def test_moves_leave_the_enumerated_law_unchanged(system, law):
     assert p_value(end, points, p) > 1e-6
 
 
+@pytest.mark.deep
 def test_chains_from_zero_reach_the_law_with_bounds():
     A, law, lower = [[1, 1, 1, 1]], DoubleGeometric("2/3"), np.array([0, -1, -3, -2])
     points, p = enumerate_law(A, law, lower=lower)

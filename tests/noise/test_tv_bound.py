@@ -37,6 +37,7 @@ def gibbs_matrix(points, q, moves):
     return np.linalg.matrix_power(step, moves.sweep)
 
 
+@pytest.mark.deep
 def test_the_bound_lies_above_the_exact_distance_of_gibbs():
     law = DoubleGeometric("2/3")
     moves = gibbs_moves(A, law)
@@ -133,6 +134,7 @@ def test_bad_input_is_refused():
         tv_bound(lambda lag, limit, rng: 1, lag=10, limit=10, rng=1)
 
 
+@pytest.mark.deep
 def test_published_chain_on_four_by_four_needs_about_ten_thousand_iterations():
     """ISDP, Figure 1: l1, epsilon = .25, a = exp(-1), 200 pairs, stable in the lag."""
     system = jumps(kernel(margin_matrix((4, 4), [(0,), (1,)])).basis, DoubleGeometric("1/4"), a=math.exp(-1.0))

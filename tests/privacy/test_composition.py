@@ -169,6 +169,7 @@ def test_events_say_what_is_missing(monkeypatch):
         to_event(smooth(1))
 
 
+@pytest.mark.deep
 def test_composed_losses_cover_the_joint_release():
     """Two releases with other invariants, audited together over the tables that share both (ISDP Proposition 6)."""
     first = ppd.GeneralizedLaplace(margin("sex") & nonnegative(), epsilon="1/2")

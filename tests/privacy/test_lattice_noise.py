@@ -71,6 +71,7 @@ def test_zcdp_needs_no_more_than_a_little_and_theorem_14_very_much():
     assert theorem14_sigma(large, "1/4", 1e-6) == pytest.approx(2624, abs=3)
 
 
+@pytest.mark.deep
 def test_renyi_divergence_of_lattice_gaussians_is_that_of_the_line():
     """D_alpha = alpha |h|^2 / (2 sigma^2) at most, with equality for orders that keep (1 - alpha) h on the lattice."""
     for A, h in SYSTEMS.values():

@@ -30,6 +30,7 @@ def idata(model):
     return rejection(model, DRAWS, rng=1, progressbar=False)
 
 
+@pytest.mark.deep
 def test_draws_follow_the_posterior_and_none_of_the_wrong_laws(idata):
     draws = idata.posterior["theta"].values.ravel()
     right = law_on_grid()

@@ -367,6 +367,7 @@ def checked(file, drawn):
     return spent, count
 
 
+@pytest.mark.deep
 @POSIX
 def test_kills_leave_at_least_what_was_drawn_spent(file):
     spent, drawn = killed(file, 1, 30, 1)
