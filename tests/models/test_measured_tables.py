@@ -79,7 +79,7 @@ def test_nested_sums_are_summed_out(seed):
 
 
 @pytest.mark.deep
-@pytest.mark.parametrize("seed", range(1, 60))
+@pytest.mark.parametrize("seed", range(1, 25))
 def test_further_nested_sums_are_summed_out(seed):
     check_nested(seed)
 
@@ -90,13 +90,13 @@ def test_against_enumeration(seed):
 
 
 @pytest.mark.deep
-@pytest.mark.parametrize("seed", range(2, 110))
+@pytest.mark.parametrize("seed", range(2, 102))
 def test_further_systems_against_enumeration(seed):
     check(seed)
 
 
 def test_systems_have_every_kind():
-    kinds = {kind for seed in range(110) for kind in Problem(seed).kinds}
+    kinds = {kind for seed in range(102) for kind in Problem(seed).kinds}
     assert kinds == set(KINDS)
 
 
