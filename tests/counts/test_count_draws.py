@@ -32,7 +32,7 @@ def p_value(mechanism, i, draws, law=None):
 def test_law_from_secure_words(name):
     """False alarm below 1e-4 over all rows; a band that is off by 5 % is caught."""
     mechanism = MECHANISMS[name]()
-    drawn = {i: mechanism.draw(np.full(50_000, i), secure_tape()) for i in range(mechanism.n)}
+    drawn = {i: mechanism.draw(np.full(100_000, i), secure_tape()) for i in range(mechanism.n)}
     assert min(p_value(mechanism, i, drawn[i]) for i in drawn) > 1e-4 / mechanism.n / len(MECHANISMS)
     wrong = mechanism.matrix * np.where(np.abs(np.subtract.outer(range(12), range(12))) == 0, 1.05, 1)
     wrong /= wrong.sum(axis=1, keepdims=True)
