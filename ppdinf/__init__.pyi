@@ -33,6 +33,7 @@ from .mechanisms import Suppression as Suppression
 from .mechanisms import TopDown as TopDown
 from .mechanisms import Transition as Transition
 from .mechanisms import WassersteinExponential as WassersteinExponential
+from .mechanisms.error_plan import plan as plan
 from .models import PartiallyPrivate as PartiallyPrivate
 from .models import compare as compare
 from .models import log_likelihood as log_likelihood

@@ -54,7 +54,7 @@ def released(table, tmp_path):
 
 def test_help_is_written_for_analysts():
     assert "privacy noise that keeps public totals exact" in run("--help")
-    for command in ("demo", "error", "release", "check", "infer", "reproduce", "session"):
+    for command in ("demo", "plan", "release", "check", "infer", "reproduce", "session"):
         text = run(command, "--help")
         assert "Usage" in text
         assert len(text) > 200
@@ -226,14 +226,23 @@ def test_bad_releases_end_in_one_plain_line(case, table, tmp_path):
     assert not (tmp_path / "x.ppd").exists()
 
 
-def test_error_compares_losses_without_a_count(table):
-    base = ["error", table, "--count", "n", "--dims", "county,sex", "--public", "groups:state"]
-    text = run(*base, "--epsilon", "1/4", "--epsilon", "1", "--rho", "1/8")
+def test_plan_compares_losses_without_a_count(table, tmp_path):
+    base = ["plan", table, "--count", "n", "--dims", "county,sex", "--public", "groups:state"]
+    text = run(*base, "--epsilon", "1/4", "--epsilon", "1", "--rho", "1/8", "--size", "50", "--gap", "5")
     assert text.count("12 in a public sum of 6 cells") == 3
     assert "rho = 1/8" in text
+    assert "CV of 50" in text
     other = table.with_name("other.csv")
     other.write_text(table.read_text().replace(",317,", ",9,"))
     assert run(*base) == run(*[other if part is table else part for part in base])
+    shape = ["plan", "--shape", "county=67,sex=2", "--public", "margin:county", "--epsilon", "1"]
+    text = run(*shape, "--cv", "10%", "--at", "50", "--figure", tmp_path / "plan.svg")
+    assert "10% at 50 persons takes epsilon = 1/7." in text
+    assert "<svg" in (tmp_path / "plan.svg").read_text()
+    for wrong in (["--cv", "10%"], ["--figure", tmp_path / "plan.doc"], ["--shape", "county"], ["--gap", "-1"]):
+        assert "Error:" in run(*shape, *wrong, code=1)
+    assert "Error:" in run("plan", code=1)
+    assert "Error:" in run("plan", table, code=1)
 
 
 def test_other_laws(released, table, tmp_path):

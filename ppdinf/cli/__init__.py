@@ -6,8 +6,8 @@ check      ``ppdinf check``: what a release file says, after checking that no by
 counts     ``ppdinf counts``: a release whose histogram of counts survives
 demo       ``ppdinf demo``: the whole road, from a confidential table to a report
 denoise    ``ppdinf denoise``: counts with intervals from releases of one table, without a model
-error      ``ppdinf error``: how far released counts will be off, for several losses, before any of them is spent
 infer      ``ppdinf infer``: from a release to a posterior, a table and a report
+plan       ``ppdinf plan``: which privacy loss gives which error, and which an error needs, before any is spent
 plain      how the command line speaks: stages, warnings and errors, each in one plain line
 release    ``ppdinf release``: from a confidential table to a file that may be published
 reproduce  ``ppdinf reproduce``: case studies that can be run again
@@ -24,9 +24,9 @@ from ppdinf.cli.check import check
 from ppdinf.cli.counts import counts
 from ppdinf.cli.demo import demo
 from ppdinf.cli.denoise import denoise
-from ppdinf.cli.error import error
 from ppdinf.cli.infer import infer
 from ppdinf.cli.plain import PlainErrors
+from ppdinf.cli.plan import plan
 from ppdinf.cli.release import release
 from ppdinf.cli.reproduce import reproduce
 from ppdinf.cli.session import session
@@ -60,13 +60,13 @@ def main(
 ) -> None:
     """Publish tables of counts with privacy noise that keeps public totals exact, and analyse such releases.
 
-    **error**, **session**, **release** and **counts** are for the curator, who holds the confidential table. **check**,
+    **plan**, **session**, **release** and **counts** are for the curator, who holds the confidential table. **check**,
     **infer** and **denoise** are for the analyst, who holds the release. **demo** does all three.
     """
 
 
 app.command()(demo)
-app.command()(error)
+app.command()(plan)
 app.command()(release)
 app.command()(counts)
 app.command()(check)

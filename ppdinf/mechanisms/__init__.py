@@ -14,6 +14,7 @@ subspace             real noise on the null space of public sums: subspace_gauss
 k_norm_gradient      answers about records (objectives, mean, quantile, regressions)
 postprocessing/      noise, then made to agree with what is public
 expected_error       how large noise is, before any privacy is spent
+error_plan           which loss gives which error, and which loss an error needs
 """
 
 from ppdinf.laws import DiscreteGaussian as DiscreteGaussian

@@ -2,19 +2,21 @@
 
 A cell in no public sum has the law of the noise itself, ``w(z)``. Under one public sum of n cells with independent
 weights (l1 Laplace, Gaussian) a cell has the law ``w(z) W(-z)``, W the n - 1 fold convolution of w, by the fast Fourier
-transform. Where public sums cross, and for other noise, the law is read off simulated draws around an empty table.
+transform; two cells have ``w(z) w(z') V(-z - z')``, V the n - 2 fold one. Where public sums cross, and for other noise,
+the law is read off simulated draws around an empty table.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from ppdinf.errors import PrivacyError
+from ppdinf.errors import LabelError, PrivacyError
+from ppdinf.frame import Frame
 from ppdinf.invariants import System
 from ppdinf.invariants.system import bind
 from ppdinf.laws import IntegerLaw
@@ -24,27 +26,31 @@ from ppdinf.tables import labelled_cells
 if TYPE_CHECKING:
     from ppdinf.mechanisms.table_mechanism import TableMechanism
 
-__all__ = ["cell_law", "expected_error"]
+__all__ = ["cell_law", "expected_error", "labels_alone", "reversed_share"]
 
 PROBABILITY = 0.9
-VALUES, FEWEST, MOST = 200_000, 200, 4000  # simulated noise values in all, and bounds on draws
+VALUES, FEWEST, MOST = 200_000, 200, 10_000  # simulated noise values in all, and bounds on draws
+PAIRS = 8  # other cells that each cell is compared with where laws are simulated
 RARE = 1e-15
+LARGEST_GAP = 10_000
 
 
-def expected_error(mechanism: TableMechanism, table: Any, sizes: Sequence[int] = (10, 100, 1000)) -> pd.DataFrame:
+def expected_error(
+    mechanism: TableMechanism, table: Any, sizes: Sequence[int] = (10, 100, 1000), gaps: Sequence[int] = ()
+) -> pd.DataFrame:
     """Tabulate the error of released cells; see `Mechanism.expected_error`."""
     if not mechanism.is_translation_invariant:
         raise PrivacyError(
             f"how far releases of {type(mechanism).__name__} are off may depend on the counts, or on records: simulate "
             "them around a table that is public already, (mechanism.simulate(old, draws=1000, rng=1) - old).std('draw')"
         )
-    shaped = isinstance(table, tuple) and all(isinstance(size, int) for size in table)
-    frame, _ = labelled_cells(np.zeros(table, dtype=np.int64) if shaped else table)
+    _require("sizes", sizes, most=2**53)
+    _require("gaps", gaps, most=LARGEST_GAP)
+    frame = labels_alone(table)
     blank = frame.table(np.zeros(frame.size, dtype=np.int64))  # from here on: labels alone
     answers, zeros = labelled_cells(answer(mechanism.queries, blank), nonnegative=False)
     system = bind(mechanism.public, answers, zeros)
-    settled = mechanism.on(system)
-    law = getattr(settled, "law", None)
+    law = getattr(mechanism.on(system), "law", None)
     kinds, sums = _kinds(system)
     drawn, rows = None, {}
     values: NDArray[Any]
@@ -52,20 +58,43 @@ def expected_error(mechanism: TableMechanism, table: Any, sizes: Sequence[int] =
         cells = np.flatnonzero(kinds == kind)
         size = int(sums[cells[0]])
         if size == 0:
-            values, mass = np.zeros(1), np.ones(1)
+            values, mass, swaps = np.zeros(1), np.ones(1), np.zeros(len(gaps))
         elif size > 0 and isinstance(law, IntegerLaw):
             values, mass = cell_law(law, size)
+            swaps = reversed_share(law, size, gaps)
         else:
             if drawn is None:
                 draws = int(np.clip(VALUES // answers.size, FEWEST, MOST))
                 drawn = mechanism.simulate(blank, draws=draws, rng=1).values.reshape(draws, -1)
             values = drawn[:, cells].ravel()
             mass = np.full(values.size, 1 / values.size)
+            swaps = _seen_reversed(drawn[:, cells], gaps)
         sd = float(np.sqrt(mass @ values.astype(float) ** 2))
-        relative = {f"cv_{count}": sd / count for count in sizes}
-        rows[kind] = {"cells": cells.size, "sd": sd, "half_width": _half_width(values, mass), **relative}
+        rows[kind] = {"cells": cells.size, "sd": sd, "half_width": _half_width(values, mass)}
+        rows[kind] |= {f"cv_{count}": sd / count for count in sizes}
+        rows[kind] |= {f"across_{gap}": _beyond(values, mass, gap) for gap in gaps}
+        rows[kind] |= {
+            f"swap_{gap}": share if cells.size > 1 else np.nan for gap, share in zip(gaps, swaps, strict=True)
+        }
         rows[kind]["exact"] = size == 0 or (size > 0 and isinstance(law, IntegerLaw))
     return pd.DataFrame.from_dict(rows, orient="index").rename_axis("noise of cells")
+
+
+def labels_alone(table: Any) -> Frame:
+    """Labels of a table; a shape, or sizes by dimension, will do.
+
+    Examples
+    --------
+    >>> labels_alone({"county": 67, "sex": 2}).shape
+    (67, 2)
+    """
+    named = isinstance(table, Mapping)
+    sizes = tuple(table.values()) if named else table
+    if not isinstance(sizes, tuple) or not all(isinstance(size, int) for size in sizes):
+        return labelled_cells(table)[0]
+    if not all(size > 0 for size in sizes):
+        raise LabelError(f"sizes of dimensions are whole numbers from 1 on, found {sizes}")
+    return labelled_cells(np.zeros(sizes, dtype=np.int64), dims=list(table) if named else None)[0]
 
 
 def cell_law(law: IntegerLaw, cells: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
@@ -91,18 +120,84 @@ def cell_law(law: IntegerLaw, cells: int) -> tuple[NDArray[np.int64], NDArray[np
     >>> round(float(mass[values == 1][0] / mass[values == 0][0] * np.exp(2)), 9)
     1.0
     """
+    values, mass = _free_law(law, cells)
+    if cells > 1:
+        mass = mass * _others(values, mass, cells, cells - 1)[-values]
+    return values, mass / mass.sum()
+
+
+def reversed_share(law: IntegerLaw, cells: int, gaps: Sequence[int]) -> NDArray[np.float64]:
+    """Probability that two cells under one public sum are released in the other order, ties counting half.
+
+    Parameters
+    ----------
+    law : IntegerLaw
+        Whose cells are independent but for the sum.
+    cells : int
+        Cells under the sum; 1: both are in no public sum.
+    gaps : sequence of int
+        By how much the counts of the two differ.
+
+    Returns
+    -------
+    array of float64, shape (len(gaps),)
+
+    Examples
+    --------
+    >>> from ppdinf.laws import DoubleGeometric
+    >>> reversed_share(DoubleGeometric("1/2"), 67, [1, 5]).round(3)
+    array([0.377, 0.09 ])
+    """
+    if not len(gaps):
+        return np.zeros(0)
+    values, mass = _free_law(law, cells)
+    n = values.size
+    others = _others(values, mass, cells, cells - 2) if cells > 1 else None
+    apart = np.empty(max(gaps) + 1)  # mass of z' - z = d, for d = 0, 1, ...
+    for d in range(min(apart.size, n)):
+        weights = mass[: n - d] * mass[d:]
+        apart[d] = weights.sum() if others is None else weights @ others[-(2 * values[: n - d] + d)]
+    apart[n:] = 0
+    if others is not None:
+        apart /= mass @ _others(values, mass, cells, cells - 1)[-values]
+    within = 2 * np.cumsum(apart) - apart[0]  # of |z' - z| <= d
+    return np.array([max(0.0, (1 - within[g - 1] - apart[g]) / 2) for g in gaps])
+
+
+def _free_law(law: IntegerLaw, cells: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     reach = law.half_width(cells, RARE)
     values = np.arange(-reach, reach + 1)
     mass = np.exp(law.log_weight(values.astype(float)))
-    if cells > 1:
-        spread = np.sqrt(mass @ values**2.0 / mass.sum())
-        # wide enough that sums of all cells do not meet themselves on the circle of the transform
-        around = 1 << int(np.ceil(np.log2(4 * reach + 24 * spread * np.sqrt(cells) + 2)))
-        circle = np.zeros(around)
-        circle[values % around] = mass / mass.sum()
-        others = np.fft.irfft(np.fft.rfft(circle) ** (cells - 1), around)
-        mass = mass * np.maximum(others[(-values) % around], 0)
     return values, mass / mass.sum()
+
+
+def _others(values: NDArray[np.int64], mass: NDArray[np.float64], cells: int, count: int) -> NDArray[np.float64]:
+    """Mass of the sum of `count` cells, on a circle: entry s is that of s, entry -s that of -s."""
+    spread = np.sqrt(mass @ values**2.0)
+    # wide enough that sums of all cells do not meet themselves on the circle of the transform
+    around = 1 << int(np.ceil(np.log2(6 * values[-1] + 24 * spread * np.sqrt(cells) + 2)))
+    circle = np.zeros(around)
+    circle[values % around] = mass
+    return np.maximum(np.fft.irfft(np.fft.rfft(circle) ** count, around), 0)
+
+
+def _beyond(values: NDArray[Any], mass: NDArray[np.float64], gap: int) -> float:
+    """Probability that symmetric noise is `gap` or more in one direction; exactly that counts half."""
+    distance = np.abs(values)
+    return float(mass @ (distance > gap) + mass @ (distance == gap) / 2) / 2
+
+
+def _seen_reversed(noise: NDArray[Any], gaps: Sequence[int]) -> NDArray[np.float64]:
+    """Like `reversed_share`, from draws of several cells; each is compared with some others."""
+    shifts = range(1, min(noise.shape[1], PAIRS + 1))
+    apart = np.concatenate([(noise - np.roll(noise, shift, axis=1)).ravel() for shift in shifts] or [np.zeros(1)])
+    return np.array([_beyond(apart, np.full(apart.size, 1 / apart.size), gap) for gap in gaps])
+
+
+def _require(name: str, given: Sequence[int], most: int) -> None:
+    for value in given:
+        if isinstance(value, bool) or not isinstance(value, int | np.integer) or not 0 < value <= most:
+            raise PrivacyError(f"{name} are whole numbers of persons from 1 to {most:,}, found {value!r:.40}")
 
 
 def _kinds(system: System) -> tuple[NDArray[np.object_], NDArray[np.int64]]:

@@ -75,23 +75,29 @@ class TableMechanism(Mechanism):
         system = self.public.on(table)
         return self.on(system).plan_on(system, allow_mcmc=allow_mcmc)
 
-    def expected_error(self, table: Any, *, sizes: Sequence[int] = (10, 100, 1000)) -> pd.DataFrame:
+    def expected_error(
+        self, table: Any, *, sizes: Sequence[int] = (10, 100, 1000), gaps: Sequence[int] = ()
+    ) -> pd.DataFrame:
         """Tabulate how far released cells will be off, before any privacy is spent: from the law of the noise alone.
 
         Parameters
         ----------
-        table : table, or tuple of int
-            Labels and public statements are looked at, counts are not; a shape will do where the statements need no
-            labels. Of the cells, where the mechanism answers a query.
+        table : table, tuple of int, or dict
+            Labels and public statements are looked at, counts are not; a shape, or sizes by dimension, will do where
+            the statements need no labels. Of the cells, where the mechanism answers a query.
         sizes : sequence of int
             Counts for which to state the coefficient of variation.
+        gaps : sequence of int
+            Distances for which to state how probably noise turns an order around; see `ppdinf.plan`.
 
         Returns
         -------
         pandas.DataFrame
             One row per kind of cell, by the public sums that it is in: how many ``cells``; ``sd`` of the noise, in
-            persons; ``half_width`` that 90 % of the noise stays within; ``cv_10`` and so on, sd over count; ``exact``:
-            computed, or read off simulated draws (right to about 2 %).
+            persons; ``half_width`` that 90 % of the noise stays within; ``cv_10`` and so on, sd over count;
+            ``across_5``: probability that a count 5 away from a limit is released beyond it; ``swap_5``: that two cells
+            of this kind, 5 apart, are released in the other order; ``exact``: computed, or read off simulated draws
+            (right to about 2 %).
 
         Raises
         ------
@@ -112,7 +118,7 @@ class TableMechanism(Mechanism):
         cv_1000                               0.01
         exact                                 True
         """
-        return expected_error(self, table, sizes)
+        return expected_error(self, table, sizes, gaps)
 
     def release(self, table: Any, *, allow_mcmc: bool = False, **seed: Any) -> Release:
         """Publish a table: draw noise from the operating system's secure source and add it.

@@ -5,6 +5,7 @@ Rule: axes have units; what is drawn was computed elsewhere.
 chains           traces and ranks: what the chains did
 count_mechanism  pictures of mechanisms for single counts, and of what they do to a histogram
 delta_z          how much one person's secret can say about a count when persons' values hang together
+error_plan       which privacy loss gives which error
 noise            the law of the noise in one cell, as the mechanism draws it
 noise_chains     noise chains: how fast they converge, what they draw, how long they remember
 posterior_table  A released table against the posterior of the confidential one, cell by cell
@@ -16,6 +17,7 @@ from ppdinf.plots.count_mechanism import heat_map as heat_map
 from ppdinf.plots.count_mechanism import plot_count_mechanism as plot_count_mechanism
 from ppdinf.plots.count_mechanism import plot_histograms as plot_histograms
 from ppdinf.plots.delta_z import plot_delta_z as plot_delta_z
+from ppdinf.plots.error_plan import plot_plan as plot_plan
 from ppdinf.plots.noise import plot_noise as plot_noise
 from ppdinf.plots.noise_chains import noise_tree as noise_tree
 from ppdinf.plots.noise_chains import plot_autocorrelation as plot_autocorrelation
@@ -33,6 +35,7 @@ __all__ = [
     "plot_histograms",
     "plot_noise",
     "plot_noise_boxes",
+    "plot_plan",
     "plot_posterior_table",
     "plot_tv_bound",
 ]

@@ -1,0 +1,72 @@
+"""Which privacy loss gives which error."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fractions import Fraction
+
+import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.ticker import PercentFormatter
+
+from ppdinf.errors import PrivacyError
+from ppdinf.mechanisms.error_plan import ErrorPlan
+from ppdinf.plots.style import INK, NAIVE, POSTERIOR, QUIET, figure_style
+
+__all__ = ["plot_plan"]
+
+COLOURS = [POSTERIOR, NAIVE, "#009E73", "#CC79A7", "#E69F00", "#56B4E9", QUIET, INK]
+
+
+def plot_plan(plans: ErrorPlan | Mapping[str, ErrorPlan], name: str = "epsilon") -> Figure:
+    """Plot the error of released cells over the privacy loss: in persons, and beside the size of the count.
+
+    Parameters
+    ----------
+    plans : ErrorPlan, or dict of name to ErrorPlan
+        Several are drawn below each other, each over losses of its name.
+    name : str
+        What the loss of a single plan is called.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+
+    Raises
+    ------
+    PrivacyError
+        The public sums fix every cell, so that there is no noise.
+    """
+    shown = {name: plans} if isinstance(plans, ErrorPlan) else dict(plans)
+    with figure_style():
+        figure = Figure(figsize=(9, 3.7 * len(shown)), layout="constrained")
+        panels = figure.subplots(len(shown), 2, squeeze=False)
+        for (persons, relative), (loss_name, plan) in zip(panels, shown.items(), strict=True):
+            noisy = plan.table[plan.table["sd"] > 0]
+            if not len(noisy):
+                raise PrivacyError("the public sums fix every cell: there is no noise to show")
+            kinds = noisy.index.get_level_values("noise of cells").unique()
+            for kind, colour in zip(kinds, COLOURS, strict=False):
+                rows = noisy.xs(kind, level="noise of cells")
+                loss = np.array([float(Fraction(text)) for text in rows.index])
+                order = np.argsort(loss)
+                label = f"{rows['cells'].iloc[0]:,} {kind}"
+                persons.plot(loss[order], rows["sd"].to_numpy()[order], "o-", color=colour, label=label)
+                persons.plot(loss[order], rows["half_width"].to_numpy()[order], "o:", color=colour, markersize=3)
+            widest = noisy.groupby(level="loss", sort=False).max()
+            loss = np.array([float(Fraction(text)) for text in widest.index])
+            order = np.argsort(loss)
+            for column, colour in zip([c for c in widest if str(c).startswith("cv_")], COLOURS, strict=False):
+                label = f"count of {int(str(column)[3:]):,}"
+                relative.plot(loss[order], widest[column].to_numpy()[order], "o-", color=colour, label=label)
+            persons.set_ylabel("noise (persons): sd; dotted, 90 % within")
+            relative.set_ylabel("sd over the count, cells with most noise")
+            for axes in (persons, relative):
+                axes.set_xscale("log")
+                axes.set_yscale("log")
+                axes.set_xlabel(f"{loss_name}, per unit of distance")
+                axes.grid(color="#E4E4E4", linewidth=0.7)
+                axes.legend(frameon=False, fontsize=8)
+            relative.yaxis.set_major_formatter(PercentFormatter(1))
+        figure.suptitle("Which privacy loss gives which error", fontsize=10.5, fontweight="bold", x=0.01, ha="left")
+    return figure
