@@ -20,6 +20,7 @@ from .denoising import denoise as denoise
 from .diagnostics import diagnose as diagnose
 from .measurements import Measurements as Measurements
 from .measurements import measured as measured
+from .measurements import read_measurements as read_measurements
 from .mechanisms import Conditioned as Conditioned
 from .mechanisms import CorrelatedGaussian as CorrelatedGaussian
 from .mechanisms import GeneralizedGaussian as GeneralizedGaussian

@@ -15,7 +15,9 @@ SHOWN = 20
 
 
 def denoise(
-    files: Annotated[list[Path], typer.Argument(metavar="FILE.ppd ...", help="Releases of one table.")],
+    files: Annotated[
+        list[Path], typer.Argument(metavar="FILE.ppd ...", help="Releases of one table, or one file of measurements.")
+    ],
     output: Annotated[Path, typer.Option(help="Table of the results, .csv or .parquet.")],
     by: Annotated[
         list[str] | None,
@@ -24,7 +26,7 @@ def denoise(
     draws: Annotated[int, typer.Option(help="Draws per chain, of two.", min=10)] = 1000,
     seed: Annotated[int, typer.Option(help="Seed of the analysis. The noise of a release has none.")] = 1,
 ) -> None:
-    """Estimate confidential counts from one or several releases of a table, without a model of your own.
+    """Estimate confidential counts from releases of a table, or from measurements of it, without a model of your own.
 
     Every draw agrees with everything public, and no count is negative. The prior learns its level, effects and sparsity
     from what was published. Exit code 1 when the chains disagree.
@@ -32,13 +34,14 @@ def denoise(
     from ppdinf.denoising import denoise as posterior_of
     from ppdinf.denoising.denoised import require_name
     from ppdinf.invariants import margin
+    from ppdinf.measurements import read_published
     from ppdinf.releases import read_release
 
     require_name(output)
     console = stdout()
-    releases = [read_release(file) for file in files]
+    seen = read_published(files[0]) if len(files) == 1 else [read_release(file) for file in files]
     with plain_warnings(console):
-        found = posterior_of(releases, draws, rng=seed, progressbar=console.is_terminal)
+        found = posterior_of(seen, draws, rng=seed, progressbar=console.is_terminal)
     statement = margin(*by) if by else None
     table = found.summary(statement)
     found.save(output, statement)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ppdinf.laws.law import IntegerLaw
 from ppdinf.laws.published_law import Column, PublishedLaw
 
 __all__ = ["Differences"]
@@ -31,7 +32,17 @@ class Differences(PublishedLaw):
         `IntegerLaw` for more.
     """
 
+    name: ClassVar[str] = "differences"
     law: Any
+
+    def to_dict(self) -> dict[str, Any]:
+        """Those of the law of the noise."""
+        found: dict[str, Any] = self.law.to_dict()
+        return found
+
+    @classmethod
+    def _of_texts(cls, data: dict[str, Any]) -> Differences:
+        return cls(IntegerLaw.from_dict(data))
 
     @property
     def gives(self) -> str:

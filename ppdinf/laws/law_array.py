@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from ppdinf.errors import PrivacyError
 from ppdinf.laws.law import IntegerLaw
+from ppdinf.laws.published_law import PublishedLaw
 
 __all__ = ["LawArray", "law_array"]
 
@@ -27,7 +28,7 @@ class LawArray:
 
     Attributes
     ----------
-    laws : tuple of IntegerLaw
+    laws : tuple of IntegerLaw, or of PublishedLaw
         The different ones.
     number : numpy.ndarray, xarray.DataArray or pandas object of int
         Which of them each entry has, with the labels of the parameter; -1 for none.
@@ -40,7 +41,7 @@ class LawArray:
     array([ 0,  1, -1,  0])
     """
 
-    laws: tuple[IntegerLaw, ...]
+    laws: tuple[IntegerLaw | PublishedLaw, ...]
     number: Any
 
 

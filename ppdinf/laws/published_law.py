@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,8 +38,50 @@ class Column:
 class PublishedLaw(ABC):
     """Law of a published number given the count, or sum of counts, that it is of.
 
-    A subclass in a file of its own serves measurements everywhere: windows, walks, forests, draws.
+    A subclass in a file of its own serves measurements everywhere: windows, walks, forests, draws, files.
+
+    Attributes
+    ----------
+    name : str
+        In files.
     """
+
+    name: ClassVar[str]
+    _named: ClassVar[dict[str, type[PublishedLaw]]] = {}
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        PublishedLaw._named[cls.name] = cls
+
+    @abstractmethod
+    def to_dict(self) -> dict[str, Any]:
+        """Name and parameters: rationals as text, matrices as arrays."""
+
+    @staticmethod
+    def from_dict(data: Any) -> PublishedLaw:
+        """Rebuild a law from `to_dict`; laws of noise alone (`IntegerLaw`) by their own names.
+
+        Raises
+        ------
+        PrivacyError
+            A law that this version does not know, or other parameters than it has.
+
+        Examples
+        --------
+        >>> import ppdinf as ppd
+        >>> PublishedLaw.from_dict({"name": "random-rounding", "base": "3"})
+        RandomRounding(base=3)
+        >>> PublishedLaw.from_dict({"name": "double-geometric", "epsilon": "1/4"}).law
+        DoubleGeometric(epsilon=Fraction(1, 4))
+        """
+        name = data.get("name") if isinstance(data, dict) else None
+        kind = PublishedLaw._named.get(name if isinstance(name, str) else "", PublishedLaw._named["differences"])
+        return kind._of_texts(data)
+
+    @classmethod
+    @abstractmethod
+    def _of_texts(cls, data: dict[str, Any]) -> PublishedLaw:
+        """Make a law of what `to_dict` has said."""
 
     @property
     @abstractmethod

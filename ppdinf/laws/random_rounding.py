@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ppdinf._frozen import made
 from ppdinf.errors import PrivacyError
 from ppdinf.laws.published_law import Column, PublishedLaw
 
@@ -36,11 +37,20 @@ class RandomRounding(PublishedLaw):
     0.667
     """
 
+    name: ClassVar[str] = "random-rounding"
     base: int
 
     def __post_init__(self) -> None:
         if isinstance(self.base, bool) or not isinstance(self.base, int | np.integer) or self.base < 2:
             raise PrivacyError(f"counts are rounded to multiples of a whole number from 2 on, found {self.base!r}")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Name and base."""
+        return {"name": self.name, "base": str(self.base)}
+
+    @classmethod
+    def _of_texts(cls, data: dict[str, Any]) -> RandomRounding:
+        return made(cls, {key: int(value) for key, value in data.items() if key != "name"}, "random rounding")
 
     def log_weight(self, y: Any, x: Any) -> Any:
         """Log probability of publishing each y when the count is x, elementwise; ``-inf`` where it is 0."""

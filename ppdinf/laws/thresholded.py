@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,6 +49,7 @@ class Thresholded(PublishedLaw):
     array([0.995, 0.731, 0.013])
     """
 
+    name: ClassVar[str] = "thresholded"
     law: IntegerLaw
     threshold: int
 
@@ -57,6 +58,16 @@ class Thresholded(PublishedLaw):
             raise PrivacyError(f"a law of whole numbers is cut at a threshold, found {type(self.law).__name__}")
         if isinstance(self.threshold, bool) or not isinstance(self.threshold, int | np.integer):
             raise PrivacyError(f"threshold must be a whole number, found {self.threshold!r}")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Name, threshold, and the law of the noise."""
+        noise = self.law.to_dict()
+        return {"name": self.name, "of": noise.pop("name"), **noise, "threshold": str(self.threshold)}
+
+    @classmethod
+    def _of_texts(cls, data: dict[str, Any]) -> Thresholded:
+        noise = {key: value for key, value in data.items() if key not in ("name", "of", "threshold")}
+        return cls(IntegerLaw.from_dict({"name": data.get("of"), **noise}), int(data["threshold"]))
 
     def log_weight(self, y: Any, x: Any) -> Any:
         """Log weight of publishing each y, `ABSENT` among them, when the count is x, elementwise.

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ppdinf._frozen import assign, made
+from ppdinf.errors import PrivacyError
 from ppdinf.laws.published_law import Column, PublishedLaw
 
 __all__ = ["TransitionMatrix"]
+
+ROUNDING = 1e-6  # by which the sum of a row may differ from 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,6 +26,11 @@ class TransitionMatrix(PublishedLaw):
     ----------
     probabilities : array of float64, shape (counts, released counts)
 
+    Raises
+    ------
+    PrivacyError
+        A row that is no row of probabilities, or no matrix.
+
     Examples
     --------
     >>> rounded = TransitionMatrix(np.array([[1.0, 0.0], [0.5, 0.5]]))
@@ -29,7 +38,25 @@ class TransitionMatrix(PublishedLaw):
     array([0.5, 0.5, 0. ])
     """
 
+    name: ClassVar[str] = "transition-matrix"
     probabilities: NDArray[np.float64]
+
+    def __post_init__(self) -> None:
+        p = np.asarray(self.probabilities, dtype=np.float64)
+        if p.ndim != 2 or not p.size:
+            raise PrivacyError(f"a transition matrix has a row for every count, found an array of shape {p.shape}")
+        wrong = np.flatnonzero((p < 0).any(axis=1) | ~(np.abs(p.sum(axis=1) - 1) < ROUNDING))
+        if wrong.size:
+            raise PrivacyError(f"the row of the count {wrong[0]} is none of probabilities, 0 or more with the sum 1")
+        assign(self, probabilities=p)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Name and probabilities."""
+        return {"name": self.name, "probabilities": self.probabilities}
+
+    @classmethod
+    def _of_texts(cls, data: dict[str, Any]) -> TransitionMatrix:
+        return made(cls, {key: value for key, value in data.items() if key != "name"}, "a transition matrix")
 
     @cached_property
     def _log_probabilities(self) -> NDArray[np.float64]:

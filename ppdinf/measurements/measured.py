@@ -26,6 +26,10 @@ from ppdinf.measurements.rows import onto_rows
 __all__ = ["Measured", "as_form", "measured"]
 
 
+type Forms = tuple[tuple[PublishedLaw, NDArray[np.int64]], ...]
+type Rows = tuple[sp.csr_array, Sequence[str], NDArray[np.int64], NDArray[np.bool_], Forms]
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class Measured:
     """Noisy values of the sums that a statement names; see `measured`."""
@@ -45,6 +49,11 @@ class Measured:
         LabelError, CountError, InvariantError, PrivacyError
             As `measured` says.
         """
+        matrix, names, y, there, forms = self.rows(frame)
+        return Entries(matrix, names, y, forms).only(np.flatnonzero(there))
+
+    def rows(self, frame: Frame) -> Rows:
+        """Bind every sum of the statement: those without a value too, which are not `there`."""
         rows = [statement.equalities(frame) for statement in self.statement]
         stacked = [part for part, _ in rows if part.shape[0]]
         names: Sequence[str] = rows[0][1] if len(rows) == 1 else Joined([part for _, part in rows])
@@ -58,11 +67,9 @@ class Measured:
         if isinstance(self.law, Thresholded):
             y[~there], there = ABSENT, np.ones_like(there)
         _require_possible(forms, y, there, names, what)
-        return Entries(matrix, names, y, forms).only(np.flatnonzero(there))
+        return matrix, names, y, there, forms
 
-    def _forms(
-        self, names: Sequence[str], frame: Frame, there: NDArray[np.bool_]
-    ) -> tuple[tuple[PublishedLaw, NDArray[np.int64]], ...]:
+    def _forms(self, names: Sequence[str], frame: Frame, there: NDArray[np.bool_]) -> Forms:
         """Laws, each with the rows that have it."""
         if not isinstance(self.law, LawArray):
             return ((as_form(self.law), np.arange(len(names))),)
@@ -71,7 +78,7 @@ class Measured:
         for row in np.flatnonzero(there & (number < 0))[:1]:
             raise PrivacyError(f"{names[row]!r} was measured, but the scale of its noise is missing")
         rows = [np.flatnonzero(number == k) for k in range(len(self.law.laws))]
-        return tuple((Differences(law), own) for law, own in zip(self.law.laws, rows, strict=True) if own.size)
+        return tuple((as_form(law), own) for law, own in zip(self.law.laws, rows, strict=True) if own.size)
 
 
 def measured(statement: Public, values: Any, law: Any) -> Measured:

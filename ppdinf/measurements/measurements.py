@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
+from os import PathLike
 from typing import Any
 
 import numpy as np
@@ -14,14 +15,16 @@ from numpy.typing import NDArray
 
 from ppdinf.errors import InvariantError, LabelError, ModelError
 from ppdinf.frame import Frame
-from ppdinf.invariants import Public, System
+from ppdinf.invariants import Public, System, margin
 from ppdinf.invariants.names import Joined
 from ppdinf.invariants.system import bind
 from ppdinf.lattice.rows import check_consistent
 from ppdinf.measurements.entries import Entries
+from ppdinf.measurements.file import packed
 from ppdinf.measurements.measured import Measured
 from ppdinf.measurements.rows import onto_rows
 from ppdinf.releases import Release
+from ppdinf.releases.sealed import save
 
 __all__ = ["Measurements"]
 
@@ -52,6 +55,8 @@ class Measurements:
         Everything exact: ``A x = values``, ``B x >= limits``.
     entries : Entries
         Everything noisy: the sums, what was published of each, and their laws.
+    stated : tuple of Measured
+        The noisy sums as they were stated, those that were not measured included.
     releases : tuple of Release
         Those that it was made of.
 
@@ -88,10 +93,10 @@ class Measurements:
             if not isinstance(part, Measured):
                 raise ModelError(f"what was measured is stated by ppd.measured(...), found {type(part).__name__}")
         frame = _frame(labels, coords)
-        self._set(frame, [part.on(frame) for part in parts], _exact(frame, public, bounds))
+        self._set(frame, [part.on(frame) for part in parts], parts, _exact(frame, public, bounds))
 
-    def _set(self, frame: Frame, parts: list[Entries], public: System) -> None:
-        self.frame, self.parts, self.public = frame, parts, public
+    def _set(self, frame: Frame, parts: list[Entries], stated: Iterable[Measured], public: System) -> None:
+        self.frame, self.parts, self.stated, self.public = frame, parts, tuple(stated), public
         self.releases: tuple[Release, ...] = ()
 
     @classmethod
@@ -123,9 +128,9 @@ class Measurements:
         for release in given[1:]:
             frame.check_same(release.frame, "a further release")
         made: Measurements = object.__new__(cls)
-        made._set(
-            frame, [_entries_of(release, k) for k, release in enumerate(given)], _joined([r.public for r in given])
-        )
+        parts = [_entries_of(release, k) for k, release in enumerate(given)]
+        stated = [Measured(margin(*r.dims), r.table, part.forms[0][0]) for r, part in zip(given, parts, strict=True)]
+        made._set(frame, parts, stated, _joined([r.public for r in given]))
         made.releases = tuple(given)
         return made
 
@@ -173,6 +178,28 @@ class Measurements:
         for form, rows in entries.forms:
             law[rows] = str(getattr(form, "law", form))
         return pd.DataFrame({"released": entries.y, "law": law}, index=pd.Index(list(entries.names), name="sum"))
+
+    def equals(self, other: Measurements) -> bool:
+        """Tell whether the labels, everything measured and everything exact are the same, statement by statement."""
+        return packed(self) == packed(other)
+
+    def save(self, path: str | PathLike[str], *, overwrite: bool = False) -> None:
+        """Write everything as one zip file of JSON and CSV; see `ppdinf.read_measurements`.
+
+        Parameters
+        ----------
+        path : str or path
+        overwrite : bool, default False
+            Replace a file that is there already.
+
+        Raises
+        ------
+        ReleaseFileError
+            The file exists.
+        WriteError
+            It cannot be written: no room, no right, no such folder. Nothing of it is left; what was there, is.
+        """
+        save(path, packed(self), overwrite=overwrite, why="it may be all that there is of what was published")
 
     def __repr__(self) -> str:
         sizes = ", ".join(f"{dim}: {n}" for dim, n in zip(self.dims, self.shape, strict=True))

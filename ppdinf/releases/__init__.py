@@ -7,6 +7,7 @@ file       the release file: a zip of canonical JSON and CSV that R, Excel and p
 mechanism  what a release knows of how it was made: a name in files, a promise, and perhaps a likelihood
 rates      what a model of rates takes from a release: persons at risk, counts of an earlier time, labels with effects
 reading    reading release files, every byte of which is verified before it is believed
+sealed     a sealed archive: a zip of one JSON manifest and CSV parts, every byte of which is accounted for
 release    A release: the noisy table, what is public, and the mechanism that made it
 """
 

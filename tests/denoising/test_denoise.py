@@ -128,6 +128,17 @@ def test_command(tmp_path):
     result = CliRunner().invoke(app, ["denoise", *files, "--output", out, "--by", "county", "--draws", "400"])
     assert result.exit_code == 0, result.output
     assert pd.read_csv(out).estimate.sum() == pytest.approx(47)
+    SEEN.save(tmp_path / "seen.ppd")
+    result = CliRunner().invoke(app, ["denoise", str(tmp_path / "seen.ppd"), "--output", out, "--draws", "400"])
+    assert result.exit_code == 0
+    expected = ppd.denoise(SEEN, draws=400, rng=1, progressbar=False).summary()
+    assert np.allclose(pd.read_csv(out)["estimate"], expected["estimate"])
+    result = CliRunner().invoke(app, ["denoise", str(tmp_path / "seen.ppd"), files[0], "--output", out])
+    assert result.exit_code != 0
+    assert "ppd.read_measurements" in "".join(result.output.split())
+    result = CliRunner().invoke(app, ["check", str(tmp_path / "seen.ppd")])
+    assert result.exit_code == 0
+    assert "noisy sums" in " ".join(result.output.split())
     result = CliRunner().invoke(app, ["denoise", files[0], "--output", str(tmp_path / "cells.xlsx")])
     assert result.exit_code != 0
     assert not (tmp_path / "cells.xlsx").exists()

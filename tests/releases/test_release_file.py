@@ -24,7 +24,7 @@ from hypothesis import strategies as st
 import ppdinf as ppd
 from ppdinf.errors import LabelError, PrivacyError, PrivacyWarning, ReleaseFileError
 from ppdinf.invariants import Public, cells, covariates, groups, linear, margin, nonnegative, total, zeros
-from ppdinf.releases import file as release_file
+from ppdinf.releases import sealed
 
 PINNED_2 = "c72eb6d3f1f81cd0fc5864b4c813d97d025fb4a234a69bf7892e4380cc26c011"
 PINNED = "96a0377f4aea8e904931dc1d54fdea79b9e02dd719abc13200940bd3c8e9d76b"
@@ -225,8 +225,8 @@ def forge(path, *, manifest=None, parts=None, seal=True):
     if manifest is not None:
         manifest(body)
     if seal:
-        body["digest"] = release_file.digest(body)
-    found["manifest.json"] = release_file.canonical(body)
+        body["digest"] = sealed.digest(body)
+    found["manifest.json"] = sealed.canonical(body)
     write_zip(path, [(name, found[name]) for name in NAMES])
     return path
 
@@ -526,8 +526,8 @@ def manifest_of_schema_2():
 
 
 def write_manifest(path, manifest, table, public):
-    manifest["digest"] = release_file.digest(manifest)
-    write_zip(path, zip(NAMES, [release_file.canonical(manifest), table, public], strict=True))
+    manifest["digest"] = sealed.digest(manifest)
+    write_zip(path, zip(NAMES, [sealed.canonical(manifest), table, public], strict=True))
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
