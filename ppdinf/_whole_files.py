@@ -20,7 +20,9 @@ from ppdinf.errors import WriteError
 __all__ = ["flush_folder", "unwritable", "write_whole"]
 
 
-def write_whole(path: str | PathLike[str], data: bytes | str, *, overwrite: bool = True) -> None:
+def write_whole(
+    path: str | PathLike[str], data: bytes | str, *, overwrite: bool = True, mode: int | None = None
+) -> None:
     r"""Write a file as a whole or not at all.
 
     Parameters
@@ -31,6 +33,8 @@ def write_whole(path: str | PathLike[str], data: bytes | str, *, overwrite: bool
         Text is written as UTF-8, its lines as they are.
     overwrite : bool, default True
         Replace a file that is there already.
+    mode : int, optional
+        Permissions, from before the first byte on; otherwise those of what is replaced, or as the system has them.
 
     Raises
     ------
@@ -55,7 +59,8 @@ def write_whole(path: str | PathLike[str], data: bytes | str, *, overwrite: bool
     """
     goal = Path(os.path.realpath(path)) if overwrite else Path(path)
     with unwritable(Path(path).name):
-        mode = _mode_of(goal) if overwrite else None
+        found = _mode_of(goal) if overwrite else None
+        mode = found if mode is None else mode
         unfinished = goal.parent / f".{secrets.token_hex(8)}.unfinished"  # short: names can be as long as folders allow
         try:
             _fill(unfinished, data.encode("utf-8") if isinstance(data, str) else data, mode)

@@ -16,6 +16,7 @@ __all__ = [
     "PrivacyWarning",
     "ReleaseFileError",
     "SessionError",
+    "SignatureError",
     "WriteError",
 ]
 
@@ -50,6 +51,10 @@ class ReleaseFileError(PpdinfError, ValueError):
 
 class SessionError(PpdinfError, ValueError):
     """A session file was edited or damaged, is no session file, or is of another budget than was asked for."""
+
+
+class SignatureError(PpdinfError, ValueError):
+    """A file is not signed by the key that was named, or a key cannot be used."""
 
 
 class WriteError(PpdinfError, OSError):

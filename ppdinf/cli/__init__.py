@@ -7,8 +7,9 @@ counts     ``ppdinf counts``: a release whose histogram of counts survives
 demo       ``ppdinf demo``: the whole road, from a confidential table to a report
 denoise    ``ppdinf denoise``: counts with intervals from releases of one table, without a model
 infer      ``ppdinf infer``: from a release to a posterior, a table and a report
-plan       ``ppdinf plan``: which privacy loss gives which error, and which an error needs, before any is spent
+key        ``ppdinf key`` and ``ppdinf sign``: a key pair, and signatures of release files
 plain      how the command line speaks: stages, warnings and errors, each in one plain line
+plan       ``ppdinf plan``: which privacy loss gives which error, and which an error needs, before any is spent
 release    ``ppdinf release``: from a confidential table to a file that may be published
 reproduce  ``ppdinf reproduce``: case studies that can be run again
 session    ``ppdinf session``: a budget for many releases of the same people, begun and shown
@@ -25,6 +26,7 @@ from ppdinf.cli.counts import counts
 from ppdinf.cli.demo import demo
 from ppdinf.cli.denoise import denoise
 from ppdinf.cli.infer import infer
+from ppdinf.cli.key import key, sign
 from ppdinf.cli.plain import PlainErrors
 from ppdinf.cli.plan import plan
 from ppdinf.cli.release import release
@@ -60,8 +62,8 @@ def main(
 ) -> None:
     """Publish tables of counts with privacy noise that keeps public totals exact, and analyse such releases.
 
-    **plan**, **session**, **release** and **counts** are for the curator, who holds the confidential table. **check**,
-    **infer** and **denoise** are for the analyst, who holds the release. **demo** does all three.
+    **plan**, **session**, **release**, **counts** and **sign** are for the curator, who holds the confidential table.
+    **check**, **infer** and **denoise** are for the analyst, who holds the release. **demo** does all three.
     """
 
 
@@ -69,8 +71,10 @@ app.command()(demo)
 app.command()(plan)
 app.command()(release)
 app.command()(counts)
+app.command()(sign)
 app.command()(check)
 app.command()(infer)
 app.command()(denoise)
 app.command()(reproduce)
 app.add_typer(session, name="session")
+app.add_typer(key, name="key")

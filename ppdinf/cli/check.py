@@ -22,6 +22,10 @@ WHO = {
 
 def check(
     file: Annotated[Path, typer.Argument(metavar="FILE.ppd", help="Release file.")],
+    key: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE.pub", help="Public key of who is said to have signed it, from their own pages."),
+    ] = None,
 ) -> None:
     """Check that a release file is whole and say what is in it: public sums, guarantee, how the noise was drawn.
 
@@ -30,14 +34,16 @@ def check(
     from ppdinf.measurements import Measurements, read_published
 
     console = stdout()
+    signed = None if key is None else _signed(file, key)
     release = read_published(file)
+    notes(console, f"{file.name} is whole: every part matches its digest.")
+    if signed is not None:
+        notes(console, f"Signed by the holder of the key {signed}: they vouch for every byte of it.")
     if isinstance(release, Measurements):
-        notes(console, f"{file.name} is whole: every part matches its digest.")
         notes(console, f"It holds what somebody says was published, and promises nothing: {release!r}")
         return
     sizes = ", ".join(f"{dim} ({size})" for dim, size in zip(release.dims, release.shape, strict=True))
     below = int((release.table < 0).sum())
-    notes(console, f"{file.name} is whole: every part matches its digest.")
     notes(console, WHO[release.provenance])
     notes(console, f"{release.frame.size} cells by {sizes}; {below} of them below zero.")
     covariates = [name for name in release.frame.coords if name not in release.dims]
@@ -56,6 +62,13 @@ def check(
         notes(console, f"The noisy table keeps {kept} of {len(report)} public sums.")
     paragraphs(console, "Guarantee", release.guarantee.describe())
     paragraphs(console, "Noise", str(release.plan) if release.plan else "the file does not say how it was drawn")
+
+
+def _signed(file: Path, key: Path) -> str:
+    from ppdinf.releases.signatures import fingerprint, verify
+
+    verify(file, key)
+    return fingerprint(key)
 
 
 def _plain(name: object) -> str:

@@ -9,6 +9,7 @@ rates      what a model of rates takes from a release: persons at risk, counts o
 reading    reading release files, every byte of which is verified before it is believed
 sealed     a sealed archive: a zip of one JSON manifest and CSV parts, every byte of which is accounted for
 release    A release: the noisy table, what is public, and the mechanism that made it
+signatures signatures of files: who vouches for them, by a key that only they hold
 """
 
 from ppdinf.releases.reading import read_release as read_release
