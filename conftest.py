@@ -1,8 +1,14 @@
 """Two tiers of tests: ``pytest`` runs the quick one, ``pytest --deep`` what takes minutes; ``.ci/run`` runs both."""
 
+import os
+import sys
 from importlib.util import find_spec
 
 import pytest
+
+# Bytecode is kept whatever the environment says: compiling PyMC's sources anew takes every process ten CPU seconds.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 # examples that need an optional package run where it is installed
 collect_ignore_glob = [] if find_spec("pyarrow") else ["ppdinf/census/*"]
@@ -14,6 +20,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     deep = config.getoption("--deep")
-    kept = [item for item in items if (item.get_closest_marker("deep") is not None) == deep]
-    config.hook.pytest_deselected(items=[item for item in items if item not in set(kept)])
-    items[:] = kept
+    tiers: dict[bool, list[pytest.Item]] = {True: [], False: []}
+    for item in items:
+        tiers[item.get_closest_marker("deep") is not None].append(item)
+    config.hook.pytest_deselected(items=tiers[not deep])
+    items[:] = tiers[deep]

@@ -5,6 +5,9 @@ file of the function itself is unchanged. A kernel that calls a kernel of anothe
 would run as it was before that file was edited. Kernels compiled here are current only while all files are unchanged
 from which their own file takes kernels, named tuples or numbers, directly or through others. All else is numba's:
 machine code lies beside the sources, in ``NUMBA_CACHE_DIR``, or in the user's cache where sources cannot be written.
+
+A kernel that another calls with a number, ``kernel(x, 0)``, numba compiles for this number alone, and once more for all
+others. Kernels compiled here are compiled once; what the number decides is still found where the call is inlined.
 """
 
 import hashlib
@@ -20,6 +23,7 @@ from numba.core.caching import CompileResultCacheImpl, FunctionCache
 from numba.core.ccallback import CFunc
 from numba.core.dispatcher import Dispatcher
 from numba.core.sigutils import normalize_signature
+from numba.core.types.misc import unliteral
 
 __all__ = ["callback", "jit"]
 
@@ -47,7 +51,14 @@ def jit(function: Callable[..., Any] | None = None, **options: Any) -> Any:
     """
     if function is None:
         return lambda function: jit(function, **options)
-    return _kept(numba.njit(nogil=True, **options)(function), function)
+    compiled = numba.njit(nogil=True, **options)(function)
+    template = compiled.get_call_template
+
+    def whatever_its_numbers(args: Any, kws: Any) -> Any:
+        return template([unliteral(arg) for arg in args], {name: unliteral(arg) for name, arg in kws.items()})
+
+    compiled.get_call_template = whatever_its_numbers
+    return _kept(compiled, function)
 
 
 def callback(signature: Any, function: Callable[..., Any]) -> Any:

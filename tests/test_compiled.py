@@ -9,9 +9,11 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
+import numba
 import pytest
 
 import ppdinf
+from ppdinf._compiled import jit
 
 PACKAGE = Path(ppdinf.__file__).parent
 
@@ -52,6 +54,25 @@ OTHERS = {
     "pair": "from typing import NamedTuple\n\nclass Pair(NamedTuple):\n    first: int\n    second: int\n",
     "plain": "FACTOR = 3\n",
 }
+
+
+@jit
+def one_more(x, k):
+    return x + 1 + k
+
+
+def counted(x):
+    """Call a kernel with a number, and with a number that does not stay what it was."""
+    found, at = one_more(x, 0), 0
+    while at < 5:
+        found += one_more(x, at)
+        at += 2
+    return found
+
+
+def test_a_kernel_called_with_a_number_is_compiled_once():
+    assert jit(counted)(1) == 2 + (2 + 4 + 6)
+    assert one_more.signatures == [(numba.int64, numba.int64)]
 
 
 @pytest.fixture

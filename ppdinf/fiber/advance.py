@@ -16,7 +16,12 @@ from ppdinf.fiber.measured_sums import MeasuredSums, walk_measured
 
 __all__ = ["Directions", "advance", "directions"]
 
-type Directions = tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int64]]
+type Directions = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]
+
+
+def _wide(index: NDArray[np.integer]) -> NDArray[np.int64]:
+    """Return indices of a sparse matrix, which SciPy keeps in 32 or 64 bits, in those that kernels are compiled for."""
+    return index.astype(np.int64, copy=False)
 
 
 def directions(fiber: Fiber, number: int, rng: np.random.Generator) -> Directions:
@@ -24,7 +29,7 @@ def directions(fiber: Fiber, number: int, rng: np.random.Generator) -> Direction
     v = fiber.moves.draw(number, rng=rng)
     if fiber.system.limits.size:
         v = sp.vstack([v, fiber.system.B @ v], format="csc")
-    return v.indptr, v.indices, v.data
+    return _wide(v.indptr), _wide(v.indices), v.data
 
 
 def advance(
@@ -55,7 +60,7 @@ def advance(
     x, log_weights = np.concatenate([table, fiber.slack(table)]), np.ascontiguousarray(conditional[0])
     if fiber.histogram is not None:
         noise = fiber.histogram
-        changes = (noise.steps.indptr, noise.steps.indices, noise.steps.data)
+        changes = (_wide(noise.steps.indptr), _wide(noise.steps.indices), noise.steps.data)
 
         def move(x: NDArray[np.int64], along: Directions) -> None:
             left = noise.left(x[: table.size])
@@ -72,7 +77,7 @@ def advance(
             walk_measured(x, *along, fiber.lower, log_weights, arrays, measured.matrix @ x[: table.size], rng)
     else:
         image, order = fiber.coupling.matrix, float(fiber.coupling.order)
-        columns = (image.indptr, image.indices, image.data)
+        columns = (_wide(image.indptr), _wide(image.indices), image.data)
 
         def move(x: NDArray[np.int64], along: Directions) -> None:
             w = conditional[1] - image @ x[: table.size]

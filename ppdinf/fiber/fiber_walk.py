@@ -106,8 +106,8 @@ def _walk(x: Any, starts: Any, cells: Any, steps: Any, lower: Any, weights: Any,
 @jit
 def walk(
     x: NDArray[np.int64],
-    starts: NDArray[np.int32],
-    cells: NDArray[np.int32],
+    starts: NDArray[np.int64],
+    cells: NDArray[np.int64],
     steps: NDArray[np.int64],
     lower: NDArray[np.int64],
     log_weights: NDArray[np.float64],
@@ -164,8 +164,8 @@ def _subtract_norm(line: Any, least: int, order: float, w: Any, c: Any, moved: A
 @jit
 def walk_coupled(
     x: NDArray[np.int64],
-    starts: NDArray[np.int32],
-    cells: NDArray[np.int32],
+    starts: NDArray[np.int64],
+    cells: NDArray[np.int64],
     steps: NDArray[np.int64],
     lower: NDArray[np.int64],
     log_weights: NDArray[np.float64],

@@ -71,8 +71,8 @@ def _ends(line: Any) -> tuple[int, int]:
 @jit
 def walk_histogram(
     x: NDArray[np.int64],
-    starts: NDArray[np.int32],
-    cells: NDArray[np.int32],
+    starts: NDArray[np.int64],
+    cells: NDArray[np.int64],
     steps: NDArray[np.int64],
     lower: NDArray[np.int64],
     log_weights: NDArray[np.float64],

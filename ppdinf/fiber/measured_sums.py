@@ -129,8 +129,8 @@ def _add_sums(line: Any, least: int, moved: Any, c: Any, sums: Any, measured: An
 @jit
 def walk_measured(
     x: NDArray[np.int64],
-    starts: NDArray[np.int32],
-    cells: NDArray[np.int32],
+    starts: NDArray[np.int64],
+    cells: NDArray[np.int64],
     steps: NDArray[np.int64],
     lower: NDArray[np.int64],
     log_weights: NDArray[np.float64],

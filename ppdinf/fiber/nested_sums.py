@@ -150,7 +150,8 @@ class NestedSums:
             Weights or slopes of the wrong shape, nan or +inf; sums known to be so far from what their cells say that
             they would take too long.
         """
-        weights = np.ascontiguousarray(log_weight, dtype=np.float64)
+        weights = np.ascontiguousarray(log_weight, dtype=np.float64).view()
+        weights.flags.writeable = False  # as constants of a model are: kernels are compiled once
         slopes = np.ascontiguousarray(np.zeros(self.cells) if slope is None else slope, dtype=np.float64)
         for name, array, size in (("log weights", weights, self.weights), ("slopes", slopes, self.cells)):
             if array.ndim != 1 or array.size < size:

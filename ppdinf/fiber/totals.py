@@ -36,7 +36,7 @@ def _integers(values: ArrayLike, name: str, size: int | None = None) -> NDArray[
         array = np.repeat(array.ravel(), size)
     if array.ndim != 1 or size not in (None, array.size):
         raise InvariantError(f"{name} has shape {array.shape}; one entry per {'cell' if size else 'total'}")
-    return np.ascontiguousarray(array, dtype=np.int64)
+    return np.array(array, dtype=np.int64, order="C")  # a copy: kernels are compiled anew for totals that are read-only
 
 
 def _checked(

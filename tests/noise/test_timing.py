@@ -1,6 +1,7 @@
 """Random words read by a draw, which its time follows, against the size of its noise; `benchmarks/timing.py` clocks."""
 
 from fractions import Fraction
+from functools import cache
 
 import numpy as np
 import pytest
@@ -38,8 +39,8 @@ def spearman(words, sizes):
 
 
 def lattice(A, kind, scale):
-    noise = exact_noise(structure(np.array(A)), KINDS[kind](scale))
-    return lambda tape: noise.draw(1, tape)
+    noise = cache(lambda: exact_noise(structure(np.array(A)), KINDS[kind](scale)))
+    return lambda tape: noise().draw(1, tape)
 
 
 @pytest.mark.parametrize(
@@ -59,8 +60,9 @@ def test_words_are_the_same_for_every_noise(draw, words):
 
 
 def on_a_grid(make, *arguments):
-    law = make(ppd.invariants.total(), "1/10", *arguments).law(ppd.invariants.total().on(np.ones(12, dtype=int)))
-    return lambda tape: law.draw(1, tape)
+    total = ppd.invariants.total()
+    law = cache(lambda: make(total, "1/10", *arguments).law(total.on(np.ones(12, dtype=int))))
+    return lambda tape: law().draw(1, tape)
 
 
 def test_words_of_extended_noise_on_a_grid_are_the_same_for_every_noise():

@@ -101,7 +101,7 @@ class Klein:
                     if k is not None:
                         x[draw, i] = k - round(float(np.rint(centers[draw, i])))
                         position += 1
-        return Proposals(self, variances, rounded, x, centers, (self.basis @ x.T).T)
+        return Proposals(self, variances, rounded, x, centers, np.ascontiguousarray((self.basis @ x.T).T))
 
     def _settled(
         self, pair: Words, variance: Fraction, rounded: float, i: int, center: float, tape: Tape
