@@ -1,0 +1,113 @@
+"""Canaries: confidential cells, seeds, host, user and paths are in nothing that the curator's road leaves behind."""
+
+import getpass
+import socket
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+CELLS = [70_123_457, 80_234_567, 90_345_679, 60_456_787, 50_567_891, 40_678_913]
+
+
+@pytest.fixture
+def table(tmp_path):
+    path = tmp_path / "very-private-folder" / "cases.csv"
+    path.parent.mkdir()
+    rows = [
+        f"{county},{sex},{count}"
+        for (county, sex), count in zip(["af", "am", "bf", "bm", "cf", "cm"], CELLS, strict=True)
+    ]
+    path.write_text("county,sex,n\n" + "\n".join(rows) + "\n", encoding="utf-8")
+    return path
+
+
+def ran(folder, *arguments, code=0):
+    """Run a command in a process of its own; all that it prints."""
+    command = [sys.executable, "-c", "from ppdinf.cli import app; app()", *map(str, arguments)]
+    found = subprocess.run(command, cwd=folder, capture_output=True, text=True, env=None)
+    assert found.returncode == code, found.stdout + found.stderr
+    return found.stdout + found.stderr
+
+
+def contents(folder):
+    """Every byte of every file, parts of archives by themselves too."""
+    for path in sorted(folder.rglob("*")):
+        if path.is_file():
+            yield path.name, path.read_bytes()
+            if zipfile.is_zipfile(path):
+                with zipfile.ZipFile(path) as archive:
+                    yield from ((f"{path.name}/{name}", archive.read(name)) for name in archive.namelist())
+
+
+def escaped(named, secrets):
+    return [(name, secret) for name, data in named for secret in secrets if secret.encode() in data]
+
+
+def spellings(count):
+    return [str(count), f"{count:,}", f"{count:x}", f"{float(count):g}", f"{count}.0"]
+
+
+def secrets_of(folder):
+    cells = [text for count in CELLS for text in spellings(count)]
+    user = getpass.getuser()
+    return [
+        *cells,
+        socket.gethostname(),
+        str(folder),
+        "very-private-folder",
+        str(Path.home()),
+        f"/{user}/",
+        f'"{user}"',
+    ]
+
+
+BASE = ["--count", "n", "--dims", "county,sex", "--epsilon", "1/100000"]
+
+
+def curator(table, out):
+    """The road of a department: plan, session, releases, refusals, signature, check; what was printed at each step."""
+    printed = [ran(out, "plan", table, "--count", "n", "--dims", "county,sex", "--epsilon", "1/4")]
+    printed += [ran(out, "session", "begin", "cases.budget", "--epsilon", "1/50000")]
+    release = ["release", table, *BASE, "--session", "cases.budget", "--output"]
+    printed += [ran(out, *release, name) for name in ("one.ppd", "two.ppd")]
+    printed += [ran(out, "--debug", *release, "three.ppd", code=1)]  # no budget left: with its traceback
+    printed += [
+        ran(out, "--debug", *release[:2], *BASE[:2], "--dims", "county", *BASE[4:], "--output", "x.ppd", code=1)
+    ]
+    printed += [ran(out, *release[:2], *BASE, "--labels", "sex:f", "--output", "x.ppd", code=1)]
+    printed += [ran(out, "counts", table, *BASE[:4], "--epsilon", "1", "--most", "10", "--output", "x.ppd", code=1)]
+    printed += [ran(out, "key", "new", "agency.key"), ran(out, "sign", "one.ppd", "--key", "agency.key")]
+    printed += [ran(out, "check", "one.ppd", "--key", "agency.key.pub"), ran(out, "session", "show", "cases.budget")]
+    return printed
+
+
+@pytest.mark.deep
+def test_nothing_confidential_leaves_but_through_a_mechanism(table, tmp_path):
+    """Noise of 100,000 persons: a cell is released as it is with a probability of 1 in 200,000."""
+    out = tmp_path / "published"
+    out.mkdir()
+    printed = curator(table, out)
+    assert sorted(p.name for p in out.iterdir() if not p.name.endswith(".lock")) == [
+        "agency.key", "agency.key.pub", "cases.budget", "one.ppd", "one.ppd.sig", "two.ppd",
+    ]  # fmt: skip
+    secrets = secrets_of(tmp_path)
+    said = [(f"printed {k}", text.encode()) for k, text in enumerate(printed)]
+    cells = [secret for secret in secrets if any(secret in spellings(count) for count in CELLS)]
+    assert escaped([*contents(out)], [*secrets, "seed"]) == []
+    assert escaped(said, cells) == []
+
+
+def test_the_scan_finds_what_is_there(table, tmp_path):
+    """The control: a table written as it is, a log with its path, an archive with both."""
+    secrets = secrets_of(tmp_path)
+    out = tmp_path / "published"
+    out.mkdir()
+    (out / "log.txt").write_text(f"read {table}\n")
+    with zipfile.ZipFile(out / "a.ppd", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.write(table, "table.csv")
+    found = escaped([*contents(out)], secrets)
+    assert {name for name, _ in found} == {"log.txt", "a.ppd/table.csv"}
+    assert len({secret for _, secret in found}) > len(CELLS)
