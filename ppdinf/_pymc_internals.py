@@ -25,8 +25,8 @@ The versions that were tried are the bounds in pyproject.toml and the newest one
     A step that PyMC assigns by itself and runs beside NUTS. Instead: a loop of our own around a point of the model.
 `QuadPotentialFullAdapt`
     A dense metric beside another step. Instead: PyMC's diagonal one, which needs more gradients.
-`BernoulliRV`, `BetaBinomialRV`, `BinomialRV`, `DirichletMultinomialRV`, `FlatRV`, `GeometricRV`, `HalfFlatRV`,
-`MultinomialRV`, `NegBinomialRV`, `PoissonRV`
+`BernoulliRV`, `BetaBinomialRV`, `BinomialRV`, `DiracDeltaRV`, `DirichletMultinomialRV`, `FlatRV`, `GeometricRV`,
+`HalfFlatRV`, `MultinomialRV`, `NegBinomialRV`, `PoissonRV`
     Which distribution a user gave. Instead: ``type(pm.Poisson.dist(1).owner.op)`` and its kin.
 `Apply`, `Constant`, `DisconnectedType`, `Op`, `RandomType`, `RandomVariable`, `TensorVariable`, `Variable`,
 `disconnected_type`, `grad_not_implemented`
@@ -40,7 +40,7 @@ The versions that were tried are the bounds in pyproject.toml and the newest one
 """
 
 from pymc.distributions.continuous import FlatRV, HalfFlatRV
-from pymc.distributions.distribution import SymbolicRandomVariable, _support_point
+from pymc.distributions.distribution import DiracDeltaRV, SymbolicRandomVariable, _support_point
 from pymc.distributions.multivariate import DirichletMultinomialRV
 from pymc.distributions.shape_utils import change_dist_size
 from pymc.logprob.abstract import MeasurableOp, ValuedRV, _logprob
@@ -105,6 +105,7 @@ __all__ = [
     "Competence",
     "Constant",
     "DimShuffle",
+    "DiracDeltaRV",
     "DirichletMultinomialRV",
     "DisconnectedType",
     "Elemwise",

@@ -12,6 +12,7 @@ layout                 from what was observed and a data model to a fiber: windo
                        from
 marginal               marginal likelihood of a noisy table with public totals, as a differentiable PyTensor expression
 measured_moves         moves of a table that leave some of its noisy sums as they are
+mechanism_dist         a mechanism's law as a PyMC distribution: the release of a table that is itself a variable
 natural                data models of the form ``h(x) exp(eta x) / Z(eta)``: only eta varies, so no table of densities
                        is rebuilt
 nested_marginal        marginal likelihood of a table whose measured and exact sums nest, as a differentiable PyTensor
@@ -22,6 +23,7 @@ observed               what was observed of a confidential table: made once from
 observed_measurements  measurements of one table, as they speak of its cells
 observed_release       a release, as it speaks of the confidential cells
 of_table               a number that depends on a table as a whole, computed outside of PyTensor's graphs
+plain_tables           latent integers of plain models, as tables of which exact sums, and perhaps releases, are known
 precision              distributions in double precision, whatever their parameters were written as; and which of these
                        are constants
 released               the mechanism as a likelihood: the released table given the confidential one

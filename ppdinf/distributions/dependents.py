@@ -8,7 +8,8 @@ potential, a deterministic share) makes it a variable of the model, or is refuse
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -147,15 +148,18 @@ def settle(model: pm.Model, expression: Any, name: str) -> list[str]:
     return [table.name for table in tables_of(model) if looks_at(expression, table.variable, model)]
 
 
-def restart(table: Any, told: list[Any], model: pm.Model) -> None:
+def restart(table: Any, told: list[Any], model: pm.Model, of: Any = None) -> None:
     """Let the chains of a table start where all that is observed of it cell by cell is possible.
+
+    What was observed of another variable, which the table stands for, is given as `of`.
 
     Raises
     ------
     InvariantError
         No such table agrees with what is public.
     """
-    law, factors = table.owner.op, [factor_of(var, table, model.rvs_to_values[table], model) for var in told]
+    law, of = table.owner.op, table if of is None else of
+    factors = [factor_of(var, of, model.rvs_to_values[of], model, law.start.shape) for var in told]
     weights = law.weights(table.owner.inputs, [factor for factor in factors if isinstance(factor, Factor)])
     allowed = np.isfinite(at_initial_point(model, weights))
     law.start = feasible_start(law.fiber, allowed, law.observed)
@@ -180,7 +184,7 @@ def _cells_of(var: Any, table: Any, model: pm.Model) -> NDArray[np.int64] | None
     if model.rvs_to_transforms.get(var) is not None or _tables_above(var, model) != {table}:
         return None
     try:
-        found = factor_of(var, table, table.type(), model)
+        found = factor_of(var, table, table.type(), model, table.owner.op.start.shape)
     except (NotImplementedError, RuntimeError):  # no density of its own, as for one part of a masked variable
         return None
     return None if isinstance(found, TensorVariable) else found.cells
@@ -196,7 +200,7 @@ def _tables_above(var: Any, model: pm.Model) -> set[Any]:
     return {x for x in _above(var, model) if x.owner and isinstance(x.owner.op, ConfidentialRV)}
 
 
-def factor_of(var: Any, table: Any, counts: Any, model: pm.Model) -> Factor | Any:
+def factor_of(var: Any, table: Any, counts: Any, model: pm.Model, shape: tuple[int, ...]) -> Factor | Any:
     """State what a variable or potential tells about a table that it depends on, given the values of all others.
 
     Parameters
@@ -207,6 +211,8 @@ def factor_of(var: Any, table: Any, counts: Any, model: pm.Model) -> Factor | An
     counts : TensorVariable
         Stands for the counts of the table.
     model : pymc.Model
+    shape : tuple of int
+        Of the table.
 
     Returns
     -------
@@ -222,16 +228,15 @@ def factor_of(var: Any, table: Any, counts: Any, model: pm.Model) -> Factor | An
             rvs=[var], rvs_to_values=values, rvs_to_transforms=transforms, jacobian=False
         )
     density = elements(density)
-    start = table.owner.op.start
 
     def given() -> dict[Any, Any]:
         for rv in model.free_RVs:  # one that is just being added has no start of its own yet
             model.rvs_to_initial_values.setdefault(rv, None)
         point = model.initial_point()
-        return {**{x: pt.constant(point[x.name]) for x in model.value_vars}, counts: pt.constant(start)}
+        return {**{x: pt.constant(point[x.name]) for x in model.value_vars}, counts: pt.ones(shape, dtype=counts.dtype)}
 
-    cells = cells_of(density, counts, start.shape, cache(given))
-    return density if cells is None else Factor(density, counts, start.size, cells)
+    cells = cells_of(density, counts, shape, cache(given))
+    return density if cells is None else Factor(density, counts, math.prod(shape), cells)
 
 
 def dependents_of(table: Any, model: pm.Model) -> list[Any]:
@@ -239,13 +244,19 @@ def dependents_of(table: Any, model: pm.Model) -> list[Any]:
     return [var for var in (*model.basic_RVs, *model.potentials) if looks_at(var, table, model)]
 
 
-def factors_of(table: Any, model: pm.Model) -> tuple[list[Factor], list[Any]]:
+def factors_of(
+    table: Any, model: pm.Model, shape: tuple[int, ...] | None = None, known: Collection[Any] = ()
+) -> tuple[list[Factor], list[Any]]:
     """State what all that depends on a table of a model tells about it, besides its release.
 
     Parameters
     ----------
     table : TensorVariable
     model : pymc.Model
+    shape : tuple of int, optional
+        Of the table, where that is no confidential one.
+    known : collection of TensorVariable
+        Dependents that are left out.
 
     Returns
     -------
@@ -254,7 +265,9 @@ def factors_of(table: Any, model: pm.Model) -> tuple[list[Factor], list[Any]]:
         Log densities, functions of the model's value variables.
     """
     counts = model.rvs_to_values[table] if table in model.free_RVs else table.type()
-    found = [factor_of(var, table, counts, model) for var in dependents_of(table, model)]
+    shape = table.owner.op.start.shape if shape is None else shape
+    left = [var for var in dependents_of(table, model) if not any(var is other for other in known)]
+    found = [factor_of(var, table, counts, model, tuple(map(int, shape))) for var in left]
     return [x for x in found if isinstance(x, Factor)], [x for x in found if not isinstance(x, Factor)]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Any
@@ -25,6 +26,9 @@ from ppdinf.releases.release import Release
 from ppdinf.tables import labelled_cells
 
 __all__ = ["TableMechanism"]
+
+ANALYST = "ppdinf.models.released"
+"""Room above this one that knows PyMC, loaded when a mechanism is to be a distribution."""
 
 
 class TableMechanism(Mechanism):
@@ -210,6 +214,47 @@ class TableMechanism(Mechanism):
         plan = mechanism.plan_on(system, allow_mcmc=allow_mcmc)
         generator = rng.spawn(1)[0] if isinstance(rng, np.random.Generator) else np.random.default_rng(rng)
         return frame.table(mechanism.draw(system, cells, draws, seeded_tape(generator), plan))
+
+    def dist(self, table: Any, labels: Any = None) -> Any:
+        """State the release of a table that is itself a variable, as an unnamed PyMC distribution.
+
+        For models written generatively: draws of the prior predictive are releases, and what was published is observed.
+        `ppdinf.models.Released` gives it a name in a model.
+
+        Parameters
+        ----------
+        table : TensorVariable of integers
+            The confidential table: ``pm.Poisson("cases", rate, dims="county")``, ``pm.Multinomial``, any expression.
+        labels : mapping of str to sequence, or a table, optional
+            What the mechanism's public sums speak of; by default the dimensions that the variable has in its model.
+
+        Returns
+        -------
+        TensorVariable
+            Forward draws are exact, with a seed. Its log density is that of the release given the table, up to what is
+            the same for all tables with the same public sums; ``-inf`` where the two differ in a sum.
+
+        Raises
+        ------
+        LabelError, InvariantError
+            Labels that do not fit the table or the public statements.
+        ModelError
+            The mechanism answers queries instead of releasing the cells.
+
+        Notes
+        -----
+        Given an observed release, `pm.sample` walks the table by `ppdinf.samplers.lattice_gibbs.LatticeGibbs`. Where
+        the table can be summed out, `ppdinf.PartiallyPrivate` states the same posterior for NUTS alone.
+
+        Examples
+        --------
+        >>> import pymc as pm, ppdinf as ppd
+        >>> mechanism = ppd.GeneralizedLaplace(ppd.invariants.total(), epsilon="1/4")
+        >>> release = mechanism.dist(pm.Multinomial.dist(40, [0.2, 0.3, 0.5]))
+        >>> int(pm.draw(release, random_seed=1).sum())
+        40
+        """
+        return importlib.import_module(ANALYST).mechanism_dist(self, table, labels)
 
     def logp(self, y: Any, x: Any) -> float:
         """Log density of releasing `y` when the confidential table is `x`, up to what is the same for every x.

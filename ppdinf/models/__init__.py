@@ -15,6 +15,7 @@ one_sided_test     one-sided tests from a noisy count: exact p-values, and no te
                    powerful
 partially_private  `PartiallyPrivate`: one line that ties a PyMC model for a confidential table to its release
 posterior_tables   posterior draws of the confidential table, whichever way the model was fitted
+released           `Released`: a mechanism's release of a table that is itself a variable of the model
 rates              A ready model of rates: Poisson counts in a table, cells alike but not the same
 """
 
@@ -27,8 +28,9 @@ from ppdinf.models.on_fiber import OnFiber as OnFiber
 from ppdinf.models.one_sided_test import OneSidedTest as OneSidedTest
 from ppdinf.models.partially_private import PartiallyPrivate as PartiallyPrivate
 from ppdinf.models.posterior_tables import sample_confidential as sample_confidential
+from ppdinf.models.released import Released as Released
 
 __all__ = [
-    "OnFiber", "OneSidedTest", "PartiallyPrivate", "compare", "log_likelihood", "sample_confidential", "sample_release",
-    "summarize", "sums_of",
+    "OnFiber", "OneSidedTest", "PartiallyPrivate", "Released", "compare", "log_likelihood", "sample_confidential",
+    "sample_release", "summarize", "sums_of",
 ]  # fmt: skip

@@ -27,8 +27,10 @@ from ppdinf._pymc_internals import (
     get_value_vars_from_user_vars,
     inputvars,
 )
+from ppdinf.distributions.confidential import ConfidentialRV
 from ppdinf.distributions.dependents import factors_of
 from ppdinf.distributions.observed_release import mechanism_of
+from ppdinf.distributions.plain_tables import plain_table
 from ppdinf.errors import ModelError
 from ppdinf.fiber.advance import Directions, advance, directions
 from ppdinf.fiber.fiber import Fiber
@@ -49,12 +51,13 @@ class LatticeGibbsState(StepMethodState):
 
 
 class LatticeGibbs(BlockedStep):
-    """PyMC step method for the confidential table of a release; PyMC assigns it by itself.
+    """PyMC step method for confidential tables, and for integers with given sums; PyMC assigns it by itself.
 
     Parameters
     ----------
     vars : list
-        The confidential table, one variable.
+        The table, one variable: of `ppdinf.PartiallyPrivate`; a latent multinomial; integers of which sums are observed
+        (``pm.DiracDelta("total", x.sum(), observed=10)``), or a release by ``mechanism.dist(x)``.
     sweeps : int, default 4
         Directions per draw, in multiples of the number of cells. Each costs a few passes over the window
         of a cell (some ``70 / epsilon`` multiplications). Given the parameters, draws of a 30 x 30 table with both
@@ -117,7 +120,10 @@ class LatticeGibbs(BlockedStep):
     def _compile(self) -> None:
         """Compile here, so that forked workers inherit machine code and no draw pays for it."""
         table = self._model.values_to_rvs[self.vars[0]]
-        by_cell, of_all = factors_of(table, self._model)
+        if isinstance(table.owner.op, ConfidentialRV):
+            by_cell, of_all = factors_of(table, self._model)
+        else:
+            by_cell, of_all, table = self._stand_in(table)
         self._fiber: Fiber = table.owner.op.fiber
         self._start = table.owner.op.start.ravel()
         self._observed = table.owner.op.observed
@@ -131,6 +137,15 @@ class LatticeGibbs(BlockedStep):
             others = [variable for variable in inputvars([log_factor]) if variable is not self.vars[0]]
             self._factor_inputs = [variable.name for variable in others]
             self._log_factor = compile_pymc([self.vars[0], *others], log_factor, **self._compile_kwargs)
+
+    def _stand_in(self, variable: Any) -> tuple[list[Any], list[Any], Any]:
+        """Table that a variable of a plain model is walked as, and what depends on that."""
+        plain = plain_table(variable, self._model)
+        if plain is None:
+            raise ModelError(
+                f"nothing in the model says exactly what sums of {variable.name!r} are, and no release does"
+            )
+        return *plain.factors(self._model), plain.stand_in(self._model)
 
     def __getstate__(self) -> dict[str, Any]:
         compiled = {"_fiber", "_start", "_observed", "_inputs", "_conditional", "_factor_inputs", "_log_factor"}
@@ -199,9 +214,20 @@ class LatticeGibbs(BlockedStep):
 
     @staticmethod
     def competence(var: Any, has_grad: bool) -> Competence:
-        """Ideal for confidential tables, impossible for anything else."""
-        is_table = isinstance(getattr(var.owner.op, "fiber", None), Fiber)
-        return Competence.IDEAL if is_table else Competence.INCOMPATIBLE
+        """Ideal for confidential tables, and for integers whose sums a model states; impossible for anything else.
+
+        Of a plain model it is asked within the context of that model. Integers with given sums start from a table that
+        has them, unless the model says where they start.
+        """
+        if isinstance(var.owner.op, ConfidentialRV):
+            return Competence.IDEAL
+        model = pm.Model.get_context(error_if_none=False)
+        plain = None if has_grad or model is None else plain_table(var, model)
+        if plain is None or model is None:
+            return Competence.INCOMPATIBLE
+        if model.rvs_to_initial_values.get(var) is None:
+            model.set_initval(var, plain.stand_in(model).owner.op.start)
+        return Competence.IDEAL
 
 
 def dense_steps(model: pm.Model | None = None) -> list[Any]:

@@ -1,0 +1,225 @@
+"""A mechanism's release as a distribution: its law against listed noise, and the posterior of `PartiallyPrivate`."""
+
+import itertools
+import pickle
+
+import numpy as np
+import pymc as pm
+import pytest
+import xarray as xr
+from pymc.sampling.mcmc import assign_step_methods
+from scipy import stats
+from scipy.special import gammaln, logsumexp
+
+import ppdinf as ppd
+from ppdinf.errors import InvariantError, LabelError, ModelError
+from ppdinf.samplers.lattice_gibbs import LatticeGibbs
+
+inv = ppd.invariants
+RARE = 1e-5
+RATES = np.array([1.0, 3.0, 2.0])
+Y = np.array([4, 1, 2])
+MECHANISM = ppd.GeneralizedLaplace(inv.total(), epsilon=1)
+
+
+def p_value(values, law):
+    seen = np.bincount(values, minlength=law.size)
+    often = law * values.size >= 5
+    observed, expected = np.append(seen[often], seen[~often].sum()), np.append(law[often], law[~often].sum())
+    kept = expected > 0
+    return float(stats.chisquare(observed[kept], expected[kept] / expected[kept].sum() * values.size).pvalue)
+
+
+def law_of_distance(log_weight, far=24):
+    """Probability of every l1 distance, over two, of noise of four cells without a sum; listed."""
+    free = np.array(list(itertools.product(range(-far, far + 1), repeat=3)))
+    z = np.column_stack([free, -free.sum(axis=1)])
+    weights = np.exp(log_weight(z))
+    found = np.bincount(np.abs(z).sum(axis=1) // 2, weights=weights)
+    return found / found.sum()
+
+
+FORWARD = {
+    "l1": (lambda c: ppd.GeneralizedLaplace(inv.total(), epsilon=c), lambda z: -np.abs(z).sum(axis=1)),
+    "l2": (
+        lambda c: ppd.GeneralizedLaplace(inv.total(), epsilon=c, norm="l2"),
+        lambda z: -np.sqrt((z**2).sum(axis=1)),
+    ),
+    "gaussian": (
+        lambda c: ppd.GeneralizedGaussian(inv.total(), sigma=f"{1 / float(c):.10f}"),
+        lambda z: -(z**2).sum(axis=1) / 2,
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", FORWARD)
+def test_prior_predictive_releases_have_the_law_of_the_mechanism(kind):
+    """Both p-values by chi-square on the l1 distance: the law passes at 1e-5, epsilon 5 % larger does not."""
+    mechanism, log_weight = FORWARD[kind]
+    law = law_of_distance(log_weight)
+    for scale, right in ((1, True), ("1.05", False)):
+        tables = pm.Poisson.dist([2.0, 5.0, 1.0, 0.5])
+        x, y = pm.draw([tables, mechanism(scale).dist(tables)], draws=40_000, random_seed=3)
+        assert (x.sum(axis=1) == y.sum(axis=1)).all()
+        assert (p_value(np.abs(y - x).sum(axis=1) // 2, law) > RARE) == right
+
+
+def test_density_is_that_of_the_mechanism():
+    table = pm.Poisson.dist([1.0, 1.0, 1.0])
+    rng = np.random.default_rng(1)
+    bounded = inv.total() & inv.nonnegative()
+    for mechanism in (
+        MECHANISM,
+        ppd.GeneralizedLaplace(inv.total(), epsilon="1/3", norm="l2"),
+        ppd.GeneralizedGaussian(inv.total(), sigma=2),
+        ppd.Conditioned(bounded, noise=ppd.laws.DoubleGeometric(1)),
+        ppd.Transition(np.full((12, 12), 1 / 24) + 0.5 * np.eye(12)),
+    ):
+        law = mechanism.dist(table).owner.op.law
+        for _ in range(5):
+            x = rng.integers(0, 4, size=3)
+            y = rng.permutation(x)
+            assert law.log_density(y, x) == pytest.approx(mechanism.logp(y, x))
+        if mechanism.public.exact:
+            assert law.log_density(x + np.array([1, 0, 0]), x) == -np.inf
+
+
+def generative(observed=Y, **kwargs):
+    with pm.Model(coords={"area": list("abc")}) as model:
+        x = pm.Poisson("x", RATES, dims="area", **kwargs)
+        ppd.models.Released("y", MECHANISM, x, observed, dims="area")
+    return model
+
+
+def listed():
+    """Tables with the released total, and their posterior probability."""
+    tables = np.array([(i, j, 7 - i - j) for i in range(8) for j in range(8 - i)])
+    log_weight = (tables * np.log(RATES) - gammaln(tables + 1)).sum(axis=1) - np.abs(tables - Y).sum(axis=1)
+    return tables, np.exp(log_weight - logsumexp(log_weight))
+
+
+def walked(model, draws, name="x", every=2):
+    step = LatticeGibbs([model[name]], model=model, rng=np.random.default_rng(1))
+    step.setup_chain(np.random.default_rng(1), 0, draws)
+    with model:
+        assign_step_methods(model)  # which also says where the table starts
+    point, found = model.initial_point(), []
+    for _ in range(every * draws):
+        point, _ = step.step(point)
+        found.append(point[name])
+    return np.array(found[every - 1 :: every])
+
+
+def numbers(draws, tables):
+    index = {tuple(t): k for k, t in enumerate(tables.tolist())}
+    return np.array([index[tuple(x)] for x in draws.reshape(len(draws), -1).tolist()])
+
+
+def test_posterior_is_that_of_all_tables():
+    """False alarms 1e-5; power: rates of one cell a fifth larger."""
+    tables, law = listed()
+    draws = numbers(walked(generative(), 6000), tables)
+    assert p_value(draws, law) > RARE
+    wrong = law * 1.2 ** tables[:, 1]
+    assert p_value(draws, wrong / wrong.sum()) < RARE
+
+
+@pytest.mark.deep
+def test_partially_private_gives_the_same_posterior():
+    """Joint with a rate: both routes' draws of table and rate, compared with each other at 1e-4 each."""
+    release = ppd.Release(ppd.as_table(Y, dims=["area"]).assign_coords(area=list("abc")), MECHANISM)
+    found = []
+    for generatively in (True, False):
+        with pm.Model(coords={"area": list("abc")}) as model:
+            rate = pm.Gamma("rate", 2, 2)
+            if generatively:
+                x = pm.Poisson("x", rate * RATES, dims="area")
+                ppd.models.Released("y", MECHANISM, x, Y)
+            else:
+                ppd.PartiallyPrivate("x", pm.Poisson.dist(rate * RATES), release=release)
+            idata = pm.sample(
+                1500, tune=500, chains=2, cores=1, random_seed=2, progressbar=False, compute_convergence_checks=False
+            )
+            cells = ppd.sample_confidential(idata, model, random_seed=3) if not generatively else idata.posterior["x"]
+        found.append((idata.posterior["rate"].values[:, ::5].ravel(), cells.values[:, ::5].reshape(-1, 3)))
+    (one_rate, one), (other_rate, other) = found
+    assert stats.ks_2samp(one_rate, other_rate).pvalue > 1e-4
+    tables = listed()[0]
+    seen = np.array([np.bincount(numbers(draws, tables), minlength=len(tables)) for draws in (one, other)])
+    often = seen.sum(axis=0) >= 20
+    grouped = np.column_stack([seen[:, often], seen[:, ~often].sum(axis=1)])
+    assert stats.chi2_contingency(grouped).pvalue > 1e-4
+
+
+def test_observe_and_do():
+    """Observing afterwards gives the density of observing at once; a table that is set is released."""
+    at_once, free = generative(), generative(observed=None)
+    later = pm.observe(free, {"y": Y})
+    point = {"x": np.array([2, 3, 2])}
+    assert later.compile_logp()(point) == pytest.approx(at_once.compile_logp()(point))
+    with later:
+        _, chosen = assign_step_methods(later)
+    assert [step.__name__ for step in chosen] == ["LatticeGibbs"]
+    with pm.do(free, {"x": np.array([5, 0, 1])}):
+        releases = pm.sample_prior_predictive(200, random_seed=1).prior["y"].values[0]
+    assert set(releases.sum(axis=1).tolist()) == {6}
+    assert np.abs(releases - [5, 0, 1]).sum() > 0
+
+
+def test_pymc_alone_samples_and_starts_where_the_sums_hold():
+    with generative():
+        idata = pm.sample(
+            50, tune=0, chains=2, cores=1, random_seed=1, progressbar=False, compute_convergence_checks=False
+        )
+    assert set(idata.posterior["x"].sum("area").values.ravel().tolist()) == {7}
+    assert len(np.unique(idata.posterior["x"].values.reshape(-1, 3), axis=0)) > 10
+
+
+def test_several_releases_and_a_multinomial_table():
+    """A total that only the model knows, and two releases that do not keep it."""
+    free = ppd.GeneralizedLaplace(inv.nonnegative(), epsilon=1)
+    p = np.array([0.2, 0.5, 0.3])
+    with pm.Model() as model:
+        x = pm.Multinomial("x", 6, p)
+        ppd.models.Released("one", free, x, [3, 1, 4])
+        ppd.models.Released("two", MECHANISM, x, [2, 2, 2])
+    tables = np.array([(i, j, 6 - i - j) for i in range(7) for j in range(7 - i)])
+    log_weight = (tables * np.log(p) - gammaln(tables + 1)).sum(axis=1)
+    log_weight -= np.abs(tables - [3, 1, 4]).sum(axis=1) + np.abs(tables - [2, 2, 2]).sum(axis=1)
+    law = np.exp(log_weight - logsumexp(log_weight))
+    draws = numbers(walked(model, 5000), tables)
+    assert p_value(draws, law) > RARE
+    alone = np.exp(log_weight + np.abs(tables - [2, 2, 2]).sum(axis=1))
+    assert p_value(draws, alone / alone.sum()) < RARE
+
+
+def test_ops_survive_a_journey():
+    law = MECHANISM.dist(pm.Poisson.dist([1.0, 2.0])).owner.op.law
+    law.draw(np.array([[1, 2]]), np.random.default_rng(1))
+    again = pickle.loads(pickle.dumps(law))
+    assert again.log_density(np.array([2, 1]), np.array([1, 2])) == -2
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "words"),
+    [
+        (lambda: ppd.GeneralizedLaplace(inv.margin("sex"), epsilon=1).dist(pm.Poisson.dist([1, 2])), LabelError, "sex"),
+        (lambda: MECHANISM.dist(pm.Poisson.dist([1, 2]), {"a": [1, 2, 3]}), LabelError, "shape"),
+        (lambda: MECHANISM.dist(pm.Normal.dist([1, 2])), ModelError, "real numbers"),
+        (lambda: MECHANISM.dist(pm.Poisson.dist([1, 2]), {"a": ["x", "total"]}), LabelError, "total"),
+        (lambda: generative(observed=[1, 2]), LabelError, "shape"),
+        (
+            lambda: generative(observed=xr.DataArray(Y, coords={"area": list("cba")}, dims="area")),
+            LabelError,
+            "'c' at position 0",
+        ),
+        (
+            lambda: pm.draw(ppd.GeneralizedLaplace(inv.nonnegative(), epsilon=1).dist(pm.DiracDelta.dist([-1, 2]))),
+            InvariantError,
+            "dim_0=0",
+        ),
+    ],
+)
+def test_refused(make, error, words):
+    with pytest.raises(error, match=words):
+        make()
