@@ -152,11 +152,14 @@ def _wide_first(var: NDArray, spread: float) -> NDArray:
 
 
 @vectorised
-def inverted(rows: Rows, mean: NDArray, var: NDArray, room: int, as_means: bool) -> tuple[float, float, Rows, NDArray]:
+def inverted(
+    rows: Rows, mean: NDArray, var: NDArray, room: int, as_means: bool, by_moments: bool
+) -> tuple[float, float, Rows, NDArray]:
     """P(S = room), its relative error bound, and what Fisher's identity needs.
 
     One function, since handing its arrays to functions of its steps takes longer than small blocks do otherwise.
-    That is E[k_i; S = room] (``as_means``), or else P(S - k_i = room - k) in the place of every p_i(k).
+    That is E[k_i; S = room] (``as_means``), or else P(S - k_i = room - k) in the place of every p_i(k). Moments stand
+    for cells with a small share where asked to (``by_moments``, for means).
     """
     d, spread, widest = var.size, 0.0, 0
     if not 0 <= room <= rows.p.size - d:  # within reach only of entries that were cut off
@@ -174,7 +177,7 @@ def inverted(rows: Rows, mean: NDArray, var: NDArray, room: int, as_means: bool)
     real, imaginary = np.zeros((d, NODES)), np.zeros((d, NODES))  # of the characteristic functions of cells
     after_real, after_imaginary = np.ones((d + 1, NODES)), np.zeros((d + 1, NODES))  # of products over cells i..d
     small = Small(order, real, np.zeros(d, np.bool_))
-    if as_means and d > FEW:
+    if by_moments and d > FEW:
         small = small_cells(rows, mean, var, spread, widest)
     alive, product, smallest, least = np.empty(NODES, np.int64), np.ones(NODES), np.ones(NODES), np.ones(NODES)
     u, beyond, g, h = np.empty(NODES), np.empty(NODES), np.empty(NODES), np.empty(NODES)

@@ -24,7 +24,10 @@ def _block(w: Weights, cells: NDArray, target: int, as_means: bool) -> tuple[flo
     rows, mean, var, tilt, log_z = tilted(w, cells, target)
     if not log_z > -np.inf:
         return log_z, Rows(rows.first, np.zeros(d + 1, np.int64), rows.p), mean
-    probability, error, rest, mean = inverted(rows, mean, var, room_for(rows, target), as_means)
+    room, center = room_for(rows, target), mean
+    probability, error, rest, mean = inverted(rows, center, var, room, as_means, as_means)
+    if as_means and not (probability > 0 and error < 1e-9):  # moments may be too rough in the place of wide cells
+        probability, error, rest, mean = inverted(rows, center, var, room, as_means, False)
     value = log_z + np.log(probability)
     if probability > 0 and error < 1e-9:
         if as_means:
