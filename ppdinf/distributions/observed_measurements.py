@@ -25,6 +25,7 @@ from ppdinf.fiber.measured_sums import MeasuredSums
 from ppdinf.fiber.nested_sums import NestedSums
 from ppdinf.lattice.moves import Moves
 from ppdinf.laws.differences import Differences
+from ppdinf.laws.joint_l2 import JointL2
 from ppdinf.laws.likelihood import Likelihood
 from ppdinf.laws.noise_norm import NoiseNorm
 from ppdinf.measurements import Measurements
@@ -65,6 +66,8 @@ class ObservedMeasurements(Observed):
         entries = measurements.entries
         self.published, self.frame, self.system = measurements, measurements.frame, measurements.public
         alone = (np.diff(entries.matrix.indptr) == 1) & _ones(entries.matrix)
+        for form, rows in entries.forms:
+            alone[rows] &= not isinstance(form, JointL2)  # whose numbers are not independent of each other
         self.of_cells, self.of_sums = entries.only(np.flatnonzero(alone)), entries.only(np.flatnonzero(~alone))
         self.noisy = xr.DataArray(entries.y, dims=["measurement"])
         self._by_cell = _ByCell(self.of_cells, self.frame.size)
@@ -75,11 +78,15 @@ class ObservedMeasurements(Observed):
         """What links cells, so that the table cannot be summed out; empty if nothing does."""
         if self.forest is not None:
             return ""
+        if any(isinstance(form, JointL2) for form, _ in self.of_sums.forms):
+            return "l2 noise of several numbers is not independent"
         return "noisy and exact sums cross each other" if self.of_sums.y.size else self.crossing()
 
     @cached_property
     def forest(self) -> Forest | None:
         """All sums that something is known of, exactly, within bounds or with noise, where they nest."""
+        if any(isinstance(form, JointL2) for form, _ in self.of_sums.forms):
+            return None
         return forest_of_sums(self.system, self.of_sums)
 
     def nested(self, lower: NDArray[np.int64], width: int) -> NestedSums | None:
@@ -137,8 +144,13 @@ class ObservedMeasurements(Observed):
             return None
         precision, rate = np.zeros(k), np.zeros(k)
         first, size = np.zeros(k, dtype=np.int64), np.zeros(k, dtype=np.int64)
-        tabulated = []
+        tabulated, mixtures = [], []
         for form, rows in entries.forms:
+            if isinstance(form, JointL2):
+                epsilon = float(form.law.epsilon)
+                mixtures.append((rows, epsilon))
+                precision[rows] = epsilon**2 / rows.size
+                continue
             fall = form.law.fall if isinstance(form, Differences) else None
             if fall is None or all(fall):
                 tabulated.append(rows)
@@ -157,7 +169,9 @@ class ObservedMeasurements(Observed):
         for row in np.flatnonzero(size):
             values = first[row] + np.arange(size[row])
             log_weights[ends[row] : ends[row + 1]] = entries.only(np.array([row])).log_weights(values[None])[0]
-        return MeasuredSums(sp.csc_array(entries.matrix), entries.y, precision, rate, ends, first, log_weights)
+        return MeasuredSums(
+            sp.csc_array(entries.matrix), entries.y, precision, rate, ends, first, log_weights, tuple(mixtures)
+        )
 
     def _values(self, rows: NDArray[np.int64], lower: NDArray[np.int64], width: int) -> tuple[Any, Any]:
         """First value, and how many, of each of some sums: within reach of the noise and of the windows of cells."""

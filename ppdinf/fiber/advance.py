@@ -71,7 +71,8 @@ def advance(
         def move(x: NDArray[np.int64], along: Directions) -> None:
             _walk(x, *along, fiber.lower, weights, log_weights, rng)
     elif isinstance(fiber.coupling, MeasuredSums):
-        measured, arrays = fiber.coupling, fiber.coupling.arrays
+        measured = fiber.coupling
+        arrays = measured.given(measured.matrix @ table, rng)
 
         def move(x: NDArray[np.int64], along: Directions) -> None:
             walk_measured(x, *along, fiber.lower, log_weights, arrays, measured.matrix @ x[: table.size], rng)

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from ppdinf._compiled import jit
 from ppdinf.fiber.fiber_walk import _add_log_weights, _chosen, _range
+from ppdinf.laws.joint_l2 import mixing_precision
 
 __all__ = ["MeasuredSums", "walk_measured"]
 
@@ -41,6 +42,8 @@ class MeasuredSums:
     first : array of int64, shape (k,)
         Value of the sum that the first of them is of.
     log_weights : array of float64
+    mixtures : tuple of (array of int64, float)
+        Sums with l2 Laplace noise together, and its epsilon: Gaussian given a scale, which `given` draws.
     """
 
     matrix: sp.csc_array
@@ -50,12 +53,29 @@ class MeasuredSums:
     ends: NDArray[np.int64]
     first: NDArray[np.int64]
     log_weights: NDArray[np.float64]
+    mixtures: tuple[tuple[NDArray[np.int64], float], ...] = ()
+
+    def given(self, sums: NDArray[np.int64], rng: np.random.Generator) -> tuple[NDArray[Any], ...]:
+        """Draw scales of l2 noise given the sums of the table, a Gibbs step, and return what the kernel takes."""
+        arrays = self.arrays
+        if not self.mixtures:
+            return arrays
+        precision = self.precision.copy()
+        for rows, epsilon in self.mixtures:
+            away = (self.y[rows] - sums[rows]).astype(np.float64)
+            precision[rows] = mixing_precision(epsilon, float(away @ away), rng)
+        return *arrays[:4], precision, *arrays[5:]
 
     def log_density(self, cells: NDArray[np.int64]) -> float:
         """Log weight of everything measured, given a table, up to a constant."""
         sums = self.matrix @ cells
         away = (self.y - sums).astype(np.float64)
-        smooth = -0.5 * float(self.precision @ away**2) - float(self.rate @ np.abs(away))
+        precision = self.precision.copy()
+        smooth = -float(self.rate @ np.abs(away))
+        for rows, epsilon in self.mixtures:
+            precision[rows] = 0
+            smooth -= epsilon * float(np.sqrt(away[rows] @ away[rows]))
+        smooth -= 0.5 * float(precision @ away**2)
         return smooth + _tabulated(sums, self.ends, self.first, self.log_weights)
 
     @property

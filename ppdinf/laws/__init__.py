@@ -10,6 +10,7 @@ double_geometric    exp(-epsilon |z|), l1 Laplace noise once it is held on a lat
 discrete_gaussian   exp(-z^2 / (2 sigma^2))
 staircase           exp(-epsilon times the number of the stair)
 l2_laplace          exp(-epsilon |z|_2) of whole vectors
+joint_l2            l2 Laplace noise of several published numbers together
 noise_norm          minus a norm of a linear image of real noise
 thresholded         noisy counts of which those below a threshold were not published
 random_rounding     random rounding to multiples of a base, whatever the count
@@ -23,6 +24,7 @@ A new law is one file, imported here; the tests of laws then find it by themselv
 
 from ppdinf.laws.discrete_gaussian import DiscreteGaussian as DiscreteGaussian
 from ppdinf.laws.double_geometric import DoubleGeometric as DoubleGeometric
+from ppdinf.laws.joint_l2 import JointL2 as JointL2
 from ppdinf.laws.l2_laplace import L2Laplace as L2Laplace
 from ppdinf.laws.law import IntegerLaw as IntegerLaw
 from ppdinf.laws.law import Law as Law
@@ -34,8 +36,8 @@ from ppdinf.laws.thresholded import Thresholded as Thresholded
 from ppdinf.laws.transition_matrix import TransitionMatrix as TransitionMatrix
 
 __all__ = [
-    "LAPLACE", "DiscreteGaussian", "DoubleGeometric", "IntegerLaw", "L2Laplace", "Law", "LawArray", "NoiseNorm",
-    "RandomRounding", "Staircase", "Thresholded", "TransitionMatrix",
+    "LAPLACE", "DiscreteGaussian", "DoubleGeometric", "IntegerLaw", "JointL2", "L2Laplace", "Law", "LawArray",
+    "NoiseNorm", "RandomRounding", "Staircase", "Thresholded", "TransitionMatrix",
 ]  # fmt: skip
 
 LAPLACE: dict[str, type[DoubleGeometric] | type[L2Laplace]] = {"l1": DoubleGeometric, "l2": L2Laplace}

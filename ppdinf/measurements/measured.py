@@ -16,7 +16,7 @@ from ppdinf.frame import Frame
 from ppdinf.invariants import Public
 from ppdinf.invariants.names import Joined
 from ppdinf.labels import LARGEST
-from ppdinf.laws import IntegerLaw, LawArray, Thresholded, TransitionMatrix
+from ppdinf.laws import IntegerLaw, JointL2, L2Laplace, LawArray, Thresholded, TransitionMatrix
 from ppdinf.laws.differences import Differences
 from ppdinf.laws.published_law import PublishedLaw
 from ppdinf.laws.thresholded import ABSENT
@@ -66,6 +66,11 @@ class Measured:
         forms = self._forms(names, frame, there)
         if isinstance(self.law, Thresholded):
             y[~there], there = ABSENT, np.ones_like(there)
+        if isinstance(forms[0][0], JointL2) and not there.all():
+            raise PrivacyError(
+                f"{what} have l2 noise, which is of all numbers together: that of {names[int(np.argmin(there))]!r} is "
+                "missing"
+            )
         _require_possible(forms, y, there, names, what)
         return matrix, names, y, there, forms
 
@@ -92,9 +97,9 @@ def measured(statement: Public, values: Any, law: Any) -> Measured:
     values : number, array_like, mapping, xarray.DataArray, pandas.Series or pandas.DataFrame of whole numbers
         One per sum: by label where there are labels, in any order; else in the order of the sums. nan, None or a mask
         where nothing was measured.
-    law : IntegerLaw, LawArray, TransitionMatrix, RandomRounding, Thresholded, or a mechanism with `probabilities`
-        Of ``value - sum``, independent between entries: `ppdinf.laws`. One whose parameter is an array has a scale for
-        each entry, labelled or ordered as `values`.
+    law : IntegerLaw, LawArray, L2Laplace, TransitionMatrix, RandomRounding, Thresholded, or a mechanism of counts
+        Of ``value - sum``, independent between entries but for l2 noise, which is of all of them: `ppdinf.laws`. One
+        whose parameter is an array has a scale for each entry, labelled or ordered as `values`.
 
     Returns
     -------
@@ -133,12 +138,14 @@ def as_form(law: Any) -> PublishedLaw:
         return law
     if isinstance(law, IntegerLaw):
         return Differences(law)
+    if isinstance(law, L2Laplace):
+        return JointL2(law)
     probabilities = getattr(law, "probabilities", None)
     if isinstance(probabilities, np.ndarray):
         return TransitionMatrix(probabilities)
     raise PrivacyError(
-        "the law of the noise is one of ppdinf.laws (DiscreteGaussian, DoubleGeometric, Staircase, RandomRounding, "
-        f"TransitionMatrix, Thresholded) or a mechanism of single counts, found {type(law).__name__}"
+        "the law of the noise is one of ppdinf.laws (DiscreteGaussian, DoubleGeometric, L2Laplace, Staircase, "
+        f"RandomRounding, TransitionMatrix, Thresholded) or a mechanism of single counts, found {type(law).__name__}"
     )
 
 

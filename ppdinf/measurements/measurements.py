@@ -19,6 +19,8 @@ from ppdinf.invariants import Public, System, margin
 from ppdinf.invariants.names import Joined
 from ppdinf.invariants.system import bind
 from ppdinf.lattice.rows import check_consistent
+from ppdinf.laws.joint_l2 import JointL2
+from ppdinf.laws.likelihood import MixingScale
 from ppdinf.measurements.entries import Entries
 from ppdinf.measurements.file import packed
 from ppdinf.measurements.measured import Measured
@@ -107,7 +109,7 @@ class Measurements:
         ----------
         releases : iterable of Release
             Of the same cells, with whole-numbered noise that is independent from cell to cell but for their public
-            sums; mechanisms and public sums may differ.
+            sums, or l2 noise; mechanisms and public sums may differ.
 
         Raises
         ------
@@ -258,7 +260,8 @@ def _exact(frame: Frame, public: Any, bounds: Public | None) -> System:
 def _entries_of(release: Release, number: int) -> Entries:
     """Read a release as entries, one for each cell."""
     likelihood = release.likelihood
-    plain = likelihood.norm is None and likelihood.auxiliary is None and likelihood.query is None
+    mixed = isinstance(likelihood.auxiliary, MixingScale)
+    plain = likelihood.norm is None and (likelihood.auxiliary is None or mixed) and likelihood.query is None
     if not plain or likelihood.looks_at_table or not release.mechanism.is_integer:
         raise ModelError(
             f"release {number + 1}, by {type(release.mechanism).__name__}, does not go together with others: its noise "
@@ -267,7 +270,8 @@ def _entries_of(release: Release, number: int) -> Entries:
     d, frame = release.frame.size, release.frame
     names = [f"{frame.cell(k)}, release {number + 1}" for k in range(d)]
     y = release.table.values.ravel().astype(np.int64)
-    return Entries(sp.eye_array(d, dtype=np.int64, format="csr"), names, y, ((likelihood.form, np.arange(d)),))  # type: ignore[arg-type]
+    form: Any = JointL2(likelihood.form.law) if mixed else likelihood.form  # type: ignore[union-attr]
+    return Entries(sp.eye_array(d, dtype=np.int64, format="csr"), names, y, ((form, np.arange(d)),))
 
 
 def _joined(systems: list[System]) -> System:

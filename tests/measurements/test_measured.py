@@ -155,6 +155,8 @@ def test_releases_of_one_table():
     with pytest.raises(InvariantError, match="release 2"):
         ppd.Measurements.of_releases([first, ppd.GeneralizedLaplace(inv.total(), epsilon=1).release(table + 1)])
     with pytest.raises(ModelError, match="release 2"):
-        ppd.Measurements.of_releases([first, ppd.GeneralizedLaplace(inv.total(), 1, norm="l2").release(table)])
+        ppd.Measurements.of_releases([first, ppd.SubspaceGaussian(inv.total(), 1, "1e-6").release(table)])
+    mixed = ppd.GeneralizedLaplace(inv.total(), 1, norm="l2").release(table)
+    assert len(ppd.Measurements.of_releases([first, mixed]).entries.forms) == 2
     with pytest.raises(ModelError, match="once"):
         ppd.Measurements.of_releases([first, first])

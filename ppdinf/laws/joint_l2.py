@@ -1,0 +1,90 @@
+"""l2 Laplace noise of several published numbers together: the larger one error, the likelier others are large."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import logsumexp
+
+from ppdinf._frozen import made
+from ppdinf.laws.differences import Differences
+from ppdinf.laws.discrete_gaussian import DiscreteGaussian
+from ppdinf.laws.l2_laplace import L2Laplace
+from ppdinf.laws.published_law import Column, PublishedLaw
+
+__all__ = ["JointL2", "mixing_precision"]
+
+GRID = 400  # scales among which forward draws choose
+
+
+@dataclass(frozen=True, eq=False)
+class JointL2(PublishedLaw):
+    """Weight ``exp(-epsilon |y - x|_2)`` of all numbers that share one such object.
+
+    A scale mixture: given v with the density ``exp(-v**2 / 2)``, the numbers are independent Gaussians with standard
+    deviation ``v / epsilon``, and integrating v out leaves the weight. Walks draw v anew given the table.
+
+    Attributes
+    ----------
+    law : L2Laplace
+    """
+
+    name: ClassVar[str] = "l2-laplace"
+    law: L2Laplace
+
+    def to_dict(self) -> dict[str, Any]:
+        """Name and epsilon."""
+        return {"name": self.name, "epsilon": str(self.law.epsilon)}
+
+    @classmethod
+    def _of_texts(cls, data: dict[str, Any]) -> JointL2:
+        law = made(L2Laplace, {key: value for key, value in data.items() if key != "name"}, "l2 Laplace noise")
+        return cls(law)
+
+    @property
+    def gives(self) -> str:
+        """What is published, in words."""
+        return "a count with noise"
+
+    def log_weight(self, y: Any, x: Any) -> Any:
+        """Share of each number in the log weight of all, which lie along the first axis: they add up to it."""
+        z2 = (np.asarray(y - x, dtype=np.float64)) ** 2
+        norm = np.sqrt(z2.sum(axis=0))
+        return -float(self.law.epsilon) * z2 / np.where(norm > 0, norm, 1.0)
+
+    def reach(self, y: Any, rare: float) -> tuple[Any, Any]:
+        """Smallest and largest count that each y comes from, but with probability `rare` among all."""
+        far = float(self.law.half_width(max(np.size(y), 1), rare)) if rare > 0 else np.inf
+        return y - far, y + far
+
+    def columns(self, y: NDArray[np.int64]) -> list[Column]:
+        """Refuse: no number has a column of its own."""
+        raise NotImplementedError("numbers with l2 noise are not independent of each other")
+
+    def publish(self, x: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.int64]:
+        """Add noise to numbers along the last axis: a scale from a fine grid, then Gaussian noise by inversion."""
+        k, epsilon = x.shape[-1], float(self.law.epsilon)
+        v = np.sqrt(k) * np.exp(np.linspace(-5, 2, GRID)) + 1e-9
+        far = np.arange(-int(12 * v[-1] / epsilon) - 1, int(12 * v[-1] / epsilon) + 2.0)
+        log_total = np.array([logsumexp(-0.5 * (far * epsilon / scale) ** 2) for scale in v])
+        log_p = -0.5 * v**2 + k * log_total + np.log(v)  # of log v, as the grid is even in that
+        p = np.exp(log_p - logsumexp(log_p))
+        noisy = np.empty_like(x)
+        for at in np.ndindex(x.shape[:-1]):
+            gaussian = DiscreteGaussian(float(v[rng.choice(GRID, p=p)] / epsilon))
+            noisy[at] = Differences(gaussian).publish(x[at], rng)
+        return noisy
+
+
+def mixing_precision(epsilon: float, squares: float, rng: np.random.Generator) -> float:
+    """Draw ``(epsilon / v)**2`` given the sum of squared errors.
+
+    v has the density ``exp(-v**2 / 2 - b / (2 v**2))`` with ``b = epsilon**2 squares``: v squared is generalized
+    inverse Gaussian of order 1/2, one over it inverse Gaussian with mean ``1 / sqrt(b)`` and shape 1.
+    """
+    b = epsilon**2 * squares
+    inverse = rng.wald(b**-0.5, 1.0) if b > 0 else 1 / max(rng.standard_normal() ** 2, 1e-300)
+    return float(epsilon**2 * inverse)
