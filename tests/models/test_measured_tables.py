@@ -61,15 +61,15 @@ def check_nested(seed):
         with pm.Model(coords=problem.seen.coords) as model:
             rate = pm.Gamma("rate", 3, 3, default_transform=None)
             ppd.PartiallyPrivate("x", dist(rate * problem.rates), release=problem.seen, marginalize=True)
-        prior, log_p, slope = (f for f in (model.compile_logp([rate]), model.compile_logp(), model.compile_dlogp()))
-        found, expected = [], []
+        both = model.compile_fn([model.logp(), *model.dlogp()], inputs=model.value_vars)
+        found, expected, h = [], [], 1e-5
         for value in (0.3, 1.0, 2.5):
-            at = {"rate": np.array(value)}
             expected.append(np.logaddexp.reduce(problem.log_weights(value)) - value * problem.rates.sum())
-            found.append(float(log_p(at) - prior(at)))
-            h = 1e-5
-            ends = [float(log_p({"rate": np.array(value + sign * h)})) for sign in (1, -1)]
-            assert float(slope(at)[0]) == pytest.approx((ends[0] - ends[1]) / (2 * h), rel=1e-5, abs=1e-5)
+            (here, slope), ends = both({"rate": np.array(value)}), []
+            found.append(float(here) - stats.gamma.logpdf(value, 3, scale=1 / 3))
+            for end in (value + h, value - h):
+                ends.append(float(both({"rate": np.array(end)})[0]))
+            assert float(slope) == pytest.approx((ends[0] - ends[1]) / (2 * h), rel=1e-5, abs=1e-5)
         assert np.ptp(np.array(found) - expected) < 1e-8
 
 

@@ -7,6 +7,7 @@ import pymc as pm
 import pytest
 import xarray as xr
 from enumeration import total_variation
+from known_parameters import known
 from scipy import special
 
 import ppdinf as ppd
@@ -69,9 +70,8 @@ def test_posterior_of_the_table_equals_enumeration(name):
     tables, p = posterior(mechanism, system, y.values.ravel(), rates)
     with pm.Model(coords=release.coords) as model:
         ppd.PartiallyPrivate("x", pm.Poisson.dist(rates.reshape(y.shape)), release=release, marginalize="auto")
-        if not model.free_RVs:
-            pm.Normal("idle")  # everything but the table is known
-        idata = pm.sample(2500, tune=300, chains=2, cores=1, random_seed=1, **QUIET)
+        walked = {"tune": 300, "chains": 2, "cores": 1, "random_seed": 1, **QUIET}
+        idata = pm.sample(2500, **walked) if model.free_RVs else known(5000)
     draws = ppd.sample_confidential(idata, model, random_seed=2).values.reshape(5000, -1)
     distance = total_variation(draws, tables, p)
     noise = 0.5 * np.sqrt(2 * p / np.pi / 5000).sum()  # expected distance of as many independent draws
@@ -142,9 +142,7 @@ def test_groups_under_gaussian_noise():
     release = ppd.Release(y, ppd.GeneralizedGaussian(groups("state"), sigma=2))
     with pm.Model(coords=release.coords) as model:
         ppd.PartiallyPrivate("x", pm.Poisson.dist(RATES), release=release)
-        pm.Normal("idle")
-        idata = pm.sample(50, tune=50, chains=1, random_seed=1, **QUIET)
-    draws = ppd.sample_confidential(idata, model, random_seed=2)
+    draws = ppd.sample_confidential(known(50), model, random_seed=2)
     assert (draws.values @ [1, 1, 0, 0] == 1).all()
 
 

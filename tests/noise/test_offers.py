@@ -76,7 +76,7 @@ def name(value):
 
 
 # mixtures over scales have enumerations of their own among the quick tests
-LONG = {"crossing.offer"}
+LONG = {"crossing.offer", "crossing_lattice.offer"}
 
 
 @pytest.mark.parametrize(
