@@ -6,20 +6,21 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from flint import ctx
+from flint import ctx, fmpq, fmpq_mat
 from lattice_laws import enumerated, fit, margins_law, total_variation, two_way
 from scipy import optimize, stats
 
 from ppdinf.errors import PrivacyError
 from ppdinf.noise.bits.lazy import LazyReals
 from ppdinf.noise.bits.tape import secure_tape, seeded_tape
-from ppdinf.noise.exact import crossing_mixture, crossing_scales
+from ppdinf.noise.exact import crossing_mixture, crossing_rows, crossing_scales
 from ppdinf.noise.exact.crossing import Crossing, Table
 from ppdinf.noise.exact.crossing_backbone import _log_stays, _Stays, kept_for_backbone, root_of
 from ppdinf.noise.exact.crossing_excess import LOG_ERROR, log_theta
-from ppdinf.noise.exact.crossing_klein import SLACK
+from ppdinf.noise.exact.crossing_klein import SLACK, Rows
 from ppdinf.noise.exact.crossing_rows import _spine, draw_given_scales
 from ppdinf.noise.exact.crossing_scales import RowScales
+from ppdinf.noise.exact.crossing_sums import SumScales
 from ppdinf.noise.exact.gamma import betas, enclose_beta, enclose_gamma, gammas
 
 QUICK = [((3, 3), Fraction(1, 2), 14)]
@@ -80,7 +81,7 @@ class TestWrongVariantsAreCaught:
 
     def test_theta_left_out(self, monkeypatch):
         """Cells near zero have no mass of their own."""
-        monkeypatch.setattr(RowScales, "_draw_counts", lambda self, size, tape: np.zeros(size, dtype=np.int64))
+        monkeypatch.setattr(SumScales, "_draw_near", lambda self, size, tape: np.zeros((size, 3), dtype=np.bool_))
         assert p_value(Crossing((3, 3), Fraction(1))) < 1e-4
 
     @pytest.mark.deep
@@ -89,7 +90,7 @@ class TestWrongVariantsAreCaught:
 
         def other(self, shape, *rest):
             before(self, shape, *rest)
-            self.gamma, self.beta = Fraction(1, 20), Fraction(9, 20)  # of ten rows, not three
+            self.row = SumScales((Fraction(1, 20),) * 3, (1,) * 3, Fraction(9, 20), self.excess)  # of ten rows
 
         monkeypatch.setattr(RowScales, "__init__", other)
         assert p_value(Crossing((3, 3), Fraction(1))) < 1e-4
@@ -177,43 +178,6 @@ def test_balls_agree_with_floating_point(shape, epsilon):
     assert checked > 10
 
 
-def test_row_numbers_have_their_law():
-    law = RowScales((5, 4), Fraction(1), Fraction(1), Fraction(3))
-    bounds = law._enclosed_counts(64)
-    np.testing.assert_allclose([low / 2**64 for low, _ in bounds[1:]], law.cumulative, atol=1e-12)
-    counts = law._draw_counts(100_000, seeded_tape(1))
-    assert stats.chisquare(np.bincount(counts, minlength=4), 100_000 * law.weights / law.weights.sum()).pvalue > 1e-6
-    chosen = law._choose(np.full(60_000, 2), seeded_tape(2))
-    pairs = np.bincount(chosen @ (1 << np.arange(4)))
-    assert stats.chisquare(pairs[pairs > 0]).pvalue > 1e-6
-    assert (pairs > 0).sum() == 6
-
-
-def test_cells_near_zero_have_the_mass_of_their_excess():
-    """A row of two cells against its two-dimensional density, by numerical integration.
-
-    Rows of which all cells are drawn by their excess are left out: no table with one is backed.
-    """
-    law = RowScales((3, 2), Fraction(1), Fraction(1, 2), Fraction(4))
-    t = law.draw(20_000, seeded_tape(1)).values.reshape(-1, 2)
-    ends = np.array([0.0, 0.02, 0.06, 0.15, 0.5, 1.5, 4.0, 60.0])
-    middles, widths = [], []
-    for low, high in itertools.pairwise(ends):
-        edges = np.linspace(low**0.25, high**0.25, 60) ** 4
-        middles.append((edges[1:] + edges[:-1]) / 2)
-        widths.append(np.diff(edges))
-    mass = np.zeros((7, 7))
-    for i, j in itertools.product(range(7), repeat=2):
-        x, y = middles[i][:, None], middles[j]
-        one, two = np.expm1(law.excess.log(x)), np.expm1(law.excess.log(y))
-        density = (x + y) ** -float(law.beta) * (x * y) ** -float(law.gamma) * np.exp(-(x + y) / 2) * (1 + one + two)
-        mass[i, j] = (density * widths[i][:, None] * widths[j]).sum()
-    observed = np.histogram2d(t[:, 0], t[:, 1], bins=ends)[0].ravel()
-    expected = (mass / mass.sum()).ravel() * observed.sum()
-    pooled = expected > 20
-    assert ((observed - expected)[pooled] ** 2 / expected[pooled]).sum() < stats.chi2.isf(1e-6, pooled.sum()) * 1.1
-
-
 # -- the bounds -----------------------------------------------------------------------------------------------
 
 
@@ -282,6 +246,112 @@ def test_the_lattice_sum_is_below_its_bound():
         assert log_y <= 2 * law.excess.log_flat + law.excess.log(flat).sum() + 1e-9
         checked += 1
     assert checked > 50
+
+
+def test_rounding_is_bounded():
+    """The proposal's quadratic form is below the true one, whatever the scales: by rational numbers, minor by minor.
+
+    The proposal is read off where it is used: the centres for unit vectors of what is drawn before.
+    """
+    rng, checked = np.random.default_rng(0), 0
+    for _ in range(12):
+        r, c = rng.integers(3, 5), 3
+        t = np.exp(rng.normal(0.5, 2, (r, c)))
+        if (root := root_of(t >= 1, 5)) is None:
+            continue
+        drawn, seen = recorded(t, t >= 1, root)
+        matrix, squares, basis = seen
+        m, slack = len(squares), 1 - Fraction(LOG_ERROR)
+        np.testing.assert_array_equal(squares, drawn.squares)
+        left = [[Fraction(0)] * m for _ in range(m)]
+        for i, j in itertools.product(range(m), repeat=2):
+            for e in range(t.size):
+                left[i][j] += Fraction(int(basis[e, i] * basis[e, j])) / Fraction(t.ravel()[e]) * slack
+            for k in range(m):
+                left[i][j] -= matrix[k][i] * matrix[k][j] * Fraction(squares[k])
+        for size in range(1, m + 1):
+            minor = [[fmpq(x.numerator, x.denominator) for x in row[:size]] for row in left[:size]]
+            assert fmpq_mat(minor).det() > 0
+        without = sum(Fraction(squares[k]) * (matrix[k][0] ** 2) for k in range(m)) / (1 - Fraction(SLACK))
+        assert left[0][0] < Fraction(SLACK) * without  # it would not hold with as much again
+        checked += 1
+    assert checked > 5
+
+
+def recorded(t, wide, root):
+    """The centres' coefficients, one over variances, and the table of each unit vector of the integers drawn."""
+    seen, forms = {}, []
+    before, block = Rows.draw, crossing_rows.Block.draw
+
+    def rows(self, pulls, ties, ground, lacking, tape):
+        if self.squares.shape[1] == t.shape[1] and "own" not in seen:
+            seen["own"] = self.squares.copy(), self.mu.copy(), pulls.copy(), ties.copy(), ground
+        before(self, pulls, ties, ground, lacking, tape)
+
+    def last(self, given, tape):
+        forms.append((self._basis, self.lower))
+        return block(self, given, tape)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Rows, "draw", rows)
+        patch.setattr(crossing_rows.Block, "draw", last)
+        drawn = draw_given_scales(t, wide, root, seeded_tape(1))
+    return drawn, proposal(t.shape, wide, root, t, seen["own"], *forms[0])
+
+
+def proposal(shape, wide, root, t, own, basis, lower):
+    """Centres as exact linear forms of all integers drawn, from the numbers in floating point."""
+    r, c = shape
+    squares, mu, pulls, ties, ground = own
+    n, spine = len(ties), basis.shape[1] - (c - 1)
+    m = n * (c - 1) + spine
+    rows = [root, *_spine(t, wide, root)]
+    others = [i for i in range(r) if i not in rows]
+    others = [others[k] for k in np.argsort(wide[others].sum(axis=1), kind="stable")]
+    matrix, table = [], np.zeros((r, c, m), dtype=np.int64)
+    lacking = np.zeros((c, m), dtype=np.int64)
+    for place in range(n):
+        free = [j for j in range(c) if j != ties[place]]
+        grounded = [j for j in range(c) if j != ground]
+        start = np.append(0, np.cumsum(np.arange(c - 1, 0, -1)))
+        for i in range(c - 1):
+            form = [Fraction(0)] * m
+            form[place * (c - 1) + i] += 1
+            for step, k in enumerate(range(i + 1, c - 1)):
+                form[place * (c - 1) + k] += Fraction(mu[place, start[i] + step])
+            for j, column in enumerate(grounded):
+                for k in range(m):
+                    form[k] += Fraction(pulls[place, i, j]) * int(lacking[column, k])
+            matrix.append(form)
+        for i, j in enumerate(free):
+            at = place * (c - 1) + i
+            table[others[place], j, at] += 1
+            table[others[place], ties[place], at] -= 1
+            lacking[j, at] -= 1
+            lacking[ties[place], at] += 1
+    given = np.delete(lacking, ground, axis=0)
+    for i in range(spine):
+        form = [Fraction(0)] * m
+        for j in range(i, spine):
+            form[n * (c - 1) + j] += Fraction(lower[j, i] / lower[i, i])
+        for j in range(c - 1):
+            for k in range(m):
+                form[k] += Fraction(lower[spine + j, i] / lower[i, i]) * int(given[j, k])
+        matrix.append(form)
+    coordinates = np.zeros((basis.shape[1], m), dtype=np.int64)
+    coordinates[:spine, n * (c - 1) :] = np.eye(spine, dtype=np.int64)
+    coordinates[spine:] = given
+    table[rows] = (basis @ coordinates).reshape(len(rows), c, m)
+    own_squares = np.concatenate([squares[:, :-1].ravel(), np.diag(lower)[:spine] ** 2 * (1 - SLACK)])
+    return matrix, own_squares, table.reshape(r * c, m)
+
+
+def test_rounding_beyond_bounds_stops_the_sampler():
+    """Rows whose scales differ by more than floating point can hold together."""
+    t = np.ones((5, 3))
+    t[2] = 1e14
+    with pytest.raises(PrivacyError, match="rounding"):
+        draw_given_scales(t, t >= 1, 0, seeded_tape(1))
 
 
 # -- backed tables ----------------------------------------------------------------------------------------------

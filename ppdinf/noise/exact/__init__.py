@@ -16,7 +16,8 @@ crossing_klein      noise on a lattice given its scales, by Klein's sampler in t
                     probability is
 crossing_lattice    l1 noise on any lattice {A z = 0} of small enough rank of A: exact and independent draws
 crossing_lattice_scales
-                    scales of l1 noise on any lattice {A z = 0}: independent scales, by the leverages of the cells
+                    scales of l1 noise on any lattice {A z = 0}: a product law over disjoint sums and, by leverages,
+                    the other cells
 crossing_mixture    l1 noise on a lattice as a mixture of Gaussians over a scale for every cell: exact and independent
                     draws
 crossing_moves      short vectors of a lattice, and which wide cells hold enough of them to draw noise on
@@ -24,6 +25,8 @@ crossing_rows       noise on a two-way table given its scales: row by row by Kle
                     scales
 crossing_scales     scales of l1 noise on a two-way table: a product law over rows that dominates their law given both
                     margins
+crossing_sums       scales of the cells under one public sum: independent Gamma variables but for a power of their sum,
+                    and near zero
 elimination         integers with separable weights given linear constraints: exact draws and their total weight
 free                l1 Laplace noise of cells in no public sum: independent double geometric integers
 gamma               gamma and beta variables as functions of real numbers with lazily drawn digits: exact, by

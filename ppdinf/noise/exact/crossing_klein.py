@@ -1,14 +1,14 @@
 r"""Noise on a lattice given its scales, by Klein's sampler in the metric of the scales, and what its probability is.
 
-On start + B x the law has density exp(-(start + B x)' T^-1 (start + B x) / 2), and the whole numbers x are drawn one
-after the other, the last first, by the triangular factors of G = B' T^-1 B.
+On B x the law has density exp(-x' G x / 2), G = B' T^-1 B, and the whole numbers x are drawn one after the other, the
+last first, by the triangular factors of G.
 
 Rounding. Factors shape the proposal only; the law of what is kept is exact. Variances are drawn wider by a factor
-1 + `SLACK`, so that the proposal's quadratic form stays below the true one for every x. `draw_on` bounds what rounding
-does for each basis: with G = D H D, H of unit diagonal, factors are off by at most (m + d + 8) units times D_i D_j
-(N. Higham, Accuracy and Stability of Numerical Algorithms, 2002, theorem 10.3, and sums of d terms), so the form by
-m (m + d + 8) trace(H^-1) units of itself; centres, sums of m terms, add 3 (m + 1) sqrt(m trace(H^-1)) units, and scales
-the error of their logarithm.
+1 + `SLACK`, so that the proposal's quadratic form stays below the true one for every x. `triangle` bounds what rounding
+does for each matrix that it factors: with G = D H D, H of unit diagonal, and entries off by u units times D_i D_j,
+factors are off by at most (m + u + 2) units (N. Higham, Accuracy and Stability of Numerical Algorithms, 2002, theorem
+10.3), so the form by m (m + u + 2) trace(H^-1) units of itself; centres, sums of m terms, add 3 (m + 1)
+sqrt(m trace(H^-1)) units, and scales the error of their logarithm. The entries of B' T^-1 B are sums of d terms.
 """
 
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from fractions import Fraction
 import numpy as np
 from flint import arb
 from numpy.typing import NDArray
-from scipy import linalg, sparse
+from scipy import sparse
 
 from ppdinf._compiled import jit
 from ppdinf.errors import PrivacyError
@@ -27,7 +27,7 @@ from ppdinf.noise.exact.klein import KEPT, OPEN, UNIT, WIDE, Klein, _walk
 from ppdinf.noise.exact.theta import enclose_mass, log_mass, log_ratio
 from ppdinf.rationals import ball
 
-__all__ = ["SLACK", "Drawn", "Rows", "draw_on"]
+__all__ = ["SLACK", "Block", "Drawn", "Rows", "draw_on", "triangle", "under_control"]
 
 SLACK = 2.0**-20
 NOWHERE = sparse.csr_array((0, 0), dtype=np.int64)
@@ -69,22 +69,53 @@ class Drawn:
         return found / 2
 
 
-def draw_on(basis: NDArray[np.int64], start: NDArray[np.int64], t: NDArray[np.float64], tape: Tape) -> Drawn:
-    """Draw noise around 0 on start + basis x, x whole, given the scales of cells: the last coordinate first.
+class Block:
+    """Factors of B' T^-1 B; coordinates of the last columns of B may be given, the others are drawn, the last first.
+
+    Attributes
+    ----------
+    lower : ndarray of float64, shape (m, m)
+    rounding : float
+        Bound on what rounding does to the quadratic form, relative to it.
+    """
+
+    def __init__(self, basis: NDArray[np.int64], t: NDArray[np.float64]) -> None:
+        self._basis = basis
+        self.lower, self.rounding = _factored((basis / t[:, np.newaxis]).T @ basis, float(t.size + 6))
+
+    def draw(self, given: NDArray[np.int64], tape: Tape) -> Drawn:
+        """Draw noise around 0 on B x for the last coordinates given.
+
+        Raises
+        ------
+        PrivacyError
+            The noise leaves the integers that floating point knows.
+        """
+        m = len(self.lower) - given.size
+        lengths = np.diag(self.lower)
+        factor = self.lower / lengths
+        squares = lengths[:m] ** 2 * (1 - SLACK)
+        x, centers = _draw_block(squares, factor[:m, :m].T, given @ factor[m:, :m], tape)
+        return Drawn(self._basis @ np.concatenate([x, given]), x, centers, squares)
+
+
+def draw_on(basis: NDArray[np.int64], t: NDArray[np.float64], tape: Tape) -> Drawn:
+    """Draw noise around 0 on basis x, x whole, given the scales of cells: the last coordinate first.
 
     Raises
     ------
     PrivacyError
         Rounding might be more than `SLACK` allows for, or the noise leaves the integers that floating point knows.
     """
-    precision = (basis / t[:, np.newaxis]).T @ basis
-    lengths, factor, rounding = _triangle(precision, t.size)
-    if rounding + LOG_ERROR > SLACK:
+    block = Block(basis, t)
+    under_control(block.rounding)
+    return block.draw(np.empty(0, dtype=np.int64), tape)
+
+
+def under_control(rounding: float) -> None:
+    """Check that the proposal's quadratic form, off by so much of itself, is below the true one."""
+    if not rounding + LOG_ERROR < SLACK:
         raise PrivacyError("the scales drawn are so unlike that rounding is no longer under control: nothing was drawn")
-    shift = linalg.solve_triangular(factor, basis.T @ (start / t), lower=True, unit_diagonal=True) / lengths
-    squares = lengths * (1 - SLACK)
-    x, centers = _draw_block(squares, factor.T, shift, tape)
-    return Drawn(start + basis @ x, x, centers, squares)
 
 
 def _draw_block(
@@ -92,12 +123,14 @@ def _draw_block(
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     """Draw integers x_i around -(shift_i + sum_(j > i) factor_ij x_j), the last first; also what is in parentheses."""
     m = squares.size
+    if not m:
+        return np.empty(0, dtype=np.int64), np.empty(0)
     rows = Rows(np.append(squares, 1.0)[np.newaxis], np.zeros((1, m * (m + 1) // 2)))
     rows.shifts[0] = shifts
     for i in range(m):
         rows.mu[0, rows.starts[i] : rows.starts[i + 1] - 1] = factors[i, i + 1 :]
     nothing = np.zeros((1, m, m))
-    rows.draw(nothing, np.array([m]), np.zeros(m + 1, dtype=np.int64), tape)
+    rows.draw(nothing, np.array([m]), m, np.zeros(m + 1, dtype=np.int64), tape)
     return rows.x[0, 0, :m], rows.centers[0, 0, :m]
 
 
@@ -112,8 +145,10 @@ class Rows:
         self.x, self.centers = np.zeros((n, 1, c), dtype=np.int64), np.zeros((n, 1, c))
         self.x[:, 0, -1] = 1
 
-    def draw(self, pulls: NDArray[np.float64], ties: NDArray[np.int64], lacking: NDArray[np.int64], tape: Tape) -> None:
-        """Draw row by row; `lacking` becomes what the column sums then lack."""
+    def draw(
+        self, pulls: NDArray[np.float64], ties: NDArray[np.int64], ground: int, lacking: NDArray[np.int64], tape: Tape
+    ) -> None:
+        """Draw row by row; `lacking` becomes what the column sums then lack; those but of one column pull at a row."""
         n, _, c = self.x.shape
         place, position = 0, 1
         state = (
@@ -126,6 +161,7 @@ class Rows:
             self.shifts,
             pulls,
             ties,
+            ground,
             lacking,
         )
         while place < n:
@@ -159,6 +195,7 @@ def _draw_rows(
     shifts: NDArray[np.float64],
     pulls: NDArray[np.float64],
     ties: NDArray[np.int64],
+    ground: int,
     lacking: NDArray[np.int64],
 ) -> tuple[int, int, int, int]:
     """Draw coordinates until the words are used up or one of them stays open."""
@@ -170,7 +207,7 @@ def _draw_rows(
             for i in range(c - 1):
                 shift = shifts[place, i]
                 for j in range(c - 1):
-                    shift -= pulls[place, i, j] * lacking[j if j < tie else j + 1]
+                    shift += pulls[place, i, j] * lacking[j if j < ground else j + 1]
                 mu[place, starts[i + 1] - 1] = shift
         while position < c:
             if used == len(pairs):
@@ -189,15 +226,22 @@ def _draw_rows(
     return place, position, used, KEPT
 
 
-def _triangle(precision: NDArray[np.float64], cells: int) -> tuple[NDArray[np.float64], NDArray[np.float64], float]:
-    """Return g and the unit lower triangular U' with precision = U' diag(g) U, and a bound on what rounding does."""
-    lower = np.linalg.cholesky(precision)
-    lengths, m = np.diag(lower), len(precision)
-    unit_diagonal = lower / np.sqrt(np.diag(precision))[:, np.newaxis]
-    inverse = linalg.solve_triangular(unit_diagonal, np.eye(m), lower=True)
-    trace = 1.1 * float((inverse**2).sum())
-    rounding = UNIT * (m * (m + cells + 8) * trace + 3 * (m + 1) * np.sqrt(m * trace))
-    return lengths**2, lower / lengths, rounding
+def _factored(precision: NDArray[np.float64], units: float) -> tuple[NDArray[np.float64], float]:
+    try:
+        return triangle(precision, units)
+    except np.linalg.LinAlgError:
+        return np.eye(len(precision)), np.inf
+
+
+@jit
+def triangle(precision: NDArray[np.float64], units: float) -> tuple[NDArray[np.float64], float]:
+    """Return the lower triangle with precision = L L', whose entries may be off, and a bound on what rounding does."""
+    lower, m = np.linalg.cholesky(precision), len(precision)
+    unit_diagonal = lower.copy()
+    for i in range(m):
+        unit_diagonal[i] /= np.sqrt(precision[i, i])
+    trace = 1.1 * (np.linalg.inv(unit_diagonal) ** 2).sum() if m else 0.0
+    return lower, UNIT * (m * (m + units + 2.0) * trace + 3.0 * (m + 1.0) * np.sqrt(m * trace))
 
 
 @jit

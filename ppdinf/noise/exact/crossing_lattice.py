@@ -21,7 +21,7 @@ from ppdinf.noise.exact import core
 from ppdinf.noise.exact.crossing import two_way_table
 from ppdinf.noise.exact.crossing_excess import END
 from ppdinf.noise.exact.crossing_klein import Drawn, draw_on
-from ppdinf.noise.exact.crossing_lattice_scales import Leverages, LeverageScales
+from ppdinf.noise.exact.crossing_lattice_scales import Leverages, LeverageScales, disjoint, independent_rows
 from ppdinf.noise.exact.crossing_mixture import ScaleMixture
 from ppdinf.noise.exact.crossing_moves import ShortMoves
 from ppdinf.noise.offer import Answer, Declined, Offer, is_one_block
@@ -70,7 +70,7 @@ class LatticeSystem:
     Parameters
     ----------
     A : ndarray of int64, shape (n, d)
-        Of full row rank.
+        Its rows are the sums of which a disjoint family is integrated out.
     basis : ndarray of int64, shape (d, m)
         Of {z : A z = 0}.
 
@@ -82,7 +82,10 @@ class LatticeSystem:
     """
 
     def __init__(self, A: NDArray[np.int64], basis: NDArray[np.int64]) -> None:
-        self.leverages = Leverages(A)
+        self.leverages = Leverages(A[independent_rows(A)])
+        rows = np.unique(A[A.any(axis=1)], axis=0)
+        found = [one for row in rows if (one := self.leverages.isotropic(row)) is not None]
+        self.sums = disjoint(found, A.shape[1])
         self.moves = ShortMoves(basis)
         self.shape, self.m = (1, A.shape[1]), basis.shape[1]
         self.paths = [Fraction(length - 1) for length in self.moves.lengths]
@@ -92,7 +95,7 @@ class LatticeSystem:
 
     def scales(self, epsilon: Fraction, width: Fraction, path: Fraction) -> LeverageScales:
         """Return the law that scales are drawn from."""
-        return LeverageScales(self.leverages, epsilon, min(END, width), path / width)
+        return LeverageScales(self.leverages, self.sums, epsilon, min(END, width), path / width)
 
     def backing(self, wide: NDArray[np.bool_], path: Fraction) -> int | None:
         """Return the path if wide cells back the lattice."""
@@ -101,7 +104,7 @@ class LatticeSystem:
     def noise(self, t: NDArray[np.float64], wide: NDArray[np.bool_], backing: int, tape: Tape) -> Drawn:
         """Draw noise given scales."""
         basis = self.moves.basis_on(t[0], wide[0], backing)
-        drawn = draw_on(basis, np.zeros(t.size, dtype=np.int64), t[0], tape)
+        drawn = draw_on(basis, t[0], tape)
         return Drawn(drawn.z[np.newaxis], drawn.x, drawn.centers, drawn.squares)
 
     def enclose_log_determinant(self, t: list[list[arb]]) -> arb:
@@ -117,7 +120,7 @@ class Prepared:
         cells = np.flatnonzero(structure.blocks == block)
         basis = structure.restricted(cells)[0].basis.toarray()
         A = structure.class_system[:, structure.classes[cells]].toarray()
-        system = LatticeSystem(A[_independent_rows(A)], basis)
+        system = LatticeSystem(A, basis)
         self.mixture = ScaleMixture(system, epsilon)
         if max(system.leverages.exact) > HIGHEST:
             self.mixture.acceptance = 0.0
@@ -130,12 +133,3 @@ class Prepared:
 @lru_cache(maxsize=8)
 def _prepared(structure: Structure, block: int, epsilon: Fraction) -> Prepared:
     return Prepared(structure, block, epsilon)
-
-
-def _independent_rows(A: NDArray[np.int64]) -> list[int]:
-    """Choose rows of A that span its row space."""
-    echelon, rank = fmpz_mat(A.T.tolist()).rref()[::2]
-    found = []
-    for i in range(rank):
-        found.append(next(j for j in range(A.shape[0]) if echelon[i, j]))
-    return found

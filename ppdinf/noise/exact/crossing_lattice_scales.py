@@ -1,36 +1,68 @@
-r"""Scales of l1 noise on any lattice {A z = 0}: independent scales, by the leverages of the cells.
+r"""Scales of l1 noise on any lattice {A z = 0}: a product law over disjoint sums and, by leverages, the other cells.
 
 By Cauchy and Binet, det(A T A') = sum over bases B of det(A_B)^2 prod_{e in B} t_e, a mean of monomials, so that by the
 inequality of arithmetic and geometric means
 
     det(A T A') >= det(A A') prod_e t_e^(p_e),      p_e = a_e' (A A')^-1 a_e,
 
-with equality where all scales are equal. So scales are drawn from the product of the cells' laws
-``t^(-p_e / 2) (1 + excess(t)) exp(-eps^2 t / 2)`` (`ppdinf.noise.exact.crossing_excess`), and the square root of the
+with equality where all scales are equal. *Sums integrated out.* For sums d_i = A' h_i with disjoint supports S_i, let
+R_i = sum_e d_ie^2 t_e. In coordinates where A A' = 1 the Schur complement det(A T A') / prod_i R_i is that of
+sum_i U_i X_i U_i', X_i the covariance over S_i given the sum, sum_i U_i U_i' = 1. The same inequality, for the frame
+of the eigenvectors of all X_i, bounds its logarithm by sum_i tr(P_i log X_i), P_i = U_i' U_i. A sum is *isotropic* if
+P_i is a multiple c_i of the identity (c_i (Q_i - d_i d_i' / |d_i|^2) in the space of the cells, Q_i the projection onto
+the rows of A over S_i); then this is c_i log det X_i, and R_i det X_i is bounded by leverages q_e within S_i. Hence
+
+    det(A T A') >= det(A A') prod_i (R_i / |d_i|^2)^(1 - c_i) prod_(e in S_i) t_e^(c_i q_e) prod_(other e) t_e^(p_e).
+
+So scales are drawn from the product of the sums' laws (`ppdinf.noise.exact.crossing_sums`), and the square root of the
 ratio of both sides is the probability to keep them. A cell with p_e = 1 is zero on the whole lattice; none such here.
 """
 
 import math
+from collections.abc import Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
+from typing import Any
 
 import numpy as np
-from flint import arb, arb_mat, fmpq_mat, fmpz_mat
+from flint import arb, arb_mat, fmpq, fmpq_mat, fmpz_mat
 from numpy.typing import NDArray
 
 from ppdinf._compiled import jit
-from ppdinf.noise.bits.inversion import bernoulli
 from ppdinf.noise.bits.lazy import LazyReals
 from ppdinf.noise.bits.settle import precision
 from ppdinf.noise.bits.tape import Tape
 from ppdinf.noise.exact.crossing_excess import Excess
 from ppdinf.noise.exact.crossing_mixture import Scales
-from ppdinf.noise.exact.gamma import enclose_gamma, gammas
+from ppdinf.noise.exact.crossing_sums import Part, SumScales
 from ppdinf.rationals import ball
 
-__all__ = ["LeverageScales", "Leverages"]
+__all__ = ["IsotropicSum", "LeverageScales", "Leverages", "disjoint", "independent_rows"]
 
+ORDERS = 256  # of the sums, tried for a large disjoint family
 ACCURATE = 2.0**-21  # error of a log determinant that floating point is left with; beyond, it is enclosed
+
+
+@dataclass(frozen=True, eq=False)
+class IsotropicSum:
+    """A sum over cells that can be integrated out.
+
+    Attributes
+    ----------
+    cells : ndarray of int64
+        On which it is not 0.
+    entries : ndarray of int64
+    share : Fraction
+        c, the factor on the other sums over these cells.
+    leverages : list of Fraction
+        Of the cells in the system that is restricted to them.
+    """
+
+    cells: NDArray[np.int64]
+    entries: NDArray[np.int64]
+    share: Fraction
+    leverages: list[Fraction]
 
 
 class Leverages:
@@ -55,14 +87,27 @@ class Leverages:
         matrix = fmpz_mat(A.tolist())
         gram = matrix * matrix.transpose()
         self.determinant = int(gram.det())
-        spread = fmpq_mat(gram).inv() * fmpq_mat(matrix)
-        self.exact = [
-            sum((a * Fraction(int(spread[i, e].p), int(spread[i, e].q)) for i, a in enumerate(column)), Fraction(0))
-            for e, column in enumerate(A.T.tolist())
-        ]
+        self.projection = _projection(matrix)
+        self.exact = _diagonal(self.projection)
         cells, rows = np.nonzero(A.T)
         self.starts = np.searchsorted(cells, np.arange(A.shape[1] + 1))
         self.rows, self.entries = rows, A[rows, cells].astype(np.float64)
+
+    def isotropic(self, entries: NDArray[np.int64]) -> IsotropicSum | None:
+        """Return a sum of the row space as one that can be integrated out, if it is one."""
+        cells = np.flatnonzero(entries)
+        own = entries[cells].tolist()
+        restricted = fmpz_mat(self.A[:, cells].tolist())
+        inner = _projection(fmpz_mat([restricted.tolist()[i] for i in independent_rows(self.A[:, cells])]))
+        outer = fmpq_mat(
+            cells.size, cells.size, [self.projection[i, j] for i in cells.tolist() for j in cells.tolist()]
+        )
+        along = fmpq_mat(fmpz_mat([[x * y for y in own] for x in own])) / sum(x * x for x in own)
+        free, bound = _diagonal(inner - along), _diagonal(outer - along)
+        share = sum(bound, Fraction(0)) / sum(free, Fraction(0)) if any(free) else Fraction(0)
+        if outer - along != (inner - along) * fmpq(share.numerator, share.denominator):
+            return None
+        return IsotropicSum(cells, entries[cells], share, _diagonal(inner))
 
     def enclose_log_determinant(self, t: list[arb]) -> arb:
         """Enclose log det(A T A')."""
@@ -78,46 +123,49 @@ class LeverageScales:
     Parameters
     ----------
     leverages : Leverages
+    sums : sequence of IsotropicSum
+        With disjoint supports; they are integrated out.
     epsilon : Fraction
     end, resistance : Fraction
         Of the excess.
     """
 
-    def __init__(self, leverages: Leverages, epsilon: Fraction, end: Fraction, resistance: Fraction) -> None:
-        self.leverages = leverages
-        self.rate = epsilon**2 / 2
+    def __init__(
+        self, leverages: Leverages, sums: Sequence[IsotropicSum], epsilon: Fraction, end: Fraction, resistance: Fraction
+    ) -> None:
+        self.leverages, self.sums = leverages, sums
         self.gammas = [p / 2 for p in leverages.exact]
+        for one in sums:
+            for e, own in zip(one.cells.tolist(), one.leverages, strict=True):
+                self.gammas[e] = one.share * own / 2
         self.excess = Excess(epsilon, end, resistance, float(sum(self.gammas)) / len(self.gammas))
-        self.groups = {
-            gamma: np.array([e for e, own in enumerate(self.gammas) if own == gamma]) for gamma in set(self.gammas)
-        }
+        self.kinds: dict[SumScales, list[tuple[int, NDArray[np.int64]]]] = {}
+        known: dict[Any, SumScales] = {}
+
+        def add(place: int, cells: NDArray[np.int64], squares: tuple[int, ...], beta: Fraction) -> None:
+            key = tuple(self.gammas[e] for e in cells.tolist()), squares, beta
+            law = known.setdefault(key, SumScales(*key, self.excess))
+            self.kinds.setdefault(law, []).append((place, cells))
+
+        for place, one in enumerate(sums):
+            add(place, one.cells, tuple(x * x for x in one.entries.tolist()), (1 - one.share) / 2)
+        within = {e for one in sums for e in one.cells.tolist()}
+        for e in range(len(self.gammas)):
+            if e not in within:
+                add(len(sums), np.array([e]), (1,), Fraction(0))
 
     def draw(self, size: int, tape: Tape) -> Scales:
         """Draw so many sets of scales from the product law."""
-        d = len(self.gammas)
-        reals = LazyReals(tape)
+        d, reals = len(self.gammas), LazyReals(tape)
         values, near = np.empty((size, 1, d)), np.empty((size, 1, d), dtype=np.bool_)
-        cells = np.empty((size, 1, d), dtype=np.int64)
-        for gamma in sorted(self.groups):
-            members, n = self.groups[gamma], size * self.groups[gamma].size
-            t, by_excess, places = np.empty(n), np.empty(n, dtype=np.bool_), np.empty(n, dtype=np.int64)
-            waiting = np.arange(n)
-            while waiting.size:
-                short = bernoulli(lambda gamma=gamma: self._enclose_odds(gamma), waiting.size, tape)  # type: ignore[misc]
-                by_excess[waiting] = short
-                far, close = waiting[~short], waiting[short]
-                t[far], places[far] = gammas(1 - gamma, far.size, reals, tape)
-                t[far] /= float(self.rate)
-                t[close], places[close] = gammas(Fraction(1, 2) - gamma, close.size, reals, tape)
-                t[close] /= self.excess.bounded[0]
-
-                def enclose(k: int, own: Fraction = gamma, close: NDArray[np.int64] = close) -> arb:
-                    return self._enclose_cell(own, True, reals.enclose(int(places[close[k]])))  # noqa: B023
-
-                waiting = close[~self.excess.kept(t[close], enclose, tape)]
-            for full, own in ((values, t), (near, by_excess), (cells, places)):
-                full[:, 0, members] = own.reshape(size, -1)
-        return Scales(self, values, near, cells, reals, np.empty((size, 0), dtype=np.int64))
+        cells, sums = np.empty((size, 1, d), dtype=np.int64), np.empty((size, len(self.sums) + 1), dtype=np.int64)
+        for law, members in self.kinds.items():
+            part = law.draw(size * len(members), reals, tape)
+            for n, (place, own) in enumerate(members):
+                rows = slice(n * size, (n + 1) * size)
+                values[:, 0, own], near[:, 0, own] = part.values[rows], part.near[rows]
+                cells[:, 0, own], sums[:, place] = part.cells[rows], part.sums[rows]
+        return Scales(self, values, near, cells, reals, sums)
 
     def log_keep(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
         """Log probability to keep each set of scales, to 2^-20."""
@@ -127,37 +175,74 @@ class LeverageScales:
         for i in np.flatnonzero(~(error < ACCURATE)).tolist():
             with precision(512):
                 log_det[i] = float(system.enclose_log_determinant([arb(x) for x in t[i].tolist()]))
-        shares = np.array([float(2 * gamma) for gamma in self.gammas])
-        return 0.5 * (math.log(system.determinant) + np.log(t) @ shares - log_det)
+        found = 0.5 * (math.log(system.determinant) - log_det) + np.log(t) @ np.array([float(g) for g in self.gammas])
+        for one in self.sums:
+            squares = one.entries.astype(np.float64) ** 2
+            found += (1 - float(one.share)) / 2 * np.log(t[:, one.cells] @ squares / squares.sum())
+        return found
 
     def enclose_keep(self, t: list[list[arb]]) -> arb:
         """Enclose the probability to keep a set of scales."""
-        found = ball(Fraction(self.leverages.determinant)).log() - self.leverages.enclose_log_determinant(t[0])
+        found = (ball(Fraction(self.leverages.determinant)).log() - self.leverages.enclose_log_determinant(t[0])) / 2
         for x, gamma in zip(t[0], self.gammas, strict=True):
-            found += x.log() * ball(2 * gamma)
-        return (found / 2).exp()
+            found += x.log() * ball(gamma)
+        for one in self.sums:
+            squares = [a * a for a in one.entries.tolist()]
+            total = sum((a * t[0][e] for a, e in zip(squares, one.cells.tolist(), strict=True)), start=arb(0))
+            found += (total / sum(squares)).log() * ball((1 - one.share) / 2)
+        return found.exp()
 
     def enclose_row(self, scales: Scales, i: int, row: int) -> list[arb]:
         """Enclose a set of scales."""
-        drawn = zip(self.gammas, scales.near[i, row].tolist(), scales.cells[i, row].tolist(), strict=True)
-        return [self._enclose_cell(gamma, near, scales.reals.enclose(place)) for gamma, near, place in drawn]
+        found = [arb(0)] * len(self.gammas)
+        for law, members in self.kinds.items():
+            for place, own in members:
+                at = i, slice(None), own
+                part = Part(
+                    scales.values[at].T, scales.near[at].T, scales.cells[at].T, scales.sums[i, place : place + 1]
+                )
+                for e, x in zip(own.tolist(), law.enclose(part, 0, scales.reals), strict=True):
+                    found[e] = x
+        return found
 
     @cached_property
     def loss(self) -> float:
         """Log of the share of attempts, about, that excesses cost."""
-        return sum(cells.size * self.excess.loss(float(gamma)) for gamma, cells in self.groups.items())
+        return sum(len(members) * law.loss for law, members in self.kinds.items())
 
-    def _enclose_cell(self, gamma: Fraction, near: bool, y: arb) -> arb:
-        if near:
-            return enclose_gamma(Fraction(1, 2) - gamma, y) / ball(Fraction(self.excess.bounded[0]))
-        return enclose_gamma(1 - gamma, y) / ball(self.rate)
 
-    def _enclose_odds(self, gamma: Fraction) -> arb:
-        """Enclose the probability that a cell is drawn by the bound of its excess."""
-        rate, bound = map(ball, map(Fraction, self.excess.bounded))
-        near, far = ball(Fraction(1, 2) - gamma), ball(1 - gamma)
-        close = bound * near.gamma() * (-near * rate.log()).exp()
-        return close / (close + far.gamma() * (-far * ball(self.rate).log()).exp())
+def disjoint(sums: Sequence[IsotropicSum], cells: int) -> list[IsotropicSum]:
+    """Choose many sums without a common cell: greedily, in orders by size and at random."""
+    rng, best = np.random.default_rng(0), list[IsotropicSum]()
+    for attempt in range(ORDERS if sums else 0):
+        noise = rng.random(len(sums)) * (attempt > 0)
+        taken, found = np.zeros(cells, dtype=np.bool_), []
+        for k in np.lexsort((rng.random(len(sums)), np.array([one.cells.size for one in sums]) * (1 + noise))).tolist():
+            if not taken[sums[k].cells].any():
+                taken[sums[k].cells] = True
+                found.append(sums[k])
+        if len(found) > len(best):
+            best = found
+    return best
+
+
+def independent_rows(A: NDArray[np.int64]) -> list[int]:
+    """Choose rows of A that span its row space."""
+    echelon, rank = fmpz_mat(A.T.tolist()).rref()[::2]
+    found = []
+    for i in range(rank):
+        found.append(next(j for j in range(A.shape[0]) if echelon[i, j]))
+    return found
+
+
+def _projection(matrix: fmpz_mat) -> fmpq_mat:
+    """Projection onto the rows of a matrix of full row rank."""
+    across = matrix.transpose()
+    return fmpq_mat(across) * fmpq_mat(matrix * across).inv() * fmpq_mat(matrix)
+
+
+def _diagonal(matrix: fmpq_mat) -> list[Fraction]:
+    return [Fraction(int(matrix[e, e].p), int(matrix[e, e].q)) for e in range(matrix.nrows())]
 
 
 @jit

@@ -119,7 +119,7 @@ class Scales:
     near: NDArray[np.bool_]  # drawn by their excess
     cells: NDArray[np.int64]  # place of each cell's number
     reals: LazyReals
-    rows: NDArray[np.int64]  # place of each row's number, where it has one
+    sums: NDArray[np.int64]  # place of each sum's number, where it has one
 
     def log_keep(self) -> NDArray[np.float64]:
         """Log probability to keep each set of scales, to 2^-20."""

@@ -1,28 +1,32 @@
 r"""Noise on a two-way table given its scales: row by row by Klein's sampler, in the metric of the scales.
 
-Rows are drawn one after the other, each given what the rows after it can still bring the column sums to: with b what
-the column sums lack, the covariance H of what the later rows bring, and one cell of the row, its *tie*, left to the
-row sum, the other cells x of the row have density
+Rows are drawn one after the other, each given what the rows after it have to bring the column sums to. With one cell
+of the row, its *tie*, left to the row sum, x the others, b what the column sums lack (without one column, the
+*ground*), and b' W b the least that the rows after it can do, the quadratic form of what is still to be drawn is
 
-    exp(-x' L x / 2 + x' H^-1 b),      L = diag(1/t) + 1 1' / t_tie + H^-1      (without the tie's column),
+    z' T^-1 z + (b - z)' W (b - z),      z the row of x,
 
-and are drawn by Klein's sampler with the triangular factors of L. The last rows, the *spine*, are drawn together, on
-the fundamental cycles of a tree of wide cells: the root's wide cells, and for each column that the root lacks a wide
-cell of another row of the spine, itself tied to the root. So the integers drawn are the cells outside a spanning tree
-of wide cells, and 1 / t plus the sum of 1 / t along the tree's path between its ends, at most `PATH` cells, is a lower
-bound on the variance of each, inverted (the variance given the others is no larger than the one drawn from).
+a form in (x, b). Its triangular factors, x first, draw x by Klein's sampler and leave b' W b of the row before. The
+last rows, the *spine*, are drawn together, on the fundamental cycles of a tree of wide cells: the root's wide cells,
+and for each column that the root lacks a wide cell of another row of the spine, itself tied to the root. So the
+integers drawn are the cells outside a spanning tree of wide cells, and 1 / t plus the sum of 1 / t along the tree's
+path between its ends is a lower bound on the variance of each, inverted (the variance given the others is no larger
+than the one drawn from).
 
-Rounding shapes the proposal only (`ppdinf.noise.exact.crossing_klein`); rows are off by the orders that it bounds for
-one basis. That their ratio is within its bound is checked for every draw: one beyond it would stop the sampler, and
-never be kept.
+*Rounding.* Take W as the exact product of its triangular factors in floating point. Then the form of the factors of
+one row is at most 1 + eta times the true one (`ppdinf.noise.exact.crossing_klein.triangle`), and by induction over
+rows, from the last, the proposal's form is at most prod (1 + eta) times that of the table. W's entries are sums of
+c - 1 products, those of the form in x of four entries of W, each at most (sqrt W_jj + sqrt W_tie)^2 in size.
 """
+
+import math
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ppdinf._compiled import jit
 from ppdinf.noise.bits.tape import Tape
-from ppdinf.noise.exact.crossing_klein import SLACK, Drawn, Rows, draw_on
+from ppdinf.noise.exact.crossing_klein import SLACK, Block, Drawn, Rows, triangle, under_control
 
 __all__ = ["draw_given_scales"]
 
@@ -57,10 +61,16 @@ def draw_given_scales(t: NDArray[np.float64], wide: NDArray[np.bool_], root: int
     others = np.flatnonzero(apart)
     others = others[np.argsort(wide[others].sum(axis=1), kind="stable")]  # those with all cells wide come last
     ties = np.argmax(np.where(wide[root] & wide[others], t[others], -1.0), axis=1)
-    squares, mu, pulls = _factor_rows(t, others, np.array(rows), ties)
+    ground = int(np.argmax(np.where(wide[root], t[root], -1.0)))  # wide cells of the root keep W small
+    block = Block(_basis(t.shape, wide, root, spine, ground), t[rows].ravel())
+    try:
+        squares, mu, pulls, rounding = _factor_rows(t, others, block.lower[1 - c :, 1 - c :].copy(), ties, ground)
+    except np.linalg.LinAlgError:
+        rounding = np.inf
+    under_control(block.rounding + rounding)
     own = Rows(squares, mu)
     lacking = np.zeros(c, dtype=np.int64)
-    own.draw(pulls, ties, lacking, tape)
+    own.draw(pulls, ties, ground, lacking, tape)
     x = own.x[:, 0, :-1]
     free = np.arange(c) != ties[:, np.newaxis]
     z = np.zeros((r, c), dtype=np.int64)
@@ -68,16 +78,14 @@ def draw_given_scales(t: NDArray[np.float64], wide: NDArray[np.bool_], root: int
     part[free] = x.ravel()
     part[~free] = -x.sum(axis=1)
     z[others] = part
-    drawn, centers, used = [x.ravel()], [own.centers[:, 0, :-1].ravel()], [squares[:, :-1].ravel()]
-    cycles, start = _cycles(t.shape, wide, root, spine, lacking)
-    if cycles.shape[1]:
-        block = draw_on(cycles, start, t[rows].ravel(), tape)
-        start = block.z
-        drawn.append(block.x)
-        centers.append(block.centers)
-        used.append(block.squares)
-    z[rows] = start.reshape(len(rows), c)
-    return Drawn(z, np.concatenate(drawn), np.concatenate(centers), np.concatenate(used))
+    last = block.draw(np.delete(lacking, ground), tape)
+    z[rows] = last.z.reshape(len(rows), c)
+    return Drawn(
+        z,
+        np.concatenate([x.ravel(), last.x]),
+        np.concatenate([own.centers[:, 0, :-1].ravel(), last.centers]),
+        np.concatenate([squares[:, :-1].ravel(), last.squares]),
+    )
 
 
 def _spine(t: NDArray[np.float64], wide: NDArray[np.bool_], root: int) -> dict[int, tuple[int, list[int]]]:
@@ -93,14 +101,14 @@ def _spine(t: NDArray[np.float64], wide: NDArray[np.bool_], root: int) -> dict[i
     return spine
 
 
-def _cycles(
+def _basis(
     shape: tuple[int, int],
     wide: NDArray[np.bool_],
     root: int,
     spine: dict[int, tuple[int, list[int]]],
-    lacking: NDArray[np.int64],
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Fundamental cycles on the spine, the root's row first, and an integer point with the column sums lacking."""
+    ground: int,
+) -> NDArray[np.int64]:
+    """Fundamental cycles on the spine, the root's row first, and for each column but the ground a path between both."""
     _, c = shape
     rows = [root, *spine]
     owner = {j: (n + 1, tie) for n, (tie, columns) in enumerate(spine.values()) for j in columns}
@@ -128,56 +136,54 @@ def _cycles(
                 vector[n, tie] -= 1
                 to_root(tie, 1, vector)
             found.append(vector.ravel())
-    start = np.zeros((len(rows), c), dtype=np.int64)
-    for j in np.flatnonzero(lacking).tolist():
-        to_root(j, int(lacking[j]), start)
-    return np.array(found, dtype=np.int64).reshape(-1, start.size).T, start.ravel()
+    for j in range(c):
+        if j != ground:
+            vector = np.zeros((len(rows), c), dtype=np.int64)
+            to_root(j, 1, vector)
+            to_root(ground, -1, vector)
+            found.append(vector.ravel())
+    return np.array(found).T
 
 
 @jit
 def _factor_rows(
-    t: NDArray[np.float64], others: NDArray[np.int64], last: NDArray[np.int64], ties: NDArray[np.int64]
-) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-    """Factor the precision of each row given the rows after it: squares, U, and what the lacking sums pull."""
+    t: NDArray[np.float64], others: NDArray[np.int64], after: NDArray[np.float64], ties: NDArray[np.int64], ground: int
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64], float]:
+    """Factor the form of each row and of what is lacking: squares, U, what lacking sums pull, and the rounding.
+
+    `after` is the triangle of W of the rows that come last.
+    """
     n, c = others.size, t.shape[1]
     squares, mu, pulls = np.ones((n, c)), np.zeros((n, c * (c - 1) // 2)), np.empty((n, c - 1, c - 1))
-    later = np.zeros((c, c))
-    for row in last:
-        _add_row(later, t[row])
+    form, rounding = np.empty((2 * c - 2, 2 * c - 2)), 0.0
+    full = np.zeros((c, c))  # W with the ground
     for place in range(n - 1, -1, -1):
         row, tie = others[place], ties[place]
-        free = np.array([j for j in range(c) if j != tie])
-        grounded = np.empty((c - 1, c - 1))
+        W = after @ after.T
         for i in range(c - 1):
             for j in range(c - 1):
-                grounded[i, j] = later[free[i], free[j]]
-        inverse = np.linalg.inv(grounded)
-        precision = 0.5 * (inverse + inverse.T) + 1.0 / t[row, tie]
+                full[i + (i >= ground), j + (j >= ground)] = W[i, j]
+        largest = 1.0
         for i in range(c - 1):
-            precision[i, i] += 1.0 / t[row, free[i]]
-        lower = np.linalg.cholesky(precision)
-        pull = np.linalg.solve(lower, inverse)
+            a = i + (i >= tie)
+            for j in range(c - 1):
+                b, lacking = j + (j >= tie), j + (j >= ground)
+                form[i, j] = (full[a, b] - full[tie, b]) - (full[a, tie] - full[tie, tie]) + 1.0 / t[row, tie]
+                form[i, c - 1 + j] = form[c - 1 + j, i] = full[tie, lacking] - full[a, lacking]
+                form[c - 1 + i, c - 1 + j] = W[i, j]
+            form[i, i] += 1.0 / t[row, a]
+            size = (math.sqrt(full[a, a]) + math.sqrt(full[tie, tie])) ** 2
+            largest = max(largest, size / form[i, i])
+        lower, off = triangle(form, (c + 6.0) * largest)
+        rounding += off
         entry = 0
         for i in range(c - 1):
             squares[place, i] = lower[i, i] ** 2 * (1.0 - SLACK)
-            pulls[place, i] = pull[i] / lower[i, i]
             for j in range(i + 1, c - 1):
                 mu[place, entry] = lower[j, i] / lower[i, i]
                 entry += 1
             entry += 1  # of the shift
-        _add_row(later, t[row])
-    return squares, mu, pulls
-
-
-@jit
-def _add_row(covariance: NDArray[np.float64], t: NDArray[np.float64]) -> None:
-    """Add R M(p), the covariance of a row whose sum is zero; its diagonal without cancellation."""
-    c = t.size
-    total = t.sum()
-    for i in range(c):
-        for j in range(i):
-            share = t[i] * t[j] / total
-            covariance[i, j] -= share
-            covariance[j, i] -= share
-            covariance[i, i] += share
-            covariance[j, j] += share
+            for j in range(c - 1):
+                pulls[place, i, j] = lower[c - 1 + j, i] / lower[i, i]
+        after = lower[c - 1 :, c - 1 :].copy()
+    return squares, mu, pulls, rounding

@@ -1,0 +1,163 @@
+"""Scales of cells under a sum: sets of cells near zero, densities by integration, bounds by search."""
+
+import itertools
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from flint import ctx
+from lattice_laws import two_way
+from scipy import optimize, stats
+
+from ppdinf.lattice import kernel, margin_matrix
+from ppdinf.noise.bits.lazy import LazyReals
+from ppdinf.noise.bits.tape import seeded_tape
+from ppdinf.noise.exact.crossing_excess import LOG_ERROR, Excess
+from ppdinf.noise.exact.crossing_lattice import LatticeSystem
+from ppdinf.noise.exact.crossing_lattice_scales import disjoint
+from ppdinf.noise.exact.crossing_sums import SumScales
+
+MIXED = (Fraction(1, 6), Fraction(1, 10), Fraction(1, 6))
+
+
+def of(gammas, squares, beta, end=Fraction(1, 2)):
+    return SumScales(gammas, squares, beta, Excess(Fraction(1), end, Fraction(4), float(gammas[0])))
+
+
+def masses(law):
+    """Sets of cells near zero, and their weights by the integral over the others."""
+    rate, bound = law.excess.bounded
+    found = {}
+    for near in itertools.product([False, True], repeat=len(law.gammas)):
+        far = [float(1 - g) for g, n in zip(law.gammas, near, strict=True) if not n]
+        if not far:
+            continue
+        log = math.lgamma(sum(far) - law.beta) - math.lgamma(sum(far)) + sum(map(math.lgamma, far))
+        log -= (sum(far) - float(law.beta)) * math.log(law.excess.rate)
+        for g, n in zip(law.gammas, near, strict=True):
+            if n:
+                log += math.log(bound) + math.lgamma(0.5 - g) - (0.5 - float(g)) * math.log(rate)
+        found[near] = math.exp(log)
+    return found
+
+
+@pytest.mark.parametrize("gammas", [MIXED, (Fraction(1, 10),) * 4])
+def test_sets_of_cells_near_zero_have_their_law(gammas):
+    law = of(gammas, (1,) * len(gammas), Fraction(2, 5))
+    drawn = law._draw_near(40_000, seeded_tape(1))
+    weights = masses(law)
+    expected = np.array(list(weights.values())) / sum(weights.values()) * len(drawn)
+    observed = [int((drawn == near).all(axis=1).sum()) for near in weights]
+    assert sum(observed) == len(drawn)
+    assert stats.chisquare(observed, expected).pvalue > 1e-5
+    # power: the sets of independent cells, which forget the power of the sum
+    alone = np.array([weights[near] / lowered(law, near) for near in weights])
+    assert stats.chisquare(observed, alone / alone.sum() * len(drawn)).pvalue < 1e-5
+
+
+def lowered(law, near):
+    shape = sum(1 - g for g, n in zip(law.gammas, near, strict=True) if not n)
+    return math.gamma(shape - law.beta) / math.gamma(shape)
+
+
+@pytest.mark.parametrize("gammas", [MIXED, (Fraction(1, 60),) * 30, (Fraction(7, 16), Fraction(1, 8))])
+def test_the_lift_bounds_every_set(gammas):
+    law = of(gammas, (1,) * len(gammas), Fraction(2, 5))
+    for n in range(1, len(gammas)):
+        for near in itertools.islice(itertools.combinations(range(len(gammas)), n), 40):
+            shape = law.shape - sum(1 - gammas[e] for e in near)
+            assert law._log_falling(shape) - law._log_falling(law.shape) <= n * math.log(law.lift)
+
+
+@pytest.mark.parametrize("squares", [(1, 1), (1, 4)])
+def test_density_of_two_cells(squares):
+    """Against the density, by numerical integration; not both cells are near zero by their excess."""
+    gammas, beta = (Fraction(1, 6), Fraction(1, 10)), Fraction(1, 3)
+    law, tape = of(gammas, squares, beta), seeded_tape(1)
+    t = law.draw(20_000, LazyReals(tape), tape).values
+    ends = np.array([0.0, 0.02, 0.06, 0.15, 0.5, 1.5, 4.0, 60.0])
+    edges = [np.linspace(low**0.25, high**0.25, 60) ** 4 for low, high in itertools.pairwise(ends)]
+    middles, widths = [(e[1:] + e[:-1]) / 2 for e in edges], [np.diff(e) for e in edges]
+
+    def mass(power):
+        found = np.zeros((7, 7))
+        for i, j in itertools.product(range(7), repeat=2):
+            x, y = middles[i][:, None], middles[j]
+            one, two = np.expm1(law.excess.log(x)), np.expm1(law.excess.log(y))
+            density = (squares[0] * x + squares[1] * y) ** -power * x ** -float(gammas[0]) * y ** -float(gammas[1])
+            density = density * np.exp(-(x + y) / 2) * (1 + one + two)
+            found[i, j] = (density * widths[i][:, None] * widths[j]).sum()
+        return (found / found.sum()).ravel()
+
+    def score(power):
+        observed, expected = np.histogram2d(t[:, 0], t[:, 1], bins=ends)[0].ravel(), mass(power) * len(t)
+        pooled = expected > 20
+        return ((observed - expected)[pooled] ** 2 / expected[pooled]).sum() / stats.chi2.isf(1e-6, pooled.sum())
+
+    assert score(float(beta)) < 1.1
+    assert score(float(beta) - 0.1) > 1.5
+
+
+def test_balls_agree_with_floating_point():
+    law, tape = of(MIXED, (1, 4, 9), Fraction(1, 3)), seeded_tape(2)
+    reals = LazyReals(tape)
+    part = law.draw(300, reals, tape)
+    assert part.near.any()
+    with ctx.workprec(192):
+        exact = [[float(x) for x in law.enclose(part, i, reals)] for i in range(300)]
+    np.testing.assert_allclose(part.values, exact, rtol=LOG_ERROR)
+
+
+# -- sums of a lattice ----------------------------------------------------------------------------------------
+
+
+def system_of(A):
+    return LatticeSystem(A, kernel(A).basis.toarray())
+
+
+def test_sums_that_are_integrated_out():
+    three = margin_matrix((3, 3, 3), [(0, 1), (1, 2), (0, 2)]).toarray()
+    assert [len(one.cells) for one in system_of(three).sums] == [3] * 9
+    slices = margin_matrix((2, 3, 4), [(0,), (1,), (2,)]).toarray()
+    assert [len(one.cells) for one in system_of(slices).sums] == [6] * 4
+    rows = system_of(two_way(3, 5)).sums  # the five columns; shares are one over their number
+    assert [one.share for one in rows] == [Fraction(1, 5)] * 5
+    assert all(set(one.leverages) == {Fraction(1)} for one in rows)
+
+
+def test_sums_are_disjoint():
+    sums = [one for row in two_way(4, 4) if (one := system_of(two_way(4, 4)).leverages.isotropic(row)) is not None]
+    found = disjoint(sums, 16)
+    assert len(found) == 4
+    assert len(np.unique(np.concatenate([one.cells for one in found]))) == 16
+
+
+@pytest.mark.parametrize(
+    "A",
+    [
+        two_way(3, 3),
+        margin_matrix((2, 3, 2), [(0, 1), (1, 2), (0, 2)]).toarray(),
+        margin_matrix((2, 2, 3), [(0,), (1,), (2,)]).toarray(),
+        np.array([[1, 1, 2, 0, 0, 0], [0, 0, 0, 1, 3, 1], [1, 2, 0, 0, 1, 1]]),
+    ],
+)
+def test_the_determinant_is_above_its_bound(A):
+    """A search over scales: the ratio is largest, 1, where all are equal."""
+    system = system_of(A)
+    assert system.sums
+    law, d = system.scales(Fraction(1), Fraction(1), Fraction(3)), A.shape[1]
+
+    def loss(logs):
+        return -float(law.log_keep(np.exp(logs).reshape(1, 1, d))[0])
+
+    assert loss(np.zeros(d)) == pytest.approx(0, abs=1e-9)
+    found = [optimize.minimize(loss, np.random.default_rng(seed).normal(0, 2, d)).fun for seed in range(6)]
+    assert min(found) > -1e-9
+
+
+def test_other_sums_are_left_alone():
+    """With structural zeros, the sums over columns of three cells; with the share that fits best the bound fails."""
+    A = two_way(3, 4)[:, [e for e in range(12) if e not in (0, 5)]]
+    leverages = system_of(A).leverages
+    assert all(leverages.isotropic(row) is None for row in A if row.sum() > 3)
