@@ -17,7 +17,7 @@ R. A. Fisher (1925), "Theory of statistical estimation", Proc. Camb. Phil. Soc. 
 """
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 
@@ -46,13 +46,19 @@ from ppdinf.fiber import totals
 
 __all__ = ["logp_natural", "logp_table"]
 
+PIECES = 2**18  # of log normalisers, at most: 40 MB
+PARTS = ("rows_of_pieces", "units_of_pieces", "pieces")  # names of `totals.Pieces` in a graph
+
+type Cut = Callable[[NDArray[Any]], totals.Pieces]  # pieces that serve cells of given blocks
+
 
 class SumsGivenTotals(Op):
     """Log coefficients, with the posterior means (``as_means``) or marginals of the cells.
 
-    Inputs: logw (rows, W), eta (d,), lids of logw (rows, 2 chunks) or empty, the row of each cell (d,), lo (d,),
-    block (d,), total (n,).  Outputs: one log coefficient per total and one for all free cells (n + 1,); means
-    (d, 1) or marginals (d, W).  Differentiable in eta with means, in logw (a row for each cell) with marginals.
+    Inputs: logw (rows, W), eta (d,), lids of logw (rows, 2 chunks) or empty, the table of its pieces, the row of each
+    cell (d,), lo (d,), block (d,), total (n,), rows and units of its pieces.  Outputs: one log coefficient per total
+    and one for all free cells (n + 1,); means (d, 1) or marginals (d, W).  Differentiable in eta with means, in logw
+    (a row for each cell) with marginals.
     """
 
     __props__ = ("as_means",)
@@ -62,9 +68,9 @@ class SumsGivenTotals(Op):
 
     def make_node(self, *inputs: Any) -> Apply:
         """Apply to matrices and vectors of float64 and int64."""
-        floats = [pt.as_tensor(x).astype("float64") for x in inputs[:3]]
-        whole = [pt.as_tensor(x, dtype="int64") for x in inputs[3:]]
-        for x, ndim in zip((*floats, *whole), (2, 1, 2, 1, 1, 1, 1), strict=True):
+        floats = [pt.as_tensor(x).astype("float64") for x in inputs[:4]]
+        whole = [pt.as_tensor(x, dtype="int64") for x in inputs[4:]]
+        for x, ndim in zip((*floats, *whole), (2, 1, 2, 2, 1, 1, 1, 1, 2, 2), strict=True):
             if x.type.ndim != ndim:
                 raise ModelError(f"{x} has {x.type.ndim} dimensions where {ndim} are needed")
         cells, (n,) = floats[1].type.shape[0], whole[3].type.shape
@@ -75,19 +81,19 @@ class SumsGivenTotals(Op):
 
     def perform(self, node: Apply, inputs: Sequence[Any], output_storage: list[list[Any]]) -> None:
         """Evaluate in compiled code."""
-        arrays = [np.ascontiguousarray(x) for x in inputs]
-        width = 1 if self.as_means else arrays[0].shape[1]
-        value, out = np.zeros(arrays[6].size + 1), np.zeros((arrays[1].size, width))
-        totals.evaluate(*arrays, self.as_means, value, out)
+        logw, eta, lid, table, row, lo, block, total, first, unit = (np.ascontiguousarray(x) for x in inputs)
+        width, pieces = 1 if self.as_means else logw.shape[1], totals.Pieces(first, unit, table)
+        value, out = np.zeros(total.size + 1), np.zeros((eta.size, width))
+        totals.evaluate(logw, eta, lid, row, lo, block, total, pieces, self.as_means, value, out)
         output_storage[0][0], output_storage[1][0] = value, out
 
     def infer_shape(self, node: Apply, shapes: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
         """Shapes from the table's and the totals' shapes."""
-        return [(shapes[6][0] + 1,), (shapes[1][0], 1 if self.as_means else shapes[0][1])]
+        return [(shapes[7][0] + 1,), (shapes[1][0], 1 if self.as_means else shapes[0][1])]
 
     def connection_pattern(self, node: Apply) -> list[list[bool]]:
         """Natural parameters (means) or log weights (marginals) are differentiable, the rest is fixed."""
-        return [[not self.as_means] * 2, [self.as_means] * 2, *([[False, False]] * 5)]
+        return [[not self.as_means] * 2, [self.as_means] * 2, *([[False, False]] * 8)]
 
     def pullback(
         self, inputs: Sequence[Variable], outputs: Sequence[Variable], cotangents: Sequence[Variable]
@@ -100,7 +106,7 @@ class SumsGivenTotals(Op):
                 self, varying, inputs[varying], "second derivatives of a marginal likelihood"
             )
         else:
-            by_cell = cotangents[0][inputs[5]]  # block -1 is the last entry, that of the free cells
+            by_cell = cotangents[0][inputs[6]]  # block -1 is the last entry, that of the free cells
             fixed[varying] = by_cell * outputs[1][:, 0] if self.as_means else by_cell[:, None] * outputs[1]
         return fixed
 
@@ -112,7 +118,7 @@ class SumsGivenTotals(Op):
 _SYMBOL = "ppdinf_sums_given_totals"
 _REALS, _INTEGERS = types.CPointer(types.float64), types.CPointer(types.int64)
 _SIGNATURE = types.int64(
-    *[_REALS] * 3, *[_INTEGERS] * 4, *[types.int64] * 5, types.boolean, *[_REALS] * 2
+    *[_REALS] * 4, *[_INTEGERS] * 6, *[types.int64] * 8, types.boolean, *[_REALS] * 2
 )  # inputs, their sizes, which output, outputs
 _sums_given_totals = types.ExternalFunction(_SYMBOL, _SIGNATURE)
 
@@ -130,7 +136,7 @@ def _compiled(op: SumsGivenTotals, node: Apply, **kwargs: Any) -> tuple[Any, int
     as_means = op.as_means
 
     @numba_njit
-    def sums_given_totals(logw, eta, lid, row, lo, block, total):  # type: ignore[no-untyped-def]
+    def sums_given_totals(logw, eta, lid, table, row, lo, block, total, first, unit):  # type: ignore[no-untyped-def]
         (different, width), cells = logw.shape, eta.size
         if not cells == row.size == lo.size == block.size:
             raise ModelError("weights, natural parameters, lower ends and blocks differ in their number of cells")
@@ -139,15 +145,21 @@ def _compiled(op: SumsGivenTotals, node: Apply, **kwargs: Any) -> tuple[Any, int
             np.ascontiguousarray(logw).ctypes,
             np.ascontiguousarray(eta).ctypes,
             np.ascontiguousarray(lid).ctypes,
+            np.ascontiguousarray(table).ctypes,
             np.ascontiguousarray(row).ctypes,
             np.ascontiguousarray(lo).ctypes,
             np.ascontiguousarray(block).ctypes,
             np.ascontiguousarray(total).ctypes,
+            np.ascontiguousarray(first).ctypes,
+            np.ascontiguousarray(unit).ctypes,
             cells,
             different,
             width,
             lid.shape[1],
             total.size,
+            first.shape[0],
+            unit.shape[0],
+            table.shape[0],
             as_means,
             value.ctypes,
             out.ctypes,
@@ -156,7 +168,7 @@ def _compiled(op: SumsGivenTotals, node: Apply, **kwargs: Any) -> tuple[Any, int
             raise ModelError("a cell's block is neither the number of a total nor -1, or its weights have no row")
         return value, out
 
-    return sums_given_totals, 3
+    return sums_given_totals, 4
 
 
 def _refuse_jax() -> None:
@@ -191,7 +203,7 @@ def _per_cell(values: Any, name: str, cells: Any) -> TensorVariable:
 
 
 def _logp(
-    table: Any, eta: Any, lid: Any, row: Any, lo: Any, total: Any, block: ArrayLike, as_means: bool
+    table: Any, eta: Any, lid: Any, row: Any, lo: Any, total: Any, block: ArrayLike, cut: Cut | None
 ) -> TensorVariable:
     cells = row.shape[0]
     goal = _per_cell(total, "total", 1)
@@ -201,8 +213,10 @@ def _logp(
     if blocks.dtype.kind not in "iu" or not ((blocks >= -1) & (blocks < goal.type.shape[0])).all():
         raise InvariantError(f"block must name one of {goal.type.shape[0]} totals (from 0) or be -1 for a free cell")
     _refuse_jax()
-    op = SumsGivenTotals(as_means)
-    return op(table, eta, lid, row, _per_cell(lo, "lo", cells), _per_cell(blocks, "block", cells), goal)[0]
+    pieces = totals.NO_PIECES if cut is None else cut(blocks)
+    first, unit, polynomials = (fixed(part, name) for part, name in zip(pieces, PARTS, strict=True))
+    place = [_per_cell(lo, "lo", cells), _per_cell(blocks, "block", cells), goal]
+    return SumsGivenTotals(as_means=cut is not None)(table, eta, lid, polynomials, row, *place, first, unit)[0]
 
 
 def logp_table(logw: Any, *, lo: Any, total: Any, block: ArrayLike = 0) -> TensorVariable:
@@ -245,7 +259,7 @@ def logp_table(logw: Any, *, lo: Any, total: Any, block: ArrayLike = 0) -> Tenso
     """
     table = pt.as_tensor(logw).astype("float64")
     cells, none = table.shape[0], np.empty((0, 0))
-    return _logp(table, pt.zeros(cells), none, pt.arange(cells), lo, total, block, as_means=False)
+    return _logp(table, pt.zeros(cells), none, pt.arange(cells), lo, total, block, None)
 
 
 def logp_natural(eta: Any, logh: ArrayLike, *, lo: Any, total: Any, block: ArrayLike = 0) -> TensorVariable:
@@ -292,4 +306,12 @@ def logp_natural(eta: Any, logh: ArrayLike, *, lo: Any, total: Any, block: Array
         raise ModelError(f"logh must be a (cells, width) table without nan or +inf; its shape is {table.shape}")
     table, row = np.unique(table, axis=0, return_inverse=True)  # cells with the same noisy count share a row
     base, lid = fixed(table, "log_h"), fixed(totals.lids(table), "lids")
-    return _logp(base, eta, lid, row.astype(np.int64), lo, total, block, as_means=True)
+
+    def cut(blocks: NDArray[Any]) -> totals.Pieces:
+        """Pieces of the rows of free cells, and of cells in blocks that are large enough."""
+        each = np.broadcast_to(blocks.astype(np.int64), row.shape)
+        useful = (each < 0) | (np.bincount(each[each >= 0], minlength=1)[each] >= totals.MANY)
+        wanted = np.isin(np.arange(len(table)), row[useful])
+        return totals.pieces_of(table, wanted, PIECES) if useful.any() else totals.NO_PIECES
+
+    return _logp(base, eta, lid, row.astype(np.int64), lo, total, block, cut)

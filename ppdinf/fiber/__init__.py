@@ -6,6 +6,8 @@ advance             where a walk along random lines of its fiber takes a table, 
 cell_windows        windows of cells: the integers whose weight matters, as probabilities
 conditional_draws   exact draws of cells given their totals
 convolution         sums of integers by convolution of logarithms: slow, and right to rounding whatever the weights
+cumulants           sums of many cells from their cumulants: cells of natural form, none of which has a great share
+                    in the sum
 fiber               the fiber of a release: all tables that agree with what is public, within reach of the noise
 fiber_walk          walk a table along lines of its fiber, by exact full conditionals
 fourier             the probability that a sum of integers takes a value: the mean of its characteristic function over
@@ -28,6 +30,7 @@ noisy_pairs         confidential pairs of counts given noisy ones, and perhaps t
 pair_weights        weights of pairs of counts, one within the other: the smaller summed out, its mean, and draws
                     given the larger
 pairs               pairs of counts, one within the other, under one total: cases and deaths of counties in a month
+pieces              log normalisers of natural families as piecewise polynomials
 saddlepoint         cells tilted by a common factor ``exp(t x)`` until their sum is near its total
 short_sums          weights of sums of two integers with short windows: every product
 sum_factors         what is known of single sums: noisy values, seen through the law of their noise

@@ -17,6 +17,7 @@ __all__ = [
     "exp_of",
     "lids",
     "log_rows",
+    "normalise",
     "probabilities",
     "room_for",
     "row_of",
@@ -97,7 +98,8 @@ def _window(row: NDArray, lid: NDArray, slope: float, cut: float, bound: NDArray
     """
     width, chunks = row.size, bound.size
     for chunk in range(chunks):
-        bound[chunk] = lid[chunk] + slope * (chunk * CHUNK) + max((lid[chunks + chunk] + slope) * (CHUNK - 1), 0.0)
+        steps = min(CHUNK, width - chunk * CHUNK) - 1
+        bound[chunk] = lid[chunk] + slope * (chunk * CHUNK) + max((lid[chunks + chunk] + slope) * steps, 0.0)
     best, highest, finite, top = 0, -np.inf, True, -np.inf
     for chunk in range(chunks):
         finite &= bound[chunk] < np.inf

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from ppdinf.fiber.cell_windows import Rows, row_of, vectorised
 from ppdinf.fiber.taylor import NODES, ORDER, Small, by_series, multiply, series, small_cells
 
-__all__ = ["inverted"]
+__all__ = ["inverted", "project", "slope_of", "turn"]
 
 FEW = 40  # cells, among which none has a small share
 
@@ -93,7 +93,7 @@ def _frequencies(rows: Rows, modulus: int, drop: float) -> int:
 
 
 @vectorised
-def _turn(cosine: NDArray, sine: NDArray, size: int, c: float, s: float) -> None:
+def turn(cosine: NDArray, sine: NDArray, size: int, c: float, s: float) -> None:
     """Entries ``size`` to ``2 size`` of exp(iuk) from those before, by one rotation."""
     n = min(size, cosine.size - size)
     cos_in, sin_in, cos_out, sin_out = cosine[:n], sine[:n], cosine[size : size + n], sine[size : size + n]
@@ -108,13 +108,14 @@ def _roots(modulus: int) -> tuple[NDArray, NDArray]:
     cosine, sine, size = np.ones(modulus), np.zeros(modulus), 1
     while size < modulus:
         angle = 2.0 * np.pi * size / modulus
-        _turn(cosine, sine, size, np.cos(angle), np.sin(angle))
+        turn(cosine, sine, size, np.cos(angle), np.sin(angle))
         size *= 2
     return cosine, sine
 
 
 @vectorised
-def _project(row: NDArray, cosine: NDArray, sine: NDArray) -> complex:
+def project(row: NDArray, cosine: NDArray, sine: NDArray) -> complex:
+    """E exp(iuk) of a row, from the cosines and sines of uk."""
     real = imaginary = 0.0
     for k in range(row.size):
         real += row[k] * cosine[k]
@@ -123,7 +124,8 @@ def _project(row: NDArray, cosine: NDArray, sine: NDArray) -> complex:
 
 
 @vectorised
-def _slope(row: NDArray, cosine: NDArray, sine: NDArray, real: float, imaginary: float) -> float:
+def slope_of(row: NDArray, cosine: NDArray, sine: NDArray, real: float, imaginary: float) -> float:
+    """Real part of ``(real + i imaginary) E k exp(iuk)``."""
     mean = 0.0
     for k in range(row.size):
         mean += k * row[k] * (real * cosine[k] - imaginary * sine[k])
@@ -196,7 +198,7 @@ def inverted(
             size = 1
             while size < widest:
                 m = ((base + j) * size) % modulus
-                _turn(cosine[j], sine[j], size, root_cosine[m], root_sine[m])
+                turn(cosine[j], sine[j], size, root_cosine[m], root_sine[m])
                 size *= 2
         for cell in order:
             if left == 0:
@@ -210,7 +212,7 @@ def inverted(
             else:
                 for a in range(left):
                     j = alive[a]
-                    phi = _project(row_of(rows, cell), cosine[j], sine[j])
+                    phi = project(row_of(rows, cell), cosine[j], sine[j])
                     real[cell, j], imaginary[cell, j] = phi.real, phi.imag
                     square = phi.real**2 + phi.imag**2
                     product[j] *= max(square, smallest[j])
@@ -257,7 +259,7 @@ def inverted(
             elif as_means:
                 for a in range(left):
                     j = alive[a]
-                    means[i] += _slope(row_of(rows, i), cosine[j], sine[j], g[j], h[j])
+                    means[i] += slope_of(row_of(rows, i), cosine[j], sine[j], g[j], h[j])
             else:
                 for a in range(left):
                     j = alive[a]

@@ -11,7 +11,9 @@ from numpy.typing import NDArray
 from ppdinf.errors import InvariantError, ModelError
 from ppdinf.fiber.cell_windows import Rows, Weights, lids, probabilities, room_for, row_of, vectorised
 from ppdinf.fiber.convolution import by_convolution, convolved
+from ppdinf.fiber.cumulants import MANY, by_cumulants, values_and_means
 from ppdinf.fiber.fourier import inverted
+from ppdinf.fiber.pieces import WIDTH, Pieces, placed
 from ppdinf.fiber.saddlepoint import moments, tilted
 
 __all__ = ["evaluate", "grouped", "log_weight_of_zero", "through_pointers"]
@@ -79,6 +81,25 @@ def grouped(block: NDArray, totals: int, eta: NDArray) -> tuple[NDArray, NDArray
 
 
 @vectorised
+def _free(w: Weights, pieces: Pieces, order: NDArray, begin: int, lo: NDArray, value: NDArray, out: NDArray) -> NDArray:
+    """Evaluate free cells, those from ``order[begin]`` on, that have a piece; the order of all others."""
+    cells = order[begin:]
+    number, by = np.empty(cells.size, np.int64), np.empty(cells.size)
+    log_z, mean = np.empty(cells.size), np.empty(cells.size)
+    left = order[: begin + placed(pieces, w, cells, 0.0, number, by)].copy()
+    values_and_means(pieces, number, by, log_z, mean)
+    for n in range(cells.size):
+        i = cells[n]
+        if number[n] < 0:
+            left[begin] = i
+            begin += 1
+        else:
+            value[-1] += log_z[n] + w.slope[i] * lo[i]
+            out[i, 0] = lo[i] + mean[n]
+    return left
+
+
+@vectorised
 def log_weight_of_zero(logw: NDArray, lo: int) -> float:
     """Log weight of 0 in a window that starts at `lo`."""
     return logw[-lo] if 0 <= -lo < logw.size else -np.inf
@@ -93,6 +114,7 @@ def evaluate(
     lo: NDArray,
     block: NDArray,
     total: NDArray,
+    pieces: Pieces,
     as_means: bool,
     value: NDArray,
     out: NDArray,
@@ -100,7 +122,8 @@ def evaluate(
     """Add log coefficients to ``value`` (one per total, then all free cells), posteriors to ``out``.
 
     Cell i reads row ``row[i]`` of ``logw``. ``out`` takes posterior means (d, 1) or marginals (d, W); ``lid``
-    is ``lids(logw)``, or without entries and found here.
+    is ``lids(logw)``, or without entries and found here; ``pieces`` are those of ``logw``, or `NO_PIECES`, and spare
+    means a look at most rows.
     """
     if not row.size == eta.size == lo.size == block.size:
         raise ModelError("weights, natural parameters, lower ends and blocks differ in their number of cells")
@@ -113,6 +136,8 @@ def evaluate(
             if not as_means and part > -np.inf:
                 out[i, -lo[i]] = 1.0
     b, at = 0, 0
+    if as_means and pieces.table.shape[0]:
+        order = _free(w, pieces, order, bounds[total.size], lo, value, out)
     while b < total.size or at < order.size:
         free = b == total.size
         cells = order[at : at + 1] if free else order[bounds[b] : bounds[b + 1]]
@@ -123,6 +148,18 @@ def evaluate(
             target = total[b]
             for i in cells:
                 target -= lo[i]
+            if as_means and cells.size >= MANY and pieces.table.shape[0]:
+                shifts = np.empty(cells.size)
+                part = by_cumulants(w, pieces, cells, target, shifts)
+                if not np.isnan(part):
+                    for n in range(cells.size):
+                        i = cells[n]
+                        part += eta[i] * lo[i]
+                        out[i, 0] = lo[i] + shifts[n]
+                    value[b] += part
+                    at = bounds[b + 1]
+                    b += 1
+                    continue
             part, rows, mean = _block(w, cells, target, as_means)
         possible = part > -np.inf
         for n in range(cells.size):
@@ -138,8 +175,9 @@ def evaluate(
 
 
 def through_pointers(  # type: ignore[no-untyped-def]
-    logw, eta, lid, row, lo, block, total, cells, different, width, chunks, n, as_means, value, out
-) -> int:
+    logw, eta, lid, table, row, lo, block, total, first, unit, cells, different, width, chunks, n, rows_with_pieces,
+    units, number, as_means, value, out,
+) -> int:  # fmt: skip
     """:func:`evaluate` for callers in C.
 
     0, and nothing is done, where a cell's block or row does not exist; else 1.
@@ -156,6 +194,11 @@ def through_pointers(  # type: ignore[no-untyped-def]
         numba.carray(lo, (cells,)),
         blocks,
         numba.carray(total, (n,)),
+        Pieces(
+            numba.carray(first, (rows_with_pieces, 4)),
+            numba.carray(unit, (units, 2)),
+            numba.carray(table, (number, WIDTH)),
+        ),
         as_means,
         numba.carray(value, (n + 1,)),
         numba.carray(out, (cells, 1 if as_means else width)),

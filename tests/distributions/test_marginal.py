@@ -77,6 +77,25 @@ def test_natural_form(mode):
 
 
 @pytest.mark.parametrize("mode", MODES)
+def test_large_groups_in_natural_form_are_those_of_the_table(mode):
+    """Groups of 40 and 30 cells under a total and 30 free ones, by their cumulants; tables go by their rows."""
+    rng = np.random.default_rng(3)
+    counts = rng.poisson(9, 100)
+    released = counts + np.rint(rng.normal(0, 4, 100)).astype(int)
+    lo, block, log_rate = np.maximum(released - 32, -1), np.repeat([0, 1, -1], [40, 30, 30]), rng.normal(2.2, 0.3, 100)
+    x = lo[:, None] + np.arange(65)
+    logh = np.where(x >= 0, -gammaln(np.maximum(x, 0) + 1.0), -np.inf) - (released[:, None] - x) ** 2 / 32
+    place = {"lo": lo, "total": np.array([counts[:40].sum(), counts[40:70].sum()]), "block": block}
+    eta = pt.dvector()
+    found = []
+    for logp in (logp_natural(eta, logh, **place), logp_table(logh + eta[:, None] * x, **place)):
+        function = pytensor.function([eta], [logp, pytensor.grad(logp.sum(), eta)], mode=mode)
+        found.append(function(log_rate))
+    np.testing.assert_allclose(found[0][0], found[1][0], rtol=1e-10)
+    np.testing.assert_allclose(found[0][1], found[1][1], rtol=1e-8)
+
+
+@pytest.mark.parametrize("mode", MODES)
 def test_arrays_in_any_memory_order(mode):
     transposed = pt.dmatrix()
     logp = logp_table(transposed.T, **PLACE)

@@ -147,7 +147,18 @@ def evaluated_means(logw, target):
     value, means = np.zeros(2), np.zeros((len(logw), 1))
     place = [np.zeros(len(logw), np.int64) for _ in range(2)]
     row = np.arange(len(logw))
-    totals.evaluate(logw, np.zeros(len(logw)), np.empty((0, 0)), row, *place, np.array([target]), True, value, means)
+    totals.evaluate(
+        logw,
+        np.zeros(len(logw)),
+        np.empty((0, 0)),
+        row,
+        *place,
+        np.array([target]),
+        totals.NO_PIECES,
+        True,
+        value,
+        means,
+    )
     return value[0], means[:, 0]
 
 
