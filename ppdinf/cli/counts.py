@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from ppdinf.cli.plain import notes, paragraphs, plain_warnings, stage, stdout
-from ppdinf.cli.release import COUNT, DIMS, TABLE
+from ppdinf.cli.release import COUNT, DIMS, SESSION, TABLE, say_left
 from ppdinf.errors import CountError, PrivacyError
 
 __all__ = ["counts"]
@@ -21,6 +21,7 @@ def counts(
     epsilon: Annotated[str, typer.Option(help="Privacy loss of both stages together, such as **1/2**.")],
     most: Annotated[int, typer.Option(help="Largest count that a cell can have, chosen without looking at the table.")],
     output: Annotated[Path, typer.Option(help="File to write; must not exist yet.")],
+    session: SESSION = None,
     top_code: Annotated[
         bool, typer.Option("--top-code", help="Take larger counts for the largest one, instead of refusing them.")
     ] = False,
@@ -38,6 +39,7 @@ def counts(
     """
     from ppdinf.counts import TwoStage
     from ppdinf.datasets import read_table
+    from ppdinf.sessions import Session
 
     console = stdout()
     if output.exists():
@@ -47,6 +49,7 @@ def counts(
         )
     if most < 1:
         raise PrivacyError(f"--most must be at least 1, found {most}")
+    budget = None if session is None else Session.open(session)
     mechanism = TwoStage(epsilon, most + 1, split=split, constructor=constructor)
     with stage(console, f"Reading {table.name}"):
         data = read_table(table, count=count, dims=[name.strip() for name in dims.split(",")])
@@ -55,8 +58,9 @@ def counts(
     elif bool((data > most).any()):
         raise CountError(f"some counts are larger than --most {most}: give a larger one, or --top-code")
     with plain_warnings(console), stage(console, "Privatizing the histogram, then the cells"):
-        made = mechanism.release(data)
+        made = mechanism.release(data) if budget is None else budget.release(mechanism, data, name=output.stem)
     made.save(output)
     paragraphs(console, "Guarantee", made.guarantee.describe())
     paragraphs(console, "Written", f"{output} ({made.frame.size} cells with counts from 0 to {most})")
+    say_left(console, budget)
     notes(console, f"Anyone can see that it is whole with: ppdinf check {output}")

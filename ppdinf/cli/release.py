@@ -12,11 +12,13 @@ from ppdinf.cli.plain import notes, paragraphs, plain_warnings, stage, stdout
 from ppdinf.errors import InvariantError, LabelError, PrivacyError
 
 if TYPE_CHECKING:
+    from rich.console import Console
     from xarray import DataArray
 
     from ppdinf.invariants import Public
+    from ppdinf.sessions import Session
 
-__all__ = ["COUNT", "DIMS", "NORM", "PUBLIC", "TABLE", "read_statements", "release"]
+__all__ = ["COUNT", "DIMS", "NORM", "PUBLIC", "SESSION", "TABLE", "read_statements", "release", "say_left"]
 
 
 TABLE = Annotated[Path, typer.Argument(metavar="TABLE.csv", help="Confidential table, one row per cell.")]
@@ -32,6 +34,10 @@ PUBLIC = Annotated[
         "Repeat for more; leave out when nothing is.",
     ),
 ]
+SESSION = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="Session whose budget it is drawn within; see **ppdinf session**."),
+]
 
 
 def release(
@@ -39,10 +45,7 @@ def release(
     count: COUNT,
     dims: DIMS,
     output: Annotated[Path, typer.Option(help="File to write; must not exist yet.")],
-    session: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Session whose budget it is drawn within; see **ppdinf session**."),
-    ] = None,
+    session: SESSION = None,
     epsilon: Annotated[
         str | None, typer.Option(help="Loss of Laplace noise per unit of distance, such as **1/4** or **0.25**.")
     ] = None,
@@ -109,10 +112,15 @@ def release(
     made.save(output)
     paragraphs(console, "Guarantee", made.guarantee.describe())
     paragraphs(console, "Written", f"{output} ({made.frame.size} cells, {len(made.public.names)} public sums)")
+    say_left(console, budget)
+    notes(console, f"Anyone can see that it is whole with: ppdinf check {output}")
+
+
+def say_left(console: Console, budget: Session | None) -> None:
+    """Say what a release has left of a session's budget."""
     if budget is not None:
         left = ", ".join(f"{name} = {float(value):.6g}" for name, value in budget.left.items())
-        paragraphs(console, "Budget", f"{left} is left in {session}")
-    notes(console, f"Anyone can see that it is whole with: ppdinf check {output}")
+        paragraphs(console, "Budget", f"{left} is left in {budget.path.name}")
 
 
 def _declared(given: list[str]) -> dict[str, list[str]]:

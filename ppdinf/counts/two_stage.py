@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 
 __all__ = ["TwoStage", "budget_share"]
 
+LARGEST = 8192  # counts: mechanisms for single ones are square matrices of half a gigabyte there
 SPARE = Fraction(1, 2**30)  # of the second budget, for rows that are divided by their sums
 CONSTRUCTORS = (*SELECTORS, "best", "optimal", "unfixed")
 
@@ -133,6 +134,11 @@ class TwoStage(CellLaw):
             raise PrivacyError(f"split is the share of epsilon for the histogram, below 1, found {self.split!r}")
         as_epsilon((1 - share) * exact)
         require_counts(np.zeros(1, dtype=np.int64), self.n)
+        if self.n > LARGEST:
+            raise PrivacyError(
+                f"n is {self.n}: a mechanism for single counts lists n x n probabilities, at most {LARGEST:,} counts: "
+                "top-code what lies above, or use GeneralizedLaplace"
+            )
         for name, known in (("constructor", CONSTRUCTORS), ("privatizer", PURE), ("postprocessing", POSTPROCESSING)):
             if getattr(self, name) not in known:
                 raise PrivacyError(f"{name} must be one of {list(known)}, found {getattr(self, name)!r}")

@@ -85,7 +85,10 @@ def integer_matrix(A: Any, row_names: Sequence[str] | None = None, *, name: str 
     ppdinf.errors.InvariantError: A, row 0 ('half'), column 2: 0.5 is not a whole number of at most 2^53; ...
     """
     if not sparse.issparse(A):
-        A = np.asanyarray(A)
+        try:
+            A = np.asanyarray(A)
+        except ValueError:
+            raise InvariantError(f"{name} has rows of different lengths, or entries that are no numbers.") from None
     if A.ndim != 2:
         raise InvariantError(f"{name} has {A.ndim} dimension(s); a system needs a matrix, rows by cells.")
     if row_names is not None and len(row_names) != A.shape[0]:

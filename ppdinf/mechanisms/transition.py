@@ -32,6 +32,7 @@ from ppdinf.privacy.guarantee import Guarantee
 
 __all__ = ["CellLaw", "Transition", "random_rounding"]
 
+ENTRIES = 25_000_000  # of a matrix: 200 MB
 ROUNDING = 1e-9  # error of a row's sum that is taken for rounding
 NOTHING = Public()  # is published exactly
 PRESENT = "one person, who is counted in one of them and not in the other"
@@ -195,8 +196,14 @@ def random_rounding(base: int, most: int, public: Public | None = None) -> Trans
     whole = all(isinstance(value, int) and not isinstance(value, bool) for value in (base, most))
     if not whole or base < 2 or most < 1:
         raise PrivacyError(f"base must be a whole number from 2 on, most one from 1 on, found {base!r} and {most!r}")
+    columns = -(-most // base) * base + 1
+    if (most + 1) * columns > ENTRIES:
+        raise PrivacyError(
+            f"counts up to {most} rounded to multiples of {base} take {most + 1} x {columns} probabilities, more than "
+            f"{ENTRIES:,}: choose a smaller most, or a law of noise that needs no matrix"
+        )
     counts = np.arange(most + 1)
-    matrix = np.zeros((most + 1, -(-most // base) * base + 1))
+    matrix = np.zeros((most + 1, columns))
     matrix[counts, counts // base * base] = 1 - counts % base / base
     matrix[counts, -(-counts // base) * base] += counts % base / base
     return Transition(matrix, Public() if public is None else public)

@@ -20,10 +20,9 @@ from ppdinf.privacy.guarantee import Guarantee
 from ppdinf.releases.mechanism import Mechanism
 from ppdinf.sessions.journal import Journal, append, create, locked, read
 from ppdinf.sessions.promises import promise_of, to_plain
+from ppdinf.sessions.records import VERSION, require_sound
 
 __all__ = ["Session"]
-
-VERSION = 1
 
 
 class Session:
@@ -108,9 +107,8 @@ class Session:
                 Public.from_dict([{"kind": "unit"} | who])  # refuses what is malformed
                 create(path, {"session": VERSION, "budget": total} | who)
             journal = read(path)
+        require_sound(path.name, journal)
         head = journal.records[0]
-        if head.get("session") != VERSION:
-            raise SessionError(f"{path.name} is no session file that this version of ppdinf reads")
         session = cls(path, Budget(**head["budget"]), head["unit"], head["contributions"])
         if wanted not in (None, session.budget) or unit not in (None, session.unit):
             raise PrivacyError(f"{path.name} is of another budget or unit: {session!r}; a budget cannot be changed")
@@ -246,6 +244,7 @@ class Session:
             raise SessionError(f"{self.path.name} has a second name (a hard link), under which more could be spent")
         if self._seen not in journal.digests:
             raise SessionError(f"{self.path.name} was put back to an earlier state, or is of another session")
+        require_sound(self.path.name, journal)
         self._seen = journal.digests[-1]
         return journal
 

@@ -39,3 +39,17 @@ def test_what_is_refused(table):
     assert run(table, "--epsilon", "1", "--most", "0", output="other.ppd").exit_code == 1
     assert run(table, "--epsilon", "much", "--most", "9", output="other.ppd").exit_code == 1
     assert run(table, "--epsilon", "1", "--most", "9", "--constructor", "x", output="other.ppd").exit_code == 1
+
+
+def test_within_a_session(table):
+    """The second release would overspend: nothing is drawn, nothing written."""
+    session = ppd.Session.open(table.parent / "schools.budget", epsilon="3/2")
+    given = ["--epsilon", "1", "--most", "9", "--session", str(session.path)]
+    result = run(table, *given)
+    assert result.exit_code == 0, result.output
+    assert "epsilon = 0.5 is left in schools.budget" in " ".join(result.output.split())
+    refused = run(table, *given, output="again.ppd")
+    assert refused.exit_code == 1
+    assert "0.5 is left" in refused.output
+    assert not (table.parent / "again.ppd").exists()
+    assert session.table()["mechanism"].tolist() == [ppd.counts.TwoStage.kind]

@@ -309,3 +309,9 @@ def test_budget_and_refusals():
     for more in wrong:
         with pytest.raises(PrivacyError):
             ppd.counts.TwoStage(**({"epsilon": 1, "n": 5} | more))
+
+
+def test_counts_too_many_to_list_are_refused_before_anything_is_allocated():
+    for n in (8193, 2**31, 10**30):
+        with pytest.raises(PrivacyError, match="at most 8,192 counts"):
+            ppd.counts.TwoStage(1, n)

@@ -139,6 +139,7 @@ bad_matrices = {
     "sparse": (sparse.csr_array([[1, 0], [0, 0.5]]), r"row 1 \('b'\), column 1: 0.5"),
     "vector": ([1, 2], r"1 dimension"),
     "rows": ([[1, 2]], r"1 rows but 2 row names"),
+    "ragged": ([[1, 2], [3]], "rows of different lengths"),
 }
 
 

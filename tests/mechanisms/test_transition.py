@@ -177,3 +177,6 @@ def test_refusals():
     for base, most in ((1, 5), (3, 0), (2.5, 5), (True, 4)):
         with pytest.raises(PrivacyError, match="base must"):
             random_rounding(base, most)
+    for base, most in ((3, 2**31), (2**62, 40), (7, 10**30)):  # before anything is allocated
+        with pytest.raises(PrivacyError, match="choose a smaller most"):
+            random_rounding(base, most)

@@ -414,3 +414,26 @@ def test_two_processes_do_not_overspend_in_the_long_run_and_would_without_the_lo
     except (AssertionError, SessionError):  # a process has met a file that the other had torn
         torn = True
     assert torn
+
+
+def test_lines_that_no_session_writes_are_refused(file):
+    """Chained as they should be, by somebody who knows how: the digest alone would let them pass."""
+    filled(file)
+    records = [{k: v for k, v in json.loads(line).items() if k != "digest"} for line in file.read_bytes().splitlines()]
+    wrong = [
+        (0, {"session": 2}), (0, {"budget": {"epsilon": "2", "rho": "1"}}), (0, {"contributions": 0}),
+        (0, {"more": 1}), (1, {"intent": 2}), (1, {"promise": {}}), (1, {"dims": []}), (1, {"mechanism": {}}),
+        (1, {"promise": {"variant": "pure", "epsilon": 0.25}}), (1, {"public": [{}]}), (1, {"name": None}),
+        (2, {"outcome": "1"}), (2, {"outcome": True}),
+    ]  # fmt: skip
+    for number, change in [(0, {}), *wrong]:
+        previous, data = "", b""
+        for k, record in enumerate(records):
+            line = journal._line(previous, record | change if k == number else record)
+            previous, data = json.loads(line)["digest"], data + line
+        file.write_bytes(data)
+        if not change:
+            assert ppd.Session.open(file).spent == {"epsilon": Fraction(3, 4)}
+            continue
+        with pytest.raises(SessionError):
+            ppd.Session.open(file)

@@ -1,0 +1,81 @@
+"""What the lines of a session file may say: a chain of digests shows that nothing changed, not that it makes sense."""
+
+from __future__ import annotations
+
+import json
+from functools import lru_cache
+from typing import Any
+
+from ppdinf.errors import PpdinfError, SessionError
+from ppdinf.invariants import Public
+from ppdinf.privacy.budget import Budget
+from ppdinf.privacy.composition import compose
+from ppdinf.sessions.journal import Journal
+from ppdinf.sessions.promises import promise_of, to_plain
+
+__all__ = ["VERSION", "require_sound"]
+
+VERSION = 1
+_FIELDS: dict[str, dict[str, type]] = {
+    "intent": {
+        "intent": int,
+        "date": str,
+        "name": str,
+        "dims": dict,
+        "mechanism": dict,
+        "public": list,
+        "promise": dict,
+    },
+    "outcome": {"outcome": int, "state": str},
+    "torn": {"torn": int},
+}
+_HEAD: dict[str, type] = {"session": int, "budget": dict, "unit": str, "contributions": int}
+_SENSELESS = (PpdinfError, ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError)
+
+
+def require_sound(name: str, journal: Journal) -> None:
+    """Refuse lines that no session writes.
+
+    Raises
+    ------
+    SessionError
+        Naming the line.
+    """
+    if journal.records[0].get("session") != VERSION:
+        raise SessionError(f"{name} is no session file that this version of ppdinf reads")
+    intents = 0
+    for number, record in enumerate(journal.records, start=1):
+        try:
+            kind = next((kind for kind in _FIELDS if kind in record), "")
+            _require_fields(record, _HEAD if number == 1 else _FIELDS[kind])
+            if number == 1:
+                Budget(**record["budget"])
+                Public.from_dict([{"kind": "unit", "unit": record["unit"], "contributions": record["contributions"]}])
+            elif kind == "intent":
+                intents += 1
+                _require_intent(record, intents)
+        except _SENSELESS as error:
+            raise SessionError(f"{name}, line {number} is whole, but no session writes it: get a whole copy") from error
+
+
+def _require_fields(record: dict[str, Any], fields: dict[str, type]) -> None:
+    if set(record) != set(fields) or any(type(record[field]) is not kind for field, kind in fields.items()):
+        raise ValueError("fields too many, too few, or of another kind")
+
+
+def _require_intent(record: dict[str, Any], number: int) -> None:
+    if record["intent"] != number or not isinstance(record["mechanism"]["kind"], str):
+        raise ValueError("out of order, or by no mechanism")
+    if not all(type(size) is int for size in record["dims"].values()):
+        raise ValueError("lengths of dimensions are whole numbers")
+    Public.from_dict(record["public"])
+    _require_promise(json.dumps(record["promise"]))
+
+
+@lru_cache(maxsize=1024)
+def _require_promise(text: str) -> None:
+    """Refuse what cannot be added up or put into words; most releases of a session promise the same."""
+    promise = promise_of(json.loads(text))
+    if json.dumps(to_plain(promise)) != text:
+        raise ValueError("a promise that nothing states so")
+    compose(promise, independent=True).describe()
