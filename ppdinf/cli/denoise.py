@@ -24,6 +24,7 @@ def denoise(
         typer.Option(help="Dimension or coordinate to sum by, repeatable; else every cell."),
     ] = None,
     draws: Annotated[int, typer.Option(help="Draws per chain, of two.", min=10)] = 1000,
+    report: Annotated[Path | None, typer.Option(help="Page with figures, .html.")] = None,
     seed: Annotated[int, typer.Option(help="Seed of the analysis. The noise of a release has none.")] = 1,
 ) -> None:
     """Estimate confidential counts from releases of a table, or from measurements of it, without a model of your own.
@@ -49,6 +50,9 @@ def denoise(
     if len(table) > SHOWN:
         notes(console, f"... and {len(table) - SHOWN} more.")
     notes(console, f"Wrote {output.name}: {len(table)} rows.")
+    if report is not None:
+        found.report(report, statement)
+        notes(console, f"Wrote {report.name}.")
     for problem in found.problems:
         notes(console, problem)
     if found.problems:

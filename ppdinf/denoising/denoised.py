@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from functools import cached_property
 from os import PathLike
 from pathlib import Path
@@ -22,6 +23,9 @@ from ppdinf.models.aggregates import summarize, sums_of
 __all__ = ["Denoised", "require_name"]
 
 ESS, R_HAT = 400, 1.02
+
+PAGES = "ppdinf.report.denoised"
+"""Room above this one that writes pages, loaded when one is wanted."""
 
 
 class Denoised:
@@ -126,6 +130,27 @@ class Denoised:
             write_whole(path, table.to_csv(index=False))
         else:
             write_whole(path, table.to_parquet(index=False))
+
+    def report(
+        self, path: str | PathLike[str], statement: Public | None = None, *, title: str = "", about: str = ""
+    ) -> None:
+        """Write one HTML page with figures that loads nothing: what was published, what it tells, whether to trust it.
+
+        Parameters
+        ----------
+        path : str or path
+            What is there is replaced.
+        statement : Public, optional
+            Sums to show, ``inv.groups("area")``, in place of all cells.
+        title, about : str, optional
+            What the table counts, where and when; a sentence on where the numbers come from.
+
+        Raises
+        ------
+        WriteError
+            The file cannot be written; what was there is left.
+        """
+        importlib.import_module(PAGES).write_denoised(self, path, statement, title, about)
 
     def __repr__(self) -> str:
         sizes = ", ".join(f"{dim}: {n}" for dim, n in self.draws.sizes.items())

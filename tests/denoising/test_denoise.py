@@ -115,6 +115,23 @@ def test_refused(call, error, words):
         call()
 
 
+def test_report_of_sums_escapes_labels(tmp_path):
+    seen = ppd.Measurements(
+        {"area": ["<b>A</b>", "B", "C"]},
+        ppd.measured(inv.margin("area"), [12, -1, 31], NOISE),
+        coords={"part": ("area", ["N", "N", "S"])},
+    )
+    posterior = ppd.denoise(seen, draws=50, rng=1, progressbar=False)
+    posterior.report(tmp_path / "page.html", title="Cases & more")
+    text = (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert "&lt;b&gt;A&lt;/b&gt;" in text
+    assert "<b>A</b>" not in text
+    assert "Cases &amp; more" in text
+    assert "effective draws" in text  # 50 draws are too few, and the page says so
+    posterior.report(tmp_path / "sums.html", inv.groups("part"))
+    assert "<td>N</td>" in (tmp_path / "sums.html").read_text(encoding="utf-8").replace('<td class="text">', "<td>")
+
+
 def test_command(tmp_path):
     from typer.testing import CliRunner
 
@@ -136,6 +153,14 @@ def test_command(tmp_path):
     result = CliRunner().invoke(app, ["denoise", str(tmp_path / "seen.ppd"), files[0], "--output", out])
     assert result.exit_code != 0
     assert "ppd.read_measurements" in "".join(result.output.split())
+    page = tmp_path / "page.html"
+    arguments = ["--output", out, "--draws", "400", "--report", str(page)]
+    result = CliRunner().invoke(app, ["denoise", str(tmp_path / "seen.ppd"), *arguments])
+    assert result.exit_code == 0, result.output
+    text = page.read_text(encoding="utf-8")
+    assert text.count("data:image/png;base64,") == 2
+    assert "the total: 7" in text or "total: 7" in text
+    assert "http" not in text.replace("http://www.w3.org", "")
     result = CliRunner().invoke(app, ["check", str(tmp_path / "seen.ppd")])
     assert result.exit_code == 0
     assert "noisy sums" in " ".join(result.output.split())
