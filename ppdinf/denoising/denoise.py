@@ -34,6 +34,7 @@ class Tables(Protocol):
     """Tables given their prior, and chains of them."""
 
     start: NDArray[np.int64]
+    plan: str
 
     def chain(self, rng: np.random.Generator) -> TableChain:
         """Start a chain of tables."""
@@ -145,7 +146,7 @@ def denoise(
     parameters = {
         name: np.array([[at[name] for at in states[:shortest]] for _, states in found]) for name in found[0][1][0]
     }
-    return Denoised(seen, cells, parameters)
+    return Denoised(seen, cells, parameters, tables.plan)
 
 
 def _chain(

@@ -39,11 +39,15 @@ class Denoised:
         With all coordinates of the table.
     parameters : dict of str to numpy.ndarray
         Draws of the prior's parameters, shape (chains, draws, ...).
+    plan : str
+        How tables were drawn given their prior, exactly or by which moves, and why.
     """
 
-    def __init__(self, seen: Measurements, cells: NDArray[np.int64], parameters: dict[str, NDArray[Any]]) -> None:
+    def __init__(
+        self, seen: Measurements, cells: NDArray[np.int64], parameters: dict[str, NDArray[Any]], plan: str
+    ) -> None:
         frame, (chains, draws) = seen.frame, cells.shape[:2]
-        self.seen, self.parameters = seen, parameters
+        self.seen, self.parameters, self.plan = seen, parameters, plan
         own = {name: (dims, values) for name, (dims, values) in frame.coords.items()}
         self.draws = xr.DataArray(
             cells.reshape(chains, draws, *frame.shape),

@@ -14,11 +14,18 @@ __all__ = ["TableForest"]
 class TableForest:
     """Nested sums of cells with windows of counts.
 
+    Attributes
+    ----------
+    plan : str
+        How tables are drawn, and why.
+
     Parameters
     ----------
     sums : NestedSums
     windows : CountWindows
     """
+
+    plan = "drawn exactly given the prior: any two sums, noisy or exact, are nested or disjoint"
 
     def __init__(self, sums: NestedSums, windows: CountWindows) -> None:
         self.sums, self.counts, self.log_noise = sums, windows.counts, windows.log_noise

@@ -20,6 +20,11 @@ BATCH = 64  # sweeps whose directions are drawn together
 class TableWalk:
     """Windows, moves and a table to start from, for counts of 0 or more.
 
+    Attributes
+    ----------
+    plan : str
+        How tables are drawn, and why.
+
     Parameters
     ----------
     observed : ObservedMeasurements
@@ -40,6 +45,7 @@ class TableWalk:
         self.fiber = Fiber(system, windows.lower, windows.log_noise, moves, coupling, np.ones(d, dtype=bool))
         self.start = feasible_start(self.fiber, np.isfinite(windows.log_noise), observed, gaps=True).ravel()
         self.counts = windows.counts
+        self.plan = f"walked along lines, since {observed.obstacle}; moves: {moves.reason}"
 
     def chain(self, rng: np.random.Generator) -> Chain:
         """Start a chain of tables."""

@@ -22,12 +22,15 @@ SUMS = 4000  # noisy sums that are held together with what is exact, where a lat
 
 
 def measured_moves(connected: Moves, seen: Measurements) -> Moves:
-    """Add to moves that connect a fiber: transfers within the sums of each part, and moves that hold them all."""
+    """Add to moves that connect a fiber: transfers within the sums of each part, and moves that hold them all.
+
+    The reason of the moves says which, and what for.
+    """
     d, A = seen.frame.size, seen.public.A
     families = list(connected.families)
     base = sum(weight for _, weight, _ in families) or 1.0
-    held = [A] if A.shape[0] else []
-    for part in seen.parts:
+    held, reasons = [A] if A.shape[0] else [], [connected.reason]
+    for part, stated in zip(seen.parts, seen.stated, strict=True):
         matrix = part.matrix
         if (np.diff(matrix.indptr) <= 1).all():
             continue
@@ -42,11 +45,17 @@ def measured_moves(connected: Moves, seen: Measurements) -> Moves:
             sizes = sizes[sizes > 0]
             if (sizes > 1).any():
                 families.append((_Placed(Transfers(members, sizes), d), base, False))
+                said = "; ".join(map(str, stated.statement))
+                reasons.append(f"persons change places within what {said} is of, which stays: its noise may be narrow")
     together = sp.csr_array(sp.vstack(held, format="csr")) if held else None
     if together is not None and together.shape[0] <= SUMS:
         moves = connected_moves(structure(together), bounds="lower", seconds=0, shape=seen.shape)
-        families += [(_Lifted(moves), base, False)] if moves.families else []
-    return replace(connected, families=families)
+        if moves.families:
+            families.append((_Lifted(moves), base, False))
+            reasons.append(
+                f"all {together.shape[0]:,} noisy and exact sums of several cells stay: cells go on from there"
+            )
+    return replace(connected, families=families, reason=", and as often: ".join(reasons))
 
 
 class _Placed:

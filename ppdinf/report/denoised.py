@@ -40,7 +40,7 @@ def write_denoised(
             "Posterior mean, standard deviation, 90 % interval and half of its width"
             + (f"; {len(table) - LISTED} more are not shown." if len(table) > LISTED else "."),
         ),
-        _part(heading="Whether to trust it", text=verdict),
+        _part(heading="Whether to trust it", text=f"{verdict}\n\nTables were {posterior.plan}."),
         _image(_convergence(posterior), "Effective draws and R-hat of every cell; dashed, what is asked for."),
     ]
     if posterior.parameters:

@@ -115,6 +115,21 @@ def test_refused(call, error, words):
         call()
 
 
+def test_the_plan_says_how_and_why():
+    posterior = ppd.denoise(SEEN, draws=10, rng=1, progressbar=False)
+    assert posterior.plan.startswith("walked along lines, since noisy and exact sums cross each other; moves: ")
+    assert "all 4 noisy and exact sums" in posterior.plan
+    free = ppd.Measurements(
+        {"a": ["A", "B"], "b": ["f", "m"]},
+        ppd.measured(inv.margin("a"), [5, 3], NOISE),
+        ppd.measured(inv.margin("b"), [5, 3], NOISE),
+    )
+    said = ppd.denoise(free, draws=10, rng=1, progressbar=False).plan
+    assert "within what the sum for every a is of" in said
+    nested = ppd.Measurements({"a": ["A", "B"]}, ppd.measured(inv.margin("a"), [5, 3], NOISE), public={inv.total(): 7})
+    assert ppd.denoise(nested, draws=10, rng=1, progressbar=False).plan.startswith("drawn exactly")
+
+
 def test_report_of_sums_escapes_labels(tmp_path):
     seen = ppd.Measurements(
         {"area": ["<b>A</b>", "B", "C"]},
