@@ -165,14 +165,14 @@ def by_cumulants(w: Weights, pieces: Pieces, cells: NDArray, target: int, mean: 
     if not need < 1e9:
         return np.nan
     modulus = int(need) + 1
-    count = min(int(highest * modulus / (2.0 * np.pi)) + 1, modulus // 2)
+    count = min(int(highest * modulus / (2.0 * np.pi)), modulus // 2)
     if count > FREQUENCIES:
         return np.nan
     real, imaginary = np.empty((apart, count)), np.empty((apart, count))  # of large cells
     here_real, here_imaginary = np.empty(count), np.empty(count)  # of the sum at the total
     moment = np.zeros(ORDER)
     moment[0] = probability = 1.0 / modulus
-    lost = 4.0 * math.exp(-DROP) / (1.0 + sd)
+    lost = 4.0 * math.exp(-DROP)
     cosine, sine = np.ones((count, widest)), np.zeros((count, widest))
     for j in range(count):
         u = 2.0 * np.pi * (j + 1) / modulus

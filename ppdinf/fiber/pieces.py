@@ -152,21 +152,23 @@ def _decay(p: NDArray, var: float, reach: float, most: float) -> float:
         slopes += abs(p[k + 1] - p[k])
     for k in range(n - 2):
         bends += abs(p[k + 2] - 2.0 * p[k + 1] + p[k])
-    chord = 2.0 * np.sin(0.5 * reach)
-    size = min(slopes / chord, bends / chord**2)
-    if not size < np.exp(-0.3 * most * reach**2):
-        steps = int((np.pi - reach) / min(0.3, 0.3 / np.sqrt(var))) + 1
-        if steps > 60:
-            return 0.0
-        step, square = (np.pi - reach) / steps, 0.0
-        for j in range(steps + 1):
-            turn, phase, phi = np.exp(1j * (reach + j * step)), 1.0 + 0.0j, 0.0 + 0.0j
-            for k in range(n):
-                phi += p[k] * phase
-                phase *= turn
-            square = max(square, phi.real**2 + phi.imag**2)
-        size = np.sqrt(square + 0.25 * var * step**2)
-    return min(most, -2.0 * np.log(size) / reach**2) if size < 1.0 else 0.0
+    least = np.exp(-0.5 * most * reach**2)
+    chord = min(slopes / least, np.sqrt(bends / least))
+    far = 2.0 * np.arcsin(0.5 * chord) if chord < 2.0 else np.pi  # summation by parts tells from here on
+    if far <= reach:
+        return most
+    steps = int((far - reach) / min(0.3, 0.15 / np.sqrt(var))) + 1
+    if steps > 60:
+        return 0.0
+    step, square = (far - reach) / steps, least**2
+    for j in range(steps + 1):
+        turn, phase, phi = np.exp(1j * (reach + j * step)), 1.0 + 0.0j, 0.0 + 0.0j
+        for k in range(n):
+            phi += p[k] * phase
+            phase *= turn
+        square = max(square, phi.real**2 + phi.imag**2)
+    square += 0.25 * var * step**2
+    return min(most, -np.log(square) / reach**2) if square < 1.0 else 0.0
 
 
 @vectorised
@@ -176,6 +178,18 @@ def _shifted(a: NDArray, by: float) -> NDArray:
         for k in range(ORDER - 2, r - 1, -1):
             out[k] += by * out[k + 1]
     return out
+
+
+@vectorised
+def _bent(a: NDArray, beyond: float, half: float, reach: float) -> float:
+    """By how much ``-log |phi(u)| / u^2`` falls short of ``a[2]``, at most, for u up to a reach."""
+    rest = 0.0
+    for j in range(1, 9):
+        square, part = (0.125 * j * reach) ** 2, 0.0
+        for r in range(ORDER - 2, 2, -2):
+            part = a[r] - square * part
+        rest = max(rest, square * part)
+    return 1.02 * rest + 0.01 * a[2] + beyond * (half**ORDER / reach**2 + reach ** (ORDER - 2))
 
 
 @vectorised
@@ -206,14 +220,12 @@ def _fill(w: Weights, row: int, center: float, half: float, out: NDArray) -> boo
         # off the centre, polynomial and sum must agree
         if abs(log_z + side * half * mean + moved[0] - exact) > TOLERANCE * (10.0 + abs(log_z) + abs(mean)):
             return False
-        rest = 1.0
+        rest = _bent(moved, beyond, h, reach)
         while rest > 0.4 * moved[2]:
-            rest = beyond * (h**ORDER / reach**2 + reach ** (ORDER - 2))
-            for r in range(4, ORDER, 2):
-                rest += abs(moved[r]) * reach ** (r - 2)
-            reach *= 0.85 if rest > 0.4 * moved[2] else 1.0
+            reach *= 0.85
             if reach < 0.2:
                 return False
+            rest = _bent(moved, beyond, h, reach)
         bend = min(bend, _decay(law, spread, min(reach / scale, np.pi), 2.0 * (moved[2] - rest) * scale**2))
     out[0], out[1] = log_z, mean
     for r in range(2, ORDER):
