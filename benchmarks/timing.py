@@ -29,7 +29,7 @@ from scipy import stats
 
 import ppdinf as ppd
 from ppdinf.lattice import margin_matrix, structure
-from ppdinf.laws import DiscreteGaussian, DoubleGeometric, L2Laplace, Staircase
+from ppdinf.laws import DiscreteGaussian, DoubleGeometric, L2Laplace
 from ppdinf.noise.bits.integers import discrete_gaussian, discrete_laplace
 from ppdinf.noise.bits.tape import secure_tape
 from ppdinf.noise.chain_noise import chain_noise
@@ -99,7 +99,6 @@ SAMPLERS = {
     "mixture: total of 100 cells, l2, eps 1/4": lambda: lattice(TOTAL, L2Laplace("1/4")),
     "crossing: 10 x 10 margins, eps 1/4": lambda: lattice(two_way(10, 10), DoubleGeometric("1/4")),
     "crossing lattice: 3 x 3 x 3 two-way margins, eps 1/4": lambda: lattice(THREE_WAY, DoubleGeometric("1/4")),
-    "class: total of 100 cells, staircase": lambda: lattice(TOTAL, Staircase(1, 4)),
     "class: total of 100 cells, Gaussian, sigma 3": lambda: lattice(TOTAL, DiscreteGaussian("3")),
     "real: Gaussian on a grid, total of 12": lambda: real(ppd.SubspaceGaussian(ppd.invariants.total(), 1, "1e-6")),
     "real: Laplace on a grid, total of 12": lambda: real(

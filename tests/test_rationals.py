@@ -75,9 +75,12 @@ def test_a_float_is_its_shortest_decimal(value):
         ("1e-400", "between 1e-12 and 1e6"),
         (1e300, "between 1e-12 and 1e6"),
         (5e-324, "between 1e-12 and 1e6"),
+        (10**6 + 1, "between 1e-12 and 1e6"),  # the edges themselves are taken: see below
+        (Fraction(1, 10**12 + 1), "between 1e-12 and 1e6"),
     ],
 )
 def test_refuses_what_is_no_privacy_parameter(value, message):
     with pytest.raises(PrivacyError, match=message) as caught:
         as_fraction(value, "epsilon")
     assert len(str(caught.value)) < 200
+    assert [as_fraction(edge, "epsilon") for edge in (10**6, "1e-12")] == [10**6, Fraction(1, 10**12)]
