@@ -116,6 +116,19 @@ def test_noise_of_larger_tables():
         assert abs(total.mean() * 0.25 - (r - 1) * (c - 1)) < 6 * np.sqrt((r - 1) * (c - 1) / 200) + 0.2
 
 
+@pytest.mark.parametrize("shape", [(3, 3), (6, 4)])
+def test_very_wide_noise(shape):
+    """Squares of the noise are beyond 64 bits."""
+    z, (r, c) = Crossing(shape, Fraction(1, 10**10)).draw(60, seeded_tape(2)), shape
+    assert not (z @ two_way(*shape).T).any()
+    assert abs(np.abs(z).sum(axis=1).mean() / 1e10 / ((r - 1) * (c - 1)) - 1) < 6 / math.sqrt((r - 1) * (c - 1) * 60)
+
+
+def test_noise_too_wide_is_refused_before_it_starts():
+    with pytest.raises(PrivacyError, match="larger epsilon"):
+        Crossing((10, 10), Fraction(1, 10**12))
+
+
 # -- decisions ------------------------------------------------------------------------------------------------
 
 

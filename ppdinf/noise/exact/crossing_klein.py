@@ -53,9 +53,13 @@ class Drawn:
     centers: NDArray[np.float64]
     squares: NDArray[np.float64]
 
+    def square(self, t: NDArray[np.float64]) -> float:
+        """Sum of z^2 / t."""
+        return float((self.z.astype(np.float64) ** 2 / t).sum())
+
     def log_ratio(self, t: NDArray[np.float64]) -> float:
         """Log of the weight exp(-sum z^2 / 2t) over the proposal's, both with their Gaussian normalisers."""
-        return _log_weight(self.x + self.centers, self.squares) - 0.5 * float((self.z**2 / t).sum())
+        return _log_weight(self.x + self.centers, self.squares) - 0.5 * self.square(t)
 
     def enclose_ratio(self, t: list[list[arb]], log_determinant: arb) -> arb:
         """Enclose the logarithm of the same; `log_determinant` is that of the exact precision."""

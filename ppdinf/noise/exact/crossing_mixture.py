@@ -30,6 +30,7 @@ import numpy as np
 from flint import arb
 from numpy.typing import NDArray
 
+from ppdinf.errors import PrivacyError
 from ppdinf.noise.bits.coins import toss
 from ppdinf.noise.bits.integers import positive
 from ppdinf.noise.bits.lazy import LazyReals
@@ -44,6 +45,7 @@ __all__ = ["ScaleLaw", "ScaleMixture", "Scales", "System"]
 
 CELLS = 2**18  # cells of the attempts made at a time
 WIDTHS = [Fraction(n, 20) for n in (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 16, 20)]  # tau times epsilon^2
+WIDEST = 2**34  # times epsilon: 64 times as wide is what Klein's sampler can hold
 PILOT = 2**21  # cells of the pilot run that predicts the acceptance
 MOST = 2**14  # attempts in it
 PATTERNS = 64  # pilot patterns of wide cells
@@ -153,11 +155,13 @@ class ScaleMixture:
     Raises
     ------
     PrivacyError
-        If epsilon is not a positive rational.
+        If epsilon is not a positive rational, or so small that noise leaves the integers that floating point knows.
     """
 
     def __init__(self, system: System, epsilon: Fraction) -> None:
         self.epsilon = positive("epsilon", epsilon)
+        if self.epsilon * WIDEST < 1:
+            raise PrivacyError("the noise would be wider than whole numbers are kept exactly: choose a larger epsilon")
         self.system = system
         self.acceptance, self.checks = 0.0, math.inf
         if (found := self._tuned()) is not None:
@@ -191,7 +195,7 @@ class ScaleMixture:
                 continue
             drawn = self.system.noise(t, wide, backing, tape)
             log_p = np.array([self.log_keep(drawn, t)])
-            error = 2.0**-24 * (1.0 + float((drawn.z**2 / t).sum()))
+            error = 2.0**-24 * (1.0 + drawn.square(t))
             assert log_p[0] <= error, "the ratio exceeds its bound"
             if not toss(log_p, error, partial(self._enclosed, drawn, scales, i), tape)[0]:
                 continue
