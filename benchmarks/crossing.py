@@ -43,6 +43,8 @@ OTHERS = {
     "5 x 5 x 5, one-way margins": one_way(5, 5, 5),
     "8 x 6 x 6, one-way margins": one_way(8, 6, 6),
     "3 x 3 x 3, two-way margins": margins((3, 3, 3), [(0, 1), (1, 2), (0, 2)]),
+    "5 x 4 x 3, two-way margins": margins((5, 4, 3), [(0, 1), (1, 2), (0, 2)]),
+    "4 x 4 x 4, two-way margins": margins((4, 4, 4), [(0, 1), (1, 2), (0, 2)]),
     "20 cells, 2 sums with weights to 5": np.random.default_rng(2).integers(0, 6, size=(2, 20)),
     "30 cells, 6 random sets": np.random.default_rng(3).integers(0, 2, size=(6, 30)),
 }

@@ -356,6 +356,18 @@ def test_margins_of_three_dimensions_are_offered():
     assert abs(np.abs(z).sum(axis=1).mean() / 216 - 1) < 6 / np.sqrt(54 * 40)
 
 
+@pytest.mark.deep
+def test_two_way_margins_of_three_dimensions_are_offered():
+    """Sixteen of 37 sums are integrated out: without that 2 attempts in a million would be kept."""
+    A = margin_matrix((4, 4, 4), [(0, 1), (1, 2), (0, 2)]).toarray()
+    found = offer(structure(A), DoubleGeometric("1/4"), np.arange(64))
+    assert isinstance(found, Offer)
+    assert found.acceptance > 1e-4
+    z = found.build()(10, seeded_tape(1))
+    assert not (z @ A.T).any()
+    assert abs(np.abs(z).sum(axis=1).mean() / 108 - 1) < 6 / np.sqrt(27 * 10)  # Gamma of shape 27 and rate epsilon
+
+
 def test_large_ranks_are_left_alone():
     A = two_way(40, 40)
     assert offer(structure(A), DoubleGeometric("1/4"), np.arange(1600)) is None
