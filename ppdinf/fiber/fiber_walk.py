@@ -61,6 +61,38 @@ def _chosen(line: Any, mass: float, uniform: float) -> int:
 
 
 @jit
+def _drawn(line: Any, uniform: float) -> int:
+    """Point of the line at a quantile of its law, which is given in logarithms; the line is overwritten."""
+    line[:] = np.exp(line - line.max())
+    return _chosen(line, line.sum(), uniform)
+
+
+@jit
+def _move(x: Any, cells: Any, steps: Any, t: int) -> None:
+    """Go t steps along a direction."""
+    for cell, step in zip(cells, steps):  # noqa: B905  (numba)
+        x[cell] += t * step
+
+
+@jit
+def _changed(cells: Any, steps: Any, d: int, image: Any, c: Any, seen: Any, touched: Any) -> int:
+    """Add to c what a direction does to sums of the d cells, and list in ``touched`` those that it reaches: how many.
+
+    ``image`` holds ``indptr, indices, data`` of the sums, by columns; ``seen`` is left true for those on the list.
+    """
+    first, rows, values = image
+    n = 0
+    for cell, step in zip(cells, steps):  # noqa: B905  (numba)
+        if cell < d:
+            for j in range(first[cell], first[cell + 1]):
+                if not seen[rows[j]]:
+                    seen[rows[j]], touched[n] = True, rows[j]
+                    n += 1
+                c[rows[j]] += step * values[j]
+    return n
+
+
+@jit
 def _step(x: Any, cells: Any, steps: Any, lower: Any, weights: Any, log_weights: Any, buffer: Any, rng: Any) -> None:
     """Move the table along one direction by t drawn from its exact full conditional, with one uniform always."""
     uniform = rng.random()
@@ -75,14 +107,13 @@ def _step(x: Any, cells: Any, steps: Any, lower: Any, weights: Any, log_weights:
             for k in range(line.size):
                 line[k] *= weights[cell, at + k * step]
     mass = line.sum()
-    if not mass > SAFE:  # far out in the tails products of small numbers lose digits or vanish
+    if mass > SAFE:
+        t = least + _chosen(line, mass, uniform)
+    else:  # far out in the tails products of small numbers lose digits or vanish
         line[:] = 0.0
         _add_log_weights(line, x, cells, steps, least, lower, log_weights)
-        line[:] = np.exp(line - line.max())
-        mass = line.sum()
-    t = least + _chosen(line, mass, uniform)
-    for cell, step in zip(cells, steps):  # noqa: B905  (numba)
-        x[cell] += t * step
+        t = least + _drawn(line, uniform)
+    _move(x, cells, steps, t)
 
 
 @jit
@@ -192,7 +223,6 @@ def walk_coupled(
     Beside `walk`, a direction costs one pass over the line for every row of ``G W`` that it moves, and for Gaussian
     noise one pass in all.
     """
-    first, rows, values = image
     c, seen, touched = np.zeros(w.size), np.zeros(w.size, dtype=np.bool_), np.empty(w.size, dtype=np.int64)
     buffer = np.empty(log_weights.shape[1])
     for r in range(starts.size - 1):
@@ -203,19 +233,10 @@ def walk_coupled(
         line = buffer[: most - least + 1]
         line[:] = 0.0
         _add_log_weights(line, x, cells[v], steps[v], least, lower, log_weights)
-        n = 0
-        for cell, step in zip(cells[v], steps[v]):  # noqa: B905  (numba)
-            if cell < lower.size:
-                for j in range(first[cell], first[cell + 1]):
-                    if not seen[rows[j]]:
-                        seen[rows[j]], touched[n] = True, rows[j]
-                        n += 1
-                    c[rows[j]] += step * values[j]
+        n = _changed(cells[v], steps[v], lower.size, image, c, seen, touched)
         _subtract_norm(line, least, order, w, c, touched[:n])
-        line[:] = np.exp(line - line.max())
-        t = least + _chosen(line, line.sum(), uniform)
-        for cell, step in zip(cells[v], steps[v]):  # noqa: B905  (numba)
-            x[cell] += t * step
+        t = least + _drawn(line, uniform)
+        _move(x, cells[v], steps[v], t)
         for i in touched[:n]:
             w[i] -= t * c[i]
             c[i], seen[i] = 0.0, False

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ppdinf._compiled import jit
-from ppdinf.fiber.fiber_walk import _add_log_weights, _chosen, _range
+from ppdinf.fiber.fiber_walk import _add_log_weights, _drawn, _move, _range
 
 __all__ = ["walk_histogram"]
 
@@ -125,9 +125,8 @@ def walk_histogram(
                     grown += _go(left, at, at + step, first, rows, values)
             line[k] -= rate * grown
         last = least + line.size - 1
-        line[:] = np.exp(line - line.max())
-        t = least + _chosen(line, line.sum(), uniform)
+        t = least + _drawn(line, uniform)
         for cell, step in zip(cells[v], steps[v]):  # noqa: B905  (numba)
             if cell < lower.size:
                 _go(left, x[cell] + last * step, x[cell] + t * step, first, rows, values)
-            x[cell] += t * step
+        _move(x, cells[v], steps[v], t)

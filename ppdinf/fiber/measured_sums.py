@@ -15,7 +15,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from ppdinf._compiled import jit
-from ppdinf.fiber.fiber_walk import _add_log_weights, _chosen, _range
+from ppdinf.fiber.fiber_walk import _add_log_weights, _changed, _drawn, _move, _range
 from ppdinf.laws.joint_l2 import mixing_precision
 
 __all__ = ["MeasuredSums", "walk_measured"]
@@ -169,7 +169,7 @@ def walk_measured(
     sums : array of int64, shape (k,)
         ``Q x``; kept true of x.
     """
-    begin, rows, weights = measured[0], measured[1], measured[2]
+    matrix = measured[:3]
     c, seen = np.zeros(sums.size, dtype=np.int64), np.zeros(sums.size, dtype=np.bool_)
     touched = np.empty(sums.size, dtype=np.int64)
     buffer, top = np.empty(log_weights.shape[1]), np.empty(lower.size)
@@ -180,14 +180,7 @@ def walk_measured(
         least, most = _range(x, cells[v], steps[v], lower, log_weights.shape[1])
         if least == most:
             continue
-        n = 0
-        for cell, step in zip(cells[v], steps[v]):  # noqa: B905  (numba)
-            if cell < lower.size:
-                for j in range(begin[cell], begin[cell + 1]):
-                    if not seen[rows[j]]:
-                        seen[rows[j]], touched[n] = True, rows[j]
-                        n += 1
-                    c[rows[j]] += step * weights[j]
+        n = _changed(cells[v], steps[v], lower.size, matrix, c, seen, touched)
         kept, others = 0, False
         for j in range(n):  # what two cells of a direction change to and fro stays as it is
             i = touched[j]
@@ -204,10 +197,8 @@ def walk_measured(
             line[k] = (least + k) * (slope - 0.5 * (least + k) * curve)
         _add_log_weights(line, x, cells[v], steps[v], least, lower, log_weights)
         _add_sums(line, least, touched[:kept], c, sums, measured)
-        line[:] = np.exp(line - line.max())
-        t = least + _chosen(line, line.sum(), uniform)
-        for cell, step in zip(cells[v], steps[v]):  # noqa: B905  (numba)
-            x[cell] += t * step
+        t = least + _drawn(line, uniform)
+        _move(x, cells[v], steps[v], t)
         for i in touched[:kept]:
             sums[i] += t * c[i]
             c[i] = 0

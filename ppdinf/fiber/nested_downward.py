@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ppdinf.fiber.cell_windows import exp_of, vectorised
-from ppdinf.fiber.nested_rows import BEGIN, FIRST, MASS, SIZE, CellWeights, Rows, load_parts, rarity
+from ppdinf.fiber.nested_rows import BEGIN, FIRST, MASS, SIZE, CellWeights, Rows, load_parts, parts_of
 from ppdinf.fiber.nested_tree import LOW, NODE, NONE, START, Tree
 from ppdinf.fiber.nested_upward import factor_row
 from ppdinf.fiber.short_sums import convolve, convolve_logs, copied
@@ -72,15 +72,13 @@ def _tree_downward(
     moments: NDArray,
 ) -> None:
     joins, sums, cells = tree.joins, tree.sums, tree.cells
-    log_weight, slope, tilt, cell_center, center = w.log_weight, w.slope, w.tilt, w.cell_center, w.center
     place, amount, entries = rows.place, rows.amount, rows.entries
     logs, widest = rows.logs[stop - 1], max(tree.widest, place[at:stop, SIZE].max())
-    pair, turned, factor = np.empty((2, widest)), np.empty(widest), np.empty(widest)
-    sizes, firsts, known = np.empty(2, np.int64), np.empty(2, np.int64), np.empty((2, 3))
+    parts, turned, factor = parts_of(tree, share, logs, widest), np.empty(widest), np.empty(widest)
+    pair, sizes, firsts = parts.pair, parts.size, parts.first
     out, posterior, stack = np.empty((2, widest)), np.empty(widest), np.empty(_height(joins, place, at, stop))
     height = place[stop - 1, SIZE]
     stack[:height] = 0.0 if logs else 1.0 / amount[stop - 1, MASS]
-    rare, cut = rarity(tree, share, logs)
     for join in range(stop - 1, at - 1, -1):
         first, begin, size = place[join, FIRST], place[join, BEGIN], place[join, SIZE]
         height -= size
@@ -88,7 +86,7 @@ def _tree_downward(
         if v >= 0:
             mean, variance = _posterior(entries[begin : begin + size], outside, logs, posterior)
             moments[v, 0], moments[v, 1] = first + mean, variance
-            factor_row(sums, tilt, center[v], f, v, first, factor[:size])
+            factor_row(sums, w.tilt, w.center[v], f, v, first, factor[:size])
             top = -np.inf
             for k in range(size):
                 top = max(top, factor[k])
@@ -97,25 +95,7 @@ def _tree_downward(
                     outside[k] += factor[k] - top
                 else:
                     outside[k] *= exp_of(factor[k] - top)
-        load_parts(
-            join,
-            joins,
-            cells,
-            log_weight,
-            slope,
-            tilt,
-            cell_center,
-            place,
-            amount,
-            entries,
-            rare,
-            cut,
-            logs,
-            pair,
-            sizes,
-            firsts,
-            known,
-        )
+        load_parts(join, tree, w, rows, parts)
         for side in range(2):
             part, low = joins[join, side], firsts[side]
             if part == NONE:

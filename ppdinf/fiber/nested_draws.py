@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ppdinf.fiber.cell_windows import vectorised
-from ppdinf.fiber.nested_rows import BEGIN, FIRST, SIZE, CellWeights, Rows, load_parts, rarity
+from ppdinf.fiber.nested_rows import BEGIN, FIRST, SIZE, CellWeights, Rows, load_parts, parts_of
 from ppdinf.fiber.nested_tree import LEFT, NONE, RIGHT, Tree
 
 __all__ = ["split_draws"]
@@ -48,44 +48,24 @@ def _split(left: NDArray, right: NDArray, rest: int, logs: bool, u: float, room:
 def _tree_draws(
     tree: Tree, w: CellWeights, share: float, at: int, stop: int, rows: Rows, rng: np.random.Generator, out: NDArray
 ) -> None:
-    joins, cells, draws, logs = tree.joins, tree.cells, out.shape[0], rows.logs[stop - 1]
-    log_weight, slope, tilt, cell_center = w.log_weight, w.slope, w.tilt, w.cell_center
-    place, amount, entries = rows.place, rows.amount, rows.entries
+    joins, draws, logs = tree.joins, out.shape[0], rows.logs[stop - 1]
+    place, entries = rows.place, rows.entries
     height, highest, widest = 1, 1, max(tree.widest, place[at:stop, SIZE].max())
     for join in range(stop - 1, at - 1, -1):
         height += (1 if joins[join, LEFT] >= 0 else 0) + (1 if joins[join, RIGHT] >= 0 else 0) - 1
         highest = max(highest, height)
-    pair, room, stack = np.empty((2, widest)), np.empty(widest), np.empty((highest, draws), np.int64)
-    sizes, firsts, known = np.empty(2, np.int64), np.empty(2, np.int64), np.empty((2, 3))
+    parts, room, stack = parts_of(tree, share, logs, widest), np.empty(widest), np.empty((highest, draws), np.int64)
+    pair, sizes, firsts = parts.pair, parts.size, parts.first
     begin, size = place[stop - 1, BEGIN], place[stop - 1, SIZE]
     pair[1, :size] = 0.0 if logs else 1.0
     for n in range(draws):
         drawn = _split(entries[begin : begin + size], pair[1, :size], size - 1, logs, rng.random(), room)
         stack[0, n] = place[stop - 1, FIRST] + drawn
     height = 1
-    rare, cut = rarity(tree, share, logs)
     for join in range(stop - 1, at - 1, -1):
         height -= 1
         a, b = joins[join, LEFT], joins[join, RIGHT]
-        load_parts(
-            join,
-            joins,
-            cells,
-            log_weight,
-            slope,
-            tilt,
-            cell_center,
-            place,
-            amount,
-            entries,
-            rare,
-            cut,
-            logs,
-            pair,
-            sizes,
-            firsts,
-            known,
-        )
+        load_parts(join, tree, w, rows, parts)
         left, right, above = pair[0, : sizes[0]], pair[1, : sizes[1]], height + (1 if a >= 0 else 0)
         for n in range(draws):
             rest = stack[height, n]

@@ -22,13 +22,14 @@ __all__ = [
     "SIZE",
     "TINY",
     "CellWeights",
+    "Parts",
     "Rows",
     "cell_row",
     "load_parts",
-    "rarity",
+    "parts_of",
 ]
 
-inlined = jit(error_model="numpy", fastmath={"reassoc", "contract", "arcp", "nsz"}, inline="always")
+inlined = jit(error_model="numpy", fastmath={"reassoc", "contract", "arcp", "nsz"}, forceinline=True)
 
 TINY = 1e-300  # a product that is lost to underflow is smaller
 
@@ -53,6 +54,18 @@ class Rows(NamedTuple):
     amount: NDArray  # (n, 3): SCALE, MASS, LOST
     logs: NDArray  # whether the entries are logarithms
     entries: NDArray
+
+
+class Parts(NamedTuple):
+    """Rows of both parts of a join: values from ``first`` on, ``size`` of them, weights ``pair[side, :size[side]]``."""
+
+    pair: NDArray  # (2, widest)
+    size: NDArray  # (2,)
+    first: NDArray  # (2,)
+    known: NDArray  # (2, 3): SCALE, MASS, LOST
+    rare: float  # cells are cut down to this weight over their top,
+    cut: float  # minus its logarithm
+    logs: bool
 
 
 @vectorised
@@ -103,32 +116,19 @@ def cell_row(
 
 
 @vectorised
-def rarity(tree: Tree, share: float, logs: bool) -> tuple[float, float]:
-    """Down to which weight, and minus its logarithm, cells are kept, so that at most ``share`` is trimmed of each."""
-    return (0.0, np.inf) if logs else (share / tree.widest, np.log(tree.widest / share))
+def parts_of(tree: Tree, share: float, logs: bool, widest: int) -> Parts:
+    """Room for the rows of both parts of a join; at most ``share`` of its mass is trimmed of each cell."""
+    rare = 0.0 if logs else share / tree.widest
+    cut = np.inf if logs else np.log(tree.widest / share)
+    return Parts(np.empty((2, widest)), np.empty(2, np.int64), np.empty(2, np.int64), np.empty((2, 3)), rare, cut, logs)
 
 
 @inlined
-def load_parts(  # type: ignore[no-untyped-def]
-    join,
-    joins,
-    cells,
-    log_weight,
-    slope,
-    tilt,
-    cell_center,
-    place,
-    amount,
-    entries,
-    rare,
-    cut,
-    logs,
-    pair,
-    size,
-    first,
-    known,
-):
-    """Rows of both parts of a join into ``pair``; their sizes, first values, and (``known``) scale, mass, mass lost."""
+def load_parts(join: int, tree: Tree, w: CellWeights, rows: Rows, parts: Parts) -> None:
+    """Load the rows of both parts of a join."""
+    joins, cells, place, amount, entries = tree.joins, tree.cells, rows.place, rows.amount, rows.entries
+    log_weight, slope, tilt, cell_center = w.log_weight, w.slope, w.tilt, w.cell_center
+    pair, size, first, known, rare, cut, logs = parts
     for side in range(2):
         part = joins[join, side]
         if part >= 0:
@@ -138,11 +138,11 @@ def load_parts(  # type: ignore[no-untyped-def]
             copied(entries[begin : begin + size[side]], pair[side, : size[side]])
         elif part == NONE:
             pair[side, 0], first[side], size[side] = 0.0 if logs else 1.0, 0, 1
-            known[side, 0], known[side, 1], known[side, 2] = 0.0, 1.0, 0.0
+            known[side, SCALE], known[side, MASS], known[side, LOST] = 0.0, 1.0, 0.0
         else:
             i = ~part
             above, start, width = cells[i, ABOVE], cells[i, START], cells[i, WIDTH]
-            size[side], first[side], known[side, 0], known[side, 1], known[side, 2] = cell_row(
+            size[side], first[side], known[side, SCALE], known[side, MASS], known[side, LOST] = cell_row(
                 log_weight[start : start + width],
                 cells[i, LOW],
                 slope[i],

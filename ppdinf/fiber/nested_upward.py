@@ -27,7 +27,7 @@ from ppdinf.fiber.nested_rows import (
     CellWeights,
     Rows,
     load_parts,
-    rarity,
+    parts_of,
 )
 from ppdinf.fiber.nested_tree import LEAST, LEFT, MOST, NODE, PARENT, RIGHT, Tree
 from ppdinf.fiber.short_sums import convolve, convolve_logs, copied
@@ -123,38 +123,19 @@ def upward(
     It stops early where the entries do not fit, or products are too many. ``share`` is the part of its mass that a
     row may lose at either end. A tree whose error exceeds ``largest`` is left with an infinite one.
     """
-    joins, root, sums, cells = tree.joins, tree.root, tree.sums, tree.cells
-    log_weight, slope, tilt, cell_center, center = w.log_weight, w.slope, w.tilt, w.cell_center, w.center
+    joins, root, sums = tree.joins, tree.root, tree.sums
     place, amount, entries = rows.place, rows.amount, rows.entries
-    pair, room = np.empty((2, tree.widest)), np.empty(4 * tree.widest)
-    sizes, firsts, known = np.empty(2, np.int64), np.empty(2, np.int64), np.empty((2, 3))
-    rare, cut = rarity(tree, share, logs)
+    parts, room = parts_of(tree, share, logs, tree.widest), np.empty(4 * tree.widest)
+    sizes, firsts, known = parts.size, parts.first, parts.known
     join, mark, n = at, used, np.searchsorted(root, at)
     while join < stop:
         v, a, b = joins[join, NODE], joins[join, LEFT], joins[join, RIGHT]
         longest = max(place[a, SIZE] if a >= 0 else 0, place[b, SIZE] if b >= 0 else 0)
-        if longest > pair.shape[1]:
-            pair = np.empty((2, 2 * longest))
-        load_parts(
-            join,
-            joins,
-            cells,
-            log_weight,
-            slope,
-            tilt,
-            cell_center,
-            place,
-            amount,
-            entries,
-            rare,
-            cut,
-            logs,
-            pair,
-            sizes,
-            firsts,
-            known,
-        )
-        left, right = pair[0, : sizes[0]], pair[1, : sizes[1]]
+        if longest > parts.pair.shape[1]:
+            parts = parts_of(tree, share, logs, 2 * longest)
+            sizes, firsts, known = parts.size, parts.first, parts.known
+        load_parts(join, tree, w, rows, parts)
+        left, right = parts.pair[0, : sizes[0]], parts.pair[1, : sizes[1]]
         first, last = firsts[0] + firsts[1], firsts[0] + firsts[1] + sizes[0] + sizes[1] - 2
         low, high = first, last
         if v >= 0:
@@ -174,7 +155,7 @@ def upward(
             lost += TINY * sizes[0] * sizes[1]
         scale = known[0, SCALE] + known[1, SCALE]
         if v >= 0:
-            more, lost = _multiplied(sums, tilt, center[v], f, v, low, row, lost, logs)
+            more, lost = _multiplied(sums, w.tilt, w.center[v], f, v, low, row, lost, logs)
             scale += more
         begin, end, top, mass, out = _trimmed(row, share, logs)
         size = end - begin

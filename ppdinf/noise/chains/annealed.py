@@ -34,7 +34,7 @@ from ppdinf._compiled import jit
 from ppdinf.errors import InvariantError, PrivacyError
 from ppdinf.lattice.structure import Structure, structure
 from ppdinf.laws import DoubleGeometric, Law
-from ppdinf.noise.chains.in_threads import in_threads
+from ppdinf.noise.chains.in_threads import chains_in_threads
 from ppdinf.noise.chains.independence import Proposal, proposal, propose
 from ppdinf.noise.chains.noise_gibbs import GibbsMoves, gibbs_moves, move_space, step, word
 
@@ -117,22 +117,16 @@ def annealed(
     Parameters
     ----------
     system : Annealing
-    draws : int
-        Recorded states of each chain.
+    draws, chains, rng, threads
+        As for `ppdinf.noise.chains.isdp.isdp`.
     burn : int
         Steps before the first that is recorded; `ppdinf.noise.chains.tv_bound` with
         `ppdinf.noise.chains.coupling.annealed_meeting` says how many are needed.
-    chains : int
-    rng : int or numpy.random.Generator
-        Spawned into one generator per chain.
-    threads : int, optional
-        Has no influence on the draws.
 
     Returns
     -------
     noise : ndarray of int64, shape (chains, draws, d)
     accepted : ndarray of float64, shape (chains,)
-        Fraction of accepted proposals.
 
     Notes
     -----
@@ -144,8 +138,7 @@ def annealed(
     >>> noise.shape, int(abs(noise.sum(axis=2)).max())
     ((1, 4, 3), 0)
     """
-    results = in_threads(lambda g: _run(own_rates(system), draws, burn, g), chains, rng=rng, threads=threads)
-    return np.stack([noise for noise, _ in results]), np.array([accepted for _, accepted in results])
+    return chains_in_threads(lambda g: _run(own_rates(system), draws, burn, g), chains, rng=rng, threads=threads)
 
 
 def own_rates(system: Annealing) -> Annealing:

@@ -7,8 +7,9 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
+from numpy.typing import NDArray
 
-__all__ = ["in_threads"]
+__all__ = ["chains_in_threads", "in_threads"]
 
 
 def in_threads[Result](
@@ -43,3 +44,21 @@ def in_threads[Result](
     generators = np.random.default_rng(rng).spawn(size)
     with ThreadPoolExecutor(threads or os.cpu_count()) as pool:
         return list(pool.map(work, generators))
+
+
+def chains_in_threads(
+    run: Callable[[np.random.Generator], tuple[NDArray[np.int64], float]],
+    chains: int,
+    *,
+    rng: int | np.random.Generator,
+    threads: int | None = None,
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Run chains that record states, shape (draws, d), and the fraction of proposals that they accepted.
+
+    Returns
+    -------
+    states : ndarray of int64, shape (chains, draws, d)
+    accepted : ndarray of float64, shape (chains,)
+    """
+    states, accepted = zip(*in_threads(run, chains, rng=rng, threads=threads), strict=True)
+    return np.stack(states), np.array(accepted)

@@ -32,7 +32,7 @@ from ppdinf.errors import InvariantError
 from ppdinf.lattice.systems import integer_matrix
 from ppdinf.laws import Law
 from ppdinf.laws.chain_kernels import double_geometric, log_mass
-from ppdinf.noise.chains.in_threads import in_threads
+from ppdinf.noise.chains.in_threads import chains_in_threads
 from ppdinf.rationals import as_fraction
 
 __all__ = ["Proposal", "independence", "proposal"]
@@ -154,21 +154,13 @@ def independence(
     Parameters
     ----------
     prepared : Proposal
-    draws : int
-        Recorded states of each chain.
-    thin, burn : int
-        Iterations between recorded states, and before the first.
-    chains : int
-    rng : int or numpy.random.Generator
-        Spawned into one generator per chain.
-    threads : int, optional
-        Has no influence on the draws.
+    draws, thin, burn, chains, rng, threads
+        As for `ppdinf.noise.chains.isdp.isdp`.
 
     Returns
     -------
     noise : ndarray of int64, shape (chains, draws, d)
     accepted : ndarray of float64, shape (chains,)
-        Fraction of accepted proposals.
 
     Notes
     -----
@@ -182,10 +174,7 @@ def independence(
     >>> noise.shape, int(abs(noise.sum(axis=2)).max())
     ((1, 4, 3), 0)
     """
-    results = in_threads(
-        lambda generator: _run(prepared, draws, thin, burn, generator), chains, rng=rng, threads=threads
-    )
-    return np.stack([noise for noise, _ in results]), np.array([accepted for _, accepted in results])
+    return chains_in_threads(lambda g: _run(prepared, draws, thin, burn, g), chains, rng=rng, threads=threads)
 
 
 @jit

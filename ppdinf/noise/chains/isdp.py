@@ -25,7 +25,7 @@ from ppdinf._compiled import jit
 from ppdinf.errors import InvariantError, PrivacyError
 from ppdinf.laws import Law
 from ppdinf.laws.chain_kernels import double_geometric, log_mass
-from ppdinf.noise.chains.in_threads import in_threads
+from ppdinf.noise.chains.in_threads import chains_in_threads
 
 __all__ = ["Jumps", "isdp", "jumps"]
 
@@ -147,8 +147,7 @@ def isdp(
     >>> noise.shape, int(abs(noise.sum(axis=2)).max())
     ((1, 4, 2), 0)
     """
-    results = in_threads(lambda generator: _run(system, draws, thin, burn, generator), chains, rng=rng, threads=threads)
-    return np.stack([noise for noise, _ in results]), np.array([accepted for _, accepted in results])
+    return chains_in_threads(lambda g: _run(system, draws, thin, burn, g), chains, rng=rng, threads=threads)
 
 
 @jit
