@@ -20,11 +20,14 @@ from ppdinf._compiled import jit
 
 __all__ = ["walk", "walk_coupled"]
 
+type Ints = NDArray[np.int64]
+type Floats = NDArray[np.float64]
+
 SAFE = 1e-20  # a line whose linear weights sum to less than this is summed again in logarithms
 
 
 @jit
-def _range(x: Any, cells: Any, steps: Any, lower: Any, width: int) -> tuple[int, int]:
+def _range(x: Ints, cells: Ints, steps: Ints, lower: Ints, width: int) -> tuple[int, int]:
     """Smallest and largest t for which ``x + t v`` stays in every window and bound; 0 is one of them."""
     if cells.size == 0:  # no moves: everything public leaves one table
         return 0, 0
@@ -41,7 +44,9 @@ def _range(x: Any, cells: Any, steps: Any, lower: Any, width: int) -> tuple[int,
 
 
 @jit
-def _add_log_weights(line: Any, x: Any, cells: Any, steps: Any, least: int, lower: Any, log_weights: Any) -> None:
+def _add_log_weights(
+    line: Floats, x: Ints, cells: Ints, steps: Ints, least: int, lower: Ints, log_weights: Floats
+) -> None:
     """Add the log weights of the cells at every point of the line."""
     for cell, step in zip(cells, steps):  # noqa: B905  (numba)
         if cell < lower.size:
@@ -51,7 +56,7 @@ def _add_log_weights(line: Any, x: Any, cells: Any, steps: Any, least: int, lowe
 
 
 @jit
-def _chosen(line: Any, mass: float, uniform: float) -> int:
+def _chosen(line: Floats, mass: float, uniform: float) -> int:
     """Point of the line at a quantile of its law."""
     u, k = uniform * mass, 0
     while k < line.size - 1 and u >= line[k]:
@@ -61,21 +66,21 @@ def _chosen(line: Any, mass: float, uniform: float) -> int:
 
 
 @jit
-def _drawn(line: Any, uniform: float) -> int:
+def _drawn(line: Floats, uniform: float) -> int:
     """Point of the line at a quantile of its law, which is given in logarithms; the line is overwritten."""
     line[:] = np.exp(line - line.max())
     return _chosen(line, line.sum(), uniform)
 
 
 @jit
-def _move(x: Any, cells: Any, steps: Any, t: int) -> None:
+def _move(x: Ints, cells: Ints, steps: Ints, t: int) -> None:
     """Go t steps along a direction."""
     for cell, step in zip(cells, steps):  # noqa: B905  (numba)
         x[cell] += t * step
 
 
 @jit
-def _changed(cells: Any, steps: Any, d: int, image: Any, c: Any, seen: Any, touched: Any) -> int:
+def _changed(cells: Ints, steps: Ints, d: int, image: Any, c: Floats, seen: NDArray[np.bool_], touched: Ints) -> int:
     """Add to c what a direction does to sums of the d cells, and list in ``touched`` those that it reaches: how many.
 
     ``image`` holds ``indptr, indices, data`` of the sums, by columns; ``seen`` is left true for those on the list.
@@ -93,7 +98,16 @@ def _changed(cells: Any, steps: Any, d: int, image: Any, c: Any, seen: Any, touc
 
 
 @jit
-def _step(x: Any, cells: Any, steps: Any, lower: Any, weights: Any, log_weights: Any, buffer: Any, rng: Any) -> None:
+def _step(
+    x: Ints,
+    cells: Ints,
+    steps: Ints,
+    lower: Ints,
+    weights: Floats,
+    log_weights: Floats,
+    buffer: Floats,
+    rng: np.random.Generator,
+) -> None:
     """Move the table along one direction by t drawn from its exact full conditional, with one uniform always."""
     uniform = rng.random()
     least, most = _range(x, cells, steps, lower, weights.shape[1])
@@ -117,7 +131,7 @@ def _step(x: Any, cells: Any, steps: Any, lower: Any, weights: Any, log_weights:
 
 
 @jit
-def _linear(log_weights: NDArray[np.float64]) -> NDArray[np.float64]:
+def _linear(log_weights: Floats) -> Floats:
     """Weights of all counts, those of each cell over the largest."""
     weights = np.empty_like(log_weights)
     for i in range(weights.shape[0]):
@@ -126,7 +140,16 @@ def _linear(log_weights: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 @jit
-def _walk(x: Any, starts: Any, cells: Any, steps: Any, lower: Any, weights: Any, log_weights: Any, rng: Any) -> None:
+def _walk(
+    x: Ints,
+    starts: Ints,
+    cells: Ints,
+    steps: Ints,
+    lower: Ints,
+    weights: Floats,
+    log_weights: Floats,
+    rng: np.random.Generator,
+) -> None:
     """Walk with the weights of the counts at hand."""
     buffer = np.empty(weights.shape[1])
     for r in range(starts.size - 1):
@@ -136,13 +159,13 @@ def _walk(x: Any, starts: Any, cells: Any, steps: Any, lower: Any, weights: Any,
 
 @jit
 def walk(
-    x: NDArray[np.int64],
-    starts: NDArray[np.int64],
-    cells: NDArray[np.int64],
-    steps: NDArray[np.int64],
-    lower: NDArray[np.int64],
-    log_weights: NDArray[np.float64],
-    rng: Any,
+    x: Ints,
+    starts: Ints,
+    cells: Ints,
+    steps: Ints,
+    lower: Ints,
+    log_weights: Floats,
+    rng: np.random.Generator,
 ) -> None:
     """Move the table in place along each direction in turn.
 
@@ -166,7 +189,7 @@ def walk(
 
 
 @jit
-def _subtract_norm(line: Any, least: int, order: float, w: Any, c: Any, moved: Any) -> None:
+def _subtract_norm(line: Floats, least: int, order: float, w: Floats, c: Floats, moved: Ints) -> None:
     """Add minus the norm of ``w - t c`` at every point t of the line, up to what is the same for all of them."""
     if order == 2:
         slope, curve = 0.0, 0.0
@@ -194,16 +217,16 @@ def _subtract_norm(line: Any, least: int, order: float, w: Any, c: Any, moved: A
 
 @jit
 def walk_coupled(
-    x: NDArray[np.int64],
-    starts: NDArray[np.int64],
-    cells: NDArray[np.int64],
-    steps: NDArray[np.int64],
-    lower: NDArray[np.int64],
-    log_weights: NDArray[np.float64],
+    x: Ints,
+    starts: Ints,
+    cells: Ints,
+    steps: Ints,
+    lower: Ints,
+    log_weights: Floats,
     order: float,
-    image: tuple[NDArray[Any], NDArray[Any], NDArray[np.float64]],
-    w: NDArray[np.float64],
-    rng: Any,
+    image: tuple[NDArray[Any], NDArray[Any], Floats],
+    w: Floats,
+    rng: np.random.Generator,
 ) -> None:
     """Move the table in place as `walk` does, with minus a norm of ``w`` added to the log weights.
 

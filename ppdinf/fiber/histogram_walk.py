@@ -8,13 +8,10 @@ the table before every sweep.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
 
 from ppdinf._compiled import jit
-from ppdinf.fiber.fiber_walk import _add_log_weights, _drawn, _move, _range
+from ppdinf.fiber.fiber_walk import Floats, Ints, _add_log_weights, _drawn, _move, _range
 
 __all__ = ["walk_histogram"]
 
@@ -22,7 +19,7 @@ NEGLIGIBLE = 40.0  # log weights so far below the largest are left out
 
 
 @jit
-def _shift(left: Any, rate: float, uniform: float) -> int:
+def _shift(left: Ints, rate: float, uniform: float) -> int:
     """Draw a whole number c by weights ``exp(-rate |left + c|_1)``, with one uniform number."""
     k = left.size
     ordered = np.sort(left)
@@ -46,7 +43,7 @@ def _shift(left: Any, rate: float, uniform: float) -> int:
 
 
 @jit
-def _go(left: Any, count: int, to: int, first: Any, rows: Any, values: Any) -> int:
+def _go(left: Ints, count: int, to: int, first: Ints, rows: Ints, values: Ints) -> int:
     """Take one cell from a count to another; return by how much ``|left|_1`` grows."""
     grown, sign = 0, 1 if to > count else -1
     for a in range(count, to) if to > count else range(count - 1, to - 1, -1):
@@ -58,7 +55,7 @@ def _go(left: Any, count: int, to: int, first: Any, rows: Any, values: Any) -> i
 
 
 @jit
-def _ends(line: Any) -> tuple[int, int]:
+def _ends(line: Floats) -> tuple[int, int]:
     """First and last point of a line that its weights allow."""
     first, last = 0, line.size - 1
     while first < last and line[first] == -np.inf:
@@ -70,17 +67,17 @@ def _ends(line: Any) -> tuple[int, int]:
 
 @jit
 def walk_histogram(
-    x: NDArray[np.int64],
-    starts: NDArray[np.int64],
-    cells: NDArray[np.int64],
-    steps: NDArray[np.int64],
-    lower: NDArray[np.int64],
-    log_weights: NDArray[np.float64],
-    changes: tuple[NDArray[Any], NDArray[Any], NDArray[np.int64]],
+    x: Ints,
+    starts: Ints,
+    cells: Ints,
+    steps: Ints,
+    lower: Ints,
+    log_weights: Floats,
+    changes: tuple[Ints, Ints, Ints],
     rate: float,
     shifted: bool,
-    left: NDArray[np.int64],
-    rng: Any,
+    left: Ints,
+    rng: np.random.Generator,
 ) -> None:
     """Move the table in place as `ppdinf.fiber.fiber_walk.walk` does, with ``-rate |left|_1`` added to the log weights.
 
