@@ -30,7 +30,8 @@ def compose(*guarantees: Guarantee, independent: bool | None = None) -> Guarante
     Parameters
     ----------
     *guarantees : Guarantee
-        Of one variant. Distances in l1 and l2 meet in l1, which is never smaller.
+        Of one variant; "integer-subspace" joins "congenial", as one that costs no gamma. Distances in l1 and l2 meet in
+        l1, which is never smaller.
     independent : bool, optional
         For "pufferfish", which composes not otherwise, whether two things hold, which must be said. The releases are
         drawn independently of each other given the confidential table and what is public. And every loss holds between
@@ -56,6 +57,7 @@ def compose(*guarantees: Guarantee, independent: bool | None = None) -> Guarante
     >>> both.rho, both.unprotected
     (Fraction(3, 8), ('the total', 'the margin of sex'))
     """
+    guarantees = _within_bounds(guarantees)
     first = _alike(guarantees)
     if first.variant == "pufferfish" and not independent:
         raise PrivacyError(
@@ -159,6 +161,13 @@ def compose_parallel(
         raise PrivacyError("together the deltas reach 1: nothing is promised of these releases as a whole")
     gamma = None if first.gamma is None else float(largest([g.loss() for g in guarantees]) / epsilon) - 1
     return replace(together, epsilon=epsilon, gamma=gamma, delta=delta)
+
+
+def _within_bounds(guarantees: tuple[Guarantee, ...]) -> tuple[Guarantee, ...]:
+    """State what holds between all tables with the same sums for those that agree with bounds, too, where others do."""
+    if {getattr(g, "variant", None) for g in guarantees} != {"congenial", "integer-subspace"}:
+        return guarantees
+    return tuple(g if g.variant == "congenial" else replace(g, variant="congenial", gamma=0.0) for g in guarantees)
 
 
 def _alike(guarantees: tuple[Guarantee, ...]) -> Guarantee:

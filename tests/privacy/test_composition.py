@@ -392,3 +392,19 @@ def test_a_ledger_sees_what_bounds_and_sums_of_several_releases_fix():
         ledger.add(ppd.GeneralizedLaplace(margin("sex") & nonnegative(), epsilon="1/4").release(table))
     with pytest.warns(PrivacyWarning, match="fixes 2 cells that none fixes alone, the first at sex=1, age=0"):
         ledger.add(ppd.GeneralizedLaplace(margin("age"), epsilon="1/4").release(table))
+
+
+def test_noise_within_bounds_and_beyond_them_add_up():
+    """Between tables that agree with the bounds both losses hold, so that their sum does; not under other variants."""
+    subspace = ppd.GeneralizedLaplace(ppd.invariants.total(), epsilon="1/4").guarantee
+    bounded = ppd.invariants.total() & ppd.invariants.nonnegative()
+    congenial = ppd.Conditioned(bounded, noise=ppd.laws.DoubleGeometric("1/2")).guarantee
+    for order in ((subspace, congenial), (congenial, subspace)):
+        both = compose(*order)
+        assert both.variant == "congenial"
+        assert both.epsilon == Fraction(3, 4)
+        assert float(both.loss(2)) == pytest.approx(float(subspace.loss(2)) + float(congenial.loss(2)))
+        assert set(congenial.unprotected) <= set(both.unprotected)
+    assert compose(subspace, subspace).variant == "integer-subspace"
+    with pytest.raises(PrivacyError, match="do not add up"):
+        compose(subspace, congenial, replace(subspace, variant="pure"))
