@@ -25,7 +25,7 @@ from ppdinf.errors import ModelError
 from ppdinf.fiber.advance import advance, directions
 from ppdinf.models.posterior_tables import of_draws
 from ppdinf.noise.chains.tv_bound import TVBound, tv_bound
-from ppdinf.samplers.lattice_gibbs import SWEEPS
+from ppdinf.samplers.lattice_gibbs import SWEEPS, scales_of
 
 __all__ = ["forgetting", "not_coupled"]
 
@@ -92,7 +92,7 @@ def forgetting(
     by_cell, _ = factors_of(rv, model)
     function = of_draws(rv.owner.op.conditional(rv, by_cell), idata.posterior, model)
     laws = [[np.array(part) for part in function((chain, draw))] for chain, draw in places]
-    cells = fiber.lower.size
+    cells, (cuts, variances) = fiber.lower.size, scales_of(rv, model)
     draws = idata.posterior[rv.name].transpose("chain", "draw", ...).values.reshape(-1, cells)
 
     def meeting(lag: int, limit: int, rng: np.random.Generator) -> int:
@@ -104,11 +104,17 @@ def forgetting(
         for time in range(1, limit + 1):
             at = (time - 1) % AHEAD * each
             if not at:
-                starts, where, steps = directions(fiber, each * AHEAD, rng)
-            along, seed = (starts[at : at + each + 1], where, steps), rng.integers(2**63)
-            ahead = advance(fiber, ahead, law, along, np.random.default_rng(seed))
+                starts, where, steps = directions(fiber, each * AHEAD, rng, variances)
+            along, cut, seed = (starts[at : at + each + 1], where, steps), cuts.draw(rng), rng.integers(2**63)
+
+            def next_after(table: Any, along: Any = along, cut: Any = cut, seed: Any = seed) -> Any:
+                lower, width = cuts.around(table, cut)
+                weights = law[0] if cut is None else cuts.piece(law[0], lower, width)
+                return advance(fiber, table, [weights, *law[1:]], along, np.random.default_rng(seed), lower=lower)
+
+            ahead = next_after(ahead)
             if time > lag:
-                behind = advance(fiber, behind, law, along, np.random.default_rng(seed))
+                behind = next_after(behind)
                 if (ahead == behind).all():
                     return time
         return -1

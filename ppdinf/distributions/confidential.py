@@ -42,8 +42,8 @@ from ppdinf.fiber.nested_sums import NestedSums
 __all__ = ["ConfidentialRV", "confidential", "log_density", "window_logp"]
 
 
-def window_logp(dist: Any, shape: tuple[int, ...], lower: NDArray[np.int64], width: int) -> Any:
-    """Log density of every count of every window, symbolic, shape (width, *table shape).
+def window_logp(dist: Any, shape: tuple[int, ...], counts: Any, *, values_only: bool = False) -> Any:
+    """Log density of every count of every window, symbolic, shape (d, width).
 
     Counts outside the support have log density -inf and the gradient 0: their cells are evaluated at a count inside it,
     since many log densities have none there (0 times nan).
@@ -54,16 +54,20 @@ def window_logp(dist: Any, shape: tuple[int, ...], lower: NDArray[np.int64], wid
         An elementwise distribution of the shape of the table.
     shape : tuple of int
         That shape.
-    lower : array of int64, shape (d,)
-        Smallest count of each window.
-    width : int
+    counts : array or tensor of int64, shape (d, width)
+        From the smallest of each window on.
+    values_only : bool
+        Whether no gradient will be asked for, which halves the cost.
     """
-    counts = pt.constant((lower + np.arange(width)[:, None]).reshape(width, *shape))
+    width = counts.shape[1]
+    counts = pt.as_tensor(counts.T).reshape((width, *shape))
     tried = apart(log_density(dist, counts))
     outside = pt.or_(pt.isnan(tried), pt.eq(tried, -np.inf))
-    likeliest = pt.argmax(pt.switch(outside, -np.inf, tried), axis=0, keepdims=True)
-    inside = pt.switch(outside, pt.constant(lower.reshape(shape)) + likeliest, counts)
-    return pt.switch(outside, -np.inf, log_density(dist, inside))
+    found = pt.switch(outside, -np.inf, tried)
+    if not values_only:
+        inside = pt.switch(outside, counts[0] + pt.argmax(found, axis=0, keepdims=True), counts)
+        found = pt.switch(outside, -np.inf, log_density(dist, inside))
+    return found.reshape((width, -1)).T
 
 
 def log_density(dist: Any, counts: Any) -> Any:
@@ -128,12 +132,16 @@ class ConfidentialRV(SymbolicRandomVariable):
         dist = self.base_op.make_node(*own).default_output()
         return elementwise(dist, self.start.shape)
 
-    def log_given(self, inputs: Any) -> Any:
+    @property
+    def counts(self) -> NDArray[np.int64]:
+        """Every count of every window, shape (d, width)."""
+        return self.fiber.lower[:, None] + np.arange(self.fiber.width)
+
+    def log_given(self, inputs: Any, counts: Any) -> Any:
         """Log weights of the noise given the auxiliary variable, symbolic, shape (d, width); 0 where there is none."""
         likelihood = self.observed.likelihood
         if likelihood.norm is not None or likelihood.auxiliary is None:
             return 0.0
-        counts = self.fiber.lower[:, None] + np.arange(self.fiber.width)
         return self.observed.log_counts(counts, inputs[-1])
 
     def natural(self, inputs: Any) -> tuple[Any, Any, NDArray[np.float64]] | None:
@@ -141,13 +149,14 @@ class ConfidentialRV(SymbolicRandomVariable):
 
         Natural parameters and log normalisers of shape (d,), symbolic, and ``log_h`` of shape (d, width).
         """
-        fiber, (base, _) = self.fiber, self.base(inputs)
-        form = natural_form(base, self.start.shape, fiber.lower[:, None] + np.arange(fiber.width))
-        if form is None or self.observed.likelihood.auxiliary is not None:
-            return None
-        return form.eta.ravel(), form.log_normaliser.ravel(), form.log_h + fiber.log_noise
+        return None if self.observed.likelihood.auxiliary is not None else self._natural(inputs)
 
-    def weights(self, inputs: Any, factors: Sequence[Factor] = ()) -> Any:
+    def _natural(self, inputs: Any) -> tuple[Any, Any, NDArray[np.float64]] | None:
+        """The natural form, less what noise weighs given an auxiliary variable."""
+        form = natural_form(self.base(inputs)[0], self.start.shape, self.counts)
+        return form and (form.eta.ravel(), form.log_normaliser.ravel(), form.log_h + self.fiber.log_noise)
+
+    def weights(self, inputs: Any, factors: Sequence[Factor] = (), counts: Any = None) -> Any:
         """Log weights of all counts given everything else, symbolic, shape (d, width): data model, noise, dependents.
 
         Parameters
@@ -156,33 +165,46 @@ class ConfidentialRV(SymbolicRandomVariable):
             Of a node of this op.
         factors : sequence of Factor
             Densities of what depends on the table, cell by cell.
+        counts : TensorVariable of int64, shape (d, width), optional
+            Other counts than those of the windows, one after the other in each row. Weights of these have no gradient.
         """
-        fiber, form = self.fiber, self.natural(inputs)
-        counts = fiber.lower[:, None] + np.arange(fiber.width)
+        form = self._natural(inputs)
+        at = self.counts if counts is None else counts
         if form is None:
-            (base, _) = self.base(inputs)
-            data = window_logp(base, self.start.shape, fiber.lower, fiber.width).reshape((fiber.width, -1)).T
-            weights = data + fixed(fiber.log_noise, "log_noise") + self.log_given(inputs)
+            data = window_logp(self.base(inputs)[0], self.start.shape, at, values_only=counts is not None)
+            weights = data + self._at(self.fiber.log_noise, "log_noise", counts)
         else:
             eta, log_normaliser, log_h = form
             ends = (pt.constant(end, dtype="float64") for end in (-1e100, 1e100))  # a rate of 0 leaves the count 0
-            weights = fixed(log_h, "log_h") + pt.clip(eta, *ends)[:, None] * counts - log_normaliser[:, None]
+            natural = pt.clip(eta, *ends)[:, None] * at - log_normaliser[:, None]
+            weights = self._at(log_h, "log_h", counts) + natural
+        weights += self.log_given(inputs, at)
         if not factors:
             return weights
         # dependents may have no law at counts that the table cannot have: those are evaluated at the likeliest one
         known = apart(weights)
-        likeliest = fiber.lower[:, None] + pt.argmax(known, axis=1, keepdims=True)
-        possible = pt.switch(pt.eq(known, -np.inf), likeliest, counts).T.reshape((fiber.width, *self.start.shape))
+        likeliest = (at[:, 0] + pt.argmax(known, axis=1))[:, None]
+        possible = pt.switch(pt.eq(known, -np.inf), likeliest, at).T.reshape((at.shape[1], *self.start.shape))
         return weights + sum(factor.by_cell(possible) for factor in factors)
 
-    def conditional(self, table: Any, factors: Sequence[Factor] = ()) -> list[Any]:
+    def _at(self, table: NDArray[np.float64], name: str, counts: Any) -> Any:
+        """Read fixed log weights, shape (d, width of the windows), at counts, beyond which they are -inf."""
+        known = fixed(table, name)
+        if counts is None:
+            return known
+        column = counts - self.fiber.lower[:, None]
+        inside = (column >= 0) & (column < self.fiber.width)
+        rows = np.arange(self.start.size)[:, None]
+        return pt.switch(inside, known[rows, pt.clip(column, 0, self.fiber.width - 1)], -np.inf)
+
+    def conditional(self, table: Any, factors: Sequence[Factor] = (), counts: Any = None) -> list[Any]:
         """State the law of the table given the parameters, symbolic, as walks along its lines need it.
 
-        Log weights of all counts, shape (d, width); and, where noise couples the cells, the image of the release under
-        its norm, shape (k,).
+        Log weights of all counts, or those given, shape (d, width); and, where noise couples the cells, the image of
+        the release under its norm, shape (k,).
         """
         inputs, likelihood = table.owner.inputs, self.observed.likelihood
-        weights = self.weights(inputs, factors)
+        weights = self.weights(inputs, factors, counts)
         if likelihood.norm is None:
             return [weights]
         given = () if likelihood.auxiliary is None else inputs[-1:]

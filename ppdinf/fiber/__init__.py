@@ -8,6 +8,7 @@ conditional_draws   exact draws of cells given their totals
 convolution         sums of integers by convolution of logarithms: slow, and right to rounding whatever the weights
 cumulants           sums of many cells from their cumulants: cells of natural form, none of which has a great share
                     in the sum
+cuts                windows cut at random, so that a walk weighs only counts near where its table is
 fiber               the fiber of a release: all tables that agree with what is public, within reach of the noise
 fiber_walk          walk a table along lines of its fiber, by exact full conditionals
 fourier             the probability that a sum of integers takes a value: the mean of its characteristic function over

@@ -16,6 +16,8 @@ from ppdinf.fiber.measured_sums import MeasuredSums, walk_measured
 
 __all__ = ["Directions", "advance", "directions"]
 
+AGAIN = 0.5  # of the directions are drawn again, by how far they go
+
 type Directions = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]
 
 
@@ -24,9 +26,26 @@ def _wide(index: NDArray[np.integer]) -> NDArray[np.int64]:
     return index.astype(np.int64, copy=False)
 
 
-def directions(fiber: Fiber, number: int, rng: np.random.Generator) -> Directions:
-    """Draw directions of a fiber, as `walk` takes them; few at a time cost more than walking them."""
+def directions(
+    fiber: Fiber, number: int, rng: np.random.Generator, variances: NDArray[np.float64] | None = None
+) -> Directions:
+    """Draw directions of a fiber, as `walk` takes them; few at a time cost more than walking them.
+
+    Parameters
+    ----------
+    fiber : Fiber
+    number : int
+    rng : numpy.random.Generator
+    variances : array of float64, shape (d,), optional
+        Roughly, of the counts given all others. Half of the directions are then drawn again, in proportion to the
+        variance along them: two large counties exchange persons with each other, where directions that take one of them
+        and a small one let it move by a few.
+    """
     v = fiber.moves.draw(number, rng=rng)
+    if variances is not None and number:
+        along = 1 / np.maximum(v.power(2).T @ (1 / variances), 1e-300)
+        again = rng.random(number) < AGAIN
+        v = v[:, np.where(again, rng.choice(number, size=number, p=along / along.sum()), np.arange(number))]
     if fiber.system.limits.size:
         v = sp.vstack([v, fiber.system.B @ v], format="csc")
     return _wide(v.indptr), _wide(v.indices), v.data
@@ -39,6 +58,7 @@ def advance(
     along: Directions,
     rng: Any,
     log_factor: Callable[[NDArray[np.int64]], float] | None = None,
+    lower: NDArray[np.int64] | None = None,
 ) -> NDArray[np.int64]:
     """Return where a walk along the directions takes a table.
 
@@ -56,7 +76,11 @@ def advance(
     log_factor : callable, optional
         Further log density of a table, which looks at all of it: each step along a line is then a proposal, accepted
         by the ratio of the factors (Metropolis and Hastings), at the cost of evaluating it.
+    lower : array of int64, shape (d,), optional
+        Count that each row of log weights begins with: that of the window, unless weights are of pieces of the windows
+        that hold the table (`ppdinf.fiber.cuts`).
     """
+    lower = fiber.lower if lower is None else lower
     x, log_weights = np.concatenate([table, fiber.slack(table)]), np.ascontiguousarray(conditional[0])
     if fiber.histogram is not None:
         noise = fiber.histogram
@@ -64,25 +88,25 @@ def advance(
 
         def move(x: NDArray[np.int64], along: Directions) -> None:
             left = noise.left(x[: table.size])
-            walk_histogram(x, *along, fiber.lower, log_weights, changes, noise.rate, noise.shifted, left, rng)
+            walk_histogram(x, *along, lower, log_weights, changes, noise.rate, noise.shifted, left, rng)
     elif fiber.coupling is None:
         weights = _linear(log_weights)
 
         def move(x: NDArray[np.int64], along: Directions) -> None:
-            _walk(x, *along, fiber.lower, weights, log_weights, rng)
+            _walk(x, *along, lower, weights, log_weights, rng)
     elif isinstance(fiber.coupling, MeasuredSums):
         measured = fiber.coupling
         arrays = measured.given(measured.matrix @ table, rng)
 
         def move(x: NDArray[np.int64], along: Directions) -> None:
-            walk_measured(x, *along, fiber.lower, log_weights, arrays, measured.matrix @ x[: table.size], rng)
+            walk_measured(x, *along, lower, log_weights, arrays, measured.matrix @ x[: table.size], rng)
     else:
         image, order = fiber.coupling.matrix, float(fiber.coupling.order)
         columns = (_wide(image.indptr), _wide(image.indices), image.data)
 
         def move(x: NDArray[np.int64], along: Directions) -> None:
             w = conditional[1] - image @ x[: table.size]
-            walk_coupled(x, *along, fiber.lower, log_weights, order, columns, w, rng)
+            walk_coupled(x, *along, lower, log_weights, order, columns, w, rng)
 
     if log_factor is None:
         move(x, along)

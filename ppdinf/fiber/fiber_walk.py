@@ -135,7 +135,8 @@ def _linear(log_weights: Floats) -> Floats:
     """Weights of all counts, those of each cell over the largest."""
     weights = np.empty_like(log_weights)
     for i in range(weights.shape[0]):
-        weights[i] = np.exp(log_weights[i] - log_weights[i].max())
+        most = log_weights[i].max()
+        weights[i] = np.exp(log_weights[i] - (most if most > -np.inf else 0.0))
     return weights
 
 

@@ -1,7 +1,6 @@
 """The total weight of all releases of a table, by elimination: noise and base measures tabulated cell by cell.
 
-Where no bound links cells, the noise is tilted so that public sums lie in the middle of their laws; the law stays the
-same. What an elimination costs is foretold from what is public alone.
+The noise is tilted so that public sums lie in the middle of their laws; the law stays the same. What an elimination costs is foretold from what is public alone.
 """
 
 from __future__ import annotations
@@ -70,7 +69,7 @@ def summed_out(
     low, high = cell_intervals(system.A, values, system.B, system.limits)
     farthest = float(np.max(high - low, initial=0.0))  # the same for all cells and tables, so that weights are shared
     linked = np.flatnonzero(np.diff(system.B.indptr) > 1)
-    if base is None and system.limits.size and not linked.size:
+    if base is None and system.limits.size:
         tabulated = _tilted(noise, np.array(center) - low, high - np.array(center), _groups(system), farthest)
     else:
         tabulated = [sides(noise, Fraction(0), farthest, farthest)] * len(center)
@@ -78,7 +77,7 @@ def summed_out(
     if not linked.size:
         return Elimination(system.A, values.tolist(), potentials, largest=SLACK * LARGEST_WORK)
     B = system.B[linked]
-    slacks = [_slack(B[[k]], int(system.limits[row]), center, noise, (low, high)) for k, row in enumerate(linked)]
+    slacks = [_slack(B[[k]], int(system.limits[row]), potentials, (low, high)) for k, row in enumerate(linked)]
     rows = sp.block_array([[system.A, None], [B, -sp.eye_array(linked.size, dtype=np.int64)]], format="csr")
     values = np.concatenate([values, system.limits[linked]])
     return Elimination(rows, values.tolist(), [*potentials, *slacks], largest=SLACK * LARGEST_WORK)
@@ -166,16 +165,19 @@ def _potential(tabulated: Sides, x: int, ends: tuple[float, float], cell: int, b
     return tabulate
 
 
-def _slack(
-    row: Any, limit: int, center: tuple[int, ...], noise: IntegerLaw, ends: tuple[Any, Any]
-) -> Callable[[int], Window]:
+def _slack(row: Any, limit: int, potentials: list[Potential], ends: tuple[Any, Any]) -> Callable[[int], Window]:
     """All values that the slack takes while the cells are within their windows and bounds count alike."""
-    x, (low, high) = np.array(center)[row.indices], (end[row.indices] for end in ends)
-    most = float(np.sum(row.data * np.where(row.data > 0, high, low))) - limit
-    farthest = float(np.max(np.maximum(x - low, high - x)))
+    (low, high), rising = (end[row.indices] for end in ends), row.data > 0
+    most = float(np.sum(row.data * np.where(rising, high, low))) - limit
 
     def tabulate(bits: int) -> Window:
-        reach = int(row.data @ x) - limit + int(abs(row.data).sum()) * len(noise.window(bits, ctx.prec, farthest)[0])
-        return 0, [arb(1)] * (int(min(reach, most)) + 1), arb(0)
+        windows = [potentials[cell](bits) for cell in row.indices.tolist()]
+        last = np.array(
+            [
+                first + len(weights) - 1 if up else first
+                for (first, weights, _), up in zip(windows, rising.tolist(), strict=True)
+            ]
+        )
+        return 0, [arb(1)] * (int(min(row.data @ last - limit, most)) + 1), arb(0)
 
     return tabulate

@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pymc as pm
+import pytensor.tensor as pt
 from numpy.typing import NDArray
 
 from ppdinf._pymc_internals import (
@@ -29,10 +30,12 @@ from ppdinf._pymc_internals import (
 )
 from ppdinf.distributions.confidential import ConfidentialRV
 from ppdinf.distributions.dependents import factors_of
+from ppdinf.distributions.layout import at_initial_point
 from ppdinf.distributions.observed_release import mechanism_of
 from ppdinf.distributions.plain_tables import plain_table
 from ppdinf.errors import ModelError
 from ppdinf.fiber.advance import Directions, advance, directions
+from ppdinf.fiber.cuts import Cuts, cuts
 from ppdinf.fiber.fiber import Fiber
 from ppdinf.noise.bits.tape import seeded_tape
 
@@ -125,12 +128,15 @@ class LatticeGibbs(BlockedStep):
         else:
             by_cell, of_all, table = self._stand_in(table)
         self._fiber: Fiber = table.owner.op.fiber
+        self._cuts, self._variances = scales_of(table, self._model)
         self._start = table.owner.op.start.ravel()
         self._observed = table.owner.op.observed
-        conditional = self._model.replace_rvs_by_values(table.owner.op.conditional(table, by_cell))
-        inputs = [variable for variable in inputvars(conditional) if variable is not self.vars[0]]
+        lower, width = pt.tensor("lower", shape=self._cuts.lower.shape, dtype="int64"), pt.lscalar("width")
+        counts = lower[:, None] + pt.arange(width)
+        conditional = self._model.replace_rvs_by_values(table.owner.op.conditional(table, by_cell, counts))
+        inputs = [x for x in inputvars(conditional) if x not in (self.vars[0], lower, width)]
         self._inputs = [variable.name for variable in inputs]
-        self._conditional = compile_pymc(inputs, conditional, **self._compile_kwargs)
+        self._conditional = compile_pymc([lower, width, *inputs], conditional, **self._compile_kwargs)
         self._factor_inputs, self._log_factor = [], None
         if of_all:
             log_factor = sum(factor.sum() for factor in of_all)
@@ -148,7 +154,10 @@ class LatticeGibbs(BlockedStep):
         return *plain.factors(self._model), plain.stand_in(self._model)
 
     def __getstate__(self) -> dict[str, Any]:
-        compiled = {"_fiber", "_start", "_observed", "_inputs", "_conditional", "_factor_inputs", "_log_factor"}
+        compiled = {
+            "_fiber", "_cuts", "_variances", "_start", "_observed", "_inputs", "_conditional", "_factor_inputs",
+            "_log_factor",
+        }  # fmt: skip
         return {key: value for key, value in self.__dict__.items() if key not in compiled}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -164,19 +173,25 @@ class LatticeGibbs(BlockedStep):
         """Walk the table along fresh directions, given the other variables."""
         fiber, name = self._fiber, self.vars[0].name
         before = point[name].ravel().astype(np.int64)
-        conditional = self._conditional(*(point[variable] for variable in self._inputs))
         log_factor = self._factor_at(point)
         if not self._started:
             self._started = True
             fiber.require(before)
             if (before == self._start).all():  # PyMC starts all chains alike, but for what users set
+                conditional = self._conditional_at(point, fiber.lower, fiber.width)
                 flat = [FLAT * conditional[0], *conditional[1:]]
                 before = advance(fiber, before, flat, self._next_directions(), self.rng, log_factor)
-        table = advance(fiber, before, conditional, self._next_directions(), self.rng, log_factor)
+        lower, width = self._cuts.around(before, self._cuts.draw(self.rng))
+        conditional = self._conditional_at(point, lower, width)
+        table = advance(fiber, before, conditional, self._next_directions(), self.rng, log_factor, lower)
         if not self._accepts(before, table):
             table = before
         stats = {"moved": np.count_nonzero(table != before), "at_edge": fiber.at_edge(table)}
         return {**point, name: table.reshape(point[name].shape)}, [stats]
+
+    def _conditional_at(self, point: dict[str, Any], lower: NDArray[np.int64], width: int) -> list[NDArray[Any]]:
+        """Law of the table given all other variables, by the log weights of some counts of each cell."""
+        return self._conditional(lower, width, *(point[variable] for variable in self._inputs))
 
     def _factor_at(self, point: dict[str, Any]) -> Callable[[NDArray[np.int64]], float] | None:
         """Log density of what depends on the table as a whole, given all other variables."""
@@ -207,7 +222,7 @@ class LatticeGibbs(BlockedStep):
         """Directions of one draw, out of a batch."""
         each = self.sweeps * self._fiber.lower.size
         if not self._batch or self._position == BATCH:
-            self._batch, self._position = directions(self._fiber, each * BATCH, self.rng), 0
+            self._batch, self._position = directions(self._fiber, each * BATCH, self.rng, self._variances), 0
         starts, cells, steps = self._batch
         self._position += 1
         return starts[each * (self._position - 1) : each * self._position + 1], cells, steps
@@ -228,6 +243,19 @@ class LatticeGibbs(BlockedStep):
         if model.rvs_to_initial_values.get(var) is None:
             model.set_initval(var, plain.stand_in(model).owner.op.start)
         return Competence.IDEAL
+
+
+def scales_of(table: Any, model: pm.Model) -> tuple[Cuts, NDArray[np.float64]]:
+    """Pieces of windows in which the walk of a table goes, and rough variances of its counts given all others.
+
+    By the noise, with its further variable at its start, and for the variances as if counts were Poisson: both decide
+    how well the walk does, not where it ends.
+    """
+    law = table.owner.op
+    given = pt.as_tensor(law.log_given(table.owner.inputs, law.counts))
+    pieces = cuts(law.fiber.lower, law.fiber.log_noise + at_initial_point(model, given))
+    noise, counts = np.maximum(pieces.variances, 1e-3), np.abs(law.start.ravel()) + 1.0
+    return pieces, 1 / (1 / noise + 1 / counts)
 
 
 def dense_steps(model: pm.Model | None = None) -> list[Any]:

@@ -6,10 +6,16 @@ draws must also tell the posterior from one with a named fault, by the same test
 
 import enumerator as own
 import numpy as np
+import pymc as pm
 import pytest
 from posed import Posed, moved_once, summed_out, walked
 from published import PUBLISHED
 from test_densities import OTHERS, feasible, first
+
+import ppdinf as ppd
+from ppdinf.fiber import cuts
+from ppdinf.invariants import margin
+from ppdinf.samplers import lattice_gibbs
 
 ALARM = 1e-6
 FAR = 4.9  # z of the same probability
@@ -107,3 +113,50 @@ def test_walk_divides_by_the_normaliser(published):
         wrong, log_wrong = fault(point)
         z, z_wrong = own.contrast(found, listed, posterior, wrong.probabilities(log_wrong))
         assert abs(z) < FAR < abs(z_wrong)
+
+
+class Follow(cuts.Cuts):
+    """Pieces that are cut where the table is: what it left, it may not be able to go back to."""
+
+    def around(self, table, at):
+        return (self.lower, self.width) if at is None else (table - 1, self.size)
+
+
+def in_pieces(monkeypatch, kind=cuts.Cuts, size=4):
+    """Cut windows into pieces of a few counts."""
+    monkeypatch.setattr(
+        lattice_gibbs, "cuts", lambda lower, log_noise: kind(lower, log_noise.shape[1], size, np.ones(lower.size))
+    )
+
+
+@pytest.mark.parametrize(("data", "published"), [("Poisson", "margins"), ("binomial", "total"), ("Poisson", "nothing")])
+def test_walks_in_pieces_of_windows_keep_the_posterior(data, published, monkeypatch):
+    """Each step starts at a table of its own from the posterior, so that however little it moves all are independent."""
+    posed = Posed(data, published)
+    point, listed, model = posed.points("ordinary")[0], posed.listed(), posed.model(marginalize=False)
+    posterior = listed.probabilities(posed.log_joint(point, listed))
+    starts = listed.tables[np.random.default_rng(1).choice(len(posterior), size=2500, p=posterior)]
+    p = {}
+    for kind in cuts.Cuts, Follow:
+        in_pieces(monkeypatch, kind)
+        found = moved_once(model, point, starts, 2)
+        assert (found != starts).any(axis=1).mean() > 0.2
+        p[kind] = own.agreement(found, listed, posterior)
+    assert p[Follow] < ALARM < p[cuts.Cuts]
+
+
+def test_pieces_of_windows_serve_noise_with_a_scale_of_its_own(monkeypatch):
+    """l2 noise on a table with both margins public: given the scale, Gaussian."""
+    in_pieces(monkeypatch, size=5)
+    y, scale, theta = np.array([[4, -1, 2], [0, 3, 1]]), 1.7, 0.7
+    noise = ppd.GeneralizedLaplace(margin("dim_0") & margin("dim_1"), epsilon="1/2", norm="l2")
+    with pm.Model() as model:
+        ppd.PartiallyPrivate("x", pm.Poisson.dist(np.exp(theta), shape=(2, 3)), release=ppd.Release(y, noise))
+    A = [[1, 1, 1, 0, 0, 0], [0, 0, 0, 1, 1, 1], [1, 0, 0, 1, 0, 0], [0, 1, 0, 0, 1, 0]]
+    x = own.tables([0] * 6, [5] * 6, A, [5, 4, 4, 2])
+    found = walked(model, {"x_noise_scale_log__": np.log(scale)}, 2500, 3)
+    for times, right in ((1.0, True), (1.5, False)):
+        listed = own.Listed(x, own.gaussian(scale / 0.5 * times)(y.ravel() - x))
+        assert (
+            own.agreement(found, listed, listed.probabilities(own.poisson(x, np.exp(theta)).sum(axis=1))) > ALARM
+        ) is right

@@ -11,7 +11,7 @@ from scipy import special, stats
 
 import ppdinf as ppd
 from ppdinf.errors import InvariantError
-from ppdinf.invariants import between, groups, margin, nonnegative, total
+from ppdinf.invariants import at_least, between, groups, margin, nonnegative, total
 from ppdinf.lattice.fiber_tables import fiber_tables
 from ppdinf.mechanisms import DiscreteGaussian, DoubleGeometric, Staircase, summing_out, tilting
 from ppdinf.mechanisms.tilting import sides, tilts
@@ -29,6 +29,13 @@ CASES = {
         DoubleGeometric("3/4"),
         margin("a") & margin("b") & nonnegative(),
         xr.DataArray([[0, 3, 0, 1], [0, 0, 2, 0], [0, 0, 0, 1]], dims=("a", "b")),
+    ),
+    "bounds that link cells": (
+        QUARTER,
+        margin("kind") & nonnegative() & at_least("cases", "deaths", dim="kind"),
+        xr.DataArray(
+            [[1, 0, 0, 2, 0, 1], [0, 0, 0, 1, 0, 1]], dims=("kind", "b"), coords={"kind": ["cases", "deaths"]}
+        ).T,
     ),
 }
 
@@ -61,7 +68,7 @@ def drawn_and_normaliser(noise, public, table, draws):
     return drawn, mechanism.log_normaliser(public.on(table), table.values.ravel())
 
 
-@pytest.mark.parametrize("name", ["zeros", "groups", "full cells", "staircase"])
+@pytest.mark.parametrize("name", ["zeros", "groups", "full cells", "staircase", "bounds that link cells"])
 def test_sums_far_from_their_untilted_mean_follow_the_formula(name, monkeypatch):
     """False alarms below 1e-6 a case; a tilt of one side alone, or other ones within a sum, are caught."""
     noise, public, table = CASES[name]
@@ -88,6 +95,23 @@ def test_sums_far_from_their_untilted_mean_follow_the_formula(name, monkeypatch)
             drawn, log_normaliser = drawn_and_normaliser(noise, public, table, 20_000)
         assert abs(log_normaliser - log_c) > 1e-3
         assert chi_square(drawn, points, p) < 1e-6
+
+
+def test_a_sum_far_out_under_bounds_that_link_cells(monkeypatch):
+    """Two deaths in all among 150 counties, each of which weighs one more: windows of 80 bits need the tilt."""
+    cases = np.ones(150, dtype=int)
+    cases[::5] = 0
+    deaths = np.where(np.isin(np.arange(150), [3, 6]), 1, 0)
+    table = xr.DataArray([cases, deaths], dims=("kind", "county"), coords={"kind": ["cases", "deaths"]})
+    public = margin("kind") & nonnegative() & at_least("cases", "deaths", dim="kind")
+    mechanism = ppd.Conditioned(public, noise=DoubleGeometric(1))
+    monkeypatch.setattr(elimination, "BITS", (80,))
+    drawn = mechanism.simulate(table, draws=3, rng=1)
+    assert (drawn.sel(kind="cases") >= drawn.sel(kind="deaths")).all()
+    summing_out.summed_out.cache_clear()
+    monkeypatch.setattr(summing_out, "tilts", lambda *a: {})
+    with pytest.raises(InvariantError, match="within reach"):
+        mechanism.simulate(table, draws=3, rng=1)
 
 
 @pytest.mark.parametrize("name", CASES)
