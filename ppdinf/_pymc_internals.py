@@ -7,13 +7,13 @@ The versions that were tried are the bounds in pyproject.toml and the newest one
 `SymbolicRandomVariable`, `_logprob`, `_support_point`
     Density and start of distributions that PyMC has no class for: a table on a fiber, one that is summed out. Instead:
     ``pm.CustomDist``, whose variables have no type by which a step method could recognise them.
-`MeasurableOp`, `ValuedRV`, `conditional_logp`, `early_measurable_ir_rewrites_db`, `node_rewriter`, `FunctionGraph`,
+`MeasurableOp`, `ValuedRV`, `conditional_logp`, `logprob_rewrites_db`, `node_rewriter`, `in2out`, `FunctionGraph`,
 `replace_rvs_by_values`, `transformed_conditional_logp`
     Sum a table out of a density after all that depends on it is known. Instead: a function that takes a model apart
     and builds another, as users of PyMC's own marginal models call it.
 `Elemwise`, `DimShuffle`, `CAReduce`, `LogSumExp`, `Sum`, `Alloc`, `Join`, `MakeVector`, `JoinDims`, `SplitDims`,
 `Reshape`, `Shape`, `Shape_i`, `SpecifyShape`, `AdvancedSubtensor`, `Subtensor`, `ViewOp`, `CheckParameterValue`,
-`Sigmoid`
+`Sigmoid`, `Add`, `Sub`, `Neg`, `Mul`, `TrueDiv`
     Which cell an element of a density looks at, and log odds behind a probability. Instead: every table that something
     depends on is a variable, and probabilities within 1e-16 of 1 are 1.
 `change_dist_size`, `check_dist_not_registered`
@@ -45,7 +45,7 @@ from pymc.distributions.multivariate import DirichletMultinomialRV
 from pymc.distributions.shape_utils import change_dist_size
 from pymc.logprob.abstract import MeasurableOp, ValuedRV, _logprob
 from pymc.logprob.basic import conditional_logp, transformed_conditional_logp
-from pymc.logprob.rewriting import early_measurable_ir_rewrites_db
+from pymc.logprob.rewriting import logprob_rewrites_db
 from pymc.logprob.utils import CheckParameterValue, replace_rvs_by_values
 from pymc.pytensorf import compile as compile_pymc
 from pymc.pytensorf import inputvars, join_nonshared_inputs
@@ -60,7 +60,7 @@ from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.op import Op
 from pytensor.graph.replace import graph_replace, vectorize_graph
-from pytensor.graph.rewriting.basic import node_rewriter
+from pytensor.graph.rewriting.basic import in2out, node_rewriter
 from pytensor.graph.traversal import ancestors, graph_inputs, toposort
 from pytensor.link.numba.dispatch.basic import (
     NUMBA_CONSTANT_SIZE_LIMIT,
@@ -69,6 +69,7 @@ from pytensor.link.numba.dispatch.basic import (
     register_funcify_default_op_cache_key,
 )
 from pytensor.link.numba.dispatch.random import numba_core_rv_funcify
+from pytensor.scalar.basic import Add, Mul, Neg, Sub, TrueDiv
 from pytensor.scalar.math import Sigmoid
 from pytensor.tensor.basic import Alloc, Join, MakeVector
 from pytensor.tensor.elemwise import CAReduce, DimShuffle, Elemwise
@@ -93,6 +94,7 @@ from pytensor.tensor.variable import TensorVariable
 __all__ = [
     "NUMBA_CONSTANT_SIZE_LIMIT",
     "STEP_METHODS",
+    "Add",
     "AdvancedSubtensor",
     "Alloc",
     "Apply",
@@ -118,7 +120,9 @@ __all__ = [
     "LogSumExp",
     "MakeVector",
     "MeasurableOp",
+    "Mul",
     "MultinomialRV",
+    "Neg",
     "NegBinomialRV",
     "Op",
     "PoissonRV",
@@ -132,10 +136,12 @@ __all__ = [
     "SpecifyShape",
     "SplitDims",
     "StepMethodState",
+    "Sub",
     "Subtensor",
     "Sum",
     "SymbolicRandomVariable",
     "TensorVariable",
+    "TrueDiv",
     "ValuedRV",
     "Variable",
     "ViewOp",
@@ -148,13 +154,14 @@ __all__ = [
     "conditional_logp",
     "dataclass_state",
     "disconnected_type",
-    "early_measurable_ir_rewrites_db",
     "get_value_vars_from_user_vars",
     "grad_not_implemented",
     "graph_inputs",
     "graph_replace",
+    "in2out",
     "inputvars",
     "join_nonshared_inputs",
+    "logprob_rewrites_db",
     "node_rewriter",
     "numba_core_rv_funcify",
     "numba_njit",

@@ -152,7 +152,7 @@ class ConfidentialRV(SymbolicRandomVariable):
         return None if self.observed.likelihood.auxiliary is not None else self._natural(inputs)
 
     def _natural(self, inputs: Any) -> tuple[Any, Any, NDArray[np.float64]] | None:
-        """The natural form, less what noise weighs given an auxiliary variable."""
+        """Return the natural form, less what noise weighs given an auxiliary variable."""
         form = natural_form(self.base(inputs)[0], self.start.shape, self.counts)
         return form and (form.eta.ravel(), form.log_normaliser.ravel(), form.log_h + self.fiber.log_noise)
 

@@ -2,8 +2,9 @@
 
 A table that is summed out is no variable of its model. Users may go on to write variables that depend on it, and they
 do so after `PartiallyPrivate` has returned. So the model watches what is added to it: random variables whose densities
-look at one cell each are summed out with the table; anything else that looks at it (a total as a regressor, a
-potential, a deterministic share) makes it a variable of the model, or is refused where it has to be summed out.
+look at one cell each are summed out with the table, and so are potentials that are sums of such terms; anything else
+that looks at it (a total as a regressor, a deterministic share) makes it a variable of the model, or is refused where
+it has to be summed out.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from ppdinf.distributions.factors import Factor, cells_of, elements
 from ppdinf.distributions.layout import at_initial_point, feasible_start
 from ppdinf.distributions.released import ReleasedRV
 from ppdinf.distributions.summed_out import not_by_cell, table_of
+from ppdinf.distributions.told import told
 from ppdinf.errors import ModelError
 
 __all__ = ["Table", "dependents_of", "drawn_for", "factors_of", "settle", "tables_of", "watch"]
@@ -97,26 +99,63 @@ class Watch:
 
     def __init__(self, model: pm.Model, table: Any, promote: Callable[[], Any] | None) -> None:
         self.model, self.add, self.table, self.promote = model, model.add_named_variable, table, promote
+        self.name = table.name
         self.told: list[Any] = []  # what is observed of the table besides its release
         model.add_named_variable = self
+        self.enter = model.named_vars.__setitem__
+        model.named_vars.__setitem__ = self.within  # where models within this one hand on what they name
 
     def __call__(self, var: Any, dims: Any = None) -> None:
         """Add a variable."""
         if var is not self.table and var.name == self.table.name:
             raise ModelError(f"{var.name!r} is the name of the confidential table: choose another")
-        depends = looks_at(var, self.table, self.model)
-        if depends and self.waits:
-            known = _cells_of(var, self.table, self.model)
-            if known is None:
-                self.settle(var.name)
-            else:
-                self.table.owner.op.cells[var.name] = known
+        if var is self.table and var in self.model.potentials:
+            name, var.name = var.name, self.name
+            self.model.potentials.remove(var)
+            raise ModelError(f"the potential {name!r} is the confidential table itself: write it as 1 * table")
+        known = self._look(var)
+        if known is not None and var in self.model.potentials:
+            self._observe(var, known.shape, dims)
+            return
         self.add(var, dims)
+        self._tell(var)
+
+    def within(self, name: str, var: Any) -> None:
+        """Name a variable of a model within this one, made after the table."""
+        if self._look(var) is not None and var in self.model.potentials:
+            self.settle(var.name)
+        self.enter(name, var)
+        self._tell(var)
+
+    def _look(self, var: Any) -> NDArray[np.int64] | None:
+        """Find the cells that a dependent of a summed-out table looks at; others make the table a variable."""
+        if not (self.waits and looks_at(var, self.table, self.model)):
+            return None
+        known = _cells_of(var, self.table, self.model)
+        if known is None:
+            self.settle(var.name)
+        else:
+            self.table.owner.op.cells[var.name] = known
+        return known
+
+    def _tell(self, var: Any) -> None:
+        """Note what was observed of the table."""
+        depends = looks_at(var, self.table, self.model)
         is_density = var in self.model.potentials or (depends and isinstance(var.owner.op, MeasurableOp))
         if depends and is_density and var not in self.model.free_RVs:
             self.told.append(var)
             if not self.waits:
                 restart(self.table, self.told, self.model)
+
+    def _observe(self, potential: Any, shape: tuple[int, ...], dims: Any) -> None:
+        """Have a random variable stand for a potential by cell."""
+        model, density = self.model, elements(potential, self.table)
+        while model is not None:
+            model.potentials.remove(potential)
+            model = model.parent
+        name = self.model.name_of(potential.name)
+        named = None if density is not potential else (dims,) if isinstance(dims, str) else dims
+        self.model.register_rv(told(density), name, observed=np.zeros(shape), dims=named)
 
     @property
     def waits(self) -> bool:
@@ -179,7 +218,8 @@ def _cells_of(var: Any, table: Any, model: pm.Model) -> NDArray[np.int64] | None
     variable comes back by way of bounds that may depend on the table.
     """
     op = var.owner.op
-    if not isinstance(op, MeasurableOp) or isinstance(op, ConfidentialRV | ReleasedRV):
+    is_drawn = isinstance(op, MeasurableOp) and not isinstance(op, ConfidentialRV | ReleasedRV)
+    if not (is_drawn or var in model.potentials):
         return None
     if model.rvs_to_transforms.get(var) is not None or _tables_above(var, model) != {table}:
         return None
@@ -227,7 +267,7 @@ def factor_of(var: Any, table: Any, counts: Any, model: pm.Model, shape: tuple[i
         (density,) = transformed_conditional_logp(
             rvs=[var], rvs_to_values=values, rvs_to_transforms=transforms, jacobian=False
         )
-    density = elements(density)
+    density = elements(density, counts)
 
     def given() -> dict[Any, Any]:
         for rv in model.free_RVs:  # one that is just being added has no start of its own yet

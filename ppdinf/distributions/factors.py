@@ -19,6 +19,7 @@ import pytensor.tensor as pt
 from numpy.typing import NDArray
 
 from ppdinf._pymc_internals import (
+    Add,
     AdvancedSubtensor,
     Alloc,
     CAReduce,
@@ -29,14 +30,19 @@ from ppdinf._pymc_internals import (
     JoinDims,
     LogSumExp,
     MakeVector,
+    Mul,
+    Neg,
     Reshape,
     Shape,
     Shape_i,
     SpecifyShape,
     SplitDims,
+    Sub,
     Subtensor,
     Sum,
+    TrueDiv,
     ViewOp,
+    ancestors,
     compile_pymc,
     graph_inputs,
     graph_replace,
@@ -88,12 +94,50 @@ class Factor(NamedTuple):
             return every
         return pt.zeros((d, width))[self.cells.ravel()[seen]].inc(every[seen])
 
+    def apart(self, start: NDArray[np.int64]) -> Any:
+        """Log density of the elements that look at no cell, symbolic; the table is one of any counts."""
+        none = np.flatnonzero(self.cells.ravel() == NONE)
+        if not none.size:
+            return 0.0
+        (density,) = graph_replace([self.density], {self.table: pt.constant(start)}, strict=False)
+        return density.ravel()[none].sum()
 
-def elements(density: Any) -> Any:
-    """Return the terms of a log density that is a sum: all of them count alike."""
-    while density.owner is not None and isinstance(density.owner.op, Sum):
-        density = density.owner.inputs[0]
-    return density
+
+def elements(density: Any, table: Any) -> Any:
+    """Return numbers that add up to a log density, as far as its being a sum tells how a table enters it.
+
+    Examples
+    --------
+    >>> x = pt.lvector("x")
+    >>> elements(3 - 0.5 * (x**2).sum() - x[0], x).eval({x: [1, 4]})
+    array([ 3. , -0.5, -8. , -1. ])
+    """
+    terms = _terms(density, table)
+    return terms[0] if len(terms) == 1 else pt.concatenate([term.reshape((-1,)) for term in terms])
+
+
+def _terms(x: Any, table: Any) -> list[Any]:
+    """Graphs whose elements add up to the sum of all elements of another."""
+    if x.owner is None:
+        return [x]
+    op, inputs = x.owner.op, x.owner.inputs
+    if isinstance(op, Sum) or (isinstance(op, DimShuffle) and x.ndim == 0):
+        return _terms(inputs[0], table)
+    if x.ndim or not isinstance(op, Elemwise):
+        return [x]
+    if isinstance(op.scalar_op, Add):
+        return [term for part in inputs for term in _terms(part, table)]
+    if isinstance(op.scalar_op, Sub):
+        return [*_terms(inputs[0], table), *(-term for term in _terms(inputs[1], table))]
+    if isinstance(op.scalar_op, Neg):
+        return [-term for term in _terms(inputs[0], table)]
+    looking = [k for k, part in enumerate(inputs) if table in ancestors([part])]
+    if looking == [0] and isinstance(op.scalar_op, TrueDiv):
+        return [term / inputs[1] for term in _terms(inputs[0], table)]
+    if len(looking) == 1 and isinstance(op.scalar_op, Mul):
+        others = math.prod(part for k, part in enumerate(inputs) if k not in looking)
+        return [term * others for term in _terms(inputs[looking[0]], table)]
+    return [x]
 
 
 def cells_of(

@@ -29,8 +29,9 @@ from ppdinf._pymc_internals import (
     _logprob,
     ancestors,
     conditional_logp,
-    early_measurable_ir_rewrites_db,
     graph_replace,
+    in2out,
+    logprob_rewrites_db,
     node_rewriter,
 )
 from ppdinf.distributions.confidential import ConfidentialRV
@@ -110,7 +111,8 @@ def _cells(rv: Any, table: Any) -> NDArray[Any]:
     return known
 
 
-early_measurable_ir_rewrites_db.register("ppdinf_sum_out", sum_out, "basic")
+# before PyMC takes what is stacked or mixed of the table for variables of their own
+logprob_rewrites_db.register("ppdinf_sum_out", in2out(sum_out), "basic", position=-1)
 
 
 def _reached_from(fgraph: FunctionGraph, table: Any) -> tuple[list[Apply], set[Any]]:
@@ -161,10 +163,11 @@ def factors_given(table: Any, drawn: list[Any], values: list[Any], cells: list[N
     """
     if not drawn:
         return []
-    counts = table.type()
-    densities = conditional_logp({table: counts, **dict(zip(drawn, values, strict=True))}, warn_rvs=False)
-    size = table.owner.op.start.size
-    return [Factor(elements(densities[v]), counts, size, known) for v, known in zip(values, cells, strict=True)]
+    counts, size = table.type(), table.owner.op.start.size
+    apart = [value.type() for value in values]  # two may have been observed to be the same
+    densities = conditional_logp({table: counts, **dict(zip(drawn, apart, strict=True))}, warn_rvs=False)
+    given = graph_replace([densities[x] for x in apart], dict(zip(apart, values, strict=True)), strict=False)
+    return [Factor(elements(x, counts), counts, size, known) for x, known in zip(given, cells, strict=True)]
 
 
 def _of_weights(law: ConfidentialRV, weights: Any) -> Any:
@@ -192,7 +195,8 @@ def _marginal_logp(op: SummedOut, values: Any, *inputs: Any, **kwargs: Any) -> l
     law, given = table.owner.op, table.owner.inputs
     form = law.natural(given)
     if form is None or drawn[1:]:
-        log_l = _of_weights(law, law.weights(given, factors_given(table, drawn[1:], values[1:], op.cells)))
+        factors = factors_given(table, drawn[1:], values[1:], op.cells)
+        log_l = _of_weights(law, law.weights(given, factors)) + sum(factor.apart(law.start) for factor in factors)
     else:
         eta, log_normaliser, log_h = form
         log_l = _of_natural(law, eta, log_h) - log_normaliser.sum()

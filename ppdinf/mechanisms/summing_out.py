@@ -1,6 +1,7 @@
 """The total weight of all releases of a table, by elimination: noise and base measures tabulated cell by cell.
 
-The noise is tilted so that public sums lie in the middle of their laws; the law stays the same. What an elimination costs is foretold from what is public alone.
+The noise is tilted so that public sums lie in the middle of their laws; the law stays the same. What an elimination
+costs is foretold from what is public alone.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from flint import arb, ctx
+from flint import arb
 from numpy.typing import NDArray
 
 from ppdinf.errors import InvariantError

@@ -131,7 +131,7 @@ def in_pieces(monkeypatch, kind=cuts.Cuts, size=4):
 
 @pytest.mark.parametrize(("data", "published"), [("Poisson", "margins"), ("binomial", "total"), ("Poisson", "nothing")])
 def test_walks_in_pieces_of_windows_keep_the_posterior(data, published, monkeypatch):
-    """Each step starts at a table of its own from the posterior, so that however little it moves all are independent."""
+    """Each step starts at a table of its own from the posterior: all are independent, however little they move."""
     posed = Posed(data, published)
     point, listed, model = posed.points("ordinary")[0], posed.listed(), posed.model(marginalize=False)
     posterior = listed.probabilities(posed.log_joint(point, listed))

@@ -133,6 +133,18 @@ def potential(table, theta):
     pm.Potential("pull", -0.3 * (x - pm.math.exp(theta[1])) ** 2)
 
 
+def potentials(table, theta):
+    """Sums over cells, weighted by what is unknown or data, with a part that looks at no cell."""
+    x = plain_table(table, theta)
+    pm.Potential("pull", theta[0] ** 2 - pm.math.exp(theta[1]) * pt.abs(x - pm.Data("to", [2.0, 1.0, 5.0])).sum())
+    pm.Potential("tilt", theta[1] * x[1] - 0.1 * x[0] ** 2)
+
+
+def of_potentials(point, x, times=1):
+    (a, b), pull = point["theta"], np.abs(x - [2, 1, 5]).sum(axis=1)
+    return plain(point, x) + times * (a**2 - np.exp(b) * pull + b * x[:, 1] - 0.1 * x[:, 0] ** 2)
+
+
 def two_cells_read(table, theta):
     x = plain_table(table, theta)
     pm.Normal("both", mu=x[0] + 2 * x[1], sigma=pm.math.exp(theta[1]), observed=3.0)
@@ -261,8 +273,8 @@ LINKED = {
         potential,
         lambda point, x: plain(point, x) - 0.3 * ((x - scale(point)) ** 2).sum(axis=1),
         plain,
-        routes=(False,),
     ),
+    "potentials": Linked(potentials, of_potentials, lambda point, x: of_potentials(point, x, times=2)),
     "reading of two cells": Linked(
         two_cells_read,
         lambda point, x: plain(point, x) + normal(3.0, x[:, 0] + 2 * x[:, 1], scale(point)),
@@ -277,7 +289,7 @@ LINKED = {
     ),
     "second table": Linked(second_table, of_second, plain, routes=()),
 }
-LIGHT = ["covariate observed", "deaths among cases, observed"]
+LIGHT = ["covariate observed", "deaths among cases, observed", "potentials"]
 BOTH = [
     pytest.param(name, route, marks=() if name in LIGHT else pytest.mark.deep)
     for name, linked in LINKED.items()

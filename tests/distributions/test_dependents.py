@@ -33,6 +33,11 @@ def posed(tell, marginalize="auto"):
     return model
 
 
+def within(x):
+    with pm.Model(name="inner"):
+        pm.Potential("d", -0.7 * pt.abs(x - 1).sum())
+
+
 TABLES = np.array([x for x in itertools.product(range(TOTAL + 1), repeat=3) if sum(x) == TOTAL])
 WEIGHT = stats.poisson.pmf(TABLES, RATE).prod(axis=1) * np.exp(-EPSILON * abs(TABLES - NOISY).sum(axis=1))
 
@@ -73,6 +78,39 @@ TOLD = {
         lambda x: pm.Potential("d", -0.7 * pt.abs(x - 1).sum()),
         lambda x: np.exp(-0.7 * abs(x - 1).sum()),
     ),
+    "persons and others": (
+        lambda x: pm.Normal("d", mu=pt.concatenate([x, pt.constant([2.0])]), sigma=1, observed=[1.0, 2, 3, 4]),
+        lambda x: stats.norm.pdf([1, 2, 3, 4], [*x, 2.0], 1).prod(),
+    ),
+    "the same seen twice": (
+        lambda x: (pm.Poisson("d", x + 1, observed=READ), pm.Poisson("e", 1 + 0.1 * x, observed=READ)),
+        lambda x: (stats.poisson.pmf(READ, x + 1) * stats.poisson.pmf(READ, 1 + 0.1 * x)).prod(),
+    ),
+    "potential of two cells": (
+        lambda x: pm.Potential("d", 0.3 - 0.4 * x[0] ** 2 + x[2] / 5),
+        lambda x: np.exp(0.3 - 0.4 * x[0] ** 2 + x[2] / 5),
+    ),
+    "weighted potential": (
+        lambda x: pm.Potential("d", -pm.Data("w", [0.1, 0.9, 0.5]) * x, dims="dim_0"),
+        lambda x: np.exp(-np.dot([0.1, 0.9, 0.5], x)),
+    ),
+    "potential in a row": (
+        lambda x: pm.Potential("a pull", -0.2 * ((x[None] - np.arange(2)[:, None]) ** 2)),
+        lambda x: np.exp(-0.2 * ((x - np.arange(2)[:, None]) ** 2).sum()),
+    ),
+    "two potentials": (
+        lambda x: (pm.Potential("d", -0.7 * pt.abs(x - 1).sum()), pm.Potential("e", pt.log(x + 1.0))),
+        lambda x: np.exp(-0.7 * abs(x - 1).sum()) * (x + 1.0).prod(),
+    ),
+    "potential with zeros": (
+        lambda x: pm.Potential("d", pt.switch(x > 3, -np.inf, 0.0)),
+        lambda x: float((x <= 3).all()),
+    ),
+    "potential of a mean": (
+        lambda x: pm.Potential("d", -0.6 * pt.sqrt((x**2).sum())),
+        lambda x: np.exp(-0.6 * np.sqrt((x**2).sum())),
+    ),
+    "potential within": (lambda x: within(x), lambda x: np.exp(-0.7 * abs(x - 1).sum())),
     "potential of all": (
         lambda x: pm.Potential("d", -0.3 * (x[0] - x[2]) ** 2),
         lambda x: np.exp(-0.3 * (x[0] - x[2]) ** 2),
@@ -82,7 +120,10 @@ TOLD = {
         lambda x: stats.norm.pdf([0.1, 0.4, 0.5], x / TOTAL, 0.2).prod(),
     ),
 }
-BY_CELL = ["deaths", "exposure", "persons by cell", "mixture"]
+BY_CELL = [
+    "deaths", "exposure", "persons by cell", "mixture", "persons and others", "the same seen twice", "potential",
+    "potential of two cells", "weighted potential", "potential in a row", "two potentials", "potential with zeros",
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("told", BY_CELL)

@@ -1,0 +1,51 @@
+"""A potential by cell as a random variable that was observed, so that its table can be summed out with it.
+
+PyMC adds potentials to the density of a model after all of its random variables have theirs, where a table that is
+summed out is gone. What tells as much of the table is a variable with the potential for its log density, whatever its
+value; that is observed to be 0, and drawn as 0.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import numpy as np
+import pytensor.tensor as pt
+
+from ppdinf._pymc_internals import RandomVariable, _logprob, numba_core_rv_funcify, numba_njit
+
+__all__ = ["ToldRV", "told"]
+
+
+class ToldRV(RandomVariable):
+    """Numbers whose log densities are those given."""
+
+    name = "told"
+    signature = "()->()"
+    dtype = "float64"
+    _print_name: ClassVar[tuple[str, str]] = ("Potential", "\\operatorname{Potential}")
+
+    @classmethod
+    def rng_fn(cls, rng: np.random.Generator, density: Any, size: Any = None) -> Any:
+        """Draw zeros."""
+        return np.zeros(np.shape(density) if size is None else size)
+
+
+def told(density: Any) -> Any:
+    """Return a random variable with these log densities, elementwise."""
+    _, found = ToldRV()(density.astype("float64"), rng=pt.random.shared_rng(seed=None), return_next_rng=True)
+    return found
+
+
+@_logprob.register(ToldRV)
+def _told_logp(op: ToldRV, values: Any, rng: Any, size: Any, density: Any, **kwargs: Any) -> Any:
+    return density
+
+
+@numba_core_rv_funcify.register(ToldRV)
+def _told_numba(op: ToldRV, node: Any) -> Any:
+    @numba_njit
+    def zero(rng, density):  # type: ignore[no-untyped-def]
+        return 0.0
+
+    return zero, 1
