@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from ppdinf.distributions.measured_moves import measured_moves
 from ppdinf.distributions.nested_plan import forest_of_sums, nested_sums
 from ppdinf.distributions.observed import Observed, Reals
+from ppdinf.distributions.observed_release import ObservedRelease
 from ppdinf.distributions.of_table import of_table
 from ppdinf.errors import ModelError
 from ppdinf.fiber.laminar import Forest
@@ -211,8 +212,11 @@ class ObservedMeasurements(Observed):
         return pt.switch(pt.all(pt.eq(y, self.y)), of_table(log_weight, x), -np.inf)
 
     def draw(self, cells: NDArray[np.int64], rng: np.random.Generator) -> NDArray[Any]:
-        """Measure tables again."""
-        entries = self.published.entries
+        """Measure tables again; releases of theirs each keep what their mechanism keeps."""
+        entries, releases = self.published.entries, self.published.releases
+        if releases:
+            again = [ObservedRelease(release, self.frame).draw(cells, rng) for release in releases]
+            return np.concatenate([noisy.reshape(len(cells), -1) for noisy in again], axis=1)
         return entries.publish(cells @ entries.matrix.T, rng)
 
 

@@ -87,3 +87,16 @@ def test_releases_drawn_again_keep_the_public_sums_on_both_routes():
         means.append((again.mean("draw").values[0], again.std("draw").values[0] / 2000**0.5))
     (first, error), (second, other) = means
     assert np.all(np.abs(first - second) <= 4.5 * np.hypot(error, other) + 1e-12)
+
+
+def test_several_releases_drawn_again_keep_what_each_of_them_keeps():
+    first, second = released(), released(public=ppd.invariants.Public())
+    with pm.Model(coords=first.coords) as model:
+        scale = pm.Gamma("scale", 2, 2)
+        ppd.PartiallyPrivate("x", pm.Poisson.dist(scale * RATES), release=[first, second])
+    again = ppd.sample_release(draws(*np.ones(200)), model, random_seed=4).values[0]
+    kept, free = again[:, :6], again[:, 6:]
+    states = np.stack([kept[:, :2].sum(1), kept[:, 2:5].sum(1), kept[:, 5]], axis=1)
+    assert (states == [2, 6, 7]).all()
+    assert kept[:, :5].std(axis=0).min() > 0.5
+    assert free.sum(axis=1).std() > 1
