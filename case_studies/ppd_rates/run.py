@@ -19,6 +19,12 @@ HERE, TAKES = Path(__file__).parent, "30 s"
 COROLLARY = "Partially private data, Corollary 13"
 BOUND = "the printed rate is an upper bound, not sharp where d1 or d2 is held"
 DRAWS = 4000
+AXES = {
+    "n": "records n",
+    "d1 = 4 d2": "dimensions d1 = 4 d2",
+    "d1": "dimensions d1 of a record",
+    "d2": "dimensions d2 of what is\npublic: the mean's subspace",
+}
 KNOWN = "cells of one block are equal"
 LOOK = {"#767676": "not projected", "#D55E00": "projected", "#0072B2": "on the subspace"}
 # what varies, the other settings, and the slopes of the printed bounds: projected, on the subspace
@@ -115,11 +121,11 @@ def main(output=HERE, *, quick=False, seed=13):
         for k, (color, label) in enumerate(LOOK.items()):
             axes.plot(values, found[:, k, 0], "o", color=color, label=label)
             axes.plot(values, closed[:, k], color=color, linewidth=1)
-        axes.set(xscale="log", yscale="log", xlabel=name)
+        axes.set(xscale="log", yscale="log", xlabel=AXES.get(name, name))
         axes.set_xticks(values, [f"{v:g}" for v in values])
         axes.minorticks_off()
         axes.spines[["top", "right"]].set_visible(False)
-    panels[0].set_ylabel("mean squared error of the mean")
+    panels[0].set_ylabel("mean squared error of the mean\n(records in the unit ball)")
     figure.legend(*panels[0].get_legend_handles_labels(), frameon=False, ncols=3, loc="outside upper center")
     study.table(
         "slopes", pd.DataFrame(slopes).set_index("log-log slope in"), f"Slopes of log error, {draws} draws a point."
