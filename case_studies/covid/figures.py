@@ -2,7 +2,7 @@
 
 import matplotlib.pyplot as plt
 import numpy as np
-from matplotlib.ticker import NullFormatter
+from matplotlib.ticker import LogLocator, NullFormatter
 
 EPSILONS, LOSSES = (0.01, 1.0), ("l2", "l1")
 METHODS = {  # base measure, or what is done afterwards: title, colour
@@ -118,6 +118,8 @@ def intervals(study, table, what, caption):
                 axes.set_ylim(0, 1.03)
             else:
                 axes.set_yscale("log")
+                axes.yaxis.set_major_locator(LogLocator(subs=(1, 3)))
+                axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
                 axes.yaxis.set_minor_formatter(NullFormatter())
             axes.set_xticks(range(3), sizes)
             axes.set_xlim(-0.4, 2.4)
@@ -161,6 +163,35 @@ def one_month(study, released, estimates, table, month):
         "logarithmic beyond; triangles at 0 are counties that post-processing leaves without a case."
     )
     _finish(study, "one_month", figure, np.array([axes]), caption, 3)
+
+
+def panel(study, estimates, table):
+    """Show three counties in all months: what the panel says, and each month given exact ones before it."""
+    figure, panels = plt.subplots(2, 3, figsize=(12, 5.6), sharex=True, layout="constrained")
+    at, months = np.arange(table.sizes["month"]), table.month.values
+    shown = {"panel": (-0.2, "#0072B2", "all months together, from noisy tables alone"),
+             "month by month": (0.2, "#E69F00", "one month, given exact tables of those before")}  # fmt: skip
+    fatality = 100 * table.deaths.values / np.maximum(table.cases.values, 1)
+    for own, j in zip(panels.T, chosen(table), strict=True):
+        scale = 1e5 / table.population.values[j]
+        for axes, q, factor, truth in zip(
+            own, (0, 2), (scale, 100), (table.cases.values[j] * scale, fatality[j]), strict=True
+        ):
+            for name, (shift, color, label) in shown.items():
+                _, low, high = np.moveaxis(estimates[1, name][:, 0, j, q], -1, 0) * factor
+                axes.vlines(at + shift, low, high, color=color, linewidth=3, alpha=0.75, label=label)
+            axes.plot(at, truth, "_", color="#222222", markersize=9, markeredgewidth=1.6, label="confidential")
+            axes.set_ylim(0, None)
+        own[0].set_title(f"{table.county.values[j]} ({table.population.values[j]:,} persons)", fontsize=10)
+        step = max(1, len(at) // 6)
+        own[1].set_xticks(at[::step], months[::step], rotation=45, fontsize=8)
+    panels[0, 0].set_ylabel("cases per 100,000\nin the month")
+    panels[1, 0].set_ylabel("deaths per 100 cases\nof the month")
+    caption = (
+        f"95 % intervals at epsilon = 1 a month: {len(at)} months in one posterior, and one month at a time. Deaths "
+        "come weeks after cases, so that there are many for each case once a wave has passed."
+    )
+    _finish(study, "panel", figure, panels, caption, 3)
 
 
 def _finish(study, name, figure, panels, caption, columns):

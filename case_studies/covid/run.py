@@ -26,8 +26,9 @@ from ppdinf.plots import plot_delta_z
 from ppdinf.report.study import Study, arguments
 
 HERE, TAKES = Path(__file__).parent, "30 min"
-figures, claims, posteriors = (
-    SimpleNamespace(**runpy.run_path(str(HERE / f"{name}.py"))) for name in ("figures", "claims", "posteriors")
+figures, claims, posteriors, panel, bulletin = (
+    SimpleNamespace(**runpy.run_path(str(HERE / f"{name}.py")))
+    for name in ("figures", "claims", "posteriors", "panel", "bulletin")
 )
 EPSILONS, LOSSES, METHODS, ANALYSES = figures.EPSILONS, figures.LOSSES, figures.METHODS, figures.ANALYSES
 DELTA_Z = posteriors.DELTA_Z
@@ -62,10 +63,15 @@ def labelled(table):
     return xr.DataArray(table, dims=("county", "kind"), coords={"kind": ["cases", "deaths"]})
 
 
+def post_processed(noisy, truth):
+    """Project noisy tables on what is public of the confidential one, and round."""
+    target = Target.of(public_of(len(truth)).on(labelled(truth)))
+    return np.stack([target.round(target.project(y.ravel())).reshape(truth.shape) for y in noisy])
+
+
 def release(table, previous, epsilon, replicates, rng):
     """Draw one month by all methods and both losses: tables (replicates, counties, 2), and mass at ends of windows."""
     rate, (x, z) = epsilon / (2 * DELTA_Z), table.T
-    target = Target.of(public_of(len(x)).on(labelled(table)))
     free = ppd.GeneralizedLaplace(ppd.invariants.Public(()), epsilon=str(rate), norm="l2")
     noise = rng.geometric(-np.expm1(-rate), (2, replicates, *table.shape))
     found, edges = {}, 0.0
@@ -75,8 +81,7 @@ def release(table, previous, epsilon, replicates, rng):
         else:
             noisy = free.simulate(labelled(table), draws=replicates, rng=rng).values
         found["counting", norm] = noisy
-        repaired = [target.round(target.project(y.ravel())).reshape(table.shape) for y in noisy]
-        found["post-processed", norm] = np.stack(repaired)
+        found["post-processed", norm] = post_processed(noisy, table)
         for method, alpha in (("congenial", None), ("prior", CONCENTRATION * (previous + 0.5))):
             law = {"rate": rate, "norm": norm, "alpha": alpha}
             found[method, norm] = pairs.draw(x, z, **law, draws=replicates, rng=rng)
@@ -134,13 +139,50 @@ def both_totals(study, truth, months, seed):
     )
 
 
+def all_months(study, table, months, lengths, seed):
+    """Infer from the noisy tables of all months together, and of each given the months before; print a page of one."""
+    part = table.isel(month=months)
+    ((noisy, drawn, verdict, good),) = study.replicates(
+        lambda rng, _: panel.posterior(part, *lengths, rng), 1, name="panel", progress=True
+    )
+    history = table.cases.values, table.deaths.values, table.population.values
+    truth = np.stack([part.cases.values, part.deaths.values], axis=-1)
+    found = {"panel": [], "month by month": [], "naive": []}
+    for k, t in enumerate(months):
+        y, rng = noisy[np.newaxis, :, k], np.random.default_rng([seed, t])
+        repaired = post_processed(y, truth[:, k])
+        one = posteriors.posterior(y, repaired, truth[:, k], history, t, panel.EPSILON, lengths[1], rng)
+        found["panel"].append(posteriors.summary(drawn[:, :, k])[np.newaxis])
+        found["month by month"].append(one["conditioning"])
+        found["naive"].append(one["naive"])
+    estimates = {(panel.EPSILON, name): np.stack(parts) for name, parts in found.items()}
+    size = claims.thirds(history[2])
+    inference = claims.coverage(estimates, truth.swapaxes(0, 1), size)
+    claims.enter_panel(study, inference, verdict, good)
+    figures.panel(study, estimates, part)
+    study.table("panel", inference, "All months from noisy tables alone, beside one month given exact ones before it.")
+    middle, rate = len(months) // 2, panel.EPSILON / (2 * panel.DELTA_Z)
+    noise = np.random.default_rng(seed).geometric(-np.expm1(-rate), (2, 100_000))
+    bulletin.bulletin(
+        study,
+        drawn[:, :, middle],
+        int(truth[:, middle, 0].sum()),
+        history[2],
+        part.county.values,
+        title=f"COVID-19 by county, {pd.Period(str(part.month.values[middle])):%B %Y}",
+        months=len(months),
+        epsilon=panel.EPSILON,
+        noise=noise[0] - noise[1],
+    )
+
+
 def main(output=HERE, *, quick=False, data=None, seed=1, workers=None):
     """Draw all releases and posteriors, and write claims, figures and tables into a folder."""
     table, source = load(data)
     cases, deaths, persons = table.cases.values, table.deaths.values, table.population.values
     months = [3, 12, 20] if quick else list(range(1, table.sizes["month"]))
     inferred = months[-2:] if quick else months
-    replicates, analysed, draws = (8, 8, 100) if quick else (100, 50, 400)
+    replicates, draws = (8, 100) if quick else (100, 400)
     counties = table.sizes["county"]
     study = Study(
         f"COVID-19 in {counties} counties under public totals",
@@ -165,7 +207,7 @@ def main(output=HERE, *, quick=False, data=None, seed=1, workers=None):
         for method in METHODS
     }
     some = [job for job in jobs if job[1] in inferred]
-    noisy = [tuple(drawn[job][method, "l1"][:analysed] for method in ("counting", "post-processed")) for job in some]
+    noisy = [tuple(drawn[job][method, "l1"] for method in ("counting", "post-processed")) for job in some]
 
     def infer(rng, k):
         epsilon, t = some[k]
@@ -205,6 +247,9 @@ def main(output=HERE, *, quick=False, data=None, seed=1, workers=None):
     first = drawn[EPSILONS[0], inferred[place]]["post-processed", "l1"][0]
     given = estimates[EPSILONS[0], "conditioning"][place, 0]
     figures.one_month(study, first, given, table, inferred[place])
+    every = slice(None, None, 7 if quick else 1)
+    lengths = (200, 200) if quick else (500, 1000)
+    all_months(study, table.isel(county=every), list(range(8, 12)) if quick else months, lengths, seed)
     study.write()
 
 

@@ -120,7 +120,8 @@ def _number(value: float, digits: int | None = None) -> str:
 
 
 def png(figure: Figure) -> bytes:
-    """Draw a figure."""
+    """Draw a figure; finer than usual if it says so."""
     data = io.BytesIO()
-    figure.savefig(data, format="png", dpi=110 if figure.get_figheight() < 8 else 130, metadata={"Software": None})
+    dpi = max(110 if figure.get_figheight() < 8 else 130, figure.dpi)
+    figure.savefig(data, format="png", dpi=dpi, metadata={"Software": None})
     return data.getvalue()

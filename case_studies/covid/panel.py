@@ -1,0 +1,97 @@
+"""All months of the COVID study in one posterior: what noisy monthly tables say together.
+
+Nothing but noise is published of a county here, in no month; exact are the state's cases of each month. Cases are
+Poisson around the county's share in them, whose logarithm walks from month to month, by steps that are wider in small
+counties and drift with a tilt common to the state. Deaths are Poisson around a fatality, per case expected in two
+months (deaths are reported weeks after cases), that walks with the state and differs by county and by cell. That there
+are no more deaths than cases is left unused.
+
+Shares and fatalities of all cells are variables, so that confidential counts are Poisson, whose natural form is summed
+out in a fifth of the time that negative binomials of unknown shape take. What moves is a fatality where deaths tell of
+it, its deviation from what the county and the month have in common where they do not, and a compromise between (as in
+`ppdinf.models.rates`). `run.py` beside calls this.
+"""
+
+import warnings
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+
+import ppdinf as ppd
+from ppdinf.invariants import Public, margin
+
+EPSILON, DELTA_Z = 1, 2  # of one month, both tables
+START, SPREAD = 0.7, 0.3  # standard deviations: of log shares at first, and what is supposed of all others
+
+
+def released(table, rng):
+    """Draw noisy cases and deaths of all months; exact are the cases of each month: two releases."""
+    mechanism = ppd.GeneralizedLaplace(Public(()), epsilon=f"{EPSILON}/{2 * DELTA_Z}")
+    exact = {"cases": margin("month").on(table.cases), "deaths": None}
+    noisy = {name: mechanism.simulate(table[name], draws=1, rng=rng)[0] for name in exact}
+    return {name: ppd.Release(noisy[name], mechanism, public=public) for name, public in exact.items()}
+
+
+def told(release):
+    """Guess which part of what is known of a cell's logarithm the release tells, and which part the prior."""
+    counts, noise = np.maximum(release.table.values, 1.0), 2 * (2 * DELTA_Z / EPSILON) ** 2
+    known = SPREAD**2 * counts**2 / (counts + noise)
+    return known / (1 + known)
+
+
+def model_of(cases, deaths, population):
+    """Model both confidential tables, given their releases and the population of counties."""
+    totals = cases.public.values.astype(float)
+    counties, months = cases.shape
+    size = np.log(population)[:, np.newaxis]
+    size = (size - size.mean()) / size.std()
+    expected = totals * (population / population.sum())[:, np.newaxis]
+    begin = told(cases) * np.log(np.maximum(cases.table.values, 1) / expected)
+    of_two = (totals + np.append(totals[0], totals[:-1])) / 2
+    with pm.Model(coords=cases.coords) as model:
+        spread = {  # nothing near 0, where what is spread cannot move
+            name: pm.LogNormal(f"spread_{name}", np.log(SPREAD), 0.5) for name in ("step", "month", "county", "cell")
+        }
+        rise = pm.Normal("rise", 0, SPREAD)
+        level = pm.GaussianRandomWalk(
+            "level", sigma=spread["month"], init_dist=pm.Normal.dist(-4, 0.7), steps=months - 1, dims="month"
+        )
+        tilt = pm.Normal("tilt", 0, SPREAD, shape=months - 1)
+        drift = pt.concatenate([pt.zeros((counties, 1)), tilt * size], axis=1)
+        steps = pt.repeat(spread["step"] * pt.exp(rise * size), months - 1, axis=1)
+        log_share = pm.CustomDist(
+            "log_share",
+            drift,
+            pt.concatenate([pt.full((counties, 1), START), steps], axis=1),
+            dist=lambda mu, sigma, size: pt.cumsum(pm.Normal.dist(mu, sigma), axis=1),
+            initval=begin,
+            dims=("county", "month"),
+        )
+        raised = population[:, np.newaxis] * pt.exp(log_share)
+        shares = raised / raised.sum(axis=0)
+        ppd.PartiallyPrivate("cases", pm.Poisson.dist(totals * shares), release=cases)
+        of_county = pm.Normal("of_county", 0, spread["county"], dims="county")[:, np.newaxis]
+        known = told(deaths)
+        cell = pm.Normal("cell", known * (level + of_county), spread["cell"] ** known, dims=("county", "month"))
+        rest = cell - known * (level + of_county)
+        fatality = pt.exp(level + of_county + spread["cell"] ** (1 - known) * rest)
+        ppd.PartiallyPrivate("deaths", pm.Poisson.dist(of_two * shares * fatality), release=deaths)
+    return model
+
+
+def posterior(table, tune, draws, rng):
+    """Release and sample: noisy tables, exact draws (draws, counties, months, 2), the verdict, whether it is good."""
+    releases = released(table, rng)
+    model = model_of(releases["cases"], releases["deaths"], table.population.values)
+    seeds = [int(seed) for seed in rng.integers(2**31, size=3)]
+    with model, warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # what there is to say is in the verdict
+        idata = pm.sample(draws, tune=tune, chains=2, cores=2, random_seed=seeds[0], progressbar=False, quiet=True)
+        verdict = ppd.diagnose(idata)
+        tables = [
+            ppd.sample_confidential(idata, name=name, random_seed=seed).values.reshape(-1, *release.shape)
+            for (name, release), seed in zip(releases.items(), seeds[1:], strict=True)
+        ]
+    noisy = np.stack([release.table.values for release in releases.values()], axis=-1)
+    return noisy, np.stack(tables, axis=-1).astype(np.int32), str(verdict), verdict.ok
