@@ -7,9 +7,9 @@ months (deaths are reported weeks after cases), that walks with the state and di
 are no more deaths than cases is left unused.
 
 Shares and fatalities of all cells are variables, so that confidential counts are Poisson, whose natural form is summed
-out in a fifth of the time that negative binomials of unknown shape take. What moves is a fatality where deaths tell of
-it, its deviation from what the county and the month have in common where they do not, and a compromise between (as in
-`ppdinf.models.rates`). `run.py` beside calls this.
+out in a fifth of the time that negative binomials of unknown shape take. What moves of a cell's fatality is its
+deviation where deaths tell of it, that in units of its spread where they do not, and a compromise between. `run.py`
+beside calls this.
 """
 
 import warnings
@@ -50,16 +50,14 @@ def model_of(cases, deaths, population):
     begin = told(cases) * np.log(np.maximum(cases.table.values, 1) / expected)
     of_two = (totals + np.append(totals[0], totals[:-1])) / 2
     with pm.Model(coords=cases.coords) as model:
-        spread = {  # nothing near 0, where what is spread cannot move
-            name: pm.LogNormal(f"spread_{name}", np.log(SPREAD), 0.5) for name in ("step", "month", "county", "cell")
-        }
-        rise = pm.Normal("rise", 0, SPREAD)
+        step, rise = pm.Normal("step", np.log(SPREAD), 0.5), pm.Normal("rise", 0, SPREAD)
+        spread = {name: pm.HalfNormal(f"spread_{name}", SPREAD) for name in ("month", "county", "cell")}
         level = pm.GaussianRandomWalk(
             "level", sigma=spread["month"], init_dist=pm.Normal.dist(-4, 0.7), steps=months - 1, dims="month"
         )
         tilt = pm.Normal("tilt", 0, SPREAD, shape=months - 1)
         drift = pt.concatenate([pt.zeros((counties, 1)), tilt * size], axis=1)
-        steps = pt.repeat(spread["step"] * pt.exp(rise * size), months - 1, axis=1)
+        steps = pt.repeat(pt.exp(step + rise * size), months - 1, axis=1)
         log_share = pm.CustomDist(
             "log_share",
             drift,
@@ -68,14 +66,13 @@ def model_of(cases, deaths, population):
             initval=begin,
             dims=("county", "month"),
         )
-        raised = population[:, np.newaxis] * pt.exp(log_share)
-        shares = raised / raised.sum(axis=0)
+        # that they add up to 1 is what the exact total says; a factor common to a month would be free otherwise
+        shares = (population / population.sum())[:, np.newaxis] * pt.exp(log_share)
         ppd.PartiallyPrivate("cases", pm.Poisson.dist(totals * shares), release=cases)
-        of_county = pm.Normal("of_county", 0, spread["county"], dims="county")[:, np.newaxis]
+        of_county = spread["county"] * pm.Normal("of_county", dims="county")[:, np.newaxis]
         known = told(deaths)
-        cell = pm.Normal("cell", known * (level + of_county), spread["cell"] ** known, dims=("county", "month"))
-        rest = cell - known * (level + of_county)
-        fatality = pt.exp(level + of_county + spread["cell"] ** (1 - known) * rest)
+        cell = pm.Normal("cell", 0, spread["cell"] ** known, dims=("county", "month"))
+        fatality = pt.exp(level + of_county + spread["cell"] ** (1 - known) * cell)
         ppd.PartiallyPrivate("deaths", pm.Poisson.dist(of_two * shares * fatality), release=deaths)
     return model
 
