@@ -11,6 +11,7 @@ import textwrap
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
+from matplotlib.ticker import MaxNLocator
 
 from ppdinf._whole_files import write_whole
 
@@ -158,6 +159,7 @@ def _chart(axes, table, name, at, state):
     if state is not None:
         axes.axvline(state, color=INK, linewidth=0.8, linestyle="--", zorder=0)
     axes.set(xlim=(0, limit), ylim=(len(at) - 0.4, -0.6), yticks=[])
+    axes.xaxis.set_major_locator(MaxNLocator(4, prune="upper"))  # labels at the ends of two charts would touch
     axes.patch.set_alpha(0)
     axes.spines[["left", "right", "top"]].set_visible(False)
     axes.tick_params(labelsize=6.5, color=QUIET, labelcolor=INK, length=2)

@@ -17,11 +17,13 @@ import warnings
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
+import xarray as xr
 
 import ppdinf as ppd
 from ppdinf.invariants import Public, margin
 
 EPSILON, DELTA_Z = 1, 2  # of one month, both tables
+TABLES = 500  # of a chain at most, so that drawing them takes less time than sampling
 START, SPREAD = 0.7, 0.3  # standard deviations: of log shares at first, and what is supposed of all others
 
 
@@ -86,8 +88,10 @@ def posterior(table, tune, draws, rng):
         warnings.simplefilter("ignore")  # what there is to say is in the verdict
         idata = pm.sample(draws, tune=tune, chains=2, cores=2, random_seed=seeds[0], progressbar=False, quiet=True)
         verdict = ppd.diagnose(idata)
+        apart = idata.posterior.to_dataset().isel(draw=slice(None, None, max(1, draws // TABLES)))
+        few = xr.DataTree.from_dict({"posterior": apart})
         tables = [
-            ppd.sample_confidential(idata, name=name, random_seed=seed).values.reshape(-1, *release.shape)
+            ppd.sample_confidential(few, name=name, random_seed=seed).values.reshape(-1, *release.shape)
             for (name, release), seed in zip(releases.items(), seeds[1:], strict=True)
         ]
     noisy = np.stack([release.table.values for release in releases.values()], axis=-1)

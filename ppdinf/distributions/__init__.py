@@ -31,6 +31,8 @@ rows                   multinomial rows as independent cells: the same density w
                        public
 summed_out             the marginal likelihood of a release: its confidential table summed out, with everything that
                        depends on it
+told                   a potential by cell as a random variable that was observed, so that its table can be summed out
+                       with it
 windows                windows of counts: where noise, public statements and the data model let each confidential count
                        be
 """

@@ -49,7 +49,9 @@ class Compiled:
 
     def summed_out(self, eta):
         s = self.data
-        value = SumsGivenTotals(True)(s["logw"], eta, s["lid"], s["row"], s["lo"], s["block"], s["total"])[0].sum()
+        first, unit, polynomials = totals.NO_PIECES  # groups this small are not summed out by them
+        place = [s[name] for name in ("row", "lo", "block", "total")]
+        value = SumsGivenTotals(True)(s["logw"], eta, s["lid"], polynomials, *place, first, unit)[0].sum()
         means = s["member"] @ pt.exp(eta)  # of the public sums
         log_p = (s["total"] * pt.log(means) - means - pt.gammaln(s["total"] + 1)).sum()
         return value - s["forget"] * log_p
