@@ -248,7 +248,7 @@ def main(output=HERE, *, quick=False, data=None, seed=1, workers=None):
     given = estimates[EPSILONS[0], "conditioning"][place, 0]
     figures.one_month(study, first, given, table, inferred[place])
     every = slice(None, None, 7 if quick else 1)
-    lengths = (200, 200) if quick else (500, 1000)
+    lengths = (200, 200) if quick else (500, 2500)
     all_months(study, table.isel(county=every), list(range(8, 12)) if quick else months, lengths, seed)
     study.write()
 
