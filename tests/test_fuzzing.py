@@ -222,7 +222,7 @@ def files(cases, folder):
             for key in above:
                 node = node[key]
             if data.draw(st.booleans()):
-                node[last] = data.draw(JUNK)
+                node[last] = copy.deepcopy(data.draw(JUNK))
             else:
                 del node[last]
         try:
@@ -255,7 +255,7 @@ def lines(cases, folder):
         node = forged
         for key in above:
             node = node[key]
-        node[last] = data.draw(JUNK)
+        node[last] = copy.deepcopy(data.draw(JUNK))
         previous, written = "", b""
         for record in forged:
             body = {k: v for k, v in record.items() if k != "digest"} if isinstance(record, dict) else {}

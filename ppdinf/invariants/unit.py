@@ -24,8 +24,10 @@ class Unit(Statement):
     def __post_init__(self) -> None:
         if not as_text(self.unit, "the unit").strip():
             raise LabelError("the unit has no name: say whom the guarantee protects, such as 'household'")
-        if as_whole(self.contributions, "contributions") < 1:
-            raise InvariantError(f"contributions must be at least 1 record, found {self.contributions}")
+        contributions = as_whole(self.contributions, "contributions")
+        if contributions < 1:
+            raise InvariantError(f"contributions must be at least 1 record, found {contributions}")
+        object.__setattr__(self, "contributions", contributions)
 
     def __str__(self) -> str:
         return f"one {self.unit} has at most {self.contributions} record{'s' * (self.contributions != 1)}"

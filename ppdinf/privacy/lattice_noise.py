@@ -112,6 +112,8 @@ def exact_sigma(found: Structure, step: NDArray[np.int64], epsilon: Any, delta: 
     size, goal = float(as_fraction(epsilon, "epsilon")), float(as_delta(delta))
     law = _step_law(found, tuple(step))
     high = math.sqrt(float(step @ step) / (2 * zcdp_rho(epsilon, delta)))
+    while law.delta(high, size) > goal:  # the bound is wider than the conversion from zCDP where sigma is small
+        high *= 1.25
     low = high
     while law.delta(low, size) <= goal and low > 1e-3:
         low /= 2

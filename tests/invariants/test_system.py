@@ -159,7 +159,7 @@ def test_ten_million_cells_bind(labels):
     import resource
     import time
 
-    rng, n = np.random.default_rng(1), 10_000_000
+    rng, n, before = np.random.default_rng(1), 10_000_000, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     states = np.array([f"State {k:02d}" for k in range(51)], dtype=object)[rng.integers(51, size=n)]
     coords = {"state": ("block", states)}
     if labels == "strings":
@@ -170,7 +170,7 @@ def test_ten_million_cells_bind(labels):
     assert bound.structure.is_partition
     bound.require(table)
     assert time.process_time() - start < 60  # three times what is promised: machines differ
-    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss < 6 * 2**20
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 5.5 * 2**20  # on top of tests before this one
     expected = pd.Series(table.values).groupby(states, sort=False).sum()
     assert bound.values.tolist() == expected.tolist()
     assert bound.names == [f"state={state}" for state in expected.index]

@@ -383,3 +383,8 @@ def test_names_say_where_sums_are_exact():
     assert (exact.variant, free.variant) == ("integer-subspace", "pure")
     stated = Guarantee("zcdp", rho=Fraction(1), metric="l2", unprotected=("the total",))
     assert stated.to_dict()["dp_flavor"]["name"] == "Zero-concentrated DP among tables with the same public information"
+
+
+def test_contributions_of_any_whole_type_print_alike():
+    stated = [ppd.invariants.unit("visit", contributions=n) for n in (3, np.uint64(3), np.int8(3))]
+    assert len({str(public) for public in stated}) == 1

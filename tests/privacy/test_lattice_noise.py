@@ -168,3 +168,10 @@ def test_other_smallest_changes_do_not_compose():
     assert "an l2 distance of 1.414" in compose(first, second).describe()
     with pytest.raises(PrivacyError, match="several kinds"):
         compose(first, third)
+
+
+def test_a_width_is_found_where_the_bound_is_wider_than_the_conversion_from_zcdp():
+    found, step = structure(np.kron(np.eye(2, dtype=int), [[1, 1, 1]])), np.array([1, -1, 0, 0, 0, 0])
+    sigma = exact_sigma(found, step, 5, "1/4")
+    assert 0.6 < sigma < 1
+    assert lattice_delta(found, step, sigma, 5.0) <= 0.25 * (1 + 1e-6)
