@@ -20,7 +20,7 @@ from ppdinf.noise.exact.crossing import Crossing
 from ppdinf.noise.exact.crossing_lattice import Prepared
 
 SECONDS = 6.0  # CPU time of each measurement, about
-SQUARES = [(n, n) for n in (5, 10, 15, 20, 25, 30, 35, 40)]
+SQUARES = [(n, n) for n in (5, 10, 15, 20, 25, 30, 35, 40, 45)]
 LONG = [(67, 24), (200, 10), (1000, 10), (3143, 5)]
 
 
@@ -57,7 +57,7 @@ def measured(law):
     while (seconds := time.process_time() - start) < SECONDS and kept < 400:
         kept += sum(1 for _ in law._attempts(size, tape))
         tries += size
-        size = min(2 * size, max(1, 2**18 // np.prod(law.system.shape)))
+        size = min(2 * size, max(1, 2**18 // law.scales.first))
     return kept, tries, seconds / tries
 
 

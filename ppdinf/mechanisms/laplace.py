@@ -46,7 +46,7 @@ class GeneralizedLaplace(LatticeNoise):
     l1 noise equals in law independent double geometric noise conditioned on ``A z = 0``. Draws are exact: in
     O(d) where every cell lies under at most one public sum once redundant sums are set aside, by elimination
     or rejection where sums cross in small systems, and by a mixture over scales for both margins of a two-way table
-    (`ppdinf.noise.exact.crossing`; at epsilon 1/4, 10 x 10 take a millisecond, 30 x 30 half a second) and some 30
+    (`ppdinf.noise.exact.crossing`; at epsilon 1/4, 10 x 10 take a millisecond, 30 x 30 a fifth of a second) and some 30
     other sums that cross over up to 300 cells (`ppdinf.noise.exact.crossing_lattice`). What is beyond is left to
     chains, ``release(..., allow_mcmc=True)``. l2 noise is exact on any
     lattice (`ppdinf.noise.exact.mixture`; 30 x 30 margins take a millisecond).

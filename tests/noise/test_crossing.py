@@ -101,7 +101,7 @@ class TestWrongVariantsAreCaught:
 
     @pytest.mark.deep
     def test_determinant_left_out(self, monkeypatch):
-        monkeypatch.setattr(crossing_scales, "_log_keep", lambda values: np.zeros(len(values)))
+        monkeypatch.setattr(crossing_scales, "_log_keep", lambda values, of: np.zeros(len(values)))
         assert p_value(Crossing((3, 3), Fraction(1))) < 1e-4
 
 
@@ -198,7 +198,7 @@ def test_the_determinant_is_above_its_bound():
     """A search over scales of a 3 x 4 table: the ratio is largest, 1, where all are equal."""
 
     def loss(logs):
-        return -float(crossing_scales._log_keep(np.exp(logs).reshape(1, 4, 3))[0])
+        return -float(crossing_scales._log_keep(np.exp(logs).reshape(1, 4, 3), 4)[0])
 
     found = [optimize.minimize(loss, np.random.default_rng(seed).normal(0, 2, 12)).fun for seed in range(8)]
     assert min(found) > -1e-12
@@ -207,7 +207,47 @@ def test_the_determinant_is_above_its_bound():
     A = two_way(4, 3)[:-1]
     log_det = np.linalg.slogdet((A * t.ravel()) @ A.T)[1]
     free = 2 * np.log(4) + 0.75 * np.log(t.sum(axis=1)).sum() + 0.25 * np.log(t).sum()
-    assert float(crossing_scales._log_keep(t[np.newaxis])[0]) == pytest.approx((free - log_det) / 2, abs=1e-12)
+    assert float(crossing_scales._log_keep(t[np.newaxis], 4)[0]) == pytest.approx((free - log_det) / 2, abs=1e-12)
+
+
+def staged(shape, monkeypatch, size=40_000):
+    """Scales kept in four stages or more against weighted ones: scores of four functions, the odds among them."""
+    monkeypatch.setattr(crossing_scales, "STAGE", 0.05)
+    law = RowScales(shape, Fraction(1), Fraction(1), Fraction(3))
+    assert len(law.stages) >= 4
+    kept, scales = law.kept(size, seeded_tape(1)).values, law.draw(size, seeded_tape(2))
+    weights = np.exp(scales.log_keep())
+    share = len(kept) / size
+    scores = [(share - weights.mean()) / np.sqrt((share * (1 - share) + weights.var()) / size)]
+    for look in (lambda t: t.reshape(len(t), -1), lambda t: t.sum(axis=1), lambda t: t.sum(axis=2)):
+        own, other = (np.log(look(t)).std(axis=1) for t in (kept, scales.values))
+        off = weights * (other - own.mean()) / weights.mean()
+        scores.append(off.mean() / np.sqrt(own.var() / len(own) + off.var() / size))
+    return np.array(scores)
+
+
+def test_stages_keep_what_is_kept_at_once(monkeypatch):
+    """False alarms: 4.5 standard errors of four normal scores, 3e-5."""
+    assert np.abs(staged((9, 6), monkeypatch)).max() < 4.5
+
+
+def test_stages_that_take_too_much_are_caught(monkeypatch):
+    """Rows drawn first are held to what all rows are: chances to go on would have to exceed 1."""
+    right = crossing_scales._log_keep
+    monkeypatch.setattr(crossing_scales, "_log_keep", lambda values, of: right(values, values.shape[1]))
+    assert np.abs(staged((9, 6), monkeypatch)).max() > 8
+
+
+def test_more_rows_lose_more():
+    """A search for rows whose scales would make it surer that a table is kept."""
+    for rows, before in ((2, 1), (4, 2), (5, 3)):
+
+        def gain(logs, rows=rows, before=before):
+            t = np.exp(logs).reshape(1, rows, 3)
+            return -float((crossing_scales._log_keep(t, 6) - crossing_scales._log_keep(t[:, :before], 6))[0])
+
+        found = [optimize.minimize(gain, np.random.default_rng(n).normal(0, 2, 3 * rows)).fun for n in range(4)]
+        assert min(found) > -1e-12
 
 
 @pytest.mark.parametrize("path", [2, 3, 5])

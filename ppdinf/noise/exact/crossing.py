@@ -5,6 +5,7 @@ A mixture over scales of the cells (`ppdinf.noise.exact.crossing_mixture`): scal
 cells hold one with short paths (`ppdinf.noise.exact.crossing_backbone`).
 """
 
+import math
 from fractions import Fraction
 from functools import lru_cache
 
@@ -27,7 +28,7 @@ from ppdinf.noise.offer import Answer, Declined, Offer, is_one_block
 __all__ = ["Crossing", "Table", "offer", "two_way_table"]
 
 LONGEST = 20.0  # seconds of a draw
-PER_CELL = 2e-7  # seconds of an attempt
+PER_CELL = 4e-7  # seconds of an attempt, of the cells that it begins with
 
 
 def offer(structure: Structure, law: Law, cells: NDArray[np.int64]) -> Answer:
@@ -38,7 +39,7 @@ def offer(structure: Structure, law: Law, cells: NDArray[np.int64]) -> Answer:
     if table is None:
         return None
     mixture = _prepared(table.shape, law.epsilon)
-    seconds = PER_CELL * cells.size / max(mixture.acceptance, 1e-300)
+    seconds = PER_CELL * mixture.scales.first / mixture.acceptance if mixture.acceptance else math.inf
     if seconds > LONGEST:
         kept = f"a mixture over scales would keep about {mixture.acceptance:.0e} of its attempts"
         return Declined(lambda: kept, LONGEST / seconds)

@@ -30,6 +30,7 @@ from flint import arb, arb_mat, fmpq, fmpq_mat, fmpz_mat
 from numpy.typing import NDArray
 
 from ppdinf._compiled import jit
+from ppdinf.noise.bits.coins import toss
 from ppdinf.noise.bits.lazy import LazyReals
 from ppdinf.noise.bits.settle import precision
 from ppdinf.noise.bits.tape import Tape
@@ -166,6 +167,16 @@ class LeverageScales:
                 values[:, 0, own], near[:, 0, own] = part.values[rows], part.near[rows]
                 cells[:, 0, own], sums[:, place] = part.cells[rows], part.sums[rows]
         return Scales(self, values, near, cells, reals, sums)
+
+    def kept(self, size: int, tape: Tape) -> Scales:
+        """Draw so many sets of scales, and return those that are kept."""
+        scales = self.draw(size, tape)
+        return scales[toss(scales.log_keep(), 2.0**-20, scales.enclose_keep, tape)]
+
+    @property
+    def first(self) -> int:
+        """Cells whose scales an attempt begins with."""
+        return len(self.gammas)
 
     def log_keep(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
         """Log probability to keep each set of scales, to 2^-20."""

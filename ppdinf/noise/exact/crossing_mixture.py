@@ -43,7 +43,7 @@ from ppdinf.rationals import ball
 
 __all__ = ["ScaleLaw", "ScaleMixture", "Scales", "System"]
 
-CELLS = 2**18  # cells of the attempts made at a time
+CELLS = 2**18  # cells that attempts made at a time begin with
 WIDTHS = [Fraction(n, 20) for n in (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 16, 20)]  # tau times epsilon^2
 WIDEST = 2**34  # times epsilon: 64 times as wide is what Klein's sampler can hold
 PILOT = 2**21  # cells of the pilot run that predicts the acceptance
@@ -65,8 +65,15 @@ class ScaleLaw(Protocol):
     def loss(self) -> float:
         """Log of the share of attempts, about, that excesses cost."""
 
+    @property
+    def first(self) -> int:
+        """Cells whose scales an attempt begins with."""
+
     def draw(self, size: int, tape: Tape) -> "Scales":
         """Draw so many sets of scales."""
+
+    def kept(self, size: int, tape: Tape) -> "Scales":
+        """Draw so many sets of scales, and return those that are kept."""
 
     def log_keep(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
         """Log probability to keep each set of scales, to 2^-20."""
@@ -123,6 +130,17 @@ class Scales:
     reals: LazyReals
     sums: NDArray[np.int64]  # place of each sum's number, where it has one
 
+    def __getitem__(self, some: NDArray[np.bool_]) -> "Scales":
+        """Return some of the sets."""
+        values, near, cells = self.values[some], self.near[some], self.cells[some]
+        return Scales(self.law, values, near, cells, self.reals, self.sums[some])
+
+    def beside(self, others: "Scales") -> "Scales":
+        """Add further rows, of the same real numbers."""
+        pairs = ((getattr(self, name), getattr(others, name)) for name in ("values", "near", "cells", "sums"))
+        values, near, cells, sums = (np.concatenate(pair, axis=1) for pair in pairs)
+        return Scales(self.law, values, near, cells, self.reals, sums)
+
     def log_keep(self) -> NDArray[np.float64]:
         """Log probability to keep each set of scales, to 2^-20."""
         return self.law.log_keep(self.values)
@@ -173,7 +191,7 @@ class ScaleMixture:
         r, c = self.system.shape
         noise = np.empty((size, r, c), dtype=np.int64)
         done = 0
-        most = max(1, CELLS // (r * c))
+        most = max(1, CELLS // self.scales.first)
         while done < size:
             wanted = (size - done) / max(self.acceptance, 1e-9)
             for z in self._attempts(min(most, math.ceil(1.1 * wanted) + 1), tape):
@@ -185,9 +203,8 @@ class ScaleMixture:
 
     def _attempts(self, number: int, tape: Tape) -> Iterator[NDArray[np.int64]]:
         """Yield what so many attempts bring."""
-        scales = self.scales.draw(number, tape)
-        kept = toss(scales.log_keep(), 2.0**-20, scales.enclose_keep, tape)
-        for i in np.flatnonzero(kept).tolist():
+        scales = self.scales.kept(number, tape)
+        for i in range(len(scales.values)):
             t = scales.values[i]
             wide = self._wide(scales, i)
             backing = self.system.backing(wide, self.path)

@@ -11,18 +11,28 @@ sums R_i, shares p_i and M(p) = diag p - p p' without a row and column, det M(p)
     det(A T A') >= r^(c-1) prod_i R_i^(1 - 1/r) prod_e t_e^(1/r),
 
 and what is drawn is the product of the rows' laws ``R^-beta prod_j t_j^-gamma (1 + excess(t_j)) exp(-eps^2 t_j / 2)``,
-gamma = 1/(2r), beta = (r-1)/(2r) (`ppdinf.noise.exact.crossing_sums`). The ratio of both sides of the inequality is the
-probability to keep all scales, `log_keep`.
+gamma = 1/(2r), beta = (r-1)/(2r) (`ppdinf.noise.exact.crossing_sums`). The square root of the ratio of both sides is
+the probability to keep all scales, `log_keep`.
+
+*In stages.* Let f(K), for K of the rows, be |K| times how much is lost by concavity among these rows alone,
+
+    f(K) = |K| [log det(sum over K of R_i M(p_i) / |K|) - the mean over K of log det(R_i M(p_i))].
+
+All scales are kept with probability exp(-f(all) / 2r), and concavity makes f(K + L) >= f(K) + f(L). So rows are drawn
+some at a time, and with K drawn and L to follow the table goes on with probability exp(-(f(K + L) - f(K)) / 2r): the
+product is what is wanted, and most tables are given up after a few rows.
 """
 
 import math
 from fractions import Fraction
+from functools import partial
 
 import numpy as np
 from flint import arb, arb_mat
 from numpy.typing import NDArray
 
 from ppdinf._compiled import jit
+from ppdinf.noise.bits.coins import toss
 from ppdinf.noise.bits.lazy import LazyReals
 from ppdinf.noise.bits.tape import Tape
 from ppdinf.noise.exact.crossing_excess import Excess
@@ -30,6 +40,9 @@ from ppdinf.noise.exact.crossing_mixture import Scales
 from ppdinf.noise.exact.crossing_sums import Part, SumScales
 
 __all__ = ["RowScales", "enclose_column_determinant"]
+
+LOST_BY_COLUMN = 0.27  # logarithm of the share of tables that concavity costs, about, a column
+STAGE = 0.8  # that is lost before a table's next rows are drawn
 
 
 class RowScales:
@@ -51,27 +64,46 @@ class RowScales:
         gamma = Fraction(1, 2 * r)
         self.excess = Excess(epsilon, end, resistance, float(gamma))
         self.row = SumScales((gamma,) * c, (1,) * c, Fraction(r - 1, 2 * r), self.excess)
+        number = min(r // 2, max(1, round(c * LOST_BY_COLUMN / STAGE)))
+        self.stages = np.diff(np.linspace(0, r, number + 1).round().astype(int)).tolist()  # rows that each adds
+        self.first = self.stages[0] * c
 
     def draw(self, size: int, tape: Tape) -> Scales:
         """Draw scales of so many tables from the product law."""
-        r, c = self.shape
-        reals, full = LazyReals(tape), (size, r, c)
-        part = self.row.draw(size * r, reals, tape)
+        return self._rows(self.shape[0], size, LazyReals(tape), tape)
+
+    def kept(self, size: int, tape: Tape) -> Scales:
+        """Draw scales of so many tables, some rows at a time, and return those that are kept."""
+        reals = LazyReals(tape)
+        scales, log_kept = self._rows(0, size, reals, tape), np.zeros(size)
+        for rows in self.stages:
+            longer = scales.beside(self._rows(rows, log_kept.size, reals, tape))
+            log_keep = longer.log_keep()
+            share = partial(_enclose_share, longer, scales)
+            on = toss(log_keep - log_kept, 2.0**-19, share, tape)
+            scales, log_kept = longer[on], log_keep[on]
+        return scales
+
+    def _rows(self, rows: int, size: int, reals: LazyReals, tape: Tape) -> Scales:
+        full = size, rows, self.shape[1]
+        part = self.row.draw(size * rows, reals, tape)
         values, near, cells = part.values.reshape(full), part.near.reshape(full), part.cells.reshape(full)
-        return Scales(self, values, near, cells, reals, part.sums.reshape(size, r))
+        return Scales(self, values, near, cells, reals, part.sums.reshape(size, rows))
 
     def log_keep(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Log probability to keep each set of scales, to 2^-20."""
-        return _log_keep(values)
+        """Log probability to keep each set of scales, to 2^-20; of the first rows alone, to go on to the others."""
+        return _log_keep(values, self.shape[0])
 
     def enclose_keep(self, t: list[list[arb]]) -> arb:
-        """Enclose the probability to keep one set of scales."""
-        r, c = self.shape
+        """Enclose the probability to keep one set of scales, or to go on after its first rows."""
+        rows, c = len(t), self.shape[1]
+        if not rows:
+            return arb(1)
         sums = [sum(row, start=arb(0)) for row in t]
         logs = sum((x.log() for row in t for x in row), start=arb(0))
         log_sums = sum((x.log() for x in sums), start=arb(0))
-        free = (c - 1) * arb(r).log() + (logs - log_sums) / r
-        return ((free - enclose_column_determinant(t).log()) / 2).exp()
+        free = (c - 1) * arb(rows).log() + (logs - log_sums) / rows
+        return ((free - enclose_column_determinant(t).log()) * rows / (2 * self.shape[0])).exp()
 
     @property
     def loss(self) -> float:
@@ -82,6 +114,11 @@ class RowScales:
         """Enclose the scales of a row."""
         part = Part(scales.values[i], scales.near[i], scales.cells[i], scales.sums[i])
         return self.row.enclose(part, row, scales.reals)
+
+
+def _enclose_share(longer: Scales, scales: Scales, i: int) -> arb:
+    """Enclose the probability to go on with more rows."""
+    return longer.enclose_keep(i) / scales.enclose_keep(i)
 
 
 def enclose_column_determinant(t: list[list[arb]]) -> arb:
@@ -98,8 +135,8 @@ def enclose_column_determinant(t: list[list[arb]]) -> arb:
 
 
 @jit
-def _log_keep(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Half the log of r^(c-1) prod_i R_i^(-1/r) prod_e t_e^(1/r) / det, by star-mesh steps: nothing cancels."""
+def _log_keep(values: NDArray[np.float64], of: int) -> NDArray[np.float64]:
+    """Log of (r^(c-1) prod_i R_i^(-1/r) prod_e t_e^(1/r) / det)^(r / 2 of), by star-mesh steps: nothing cancels."""
     size, r, c = values.shape
     out = np.empty(size)
     mesh, logs = np.empty((c, c)), 0.0
@@ -129,5 +166,5 @@ def _log_keep(values: NDArray[np.float64]) -> NDArray[np.float64]:
                 share = mesh[j, k] / pivot
                 for other in range(k):
                     mesh[k, other] += share * mesh[j, other]
-        out[n] = 0.5 * ((c - 1) * math.log(r) + logs / r - log_det)
+        out[n] = 0.5 * r / of * ((c - 1) * math.log(r) + logs / r - log_det)
     return out

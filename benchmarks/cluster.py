@@ -1,0 +1,102 @@
+"""The COVID study's releases and posteriors on a loopback Dask cluster: one worker, two, two of which one is killed.
+
+    uv run --extra dask python benchmarks/cluster.py [months]
+
+Real counts where `PPDINF_DATA` has them, simulated ones otherwise. Each month at both epsilons, forty releases and the
+posteriors of these noisy tables, as in the full study. The three ways must give the same bits as one process does. Wall
+seconds on an idle machine with two cores; a worker's start and imports (some 5 s) count, the cluster's do not.
+"""
+
+from __future__ import annotations
+
+import os
+import runpy
+import signal
+import sys
+import tempfile
+import threading
+import time
+from contextlib import nullcontext
+from pathlib import Path
+from types import SimpleNamespace
+
+import joblib
+import numpy as np
+
+from ppdinf.report.study import Study
+
+COVID = Path(__file__).parents[1] / "case_studies" / "covid" / "run.py"
+REPLICATES, DRAWS = 40, 400
+
+
+def studied(folder, months):
+    """Releases and posteriors of some months, and the seconds they took."""
+    covid = SimpleNamespace(**runpy.run_path(str(COVID)))
+    table, source = covid.load(None)
+    cases, deaths, persons = table.cases.values, table.deaths.values, table.population.values
+    study = Study("Cluster", folder, about="", settings={"seed": 1, "data": source})
+    jobs = [(epsilon, t) for t in range(3, 3 + months) for epsilon in covid.EPSILONS]
+
+    def both(t):
+        return np.stack([cases[:, t], deaths[:, t]], axis=1)
+
+    def releases(rng, k):
+        epsilon, t = jobs[k]
+        return covid.release(both(t), cases[:, t - 1], epsilon, REPLICATES, rng)[0]
+
+    start = time.perf_counter()
+    drawn = study.replicates(releases, len(jobs), name="releases")
+    noisy = [tuple(found[method, "l1"] for method in ("counting", "post-processed")) for found in drawn]
+
+    def infer(rng, k):
+        epsilon, t = jobs[k]
+        history = cases, deaths, persons
+        return covid.posteriors.posterior(*noisy[k], both(t), history, t, epsilon, DRAWS, rng)
+
+    found = study.replicates(infer, len(jobs), name="posteriors")
+    return (drawn, found), time.perf_counter() - start
+
+
+def on_cluster(months, workers, kill_after=None):
+    """The same on a cluster of so many processes, one of which is killed after some seconds."""
+    import distributed
+
+    cluster = distributed.LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address=None)
+    with cluster, distributed.Client(cluster), joblib.parallel_config("dask"), tempfile.TemporaryDirectory() as folder:
+        victim = next(iter(cluster.workers.values())).pid
+        killer = threading.Timer(kill_after, os.kill, (victim, signal.SIGKILL)) if kill_after else nullcontext()
+        if kill_after:
+            killer.start()
+        found = studied(folder, months)
+        if kill_after:
+            assert not killer.is_alive(), "the study ended before a worker was killed"
+        return found
+
+
+def equal(found, alone):
+    """Whether two results are the same to the last bit."""
+    if isinstance(found, dict):
+        return found.keys() == alone.keys() and all(equal(found[key], alone[key]) for key in found)
+    if isinstance(found, (list, tuple)):
+        return len(found) == len(alone) and all(map(equal, found, alone))
+    return np.array_equal(found, alone)
+
+
+def main(months=2):
+    """Print seconds of each way, and whether its results are those of one process."""
+    with tempfile.TemporaryDirectory() as folder:
+        alone, seconds = studied(folder, months)
+    print(f"one process: {seconds:.1f} s", flush=True)
+    one = None
+    for name, workers, killed in (("one worker", 1, False), ("two workers", 2, False), ("two, one killed", 2, True)):
+        found, seconds = on_cluster(months, workers, one / 4 if killed else None)
+        one = one or seconds
+        same, faster = equal(found, alone), one / seconds
+        print(
+            f"{name}: {seconds:.1f} s, {faster:.2f} times as fast as one worker; same results: {same}",
+            flush=True,
+        )
+
+
+if __name__ == "__main__":
+    main(*(int(argument) for argument in sys.argv[1:]))
