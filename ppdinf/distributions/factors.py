@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
+import pytensor
 import pytensor.tensor as pt
 from numpy.typing import NDArray
 
@@ -43,7 +44,6 @@ from ppdinf._pymc_internals import (
     TrueDiv,
     ViewOp,
     ancestors,
-    compile_pymc,
     graph_inputs,
     graph_replace,
     toposort,
@@ -53,6 +53,7 @@ from ppdinf._pymc_internals import (
 __all__ = ["Factor", "cells_of", "elements"]
 
 NONE = -1  # of an element that looks at no cell
+ONCE = pytensor.Mode(linker="py", optimizer=None)  # whole numbers, evaluated once: nothing is gained by rewriting first
 
 # what takes elements of its first input, or puts them elsewhere, as the rest of its inputs say
 _MOVES = (
@@ -181,7 +182,7 @@ def cells_of(
     found = [known[density], pt.stack([*mixed, pt.constant(False)]).any()]
     if given and set(given()) & set(graph_inputs(found)):
         found = graph_replace(found, given(), strict=False)
-    cells, conflict = compile_pymc([], found, mode="FAST_COMPILE")()
+    cells, conflict = pytensor.function([], found, mode=ONCE)()
     return None if conflict else np.asarray(cells, dtype=np.int64)
 
 

@@ -81,7 +81,8 @@ class SumsGivenTotals(Op):
 
     def perform(self, node: Apply, inputs: Sequence[Any], output_storage: list[list[Any]]) -> None:
         """Evaluate in compiled code."""
-        logw, eta, lid, table, row, lo, block, total, first, unit = (np.ascontiguousarray(x) for x in inputs)
+        # constants of a graph are read-only: of another type to numba, for which the kernels would be compiled anew
+        logw, eta, lid, table, row, lo, block, total, first, unit = (np.require(x, None, ["C", "W"]) for x in inputs)
         width, pieces = 1 if self.as_means else logw.shape[1], totals.Pieces(first, unit, table)
         value, out = np.zeros(total.size + 1), np.zeros((eta.size, width))
         totals.evaluate(logw, eta, lid, row, lo, block, total, pieces, self.as_means, value, out)
