@@ -5,16 +5,15 @@ some two hundred comparisons, each failing by chance with probability 1e-6, a fa
 """
 
 import inspect
-import itertools
 from functools import cache
 
 import numpy as np
 import pytest
-from lattice_laws import fit, random_system, two_way
+from lattice_laws import fit, listed, random_system, two_way, within
 
 from ppdinf.errors import InvariantError
 from ppdinf.lattice import kernel, structure
-from ppdinf.laws import DiscreteGaussian, DoubleGeometric, L2Laplace, Staircase
+from ppdinf.laws import DiscreteGaussian, DoubleGeometric, IntegerLaw, L2Laplace, Staircase
 from ppdinf.noise import exact_noise as exact
 from ppdinf.noise.bits.tape import seeded_tape
 from ppdinf.noise.exact_noise import OFFERS, exact_noise
@@ -52,11 +51,12 @@ def enumerated(system, cells, law):
     """Law of the noise of whole blocks, each vector with its probability."""
     basis = kernel(np.array(SYSTEMS[system])[:, list(cells)]).basis.toarray()
     reach = {0: 0, 1: 200, 2: 40, 3: 16}[basis.shape[1]]
-    z = np.array(list(itertools.product(range(-reach, reach + 1), repeat=basis.shape[1]))) @ basis.T
-    weights = np.exp([law.log_mass(row) for row in z])
+    z = within(reach, basis.shape[1]) @ basis.T
+    by_cell = isinstance(law, IntegerLaw)
+    weights = np.exp(law.log_weight(z).sum(axis=1) if by_cell else [law.log_mass(row) for row in z])
     edge = np.abs(z).max(axis=1) >= reach if basis.shape[1] else np.zeros(1, dtype=bool)
     assert weights[edge].sum() < 1e-6 * weights.sum()
-    return dict(zip(map(tuple, z.tolist()), (weights / weights.sum()).tolist(), strict=True))
+    return listed(z, weights)
 
 
 def offers(sampler, law):

@@ -1,6 +1,6 @@
 """Noise laws on small random lattices by enumeration, and the test that compares draws with them."""
 
-import itertools
+from functools import cache
 
 import numpy as np
 from scipy import stats
@@ -28,30 +28,42 @@ def norms(kind, z):
     return {"l1": np.abs(z).sum(1), "l2": np.sqrt((z * z).sum(1)), "gaussian": (z * z).sum(1) / 2}[kind]
 
 
+def within(reach, m):
+    """All vectors of m integers from -reach to reach."""
+    return np.indices((2 * reach + 1,) * m).reshape(m, (2 * reach + 1) ** m).T - reach
+
+
+def listed(z, weights):
+    """Probabilities by vector, of those that 10^10 draws could show."""
+    p = weights / weights.sum()
+    return dict(zip(map(tuple, z[p > 1e-10].tolist()), p[p > 1e-10].tolist(), strict=True))
+
+
 def enumerated(A, kind, scale, reach=None):
     """Law of z on {A z = 0} as a dictionary; the scale is epsilon or sigma."""
     basis = kernel(A).basis.toarray()
     m = basis.shape[1]
     reach = reach or {1: 400, 2: 60, 3: 20}[m]
-    x = np.array(list(itertools.product(range(-reach, reach + 1), repeat=m)))
+    x = within(reach, m)
     z = x @ basis.T
     factor = 1 / float(scale) ** 2 if kind == "gaussian" else float(scale)
     weights = np.exp(-factor * norms(kind, z))
     edge = (np.abs(x) == reach).any(1)
     assert weights[edge].sum() < 1e-6 * weights.sum()
-    return dict(zip(map(tuple, z.tolist()), (weights / weights.sum()).tolist(), strict=True))
+    return listed(z, weights)
 
 
+@cache
 def margins_law(scale, kind="gaussian", reach=6):
     """Law on the margins of a 3 x 3 table, from its four free cells."""
-    w = np.array(list(itertools.product(range(-reach, reach + 1), repeat=4))).reshape(-1, 2, 2)
+    w = within(reach, 4).reshape(-1, 2, 2)
     z = np.zeros((len(w), 3, 3), dtype=int)
     z[:, :2, :2] = w
     z[:, :2, 2] = -w.sum(2)
     z[:, 2] = -z[:, :2].sum(1)
     z = z.reshape(-1, 9)
     weights = np.exp(-norms(kind, z) * (1 / scale**2 if kind == "gaussian" else scale))
-    return dict(zip(map(tuple, z.tolist()), (weights / weights.sum()).tolist(), strict=True))
+    return listed(z, weights)
 
 
 def fit(draws, truth):
