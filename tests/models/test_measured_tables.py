@@ -11,6 +11,7 @@ from ppdinf.errors import ModelError
 from ppdinf.samplers.lattice_gibbs import LatticeGibbs
 
 DRAWS, THIN = 1500, 3
+UNCOMPILED = {"mode": "FAST_COMPILE"}  # a graph is evaluated a few times: less than it takes to compile it
 RARE = 1e-6  # false alarms of a chi-square of nearly independent draws: 1 in 10,000 for all systems together
 
 
@@ -20,8 +21,8 @@ def model_of(problem):
     return model
 
 
-def walked(model, seed):
-    step = LatticeGibbs([model["x"]], model=model, rng=np.random.default_rng(seed))
+def walked(model, seed, mode):
+    step = LatticeGibbs([model["x"]], model=model, rng=np.random.default_rng(seed), compile_kwargs=mode)
     step.setup_chain(np.random.default_rng(seed), 0, DRAWS)
     point, found = model.initial_point(), []
     for _ in range(DRAWS * THIN):
@@ -42,26 +43,26 @@ def p_value(problem, draws, law):
     return 1.0 if kept.sum() < 2 else float(stats.chisquare(observed, expected).pvalue)
 
 
-def check(seed):
+def check(seed, mode=UNCOMPILED):
     problem = Problem(seed)
     model, expected = model_of(problem), problem.log_weights()
-    log_p = model.compile_logp()
+    log_p = model.compile_logp(**mode)
     found = np.array([float(log_p({"x": x})) for x in problem.tables])
     possible = np.isfinite(expected)
     assert (np.isneginf(found) == ~possible).all()
     apart = found[possible] - expected[possible]
     assert np.ptp(apart) < 1e-9
-    assert p_value(problem, walked(model, seed), problem.law()) > RARE
+    assert p_value(problem, walked(model, seed, mode), problem.law()) > RARE
 
 
-def check_nested(seed):
+def check_nested(seed, mode=UNCOMPILED):
     """A rate that all cells share: density against the sum over all tables, gradient against differences."""
     problem = Problem(seed, nested=True)
     for dist in (lambda r: pm.Poisson.dist(r), lambda r: pm.ZeroInflatedPoisson.dist(1.0, r)):  # natural, by table
         with pm.Model(coords=problem.seen.coords) as model:
             rate = pm.Gamma("rate", 3, 3, default_transform=None)
             ppd.PartiallyPrivate("x", dist(rate * problem.rates), release=problem.seen, marginalize=True)
-        evaluate = model.compile_fn([model.logp(), model.logp([rate]), *model.dlogp()], inputs=model.value_vars)
+        evaluate = model.compile_fn([model.logp(), model.logp([rate]), *model.dlogp()], inputs=model.value_vars, **mode)
         found, expected, h = [], [], 1e-5
         for value in (0.3, 1.0, 2.5):
             expected.append(np.logaddexp.reduce(problem.log_weights(value)) - value * problem.rates.sum())
@@ -73,9 +74,14 @@ def check_nested(seed):
         assert np.ptp(np.array(found) - expected) < 1e-8
 
 
-@pytest.mark.parametrize("seed", range(1))
-def test_nested_sums_are_summed_out(seed):
-    check_nested(seed)
+def test_nested_sums_are_summed_out():
+    check_nested(0)
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("seed", range(2))
+def test_nested_sums_as_compiled_by_default(seed):
+    check_nested(seed, mode={})
 
 
 @pytest.mark.deep
@@ -85,8 +91,8 @@ def test_further_nested_sums_are_summed_out(seed):
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_against_enumeration(seed):
-    check(seed)
+def test_as_compiled_by_default(seed):
+    check(seed, mode={})
 
 
 @pytest.mark.deep
