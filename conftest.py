@@ -1,5 +1,6 @@
 """Two tiers of tests: ``pytest`` runs the quick one, ``pytest --deep`` what takes minutes; ``.ci/run`` runs both."""
 
+import gc
 import os
 import sys
 from importlib.util import find_spec
@@ -9,6 +10,10 @@ import pytest
 # Bytecode is kept whatever the environment says: compiling PyMC's sources anew takes every process ten CPU seconds.
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
+# The second worker begins in the middle of the list of tests: with rooms that share few kernels with the first ones, so
+# that from cold caches each of the two workers compiles what the other one then loads.
+LATER = ("ppdinf", *(f"tests/{room}" for room in ("lattice", "noise", "plots", "privacy", "releases", "test_")))
 
 # examples that need an optional package run where it is installed
 collect_ignore_glob = [] if find_spec("pyarrow") else ["ppdinf/census/*"]
@@ -24,4 +29,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         tiers[item.get_closest_marker("deep") is not None].append(item)
     config.hook.pytest_deselected(items=tiers[not deep])
-    items[:] = tiers[deep]
+    items[:] = sorted(tiers[deep], key=lambda item: item.nodeid.startswith(LATER))
+
+
+def pytest_collection_finish() -> None:
+    """Modules of PyMC and the like live as long as the process: they are not gone through for garbage again."""
+    gc.collect()
+    gc.freeze()
