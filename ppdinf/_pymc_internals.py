@@ -23,6 +23,8 @@ The versions that were tried are the bounds in pyproject.toml and the newest one
     updates written out.
 `STEP_METHODS`, `BlockedStep`, `Competence`, `StepMethodState`, `dataclass_state`
     A step that PyMC assigns by itself and runs beside NUTS. Instead: a loop of our own around a point of the model.
+`CompoundStep`, `assign_step_methods`, `instantiate_steppers`
+    Keep what the steps that PyMC chooses do, so that a chain can go on after a kill. Instead: chains as a whole.
 `QuadPotentialFullAdapt`
     A dense metric beside another step. Instead: PyMC's diagonal one, which needs more gradients.
 `BernoulliRV`, `BetaBinomialRV`, `BinomialRV`, `DiracDeltaRV`, `DirichletMultinomialRV`, `FlatRV`, `GeometricRV`,
@@ -49,8 +51,9 @@ from pymc.logprob.rewriting import logprob_rewrites_db
 from pymc.logprob.utils import CheckParameterValue, replace_rvs_by_values
 from pymc.pytensorf import compile as compile_pymc
 from pymc.pytensorf import inputvars, join_nonshared_inputs
+from pymc.sampling.mcmc import assign_step_methods, instantiate_steppers
 from pymc.step_methods import STEP_METHODS
-from pymc.step_methods.compound import BlockedStep, Competence, StepMethodState
+from pymc.step_methods.compound import BlockedStep, Competence, CompoundStep, StepMethodState
 from pymc.step_methods.hmc.quadpotential import QuadPotentialFullAdapt
 from pymc.step_methods.state import dataclass_state
 from pymc.util import check_dist_not_registered, get_value_vars_from_user_vars
@@ -105,6 +108,7 @@ __all__ = [
     "CAReduce",
     "CheckParameterValue",
     "Competence",
+    "CompoundStep",
     "Constant",
     "DimShuffle",
     "DiracDeltaRV",
@@ -148,6 +152,7 @@ __all__ = [
     "_logprob",
     "_support_point",
     "ancestors",
+    "assign_step_methods",
     "change_dist_size",
     "check_dist_not_registered",
     "compile_pymc",
@@ -160,6 +165,7 @@ __all__ = [
     "graph_replace",
     "in2out",
     "inputvars",
+    "instantiate_steppers",
     "join_nonshared_inputs",
     "logprob_rewrites_db",
     "node_rewriter",

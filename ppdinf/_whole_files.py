@@ -8,6 +8,7 @@ a crash or a kill too, finds what was there before or what is there now. A kill 
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import secrets
 import stat
@@ -17,7 +18,7 @@ from pathlib import Path
 
 from ppdinf.errors import WriteError
 
-__all__ = ["flush_folder", "unwritable", "write_whole"]
+__all__ = ["flush_folder", "make_folder", "require_place", "unwritable", "write_whole"]
 
 
 def write_whole(
@@ -71,6 +72,39 @@ def write_whole(
         finally:
             unfinished.unlink(missing_ok=True)
         flush_folder(goal.parent)
+
+
+def require_place(path: str | PathLike[str]) -> None:
+    """Refuse, before any work, a file that could not be written when it is done.
+
+    Raises
+    ------
+    WriteError
+        Its folder is missing, or may not be written.
+    """
+    folder = Path(path).absolute().parent
+    if not folder.is_dir() or not os.access(folder, os.W_OK):
+        raise WriteError(
+            errno.ENOENT, f"{Path(path).name} cannot be written: make its folder, and see that you may write there"
+        )
+
+
+def make_folder(path: str | PathLike[str]) -> None:
+    """Make a folder, and those above it, where they are missing.
+
+    Raises
+    ------
+    WriteError
+        Something else has that name, or the system refuses.
+    """
+    path = Path(path)
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        why = error.strerror or type(error).__name__
+        raise WriteError(
+            error.errno, f"the folder {path.name} could not be made: {why[:1].lower()}{why[1:]}"
+        ) from error
 
 
 @contextlib.contextmanager

@@ -408,7 +408,7 @@ def test_a_session_keeps_the_budget(table, tmp_path):
     assert ppd.read_release(tmp_path / "june.ppd").guarantee.unit == "household"
     for options, said in {
         ("--epsilon", "1/2", "--output", tmp_path / "july.ppd"): "0.25 is left",
-        ("--rho", "1/100", "--output", tmp_path / "july.ppd"): "do not add up",
+        ("--rho", "1/100", "--output", tmp_path / "july.ppd"): "budget in rho",
         ("--epsilon", "1/4", "--output", tmp_path / "none" / "july.ppd"): "cannot be written",
         ("--epsilon", "1/4", "--output", tmp_path / "june.ppd"): "exists",
     }.items():
@@ -420,4 +420,8 @@ def test_a_session_keeps_the_budget(table, tmp_path):
     assert "drawn" in text
     assert ppd.Session.open(budget).digest in text
     assert "does not exist" in run("session", "show", tmp_path / "no.budget", code=1)
-    assert not (tmp_path / "no.budget").exists()
+    assert "does not exist: look for another spelling" in run(
+        *release[:-1], tmp_path / "yaer.budget", "--epsilon", "1/4", "--output", tmp_path / "july.ppd", code=1
+    )
+    assert "--epsilon, --epsilon and --delta, or --rho" in run("session", "begin", tmp_path / "no.budget", code=1)
+    assert sorted(path.name for path in tmp_path.glob("*.budget*")) == ["year.budget", "year.budget.lock"]

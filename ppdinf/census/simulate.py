@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterator, Mapping
 from os import PathLike
 from pathlib import Path
@@ -12,6 +13,7 @@ import scipy.sparse as sp
 import xarray as xr
 from numpy.typing import NDArray
 
+from ppdinf._whole_files import make_folder, write_whole
 from ppdinf.census.geography import one_width
 from ppdinf.census.noisy_files import CONSTRAINT, DPQUERY, PARTITIONS, arrow
 from ppdinf.census.schema import Histogram
@@ -176,5 +178,7 @@ def _write(
         }
         if kind == CONSTRAINT:
             columns["sign"] = pa.array([query[4] for _, query, _ in rows])
-        folder.mkdir(parents=True, exist_ok=True)
-        pa.parquet.write_table(pa.table(columns), folder / "part-00000.parquet")
+        make_folder(folder)
+        data = io.BytesIO()
+        pa.parquet.write_table(pa.table(columns), data)
+        write_whole(folder / "part-00000.parquet", data.getvalue())

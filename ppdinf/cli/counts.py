@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from ppdinf._whole_files import require_place
 from ppdinf.cli.plain import notes, paragraphs, plain_warnings, stage, stdout
 from ppdinf.cli.release import COUNT, DIMS, SESSION, TABLE, say_left
 from ppdinf.errors import CountError, PrivacyError
@@ -47,6 +48,7 @@ def counts(
             f"{output} exists: a second release of a table adds its privacy loss to the first; "
             "choose another name if that is meant"
         )
+    require_place(output)
     if most < 1:
         raise PrivacyError(f"--most must be at least 1, found {most}")
     budget = None if session is None else Session.open(session)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ppdinf._whole_files import make_folder
 from ppdinf.cli.infer import CHAINS, CORES, DRAWS, SEED, run
 from ppdinf.cli.plain import notes, plain_warnings, stage, stdout
 from ppdinf.errors import LabelError
@@ -60,7 +61,7 @@ def demo(
     declared = [str(name) for name in table.coords if name not in table.dims]
     public = invariants.total() & invariants.covariates(*declared)
     file = output / f"cases-{month}.ppd"
-    output.mkdir(parents=True, exist_ok=True)
+    make_folder(output)
     with plain_warnings(console), stage(console, f"Releasing {table.size} counts, epsilon = {epsilon}"):
         GeneralizedLaplace(public, epsilon=epsilon).release(table).save(file, overwrite=True)
     release = read_release(file)  # from here on: the analyst, who has the file and nothing else

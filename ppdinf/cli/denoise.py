@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from ppdinf._whole_files import require_place
 from ppdinf.cli.plain import notes, paragraphs, plain_warnings, stdout
 
 __all__ = ["denoise"]
@@ -30,8 +31,10 @@ def denoise(
     """Estimate confidential counts from releases of a table, or from measurements of it, without a model of your own.
 
     Every draw agrees with everything public, and no count is negative. The prior learns its level, effects and sparsity
-    from what was published. Exit code 1 when the chains disagree.
+    from what was published. Exit code 1 when the chains disagree. While it runs, draws are kept beside the output: the
+    same command, after a crash or Ctrl-C, goes on from them and comes to the same result.
     """
+    from ppdinf._kept_work import forget
     from ppdinf.denoising import denoise as posterior_of
     from ppdinf.denoising.denoised import require_name
     from ppdinf.invariants import margin
@@ -39,10 +42,15 @@ def denoise(
     from ppdinf.releases import read_release
 
     require_name(output)
+    for path in [output, *([] if report is None else [report])]:
+        require_place(path)
     console = stdout()
     seen = read_published(files[0]) if len(files) == 1 else [read_release(file) for file in files]
+    keep = output.with_name(f"{output.name}.unfinished")
+    if keep.exists():
+        notes(console, f"Going on from the draws in {keep}, where they are of the same work.")
     with plain_warnings(console):
-        found = posterior_of(seen, draws, rng=seed, progressbar=console.is_terminal)
+        found = posterior_of(seen, draws, rng=seed, progressbar=console.is_terminal, keep=keep)
     statement = margin(*by) if by else None
     table = found.summary(statement)
     found.save(output, statement)
@@ -53,6 +61,10 @@ def denoise(
     if report is not None:
         found.report(report, statement)
         notes(console, f"Wrote {report.name}.")
+    if found.draws.sizes["draw"] < draws:
+        notes(console, f"Interrupted: the same command goes on from {keep}, to what it would have come to.")
+    else:
+        forget(keep)
     for problem in found.problems:
         notes(console, problem)
     if found.problems:

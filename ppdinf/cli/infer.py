@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
-from ppdinf._whole_files import write_whole
+from ppdinf._whole_files import make_folder, write_whole
 from ppdinf.cli.plain import notes, paragraphs, plain_warnings, stage, stdout
 
 if TYPE_CHECKING:
@@ -40,7 +40,8 @@ def infer(
     """Estimate confidential counts and rates from a release, with honest intervals.
 
     Fits a hierarchical Poisson model that knows the law of the noise and every public sum, checks the result, and
-    writes report.html, posterior.csv and the figures. Exit code 1 when the checks fail.
+    writes report.html, posterior.csv and the figures. Exit code 1 when the checks fail. While it runs, its draws are
+    kept in the folder: the same command, after a crash or Ctrl-C, goes on from them and comes to the same result.
     """
     from ppdinf.releases import read_release
 
@@ -55,26 +56,41 @@ def infer(
         "cores": cores,
         "random_seed": seed,
     }
-    analysis = run(console, release, settings, output, f"{name.capitalize()} from {file.name}", file.name)
+    title = f"{name.capitalize()} from {file.name}"
+    analysis = run(console, release, settings, output, title, file.name, keep=output / "unfinished")
     if not analysis.diagnosis.ok:
         raise typer.Exit(1)
 
 
 def run(
-    console: Console, release: Release, settings: dict[str, Any], output: Path, title: str, file: str, about: str = ""
+    console: Console,
+    release: Release,
+    settings: dict[str, Any],
+    output: Path,
+    title: str,
+    file: str,
+    about: str = "",
+    keep: Path | None = None,
 ) -> RateAnalysis:
     """Fit, print, write: the half of the road that the analyst walks."""
+    from ppdinf._kept_work import forget
     from ppdinf.releases.rates import require_rates
     from ppdinf.report import analyse_rates, write_report
 
     require_rates(release, *(settings[name] for name in ("name", "exposure", "previous")))
-    output.mkdir(parents=True, exist_ok=True)
+    make_folder(output)
+    if keep is not None and keep.exists():
+        notes(console, f"Going on from the draws in {keep}, where they are of the same work.")
     live = console.is_terminal
     with plain_warnings(console), stage(console, "Sampling the posterior", shows_progress=live):
-        analysis = analyse_rates(release, **settings, progressbar=live)
+        analysis = analyse_rates(release, **settings, progressbar=live, keep=keep)
     with stage(console, "Drawing figures"):
         write_report(analysis, output / "report.html", title=title, release_file=file, about=about)
         write_whole(output / "posterior.csv", analysis.table().to_csv(index=False))
+    if keep is not None and analysis.idata.posterior.sizes["draw"] < settings["draws"]:
+        notes(console, f"Interrupted: the same command goes on from {keep}, to what it would have come to.")
+    elif keep is not None:
+        forget(keep)
 
     paragraphs(console, "Guarantee", release.guarantee.describe())
     paragraphs(console, "Posterior (ArviZ summary)", analysis.summary().to_string())

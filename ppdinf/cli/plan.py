@@ -40,11 +40,11 @@ def plan(
     norm: NORM = "l1",
     public: PUBLIC = None,
     size: Annotated[
-        list[int] | None, typer.Option(help="Count to state the coefficient of variation of; 10, 100, 1000 by default.")
+        list[int] | None, typer.Option(help="Count to state the coefficient of variation of; 10 and 100 by default.")
     ] = None,
     gap: Annotated[
         list[int] | None,
-        typer.Option(help="How far a count is from a limit, and two counts apart; 1, 10, 100 by default."),
+        typer.Option(help="How far a count is from a limit, and two counts apart; 10 by default."),
     ] = None,
     cv: Annotated[
         str | None,
@@ -73,7 +73,7 @@ def plan(
         families["epsilon"] = _laplace(GeneralizedLaplace, statements, norm), epsilon or list(LOSSES)
     if rho:
         families["rho"] = lambda loss: GeneralizedGaussian(statements, rho=loss), rho
-    sizes, gaps = size or [10, 100, 1000], gap or [1, 10, 100]
+    sizes, gaps = size or ([10, 100] if at is None else [at]), gap or [10]
     found = {
         name: planned(family, labels, losses, sizes=sizes, gaps=gaps) for name, (family, losses) in families.items()
     }
@@ -129,7 +129,9 @@ def _show(console: Console, found: dict[str, ErrorPlan], sizes: list[int], gaps:
     columns = {f"cv_{size}": f"CV of {size:,}" for size in sizes}
     columns |= {f"across_{gap}": f"across a limit {gap:,} away" for gap in gaps}
     columns |= {f"swap_{gap}": f"order of two {gap:,} apart" for gap in gaps}
-    shown = Table("loss", "cells", "sd", "90 % within", *columns.values(), header_style="bold")
+    shown = Table(header_style="bold")
+    for column in ("loss", "cells", "sd", "90 % within", *columns.values()):
+        shown.add_column(column, no_wrap=column in ("loss", "sd"))
     simulated = False
     for name, each in found.items():
         for (loss, kind), row in zip(each.table.index, each.table.to_dict("records"), strict=True):

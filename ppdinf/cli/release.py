@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ppdinf._whole_files import require_place
 from ppdinf.cli.plain import notes, paragraphs, plain_warnings, stage, stdout
 from ppdinf.errors import InvariantError, LabelError, PrivacyError
 
@@ -88,8 +88,7 @@ def release(
             f"{output} exists: a second release of a table adds its privacy loss to the first; "
             "choose another name if that is meant"
         )
-    if not os.access(output.absolute().parent, os.W_OK):
-        raise FileNotFoundError(f"{output} cannot be written: make its folder, and see that you may write there")
+    require_place(output)
     budget = None if session is None else Session.open(session)
     statements, groups = read_statements(public or [], covariate or [])
     if budget is not None and (budget.unit, budget.contributions) != ("person", 1):
@@ -117,9 +116,13 @@ def release(
 
 
 def say_left(console: Console, budget: Session | None) -> None:
-    """Say what a release has left of a session's budget."""
-    if budget is not None:
-        left = ", ".join(f"{name} = {float(value):.6g}" for name, value in budget.left.items())
+    """Say what a release has left of a session's budget, or that it was drawn without."""
+    if budget is None:
+        notes(console, "No budget counts this release: ppdinf session keeps one for all releases of the same people.")
+    else:
+        from ppdinf.privacy.wording import shown
+
+        left = ", ".join(f"{name} = {shown(value)}" for name, value in budget.left.items())
         paragraphs(console, "Budget", f"{left} is left in {budget.path.name}")
 
 

@@ -16,6 +16,7 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
+from ppdinf._whole_files import make_folder
 from ppdinf.cli.plain import notes, stdout
 
 __all__ = ["cases", "reproduce"]
@@ -62,7 +63,7 @@ def reproduce(
     for name in given.keys() - inspect.signature(main).parameters.keys():
         raise typer.BadParameter(f"the case study {case!r} takes no such option", param_hint=f"--{name}")
     folder = Path("ppdinf-reproduce", case) if output is None else output
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     main(folder, **given)
     notes(console, f"Paper against here: {found[case].parent / 'README.md'}")
     notes(console, "\n".join(["Written:", *sorted(str(path) for path in folder.iterdir())]))

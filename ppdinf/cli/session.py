@@ -10,6 +10,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from ppdinf.cli.plain import notes, paragraphs, stdout
+from ppdinf.errors import PrivacyError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -36,11 +37,14 @@ def begin(
 ) -> None:
     """Begin a session: say once what all releases together may spend.
 
-    Then draw each release with **ppdinf release --session FILE**. The file tells what was spent and nothing
+    Then draw each release with **ppdinf release --session FILE**, whose losses add up as they are given there: per unit
+    of distance, of which one person counted elsewhere is 2. The file tells what was spent and nothing
     confidential; it belongs to the curator, since whoever changes or copies it could spend the budget again.
     """
     from ppdinf.sessions import Session
 
+    if epsilon is None and rho is None:
+        raise PrivacyError("say what may be spent in all: --epsilon, --epsilon and --delta, or --rho")
     if file.exists():
         raise FileExistsError(f"{file} exists: show it with ppdinf session show {file}, or choose another name")
     _show(stdout(), Session.open(file, epsilon=epsilon, delta=delta, rho=rho, unit=unit, contributions=contributions))
@@ -55,16 +59,30 @@ def show(file: FILE) -> None:
 
 
 def _show(console: Console, opened: Session) -> None:
+    from ppdinf.privacy.wording import shown
+
     left, spent, releases = opened.left, opened.spent, opened.table()
-    notes(console, f"Protects one {opened.unit} with up to {opened.contributions} records in each table.")
+    records = "1 record" if opened.contributions == 1 else f"up to {opened.contributions} records"
+    notes(console, f"Protects one {opened.unit} with {records} in each table.")
     for name, total in opened.budget.total.items():
-        numbers = f"{float(spent[name]):.6g} of {float(total):.6g} spent, {float(left[name]):.6g} left"
-        notes(console, f"{name}: {numbers}.")
+        notes(console, f"{name}: {shown(spent[name])} of {shown(total)} spent, {shown(left[name])} left.")
     if len(releases):
-        shown = Table("release", *map(str, releases.columns), header_style="bold")
+        releases = releases.drop(columns=["public", "per"])  # the guarantee below says both
+        table = Table("release", *map(str, releases.columns), header_style="bold")
         for number, row in releases.iterrows():
             texts = [f"{value:.6g}" if isinstance(value, float) else escape(str(value)) for value in row]
-            shown.add_row(str(number), *texts)
-        console.print(shown)
+            table.add_row(str(number), *texts)
+        console.print(table)
         paragraphs(console, "Guarantee of all together", opened.guarantee.describe())
-    notes(console, f"Last line: {opened.digest} (kept elsewhere, it shows whether lines were taken from the end)")
+        _say_loss(console, opened)
+    notes(console, f"Last line: {opened.digest} (noted elsewhere, it shows whether lines were taken from the end)")
+
+
+def _say_loss(console: Console, opened: Session) -> None:
+    """Say what the budget is counted in, and what that is for one unit."""
+    from ppdinf.privacy.wording import shown
+
+    together = opened.guarantee
+    part = "epsilon" if together.rho is None else "rho"
+    how = "counted elsewhere" if together.metric else "replaced"
+    notes(console, f"What one {opened.unit} has lost, all records {how}: {part} = {shown(together.loss_of_unit)}.")

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from rich.progress import Progress
 
+from ppdinf._kept_work import KeptChain, kept_folder
 from ppdinf.denoising.count_windows import count_windows
 from ppdinf.denoising.denoised import Denoised
 from ppdinf.denoising.learned_prior import LearnedPrior
@@ -21,10 +22,12 @@ from ppdinf.denoising.table_walk import TableWalk
 from ppdinf.distributions.observed_measurements import ObservedMeasurements
 from ppdinf.errors import ModelError
 from ppdinf.measurements import Measurements
+from ppdinf.measurements.file import packed
 from ppdinf.releases import Release
 
 __all__ = ["denoise"]
 
+TABLE = "table"  # its name among the parameters of a draw, which are "level", "shape" and those of factors
 SWEEPS = 4  # of the table and its prior for each draw that is kept
 
 type Reals = NDArray[np.float64]
@@ -58,6 +61,7 @@ def denoise(
     prior: str = "learned",
     rng: int | np.random.Generator | None = None,
     progressbar: bool = True,
+    keep: str | os.PathLike[str] | None = None,
 ) -> Denoised:
     """Draw the posterior of a table of counts given everything published about it.
 
@@ -79,6 +83,9 @@ def denoise(
         covers far less than it says.
     rng : int or numpy.random.Generator, optional
     progressbar : bool, default True
+    keep : str or path, optional
+        Folder in which draws are kept every few seconds: begun again with the same arguments, and a whole number as
+        `rng`, it goes on from there, to the same draws. They are left there.
 
     Returns
     -------
@@ -117,6 +124,8 @@ def denoise(
         raise ModelError(f"denoise takes Measurements or releases, found {type(seen).__name__}")
     if prior not in ("learned", "flat"):
         raise ModelError(f"prior must be 'learned' or 'flat', found {prior!r}")
+    if keep is not None and not isinstance(rng, int):
+        raise ModelError("what is kept is gone on from by the same seed: give a whole number, denoise(..., rng=1)")
     if min(draws, chains) < 1 or (tune is not None and tune < 0):
         raise ModelError(f"draws and chains must be at least 1, found {draws} and {chains}")
     observed = ObservedMeasurements(seen)
@@ -126,27 +135,29 @@ def denoise(
     tune = draws // 2 if tune is None else tune
     stop = threading.Event()
     generators = np.random.default_rng(rng).spawn(chains)
+    works: list[KeptChain | None] = [None] * chains
+    if keep is not None:
+        about = {"draws": draws, "tune": tune, "chains": chains, "prior": prior, "seed": rng}
+        folder = kept_folder(keep, packed(seen), **about)
+        works = [KeptChain(folder, str(k), shared=tables) for k in range(chains)]
     with Progress(disable=not progressbar) as progress:
         tasks = [progress.add_task(f"chain {k}", total=tune + draws) for k in range(chains)]
         with ThreadPoolExecutor(min(chains, os.cpu_count() or 1)) as pool:
             run = partial(_chain, seen, tables, windows.most, draws, tune, prior, stop)
             futures = [
-                pool.submit(run, own, partial(progress.advance, task))
-                for own, task in zip(generators, tasks, strict=True)
+                pool.submit(run, own, partial(progress.advance, task), work)
+                for own, task, work in zip(generators, tasks, works, strict=True)
             ]
             try:
                 found = [future.result() for future in futures]
             except KeyboardInterrupt:
                 stop.set()
                 found = [future.result() for future in futures]
-    shortest = min(len(kept) for kept, _ in found)
+    shortest = min(map(len, found))
     if not shortest:
         raise KeyboardInterrupt
-    cells = np.array([kept[:shortest] for kept, _ in found])
-    parameters = {
-        name: np.array([[at[name] for at in states[:shortest]] for _, states in found]) for name in found[0][1][0]
-    }
-    return Denoised(seen, cells, parameters, tables.plan)
+    whole = {name: np.array([[draw[name] for draw in own[:shortest]] for own in found]) for name in found[0][0]}
+    return Denoised(seen, whole.pop(TABLE), whole, tables.plan)
 
 
 def _chain(
@@ -158,13 +169,20 @@ def _chain(
     prior: str,
     stop: threading.Event,
     rng: np.random.Generator,
-    advance: Callable[[], None],
-) -> tuple[list[NDArray[np.int64]], list[dict[str, Any]]]:
+    advance: Callable[[int], None],
+    work: KeptChain | None,
+) -> list[dict[str, Any]]:
     """Draw one chain: tables, and parameters of their prior."""
-    chain, kept, states = tables.chain(rng), [], []
-    learned = LearnedPrior(seen.frame, ~seen.public.empty, tables.start) if prior == "learned" else None
     flat = np.zeros(most + 1), np.zeros(seen.frame.size)
-    for k in range(tune + draws):
+    kept: list[dict[str, Any]] = []
+    found = None if work is None else work.load()
+    if found is None:
+        learned = LearnedPrior(seen.frame, ~seen.public.empty, tables.start) if prior == "learned" else None
+        done, chain = 0, tables.chain(rng)
+    else:
+        kept, (done, chain, learned, rng) = found  # the generator as it was: the chain's and this one are the same
+        advance(done)
+    for k in range(done, tune + draws):
         if stop.is_set():
             break
         for _ in range(SWEEPS):
@@ -172,7 +190,13 @@ def _chain(
             if learned is not None:
                 learned.update(chain.table, rng, tune=k < tune)
         if k >= tune:
-            kept.append(chain.table)
-            states.append({} if learned is None else learned.parameters)
-        advance()
-    return kept, states
+            kept.append({TABLE: chain.table} | ({} if learned is None else learned.parameters))
+            if work is not None:
+                work.add(kept[-1])
+        done = k + 1
+        if work is not None and work.due:
+            work.keep((done, chain, learned, rng))
+        advance(1)
+    if work is not None:
+        work.keep((done, chain, learned, rng))
+    return kept

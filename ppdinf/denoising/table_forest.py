@@ -44,6 +44,10 @@ class Draws:
         self._forest, self._rng, self.table = forest, rng, forest.start
         self._given: tuple[object, object] = (None, None)
 
+    def __getstate__(self) -> dict[str, object]:
+        """Leave out what follows from the rest."""
+        return {name: value for name, value in self.__dict__.items() if name != "_evaluated"} | {"_given": (None, None)}
+
     def sweep(self, log_h: NDArray[np.float64], slope: NDArray[np.float64]) -> None:
         """Draw a table given log weights ``log_h[x] + slope[i] x`` of the prior."""
         if self._given[0] is not log_h or self._given[1] is not slope:  # a flat prior stays as it is

@@ -89,11 +89,11 @@ class Budget:
         """
         if not promises:
             return dict.fromkeys(self.total, Fraction(0))
+        if self.rho is None and any(promise.rho is not None for promise in promises):
+            raise PrivacyError("a zCDP release cannot be entered against a budget of epsilon: budget in rho")
         together = self.composed(promises)
         if together.delta and self.delta is None:
             raise PrivacyError("a release with a delta cannot be entered against a budget without one; budget in rho")
-        if self.rho is None and together.rho is not None:
-            raise PrivacyError("a zCDP release cannot be entered against a budget of epsilon: budget in rho")
         loss = Fraction(together.loss(1))
         return {name: together.delta if name == "delta" else loss for name in self.total}
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
+from ppdinf._kept_work import kept_folder
 from ppdinf.releases import Release
+from ppdinf.releases.file import packed
 from ppdinf.releases.rates import effects, exposures, require_rates
 
 if TYPE_CHECKING:
@@ -132,7 +135,7 @@ class RateAnalysis:
             f"with rate_model(release, {model}) as model:\n"
             f"    idata = pm.sample({sampling})\n"
             "print(ppd.diagnose(idata, model))\n"
-            "confidential = ppd.sample_confidential(idata, model)\n"
+            f"confidential = ppd.sample_confidential(idata, model, random_seed={self.sampling['random_seed'] + 1})\n"
             f"rates = draw_rates(idata, release, {rates}, rng={self.sampling['random_seed']})\n"
         )
 
@@ -148,6 +151,7 @@ def analyse_rates(
     cores: int | None = None,
     random_seed: int = 1,
     progressbar: bool = False,
+    keep: Path | None = None,
 ) -> RateAnalysis:
     """Fit the ready model of rates to a release and check the result.
 
@@ -158,6 +162,9 @@ def analyse_rates(
         As for `ppdinf.models.rates.rate_model`.
     draws, chains, cores, random_seed, progressbar
         As for `pm.sample`; as many draws again are spent on tuning.
+    keep : path, optional
+        Folder in which draws are kept every few seconds: begun again with the same arguments, it goes on from there, to
+        the same result. They are left there.
 
     Returns
     -------
@@ -180,12 +187,19 @@ def analyse_rates(
     from ppdinf.models import sample_confidential
     from ppdinf.models.rates import draw_rates, rate_model
     from ppdinf.samplers.interrupts import between_draws
+    from ppdinf.samplers.resumable import kept_steps
 
     # short steps cost little with so few parameters, and leave no divergence to explain
     sampling = {"draws": draws, "tune": draws, "chains": chains, "target_accept": 0.95, "random_seed": random_seed}
     with rate_model(release, name=name, exposure=exposure, previous=previous) as model, between_draws() as stop:
+        started: dict[str, Any] = dict(sampling)
+        if keep is not None:
+            about = sampling | {"name": name, "exposure": exposure, "previous": previous, "pymc": pm.__version__}
+            folder = kept_folder(keep, packed(release), **about)
+            started["step"] = kept_steps(folder, **{key: started[key] for key in started if key != "draws"})
+            del started["target_accept"]
         idata = pm.sample(
-            **sampling,
+            **started,
             cores=cores,
             callback=stop,
             progressbar=progressbar,
@@ -193,7 +207,8 @@ def analyse_rates(
             compute_convergence_checks=False,
         )
     diagnosis = diagnose(idata, model)
-    idata.posterior[name] = sample_confidential(idata, model)
+    tables = sample_confidential(idata, model, random_seed=random_seed + 1)  # not with the numbers that rates get
+    idata.posterior[name] = tables
     idata.posterior["rate"] = draw_rates(idata, release, name=name, exposure=exposure, rng=random_seed)
     return RateAnalysis(release, name, exposure, previous, sampling, idata, diagnosis)
 

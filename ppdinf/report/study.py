@@ -25,7 +25,7 @@ import numpy as np
 import pandas as pd
 from rich.progress import track
 
-from ppdinf._whole_files import write_whole
+from ppdinf._whole_files import make_folder, write_whole
 from ppdinf.report.page import environment, png, versions
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ class Study:
     def __init__(self, title: str, output: str | os.PathLike[str], *, about: str, settings: dict[str, Any]) -> None:
         self.title, self.about, self.settings = title, about, dict(settings)
         self.output = Path(output)
-        self.output.mkdir(parents=True, exist_ok=True)
+        make_folder(self.output)
         self.claims: list[Claim] = []
         self._parts: list[dict[str, Any]] = []
 
@@ -146,7 +146,7 @@ class Study:
             In the order of k. Those that an earlier run finished in this folder, under the same settings, are read.
         """
         folder = self.output / "replicates"
-        folder.mkdir(exist_ok=True)
+        make_folder(folder)
         stamp = hashlib.sha256(json.dumps([name, self.settings], sort_keys=True, default=str).encode()).hexdigest()
         places = [folder / f"{name}-{stamp[:12]}-{k}.pickle" for k in range(number)]
         missing = [k for k in range(number) if not places[k].exists()]

@@ -48,9 +48,12 @@ FLAT = 0.25  # power of the weights under which chains start: about twice as far
 
 @dataclass_state
 class LatticeGibbsState(StepMethodState):
-    """What PyMC saves between chains."""
+    """What PyMC saves between chains, and what a chain that was interrupted goes on from."""
 
     sweeps: int
+    _batch: tuple[NDArray[Any], ...]
+    _position: int
+    _started: bool
 
 
 class LatticeGibbs(BlockedStep):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import warnings
+from collections import defaultdict
 from contextlib import nullcontext
 from dataclasses import replace
 from fractions import Fraction
@@ -98,10 +99,14 @@ class Session:
         """
         path, given = Path(path), (epsilon, delta, rho)
         wanted = None if given == (None, None, None) else Budget(*given)
-        with locked(path) if wanted is not None or not path.exists() else nullcontext():
+        if wanted is None and not path.exists():
+            raise PrivacyError(
+                f"{path.name} does not exist: look for another spelling; or begin a session, and say what may be spent "
+                "in all (ppdinf session begin FILE --epsilon 1, or Session.open(FILE, epsilon=1))"
+            )
+        with locked(path) if wanted is not None else nullcontext():
             if not path.exists():
-                if wanted is None:
-                    raise PrivacyError(f"{path.name} does not exist: to begin a session, say what may be spent in all")
+                assert wanted is not None
                 total = {name: str(value) for name, value in wanted.total.items()}
                 who = {"unit": unit or "person", "contributions": 1 if contributions is None else contributions}
                 Public.from_dict([{"kind": "unit"} | who])  # refuses what is malformed
@@ -196,11 +201,14 @@ class Session:
         PrivacyError
             There is none yet.
         """
-        named = []
-        for intent in _intents(self._read()):
-            promise, of = promise_of(intent["promise"]), f" ({intent['name']})" if intent["name"] else ""
-            named.append(replace(promise, unprotected=tuple(f"{what}{of}" for what in promise.unprotected)))
-        return self.budget.composed(named)
+        journal = self._read()
+        together = self.budget.composed(_promises(journal))
+        names: dict[str, list[str]] = defaultdict(list)
+        for intent in _intents(journal):
+            for what in promise_of(intent["promise"]).unprotected:
+                names[what] += [intent["name"]] if intent["name"] else []
+        said = (f"{what} ({', '.join(names[what])})" if names[what] else what for what in together.unprotected)
+        return replace(together, unprotected=tuple(said))
 
     @property
     def digest(self) -> str:
@@ -226,7 +234,7 @@ class Session:
             rows.append(
                 {"name": intent["name"], "date": intent["date"], "mechanism": intent["mechanism"]["kind"]}
                 | {"cells": " x ".join(map(str, intent["dims"].values()))}
-                | {"public": str(Public.from_dict(intent["public"]))}
+                | {"public": ", ".join(promise.unprotected)}
                 | cost
                 | {"per": counted.neighbours or f"{counted.metric} distance"}
                 | {"outcome": outcomes.get(intent["intent"], "open")}
