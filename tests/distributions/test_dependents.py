@@ -187,15 +187,48 @@ def test_the_table_becomes_a_variable_for_what_looks_at_all_of_it_or_is_refused(
         posed(lambda x: pm.Deterministic("share", x / x.sum()), marginalize=True)
 
 
-def test_two_tables_that_one_variable_looks_at_become_variables():
+@pytest.mark.parametrize(
+    "link",
+    [
+        lambda x, y: pm.Normal("d", mu=x - y, sigma=1, observed=[0.0, 0.0, 0.0]),
+        lambda x, y: pm.Potential("d", -0.5 * pt.sqr(x - y).sum()),
+    ],
+    ids=["observed", "potential"],
+)
+def test_two_tables_that_one_term_looks_at_become_variables(link):
     first, second = release(), release([2, 1, 3])
     with pm.Model(coords=first.coords) as model:
         x = ppd.PartiallyPrivate("x", pm.Poisson.dist(RATE), release=first)
         y = ppd.PartiallyPrivate("y", pm.Poisson.dist(RATE), release=second)
         assert not model.free_RVs
-        pm.Normal("d", mu=x - y, sigma=1, observed=[1.0, 0.0, 1.0])
+        link(x, y)
     assert {v.name for v in model.free_RVs} == {"x", "y"}
-    assert np.isfinite(model.compile_logp()(model.initial_point()))
+
+    def expected(x, y):
+        own = sum(stats.poisson.logpmf(table, RATE).sum() for table in (x, y))
+        return own - EPSILON * (abs(x - NOISY).sum() + abs(y - [2, 1, 3]).sum()) - 0.5 * ((x - y) ** 2).sum()
+
+    tables = np.array([[[3, 0, 3], [0, 6, 0]], [[2, 2, 2], [2, 3, 1]], [[0, 5, 1], [3, 1, 2]]])
+    log_density = model.compile_logp()
+    found = [log_density({"x": x, "y": y}) for x, y in tables]
+    wanted = [expected(x, y) for x, y in tables]
+    np.testing.assert_allclose(np.diff(found), np.diff(wanted), atol=1e-9)
+
+
+@pytest.mark.filterwarnings("ignore::pymc.exceptions.ImputationWarning")
+def test_masked_dependents_beside_a_potential_are_summed_out():
+    def tell(x):
+        pm.Binomial("d", n=x, p=0.4, observed=np.ma.array(DEATHS, mask=[False, True, False]))
+        pm.Potential("e", -0.7 * pt.abs(x - 1).sum())
+
+    model = posed(tell)
+    assert [v.name for v in model.free_RVs] == ["d_unobserved"]
+    log_density = model.compile_logp()
+    for missing in (0, 2):
+        seen = np.where([False, True, False], missing, DEATHS)
+        expected = law(lambda x, seen=seen: stats.binom.pmf(seen, x, 0.4).prod() * np.exp(-0.7 * abs(x - 1).sum()))[1]
+        found = log_density({"d_unobserved": np.array([missing])})
+        assert float(found) == pytest.approx(expected, abs=1e-9)
 
 
 def test_chains_start_where_observed_dependents_are_possible():
