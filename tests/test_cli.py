@@ -420,6 +420,17 @@ def test_a_session_keeps_the_budget(table, tmp_path):
     assert "drawn" in text
     assert ppd.Session.open(budget).digest in text
     assert "does not exist" in run("session", "show", tmp_path / "no.budget", code=1)
+    parts = tmp_path / "parts.budget"
+    run("session", "begin", parts, "--epsilon", "1/2", "--unit", "household", "--partition", "region:north,south")
+    for region in ("north", "south"):
+        release[-1] = parts
+        out = tmp_path / f"{region}.ppd"
+        assert "epsilon = 0.25 is left" in run(*release, "--epsilon", "1/4", "--part", region, "--output", out)
+    assert "region (north, south)" in run("session", "show", parts)
+    assert "give its file with --session" in run(
+        *release[:-2], "--epsilon", "1", "--part", "x", "--output", "x", code=1
+    )
+    parts.unlink(), parts.with_name("parts.budget.lock").unlink()
     assert "does not exist: look for another spelling" in run(
         *release[:-1], tmp_path / "yaer.budget", "--epsilon", "1/4", "--output", tmp_path / "july.ppd", code=1
     )

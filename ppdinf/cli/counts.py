@@ -9,7 +9,7 @@ import typer
 
 from ppdinf._whole_files import require_place
 from ppdinf.cli.plain import notes, paragraphs, plain_warnings, stage, stdout
-from ppdinf.cli.release import COUNT, DIMS, SESSION, TABLE, say_left
+from ppdinf.cli.release import COUNT, DIMS, SESSION, TABLE, draw, say_left
 from ppdinf.errors import CountError, PrivacyError
 
 __all__ = ["counts"]
@@ -60,7 +60,7 @@ def counts(
     elif bool((data > most).any()):
         raise CountError(f"some counts are larger than --most {most}: give a larger one, or --top-code")
     with plain_warnings(console), stage(console, "Privatizing the histogram, then the cells"):
-        made = mechanism.release(data) if budget is None else budget.release(mechanism, data, name=output.stem)
+        made = draw(mechanism, data, budget, output.stem, None)
     made.save(output)
     paragraphs(console, "Guarantee", made.guarantee.describe())
     paragraphs(console, "Written", f"{output} ({made.frame.size} cells with counts from 0 to {most})")

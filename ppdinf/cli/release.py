@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -18,7 +18,10 @@ if TYPE_CHECKING:
     from ppdinf.invariants import Public
     from ppdinf.sessions import Session
 
-__all__ = ["COUNT", "DIMS", "NORM", "PUBLIC", "SESSION", "TABLE", "read_statements", "release", "say_left"]
+__all__ = [
+    "COUNT", "DIMS", "NORM", "PART", "PUBLIC", "SESSION", "TABLE", "draw", "read_labels", "read_statements", "release",
+    "say_left",
+]  # fmt: skip
 
 
 TABLE = Annotated[Path, typer.Argument(metavar="TABLE.csv", help="Confidential table, one row per cell.")]
@@ -38,6 +41,10 @@ SESSION = Annotated[
     Path | None,
     typer.Option(metavar="FILE", help="Session whose budget it is drawn within; see **ppdinf session**."),
 ]
+PART = Annotated[
+    str | None,
+    typer.Option(metavar="LABEL", help="Whom of the session's partition the table counts, and nobody else."),
+]
 
 
 def release(
@@ -46,6 +53,7 @@ def release(
     dims: DIMS,
     output: Annotated[Path, typer.Option(help="File to write; must not exist yet.")],
     session: SESSION = None,
+    part: PART = None,
     epsilon: Annotated[
         str | None, typer.Option(help="Loss of Laplace noise per unit of distance, such as **1/4** or **0.25**.")
     ] = None,
@@ -93,7 +101,7 @@ def release(
     statements, groups = read_statements(public or [], covariate or [])
     if budget is not None and (budget.unit, budget.contributions) != ("person", 1):
         statements &= invariants.unit(budget.unit, contributions=budget.contributions)
-    declared = _declared(labels or [])
+    declared = read_labels(labels or [])
     for dim, own in declared.items():
         statements &= invariants.labels(dim, own)
     names = [name.strip() for name in dims.split(",")]
@@ -104,15 +112,29 @@ def release(
     with plain_warnings(console), stage(console, "Drawing noise"):
         gaussian = None if rho is None else GeneralizedGaussian(statements, rho=rho)
         mechanism = gaussian or GeneralizedLaplace(statements, epsilon=epsilon or "", norm=norm)
-        if budget is None:
-            made = mechanism.release(data, allow_mcmc=allow_mcmc)
-        else:
-            made = budget.release(mechanism, data, name=output.stem, allow_mcmc=allow_mcmc)
+        made = draw(mechanism, data, budget, output.stem, part, allow_mcmc=allow_mcmc)
     made.save(output)
     paragraphs(console, "Guarantee", made.guarantee.describe())
     paragraphs(console, "Written", f"{output} ({made.frame.size} cells, {len(made.public.names)} public sums)")
     say_left(console, budget)
     notes(console, f"Anyone can see that it is whole with: ppdinf check {output}")
+
+
+def draw(
+    mechanism: Any,
+    data: DataArray,
+    budget: Session | None,
+    name: str,
+    part: str | None,
+    *,
+    allow_mcmc: bool = False,
+) -> Any:
+    """Draw a release, within a session's budget where there is one."""
+    if budget is None and part is not None:
+        raise PrivacyError("--part is one of a session's partition: give its file with --session")
+    if budget is None:
+        return mechanism.release(data, allow_mcmc=allow_mcmc)
+    return budget.release(mechanism, data, name=name, part=part, allow_mcmc=allow_mcmc)
 
 
 def say_left(console: Console, budget: Session | None) -> None:
@@ -126,14 +148,14 @@ def say_left(console: Console, budget: Session | None) -> None:
         paragraphs(console, "Budget", f"{left} is left in {budget.path.name}")
 
 
-def _declared(given: list[str]) -> dict[str, list[str]]:
+def read_labels(given: list[str], option: str = "--labels") -> dict[str, list[str]]:
     """Read labels such as ``sex:f,m``."""
     found = {}
     for text in given:
         dim, colon, rest = text.partition(":")
         own = [label.strip() for label in rest.split(",")]
         if not colon or not dim or not all(own) or len(set(own)) < len(own):
-            raise LabelError(f"--labels {text!r} is not written COLUMN:LABEL,LABEL,..., each label once")
+            raise LabelError(f"{option} {text!r} is not written COLUMN:LABEL,LABEL,..., each label once")
         found[dim] = own
     return found
 

@@ -10,6 +10,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from ppdinf.cli.plain import notes, paragraphs, stdout
+from ppdinf.cli.release import read_labels
 from ppdinf.errors import PrivacyError
 
 if TYPE_CHECKING:
@@ -34,6 +35,14 @@ def begin(
     rho: Annotated[str | None, typer.Option(help="Budget of zCDP loss, per unit of squared distance.")] = None,
     unit: Annotated[str, typer.Option(help="Whom it protects, in the singular.")] = "person",
     contributions: Annotated[int, typer.Option(help="Records of one unit at most, in each table.")] = 1,
+    partition: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME:PARTS",
+            help="What divides everybody into parts that share nobody, as **region:north,south**: the part that lost "
+            "most counts.",
+        ),
+    ] = None,
 ) -> None:
     """Begin a session: say once what all releases together may spend.
 
@@ -47,7 +56,9 @@ def begin(
         raise PrivacyError("say what may be spent in all: --epsilon, --epsilon and --delta, or --rho")
     if file.exists():
         raise FileExistsError(f"{file} exists: show it with ppdinf session show {file}, or choose another name")
-    _show(stdout(), Session.open(file, epsilon=epsilon, delta=delta, rho=rho, unit=unit, contributions=contributions))
+    parts = read_labels(partition, "--partition") if partition else None
+    budget = {"epsilon": epsilon, "delta": delta, "rho": rho}
+    _show(stdout(), Session.open(file, **budget, unit=unit, contributions=contributions, partition=parts))
 
 
 @session.command("show")

@@ -31,6 +31,7 @@ from ppdinf.privacy.audit import Audit as Audit
 from ppdinf.privacy.audit import audit as audit
 from ppdinf.privacy.composition import compose as compose
 from ppdinf.privacy.composition import compose_parallel as compose_parallel
+from ppdinf.privacy.composition import compose_partition as compose_partition
 from ppdinf.privacy.condition_output import condition_output as condition_output
 from ppdinf.privacy.conditioning import ConditioningCost as ConditioningCost
 from ppdinf.privacy.conditioning import Erosion as Erosion

@@ -9,7 +9,7 @@ from typing import Any
 
 from ppdinf._frozen import assign
 from ppdinf.errors import BudgetError, PrivacyError
-from ppdinf.privacy.composition import compose
+from ppdinf.privacy.composition import compose_partition
 from ppdinf.privacy.conversion import as_delta
 from ppdinf.privacy.guarantee import Guarantee
 from ppdinf.privacy.restatement import to_zcdp
@@ -68,19 +68,20 @@ class Budget:
         parts = {"epsilon": self.epsilon, "delta": self.delta, "rho": self.rho}
         return {name: value for name, value in parts.items() if value is not None}
 
-    def composed(self, promises: Sequence[Guarantee]) -> Guarantee:
-        """Join what releases promise, in the terms of the budget.
+    def composed(self, promises: Sequence[Guarantee], parts: Sequence[str | None] | None = None) -> Guarantee:
+        """Join what releases promise, in the terms of the budget, where `parts` says which are about whom.
 
         Raises
         ------
         PrivacyError
-            As `ppdinf.privacy.compose` and `to_zcdp`.
+            As `ppdinf.privacy.compose_partition` and `to_zcdp`.
         """
         counted = promises if self.rho is None else [to_zcdp(promise) for promise in promises]
-        return compose(*counted, independent=True)  # every release draws noise of its own
+        # every release draws noise of its own
+        return compose_partition(counted, [None] * len(counted) if parts is None else parts)
 
-    def spent(self, promises: Sequence[Guarantee]) -> dict[str, Fraction]:
-        """Add up what releases take from the budget, part by part.
+    def spent(self, promises: Sequence[Guarantee], parts: Sequence[str | None] | None = None) -> dict[str, Fraction]:
+        """Add up what releases take from each part of the budget; `parts` as for `composed`.
 
         Raises
         ------
@@ -91,19 +92,25 @@ class Budget:
             return dict.fromkeys(self.total, Fraction(0))
         if self.rho is None and any(promise.rho is not None for promise in promises):
             raise PrivacyError("a zCDP release cannot be entered against a budget of epsilon: budget in rho")
-        together = self.composed(promises)
+        together = self.composed(promises, parts)
         if together.delta and self.delta is None:
             raise PrivacyError("a release with a delta cannot be entered against a budget without one; budget in rho")
         loss = Fraction(together.loss(1))
         return {name: together.delta if name == "delta" else loss for name in self.total}
 
-    def left(self, promises: Sequence[Guarantee]) -> dict[str, Fraction]:
-        """Subtract what releases take from the budget, part by part."""
-        spent = self.spent(promises)
+    def left(self, promises: Sequence[Guarantee], parts: Sequence[str | None] | None = None) -> dict[str, Fraction]:
+        """Subtract what releases take from each part of the budget; `parts` as for `composed`."""
+        spent = self.spent(promises, parts)
         return {name: total - spent[name] for name, total in self.total.items()}
 
-    def require(self, earlier: Sequence[Guarantee], promise: Guarantee) -> None:
-        """Refuse a release that would overspend.
+    def require(
+        self,
+        earlier: Sequence[Guarantee],
+        promise: Guarantee,
+        parts: Sequence[str | None] = (),
+        part: str | None = None,
+    ) -> None:
+        """Refuse a release that would overspend; `parts` are those of the earlier ones, `part` is its own.
 
         Raises
         ------
@@ -112,8 +119,9 @@ class Budget:
         PrivacyError
             As `spent`.
         """
-        left = self.left(earlier)
-        for name, would in self.spent([*earlier, promise]).items():
+        parts = parts or [None] * len(earlier)
+        left = self.left(earlier, parts)
+        for name, would in self.spent([*earlier, promise], [*parts, part]).items():
             if would > self.total[name]:
                 raise BudgetError(
                     f"with this release {name} = {float(would):.6g} would be spent of {float(self.total[name]):.6g}: "

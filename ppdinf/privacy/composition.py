@@ -13,6 +13,8 @@ fails where the data of two parts hang together (`compose_parallel` refuses it).
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any
@@ -21,7 +23,7 @@ from ppdinf.errors import PrivacyError
 from ppdinf.privacy.guarantee import Guarantee
 from ppdinf.privacy.restatement import whole_delta
 
-__all__ = ["compose", "compose_parallel"]
+__all__ = ["compose", "compose_parallel", "compose_partition"]
 
 
 def compose(*guarantees: Guarantee, independent: bool | None = None) -> Guarantee:
@@ -161,6 +163,66 @@ def compose_parallel(
         raise PrivacyError("together the deltas reach 1: nothing is promised of these releases as a whole")
     gamma = None if first.gamma is None else float(largest([g.loss() for g in guarantees]) / epsilon) - 1
     return replace(together, epsilon=epsilon, gamma=gamma, delta=delta)
+
+
+def compose_partition(guarantees: Sequence[Guarantee], parts: Sequence[str | None]) -> Guarantee:
+    """Add up releases of everybody and of parts that share nobody: of the parts the one that lost most counts.
+
+    The distance of two states of the data is then the largest of those of the tables of everybody, and of the sum over
+    the parts of the largest distance of a part's tables. A person who is counted in another part changes two tables by
+    1 each, which is a distance of 2, as within one table.
+
+    Parameters
+    ----------
+    guarantees : sequence of Guarantee
+        As for `compose`; where there are parts, per unit of distance.
+    parts : sequence of str or None
+        The part that each is about, None for everybody.
+
+    Returns
+    -------
+    Guarantee
+        In l1, where parts lose in l2 and not in zCDP: distances of parts add up, those in l2 to more than that of the
+        whole. Deltas of all parts add up.
+
+    Raises
+    ------
+    PrivacyError
+        As `compose`; or a loss of a part is not per unit of distance.
+
+    Notes
+    -----
+    Let part p have loss e_p and distance d_p. Then ``sum e_p d_p <= max e_p sum d_p``, and in zCDP
+    ``sum rho_p d_p**2 <= max rho_p sum d_p**2``, the squared distance of the whole in l2, and below that in l1.
+
+    Examples
+    --------
+    >>> north = Guarantee("pure", Fraction(1), metric="l1")
+    >>> south, whole = replace(north, epsilon=Fraction(2)), replace(north, epsilon=Fraction(4))
+    >>> compose_partition([north, south, whole], ["north", "south", None]).epsilon
+    Fraction(6, 1)
+    """
+    by_part: dict[str, list[Guarantee]] = defaultdict(list)
+    everybody: list[Guarantee] = []
+    for guarantee, part in zip(_within_bounds(tuple(guarantees)), parts, strict=True):
+        if part is not None and guarantee.metric is None:
+            raise PrivacyError(
+                "of parts that share nobody the largest loss counts where losses are per unit of distance: this one is "
+                f"between neighbours who differ in {guarantee.neighbours}, so enter it without a part"
+            )
+        (everybody if part is None else by_part[part]).append(guarantee)
+    if not by_part:
+        return compose(*everybody, independent=True)
+    cut = [compose(*own) for own in by_part.values()]
+    first = _alike(tuple(cut))
+    most = max(cut, key=lambda guarantee: guarantee.loss())
+    together = replace(
+        _joined(first, tuple(cut)), epsilon=most.epsilon, gamma=most.gamma, rho=most.rho,
+        delta=sum((guarantee.delta for guarantee in cut), start=Fraction(0)),
+    )  # fmt: skip
+    if together.rho is None:
+        together = replace(together, metric="l1")
+    return compose(*everybody, together, independent=True)
 
 
 def _within_bounds(guarantees: tuple[Guarantee, ...]) -> tuple[Guarantee, ...]:

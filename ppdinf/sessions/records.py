@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
-from ppdinf.errors import PpdinfError, SessionError
+from ppdinf.errors import PpdinfError, PrivacyError, SessionError
 from ppdinf.invariants import Public
 from ppdinf.privacy.budget import Budget
 from ppdinf.privacy.composition import compose
 from ppdinf.sessions.journal import Journal
 from ppdinf.sessions.promises import promise_of, to_plain
 
-__all__ = ["VERSION", "require_sound"]
+__all__ = ["VERSION", "partition_of", "require_sound"]
 
 VERSION = 1
 _FIELDS: dict[str, dict[str, type]] = {
@@ -30,6 +31,7 @@ _FIELDS: dict[str, dict[str, type]] = {
     "torn": {"torn": int},
 }
 _HEAD: dict[str, type] = {"session": int, "budget": dict, "unit": str, "contributions": int}
+_OPTIONAL: dict[str, dict[str, type]] = {"session": {"partition": dict}, "intent": {"part": str}}
 _SENSELESS = (PpdinfError, ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError)
 
 
@@ -46,16 +48,40 @@ def require_sound(name: str, journal: Journal) -> None:
     intents = 0
     for number, record in enumerate(journal.records, start=1):
         try:
-            kind = next((kind for kind in _FIELDS if kind in record), "")
-            _require_fields(record, _HEAD if number == 1 else _FIELDS[kind])
+            kind = "session" if number == 1 else next((kind for kind in _FIELDS if kind in record), "")
+            extra = {name: found for name, found in _OPTIONAL.get(kind, {}).items() if name in record}
+            _require_fields(record, (_HEAD if number == 1 else _FIELDS[kind]) | extra)
             if number == 1:
                 Budget(**record["budget"])
+                partition = partition_of(record.get("partition"))
                 Public.from_dict([{"kind": "unit", "unit": record["unit"], "contributions": record["contributions"]}])
             elif kind == "intent":
                 intents += 1
                 _require_intent(record, intents)
+                if "part" in record and record["part"] not in partition[1]:
+                    raise ValueError("a part that the session does not know")
         except _SENSELESS as error:
             raise SessionError(f"{name}, line {number} is whole, but no session writes it: get a whole copy") from error
+
+
+def partition_of(given: Mapping[str, Sequence[str]] | None) -> tuple[str, tuple[str, ...]]:
+    """Read a partition of everybody such as ``{"region": ["north", "south"]}``: what it goes by, and its parts.
+
+    Raises
+    ------
+    PrivacyError
+        It is something else.
+    """
+    if given is None:
+        return "", ()
+    if not isinstance(given, Mapping) or len(given) != 1:
+        raise PrivacyError("a partition goes by one thing, such as partition={'region': ['north', 'south']}")
+    ((by, parts),) = given.items()
+    if isinstance(parts, str) or not isinstance(parts, Sequence) or not isinstance(by, str) or not by:
+        raise PrivacyError("a partition lists its parts, such as partition={'region': ['north', 'south']}")
+    if len(parts) < 2 or len(set(parts)) < len(parts) or not all(isinstance(p, str) and p.strip() for p in parts):
+        raise PrivacyError(f"a partition by {by} has two parts or more, each a text of its own")
+    return by, tuple(parts)
 
 
 def _require_fields(record: dict[str, Any], fields: dict[str, type]) -> None:

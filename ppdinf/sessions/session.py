@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import warnings
 from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from fractions import Fraction
@@ -14,14 +15,15 @@ from typing import Any
 
 import pandas as pd
 
-from ppdinf.errors import PpdinfError, PrivacyError, PrivacyWarning, SessionError
+from ppdinf.errors import LabelError, PpdinfError, PrivacyError, PrivacyWarning, SessionError
+from ppdinf.frame import Frame
 from ppdinf.invariants import Public
 from ppdinf.privacy.budget import Budget
 from ppdinf.privacy.guarantee import Guarantee
 from ppdinf.releases.mechanism import Mechanism
 from ppdinf.sessions.journal import Journal, append, create, locked, read
 from ppdinf.sessions.promises import promise_of, to_plain
-from ppdinf.sessions.records import VERSION, require_sound
+from ppdinf.sessions.records import VERSION, partition_of, require_sound
 
 __all__ = ["Session"]
 
@@ -38,12 +40,16 @@ class Session:
         Whom the budget protects.
     contributions : int
         Records of one unit at most, in each table.
+    partition : tuple of str and tuple of str
+        What divides everybody into parts that share nobody, and the parts; ``("", ())`` without.
 
     Notes
     -----
     Losses are counted as in `ppdinf.privacy.Ledger`: per unit of distance, where guarantees are stated so, and for
     several tables the distance is the largest of theirs; else between neighbours. What one unit loses in all is
     ``session.guarantee.loss_of_unit``. Every person is taken to be in every table: months of the same people add up.
+    Of parts that share nobody the one that lost most counts (`ppdinf.privacy.compose_partition`): the curator states
+    them when the session begins, and which part a release is about; a table that has the label itself must agree.
 
     Examples
     --------
@@ -56,8 +62,11 @@ class Session:
     {'epsilon': Fraction(1, 4)}
     """
 
-    def __init__(self, path: Path, budget: Budget, unit: str, contributions: int) -> None:
+    def __init__(
+        self, path: Path, budget: Budget, unit: str, contributions: int, partition: tuple[str, tuple[str, ...]]
+    ) -> None:
         self.path, self.budget, self.unit, self.contributions = path, budget, unit, contributions
+        self.partition = partition
         self._seen = ""
 
     @classmethod
@@ -70,6 +79,7 @@ class Session:
         rho: int | float | str | Fraction | None = None,
         unit: str | None = None,
         contributions: int | None = None,
+        partition: Mapping[str, Sequence[str]] | None = None,
     ) -> Session:
         """Open a session file, or begin one.
 
@@ -83,6 +93,9 @@ class Session:
             `ppdinf.invariants.unit`.
         contributions : int, optional
             Records of one unit at most, in each table; 1 unless something else is said.
+        partition : mapping, optional
+            What divides everybody into parts that share nobody, and all parts: ``{"region": ["north", "south"]}``. It
+            is said when the session begins; every record is of exactly one of them, in every table.
 
         Returns
         -------
@@ -91,13 +104,14 @@ class Session:
         Raises
         ------
         PrivacyError
-            There is no file yet, and no budget or a malformed one; or there is one with another budget or unit.
+            There is no file yet, and no budget or a malformed one; or there is one with another budget, unit or
+            partition.
         SessionError
             It is no session file, or was changed since it was written.
         WriteError
             It cannot be written.
         """
-        path, given = Path(path), (epsilon, delta, rho)
+        path, given, divided = Path(path), (epsilon, delta, rho), partition_of(partition)
         wanted = None if given == (None, None, None) else Budget(*given)
         if wanted is None and not path.exists():
             raise PrivacyError(
@@ -110,11 +124,15 @@ class Session:
                 total = {name: str(value) for name, value in wanted.total.items()}
                 who = {"unit": unit or "person", "contributions": 1 if contributions is None else contributions}
                 Public.from_dict([{"kind": "unit"} | who])  # refuses what is malformed
-                create(path, {"session": VERSION, "budget": total} | who)
+                parts = {} if partition is None else {"partition": {by: list(own) for by, own in [divided]}}
+                create(path, {"session": VERSION, "budget": total} | who | parts)
             journal = read(path)
         require_sound(path.name, journal)
         head = journal.records[0]
-        session = cls(path, Budget(**head["budget"]), head["unit"], head["contributions"])
+        own = partition_of(head.get("partition"))
+        session = cls(path, Budget(**head["budget"]), head["unit"], head["contributions"], own)
+        if partition is not None and (divided[0], set(divided[1])) != (own[0], set(own[1])):
+            raise PrivacyError(f"{path.name} was begun with another partition, or none: it cannot be changed")
         if wanted not in (None, session.budget) or unit not in (None, session.unit):
             raise PrivacyError(f"{path.name} is of another budget or unit: {session!r}; a budget cannot be changed")
         if contributions not in (None, session.contributions):
@@ -122,7 +140,9 @@ class Session:
         session._seen = journal.digests[-1]
         return session
 
-    def release(self, mechanism: Mechanism, table: Any, *, name: str = "", allow_mcmc: bool = False) -> Any:
+    def release(
+        self, mechanism: Mechanism, table: Any, *, name: str = "", part: str | None = None, allow_mcmc: bool = False
+    ) -> Any:
         """Publish a table within the budget: write down what it costs, then draw.
 
         Parameters
@@ -132,6 +152,8 @@ class Session:
             Confidential; all that the file is told of it are the lengths of its dimensions.
         name : str, optional
             What the release is, such as "2024-01" or "2024-01, revised"; written down as it is.
+        part : str, optional
+            Whom of the session's partition the table counts: nobody else. Everybody without it.
         allow_mcmc : bool
             As for `mechanism.release`.
 
@@ -146,7 +168,7 @@ class Session:
         PrivacyError
             Its loss does not add up with the others or with the budget, or protects another unit. Nothing was drawn.
         CountError, LabelError, InvariantError
-            As `mechanism.release`. Nothing was drawn.
+            As `mechanism.release`; or the table has labels of another part. Nothing was drawn.
         SessionError, WriteError
             The session file was changed, or cannot be written. Nothing was drawn.
 
@@ -159,7 +181,12 @@ class Session:
             raise PrivacyError(f"mechanism says how the noise is drawn, found {type(mechanism).__name__}")
         if not isinstance(name, str):
             raise PrivacyError(f"name is text such as '2024-01', found {type(name).__name__}")
+        if part is not None and part not in self.partition[1]:
+            known = f"its parts are {', '.join(self.partition[1])}" if self.partition[1] else "it was begun without any"
+            raise PrivacyError(f"{self.path.name} knows no part {part!r}: {known}")
         draft = mechanism.draft(table, allow_mcmc=allow_mcmc)
+        if part is not None:
+            self._require_part(part, draft.public.frame)
         promise = to_plain(draft.promise)
         intent = {
             "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
@@ -168,10 +195,10 @@ class Session:
             "mechanism": draft.mechanism.to_dict(),
             "public": draft.public.public.to_dict(),
             "promise": promise,
-        }
+        } | ({} if part is None else {"part": part})
         with locked(self.path):
             journal = self._read(alone=True)
-            self._require(journal, promise_of(promise))
+            self._require(journal, promise_of(promise), part)
             number = len(_intents(journal)) + 1
             append(self.path, journal, {"intent": number} | intent)
         state = "failed"
@@ -185,12 +212,14 @@ class Session:
     @property
     def spent(self) -> dict[str, Fraction]:
         """What was spent, by the name of each part of the budget; releases that were interrupted count."""
-        return self.budget.spent(_promises(self._read()))
+        journal = self._read()
+        return self.budget.spent(_promises(journal), _parts(journal))
 
     @property
     def left(self) -> dict[str, Fraction]:
         """What is left, by the name of each part of the budget."""
-        return self.budget.left(_promises(self._read()))
+        journal = self._read()
+        return self.budget.left(_promises(journal), _parts(journal))
 
     @property
     def guarantee(self) -> Guarantee:
@@ -202,7 +231,11 @@ class Session:
             There is none yet.
         """
         journal = self._read()
-        together = self.budget.composed(_promises(journal))
+        together = self.budget.composed(_promises(journal), _parts(journal))
+        if any(part is not None for part in _parts(journal)):
+            by, parts = self.partition
+            trust = f"that no record is of two parts by {by} ({', '.join(parts)})"
+            together = replace(together, assumed=(*together.assumed, trust))
         names: dict[str, list[str]] = defaultdict(list)
         for intent in _intents(journal):
             for what in promise_of(intent["promise"]).unprotected:
@@ -222,8 +255,8 @@ class Session:
         -------
         pandas.DataFrame
             ``name``, ``date`` (UTC), ``mechanism``, ``cells``, what is ``public``, what each costs by itself in parts
-            of the budget, per unit of what (``per``), and ``outcome``: "drawn", "failed", or "open" where a process
-            ended, or still draws. All of them are spent.
+            of the budget, per unit of what (``per``), which ``part`` it is about where the session has any, and
+            ``outcome``: "drawn", "failed", or "open" where a process ended, or still draws. All of them are spent.
         """
         journal = self._read()
         outcomes = {record["outcome"]: record["state"] for record in journal.records if "outcome" in record}
@@ -237,9 +270,11 @@ class Session:
                 | {"public": ", ".join(promise.unprotected)}
                 | cost
                 | {"per": counted.neighbours or f"{counted.metric} distance"}
+                | ({"part": intent.get("part", "everybody")} if self.partition[1] else {})
                 | {"outcome": outcomes.get(intent["intent"], "open")}
             )
-        columns = ["name", "date", "mechanism", "cells", "public", *self.budget.total, "per", "outcome"]
+        part = ["part"] if self.partition[1] else []
+        columns = ["name", "date", "mechanism", "cells", "public", *self.budget.total, "per", *part, "outcome"]
         return pd.DataFrame(rows, columns=columns, index=pd.RangeIndex(1, len(rows) + 1, name="release"))
 
     def __repr__(self) -> str:
@@ -256,7 +291,14 @@ class Session:
         self._seen = journal.digests[-1]
         return journal
 
-    def _require(self, journal: Journal, promise: Guarantee) -> None:
+    def _require_part(self, part: str, frame: Frame) -> None:
+        """Refuse a table with labels of another part, where it has what the partition goes by."""
+        by = self.partition[0]
+        others = sorted({str(label) for label in frame.broadcast(by).tolist()} - {part}) if by in frame.coords else []
+        if others:
+            raise LabelError(f"the table is said to count {by} = {part} alone and has cells of {', '.join(others[:5])}")
+
+    def _require(self, journal: Journal, promise: Guarantee, part: str | None) -> None:
         """Refuse what the budget does not count, or has no room for."""
         earlier = _promises(journal)
         if (promise.unit, promise.contributions) != (self.unit, self.contributions):
@@ -270,7 +312,7 @@ class Session:
                 "losses under models of the data add up for releases of one table only, and a session is of several: "
                 "enter such releases in ppdinf.privacy.Ledger"
             )
-        self.budget.require(earlier, promise)
+        self.budget.require(earlier, promise, _parts(journal), part)
 
     def _close(self, number: int, state: str) -> None:
         """Write down the outcome; without it the release counts as spent all the same."""
@@ -283,6 +325,10 @@ class Session:
 
 def _intents(journal: Journal) -> list[dict[str, Any]]:
     return [record for record in journal.records if "intent" in record]
+
+
+def _parts(journal: Journal) -> list[str | None]:
+    return [intent.get("part") for intent in _intents(journal)]
 
 
 def _promises(journal: Journal) -> list[Guarantee]:

@@ -1,0 +1,167 @@
+"""Releases of parts that share nobody: the loss that is stated, against that of all data of two persons, listed."""
+
+import json
+from fractions import Fraction
+from itertools import combinations, product
+
+import numpy as np
+import pytest
+
+import ppdinf as ppd
+from ppdinf.errors import LabelError, PrivacyError, SessionError
+from ppdinf.invariants import Public, total, unit
+from ppdinf.privacy import compose, compose_partition
+from ppdinf.sessions.journal import _line  # the forger knows the chain
+
+CELLS = list(product(("north", "south"), (0, 1)))
+DATA = [np.array(data) for data in product(range(4), repeat=2)]  # which cell each of two persons is in
+OUTPUTS = np.array(list(product(range(-5, 9), repeat=2)))
+
+
+def tables(data, parts):
+    """The table of each part, and of everybody, over two cells."""
+    found = {}
+    for part in parts:
+        own = [CELLS[k][1] for k in data if part in (None, CELLS[k][0])]
+        found[part] = np.bincount(own, minlength=2)
+    return found
+
+
+def log_law(mechanism, table):
+    """Log probability of each output; up to a constant that is the same for all tables."""
+    return np.array([mechanism.logp(y, table) for y in OUTPUTS])
+
+
+def worst(mechanisms, parts):
+    """Of every two data, by how much the log odds of all releases together can change, and their distances."""
+    laws, found = {}, []
+    for one, two in combinations(range(len(DATA)), 2):
+        loss, by_part = 0.0, {}
+        for (name, mechanism), part in zip(mechanisms.items(), parts, strict=True):
+            a, b = (tables(DATA[k], [part])[part] for k in (one, two))
+            if mechanism.public == total() and a.sum() != b.sum():
+                break  # nothing is promised between these
+            for table in (a, b):
+                key = name, tuple(table)
+                if key not in laws:
+                    laws[key] = log_law(mechanism, table)
+            with np.errstate(invalid="ignore"):
+                ratio = laws[name, tuple(a)] - laws[name, tuple(b)]
+            loss += np.nanmax(np.abs(ratio))
+            by_part[part] = np.array(a - b)
+        else:
+            found.append((loss, by_part))
+    return found
+
+
+def distance(by_part, metric):
+    def of(difference):
+        return np.abs(difference).sum() if metric == "l1" else np.sqrt((difference**2).sum())
+
+    cut = [difference for part, difference in by_part.items() if part is not None]
+    everybody = of(by_part[None]) if None in by_part else 0.0
+    return max(everybody, of(np.concatenate(cut)) if cut else 0.0)
+
+
+def laplace(epsilon, public=None, norm="l1"):
+    return ppd.GeneralizedLaplace(Public() if public is None else public, epsilon=epsilon, norm=norm)
+
+
+@pytest.mark.parametrize(
+    ("mechanisms", "parts"),
+    [
+        ({"a": laplace("1/2"), "b": laplace("1/3")}, ["north", "south"]),
+        ({"a": laplace("1/2"), "b": laplace("1/3"), "c": laplace("1/4")}, ["north", "south", "south"]),
+        ({"a": laplace("1/2"), "b": laplace("1/3"), "c": laplace("1/4")}, ["north", "south", None]),
+        ({"a": laplace("1/2", total()), "b": laplace("1/3", total())}, ["north", "south"]),
+        ({"a": laplace("1/2", norm="l2"), "b": laplace("1/2", norm="l2")}, ["north", "south"]),
+    ],
+)
+def test_no_two_data_are_told_apart_by_more_than_is_stated(mechanisms, parts):
+    """And for some two by as much, but for l2, where the distance of parts in l1 is more than is needed."""
+    together = compose_partition([m.guarantee for m in mechanisms.values()], parts)
+    found = worst(mechanisms, parts)
+    slack = [float(together.loss(distance(by_part, together.metric))) - loss for loss, by_part in found]
+    assert min(slack) > -1e-9
+    assert min(slack) < 1e-9 or mechanisms["a"].norm == "l2"
+    assert together.loss() < compose(*(m.guarantee for m in mechanisms.values())).loss()
+
+
+def test_the_largest_loss_is_wrong_where_parts_overlap_and_in_l2():
+    one, two = laplace("1/2"), laplace("1/3")
+    stated = compose_partition([one.guarantee, two.guarantee], ["north", "south"])
+    overlapping = worst({"a": one, "b": two}, [None, None])  # both count everybody
+    assert any(loss > float(stated.loss(distance(by_part, "l1"))) + 0.1 for loss, by_part in overlapping)
+    euclidean = laplace("1/2", norm="l2")
+    found = worst({"a": euclidean, "b": euclidean}, ["north", "south"])
+    assert any(loss > 0.5 * distance(by_part, "l2") + 0.05 for loss, by_part in found)
+
+
+def test_zcdp_adds_up_in_squares():
+    """Between Gaussians the divergence is known: rho times the squared distance, part by part."""
+    rhos = {"north": Fraction(1, 8), "south": Fraction(1, 32)}
+    gaussians = [ppd.GeneralizedGaussian(Public(), rho=rho).guarantee for rho in rhos.values()]
+    together = compose_partition(gaussians, list(rhos))
+    assert (together.rho, together.metric) == (Fraction(1, 8), "l2")
+    for one, two in combinations(DATA, 2):
+        own = {part: tables(one, [part])[part] - tables(two, [part])[part] for part in rhos}
+        loss = sum(float(rhos[part]) * float((difference**2).sum()) for part, difference in own.items())
+        assert loss <= float(together.loss(distance(own, "l2"))) + 1e-12
+
+
+def test_a_session_counts_the_part_that_lost_most(tmp_path):
+    file = tmp_path / "cases.budget"
+    session = ppd.Session.open(file, epsilon=1, partition={"region": ["north", "south"]})
+    for part, epsilon in [("north", "1/2"), ("south", "1/4"), ("south", "1/4"), ("south", "1/8")]:
+        session.release(laplace(epsilon, total()), [3, 1, 2], name="x", part=part)
+    assert session.spent == {"epsilon": Fraction(5, 8)}
+    session.release(laplace("1/4", total()), [3, 1, 2])
+    session = ppd.Session.open(file)
+    assert (session.left, session.partition) == ({"epsilon": Fraction(1, 8)}, ("region", ("north", "south")))
+    with pytest.raises(PrivacyError, match=r"0\.125 is left"):
+        session.release(laplace("1/4", total()), [3, 1, 2], part="south")
+    session.release(laplace("1/8", total()), [3, 1, 2], part="north")
+    assert session.left == {"epsilon": Fraction(1, 8)}
+    assert session.table()["part"].tolist() == ["north", "south", "south", "south", "everybody", "north"]
+    assert session.guarantee.loss_of_unit == Fraction(7, 4)
+    assert session.guarantee.assumed == ("that no record is of two parts by region (north, south)",)
+    for rho in (1, 2):  # a later version of the same, in zCDP
+        other = ppd.Session.open(tmp_path / f"{rho}", rho=rho, partition={"region": ["north", "south"]})
+        other.release(laplace("1/4", total()), [3, 1], part="north")
+        other.release(ppd.GeneralizedGaussian(total(), rho="1/32"), [3, 1], part="south")
+        assert other.spent == {"rho": Fraction(1, 32)}
+
+
+def test_parts_are_stated_and_checked(tmp_path):
+    """Parts are those of the session, and a table with labels of its own agrees; lines with others are refused."""
+    file = tmp_path / "cases.budget"
+    session = ppd.Session.open(file, epsilon=10, partition={"region": ["north", "south"]}, contributions=2)
+    table = ppd.as_table(np.array([[3, 1], [2, 5]]), dims=("region", "sex")).assign_coords(region=["north", "south"])
+    own = laplace("1/4", total() & unit("person", contributions=2))
+    with pytest.raises(LabelError, match="count region = north alone and has cells of south"):
+        session.release(own, table, part="north")
+    for wrong in (["north", "south", "west"], ["north", "east"]):
+        with pytest.raises(PrivacyError, match="another partition"):
+            ppd.Session.open(file, partition={"region": wrong})
+    session.release(own, table.sel(region=["north"]), part="north")
+    with pytest.raises(PrivacyError, match="knows no part 'west': its parts are north, south"):
+        session.release(own, table, part="west")
+    with pytest.raises(PrivacyError, match="enter it without a part"):
+        session.release(ppd.KNorm(total() & unit("person", contributions=2), epsilon=1), [3, 1], part="north")
+    plain = ppd.Session.open(tmp_path / "plain.budget", epsilon=1)
+    with pytest.raises(PrivacyError, match="begun without any"):
+        plain.release(laplace("1/4"), [3, 1], part="north")
+    for wrong in ({}, {"region": "north"}, {"region": ["north"]}, {"region": ["a", "a"]}, {"a": ["x", "y"], "b": ["x"]},
+                  {"region": ["a", ""]}, {"": ["a", "b"]}, ["north", "south"], {"region": ["a", 1]}):  # fmt: skip
+        with pytest.raises(PrivacyError):
+            ppd.Session.open(tmp_path / "new.budget", epsilon=1, partition=wrong)
+    assert not (tmp_path / "new.budget").exists()
+    records = [json.loads(line) for line in file.read_bytes().splitlines()]
+    records[1]["part"] = "west"
+    previous, written = "", b""
+    for record in records:
+        line = _line(previous, {name: value for name, value in record.items() if name != "digest"})
+        previous, written = json.loads(line)["digest"], written + line
+    file.write_bytes(written)
+    with pytest.raises(SessionError, match="no session writes it"):
+        ppd.Session.open(file)
