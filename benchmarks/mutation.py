@@ -21,7 +21,8 @@ ROOT = Path(__file__).parents[1]
 FILES = {
     "ppdinf/rationals.py": "tests/test_rationals.py",
     "ppdinf/privacy/budget.py": "tests/privacy/test_budget.py tests/sessions/test_session.py",
-    "ppdinf/privacy/composition.py": "tests/privacy/test_composition.py",
+    "ppdinf/privacy/composition.py": "tests/privacy/test_composition.py tests/privacy/test_partition.py",
+    "ppdinf/privacy/guarantee.py": "tests/privacy/test_guarantee.py tests/privacy/test_sizes.py",
     "ppdinf/privacy/conversion.py": "tests/privacy/test_conversion.py",
     "ppdinf/privacy/restatement.py": "tests/privacy/test_conversion.py tests/privacy/test_budget.py",
     "ppdinf/laws/double_geometric.py": "tests/laws/test_laws.py",

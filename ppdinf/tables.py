@@ -263,6 +263,7 @@ def _as_dataarray(data: Any, dims: Sequence[str] | None) -> xr.DataArray:
         raise CountError("the rows have different lengths: write every cell out, with zeros where none is") from None
     if values.ndim == 0:
         raise CountError(f"found {type(data).__name__} in place of a table: pass xarray, pandas or a NumPy array")
+    dims = (dims,) if isinstance(dims, str) else dims
     given = tuple(dims) if dims is not None else tuple(f"dim_{k}" for k in range(values.ndim))
     if len(given) != values.ndim:
         raise LabelError(f"{len(given)} dimension names for an array with {values.ndim} dimensions")

@@ -419,3 +419,7 @@ def test_coordinates_have_no_value_for_labels_that_are_absent():
         ppd.as_table(county(persons=[10, 20, 30]), labels={"county": [*NAMES, "Dauphin"]})
     turned = ppd.as_table(county(persons=[10, 20, 30]), labels={"county": NAMES[::-1]})
     assert turned["persons"].values.tolist() == [30, 20, 10]
+
+
+def test_one_dimension_has_one_name():
+    assert ppd.as_table(np.array([3, 1, 2]), dims="county").dims == ("county",)

@@ -65,7 +65,11 @@ def new_key(path: str | PathLike[str], *, passphrase: str | None = None) -> str:
     if path.exists() or beside.exists():
         raise FileExistsError(f"{path.name} or {beside.name} exists: keys are not overwritten, choose another name")
     write_whole(path, private.private_bytes(pem, form.PrivateFormat.PKCS8, hidden), overwrite=False, mode=0o600)
-    write_whole(beside, public, overwrite=False)
+    try:
+        write_whole(beside, public, overwrite=False)
+    except BaseException:
+        path.unlink()  # half a pair is none
+        raise
     return fingerprint(beside)
 
 

@@ -22,7 +22,7 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
-from ppdinf._whole_files import unwritable, write_whole
+from ppdinf._whole_files import require_place, unwritable, write_whole
 from ppdinf.errors import SessionError
 
 __all__ = ["Journal", "append", "create", "locked", "read"]
@@ -54,6 +54,7 @@ class Journal:
 @contextlib.contextmanager
 def locked(path: Path) -> Iterator[None]:
     """Hold a session file against all other processes and threads; the system lets go of it when a process dies."""
+    require_place(path)  # else a folder would be made for the lock
     lock = FileLock(f"{os.path.realpath(path)}.lock", timeout=PATIENCE)
     try:
         with unwritable(f"{path.name}.lock"):

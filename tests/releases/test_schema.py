@@ -40,6 +40,21 @@ RELEASES = {
     "stated": lambda: ppd.Release(TABLE, ppd.GeneralizedLaplace(total(), epsilon="1/4")),
 }  # fmt: skip
 
+DOCS = Path(__file__).parents[2] / "docs"
+MEASURED = jsonschema.Draft202012Validator(
+    json.loads((DOCS / "measurement_file.schema.json").read_text(encoding="utf-8"))
+)
+LAWS = ppd.laws
+MEASUREMENTS = {
+    "sums": (ppd.measured(margin("state"), [30, -2], LAWS.DoubleGeometric("1/4")),),
+    "several": (
+        ppd.measured(total(), [51], LAWS.DiscreteGaussian(variance=2)),
+        ppd.measured(margin("sex"), [42, np.nan], LAWS.RandomRounding(3)),
+    ),
+    "matrix": (ppd.measured(margin("state", "sex"), [[0, 1], [1, 0]], LAWS.TransitionMatrix(np.full((2, 2), 0.5))),),
+    "nothing": (),
+}
+
 
 def manifest_of(release, path):
     release.save(path)
@@ -47,8 +62,26 @@ def manifest_of(release, path):
         return json.loads(file.read("manifest.json"))
 
 
-def test_the_schema_is_one():
-    jsonschema.Draft202012Validator.check_schema(SCHEMA)
+def test_the_schemas_are_some():
+    for checked in (CHECK, MEASURED):
+        jsonschema.Draft202012Validator.check_schema(checked.schema)
+
+
+@pytest.mark.parametrize("name", MEASUREMENTS)
+def test_files_of_measurements_meet_theirs(name, tmp_path):
+    """And nothing that lacks a field, or has one changed."""
+    public = {total(): 1} if name == "nothing" else {}
+    manifest = manifest_of(ppd.Measurements(POPULATED, *MEASUREMENTS[name], public=public), tmp_path / "m.ppd")
+    MEASURED.validate(manifest)
+    for change in (
+        {"schema": 2}, {"schema": True}, {"holds": "releases"}, {"seed": 1}, {"digest": "0"}, {"dims": {"a": 0}},
+        {"parts": {}}, {"measured": [[]]}, {"measured": [{}]}, {"public": {}}, {"coordinates": {"a": {"dims": ["a"]}}},
+        {"parts": manifest["parts"] | {"measured-0.csv": manifest["parts"]["cells.csv"]}},
+    ):  # fmt: skip
+        assert not MEASURED.is_valid(manifest | change), change
+    for field in manifest:
+        assert not MEASURED.is_valid({key: value for key, value in manifest.items() if key != field}), field
+    assert not CHECK.is_valid(manifest)
 
 
 @pytest.mark.filterwarnings("ignore::ppdinf.errors.PrivacyWarning")
