@@ -16,7 +16,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, overload
 
 import numba
 from numba.core.caching import CompileResultCacheImpl, FunctionCache
@@ -28,6 +28,10 @@ from numba.core.types.misc import unliteral
 __all__ = ["callback", "jit"]
 
 
+@overload
+def jit[**P, R](function: Callable[P, R]) -> Callable[P, R]: ...
+@overload
+def jit[**P, R](**options: Any) -> Callable[[Callable[P, R]], Callable[P, R]]: ...
 def jit(function: Callable[..., Any] | None = None, **options: Any) -> Any:
     """Compile a kernel for the types it is called with, to run without the interpreter's lock; keep the machine code.
 

@@ -80,7 +80,9 @@ def _move(x: Ints, cells: Ints, steps: Ints, t: int) -> None:
 
 
 @jit
-def _changed(cells: Ints, steps: Ints, d: int, image: Any, c: Floats, seen: NDArray[np.bool_], touched: Ints) -> int:
+def _changed(
+    cells: Ints, steps: Ints, d: int, image: Any, c: Floats | Ints, seen: NDArray[np.bool_], touched: Ints
+) -> int:
     """Add to c what a direction does to sums of the d cells, and list in ``touched`` those that it reaches: how many.
 
     ``image`` holds ``indptr, indices, data`` of the sums, by columns; ``seen`` is left true for those on the list.

@@ -92,8 +92,8 @@ def set_tilts(tree: Tree, w: CellWeights, f: Factors, at: int, stop: int) -> Non
             if v < 0:
                 continue
             below[v, 0], below[v, 1], center[v] = fixed[n], response[n], middle[n]
-            spread = max(1, np.int64(np.sqrt(variance[n])))
-            slope[v], bend[v] = _slope(f, v, sums[v, LEAST], sums[v, MOST], mean[n], spread)
+            step = max(1, int(np.sqrt(variance[n])))
+            slope[v], bend[v] = _slope(f, v, sums[v, LEAST], sums[v, MOST], mean[n], step)
             if pinned[v]:
                 fixed[n], response[n] = min(max(mean[n], sums[v, LEAST]), sums[v, MOST]), 0.0
             else:

@@ -70,4 +70,6 @@ class Differences(PublishedLaw):
         """Add noise, by inversion."""
         far = self.law.tail_start(DRAWN)
         below = np.cumsum(np.exp(self.law.log_weight(np.arange(-far, far + 1.0))))
-        return x + np.minimum(np.searchsorted(below, rng.random(x.shape) * below[-1], side="right"), 2 * far) - far
+        place = np.searchsorted(below, rng.random(x.shape) * below[-1], side="right")
+        y: NDArray[np.int64] = x + np.minimum(place, 2 * far) - far
+        return y

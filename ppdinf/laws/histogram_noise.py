@@ -62,12 +62,13 @@ class HistogramNoise:
     @property
     def n(self) -> int:
         """Number of possible counts."""
-        return self.steps.shape[1] + 1
+        return int(self.steps.shape[1]) + 1
 
     def left(self, cells: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the noise that a table leaves, shape (k,): measured sums minus its own."""
         above = cells.size - np.cumsum(np.bincount(cells.ravel(), minlength=self.n))[:-1]  # cells above each count
-        return self.measured - cells.size * self.lowest - self.steps @ above
+        left: NDArray[np.int64] = self.measured - cells.size * self.lowest - self.steps @ above
+        return left
 
     def log_density(self, cells: NDArray[np.int64]) -> float:
         """Log probability of the noisy sums given a table, up to a constant; ``-inf`` outside 0 to n - 1."""

@@ -132,7 +132,8 @@ class IntegerLaw(Law):
 
     @classmethod
     def _of_texts(cls, parameters: dict[str, Any]) -> IntegerLaw:
-        return made(cls, parameters, f"{cls.name} noise")
+        law: IntegerLaw = made(cls, parameters, f"{cls.name} noise")
+        return law
 
     def log_mass(self, z: Any) -> float:
         """Logarithm of the mass at a vector: the sum over its cells."""

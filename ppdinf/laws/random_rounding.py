@@ -64,7 +64,8 @@ class RandomRounding(PublishedLaw):
 
     def is_possible(self, y: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Tell numbers that some count gives."""
-        return y % self.base == 0
+        possible: NDArray[np.bool_] = y % self.base == 0
+        return possible
 
     def reach(self, y: Any, rare: float) -> tuple[Any, Any]:
         """Smallest and largest count that each y can come from."""

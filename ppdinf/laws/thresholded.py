@@ -87,7 +87,8 @@ class Thresholded(PublishedLaw):
 
     def is_possible(self, y: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Tell numbers that some count gives."""
-        return (y == ABSENT) | (y >= self.threshold)
+        possible: NDArray[np.bool_] = (y == ABSENT) | (y >= self.threshold)
+        return possible
 
     def reach(self, y: Any, rare: float) -> tuple[Any, Any]:
         """Smallest and largest count that each y can come from; no smallest for what is absent."""
@@ -115,7 +116,9 @@ class Thresholded(PublishedLaw):
     def _log_below(self, z: NDArray[Any]) -> NDArray[np.float64]:
         """Log probability that noise is at most z."""
         far, log_sums = self._log_sums
-        return log_sums[np.clip(np.asarray(z, dtype=np.int64) + far, 0, 2 * far)]
+        at = np.clip(np.asarray(z, dtype=np.int64) + far, 0, 2 * far)
+        found: NDArray[np.float64] = log_sums[at]
+        return found
 
     @cached_property
     def _log_sums(self) -> tuple[int, NDArray[np.float64]]:

@@ -64,7 +64,7 @@ def toss(
     u = words * 2.0**-64
     p = np.exp(np.minimum(log_probability, 0.0))
     margin = (p + u) * (2.0 * np.asarray(error) + ROUNDING) + 2.0**-60
-    heads = u < p - margin
+    heads: NDArray[np.bool_] = u < p - margin
     for i in np.flatnonzero(~heads & (u <= p + margin)).tolist():
         heads[i] = settle_coin(words[i], partial(enclose, i), tape)
     return heads

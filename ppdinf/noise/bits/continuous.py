@@ -39,7 +39,8 @@ def normals(tape: Tape, *shape: int) -> Reals:
     (2, 3)
     """
     sign, u = _signed(tape, *shape)
-    return sign * ndtri(u / 2)
+    drawn: Reals = sign * ndtri(u / 2)
+    return drawn
 
 
 def laplaces(tape: Tape, *shape: int) -> Reals:

@@ -82,7 +82,7 @@ def multiply(a: np.uint64, b: np.uint64) -> tuple[np.uint64, np.uint64]:
 
 
 @jit
-def bounded(word: np.uint64, n: np.uint64) -> tuple[np.uint64, bool]:
+def bounded(word: np.uint64, n: np.uint64) -> tuple[np.uint64, bool | np.bool_]:
     """Map a word to {0, ..., n-1} for n >= 1, or reject it, so that accepted values are exactly uniform.
 
     Returns ``(value, accepted)``. Each value is hit by exactly ``2**64 // n`` accepted words; at most

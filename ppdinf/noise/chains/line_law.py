@@ -105,16 +105,17 @@ def _piecewise_geometric(z: Any, cells: Any, steps: Any, rates: Any, least: int,
         k -= 1
         v = mass[k]
     slope, first = grade[k], least
+    end: int = last[k]
     for i in range(k):
         first = max(first, last[i] + 1)
-    count = last[k] - first + 1
+    count = end - first + 1
     share = min(v / mass[k], 1.0)
     if slope == 0 or count == 1:
         return first + min(int(share * count), count - 1)
     q = abs(slope)
     gone = min(share if slope > 0 else 1.0 - share, ALMOST_ONE)  # counted from the heavy end
     steps_in = min(int(math.log1p(gone * math.expm1(-q * count)) / -q), count - 1)
-    return first + steps_in if slope > 0 else last[k] - steps_in
+    return first + steps_in if slope > 0 else end - steps_in
 
 
 @jit

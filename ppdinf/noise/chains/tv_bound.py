@@ -90,7 +90,8 @@ class TVBound:
         length = last.mean() + z * last.std() / math.sqrt(last.size) if last.size else 1.0
         apart = (excess > 0).sum(axis=-1)
         rare = stats.beta.ppf(self.confidence, apart + 1, np.maximum(R - apart, 1)) * length
-        return np.minimum(1.0, np.where(apart >= min(ENOUGH, R), mean, rare))
+        bound: NDArray[np.float64] = np.minimum(1.0, np.where(apart >= min(ENOUGH, R), mean, rare))
+        return bound
 
     def steps(self, tv: float) -> int | None:
         """Smallest number of steps whose upper limit is at most `tv`; None when no number of steps is.

@@ -229,7 +229,7 @@ def _urn(words: Words, position: int, bars: NDArray[np.int64]) -> int:
 
     Polya's urn: every gap starts with one ball, and each bar draws a ball and adds one like it.
     """
-    n = bars.shape[1] - 1
+    n: int = bars.shape[1] - 1
     row, placed = divmod(position, n - 1)
     for word in words:
         gaps = bars[row, n] + 1

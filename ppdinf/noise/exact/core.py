@@ -156,7 +156,8 @@ def _leaders(sums: sparse.csr_array, sizes: NDArray[np.integer]) -> NDArray[np.i
     single = single[np.argsort(sizes[single], kind="stable")]  # small classes free: the others decide more mildly
     column, first = np.unique(sums.indices[sums.indptr[single]], return_index=True)
     if column.size == sums.shape[1]:
-        return single[first]
+        leaders: NDArray[np.int64] = single[first]
+        return leaders
     pivots = eliminate_units(sparse_rows(sums.T))
     return np.array(pivots.columns, dtype=np.int64) if len(pivots.columns) == sums.shape[1] else None
 

@@ -98,6 +98,7 @@ def _log_stays(
 @jit
 def _root(wide: NDArray[np.bool_], order: NDArray[np.int64]) -> int:
     """Try rows from the one with most wide cells; those with fewest tell soonest. -1 if there is none."""
+    root: int
     for root in order[::-1]:
         tied = True
         for row in order:

@@ -186,7 +186,8 @@ class LeverageScales:
         for i in np.flatnonzero(~(error < ACCURATE)).tolist():
             with precision(512):
                 log_det[i] = float(system.enclose_log_determinant([arb(x) for x in t[i].tolist()]))
-        found = 0.5 * (math.log(system.determinant) - log_det) + np.log(t) @ np.array([float(g) for g in self.gammas])
+        powers = np.log(t) @ np.array([float(g) for g in self.gammas])
+        found: NDArray[np.float64] = 0.5 * (math.log(system.determinant) - log_det) + powers
         for one in self.sums:
             squares = one.entries.astype(np.float64) ** 2
             found += (1 - float(one.share)) / 2 * np.log(t[:, one.cells] @ squares / squares.sum())

@@ -245,7 +245,7 @@ class ScaleMixture:
     def _wide(self, scales: Scales, i: int) -> NDArray[np.bool_]:
         """Tell which scales are at least the width."""
         t, width = scales.values[i], float(self.width)
-        wide = t >= width
+        wide: NDArray[np.bool_] = t >= width
         for row, column in np.argwhere(np.abs(t - width) <= 2 * LOG_ERROR * width).tolist():
             bits = 64
             while True:

@@ -88,4 +88,5 @@ class ImageLattice:
         solved = np.rint(np.linalg.lstsq(self.image.astype(float), images.T.astype(float), rcond=None)[0])
         x = solved.astype(np.int64)
         assert np.array_equal(self.image @ x, images.T), "coordinates are lost to rounding"
-        return (self.basis @ x).T
+        z: NDArray[np.int64] = (self.basis @ x).T
+        return z

@@ -63,6 +63,9 @@ def k_norm(dimension: int, norm: str, draws: int, tape: Tape) -> NDArray[np.floa
     if norm == "l2":
         direction = normals(tape, draws, dimension)
         size = gammainccinv(dimension, uniforms(tape, draws, 1))
-        return size * direction / np.linalg.norm(direction, axis=1, keepdims=True)
-    size = gammainccinv(dimension + 1, uniforms(tape, draws, 1))
-    return size * (2 * uniforms(tape, draws, dimension) - 1)
+        unit = direction / np.linalg.norm(direction, axis=1, keepdims=True)
+    else:
+        size = gammainccinv(dimension + 1, uniforms(tape, draws, 1))
+        unit = 2 * uniforms(tape, draws, dimension) - 1
+    z: NDArray[np.float64] = size * unit
+    return z

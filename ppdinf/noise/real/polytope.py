@@ -64,7 +64,8 @@ class Polytope:
         e = exponentials(tape, draws, m + 2)
         which = np.searchsorted(self.cumulative, np.exp(-e[:, 0]), side="right").clip(max=self.cumulative.size - 1)
         shares = e[:, 2:] / e[:, 1:].sum(axis=1, keepdims=True)
-        return np.einsum("im,imk->ik", shares, self.corners[which])
+        points: Reals = np.einsum("im,imk->ik", shares, self.corners[which])
+        return points
 
     def noise(self, draws: int, tape: Tape) -> Reals:
         """Draw from the density proportional to exp(-|w|_K): a uniform point times a Gamma(m + 1) radius."""
