@@ -75,7 +75,7 @@ def test_an_exact_sampler_goes_before_a_chain():
 @pytest.mark.deep
 def test_twelve_by_twelve_margins(monkeypatch):
     """The mean of |z| by the chain, and exactly, is that of row-pair Gibbs, a chain of another kind."""
-    monkeypatch.setattr(chain_noise, "PAIRS", 50)
+    monkeypatch.setattr(chain_noise, "PAIRS", 15)
     mechanism, table = ppd.GeneralizedLaplace(MARGINS, epsilon="1/4"), np.full((12, 12), 9)
     assert mechanism.plan(table).exact
     noise = mechanism.simulate(table, draws=40, rng=1) - table
@@ -89,7 +89,7 @@ def test_twelve_by_twelve_margins(monkeypatch):
 @pytest.mark.deep
 def test_narrow_noise_under_both_margins_of_a_table(monkeypatch):
     """Beyond every exact sampler, and said so where a chain is allowed."""
-    monkeypatch.setattr(chain_noise, "PAIRS", 50)
+    monkeypatch.setattr(chain_noise, "PAIRS", 10)
     mechanism, table = ppd.GeneralizedLaplace(MARGINS, epsilon=2), np.full((14, 14), 9)
     with pytest.raises(InvariantError, match="196 cells lie under public sums that cross"):
         mechanism.release(table)
