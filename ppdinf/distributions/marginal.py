@@ -41,23 +41,28 @@ from ppdinf._pymc_internals import (
     numba_njit,
     register_funcify_default_op_cache_key,
 )
+from ppdinf.distributions.precision import constant
 from ppdinf.errors import InvariantError, ModelError
 from ppdinf.fiber import totals
 
 __all__ = ["logp_natural", "logp_table"]
 
 PIECES = 2**18  # of log normalisers, at most: 40 MB
+ON_GRIDS = 2**14  # of these on grids of frequencies, at most: 85 MB
 PARTS = ("rows_of_pieces", "units_of_pieces", "pieces")  # names of `totals.Pieces` in a graph
+GRIDS = ("grids_of_groups", "places_on_grids", "waves")  # and of `totals.Grids`
 
-type Cut = Callable[[NDArray[Any]], totals.Pieces]  # pieces that serve cells of given blocks
+# pieces that serve cells of given blocks, with given lower ends and totals
+type Cut = Callable[[NDArray[Any], NDArray[Any] | None, NDArray[Any] | None], tuple[totals.Pieces, totals.Grids]]
 
 
 class SumsGivenTotals(Op):
     """Log coefficients, with the posterior means (``as_means``) or marginals of the cells.
 
-    Inputs: logw (rows, W), eta (d,), lids of logw (rows, 2 chunks) or empty, the table of its pieces, the row of each
-    cell (d,), lo (d,), block (d,), total (n,), rows and units of its pieces.  Outputs: one log coefficient per total
-    and one for all free cells (n + 1,); means (d, 1) or marginals (d, W).  Differentiable in eta with means, in logw
+    Inputs: logw (rows, W), eta (d,), lids of logw (rows, 2 chunks) or empty, the table of its pieces, that of those on
+    grids of frequencies, the row of each cell (d,), lo (d,), block (d,), total (n,), rows and units of its pieces,
+    grids of the groups and places on them.  Outputs: one log coefficient per total and one for all free cells (n + 1,);
+    means (d, 1) or marginals (d, W).  Differentiable in eta with means, in logw
     (a row for each cell) with marginals.
     """
 
@@ -68,9 +73,9 @@ class SumsGivenTotals(Op):
 
     def make_node(self, *inputs: Any) -> Apply:
         """Apply to matrices and vectors of float64 and int64."""
-        floats = [pt.as_tensor(x).astype("float64") for x in inputs[:4]]
-        whole = [pt.as_tensor(x, dtype="int64") for x in inputs[4:]]
-        for x, ndim in zip((*floats, *whole), (2, 1, 2, 2, 1, 1, 1, 1, 2, 2), strict=True):
+        floats = [pt.as_tensor(x).astype("float64") for x in inputs[:5]]
+        whole = [pt.as_tensor(x, dtype="int64") for x in inputs[5:]]
+        for x, ndim in zip((*floats, *whole), (2, 1, 2, 2, 2, 1, 1, 1, 1, 2, 2, 2, 2), strict=True):
             if x.type.ndim != ndim:
                 raise ModelError(f"{x} has {x.type.ndim} dimensions where {ndim} are needed")
         cells, (n,) = floats[1].type.shape[0], whole[3].type.shape
@@ -82,19 +87,21 @@ class SumsGivenTotals(Op):
     def perform(self, node: Apply, inputs: Sequence[Any], output_storage: list[list[Any]]) -> None:
         """Evaluate in compiled code."""
         # constants of a graph are read-only: of another type to numba, for which the kernels would be compiled anew
-        logw, eta, lid, table, row, lo, block, total, first, unit = (np.require(x, None, ["C", "W"]) for x in inputs)
+        own = (np.require(x, None, ["C", "W"]) for x in inputs)
+        logw, eta, lid, table, waves, row, lo, block, total, first, unit, group, place = own
         width, pieces = 1 if self.as_means else logw.shape[1], totals.Pieces(first, unit, table)
         value, out = np.zeros(total.size + 1), np.zeros((eta.size, width))
-        totals.evaluate(logw, eta, lid, row, lo, block, total, pieces, self.as_means, value, out)
+        grids = totals.Grids(group, place, waves)
+        totals.evaluate(logw, eta, lid, row, lo, block, total, pieces, grids, self.as_means, value, out)
         output_storage[0][0], output_storage[1][0] = value, out
 
     def infer_shape(self, node: Apply, shapes: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
         """Shapes from the table's and the totals' shapes."""
-        return [(shapes[7][0] + 1,), (shapes[1][0], 1 if self.as_means else shapes[0][1])]
+        return [(shapes[8][0] + 1,), (shapes[1][0], 1 if self.as_means else shapes[0][1])]
 
     def connection_pattern(self, node: Apply) -> list[list[bool]]:
         """Natural parameters (means) or log weights (marginals) are differentiable, the rest is fixed."""
-        return [[not self.as_means] * 2, [self.as_means] * 2, *([[False, False]] * 8)]
+        return [[not self.as_means] * 2, [self.as_means] * 2, *([[False, False]] * 11)]
 
     def pullback(
         self, inputs: Sequence[Variable], outputs: Sequence[Variable], cotangents: Sequence[Variable]
@@ -107,7 +114,7 @@ class SumsGivenTotals(Op):
                 self, varying, inputs[varying], "second derivatives of a marginal likelihood"
             )
         else:
-            by_cell = cotangents[0][inputs[6]]  # block -1 is the last entry, that of the free cells
+            by_cell = cotangents[0][inputs[7]]  # block -1 is the last entry, that of the free cells
             fixed[varying] = by_cell * outputs[1][:, 0] if self.as_means else by_cell[:, None] * outputs[1]
         return fixed
 
@@ -119,7 +126,7 @@ class SumsGivenTotals(Op):
 _SYMBOL = "ppdinf_sums_given_totals"
 _REALS, _INTEGERS = types.CPointer(types.float64), types.CPointer(types.int64)
 _SIGNATURE = types.int64(
-    *[_REALS] * 4, *[_INTEGERS] * 6, *[types.int64] * 8, types.boolean, *[_REALS] * 2
+    *[_REALS] * 5, *[_INTEGERS] * 8, *[types.int64] * 11, types.boolean, *[_REALS] * 2
 )  # inputs, their sizes, which output, outputs
 _sums_given_totals = types.ExternalFunction(_SYMBOL, _SIGNATURE)
 
@@ -137,7 +144,9 @@ def _compiled(op: SumsGivenTotals, node: Apply, **kwargs: Any) -> tuple[Any, int
     as_means = op.as_means
 
     @numba_njit
-    def sums_given_totals(logw, eta, lid, table, row, lo, block, total, first, unit):  # type: ignore[no-untyped-def]
+    def sums_given_totals(  # type: ignore[no-untyped-def]
+        logw, eta, lid, table, waves, row, lo, block, total, first, unit, group, place
+    ):
         (different, width), cells = logw.shape, eta.size
         if not cells == row.size == lo.size == block.size:
             raise ModelError("weights, natural parameters, lower ends and blocks differ in their number of cells")
@@ -147,12 +156,15 @@ def _compiled(op: SumsGivenTotals, node: Apply, **kwargs: Any) -> tuple[Any, int
             np.ascontiguousarray(eta).ctypes,
             np.ascontiguousarray(lid).ctypes,
             np.ascontiguousarray(table).ctypes,
+            np.ascontiguousarray(waves).ctypes,
             np.ascontiguousarray(row).ctypes,
             np.ascontiguousarray(lo).ctypes,
             np.ascontiguousarray(block).ctypes,
             np.ascontiguousarray(total).ctypes,
             np.ascontiguousarray(first).ctypes,
             np.ascontiguousarray(unit).ctypes,
+            np.ascontiguousarray(group).ctypes,
+            np.ascontiguousarray(place).ctypes,
             cells,
             different,
             width,
@@ -161,6 +173,9 @@ def _compiled(op: SumsGivenTotals, node: Apply, **kwargs: Any) -> tuple[Any, int
             first.shape[0],
             unit.shape[0],
             table.shape[0],
+            group.shape[0],
+            place.shape[0],
+            waves.shape[0],
             as_means,
             value.ctypes,
             out.ctypes,
@@ -169,7 +184,7 @@ def _compiled(op: SumsGivenTotals, node: Apply, **kwargs: Any) -> tuple[Any, int
             raise ModelError("a cell's block is neither the number of a total nor -1, or its weights have no row")
         return value, out
 
-    return sums_given_totals, 4
+    return sums_given_totals, 5
 
 
 def _refuse_jax() -> None:
@@ -214,10 +229,14 @@ def _logp(
     if blocks.dtype.kind not in "iu" or not ((blocks >= -1) & (blocks < goal.type.shape[0])).all():
         raise InvariantError(f"block must name one of {goal.type.shape[0]} totals (from 0) or be -1 for a free cell")
     _refuse_jax()
-    pieces = totals.NO_PIECES if cut is None else cut(blocks)
+    pieces, grids = totals.NO_PIECES, totals.NO_GRIDS
+    if cut is not None:
+        pieces, grids = cut(blocks, constant(pt.as_tensor(lo)), constant(goal))
     first, unit, polynomials = (fixed(part, name) for part, name in zip(pieces, PARTS, strict=True))
-    place = [_per_cell(lo, "lo", cells), _per_cell(blocks, "block", cells), goal]
-    return SumsGivenTotals(as_means=cut is not None)(table, eta, lid, polynomials, row, *place, first, unit)[0]
+    group, place, waves = (fixed(part, name) for part, name in zip(grids, GRIDS, strict=True))
+    cell = [row, _per_cell(lo, "lo", cells), _per_cell(blocks, "block", cells), goal]
+    sums = SumsGivenTotals(as_means=cut is not None)
+    return sums(table, eta, lid, polynomials, waves, *cell, first, unit, group, place)[0]
 
 
 def logp_table(logw: Any, *, lo: Any, total: Any, block: ArrayLike = 0) -> TensorVariable:
@@ -308,11 +327,23 @@ def logp_natural(eta: Any, logh: ArrayLike, *, lo: Any, total: Any, block: Array
     table, row = np.unique(table, axis=0, return_inverse=True)  # cells with the same noisy count share a row
     base, lid = fixed(table, "log_h"), fixed(totals.lids(table), "lids")
 
-    def cut(blocks: NDArray[Any]) -> totals.Pieces:
-        """Pieces of the rows of free cells, and of cells in blocks that are large enough."""
+    def cut(
+        blocks: NDArray[Any], lower: NDArray[Any] | None, total: NDArray[Any] | None
+    ) -> tuple[totals.Pieces, totals.Grids]:
+        """Pieces of the rows of free cells, and of cells in blocks that are large enough; of smaller ones on grids."""
         each = np.broadcast_to(blocks.astype(np.int64), row.shape)
-        useful = (each < 0) | (np.bincount(each[each >= 0], minlength=1)[each] >= totals.MANY)
-        wanted = np.isin(np.arange(len(table)), row[useful])
-        return totals.pieces_of(table, wanted, PIECES) if useful.any() else totals.NO_PIECES
+        size = np.bincount(each[each >= 0], minlength=1)[each]
+        on_grids = (
+            (each >= 0) & (size >= totals.FEWEST) & (size <= totals.FEW) & (lower is not None and total is not None)
+        )
+        useful = (each < 0) | (size >= totals.MANY) | on_grids
+        if not useful.any():
+            return totals.NO_PIECES, totals.NO_GRIDS
+        pieces = totals.pieces_of(table, np.isin(np.arange(len(table)), row[useful]), PIECES)
+        if lower is None or total is None or not on_grids.any():
+            return pieces, totals.NO_GRIDS
+        offsets = np.atleast_1d(total).astype(np.int64)
+        np.subtract.at(offsets, each[each >= 0], np.broadcast_to(lower, row.shape).astype(np.int64)[each >= 0])
+        return pieces, totals.grids_of(table, row.astype(np.int64), each, offsets, pieces, ON_GRIDS)
 
     return _logp(base, eta, lid, row.astype(np.int64), lo, total, block, cut)

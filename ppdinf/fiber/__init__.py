@@ -11,6 +11,7 @@ cumulants           sums of many cells from their cumulants: cells of natural fo
 cuts                windows cut at random, so that a walk weighs only counts near where its table is
 fiber               the fiber of a release: all tables that agree with what is public, within reach of the noise
 fiber_walk          walk a table along lines of its fiber, by exact full conditionals
+fixed_frequencies   sums of a few cells from their characteristic functions at fixed frequencies, as polynomials
 fourier             the probability that a sum of integers takes a value: the mean of its characteristic function over
                     frequencies
 histogram_walk      walk a table of which noisy sums of its histogram of counts are known besides, by exact full

@@ -10,7 +10,8 @@ its gradient (the posterior marginals of the cells, by Fisher's identity) and ex
 3. :mod:`~ppdinf.fiber.fourier`: ``P_t(S = s)`` is the mean of the characteristic function over a few frequencies, with
    moments in the place of cells with a small share (:mod:`~ppdinf.fiber.taylor`);
    In large blocks of natural form the same comes from cumulants (:mod:`~ppdinf.fiber.cumulants`), which piecewise
-   polynomials give without a look at the windows (:mod:`~ppdinf.fiber.pieces`);
+   polynomials give without a look at the windows (:mod:`~ppdinf.fiber.pieces`), and in small ones from characteristic
+   functions at fixed frequencies that are polynomials, too (:mod:`~ppdinf.fiber.fixed_frequencies`);
 4. :mod:`~ppdinf.fiber.convolution`: where that is too small for its error bound, the sum is done over in logarithms;
 5. :mod:`~ppdinf.fiber.value_and_gradient`: both together, block by block;
 6. :mod:`~ppdinf.fiber.conditional_draws`: draws from the tilted cells.
@@ -23,12 +24,13 @@ from ppdinf.errors import InvariantError, ModelError
 from ppdinf.fiber.cell_windows import lids
 from ppdinf.fiber.conditional_draws import draw_tables
 from ppdinf.fiber.cumulants import MANY
+from ppdinf.fiber.fixed_frequencies import FEW, FEWEST, NO_GRIDS, Grids, grids_of
 from ppdinf.fiber.pieces import NO_PIECES, Pieces, pieces_of
 from ppdinf.fiber.value_and_gradient import evaluate, through_pointers
 
 __all__ = [
-    "MANY", "NO_PIECES", "Pieces", "draw", "evaluate", "lids", "log_coefficient", "marginals", "pieces_of",
-    "through_pointers",
+    "FEW", "FEWEST", "MANY", "NO_GRIDS", "NO_PIECES", "Grids", "Pieces", "draw", "evaluate", "grids_of", "lids",
+    "log_coefficient", "marginals", "pieces_of", "through_pointers",
 ]  # fmt: skip
 
 
@@ -72,7 +74,8 @@ def _evaluated(
     if table.ndim != 2 or slope.ndim != 1:
         raise ModelError(f"weights of shape {table.shape} and eta of shape {slope.shape}: one table at a time")
     value, out = np.zeros(goal.size + 1), np.zeros((ends.size, 1 if as_means else table.shape[1]))
-    evaluate(table, slope, np.empty((0, 0)), np.arange(ends.size), ends, blocks, goal, NO_PIECES, as_means, value, out)
+    own, none = np.arange(ends.size), np.empty((0, 0))
+    evaluate(table, slope, none, own, ends, blocks, goal, NO_PIECES, NO_GRIDS, as_means, value, out)
     return value, out
 
 

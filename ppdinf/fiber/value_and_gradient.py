@@ -12,6 +12,8 @@ from ppdinf.errors import InvariantError, ModelError
 from ppdinf.fiber.cell_windows import Rows, Weights, lids, probabilities, room_for, row_of, vectorised
 from ppdinf.fiber.convolution import by_convolution, convolved
 from ppdinf.fiber.cumulants import MANY, by_cumulants, values_and_means
+from ppdinf.fiber.fixed_frequencies import WIDTH as WIDTH_ON_GRID
+from ppdinf.fiber.fixed_frequencies import Grids, by_frequencies
 from ppdinf.fiber.fourier import inverted
 from ppdinf.fiber.pieces import WIDTH, Pieces, placed
 from ppdinf.fiber.saddlepoint import moments, tilted
@@ -115,6 +117,7 @@ def evaluate(
     block: NDArray,
     total: NDArray,
     pieces: Pieces,
+    grids: Grids,
     as_means: bool,
     value: NDArray,
     out: NDArray,
@@ -123,7 +126,7 @@ def evaluate(
 
     Cell i reads row ``row[i]`` of ``logw``. ``out`` takes posterior means (d, 1) or marginals (d, W); ``lid``
     is ``lids(logw)``, or without entries and found here; ``pieces`` are those of ``logw``, or `NO_PIECES`, and spare
-    means a look at most rows.
+    means a look at most rows; ``grids`` are theirs for small blocks, or `NO_GRIDS`.
     """
     if not row.size == eta.size == lo.size == block.size:
         raise ModelError("weights, natural parameters, lower ends and blocks differ in their number of cells")
@@ -148,9 +151,12 @@ def evaluate(
             target = total[b]
             for i in cells:
                 target -= lo[i]
-            if as_means and cells.size >= MANY and pieces.table.shape[0]:
-                shifts = np.empty(cells.size)
-                part = by_cumulants(w, pieces, cells, target, shifts)
+            if as_means and pieces.table.shape[0]:
+                shifts, part = np.empty(cells.size), np.nan
+                if grids.table.shape[0] and grids.group[b, 0] >= 0:
+                    part = by_frequencies(w, pieces, grids, grids.group[b, 0], grids.group[b, 1], cells, target, shifts)
+                if np.isnan(part) and cells.size >= MANY:
+                    part = by_cumulants(w, pieces, cells, target, shifts)
                 if not np.isnan(part):
                     for n in range(cells.size):
                         i = cells[n]
@@ -175,8 +181,8 @@ def evaluate(
 
 
 def through_pointers(  # type: ignore[no-untyped-def]
-    logw, eta, lid, table, row, lo, block, total, first, unit, cells, different, width, chunks, n, rows_with_pieces,
-    units, number, as_means, value, out,
+    logw, eta, lid, table, waves, row, lo, block, total, first, unit, group, place, cells, different, width, chunks, n,
+    rows_with_pieces, units, number, groups, grids, on_grids, as_means, value, out,
 ) -> int:  # fmt: skip
     """:func:`evaluate` for callers in C.
 
@@ -198,6 +204,11 @@ def through_pointers(  # type: ignore[no-untyped-def]
             numba.carray(first, (rows_with_pieces, 4)),
             numba.carray(unit, (units, 2)),
             numba.carray(table, (number, WIDTH)),
+        ),
+        Grids(
+            numba.carray(group, (groups, 2)),
+            numba.carray(place, (grids, 2 * number)),
+            numba.carray(waves, (on_grids, WIDTH_ON_GRID)),
         ),
         as_means,
         numba.carray(value, (n + 1,)),

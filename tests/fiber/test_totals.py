@@ -155,6 +155,7 @@ def evaluated_means(logw, target):
         *place,
         np.array([target]),
         totals.NO_PIECES,
+        totals.NO_GRIDS,
         True,
         value,
         means,

@@ -49,9 +49,10 @@ class Compiled:
 
     def summed_out(self, eta):
         s = self.data
-        first, unit, polynomials = totals.NO_PIECES  # groups this small are not summed out by them
+        (first, unit, polynomials), (group, grid, waves) = totals.NO_PIECES, totals.NO_GRIDS
         place = [s[name] for name in ("row", "lo", "block", "total")]
-        value = SumsGivenTotals(True)(s["logw"], eta, s["lid"], polynomials, *place, first, unit)[0].sum()
+        tables = s["logw"], eta, s["lid"], polynomials, waves
+        value = SumsGivenTotals(True)(*tables, *place, first, unit, group, grid)[0].sum()
         means = s["member"] @ pt.exp(eta)  # of the public sums
         log_p = (s["total"] * pt.log(means) - means - pt.gammaln(s["total"] + 1)).sum()
         return value - s["forget"] * log_p

@@ -1,0 +1,158 @@
+"""Sums of a few cells from polynomials at fixed frequencies, against convolution, rows and sums of many digits."""
+
+import mpmath
+import numpy as np
+import pytest
+from groups_of_cells import binomial, block, convolved, cut, evaluated, gaussian, l1, negative_binomial, poisson
+from scipy.special import logsumexp
+
+from ppdinf.fiber import totals
+from ppdinf.fiber.cell_windows import Weights
+from ppdinf.fiber.fixed_frequencies import (
+    BASE,
+    DECAY,
+    EXCESS,
+    FREQUENCIES,
+    HALF,
+    LEFT_OUT,
+    LOG_Z,
+    MIDDLE,
+    RATES,
+    TERMS,
+    WAVES,
+    by_frequencies,
+)
+
+BLOCKS = [
+    (poisson, l1, 0.5, 20, 3.5, 0.0),
+    (poisson, l1, 0.5, 60, 0.5, 0.0),
+    (poisson, l1, 0.5, 60, 0.5, 1.5),
+    (poisson, l1, 0.25, 45, 2.0, -1.5),
+    (poisson, l1, 0.1, 30, 1.0, 0.0),
+    (poisson, l1, 2.0, 6, 1.0, 0.0),
+    (poisson, gaussian, 0.25, 20, 2.3, 0.0),
+    (poisson, gaussian, 0.25, 100, -1.0, 0.0),
+    (binomial, l1, 0.3, 40, -1.0, 1.0),
+    (binomial, gaussian, 0.3, 7, -1.0, 0.0),
+    (negative_binomial, gaussian, 0.4, 30, -0.7, 0.0),
+]
+
+
+def on_grids(problem, most=2**14):
+    """Pieces of a block, and what of them is on a grid."""
+    logw, row, _, lo, blocks, total = problem
+    pieces = cut(logw)
+    offsets = total - np.bincount(blocks, weights=lo[: blocks.size], minlength=total.size).astype(np.int64)
+    return pieces, totals.grids_of(logw, row[: blocks.size], blocks, offsets, pieces, most)
+
+
+@pytest.mark.parametrize(("family", "noise", "epsilon", "d", "level", "off"), BLOCKS)
+def test_sums_of_a_few_cells_against_convolution_and_rows(family, noise, epsilon, d, level, off):
+    problem = logw, row, eta, lo, _, total = block(family, noise, epsilon, d, level, 7, off)
+    pieces, grids = on_grids(problem)
+    grid, modulus = grids.group[0]
+    w, means = Weights(logw, totals.lids(logw), row, eta), np.empty(d)
+    part = by_frequencies(w, pieces, grids, grid, modulus, np.arange(d), int(total[0] - lo.sum()), means)
+    assert not np.isnan(part)  # this is what is tested
+    value, found = evaluated(*problem, pieces, grids)
+    assert value[0] == pytest.approx(part + eta @ lo, rel=1e-14)
+    by_row = evaluated(*problem)
+    assert value[0] == pytest.approx(by_row[0][0], rel=1e-10)
+    np.testing.assert_allclose(found, by_row[1], rtol=1e-9, atol=1e-9)
+    k = np.arange(logw.shape[1])
+    log_z = logsumexp(logw + eta[:, None] * k, axis=1)
+    laws = np.exp(logw + eta[:, None] * k - log_z[:, None])
+    at = total[0] - lo.sum()
+    exact = log_z.sum() + np.log(convolved(laws)[at]) + eta @ lo
+    assert value[0] == pytest.approx(exact, rel=1e-10)
+    for i in (0, d - 1):
+        others = np.pad(convolved(np.delete(laws, i, axis=0)), (0, k.size))
+        weight = laws[i] * np.where(at >= k, others[np.maximum(at - k, 0)], 0)
+        assert found[i] == pytest.approx(lo[i] + weight @ k / weight.sum(), rel=1e-8)
+
+
+@pytest.mark.parametrize(("family", "noise", "epsilon", "d", "level", "off"), BLOCKS[1:11:3])
+def test_polynomials_and_bounds_of_a_piece_on_a_grid(family, noise, epsilon, d, level, off):
+    """Along pieces: characteristic functions within what is stated, decay and log moment generating functions too."""
+    problem = logw, row, eta, *_ = block(family, noise, epsilon, d, level, 7, off)
+    pieces, grids = on_grids(problem)
+    modulus, k, rng = grids.group[0, 1], np.arange(logw.shape[1]), np.random.default_rng(3)
+    with mpmath.workdps(40):
+        for i in range(min(d, 6)):
+            w = logw[row[i]]
+            numbers = _entries(grids, pieces, row[i], eta[i])
+            entry = grids.table[numbers]
+            x = rng.uniform(-entry[HALF], entry[HALF])
+            at, middle = entry[BASE] + entry[HALF], int(entry[MIDDLE])
+            allowed = np.flatnonzero(w > -np.inf)
+            z = mpmath.exp(mpmath.mpf(entry[LOG_Z]))
+            weights = [mpmath.exp(mpmath.mpf(w[j]) + mpmath.mpf(at) * int(j) + x * int(j - middle)) for j in allowed]
+            c = entry[WAVES:].reshape(TERMS, 2, FREQUENCIES)
+            served = min(FREQUENCIES, modulus // 2 + 1)
+            for j in (0, 1, served // 2, served - 1):
+                angle = mpmath.mpf(2) * mpmath.pi * j / int(modulus)
+                right = mpmath.fsum(
+                    p * mpmath.expj(angle * int(a - middle)) for p, a in zip(weights, allowed, strict=True)
+                )
+                y = x / entry[HALF]
+                found = complex(np.polyval(c[::-1, 0, j], y), np.polyval(c[::-1, 1, j], y))
+                assert abs(found - complex(right / z)) < entry[LEFT_OUT] + 2e-14 * (10 + abs(entry[LOG_Z]))
+            assert entry[LEFT_OUT] < 1e-12
+            log_z, law = _law(w, k, at + x)
+            beyond = 2 * np.pi * np.arange(FREQUENCIES, modulus // 2 + 1) / modulus
+            if beyond.size:
+                size = np.abs(np.exp(1j * np.outer(beyond, k)) @ law).max()
+                assert size <= np.exp(-entry[DECAY]) + 1e-14
+                assert np.log(size + 1e-9) > -1.3 * entry[DECAY] - 0.6  # nor is the bound of another piece or row
+            for s in range(4):
+                rate = RATES[s // 2] / modulus * (1 if s % 2 else -1)
+                excess = _law(w, k, at + x + rate)[0] - log_z - rate * (law @ k)
+                assert 0.4 * entry[EXCESS + s] - 1e-9 < excess < entry[EXCESS + s] + 1e-12
+
+
+def _law(w, k, eta):
+    log_z = logsumexp(w + eta * k)
+    return log_z, np.exp(w + eta * k - log_z)
+
+
+def _entries(grids, pieces, row, eta):
+    """Row of a grid's table whose piece holds a natural parameter."""
+    begin, _, start, scale = pieces.first[row]
+    first, count = pieces.unit[start + int(np.floor(eta * scale)) - begin]
+    n = first + int((eta * scale - np.floor(eta * scale)) * count)
+    at, parts = grids.place[0, 2 * n : 2 * n + 2]
+    return at + min(int((eta - grids.table[at, BASE]) / (2 * grids.table[at, HALF])), parts - 1)
+
+
+@pytest.mark.parametrize("term", [0, 1, 2])
+def test_an_error_of_a_millionth_in_a_polynomial_is_seen(term):
+    problem = _, row, eta, *_ = block(poisson, l1, 0.5, 60, 0.5, 7)
+    pieces, grids = on_grids(problem)
+    value, means = evaluated(*problem)
+    entry = grids.table[_entries(grids, pieces, row[0], eta[0])]
+    entry[WAVES + 2 * FREQUENCIES * term + 1] += 1e-6  # real part at the first frequency but 0
+    wrong_value, wrong_means = evaluated(*problem, pieces, grids)
+    off = abs(wrong_value[0] - value[0]) > 1e-10 * abs(value[0])
+    assert off or not np.allclose(wrong_means, means, rtol=1e-9, atol=1e-9)
+
+
+def test_several_groups_share_grids_and_others_are_as_they_were():
+    """Groups of too few cells, of several sizes, with a total far away, with cells beyond pieces, and a free cell."""
+    logw, row, eta, lo, _, _ = block(poisson, l1, 0.5, 100, 1.0, 9)
+    blocks = np.repeat([0, 1, 2, 3, 4, -1], [4, 20, 30, 25, 20, 1])
+    counts = np.rint(np.exp(eta)).astype(np.int64)
+    total = np.bincount(blocks[blocks >= 0], weights=counts[blocks >= 0]).astype(np.int64)
+    total[3] += 400
+    problem = logw, row, eta, lo, blocks, total
+    pieces, grids = on_grids((logw, row, eta, lo, blocks[:-1], total))
+    assert grids.group[0, 0] == -1
+    assert (grids.group[[1, 2, 4], 0] >= 0).all()
+    eta[blocks == 4] = 30.0
+    eta[5] = -np.inf  # nobody
+    (value, means), (right, right_means) = evaluated(*problem, pieces, grids), evaluated(*problem)
+    np.testing.assert_allclose(value, right, rtol=1e-10)
+    np.testing.assert_allclose(means, right_means, rtol=1e-9, atol=1e-9)
+    np.testing.assert_array_equal(means[blocks == 4], right_means[blocks == 4])
+    none = on_grids((logw, row, eta, lo, blocks[:-1], total), most=10)[1]
+    assert not none.table.size
+    assert (none.group[:, 0] == -1).all()
