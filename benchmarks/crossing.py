@@ -39,6 +39,10 @@ def one_way(*shape):
 
 OTHERS = {
     "10 x 10, 10 structural zeros": with_structural_zeros(10, 10),
+    "15 x 15, 20 structural zeros": with_structural_zeros(15, 20),
+    "4 x 4 x 4, two-way, 6 structural zeros": margins((4, 4, 4), [(0, 1), (1, 2), (0, 2)])[
+        :, np.sort(np.random.default_rng(1).permutation(64)[6:])
+    ],
     "4 x 4 x 4, one-way margins": one_way(4, 4, 4),
     "5 x 5 x 5, one-way margins": one_way(5, 5, 5),
     "8 x 6 x 6, one-way margins": one_way(8, 6, 6),

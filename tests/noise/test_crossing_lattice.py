@@ -135,7 +135,7 @@ class TestWrongVariantsAreCaught:
             self.exact = self.exact[::-1]  # of weights 4, 2, 1
 
         monkeypatch.setattr(Leverages, "__init__", other)
-        monkeypatch.setattr(Leverages, "isotropic", lambda *_: None)
+        monkeypatch.setattr(Leverages, "integrated", lambda *_: None)
         assert p_value([[1, 2, 4]], Fraction(1, 2), 12_000) < 1e-4
 
     def test_power_of_another_sum(self, monkeypatch):

@@ -84,7 +84,7 @@ class LatticeSystem:
     def __init__(self, A: NDArray[np.int64], basis: NDArray[np.int64]) -> None:
         self.leverages = Leverages(A[independent_rows(A)])
         rows = np.unique(A[A.any(axis=1)], axis=0)
-        found = [one for row in rows if (one := self.leverages.isotropic(row)) is not None]
+        found = [one for row in rows if (one := self.leverages.integrated(row)) is not None]
         self.sums = disjoint(found, A.shape[1])
         self.moves = ShortMoves(basis)
         self.shape, self.m = (1, A.shape[1]), basis.shape[1]

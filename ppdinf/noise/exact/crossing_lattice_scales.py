@@ -6,13 +6,19 @@ inequality of arithmetic and geometric means
     det(A T A') >= det(A A') prod_e t_e^(p_e),      p_e = a_e' (A A')^-1 a_e,
 
 with equality where all scales are equal. *Sums integrated out.* For sums d_i = A' h_i with disjoint supports S_i, let
-R_i = sum_e d_ie^2 t_e. In coordinates where A A' = 1 the Schur complement det(A T A') / prod_i R_i is that of
-sum_i U_i X_i U_i', X_i the covariance over S_i given the sum, sum_i U_i U_i' = 1. The same inequality, for the frame
-of the eigenvectors of all X_i, bounds its logarithm by sum_i tr(P_i log X_i), P_i = U_i' U_i. A sum is *isotropic* if
-P_i is a multiple c_i of the identity (c_i (Q_i - d_i d_i' / |d_i|^2) in the space of the cells, Q_i the projection onto
-the rows of A over S_i); then this is c_i log det X_i, and R_i det X_i is bounded by leverages q_e within S_i. Hence
+u_i = d_i / |d_i| and R_i = u_i' T u_i. In coordinates where A A' = 1 the Schur complement det(A T A') / prod_i R_i is
+that of sum_i U_i' X_i U_i, X_i the covariance over S_i given the sum, sum_i U_i' U_i = 1. Logarithms of matrices are
+concave, so its logarithm is at least sum_i tr(P_i log X_i), P_i = U_i U_i'. Two bounds on that: the c_i-fold of what
+leverages q_e within S_i say, if P_i is c_i times the identity (c_i (Q_i - u_i u_i') in the space of the cells, Q_i
+the projection onto the rows of A over S_i); and, for any P_i, concavity once more, as X_i = sum_{j<k} t_j t_k / R_i w
+w', w = u_k e_j - u_j e_k, is the identity where all scales are 1: sum_{j<k} w' P_i w log(t_j t_k / R_i). With c_i
+times the identity taken out of P_i first, c_i its least eigenvalue, both together come to
 
-    det(A T A') >= det(A A') prod_i (R_i / |d_i|^2)^(1 - c_i) prod_(e in S_i) t_e^(c_i q_e) prod_(other e) t_e^(p_e).
+    det(A T A') >= det(A A') prod_i R_i^(b_i) prod_e t_e^(p_e - b_i u_ie^2),     b_i = 1 - tr P_i + c_i (tr Q_i - 2),
+
+where cells in no sum keep t_e^(p_e). The bound is linear in b_i, and right for b_i = 0, so any smaller b_i will do.
+For margins of complete tables P_i is c_i times the identity, by symmetry, and b_i = 1 - c_i; for rows of a two-way
+table 1 - 1 / r. Holes (structural zeros) make b_i a little smaller.
 
 So scales are drawn from the product of the sums' laws (`ppdinf.noise.exact.crossing_sums`), and the square root of the
 ratio of both sides is the probability to keep them. A cell with p_e = 1 is zero on the whole lattice; none such here.
@@ -39,14 +45,15 @@ from ppdinf.noise.exact.crossing_mixture import Scales
 from ppdinf.noise.exact.crossing_sums import Part, SumScales
 from ppdinf.rationals import ball
 
-__all__ = ["IsotropicSum", "LeverageScales", "Leverages", "disjoint", "independent_rows"]
+__all__ = ["DisjointSum", "LeverageScales", "Leverages", "disjoint", "independent_rows"]
 
 ORDERS = 256  # of the sums, tried for a large disjoint family
+STEPS = 2**10  # powers are whole multiples of its inverse, unless they are simple anyway
 ACCURATE = 2.0**-21  # error of a log determinant that floating point is left with; beyond, it is enclosed
 
 
 @dataclass(frozen=True, eq=False)
-class IsotropicSum:
+class DisjointSum:
     """A sum over cells that can be integrated out.
 
     Attributes
@@ -54,16 +61,19 @@ class IsotropicSum:
     cells : ndarray of int64
         On which it is not 0.
     entries : ndarray of int64
-    share : Fraction
-        c, the factor on the other sums over these cells.
-    leverages : list of Fraction
-        Of the cells in the system that is restricted to them.
+    power : Fraction
+        b, with which the sum of scales enters the bound.
     """
 
     cells: NDArray[np.int64]
     entries: NDArray[np.int64]
-    share: Fraction
-    leverages: list[Fraction]
+    power: Fraction
+
+    @property
+    def shares(self) -> list[Fraction]:
+        """Squares of the entries, in shares of their sum."""
+        squares = [a * a for a in self.entries.tolist()]
+        return [Fraction(a, sum(squares)) for a in squares]
 
 
 class Leverages:
@@ -94,8 +104,8 @@ class Leverages:
         self.starts = np.searchsorted(cells, np.arange(A.shape[1] + 1))
         self.rows, self.entries = rows, A[rows, cells].astype(np.float64)
 
-    def isotropic(self, entries: NDArray[np.int64]) -> IsotropicSum | None:
-        """Return a sum of the row space as one that can be integrated out, if it is one."""
+    def integrated(self, entries: NDArray[np.int64]) -> DisjointSum | None:
+        """Return a sum of the row space as one that is integrated out, if that gains anything."""
         cells = np.flatnonzero(entries)
         own = entries[cells].tolist()
         restricted = fmpz_mat(self.A[:, cells].tolist())
@@ -104,11 +114,14 @@ class Leverages:
             cells.size, cells.size, [self.projection[i, j] for i in cells.tolist() for j in cells.tolist()]
         )
         along = fmpq_mat(fmpz_mat([[x * y for y in own] for x in own])) / sum(x * x for x in own)
-        free, bound = _diagonal(inner - along), _diagonal(outer - along)
-        share = sum(bound, Fraction(0)) / sum(free, Fraction(0)) if any(free) else Fraction(0)
-        if outer - along != (inner - along) * fmpq(share.numerator, share.denominator):
-            return None
-        return IsotropicSum(cells, entries[cells], share, _diagonal(inner))
+        free, bound = inner - along, outer - along
+        dimension, weight = sum(_diagonal(free), Fraction(0)), sum(_diagonal(bound), Fraction(0))
+        share = weight / dimension if dimension else Fraction(0)
+        if bound == free * fmpq(share.numerator, share.denominator):
+            return DisjointSum(cells, entries[cells], 1 - share)
+        share = _least_eigenvalue(bound, free, int(dimension))
+        power = Fraction(math.floor(STEPS * (1 - weight + share * (dimension - 1))), STEPS)
+        return DisjointSum(cells, entries[cells], power) if power > 0 else None
 
     def enclose_log_determinant(self, t: list[arb]) -> arb:
         """Enclose log det(A T A')."""
@@ -124,7 +137,7 @@ class LeverageScales:
     Parameters
     ----------
     leverages : Leverages
-    sums : sequence of IsotropicSum
+    sums : sequence of DisjointSum
         With disjoint supports; they are integrated out.
     epsilon : Fraction
     end, resistance : Fraction
@@ -132,13 +145,13 @@ class LeverageScales:
     """
 
     def __init__(
-        self, leverages: Leverages, sums: Sequence[IsotropicSum], epsilon: Fraction, end: Fraction, resistance: Fraction
+        self, leverages: Leverages, sums: Sequence[DisjointSum], epsilon: Fraction, end: Fraction, resistance: Fraction
     ) -> None:
         self.leverages, self.sums = leverages, sums
         self.gammas = [p / 2 for p in leverages.exact]
         for one in sums:
-            for e, own in zip(one.cells.tolist(), one.leverages, strict=True):
-                self.gammas[e] = one.share * own / 2
+            for e, share in zip(one.cells.tolist(), one.shares, strict=True):
+                self.gammas[e] -= one.power * share / 2
         self.excess = Excess(epsilon, end, resistance, float(sum(self.gammas)) / len(self.gammas))
         self.kinds: dict[SumScales, list[tuple[int, NDArray[np.int64]]]] = {}
         known: dict[Any, SumScales] = {}
@@ -149,7 +162,7 @@ class LeverageScales:
             self.kinds.setdefault(law, []).append((place, cells))
 
         for place, one in enumerate(sums):
-            add(place, one.cells, tuple(x * x for x in one.entries.tolist()), (1 - one.share) / 2)
+            add(place, one.cells, tuple(x * x for x in one.entries.tolist()), one.power / 2)
         within = {e for one in sums for e in one.cells.tolist()}
         for e in range(len(self.gammas)):
             if e not in within:
@@ -190,7 +203,7 @@ class LeverageScales:
         found: NDArray[np.float64] = 0.5 * (math.log(system.determinant) - log_det) + powers
         for one in self.sums:
             squares = one.entries.astype(np.float64) ** 2
-            found += (1 - float(one.share)) / 2 * np.log(t[:, one.cells] @ squares / squares.sum())
+            found += float(one.power) / 2 * np.log(t[:, one.cells] @ squares / squares.sum())
         return found
 
     def enclose_keep(self, t: list[list[arb]]) -> arb:
@@ -201,7 +214,7 @@ class LeverageScales:
         for one in self.sums:
             squares = [a * a for a in one.entries.tolist()]
             total = sum((a * t[0][e] for a, e in zip(squares, one.cells.tolist(), strict=True)), start=arb(0))
-            found += (total / sum(squares)).log() * ball((1 - one.share) / 2)
+            found += (total / sum(squares)).log() * ball(one.power / 2)
         return found.exp()
 
     def enclose_row(self, scales: Scales, i: int, row: int) -> list[arb]:
@@ -223,9 +236,9 @@ class LeverageScales:
         return sum(len(members) * law.loss for law, members in self.kinds.items())
 
 
-def disjoint(sums: Sequence[IsotropicSum], cells: int) -> list[IsotropicSum]:
-    """Choose many sums without a common cell: greedily, in orders by size and at random."""
-    rng, best = np.random.default_rng(0), list[IsotropicSum]()
+def disjoint(sums: Sequence[DisjointSum], cells: int) -> list[DisjointSum]:
+    """Choose sums without a common cell, of much power together: greedily, in orders by size and at random."""
+    rng, best = np.random.default_rng(0), list[DisjointSum]()
     for attempt in range(ORDERS if sums else 0):
         noise = rng.random(len(sums)) * (attempt > 0)
         taken, found = np.zeros(cells, dtype=np.bool_), []
@@ -233,7 +246,7 @@ def disjoint(sums: Sequence[IsotropicSum], cells: int) -> list[IsotropicSum]:
             if not taken[sums[k].cells].any():
                 taken[sums[k].cells] = True
                 found.append(sums[k])
-        if len(found) > len(best):
+        if sum(one.power for one in found) > sum(one.power for one in best):
             best = found
     return best
 
@@ -251,6 +264,15 @@ def _projection(matrix: fmpz_mat) -> fmpq_mat:
     """Projection onto the rows of a matrix of full row rank."""
     across = matrix.transpose()
     return fmpq_mat(across) * fmpq_mat(matrix * across).inv() * fmpq_mat(matrix)
+
+
+def _least_eigenvalue(matrix: fmpq_mat, identity: fmpq_mat, dimension: int) -> Fraction:
+    """Return a lower bound on the least eigenvalue of a matrix on the image of a projection, positive or 0."""
+    found = np.linalg.eigvalsh([[float(fmpq(x).p) / float(fmpq(x).q) for x in row] for row in matrix.tolist()])
+    least = Fraction(max(0, math.floor(found[-dimension] * STEPS**2) - 1), STEPS**2)
+    rest = matrix - identity * fmpq(least.numerator, least.denominator)
+    signs = [x * (-1) ** i for i, x in enumerate(reversed(rest.charpoly().coeffs()))]
+    return least if all(x >= 0 for x in signs) else Fraction(0)  # roots are real: none is negative
 
 
 def _diagonal(matrix: fmpq_mat) -> list[Fraction]:

@@ -2,7 +2,7 @@ r"""Scales of the cells under one public sum: independent Gamma variables but fo
 
     weight   R^-beta prod_e t_e^-gamma_e (1 + excess(t_e)) exp(-rate t_e),     R = sum_e a_e^2 t_e,
 
-over the cells e of a sum with entries a_e, 0 <= beta < 1/2. Some cells, each near zero, take part by their excess
+over the cells e of a sum with entries a_e, 0 <= beta <= 1/2. Some cells, each near zero, take part by their excess
 (`ppdinf.noise.exact.crossing_excess`). The plain sum of the others would be Gamma of shape s = sum (1 - gamma_e); with
 its power -beta it is Gamma of shape s - beta, a beta variable times the former. What is left of R^-beta is kept by
 rejection, and so is Gamma(s - beta) / Gamma(s), by which sets of cells near zero differ from independent ones: it falls
