@@ -30,9 +30,10 @@ def with_ratio(prepared, draws, thin, rng, printed, scale):
 
 @pytest.mark.parametrize("system", SYSTEMS)
 @pytest.mark.parametrize("law", [DoubleGeometric(1), DiscreteGaussian("10/11")], ids=str)
-def test_draws_have_the_enumerated_law(system, law):
+@pytest.mark.parametrize("draws", [2_500, pytest.param(10_000, marks=pytest.mark.deep)])
+def test_draws_have_the_enumerated_law(system, law, draws):
     points, p = enumerate_law(SYSTEMS[system], law)
-    noise, _ = independence(proposal(SYSTEMS[system], law, 0.9), 10_000, thin=150, chains=2, burn=500, rng=1)
+    noise, _ = independence(proposal(SYSTEMS[system], law, 0.9), draws, thin=150, chains=2, burn=500, rng=1)
     assert p_value(noise.reshape(-1, points.shape[1]), points, p) > 1e-6
 
 

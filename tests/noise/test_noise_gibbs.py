@@ -96,10 +96,11 @@ def test_states_on_one_line_go_to_one_point():
 
 @pytest.mark.parametrize("system", SYSTEMS)
 @pytest.mark.parametrize("law", LAWS, ids=str)
-def test_moves_leave_the_enumerated_law_unchanged(system, law):
+@pytest.mark.parametrize("draws", [10_000, pytest.param(40_000, marks=pytest.mark.deep)])
+def test_moves_leave_the_enumerated_law_unchanged(system, law, draws):
     points, p = enumerate_law(SYSTEMS[system], law)
     moves = gibbs_moves(SYSTEMS[system], law)
-    end = advance(exact_draws(points, p, 40_000, 4), moves, 12, np.random.default_rng(5))
+    end = advance(exact_draws(points, p, draws, 4), moves, 12, np.random.default_rng(5))
     assert p_value(end, points, p) > 1e-6
 
 
@@ -114,7 +115,7 @@ def test_chains_from_zero_reach_the_law_with_bounds():
     assert p_value(end, unbounded, q) < 1e-6
 
 
-@pytest.mark.parametrize("shape", [(2, 3), (3, 3)])
+@pytest.mark.parametrize("shape", [(2, 3), pytest.param((3, 3), marks=pytest.mark.deep)])
 def test_pairs_of_rows_reach_the_law(shape):
     A, law = margin_matrix(shape, [(0,), (1,)]), DoubleGeometric(1)
     points, p = enumerate_law(A, law, reach=6 if shape == (3, 3) else 14)

@@ -65,7 +65,8 @@ def exact_law(labels, confidential, weights):
     return points, p / p.sum()
 
 
-@pytest.mark.parametrize("seed", range(8))
+# one total, groups, and a cell under no public sum
+@pytest.mark.parametrize("seed", [0, 1, 4, *(pytest.param(seed, marks=pytest.mark.deep) for seed in (2, 3, 5, 6, 7))])
 def test_stationary_law_equals_enumeration(seed):
     labels, confidential, y, epsilon, rates = problem(seed)
     weights = log_weights(y, epsilon, rates, int(confidential.sum()) + 1)
