@@ -57,3 +57,12 @@ def test_import_is_light():
     code = "import sys, ppdinf; print(*{'pymc', 'xarray', 'numba', 'pandas'} & sys.modules.keys())"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     assert loaded == []
+
+
+@pytest.mark.parametrize("page", ["inference.md", "measurements.md"])
+def test_a_csv_of_noisy_counts_takes_under_fifteen_lines(page):
+    """From numbers that somebody else published to a posterior; `test_code_blocks_run` runs them."""
+    blocks = re.findall(r"^```python\n(.*?)^```", (ROOT / "docs" / page).read_text(encoding="utf-8"), flags=re.M | re.S)
+    (block,) = [own for own in blocks if "read_csv" in own]
+    assert "DoubleGeometric" in block
+    assert len([line for line in block.splitlines() if line.strip()]) < 15

@@ -7,7 +7,8 @@ denoise        `denoise`: the posterior of a table given everything published ab
 denoised       the posterior of a table: draws, sums by label, estimates with intervals, tables for others to read
 learned_prior  a prior of the cells of a table that learns its level, spread and sparsity
 table_forest   a table given its prior, drawn exactly: any two sums, noisy or exact, are nested or disjoint
-table_walk     a table given its prior, by a walk along lines of its fiber: sums may overlap in any way
+table_walk     a table given its prior, by a walk on its fiber, along lines and of cells at once: sums may
+               overlap in any way
 """
 
 from ppdinf.denoising.denoise import denoise as denoise

@@ -9,6 +9,7 @@ of a factor side by side, since no cell has two of them.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from scipy.special import gammaln
 
 from ppdinf.frame import Frame
 
-__all__ = ["LearnedPrior"]
+__all__ = ["LearnedPrior", "Weights"]
 
 LEVEL, SPREAD, SHAPE = 5.0, 1.5, (-1.0, 2.0)
 """Standard deviation of the level; scale of those of the effects; mean and standard deviation of the log shape."""
@@ -25,10 +26,23 @@ LEVEL, SPREAD, SHAPE = 5.0, 1.5, (-1.0, 2.0)
 EFFECTS = 5000
 """Largest number of labels of a factor."""
 
+LENGTHS = (0.3, 1.0, 3.0)
+"""Of steps of effects that cells go along with: whoever is there may leave, and come back."""
+
+SPREADS = 5
+"""Steps of a standard deviation for one of its effects."""
+
+FEW, SELDOM = 100, 1 / 4
+"""Cells that always go along with an effect, and how often very many do."""
+
 WANTED = 0.4
 """Share of steps to be accepted, to which their lengths are tuned."""
 
 type Reals = NDArray[np.float64]
+type Weights = tuple[Reals, Reals, Reals]
+"""Log weights of counts, their exponentials, and slopes of the cells."""
+
+type Move = Callable[[NDArray[np.int64], Weights, Weights, float, bool], bool]
 
 
 class LearnedPrior:
@@ -60,7 +74,11 @@ class LearnedPrior:
         self.effects = [np.zeros(size) for size in self.sizes]
         self.log_spread = np.zeros(len(self.sizes)) + np.log(0.5)
         self.log_shape = -0.5
-        self._length: dict[str, Any] = {"level": 0.1, "shape": 0.2}
+        self._cells = [
+            [np.flatnonzero(possible & (codes == label)) for label in range(size)]
+            for codes, size in zip(self.codes, self.sizes, strict=True)
+        ]
+        self._length: dict[str, Any] = {"level": 0.1, "shape": 0.2, "level with": 0.1, "shape with": 0.2}
         for k, n in enumerate(self.sizes):
             self._length |= {f"effects {k}": np.full(n, 0.2), f"spread {k}": 0.3}
 
@@ -74,9 +92,8 @@ class LearnedPrior:
 
     def log_weights(self, most: int) -> tuple[Reals, Reals]:
         """Log weights of counts, ``log_h[x] + slope[i] x`` up to a constant: shapes (most + 1,) and (d,)."""
-        x, a = np.arange(most + 1.0), float(np.exp(self.log_shape))
         log_mean = self.log_mean
-        return gammaln(x + a) - gammaln(x + 1), log_mean - np.logaddexp(self.log_shape, log_mean)
+        return _log_h(self.log_shape, most), log_mean - np.logaddexp(self.log_shape, log_mean)
 
     @property
     def parameters(self) -> dict[str, float | Reals]:
@@ -93,9 +110,67 @@ class LearnedPrior:
         log_mean = self._move_level(x, log_mean, rng, tune)
         for k in range(len(self.sizes)):
             log_mean = self._move_effects(k, x, log_mean, rng, tune)
-            self._move_spread(k, rng, tune)
+            for _ in range(SPREADS):
+                self._move_spread(k, rng, tune)
             self._exchange(k, rng)
         self._move_shape(x, log_mean, rng, tune)
+
+    def update_with(self, move: Move, most: int, rng: np.random.Generator, *, tune: bool) -> None:
+        """Move level, effects and shape, each with the table.
+
+        Parameters
+        ----------
+        move : callable
+            ``move(cells, before, after, log_ratio, anew)`` proposes a table to go with parameters that change the
+            weights of some cells, drawn anew or as near as can be, and says whether both are accepted.
+        most : int
+            Largest count of any.
+        """
+        everywhere = np.flatnonzero(self.possible)
+        log_mean, log_h = self.log_mean, _log_h(self.log_shape, most)
+        h, slope = np.exp(log_h), log_mean - np.logaddexp(self.log_shape, log_mean)
+
+        def try_means(cells: NDArray[np.int64], step: float, log_ratio: float, anew: bool = False) -> bool:
+            nonlocal slope
+            raised = log_mean[cells] + step
+            new, old = np.logaddexp(self.log_shape, raised), np.logaddexp(self.log_shape, log_mean[cells])
+            log_ratio -= float(np.exp(self.log_shape) * (new - old).sum())
+            after = slope.copy()
+            after[cells] = raised - new
+            if not move(cells, (log_h, h, slope), (log_h, h, after), log_ratio, anew):
+                return False
+            slope = after
+            log_mean[cells] = raised
+            return True
+
+        for k, cells_of in enumerate(self._cells):
+            steps = rng.choice(LENGTHS, len(cells_of)) * rng.standard_normal(len(cells_of))
+            variance, accepted = np.exp(2 * self.log_spread[k]), np.zeros(len(cells_of), dtype=bool)
+            often = [max(SELDOM, FEW / max(cells.size, 1)) for cells in cells_of]
+            for label in np.flatnonzero(rng.random(len(cells_of)) < often):
+                own = self.effects[k][label]
+                ratio = (own**2 - (own + steps[label]) ** 2) / (2 * variance)
+                accepted[label] = try_means(
+                    cells_of[label], float(steps[label]), float(ratio), bool(rng.random() < 0.5)
+                )
+            self.effects[k] = self.effects[k] + np.where(accepted, steps, 0.0)
+        if rng.random() > SELDOM:
+            return
+        step = self._length["level with"] * rng.standard_normal()
+        moved = try_means(everywhere, step, (self.level**2 - (self.level + step) ** 2) / (2 * LEVEL**2))
+        self.level += step if moved else 0.0
+        self._tune("level with", moved, tune)
+        log_shape = self.log_shape + self._length["shape with"] * rng.standard_normal()
+        log_h_new, shift = _log_h(log_shape, most), np.logaddexp(log_shape, log_mean)
+        new = np.exp(log_shape) * (log_shape - shift[everywhere])
+        old = np.exp(self.log_shape) * (self.log_shape - np.logaddexp(self.log_shape, log_mean[everywhere]))
+        ratio = float((new - old).sum()) - ((log_shape - SHAPE[0]) ** 2 - (self.log_shape - SHAPE[0]) ** 2) / (
+            2 * SHAPE[1] ** 2
+        )
+        after = log_h_new, np.exp(log_h_new), log_mean - shift
+        moved = move(everywhere, (log_h, h, slope), after, ratio, False)
+        self.log_shape = float(log_shape) if moved else self.log_shape
+        self._tune("shape with", moved, tune)
 
     def _terms(self, x: Reals, log_mean: Reals) -> Reals:
         """Log likelihood of each cell, as it depends on the means."""
@@ -162,7 +237,13 @@ class LearnedPrior:
         if accepted:
             self.log_shape = float(proposed)
 
-    def _tune(self, name: str, accepted: NDArray[np.bool_] | np.bool_, tune: bool) -> None:
+    def _tune(self, name: str, accepted: NDArray[np.bool_] | np.bool_ | bool, tune: bool) -> None:
         """Lengthen steps that are accepted too often, shorten others; while tuning alone."""
         if tune:
             self._length[name] = self._length[name] * np.exp(0.1 * (accepted - WANTED))
+
+
+def _log_h(log_shape: float, most: int) -> Reals:
+    """Log of Gamma(x + a) / Gamma(a) x! for x up to the largest count."""
+    a, x = float(np.exp(log_shape)), np.arange(float(most))
+    return np.concatenate([[0.0], np.cumsum(np.log((x + a) / (x + 1)))])

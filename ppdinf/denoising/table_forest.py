@@ -6,9 +6,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ppdinf.denoising.count_windows import CountWindows
+from ppdinf.denoising.learned_prior import LearnedPrior
 from ppdinf.fiber.nested_sums import NestedSums
 
 __all__ = ["TableForest"]
+
+type Reals = NDArray[np.float64]
 
 
 class TableForest:
@@ -48,9 +51,12 @@ class Draws:
         """Leave out what follows from the rest."""
         return {name: value for name, value in self.__dict__.items() if name != "_evaluated"} | {"_given": (None, None)}
 
-    def sweep(self, log_h: NDArray[np.float64], slope: NDArray[np.float64]) -> None:
+    def sweep(self, log_h: Reals, slope: Reals) -> None:
         """Draw a table given log weights ``log_h[x] + slope[i] x`` of the prior."""
         if self._given[0] is not log_h or self._given[1] is not slope:  # a flat prior stays as it is
             weights = (self._forest.log_noise + log_h[self._forest.counts]).ravel()
             self._given, self._evaluated = (log_h, slope), self._forest.sums.evaluate(weights, slope)
         self.table = self._evaluated.draw(1, self._rng)[0]
+
+    def move_with(self, prior: LearnedPrior | None, log_h: Reals, slope: Reals, *, tune: bool) -> None:
+        """Leave the table, which is drawn afresh whenever the prior has moved."""

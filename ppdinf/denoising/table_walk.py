@@ -1,20 +1,31 @@
-"""A table given its prior, by a walk along lines of its fiber: sums may overlap in any way."""
+"""A table given its prior, by a walk on its fiber, along lines and of cells at once: sums may overlap in any way."""
 
 from __future__ import annotations
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from ppdinf.denoising.count_windows import CountWindows
+from ppdinf.denoising.learned_prior import LearnedPrior, Weights
 from ppdinf.distributions.layout import feasible_start
 from ppdinf.distributions.observed_measurements import ObservedMeasurements
 from ppdinf.fiber.advance import advance, directions
+from ppdinf.fiber.cuts import cuts
 from ppdinf.fiber.fiber import Fiber
+from ppdinf.fiber.gaussian_block import GaussianBlock, gaussian_block
+from ppdinf.fiber.joint_move import FREE, HELD, joint_move
+from ppdinf.fiber.measured_sums import MeasuredSums
 from ppdinf.lattice.moves import connected_moves
 
 __all__ = ["TableWalk"]
 
 BATCH = 64  # sweeps whose directions are drawn together
+LEARNT = {50 * 2**k for k in range(20)}  # moves after which the cells of a block are chosen
+NO_CELLS = np.zeros(0, dtype=np.int64)
+WANTED = 0.6  # share of the moves of a block to be accepted, to which their length is tuned
+
+type Reals = NDArray[np.float64]
 
 
 class TableWalk:
@@ -45,7 +56,52 @@ class TableWalk:
         self.fiber = Fiber(system, windows.lower, windows.log_noise, moves, coupling, np.ones(d, dtype=bool))
         self.start = feasible_start(self.fiber, np.isfinite(windows.log_noise), observed, gaps=True).ravel()
         self.counts = windows.counts
-        self.plan = f"walked along lines, since {observed.obstacle}; moves: {moves.reason}"
+        noise = np.maximum(cuts(windows.lower, windows.log_noise).variances, 1e-3)
+        self.variances = 1 / (1 / noise + 1 / (self.start + 1.0))
+        self.limits = np.maximum(system.cell_limits[0], 0), system.cell_limits[1]
+        self.precision = observed.gaussian_cells()
+        log_noise = windows.log_noise - windows.log_noise.max(axis=1, keepdims=True)
+        linear = np.exp(log_noise)
+        rises = np.diff(linear, axis=1) > 0
+        falls = windows.lower + np.where(rises.any(axis=1), width - 1 - rises[:, ::-1].argmax(axis=1), 0)
+        self.noise = log_noise, linear, windows.lower, falls
+        B = sp.csc_array(system.B)
+        self.bounds = B.indptr.astype(np.int64), B.indices.astype(np.int64), B.data.astype(np.int64)
+        self.plan = (
+            f"walked along lines, since {observed.obstacle}; moves: {moves.reason}; cells go along with the level, the "
+            "effects and the shape of their prior, since few persons and what is learned from them move only together"
+        )
+        if isinstance(coupling, MeasuredSums) and not coupling.mixtures and (coupling.precision > 0).all():
+            self.plan += (
+                "; large cells go together by Klein's algorithm, on the lattice that exact sums leave, since noise "
+                "is Gaussian and sums are known better than cells"
+            )
+
+    def block(self, usual: Reals) -> tuple[GaussianBlock, NDArray[np.int64]]:
+        """Cells that move together, by where cells usually are, and for every other one a partner with its exact sums.
+
+        A partner is the cell furthest from where it has to stop, of the block if there is one. Those outside of it are
+        added, for what they weigh: the block's own moves leave them where they are.
+        """
+        away = np.minimum(usual - self.limits[0], self.limits[1] - usual)
+        away[self.fiber.fixed] = -np.inf
+        block, A = gaussian_block(self.fiber, self.precision, away), self.fiber.system.A
+        partner = np.full(usual.size, FREE)
+        if A.shape[0]:
+            held = np.flatnonzero(np.diff(sp.csc_array(A).indptr) > 0)
+            classes = self.fiber.system.structure.classes
+            order = held[np.argsort(away[held], kind="stable")]
+            order = np.concatenate([order, block.cells[np.argsort(away[block.cells], kind="stable")]])
+            furthest = np.full(usual.size, HELD)
+            furthest[classes[order]] = order
+            partner[held] = furthest[classes[held]]
+            more = np.setdiff1d(np.unique(partner[held]), block.cells)
+            B = block.basis
+            rows = (B.data, B.indices, B.indptr), (block.cells.size + more.size, B.shape[1])
+            block = GaussianBlock(np.concatenate([block.cells, more]), sp.csc_array(*rows), block.root)
+        partner[block.cells] = HELD
+        partner[self.fiber.fixed] = HELD
+        return block, partner
 
     def chain(self, rng: np.random.Generator) -> Chain:
         """Start a chain of tables."""
@@ -58,15 +114,53 @@ class Chain:
     def __init__(self, walk: TableWalk, rng: np.random.Generator) -> None:
         self._walk, self._rng, self.table = walk, rng, walk.start
         self._along, self._at = directions(walk.fiber, 1, rng), BATCH
+        self._total, self._moves, self._since = np.zeros(self.table.size), 0, 0
+        self._step, self._use = 1.0, walk.block(np.zeros(self.table.size))
 
-    def sweep(self, log_h: NDArray[np.float64], slope: NDArray[np.float64]) -> None:
+    def sweep(self, log_h: Reals, slope: Reals) -> None:
         """Move along as many lines as there are cells, given log weights ``log_h[x] + slope[i] x`` of the prior."""
         walk = self._walk
         log_weights = walk.fiber.log_noise + log_h[walk.counts] + slope[:, None] * walk.counts
         d = self.table.size
         if self._at == BATCH:
-            self._along, self._at = directions(walk.fiber, d * BATCH, self._rng), 0
+            self._along, self._at = directions(walk.fiber, d * BATCH, self._rng, walk.variances), 0
         starts, cells, steps = self._along
         own = starts[d * self._at : d * (self._at + 1) + 1]
         self._at += 1
         self.table = advance(walk.fiber, self.table, [log_weights], (own, cells, steps), self._rng)
+
+    def move_with(self, prior: LearnedPrior | None, log_h: Reals, slope: Reals, *, tune: bool) -> None:
+        """Move a block of cells, then the table and parameters of the prior together."""
+        walk, rng = self._walk, self._rng
+        coupling, x = walk.fiber.coupling, self.table.copy()
+        if not isinstance(coupling, MeasuredSums):
+            return
+        sums, slack = coupling.matrix @ x, walk.fiber.slack(x)
+        measured = coupling.given(sums, rng)
+        self._learn(tune=tune)
+        (block, partner), step = self._use, self._step
+
+        def move(cells: NDArray[np.int64], before: Weights, after: Weights, log_ratio: float, anew: bool) -> bool:
+            return joint_move(
+                x, sums, slack, cells, partner, before, after, walk.noise, measured, walk.bounds, block.arrays, step,
+                log_ratio, anew, rng,
+            )  # fmt: skip
+
+        if block.root.size:
+            here = log_h, np.exp(log_h), slope
+            moved = move(NO_CELLS, here, here, 0.0, False)
+            if tune:
+                self._step = min(1.0, self._step * np.exp(0.1 * (moved - WANTED)))
+        if prior is not None:
+            prior.update_with(move, log_h.size - 1, rng, tune=tune)
+        self.table = x
+
+    def _learn(self, *, tune: bool) -> None:
+        """Find the cells that move together anew, now and then while tuning, by where they have been since."""
+        if not tune:
+            return
+        self._total += self.table
+        self._moves, self._since = self._moves + 1, self._since + 1
+        if self._moves in LEARNT:
+            self._use, self._step = self._walk.block(self._total / self._since), 1.0
+            self._total[:], self._since = 0.0, 0

@@ -182,6 +182,15 @@ class ObservedMeasurements(Observed):
         first = np.maximum(low[rows], least).astype(np.int64)
         return first, np.maximum(np.minimum(high[rows], most).astype(np.int64) - first + 1, 1)
 
+    def gaussian_cells(self) -> Reals:
+        """Precision of every cell by Gaussian noise of it alone, shape (d,); 0 without any."""
+        found, entries = np.zeros(self.frame.size), self.of_cells
+        for form, rows in entries.forms:
+            fall = form.law.fall if isinstance(form, Differences) else None
+            if fall is not None:
+                np.add.at(found, entries.matrix.indices[rows], fall[1])
+        return found
+
     def moves(self, connected: Moves, coupling: NoiseNorm | MeasuredSums | None) -> Moves:
         """Add moves that leave noisy sums as they are, in all ways in which some of them can be left."""
         return measured_moves(connected, self.published) if isinstance(coupling, MeasuredSums) else connected

@@ -14,8 +14,11 @@ fiber_walk          walk a table along lines of its fiber, by exact full conditi
 fixed_frequencies   sums of a few cells from their characteristic functions at fixed frequencies, as polynomials
 fourier             the probability that a sum of integers takes a value: the mean of its characteristic function over
                     frequencies
+gaussian_block      cells whose law, given all others, is near a Gaussian on the lattice of exact sums: where they may
+                    go together
 histogram_walk      walk a table of which noisy sums of its histogram of counts are known besides, by exact full
                     conditionals
+joint_move          move a table and the parameters of its prior together, by Metropolis and Hastings
 laminar             sums of cells of which any two are nested or disjoint, as a forest
 measured_sums       walk a table of which noisy sums are known, by exact full conditionals along lines
 nested_downward     posteriors of all sums and cells of a forest, from the roots down

@@ -1,0 +1,53 @@
+"""What parameters ask a table to go along with: ratios of densities and weights of counts, against SciPy's."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import ppdinf as ppd
+from ppdinf.denoising import learned_prior
+from ppdinf.denoising.learned_prior import LearnedPrior
+
+MOST = 60
+
+
+def log_density(prior, level, effects, log_shape, table):
+    """Prior of the parameters and negative binomial counts of all cells that are possible."""
+    found = stats.norm.logpdf(level, 0, learned_prior.LEVEL) + stats.norm.logpdf(log_shape, *learned_prior.SHAPE)
+    log_mean = np.full(table.size, level)
+    for own, codes, log_spread in zip(effects, prior.codes, prior.log_spread, strict=True):
+        found += stats.norm.logpdf(own, 0, np.exp(log_spread)).sum()
+        log_mean = log_mean + own[codes]
+    a = np.exp(log_shape)
+    counts = stats.nbinom.logpmf(table, a, a / (a + np.exp(log_mean)))
+    return found + counts[prior.possible].sum()
+
+
+@pytest.mark.parametrize("accepts", [True, False])
+def test_ratios_and_weights_are_those_of_the_prior(accepts):
+    """Each proposal: the ratio and the change of the weights of a table give the change of the joint density."""
+    rng = np.random.default_rng(1)
+    table = ppd.as_table(rng.integers(0, 40, (4, 3)), dims=("a", "b"))
+    noisy = ppd.measured(ppd.invariants.margin("a", "b"), table, ppd.laws.DoubleGeometric(1))
+    seen = ppd.Measurements({"a": range(4), "b": range(3)}, noisy)
+    possible, x = np.arange(12) != 5, table.values.ravel()
+    prior = LearnedPrior(seen.frame, possible, x)
+    differences = []
+
+    def move(cells, before, after, log_ratio, anew):
+        weighed = [(log_h[x] + slope * x)[cells].sum() for log_h, _, slope in (before, after)]
+        assert all((h == np.exp(log_h)).all() for log_h, h, _ in (before, after))
+        outside = np.setdiff1d(np.flatnonzero(possible), cells)
+        assert (before[2][outside] == after[2][outside]).all()
+        differences.append(log_ratio + weighed[1] - weighed[0])
+        return accepts
+
+    for _ in range(40):
+        prior.level, prior.log_shape = rng.normal(), rng.normal()
+        prior.effects = [rng.normal(size=4), rng.normal(size=3)]
+        start = prior.level, [own.copy() for own in prior.effects], prior.log_shape
+        differences.clear()
+        prior.update_with(move, MOST, rng, tune=False)
+        ends = prior.level, prior.effects, prior.log_shape
+        change = log_density(prior, *ends, x) - log_density(prior, *start, x)
+        assert change == pytest.approx(sum(differences) if accepts else 0.0, rel=1e-7, abs=1e-8)
