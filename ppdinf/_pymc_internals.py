@@ -16,8 +16,9 @@ The versions that were tried are the bounds in pyproject.toml and the newest one
 `Sigmoid`, `Add`, `Sub`, `Neg`, `Mul`, `TrueDiv`
     Which cell an element of a density looks at, and log odds behind a probability. Instead: every table that something
     depends on is a variable, and probabilities within 1e-16 of 1 are 1.
-`change_dist_size`, `check_dist_not_registered`
-    Give an unnamed distribution the shape of the table, refuse a named one. Instead: have users write ``shape=``.
+`change_dist_size`, `check_dist_not_registered`, `MissingInputError`
+    Give an unnamed distribution the shape of the table, refuse a named one, or one of another shape. Instead: have
+    users write ``shape=``.
 `compile_pymc`, `inputvars`, `join_nonshared_inputs`, `get_value_vars_from_user_vars`
     Functions of a point of the model, with fresh random numbers at every call. Instead: ``pytensor.function`` with
     updates written out.
@@ -65,6 +66,7 @@ from pytensor.graph.op import Op
 from pytensor.graph.replace import graph_replace, vectorize_graph
 from pytensor.graph.rewriting.basic import in2out, node_rewriter
 from pytensor.graph.traversal import ancestors, graph_inputs, toposort
+from pytensor.graph.utils import MissingInputError
 from pytensor.link.numba.dispatch.basic import (
     NUMBA_CONSTANT_SIZE_LIMIT,
     numba_njit,
@@ -124,6 +126,7 @@ __all__ = [
     "LogSumExp",
     "MakeVector",
     "MeasurableOp",
+    "MissingInputError",
     "Mul",
     "MultinomialRV",
     "Neg",

@@ -187,8 +187,8 @@ class _Prior:
             for _ in range(DRAWS):
                 try:
                     drawn.append(draw())
-                except (NotImplementedError, ValueError, OverflowError):
-                    continue  # flat priors cannot be drawn from, nor Poisson counts with a mean beyond 1e18
+                except (NotImplementedError, ValueError, OverflowError, pm.exceptions.TruncationError):
+                    continue  # flat priors, Poisson counts with a mean beyond 1e18, truncation to what is rare
         self._draws = [parameters for _, *parameters in drawn]
         self.tables = np.array([table.ravel() for table, *_ in drawn]).reshape(len(drawn), math.prod(self._shape))
 

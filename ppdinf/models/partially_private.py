@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -13,7 +14,14 @@ import pytensor.tensor as pt
 import xarray as xr
 
 import ppdinf.samplers.lattice_gibbs  # noqa: F401  (PyMC learns of the step method here)
-from ppdinf._pymc_internals import BetaBinomialRV, BinomialRV, change_dist_size, check_dist_not_registered
+from ppdinf._pymc_internals import (
+    BetaBinomialRV,
+    BinomialRV,
+    MissingInputError,
+    SymbolicRandomVariable,
+    change_dist_size,
+    check_dist_not_registered,
+)
 from ppdinf.distributions.confidential import confidential
 from ppdinf.distributions.dependents import settle, tables_of, watch
 from ppdinf.distributions.layout import at_initial_point, lay_out
@@ -249,6 +257,9 @@ def _fit_to_table(dist: Any, observed: Observed) -> Any:
             f"with {op.ndim_supp} support dimensions"
         )
     static = dist.type.shape
+    if None in static and isinstance(op, SymbolicRandomVariable):  # as of truncated distributions
+        with contextlib.suppress(MissingInputError):
+            static = tuple(map(int, dist.shape.eval(mode="FAST_COMPILE")))
     fits = len(static) <= len(frame.shape) and all(
         have in (None, 1, want) for have, want in zip(static[::-1], frame.shape[::-1], strict=False)
     )

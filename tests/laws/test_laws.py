@@ -2,6 +2,7 @@
 
 import inspect
 import itertools
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -47,6 +48,9 @@ def test_weights_of_cells(make, scale):
         ahead = w[4000 + size + law.period : 4400 + law.period]
         ratios = (ahead / np.maximum(w[4000 + size : 4400], 1e-300))[ahead > 1e-290]
         assert ratios.max() <= float(law.largest_ratio(size).upper()) * (1 + 1e-12)
+    if law.fall is not None:
+        rate, bend = law.fall
+        np.testing.assert_allclose(law.log_weight(K.astype(float)), -(rate * np.abs(K) + bend * K**2 / 2), rtol=1e-12)
     assert law.log_mass([2, -1, 0]) == pytest.approx(float(law.log_weight(2) + law.log_weight(1)))
 
 
@@ -63,6 +67,8 @@ def test_sums_of_weights(make, scale):
         assert w[size > start].sum() <= rare < 100 * w[size > start // 4].sum()
         one = law.half_width(1, rare)
         assert w[size > one].sum() / whole <= rare
+        beyond = w[size > law.half_width(1000, rare)].sum() / whole  # of one cell among a thousand
+        assert 1 - (1 - beyond) ** 1000 <= rare
     if law.tail_start(-20 * np.log(2)) < 2**20:
         weights, left = law.window(20, ctx.prec)
         assert w[size >= len(weights)].sum() <= float(left) <= 2.0**-20
@@ -184,3 +190,12 @@ def test_faults_of_constructors_are_not_taken_for_other_parameters():
             IntegerLaw.from_dict({"name": "faulty", "epsilon": "1"})
     finally:
         del IntegerLaw._named["faulty"]
+
+
+def test_a_discrete_gaussian_by_its_standard_deviation_or_its_variance():
+    half, root = laws.DiscreteGaussian("3/2"), laws.DiscreteGaussian(variance=2)
+    assert (half.sigma, half.variance) == (Fraction(3, 2), Fraction(9, 4))
+    assert root.sigma == pytest.approx(2**0.5)
+    for wrong in ({}, {"sigma": 1, "variance": 1}):
+        with pytest.raises(PrivacyError, match="one of the two"):
+            laws.DiscreteGaussian(**wrong)

@@ -52,6 +52,24 @@ def test_nearest_alternative(public, nearest):
     assert f"No two such tables are closer than {nearest} (" in found.describe()
 
 
+def test_losses_and_deltas_grow_with_the_distance():
+    """Deltas of the steps of a group add up, each times the factor of those after it."""
+    promise = Guarantee("approximate", Fraction(1, 2), Fraction(1, 100), metric="l1")
+    assert promise.delta_at(1) == pytest.approx(0.01)
+    assert promise.delta_at(2) == pytest.approx(0.01 * (1 + math.exp(0.5)))
+    assert promise.delta_at(3) == pytest.approx(0.01 * (1 + math.exp(0.5) + math.exp(1)))
+    assert Guarantee("zcdp", rho=Fraction(0), metric="l2").loss(3) == 0
+    assert Guarantee("zcdp", rho=Fraction(1, 8), metric="l2").loss(3) == Fraction(9, 8)
+
+
+def test_nothing_is_said_of_distances_where_a_guarantee_knows_none():
+    near = Guarantee("pure", Fraction(1), neighbours="one record")
+    assert "at a distance of 20" not in near.describe()
+    assert "at a distance of 20 the factor can reach e^" not in Guarantee("pure", Fraction(0), metric="l1").describe()
+    assert "at a distance of 20" in Guarantee("pure", Fraction(1), metric="l1").describe()
+    assert "the loss reaches rho = 50" in Guarantee("zcdp", rho=Fraction(1, 8), metric="l2").describe()
+
+
 @pytest.mark.parametrize("public", [hierarchy("state", "county"), margin("county"), cells({"county": list("wxyz")})])
 def test_no_alternative(public):
     with pytest.warns(PrivacyWarning, match="fix 4 of 4 cells, the first at county=w"):
