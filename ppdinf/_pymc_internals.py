@@ -86,6 +86,7 @@ from pytensor.tensor.random.basic import (
     GeometricRV,
     MultinomialRV,
     NegBinomialRV,
+    NormalRV,
     PoissonRV,
 )
 from pytensor.tensor.random.op import RandomVariable
@@ -131,6 +132,7 @@ __all__ = [
     "MultinomialRV",
     "Neg",
     "NegBinomialRV",
+    "NormalRV",
     "Op",
     "PoissonRV",
     "QuadPotentialFullAdapt",

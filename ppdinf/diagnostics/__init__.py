@@ -2,14 +2,15 @@
 
 Rule: every finding says what to do next.
 
-calibration  simulation-based calibration: does inference find what it was given, as often as it claims to
-convergence  R-hat and effective sample sizes of every element of a variable, each under its own label
-diagnose     one call that says whether a posterior can be trusted, and what to do when it cannot
-forgetting   how many draws a confidential table takes to forget where it was: a bound on the distance of its chain
-             from its law
-movement     how far a chain of tables moved: what R-hat and ESS cannot see when nothing moves at all
-rhat         how large an R-hat may be when it is the largest of many, and how to say it
-windows      whether the posterior of a table ends within the windows of counts it was looked for in
+calibration      simulation-based calibration: does inference find what it was given, as often as it claims to
+convergence      R-hat and effective sample sizes of every element of a variable, each under its own label
+diagnose         one call that says whether a posterior can be trusted, and what to do when it cannot
+forgetting       how many draws a confidential table takes to forget where it was: a bound on the distance of its
+                 chain from its law
+movement         how far a chain of tables moved: what R-hat and ESS cannot see when nothing moves at all
+parametrisation  which variable makes NUTS take short steps or diverge, and which way of writing it would suit
+rhat             how large an R-hat may be when it is the largest of many, and how to say it
+windows          whether the posterior of a table ends within the windows of counts it was looked for in
 """
 
 from ppdinf.diagnostics.diagnose import Diagnosis as Diagnosis

@@ -13,6 +13,7 @@ import pymc as pm
 from ppdinf.diagnostics.convergence import convergence
 from ppdinf.diagnostics.forgetting import forgetting, not_coupled
 from ppdinf.diagnostics.movement import movement
+from ppdinf.diagnostics.parametrisation import parametrisations
 from ppdinf.diagnostics.rhat import APART, limit, shown
 from ppdinf.diagnostics.windows import window_problems
 from ppdinf.distributions.confidential import ConfidentialRV
@@ -203,6 +204,8 @@ def _problems(found: Diagnosis, idata: Any, model: pm.Model) -> list[str]:
         problems.append(
             f"{int(stats['diverging'].sum())} transitions diverged: raise target_accept to 0.95 or reparametrise."
         )
+    if not _independent(idata):
+        problems += parametrisations(idata, model, list(low["variable"]))
     return problems + window_problems(idata, model)
 
 

@@ -15,6 +15,7 @@ one_sided_test     one-sided tests from a noisy count: exact p-values, and no te
                    powerful
 partially_private  `PartiallyPrivate`: one line that ties a PyMC model for a confidential table to its release
 posterior_tables   posterior draws of the confidential table, whichever way the model was fitted
+ready              log rates with effects of labels, in coordinates that suit NUTS, however much a release tells
 released           `Released`: a mechanism's release of a table that is itself a variable of the model
 rates              A ready model of rates: Poisson counts in a table, cells alike but not the same
 """

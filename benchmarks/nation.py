@@ -1,0 +1,210 @@
+"""A posterior of a nation: thousands of areas under public sums, within a minute.
+
+Run with ``python benchmarks/nation.py [problem ...] [method ...]``; counts of homicides and populations of 2010 by
+county are read from the folder that ``PPDINF_DATA`` names (`homicides_by_county.csv`, `county_population_2010.csv`),
+simulated where it is not set.
+
+Problems: counties, 3,143 in 51 states, state totals public, state and county effects, l1 noise of epsilon = 1/2;
+months, 500 areas in 24 months (12,000 cells), totals of months public, area and month effects, epsilon = 1/4. Both are
+written with `ppdinf.models.ready.log_rates`, each chain of 1,000 draws after 1,000 for tuning in a process of its own;
+seconds are those of the CPU, both chains together, imports, kernels and compilation included. Chains of the last two
+methods are shorter, since they take minutes: effective draws per CPU second compare.
+
+- marginal: `PartiallyPrivate`, table summed out.
+- relaxed: real-valued cells under sums that are nearly exact, gamma functions for factorials, all by NUTS.
+- last cell: integer cells of PyMC, the last of each group solved, the noise as a Potential (its default steps).
+"""
+
+import multiprocessing
+import os
+import sys
+import time
+import warnings
+from pathlib import Path
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import numpy as np
+import pandas as pd
+
+SEED = 1
+QUIET = {"cores": 1, "progressbar": False, "quiet": True, "compute_convergence_checks": False}
+PROBLEMS = {"counties": 0.5, "months": 0.25}  # epsilon
+DRAWS = {"marginal": (1000, 1000), "relaxed": (200, 200), "last cell": (100, 100)}  # tuning, and drawn, of a chain
+EFFECTS = {"counties": ["state", "county"], "months": ["area", "month"]}
+
+
+def counties():
+    """Counts by county with their states and populations."""
+    folder = os.environ.get("PPDINF_DATA")
+    if folder:
+        deaths = pd.read_csv(Path(folder) / "homicides_by_county.csv", dtype={"fips": str}).set_index("fips")["murders"]
+        people = pd.read_csv(Path(folder) / "county_population_2010.csv", dtype={"fips": str}).set_index("fips")
+        people["deaths"] = deaths.reindex(people.index).fillna(0).astype(int)
+        return people["deaths"].values, people["state"].values, people["population"].values
+    rng = np.random.default_rng(SEED)
+    state = np.sort(np.concatenate([np.arange(51), rng.integers(0, 51, 3143 - 51)]))
+    people = np.exp(rng.normal(10.2, 1.45, 3143)).astype(int) + 50
+    rate = np.exp(-10.2 + rng.normal(0, 0.4, 51)[state] + rng.normal(0, 0.6, 3143))
+    return rng.poisson(people * rate), state, people
+
+
+def released(problem):
+    """A release of the problem's table, from a seed."""
+    import ppdinf as ppd
+
+    rng = np.random.default_rng(SEED)
+    if problem == "counties":
+        counts, state, people = counties()
+        table = ppd.as_table(counts, dims=["county"]).assign_coords(state=("county", state), people=("county", people))
+        public = ppd.invariants.groups("state") & ppd.invariants.covariates("people")
+    else:
+        log_rate = np.log(10) + rng.normal(0, 0.8, 500)[:, None] + np.cumsum(rng.normal(0, 0.15, 24))
+        table, public = (
+            ppd.as_table(rng.poisson(np.exp(log_rate)), dims=["area", "month"]),
+            ppd.invariants.margin("month"),
+        )
+    mechanism = ppd.GeneralizedLaplace(public, epsilon=PROBLEMS[problem])
+    noisy = mechanism.simulate(table, draws=1, rng=SEED).squeeze("draw", drop=True)
+    return ppd.Release(noisy, mechanism)
+
+
+def log_means(problem, release):
+    """Log of the mean of every cell."""
+    from ppdinf.models.ready import log_rates
+
+    exposure = "people" if problem == "counties" else None
+    eta = log_rates(release, EFFECTS[problem], exposure=exposure)
+    return eta if exposure is None else eta + np.log(release.frame.broadcast(exposure).reshape(release.shape))
+
+
+def marginal(problem, release):
+    import pymc as pm
+
+    import ppdinf as ppd
+
+    with pm.Model(coords=release.coords) as model:
+        rate = pm.math.exp(log_means(problem, release))
+        ppd.PartiallyPrivate("x", pm.Poisson.dist(rate), release=release, marginalize=True)
+    return model
+
+
+def by_hand(problem, release, relaxed):
+    """The same model with cells for unknowns, the last of each group solved."""
+    import pymc as pm
+    import pytensor.tensor as pt
+
+    noisy = release.table.values.ravel()
+    if problem == "counties":
+        group = pd.factorize(release.frame.broadcast("state"))[0]
+    else:
+        group = np.broadcast_to(np.arange(24), release.shape).ravel()
+    last = np.array([np.flatnonzero(group == g)[np.argmax(noisy[group == g])] for g in range(group.max() + 1)])
+    free = np.setdiff1d(np.arange(noisy.size), last)
+    total = np.bincount(group, weights=noisy)
+    start = np.maximum(noisy, 0).astype(float)
+    for g in np.unique(group):  # counts with the public total, none negative
+        cells = np.flatnonzero(group == g)
+        over = start[cells].sum() - total[g]
+        for i in cells[np.argsort(-start[cells])]:
+            less = min(over, start[i]) if over > 0 else over
+            start[i] -= less
+            over -= less
+    with pm.Model(coords=release.coords) as model:
+        rate = pt.exp(log_means(problem, release)).ravel()
+        if relaxed:
+            cells = pm.HalfFlat("free", shape=free.size, initval=np.maximum(start[free], 0.1) * 0.9)
+        else:
+            cells = pm.Poisson("free", rate[free], shape=free.size, initval=start[free].astype(int))
+        sums = pt.zeros(last.size)
+        sums = pt.inc_subtensor(sums[group[free]], cells)
+        solved = total - sums
+        x = pt.zeros(noisy.size)
+        x = pt.set_subtensor(pt.set_subtensor(x[free], cells)[last], solved)
+        allowed = pt.all(solved >= 0)
+        log_p = x * pt.log(rate) - rate - pt.gammaln(pt.maximum(x, 0) + 1)
+        counted = log_p.sum() if relaxed else log_p[last].sum()
+        pm.Potential("cells", pt.switch(allowed, counted, -np.inf))
+        pm.Potential("noise", -PROBLEMS[problem] * pt.abs(noisy - x).sum())
+    return model
+
+
+METHODS = {
+    "marginal": marginal,
+    "relaxed": lambda problem, release: by_hand(problem, release, True),
+    "last cell": lambda problem, release: by_hand(problem, release, False),
+}
+
+
+def work(problem, method, chain, channel):
+    """One chain in a process of its own; its draws and CPU seconds."""
+    warnings.simplefilter("ignore")
+    import pymc as pm
+
+    tune, draws = DRAWS[method]
+    release = released(problem)
+    first = []
+    with METHODS[method](problem, release) as model:
+        idata = pm.sample(
+            draws, tune=tune, chains=1, random_seed=SEED + chain, nuts_sampler="pymc",
+            init="auto" if method == "marginal" else "adapt_diag",
+            callback=lambda trace, draw: None if first else first.append(time.process_time()), **QUIET,
+        )  # fmt: skip
+    seconds = time.process_time()
+    wanted = [v.name for v in model.unobserved_RVs if v.name in idata.posterior and v.name not in ("x", "free")]
+    values = {name: idata.posterior[name].values for name in wanted}
+    stats = idata.sample_stats
+    leaps = float(stats["n_steps"].mean()) if "n_steps" in stats else np.nan
+    diverged = int(stats["diverging"].sum()) if "diverging" in stats else 0
+    channel.send((values, seconds, first[0] if first else np.nan, leaps, diverged))
+
+
+def measure(problem, method, chains=2):
+    """Run chains side by side, a process each; what the table shows."""
+    import arviz as az
+    import xarray as xr
+
+    context = multiprocessing.get_context("spawn")
+    pipes, begun = [], time.perf_counter()
+    for chain in range(chains):
+        receiver, sender = context.Pipe(duplex=False)
+        process = context.Process(target=work, args=(problem, method, chain, sender))
+        process.start()
+        pipes.append((receiver, process))
+    parts = [receiver.recv() for receiver, _ in pipes]
+    for _, process in pipes:
+        process.join()
+    wall = time.perf_counter() - begun
+    stacked = {n: np.concatenate([p[0][n] for p in parts]) for n in parts[0][0]}
+    posterior = xr.DataTree.from_dict(
+        {
+            "posterior": xr.Dataset(
+                {n: (("chain", "draw", *(f"{n}_{k}" for k in range(v.ndim - 2))), v) for n, v in stacked.items()}
+            )
+        }
+    )
+    found = az.summary(posterior, kind="diagnostics", round_to="none")
+    worst = found["ess_bulk"].astype(float).idxmin()
+    seconds = sum(p[1] for p in parts)
+    return {
+        "ess": float(found["ess_bulk"].min()), "tail": float(found["ess_tail"].min()),
+        "r_hat": float(found["r_hat"].max()), "CPU s": seconds, "wall s": wall,
+        "to first draw": max(p[2] for p in parts), "leapfrogs": np.mean([p[3] for p in parts]),
+        "divergences": sum(p[4] for p in parts), "worst": worst,
+    }  # fmt: skip
+
+
+def main():
+    asked = sys.argv[1:]
+    problems = [p for p in PROBLEMS if p in asked] or list(PROBLEMS)
+    methods = [m for m in METHODS if m in asked] or list(METHODS)
+    for problem in problems:
+        for method in methods:
+            found = measure(problem, method)
+            shown = ", ".join(f"{k} {v:.4g}" if not isinstance(v, str) else f"{k} {v}" for k, v in found.items())
+            per = found["ess"] / found["CPU s"]
+            print(f"{problem}, {method}: {shown}, ESS/CPU s {per:.3g}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,96 @@
+"""Which variable makes NUTS take short steps or diverge, and which way of writing it would suit what is told.
+
+Normal effects with a scale of their own to learn are written centred, ``eta ~ Normal(mu, tau)``, or in units of the
+scale, ``z ~ Normal(0, 1)``, ``eta = mu + tau z``. Where little is told of the effects, the first makes a funnel: the
+smaller tau, the less room for eta, and transitions diverge where tau is small. Where much is told, the second does:
+the effects stay where they are when tau moves, so that z has to move against it, and ``log tau`` and the size of z are
+negatively related.
+
+Reference: M. Betancourt, M. Girolami, "Hamiltonian Monte Carlo for hierarchical models" (2015), section 3.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pymc as pm
+from numpy.typing import NDArray
+
+from ppdinf._pymc_internals import NormalRV, ancestors
+
+__all__ = ["parametrisations"]
+
+SMALL = 0.25  # share of draws with the smallest scales
+CROWDED = 0.6  # share of divergences among these, from which on they are where the scale is small
+AGAINST = -0.5  # correlation of log scale and log size, from which on effects move against their scale
+
+
+def parametrisations(idata: Any, model: pm.Model, low: list[str]) -> list[str]:
+    """Say which normal effects to write otherwise; empty where none is at fault.
+
+    Parameters
+    ----------
+    idata : xarray.DataTree
+    model : pymc.Model
+    low : list of str
+        Variables with too small an effective sample size.
+
+    Returns
+    -------
+    list of str
+        One sentence for each variable, naming it.
+    """
+    posterior, found = idata.posterior, []
+    diverging = _diverging(idata)
+    free = {rv: rv.name for rv in model.free_RVs if rv.name in posterior and rv.dtype.startswith("float")}
+    for rv, name in free.items():
+        if not isinstance(rv.owner.op, NormalRV) or rv.ndim == 0:
+            continue
+        mean, sd = rv.owner.op.dist_params(rv.owner)
+        for scale in [x for x in ancestors([sd]) if x in free and x.ndim == 0]:
+            tau = free[scale]
+            if diverging.any() and _where_small(_log(posterior[tau]), diverging) > CROWDED:
+                found.append(
+                    f"Transitions diverge where {tau!r} is small, the scale of {name!r}: a funnel. Little is told of "
+                    f"{name!r}: write it in units of its scale, mu + {tau} * pm.Normal(..., 0, 1), or have "
+                    "ppdinf.models.ready.log_rates choose."
+                )
+        if [x for x in ancestors([mean, sd]) if x in free]:
+            continue
+        for scale in [x for x in free if x.ndim == 0 and x is not rv]:
+            tau = free[scale]
+            if (tau in low or diverging.any()) and _against(posterior, name, tau):
+                found.append(
+                    f"{name!r} moves against {tau!r}: the larger one, the smaller the other. Much is told of the "
+                    f"effects of which {name!r} is in units of {tau!r}: write them centred, pm.Normal(..., mu, {tau}), "
+                    "or have ppdinf.models.ready.log_rates choose."
+                )
+    return found
+
+
+def _diverging(idata: Any) -> NDArray[np.bool_]:
+    stats = idata.get("sample_stats", {})
+    if "diverging" not in stats:
+        return np.zeros(1, dtype=bool)
+    return np.asarray(stats["diverging"].values, dtype=bool).ravel()
+
+
+def _log(values: Any) -> NDArray[np.float64]:
+    draws = np.asarray(values.values, dtype=float).ravel()
+    return np.log(np.maximum(draws, np.finfo(float).tiny))
+
+
+def _where_small(log_scale: NDArray[np.float64], diverging: NDArray[np.bool_]) -> float:
+    """Return the share of divergences among the draws with the smallest scales."""
+    return float(np.mean(log_scale[diverging] <= np.quantile(log_scale, SMALL)))
+
+
+def _against(posterior: Any, name: str, tau: str) -> bool:
+    """Whether the size of effects in units of a scale falls as it grows."""
+    scale = np.asarray(posterior[tau].values, dtype=float)
+    if (scale <= 0).any():
+        return False
+    z = np.asarray(posterior[name].values, dtype=float)
+    size = 0.5 * np.log(np.mean(z**2, axis=tuple(range(2, z.ndim))).ravel())
+    return bool(np.corrcoef(_log(posterior[tau]), size)[0, 1] < AGAINST)

@@ -1,0 +1,77 @@
+"""Funnels of both kinds are named with the variable to write otherwise, and what suits is left alone."""
+
+import numpy as np
+import pymc as pm
+import pytest
+import xarray as xr
+
+from ppdinf.diagnostics.parametrisation import parametrisations
+
+QUIET = {"progressbar": False, "quiet": True, "compute_convergence_checks": False, "cores": 1, "random_seed": 4}
+
+
+def sampled(model, **kwargs):
+    with model:
+        return pm.sample(**{"draws": 500, "tune": 300, "chains": 2, "nuts_sampler": "pymc"} | kwargs, **QUIET)
+
+
+def little_told(centred):
+    """Effects hardly told of beside a scale that may be small."""
+    with pm.Model() as model:
+        tau = pm.HalfNormal("tau", 1)
+        eta = pm.Normal("eta", 0, tau, shape=8) if centred else tau * pm.Normal("z", 0, 1, shape=8)
+        pm.Normal("seen", eta, 5.0, observed=np.linspace(-1, 1, 8))
+    return model
+
+
+def much_told(centred):
+    with pm.Model() as model:
+        tau = pm.HalfNormal("tau", 1)
+        eta = pm.Normal("eta", 0, tau, shape=30) if centred else tau * pm.Normal("z", 0, 1, shape=30)
+        pm.Normal("seen", eta, 0.1, observed=np.random.default_rng(1).normal(0, 1, 30))
+    return model
+
+
+def drawn(values, diverging):
+    variables = {name: (("chain", "draw", *[f"{name}_dim"] * (v.ndim - 2)), v) for name, v in values.items()}
+    stats = xr.Dataset({"diverging": (("chain", "draw"), diverging)})
+    return xr.DataTree.from_dict({"posterior": xr.Dataset(variables), "sample_stats": stats})
+
+
+def test_draws_with_and_without_each_fault():
+    """Divergences where the scale is small, or anywhere; effects in units of a scale that move against it or not."""
+    rng = np.random.default_rng(1)
+    tau, unit = np.exp(rng.normal(0, 1, (2, 500))), rng.normal(0, 1, (2, 500, 8))
+    lowest, anywhere = tau < np.quantile(tau, 0.1), rng.random((2, 500)) < 0.1
+    model, draws = little_told(centred=True), {"tau": tau, "eta": tau[..., None] * unit}
+    (problem,) = parametrisations(drawn(draws, lowest), model, [])
+    assert "where 'tau' is small, the scale of 'eta'" in problem
+    assert parametrisations(drawn(draws, anywhere), model, []) == []
+    assert parametrisations(drawn(draws, lowest & ~lowest), model, ["tau"]) == []
+    model = little_told(centred=False)
+    (problem,) = parametrisations(drawn({"tau": tau, "z": unit / tau[..., None]}, lowest & ~lowest), model, ["tau"])
+    assert "'z' moves against 'tau'" in problem
+    assert parametrisations(drawn({"tau": tau, "z": unit}, lowest & ~lowest), model, ["tau"]) == []
+
+
+@pytest.mark.deep
+def test_a_funnel_is_named_with_its_effects():
+    model = little_told(centred=True)
+    idata = sampled(model)
+    assert int(idata.sample_stats["diverging"].sum()) > 0
+    (problem,) = parametrisations(idata, model, [])
+    assert "where 'tau' is small, the scale of 'eta'" in problem
+    assert "tau * pm.Normal" in problem
+
+
+@pytest.mark.deep
+def test_effects_that_move_against_their_scale_are_named():
+    model = much_told(centred=False)
+    (problem,) = parametrisations(sampled(model), model, ["tau"])
+    assert "'z' moves against 'tau'" in problem
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("model", [little_told(centred=False), much_told(centred=True)])
+def test_what_suits_is_left_alone(model):
+    assert parametrisations(sampled(model), model, ["tau"]) == []
