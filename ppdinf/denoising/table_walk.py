@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
@@ -115,7 +117,16 @@ class Chain:
         self._walk, self._rng, self.table = walk, rng, walk.start
         self._along, self._at = directions(walk.fiber, 1, rng), BATCH
         self._total, self._moves, self._since = np.zeros(self.table.size), 0, 0
-        self._step, self._use = 1.0, walk.block(np.zeros(self.table.size))
+        self._step, self._usual = 1.0, np.zeros(self.table.size)
+        self._use = walk.block(self._usual)
+
+    def __getstate__(self) -> dict[str, object]:
+        """Leave out what follows from the rest."""
+        return {name: value for name, value in self.__dict__.items() if name != "_use"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._use = self._walk.block(self._usual)
 
     def sweep(self, log_h: Reals, slope: Reals) -> None:
         """Move along as many lines as there are cells, given log weights ``log_h[x] + slope[i] x`` of the prior."""
@@ -162,5 +173,6 @@ class Chain:
         self._total += self.table
         self._moves, self._since = self._moves + 1, self._since + 1
         if self._moves in LEARNT:
-            self._use, self._step = self._walk.block(self._total / self._since), 1.0
+            self._usual, self._step = self._total / self._since, 1.0
+            self._use = self._walk.block(self._usual)
             self._total[:], self._since = 0.0, 0
