@@ -3,6 +3,7 @@ import itertools
 import numpy as np
 import pytest
 from brute_force import gcd_of_largest_minors, groups, rational_kernel, rational_rank, systems, two_way
+from grids import box
 from hypothesis import given, settings
 from scipy import sparse
 
@@ -28,8 +29,8 @@ def test_basis_is_in_the_kernel_saturated_and_complete(A):
 @given(systems(max_cells=4))
 def test_every_small_solution_is_an_integer_combination(A):
     B = kernel(A).basis.toarray()
-    box = np.array(list(itertools.product(range(-2, 3), repeat=A.shape[1])))
-    solutions = box[(box @ A.T == 0).all(axis=1)]
+    near = box(-2, 2, A.shape[1])
+    solutions = near[(near @ A.T == 0).all(axis=1)]
     if B.shape[1]:
         coefficients = np.rint(np.linalg.lstsq(B.astype(float), solutions.T.astype(float))[0]).astype(int)
         assert (B @ coefficients == solutions.T).all()

@@ -1,9 +1,8 @@
 """The nearest alternative table against brute force over all short vectors."""
 
-import itertools
-
 import numpy as np
 import pytest
+from grids import box
 
 from ppdinf.errors import InvariantError
 from ppdinf.lattice import structure
@@ -11,7 +10,7 @@ from ppdinf.lattice.shortest import nearest_steps, shortest_distance, shortest_s
 
 
 def brute_force(A, reach=3, power=1):
-    vectors = np.array(list(itertools.product(range(-reach, reach + 1), repeat=A.shape[1])))
+    vectors = box(-reach, reach, A.shape[1])
     norms = (np.abs(vectors) ** power).sum(axis=1)[np.all(vectors @ A.T == 0, axis=1)]
     norms = norms[norms > 0]
     return int(norms.min()) if norms.size else None
@@ -65,9 +64,9 @@ def test_nearest_steps_stand_for_all(A):
         assert listed == []
         return
     square = int(shortest @ shortest)
-    near = np.array(list(itertools.product(range(-2, 3), repeat=d)))
+    near = box(-2, 2, d)
     near = near[(near @ np.array(A).T == 0).all(axis=1) & ((near**2).sum(axis=1) == square)]
-    wide = np.array(list(itertools.product(range(-3, 4), repeat=d)))
+    wide = box(-3, 3, d)
     wide = wide[(wide @ np.array(A).T == 0).all(axis=1)]
 
     def law(z, h):
@@ -81,7 +80,7 @@ def test_nearest_steps_stand_for_all(A):
     laws = []
     for block, step in listed:
         sums = block.class_system.toarray()[:, block.classes]
-        z = np.array(list(itertools.product(range(-3, 4), repeat=step.size)))
+        z = box(-3, 3, step.size)
         laws.append(law(z[(z @ sums.T == 0).all(axis=1)], step))
     for h in near:
         assert any(same(law(wide, h), known) for known in laws)

@@ -1,12 +1,12 @@
 """What every law of `ppdinf.laws` states, against sums and draws; a new law is found by itself."""
 
 import inspect
-import itertools
 from fractions import Fraction
 
 import numpy as np
 import pytest
 from flint import ctx
+from grids import box
 from scipy import stats
 
 import ppdinf as ppd
@@ -84,7 +84,7 @@ def test_sums_of_weights(make, scale):
 def test_noise_stays_within_its_half_width(make, scale):
     """Three cells with a public sum, and with every noise value between -1 and 2 besides, all enumerated."""
     law, rare, reach = make(scale), 1e-3, 40
-    points = np.array(list(itertools.product(range(-reach, reach + 1), repeat=2)))
+    points = box(-reach, reach, 2)
     points = np.column_stack([points, -points.sum(axis=1)])
     p = np.exp([law.log_mass(z) for z in points])
     assert law.log_mass(np.zeros(3)) == 0
@@ -121,7 +121,7 @@ def drawn(law, public, cells):
 
 
 def grid(ends, free):
-    return np.array(list(itertools.product(range(ends[0], ends[1] + 1), repeat=free)))
+    return box(ends[0], ends[1], free)
 
 
 FREE, SUM = grid((-40, 40), 1), grid((-40, 40), 2)

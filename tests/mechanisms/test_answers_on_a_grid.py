@@ -6,6 +6,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from grids import box
 from scipy import stats
 
 from ppdinf import read_release
@@ -78,8 +79,8 @@ def test_digits_of_a_quantile_prove_nothing():
 def test_whole_k_norm_vectors_against_enumeration(norm):
     """Two dimensions, chi-square over the square of side 25; wrong: the rate 10 % off."""
     z = whole_k_norm(2, norm, Fraction(1, 2), 100_000, seeded_tape(1))
-    points = np.array(list(itertools.product(range(-12, 13), repeat=2)))
-    far = np.array(list(itertools.product(range(-90, 91), repeat=2)))
+    points = box(-12, 12, 2)
+    far = box(-90, 90, 2)
     for rate, agrees in ((0.5, True), (0.55, False)):
         total = np.exp(-rate * np.linalg.norm(far, K_NORMS[norm], axis=1)).sum()
         p = np.exp(-rate * np.linalg.norm(points, K_NORMS[norm], axis=1)) / total

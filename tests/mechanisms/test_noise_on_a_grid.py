@@ -1,12 +1,12 @@
 """Real-valued noise in multiples of a grid: the law of the published bits, what they tell, and the promises there."""
 
-import itertools
 import math
 from fractions import Fraction
 
 import numpy as np
 import pytest
 import xarray as xr
+from grids import box
 from scipy import sparse, special, stats
 
 import ppdinf as ppd
@@ -67,7 +67,7 @@ def lattice_points(mechanism, system, law, reach):
     spanned = (
         space.structure if law.dimension == space.dimension else moved_structure(space, mechanism.query, "replaced")
     )
-    x = np.array(list(itertools.product(range(-reach, reach + 1), repeat=law.dimension)))
+    x = box(-reach, reach, law.dimension)
     return x @ spanned.lattice.basis.toarray().T * float(law.grid), np.abs(x).max(axis=1) <= reach / 2
 
 
@@ -318,8 +318,8 @@ def test_triangular_noise_against_enumeration():
     law, widening = triangular_laplace(sparse.csr_array(R), 0.4, Fraction(1))
     assert widening < 1 + 1e-8
     x, proposed = law.draw(DRAWS, seeded_tape(1)), law._propose(DRAWS, seeded_tape(1))[0]
-    points = np.array(list(itertools.product(range(-3, 4), repeat=3)))
-    p = np.exp(-np.abs(np.array(list(itertools.product(range(-9, 10), repeat=3))) @ R.T).sum(axis=1) / 0.4)
+    points = box(-3, 3, 3)
+    p = np.exp(-np.abs(box(-9, 9, 3) @ R.T).sum(axis=1) / 0.4)
     p = np.exp(-np.abs(points @ R.T).sum(axis=1) / 0.4) / p.sum()
     for drawn, agrees in ((x, True), (proposed, False)):
         found = (drawn[:, None] == points).all(axis=2).sum(axis=0)

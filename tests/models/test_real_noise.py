@@ -1,12 +1,11 @@
 """Inference from every real-valued mechanism, cells and answers: table and parameter jointly against enumeration."""
 
-import itertools
-
 import numpy as np
 import pymc as pm
 import pytest
 import xarray as xr
 from enumeration import total_variation
+from grids import box
 from scipy import special, stats
 
 import ppdinf as ppd
@@ -93,7 +92,7 @@ def projected(space, z, s):
 def joint(release, mechanism, most=6):
     """Tables that agree with everything public, and the joint posterior of (table, multiplier of its rate)."""
     query = np.eye(release.table.size, dtype=int) if mechanism.query is None else np.array(mechanism.query)
-    tables = np.array(list(itertools.product(range(most + 1), repeat=query.shape[1])))
+    tables = box(0, most, query.shape[1])
     A = release.kept.A.toarray() @ query
     tables = tables[np.all(tables @ A.T == release.kept.values, axis=1)]
     noise = np.array([log_noise(release, mechanism, x) for x in tables])
@@ -136,7 +135,7 @@ def test_a_dropped_invariant_is_caught():
     """The wrong posterior weighs answers whose public sum is off by the same Gaussian law."""
     release, table = case("gaussian, answers")
     draws = sampled(release, table, "auto")[:, :-1]
-    tables = np.array(list(itertools.product(range(7), repeat=3)))
+    tables = box(0, 6, 3)
     z = release.table.values - tables @ CUMULATIVE.T
     log_p = -0.5 * (z**2).sum(axis=1) / release.mechanism.sigma(release.kept) ** 2
     data = stats.poisson.logpmf(tables[:, None], np.outer(MULTIPLIERS, np.linspace(0.5, 2, 3))).sum(axis=2)

@@ -1,12 +1,12 @@
 """A mechanism's release as a distribution: its law against listed noise, and the posterior of `PartiallyPrivate`."""
 
-import itertools
 import pickle
 
 import numpy as np
 import pymc as pm
 import pytest
 import xarray as xr
+from grids import box
 from pymc.sampling.mcmc import assign_step_methods
 from scipy import stats
 from scipy.special import gammaln, logsumexp
@@ -32,7 +32,7 @@ def p_value(values, law):
 
 def law_of_distance(log_weight, far=24):
     """Probability of every l1 distance, over two, of noise of four cells without a sum; listed."""
-    free = np.array(list(itertools.product(range(-far, far + 1), repeat=3)))
+    free = box(-far, far, 3)
     z = np.column_stack([free, -free.sum(axis=1)])
     weights = np.exp(log_weight(z))
     found = np.bincount(np.abs(z).sum(axis=1) // 2, weights=weights)

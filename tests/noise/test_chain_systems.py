@@ -5,13 +5,13 @@ probability 1e-8 (McDiarmid's inequality: one draw moves the distance by 1 / n).
 chi-square statistics, which sees the small errors, such as a scale that is 5 percent off.
 """
 
-import itertools
 from functools import cache
 
 import numba
 import numpy as np
 import pytest
 from enumerated import KINDS, log_masses, scaled
+from grids import box
 from lattice_laws import random_system
 from scipy import stats
 
@@ -48,7 +48,7 @@ def enumerate_noise(A, law, lower=None):
     """Points and probabilities; what is left out has a mass below 1e-5."""
     basis = kernel(A).basis.toarray()
     for reach in (3, 5, 8, 12, 20, 40, 80, 200):
-        x = np.array(list(itertools.product(range(-reach, reach + 1), repeat=basis.shape[1])))
+        x = box(-reach, reach, basis.shape[1])
         z = x @ basis.T
         mass = np.exp(log_masses(law, z))
         if mass[(np.abs(x) == reach).any(axis=1)].sum() < 1e-7 * mass.sum():
@@ -294,7 +294,7 @@ def fiber_problem(number):
     B = rng.integers(-1, 2, (number % 2, d))
     table = table + lower
     limits = B @ table - rng.integers(0, 3, len(B))
-    grid = lower + np.array(list(itertools.product(range(WIDTH), repeat=d)))
+    grid = lower + box(0, WIDTH - 1, d)
     points = grid[(grid @ A.T == A @ table).all(axis=1) & (grid @ B.T >= limits).all(axis=1)]
     released, rates = table + rng.integers(-2, 3, d), rng.uniform(0.3, 5.0, d)
     window = lower[:, None] + np.arange(WIDTH)

@@ -7,6 +7,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from flint import ctx, fmpq, fmpq_mat
+from grids import box
 from lattice_laws import enumerated, fit, margins_law, total_variation, two_way
 from scipy import optimize, stats
 
@@ -282,7 +283,7 @@ def test_the_ratio_is_below_its_bound(path):
 def test_the_lattice_sum_is_below_its_bound():
     """Y(T) itself, by enumeration: independent of how noise is drawn."""
     rng, law = np.random.default_rng(0), RowScales((3, 2), Fraction(1), Fraction(1), Fraction(3))
-    x = np.array(list(itertools.product(range(-25, 26), repeat=2)))
+    x = box(-25, 25, 2)
     z = np.stack([x[:, 0], x[:, 1], -x.sum(axis=1)], axis=1)
     z = np.stack([z, -z], axis=2).reshape(-1, 6)
     A = two_way(3, 2)[:-1]

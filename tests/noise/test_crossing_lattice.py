@@ -7,6 +7,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from flint import ctx, fmpq, fmpq_mat, fmpz_mat
+from grids import box
 from lattice_laws import enumerated, fit, total_variation, two_way
 from scipy import optimize, stats
 
@@ -272,7 +273,7 @@ def test_the_lattice_sum_is_below_its_bound(A):
     """Y(T) itself, by enumeration: independent of how noise is drawn. And its largest value over scales, by search."""
     system = system_of(A)
     basis, d = system.moves.basis, system.shape[1]
-    x = np.array(list(itertools.product(range(-14, 15), repeat=system.m)))
+    x = box(-14, 14, system.m)
     z, path, width = x @ basis.T, system.paths[0], 1.0
     excess = Excess(Fraction(1), Fraction(1), Fraction(path), 0.2)
 

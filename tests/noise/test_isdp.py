@@ -1,11 +1,10 @@
 """The published chain against enumeration and its exact transition matrix, with wrong variants."""
 
-import itertools
-
 import numba
 import numpy as np
 import pytest
 from enumerated import SYSTEMS, enumerate_law, exact_draws, log_masses, p_value
+from grids import box
 
 from ppdinf.errors import InvariantError, PrivacyError
 from ppdinf.lattice import kernel, margin_matrix
@@ -61,9 +60,9 @@ def test_one_step_has_the_transition_probabilities_of_algorithm_1(law):
     """Rows of the transition matrix by enumeration of all jumps; detailed balance of that matrix to rounding."""
     A, a = SYSTEMS["total"], np.exp(-1.0)
     basis = kernel(A).basis.toarray()
-    jumps_e = np.array(list(itertools.product(range(-30, 31), repeat=2)))
+    jumps_e = box(-30, 30, 2)
     g = ((1 - a) / (1 + a)) ** 2 * a ** np.abs(jumps_e).sum(axis=1)
-    states = np.array(list(itertools.product(range(-2, 3), repeat=2))) @ basis.T
+    states = box(-2, 2, 2) @ basis.T
     q = np.array([np.exp(law.log_mass(z)) for z in states])
 
     def row(z):

@@ -9,7 +9,8 @@ from functools import cache
 
 import numpy as np
 import pytest
-from lattice_laws import fit, listed, random_system, two_way, within
+from grids import box
+from lattice_laws import fit, listed, random_system, two_way
 
 from ppdinf.errors import InvariantError
 from ppdinf.lattice import kernel, structure
@@ -52,7 +53,7 @@ def enumerated(system, cells, law):
     """Law of the noise of whole blocks, each vector with its probability."""
     basis = kernel(np.array(SYSTEMS[system])[:, list(cells)]).basis.toarray()
     reach = {0: 0, 1: 200, 2: 40, 3: 16}[basis.shape[1]]
-    z = within(reach, basis.shape[1]) @ basis.T
+    z = box(-reach, reach, basis.shape[1]) @ basis.T
     by_cell = isinstance(law, IntegerLaw)
     weights = np.exp(law.log_weight(z).sum(axis=1) if by_cell else [law.log_mass(row) for row in z])
     edge = np.abs(z).max(axis=1) >= reach if basis.shape[1] else np.zeros(1, dtype=bool)

@@ -1,10 +1,10 @@
 """Bounds on total variation against exact transition matrices, and their confidence limits against simulation."""
 
-import itertools
 import math
 
 import numpy as np
 import pytest
+from grids import box
 
 from ppdinf.errors import PrivacyError
 from ppdinf.lattice import kernel, margin_matrix
@@ -19,7 +19,7 @@ A = np.array([[1, 1, 1]])
 
 def lattice(reach=14):
     basis = kernel(A).basis.toarray()
-    coordinates = np.array(list(itertools.product(range(-reach, reach + 1), repeat=2)))
+    coordinates = box(-reach, reach, 2)
     return coordinates, coordinates @ basis.T
 
 

@@ -1,9 +1,9 @@
 """Noise laws by enumeration on small lattices, and the comparison of draws with them."""
 
-import itertools
 from fractions import Fraction
 
 import numpy as np
+from grids import box
 from scipy import stats
 
 from ppdinf.lattice import kernel
@@ -24,7 +24,7 @@ SYSTEMS = {
 def enumerate_law(A, law, *, reach=14, lower=None):
     """Points of {A z = 0} with coordinates up to `reach` in a reduced basis, and their probabilities."""
     basis = kernel(A).basis.toarray()
-    points = np.array(list(itertools.product(range(-reach, reach + 1), repeat=basis.shape[1]))) @ basis.T
+    points = box(-reach, reach, basis.shape[1]) @ basis.T
     if lower is not None:
         points = points[(points >= lower).all(axis=1)]
     p = np.exp(log_masses(law, points))

@@ -3,6 +3,7 @@
 from functools import cache
 
 import numpy as np
+from grids import box
 from scipy import stats
 
 from ppdinf.lattice import kernel
@@ -28,11 +29,6 @@ def norms(kind, z):
     return {"l1": np.abs(z).sum(1), "l2": np.sqrt((z * z).sum(1)), "gaussian": (z * z).sum(1) / 2}[kind]
 
 
-def within(reach, m):
-    """All vectors of m integers from -reach to reach."""
-    return np.indices((2 * reach + 1,) * m).reshape(m, (2 * reach + 1) ** m).T - reach
-
-
 def listed(z, weights):
     """Probabilities by vector, of those that 10^10 draws could show."""
     p = weights / weights.sum()
@@ -44,7 +40,7 @@ def enumerated(A, kind, scale, reach=None):
     basis = kernel(A).basis.toarray()
     m = basis.shape[1]
     reach = reach or {1: 400, 2: 60, 3: 20}[m]
-    x = within(reach, m)
+    x = box(-reach, reach, m)
     z = x @ basis.T
     factor = 1 / float(scale) ** 2 if kind == "gaussian" else float(scale)
     weights = np.exp(-factor * norms(kind, z))
@@ -56,7 +52,7 @@ def enumerated(A, kind, scale, reach=None):
 @cache
 def margins_law(scale, kind="gaussian", reach=6):
     """Law on the margins of a 3 x 3 table, from its four free cells."""
-    w = within(reach, 4).reshape(-1, 2, 2)
+    w = box(-reach, reach, 4).reshape(-1, 2, 2)
     z = np.zeros((len(w), 3, 3), dtype=int)
     z[:, :2, :2] = w
     z[:, :2, 2] = -w.sum(2)

@@ -3,10 +3,10 @@
 Nothing here comes from the package but the statements that it is given: laws are written out as sums.
 """
 
-import itertools
 import math
 
 import numpy as np
+from grids import box
 
 import ppdinf as ppd
 from ppdinf.invariants import linear
@@ -105,7 +105,7 @@ class Problem:
         public = {} if self.exact is None else {linear(self.exact[0], ["exact"]): self.exact[1]}
         bounds = ppd.invariants.between(0, most)
         self.seen = ppd.Measurements({"cell": list(range(self.d))}, *self.parts, public=public, bounds=bounds)
-        self.tables = np.array(list(itertools.product(range(most + 1), repeat=self.d)))
+        self.tables = box(0, most, self.d)
 
     def _rows(self, rng, kind):
         if rng.random() < 0.4:

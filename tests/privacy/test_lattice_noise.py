@@ -1,6 +1,5 @@
 """Calibrations of lattice Gaussian noise, and tails, against enumeration of the lattice."""
 
-import itertools
 import math
 from fractions import Fraction
 from functools import partial
@@ -8,6 +7,7 @@ from functools import partial
 import numpy as np
 import pytest
 import xarray as xr
+from grids import box
 
 import ppdinf as ppd
 from ppdinf.errors import PrivacyError
@@ -29,7 +29,7 @@ def margins(rows, columns):
 
 
 def points(A, reach):
-    grid = np.array(list(itertools.product(range(-reach, reach + 1), repeat=np.shape(A)[1])))
+    grid = box(-reach, reach, np.shape(A)[1])
     return grid[np.all(grid @ np.transpose(A) == 0, axis=1)]
 
 
