@@ -21,6 +21,10 @@ RATIONALS = sorted(
     {*AWKWARD, *(Fraction(i, j) for i in (1, 2, 5, 7, 13, 24) for j in (1, 2, 3, 4, 5, 7, 9, 11, 13, 125))}
 )
 RATIONALS = [x for x in RATIONALS if x > Fraction(1, 20)]
+FEW = [*AWKWARD, *RATIONALS[::6]]
+QUICK_AND_ALL = pytest.mark.parametrize(
+    "parameters", [pytest.param(FEW, id="few"), pytest.param(RATIONALS, id="all", marks=pytest.mark.deep)]
+)
 assert len(RATIONALS) >= 50
 
 
@@ -112,8 +116,9 @@ def all_inside(law, truth, depth=2):
 
 
 @pytest.mark.parametrize(("law", "truth"), LAWS)
-def test_bounds_enclose_the_distribution_function(law, truth):
-    for parameter in RATIONALS:
+@QUICK_AND_ALL
+def test_bounds_enclose_the_distribution_function(law, truth, parameters):
+    for parameter in parameters:
         exact, sampler = truth(parameter), law(parameter)
         for bits in (8, 64, 128):
             table = sampler._table(bits)
@@ -129,8 +134,9 @@ def test_bounds_enclose_the_distribution_function(law, truth):
 
 
 @pytest.mark.parametrize(("law", "truth"), LAWS)
-def test_enumerated_tapes_are_settled_where_they_belong(law, truth):
-    for parameter in RATIONALS:
+@QUICK_AND_ALL
+def test_enumerated_tapes_are_settled_where_they_belong(law, truth, parameters):
+    for parameter in parameters:
         sampler = law(parameter, width=6)
         opened = all_inside(sampler, truth(parameter))
         assert opened is not None
