@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+import ppdinf as ppd
+
 CELLS = [70_123_457, 80_234_567, 90_345_679, 60_456_787, 50_567_891, 40_678_913]
 
 
@@ -98,6 +100,48 @@ def test_nothing_confidential_leaves_but_through_a_mechanism(table, tmp_path):
     cells = [secret for secret in secrets if any(secret in spellings(count) for count in CELLS)]
     assert escaped([*contents(out)], [*secrets, "seed"]) == []
     assert escaped(said, cells) == []
+
+
+KEPT = """
+import sys
+import ppdinf as ppd
+from ppdinf import _kept_work
+from ppdinf.report import analyse_rates
+_kept_work.EVERY = 0.0
+release = ppd.read_release(sys.argv[1])
+ppd.denoise(release, draws=20, rng=1, progressbar=False, keep="kept")
+analyse_rates(release, draws=20, chains=2, cores=1, keep="kept")
+"""
+
+
+@pytest.mark.deep
+def test_nothing_of_the_machine_is_in_what_an_analyst_makes(tmp_path, monkeypatch):
+    """Reports, tables, figures, printed lines, tracebacks, work that is kept: no host, user, path, environment."""
+    out = tmp_path / "very-private-folder"
+    out.mkdir()
+    monkeypatch.setenv("PASSWORD_OF_THE_DATABASE", "open sesame")
+    public = ppd.invariants.total() & ppd.invariants.nonnegative()
+    table = ppd.as_table([30, 4, 12, 0, 7], dims="county")
+    ppd.GeneralizedLaplace(public, epsilon=1).release(table).save(out / "cases.ppd")
+    few = ["--draws", "40", "--seed", "7"]
+    printed = [
+        ran(out, "infer", "cases.ppd", "--output", "report", "--chains", "2", "--cores", "1", *few, code=1),
+        ran(out, "denoise", "cases.ppd", "--output", "cells.csv", "--report", "cells.html", *few, code=1),
+        ran(out, "check", "cases.ppd"),
+    ]
+    with (out / "kept.log").open("w") as log:
+        subprocess.run(
+            [sys.executable, "-W", "ignore", "-c", KEPT, "cases.ppd"], cwd=out, check=True, stdout=log, stderr=log
+        )
+    assert {"report.html", "posterior.csv", "posterior.png"} <= {path.name for path in (out / "report").iterdir()}
+    assert len(list((out / "kept").rglob("state"))) == 4
+    said = [(f"printed {k}", text.encode()) for k, text in enumerate(printed)]
+    user = getpass.getuser()
+    machine = [str(tmp_path), "very-private-folder", str(Path.home()), f"/{user}/", "open sesame"]
+    machine += [host for host in [socket.gethostname()] if len(host) > 6]  # shorter ones are in any picture by chance
+    assert escaped([*contents(out), *said], machine) == []
+    (out / "report" / "more.html").write_text(f"<p>{out}</p>")
+    assert escaped(contents(out), machine)
 
 
 def test_the_scan_finds_what_is_there(table, tmp_path):
