@@ -65,6 +65,7 @@ def test_refuses_what_is_no_probability(delta):
 
 
 def test_losses_at_a_distance_can_exceed_the_range_of_parameters():
+    assert zcdp_epsilon(Fraction(1, 10**15), "1e-6") == 0  # two laws so near differ by less than delta
     assert zcdp_epsilon(Fraction(10**8), 1e-6) == pytest.approx(10**8 + 2 * math.sqrt(10**8 * math.log(1e6)), rel=1e-4)
     with pytest.raises(PrivacyError, match="between 1e-12 and 1e6"):
         zcdp_epsilon(10**8, 1e-6)
