@@ -48,6 +48,7 @@ from ppdinf.rationals import ball
 __all__ = ["DisjointSum", "LeverageScales", "Leverages", "disjoint", "independent_rows"]
 
 ORDERS = 256  # of the sums, tried for a large disjoint family
+LEAST = Fraction(1, 4)  # power of a sum that is worth it, and can be drawn (`ppdinf.noise.exact.gamma.betas`)
 STEPS = 2**10  # powers are whole multiples of its inverse, unless they are simple anyway
 ACCURATE = 2.0**-21  # error of a log determinant that floating point is left with; beyond, it is enclosed
 
@@ -117,11 +118,11 @@ class Leverages:
         free, bound = inner - along, outer - along
         dimension, weight = sum(_diagonal(free), Fraction(0)), sum(_diagonal(bound), Fraction(0))
         share = weight / dimension if dimension else Fraction(0)
-        if bound == free * fmpq(share.numerator, share.denominator):
-            return DisjointSum(cells, entries[cells], 1 - share)
-        share = _least_eigenvalue(bound, free, int(dimension))
-        power = Fraction(math.floor(STEPS * (1 - weight + share * (dimension - 1))), STEPS)
-        return DisjointSum(cells, entries[cells], power) if power > 0 else None
+        power = 1 - share
+        if bound != free * fmpq(share.numerator, share.denominator):
+            share = _least_eigenvalue(bound, free, int(dimension))
+            power = Fraction(math.floor(STEPS * (1 - weight + share * (dimension - 1))), STEPS)
+        return DisjointSum(cells, entries[cells], power) if power >= LEAST else None
 
     def enclose_log_determinant(self, t: list[arb]) -> arb:
         """Enclose log det(A T A')."""
