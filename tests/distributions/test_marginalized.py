@@ -173,7 +173,7 @@ def test_bounds_that_link_cells_hold_in_every_draw():
     release = release_of([[3, -1], [0, 2]], 1, total() & at_least(0, 1, dim="sex"))
     with pm.Model(coords=release.coords):
         ppd.PartiallyPrivate("x", pm.Poisson.dist(1.0), release=release)
-        idata = pm.sample(20_000, tune=100, chains=2, cores=1, random_seed=4, **QUIET)
+        idata = pm.sample(8_000, tune=100, chains=2, cores=1, random_seed=4, **QUIET)
     draws = idata.posterior["x"]
     assert (draws.sel(sex=0) >= draws.sel(sex=1)).all()
     points, log_joint = enumerated(release, lambda r: pm.Poisson.dist(r), 1.0)
