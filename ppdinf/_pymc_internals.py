@@ -29,7 +29,7 @@ The versions that were tried are the bounds in pyproject.toml and the newest one
 `QuadPotentialFullAdapt`
     A dense metric beside another step. Instead: PyMC's diagonal one, which needs more gradients.
 `BernoulliRV`, `BetaBinomialRV`, `BinomialRV`, `DiracDeltaRV`, `DirichletMultinomialRV`, `FlatRV`, `GeometricRV`,
-`HalfFlatRV`, `MultinomialRV`, `NegBinomialRV`, `PoissonRV`
+`HalfFlatRV`, `MultinomialRV`, `NegBinomialRV`, `NormalRV`, `PoissonRV`
     Which distribution a user gave. Instead: ``type(pm.Poisson.dist(1).owner.op)`` and its kin.
 `Apply`, `Constant`, `DisconnectedType`, `Op`, `RandomType`, `RandomVariable`, `TensorVariable`, `Variable`,
 `disconnected_type`, `grad_not_implemented`
