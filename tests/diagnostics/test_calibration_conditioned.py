@@ -91,9 +91,10 @@ class Problem:
         return x
 
 
-def p_values(fault=None, replicates=1000):
+def p_values(fault=None):
+    """Of 4,000 replicates: by 2,500 the faults below do not yet show at 1e-6."""
     problem = Problem(fault)
-    found = calibrate(problem.simulate, problem.chain, replicates=replicates, rng=1)
+    found = calibrate(problem.simulate, problem.chain, replicates=4000, rng=1)
     return {name: uniformity(found[name]) for name in found}
 
 
@@ -105,7 +106,7 @@ def test_the_truth_is_one_more_posterior_draw():
 @pytest.mark.deep
 @pytest.mark.parametrize("fault", ["epsilon off by 20 %", "C(x) dropped"])
 def test_faults_are_seen(fault):
-    assert min(p_values(fault, replicates=4000).values()) < 1e-6
+    assert min(p_values(fault).values()) < 1e-6
 
 
 def test_the_oracle_is_the_mechanism():
