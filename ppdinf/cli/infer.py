@@ -83,7 +83,12 @@ def run(
         notes(console, f"Going on from the draws in {keep}, where they are of the same work.")
     live = console.is_terminal
     with plain_warnings(console), stage(console, "Sampling the posterior", shows_progress=live):
-        analysis = analyse_rates(release, **settings, progressbar=live, keep=keep)
+        try:
+            analysis = analyse_rates(release, **settings, progressbar=live, keep=keep)
+        except KeyboardInterrupt:
+            if keep is not None:
+                notes(console, f"Interrupted while tuning: the same command goes on from {keep}.")
+            raise
     with stage(console, "Drawing figures"):
         write_report(analysis, output / "report.html", title=title, release_file=file, about=about)
         write_whole(output / "posterior.csv", analysis.table().to_csv(index=False))

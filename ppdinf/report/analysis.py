@@ -198,14 +198,19 @@ def analyse_rates(
             folder = kept_folder(keep, packed(release), **about)
             started["step"] = kept_steps(folder, **{key: started[key] for key in started if key != "draws"})
             del started["target_accept"]
-        idata = pm.sample(
-            **started,
-            cores=cores,
-            callback=stop,
-            progressbar=progressbar,
-            quiet=not progressbar,
-            compute_convergence_checks=False,
-        )
+        try:
+            idata = pm.sample(
+                **started,
+                cores=cores,
+                callback=stop,
+                progressbar=progressbar,
+                quiet=not progressbar,
+                compute_convergence_checks=False,
+            )
+        except ValueError as error:
+            if "Not enough samples" not in str(error):
+                raise
+            raise KeyboardInterrupt from None  # stopped while it was tuning
     diagnosis = diagnose(idata, model)
     tables = sample_confidential(idata, model, random_seed=random_seed + 1)  # not with the numbers that rates get
     idata.posterior[name] = tables

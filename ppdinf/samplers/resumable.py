@@ -126,4 +126,4 @@ def _step_of(draw: dict[str, Any], point: dict[str, Any], methods: int) -> tuple
         where, _, own = name.partition(" ")
         if where != "point":
             stats[int(where)][own] = value
-    return {name: draw[f"point {name}"] for name in point}, stats
+    return {name: np.asarray(draw[f"point {name}"]) for name in point}, stats  # single numbers, too

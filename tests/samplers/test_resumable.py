@@ -25,7 +25,7 @@ class Killed(BaseException):
 def model_of(walked):
     release = ppd.Release(np.array([30, 4, 12]), ppd.GeneralizedLaplace(ppd.invariants.total(), epsilon="1/4"))
     with pm.Model(coords=release.coords) as model:
-        rate = pm.Gamma("rate", 2, 0.1, dims=release.dims)
+        rate = pm.Gamma("level", 2, 1) * pm.Gamma("rate", 2, 0.1, dims=release.dims)
         ppd.PartiallyPrivate("x", pm.Poisson.dist(rate), release=release, marginalize=not walked)
     return model
 
