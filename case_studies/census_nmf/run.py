@@ -1,4 +1,4 @@
-"""Noisy measurement files of the census: housing units of a state to the block, and persons of a county.
+"""Noisy measurement files of the census: housing units of a state to the block, persons of counties and tracts.
 
 Run with ``ppdinf reproduce census_nmf`` (it needs ``ppdinf[census]``). No census file comes with it: a state of our own
 is written in their schema, with the variances of production, and read back. Shares of the budget of units by level are
@@ -24,10 +24,9 @@ import ppdinf as ppd
 from ppdinf.census import PERSONS, PERSONS_2020, UNITS_2020, read_measurements, read_occupied, simulate_nmf
 from ppdinf.report.study import Study, arguments
 
-HERE, TAKES = Path(__file__).parent, "4 min"
+HERE, TAKES = Path(__file__).parent, "20 min"
 WIDTHS = {"US": 0, "State": 3, "County": 8, "Tract": 13, "Block_Group": 15}
 LEVEL, Z = 0.9, norm.isf(0.05)
-AXES = ["votingage", "hispanic", "cenrace"]
 WAYS = {"posterior": "#0072B2", "least squares": "#E69F00", "finest values": "#D55E00"}
 
 
@@ -160,75 +159,123 @@ def housing(study, rng, *, quick):
     plt.close(figure)
 
 
-def county(rng):
-    """Persons of a made-up county by voting age, ethnicity and race: most cells nearly empty."""
-    race = np.concatenate([[0.62, 0.12, 0.01, 0.06, 0.002, 0.09], 0.02 * rng.dirichlet(np.full(57, 0.15)) * 5])
-    shares = np.einsum("a,h,r->ahr", [0.22, 0.78], [0.84, 0.16], race / race.sum())
+QUERIES = " * ".join(PERSONS.names)
+GEOUNITS = {"County": ("04410007", 12_000), "Tract": ("0441000700101", 4000)}  # code and persons
+FILES = 50
+SIZES = ("0", "1 to 5", "6 to 50", "over 50")
+
+
+def people(rng, level):
+    """Persons of a geounit by residence, voting age, ethnicity and race, most cells empty; and its facilities."""
+    code, total = GEOUNITS[level]
+    race = np.concatenate([[0.62, 0.12, 0.01, 0.06, 0.002, 0.09], 0.1 * rng.dirichlet(np.full(57, 0.15))])
+    facilities = np.zeros((1, PERSONS.shape[0]), dtype=np.int64)
+    facilities[0, 3] = 2  # nursing homes
+    residence = np.where(facilities[0] > 0, 0.03, 0.0)
+    residence[0] = 0.97
+    shares = np.einsum("g,a,h,r->gahr", residence, [0.22, 0.78], [0.84, 0.16], race / race.sum())
     shares = shares * np.exp(0.4 * rng.standard_normal(shares.shape))
-    cells = rng.multinomial(20_000, (shares / shares.sum()).ravel()).reshape(shares.shape)
-    full = np.zeros(PERSONS.shape, dtype=np.int64)
-    full[0] = cells  # all in households
+    shares[3, 0] = 0  # nobody under 18 in them
+    table = rng.multinomial(total, (shares / shares.sum()).ravel()).reshape(1, *shares.shape)
     labels = {axis.name: list(axis.labels) for axis in PERSONS.axes}
-    return xr.DataArray(full[None], coords={"county": ["04410007"], **labels})
+    return xr.DataArray(table, coords={level.lower(): [code], **labels}), xr.DataArray(facilities)
 
 
-def one_county(rng, k, draws):
-    """Errors and coverage by size of cell, of one simulated county."""
-    table = county(rng)
+def one_file(rng, k, draws):
+    """Answers to every query, and what three ways say of them, of one geounit: counties and tracts in turn."""
+    level = list(GEOUNITS)[k % 2]
+    table, facilities = people(rng, level)
     with tempfile.TemporaryDirectory() as root:
-        simulate_nmf(table, PERSONS_2020, root, "US_Person_PL_PROD", {"State": 3}, leaf="County", rng=rng)
-        total = {ppd.invariants.total(): int(table.sum())}
-        seen = read_measurements(
-            root, "US_Person_PL_PROD", PERSONS, within="044", levels=["County"], axes=AXES, public=total
-        )
-    truth = table.sum("hhgq").values.ravel()
-    posterior = ppd.denoise(seen, draws=draws, rng=rng, progressbar=False).summary(probability=LEVEL)
-    estimate = least_squares(seen, 0, np.inf)
-    noisy = finest(seen)
-    ways = {
-        "posterior": tuple(posterior[name].to_numpy() for name in ("estimate", "lower", "upper")),
-        "least squares": around(*estimate),
-        "finest values": around(np.clip(noisy[0], 0, None), noisy[1]),
-    }
-    size = np.select([truth == 0, truth <= 5, truth <= 50], ["0", "1 to 5", "6 to 50"], "over 50")
-    return pd.concat([judged(truth[size == s], {w: tuple(v[size == s] for v in own) for w, own in ways.items()})
-                      .assign(size=s, cells=int((size == s).sum())) for s in np.unique(size)])  # fmt: skip
+        folder = root, "US_Person_PL_PROD"
+        simulate_nmf(table, PERSONS_2020, *folder, {}, leaf=level, facilities=facilities, rng=rng)
+        seen = read_measurements(*folder, PERSONS)
+    possible = ~seen.public.empty
+    cells = table.values.ravel()[possible]
+    posterior = ppd.denoise(seen, draws=draws, tune=draws, chains=1, rng=rng, progressbar=False)
+    drawn = posterior.draws.values.reshape(draws, -1)[:, possible]
+    fit, covariance = fitted(seen, possible)
+    noisy, sd = (value[possible] for value in finest(seen))
+    found = []
+    for part, stated in zip(seen.parts, seen.stated, strict=True):
+        Q = part.matrix[:, possible]
+        truth, x = Q @ cells, drawn @ Q.T
+        ways = {
+            "posterior": (x.mean(axis=0), *np.quantile(x, [0.05, 0.95], axis=0, method="closest_observation")),
+            "least squares": around(np.maximum(Q @ fit, 0), np.sqrt(Q.multiply(Q @ covariance).sum(axis=1))),
+            "finest values": around(np.maximum(Q @ noisy, 0), np.sqrt(Q @ sd**2)),
+        }
+        for way, (estimate, lower, upper) in ways.items():
+            own = {"level": level, "query": " * ".join(stated.values.dims[1:]) or "total", "way": way, "truth": truth}
+            own |= {"error": estimate - truth, "inside": (lower <= truth) & (truth <= upper)}
+            found.append(pd.DataFrame(own)[np.diff(Q.indptr) > 0])
+    return pd.concat(found)
+
+
+def fitted(seen, possible):
+    """Weighted least squares of all queries, with covariance; cells that are empty by definition left out."""
+    entries = seen.entries
+    weight = np.empty(entries.y.size)
+    for form, rows in entries.forms:
+        weight[rows] = 1 / float(form.law.variance)
+    Q = entries.matrix[:, possible].astype(float)
+    covariance = np.linalg.inv((Q.T @ sp.diags_array(weight) @ Q).toarray())
+    return covariance @ (Q.T @ (weight * entries.y)), covariance
+
+
+def by(found, *names):
+    """Root mean square error and coverage of the three ways, side by side."""
+    groups = found.groupby([*names, "way"], sort=False)
+    both = pd.DataFrame({
+        "numbers": groups.size(), "error": groups["error"].agg(lambda e: np.sqrt(np.mean(e**2))),
+        "coverage": groups["inside"].mean(),
+    }).unstack("way")  # fmt: skip
+    flat = {f"{way}: {name}": both[name][way] for way in WAYS for name in ("error", "coverage")}
+    return pd.DataFrame({"numbers": both["numbers"]["posterior"], **flat})
 
 
 def persons(study, *, quick, workers):
-    """Persons of counties from eight overlapping queries."""
-    number, draws = (2, 300) if quick else (8, 600)
-    runs = study.replicates(lambda rng, k: one_county(rng, k, draws), number, name="county", workers=workers)
-    found = pd.concat(runs).rename_axis("way").reset_index()
-    mean = found.groupby(["way", "size"], sort=False).mean(numeric_only=True).reset_index().set_index("way")
-    study.table("persons", mean, f"Cells of {number} simulated counties by their true size, at {LEVEL}.")
-    cover, name = mean.set_index("size", append=True)[f"coverage at {LEVEL}"], "root mean square error"
-    error = mean.groupby("way").apply(lambda own: np.sqrt(np.average(own[name] ** 2, weights=own["cells"])))
-    large = [float(cover["posterior"][size]) for size in ("6 to 50", "over 50")]
+    """Persons of counties and tracts from eleven overlapping queries, with zeros and bounds."""
+    number, draws = (4, 60) if quick else (FILES, 150)
+    runs = study.replicates(lambda rng, k: one_file(rng, k, draws), number, name="file", workers=workers)
+    found = pd.concat(runs)
+    found["size"] = pd.cut(found["truth"], [-1, 0, 5, 50, np.inf], labels=SIZES).astype(str)
+    detailed = found[found["query"] == QUERIES]
+    sizes, queries = by(detailed, "level", "size"), by(found, "level", "query")
+    large = by(detailed[detailed["truth"] > 5].assign(size="over 5"), "level", "size")
+    sizes = pd.concat([sizes, large]).reindex([*SIZES, "over 5"], level="size")
+    about = (
+        f"{number} files, counties of 12,000 persons and tracts of 4,000 in turn; {LEVEL} intervals, errors in persons."
+    )
+    study.table("sizes", sizes, f"Cells by their true size. {about}")
+    study.table("queries", queries, f"Answers of every query. {about}")
+    error = by(detailed, "level")[[f"{way}: error" for way in WAYS]]
     study.claim(
         "the posterior of overlapping queries is nearer to the truth than clipped least squares and than the query of "
-        "every cell alone", "here", "smaller error", " and ".join(f"{error[way]:.2f}" for way in WAYS) + " persons",
-        holds=error["posterior"] < min(error["least squares"], error["finest values"]),
+        "every cell taken as true", "here", "smaller error",
+        "; ".join(f"{level}: {', '.join(f'{value:.2f}' for value in row)} persons" for level, row in error.iterrows()),
+        holds=(error.idxmin(axis=1) == "posterior: error").all(),
     )  # fmt: skip
+    above = large["posterior: coverage"]
     study.claim(
         "intervals of cells above 5 cover what they say", "here", f"{LEVEL} +- .04",
-        " and ".join(f"{share:.3f}" for share in large), holds=all(abs(share - LEVEL) < 0.04 for share in large),
+        " and ".join(f"{share:.3f} ({level})" for (level, _), share in above.items()),
+        holds=all(abs(above - LEVEL) < 0.04),
         reason="by true size: shrinkage towards a learned prior draws cells of 6 to 50 down",
     )  # fmt: skip
-    sizes = [size for size in ("0", "1 to 5", "6 to 50", "over 50") if size in cover["posterior"]]
     figure, both = plt.subplots(1, 2, figsize=(10, 3.8), layout="constrained")
-    for axes, column in zip(both, (f"coverage at {LEVEL}", name), strict=True):
-        own = mean.set_index("size", append=True)[column]
+    own = sizes.xs("County", level="level").loc[list(SIZES)]
+    for axes, column, unit in (
+        (both[0], "coverage", f"coverage at {LEVEL}"),
+        (both[1], "error", "root mean square error, persons"),
+    ):
         for k, (way, color) in enumerate(WAYS.items()):
-            axes.bar(
-                np.arange(len(sizes)) + 0.27 * (k - 1), [own[way][size] for size in sizes], 0.25, color=color, label=way
-            )
-        axes.set_xticks(range(len(sizes)), sizes)
-        axes.set(xlabel="true size of the cell, persons", ylabel=column)
+            axes.bar(np.arange(len(SIZES)) + 0.27 * (k - 1), own[f"{way}: {column}"], 0.25, color=color, label=way)
+        axes.set_xticks(range(len(SIZES)), SIZES)
+        axes.set(xlabel="true size of the cell of a county, persons", ylabel=unit)
         axes.spines[["top", "right"]].set_visible(False)
     both[0].axhline(LEVEL, color="black", linewidth=0.6)
     figure.legend(*both[1].get_legend_handles_labels(), frameon=False, ncols=3, loc="outside upper center")
-    study.figure("persons", figure, "Coverage of 90 % intervals, and errors, by true size of the cell.")
+    study.figure("persons", figure, "Coverage of 90 % intervals, and errors, by true size of the cell of a county.")
     plt.close(figure)
 
 
