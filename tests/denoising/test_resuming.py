@@ -1,10 +1,10 @@
 """`denoise` that is interrupted or killed goes on to the draws that it would have come to."""
 
+import itertools
 import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 from pathlib import Path
 
@@ -85,14 +85,16 @@ def test_what_is_kept_is_of_one_seed_and_one_table(tmp_path):
 
 def test_ctrl_c_gives_what_there_is_and_keeps_it(tmp_path, monkeypatch):
     whole = ppd.denoise(CROSSED, draws=300, tune=10, **QUIET)
-    sweep = Chain.sweep
+    sweep, number = Chain.sweep, itertools.count()
 
-    def slow(*given):
-        time.sleep(0.001)
+    def interrupted(*given):
+        if (n := next(number)) == 100:
+            os.kill(os.getpid(), signal.SIGINT)
+        if n >= 100:
+            time.sleep(0.1)  # until it is seen
         sweep(*given)
 
-    monkeypatch.setattr(Chain, "sweep", slow)
-    threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
+    monkeypatch.setattr(Chain, "sweep", interrupted)
     part = ppd.denoise(CROSSED, draws=300, tune=10, keep=tmp_path, **QUIET)
     assert 0 < part.draws.sizes["draw"] < 300
     monkeypatch.undo()
