@@ -37,6 +37,7 @@ __all__ = ["ENTRIES", "common_width", "count_windows"]
 ENTRIES = 2**25  # of a table of log weights, cells by counts: 256 MB
 BEYOND = 1e-10  # share of a cell's weight that a window may leave out
 NOISE = 1e-12  # probability that noise goes further than its reach
+FAILURES = 3  # of draws of a truncated law, after which no more are made
 DRAWS, POINTS = 128, 256  # of the parameters, and counts at which each cell is weighed under every one of them
 WEIGHED = 2**24  # densities of single counts that are worth evaluating
 ROUNDS = 6  # of weighing ever fewer counts
@@ -184,11 +185,16 @@ class _Prior:
         self._base, self._shape, drawn = base, shape, []
         with np.errstate(all="ignore"):
             draw = compile_pymc([], [base, *self._parameters], givens=self._given, mode="FAST_COMPILE", random_seed=1)
+            rare = 0
             for _ in range(DRAWS):
                 try:
                     drawn.append(draw())
-                except (NotImplementedError, ValueError, OverflowError, pm.exceptions.TruncationError):
-                    continue  # flat priors, Poisson counts with a mean beyond 1e18, truncation to what is rare
+                except (NotImplementedError, ValueError, OverflowError):
+                    continue  # flat priors, Poisson counts with a mean beyond 1e18
+                except pm.exceptions.TruncationError:
+                    rare += 1  # truncation to what is rare: half a second of attempts
+                    if rare == FAILURES:
+                        break
         self._draws = [parameters for _, *parameters in drawn]
         self.tables = np.array([table.ravel() for table, *_ in drawn]).reshape(len(drawn), math.prod(self._shape))
 
