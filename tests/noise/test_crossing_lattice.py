@@ -19,7 +19,8 @@ from ppdinf.noise.exact import crossing_klein, crossing_mixture
 from ppdinf.noise.exact.crossing_excess import LOG_ERROR, Excess, log_theta
 from ppdinf.noise.exact.crossing_klein import SLACK
 from ppdinf.noise.exact.crossing_lattice import LatticeSystem, offer
-from ppdinf.noise.exact.crossing_lattice_scales import Leverages, LeverageScales
+from ppdinf.noise.exact.crossing_lattice_scales import LeverageScales
+from ppdinf.noise.exact.crossing_leverages import Leverages
 from ppdinf.noise.exact.crossing_mixture import ScaleMixture
 from ppdinf.noise.exact.crossing_moves import _independent, _repaired
 from ppdinf.noise.exact.crossing_sums import SumScales

@@ -15,7 +15,8 @@ from ppdinf.noise.bits.lazy import LazyReals
 from ppdinf.noise.bits.tape import seeded_tape
 from ppdinf.noise.exact.crossing_excess import LOG_ERROR, Excess
 from ppdinf.noise.exact.crossing_lattice import LatticeSystem
-from ppdinf.noise.exact.crossing_lattice_scales import DisjointSum, LeverageScales, disjoint
+from ppdinf.noise.exact.crossing_lattice_scales import LeverageScales
+from ppdinf.noise.exact.crossing_leverages import DisjointSum, disjoint
 from ppdinf.noise.exact.crossing_sums import SumScales
 
 MIXED = (Fraction(1, 6), Fraction(1, 10), Fraction(1, 6))

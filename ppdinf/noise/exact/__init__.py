@@ -18,6 +18,8 @@ crossing_lattice    l1 noise on any lattice {A z = 0} of small enough rank of A:
 crossing_lattice_scales
                     scales of l1 noise on any lattice {A z = 0}: a product law over disjoint sums and, by leverages,
                     the other cells
+crossing_leverages  a bound on det(A T A') that is a product over disjoint sums and, by leverages, over cells: of scales
+                    T = diag t
 crossing_mixture    l1 noise on a lattice as a mixture of Gaussians over a scale for every cell: exact and independent
                     draws
 crossing_moves      short vectors of a lattice, and which wide cells hold enough of them to draw noise on

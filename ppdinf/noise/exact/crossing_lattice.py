@@ -21,7 +21,8 @@ from ppdinf.noise.exact import core
 from ppdinf.noise.exact.crossing import two_way_table
 from ppdinf.noise.exact.crossing_excess import END
 from ppdinf.noise.exact.crossing_klein import Drawn, draw_on
-from ppdinf.noise.exact.crossing_lattice_scales import Leverages, LeverageScales, disjoint, independent_rows
+from ppdinf.noise.exact.crossing_lattice_scales import LeverageScales
+from ppdinf.noise.exact.crossing_leverages import Leverages, disjoint, independent_rows
 from ppdinf.noise.exact.crossing_mixture import ScaleMixture
 from ppdinf.noise.exact.crossing_moves import ShortMoves
 from ppdinf.noise.offer import Answer, Declined, Offer, is_one_block
