@@ -4,7 +4,8 @@
 
 Real counts where `PPDINF_DATA` has them, simulated ones otherwise. Each month at both epsilons, forty releases and the
 posteriors of these noisy tables, as in the full study. The three ways must give the same bits as one process does. Wall
-seconds on an idle machine with two cores; a worker's start and imports (some 5 s) count, the cluster's do not.
+seconds on an idle machine with two cores; a worker's start and imports (some 5 s) count, the cluster's do not. joblib
+leaves the tasks of a cluster of one worker to the process itself.
 """
 
 from __future__ import annotations
