@@ -95,7 +95,11 @@ def test_ctrl_c_gives_what_there_is_and_keeps_it(tmp_path, monkeypatch):
         sweep(*given)
 
     monkeypatch.setattr(Chain, "sweep", interrupted)
-    part = ppd.denoise(CROSSED, draws=300, tune=10, keep=tmp_path, **QUIET)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # in the background Ctrl-C is ignored
+    try:
+        part = ppd.denoise(CROSSED, draws=300, tune=10, keep=tmp_path, **QUIET)
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert 0 < part.draws.sizes["draw"] < 300
     monkeypatch.undo()
     same(ppd.denoise(CROSSED, draws=300, tune=10, keep=tmp_path, **QUIET), whole)
