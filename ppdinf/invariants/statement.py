@@ -16,6 +16,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from ppdinf._frozen import NamedInFiles
 from ppdinf.errors import InvariantError, LabelError
 from ppdinf.frame import Frame
 from ppdinf.labels import LARGEST, native, refuse_unwritable
@@ -26,18 +27,13 @@ Rows = tuple[sp.csr_array, Sequence[str]]
 Bounds = tuple[sp.csr_array, NDArray[np.int64], Sequence[str]]
 
 
-class Statement:
+class Statement(NamedInFiles, by="kind"):
     """One public statement. Subclasses are frozen dataclasses of plain, hashable values."""
 
     kind: ClassVar[str]
     """Name in release files."""
     known: ClassVar[bool] = False
     """Whether it holds for every possible table, rather than being published about this one."""
-    _kinds: ClassVar[dict[str, type[Statement]]] = {}
-
-    def __init_subclass__(cls) -> None:
-        if "kind" in vars(cls):
-            Statement._kinds[cls.kind] = cls
 
     def equalities(self, frame: Frame) -> Rows:
         """Rows of ``A`` (one column per cell, in table order) and a name for each."""
@@ -64,10 +60,9 @@ class Statement:
         InvariantError, LabelError
             A kind that this version does not know, or other fields than it has.
         """
-        kind = data.get("kind") if isinstance(data, dict) else None
-        if not isinstance(kind, str) or kind not in Statement._kinds:
+        found, kind = Statement._named_in(data), data.get("kind") if isinstance(data, dict) else None
+        if found is None:
             raise InvariantError(f"this version of ppdinf does not know public statements of kind {kind!r}")
-        found = Statement._kinds[kind]
         expected = {field.name: str(field.type) for field in fields(found)}  # type: ignore[arg-type]
         if set(data) != {"kind", *expected}:
             raise InvariantError(f"a public statement of kind {kind!r} has the fields {', '.join(expected)}")

@@ -11,8 +11,9 @@ from typing import Any, ClassVar
 import numpy as np
 from flint import arb, ctx
 
-from ppdinf._frozen import made
+from ppdinf._frozen import NamedInFiles, made
 from ppdinf.errors import PrivacyError
+from ppdinf.laws.law_array import law_array
 from ppdinf.rationals import ball
 
 __all__ = ["IntegerLaw", "Law"]
@@ -62,22 +63,14 @@ class Law(ABC):
         """
 
 
-class IntegerLaw(Law):
+class IntegerLaw(NamedInFiles, Law, by="name"):
     """Independent whole numbers, one for each cell: a symmetric law whose mass falls with the absolute value."""
-
-    _named: ClassVar[dict[str, type[IntegerLaw]]] = {}
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
         """Make a law, or where a parameter is an array, a law for each of its entries."""
         if any(np.ndim(value) for value in (*args, *kwargs.values())):
-            from ppdinf.laws.law_array import law_array
-
             return law_array(cls, args, kwargs)
         return super().__new__(cls)
-
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        super().__init_subclass__(**kwargs)
-        IntegerLaw._named[cls.name] = cls
 
     @abstractmethod
     def log_weight(self, z: Any) -> Any:
@@ -124,11 +117,11 @@ class IntegerLaw(Law):
         PrivacyError
             A law that this version does not know, or other parameters than it has.
         """
-        name = data.get("name") if isinstance(data, dict) else None
-        if not isinstance(name, str) or name not in IntegerLaw._named:
+        found = IntegerLaw._named_in(data)
+        if found is None:
+            name = data.get("name") if isinstance(data, dict) else None
             raise PrivacyError(f"this version of ppdinf does not know noise of the name {name!r:.60}")
-        parameters = {key: value for key, value in data.items() if key != "name"}
-        return IntegerLaw._named[name]._of_texts(parameters)
+        return found._of_texts({key: value for key, value in data.items() if key != "name"})
 
     @classmethod
     def _of_texts(cls, parameters: dict[str, Any]) -> IntegerLaw:

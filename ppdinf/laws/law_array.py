@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -11,8 +11,10 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from ppdinf.errors import PrivacyError
-from ppdinf.laws.law import IntegerLaw
-from ppdinf.laws.published_law import PublishedLaw
+
+if TYPE_CHECKING:
+    from ppdinf.laws.law import IntegerLaw
+    from ppdinf.laws.published_law import PublishedLaw
 
 __all__ = ["LawArray", "law_array"]
 

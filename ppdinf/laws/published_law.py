@@ -9,6 +9,8 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from ppdinf._frozen import NamedInFiles
+
 __all__ = ["Column", "PublishedLaw"]
 
 
@@ -35,7 +37,7 @@ class Column:
     right: tuple[float, float] = (np.inf, 0.0)
 
 
-class PublishedLaw(ABC):
+class PublishedLaw(NamedInFiles, ABC, by="name"):
     """Law of a published number given the count, or sum of counts, that it is of.
 
     A subclass in a file of its own serves measurements everywhere: windows, walks, forests, draws, files.
@@ -47,11 +49,6 @@ class PublishedLaw(ABC):
     """
 
     name: ClassVar[str]
-    _named: ClassVar[dict[str, type[PublishedLaw]]] = {}
-
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        super().__init_subclass__(**kwargs)
-        PublishedLaw._named[cls.name] = cls
 
     @abstractmethod
     def to_dict(self) -> dict[str, Any]:
@@ -74,9 +71,8 @@ class PublishedLaw(ABC):
         >>> PublishedLaw.from_dict({"name": "double-geometric", "epsilon": "1/4"}).law
         DoubleGeometric(epsilon=Fraction(1, 4))
         """
-        name = data.get("name") if isinstance(data, dict) else None
-        kind = PublishedLaw._named.get(name if isinstance(name, str) else "", PublishedLaw._named["differences"])
-        return kind._of_texts(data)
+        found: type[PublishedLaw] = PublishedLaw._named_in(data) or PublishedLaw._family["differences"]
+        return found._of_texts(data)
 
     @classmethod
     @abstractmethod

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ppdinf._frozen import made
+from ppdinf._frozen import NamedInFiles, made
 from ppdinf.errors import ModelError, PrivacyError
 from ppdinf.invariants import Public, System
 from ppdinf.lattice.shortest import shortest_step
@@ -30,7 +30,7 @@ ROOMS = ("ppdinf.mechanisms", "ppdinf.counts")
 CHAIN = "that the chain which drew the noise is as near to its law as coupled chains show at 95 % confidence"
 
 
-class Mechanism(ABC):
+class Mechanism(NamedInFiles, ABC, by="kind"):
     """A way to publish something of confidential data.
 
     Attributes
@@ -55,12 +55,6 @@ class Mechanism(ABC):
     is_translation_invariant: ClassVar[bool] = False
     keeps_bounds: ClassVar[bool] = False
     public: Public
-    _kinds: ClassVar[dict[str, type[Mechanism]]] = {}
-
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        super().__init_subclass__(**kwargs)
-        if "kind" in vars(cls):  # else a family, not a mechanism
-            Mechanism._kinds[cls.kind] = cls
 
     @property
     def distance(self) -> str:
@@ -135,16 +129,15 @@ class Mechanism(ABC):
         PrivacyError
             A kind of mechanism that this version does not know, or other parameters than it has.
         """
-        kind = data.get("kind") if isinstance(data, dict) else None
-        kind = kind if isinstance(kind, str) else None
+        found = Mechanism._named_in(data)
         for room in ROOMS:
-            if kind in Mechanism._kinds:
-                break
-            importlib.import_module(room)
-        if kind not in Mechanism._kinds:
+            if found is None:
+                importlib.import_module(room)
+                found = Mechanism._named_in(data)
+        if found is None:
+            kind = data.get("kind") if isinstance(data, dict) else None
             raise PrivacyError(f"this version of ppdinf does not know mechanisms of kind {kind!r}")
-        parameters = {name: value for name, value in data.items() if name != "kind"}
-        return Mechanism._kinds[kind]._of_file(public, parameters)
+        return found._of_file(public, {name: value for name, value in data.items() if name != "kind"})
 
     @classmethod
     def _of_file(cls, public: Public, parameters: dict[str, Any]) -> Mechanism:

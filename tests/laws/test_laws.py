@@ -31,7 +31,7 @@ def named(law):
 
 def test_all_laws_are_here():
     """Those that files name among them: a law that is not exported would not be tested."""
-    assert {law.name: law for law in OF_CELLS} == IntegerLaw._named
+    assert {law.name: law for law in OF_CELLS} == IntegerLaw._family
     assert len({law.name for law in EVERY}) == len(EVERY) >= 4
 
 
@@ -189,7 +189,7 @@ def test_faults_of_constructors_are_not_taken_for_other_parameters():
         with pytest.raises(TypeError, match="of its own"):
             IntegerLaw.from_dict({"name": "faulty", "epsilon": "1"})
     finally:
-        del IntegerLaw._named["faulty"]
+        del IntegerLaw._family["faulty"]
 
 
 def test_a_discrete_gaussian_by_its_standard_deviation_or_its_variance():
