@@ -25,6 +25,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ppdinf import __version__
 from ppdinf._whole_files import make_folder, write_whole
 from ppdinf.errors import WriteError
 
@@ -65,8 +66,6 @@ def kept_folder(keep: str | PathLike[str], source: bytes, **about: Any) -> Path:
     **about
         Everything else that decides what comes out, as plain data.
     """
-    from ppdinf import __version__
-
     text = json.dumps(about | {"ppdinf": __version__, "numpy": np.__version__}, sort_keys=True)
     return Path(keep, hashlib.sha256(source + text.encode()).hexdigest()[:16])
 

@@ -1,6 +1,7 @@
 """The command line: what curators and analysts do most, without writing Python.
 
-Rule: one command a file; heavy rooms load inside the command that needs them.
+Rule: one command a file; public names are those of `ppdinf`, which load when a command uses them, and what else is
+heavy loads inside the command that needs it.
 
 check      ``ppdinf check``: what a release file says, after checking that no byte of it changed
 counts     ``ppdinf counts``: a release whose histogram of counts survives
@@ -21,6 +22,7 @@ from typing import Annotated
 
 import typer
 
+from ppdinf import __version__
 from ppdinf.cli.check import check
 from ppdinf.cli.counts import counts
 from ppdinf.cli.demo import demo
@@ -47,9 +49,7 @@ app = typer.Typer(
 
 def _version(wanted: bool) -> None:
     if wanted:
-        import ppdinf
-
-        typer.echo(f"ppdinf {ppdinf.__version__}")
+        typer.echo(f"ppdinf {__version__}")
         raise typer.Exit
 
 

@@ -6,8 +6,10 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.markup import escape
 from rich.table import Table
 
+import ppdinf as ppd
 from ppdinf.cli.plain import notes, paragraphs, stdout
 
 __all__ = ["check"]
@@ -31,15 +33,13 @@ def check(
 
     That a file is whole says nothing of who made it: its promise is as good as the word of those you have it from.
     """
-    from ppdinf.measurements import Measurements, read_published
-
     console = stdout()
     signed = None if key is None else _signed(file, key)
-    release = read_published(file)
+    release = ppd.measurements.read_published(file)
     notes(console, f"{file.name} is whole: every part matches its digest.")
     if signed is not None:
         notes(console, f"Signed by the holder of the key {signed}: they vouch for every byte of it.")
-    if isinstance(release, Measurements):
+    if isinstance(release, ppd.Measurements):
         notes(console, f"It holds what somebody says was published, and promises nothing: {release!r}")
         return
     sizes = ", ".join(f"{dim} ({size})" for dim, size in zip(release.dims, release.shape, strict=True))
@@ -54,7 +54,7 @@ def check(
     if len(report):
         table = Table("public sum", "value", "noisy table", title=None, header_style="bold")
         for name, row in report.head(SHOWN).iterrows():
-            table.add_row(_plain(name), f"{row['public']:,}", "keeps it" if row["agrees"] else f"{row['found']:,}")
+            table.add_row(escape(str(name)), f"{row['public']:,}", "keeps it" if row["agrees"] else f"{row['found']:,}")
         console.print(table)
         if len(report) > SHOWN:
             notes(console, f"... and {len(report) - SHOWN} more.")
@@ -69,9 +69,3 @@ def _signed(file: Path, key: Path) -> str:
 
     verify(file, key)
     return fingerprint(key)
-
-
-def _plain(name: object) -> str:
-    from rich.markup import escape
-
-    return escape(str(name))

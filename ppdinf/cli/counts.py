@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
-from ppdinf._whole_files import require_place
-from ppdinf.cli.plain import notes, paragraphs, plain_warnings, stage, stdout
-from ppdinf.cli.release import COUNT, DIMS, SESSION, TABLE, draw, say_left
+import ppdinf as ppd
+from ppdinf.cli.plain import plain_warnings, stage, stdout
+from ppdinf.cli.release import COUNT, DIMS, SESSION, TABLE, draw, require_new, write
 from ppdinf.errors import CountError, PrivacyError
 
 __all__ = ["counts"]
@@ -38,31 +38,18 @@ def counts(
     The histogram is privatized first, then every cell by a mechanism that leaves that histogram as it is. No sum is
     kept exactly, and no cell is. The noise cannot be drawn again; every further release of the table adds its loss.
     """
-    from ppdinf.counts import TwoStage
-    from ppdinf.datasets import read_table
-    from ppdinf.sessions import Session
-
     console = stdout()
-    if output.exists():
-        raise FileExistsError(
-            f"{output} exists: a second release of a table adds its privacy loss to the first; "
-            "choose another name if that is meant"
-        )
-    require_place(output)
+    require_new(output)
     if most < 1:
         raise PrivacyError(f"--most must be at least 1, found {most}")
-    budget = None if session is None else Session.open(session)
-    mechanism = TwoStage(epsilon, most + 1, split=split, constructor=constructor)
+    budget = None if session is None else ppd.Session.open(session)
+    mechanism = ppd.counts.TwoStage(epsilon, most + 1, split=split, constructor=constructor)
     with stage(console, f"Reading {table.name}"):
-        data = read_table(table, count=count, dims=[name.strip() for name in dims.split(",")])
+        data = ppd.datasets.read_table(table, count=count, dims=[name.strip() for name in dims.split(",")])
     if top_code:
         data = data.clip(max=most)
     elif bool((data > most).any()):
         raise CountError(f"some counts are larger than --most {most}: give a larger one, or --top-code")
     with plain_warnings(console), stage(console, "Privatizing the histogram, then the cells"):
         made = draw(mechanism, data, budget, output.stem, None)
-    made.save(output)
-    paragraphs(console, "Guarantee", made.guarantee.describe())
-    paragraphs(console, "Written", f"{output} ({made.frame.size} cells with counts from 0 to {most})")
-    say_left(console, budget)
-    notes(console, f"Anyone can see that it is whole with: ppdinf check {output}")
+    write(console, made, output, f"{made.frame.size} cells with counts from 0 to {most}", budget)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+import ppdinf as ppd
 from ppdinf._whole_files import make_folder
 from ppdinf.cli.infer import CHAINS, CORES, DRAWS, SEED, run
 from ppdinf.cli.plain import notes, plain_warnings, stage, stdout
@@ -54,17 +55,13 @@ def demo(
             f"Populations: column {cases.population.attrs['column']!r} of {population.name if population else ''}",
         )
 
-    from ppdinf import invariants
-    from ppdinf.mechanisms import GeneralizedLaplace
-    from ppdinf.releases import read_release
-
     declared = [str(name) for name in table.coords if name not in table.dims]
-    public = invariants.total() & invariants.covariates(*declared)
+    public = ppd.invariants.total() & ppd.invariants.covariates(*declared)
     file = output / f"cases-{month}.ppd"
     make_folder(output)
     with plain_warnings(console), stage(console, f"Releasing {table.size} counts, epsilon = {epsilon}"):
-        GeneralizedLaplace(public, epsilon=epsilon).release(table).save(file, overwrite=True)
-    release = read_release(file)  # from here on: the analyst, who has the file and nothing else
+        ppd.GeneralizedLaplace(public, epsilon=epsilon).release(table).save(file, overwrite=True)
+    release = ppd.read_release(file)  # from here on: the analyst, who has the file and nothing else
 
     settings = {
         "name": "cases",
@@ -83,11 +80,11 @@ def demo(
 
 
 def _cases(data: Path | None, population: Path | None) -> xr.DataArray:
-    from ppdinf.datasets import epidemic, read_epidemic
-
     if data is None and population is not None:
         raise LabelError("--population goes with --data: the simulated epidemic has its own populations")
-    return epidemic().cases if data is None else read_epidemic(data, population=population).cases
+    return (
+        ppd.datasets.epidemic().cases if data is None else ppd.datasets.read_epidemic(data, population=population).cases
+    )
 
 
 def _month(cases: xr.DataArray, month: str) -> xr.DataArray:

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+import ppdinf as ppd
 from ppdinf._whole_files import require_place
 from ppdinf.cli.plain import notes, paragraphs, plain_warnings, stdout
 
@@ -35,23 +36,19 @@ def denoise(
     same command, after a crash or Ctrl-C, goes on from them and comes to the same result.
     """
     from ppdinf._kept_work import forget
-    from ppdinf.denoising import denoise as posterior_of
     from ppdinf.denoising.denoised import require_name
-    from ppdinf.invariants import margin
-    from ppdinf.measurements import read_published
-    from ppdinf.releases import read_release
 
     require_name(output)
     for path in [output, *([] if report is None else [report])]:
         require_place(path)
     console = stdout()
-    seen = read_published(files[0]) if len(files) == 1 else [read_release(file) for file in files]
+    seen = ppd.measurements.read_published(files[0]) if len(files) == 1 else [ppd.read_release(file) for file in files]
     keep = output.with_name(f"{output.name}.unfinished")
     if keep.exists():
         notes(console, f"Going on from the draws in {keep}, where they are of the same work.")
     with plain_warnings(console):
-        found = posterior_of(seen, draws, rng=seed, progressbar=console.is_terminal, keep=keep)
-    statement = margin(*by) if by else None
+        found = ppd.denoise(seen, draws, rng=seed, progressbar=console.is_terminal, keep=keep)
+    statement = ppd.invariants.margin(*by) if by else None
     table = found.summary(statement)
     found.save(output, statement)
     paragraphs(console, "Counts, with 90 % intervals", table.head(SHOWN).round(1).to_string())

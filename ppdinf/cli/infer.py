@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
+import ppdinf as ppd
 from ppdinf._whole_files import make_folder, write_whole
 from ppdinf.cli.plain import notes, paragraphs, plain_warnings, stage, stdout
 
@@ -43,10 +44,8 @@ def infer(
     writes report.html, posterior.csv and the figures. Exit code 1 when the checks fail. While it runs, its draws are
     kept in the folder: the same command, after a crash or Ctrl-C, goes on from them and comes to the same result.
     """
-    from ppdinf.releases import read_release
-
     console = stdout()
-    release = read_release(file)
+    release = ppd.read_release(file)
     settings = {
         "name": name,
         "exposure": exposure,

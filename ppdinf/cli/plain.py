@@ -15,7 +15,7 @@ from typer.core import TyperGroup
 
 from ppdinf.errors import PpdinfError, PrivacyWarning
 
-__all__ = ["PlainErrors", "notes", "paragraphs", "plain_warnings", "stage", "stdout"]
+__all__ = ["PlainErrors", "loss_shown", "notes", "paragraphs", "plain_warnings", "stage", "stdout"]
 
 
 class PlainErrors(TyperGroup):
@@ -47,6 +47,13 @@ def paragraphs(console: Console, title: str, text: str) -> None:
     """Print a heading and the text below it."""
     console.print(f"\n[bold]{title}[/]")
     console.print(escape(text))
+
+
+def loss_shown(loss: Any) -> str:
+    """Write a loss as guarantees do."""
+    from ppdinf.privacy.wording import shown
+
+    return shown(loss)
 
 
 @contextmanager

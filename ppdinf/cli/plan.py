@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.table import Table
 
+import ppdinf as ppd
+from ppdinf._whole_files import write_whole
 from ppdinf.cli.plain import notes, stdout
 from ppdinf.cli.release import NORM, PUBLIC, read_statements
 from ppdinf.errors import LabelError, PrivacyError, WriteError
@@ -59,9 +61,7 @@ def plan(
     answer does not depend on any count, and costs no privacy. With **--cv 10% --at 50**, the loss that
     this error needs.
     """
-    from ppdinf.mechanisms import GeneralizedGaussian, GeneralizedLaplace
     from ppdinf.mechanisms.error_plan import LOSSES
-    from ppdinf.mechanisms.error_plan import plan as planned
 
     if (cv is None) != (at is None):
         raise PrivacyError("--cv says how large the error may be, --at of which count: give both, or none")
@@ -70,12 +70,12 @@ def plan(
     labels = _labels(table, count, dims, shape, groups)
     families: dict[str, tuple[Family, list[str]]] = {}
     if epsilon or not rho:
-        families["epsilon"] = _laplace(GeneralizedLaplace, statements, norm), epsilon or list(LOSSES)
+        families["epsilon"] = _laplace(ppd.GeneralizedLaplace, statements, norm), epsilon or list(LOSSES)
     if rho:
-        families["rho"] = lambda loss: GeneralizedGaussian(statements, rho=loss), rho
+        families["rho"] = lambda loss: ppd.GeneralizedGaussian(statements, rho=loss), rho
     sizes, gaps = size or ([10, 100] if at is None else [at]), gap or [10]
     found = {
-        name: planned(family, labels, losses, sizes=sizes, gaps=gaps) for name, (family, losses) in families.items()
+        name: ppd.plan(family, labels, losses, sizes=sizes, gaps=gaps) for name, (family, losses) in families.items()
     }
     _show(console, found, sizes, gaps)
     if cv is not None:
@@ -91,26 +91,23 @@ def _laplace(kind: Callable[..., Any], statements: Public, norm: str) -> Family:
 
 
 def _draw(found: dict[str, ErrorPlan], figure: Path) -> None:
-    from ppdinf._whole_files import write_whole
-    from ppdinf.plots import plot_plan
-
     kind, data = figure.suffix.lower().removeprefix("."), io.BytesIO()
     if kind not in ("png", "pdf", "svg"):
         raise WriteError(f"{figure.name} ends in none of .png, .pdf, .svg")
-    plot_plan(found).savefig(data, format=kind)
+    ppd.plots.plot_plan(found).savefig(data, format=kind)
     write_whole(figure, data.getvalue())
 
 
 def _labels(table: Path | None, count: str | None, dims: str | None, shape: str | None, groups: list[str]) -> Any:
     """Read the labels of a table, or a shape such as ``county=67,sex=2``."""
-    from ppdinf.datasets import read_table
-
     if (table is None) == (shape is None):
         raise LabelError("give TABLE.csv with --count and --dims, or --shape NAME=SIZE,..., one of the two")
     if table is not None:
         if count is None or dims is None:
             raise LabelError("of TABLE.csv, say which column counts (--count) and which span the table (--dims)")
-        return read_table(table, count=count, dims=[name.strip() for name in dims.split(",")], coordinates=groups)
+        return ppd.datasets.read_table(
+            table, count=count, dims=[name.strip() for name in dims.split(",")], coordinates=groups
+        )
     sizes = {}
     for text in (shape or "").split(","):
         name, equals, number = (part.strip() for part in text.partition("="))

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+import ppdinf as ppd
 from ppdinf._whole_files import require_place
-from ppdinf.cli.plain import notes, paragraphs, plain_warnings, stage, stdout
+from ppdinf.cli.plain import loss_shown, notes, paragraphs, plain_warnings, stage, stdout
 from ppdinf.errors import InvariantError, LabelError, PrivacyError
 
 if TYPE_CHECKING:
@@ -16,11 +17,12 @@ if TYPE_CHECKING:
     from xarray import DataArray
 
     from ppdinf.invariants import Public
+    from ppdinf.releases import Release
     from ppdinf.sessions import Session
 
 __all__ = [
     "COUNT", "DIMS", "NORM", "PART", "PUBLIC", "SESSION", "TABLE", "draw", "read_labels", "read_statements", "release",
-    "say_left",
+    "require_new", "write",
 ]  # fmt: skip
 
 
@@ -83,41 +85,29 @@ def release(
     The noise comes from the operating system's secure source and cannot be drawn again. Every further release of
     the same table adds its privacy loss to that of the first.
     """
-    from ppdinf import invariants
-    from ppdinf.datasets import read_table
-    from ppdinf.mechanisms import GeneralizedGaussian, GeneralizedLaplace
-    from ppdinf.sessions import Session
-
     if (epsilon is None) == (rho is None):
         raise PrivacyError("give --epsilon for Laplace noise or --rho for Gaussian noise, one of the two")
     console = stdout()
-    if output.exists():
-        raise FileExistsError(
-            f"{output} exists: a second release of a table adds its privacy loss to the first; "
-            "choose another name if that is meant"
-        )
-    require_place(output)
-    budget = None if session is None else Session.open(session)
+    require_new(output)
+    budget = None if session is None else ppd.Session.open(session)
     statements, groups = read_statements(public or [], covariate or [])
     if budget is not None and (budget.unit, budget.contributions) != ("person", 1):
-        statements &= invariants.unit(budget.unit, contributions=budget.contributions)
+        statements &= ppd.invariants.unit(budget.unit, contributions=budget.contributions)
     declared = read_labels(labels or [])
     for dim, own in declared.items():
-        statements &= invariants.labels(dim, own)
+        statements &= ppd.invariants.labels(dim, own)
     names = [name.strip() for name in dims.split(",")]
     with stage(console, f"Reading {table.name}"):
-        data = read_table(table, count=count, dims=names, coordinates=[*groups, *(covariate or [])], labels=declared)
+        data = ppd.datasets.read_table(
+            table, count=count, dims=names, coordinates=[*groups, *(covariate or [])], labels=declared
+        )
     _refuse_all_open(statements, data, public or [])
     _refuse_telling(statements, data)
     with plain_warnings(console), stage(console, "Drawing noise"):
-        gaussian = None if rho is None else GeneralizedGaussian(statements, rho=rho)
-        mechanism = gaussian or GeneralizedLaplace(statements, epsilon=epsilon or "", norm=norm)
+        gaussian = None if rho is None else ppd.GeneralizedGaussian(statements, rho=rho)
+        mechanism = gaussian or ppd.GeneralizedLaplace(statements, epsilon=epsilon or "", norm=norm)
         made = draw(mechanism, data, budget, output.stem, part, allow_mcmc=allow_mcmc)
-    made.save(output)
-    paragraphs(console, "Guarantee", made.guarantee.describe())
-    paragraphs(console, "Written", f"{output} ({made.frame.size} cells, {len(made.public.names)} public sums)")
-    say_left(console, budget)
-    notes(console, f"Anyone can see that it is whole with: ppdinf check {output}")
+    write(console, made, output, f"{made.frame.size} cells, {len(made.public.names)} public sums", budget)
 
 
 def draw(
@@ -137,14 +127,31 @@ def draw(
     return budget.release(mechanism, data, name=name, part=part, allow_mcmc=allow_mcmc)
 
 
-def say_left(console: Console, budget: Session | None) -> None:
+def require_new(output: Path) -> None:
+    """Refuse a file that is there already, or that cannot be written, before any privacy is spent."""
+    if output.exists():
+        raise FileExistsError(
+            f"{output} exists: a second release of a table adds its privacy loss to the first; "
+            "choose another name if that is meant"
+        )
+    require_place(output)
+
+
+def write(console: Console, made: Release, output: Path, held: str, budget: Session | None) -> None:
+    """Write a release, and say what it promises, what it holds and what it has left of a session's budget."""
+    made.save(output)
+    paragraphs(console, "Guarantee", made.guarantee.describe())
+    paragraphs(console, "Written", f"{output} ({held})")
+    _say_left(console, budget)
+    notes(console, f"Anyone can see that it is whole with: ppdinf check {output}")
+
+
+def _say_left(console: Console, budget: Session | None) -> None:
     """Say what a release has left of a session's budget, or that it was drawn without."""
     if budget is None:
         notes(console, "No budget counts this release: ppdinf session keeps one for all releases of the same people.")
     else:
-        from ppdinf.privacy.wording import shown
-
-        left = ", ".join(f"{name} = {shown(value)}" for name, value in budget.left.items())
+        left = ", ".join(f"{name} = {loss_shown(value)}" for name, value in budget.left.items())
         paragraphs(console, "Budget", f"{left} is left in {budget.path.name}")
 
 
@@ -186,19 +193,17 @@ def _refuse_all_open(statements: Public, data: DataArray, given: list[str]) -> N
 
 def read_statements(statements: list[str], covariates: list[str]) -> tuple[Public, list[str]]:
     """Read statements such as ``margin:county``; also the columns that groups need."""
-    from ppdinf import invariants
-
-    public, groups = invariants.Public(), []
+    public, groups = ppd.invariants.Public(), []
     for text in statements:
         kind, _, argument = text.partition(":")
         columns = [name.strip() for name in argument.split(",") if name.strip()]
         if kind == "total" and not columns:
-            public &= invariants.total()
+            public &= ppd.invariants.total()
         elif kind == "margin" and columns:
-            public &= invariants.margin(*columns)
+            public &= ppd.invariants.margin(*columns)
         elif kind == "groups" and len(columns) == 1:
-            public &= invariants.groups(columns[0])
+            public &= ppd.invariants.groups(columns[0])
             groups.append(columns[0])
         else:
             raise InvariantError(f"--public {text!r} is not one of total, margin:COLUMN[,COLUMN], groups:COLUMN")
-    return (public & invariants.covariates(*covariates) if covariates else public), groups
+    return (public & ppd.invariants.covariates(*covariates) if covariates else public), groups

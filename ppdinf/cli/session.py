@@ -9,14 +9,13 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from ppdinf.cli.plain import notes, paragraphs, stdout
+import ppdinf as ppd
+from ppdinf.cli.plain import loss_shown, notes, paragraphs, stdout
 from ppdinf.cli.release import read_labels
 from ppdinf.errors import PrivacyError
 
 if TYPE_CHECKING:
     from rich.console import Console
-
-    from ppdinf.sessions import Session
 
 __all__ = ["session"]
 
@@ -50,33 +49,29 @@ def begin(
     of distance, of which one person counted elsewhere is 2. The file tells what was spent and nothing
     confidential; it belongs to the curator, since whoever changes or copies it could spend the budget again.
     """
-    from ppdinf.sessions import Session
-
     if epsilon is None and rho is None:
         raise PrivacyError("say what may be spent in all: --epsilon, --epsilon and --delta, or --rho")
     if file.exists():
         raise FileExistsError(f"{file} exists: show it with ppdinf session show {file}, or choose another name")
     parts = read_labels(partition, "--partition") if partition else None
     budget = {"epsilon": epsilon, "delta": delta, "rho": rho}
-    _show(stdout(), Session.open(file, **budget, unit=unit, contributions=contributions, partition=parts))
+    _show(stdout(), ppd.Session.open(file, **budget, unit=unit, contributions=contributions, partition=parts))
 
 
 @session.command("show")
 def show(file: FILE) -> None:
     """Show what was spent, release by release, and what is left. Every line of the file is checked."""
-    from ppdinf.sessions import Session
-
-    _show(stdout(), Session.open(file))
+    _show(stdout(), ppd.Session.open(file))
 
 
-def _show(console: Console, opened: Session) -> None:
-    from ppdinf.privacy.wording import shown
-
+def _show(console: Console, opened: ppd.Session) -> None:
     left, spent, releases = opened.left, opened.spent, opened.table()
     records = "1 record" if opened.contributions == 1 else f"up to {opened.contributions} records"
     notes(console, f"Protects one {opened.unit} with {records} in each table.")
     for name, total in opened.budget.total.items():
-        notes(console, f"{name}: {shown(spent[name])} of {shown(total)} spent, {shown(left[name])} left.")
+        notes(
+            console, f"{name}: {loss_shown(spent[name])} of {loss_shown(total)} spent, {loss_shown(left[name])} left."
+        )
     if len(releases):
         releases = releases.drop(columns=["public", "per"])  # the guarantee below says both
         table = Table("release", *map(str, releases.columns), header_style="bold")
@@ -89,11 +84,9 @@ def _show(console: Console, opened: Session) -> None:
     notes(console, f"Last line: {opened.digest} (noted elsewhere, it shows whether lines were taken from the end)")
 
 
-def _say_loss(console: Console, opened: Session) -> None:
+def _say_loss(console: Console, opened: ppd.Session) -> None:
     """Say what the budget is counted in, and what that is for one unit."""
-    from ppdinf.privacy.wording import shown
-
     together = opened.guarantee
     part = "epsilon" if together.rho is None else "rho"
     how = "counted elsewhere" if together.metric else "replaced"
-    notes(console, f"What one {opened.unit} has lost, all records {how}: {part} = {shown(together.loss_of_unit)}.")
+    notes(console, f"What one {opened.unit} has lost, all records {how}: {part} = {loss_shown(together.loss_of_unit)}.")

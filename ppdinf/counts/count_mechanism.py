@@ -23,7 +23,7 @@ from ppdinf.counts.distribution import as_distribution, require_counts
 from ppdinf.counts.scales import depths, falling
 from ppdinf.counts.sums_of_scales import Scales, add_scales, scales_ratio
 from ppdinf.errors import PrivacyError
-from ppdinf.noise.bits.tape import Tape
+from ppdinf.noise.bits.tape import Tape, seeded_tape
 from ppdinf.noise.bits.transition import draw_rows
 from ppdinf.rationals import ball
 
@@ -226,8 +226,6 @@ class CountMechanism:
         >>> ppd.counts.truncated_geometric(5, epsilon=1).simulate([0, 0, 4, 2], rng=1)
         array([0, 2, 3, 4])
         """
-        from ppdinf.noise.bits.tape import seeded_tape
-
         return self.draw(counts, seeded_tape(np.random.default_rng(rng)))
 
     def draw(self, counts: Any, tape: Tape) -> NDArray[np.int64]:

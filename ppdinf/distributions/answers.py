@@ -11,7 +11,9 @@ from dataclasses import replace
 
 import numpy as np
 import scipy.sparse as sp
+from flint import fmpz_mat
 from numpy.typing import NDArray
+from scipy.optimize import linprog
 
 from ppdinf.distributions.observed import Observed
 from ppdinf.errors import ModelError
@@ -40,8 +42,6 @@ def cell_windows(observed: Observed, nonnegative: NDArray[np.bool_]) -> tuple[ND
     ModelError
         Naming a cell whose count no answer and no public sum bounds.
     """
-    from scipy.optimize import linprog
-
     system, likelihood, y = observed.system, observed.likelihood, observed.y
     query, reach = sp.csr_array(likelihood.query), likelihood.half_width
     rows = {
@@ -76,8 +76,6 @@ def short_moves(moves: Moves, system: System, norm: NoiseNorm) -> Moves:
 
     Records that move together to where no answer tells them apart go further than records that move alone.
     """
-    from flint import fmpz_mat
-
     basis = system.lattice.basis
     if not 0 < basis.shape[1] <= SHORT:
         return moves

@@ -14,6 +14,7 @@ import pytensor.tensor as pt
 import scipy.sparse as sp
 import xarray as xr
 from numpy.typing import NDArray
+from scipy.sparse.linalg import lsmr
 
 from ppdinf.distributions.measured_moves import measured_moves
 from ppdinf.distributions.nested_plan import forest_of_sums, nested_sums
@@ -197,8 +198,6 @@ class ObservedMeasurements(Observed):
 
     def nearest_reals(self, lowest: NDArray[np.int64], highest: NDArray[np.int64]) -> Reals:
         """Weighted least squares of everything published, each entry by how far its noise reaches."""
-        from scipy.sparse.linalg import lsmr
-
         entries = self.published.entries
         low, high = entries.reach()
         told = np.isfinite(low) & np.isfinite(high)

@@ -15,6 +15,7 @@ import pytensor.tensor as pt
 import scipy.sparse as sp
 import xarray as xr
 from numpy.typing import NDArray
+from scipy.optimize import lsq_linear
 
 from ppdinf.distributions.answers import short_moves
 from ppdinf.distributions.observed import Observed, Reals
@@ -123,8 +124,6 @@ class ObservedRelease(Observed):
 
     def nearest_reals(self, lowest: NDArray[np.int64], highest: NDArray[np.int64]) -> Reals:
         """Return the release, or such cells as give its answers in least squares."""
-        from scipy.optimize import lsq_linear
-
         y, query = self.y.astype(np.float64), self.likelihood.query
         return y if query is None else lsq_linear(query.toarray(), y, (lowest - 0.5, highest + 0.5)).x
 

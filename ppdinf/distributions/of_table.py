@@ -8,6 +8,7 @@ from typing import Any
 import numba
 import numpy as np
 from numpy.typing import NDArray
+from pytensor.tensor import as_tensor, dscalar
 
 from ppdinf._pymc_internals import Apply, Op, numba_njit, register_funcify_and_cache_key
 
@@ -24,8 +25,6 @@ class _OfTable(Op):
 
     def make_node(self, x: Any) -> Apply:
         """One table in, one number out."""
-        from pytensor.tensor import as_tensor, dscalar
-
         return Apply(self, [as_tensor(x)], [dscalar()])
 
     def perform(self, node: Any, inputs: Any, outputs: Any) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
+from scipy.optimize import LinearConstraint, milp
 
 from ppdinf.errors import InvariantError
 from ppdinf.lattice.solution import integer_solution
@@ -233,8 +234,6 @@ def _shortest_step(
     When elastic, rows may be violated and their violation is minimised instead. Returns
     z (None when there is none) and the rows of [A; B] that it violates.
     """
-    from scipy.optimize import LinearConstraint, milp
-
     k, bounds, d = A.shape[0], B.shape[0], A.shape[1]
     equal, above = sparse.hstack([A, -A]), sparse.hstack([B, -B])
     cost = np.ones(2 * d)

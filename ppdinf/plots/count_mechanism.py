@@ -9,6 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
 
+from ppdinf.counts.scales import depths
 from ppdinf.plots.style import INK, NAIVE, POSTERIOR, clean, figure_style, headline
 
 if TYPE_CHECKING:
@@ -50,8 +51,6 @@ def plot_count_mechanism(mechanism: CountMechanism) -> Figure:
     >>> import ppdinf as ppd
     >>> figure = plot_count_mechanism(ppd.counts.heuristic([0.4, 0.3, 0.2, 0.1], epsilon=1))
     """
-    from ppdinf.counts.scales import depths
-
     with figure_style():
         figure = Figure(figsize=(9, 4.2), layout="constrained")
         left, right = figure.subplots(1, 2)

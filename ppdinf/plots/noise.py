@@ -9,6 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 
 from ppdinf.errors import PrivacyError
+from ppdinf.noise.bits.tape import seeded_tape
 from ppdinf.plots.style import NAIVE, figure_style, headline
 from ppdinf.releases import Release
 
@@ -42,8 +43,6 @@ def noise_values(release: Release) -> np.ndarray:
     >>> bool(abs(noise_values(release).mean()) < 0.05)
     True
     """
-    from ppdinf.noise.bits.tape import seeded_tape
-
     system = release.public
     noisy = np.flatnonzero(~system.structure.fixed)
     if not noisy.size:

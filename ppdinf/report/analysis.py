@@ -6,18 +6,24 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import arviz as az
 import numpy as np
 import pandas as pd
+import pymc as pm
 
+from ppdinf import plots
 from ppdinf._kept_work import kept_folder
+from ppdinf.diagnostics import Diagnosis, diagnose
+from ppdinf.models import sample_confidential
+from ppdinf.models.rates import draw_rates, rate_model
 from ppdinf.releases import Release
 from ppdinf.releases.file import packed
 from ppdinf.releases.rates import effects, exposures, require_rates
+from ppdinf.samplers.interrupts import between_draws
+from ppdinf.samplers.resumable import kept_steps
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-    from ppdinf.diagnostics import Diagnosis
 
 __all__ = ["RateAnalysis", "analyse_rates"]
 
@@ -59,8 +65,6 @@ class RateAnalysis:
 
     def summary(self) -> pd.DataFrame:
         """ArviZ's summary of the shared parameters as text, with equal-tailed 90 % intervals."""
-        import arviz as az
-
         summary = az.summary(
             self.idata, var_names=self.parameters, ci_prob=PROBABILITY, ci_kind="eti", round_to="none"
         ).drop(columns=["mcse_mean", "mcse_sd"])
@@ -111,8 +115,6 @@ class RateAnalysis:
 
     def figures(self) -> dict[str, Figure]:
         """Figures by file name: posterior, noise, chains."""
-        from ppdinf import plots
-
         rate = "rate" if self.exposure is not None else None
         return {
             "posterior": plots.plot_posterior_table(
@@ -181,14 +183,6 @@ def analyse_rates(
         For each problem that `ppdinf.diagnose` finds.
     """
     require_rates(release, name, exposure, previous)  # before anything slow
-    import pymc as pm
-
-    from ppdinf.diagnostics import diagnose
-    from ppdinf.models import sample_confidential
-    from ppdinf.models.rates import draw_rates, rate_model
-    from ppdinf.samplers.interrupts import between_draws
-    from ppdinf.samplers.resumable import kept_steps
-
     # short steps cost little with so few parameters, and leave no divergence to explain
     sampling = {"draws": draws, "tune": draws, "chains": chains, "target_accept": 0.95, "random_seed": random_seed}
     with rate_model(release, name=name, exposure=exposure, previous=previous) as model, between_draws() as stop:

@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
+from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from ppdinf._whole_files import write_whole
+from ppdinf.plots.noise import noise_values
 from ppdinf.report.analysis import PER, RateAnalysis
 
 if TYPE_CHECKING:
-    from jinja2 import Environment
     from matplotlib.figure import Figure
 
     from ppdinf.privacy.release_guarantee import ReleaseGuarantee
@@ -53,8 +54,6 @@ def write_report(
 
 
 def _render(analysis: RateAnalysis, images: dict[str, bytes], title: str, release_file: str, about: str) -> str:
-    from ppdinf.plots.noise import noise_values
-
     release, noise = analysis.release, noise_values(analysis.release)
     return (
         environment()
@@ -85,8 +84,6 @@ def _render(analysis: RateAnalysis, images: dict[str, bytes], title: str, releas
 
 def environment() -> Environment:
     """Templates of this folder; labels are escaped."""
-    from jinja2 import Environment, PackageLoader, StrictUndefined
-
     found = Environment(
         loader=PackageLoader("ppdinf.report", "."),
         autoescape=True,

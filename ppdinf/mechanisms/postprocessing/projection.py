@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import clarabel
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
@@ -134,8 +135,6 @@ def _interior_point(
     w: Vector, A: sparse.csr_array, a: Vector, B: sparse.csr_array, b: Vector
 ) -> tuple[Vector, NDArray[np.bool_]]:
     """Minimise ``sum_i w_i t_i^2 / 2`` subject to A t = a, B t >= b; also say which bounds hold with equality."""
-    import clarabel
-
     size = _size(a, b)
     cones = [clarabel.ZeroConeT(a.size), clarabel.NonnegativeConeT(b.size)]
     rows = sparse.csc_matrix(sparse.vstack([A, -B]))

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import linprog
 
 from ppdinf.errors import PrivacyError
 from ppdinf.noise.bits.continuous import exponentials, normals
@@ -125,8 +126,6 @@ def hull_chord(points: Reals) -> Chord:
     >>> chord(np.array([0.5, 0.0]), np.array([1.0, 0.0]))
     (-1.5, 0.5)
     """
-    from scipy.optimize import linprog
-
     n = points.shape[1]
     hull = np.hstack([points, -points])
     total = np.append(np.ones(2 * n), 0.0)[np.newaxis]

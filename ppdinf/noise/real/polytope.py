@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.spatial import ConvexHull
 
 from ppdinf.noise.bits.continuous import exponentials
 
@@ -95,8 +96,6 @@ def polytope(points: Reals) -> Polytope:
     >>> len(cross.corners), cross.gauge(np.array([3.0, -1.0])).round(9)
     (4, np.float64(4.0))
     """
-    from scipy.spatial import ConvexHull
-
     both = np.hstack([points, -points]).T
     if both.shape[1] == 1:
         end = np.abs(both).max()
