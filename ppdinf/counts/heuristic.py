@@ -24,7 +24,7 @@ Proposition 2, Theorems 5 and 6.
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,6 +42,7 @@ type Selector = Literal["max", "min", "sandwich", "best"]
 SELECTORS = ("max", "min", "sandwich")
 WORST_ROW = 1e-9  # error of a row sum that is refused
 NEGLIGIBLE = 1e-250  # probabilities whose products would leave the range of doubles
+NONE, ALL = -1, -2  # in the place of the run whose step ends a scale
 
 
 def heuristic(z: Any, epsilon: Any, selector: Selector = "sandwich") -> CountMechanism:
@@ -123,130 +124,170 @@ def _built(z: NDArray[np.float64], epsilon: Fraction, order: NDArray[np.int64], 
     return found
 
 
+class _Runs(NamedTuple):
+    """Runs of r, linked; a run goes by its first row."""
+
+    after: NDArray[np.int64]
+    before: NDArray[np.int64]
+    last: NDArray[np.int64]
+    amplitude: NDArray[np.float64]
+    top: NDArray[np.int64]  # height of the largest entry over the first row's
+    net: NDArray[np.int64]  # height of the last row over the first row's
+    mass: NDArray[np.float64]  # z times the run's shape, that being 1 at its highest row of positive z
+    held: NDArray[np.int64]  # height of that row over the first one
+    tight: NDArray[np.int8]  # of every row: +1 and -1 where the step to the next is at its bound
+
+
 @jit
 def _fill(z, order, table, column, peak, rising):  # type: ignore[no-untyped-def]
     """Fill the columns in order; write each scale's column, largest entry and pattern, and return their number."""
     n = z.size
-    up, down = 1 / table[1], table[1]
-    # Runs are linked; a run goes by its first row.
-    after = np.arange(1, n + 1)
-    before = np.arange(-1, n - 1)
-    last = np.arange(n)
-    amplitude = np.ones(n)
-    top = np.zeros(n, dtype=np.int64)  # height of the largest entry over the first row's
-    net = np.zeros(n, dtype=np.int64)  # height of the last row over the first row's
-    mass = z.copy()  # z times the run's shape, that being 1 at its highest row of positive z
-    held = np.zeros(n, dtype=np.int64)  # height of that row over the first one
+    runs = _Runs(
+        np.arange(1, n + 1), np.arange(-1, n - 1), np.arange(n), np.ones(n), np.zeros(n, np.int64),
+        np.zeros(n, np.int64), z.copy(), np.zeros(n, np.int64), np.zeros(n, np.int8),
+    )  # fmt: skip
     first = np.zeros(n, dtype=np.int64)  # height of a run's first row in the current scale
-    tight = np.zeros(n, dtype=np.int8)  # +1 and -1: steps at their bound
     size = 0
     for turn in range(order.size):
         j = order[turn]
         capacity = z[j]
         is_last = turn == order.size - 1
         while capacity > 0 or is_last:
-            # Heights of the scale that is single-peaked at j, but moves with r within runs.
-            height, highest, reference = 0, -n - 1, -n - 1
-            s = 0
-            while s < n:
-                first[s] = height
-                highest = max(highest, height + top[s])
-                if mass[s] > 0:
-                    reference = max(reference, height + held[s])
-                height += net[s] + (1 if last[s] < j else -1)
-                s = after[s]
-            weight = 0.0  # z times the scale, both at the reference height
-            s = 0
-            while s < n:
-                if mass[s] > 0:
-                    weight += times(mass[s], first[s] + held[s] - reference, table)
-                s = after[s]
-            # The multiple: `multiple` at height `at`.
-            multiple, at, joined = np.inf, reference, -1
-            if not is_last:
-                multiple = capacity / weight
-            if after[0] >= n and (is_last or amplitude[0] <= times(multiple, first[0] + top[0] - at, table)):
-                multiple, at, joined = amplitude[0], first[0] + top[0], -2
-            s = 0
-            while after[s] < n:
-                follows = after[s]
-                ratio = times(amplitude[follows] / amplitude[s], top[s] - net[s] - top[follows], table)
-                # net[s] - top[s]: height of the run's last row under its largest entry, -top[follows]: of the next
-                # run's first row
-                if last[s] < j:
-                    room = amplitude[s] * (up * ratio - 1) / (up * up - 1)
-                else:
-                    room = amplitude[s] * (up - ratio) / (up - down)
-                room = max(room, 0.0)
-                if np.isinf(multiple) or room < times(multiple, first[s] + top[s] - at, table):
-                    multiple, at, joined = room, first[s] + top[s], s
-                s = follows
+            highest, reference = _heights(j, runs, first)
+            weight = _weight(first, reference, runs, table)
+            most = np.inf if is_last else capacity / weight
+            multiple, at, joined = _multiple(j, most, reference, first, runs, table)
             column[size] = j
             peak[size] = times(multiple, highest - at, table)
             for i in range(n - 1):
-                rising[size, i] = tight[i] > 0 if tight[i] != 0 else i < j
+                rising[size, i] = runs.tight[i] > 0 if runs.tight[i] != 0 else i < j
             size += 1
-            if joined == -2:
+            if joined == ALL:
                 return size
-            s = 0
-            while s < n:
-                amplitude[s] = max(amplitude[s] - times(multiple, first[s] + top[s] - at, table), 0.0)
-                s = after[s]
-            if joined == -1:
+            _subtract(multiple, at, first, runs, table)
+            if joined == NONE:
                 capacity = 0.0
             else:
                 capacity -= times(multiple, reference - at, table) * weight
                 if capacity <= 2.0**-50 * z[j]:
                     capacity = 0.0
-                low = after[joined] if last[joined] < j else joined  # r moves against the scale
-                _raise(low, after, before, last, amplitude, top, net, mass, held, tight, table)
-            if not _settle(after, before, last, amplitude, top, net, mass, held, tight, table, up, down):
+                low = runs.after[joined] if runs.last[joined] < j else joined  # r moves against the scale
+                _raise(low, runs, table)
+            if not _settle(runs, table):
                 return size
     return size
 
 
 @jit
-def _settle(after, before, last, amplitude, top, net, mass, held, tight, table, up, down):  # type: ignore[no-untyped-def]
-    """Join runs whose step rounding has left beyond its bound; tell whether anything is left of r."""
-    n = last.size
+def _heights(j, runs, first):  # type: ignore[no-untyped-def]
+    """Heights of the scale that is single-peaked at j, but moves with r within runs: their first rows' into ``first``.
+
+    Return that of its highest row, and of its highest row of positive z.
+    """
+    n = runs.last.size
+    height, highest, reference = 0, -n - 1, -n - 1
+    s = 0
+    while s < n:
+        first[s] = height
+        highest = max(highest, height + runs.top[s])
+        if runs.mass[s] > 0:
+            reference = max(reference, height + runs.held[s])
+        height += runs.net[s] + (1 if runs.last[s] < j else -1)
+        s = runs.after[s]
+    return highest, reference
+
+
+@jit
+def _weight(first, reference, runs, table):  # type: ignore[no-untyped-def]
+    """Weigh the scale by z, both at the reference height."""
+    weight = 0.0
+    s = 0
+    while s < runs.last.size:
+        if runs.mass[s] > 0:
+            weight += times(runs.mass[s], first[s] + runs.held[s] - reference, table)
+        s = runs.after[s]
+    return weight
+
+
+@jit
+def _multiple(j, most, reference, first, runs, table):  # type: ignore[no-untyped-def]
+    """Find how much of the scale r allows: `most` at the reference height, or less; the multiple at a height.
+
+    Also what ends it: `NONE` of the steps but the column's capacity, `ALL` of r being used up, or the run whose step
+    to the next comes to its bound.
+    """
+    n, up, down = runs.last.size, 1 / table[1], table[1]
+    after, amplitude, top, net = runs.after, runs.amplitude, runs.top, runs.net
+    multiple, at, joined = most, reference, NONE
+    if after[0] >= n and (np.isinf(most) or amplitude[0] <= times(multiple, first[0] + top[0] - at, table)):
+        multiple, at, joined = amplitude[0], first[0] + top[0], ALL
     s = 0
     while after[s] < n:
         follows = after[s]
-        step = top[s] - net[s] - top[follows]
+        ratio = times(amplitude[follows] / amplitude[s], top[s] - net[s] - top[follows], table)
+        # net[s] - top[s]: height of the run's last row under its largest entry, -top[follows]: of the next run's first
+        if runs.last[s] < j:
+            room = amplitude[s] * (up * ratio - 1) / (up * up - 1)
+        else:
+            room = amplitude[s] * (up - ratio) / (up - down)
+        room = max(room, 0.0)
+        if np.isinf(multiple) or room < times(multiple, first[s] + top[s] - at, table):
+            multiple, at, joined = room, first[s] + top[s], s
+        s = follows
+    return multiple, at, joined
+
+
+@jit
+def _subtract(multiple, at, first, runs, table):  # type: ignore[no-untyped-def]
+    """Take a multiple of the scale from r: from the amplitudes of its runs."""
+    s = 0
+    while s < runs.last.size:
+        left = runs.amplitude[s] - times(multiple, first[s] + runs.top[s] - at, table)
+        runs.amplitude[s] = max(left, 0.0)
+        s = runs.after[s]
+
+
+@jit
+def _settle(runs, table):  # type: ignore[no-untyped-def]
+    """Join runs whose step rounding has left beyond its bound; tell whether anything is left of r."""
+    after, amplitude, top, up = runs.after, runs.amplitude, runs.top, 1 / table[1]
+    s = 0
+    while after[s] < runs.last.size:
+        follows = after[s]
+        step = top[s] - runs.net[s] - top[follows]
         here, there = amplitude[s], times(amplitude[follows], step, table)
         if (here == 0 and there == 0) or (up * here > there and there * up > here):
             s = follows  # two runs that rounding has left nothing of take their steps from those beside them
             continue
         low = s if here < there else follows
-        s = _raise(low, after, before, last, amplitude, top, net, mass, held, tight, table)
-        if before[s] >= 0:
-            s = before[s]
+        s = _raise(low, runs, table)
+        if runs.before[s] >= 0:
+            s = runs.before[s]
     return amplitude[0] > 0
 
 
 @jit
-def _raise(low, after, before, last, amplitude, top, net, mass, held, tight, table):  # type: ignore[no-untyped-def]
+def _raise(low, runs, table):  # type: ignore[no-untyped-def]
     """Join a run with the neighbour that keeps it highest, so that it breaks no bound on its other side."""
-    n = last.size
     left, right = -1.0, -1.0  # largest entry of this run if a neighbour's step down to it were at its bound
-    if before[low] >= 0:
-        s = before[low]
-        left = times(amplitude[s], net[s] - top[s] - 1 + top[low], table)
-    if after[low] < n:
-        s = after[low]
-        right = times(amplitude[s], -top[s] - 1 - (net[low] - top[low]), table)
+    if runs.before[low] >= 0:
+        s = runs.before[low]
+        left = times(runs.amplitude[s], runs.net[s] - runs.top[s] - 1 + runs.top[low], table)
+    if runs.after[low] < runs.last.size:
+        s = runs.after[low]
+        right = times(runs.amplitude[s], -runs.top[s] - 1 - (runs.net[low] - runs.top[low]), table)
     if left >= right:
-        low = before[low]
-        _join(low, -1, after, before, last, amplitude, top, net, mass, held, tight, table)
+        low = runs.before[low]
+        _join(low, -1, runs, table)
     else:
-        _join(low, 1, after, before, last, amplitude, top, net, mass, held, tight, table)
+        _join(low, 1, runs, table)
     return low
 
 
 @jit
-def _join(s, step, after, before, last, amplitude, top, net, mass, held, tight, table):  # type: ignore[no-untyped-def]
+def _join(s, step, runs, table):  # type: ignore[no-untyped-def]
     """Join a run with the next, `step` up or down; the run that reaches higher keeps its amplitude."""
-    n = last.size
+    after, before, last, amplitude, top, net, mass, held, tight = runs
     follows = after[s]
     tight[last[s]] = step
     lift = net[s] + step  # height of the next run's first row over this one's
@@ -265,5 +306,5 @@ def _join(s, step, after, before, last, amplitude, top, net, mass, held, tight, 
     net[s] = lift + net[follows]
     last[s] = last[follows]
     after[s] = after[follows]
-    if after[s] < n:
+    if after[s] < last.size:
         before[after[s]] = s
