@@ -59,6 +59,19 @@ def _height(joins: NDArray, place: NDArray, at: int, stop: int) -> int:
 
 
 @vectorised
+def _weigh(outside: NDArray, log_factor: NDArray, logs: bool) -> None:
+    """Multiply outside weights by what is known of their sum, over the largest of it."""
+    top = -np.inf
+    for k in range(outside.size):
+        top = max(top, log_factor[k])
+    for k in range(outside.size):
+        if logs:
+            outside[k] += log_factor[k] - top
+        else:
+            outside[k] *= exp_of(log_factor[k] - top)
+
+
+@vectorised
 def _tree_downward(
     tree: Tree,
     w: CellWeights,
@@ -87,14 +100,7 @@ def _tree_downward(
             mean, variance = _posterior(entries[begin : begin + size], outside, logs, posterior)
             moments[v, 0], moments[v, 1] = first + mean, variance
             factor_row(sums, w.tilt, w.center[v], f, v, first, factor[:size])
-            top = -np.inf
-            for k in range(size):
-                top = max(top, factor[k])
-            for k in range(size):
-                if logs:
-                    outside[k] += factor[k] - top
-                else:
-                    outside[k] *= exp_of(factor[k] - top)
+            _weigh(outside, factor[:size], logs)
         load_parts(join, tree, w, rows, parts)
         for side in range(2):
             part, low = joins[join, side], firsts[side]

@@ -6,6 +6,8 @@ the tilted means; or, at an exact value or a bound, t_v is such that s_v is ther
 Newton iteration on means and variances is enough; a step solves the linearised tree by one pass up and one down.
 """
 
+from typing import NamedTuple
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -48,72 +50,109 @@ def _slope(f: Factors, v: int, low: int, high: int, s: float, step: int) -> tupl
     return slope - bend * (s - 0.5 * (a + b)), bend
 
 
+class _Linear(NamedTuple):
+    """The tree, linearised about its tilts now: with a tilt t of its parts, a sum is ``fixed + response t``."""
+
+    fixed: NDArray  # of every join, what is known of its sum included
+    response: NDArray
+    mean: NDArray  # of its parts now
+    variance: NDArray
+    middle: NDArray
+    below: NDArray  # fixed and response of all parts of a sum
+    slope: NDArray  # of the log factors of every sum
+    bend: NDArray
+    pinned: NDArray  # sums at an end of what they can be
+
+
 @vectorised
 def set_tilts(tree: Tree, w: CellWeights, f: Factors, at: int, stop: int) -> None:
     """Set ``tilt``, ``center`` and ``cell_center`` of the sums and cells under joins ``at`` to ``stop``, in place."""
+    size, m, room = stop - at, tree.sums.shape[0], np.empty(tree.widest)
+    line = _Linear(
+        np.empty(size), np.empty(size), np.empty(size), np.empty(size), np.empty(size, np.int64), np.zeros((m, 2)),
+        np.zeros(m), np.zeros(m), np.zeros(m, np.bool_),
+    )  # fmt: skip
+    for _ in range(STEPS):
+        scale = _linearise(tree, w, f, at, stop, line, room)
+        if _move(tree, w, at, stop, line, scale) < NEAR:
+            break
+
+
+@vectorised
+def _linearise(tree: Tree, w: CellWeights, f: Factors, at: int, stop: int, line: _Linear, room: NDArray) -> int:
+    """Linearise cells by their tilted means and variances, and what is known of sums over their standard deviations.
+
+    Return the scale of the last sum.
+    """
     joins, sums, cells, tilt = tree.joins, tree.sums, tree.cells, w.tilt
     log_weight, slopes, cell_center, center = w.log_weight, w.slope, w.cell_center, w.center
-    size, m, room = stop - at, sums.shape[0], np.empty(tree.widest)
-    # with a tilt t of its parts, the sum of a join is fixed + response t; its parts' mean and variance now
-    fixed, response, mean, variance = np.empty(size), np.empty(size), np.empty(size), np.empty(size)
-    slope, bend, pinned, middle = np.zeros(m), np.zeros(m), np.zeros(m, np.bool_), np.zeros(size, np.int64)
-    below = np.zeros((m, 2))  # fixed and response of all parts of a sum
-    for step in range(STEPS):
-        for join in range(at, stop):
-            n = join - at
-            fixed[n] = response[n] = mean[n] = variance[n] = 0.0
-            middle[n] = 0
-            for side in range(2):
-                part = joins[join, LEFT if side == 0 else RIGHT]
-                if part >= 0:
-                    k = part - at
-                    fixed[n] += fixed[k]
-                    response[n] += response[k]
-                    mean[n] += mean[k]
-                    variance[n] += variance[k]
-                    middle[n] += middle[k]
-                elif part != NONE:
-                    i = ~part
-                    above, start = cells[i, ABOVE], cells[i, START]
-                    t = tilt[above] if above >= 0 else 0.0
-                    entries = log_weight[start : start + cells[i, WIDTH]]
-                    width, first, _, mass, _ = cell_row(
-                        entries, cells[i, LOW], slopes[i], t, cell_center[i], 0.0, DEEP, False, room
-                    )
-                    moment, spread = _mean_and_variance(room[:width], mass)
-                    moment += first
-                    cell_center[i] = np.int64(np.round(moment)) if width > 0 else cells[i, LOW]
-                    mean[n] += moment
-                    variance[n] += spread
-                    response[n] += spread
-                    fixed[n] += moment - spread * t
-                    middle[n] += cell_center[i]
-            v = joins[join, NODE]
-            if v < 0:
-                continue
-            below[v, 0], below[v, 1], center[v] = fixed[n], response[n], middle[n]
-            step = max(1, int(np.sqrt(variance[n])))
-            slope[v], bend[v] = _slope(f, v, sums[v, LEAST], sums[v, MOST], mean[n], step)
-            if pinned[v]:
-                fixed[n], response[n] = min(max(mean[n], sums[v, LEAST]), sums[v, MOST]), 0.0
-            else:
-                give = 1.0 + response[n] * bend[v]
-                fixed[n] = (fixed[n] + response[n] * (slope[v] + bend[v] * mean[n])) / give
-                response[n] /= give
-        farthest = 0.0
-        for join in range(stop - 1, at - 1, -1):
-            n, v = join - at, joins[join, NODE]
-            if v < 0:
-                continue
-            goal = tilt[sums[v, PARENT]] if sums[v, PARENT] >= 0 else 0.0
-            if below[v, 1] > 0.0:
-                s = below[v, 0] + below[v, 1] * (goal + slope[v] + bend[v] * mean[n])
-                s /= 1.0 + below[v, 1] * bend[v]
-                pinned[v] = sums[v, LEAST] == sums[v, MOST] or not sums[v, LEAST] <= s <= sums[v, MOST]
-                goal = (min(max(s, sums[v, LEAST]), sums[v, MOST]) - below[v, 0]) / below[v, 1]
-            limit = (2.0 + abs(tilt[v])) / (1.0 + max(step - 20, 0))  # should it go to and fro
-            move = min(max(goal - tilt[v], -limit), limit)
-            farthest = max(farthest, abs(move) * np.sqrt(variance[n]))
-            tilt[v] += move
-        if farthest < NEAR:
-            break
+    fixed, response, mean, variance, middle, below, slope, bend, pinned = line
+    scale = 1
+    for join in range(at, stop):
+        n = join - at
+        fixed[n] = response[n] = mean[n] = variance[n] = 0.0
+        middle[n] = 0
+        for side in range(2):
+            part = joins[join, LEFT if side == 0 else RIGHT]
+            if part >= 0:
+                k = part - at
+                fixed[n] += fixed[k]
+                response[n] += response[k]
+                mean[n] += mean[k]
+                variance[n] += variance[k]
+                middle[n] += middle[k]
+            elif part != NONE:
+                i = ~part
+                above, start = cells[i, ABOVE], cells[i, START]
+                t = tilt[above] if above >= 0 else 0.0
+                entries = log_weight[start : start + cells[i, WIDTH]]
+                width, first, _, mass, _ = cell_row(
+                    entries, cells[i, LOW], slopes[i], t, cell_center[i], 0.0, DEEP, False, room
+                )
+                moment, spread = _mean_and_variance(room[:width], mass)
+                moment += first
+                cell_center[i] = np.int64(np.round(moment)) if width > 0 else cells[i, LOW]
+                mean[n] += moment
+                variance[n] += spread
+                response[n] += spread
+                fixed[n] += moment - spread * t
+                middle[n] += cell_center[i]
+        v = joins[join, NODE]
+        if v < 0:
+            continue
+        below[v, 0], below[v, 1], center[v] = fixed[n], response[n], middle[n]
+        scale = max(1, int(np.sqrt(variance[n])))
+        slope[v], bend[v] = _slope(f, v, sums[v, LEAST], sums[v, MOST], mean[n], scale)
+        if pinned[v]:
+            fixed[n], response[n] = min(max(mean[n], sums[v, LEAST]), sums[v, MOST]), 0.0
+        else:
+            give = 1.0 + response[n] * bend[v]
+            fixed[n] = (fixed[n] + response[n] * (slope[v] + bend[v] * mean[n])) / give
+            response[n] /= give
+    return scale
+
+
+@vectorised
+def _move(tree: Tree, w: CellWeights, at: int, stop: int, line: _Linear, scale: int) -> float:
+    """Move the tilts of all sums to where the linearised tree wants them; the farthest move in standard deviations.
+
+    Moves are the shorter, the wider the last sum (`scale`): else tilts of wide sums go to and fro.
+    """
+    sums, tilt, below = tree.sums, w.tilt, line.below
+    farthest = 0.0
+    for join in range(stop - 1, at - 1, -1):
+        n, v = join - at, tree.joins[join, NODE]
+        if v < 0:
+            continue
+        goal = tilt[sums[v, PARENT]] if sums[v, PARENT] >= 0 else 0.0
+        if below[v, 1] > 0.0:
+            least, most = sums[v, LEAST], sums[v, MOST]
+            s = below[v, 0] + below[v, 1] * (goal + line.slope[v] + line.bend[v] * line.mean[n])
+            s /= 1.0 + below[v, 1] * line.bend[v]
+            line.pinned[v] = least == most or not least <= s <= most
+            goal = (min(max(s, least), most) - below[v, 0]) / below[v, 1]
+        limit = (2.0 + abs(tilt[v])) / (1.0 + max(scale - 20, 0))
+        move = min(max(goal - tilt[v], -limit), limit)
+        farthest = max(farthest, abs(move) * np.sqrt(line.variance[n]))
+        tilt[v] += move
+    return farthest
