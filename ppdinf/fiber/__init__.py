@@ -20,6 +20,7 @@ histogram_walk      walk a table of which noisy sums of its histogram of counts 
                     conditionals
 joint_move          move a table and the parameters of its prior together, by Metropolis and Hastings
 laminar             sums of cells of which any two are nested or disjoint, as a forest
+log_normaliser      the log normaliser of a natural family about a centre, as a polynomial, with what bounds the rest
 measured_sums       walk a table of which noisy sums are known, by exact full conditionals along lines
 nested_downward     posteriors of all sums and cells of a forest, from the roots down
 nested_draws        exact joint draws of all cells of a forest

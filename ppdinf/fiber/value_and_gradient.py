@@ -15,7 +15,8 @@ from ppdinf.fiber.cumulants import MANY, by_cumulants, values_and_means
 from ppdinf.fiber.fixed_frequencies import WIDTH as WIDTH_ON_GRID
 from ppdinf.fiber.fixed_frequencies import Grids, by_frequencies
 from ppdinf.fiber.fourier import inverted
-from ppdinf.fiber.pieces import WIDTH, Pieces, placed
+from ppdinf.fiber.log_normaliser import WIDTH
+from ppdinf.fiber.pieces import Pieces, placed
 from ppdinf.fiber.saddlepoint import moments, tilted
 
 __all__ = ["evaluate", "grouped", "log_weight_of_zero", "through_pointers"]

@@ -20,7 +20,8 @@ from scipy.special import logsumexp
 from ppdinf.fiber import totals
 from ppdinf.fiber.cell_windows import Weights
 from ppdinf.fiber.cumulants import by_cumulants
-from ppdinf.fiber.pieces import BEND, BEYOND, ORDER, REACH, placed
+from ppdinf.fiber.log_normaliser import BEND, BEYOND, ORDER, REACH
+from ppdinf.fiber.pieces import placed
 
 
 def place(pieces, logw, row, eta):
