@@ -10,8 +10,8 @@ weighted             whole tables weighted by noise, within bounds: conditioned,
 transition           cells released one by one by a matrix
 suppression          nothing but what is public
 subspace             real noise on the null space of public sums: subspace_gaussian, subspace_laplace,
-                     correlated_gaussian, k_norm (real_noise, on_grid, moves_within, counting_queries)
-k_norm_gradient      answers about records (objectives, mean, quantile, regressions)
+                     correlated_gaussian, k_norm (real_noise, on_grid, moves_within, counting_queries, shared_key)
+k_norm_gradient      answers about records (objectives, mean, quantile, regressions, gradient_law)
 postprocessing/      noise, then made to agree with what is public
 expected_error       how large noise is, before any privacy is spent
 error_plan           which loss gives which error, and which loss an error needs

@@ -21,12 +21,12 @@ from typing import Any, ClassVar
 import numpy as np
 import xarray as xr
 from numpy.typing import ArrayLike, NDArray
-from scipy.optimize import least_squares
 
 from ppdinf._frozen import assign, made
 from ppdinf.errors import PrivacyError
 from ppdinf.invariants import Public, System
 from ppdinf.mechanisms.border import refuse_seed, require_draws
+from ppdinf.mechanisms.gradient_law import GradientLaw, lines_in
 from ppdinf.mechanisms.mean import Mean
 from ppdinf.mechanisms.objectives import Draw, Objective
 from ppdinf.mechanisms.quantile import Quantile
@@ -35,7 +35,6 @@ from ppdinf.mechanisms.regressions import LinearRegression, LogisticRegression
 from ppdinf.noise.bits.tape import Tape, secure_tape, seeded_tape
 from ppdinf.noise.plan import Plan
 from ppdinf.noise.real.k_norm import K_NORMS
-from ppdinf.noise.real.slice_lines import slice_lines
 from ppdinf.privacy.guarantee import Guarantee
 from ppdinf.rationals import as_fraction
 from ppdinf.releases.draft import Draft
@@ -239,7 +238,7 @@ class KNormGradient(Mechanism):
         d = self.objective.dimension(records)
         if answers.shape[-1:] != (d,):
             raise PrivacyError(f"y must have shape (..., {d}), found {answers.shape}")
-        return self._log_density(records)(answers.reshape(-1, d)).reshape(answers.shape[:-1])
+        return self._given(records).log_density(answers.reshape(-1, d)).reshape(answers.shape[:-1])
 
     def plan(self, data: Any, *, allow_mcmc: bool = False) -> Plan:
         """Say how answers are drawn, and why; refuse chains unless they are allowed."""
@@ -249,7 +248,7 @@ class KNormGradient(Mechanism):
             return Plan("direct", settled.grid is not None, law[0])
         basis = self._basis(records)
         m = basis.shape[1]
-        chain = Plan("slice", False, f"{_steps(m)} lines in {m} dimensions, which nothing certifies", distance=1.0)
+        chain = Plan("slice", False, f"{lines_in(m)} lines in {m} dimensions, which nothing certifies", distance=1.0)
         if not allow_mcmc:
             raise PrivacyError(
                 f"no exact sampler serves these records; allow the {chain} with allow_mcmc=True, for research"
@@ -339,7 +338,8 @@ class KNormGradient(Mechanism):
 
     def _draw(self, records: Any, draws: int, tape: Tape) -> Points:
         law = self._law(records)
-        drawn = self._chain(records, self._basis(records), draws, tape) if law is None else law[1](draws, tape)
+        by_chain = self._given(records).by_chain
+        drawn = by_chain(self._basis(records), draws, tape) if law is None else law[1](draws, tape)
         radius = self.objective.ball()
         if self.grid is not None or self.subspace is not None or radius == math.inf:
             return drawn
@@ -358,42 +358,8 @@ class KNormGradient(Mechanism):
             raise PrivacyError(f"the subspace has vectors of length {len(self.subspace)}, answers have length {d}")
         return _orthonormal(self.subspace)
 
-    def _log_density(self, records: Any) -> Any:
-        rate = float(self._rate)
-
-        def log_density(y: Points) -> Points:
-            size = np.linalg.norm(self.objective.gradient(records, y), K_NORMS[self.norm], axis=1)
-            inside = np.linalg.norm(y, axis=1) <= self.objective.ball()
-            return np.where(inside, -rate * size / self.objective.sensitivity(y, self.norm), -np.inf)
-
-        return log_density
-
-    def _chain(self, records: Any, basis: Points, draws: int, tape: Tape) -> Points:
-        """Start where the gradient is smallest; directions are scaled by its slope there."""
-        m, radius = basis.shape[1], self.objective.ball()
-        density = self._log_density(records)
-        found = least_squares(
-            lambda b: self.objective.gradient(records, (basis @ b)[None])[0], np.zeros(m), method="trf", max_nfev=200
-        )
-        start = found.x * min(1.0, 0.99 * radius / max(np.linalg.norm(found.x), 1e-300))
-        unit = self.objective.sensitivity((basis @ start)[None], self.norm)[0] / float(self._rate)
-        if K_NORMS[self.norm] != 2:
-            unit *= m ** (-0.5 if self.norm == "l1" else 0.5)
-        _, slopes, axes = np.linalg.svd(found.jac)
-        widths = unit / np.maximum(slopes, unit * math.sqrt(m) / (2 * radius))
-        ends = slice_lines(
-            lambda b: density(b @ basis.T),
-            np.tile(start, (draws, 1)),
-            axes.T * widths,
-            steps=_steps(m),
-            tape=tape,
-            radius=radius,
-        )
-        return ends @ basis.T
-
-
-def _steps(m: int) -> int:
-    return 50 * (m + 1)
+    def _given(self, records: Any) -> GradientLaw:
+        return GradientLaw(self.objective, records, self.norm, float(self._rate))
 
 
 def _orthonormal(subspace: ArrayLike) -> Points:
