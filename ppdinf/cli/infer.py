@@ -110,7 +110,7 @@ def run(
 
 def _enough(analysis: RateAnalysis, draws: int) -> int:
     """Draws that bring the least effective sample size to its limit, judged by these; at least twice as many."""
-    from ppdinf.diagnostics.diagnose import ESS
+    from ppdinf.diagnostics.problems import ESS
 
     found = analysis.diagnosis
     least = found.rated["ess_bulk"].min()

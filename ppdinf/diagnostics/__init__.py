@@ -9,6 +9,7 @@ forgetting       how many draws a confidential table takes to forget where it wa
                  chain from its law
 movement         how far a chain of tables moved: what R-hat and ESS cannot see when nothing moves at all
 parametrisation  which variable makes NUTS take short steps or diverge, and which way of writing it would suit
+problems         what is wrong with a posterior, a sentence each, with what to do next
 rhat             how large an R-hat may be when it is the largest of many, and how to say it
 windows          whether the posterior of a table ends within the windows of counts it was looked for in
 """

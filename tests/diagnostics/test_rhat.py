@@ -7,7 +7,8 @@ import xarray as xr
 from arviz_stats.base import array_stats
 
 import ppdinf as ppd
-from ppdinf.diagnostics.diagnose import ESS, Diagnosis
+from ppdinf.diagnostics.diagnose import Diagnosis
+from ppdinf.diagnostics.problems import ESS
 from ppdinf.diagnostics.rhat import limit, shown
 from ppdinf.errors import DiagnosisWarning
 
