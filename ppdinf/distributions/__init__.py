@@ -6,7 +6,7 @@ answers                windows and moves of confidential cells, where a release 
 apart                  A value set apart from the parameters that it was computed from: no gradient flows through it
 confidential           PyMC's view of a confidential table: a random variable of which the released one is an
                        observation
-dependents             what else in a model depends on its confidential tables, and what that makes of them
+dependents             what else in a model depends on its confidential tables, and what that tells about them
 factors                densities of what depends on a confidential table, taken apart by cell
 layout                 from what was observed and a data model to a fiber: windows, supports, moves and a table to start
                        from
@@ -31,8 +31,10 @@ rows                   multinomial rows as independent cells: the same density w
                        public
 summed_out             the marginal likelihood of a release: its confidential table summed out, with everything that
                        depends on it
+sums_given_totals      sums given their totals as an Op of PyTensor: value and gradient, in compiled code
 told                   a potential by cell as a random variable that was observed, so that its table can be summed out
                        with it
+watch                  what is added to a model while one of its tables is summed out
 windows                windows of counts: where noise, public statements and the data model let each confidential count
                        be
 """

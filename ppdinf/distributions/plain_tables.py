@@ -31,13 +31,14 @@ from ppdinf._pymc_internals import (
     graph_replace,
 )
 from ppdinf.distributions.confidential import confidential
-from ppdinf.distributions.dependents import factors_of, looks_at, restart
+from ppdinf.distributions.dependents import factors_of, looks_at
 from ppdinf.distributions.layout import lay_out
 from ppdinf.distributions.mechanism_dist import MechanismRV
 from ppdinf.distributions.observed import Observed
 from ppdinf.distributions.observed_measurements import ObservedMeasurements
 from ppdinf.distributions.observed_release import ObservedRelease
 from ppdinf.distributions.precision import in_double
+from ppdinf.distributions.watch import restart
 from ppdinf.frame import Frame
 from ppdinf.invariants import Public, linear
 from ppdinf.invariants.system import bind

@@ -104,7 +104,7 @@ def sum_out(fgraph: FunctionGraph, node: Apply) -> dict[Any, Any] | None:
 
 
 def _cells(rv: Any, table: Any) -> NDArray[Any]:
-    """Cells that a dependent looks at, as found when it was added to the model (`ppdinf.distributions.dependents`)."""
+    """Cells that a dependent looks at, as found when it was added to the model (`ppdinf.distributions.watch`)."""
     known = table.owner.op.cells.get(rv.name)
     if known is None:
         raise not_by_cell(rv.name, table.name)

@@ -23,7 +23,7 @@ from ppdinf._pymc_internals import (
     check_dist_not_registered,
 )
 from ppdinf.distributions.confidential import confidential
-from ppdinf.distributions.dependents import settle, tables_of, watch
+from ppdinf.distributions.dependents import tables_of
 from ppdinf.distributions.layout import at_initial_point, lay_out
 from ppdinf.distributions.observed import Observed
 from ppdinf.distributions.observed_measurements import ObservedMeasurements
@@ -31,6 +31,7 @@ from ppdinf.distributions.observed_release import ObservedRelease
 from ppdinf.distributions.precision import constant, in_double
 from ppdinf.distributions.released import released
 from ppdinf.distributions.rows import has_rows, require_public_rows
+from ppdinf.distributions.watch import settle, watch
 from ppdinf.errors import ModelError
 from ppdinf.frame import Frame
 from ppdinf.laws.likelihood import MixingScale, RemovedShift

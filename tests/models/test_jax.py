@@ -9,7 +9,7 @@ import pymc as pm
 import pytest
 
 import ppdinf as ppd
-from ppdinf.distributions.marginal import SumsGivenTotals
+from ppdinf.distributions.sums_given_totals import SumsGivenTotals
 from ppdinf.errors import ModelError
 
 

@@ -17,7 +17,7 @@ from noisy_tables import REGIMES, SYSTEMS, noise, rows, solved
 from scipy.special import gammaln
 
 from ppdinf.diagnostics.calibration import calibrate, uniformity
-from ppdinf.distributions.marginal import SumsGivenTotals
+from ppdinf.distributions.sums_given_totals import SumsGivenTotals
 from ppdinf.fiber import totals
 from ppdinf.lattice.fiber_tables import fiber_tables
 from ppdinf.samplers import posterior_importance, posterior_rejection
