@@ -38,11 +38,16 @@ FEW, SELDOM = 100, 1 / 4
 WANTED = 0.4
 """Share of steps to be accepted, to which their lengths are tuned."""
 
+FIRST, NOT_ANEW = np.zeros(1, dtype=np.int64), np.zeros(1, dtype=np.bool_)
+
 type Reals = NDArray[np.float64]
 type Weights = tuple[Reals, Reals, Reals]
 """Log weights of counts, their exponentials, and slopes of the cells."""
 
-type Move = Callable[[NDArray[np.int64], Weights, Weights, float, bool], bool]
+type Groups = tuple[NDArray[np.int64], NDArray[np.int64]]
+"""Where the cells of each group begin among all that are in one, and these."""
+
+type Move = Callable[[Groups, NDArray[np.int64], Weights, Weights, Reals, NDArray[np.bool_]], NDArray[np.bool_]]
 
 
 class LearnedPrior:
@@ -74,10 +79,9 @@ class LearnedPrior:
         self.effects = [np.zeros(size) for size in self.sizes]
         self.log_spread = np.zeros(len(self.sizes)) + np.log(0.5)
         self.log_shape = -0.5
-        self._cells = [
-            [np.flatnonzero(possible & (codes == label)) for label in range(size)]
-            for codes, size in zip(self.codes, self.sizes, strict=True)
-        ]
+        self._groups = [_groups(codes, possible, size) for codes, size in zip(self.codes, self.sizes, strict=True)]
+        self._everywhere = _groups(np.zeros(possible.size, dtype=np.int64), possible, 1)
+        self._kept = self.log_shape, np.zeros(0), np.zeros(0)
         self._length: dict[str, Any] = {"level": 0.1, "shape": 0.2, "level with": 0.1, "shape with": 0.2}
         for k, n in enumerate(self.sizes):
             self._length |= {f"effects {k}": np.full(n, 0.2), f"spread {k}": 0.3}
@@ -93,7 +97,7 @@ class LearnedPrior:
     def log_weights(self, most: int) -> tuple[Reals, Reals]:
         """Log weights of counts, ``log_h[x] + slope[i] x`` up to a constant: shapes (most + 1,) and (d,)."""
         log_mean = self.log_mean
-        return _log_h(self.log_shape, most), log_mean - np.logaddexp(self.log_shape, log_mean)
+        return self._counts(most)[0], log_mean - np.logaddexp(self.log_shape, log_mean)
 
     @property
     def parameters(self) -> dict[str, float | Reals]:
@@ -121,56 +125,55 @@ class LearnedPrior:
         Parameters
         ----------
         move : callable
-            ``move(cells, before, after, log_ratio, anew)`` proposes a table to go with parameters that change the
-            weights of some cells, drawn anew or as near as can be, and says whether both are accepted.
+            ``move(groups, which, before, after, log_ratios, anew)`` proposes tables to go with parameters that change
+            the weights of the cells of some groups, one group after the other, each drawn anew or as near as can be,
+            and says which are accepted.
         most : int
             Largest count of any.
         """
-        everywhere = np.flatnonzero(self.possible)
-        log_mean, log_h = self.log_mean, _log_h(self.log_shape, most)
-        h, slope = np.exp(log_h), log_mean - np.logaddexp(self.log_shape, log_mean)
-
-        def try_means(cells: NDArray[np.int64], step: float, log_ratio: float, anew: bool = False) -> bool:
-            nonlocal slope
-            raised = log_mean[cells] + step
-            new, old = np.logaddexp(self.log_shape, raised), np.logaddexp(self.log_shape, log_mean[cells])
-            log_ratio -= float(np.exp(self.log_shape) * (new - old).sum())
-            after = slope.copy()
-            after[cells] = raised - new
-            if not move(cells, (log_h, h, slope), (log_h, h, after), log_ratio, anew):
-                return False
-            slope = after
-            log_mean[cells] = raised
-            return True
-
-        for k, cells_of in enumerate(self._cells):
-            steps = rng.choice(LENGTHS, len(cells_of)) * rng.standard_normal(len(cells_of))
-            variance, accepted = np.exp(2 * self.log_spread[k]), np.zeros(len(cells_of), dtype=bool)
-            often = [max(SELDOM, FEW / max(cells.size, 1)) for cells in cells_of]
-            for label in np.flatnonzero(rng.random(len(cells_of)) < often):
-                own = self.effects[k][label]
-                ratio = (own**2 - (own + steps[label]) ** 2) / (2 * variance)
-                accepted[label] = try_means(
-                    cells_of[label], float(steps[label]), float(ratio), bool(rng.random() < 0.5)
-                )
-            self.effects[k] = self.effects[k] + np.where(accepted, steps, 0.0)
+        log_mean, (log_h, h) = self.log_mean, self._counts(most)
+        a, far = np.exp(self.log_shape), np.logaddexp(self.log_shape, log_mean)
+        for k, (codes, groups) in enumerate(zip(self.codes, self._groups, strict=True)):
+            own, sizes = self.effects[k], np.diff(groups[0])
+            steps = rng.choice(LENGTHS, own.size) * rng.standard_normal(own.size)
+            labels = np.flatnonzero(rng.random(own.size) < np.maximum(SELDOM, FEW / np.maximum(sizes, 1)))
+            raised = log_mean + steps[codes]
+            further = np.logaddexp(self.log_shape, raised)
+            ratios = (own**2 - (own + steps) ** 2) / (2 * np.exp(2 * self.log_spread[k]))
+            ratios -= a * np.bincount(codes, np.where(self.possible, further - far, 0), minlength=own.size)
+            weights = (log_h, h, log_mean - far), (log_h, h, raised - further)
+            accepted = np.zeros(own.size, dtype=bool)
+            accepted[labels] = move(groups, labels, *weights, ratios[labels], rng.random(labels.size) < 0.5)
+            self.effects[k] = own + np.where(accepted, steps, 0.0)
+            log_mean, far = np.where(accepted[codes], raised, log_mean), np.where(accepted[codes], further, far)
         if rng.random() > SELDOM:
             return
+        slope, inside = log_mean - far, self.possible
+
+        def moves(log_ratio: float, after: Weights) -> bool:
+            return bool(move(self._everywhere, FIRST, (log_h, h, slope), after, np.array([log_ratio]), NOT_ANEW)[0])
+
         step = self._length["level with"] * rng.standard_normal()
-        moved = try_means(everywhere, step, (self.level**2 - (self.level + step) ** 2) / (2 * LEVEL**2))
-        self.level += step if moved else 0.0
+        further = np.logaddexp(self.log_shape, log_mean + step)
+        ratio = (self.level**2 - (self.level + step) ** 2) / (2 * LEVEL**2) - a * (further - far)[inside].sum()
+        moved = moves(float(ratio), (log_h, h, log_mean + step - further))
+        if moved:
+            self.level, log_mean, far, slope = self.level + step, log_mean + step, further, log_mean + step - further
         self._tune("level with", moved, tune)
         log_shape = self.log_shape + self._length["shape with"] * rng.standard_normal()
-        log_h_new, shift = _log_h(log_shape, most), np.logaddexp(log_shape, log_mean)
-        new = np.exp(log_shape) * (log_shape - shift[everywhere])
-        old = np.exp(self.log_shape) * (self.log_shape - np.logaddexp(self.log_shape, log_mean[everywhere]))
-        ratio = float((new - old).sum()) - ((log_shape - SHAPE[0]) ** 2 - (self.log_shape - SHAPE[0]) ** 2) / (
-            2 * SHAPE[1] ** 2
-        )
-        after = log_h_new, np.exp(log_h_new), log_mean - shift
-        moved = move(everywhere, (log_h, h, slope), after, ratio, False)
+        log_h_new, further = _log_h(log_shape, most), np.logaddexp(log_shape, log_mean)
+        ratio = (np.exp(log_shape) * (log_shape - further) - a * (self.log_shape - far))[inside].sum()
+        ratio -= ((log_shape - SHAPE[0]) ** 2 - (self.log_shape - SHAPE[0]) ** 2) / (2 * SHAPE[1] ** 2)
+        moved = moves(float(ratio), (log_h_new, np.exp(log_h_new), log_mean - further))
         self.log_shape = float(log_shape) if moved else self.log_shape
         self._tune("shape with", moved, tune)
+
+    def _counts(self, most: int) -> tuple[Reals, Reals]:
+        """Log weights of the counts by the shape alone, and these weights: found anew once the shape has moved."""
+        if self._kept[0] != self.log_shape or self._kept[1].size != most + 1:
+            log_h = _log_h(self.log_shape, most)
+            self._kept = self.log_shape, log_h, np.exp(log_h)
+        return self._kept[1:]
 
     def _terms(self, x: Reals, log_mean: Reals) -> Reals:
         """Log likelihood of each cell, as it depends on the means."""
@@ -247,3 +250,10 @@ def _log_h(log_shape: float, most: int) -> Reals:
     """Log of Gamma(x + a) / Gamma(a) x! for x up to the largest count."""
     a, x = float(np.exp(log_shape)), np.arange(float(most))
     return np.concatenate([[0.0], np.cumsum(np.log((x + a) / (x + 1)))])
+
+
+def _groups(codes: NDArray[np.int64], possible: NDArray[np.bool_], size: int) -> Groups:
+    """Possible cells by their codes."""
+    members = np.flatnonzero(possible)
+    members = members[np.argsort(codes[members], kind="stable")]
+    return np.searchsorted(codes[members], np.arange(size + 1)), members

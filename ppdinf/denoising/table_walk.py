@@ -8,26 +8,36 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from ppdinf._compiled import jit
 from ppdinf.denoising.count_windows import CountWindows
-from ppdinf.denoising.learned_prior import LearnedPrior, Weights
+from ppdinf.denoising.learned_prior import FIRST, NOT_ANEW, Groups, LearnedPrior, Weights
 from ppdinf.distributions.layout import feasible_start
 from ppdinf.distributions.observed_measurements import ObservedMeasurements
 from ppdinf.fiber.advance import advance, directions
 from ppdinf.fiber.cuts import cuts
 from ppdinf.fiber.fiber import Fiber
 from ppdinf.fiber.gaussian_block import GaussianBlock, gaussian_block
-from ppdinf.fiber.joint_move import FREE, HELD, joint_move
+from ppdinf.fiber.joint_move import FREE, HELD, joint_moves
 from ppdinf.fiber.measured_sums import MeasuredSums
 from ppdinf.lattice.moves import connected_moves
 
 __all__ = ["TableWalk"]
 
-BATCH = 64  # sweeps whose directions are drawn together
+BATCH, TIMES = 64, 4  # sweeps whose directions are drawn together, and how often these are gone along
 LEARNT = {50 * 2**k for k in range(20)}  # moves after which the cells of a block are chosen
-NO_CELLS = np.zeros(0, dtype=np.int64)
+NO_CELLS = np.zeros(2, dtype=np.int64), np.zeros(0, dtype=np.int64)  # one group, of none
 WANTED = 0.6  # share of the moves of a block to be accepted, to which their length is tuned
 
 type Reals = NDArray[np.float64]
+
+
+@jit
+def _weigh(log_noise: Reals, lower: NDArray[np.int64], log_h: Reals, slope: Reals, found: Reals) -> None:
+    """Log weights of the counts of all cells, by noise and prior."""
+    for i in range(log_noise.shape[0]):
+        for k in range(log_noise.shape[1]):
+            count = max(lower[i] + k, 0)  # fewer than 0 weigh nothing
+            found[i, k] = log_noise[i, k] + log_h[count] + slope[i] * count
 
 
 class TableWalk:
@@ -115,30 +125,32 @@ class Chain:
 
     def __init__(self, walk: TableWalk, rng: np.random.Generator) -> None:
         self._walk, self._rng, self.table = walk, rng, walk.start
-        self._along, self._at = directions(walk.fiber, 1, rng), BATCH
+        self._along, self._at = directions(walk.fiber, 1, rng), BATCH * TIMES
         self._total, self._moves, self._since = np.zeros(self.table.size), 0, 0
         self._step, self._usual = 1.0, np.zeros(self.table.size)
-        self._use = walk.block(self._usual)
+        self._use, self._weights = walk.block(self._usual), np.empty_like(walk.fiber.log_noise)
 
     def __getstate__(self) -> dict[str, object]:
         """Leave out what follows from the rest."""
-        return {name: value for name, value in self.__dict__.items() if name != "_use"}
+        return {name: value for name, value in self.__dict__.items() if name not in ("_use", "_weights")}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        self._use = self._walk.block(self._usual)
+        self._use, self._weights = self._walk.block(self._usual), np.empty_like(self._walk.fiber.log_noise)
 
     def sweep(self, log_h: Reals, slope: Reals) -> None:
         """Move along as many lines as there are cells, given log weights ``log_h[x] + slope[i] x`` of the prior."""
         walk = self._walk
-        log_weights = walk.fiber.log_noise + log_h[walk.counts] + slope[:, None] * walk.counts
+        _weigh(walk.fiber.log_noise, walk.fiber.lower, log_h, slope, self._weights)
         d = self.table.size
-        if self._at == BATCH:
+        if self._at == BATCH * TIMES:
             self._along, self._at = directions(walk.fiber, d * BATCH, self._rng, walk.variances), 0
         starts, cells, steps = self._along
-        own = starts[d * self._at : d * (self._at + 1) + 1]
+        at = d * (self._at % BATCH)
         self._at += 1
-        self.table = advance(walk.fiber, self.table, [log_weights], (own, cells, steps), self._rng)
+        self.table = advance(
+            walk.fiber, self.table, [self._weights], (starts[at : at + d + 1], cells, steps), self._rng
+        )
 
     def move_with(self, prior: LearnedPrior | None, log_h: Reals, slope: Reals, *, tune: bool) -> None:
         """Move a block of cells, then the table and parameters of the prior together."""
@@ -151,15 +163,18 @@ class Chain:
         self._learn(tune=tune)
         (block, partner), step = self._use, self._step
 
-        def move(cells: NDArray[np.int64], before: Weights, after: Weights, log_ratio: float, anew: bool) -> bool:
-            return joint_move(
-                x, sums, slack, cells, partner, before, after, walk.noise, measured, walk.bounds, block.arrays, step,
-                log_ratio, anew, rng,
+        def move(
+            groups: Groups, which: NDArray[np.int64], before: Weights, after: Weights, log_ratios: Reals,
+            anew: NDArray[np.bool_],
+        ) -> NDArray[np.bool_]:  # fmt: skip
+            return joint_moves(
+                x, sums, slack, groups, which, partner, before, after, walk.noise, measured, walk.bounds, block.arrays,
+                step, log_ratios, anew, rng,
             )  # fmt: skip
 
         if block.root.size:
             here = log_h, np.exp(log_h), slope
-            moved = move(NO_CELLS, here, here, 0.0, False)
+            moved = move(NO_CELLS, FIRST, here, here, np.zeros(1), NOT_ANEW)[0]
             if tune:
                 self._step = min(1.0, self._step * np.exp(0.1 * (moved - WANTED)))
         if prior is not None:

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from ppdinf._compiled import jit
 from ppdinf.fiber.gaussian_block import log_probability, propose
 
-__all__ = ["FREE", "HELD", "joint_move"]
+__all__ = ["FREE", "HELD", "joint_move", "joint_moves"]
 
 FREE, HELD = -1, -2
 """In place of a partner: a cell without exact sums needs none; one that has none to be had stays."""
@@ -157,6 +157,18 @@ def _shift(x: Ints, sums: Ints, slack: Ints, u: Ints, sign: int, measured: Any, 
 
 
 @jit
+def _change(
+    x: Ints, sums: Ints, slack: Ints, cells: Ints, partner: Ints, changes: Ints, sign: int, measured: Any, bounds: Any
+) -> None:
+    """Add changes of single cells, times the sign, and take them from their partners."""
+    for k in range(cells.size):
+        if changes[k] != 0:
+            _add(x, sums, slack, cells[k], sign * changes[k], measured, bounds)
+            if partner[cells[k]] >= 0:
+                _add(x, sums, slack, partner[cells[k]], -sign * changes[k], measured, bounds)
+
+
+@jit
 def joint_move(
     x: Ints,
     sums: Ints,
@@ -207,48 +219,97 @@ def joint_move(
     log_noise, linear, lower, falls = noise
     log_h, h, slope = before
     log_h_new, h_new, slope_new = after
-    there, its_sums, its_slack = x.copy(), sums.copy(), slack.copy()
-    ratio = log_ratio + 0.0
-    for i in cells:
+    own, stayed = block[0], x[block[0]]
+    changes = np.zeros(cells.size, dtype=np.int64)
+    ratio = log_ratio - _log_sums(sums, measured)
+    for k in range(cells.size):
+        i = cells[k]
         if partner[i] == HELD:
             ratio += log_h_new[x[i]] - log_h[x[i]] + (slope_new[i] - slope[i]) * x[i]
             continue
         row, log_row = linear[i], log_noise[i]
         below, at, log_total = _split(row, log_row, lower[i], falls[i], x[i], log_h, h, slope[i])
-        u = rng.random() if anew else below + rng.random() * at
+        q = rng.random() if anew else below + rng.random() * at
         _, _, log_total_new = _split(row, log_row, lower[i], falls[i], x[i], log_h_new, h_new, slope_new[i])
         ratio += log_total_new - log_total
-        change = _quantile(row, log_row, lower[i], u, log_h_new, slope_new[i], log_total_new) - x[i]
-        if change != 0:
-            _add(there, its_sums, its_slack, i, change, measured, bounds)
-            if partner[i] >= 0:
-                _add(there, its_sums, its_slack, partner[i], -change, measured, bounds)
+        changes[k] = _quantile(row, log_row, lower[i], q, log_h_new, slope_new[i], log_total_new) - x[i]
+    _change(x, sums, slack, cells, partner, changes, 1, measured, bounds)
+    if not _inside(x, own, lower, log_noise):  # partners may have gone where their windows end
+        _change(x, sums, slack, cells, partner, changes, -1, measured, bounds)
+        return False
     u = np.zeros(block[4].shape[0], dtype=np.int64)
-    if not _inside(there, block[0], lower, log_noise):  # partners may have gone where their windows end
-        return False
-    forward = propose(
-        block[4], _slopes(there, its_sums, log_noise, lower, log_h_new, slope_new, measured, block), step, rng, u
-    )
-    _shift(there, its_sums, its_slack, u, 1, measured, bounds, block)
-    for i in its_slack:
-        if i < 0:
-            return False
-    if not _inside(there, block[0], lower, log_noise):
-        return False
-    for i in block[0]:
-        ratio += log_noise[i, there[i] - lower[i]] - log_noise[i, x[i] - lower[i]]
-        ratio += log_h_new[there[i]] + slope_new[i] * there[i]
-        ratio -= log_h_new[x[i]] + slope_new[i] * x[i]  # as for cells that are held, the parameters alone come above
-    ratio += _log_sums(its_sums, measured) - _log_sums(sums, measured)
-    if not ratio > -np.inf:
-        return False
-    back, back_sums, back_slack = x.copy(), sums.copy(), slack.copy()
-    _shift(back, back_sums, back_slack, u, 1, measured, bounds, block)
-    if not _inside(back, block[0], lower, log_noise):
-        return False
-    slopes = _slopes(back, back_sums, log_noise, lower, log_h, slope, measured, block)
-    ratio += log_probability(block[4], slopes, step, -u) - forward
-    if not np.log(rng.random()) < ratio:
-        return False
-    x[:], sums[:], slack[:] = there, its_sums, its_slack
-    return True
+    forward = propose(block[4], _slopes(x, sums, log_noise, lower, log_h_new, slope_new, measured, block), step, rng, u)
+    _shift(x, sums, slack, u, 1, measured, bounds, block)
+    accepted = not (slack < 0).any() and _inside(x, own, lower, log_noise)
+    if accepted:
+        for k in range(own.size):
+            i = own[k]
+            ratio += log_noise[i, x[i] - lower[i]] - log_noise[i, stayed[k] - lower[i]]
+            ratio += log_h_new[x[i]] + slope_new[i] * x[i]
+            ratio -= log_h_new[stayed[k]] + slope_new[i] * stayed[k]  # of its parameters alone, as cells that are held
+        ratio += _log_sums(sums, measured)
+    _change(x, sums, slack, cells, partner, changes, -1, measured, bounds)  # where the way back begins
+    accepted = accepted and _inside(x, own, lower, log_noise)
+    if accepted:
+        slopes = _slopes(x, sums, log_noise, lower, log_h, slope, measured, block)
+        ratio += log_probability(block[4], slopes, step, -u) - forward
+        accepted = np.log(rng.random()) < ratio
+    if accepted:
+        _change(x, sums, slack, cells, partner, changes, 1, measured, bounds)
+    else:
+        _shift(x, sums, slack, u, -1, measured, bounds, block)
+    return accepted
+
+
+@jit
+def joint_moves(
+    x: Ints,
+    sums: Ints,
+    slack: Ints,
+    groups: tuple[Ints, Ints],
+    which: Ints,
+    partner: Ints,
+    before: Any,
+    after: Any,
+    noise: Any,
+    measured: Any,
+    bounds: Any,
+    block: Any,
+    step: float,
+    log_ratios: Reals,
+    anew: NDArray[np.bool_],
+    rng: Any,
+) -> NDArray[np.bool_]:
+    """Move with one group of cells after the other, and say which were accepted.
+
+    Parameters
+    ----------
+    groups : tuple of two arrays of int64
+        Cells of group g are ``groups[1][groups[0][g]:groups[0][g + 1]]``; no cell is in two groups.
+    which : array of int64, shape (n,)
+        Groups that are proposed.
+    before, after : tuple of three arrays
+        As for `joint_move`, slopes after as they are when every group is accepted. Weights that all cells share,
+        ``log_h``, may differ for one group alone.
+    log_ratios, anew : arrays, shape (n,)
+        Of the groups that are proposed.
+    x, sums, slack, partner, noise, measured, bounds, block, step, rng
+        As for `joint_move`.
+    """
+    log_h, h, slope = before
+    log_h_new, h_new, slope_new = after
+    here, there, accepted = slope.copy(), slope.copy(), np.zeros(which.size, dtype=np.bool_)
+    for n in range(which.size):
+        cells = groups[1][groups[0][which[n]] : groups[0][which[n] + 1]]
+        for i in cells:
+            there[i] = slope_new[i]
+        accepted[n] = joint_move(
+            x, sums, slack, cells, partner, (log_h, h, here), (log_h_new, h_new, there), noise, measured, bounds, block,
+            step, log_ratios[n], anew[n], rng,
+        )  # fmt: skip
+        for i in cells:
+            if accepted[n]:
+                here[i] = there[i]
+            else:
+                there[i] = here[i]
+    return accepted

@@ -8,6 +8,7 @@ any other law is read off a table.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -78,7 +79,7 @@ class MeasuredSums:
         smooth -= 0.5 * float(precision @ away**2)
         return smooth + _tabulated(sums, self.ends, self.first, self.log_weights)
 
-    @property
+    @cached_property
     def arrays(self) -> tuple[NDArray[Any], ...]:
         """What the kernel takes."""
         m = self.matrix

@@ -34,13 +34,18 @@ def test_ratios_and_weights_are_those_of_the_prior(accepts):
     prior = LearnedPrior(seen.frame, possible, x)
     differences = []
 
-    def move(cells, before, after, log_ratio, anew):
-        weighed = [(log_h[x] + slope * x)[cells].sum() for log_h, _, slope in (before, after)]
+    def move(groups, which, before, after, log_ratios, anew):
+        (first, members), cells_of = groups, []
+        assert sorted(members) == np.flatnonzero(possible).tolist()
         assert all((h == np.exp(log_h)).all() for log_h, h, _ in (before, after))
-        outside = np.setdiff1d(np.flatnonzero(possible), cells)
-        assert (before[2][outside] == after[2][outside]).all()
-        differences.append(log_ratio + weighed[1] - weighed[0])
-        return accepts
+        assert which.size == 1 or (before[0] == after[0]).all()
+        for g, log_ratio in zip(which, log_ratios, strict=True):
+            cells = members[first[g] : first[g + 1]]
+            weighed = [(log_h[x] + slope * x)[cells].sum() for log_h, _, slope in (before, after)]
+            differences.append(log_ratio + weighed[1] - weighed[0])
+            cells_of.append(cells)
+        assert np.unique(np.concatenate(cells_of)).size == sum(cells.size for cells in cells_of)
+        return np.full(which.size, accepts)
 
     for _ in range(40):
         prior.level, prior.log_shape = rng.normal(), rng.normal()

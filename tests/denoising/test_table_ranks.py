@@ -105,5 +105,6 @@ def test_moves_without_their_hastings_ratio_are_caught(monkeypatch):
     propose = joint_move.propose
     monkeypatch.setattr(joint_move, "propose", lambda *given: (propose(*given), 0.0)[1])
     monkeypatch.setattr(joint_move, "log_probability", lambda *given: 0.0)
-    monkeypatch.setattr(table_walk, "joint_move", joint_move.joint_move.py_func)
+    monkeypatch.setattr(joint_move, "joint_move", joint_move.joint_move.py_func)
+    monkeypatch.setattr(table_walk, "joint_moves", joint_move.joint_moves.py_func)
     assert min(p_values("walk", 300)) < RARE
