@@ -32,8 +32,9 @@ LENGTHS = (0.3, 1.0, 3.0)
 SPREADS = 5
 """Steps of a standard deviation for one of its effects."""
 
-FEW, SELDOM = 100, 1 / 4
-"""Cells that always go along with an effect, and how often very many do."""
+FEW, SELDOM, TURNS = 300, 1 / 4, 3
+"""Cells that always go along with an effect; how often more of them do; turns of factors whose labels have so few each,
+since labels that may be empty are what moves slowest."""
 
 WANTED = 0.4
 """Share of steps to be accepted, to which their lengths are tuned."""
@@ -80,6 +81,9 @@ class LearnedPrior:
         self.log_spread = np.zeros(len(self.sizes)) + np.log(0.5)
         self.log_shape = -0.5
         self._groups = [_groups(codes, possible, size) for codes, size in zip(self.codes, self.sizes, strict=True)]
+        self._turns = [
+            k for k, (first, _) in enumerate(self._groups) for _ in range(TURNS if np.diff(first).max() <= FEW else 1)
+        ]
         self._everywhere = _groups(np.zeros(possible.size, dtype=np.int64), possible, 1)
         self._kept = self.log_shape, np.zeros(0), np.zeros(0)
         self._length: dict[str, Any] = {"level": 0.1, "shape": 0.2, "level with": 0.1, "shape with": 0.2}
@@ -133,7 +137,8 @@ class LearnedPrior:
         """
         log_mean, (log_h, h) = self.log_mean, self._counts(most)
         a, far = np.exp(self.log_shape), np.logaddexp(self.log_shape, log_mean)
-        for k, (codes, groups) in enumerate(zip(self.codes, self._groups, strict=True)):
+        for k in self._turns:
+            codes, groups = self.codes[k], self._groups[k]
             own, sizes = self.effects[k], np.diff(groups[0])
             steps = rng.choice(LENGTHS, own.size) * rng.standard_normal(own.size)
             labels = np.flatnonzero(rng.random(own.size) < np.maximum(SELDOM, FEW / np.maximum(sizes, 1)))

@@ -98,9 +98,10 @@ def propose(R: Reals, g: Reals, step: float, rng: Any, u: Ints) -> float:
     m, mean, found = g.size, np.empty(g.size), 0.0
     _centers(R, g, 1.0 - np.sqrt(1.0 - step * step), mean)
     for i in range(m - 1, -1, -1):
-        center = mean[i]
+        others = 0.0
         for j in range(i + 1, m):
-            center -= R[i, j] / R[i, i] * (u[j] - mean[j])
+            others += R[i, j] * (u[j] - mean[j])
+        center = mean[i] - others / R[i, i]
         precision = (R[i, i] / step) ** 2
         u[i] = _discrete_gaussian(center, precision, rng)
         found -= 0.5 * precision * (u[i] - center) ** 2 + _log_mass(center, precision)
@@ -113,9 +114,10 @@ def log_probability(R: Reals, g: Reals, step: float, u: Ints) -> float:
     m, mean, found = g.size, np.empty(g.size), 0.0
     _centers(R, g, 1.0 - np.sqrt(1.0 - step * step), mean)
     for i in range(m - 1, -1, -1):
-        center = mean[i]
+        others = 0.0
         for j in range(i + 1, m):
-            center -= R[i, j] / R[i, i] * (u[j] - mean[j])
+            others += R[i, j] * (u[j] - mean[j])
+        center = mean[i] - others / R[i, i]
         precision = (R[i, i] / step) ** 2
         found -= 0.5 * precision * (u[i] - center) ** 2 + _log_mass(center, precision)
     return found

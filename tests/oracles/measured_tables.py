@@ -12,6 +12,8 @@ import ppdinf as ppd
 from ppdinf.invariants import linear
 
 ROUNDED, ABSENT_BELOW = 3, 3
+SYSTEMS, NESTED = 102, 25
+"""That tests enumerate: of any sums, and of nested ones in a model."""
 
 
 def gaussian(rng):
@@ -84,7 +86,7 @@ class Problem:
         self.d = int(rng.integers(2, 5))
         self.rates = rng.uniform(0.5, 4, self.d)
         truth = np.minimum(rng.poisson(self.rates), most)
-        self.kinds, self.parts, self.terms = [], [], []
+        self.kinds, self.parts, self.terms, self.missing = [], [], [], False
         for _ in range(int(rng.integers(1, 5))):
             kind = str(rng.choice(list(KINDS)))
             law, log_weight = KINDS[kind](rng)
@@ -92,6 +94,7 @@ class Problem:
             y = [published(kind, int(row @ truth), rng) for row in rows]
             if kind != "thresholded" and len(y) > 1 and rng.random() < 0.3:
                 y[int(rng.integers(len(y)))] = None
+                self.missing = True
             given = [np.nan if value is None else value for value in y]
             self.kinds.append(kind)
             self.parts.append(ppd.measured(linear(rows), given, law))

@@ -5,6 +5,9 @@ import itertools
 import numpy as np
 from scipy.special import logsumexp
 
+CONTRADICTIONS, SYSTEMS = (0, 40, 400), 120
+"""How far what is measured is from what cells say, and systems of each."""
+
 
 class Problem:
     """A random forest of sums: `arguments` of NestedSums, `weights`, and all tables with their log weights."""
@@ -61,11 +64,11 @@ class Problem:
         if law == 1:
             return -self.epsilon * scale * abs(z)
         if law == 2:  # at most 4 off, as rows of a matrix are
-            return np.where(abs(z) <= 4, self.matrix[np.clip(z + 4, 0, 8)], -np.inf)
+            return np.where(abs(z) <= 4, self.matrix[np.clip(z + 4, 0, 8)] * scale, -np.inf)
         return np.where(z <= 0, 0.0, -self.epsilon * scale * z)  # censored from one side
 
-    def log_weights(self, log_weight=None, slope=None, scale=1.0, without=()):
-        """Log weights of all tables; ``without`` are sums whose exact values and bounds are forgotten."""
+    def log_weights(self, log_weight=None, slope=None, scale=1.0, scaled=range(4), without=()):
+        """Log weights of all tables; wrong scales of some laws; sums whose exact values and bounds are forgotten."""
         log_weight = self.log_weight if log_weight is None else log_weight
         slope = self.slope if slope is None else slope
         total = (log_weight[self.start + self.tables - self.low]).sum(1) + self.tables @ slope
@@ -75,7 +78,7 @@ class Problem:
                 total = np.where((self.least[v] <= s) & (s <= self.most[v]), total, -np.inf)
             for sum_, value, law in self.measured:
                 if sum_ == v:
-                    total = total + self.noise(law, value, s, scale)
+                    total = total + self.noise(law, value, s, scale if law in scaled else 1.0)
         return total
 
     def value(self, **changes):
@@ -84,3 +87,13 @@ class Problem:
     def posterior(self):
         total = self.log_weights()
         return np.exp(total - logsumexp(total))
+
+
+def problems(number, seed, **changes):
+    """Random problems that some table meets, every third one a forest with free cells."""
+    rng, found = np.random.default_rng(seed), 0
+    while found < number:
+        p = Problem(rng, forest=found % 3 == 0, **changes)
+        if p.value() > -np.inf:
+            found += 1
+            yield p
