@@ -94,9 +94,9 @@ def main(files=1):
                 rows[name].append(np.sqrt(np.mean((found - truth) ** 2)))
             if seed == 0:
                 print(
-                    f"{'total and two margins exact' if exact else 'nothing exact'}: {seconds:.0f} s, {busy:.0f} of processors; bulk ESS median "
-                    f"{at.ess_bulk.median():.0f}, least {at.ess_bulk.min():.0f}; R-hat median {at.r_hat.median():.3f}, "
-                    f"largest {at.r_hat.max():.3f}"
+                    f"{'total and two margins exact' if exact else 'nothing exact'}: {seconds:.0f} s, {busy:.0f} of "
+                    f"processors; bulk ESS median {at.ess_bulk.median():.0f}, least {at.ess_bulk.min():.0f}; R-hat "
+                    f"median {at.r_hat.median():.3f}, largest {at.r_hat.max():.3f}"
                 )
         for name, errors in rows.items():
             print(f"  root mean square error, {name}: {np.mean(errors):.2f}")
