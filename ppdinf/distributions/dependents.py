@@ -50,7 +50,7 @@ def tables_of(model: pm.Model) -> list[Table]:
 
     Examples
     --------
-    >>> import ppdinf as ppd
+    >>> import numpy as np, ppdinf as ppd
     >>> release = ppd.Release(np.array([3, -1, 4]), ppd.GeneralizedLaplace(ppd.invariants.total(), epsilon=1))
     >>> with pm.Model(coords=release.coords) as model:
     ...     counts = ppd.PartiallyPrivate("counts", pm.Poisson.dist(pm.Gamma("rate", 2, 1)), release=release)
