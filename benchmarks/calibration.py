@@ -14,7 +14,7 @@ import sys
 import time
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "diagnostics"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "oracles"))
 
 import numpy as np
 from posterior_problems import Compiled, Problem

@@ -1,7 +1,7 @@
 """Rates per person where the persons are released with noise: bias and coverage, with and without the noise in mind.
 
 Run with ``python benchmarks/errors_in_variables.py [data sets]``; 1,000 data sets take some five minutes of one core.
-The setting is that of `tests/diagnostics/noisy_denominators.py`, with parameters drawn from their priors. *Bias* is the
+The setting is that of `tests/oracles/noisy_denominators.py`, with parameters drawn from their priors. *Bias* is the
 mean error of posterior means, with its Monte Carlo standard error; *off by* their root mean square error; *sd* the mean
 posterior standard deviation; *coverage* the share of 90 % intervals that hold the truth; *p* the p-value of the rank
 test.
@@ -11,7 +11,7 @@ import sys
 import time
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "diagnostics"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "oracles"))
 
 import numpy as np
 from noisy_denominators import study, summed_out, taken_as_true

@@ -1,0 +1,16 @@
+"""Every benchmark finds what it imports: a name that moved is noticed before somebody wants its figures."""
+
+import runpy
+import sys
+from pathlib import Path
+
+import pytest
+
+BENCHMARKS = sorted((Path(__file__).parents[1] / "benchmarks").glob("*.py"))
+
+
+@pytest.mark.parametrize("path", BENCHMARKS, ids=lambda path: path.stem)
+def test_a_benchmark_loads(path, monkeypatch):
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    loaded = runpy.run_path(str(path), run_name="loaded")
+    assert loaded["__doc__"].count("benchmarks/") >= 1, "the command is in the docstring"
