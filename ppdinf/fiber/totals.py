@@ -24,7 +24,7 @@ from ppdinf.errors import InvariantError, ModelError
 from ppdinf.fiber.cell_windows import lids
 from ppdinf.fiber.conditional_draws import draw_tables
 from ppdinf.fiber.cumulants import MANY
-from ppdinf.fiber.fixed_frequencies import FEW, FEWEST, NO_GRIDS, Grids, grids_of
+from ppdinf.fiber.frequency_grids import FEW, FEWEST, NO_GRIDS, Grids, grids_of
 from ppdinf.fiber.pieces import NO_PIECES, Pieces, pieces_of
 from ppdinf.fiber.value_and_gradient import evaluate, through_pointers
 

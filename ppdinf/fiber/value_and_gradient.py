@@ -12,9 +12,10 @@ from ppdinf.errors import InvariantError, ModelError
 from ppdinf.fiber.cell_windows import Rows, Weights, lids, probabilities, room_for, row_of, vectorised
 from ppdinf.fiber.convolution import by_convolution, convolved
 from ppdinf.fiber.cumulants import MANY, by_cumulants, values_and_means
-from ppdinf.fiber.fixed_frequencies import WIDTH as WIDTH_ON_GRID
-from ppdinf.fiber.fixed_frequencies import Grids, by_frequencies
+from ppdinf.fiber.fixed_frequencies import by_frequencies
 from ppdinf.fiber.fourier import inverted
+from ppdinf.fiber.frequency_grids import WIDTH as WIDTH_ON_GRID
+from ppdinf.fiber.frequency_grids import Grids
 from ppdinf.fiber.log_normaliser import WIDTH
 from ppdinf.fiber.pieces import Pieces, placed
 from ppdinf.fiber.saddlepoint import moments, tilted

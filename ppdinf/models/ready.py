@@ -4,17 +4,25 @@ For counts of areas and months, say, with log rates
 
     intercept + effect of the area + effect of the month,    effects ~ Normal(0, spread of the label),
 
-two things decide whether NUTS takes long steps or short ones that diverge. An effect of which the release tells much is
-best moved itself, one of which it tells little in units of its spread: here each goes as far between the two as is
-told of it. And where the sums over the cells of each label are public, an intercept and effects that share them lie on
-a thin curved shell: what moves is then by how much the log of the expected sum exceeds that of the public one.
-The priors are those above in any case.
+what decides whether NUTS takes long steps or short ones that diverge is what it moves. Were noisy counts normal around
+log rates, the posterior of a label's level given its spread would be normal,
+
+    level = mean + L z,    L L' = (information + 1 / spread**2)**-1,
+
+and z standard normal whatever the spread: that is what moves, with the information from a rough fit. Effects of which
+little is told so move in units of their spread, others as they are, and no spread against them. The law of the effects
+is the one above in any case; L and the mean are a change of variables.
+
+Levels are effects on top of what is fitted beforehand, so that no others have to move along: that of a county holds its
+state's and the intercept. Labels that cross these (months) come first. Of them only contrasts are told, since what all
+have in common is undone by the levels of counties: their information has a direction of size 0, and their average over
+its cells is part of a county's level.
 
 References
 ----------
 O. Papaspiliopoulos, G. O. Roberts, M. Skoeld, "A general framework for the parametrization of hierarchical models",
-Statistical Science 22 (2007), 59-73. S. E. Fienberg, "The Analysis of Cross-Classified Categorical Data", 2nd ed.
-(1980), section 2.4, for Poisson sampling as a total and shares.
+Statistical Science 22 (2007), 59-73, section 3, for normal models. P. McCullagh, J. A. Nelder, "Generalized Linear
+Models", 2nd ed. (1989), section 2.5, for working responses and their weights.
 """
 
 from __future__ import annotations
@@ -34,6 +42,9 @@ from ppdinf.releases.rates import exposures
 __all__ = ["log_rates"]
 
 PRIOR_SD = 2.5  # of the intercept
+SWEEPS = 4  # over effects, of the rough fit
+LEAST = 0.1  # of what is expected, in the rough fit, where noise says less
+transforms = pm.distributions.transforms
 
 
 def log_rates(release: Release, effects: list[str], *, exposure: str | None = None) -> Any:
@@ -63,61 +74,124 @@ def log_rates(release: Release, effects: list[str], *, exposure: str | None = No
     Notes
     -----
     Adds to the model ``intercept`` ~ Normal(log of the overall rate, 2.5), ``{label}_spread`` ~ HalfNormal(1) and
-    ``{label}_effect`` ~ Normal(0, spread), one for each label in order of appearance. What chains move is called
-    ``{label}_moved`` and ``intercept_moved``; forward draws know all of it.
+    ``{label}_effect`` ~ Normal(0, spread), one for each label in order of appearance. What chains move are levels,
+    ``{label}_level`` and, where labels cross, ``level``: effects with those before them. Forward draws know all of it.
 
     Examples
     --------
     >>> import numpy as np, pymc as pm, ppdinf as ppd
     >>> mechanism = ppd.GeneralizedLaplace(ppd.invariants.margin("dim_1"), epsilon=1)
-    >>> release = ppd.Release(np.array([[3, 1], [4, 2]]), mechanism)
+    >>> release = ppd.Release(np.array([[3, 1], [4, 2], [0, 5]]), mechanism)
     >>> with pm.Model(coords=release.coords) as model:
     ...     rate = pm.math.exp(log_rates(release, ["dim_0", "dim_1"]))
     ...     x = ppd.PartiallyPrivate("x", pm.Poisson.dist(rate), release=release)
     >>> [variable.name for variable in model.free_RVs]
-    ['intercept', 'dim_0_spread', 'dim_0_moved', 'dim_1_spread', 'dim_1_moved']
+    ['dim_1_spread', 'dim_1_level', 'level', 'dim_0_spread', 'dim_0_level']
     """
     if len(set(effects)) < len(effects):
         raise ModelError(f"an effect is named twice among {', '.join(effects)}")
     at_risk = exposures(release, exposure).ravel()
-    cells = _Cells(release.table.values.ravel().astype(float), at_risk, release.likelihood.half_width / REACH)
-    labels = {name: release.frame.codes(name)[0] for name in effects}
-    bearer = next((name for name in effects if _public(release, labels[name])), None)
-    overall, one = float(np.log(max(cells.noisy.sum(), 1) / at_risk.sum())), np.zeros(at_risk.size, dtype=np.int64)
-    moved = bearer is None and _public(release, one)
-    eta: Any = np.zeros(at_risk.size) if moved else pm.Normal("intercept", overall, PRIOR_SD)
-    for name in sorted(effects, key=lambda name: name == bearer):  # who bears the public sums comes last
-        eta = eta + _effect(name, labels[name], cells, eta if name == bearer else None)[labels[name]]
-    if moved:
-        intercept = _moved("intercept", overall, PRIOR_SD, cells.sums(one), *cells.beyond(one, eta))[0]
-        eta = eta + pm.Deterministic("intercept", intercept)
-    return (eta + np.zeros(at_risk.size)).reshape(release.shape)
+    fit = _fit(release, at_risk, {name: release.frame.codes(name)[0] for name in effects})
+    finer, top = sorted(effects, key=lambda name: fit.codes[name].max()), np.zeros(at_risk.size, dtype=np.int64)
+    line = [name for name in finer if _nested(fit.codes[finer[-1]], fit.codes[name])]  # the finest, and all it lies in
+    crossing = _Sum(np.zeros(at_risk.size), np.zeros(at_risk.size))  # cell by cell
+    ends: list[tuple[NDArray[np.int64], _Sum]] = [(top, _Sum(np.zeros(1), np.zeros(1)))]
+    for name in [name for name in finer if name not in line]:
+        codes = fit.codes[name]
+        above, base = next(end for end in reversed(ends) if _nested(codes, end[0]))
+        base = base.of(_parents(codes, above))
+        effect = _add(name, base, fit.told(name), contrasts=True)
+        crossing = crossing.plus(effect.of(codes))
+        ends.append((codes, base.plus(effect)))
+    average = fit.average(top, crossing)
+    start = fit.overall + float(average.fitted[0])
+    unit = _Unit(start, USUAL / np.sqrt(fit.codes[line[0]].max() + 1) if line else 1.0)
+    if len(ends) > 1:
+        level = pm.Normal("level", fit.overall + average.drawn[0], PRIOR_SD, initval=start, transform=unit)
+        intercept = pm.Deterministic("intercept", level - average.drawn[0])
+    else:
+        intercept = pm.Normal("intercept", fit.overall, PRIOR_SD, transform=unit)
+    above, total = top, _Sum(pt.atleast_1d(intercept), np.array([fit.overall]))
+    for name in line:
+        codes, base = fit.codes[name], total.of(_parents(fit.codes[name], above))
+        average = fit.average(codes, crossing)
+        effect = _add(name, base.plus(average), fit.told(name), contrasts=False)
+        above, total = codes, base.plus(effect)
+    return (crossing.drawn + total.drawn[above]).reshape(release.shape)
 
 
-class _Cells(NamedTuple):
-    """Noisy counts, persons at risk, and a standard deviation of the noise, roughly."""
+class _Sum(NamedTuple):
+    """Effects added up, as variables and as they are fitted."""
+
+    drawn: Any
+    fitted: NDArray[np.float64]
+
+    def of(self, codes: NDArray[np.int64]) -> _Sum:
+        return _Sum(self.drawn[codes], self.fitted[codes])
+
+    def plus(self, other: _Sum) -> _Sum:
+        return _Sum(self.drawn + other.drawn, self.fitted + other.fitted)
+
+
+class _Told(NamedTuple):
+    """What noisy counts tell of the effects of a label, were they normal."""
+
+    fitted: NDArray[np.float64]
+    near: NDArray[np.float64]
+    information: NDArray[np.float64]
+
+
+class _Fit(NamedTuple):
+    """Expected counts of cells and effects of labels, fitted roughly."""
 
     noisy: NDArray[np.float64]
-    at_risk: NDArray[np.float64]
-    noise: float
+    expected: NDArray[np.float64]
+    noise: float  # its variance in a cell
+    overall: float
+    codes: dict[str, NDArray[np.int64]]
+    public: dict[str, bool]
+    effects: dict[str, NDArray[np.float64]]
 
-    def sums(self, codes: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Information about a log rate in sums without noise: their size."""
-        return np.maximum(np.bincount(codes, weights=self.noisy), 0.0)
+    def told(self, name: str) -> _Told:
+        """Working responses of the effects of a label and their information, less what the finest labels in it vary."""
+        codes, expected, effect = self.codes[name], self.expected, self.effects[name]
+        weight = expected if self.public[name] else expected**2 / np.maximum(expected + self.noise, 1e-300)
+        share = weight / np.where(expected > 0, expected, 1)
+        information = np.bincount(codes, weight)
+        off = np.bincount(codes, share * (self.noisy - expected)) / np.where(information > 0, information, 1)
+        finest = max((c for c in self.codes.values() if _nested(c, codes)), key=np.max)
+        if finest.max() > codes.max():
+            size, within = np.bincount(finest, expected), _parents(finest, codes)
+            uneven = np.bincount(within, size**2) / np.maximum(np.bincount(within, size), 1e-300) ** 2
+            information = information / (1 + information * USUAL**2 * uneven)
+        return _Told(effect, effect + off, information)
 
-    def told(self, codes: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Information about a log rate in noisy counts, shrunk to what their exposure lets expect."""
-        expected = np.maximum(self.at_risk * max(self.noisy.sum(), 1) / self.at_risk.sum(), 1e-9)
-        spread = (USUAL * expected) ** 2
-        counts = expected + spread / (spread + expected + self.noise**2) * (self.noisy - expected)
-        counts = np.maximum(counts, 0.1 * expected)
-        return np.bincount(codes, weights=counts**2 / (counts + self.noise**2))
+    def average(self, codes: NDArray[np.int64], crossing: _Sum) -> _Sum:
+        """Average of what crosses labels over their cells, as expected counts weigh it."""
+        size = np.bincount(codes, self.expected)
+        share = self.expected / np.where(size > 0, size, 1)[codes]
+        fitted = np.bincount(codes, share * crossing.fitted)
+        if isinstance(crossing.drawn, np.ndarray):  # nothing does
+            return _Sum(fitted, fitted)
+        return _Sum(pt.inc_subtensor(pt.zeros(size.size)[codes], share * crossing.drawn), fitted)
 
-    def beyond(self, codes: NDArray[np.int64], eta: Any) -> tuple[NDArray[np.float64], Any]:
-        """Logarithms of sums, and of what they are expected to be under log rates."""
-        sums = np.maximum(np.bincount(codes, weights=self.noisy), 0.5)
-        expected = pt.inc_subtensor(pt.zeros(sums.size)[codes], pt.exp(eta) * self.at_risk)
-        return np.log(sums), pt.log(expected)
+
+def _fit(release: Release, at_risk: NDArray[np.float64], codes: dict[str, NDArray[np.int64]]) -> _Fit:
+    """Fit effects by turns, each shrunk as far as noise and a usual spread say."""
+    noisy, noise = release.table.values.ravel().astype(float), (release.likelihood.half_width / REACH) ** 2
+    overall = float(np.log(max(noisy.sum(), 1) / at_risk.sum()))
+    expected, public = at_risk * np.exp(overall), {name: _public(release, codes[name]) for name in codes}
+    effects = {name: np.zeros(codes[name].max() + 1) for name in codes}
+    for _ in range(SWEEPS):
+        for name, label in codes.items():
+            without = expected * np.exp(-effects[name])[label]
+            usual = np.bincount(label, without)
+            spread = (USUAL * usual) ** 2
+            off = usual + (0 if public[name] else noise) * np.bincount(label)
+            moved = spread / np.maximum(spread + off, 1e-300) * (np.bincount(label, noisy) - usual)
+            effects[name] = np.log(np.maximum(1 + moved / np.where(usual > 0, usual, 1), LEAST))
+            expected = without * np.exp(effects[name])[label]
+    return _Fit(noisy, expected, noise, overall, codes, public, effects)
 
 
 def _public(release: Release, codes: NDArray[np.int64]) -> bool:
@@ -129,23 +203,92 @@ def _public(release: Release, codes: NDArray[np.int64]) -> bool:
     return all(tuple(np.flatnonzero(codes == label)) in rows for label in range(codes.max() + 1))
 
 
-def _effect(name: str, codes: NDArray[np.int64], cells: _Cells, others: Any) -> Any:
-    """Effects of labels; `others` is the log rate but for them where they bear public sums."""
-    spread = pm.HalfNormal(f"{name}_spread", 1)
-    if others is None:
-        effect = _moved(name, 0.0, spread, cells.told(codes), np.zeros(codes.max() + 1), 0.0)
-    else:
-        effect = _moved(name, 0.0, spread, cells.sums(codes), *cells.beyond(codes, others + np.zeros(codes.size)))
-    return pm.Deterministic(f"{name}_effect", effect)
+def _nested(codes: NDArray[np.int64], coarser: NDArray[np.int64]) -> bool:
+    """Whether every label lies within one of the coarser ones."""
+    return np.array_equal(_parents(codes, coarser)[codes], coarser)
 
 
-def _moved(
-    name: str, mean: float, sd: Any, information: NDArray[np.float64], told: NDArray[np.float64], others: Any
-) -> Any:
-    """Add normal variables with given mean and sd, of which something tells that they are near ``told - others``."""
-    share = USUAL**2 * information / (1 + USUAL**2 * information)
-    near = share * (told - others - mean)
-    z = pm.Normal(
-        f"{name}_moved", -near * sd ** (share - 1), sd**share, shape=share.shape, initval=np.zeros(share.size)
-    )
-    return mean + near + sd ** (1 - share) * z
+def _parents(codes: NDArray[np.int64], coarser: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the coarser label in which each label lies."""
+    return coarser[np.unique(codes, return_index=True)[1]]
+
+
+def _add(name: str, base: _Sum, told: _Told, contrasts: bool) -> _Sum:
+    """Add effects of labels to the model; each is drawn on top of a base."""
+    share = told.information * USUAL**2 / (1 + told.information * USUAL**2)
+    narrow = _Unit(np.log(USUAL), 1 / np.sqrt(2 * (share**2).sum() + 1))
+    spread = pm.HalfNormal(f"{name}_spread", 1, transform=transforms.Chain([transforms.log, narrow]))
+    transform = _Standardised(base.fitted + told.near, told.information, contrasts)
+    start = base.fitted + told.fitted
+    level = pm.Normal(f"{name}_level", base.drawn, spread, shape=start.size, initval=start, transform=transform)
+    return _Sum(pm.Deterministic(f"{name}_effect", level - base.drawn), told.fitted)
+
+
+class _Unit(transforms.Transform):  # type: ignore[misc]
+    """Move a number around a centre in units of about its posterior standard deviation."""
+
+    name = "unit"
+    ndim_supp = 0
+
+    def __init__(self, center: float, sd: float) -> None:
+        self.center, self.sd = center, sd
+
+    def backward(self, value: Any, *inputs: Any) -> Any:
+        return self.center + self.sd * value
+
+    def forward(self, value: Any, *inputs: Any) -> Any:
+        return (value - self.center) / self.sd
+
+    def log_jac_det(self, value: Any, *inputs: Any) -> Any:
+        return pt.full_like(value, np.log(self.sd))
+
+
+class _Standardised(transforms.Transform):  # type: ignore[misc]
+    """Move independent normal variables as what is standard normal once something is told of them, for any spread.
+
+    Parameters
+    ----------
+    near : array, shape (n,)
+        What each is told to be near to.
+    information : array, shape (n,)
+        Inverse variance of that.
+    contrasts : bool
+        Whether it is told only relative to their average, weighted by information.
+    """
+
+    name = "told"
+    ndim_supp = 1
+
+    def __init__(self, near: NDArray[np.float64], information: NDArray[np.float64], contrasts: bool) -> None:
+        self.near, self.information, self.contrasts = near, information, contrasts
+
+    def _factor(self, spread: Any) -> tuple[Any, Any, Any]:
+        """Return L = diag(a) (I + (b - 1) u u') as a, u and b."""
+        precise = self.information * spread**2
+        a = spread / pt.sqrt(1 + precise)
+        if not self.contrasts or not self.information.any():
+            return a, np.zeros(self.information.size), 1.0
+        u = a * self.information
+        b = pt.sqrt(self.information.sum() / (self.information / (1 + precise)).sum())
+        return a, u / pt.sqrt((u**2).sum()), b
+
+    def _mean(self, mean: Any, spread: Any) -> Any:
+        a, u, b = self._factor(spread)
+        off = self.near - mean
+        if self.contrasts:
+            off = off - (self.information * off).sum() / max(self.information.sum(), 1e-300)
+        right = a * self.information * off
+        return mean + a * (right + (b**2 - 1) * u * (u * right).sum())
+
+    def backward(self, value: Any, *inputs: Any) -> Any:
+        a, u, b = self._factor(inputs[-1])
+        return self._mean(*inputs[-2:]) + a * (value + (b - 1) * u * (u * value).sum())
+
+    def forward(self, value: Any, *inputs: Any) -> Any:
+        a, u, b = self._factor(inputs[-1])
+        moved = (value - self._mean(*inputs[-2:])) / a
+        return moved + (1 / b - 1) * u * (u * moved).sum()
+
+    def log_jac_det(self, value: Any, *inputs: Any) -> Any:
+        a, _, b = self._factor(inputs[-1])
+        return pt.log(a).sum() + pt.log(b)

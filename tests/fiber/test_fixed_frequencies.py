@@ -8,7 +8,8 @@ from scipy.special import logsumexp
 
 from ppdinf.fiber import totals
 from ppdinf.fiber.cell_windows import Weights
-from ppdinf.fiber.fixed_frequencies import (
+from ppdinf.fiber.fixed_frequencies import by_frequencies
+from ppdinf.fiber.frequency_grids import (
     BASE,
     DECAY,
     EXCESS,
@@ -20,7 +21,8 @@ from ppdinf.fiber.fixed_frequencies import (
     RATES,
     TERMS,
     WAVES,
-    by_frequencies,
+    WIDTH,
+    _fill,
 )
 
 BLOCKS = [
@@ -108,6 +110,33 @@ def test_polynomials_and_bounds_of_a_piece_on_a_grid(family, noise, epsilon, d, 
                 rate = RATES[s // 2] / modulus * (1 if s % 2 else -1)
                 excess = _law(w, k, at + x + rate)[0] - log_z - rate * (law @ k)
                 assert 0.4 * entry[EXCESS + s] - 1e-9 < excess < entry[EXCESS + s] + 1e-12
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_bounds_hold_between_the_points_where_they_are_found(seed):
+    """Rows of lumps of which the middle one takes over halfway: cells that no noise makes, but a table may hold."""
+    rng = np.random.default_rng(seed)
+    k, modulus, half = np.arange(41), 90, 0.25
+    logw = np.full(41, -np.inf)
+    at = np.sort(rng.choice(41, 6, replace=False))
+    height = rng.normal(0, 1, 6)
+    center = rng.normal(0, 0.3)
+    logw[at] = height - 0.02 * (at - rng.uniform(5, 35)) ** 2
+    if seed == 0:  # at -1 the left lump, at 1 the right one, in between that without width
+        logw[:] = -np.inf
+        logw[[5, 6, 20, 34, 35]], center = [0.0, 0.0, 2.5, 0.0, 0.0], 0.0
+    w = Weights(logw[None], totals.lids(logw[None]), np.zeros(1, np.int64), np.zeros(1))
+    entry = np.empty(WIDTH)
+    _fill(w, 0, center, half, modulus, entry)
+    beyond = 2 * np.pi * np.arange(FREQUENCIES, modulus // 2 + 1) / modulus
+    sizes, excesses = [], []
+    for x in np.linspace(-half, half, 401):
+        log_z, law = _law(logw, k, center + x)
+        sizes.append(np.abs(np.exp(1j * np.outer(beyond, k)) @ law).max())
+        rates = [RATES[s // 2] / modulus * (1 if s % 2 else -1) for s in range(4)]
+        excesses.append([_law(logw, k, center + x + rate)[0] - log_z - rate * (law @ k) for rate in rates])
+    assert max(sizes) <= np.exp(-entry[DECAY]) + 1e-14
+    assert (np.max(excesses, axis=0) <= entry[EXCESS : EXCESS + 4]).all()
 
 
 def _law(w, k, eta):
