@@ -217,7 +217,7 @@ def _add(name: str, base: _Sum, told: _Told, contrasts: bool) -> _Sum:
     """Add effects of labels to the model; each is drawn on top of a base."""
     share = told.information * USUAL**2 / (1 + told.information * USUAL**2)
     narrow = _Unit(np.log(USUAL), 1 / np.sqrt(2 * (share**2).sum() + 1))
-    spread = pm.HalfNormal(f"{name}_spread", 1, transform=transforms.Chain([transforms.log, narrow]))
+    spread = pm.HalfNormal(f"{name}_spread", 1, initval=USUAL, transform=narrow)
     transform = _Standardised(base.fitted + told.near, told.information, contrasts)
     start = base.fitted + told.fitted
     level = pm.Normal(f"{name}_level", base.drawn, spread, shape=start.size, initval=start, transform=transform)
