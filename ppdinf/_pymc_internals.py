@@ -22,6 +22,8 @@ The versions that were tried are the bounds in pyproject.toml and the newest one
 `compile_pymc`, `inputvars`, `join_nonshared_inputs`, `get_value_vars_from_user_vars`
     Functions of a point of the model, with fresh random numbers at every call. Instead: ``pytensor.function`` with
     updates written out.
+`Transform`
+    Effects that move in coordinates which depend on their spread. Instead: ``pm.distributions.transforms.Transform``.
 `STEP_METHODS`, `BlockedStep`, `Competence`, `StepMethodState`, `dataclass_state`
     A step that PyMC assigns by itself and runs beside NUTS. Instead: a loop of our own around a point of the model.
 `CompoundStep`, `assign_step_methods`, `instantiate_steppers`
@@ -49,6 +51,7 @@ from pymc.distributions.shape_utils import change_dist_size
 from pymc.logprob.abstract import MeasurableOp, ValuedRV, _logprob
 from pymc.logprob.basic import conditional_logp, transformed_conditional_logp
 from pymc.logprob.rewriting import logprob_rewrites_db
+from pymc.logprob.transforms import Transform
 from pymc.logprob.utils import CheckParameterValue, replace_rvs_by_values
 from pymc.pytensorf import compile as compile_pymc
 from pymc.pytensorf import inputvars, join_nonshared_inputs
@@ -150,6 +153,7 @@ __all__ = [
     "Sum",
     "SymbolicRandomVariable",
     "TensorVariable",
+    "Transform",
     "TrueDiv",
     "ValuedRV",
     "Variable",

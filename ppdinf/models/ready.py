@@ -34,6 +34,7 @@ import pymc as pm
 import pytensor.tensor as pt
 from numpy.typing import NDArray
 
+from ppdinf._pymc_internals import Transform
 from ppdinf.errors import ModelError
 from ppdinf.models.rates import REACH, USUAL
 from ppdinf.releases import Release
@@ -44,7 +45,6 @@ __all__ = ["log_rates"]
 PRIOR_SD = 2.5  # of the intercept
 SWEEPS = 4  # over effects, of the rough fit
 LEAST = 0.1  # of what is expected, in the rough fit, where noise says less
-transforms = pm.distributions.transforms
 
 
 def log_rates(release: Release, effects: list[str], *, exposure: str | None = None) -> Any:
@@ -224,7 +224,7 @@ def _add(name: str, base: _Sum, told: _Told, contrasts: bool) -> _Sum:
     return _Sum(pm.Deterministic(f"{name}_effect", level - base.drawn), told.fitted)
 
 
-class _Unit(transforms.Transform):  # type: ignore[misc]
+class _Unit(Transform):
     """Move a number around a centre in units of about its posterior standard deviation."""
 
     name = "unit"
@@ -243,7 +243,7 @@ class _Unit(transforms.Transform):  # type: ignore[misc]
         return pt.full_like(value, np.log(self.sd))
 
 
-class _Standardised(transforms.Transform):  # type: ignore[misc]
+class _Standardised(Transform):
     """Move independent normal variables as what is standard normal once something is told of them, for any spread.
 
     Parameters
