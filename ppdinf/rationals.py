@@ -11,7 +11,10 @@ from flint import arb, fmpq
 
 from ppdinf.errors import PrivacyError
 
-__all__ = ["NUMBER", "as_fraction", "ball"]
+__all__ = ["NUMBER", "Parameter", "as_fraction", "ball"]
+
+type Parameter = int | float | str | Fraction | Decimal
+"""A privacy parameter as it is given; text may be ``"1/4"``."""
 
 NUMBER = re.compile(
     r"[-+]?([0-9]{1,30}/0*[1-9][0-9]{0,30}|([0-9]{1,30}\.?[0-9]{0,30}|\.[0-9]{1,30})([eE][-+]?[0-9]{1,3})?)"
@@ -19,7 +22,7 @@ NUMBER = re.compile(
 _RANGE = (Fraction(1, 10**12), Fraction(10**6))
 
 
-def as_fraction(value: int | float | str | Fraction | Decimal, name: str) -> Fraction:
+def as_fraction(value: Parameter, name: str) -> Fraction:
     """Read a privacy parameter exactly.
 
     Parameters

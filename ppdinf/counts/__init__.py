@@ -16,6 +16,7 @@ optimal              the mechanism of least error among those with a given fixed
                      its structure
 postprocessing       from a noisy histogram, with negative numbers and another total, to a distribution of counts
 privatizers/         noise for a histogram of counts, one way a file
+runs                 what the rows of a mechanism still lack, as runs of rows with one rigid shape each
 scales               powers of exp(epsilon), and the scales that are built of them
 staircase            staircase noise on a count, rounded and cut at both ends, to compare with
 sums_of_scales       matrices of probabilities that are stated as sums of scales, and their largest ratio

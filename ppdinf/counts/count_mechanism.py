@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 from flint import arb
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from ppdinf.counts.distribution import as_distribution, require_counts
 from ppdinf.counts.scales import depths, falling
@@ -101,7 +101,7 @@ class CountMechanism:
 
     @classmethod
     def of_scales(
-        cls, column: Any, peak: Any, rising: Any, epsilon: Fraction, *, name: str, z: Any = None
+        cls, column: Any, peak: Any, rising: Any, epsilon: Fraction, *, name: str, z: NDArray[np.float64] | None = None
     ) -> CountMechanism:
         """Make a mechanism of scales: the column of each, its largest entry and its pattern."""
         scales = Scales(np.asarray(column), np.asarray(peak, dtype=np.float64), np.asarray(rising, dtype=bool))
@@ -109,7 +109,7 @@ class CountMechanism:
 
     @classmethod
     def of_logarithms(
-        cls, log_matrix: NDArray[np.float64], epsilon: Fraction, *, name: str, z: Any = None,
+        cls, log_matrix: NDArray[np.float64], epsilon: Fraction, *, name: str, z: NDArray[np.float64] | None = None,
         delta: Fraction = Fraction(0),
     ) -> CountMechanism:  # fmt: skip
         """Make a mechanism of the logarithms of its entries, shape (n, n)."""
@@ -176,7 +176,7 @@ class CountMechanism:
         steps[np.isnan(steps)] = 0.0  # zero beside zero
         return float(steps.max(initial=0.0))
 
-    def count_error(self, z: Any = None, *, power: int = 1) -> float:
+    def count_error(self, z: ArrayLike | None = None, *, power: int = 1) -> float:
         """Return the expected absolute deviation of a released count, or its mean squared error.
 
         Parameters
@@ -204,7 +204,7 @@ class CountMechanism:
         away = np.abs(np.arange(self.n)[:, np.newaxis] - np.arange(self.n)) ** power
         return float(given @ (self.matrix * away).sum(axis=1))
 
-    def simulate(self, counts: Any, rng: int | np.random.Generator | None = None) -> NDArray[np.int64]:
+    def simulate(self, counts: ArrayLike, rng: int | np.random.Generator | None = None) -> NDArray[np.int64]:
         """Draw a released count for every count, for research; a release is drawn by `TwoStage`.
 
         Parameters
@@ -228,7 +228,7 @@ class CountMechanism:
         """
         return self.draw(counts, seeded_tape(np.random.default_rng(rng)))
 
-    def draw(self, counts: Any, tape: Tape) -> NDArray[np.int64]:
+    def draw(self, counts: ArrayLike, tape: Tape) -> NDArray[np.int64]:
         """Draw a released count for every count from uniform words, exactly by the stated law.
 
         Scales are real numbers, sums of ``peak * exp(-epsilon depth)`` with the peaks as they are stored; rows are

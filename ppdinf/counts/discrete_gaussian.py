@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 from scipy.optimize import brentq
@@ -19,12 +18,12 @@ from ppdinf.counts.cut_noise import cut_noise
 from ppdinf.counts.distribution import require_size
 from ppdinf.counts.scales import as_epsilon
 from ppdinf.errors import PrivacyError
-from ppdinf.rationals import as_fraction
+from ppdinf.rationals import Parameter, as_fraction
 
 __all__ = ["discrete_gaussian", "gaussian_sigma"]
 
 
-def discrete_gaussian(n: int, epsilon: Any, delta: Any) -> CountMechanism:
+def discrete_gaussian(n: int, epsilon: Parameter, delta: Parameter) -> CountMechanism:
     """Build the mechanism that adds discrete Gaussian noise and cuts at 0 and n - 1.
 
     Parameters

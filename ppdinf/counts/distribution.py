@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from ppdinf.errors import CountError, PrivacyError
 
@@ -14,7 +14,7 @@ __all__ = ["as_distribution", "histogram", "require_counts", "require_size"]
 ROUNDING = 1e-9  # error of a total of probabilities that is taken for rounding
 
 
-def as_distribution(z: Any) -> NDArray[np.float64]:
+def as_distribution(z: ArrayLike) -> NDArray[np.float64]:
     """Read a distribution over the counts 0 to n - 1, or refuse it.
 
     Parameters
@@ -51,7 +51,7 @@ def as_distribution(z: Any) -> NDArray[np.float64]:
     return found / found.sum()
 
 
-def histogram(counts: Any, n: int) -> NDArray[np.int64]:
+def histogram(counts: ArrayLike, n: int) -> NDArray[np.int64]:
     """Count the cells that hold 0, 1, ..., n - 1.
 
     Parameters
@@ -78,7 +78,7 @@ def histogram(counts: Any, n: int) -> NDArray[np.int64]:
     return np.bincount(require_counts(counts, n).ravel(), minlength=n)
 
 
-def require_counts(counts: Any, n: int) -> NDArray[np.int64]:
+def require_counts(counts: ArrayLike, n: int) -> NDArray[np.int64]:
     """Return whole numbers from 0 to n - 1 as int64, in their shape, or refuse them without showing one."""
     require_size(n)
     found = np.asarray(counts)

@@ -24,16 +24,18 @@ Proposition 2, Theorems 5 and 6.
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import Any, Literal, NamedTuple
+from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from ppdinf._compiled import jit
 from ppdinf.counts.count_mechanism import CountMechanism
 from ppdinf.counts.distribution import as_distribution
+from ppdinf.counts.runs import heights, raise_run, runs_of, settle, subtract, weight_of
 from ppdinf.counts.scales import as_epsilon, falls, times
 from ppdinf.errors import PrivacyError
+from ppdinf.rationals import Parameter
 
 __all__ = ["SELECTORS", "Selector", "heuristic"]
 
@@ -45,7 +47,7 @@ NEGLIGIBLE = 1e-250  # probabilities whose products would leave the range of dou
 NONE, ALL = -1, -2  # in the place of the run whose step ends a scale
 
 
-def heuristic(z: Any, epsilon: Any, selector: Selector = "sandwich") -> CountMechanism:
+def heuristic(z: ArrayLike, epsilon: Parameter, selector: Selector = "sandwich") -> CountMechanism:
     """Build a mechanism that leaves a distribution of counts as it is, by Algorithm 1.
 
     Parameters
@@ -124,28 +126,11 @@ def _built(z: NDArray[np.float64], epsilon: Fraction, order: NDArray[np.int64], 
     return found
 
 
-class _Runs(NamedTuple):
-    """Runs of r, linked; a run goes by its first row."""
-
-    after: NDArray[np.int64]
-    before: NDArray[np.int64]
-    last: NDArray[np.int64]
-    amplitude: NDArray[np.float64]
-    top: NDArray[np.int64]  # height of the largest entry over the first row's
-    net: NDArray[np.int64]  # height of the last row over the first row's
-    mass: NDArray[np.float64]  # z times the run's shape, that being 1 at its highest row of positive z
-    held: NDArray[np.int64]  # height of that row over the first one
-    tight: NDArray[np.int8]  # of every row: +1 and -1 where the step to the next is at its bound
-
-
 @jit
 def _fill(z, order, table, column, peak, rising):  # type: ignore[no-untyped-def]
     """Fill the columns in order; write each scale's column, largest entry and pattern, and return their number."""
     n = z.size
-    runs = _Runs(
-        np.arange(1, n + 1), np.arange(-1, n - 1), np.arange(n), np.ones(n), np.zeros(n, np.int64),
-        np.zeros(n, np.int64), z.copy(), np.zeros(n, np.int64), np.zeros(n, np.int8),
-    )  # fmt: skip
+    runs = runs_of(z)
     first = np.zeros(n, dtype=np.int64)  # height of a run's first row in the current scale
     size = 0
     for turn in range(order.size):
@@ -153,8 +138,8 @@ def _fill(z, order, table, column, peak, rising):  # type: ignore[no-untyped-def
         capacity = z[j]
         is_last = turn == order.size - 1
         while capacity > 0 or is_last:
-            highest, reference = _heights(j, runs, first)
-            weight = _weight(first, reference, runs, table)
+            highest, reference = heights(j, runs, first)
+            weight = weight_of(first, reference, runs, table)
             most = np.inf if is_last else capacity / weight
             multiple, at, joined = _multiple(j, most, reference, first, runs, table)
             column[size] = j
@@ -164,7 +149,7 @@ def _fill(z, order, table, column, peak, rising):  # type: ignore[no-untyped-def
             size += 1
             if joined == ALL:
                 return size
-            _subtract(multiple, at, first, runs, table)
+            subtract(multiple, at, first, runs, table)
             if joined == NONE:
                 capacity = 0.0
             else:
@@ -172,41 +157,10 @@ def _fill(z, order, table, column, peak, rising):  # type: ignore[no-untyped-def
                 if capacity <= 2.0**-50 * z[j]:
                     capacity = 0.0
                 low = runs.after[joined] if runs.last[joined] < j else joined  # r moves against the scale
-                _raise(low, runs, table)
-            if not _settle(runs, table):
+                raise_run(low, runs, table)
+            if not settle(runs, table):
                 return size
     return size
-
-
-@jit
-def _heights(j, runs, first):  # type: ignore[no-untyped-def]
-    """Heights of the scale that is single-peaked at j, but moves with r within runs: their first rows' into ``first``.
-
-    Return that of its highest row, and of its highest row of positive z.
-    """
-    n = runs.last.size
-    height, highest, reference = 0, -n - 1, -n - 1
-    s = 0
-    while s < n:
-        first[s] = height
-        highest = max(highest, height + runs.top[s])
-        if runs.mass[s] > 0:
-            reference = max(reference, height + runs.held[s])
-        height += runs.net[s] + (1 if runs.last[s] < j else -1)
-        s = runs.after[s]
-    return highest, reference
-
-
-@jit
-def _weight(first, reference, runs, table):  # type: ignore[no-untyped-def]
-    """Weigh the scale by z, both at the reference height."""
-    weight = 0.0
-    s = 0
-    while s < runs.last.size:
-        if runs.mass[s] > 0:
-            weight += times(runs.mass[s], first[s] + runs.held[s] - reference, table)
-        s = runs.after[s]
-    return weight
 
 
 @jit
@@ -235,76 +189,3 @@ def _multiple(j, most, reference, first, runs, table):  # type: ignore[no-untype
             multiple, at, joined = room, first[s] + top[s], s
         s = follows
     return multiple, at, joined
-
-
-@jit
-def _subtract(multiple, at, first, runs, table):  # type: ignore[no-untyped-def]
-    """Take a multiple of the scale from r: from the amplitudes of its runs."""
-    s = 0
-    while s < runs.last.size:
-        left = runs.amplitude[s] - times(multiple, first[s] + runs.top[s] - at, table)
-        runs.amplitude[s] = max(left, 0.0)
-        s = runs.after[s]
-
-
-@jit
-def _settle(runs, table):  # type: ignore[no-untyped-def]
-    """Join runs whose step rounding has left beyond its bound; tell whether anything is left of r."""
-    after, amplitude, top, up = runs.after, runs.amplitude, runs.top, 1 / table[1]
-    s = 0
-    while after[s] < runs.last.size:
-        follows = after[s]
-        step = top[s] - runs.net[s] - top[follows]
-        here, there = amplitude[s], times(amplitude[follows], step, table)
-        if (here == 0 and there == 0) or (up * here > there and there * up > here):
-            s = follows  # two runs that rounding has left nothing of take their steps from those beside them
-            continue
-        low = s if here < there else follows
-        s = _raise(low, runs, table)
-        if runs.before[s] >= 0:
-            s = runs.before[s]
-    return amplitude[0] > 0
-
-
-@jit
-def _raise(low, runs, table):  # type: ignore[no-untyped-def]
-    """Join a run with the neighbour that keeps it highest, so that it breaks no bound on its other side."""
-    left, right = -1.0, -1.0  # largest entry of this run if a neighbour's step down to it were at its bound
-    if runs.before[low] >= 0:
-        s = runs.before[low]
-        left = times(runs.amplitude[s], runs.net[s] - runs.top[s] - 1 + runs.top[low], table)
-    if runs.after[low] < runs.last.size:
-        s = runs.after[low]
-        right = times(runs.amplitude[s], -runs.top[s] - 1 - (runs.net[low] - runs.top[low]), table)
-    if left >= right:
-        low = runs.before[low]
-        _join(low, -1, runs, table)
-    else:
-        _join(low, 1, runs, table)
-    return low
-
-
-@jit
-def _join(s, step, runs, table):  # type: ignore[no-untyped-def]
-    """Join a run with the next, `step` up or down; the run that reaches higher keeps its amplitude."""
-    after, before, last, amplitude, top, net, mass, held, tight = runs
-    follows = after[s]
-    tight[last[s]] = step
-    lift = net[s] + step  # height of the next run's first row over this one's
-    other = lift + top[follows]
-    if other > top[s]:
-        amplitude[s] = amplitude[follows]
-        top[s] = other
-    if mass[s] == 0 or mass[follows] == 0:
-        if mass[s] == 0:
-            mass[s], held[s] = mass[follows], lift + held[follows]
-    elif lift + held[follows] > held[s]:
-        mass[s] = times(mass[s], held[s] - lift - held[follows], table) + mass[follows]
-        held[s] = lift + held[follows]
-    else:
-        mass[s] += times(mass[follows], lift + held[follows] - held[s], table)
-    net[s] = lift + net[follows]
-    last[s] = last[follows]
-    after[s] = after[follows]
-    if after[s] < last.size:
-        before[after[s]] = s

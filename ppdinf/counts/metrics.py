@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
+from numpy.typing import ArrayLike
 
 from ppdinf.counts.distribution import as_distribution
 from ppdinf.errors import PrivacyError
@@ -12,7 +11,7 @@ from ppdinf.errors import PrivacyError
 __all__ = ["kolmogorov_smirnov", "total_variation", "wasserstein"]
 
 
-def wasserstein(p: Any, q: Any) -> float:
+def wasserstein(p: ArrayLike, q: ArrayLike) -> float:
     """Wasserstein-1 distance of two distributions over 0 to n - 1, in persons: area between their CDFs.
 
     Examples
@@ -23,7 +22,7 @@ def wasserstein(p: Any, q: Any) -> float:
     return float(np.abs(np.cumsum(_difference(p, q))).sum())
 
 
-def kolmogorov_smirnov(p: Any, q: Any) -> float:
+def kolmogorov_smirnov(p: ArrayLike, q: ArrayLike) -> float:
     """Largest distance of two distribution functions.
 
     Examples
@@ -34,7 +33,7 @@ def kolmogorov_smirnov(p: Any, q: Any) -> float:
     return float(np.abs(np.cumsum(_difference(p, q))).max())
 
 
-def total_variation(p: Any, q: Any) -> float:
+def total_variation(p: ArrayLike, q: ArrayLike) -> float:
     """Half of the sum of all differences of probabilities.
 
     Examples
@@ -45,7 +44,7 @@ def total_variation(p: Any, q: Any) -> float:
     return float(np.abs(_difference(p, q)).sum() / 2)
 
 
-def _difference(p: Any, q: Any) -> np.ndarray:
+def _difference(p: ArrayLike, q: ArrayLike) -> np.ndarray:
     first, second = as_distribution(p), as_distribution(q)
     if first.size != second.size:
         raise PrivacyError(f"distributions over {first.size} and {second.size} counts cannot be compared: pad with 0")

@@ -17,10 +17,9 @@ N. Kohli, P. Laskowski, "Preserving target distributions with differentially pri
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import LinAlgError
 
 from ppdinf.counts.column_systems import ColumnSystems, adjoint, slacks
@@ -28,6 +27,7 @@ from ppdinf.counts.count_mechanism import CountMechanism
 from ppdinf.counts.distribution import as_distribution
 from ppdinf.counts.scales import as_epsilon
 from ppdinf.errors import PrivacyError
+from ppdinf.rationals import Parameter
 
 __all__ = ["optimal"]
 
@@ -41,7 +41,7 @@ ROUNDING = 2.0**-50  # relative distance that ratios keep from their bounds
 type Columns = NDArray[np.float64]  # shape (m, n): one row for each column of the mechanism
 
 
-def optimal(z: Any, epsilon: Any, *, weights: Any = None) -> CountMechanism:
+def optimal(z: ArrayLike, epsilon: Parameter, *, weights: ArrayLike | None = None) -> CountMechanism:
     """Build the mechanism of least error that leaves a distribution of counts as it is.
 
     Parameters

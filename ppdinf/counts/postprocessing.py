@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from ppdinf.errors import PrivacyError
 from ppdinf.mechanisms.postprocessing.simplex import onto_simplices
@@ -17,7 +17,7 @@ POSTPROCESSING = ("simplex", "clip")
 type Postprocessing = Literal["simplex", "clip"]
 
 
-def to_distribution(noisy: Any, postprocessing: Postprocessing = "simplex") -> NDArray[np.float64]:
+def to_distribution(noisy: ArrayLike, postprocessing: Postprocessing = "simplex") -> NDArray[np.float64]:
     """Turn a noisy histogram into a distribution: the nearest one, or clipped at 0 and divided by the sum.
 
     Parameters

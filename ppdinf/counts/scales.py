@@ -13,15 +13,14 @@ from __future__ import annotations
 
 from fractions import Fraction
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 from flint import ctx
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from ppdinf._compiled import jit
 from ppdinf.errors import PrivacyError
-from ppdinf.rationals import as_fraction, ball
+from ppdinf.rationals import Parameter, as_fraction, ball
 
 __all__ = ["as_epsilon", "depths", "falls", "scale", "scales", "single_peaked", "times"]
 
@@ -65,7 +64,7 @@ def times(x: float, k: int, table: NDArray[np.float64]) -> float:
     return x / table[k] if k >= 0 else x * table[-k]
 
 
-def as_epsilon(epsilon: Any) -> Fraction:
+def as_epsilon(epsilon: Parameter) -> Fraction:
     """Read the privacy loss between a count and the next, from 1e-6 to 100: beyond, one is known or nothing is.
 
     Examples
@@ -102,7 +101,7 @@ def depths(patterns: NDArray[np.bool_]) -> NDArray[np.int64]:
     return heights.max(axis=-1, keepdims=True) - heights
 
 
-def scale(pattern: Any, epsilon: Any) -> NDArray[np.float64]:
+def scale(pattern: ArrayLike, epsilon: Parameter) -> NDArray[np.float64]:
     """Return the scale of a pattern.
 
     Parameters
@@ -141,7 +140,7 @@ def single_peaked(j: int, n: int) -> NDArray[np.bool_]:
     return np.arange(n - 1) < j
 
 
-def scales(n: int, epsilon: Any) -> NDArray[np.float64]:
+def scales(n: int, epsilon: Parameter) -> NDArray[np.float64]:
     """List all scales of length n as columns.
 
     Parameters

@@ -6,7 +6,6 @@ Q. Geng, P. Viswanath, "The optimal noise-adding mechanism in differential priva
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
@@ -14,11 +13,12 @@ from ppdinf.counts.count_mechanism import CountMechanism
 from ppdinf.counts.cut_noise import cut_noise
 from ppdinf.counts.distribution import require_size
 from ppdinf.counts.scales import as_epsilon
+from ppdinf.rationals import Parameter
 
 __all__ = ["staircase"]
 
 
-def staircase(n: int, epsilon: Any) -> CountMechanism:
+def staircase(n: int, epsilon: Parameter) -> CountMechanism:
     """Build the mechanism that adds staircase noise, rounds and cuts at 0 and n - 1.
 
     Parameters

@@ -16,17 +16,17 @@ N. Kohli, P. Laskowski, "Preserving target distributions with differentially pri
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 from flint import nmod_mat
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from ppdinf.counts.count_mechanism import CountMechanism
 from ppdinf.counts.distribution import as_distribution
 from ppdinf.counts.scales import depths, scales
 from ppdinf.counts.sums_of_scales import Scales
 from ppdinf.errors import PrivacyError
+from ppdinf.rationals import Parameter
 
 __all__ = ["affinely_simplified", "dimensions", "linearly_simplified", "representation"]
 
@@ -58,7 +58,9 @@ def dimensions(n: int, fixed: int | None = None) -> int:
     return 2 ** (n - 1) * n - n if fixed is None else 2 ** (n - 1) * fixed - n - fixed + 1
 
 
-def representation(n: int, epsilon: Any, z: Any = None) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def representation(
+    n: int, epsilon: Parameter, z: ArrayLike | None = None
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Equations ``M b = r`` of the representations of mechanisms for small n; with ``b >= 0``, their polytope.
 
     Parameters

@@ -8,18 +8,18 @@ A. Ghosh, T. Roughgarden, M. Sundararajan, "Universally utility-maximizing priva
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
 from ppdinf.counts.count_mechanism import CountMechanism
 from ppdinf.counts.distribution import require_size
 from ppdinf.counts.scales import as_epsilon
+from ppdinf.rationals import Parameter
 
 __all__ = ["truncated_geometric"]
 
 
-def truncated_geometric(n: int, epsilon: Any) -> CountMechanism:
+def truncated_geometric(n: int, epsilon: Parameter) -> CountMechanism:
     """Build the mechanism that adds double geometric noise and cuts at 0 and n - 1.
 
     Parameters

@@ -34,7 +34,7 @@ from ppdinf.mechanisms.border import at_border
 from ppdinf.mechanisms.transition import NOTHING, PRESENT, CellLaw, require_no_sums
 from ppdinf.noise.bits.tape import Tape, secure_tape
 from ppdinf.privacy.guarantee import Guarantee
-from ppdinf.rationals import as_fraction
+from ppdinf.rationals import Parameter, as_fraction
 from ppdinf.releases.draft import Draft
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ SPARE = Fraction(1, 2**30)  # of the second budget, for rows that are divided by
 CONSTRUCTORS = (*SELECTORS, "best", "optimal", "unfixed")
 
 
-def budget_share(epsilon: Any) -> Fraction:
+def budget_share(epsilon: Parameter) -> Fraction:
     """Share of the budget for the histogram by the paper's rule of thumb, ``0.106 + 0.533 exp(-2.87 epsilon)``.
 
     Examples
@@ -116,7 +116,7 @@ class TwoStage(CellLaw):
 
     kind: ClassVar[str] = "two-stage"
     title = "cells from a mechanism with a privatized fixed point"
-    epsilon: Any
+    epsilon: Any  # given as a `Parameter`, kept as a Fraction
     n: int
     split: Any = None
     constructor: str = "best"

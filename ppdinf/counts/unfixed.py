@@ -9,19 +9,19 @@ N. Kohli, P. Laskowski, "Preserving target distributions with differentially pri
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
+from numpy.typing import ArrayLike
 
 from ppdinf.counts.count_mechanism import CountMechanism
 from ppdinf.counts.distribution import as_distribution
 from ppdinf.counts.scales import as_epsilon, falling
 from ppdinf.counts.truncated_geometric import truncated_geometric
+from ppdinf.rationals import Parameter
 
 __all__ = ["unfixed"]
 
 
-def unfixed(z: Any, epsilon: Any, *, power: int = 1) -> CountMechanism:
+def unfixed(z: ArrayLike, epsilon: Parameter, *, power: int = 1) -> CountMechanism:
     """Build the mechanism of least error for counts with distribution z, whatever becomes of that (Algorithm 2).
 
     Parameters

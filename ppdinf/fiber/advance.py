@@ -56,7 +56,7 @@ def advance(
     table: NDArray[np.int64],
     conditional: list[NDArray[np.float64]],
     along: Directions,
-    rng: Any,
+    rng: np.random.Generator,
     log_factor: Callable[[NDArray[np.int64]], float] | None = None,
     lower: NDArray[np.int64] | None = None,
 ) -> NDArray[np.int64]:
@@ -115,7 +115,7 @@ def advance(
     return x[: table.size]
 
 
-def _propose(x: NDArray[np.int64], move: Any, along: Directions, rng: Any, log_factor: Any) -> None:
+def _propose(x: NDArray[np.int64], move: Any, along: Directions, rng: np.random.Generator, log_factor: Any) -> None:
     """Move a table in place, each direction a proposal."""
     starts, cells, steps = along
     here = log_factor(x)

@@ -56,7 +56,7 @@ def _log_mass(center: float, precision: float) -> float:
 
 
 @jit
-def _discrete_gaussian(center: float, precision: float, rng: Any) -> int:
+def _discrete_gaussian(center: float, precision: float, rng: np.random.Generator) -> int:
     """Draw an integer k with weight ``exp(-precision (k - center)**2 / 2)``, by rejection or from a list."""
     if precision * SMOOTH < 1.0:  # a wider normal, rounded: its real number decides, whose density is known
         sd = 1.0 / np.sqrt(precision)
@@ -93,16 +93,21 @@ def _centers(R: Reals, g: Reals, share: float, mean: Reals) -> None:
 
 
 @jit
-def propose(R: Reals, g: Reals, step: float, rng: Any, u: Ints) -> float:
+def _conditional(R: Reals, mean: Reals, u: Ints, step: float, i: int) -> tuple[float, float]:
+    """Center and precision of u_i given those after it."""
+    others = 0.0
+    for j in range(i + 1, mean.size):
+        others += R[i, j] * (u[j] - mean[j])
+    return mean[i] - others / R[i, i], (R[i, i] / step) ** 2
+
+
+@jit
+def propose(R: Reals, g: Reals, step: float, rng: np.random.Generator, u: Ints) -> float:
     """Draw u by Klein's algorithm; the log of its probability."""
     m, mean, found = g.size, np.empty(g.size), 0.0
     _centers(R, g, 1.0 - np.sqrt(1.0 - step * step), mean)
     for i in range(m - 1, -1, -1):
-        others = 0.0
-        for j in range(i + 1, m):
-            others += R[i, j] * (u[j] - mean[j])
-        center = mean[i] - others / R[i, i]
-        precision = (R[i, i] / step) ** 2
+        center, precision = _conditional(R, mean, u, step, i)
         u[i] = _discrete_gaussian(center, precision, rng)
         found -= 0.5 * precision * (u[i] - center) ** 2 + _log_mass(center, precision)
     return found
@@ -114,11 +119,7 @@ def log_probability(R: Reals, g: Reals, step: float, u: Ints) -> float:
     m, mean, found = g.size, np.empty(g.size), 0.0
     _centers(R, g, 1.0 - np.sqrt(1.0 - step * step), mean)
     for i in range(m - 1, -1, -1):
-        others = 0.0
-        for j in range(i + 1, m):
-            others += R[i, j] * (u[j] - mean[j])
-        center = mean[i] - others / R[i, i]
-        precision = (R[i, i] / step) ** 2
+        center, precision = _conditional(R, mean, u, step, i)
         found -= 0.5 * precision * (u[i] - center) ** 2 + _log_mass(center, precision)
     return found
 

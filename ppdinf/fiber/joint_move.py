@@ -184,7 +184,7 @@ def joint_move(
     step: float,
     log_ratio: float,
     anew: bool,
-    rng: Any,
+    rng: np.random.Generator,
 ) -> bool:
     """Propose new parameters and a table, and move x, sums and slack in place where that is accepted.
 
@@ -278,7 +278,7 @@ def joint_moves(
     step: float,
     log_ratios: Reals,
     anew: NDArray[np.bool_],
-    rng: Any,
+    rng: np.random.Generator,
 ) -> NDArray[np.bool_]:
     """Move with one group of cells after the other, and say which were accepted.
 

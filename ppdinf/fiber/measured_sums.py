@@ -157,7 +157,7 @@ def walk_measured(
     log_weights: NDArray[np.float64],
     measured: tuple[Any, ...],
     sums: NDArray[np.int64],
-    rng: Any,
+    rng: np.random.Generator,
 ) -> None:
     """Move a table in place along each direction in turn, as `ppdinf.fiber.fiber_walk.walk` does.
 

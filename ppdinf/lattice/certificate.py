@@ -6,8 +6,6 @@ shows it at a glance; otherwise B is eliminated on unit pivots, which contribute
 and the Hermite form of what remains decides.
 """
 
-from typing import Any
-
 import numpy as np
 from flint import fmpz_mat
 from scipy import sparse
@@ -15,12 +13,12 @@ from scipy import sparse
 from ppdinf.errors import InvariantError
 from ppdinf.lattice.elimination import dense_integers, eliminate_units, sparse_rows
 from ppdinf.lattice.rows import rank
-from ppdinf.lattice.systems import integer_matrix
+from ppdinf.lattice.systems import Matrix, integer_matrix
 
 __all__ = ["certify", "is_saturated"]
 
 
-def certify(A: Any, B: Any) -> str:
+def certify(A: Matrix, B: Matrix) -> str:
     """Prove that the columns of B are a saturated basis of the kernel of A.
 
     Parameters
@@ -75,7 +73,7 @@ def prove(matrix: sparse.csc_array, basis: sparse.csc_array) -> str:
     return f"A B = 0; {proof}"
 
 
-def is_saturated(B: Any) -> bool:
+def is_saturated(B: Matrix) -> bool:
     """Whether the columns of B generate every integer point of their rational span.
 
     Parameters

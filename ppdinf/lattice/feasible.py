@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 from scipy.optimize import LinearConstraint, milp
 
@@ -22,6 +22,7 @@ from ppdinf.lattice.structure import structure as find_structure
 from ppdinf.lattice.systems import (
     LARGEST,
     IntVector,
+    Matrix,
     exact_product,
     integer_matrix,
     integer_vector,
@@ -35,11 +36,11 @@ Names = Sequence[str] | None
 
 
 def nearest_feasible(
-    A: Any,
-    a: Any,
-    B: Any = None,
-    b: Any = None,
-    near: Any = None,
+    A: Matrix,
+    a: ArrayLike,
+    B: Matrix | None = None,
+    b: ArrayLike | None = None,
+    near: ArrayLike | None = None,
     *,
     structure: Structure | None = None,
     row_names: Names = None,

@@ -18,10 +18,10 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from flint import fmpz_mat
+from numpy.typing import NDArray
 from scipy import sparse
 from scipy.sparse.csgraph import connected_components
 
@@ -29,7 +29,7 @@ from ppdinf.errors import InvariantError
 from ppdinf.lattice.certificate import prove
 from ppdinf.lattice.columns import equal_columns
 from ppdinf.lattice.elimination import SparseRow, dense_integers, eliminate_units, sparse_rows
-from ppdinf.lattice.systems import IntVector, integer_matrix
+from ppdinf.lattice.systems import IntVector, Matrix, integer_matrix
 
 __all__ = ["Lattice", "kernel", "support_components"]
 
@@ -88,7 +88,7 @@ class Lattice:
         return f"Lattice of rank {self.rank} over {self.classes.size} cells ({self.certificate})"
 
 
-def kernel(A: Any, *, row_names: Sequence[str] | None = None) -> Lattice:
+def kernel(A: Matrix, *, row_names: Sequence[str] | None = None) -> Lattice:
     """Find a saturated basis of {z in Z^d : A z = 0}, with a certificate.
 
     Parameters
@@ -145,7 +145,7 @@ def support_components(basis: sparse.csc_array) -> IntVector:
     n, m = basis.shape
     entries = basis.tocoo()
     graph = sparse.coo_array((np.ones(entries.nnz, np.int8), (entries.row, n + entries.col)), (n + m, n + m))
-    found: np.ndarray[Any, np.dtype[np.int64]] = connected_components(graph, directed=False)[1][:n].astype(np.int64)
+    found: NDArray[np.int64] = connected_components(graph, directed=False)[1][:n].astype(np.int64)
     return found
 
 

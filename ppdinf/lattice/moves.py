@@ -29,7 +29,7 @@ Blocks are independent under bounds on single cells, so the union over blocks co
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, cast, get_args
+from typing import Literal, cast, get_args
 
 import numpy as np
 from scipy import sparse
@@ -43,7 +43,7 @@ from ppdinf.lattice.margin_swaps import MarginSwaps, margin_swaps, margins_of
 from ppdinf.lattice.margins import margin_matrix
 from ppdinf.lattice.markov import Kind, computed_basis
 from ppdinf.lattice.structure import Structure, structure
-from ppdinf.lattice.systems import IntVector
+from ppdinf.lattice.systems import IntVector, Matrix
 from ppdinf.lattice.two_way import two_way_table
 
 __all__ = ["Bounds", "Moves", "connected_moves", "margin_moves"]
@@ -120,7 +120,7 @@ class Moves:
 
 
 def connected_moves(
-    A: Any | Structure, *, bounds: Bounds = "lower", seconds: float = 10.0, shape: Sequence[int] = ()
+    A: Matrix | Structure, *, bounds: Bounds = "lower", seconds: float = 10.0, shape: Sequence[int] = ()
 ) -> Moves:
     """Find moves that connect all tables with the same public sums.
 

@@ -10,10 +10,10 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 from flint import fmpz_mat
+from numpy.typing import ArrayLike
 
 from ppdinf.errors import InvariantError
 from ppdinf.lattice.columns import equal_columns
@@ -24,7 +24,7 @@ from ppdinf.lattice.elimination import (
     eliminate_units,
     sparse_rows,
 )
-from ppdinf.lattice.systems import IntVector, integer_matrix, integer_vector, row_label
+from ppdinf.lattice.systems import IntVector, Matrix, integer_matrix, integer_vector, row_label
 
 __all__ = ["RowAlgebra", "check_consistent", "contradiction", "rank", "row_algebra"]
 
@@ -50,7 +50,7 @@ class RowAlgebra:
         return self.independent.size
 
 
-def row_algebra(A: Any, *, row_names: Sequence[str] | None = None) -> RowAlgebra:
+def row_algebra(A: Matrix, *, row_names: Sequence[str] | None = None) -> RowAlgebra:
     """Split the rows of A into independent ones and combinations of them, exactly.
 
     Parameters
@@ -94,7 +94,7 @@ def row_algebra(A: Any, *, row_names: Sequence[str] | None = None) -> RowAlgebra
     return RowAlgebra(np.array(independent, dtype=np.int64), redundant)
 
 
-def rank(A: Any) -> int:
+def rank(A: Matrix) -> int:
     """Exact rank of an integer matrix.
 
     Parameters
@@ -122,7 +122,7 @@ def rank(A: Any) -> int:
     return row_algebra(A).rank
 
 
-def contradiction(A: Any, a: Any, *, algebra: RowAlgebra | None = None) -> dict[int, int] | None:
+def contradiction(A: Matrix, a: ArrayLike, *, algebra: RowAlgebra | None = None) -> dict[int, int] | None:
     """Find integers y with yᵀA = 0 and yᵀa ≠ 0, if there are any.
 
     By the Fredholm alternative such a y exists exactly when A x = a has no rational
@@ -165,7 +165,7 @@ def contradiction(A: Any, a: Any, *, algebra: RowAlgebra | None = None) -> dict[
 
 
 def check_consistent(
-    A: Any, a: Any, *, row_names: Sequence[str] | None = None, algebra: RowAlgebra | None = None
+    A: Matrix, a: ArrayLike, *, row_names: Sequence[str] | None = None, algebra: RowAlgebra | None = None
 ) -> None:
     """Refuse a right side that contradicts itself.
 

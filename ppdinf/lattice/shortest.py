@@ -10,9 +10,9 @@ absolute values once each unit of a cell is a variable with a cost of its own.
 import math
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import sparse
 from scipy.optimize import Bounds, LinearConstraint, milp
 
@@ -222,5 +222,5 @@ def _through(system: sparse.csc_array, cell: int, best: int, costs: Sequence[int
     if found.x is None:
         return None
     units = np.rint(found.x).astype(np.int64).reshape(len(pieces), 2, n).sum(axis=0)
-    step: np.ndarray[Any, np.dtype[np.int64]] = units[0] - units[1]
+    step: NDArray[np.int64] = units[0] - units[1]
     return step

@@ -18,7 +18,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,7 +26,7 @@ from scipy import sparse
 from ppdinf.lattice.core import CoreSums, core_sums, proportional_rows
 from ppdinf.lattice.hierarchical import Hierarchical, hierarchical
 from ppdinf.lattice.kernel import Lattice, kernel, support_components
-from ppdinf.lattice.systems import IntVector, integer_matrix
+from ppdinf.lattice.systems import IntVector, Matrix, integer_matrix
 
 __all__ = ["Structure", "structure"]
 
@@ -172,7 +171,7 @@ class Structure:
         return self.summary()
 
 
-def structure(A: Any, *, row_names: Sequence[str] | None = None) -> Structure:
+def structure(A: Matrix, *, row_names: Sequence[str] | None = None) -> Structure:
     """Find the fixed, tied and parallel cells and the independent blocks of a system.
 
     Parameters

@@ -9,12 +9,15 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from ppdinf.errors import InvariantError
 
 __all__ = ["LARGEST", "IntVector", "exact_product", "integer_matrix", "integer_vector", "row_label"]
+
+type Matrix = ArrayLike | sparse.sparray | sparse.spmatrix
+"""Rows of whole numbers, dense or sparse."""
 
 IntVector = NDArray[np.int64]
 
@@ -46,7 +49,7 @@ def row_label(row: int, row_names: Sequence[str] | None = None, unit: str = "row
     return f"{unit} {row}" if row_names is None else f"{unit} {row} ({row_names[row]!r})"
 
 
-def integer_matrix(A: Any, row_names: Sequence[str] | None = None, *, name: str = "A") -> sparse.csc_array:
+def integer_matrix(A: Matrix, row_names: Sequence[str] | None = None, *, name: str = "A") -> sparse.csc_array:
     """Check a matrix of whole numbers and bring it to canonical sparse form.
 
     Parameters
@@ -84,22 +87,21 @@ def integer_matrix(A: Any, row_names: Sequence[str] | None = None, *, name: str 
     ...
     ppdinf.errors.InvariantError: A, row 0 ('half'), column 2: 0.5 is not a whole number of at most 2^53; ...
     """
-    if not sparse.issparse(A):
-        try:
-            A = np.asanyarray(A)
-        except ValueError:
-            raise InvariantError(f"{name} has rows of different lengths, or entries that are no numbers.") from None
-    if A.ndim != 2:
-        raise InvariantError(f"{name} has {A.ndim} dimension(s); a system needs a matrix, rows by cells.")
-    if row_names is not None and len(row_names) != A.shape[0]:
-        raise InvariantError(f"{name} has {A.shape[0]} rows but {len(row_names)} row names.")
-    if not sparse.issparse(A):
-        refused = np.argwhere(_refused(A))
+    try:
+        given: sparse.sparray = A if sparse.issparse(A) else np.asanyarray(A)
+    except ValueError:
+        raise InvariantError(f"{name} has rows of different lengths, or entries that are no numbers.") from None
+    if given.ndim != 2:
+        raise InvariantError(f"{name} has {given.ndim} dimension(s); a system needs a matrix, rows by cells.")
+    if row_names is not None and len(row_names) != given.shape[0]:
+        raise InvariantError(f"{name} has {given.shape[0]} rows but {len(row_names)} row names.")
+    if not sparse.issparse(given):
+        refused = np.argwhere(_refused(given))
         if refused.size:
             row, column = refused[0].tolist()
-            raise InvariantError(_complaint(name, row_label(row, row_names), column, A[row, column]))
-        A = np.asarray(A).astype(np.int64)
-    matrix = sparse.csc_array(A)
+            raise InvariantError(_complaint(name, row_label(row, row_names), column, given[row, column]))
+        given = np.asarray(given).astype(np.int64)
+    matrix = sparse.csc_array(given)
     found = np.flatnonzero(_refused(matrix.data))
     if found.size:
         at = int(found[0])
@@ -138,7 +140,7 @@ def _complaint(name: str, row: str, column: int, value: Any) -> str:
 
 
 def integer_vector(
-    a: Any, length: int, row_names: Sequence[str] | None = None, *, name: str = "a", unit: str = "row"
+    a: ArrayLike, length: int, row_names: Sequence[str] | None = None, *, name: str = "a", unit: str = "row"
 ) -> IntVector:
     """Check a vector of whole numbers of known length.
 

@@ -6,7 +6,8 @@ Both sums are whole numbers: chains carry them along and change them by the cell
 from __future__ import annotations
 
 import math
-from typing import Any
+
+import numpy as np
 
 from ppdinf._compiled import jit
 
@@ -26,7 +27,7 @@ def log_mass(kind: int, scale: float, absolute: int, squares: int) -> float:
 
 
 @jit
-def double_geometric(rate: float, rng: Any) -> int:
+def double_geometric(rate: float, rng: np.random.Generator) -> int:
     """Draw from the law proportional to exp(-rate |k|) on the integers, by inversion of one uniform."""
     a = math.exp(-rate)
     u = rng.random() * (1.0 + a)

@@ -22,15 +22,13 @@ from ppdinf.noise.plan import Plan
 from ppdinf.privacy.conversion import as_delta
 from ppdinf.privacy.guarantee import Guarantee
 from ppdinf.privacy.lattice_noise import exact_sigma, lattice_delta, theorem14_sigma, zcdp_sigma
-from ppdinf.rationals import as_fraction
+from ppdinf.rationals import Parameter, as_fraction
 
 __all__ = ["GeneralizedGaussian"]
 
 CALIBRATIONS = ("zcdp", "exact", "theorem14")
 DIGITS = 10  # of sigma, which is rounded up
 SLACK = 1e-9  # of sigma, so that rounding on another machine makes none too small
-
-type Parameter = int | float | str | Fraction
 
 
 @dataclass(frozen=True)
@@ -116,6 +114,8 @@ class GeneralizedGaussian(LatticeNoise):
 
     def _zcdp_sigma(self) -> Fraction:
         if self.rho is None:
+            assert self.epsilon is not None
+            assert self.delta is not None
             return _rounded_up(zcdp_sigma(self.epsilon, self.delta))
         root = Fraction(math.isqrt((1 / (2 * self.rho)).numerator), 1) / math.isqrt((1 / (2 * self.rho)).denominator)
         return root if 2 * self.rho * root**2 == 1 else _rounded_up(math.sqrt(1 / (2 * self.rho)))
@@ -132,6 +132,8 @@ class GeneralizedGaussian(LatticeNoise):
             return self
         if not system.lattice.rank:
             return self if self.sigma else replace(self, sigma=Fraction(1))  # there is no noise to scale
+        assert self.epsilon is not None
+        assert self.delta is not None
         if self.calibration == "theorem14":
             least = _rounded_up(theorem14_sigma(system.structure, self.epsilon, self.delta))
             narrow = self.sigma is not None and float(self.sigma) < (1 - SLACK) * float(least)
@@ -141,8 +143,7 @@ class GeneralizedGaussian(LatticeNoise):
                 _rounded_up((1 + SLACK) * exact_sigma(block, step, self.epsilon, self.delta)) for block, step in steps
             )
             narrow = any(
-                lattice_delta(block, step, float(least), float(self.epsilon)) > self.delta  # type: ignore[operator, arg-type]
-                for block, step in steps
+                lattice_delta(block, step, float(least), float(self.epsilon)) > self.delta for block, step in steps
             )
         if narrow:
             raise PrivacyError("sigma is too small for the epsilon and delta given beside it")

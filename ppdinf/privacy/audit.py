@@ -17,6 +17,7 @@ from ppdinf.invariants import Public, System
 from ppdinf.invariants.system import bind
 from ppdinf.lattice.fiber_tables import fiber_tables
 from ppdinf.privacy.guarantee import Guarantee
+from ppdinf.rationals import Parameter
 
 __all__ = ["Audit", "audit"]
 
@@ -58,7 +59,7 @@ class Audit:
         found: NDArray[np.float64] = np.linalg.norm(apart, ord={"l1": 1, "l2": 2}[metric], axis=2)
         return found
 
-    def delta(self, epsilon: Any) -> NDArray[np.float64]:
+    def delta(self, epsilon: Parameter) -> NDArray[np.float64]:
         """Return the least delta for each pair at losses `epsilon`, a number or an array of shape (n, n)."""
         p, limits = np.exp(self.log_p), np.broadcast_to(np.asarray(epsilon, dtype=np.float64), self.loss.shape)
         return np.array(

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
 
 from ppdinf._frozen import assign
 from ppdinf.errors import BudgetError, PrivacyError
@@ -13,7 +12,7 @@ from ppdinf.privacy.composition import compose_partition
 from ppdinf.privacy.conversion import as_delta
 from ppdinf.privacy.guarantee import Guarantee
 from ppdinf.privacy.restatement import to_zcdp
-from ppdinf.rationals import as_fraction
+from ppdinf.rationals import Parameter, as_fraction
 
 __all__ = ["Budget"]
 
@@ -50,7 +49,9 @@ class Budget:
     delta: Fraction | None
     rho: Fraction | None
 
-    def __init__(self, epsilon: Any = None, delta: Any = None, rho: Any = None) -> None:
+    def __init__(
+        self, epsilon: Parameter | None = None, delta: Parameter | None = None, rho: Parameter | None = None
+    ) -> None:
         if (epsilon is None) == (rho is None):
             raise PrivacyError("a budget is in epsilon or in rho: give one of the two")
         if delta is not None and epsilon is None:

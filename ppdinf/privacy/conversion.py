@@ -18,14 +18,12 @@ from fractions import Fraction
 from scipy.optimize import brentq, minimize_scalar
 
 from ppdinf.errors import PrivacyError
-from ppdinf.rationals import NUMBER, as_fraction
+from ppdinf.rationals import NUMBER, Parameter, as_fraction
 
 __all__ = ["zcdp_delta", "zcdp_epsilon", "zcdp_rho"]
 
 LEAST_DELTA = Fraction(1, 10**300)  # logarithms of floats go no further
 MOST = 10**100
-
-type Parameter = int | float | str | Fraction
 
 
 def zcdp_delta(rho: Parameter, epsilon: Parameter) -> float:

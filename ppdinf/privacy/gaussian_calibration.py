@@ -31,7 +31,7 @@ from scipy.special import erfcx, ndtr
 
 from ppdinf.errors import PrivacyError
 from ppdinf.privacy.guarantee import Guarantee
-from ppdinf.rationals import as_fraction
+from ppdinf.rationals import Parameter, as_fraction
 
 __all__ = ["Calibration", "concentrated", "gaussian_delta", "gaussian_sigma"]
 
@@ -40,7 +40,7 @@ _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(16)
 type Calibration = Literal["analytic", "printed"]
 
 
-def gaussian_delta(epsilon: Any, sigma: float, *, sensitivity: float = 1.0) -> float:
+def gaussian_delta(epsilon: Parameter, sigma: float, *, sensitivity: float = 1.0) -> float:
     """Smallest delta for which Gaussian noise is (epsilon, delta) differentially private.
 
     Parameters
@@ -72,7 +72,7 @@ def gaussian_delta(epsilon: Any, sigma: float, *, sensitivity: float = 1.0) -> f
 
 
 def gaussian_sigma(
-    epsilon: Any, delta: Any, *, sensitivity: float = 1.0, calibration: Calibration = "analytic"
+    epsilon: Parameter, delta: Parameter, *, sensitivity: float = 1.0, calibration: Calibration = "analytic"
 ) -> float:
     """Find the standard deviation of Gaussian noise for (epsilon, delta) differential privacy.
 

@@ -33,12 +33,12 @@ from ppdinf.noise.exact.across import squares_across
 from ppdinf.noise.exact.orthogonal import klein
 from ppdinf.noise.exact.theta import FLAT, log_ratio
 from ppdinf.privacy.conversion import as_delta, zcdp_rho
-from ppdinf.rationals import as_fraction
+from ppdinf.rationals import Parameter, as_fraction
 
 __all__ = ["exact_sigma", "lattice_delta", "tail_bound", "theorem14_sigma", "zcdp_sigma"]
 
 
-def zcdp_sigma(epsilon: Any, delta: Any) -> float:
+def zcdp_sigma(epsilon: Parameter, delta: Parameter) -> float:
     """Find the sigma of lattice Gaussian noise whose zCDP gives (epsilon, delta) at l2 distance 1.
 
     Examples
@@ -49,7 +49,7 @@ def zcdp_sigma(epsilon: Any, delta: Any) -> float:
     return math.sqrt(1 / (2 * zcdp_rho(epsilon, delta)))
 
 
-def theorem14_sigma(found: Structure, epsilon: Any, delta: Any) -> float:
+def theorem14_sigma(found: Structure, epsilon: Parameter, delta: Parameter) -> float:
     """Find the published sigma of lattice Gaussian noise, with an explicit constant.
 
     Parameters
@@ -87,7 +87,7 @@ def theorem14_sigma(found: Structure, epsilon: Any, delta: Any) -> float:
     return math.sqrt(2 * c * math.log(1 / chance)) / size
 
 
-def exact_sigma(found: Structure, step: NDArray[np.int64], epsilon: Any, delta: Any) -> float:
+def exact_sigma(found: Structure, step: NDArray[np.int64], epsilon: Parameter, delta: Parameter) -> float:
     """Find the smallest sigma of lattice Gaussian noise for (epsilon, delta) between tables that differ by a step.
 
     Parameters
@@ -191,7 +191,7 @@ class _StepLaw:
         return math.exp(math.fsum(log_ratio(0.5, v) for v in widths[widths < FLAT].tolist()))
 
 
-def tail_bound(found: Structure, t: float, *, epsilon: Any = None, sigma: Any = None) -> float:
+def tail_bound(found: Structure, t: float, *, epsilon: Parameter | None = None, sigma: Any = None) -> float:
     """Bound the probability that noise on the lattice moves a table by l2 distance t or more.
 
     Parameters

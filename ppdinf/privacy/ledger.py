@@ -18,6 +18,7 @@ from ppdinf.privacy.budget import Budget
 from ppdinf.privacy.conversion import as_delta
 from ppdinf.privacy.guarantee import Guarantee
 from ppdinf.privacy.restatement import to_event
+from ppdinf.rationals import Parameter
 
 __all__ = ["Ledger"]
 
@@ -67,8 +68,8 @@ class Ledger:
 
     def __init__(
         self,
-        epsilon: int | float | str | Fraction | None = None,
-        rho: int | float | str | Fraction | None = None,
+        epsilon: Parameter | None = None,
+        rho: Parameter | None = None,
     ) -> None:
         self._budget = Budget(epsilon, rho=rho)
         ((self._name, self.budget),) = self._budget.total.items()
@@ -123,7 +124,7 @@ class Ledger:
         """What is left of the budget."""
         return self._budget.left(self._promises)[self._name]
 
-    def epsilon(self, delta: Any, *, distance: float = 1) -> float:
+    def epsilon(self, delta: Parameter, *, distance: float = 1) -> float:
         """Convert what has been spent to epsilon at a delta, between tables at a distance, with dp-accounting.
 
         Parameters

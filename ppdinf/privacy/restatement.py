@@ -16,6 +16,7 @@ from ppdinf.errors import PrivacyError
 from ppdinf.privacy.conversion import as_delta, zcdp_epsilon
 from ppdinf.privacy.guarantee import Guarantee
 from ppdinf.privacy.release_guarantee import ReleaseGuarantee
+from ppdinf.rationals import Parameter
 
 __all__ = ["to_approximate", "to_event", "to_zcdp", "whole_delta"]
 
@@ -47,7 +48,7 @@ def to_zcdp(guarantee: Guarantee) -> Guarantee:
     return replace(guarantee, variant="zcdp", epsilon=None, gamma=None, rho=loss**2 / 2)
 
 
-def to_approximate(guarantee: Guarantee, delta: Any, *, distance: float = 1) -> Guarantee:
+def to_approximate(guarantee: Guarantee, delta: Parameter, *, distance: float = 1) -> Guarantee:
     """Restate a guarantee as (epsilon, delta) between tables at one distance.
 
     Parameters

@@ -13,10 +13,10 @@ privelet      privelet: noise on the differences between the left and the right 
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from ppdinf.counts.privatizers.base import Privatizer
 from ppdinf.counts.privatizers.cyclic import CyclicLaplace, cyclic_gaussian
@@ -25,7 +25,7 @@ from ppdinf.counts.privatizers.independent import Independent
 from ppdinf.counts.privatizers.privelet import Privelet
 from ppdinf.errors import PrivacyError
 from ppdinf.noise.bits.tape import Tape
-from ppdinf.rationals import as_fraction
+from ppdinf.rationals import Parameter, as_fraction
 
 __all__ = ["PRIVATIZERS", "PURE", "noisy_histogram"]
 
@@ -41,7 +41,12 @@ type Name = Literal["cyclic-laplace", "cyclic-gaussian", "laplace", "privelet", 
 
 
 def noisy_histogram(
-    histogram: Any, epsilon: Any, tape: Tape, privatizer: Name = "cyclic-laplace", *, delta: Any = None
+    histogram: ArrayLike,
+    epsilon: Parameter,
+    tape: Tape,
+    privatizer: Name = "cyclic-laplace",
+    *,
+    delta: Parameter | None = None,
 ) -> NDArray[np.float64]:
     """Draw a noisy histogram.
 

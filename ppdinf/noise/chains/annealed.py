@@ -25,7 +25,7 @@ coupled independence chains with estimated weights.
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,9 +33,11 @@ from numpy.typing import NDArray
 from ppdinf._compiled import jit
 from ppdinf.errors import InvariantError, PrivacyError
 from ppdinf.lattice.structure import Structure, structure
+from ppdinf.lattice.systems import Matrix
 from ppdinf.laws import DoubleGeometric, Law
 from ppdinf.noise.chains.in_threads import chains_in_threads
 from ppdinf.noise.chains.independence import Proposal, proposal, propose
+from ppdinf.noise.chains.line_law import Ints, Room
 from ppdinf.noise.chains.noise_gibbs import GibbsMoves, gibbs_moves, move_space, step, word
 
 __all__ = ["Annealing", "annealed", "annealing"]
@@ -60,7 +62,7 @@ class Annealing(NamedTuple):
     levels: int
 
 
-def annealing(A: Any | Structure, law: Law, *, levels: int | None = None) -> Annealing:
+def annealing(A: Matrix | Structure, law: Law, *, levels: int | None = None) -> Annealing:
     """Prepare the sampler.
 
     Parameters
@@ -111,7 +113,7 @@ def annealed(
     chains: int = 1,
     rng: int | np.random.Generator,
     threads: int | None = None,
-) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+) -> tuple[Ints, NDArray[np.float64]]:
     """Run chains from the law of the proposals.
 
     Parameters
@@ -147,7 +149,7 @@ def own_rates(system: Annealing) -> Annealing:
 
 
 @jit
-def _run(system: Annealing, draws: int, burn: int, rng: Any) -> Any:
+def _run(system: Annealing, draws: int, burn: int, rng: np.random.Generator) -> tuple[Ints, float]:
     out, accepted = np.empty((draws, system.moves.d), np.int64), 0
     z, candidate, room = (
         np.zeros(system.moves.d, np.int64),
@@ -167,7 +169,7 @@ def _run(system: Annealing, draws: int, burn: int, rng: Any) -> Any:
 
 
 @jit
-def anneal(z: Any, system: Annealing, room: Any, rng: Any) -> float:
+def anneal(z: Ints, system: Annealing, room: Room, rng: np.random.Generator) -> float:
     """Draw a proposal into z and return the logarithm of its weight; overwrites the rates of solved cells."""
     moves, log_weight, before = system.moves, 0.0, 0.0
     propose(z, system.start, rng)

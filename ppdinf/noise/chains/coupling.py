@@ -25,7 +25,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import numpy as np
 
@@ -33,6 +32,7 @@ from ppdinf._compiled import jit
 from ppdinf.laws.chain_kernels import double_geometric
 from ppdinf.noise.chains.annealed import Annealing, anneal, own_rates
 from ppdinf.noise.chains.isdp import Jumps, jump, metropolis, move
+from ppdinf.noise.chains.line_law import Ints
 from ppdinf.noise.chains.noise_gibbs import GibbsMoves, move_space, step, word
 
 __all__ = ["Meeting", "annealed_meeting", "gibbs_meeting", "isdp_meeting"]
@@ -122,7 +122,7 @@ def annealed_meeting(system: Annealing) -> Meeting:
 
 
 @jit
-def _isdp_meeting(system: Jumps, lag: int, limit: int, rng: Any) -> int:
+def _isdp_meeting(system: Jumps, lag: int, limit: int, rng: np.random.Generator) -> int:
     m = system.starts.size - 1
     v, w, e, f = np.empty(m, np.int64), np.empty(m, np.int64), np.empty(m, np.int64), np.empty(m, np.int64)
     z, y = np.zeros(system.d, np.int64), np.zeros(system.d, np.int64)
@@ -142,7 +142,9 @@ def _isdp_meeting(system: Jumps, lag: int, limit: int, rng: Any) -> int:
 
 
 @jit
-def isdp_pair_step(z: Any, y: Any, v: Any, w: Any, e: Any, f: Any, system: Jumps, rng: Any) -> None:
+def isdp_pair_step(
+    z: Ints, y: Ints, v: Ints, w: Ints, e: Ints, f: Ints, system: Jumps, rng: np.random.Generator
+) -> None:
     """Move two chains together: z = B v and y = B w, in place; e and f receive the proposed jumps."""
     for j in range(v.size):
         e[j] = double_geometric(system.rate, rng)
@@ -155,7 +157,7 @@ def isdp_pair_step(z: Any, y: Any, v: Any, w: Any, e: Any, f: Any, system: Jumps
 
 
 @jit
-def coupled_jump(v: int, w: int, e: int, rate: float, rng: Any) -> int:
+def coupled_jump(v: int, w: int, e: int, rate: float, rng: np.random.Generator) -> int:
     """Jump from w such that v + e and w + f agree as often as their laws allow."""
     f = v + e - w
     if rng.random() <= math.exp(-rate * (abs(f) - abs(e))):
@@ -167,7 +169,7 @@ def coupled_jump(v: int, w: int, e: int, rate: float, rng: Any) -> int:
 
 
 @jit
-def _gibbs_meeting(moves: GibbsMoves, lag: int, limit: int, rng: Any) -> int:
+def _gibbs_meeting(moves: GibbsMoves, lag: int, limit: int, rng: np.random.Generator) -> int:
     z, y = np.zeros(moves.d, np.int64), np.zeros(moves.d, np.int64)
     room = move_space(moves)
     for _ in range(lag * moves.sweep):
@@ -183,7 +185,7 @@ def _gibbs_meeting(moves: GibbsMoves, lag: int, limit: int, rng: Any) -> int:
 
 
 @jit
-def _annealed_meeting(system: Annealing, lag: int, limit: int, rng: Any) -> int:
+def _annealed_meeting(system: Annealing, lag: int, limit: int, rng: np.random.Generator) -> int:
     z, room = np.zeros(system.moves.d, np.int64), move_space(system.moves)
     ahead = anneal(z, system, room, rng)
     for _ in range(lag):

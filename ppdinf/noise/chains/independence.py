@@ -24,15 +24,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from flint import fmpz_mat
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from ppdinf._compiled import jit
 from ppdinf.errors import InvariantError
-from ppdinf.lattice.systems import integer_matrix
+from ppdinf.lattice.systems import Matrix, integer_matrix
 from ppdinf.laws import Law
 from ppdinf.laws.chain_kernels import double_geometric, log_mass
 from ppdinf.noise.chains.in_threads import chains_in_threads
+from ppdinf.noise.chains.line_law import Ints
 from ppdinf.rationals import as_fraction
 
 __all__ = ["Proposal", "independence", "proposal"]
@@ -59,24 +60,24 @@ class Proposal(NamedTuple):
     kind: int
     scale: float
     rate: float
-    free: NDArray[np.int64]
-    solved: NDArray[np.int64]
-    factors: NDArray[np.int64]
+    free: Ints
+    solved: Ints
+    factors: Ints
     divisor: int
-    starts: NDArray[np.int64]
-    cells: NDArray[np.int64]
-    steps: NDArray[np.int64]
-    limits: NDArray[np.int64]
+    starts: Ints
+    cells: Ints
+    steps: Ints
+    limits: Ints
 
 
 def proposal(
-    A: Any,
+    A: Matrix,
     law: Law,
     rate: int | float | str | Fraction,
     *,
     free: Any = None,
-    B: Any = None,
-    limits: Any = None,
+    B: Matrix | None = None,
+    limits: ArrayLike | None = None,
 ) -> Proposal:
     """Prepare the sampler.
 
@@ -148,7 +149,7 @@ def independence(
     chains: int = 1,
     rng: int | np.random.Generator,
     threads: int | None = None,
-) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+) -> tuple[Ints, NDArray[np.float64]]:
     """Run Algorithm 1 from zero noise, which always meets the constraints.
 
     Parameters
@@ -178,7 +179,7 @@ def independence(
 
 
 @jit
-def _run(prepared: Proposal, draws: int, thin: int, burn: int, rng: Any) -> Any:
+def _run(prepared: Proposal, draws: int, thin: int, burn: int, rng: np.random.Generator) -> tuple[Ints, float]:
     d = prepared.free.size + prepared.solved.size
     out, z, candidate, accepted = np.empty((draws, d), np.int64), np.zeros(d, np.int64), np.zeros(d, np.int64), 0
     log_weight = importance(z, prepared)
@@ -195,7 +196,7 @@ def _run(prepared: Proposal, draws: int, thin: int, burn: int, rng: Any) -> Any:
 
 
 @jit
-def importance(z: Any, prepared: Proposal) -> float:
+def importance(z: Ints, prepared: Proposal) -> float:
     """Logarithm of p(z) / q(z_I), up to a constant."""
     absolute, squares, proposed = 0, 0, 0
     for i in range(z.size):
@@ -207,7 +208,7 @@ def importance(z: Any, prepared: Proposal) -> float:
 
 
 @jit
-def propose(z: Any, prepared: Proposal, rng: Any) -> bool:
+def propose(z: Ints, prepared: Proposal, rng: np.random.Generator) -> bool:
     """Draw a proposal into z; say whether it is whole and within the inequalities."""
     for i in prepared.free:
         z[i] = double_geometric(prepared.rate, rng)

@@ -15,7 +15,7 @@ Algorithm 1 and equation (11).
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,9 +23,11 @@ from scipy import sparse
 
 from ppdinf._compiled import jit
 from ppdinf.errors import InvariantError, PrivacyError
+from ppdinf.lattice.systems import Matrix
 from ppdinf.laws import Law
 from ppdinf.laws.chain_kernels import double_geometric, log_mass
 from ppdinf.noise.chains.in_threads import chains_in_threads
+from ppdinf.noise.chains.line_law import Ints
 
 __all__ = ["Jumps", "isdp", "jumps"]
 
@@ -48,13 +50,13 @@ class Jumps(NamedTuple):
     kind: int
     scale: float
     d: int
-    starts: NDArray[np.int64]
-    cells: NDArray[np.int64]
-    steps: NDArray[np.int64]
+    starts: Ints
+    cells: Ints
+    steps: Ints
     rate: float
 
 
-def jumps(basis: Any, law: Law, a: float) -> Jumps:
+def jumps(basis: Matrix, law: Law, a: float) -> Jumps:
     """Prepare Algorithm 1.
 
     Parameters
@@ -111,7 +113,7 @@ def isdp(
     chains: int = 1,
     rng: int | np.random.Generator,
     threads: int | None = None,
-) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+) -> tuple[Ints, NDArray[np.float64]]:
     """Run Algorithm 1 from a start drawn from the jump distribution, as the paper suggests.
 
     Parameters
@@ -151,7 +153,7 @@ def isdp(
 
 
 @jit
-def _run(system: Jumps, draws: int, thin: int, burn: int, rng: Any) -> Any:
+def _run(system: Jumps, draws: int, thin: int, burn: int, rng: np.random.Generator) -> tuple[Ints, float]:
     out = np.empty((draws, system.d), np.int64)
     z, e, accepted = np.zeros(system.d, np.int64), np.empty(system.starts.size - 1, np.int64), 0
     jump(e, system.rate, rng)
@@ -165,14 +167,14 @@ def _run(system: Jumps, draws: int, thin: int, burn: int, rng: Any) -> Any:
 
 
 @jit
-def jump(e: Any, rate: float, rng: Any) -> None:
+def jump(e: Ints, rate: float, rng: np.random.Generator) -> None:
     """Draw the jump of each coordinate."""
     for j in range(e.size):
         e[j] = double_geometric(rate, rng)
 
 
 @jit
-def move(z: Any, e: Any, sign: int, system: Jumps) -> tuple[int, int]:
+def move(z: Ints, e: Ints, sign: int, system: Jumps) -> tuple[int, int]:
     """Add ``sign * B e`` to z in place; return the changes of |z|_1 and |z|_2^2."""
     absolute, squares = 0, 0
     for j in range(e.size):
@@ -187,7 +189,7 @@ def move(z: Any, e: Any, sign: int, system: Jumps) -> tuple[int, int]:
 
 
 @jit
-def metropolis(z: Any, e: Any, system: Jumps, u: float) -> bool:
+def metropolis(z: Ints, e: Ints, system: Jumps, u: float) -> bool:
     """Move z by the jump e if the uniform u is at most the ratio of masses; say whether it moved."""
     squares = 0
     for i in range(z.size):

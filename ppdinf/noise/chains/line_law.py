@@ -18,29 +18,43 @@ by common quantiles, and two states on the same line go to the same point.
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ppdinf._compiled import jit
 from ppdinf.laws.chain_kernels import L1, L2, log_mass
 
-__all__ = ["FAR", "line_quantile", "work_space"]
+__all__ = ["FAR", "Room", "line_quantile", "work_space"]
+
+type Ints = NDArray[np.int64]
 
 FAR = 2**60  # stands for no bound
 LEFT_OUT = 40.0  # in units of the exponent
 ALMOST_ONE = 1.0 - 2.0**-53
 
 
+type Room = tuple[Ints, NDArray[np.float64]]
+
+
 @jit
-def work_space(longest: int) -> Any:
+def work_space(longest: int) -> Room:
     """Room for the breakpoints and segments of a line over at most `longest` cells."""
     return np.empty((2, longest + 1), np.int64), np.empty((5, longest + 1))
 
 
 @jit
 def line_quantile(
-    z: Any, squares: int, cells: Any, steps: Any, kind: int, rates: Any, least: int, most: int, u: float, room: Any
+    z: Ints,
+    squares: int,
+    cells: Ints,
+    steps: Ints,
+    kind: int,
+    rates: NDArray[np.float64],
+    least: int,
+    most: int,
+    u: float,
+    room: Room,
 ) -> int:
     """Return the u-quantile of t given least <= t <= most.
 
@@ -57,7 +71,9 @@ def line_quantile(
 
 
 @jit
-def _piecewise_geometric(z: Any, cells: Any, steps: Any, rates: Any, least: int, most: int, u: float, room: Any) -> int:
+def _piecewise_geometric(
+    z: Ints, cells: Ints, steps: Ints, rates: NDArray[np.float64], least: int, most: int, u: float, room: Room
+) -> int:
     (turn, last), (rise, lift, grade, height, mass) = room
     n, slope, level = cells.size, 0.0, 0.0
     for i in range(n):  # insertion sort of the breakpoints

@@ -24,10 +24,10 @@ number generators", OOPSLA 2014: the mixing function of the counter.
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from ppdinf._compiled import jit
@@ -35,10 +35,11 @@ from ppdinf.errors import InvariantError
 from ppdinf.lattice.families import Cycles
 from ppdinf.lattice.moves import connected_moves
 from ppdinf.lattice.structure import Structure, structure
+from ppdinf.lattice.systems import Matrix
 from ppdinf.laws import DoubleGeometric, Law
 from ppdinf.laws.chain_kernels import L2
 from ppdinf.noise.chains.in_threads import in_threads
-from ppdinf.noise.chains.line_law import FAR, line_quantile, work_space
+from ppdinf.noise.chains.line_law import FAR, Ints, Room, line_quantile, work_space
 
 __all__ = ["GibbsMoves", "gibbs_moves", "noise_gibbs", "step"]
 
@@ -68,16 +69,18 @@ class GibbsMoves(NamedTuple):
     kind: int
     rates: NDArray[np.float64]
     d: int
-    starts: NDArray[np.int64]
-    cells: NDArray[np.int64]
-    steps: NDArray[np.int64]
-    rows: NDArray[np.int64]
-    columns: NDArray[np.int64]
-    lower: NDArray[np.int64]
+    starts: Ints
+    cells: Ints
+    steps: Ints
+    rows: Ints
+    columns: Ints
+    lower: Ints
     sweep: int
 
 
-def gibbs_moves(A: Any | Structure, law: Law, *, lower: Any = None, rng: int | np.random.Generator = 0) -> GibbsMoves:
+def gibbs_moves(
+    A: Matrix | Structure, law: Law, *, lower: ArrayLike | None = None, rng: int | np.random.Generator = 0
+) -> GibbsMoves:
     """Prepare the moves of `noise_gibbs`.
 
     Parameters
@@ -146,7 +149,7 @@ def noise_gibbs(
     chains: int = 1,
     rng: int | np.random.Generator,
     threads: int | None = None,
-) -> NDArray[np.int64]:
+) -> Ints:
     """Run chains of noise from zero, one draw per sweep.
 
     Parameters
@@ -183,7 +186,7 @@ def noise_gibbs(
 
 
 @jit
-def _run(moves: GibbsMoves, draws: int, burn: int, rng: Any) -> Any:
+def _run(moves: GibbsMoves, draws: int, burn: int, rng: np.random.Generator) -> Ints:
     z, out = np.zeros(moves.d, np.int64), np.empty((draws, moves.d), np.int64)
     room = move_space(moves)
     for draw in range(-burn, draws):
@@ -195,7 +198,7 @@ def _run(moves: GibbsMoves, draws: int, burn: int, rng: Any) -> Any:
 
 
 @jit
-def word(rng: Any) -> np.uint64:
+def word(rng: np.random.Generator) -> np.uint64:
     """Random word of 53 bits: all the randomness of one move."""
     return np.uint64(rng.random() * 9007199254740992.0)
 
@@ -210,7 +213,7 @@ def _uniform(seed: np.uint64, i: int) -> float:
 
 
 @jit
-def move_space(moves: GibbsMoves) -> Any:
+def move_space(moves: GibbsMoves) -> Room:
     """Scratch arrays for `step`."""
     longest = max(moves.rows.shape)
     for r in range(moves.starts.size - 1):
@@ -219,7 +222,7 @@ def move_space(moves: GibbsMoves) -> Any:
 
 
 @jit
-def step(z: Any, moves: GibbsMoves, seed: np.uint64, room: Any) -> None:
+def step(z: Ints, moves: GibbsMoves, seed: np.uint64, room: Room) -> None:
     """Make one move of z in place, decided by the random word `seed` alone."""
     n_rows, n_columns = moves.rows.shape
     if n_rows:
@@ -230,7 +233,7 @@ def step(z: Any, moves: GibbsMoves, seed: np.uint64, room: Any) -> None:
 
 
 @jit
-def _line(z: Any, moves: GibbsMoves, seed: np.uint64, room: Any) -> None:
+def _line(z: Ints, moves: GibbsMoves, seed: np.uint64, room: Room) -> None:
     r = int(_uniform(seed, 0) * (moves.starts.size - 1))
     cells = moves.cells[moves.starts[r] : moves.starts[r + 1]]
     steps = moves.steps[moves.starts[r] : moves.starts[r + 1]]
@@ -251,7 +254,7 @@ def _line(z: Any, moves: GibbsMoves, seed: np.uint64, room: Any) -> None:
 
 
 @jit
-def _pair(z: Any, table: Any, rate: float, seed: np.uint64, room: Any) -> None:
+def _pair(z: Ints, table: Ints, rate: float, seed: np.uint64, room: Room) -> None:
     n, width = table.shape
     r, s = int(_uniform(seed, 1) * n), int(_uniform(seed, 2) * (n - 1))
     one, other = table[r], table[s + 1 if s >= r else s]

@@ -25,14 +25,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ppdinf.errors import PrivacyError
 from ppdinf.noise.chains.in_threads import in_threads
-from ppdinf.rationals import as_fraction
+from ppdinf.rationals import Parameter, as_fraction
 
 __all__ = ["TVBound", "tv_bound"]
 
@@ -112,7 +111,7 @@ class TVBound:
             low, high = (low, middle) if self.upper(middle) <= tv else (middle, high)
         return high
 
-    def delta(self, epsilon: Any, distance: int, steps: int) -> float:
+    def delta(self, epsilon: Parameter, distance: int, steps: int) -> float:
         """Return delta', what t steps in the place of the exact law cost in privacy, between tables at a distance.
 
         Parameters

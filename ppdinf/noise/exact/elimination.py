@@ -23,7 +23,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from typing import Any
 
 import numpy as np
 from flint import arb
@@ -34,7 +33,7 @@ from ppdinf.errors import InvariantError
 from ppdinf.lattice.columns import equal_columns
 from ppdinf.lattice.ordering import elimination_order
 from ppdinf.lattice.rows import row_algebra
-from ppdinf.lattice.systems import integer_matrix
+from ppdinf.lattice.systems import Matrix, integer_matrix
 from ppdinf.noise.bits.settle import integer_bounds, precision, settle
 from ppdinf.noise.bits.tape import Tape
 from ppdinf.noise.exact.partial_sums import UNDERFLOW, UNIT, Factor, Table, merged
@@ -95,7 +94,7 @@ class Elimination:
     """
 
     def __init__(
-        self, A: Any, values: Sequence[int], potentials: Sequence[Potential], *, largest: float = LARGEST_WORK
+        self, A: Matrix, values: Sequence[int], potentials: Sequence[Potential], *, largest: float = LARGEST_WORK
     ) -> None:
         self._largest = largest
         matrix = integer_matrix(A)

@@ -14,13 +14,14 @@ from __future__ import annotations
 
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
 from ppdinf.errors import InvariantError
+from ppdinf.lattice.systems import Matrix
 from ppdinf.noise.exact.gaussian import draw_gaussian
 from ppdinf.noise.exact.klein import UNIT, Klein
 
@@ -55,7 +56,7 @@ class ImageLattice:
     (True, True)
     """
 
-    def __init__(self, basis: Any, matrix: NDArray[np.int64]) -> None:
+    def __init__(self, basis: Matrix, matrix: NDArray[np.int64]) -> None:
         self.basis = sparse.csc_array(basis)
         self.image = (sparse.csr_array(matrix) @ self.basis).toarray()
         triangle = np.linalg.qr(self.image.astype(float), mode="r")

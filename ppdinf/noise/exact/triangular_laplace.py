@@ -29,7 +29,7 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from flint import arb
@@ -38,6 +38,7 @@ from scipy import sparse
 from scipy.sparse.csgraph import connected_components
 
 from ppdinf.errors import InvariantError
+from ppdinf.lattice.systems import Matrix
 from ppdinf.noise.bits.coins import toss
 from ppdinf.rationals import ball
 
@@ -133,7 +134,7 @@ class TriangularLaplace:
         return found
 
 
-def triangular_laplace(triangle: Any, scale: float, grid: Fraction) -> tuple[TriangularLaplace, float]:
+def triangular_laplace(triangle: Matrix, scale: float, grid: Fraction) -> tuple[TriangularLaplace, float]:
     """Round a real triangular matrix such that noise is nowhere narrower than a scale.
 
     Parameters
