@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 import pandas as pd
 import pymc as pm
+import xarray as xr
 
+from ppdinf._pymc_internals import TensorVariable
 from ppdinf.diagnostics.convergence import convergence
 from ppdinf.diagnostics.forgetting import forgetting, not_coupled
 from ppdinf.diagnostics.movement import movement
@@ -86,7 +87,7 @@ class Diagnosis:
         return "\n".join(head + body)
 
 
-def diagnose(idata: Any, model: pm.Model | None = None) -> Diagnosis:
+def diagnose(idata: xr.DataTree, model: pm.Model | None = None) -> Diagnosis:
     """Check movement, convergence and consistency of a posterior; nan counts as failure.
 
     Parameters
@@ -143,7 +144,7 @@ def diagnose(idata: Any, model: pm.Model | None = None) -> Diagnosis:
     return found
 
 
-def _forgets(idata: Any, model: pm.Model) -> TVBound | None:
+def _forgets(idata: xr.DataTree, model: pm.Model) -> TVBound | None:
     """Couple the walk of the model's table, where it has one that is small and moved; a few pairs go first."""
     walked = [rv for rv in model.free_RVs if isinstance(rv.owner.op, ConfidentialRV) and rv.name in idata.posterior]
     if len(walked) != 1 or independent(idata):
@@ -171,7 +172,7 @@ def _of_forgetting(bound: TVBound) -> str:
     )
 
 
-def _fixed(rv: Any, size: int) -> np.ndarray:
+def _fixed(rv: TensorVariable, size: int) -> np.ndarray:
     if isinstance(rv.owner.op, ConfidentialRV):
         return rv.owner.op.fiber.fixed
     return np.zeros(size, dtype=bool)

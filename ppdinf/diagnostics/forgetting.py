@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 import pymc as pm
+import xarray as xr
 
 from ppdinf.distributions.confidential import ConfidentialRV
 from ppdinf.distributions.dependents import factors_of
@@ -34,7 +35,12 @@ AHEAD = 8  # draws whose directions are drawn together
 
 
 def forgetting(
-    idata: Any, model: pm.Model | None = None, *, pairs: int = 200, limit: int = 500, rng: int | np.random.Generator = 0
+    idata: xr.DataTree,
+    model: pm.Model | None = None,
+    *,
+    pairs: int = 200,
+    limit: int = 500,
+    rng: int | np.random.Generator = 0,
 ) -> TVBound:
     """Bound the distance between the table after t draws and its law given the parameters, by coupled chains.
 

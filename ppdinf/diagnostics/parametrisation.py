@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import pymc as pm
+import xarray as xr
 from numpy.typing import NDArray
 
 from ppdinf._pymc_internals import NormalRV, ancestors
@@ -26,7 +27,7 @@ CROWDED = 0.6  # share of divergences among these, from which on they are where 
 AGAINST = -0.5  # correlation of log scale and log size, from which on effects move against their scale
 
 
-def parametrisations(idata: Any, model: pm.Model, low: list[str]) -> list[str]:
+def parametrisations(idata: xr.DataTree, model: pm.Model, low: list[str]) -> list[str]:
     """Say which normal effects to write otherwise; empty where none is at fault.
 
     Parameters
@@ -42,7 +43,7 @@ def parametrisations(idata: Any, model: pm.Model, low: list[str]) -> list[str]:
         One sentence for each variable, naming it.
     """
     posterior, found = idata.posterior, []
-    diverging = _diverging(idata)
+    diverged = diverging(idata)
     free = {rv: rv.name for rv in model.free_RVs if rv.name in posterior and rv.dtype.startswith("float")}
     for rv, name in free.items():
         if not isinstance(rv.owner.op, NormalRV) or rv.ndim == 0:
@@ -50,7 +51,7 @@ def parametrisations(idata: Any, model: pm.Model, low: list[str]) -> list[str]:
         mean, sd = rv.owner.op.dist_params(rv.owner)
         for scale in [x for x in ancestors([sd]) if x in free and x.ndim == 0]:
             tau = free[scale]
-            if diverging.any() and _where_small(_log(posterior[tau]), diverging) > CROWDED:
+            if diverged.any() and _where_small(_log(posterior[tau]), diverged) > CROWDED:
                 found.append(
                     f"Transitions diverge where {tau!r} is small, the scale of {name!r}: a funnel. Little is told of "
                     f"{name!r}: write it in units of its scale, mu + {tau} * pm.Normal(..., 0, 1), or have "
@@ -60,7 +61,7 @@ def parametrisations(idata: Any, model: pm.Model, low: list[str]) -> list[str]:
             continue
         for scale in [x for x in free if x.ndim == 0 and x is not rv]:
             tau = free[scale]
-            if (tau in low or diverging.any()) and _against(posterior, name, tau):
+            if (tau in low or diverged.any()) and _against(posterior, name, tau):
                 found.append(
                     f"{name!r} moves against {tau!r}: the larger one, the smaller the other. Much is told of the "
                     f"effects of which {name!r} is in units of {tau!r}: write them centred, pm.Normal(..., mu, {tau}), "
@@ -69,9 +70,10 @@ def parametrisations(idata: Any, model: pm.Model, low: list[str]) -> list[str]:
     return found
 
 
-def _diverging(idata: Any) -> NDArray[np.bool_]:
-    stats = idata.get("sample_stats", {})
-    if "diverging" not in stats:
+def diverging(idata: xr.DataTree) -> NDArray[np.bool_]:
+    """Which transitions diverged, chain after chain; one that did not where no sampler says."""
+    stats = idata.get("sample_stats")
+    if stats is None or "diverging" not in stats:
         return np.zeros(1, dtype=bool)
     return np.asarray(stats["diverging"].values, dtype=bool).ravel()
 

@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pymc as pm
+import xarray as xr
 
-from ppdinf.diagnostics.parametrisation import parametrisations
+from ppdinf.diagnostics.parametrisation import diverging, parametrisations
 from ppdinf.diagnostics.rhat import APART, limit, shown
 from ppdinf.diagnostics.windows import window_problems
 from ppdinf.distributions.confidential import ConfidentialRV
@@ -19,7 +20,7 @@ ESS = 400
 K_HAT = 0.7
 
 
-def problems_of(cells: pd.DataFrame, rated: pd.DataFrame, idata: Any, model: pm.Model) -> list[str]:
+def problems_of(cells: pd.DataFrame, rated: pd.DataFrame, idata: xr.DataTree, model: pm.Model) -> list[str]:
     """Check weights, movement, public sums, agreement of chains and windows.
 
     Parameters
@@ -44,11 +45,8 @@ def problems_of(cells: pd.DataFrame, rated: pd.DataFrame, idata: Any, model: pm.
             f"The effective sample size is {low['ess_bulk'].min():.0f} (under {ESS}) for {_some(low.index)}: "
             f"draw about {_times(ESS / low['ess_bulk'].min())} as many (draws=) before reading intervals."
         )
-    stats = idata.get("sample_stats", {})
-    if "diverging" in stats and int(stats["diverging"].sum()):
-        problems.append(
-            f"{int(stats['diverging'].sum())} transitions diverged: raise target_accept to 0.95 or reparametrise."
-        )
+    if diverged := int(diverging(idata).sum()):
+        problems.append(f"{diverged} transitions diverged: raise target_accept to 0.95 or reparametrise.")
     if not independent(idata):
         problems += parametrisations(idata, model, list(low["variable"]))
     return problems + window_problems(idata, model)
@@ -84,16 +82,16 @@ def _times(factor: float) -> str:
     return "twice" if factor <= 2 else f"{int(np.ceil(factor))} times" if np.isfinite(factor) else "many times"
 
 
-def independent(idata: Any) -> bool:
+def independent(idata: xr.DataTree) -> bool:
     """Tell draws by rejection or importance sampling, which need no second chain to disagree with."""
     return bool({"acceptance_rate", "pareto_k"} & set(_attrs(idata)))
 
 
-def _attrs(idata: Any) -> dict[str, Any]:
+def _attrs(idata: xr.DataTree) -> dict[str, Any]:
     return getattr(idata.get("sample_stats"), "attrs", {})
 
 
-def _weight_problems(idata: Any) -> list[str]:
+def _weight_problems(idata: xr.DataTree) -> list[str]:
     attrs = _attrs(idata)
     problems = []
     if not attrs.get("pareto_k", 0.0) <= K_HAT:
@@ -134,7 +132,7 @@ def _movement_problems(cells: pd.DataFrame) -> list[str]:
     return problems
 
 
-def fiber_problems(idata: Any, model: pm.Model) -> list[str]:
+def fiber_problems(idata: xr.DataTree, model: pm.Model) -> list[str]:
     """Name tables of which draws break a public sum."""
     problems = []
     for rv in model.free_RVs:

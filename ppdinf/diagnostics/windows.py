@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pymc as pm
+import xarray as xr
 from numpy.typing import NDArray
 
 from ppdinf.distributions.confidential import ConfidentialRV
@@ -27,7 +28,7 @@ DRAWS = 64  # of the parameters, at which a table that was summed out is looked 
 LEAST = 1e-6  # share of a cell's weight beyond its window that is spoken of
 
 
-def window_problems(idata: Any, model: pm.Model) -> list[str]:
+def window_problems(idata: xr.DataTree, model: pm.Model) -> list[str]:
     """Name the cells whose posterior goes beyond their windows, one sentence for each table.
 
     Parameters

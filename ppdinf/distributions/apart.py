@@ -24,15 +24,15 @@ class Apart(Op):
         """One variable in, one of its type out."""
         return Apply(self, [x], [x.type()])
 
-    def perform(self, node: Any, inputs: Any, outputs: Any) -> None:
+    def perform(self, node: Apply, inputs: Any, outputs: Any) -> None:
         """Hand over the input."""
         outputs[0][0] = inputs[0]
 
-    def infer_shape(self, node: Any, shapes: Any) -> Any:
+    def infer_shape(self, node: Apply, shapes: Any) -> Any:
         """Shape of the input."""
         return shapes
 
-    def connection_pattern(self, node: Any) -> list[list[bool]]:
+    def connection_pattern(self, node: Apply) -> list[list[bool]]:
         """Nothing is connected."""
         return [[False]]
 
@@ -45,7 +45,7 @@ apart = Apart()
 
 
 @register_funcify_default_op_cache_key(Apart)
-def _apart_numba(op: Apart, node: Any, **kwargs: Any) -> tuple[Any, int]:
+def _apart_numba(op: Apart, node: Apply, **kwargs: Any) -> tuple[Any, int]:
     @numba_njit
     def identity(x):  # type: ignore[no-untyped-def]
         return x

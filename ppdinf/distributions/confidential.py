@@ -24,6 +24,7 @@ from ppdinf._pymc_internals import (
     MeasurableOp,
     RandomType,
     SymbolicRandomVariable,
+    TensorVariable,
     _logprob,
     _support_point,
     ancestors,
@@ -42,7 +43,7 @@ from ppdinf.fiber.nested_sums import NestedSums
 __all__ = ["ConfidentialRV", "confidential", "log_density", "window_logp"]
 
 
-def window_logp(dist: Any, shape: tuple[int, ...], counts: Any, *, values_only: bool = False) -> Any:
+def window_logp(dist: TensorVariable, shape: tuple[int, ...], counts: Any, *, values_only: bool = False) -> Any:
     """Log density of every count of every window, symbolic, shape (d, width).
 
     Counts outside the support have log density -inf and the gradient 0: their cells are evaluated at a count inside it,
@@ -70,7 +71,7 @@ def window_logp(dist: Any, shape: tuple[int, ...], counts: Any, *, values_only: 
     return found.reshape((width, -1)).T
 
 
-def log_density(dist: Any, counts: Any) -> Any:
+def log_density(dist: TensorVariable, counts: Any) -> Any:
     """Log density of tables of counts, symbolic, shape (n, *table shape), under an elementwise distribution."""
     value = dist.type()
     # PyMC would clone random variables on the way to some densities, and lose those of the model
@@ -212,7 +213,9 @@ class ConfidentialRV(SymbolicRandomVariable):
         return [weights, pt.as_tensor(likelihood.norm.image(y))]
 
 
-def confidential(dist: Any, observed: Observed, fiber: Fiber, start: NDArray[np.int64], auxiliary: Any = None) -> Any:
+def confidential(
+    dist: TensorVariable, observed: Observed, fiber: Fiber, start: NDArray[np.int64], auxiliary: Any = None
+) -> Any:
     """Wrap an unnamed distribution, already of the shape of the table."""
     inputs, inner, node = _reopen(dist)
     outputs = [node.default_output(), *_rngs(node.outputs)]
@@ -231,11 +234,11 @@ def _confidential_logp(op: ConfidentialRV, values: Any, *inputs: Any, **kwargs: 
 
 
 @_support_point.register(ConfidentialRV)
-def _confidential_support_point(op: ConfidentialRV, rv: Any, *inputs: Any) -> Any:
+def _confidential_support_point(op: ConfidentialRV, rv: TensorVariable, *inputs: Any) -> Any:
     return pt.constant(op.start)
 
 
-def _reopen(dist: Any) -> tuple[list[Any], list[Any], Any]:
+def _reopen(dist: TensorVariable) -> tuple[list[Any], list[Any], Any]:
     """Open an unnamed distribution: outer inputs, inner inputs, and its node on the inner ones."""
     inputs = [pt.random.shared_rng(seed=None) if isinstance(inp.type, RandomType) else inp for inp in dist.owner.inputs]
     inner = [inp if isinstance(inp.type, RandomType) else inp.type() for inp in inputs]

@@ -11,7 +11,7 @@ from typing import Any
 import pymc as pm
 import pytensor.tensor as pt
 
-from ppdinf._pymc_internals import ancestors, replace_rvs_by_values, transformed_conditional_logp
+from ppdinf._pymc_internals import TensorVariable, ancestors, replace_rvs_by_values, transformed_conditional_logp
 from ppdinf.distributions.confidential import ConfidentialRV
 from ppdinf.distributions.factors import Factor, cells_of, elements
 from ppdinf.distributions.released import ReleasedRV
@@ -35,8 +35,8 @@ class Table:
     """
 
     name: str
-    variable: Any
-    released: Any
+    variable: TensorVariable
+    released: TensorVariable
     is_summed_out: bool
 
     @property
@@ -65,19 +65,19 @@ def tables_of(model: pm.Model) -> list[Table]:
     return found
 
 
-def looks_at(var: Any, table: Any, model: pm.Model) -> bool:
+def looks_at(var: TensorVariable, table: Any, model: pm.Model) -> bool:
     """Tell whether a variable or expression depends on a table given all other variables, other than as its release."""
     if var is table or var.owner is None or (isinstance(var.owner.op, ReleasedRV) and table_of(var) is table):
         return False
     return table in all_above(var, model)
 
 
-def all_above(var: Any, model: pm.Model) -> set[Any]:
+def all_above(var: TensorVariable, model: pm.Model) -> set[Any]:
     """All that a variable depends on given the model's other variables."""
     return set(ancestors([var], blockers=[rv for rv in model.basic_RVs if rv is not var]))
 
 
-def factor_of(var: Any, table: Any, counts: Any, model: pm.Model, shape: tuple[int, ...]) -> Factor | Any:
+def factor_of(var: TensorVariable, table: Any, counts: Any, model: pm.Model, shape: tuple[int, ...]) -> Factor | Any:
     """State what a variable or potential tells about a table that it depends on, given the values of all others.
 
     Parameters

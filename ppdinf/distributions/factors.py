@@ -23,6 +23,7 @@ from ppdinf._pymc_internals import (
     Add,
     AdvancedSubtensor,
     Alloc,
+    Apply,
     CAReduce,
     CheckParameterValue,
     DimShuffle,
@@ -41,6 +42,7 @@ from ppdinf._pymc_internals import (
     Sub,
     Subtensor,
     Sum,
+    TensorVariable,
     TrueDiv,
     ViewOp,
     ancestors,
@@ -76,7 +78,7 @@ class Factor(NamedTuple):
         Number of the cell that each element looks at; -1 for none.
     """
 
-    density: Any
+    density: TensorVariable
     table: Any
     size: int
     cells: NDArray[np.int64]
@@ -104,7 +106,7 @@ class Factor(NamedTuple):
         return density.ravel()[none].sum()
 
 
-def elements(density: Any, table: Any) -> Any:
+def elements(density: TensorVariable, table: Any) -> Any:
     """Return numbers that add up to a log density, as far as its being a sum tells how a table enters it.
 
     Examples
@@ -142,7 +144,7 @@ def _terms(x: Any, table: Any) -> list[Any]:
 
 
 def cells_of(
-    density: Any, table: Any, shape: tuple[int, ...], given: Callable[[], Mapping[Any, Any]] | None = None
+    density: TensorVariable, table: Any, shape: tuple[int, ...], given: Callable[[], Mapping[Any, Any]] | None = None
 ) -> NDArray[np.int64] | None:
     """Tell which cell of a table each element of a graph looks at.
 
@@ -186,7 +188,7 @@ def cells_of(
     return None if conflict else np.asarray(cells, dtype=np.int64)
 
 
-def _valued(density: Any) -> set[Any]:
+def _valued(density: TensorVariable) -> set[Any]:
     """Find the operations whose values a graph depends on: not those that only give shapes, or raise errors."""
     found, ahead = set(), [density.owner]
     while ahead:
@@ -203,7 +205,7 @@ def _none_like(x: Any) -> Any:
     return pt.full_like(x, NONE, dtype="int64")
 
 
-def _through(node: Any, which: list[Any], mixed: list[Any]) -> Any:
+def _through(node: Apply, which: list[Any], mixed: list[Any]) -> Any:
     """Send numbers of cells through one operation; None if it may mix cells. Adds conditions under which it does."""
     op, (first, *rest) = node.op, which
     if isinstance(op, Elemwise) and len(node.outputs) == 1:

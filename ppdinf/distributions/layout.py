@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import pymc as pm
@@ -11,7 +10,7 @@ import pytensor.tensor as pt
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from ppdinf._pymc_internals import compile_pymc, inputvars
+from ppdinf._pymc_internals import TensorVariable, compile_pymc, inputvars
 from ppdinf.distributions.answers import cell_windows
 from ppdinf.distributions.confidential import log_density
 from ppdinf.distributions.observed import Observed
@@ -26,7 +25,9 @@ from ppdinf.lattice.moves import Bounds, connected_moves
 __all__ = ["lay_out"]
 
 
-def lay_out(model: pm.Model, base: Any, observed: Observed, *, gaps: bool = False) -> tuple[Fiber, NDArray[np.int64]]:
+def lay_out(
+    model: pm.Model, base: TensorVariable, observed: Observed, *, gaps: bool = False
+) -> tuple[Fiber, NDArray[np.int64]]:
     """Lay out the windows, choose moves for the bounds at hand, and find a table to start from.
 
     Parameters
@@ -84,7 +85,9 @@ def _allowed(system: System, counts: NDArray[np.int64]) -> NDArray[np.bool_]:
     return allowed
 
 
-def _support(model: pm.Model, base: Any, shape: tuple[int, ...]) -> Callable[[NDArray[np.int64]], NDArray[np.bool_]]:
+def _support(
+    model: pm.Model, base: TensorVariable, shape: tuple[int, ...]
+) -> Callable[[NDArray[np.int64]], NDArray[np.bool_]]:
     """Tell which counts of each cell, shape (d, n), the data model allows at the model's initial point."""
     cells = elementwise(base, shape)[0]
     counts = pt.tensor("counts", dtype=cells.dtype, shape=(None, *shape))
@@ -102,7 +105,7 @@ def _support(model: pm.Model, base: Any, shape: tuple[int, ...]) -> Callable[[ND
     return support
 
 
-def at_initial_point(model: pm.Model, expression: Any, shift: float = 0.0) -> NDArray[np.float64]:
+def at_initial_point(model: pm.Model, expression: TensorVariable, shift: float = 0.0) -> NDArray[np.float64]:
     """Evaluate a function of a model's variables where its chains start, or that far from there in every real one."""
     (found,) = model.replace_rvs_by_values([expression])
     inputs = inputvars([found])

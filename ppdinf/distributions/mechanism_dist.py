@@ -17,7 +17,7 @@ import pytensor.tensor as pt
 import xarray as xr
 from numpy.typing import NDArray
 
-from ppdinf._pymc_internals import RandomVariable, _logprob, numba_core_rv_funcify, numba_njit
+from ppdinf._pymc_internals import Apply, RandomVariable, _logprob, numba_core_rv_funcify, numba_njit
 from ppdinf.distributions.of_table import of_table
 from ppdinf.errors import LabelError, ModelError
 from ppdinf.frame import Frame
@@ -179,7 +179,7 @@ def _mechanism_logp(op: MechanismRV, values: Any, rng: Any, size: Any, x: Any, *
 
 
 @numba_core_rv_funcify.register(MechanismRV)
-def _mechanism_numba(op: MechanismRV, node: Any) -> Any:
+def _mechanism_numba(op: MechanismRV, node: Apply) -> Any:
     cell = numba.types.int64 if op.law.mechanism.is_integer else numba.types.float64
     out_type = numba.types.Array(cell, len(op.law.frame.dims), "C")
 

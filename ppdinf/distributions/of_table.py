@@ -27,7 +27,7 @@ class _OfTable(Op):
         """One table in, one number out."""
         return Apply(self, [as_tensor(x)], [dscalar()])
 
-    def perform(self, node: Any, inputs: Any, outputs: Any) -> None:
+    def perform(self, node: Apply, inputs: Any, outputs: Any) -> None:
         """One number."""
         outputs[0][0] = np.asarray(self.function(inputs[0].ravel()))
 
@@ -38,7 +38,7 @@ def of_table(function: Callable[[NDArray[np.int64]], float], x: Any) -> Any:
 
 
 @register_funcify_and_cache_key(_OfTable)
-def _of_table_numba(op: _OfTable, node: Any, **kwargs: Any) -> Any:
+def _of_table_numba(op: _OfTable, node: Apply, **kwargs: Any) -> Any:
     def number(x: Any) -> float:
         return float(op.function(x.ravel()))
 

@@ -25,6 +25,7 @@ from ppdinf._pymc_internals import (
     MultinomialRV,
     RandomType,
     RandomVariable,
+    TensorVariable,
     ancestors,
     compile_pymc,
     graph_inputs,
@@ -66,7 +67,7 @@ class PlainTable:
         Observed variables that `sums` and `releases` speak for.
     """
 
-    variable: Any
+    variable: TensorVariable
     sums: list[tuple[sp.csr_array, NDArray[np.int64], str]]
     releases: list[tuple[Any, NDArray[Any]]]
     told: list[Any]
@@ -127,7 +128,7 @@ class PlainTable:
         return ObservedMeasurements(Measurements.of_releases(releases))
 
 
-def plain_table(var: Any, model: pm.Model) -> PlainTable | None:
+def plain_table(var: TensorVariable, model: pm.Model) -> PlainTable | None:
     """Find out whether a variable is a table of integers with given sums; None where it is not.
 
     Parameters
@@ -180,14 +181,14 @@ def known(x: Any) -> NDArray[Any] | None:
         return None
 
 
-def _is(x: Any, var: Any) -> bool:
+def _is(x: Any, var: TensorVariable) -> bool:
     """Tell whether an expression is a variable, but for its type."""
     while x is not var and x.owner is not None and len(x.owner.inputs) == 1:
         x = x.owner.inputs[0]
     return x is var
 
 
-def _linear(expression: Any, var: Any) -> sp.csr_array | None:
+def _linear(expression: TensorVariable, var: TensorVariable) -> sp.csr_array | None:
     """Matrix of an expression that is linear in a variable and depends on nothing else; None for any other."""
     shape = tuple(int(n) for n in var.shape.eval())
     d = int(np.prod(shape))

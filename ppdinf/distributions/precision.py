@@ -13,12 +13,21 @@ import pymc as pm
 import pytensor.tensor as pt
 from numpy.typing import NDArray
 
-from ppdinf._pymc_internals import Constant, DimShuffle, Elemwise, RandomVariable, graph_inputs, graph_replace, toposort
+from ppdinf._pymc_internals import (
+    Constant,
+    DimShuffle,
+    Elemwise,
+    RandomVariable,
+    TensorVariable,
+    graph_inputs,
+    graph_replace,
+    toposort,
+)
 
 __all__ = ["constant", "in_double"]
 
 
-def in_double(dist: Any, model: pm.Model) -> Any:
+def in_double(dist: TensorVariable, model: pm.Model) -> Any:
     """Return a distribution whose parameters, and those of its components, are 64 bits long.
 
     Parameters

@@ -20,6 +20,7 @@ import pytensor.tensor as pt
 from numpy.typing import NDArray
 
 from ppdinf._pymc_internals import (
+    Apply,
     RandomVariable,
     _logprob,
     numba_core_rv_funcify,
@@ -73,7 +74,7 @@ def _released_logp(op: ReleasedRV, values: Any, rng: Any, size: Any, x: Any, *au
 
 
 @numba_core_rv_funcify.register(ReleasedRV)
-def _released_numba(op: ReleasedRV, node: Any) -> Any:
+def _released_numba(op: ReleasedRV, node: Apply) -> Any:
     cell = numba.types.int64 if op.observed.is_integer else numba.types.float64
     out_type = numba.types.Array(cell, op.observed.noisy.ndim, "C")
 

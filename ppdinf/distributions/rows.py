@@ -14,7 +14,7 @@ import pymc as pm
 import pytensor.tensor as pt
 import scipy.sparse as sp
 
-from ppdinf._pymc_internals import Constant, DirichletMultinomialRV, MultinomialRV
+from ppdinf._pymc_internals import Constant, DirichletMultinomialRV, MultinomialRV, TensorVariable
 from ppdinf.errors import ModelError
 from ppdinf.invariants import System
 from ppdinf.lattice.feasible import nearest_feasible
@@ -22,12 +22,12 @@ from ppdinf.lattice.feasible import nearest_feasible
 __all__ = ["elementwise", "has_rows", "require_public_rows"]
 
 
-def has_rows(dist: Any) -> bool:
+def has_rows(dist: TensorVariable) -> bool:
     """Whether a distribution is over rows of counts that `elementwise` can take apart."""
     return isinstance(dist.owner.op, MultinomialRV | DirichletMultinomialRV)
 
 
-def elementwise(dist: Any, shape: tuple[int, ...]) -> tuple[Any, Any]:
+def elementwise(dist: TensorVariable, shape: tuple[int, ...]) -> tuple[Any, Any]:
     """Return a distribution of independent cells, and the log density of the row sums to be taken off.
 
     Parameters
@@ -63,7 +63,7 @@ def elementwise(dist: Any, shape: tuple[int, ...]) -> tuple[Any, Any]:
     return cells, pt.sum(pt.broadcast_to(sums, shape[:-1]))
 
 
-def require_public_rows(dist: Any, system: System) -> None:
+def require_public_rows(dist: TensorVariable, system: System) -> None:
     """Refuse rows whose totals are not public, or not those of the distribution.
 
     Raises

@@ -25,6 +25,7 @@ from ppdinf._pymc_internals import (
     FunctionGraph,
     MeasurableOp,
     Op,
+    TensorVariable,
     ValuedRV,
     _logprob,
     ancestors,
@@ -71,7 +72,7 @@ class SummedOut(MeasurableOp, Op):
         """Apply to inputs of the types of `given`."""
         return Apply(self, list(inputs), [x.type() for x in self.drawn])
 
-    def perform(self, node: Any, inputs: Any, outputs: Any) -> None:
+    def perform(self, node: Apply, inputs: Any, outputs: Any) -> None:
         """Densities only."""
         raise ModelError("a release whose table is summed out has a density, not draws")
 
@@ -103,7 +104,7 @@ def sum_out(fgraph: FunctionGraph, node: Apply) -> dict[Any, Any] | None:
     return dict(zip(drawn, SummedOut(list(inner.values()), within, cells)(*inner, return_list=True), strict=True))
 
 
-def _cells(rv: Any, table: Any) -> NDArray[Any]:
+def _cells(rv: TensorVariable, table: Any) -> NDArray[Any]:
     """Cells that a dependent looks at, as found when it was added to the model (`ppdinf.distributions.watch`)."""
     known = table.owner.op.cells.get(rv.name)
     if known is None:

@@ -10,9 +10,10 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 import pytensor.tensor as pt
 
-from ppdinf._pymc_internals import RandomVariable, _logprob, numba_core_rv_funcify, numba_njit
+from ppdinf._pymc_internals import Apply, RandomVariable, TensorVariable, _logprob, numba_core_rv_funcify, numba_njit
 
 __all__ = ["ToldRV", "told"]
 
@@ -26,24 +27,24 @@ class ToldRV(RandomVariable):
     _print_name: ClassVar[tuple[str, str]] = ("Potential", "\\operatorname{Potential}")
 
     @classmethod
-    def rng_fn(cls, rng: np.random.Generator, density: Any, size: Any = None) -> Any:
+    def rng_fn(cls, rng: np.random.Generator, density: NDArray[np.float64], size: Any = None) -> Any:
         """Draw zeros."""
         return np.zeros(np.shape(density) if size is None else size)
 
 
-def told(density: Any) -> Any:
+def told(density: TensorVariable) -> Any:
     """Return a random variable with these log densities, elementwise."""
     _, found = ToldRV()(density.astype("float64"), rng=pt.random.shared_rng(seed=None), return_next_rng=True)
     return found
 
 
 @_logprob.register(ToldRV)
-def _told_logp(op: ToldRV, values: Any, rng: Any, size: Any, density: Any, **kwargs: Any) -> Any:
+def _told_logp(op: ToldRV, values: Any, rng: Any, size: Any, density: TensorVariable, **kwargs: Any) -> Any:
     return density
 
 
 @numba_core_rv_funcify.register(ToldRV)
-def _told_numba(op: ToldRV, node: Any) -> Any:
+def _told_numba(op: ToldRV, node: Apply) -> Any:
     @numba_njit
     def zero(rng, density):  # type: ignore[no-untyped-def]
         return 0.0

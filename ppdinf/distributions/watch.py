@@ -51,7 +51,7 @@ class Watch:
         self.enter = model.named_vars.__setitem__
         model.named_vars.__setitem__ = self.within  # where models within this one hand on what they name
 
-    def __call__(self, var: Any, dims: Any = None) -> None:
+    def __call__(self, var: TensorVariable, dims: Any = None) -> None:
         """Add a variable."""
         if var is not self.table and var.name == self.table.name:
             raise ModelError(f"{var.name!r} is the name of the confidential table: choose another")
@@ -66,14 +66,14 @@ class Watch:
         self.add(var, dims)
         self._tell(var)
 
-    def within(self, name: str, var: Any) -> None:
+    def within(self, name: str, var: TensorVariable) -> None:
         """Name a variable of a model within this one, made after the table."""
         if self._look(var) is not None and var in self.model.potentials:
             self.settle(var.name)
         self.enter(name, var)
         self._tell(var)
 
-    def _look(self, var: Any) -> NDArray[np.int64] | None:
+    def _look(self, var: TensorVariable) -> NDArray[np.int64] | None:
         """Find the cells that a dependent of a summed-out table looks at; others make the table a variable."""
         if not (self.waits and looks_at(var, self.table, self.model)):
             return None
@@ -84,7 +84,7 @@ class Watch:
             self.table.owner.op.cells[var.name] = known
         return known
 
-    def _tell(self, var: Any) -> None:
+    def _tell(self, var: TensorVariable) -> None:
         """Note what was observed of the table."""
         depends = looks_at(var, self.table, self.model)
         is_density = var in self.model.potentials or (depends and isinstance(var.owner.op, MeasurableOp))
@@ -93,7 +93,7 @@ class Watch:
             if not self.waits:
                 restart(self.table, self.told, self.model)
 
-    def _observe(self, potential: Any, shape: tuple[int, ...], dims: Any) -> None:
+    def _observe(self, potential: TensorVariable, shape: tuple[int, ...], dims: Any) -> None:
         """Have a random variable stand for a potential by cell."""
         model, density = self.model, elements(potential, self.table)
         while model is not None:
@@ -123,7 +123,7 @@ def watch(model: pm.Model, table: Any, promote: Callable[[], Any] | None) -> Non
         model = model.parent
 
 
-def settle(model: pm.Model, expression: Any, name: str) -> list[str]:
+def settle(model: pm.Model, expression: TensorVariable, name: str) -> list[str]:
     """Make the tables that an expression depends on variables of the model; return the names of all it depends on."""
     watched = model.add_named_variable
     while isinstance(watched, Watch):
@@ -150,7 +150,7 @@ def restart(table: Any, told: list[Any], model: pm.Model, of: Any = None) -> Non
     law.start = feasible_start(law.fiber, allowed, law.observed)
 
 
-def _cells_of(var: Any, table: Any, model: pm.Model) -> NDArray[np.int64] | None:
+def _cells_of(var: TensorVariable, table: Any, model: pm.Model) -> NDArray[np.int64] | None:
     """Cells that the elements of a random variable's density look at; None for one that cannot be summed out with them.
 
     What looks at two tables is told to the steps of both, so that neither can be summed out. The value of a transformed
@@ -169,6 +169,6 @@ def _cells_of(var: Any, table: Any, model: pm.Model) -> NDArray[np.int64] | None
     return None if isinstance(found, TensorVariable) else found.cells
 
 
-def _tables_above(var: Any, model: pm.Model) -> set[Any]:
+def _tables_above(var: TensorVariable, model: pm.Model) -> set[Any]:
     """Tables that a variable depends on given the model's other variables."""
     return {x for x in all_above(var, model) if x.owner and isinstance(x.owner.op, ConfidentialRV)}

@@ -24,7 +24,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.special import logsumexp
 
-from ppdinf._pymc_internals import ancestors, compile_pymc
+from ppdinf._pymc_internals import TensorVariable, ancestors, compile_pymc
 from ppdinf.distributions.confidential import log_density
 from ppdinf.distributions.observed import Observed
 from ppdinf.distributions.rows import elementwise
@@ -47,7 +47,7 @@ type Law = Callable[[NDArray[Any]], Reals]
 
 
 def count_windows(
-    model: pm.Model, base: Any, observed: Observed, nonnegative: NDArray[np.bool_]
+    model: pm.Model, base: TensorVariable, observed: Observed, nonnegative: NDArray[np.bool_]
 ) -> tuple[NDArray[np.int64], int]:
     """Choose the first count of every window, and how many counts each has.
 
@@ -177,7 +177,7 @@ class _Prior:
     tables : array, shape (draws, d)
     """
 
-    def __init__(self, model: pm.Model, base: Any, shape: tuple[int, ...]) -> None:
+    def __init__(self, model: pm.Model, base: TensorVariable, shape: tuple[int, ...]) -> None:
         near = set(ancestors([base], blockers=model.free_RVs))
         self._parameters = [free for free in model.free_RVs if free in near]
         seen = {rv: model.rvs_to_values[rv] for rv in model.observed_RVs if rv in set(ancestors([base]))}

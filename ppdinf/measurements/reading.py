@@ -86,8 +86,7 @@ def _require(manifest: Any) -> None:
             f"schema {manifest.get('schema')!r} of measurements is not known: this version of ppdinf reads the schema "
             f"{SCHEMA}"
         )
-    if set(manifest) != FIELDS:
-        raise ReleaseFileError(f"{sealed.MANIFEST} has fields too many or too few: {sorted(set(manifest) ^ FIELDS)}")
+    sealed.require_fields(manifest, FIELDS)
 
 
 def _measured(statement: Public, name: str, parts: dict[str, bytes]) -> Measured:

@@ -28,7 +28,7 @@ __all__ = ["log_likelihood", "sample_release"]
 GROUP = "public_group"
 
 
-def log_likelihood(idata: Any, model: pm.Model | None = None) -> xr.DataArray:
+def log_likelihood(idata: xr.DataTree, model: pm.Model | None = None) -> xr.DataArray:
     """Log likelihood of each public group of a release, for each posterior draw; added to ``idata``.
 
     Parameters
@@ -96,7 +96,7 @@ def log_likelihood(idata: Any, model: pm.Model | None = None) -> xr.DataArray:
 
 
 def sample_release(
-    idata: Any, model: pm.Model | None = None, *, random_seed: int | np.random.Generator | None = None
+    idata: xr.DataTree, model: pm.Model | None = None, *, random_seed: int | np.random.Generator | None = None
 ) -> xr.DataArray:
     """Release the confidential tables of the posterior again: posterior predictive releases with the public sums.
 

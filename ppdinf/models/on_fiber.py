@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ppdinf._pymc_internals import TensorVariable
 from ppdinf.errors import ModelError
 from ppdinf.invariants import System
 from ppdinf.measurements import Measurements
@@ -16,7 +17,12 @@ __all__ = ["OnFiber"]
 
 
 def OnFiber(  # noqa: N802  (reads as a PyMC distribution)
-    name: str, dist: Any, public: System, marginalize: bool | str = "auto", *, dims: str | Sequence[str] | None = None
+    name: str,
+    dist: TensorVariable,
+    public: System,
+    marginalize: bool | str = "auto",
+    *,
+    dims: str | Sequence[str] | None = None,
 ) -> Any:
     """Give a table of which only exact sums were published a distribution: no noise, no noisy cells.
 

@@ -19,6 +19,7 @@ from ppdinf._pymc_internals import (
     BinomialRV,
     MissingInputError,
     SymbolicRandomVariable,
+    TensorVariable,
     change_dist_size,
     check_dist_not_registered,
 )
@@ -49,7 +50,7 @@ PRIORS: dict[type, Callable[[str, Any], Any]] = {
 
 def PartiallyPrivate(  # noqa: N802  (reads as a PyMC distribution)
     name: str,
-    dist: Any,
+    dist: TensorVariable,
     release: Release | Measurements | Sequence[Release],
     marginalize: bool | str = "auto",
     *,
@@ -180,7 +181,7 @@ def _releases_of(published: Release | Measurements) -> set[int]:
     return set(map(id, published.releases or [published])) if isinstance(published, Measurements) else {id(published)}
 
 
-def _refuse_counted_twice(model: pm.Model, base: Any, observed: Observed) -> None:
+def _refuse_counted_twice(model: pm.Model, base: TensorVariable, observed: Observed) -> None:
     """Refuse shares of a public total that are modelled one by one: given the total, one tells of the others."""
     op = base.owner.op
     if not isinstance(op, BinomialRV | BetaBinomialRV):
@@ -218,7 +219,7 @@ def _match_coords(model: pm.Model, release: Release | Measurements) -> None:
 
 
 def _cells(
-    model: pm.Model, dist: Any, release: Release | Measurements, dims: Sequence[str] | None
+    model: pm.Model, dist: TensorVariable, release: Release | Measurements, dims: Sequence[str] | None
 ) -> tuple[Frame, Sequence[str] | None]:
     """Frame of the confidential cells, and their dimensions in the model."""
     query = release.likelihood.query if isinstance(release, Release) else None
@@ -243,7 +244,7 @@ def _cells(
     return Frame.of(xr.DataArray(np.zeros([len(labels) for labels in coords.values()]), coords=coords)), tuple(dims)
 
 
-def _fit_to_table(dist: Any, observed: Observed) -> Any:
+def _fit_to_table(dist: TensorVariable, observed: Observed) -> Any:
     frame = observed.frame
     op = getattr(getattr(dist, "owner", None), "op", None)
     if op is None or not hasattr(op, "ndim_supp"):

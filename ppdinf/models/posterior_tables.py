@@ -21,7 +21,7 @@ __all__ = ["finished_draws", "law_of_draws", "of_draws", "only_table", "sample_c
 
 
 def sample_confidential(
-    idata: Any,
+    idata: xr.DataTree,
     model: pm.Model | None = None,
     *,
     name: str | None = None,
@@ -107,7 +107,7 @@ def only_table(model: pm.Model, name: str | None = None) -> Table:
     return tables[name] if name is not None else next(iter(tables.values()))
 
 
-def finished_draws(idata: Any) -> Any:
+def finished_draws(idata: xr.DataTree) -> xr.DataTree:
     """Leave out draws that not every chain has: nutpie, when stopped, fills those it has not made with nan.
 
     Parameters

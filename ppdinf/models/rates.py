@@ -150,7 +150,7 @@ def _deviation(log_mean: Any, spread: Any, told: Any, size: Any) -> Any:
 
 
 def draw_rates(
-    idata: Any,
+    idata: xr.DataTree,
     release: Release,
     *,
     name: str = "count",

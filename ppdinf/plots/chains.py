@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
+import xarray as xr
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
@@ -15,7 +14,7 @@ __all__ = ["plot_chains"]
 CHAINS = ["#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#999999", "#F0E442"]
 
 
-def plot_chains(idata: Any, var_names: list[str] | None = None, *, trusted: bool = True) -> Figure:
+def plot_chains(idata: xr.DataTree, var_names: list[str] | None = None, *, trusted: bool = True) -> Figure:
     """Plot the trace and the ranks of each chain, by ArviZ.
 
     Parameters

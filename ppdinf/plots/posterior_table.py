@@ -55,7 +55,7 @@ def naive_interval(counts: Any, probability: float = PROBABILITY) -> tuple[np.nd
 
 
 def plot_posterior_table(
-    idata: Any, release: Release, name: str, *, rate: str | None = None, exposure: str | None = None
+    idata: xr.DataTree, release: Release, name: str, *, rate: str | None = None, exposure: str | None = None
 ) -> Figure:
     """Plot released counts against posterior intervals, and rates against the naive analysis.
 
@@ -107,7 +107,7 @@ def plot_posterior_table(
     return figure
 
 
-def _cells(idata: Any, name: str, release: Release) -> np.ndarray:
+def _cells(idata: xr.DataTree, name: str, release: Release) -> np.ndarray:
     """Draws of a posterior variable, one column per cell of the release."""
     if name not in idata.posterior:
         raise ModelError(f"the posterior holds no {name!r}; it holds {', '.join(map(repr, idata.posterior.data_vars))}")

@@ -73,9 +73,7 @@ def _require(manifest: Any) -> tuple[str, ...]:
         raise ReleaseFileError(
             f"schema {version!r} is not known: this version of ppdinf reads the schemas {UNDATED} and {SCHEMA}"
         )
-    fields = FIELDS - NEW if version == UNDATED else FIELDS
-    if set(manifest) != fields:
-        raise ReleaseFileError(f"{sealed.MANIFEST} has fields too many or too few: {sorted(set(manifest) ^ fields)}")
+    sealed.require_fields(manifest, FIELDS - NEW if version == UNDATED else FIELDS)
     return PARTS
 
 

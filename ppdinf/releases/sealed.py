@@ -13,7 +13,7 @@ import io
 import json
 import math
 import zipfile
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -27,8 +27,8 @@ from ppdinf.errors import PpdinfError, ReleaseFileError
 from ppdinf.frame import Frame
 
 __all__ = [
-    "AGAIN", "MANIFEST", "as_csv", "canonical", "columns_of", "coordinates", "digest", "labelled", "packed", "save",
-    "says", "unpacked", "verified",
+    "AGAIN", "MANIFEST", "as_csv", "canonical", "columns_of", "coordinates", "digest", "labelled", "packed",
+    "require_fields", "save", "says", "unpacked", "verified",
 ]  # fmt: skip
 
 MANIFEST = "manifest.json"
@@ -208,6 +208,12 @@ def coordinates(frame: Frame) -> dict[str, Any]:
             for name, (dims, values) in frame.coords.items()
         },
     }
+
+
+def require_fields(manifest: dict[str, Any], fields: Collection[str]) -> None:
+    """Refuse a manifest with other fields."""
+    if wrong := sorted(set(manifest) ^ set(fields)):
+        raise ReleaseFileError(f"{MANIFEST} has fields too many or too few: {wrong}")
 
 
 def labelled(data: bytes, manifest: dict[str, Any], part: str, counts: dict[str, Any]) -> xr.DataArray:

@@ -10,6 +10,7 @@ import arviz as az
 import numpy as np
 import pandas as pd
 import pymc as pm
+import xarray as xr
 
 from ppdinf import plots
 from ppdinf._kept_work import kept_folder
@@ -54,7 +55,7 @@ class RateAnalysis:
     exposure: str | None
     previous: str | None
     sampling: dict[str, float]
-    idata: Any
+    idata: xr.DataTree
     diagnosis: Diagnosis
 
     @property
@@ -104,7 +105,8 @@ class RateAnalysis:
             mean += f" and follows the logarithm of the earlier rate ({self.previous}) with a slope"
         nobody = exposures(self.release, self.exposure) == 0
         empty = f" In {int(nobody.sum())} cells nobody is at risk: their count is 0." if nobody.any() else ""
-        walked = "moved" in self.idata.get("sample_stats", {})  # what the table's own step notes
+        stats = self.idata.get("sample_stats")
+        walked = stats is not None and "moved" in stats  # what the table's own step notes
         rates = "integrated out, so that counts are negative binomial" if walked else "unknowns of the model"
         treated = "an unknown, too, walked along moves that keep the public sums" if walked else "summed out exactly"
         return (

@@ -23,6 +23,7 @@ from ppdinf._pymc_internals import (
     Competence,
     QuadPotentialFullAdapt,
     StepMethodState,
+    TensorVariable,
     compile_pymc,
     dataclass_state,
     get_value_vars_from_user_vars,
@@ -147,7 +148,7 @@ class LatticeGibbs(BlockedStep):
             self._factor_inputs = [variable.name for variable in others]
             self._log_factor = compile_pymc([self.vars[0], *others], log_factor, **self._compile_kwargs)
 
-    def _stand_in(self, variable: Any) -> tuple[list[Any], list[Any], Any]:
+    def _stand_in(self, variable: TensorVariable) -> tuple[list[Any], list[Any], Any]:
         """Table that a variable of a plain model is walked as, and what depends on that."""
         plain = plain_table(variable, self._model)
         if plain is None:
@@ -231,7 +232,7 @@ class LatticeGibbs(BlockedStep):
         return starts[each * (self._position - 1) : each * self._position + 1], cells, steps
 
     @staticmethod
-    def competence(var: Any, has_grad: bool) -> Competence:
+    def competence(var: TensorVariable, has_grad: bool) -> Competence:
         """Ideal for confidential tables, and for integers whose sums a model states; impossible for anything else.
 
         Of a plain model it is asked within the context of that model. Integers with given sums start from a table that

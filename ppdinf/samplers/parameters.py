@@ -10,6 +10,7 @@ import numpy as np
 import pymc as pm
 from numpy.typing import ArrayLike, NDArray
 
+from ppdinf._pymc_internals import TensorVariable
 from ppdinf.errors import ModelError
 
 __all__ = ["as_tree", "require_parameters"]
@@ -70,5 +71,5 @@ def as_tree(
     return tree
 
 
-def _observed(model: pm.Model, rv: Any) -> NDArray[Any]:
+def _observed(model: pm.Model, rv: TensorVariable) -> NDArray[Any]:
     return np.asarray(model.rvs_to_values[rv].eval())
