@@ -13,14 +13,17 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import xarray as xr
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from ppdinf.errors import CountError, LabelError
 from ppdinf.frame import Frame
 from ppdinf.labels import LARGEST, native
 from ppdinf.pandas_tables import along, dimension_names, from_frame, from_long, from_series
 
-__all__ = ["LARGEST", "Frame", "along", "as_table", "labelled_cells", "labelled_reals", "ranked"]
+__all__ = ["LARGEST", "Frame", "TableLike", "along", "as_table", "labelled_cells", "labelled_reals", "ranked"]
+
+type TableLike = xr.DataArray | pd.Series | pd.DataFrame | ArrayLike
+"""What is taken for a table: labelled or bare cells."""
 
 
 def as_table(

@@ -36,6 +36,7 @@ from ppdinf.noise.bits.tape import Tape, secure_tape
 from ppdinf.privacy.guarantee import Guarantee
 from ppdinf.rationals import Parameter, as_fraction
 from ppdinf.releases.draft import Draft
+from ppdinf.tables import TableLike
 
 if TYPE_CHECKING:
     from ppdinf.releases import Release
@@ -235,7 +236,7 @@ class TwoStage(CellLaw):
             )
         return self
 
-    def draft(self, table: Any, *, allow_mcmc: bool = False) -> Draft:
+    def draft(self, table: TableLike, *, allow_mcmc: bool = False) -> Draft:
         """Check a table; to draw is to privatize the histogram, build the mechanism and draw cells from it.
 
         Raises

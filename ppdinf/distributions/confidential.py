@@ -198,7 +198,7 @@ class ConfidentialRV(SymbolicRandomVariable):
         rows = np.arange(self.start.size)[:, None]
         return pt.switch(inside, known[rows, pt.clip(column, 0, self.fiber.width - 1)], -np.inf)
 
-    def conditional(self, table: Any, factors: Sequence[Factor] = (), counts: Any = None) -> list[Any]:
+    def conditional(self, table: TensorVariable, factors: Sequence[Factor] = (), counts: Any = None) -> list[Any]:
         """State the law of the table given the parameters, symbolic, as walks along its lines need it.
 
         Log weights of all counts, or those given, shape (d, width); and, where noise couples the cells, the image of

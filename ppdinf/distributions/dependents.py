@@ -65,7 +65,7 @@ def tables_of(model: pm.Model) -> list[Table]:
     return found
 
 
-def looks_at(var: TensorVariable, table: Any, model: pm.Model) -> bool:
+def looks_at(var: TensorVariable, table: TensorVariable, model: pm.Model) -> bool:
     """Tell whether a variable or expression depends on a table given all other variables, other than as its release."""
     if var is table or var.owner is None or (isinstance(var.owner.op, ReleasedRV) and table_of(var) is table):
         return False
@@ -77,7 +77,9 @@ def all_above(var: TensorVariable, model: pm.Model) -> set[Any]:
     return set(ancestors([var], blockers=[rv for rv in model.basic_RVs if rv is not var]))
 
 
-def factor_of(var: TensorVariable, table: Any, counts: Any, model: pm.Model, shape: tuple[int, ...]) -> Factor | Any:
+def factor_of(
+    var: TensorVariable, table: TensorVariable, counts: Any, model: pm.Model, shape: tuple[int, ...]
+) -> Factor | Any:
     """State what a variable or potential tells about a table that it depends on, given the values of all others.
 
     Parameters
@@ -116,13 +118,13 @@ def factor_of(var: TensorVariable, table: Any, counts: Any, model: pm.Model, sha
     return density if cells is None else Factor(density, counts, math.prod(shape), cells)
 
 
-def dependents_of(table: Any, model: pm.Model) -> list[Any]:
+def dependents_of(table: TensorVariable, model: pm.Model) -> list[Any]:
     """List the random variables and potentials that depend on a table given all others, besides its release."""
     return [var for var in (*model.basic_RVs, *model.potentials) if looks_at(var, table, model)]
 
 
 def factors_of(
-    table: Any, model: pm.Model, shape: tuple[int, ...] | None = None, known: Collection[Any] = ()
+    table: TensorVariable, model: pm.Model, shape: tuple[int, ...] | None = None, known: Collection[Any] = ()
 ) -> tuple[list[Factor], list[Any]]:
     """State what all that depends on a table of a model tells about it, besides its release.
 

@@ -79,7 +79,7 @@ class Factor(NamedTuple):
     """
 
     density: TensorVariable
-    table: Any
+    table: TensorVariable
     size: int
     cells: NDArray[np.int64]
 
@@ -106,7 +106,7 @@ class Factor(NamedTuple):
         return density.ravel()[none].sum()
 
 
-def elements(density: TensorVariable, table: Any) -> Any:
+def elements(density: TensorVariable, table: TensorVariable) -> Any:
     """Return numbers that add up to a log density, as far as its being a sum tells how a table enters it.
 
     Examples
@@ -119,7 +119,7 @@ def elements(density: TensorVariable, table: Any) -> Any:
     return terms[0] if len(terms) == 1 else pt.concatenate([term.reshape((-1,)) for term in terms])
 
 
-def _terms(x: Any, table: Any) -> list[Any]:
+def _terms(x: Any, table: TensorVariable) -> list[Any]:
     """Graphs whose elements add up to the sum of all elements of another."""
     if x.owner is None:
         return [x]
@@ -144,7 +144,10 @@ def _terms(x: Any, table: Any) -> list[Any]:
 
 
 def cells_of(
-    density: TensorVariable, table: Any, shape: tuple[int, ...], given: Callable[[], Mapping[Any, Any]] | None = None
+    density: TensorVariable,
+    table: TensorVariable,
+    shape: tuple[int, ...],
+    given: Callable[[], Mapping[Any, Any]] | None = None,
 ) -> NDArray[np.int64] | None:
     """Tell which cell of a table each element of a graph looks at.
 

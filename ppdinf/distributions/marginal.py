@@ -49,7 +49,7 @@ def _per_cell(values: Any, name: str, cells: Any) -> TensorVariable:
 
 
 def _logp(
-    table: Any, eta: Any, lid: Any, row: Any, lo: Any, total: Any, block: ArrayLike, cut: Cut | None
+    table: TensorVariable, eta: Any, lid: Any, row: Any, lo: Any, total: Any, block: ArrayLike, cut: Cut | None
 ) -> TensorVariable:
     cells = row.shape[0]
     goal = _per_cell(total, "total", 1)

@@ -17,7 +17,7 @@ import pytensor.tensor as pt
 import xarray as xr
 from numpy.typing import NDArray
 
-from ppdinf._pymc_internals import Apply, RandomVariable, _logprob, numba_core_rv_funcify, numba_njit
+from ppdinf._pymc_internals import Apply, RandomVariable, TensorVariable, _logprob, numba_core_rv_funcify, numba_njit
 from ppdinf.distributions.of_table import of_table
 from ppdinf.errors import LabelError, ModelError
 from ppdinf.frame import Frame
@@ -122,7 +122,7 @@ class MechanismRV(RandomVariable):
         return self.law.draw(cells, rng).reshape(*lead, *shape)
 
 
-def mechanism_dist(mechanism: TableMechanism, table: Any, labels: Any = None) -> Any:
+def mechanism_dist(mechanism: TableMechanism, table: TensorVariable, labels: Any = None) -> Any:
     """Return the release of a table as an unnamed PyMC distribution; see `TableMechanism.dist`."""
     if mechanism.queries is not None or not isinstance(mechanism, TableMechanism):
         raise ModelError(
@@ -138,7 +138,7 @@ def mechanism_dist(mechanism: TableMechanism, table: Any, labels: Any = None) ->
     return released
 
 
-def frame_of(table: Any, labels: Any = None) -> Frame:
+def frame_of(table: TensorVariable, labels: Any = None) -> Frame:
     """Labels of a table that is a variable: those given, or those of its dimensions in the model, or numbers.
 
     Raises

@@ -21,6 +21,7 @@ from ppdinf._pymc_internals import (
     Sigmoid,
     SpecifyShape,
     Subtensor,
+    TensorVariable,
 )
 from ppdinf.distributions.precision import constant
 
@@ -37,7 +38,7 @@ class NaturalForm(NamedTuple):
     log_h: NDArray[np.float64]
 
 
-def natural_form(table: Any, shape: tuple[int, ...], counts: NDArray[np.int64]) -> NaturalForm | None:
+def natural_form(table: TensorVariable, shape: tuple[int, ...], counts: NDArray[np.int64]) -> NaturalForm | None:
     """Write a distribution in natural form where it has one with a fixed ``h``.
 
     Parameters

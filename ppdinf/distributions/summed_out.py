@@ -104,7 +104,7 @@ def sum_out(fgraph: FunctionGraph, node: Apply) -> dict[Any, Any] | None:
     return dict(zip(drawn, SummedOut(list(inner.values()), within, cells)(*inner, return_list=True), strict=True))
 
 
-def _cells(rv: TensorVariable, table: Any) -> NDArray[Any]:
+def _cells(rv: TensorVariable, table: TensorVariable) -> NDArray[Any]:
     """Cells that a dependent looks at, as found when it was added to the model (`ppdinf.distributions.watch`)."""
     known = table.owner.op.cells.get(rv.name)
     if known is None:
@@ -116,7 +116,7 @@ def _cells(rv: TensorVariable, table: Any) -> NDArray[Any]:
 logprob_rewrites_db.register("ppdinf_sum_out", in2out(sum_out), "basic", position=-1)
 
 
-def _reached_from(fgraph: FunctionGraph, table: Any) -> tuple[list[Apply], set[Any]]:
+def _reached_from(fgraph: FunctionGraph, table: TensorVariable) -> tuple[list[Apply], set[Any]]:
     """Find the variables with values that are drawn given the table, and all that lies between."""
     valued, reached, ahead = [], {table}, [table]
     while ahead:
@@ -151,7 +151,9 @@ def not_by_cell(name: str, table: str) -> ModelError:
     )
 
 
-def factors_given(table: Any, drawn: list[Any], values: list[Any], cells: list[NDArray[Any]]) -> list[Factor]:
+def factors_given(
+    table: TensorVariable, drawn: list[Any], values: list[Any], cells: list[NDArray[Any]]
+) -> list[Factor]:
     """Densities of a table's dependents, as functions of the counts.
 
     Parameters

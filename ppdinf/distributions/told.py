@@ -10,8 +10,8 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 import pytensor.tensor as pt
+from numpy.typing import NDArray
 
 from ppdinf._pymc_internals import Apply, RandomVariable, TensorVariable, _logprob, numba_core_rv_funcify, numba_njit
 

@@ -43,7 +43,7 @@ class Watch:
         Makes it one. None where it has to be summed out.
     """
 
-    def __init__(self, model: pm.Model, table: Any, promote: Callable[[], Any] | None) -> None:
+    def __init__(self, model: pm.Model, table: TensorVariable, promote: Callable[[], Any] | None) -> None:
         self.model, self.add, self.table, self.promote = model, model.add_named_variable, table, promote
         self.name = table.name
         self.told: list[Any] = []  # what is observed of the table besides its release
@@ -116,7 +116,7 @@ class Watch:
         restart(self.table, self.told, self.model)
 
 
-def watch(model: pm.Model, table: Any, promote: Callable[[], Any] | None) -> None:
+def watch(model: pm.Model, table: TensorVariable, promote: Callable[[], Any] | None) -> None:
     """Watch a model, and the ones that it is part of: arguments as for `Watch`."""
     while model is not None:
         Watch(model, table, promote)
@@ -133,7 +133,7 @@ def settle(model: pm.Model, expression: TensorVariable, name: str) -> list[str]:
     return [table.name for table in tables_of(model) if looks_at(expression, table.variable, model)]
 
 
-def restart(table: Any, told: list[Any], model: pm.Model, of: Any = None) -> None:
+def restart(table: TensorVariable, told: list[Any], model: pm.Model, of: Any = None) -> None:
     """Let the chains of a table start where all that is observed of it cell by cell is possible.
 
     What was observed of another variable, which the table stands for, is given as `of`.
@@ -150,7 +150,7 @@ def restart(table: Any, told: list[Any], model: pm.Model, of: Any = None) -> Non
     law.start = feasible_start(law.fiber, allowed, law.observed)
 
 
-def _cells_of(var: TensorVariable, table: Any, model: pm.Model) -> NDArray[np.int64] | None:
+def _cells_of(var: TensorVariable, table: TensorVariable, model: pm.Model) -> NDArray[np.int64] | None:
     """Cells that the elements of a random variable's density look at; None for one that cannot be summed out with them.
 
     What looks at two tables is told to the steps of both, so that neither can be summed out. The value of a transformed

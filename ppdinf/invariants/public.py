@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 from ppdinf.errors import InvariantError
 from ppdinf.invariants.statement import Statement
 from ppdinf.invariants.system import System, Values, bind
-from ppdinf.tables import labelled_cells
+from ppdinf.tables import TableLike, labelled_cells
 
 __all__ = ["Public"]
 
@@ -69,7 +69,7 @@ class Public:
         """Names of all coordinates that the statements speak of and so make public."""
         return frozenset().union(*(statement.coordinates() for statement in self.statements))
 
-    def on(self, table: Any, *, values: Values | None = None) -> System:
+    def on(self, table: TableLike, *, values: Values | None = None) -> System:
         """Bind the statements to the labels of a table.
 
         Parameters

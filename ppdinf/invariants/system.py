@@ -23,7 +23,7 @@ from ppdinf.lattice.fixed_cells import fixed_cells
 from ppdinf.lattice.rows import check_consistent
 from ppdinf.lattice.structure import structure
 from ppdinf.lattice.systems import exact_product, integer_vector
-from ppdinf.tables import labelled_cells
+from ppdinf.tables import TableLike, labelled_cells
 
 if TYPE_CHECKING:
     from ppdinf.invariants.public import Public
@@ -108,7 +108,7 @@ class System:
         held = np.flatnonzero(self.fixed & ~self.structure.fixed)
         return structure(sp.vstack([self.A, rows_of(held, self.frame)])) if held.size else self.structure
 
-    def check(self, table: Any) -> pd.DataFrame:
+    def check(self, table: TableLike) -> pd.DataFrame:
         """Compare the sums of a table with what is public.
 
         Parameters
@@ -147,7 +147,7 @@ class System:
             index=[*self.names, *self.bound_names],
         )
 
-    def require(self, table: Any) -> None:
+    def require(self, table: TableLike) -> None:
         """Raise unless `table` agrees with everything public.
 
         Raises
@@ -179,7 +179,7 @@ class System:
                 f"the table disagrees with what is public about {broken[0]!r}: correct the table or the statement"
             )
 
-    def nearest(self, table: Any) -> xr.DataArray:
+    def nearest(self, table: TableLike) -> xr.DataArray:
         """Find a table that agrees with everything public, as near to `table` in l1 as can be.
 
         Parameters
@@ -215,7 +215,7 @@ class System:
         )  # fmt: skip
         return self.frame.table(found)
 
-    def cells(self, table: Any) -> NDArray[np.int64]:
+    def cells(self, table: TableLike) -> NDArray[np.int64]:
         """Cells of `table` in the order of the columns of ``A``, after checking its labels.
 
         Examples

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from ppdinf.errors import CountError, InvariantError, LabelError, PrivacyError, PrivacyWarning
 from ppdinf.frame import Frame
 from ppdinf.invariants import Public, System
-from ppdinf.tables import LARGEST, labelled_cells, ranked
+from ppdinf.tables import LARGEST, TableLike, labelled_cells, ranked
 
 __all__ = [
     "at_border",
@@ -26,7 +26,7 @@ __all__ = [
 ]
 
 
-def at_border(public: Public, table: Any) -> tuple[Frame, NDArray[np.int64]]:
+def at_border(public: Public, table: TableLike) -> tuple[Frame, NDArray[np.int64]]:
     """Validate a confidential table, once.
 
     Raises

@@ -9,7 +9,7 @@ import xarray as xr
 
 from ppdinf.errors import CountError, InvariantError, PrivacyError
 from ppdinf.labels import LARGEST
-from ppdinf.tables import labelled_cells
+from ppdinf.tables import TableLike, labelled_cells
 
 __all__ = ["Query", "answer", "counting_query"]
 
@@ -44,7 +44,7 @@ def counting_query(query: Any) -> Query | None:
     return tuple(tuple(row) for row in matrix.tolist())
 
 
-def answer(query: Query | None, table: Any, *, nonnegative: bool = True) -> Any:
+def answer(query: Query | None, table: TableLike, *, nonnegative: bool = True) -> Any:
     """Answer a query on a table: a vector with the dimension ``answer``, or the table itself without a query.
 
     Raises

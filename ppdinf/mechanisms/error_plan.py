@@ -14,6 +14,7 @@ from ppdinf.errors import PrivacyError
 from ppdinf.mechanisms.expected_error import labels_alone
 from ppdinf.mechanisms.table_mechanism import TableMechanism
 from ppdinf.rationals import as_fraction
+from ppdinf.tables import TableLike
 
 __all__ = ["LOSSES", "ErrorPlan", "plan"]
 
@@ -102,7 +103,7 @@ class ErrorPlan:
 
 def plan(
     family: Family,
-    table: Any,
+    table: TableLike,
     losses: Iterable[Loss] = LOSSES,
     *,
     sizes: Sequence[int] = (10, 100, 1000),

@@ -24,7 +24,7 @@ from ppdinf.mechanisms.table_mechanism import TableMechanism
 from ppdinf.noise.bits.keyed import keyed_tape
 from ppdinf.noise.plan import Plan
 from ppdinf.privacy.guarantee import Guarantee
-from ppdinf.tables import labelled_cells
+from ppdinf.tables import TableLike, labelled_cells
 
 __all__ = ["SharedKey"]
 
@@ -44,7 +44,7 @@ class SharedKey(TableMechanism):
 
     query: Query | None
 
-    def plan(self, table: Any, *, allow_mcmc: bool = False, shared: bool = False) -> Plan:
+    def plan(self, table: TableLike, *, allow_mcmc: bool = False, shared: bool = False) -> Plan:
         """Say how the noise for `table` would be drawn, and why; see `TableMechanism.plan`.
 
         With `shared`, by agents who share a key (`distributed`): a release put together from their parts is

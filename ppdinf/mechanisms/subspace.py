@@ -54,7 +54,7 @@ from ppdinf.privacy.sensitivity import NEIGHBOURS
 from ppdinf.rationals import as_fraction
 from ppdinf.releases.draft import Draft
 from ppdinf.releases.mechanism import Mechanism
-from ppdinf.tables import labelled_cells
+from ppdinf.tables import TableLike, labelled_cells
 
 __all__ = ["SubspaceMechanism", "require_choice"]
 
@@ -163,12 +163,12 @@ class SubspaceMechanism(SharedKey):
             parameters["grid"] = str(self.grid)
         return parameters | {"neighbours": self.neighbours}
 
-    def draft(self, table: Any, *, allow_mcmc: bool = False) -> Draft:
+    def draft(self, table: TableLike, *, allow_mcmc: bool = False) -> Draft:
         """Check and plan a release of the answers on a table; see `TableMechanism.draft`."""
         return super().draft(answer(self.query, table), allow_mcmc=allow_mcmc)
 
     def simulate(
-        self, table: Any, *, draws: int, rng: int | np.random.Generator | None = None, allow_mcmc: bool = False
+        self, table: TableLike, *, draws: int, rng: int | np.random.Generator | None = None, allow_mcmc: bool = False
     ) -> xr.DataArray:
         """Draw many noisy versions of the answers for research; float64, see `TableMechanism.simulate`."""
         return super().simulate(answer(self.query, table), draws=draws, rng=rng, allow_mcmc=allow_mcmc)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -23,7 +23,7 @@ from ppdinf.noise.plan import Plan
 from ppdinf.releases.draft import Draft
 from ppdinf.releases.mechanism import Mechanism
 from ppdinf.releases.release import Release
-from ppdinf.tables import labelled_cells
+from ppdinf.tables import TableLike, labelled_cells
 
 __all__ = ["TableMechanism"]
 
@@ -63,7 +63,7 @@ class TableMechanism(Mechanism):
         likelihood = self.require_likelihood(system)
         return float(likelihood.log_table(y, x)) + likelihood.log_of_table(x)
 
-    def plan(self, table: Any, *, allow_mcmc: bool = False) -> Plan:
+    def plan(self, table: TableLike, *, allow_mcmc: bool = False) -> Plan:
         """Say how the noise for `table` would be drawn, and why.
 
         Parameters
@@ -80,7 +80,7 @@ class TableMechanism(Mechanism):
         return self.on(system).plan_on(system, allow_mcmc=allow_mcmc)
 
     def expected_error(
-        self, table: Any, *, sizes: Sequence[int] = (10, 100, 1000), gaps: Sequence[int] = ()
+        self, table: TableLike | Mapping[str, int], *, sizes: Sequence[int] = (10, 100, 1000), gaps: Sequence[int] = ()
     ) -> pd.DataFrame:
         """Tabulate how far released cells will be off, before any privacy is spent: from the law of the noise alone.
 
@@ -124,7 +124,7 @@ class TableMechanism(Mechanism):
         """
         return expected_error(self, table, sizes, gaps)
 
-    def release(self, table: Any, *, allow_mcmc: bool = False, **seed: Any) -> Release:
+    def release(self, table: TableLike, *, allow_mcmc: bool = False, **seed: Any) -> Release:
         """Publish a table: draw noise from the operating system's secure source and add it.
 
         Takes no seed: noise that can be drawn again can be subtracted again.
@@ -160,7 +160,7 @@ class TableMechanism(Mechanism):
         made: Release = self.draft(table, allow_mcmc=allow_mcmc).draw()
         return made
 
-    def draft(self, table: Any, *, allow_mcmc: bool = False) -> Draft:
+    def draft(self, table: TableLike, *, allow_mcmc: bool = False) -> Draft:
         """Check and plan a release, and draw nothing: `release` up to the noise, with its parameters and errors."""
         return self._drafted(*at_border(self.public, table), allow_mcmc=allow_mcmc)
 
@@ -180,7 +180,7 @@ class TableMechanism(Mechanism):
         return Draft(mechanism, system, plan, draw)
 
     def simulate(
-        self, table: Any, *, draws: int, rng: int | np.random.Generator | None = None, allow_mcmc: bool = False
+        self, table: TableLike, *, draws: int, rng: int | np.random.Generator | None = None, allow_mcmc: bool = False
     ) -> xr.DataArray:
         """Draw many noisy versions of a table for research; never publish one.
 
@@ -215,7 +215,7 @@ class TableMechanism(Mechanism):
         generator = rng.spawn(1)[0] if isinstance(rng, np.random.Generator) else np.random.default_rng(rng)
         return frame.table(mechanism.draw(system, cells, draws, seeded_tape(generator), plan))
 
-    def dist(self, table: Any, labels: Any = None) -> Any:
+    def dist(self, table: TableLike, labels: Any = None) -> Any:
         """State the release of a table that is itself a variable, as an unnamed PyMC distribution.
 
         For models written generatively: draws of the prior predictive are releases, and what was published is observed.

@@ -16,7 +16,7 @@ from ppdinf.errors import LabelError, ModelError
 from ppdinf.mechanisms.table_mechanism import TableMechanism
 from ppdinf.models.posterior_tables import sample_confidential
 from ppdinf.releases import Release
-from ppdinf.tables import as_table
+from ppdinf.tables import TableLike, as_table
 
 __all__ = ["compare"]
 
@@ -27,7 +27,7 @@ SAMPLING = {"draws": 500, "tune": 500, "chains": 2, "cores": 1, "progressbar": F
 
 def compare(
     methods: Mapping[str, TableMechanism | tuple[TableMechanism, Analysis]],
-    table: Any,
+    table: TableLike,
     *,
     draws: int = 1000,
     estimand: str | None = None,

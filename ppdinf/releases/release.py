@@ -25,7 +25,7 @@ from ppdinf.privacy.guarantee import Guarantee
 from ppdinf.privacy.release_guarantee import ReleaseGuarantee
 from ppdinf.releases.file import write
 from ppdinf.releases.mechanism import Mechanism
-from ppdinf.tables import labelled_cells, labelled_reals
+from ppdinf.tables import TableLike, labelled_cells, labelled_reals
 
 __all__ = ["Release", "as_drawn", "as_undated"]
 
@@ -94,7 +94,7 @@ class Release:
     """
 
     def __init__(
-        self, table: Any, mechanism: Mechanism, public: System | None = None, plan: Plan | None = None
+        self, table: TableLike, mechanism: Mechanism, public: System | None = None, plan: Plan | None = None
     ) -> None:
         if not isinstance(mechanism, Mechanism):
             raise PrivacyError(f"mechanism says how the noise was drawn, found {type(mechanism).__name__}")

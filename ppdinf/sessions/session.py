@@ -24,6 +24,7 @@ from ppdinf.releases.mechanism import Mechanism
 from ppdinf.sessions.journal import Journal, append, create, locked, read
 from ppdinf.sessions.promises import promise_of, to_plain
 from ppdinf.sessions.records import VERSION, partition_of, require_sound
+from ppdinf.tables import TableLike
 
 __all__ = ["Session"]
 
@@ -141,7 +142,13 @@ class Session:
         return session
 
     def release(
-        self, mechanism: Mechanism, table: Any, *, name: str = "", part: str | None = None, allow_mcmc: bool = False
+        self,
+        mechanism: Mechanism,
+        table: TableLike,
+        *,
+        name: str = "",
+        part: str | None = None,
+        allow_mcmc: bool = False,
     ) -> Any:
         """Publish a table within the budget: write down what it costs, then draw.
 

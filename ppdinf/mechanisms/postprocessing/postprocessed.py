@@ -40,6 +40,7 @@ from ppdinf.noise.plan import Plan
 from ppdinf.privacy.guarantee import Guarantee
 from ppdinf.rationals import as_fraction
 from ppdinf.releases.draft import Draft
+from ppdinf.tables import TableLike
 
 __all__ = ["Levels", "PostProcessed"]
 
@@ -103,7 +104,7 @@ class PostProcessed(TableMechanism):
             )  # sums are neither used nor kept
         assign(self, public=public, epsilon=as_fraction(epsilon, "epsilon"), method=method)
 
-    def release(self, table: Any, **seed: Any) -> PostProcessedRelease:  # type: ignore[override]
+    def release(self, table: TableLike, **seed: Any) -> PostProcessedRelease:  # type: ignore[override]
         """Publish a table: add noise from the operating system's secure source, and post-process.
 
         Parameters
@@ -129,7 +130,7 @@ class PostProcessed(TableMechanism):
         made: PostProcessedRelease = self.draft(table).draw()
         return made
 
-    def draft(self, table: Any, *, allow_mcmc: bool = False) -> Draft:
+    def draft(self, table: TableLike, *, allow_mcmc: bool = False) -> Draft:
         """Check and plan a release, and draw nothing; what is drawn is a `PostProcessedRelease`."""
         frame, cells = at_border(self.measurement.public, table)
         system = bind(self.public, frame, cells)
