@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 import ppdinf
 import ppdinf as ppd
 from ppdinf.cli import app
-from ppdinf.cli.reproduce import cases
+from ppdinf.cli.reproduce import cases, described
 
 FEW = ["--draws", "500", "--chains", "4", "--cores", "1"]
 
@@ -284,6 +284,10 @@ def test_reproduce_lists_what_there_is():
         assert f"{name} " in text
     assert "Congenial differential privacy on sex by age tables" in text
     assert "no case study 'elections'; known: " in run("reproduce", "elections", code=2)
+    for name, script in cases().items():
+        shows, takes = described(script)
+        assert shows.endswith("."), name
+        assert re.search(r"\d+ (s|min)", takes), f"{name}: how long does it take?"
 
 
 def test_reproduce_lists_when_asked_to():

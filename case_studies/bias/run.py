@@ -18,7 +18,8 @@ from ppdinf.invariants import Public, nonnegative, total
 from ppdinf.mechanisms import DoubleGeometric
 from ppdinf.report.study import Study, arguments
 
-HERE, TAKES = Path(__file__).parent, "15 s"
+HERE = Path(__file__).parent
+TAKES = "15 s"
 EPSILON, DRAWS = "1/4", 20_000
 COUNTS = np.arange(21)
 BOUNDED = total() & nonnegative()

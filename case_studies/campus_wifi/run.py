@@ -19,7 +19,8 @@ from ppdinf.invariants import margin
 from ppdinf.privacy import gaussian_delta
 from ppdinf.report.study import Study, arguments
 
-HERE, TAKES = Path(__file__).parent, "20 s"
+HERE = Path(__file__).parent
+TAKES = "20 s"
 SDP = "Subspace DP, section 5.2"
 GROUPS, HOURS, BUILDINGS, PERSONS = 14, 24, 20, 3243
 # person-hours in every building, by hour over all groups, and by group over the day

@@ -24,7 +24,8 @@ from ppdinf.privacy.conditioning import conditioning_cost
 from ppdinf.rationals import as_fraction
 from ppdinf.report.study import Study, arguments
 
-HERE, TAKES = Path(__file__).parent, "1 min"
+HERE = Path(__file__).parent
+TAKES = "1 min"
 CDP = "Congenial DP"
 TABLES, RELEASES = 20, 100
 AGES = [

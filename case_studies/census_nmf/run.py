@@ -24,7 +24,8 @@ import ppdinf as ppd
 from ppdinf.census import PERSONS, PERSONS_2020, UNITS_2020, read_measurements, read_occupied, simulate_nmf
 from ppdinf.report.study import Study, arguments
 
-HERE, TAKES = Path(__file__).parent, "20 min"
+HERE = Path(__file__).parent
+TAKES = "20 min"
 WIDTHS = {"US": 0, "State": 3, "County": 8, "Tract": 13, "Block_Group": 15}
 LEVEL, Z = 0.9, norm.isf(0.05)
 WAYS = {"posterior": "#0072B2", "least squares": "#E69F00", "finest values": "#D55E00"}

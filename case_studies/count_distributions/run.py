@@ -24,7 +24,8 @@ from ppdinf.datasets.public_files import public_folder
 from ppdinf.noise.bits.tape import seeded_tape
 from ppdinf.report.study import Study, arguments
 
-HERE, TAKES = Path(__file__).parent, "3 min"
+HERE = Path(__file__).parent
+TAKES = "3 min"
 PAPER = "Count mechanisms"
 BUDGETS = (0.1, 0.15, 0.22, 0.32, 0.48, 0.71, 1.05, 1.55, 2.29, 3.38, 5.0)
 SHARES = np.arange(1, 10) / 10

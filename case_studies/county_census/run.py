@@ -24,7 +24,8 @@ from ppdinf.datasets.demonstration_file import read_demonstration
 from ppdinf.invariants import groups, nonnegative
 from ppdinf.report.study import Study, arguments
 
-HERE, TAKES = Path(__file__).parent, "2 min"
+HERE = Path(__file__).parent
+TAKES = "2 min"
 ISDP, SDP = "Integer subspace DP", "Subspace DP"
 EPSILON = "0.192"  # 4 in total, .16 of it for counties, .3 of that for populations
 DRAWS, CATEGORIES, LEVEL = 1000, 126, 0.01

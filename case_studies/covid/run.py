@@ -25,7 +25,8 @@ from ppdinf.mechanisms.postprocessing.target import Target
 from ppdinf.plots import plot_delta_z
 from ppdinf.report.study import Study, arguments
 
-HERE, TAKES = Path(__file__).parent, "18 min on two cores; quick 1 min"
+HERE = Path(__file__).parent
+TAKES = "18 min on two cores; quick 1 min"
 figures, claims, posteriors, panel, bulletin = (
     SimpleNamespace(**runpy.run_path(str(HERE / f"{name}.py")))
     for name in ("figures", "claims", "posteriors", "panel", "bulletin")

@@ -19,7 +19,8 @@ from ppdinf.privacy import gaussian_delta, gaussian_sigma, zcdp_epsilon, zcdp_rh
 from ppdinf.privacy.lattice_noise import theorem14_sigma
 from ppdinf.report.study import Study, arguments
 
-HERE, TAKES = Path(__file__).parent, "30 s"
+HERE = Path(__file__).parent
+TAKES = "30 s"
 EPSILON, DELTA = "1/4", "1e-6"
 PUBLIC = margin("dim_0") & margin("dim_1")
 SIZES = [3, 4, 6, 8, 10, 15, 20, 30]

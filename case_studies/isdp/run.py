@@ -28,7 +28,8 @@ from ppdinf.noise.exact_noise import exact_noise
 from ppdinf.plots.noise_chains import plot_noise_boxes, plot_tv_bound
 from ppdinf.report.study import Study, arguments
 
-HERE, TAKES = Path(__file__).parent, "3 min; quick 1 min"
+HERE = Path(__file__).parent
+TAKES = "3 min; quick 1 min"
 ISDP = "Integer subspace DP"
 MARGINS = margin_matrix((4, 4), [(0,), (1,)])
 # Fourteen records in the seven regions of three sets that intersect in every way, two to a region.

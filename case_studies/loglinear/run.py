@@ -25,7 +25,8 @@ from ppdinf.invariants import margin
 from ppdinf.report.study import Study, arguments
 from ppdinf.samplers.lattice_gibbs import dense_steps
 
-HERE, TAKES = Path(__file__).parent, "15 min; quick 2 min"
+HERE = Path(__file__).parent
+TAKES = "15 min; quick 2 min"
 LEVEL, TAILS = 0.9, (0.05, 0.95)
 READINGS = {
     "confidential": ("confidential table", "#222222", "o"),

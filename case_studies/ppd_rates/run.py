@@ -15,7 +15,8 @@ import ppdinf as ppd
 from ppdinf.mechanisms import Mean
 from ppdinf.report.study import Study, arguments
 
-HERE, TAKES = Path(__file__).parent, "30 s"
+HERE = Path(__file__).parent
+TAKES = "30 s"
 COROLLARY = "Partially private data, Corollary 13"
 BOUND = "the printed rate is an upper bound, not sharp where d1 or d2 is held"
 DRAWS = 4000

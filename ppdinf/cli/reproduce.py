@@ -19,7 +19,7 @@ from rich.table import Table
 from ppdinf._whole_files import make_folder
 from ppdinf.cli.plain import notes, stdout
 
-__all__ = ["cases", "reproduce"]
+__all__ = ["cases", "described", "reproduce"]
 
 PACKAGE = Path(__file__).parents[1]
 PLACES = (PACKAGE / "case_studies", PACKAGE.parent / "case_studies")
@@ -48,7 +48,7 @@ def reproduce(
     if case is None:
         table = Table("case", "what it shows", "takes", header_style="bold")
         for name, script in found.items():
-            table.add_row(name, *_described(script))
+            table.add_row(name, *described(script))
         console.print(table)
         return
     if case not in found:
@@ -88,8 +88,14 @@ def cases() -> dict[str, Path]:
     raise FileNotFoundError("this installation has no case studies: they are in the folder case_studies of a clone")
 
 
-def _described(script: Path) -> tuple[str, str]:
-    """First line of a script's docstring, and its constant ``TAKES``, without running it."""
+def described(script: Path) -> tuple[str, str]:
+    """Read the first line of a script's docstring, and its constant ``TAKES``, without running it.
+
+    Examples
+    --------
+    >>> described(cases()["ppd_rates"])[1]
+    '30 s'
+    """
     module = ast.parse(script.read_text(encoding="utf-8"))
     takes = ""
     for node in module.body:
