@@ -41,11 +41,18 @@ def fixed(table: NDArray[np.float64], name: str) -> TensorVariable:
     return pytensor.shared(table, name=name) if table.nbytes > NUMBA_CONSTANT_SIZE_LIMIT else pt.as_tensor(table)
 
 
+def _released(numbers: NDArray[Any], name: str) -> TensorVariable:
+    """Put numbers in a graph of which another release has other ones, with the same machine code."""
+    return pytensor.shared(numbers, name=name)
+
+
 def _per_cell(values: Any, name: str, cells: Any) -> TensorVariable:
     variable = pt.as_tensor(values)
     if np.dtype(variable.dtype).kind not in "iu":
         raise InvariantError(f"{name} must hold integers, not {variable.dtype}; convert it without rounding")
-    return pt.full((cells,), variable, dtype="int64") if variable.ndim == 0 else variable.astype("int64")
+    whole = pt.full((cells,), variable, dtype="int64") if variable.ndim == 0 else variable.astype("int64")
+    known = constant(whole)
+    return whole if known is None else pytensor.shared(known, name=name, shape=known.shape)
 
 
 def _logp(
@@ -61,9 +68,9 @@ def _logp(
     refuse_jax()
     pieces, grids = totals.NO_PIECES, totals.NO_GRIDS
     if cut is not None:
-        pieces, grids = cut(blocks, constant(pt.as_tensor(lo)), constant(goal))
-    first, unit, polynomials = (fixed(part, name) for part, name in zip(pieces, PARTS, strict=True))
-    group, place, waves = (fixed(part, name) for part, name in zip(grids, GRIDS, strict=True))
+        pieces, grids = cut(blocks, constant(pt.as_tensor(lo)), constant(pt.atleast_1d(total)))
+    first, unit, polynomials = (_released(part, name) for part, name in zip(pieces, PARTS, strict=True))
+    group, place, waves = (_released(part, name) for part, name in zip(grids, GRIDS, strict=True))
     cell = [row, _per_cell(lo, "lo", cells), _per_cell(blocks, "block", cells), goal]
     sums = SumsGivenTotals(as_means=cut is not None)
     return sums(table, eta, lid, polynomials, waves, *cell, first, unit, group, place)[0]
@@ -155,7 +162,8 @@ def logp_natural(eta: Any, logh: ArrayLike, *, lo: Any, total: Any, block: Array
     if table.ndim != 2 or not (table < np.inf).all():
         raise ModelError(f"logh must be a (cells, width) table without nan or +inf; its shape is {table.shape}")
     table, row = np.unique(table, axis=0, return_inverse=True)  # cells with the same noisy count share a row
-    base, lid = fixed(table, "log_h"), fixed(totals.lids(table), "lids")
+    base, lid = _released(table, "log_h"), _released(totals.lids(table), "lids")
+    numbers = pytensor.shared(row.astype(np.int64), name="row", shape=row.shape)
 
     def cut(
         blocks: NDArray[Any], lower: NDArray[Any] | None, total: NDArray[Any] | None
@@ -176,4 +184,4 @@ def logp_natural(eta: Any, logh: ArrayLike, *, lo: Any, total: Any, block: Array
         np.subtract.at(offsets, each[each >= 0], np.broadcast_to(lower, row.shape).astype(np.int64)[each >= 0])
         return pieces, totals.grids_of(table, row.astype(np.int64), each, offsets, pieces, ON_GRIDS)
 
-    return _logp(base, eta, lid, row.astype(np.int64), lo, total, block, cut)
+    return _logp(base, eta, lid, numbers, lo, total, block, cut)

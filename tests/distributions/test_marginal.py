@@ -168,7 +168,7 @@ def test_a_large_table_is_shared_not_embedded():
     eta = pt.dvector()
     logp = logp_natural(eta, logh, lo=0, total=650)
     function = pytensor.function([eta], logp)
-    assert {v.name for v in function.get_shared()} == {"log_h"}
+    assert "log_h" in {v.name for v in function.get_shared()}
     narrow = logp_natural(eta, logh[:, :651], lo=0, total=650)
     at = np.log([100.0, 90.0, 80.0, 400.0])
     np.testing.assert_allclose(function(at), narrow.eval({eta: at}), rtol=1e-12)
