@@ -44,4 +44,5 @@ def to_distribution(noisy: ArrayLike, postprocessing: Postprocessing = "simplex"
         raise PrivacyError(f"postprocessing must be one of {list(POSTPROCESSING)}, found {postprocessing!r}")
     total = max(found.sum(), 1.0)
     nearest = np.maximum(onto_simplices(found / total, np.zeros(found.size, dtype=np.int64), [1.0]), 0)  # rounding
-    return nearest / nearest.sum()
+    out: NDArray[np.float64] = nearest / nearest.sum()
+    return out

@@ -61,7 +61,8 @@ def times(x: float, k: int, table: NDArray[np.float64]) -> float:
     while -k > longest:
         x *= table[longest]
         k += longest
-    return x / table[k] if k >= 0 else x * table[-k]
+    found: float = x / table[k] if k >= 0 else x * table[-k]
+    return found
 
 
 def as_epsilon(epsilon: Parameter) -> Fraction:

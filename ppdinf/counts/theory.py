@@ -55,7 +55,7 @@ def dimensions(n: int, fixed: int | None = None) -> int:
     """
     if n < 1 or (fixed is not None and not 1 <= fixed <= n):
         raise PrivacyError(f"n must be at least 1 and fixed from 1 to n, found {n!r} and {fixed!r}")
-    return 2 ** (n - 1) * n - n if fixed is None else 2 ** (n - 1) * fixed - n - fixed + 1
+    return int(2 ** (n - 1) * n - n if fixed is None else 2 ** (n - 1) * fixed - n - fixed + 1)
 
 
 def representation(

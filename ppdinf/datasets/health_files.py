@@ -11,7 +11,7 @@ from __future__ import annotations
 import datetime as dt
 import re
 from calendar import monthrange
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
 
@@ -27,6 +27,8 @@ __all__ = ["read_county_series", "read_health_department"]
 _SERIES_DAY = re.compile(r"([0-9]{1,2})/([0-9]{1,2})/([0-9]{2})")
 _DAY = re.compile(r"([0-9]{2})/([0-9]{2})/([0-9]{4})")
 _CODE = re.compile(r"([0-9]{4,5})(\.0)?")
+type Counties = Mapping[str, tuple[str, Sequence[int] | NDArray[np.int64]]]  # names and counts, by code
+
 CASES = {"county": "Jurisdiction", "day": "Date", "new": "New Cases", "so far": "Cumulative cases"}
 DEATHS = {"county": "County Name", "day": "Date of Death", "new": "New Deaths", "so far": "Total Deaths"}
 
@@ -244,7 +246,7 @@ def _table(cells: dict[str, NDArray[np.int64]], counties: dict[str, str], months
     )
 
 
-def _same_counties(first: Path, second: Path, one: dict[str, tuple], other: dict[str, tuple]) -> None:
+def _same_counties(first: Path, second: Path, one: Counties, other: Counties) -> None:
     for here, there, path in ((one, other, second), (other, one, first)):
         for code, (county, _) in here.items():
             if code not in there:

@@ -73,7 +73,8 @@ def window_problems(idata: xr.DataTree, model: pm.Model) -> list[str]:
 def _walked(op: ConfidentialRV, draws: Any) -> NDArray[np.float64]:
     """Share of the draws in which each cell is at an end of its window."""
     fiber, cells = op.fiber, draws.transpose("chain", "draw", ...).values.reshape(-1, op.fiber.lower.size)
-    return ((cells == fiber.lower) | (cells == fiber.lower + fiber.width - 1)).mean(axis=0)
+    found: NDArray[np.float64] = ((cells == fiber.lower) | (cells == fiber.lower + fiber.width - 1)).mean(axis=0)
+    return found
 
 
 def _summed_out(table: Table, posterior: Any, model: pm.Model) -> NDArray[np.float64]:

@@ -100,7 +100,8 @@ def _keys(index: pd.Index, names: Sequence[str], frame: Frame, what: str) -> tup
 
 
 def _plain(index: pd.Index) -> pd.Index:
-    return pd.Index(index.to_flat_index(), dtype=object)
+    found: pd.Index = pd.Index(index.to_flat_index(), dtype=object)
+    return found
 
 
 def _by_position(given: Any, names: Sequence[str], frame: Frame, what: str) -> NDArray[Any]:

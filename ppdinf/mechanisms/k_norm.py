@@ -147,7 +147,8 @@ class KNorm(SubspaceMechanism):
         def draw(draws: int, tape: Tape) -> Reals:
             root, bound = _chain(moves.tobytes(), moves.shape)
             radius = exponentials(tape, draws, k + 1).sum(axis=1, keepdims=True) / epsilon
-            return radius * hit_and_run(chord, root, _steps(bound), draws, tape) @ directions.T
+            found: Reals = radius * hit_and_run(chord, root, _steps(bound), draws, tape) @ directions.T
+            return found
 
         def log_density(z: Reals) -> float:
             if not inside(directions, z) or not np.any(z):

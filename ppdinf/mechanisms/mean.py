@@ -52,7 +52,7 @@ class Mean(Objective):
 
     def dimension(self, records: Points) -> int:
         """Length of a record."""
-        return records.shape[1]
+        return int(records.shape[1])
 
     def gradient(self, records: Points, y: Points) -> Points:
         """``n (y - mean)``."""

@@ -102,7 +102,8 @@ class Quantile(Objective):
 
             def in_doubles(draws: int, tape: Tape) -> Points:
                 chosen = np.searchsorted(mass, uniforms(tape, draws) * mass[-1], side="right")
-                return (edges[chosen] + uniforms(tape, draws) * np.diff(edges)[chosen])[:, None]
+                found: Points = (edges[chosen] + uniforms(tape, draws) * np.diff(edges)[chosen])[:, None]
+                return found
 
             return "a density that is constant between neighbouring records", in_doubles
         # multiples of the grid, by their number: from the first at or above a record on, that record is counted

@@ -85,7 +85,8 @@ def grid_below(scale: float, *, steps: int = FINE) -> Fraction:
 
 def in_steps(z: NDArray[Any], grid: Fraction) -> Reals:
     """Multiply whole numbers by a grid: exact up to 2^53."""
-    return np.multiply(z, float(grid), dtype=np.float64)
+    found: Reals = np.multiply(z, float(grid), dtype=np.float64)
+    return found
 
 
 def unless_noisy(law: RealNoise, grid: Grid, *, scale: float = 0.0) -> RealNoise:

@@ -74,7 +74,7 @@ class LinearRegression(Objective):
 
     def dimension(self, records: tuple[Points, Points]) -> int:
         """Return the number of features."""
-        return records[0].shape[1]
+        return int(records[0].shape[1])
 
     def gradient(self, records: tuple[Points, Points], y: Points) -> Points:
         """``X' (X y - response)``."""
@@ -169,17 +169,19 @@ class LogisticRegression(Objective):
 
     def dimension(self, records: tuple[Points, Points]) -> int:
         """Return the number of features."""
-        return records[0].shape[1]
+        return int(records[0].shape[1])
 
     def gradient(self, records: tuple[Points, Points], y: Points) -> Points:
         """``X' (p - response)``."""
         x, response = records
-        return (expit(y @ x.T) - response) @ x
+        found: Points = (expit(y @ x.T) - response) @ x
+        return found
 
     def sensitivity(self, y: Points, norm: str) -> Points:
         """See the notes of the class."""
         worst = expit(self.features * np.linalg.norm(y, axis=1))
-        return 2 * _stretch(y.shape[1], norm) * self.features * worst
+        found: Points = 2 * _stretch(y.shape[1], norm) * self.features * worst
+        return found
 
 
 def _regression(data: Any, bound: float) -> tuple[Points, Points]:

@@ -231,7 +231,8 @@ class SubspaceMechanism(SharedKey):
 
     def _law(self, system: System) -> RealNoise:
         if getattr(self, "_system", None) is system and hasattr(self, "_found"):
-            return self._found
+            found: RealNoise = self._found
+            return found
         return _law_of(self, system)
 
     def likelihood(self, system: System) -> Likelihood | None:

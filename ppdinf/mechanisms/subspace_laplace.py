@@ -156,7 +156,8 @@ class SubspaceLaplace(SubspaceMechanism):
 
         def removed(noise: Reals) -> Reals:
             broken = space.sums @ np.rint(noise.T / step).astype(np.int64)  # whole: no digit of the noise is left
-            return step * (space.fixed @ (space.weights @ broken)).T
+            found: Reals = step * (space.fixed @ (space.weights @ broken)).T
+            return found
 
         return RealNoise(unprojected, *stated, grid=grid, exact=True, removed=removed if m < d else None)
 

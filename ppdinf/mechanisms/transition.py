@@ -147,7 +147,8 @@ class Transition(CellLaw):
     @property
     def probabilities(self) -> NDArray[np.float64]:
         """The matrix."""
-        return self.matrix
+        found: NDArray[np.float64] = self.matrix
+        return found
 
     def _enclosed(self, i: int) -> list[arb]:
         return [arb(float(p)) for p in self.matrix[i]]

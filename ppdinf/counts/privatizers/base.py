@@ -46,11 +46,12 @@ class Privatizer(ABC):
         measured = _sums(self, histogram.size) @ histogram
         noisy = measured[self.tells_total :]
         noisy += discrete_laplace(self.rate(histogram.size, epsilon), noisy.size, tape)
-        return measured
+        found: NDArray[np.int64] = measured
+        return found
 
     def size(self, n: int) -> int:
         """Return the number of noisy sums of a histogram of n counts."""
-        return _sums(self, n).shape[0]
+        return int(_sums(self, n).shape[0])
 
     def cells(self, measured: NDArray[np.int64]) -> int | None:
         """Read the number of cells off noisy sums that tell it."""

@@ -74,4 +74,5 @@ def controlled_rounding(real: Any, A: Any) -> NDArray[np.int64]:
     sums = exact_product(rows, up)
     if (sums < low).any() or (sums > high).any():
         raise InvariantError("HiGHS lost the last digit of a sum: the sums are too large for it")
-    return floor + up
+    found: NDArray[np.int64] = floor + up
+    return found

@@ -223,7 +223,8 @@ class PostProcessed(TableMechanism):
         p = np.zeros((len(tables), len(kinds)))
         for own, sums in zip(p, exact, strict=True):
             np.add.at(own, which.ravel(), np.exp(-np.abs(measured - sums) @ rates))
-        return np.log(p) + np.log(np.tanh(rates / 2)).sum()
+        found: NDArray[np.float64] = np.log(p) + np.log(np.tanh(rates / 2)).sum()
+        return found
 
     def intractable(self, system: System | None = None) -> str:
         """Say what to infer from instead."""
@@ -259,7 +260,8 @@ class PostProcessed(TableMechanism):
 
 def _noisy(G: sparse.csr_array, rate: Fraction, cells: NDArray[np.int64], draws: int, tape: Tape) -> NDArray[np.int64]:
     sums = G @ cells
-    return sums + discrete_laplace(rate, draws * sums.size, tape).reshape(draws, sums.size)
+    found: NDArray[np.int64] = sums + discrete_laplace(rate, draws * sums.size, tape).reshape(draws, sums.size)
+    return found
 
 
 def _coordinates(public: Public) -> Public:

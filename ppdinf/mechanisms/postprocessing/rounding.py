@@ -148,4 +148,5 @@ def whole_floor(real: Any) -> NDArray[np.int64]:
     array([ 3,  2, -1])
     """
     near = np.rint(real)
-    return np.where(np.abs(real - near) < WHOLE, near, np.floor(real)).astype(np.int64)
+    found: NDArray[np.int64] = np.where(np.abs(real - near) < WHOLE, near, np.floor(real)).astype(np.int64)
+    return found
