@@ -20,6 +20,8 @@ released           `Released`: a mechanism's release of a table that is itself a
 rates              A ready model of rates: Poisson counts in a table, cells alike but not the same
 """
 
+from ppdinf.models import levels as levels
+from ppdinf.models import ready as ready
 from ppdinf.models.aggregates import summarize as summarize
 from ppdinf.models.aggregates import sums_of as sums_of
 from ppdinf.models.compare import compare as compare
@@ -32,6 +34,6 @@ from ppdinf.models.posterior_tables import sample_confidential as sample_confide
 from ppdinf.models.released import Released as Released
 
 __all__ = [
-    "OnFiber", "OneSidedTest", "PartiallyPrivate", "Released", "compare", "log_likelihood", "sample_confidential",
-    "sample_release", "summarize", "sums_of",
+    "OnFiber", "OneSidedTest", "PartiallyPrivate", "Released", "compare", "levels", "log_likelihood", "ready",
+    "sample_confidential", "sample_release", "summarize", "sums_of",
 ]  # fmt: skip
