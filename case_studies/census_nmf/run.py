@@ -1,4 +1,4 @@
-"""Noisy measurement files of the census: housing units of a state to the block, persons of counties and tracts.
+"""Noisy measurement files of the census: housing units of a state to the block, persons of counties and tracts, rates.
 
 Run with ``ppdinf reproduce census_nmf`` (it needs ``ppdinf[census]``). No census file comes with it: a state of our own
 is written in their schema, with the variances of production, and read back. Shares of the budget of units by level are
@@ -8,6 +8,7 @@ What is compared: the posterior; weighted least squares of all noisy values, cli
 values of single cells taken as true.
 """
 
+import runpy
 import tempfile
 import time
 from pathlib import Path
@@ -26,16 +27,17 @@ from ppdinf.report.study import Study, arguments
 
 HERE = Path(__file__).parent
 TAKES = "20 min"
+RATES = runpy.run_path(str(HERE / "rates.py"))
 WIDTHS = {"US": 0, "State": 3, "County": 8, "Tract": 13, "Block_Group": 15}
 LEVEL, Z = 0.9, norm.isf(0.05)
 WAYS = {"posterior": "#0072B2", "least squares": "#E69F00", "finest values": "#D55E00"}
 
 
-def state(rng, counties):
+def state(rng, counties, tracts=6):
     """Occupied and vacant units in blocks of a made-up state; vacancy varies by tract and block."""
     blocks = []
     for county in range(1, counties + 1):
-        for tract in range(1, rng.poisson(6) + 2):
+        for tract in range(1, rng.poisson(tracts) + 2):
             for group in range(1, rng.poisson(2) + 2):
                 for block in range(rng.poisson(15) + 1):
                     place = f"44{county:03d}{tract:06d}{group}{1000 * group + block:04d}"
@@ -280,6 +282,21 @@ def persons(study, *, quick, workers):
     plt.close(figure)
 
 
+def rates(study, *, quick, workers):
+    """Rates of an event among occupied units."""
+
+    def estimates(seen, units):
+        return {
+            "least squares": least_squares(seen, 0, units)[0],
+            "finest values": np.clip(finest(seen)[0], 0, units),
+        }
+
+    def one(rng, draws):
+        return RATES["one_file"](rng, draws, state, WIDTHS, estimates)
+
+    RATES["rates"](study, one, WAYS, quick=quick, workers=workers)
+
+
 def main(output=HERE, *, quick=False, seed=1, workers=None):
     """Write files of a state, read them, and compare what is inferred with the truth; page, tables and figures."""
     study = Study(
@@ -289,6 +306,7 @@ def main(output=HERE, *, quick=False, seed=1, workers=None):
     )  # fmt: skip
     persons(study, quick=quick, workers=workers)
     housing(study, np.random.default_rng(seed), quick=quick)
+    rates(study, quick=quick, workers=workers)
     study.write()
 
 
