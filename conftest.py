@@ -11,8 +11,9 @@ import pytest
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
-# PyTensor notes where every variable was made, for its messages, and takes a twentieth of the time of a model for that.
-os.environ["PYTENSOR_FLAGS"] = ",".join(filter(None, ("traceback__limit=0", os.environ.get("PYTENSOR_FLAGS"))))
+# PyTensor notes where every variable was made, for its messages, and takes a twentieth of the time of a model for that;
+# where a graph is not compiled it compiles single functions in C, which from cold takes longer than evaluating them.
+os.environ["PYTENSOR_FLAGS"] = ",".join(filter(None, ("traceback__limit=0,cxx=", os.environ.get("PYTENSOR_FLAGS"))))
 
 # The second worker begins in the middle of the list of tests: with rooms that share few kernels with the first ones, so
 # that from cold caches each of the two workers compiles what the other one then loads.

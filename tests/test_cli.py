@@ -13,7 +13,7 @@ import ppdinf as ppd
 from ppdinf.cli import app
 from ppdinf.cli.reproduce import cases, described
 
-FEW = ["--draws", "500", "--chains", "4", "--cores", "1"]
+FEW = ["--draws", "100", "--chains", "2", "--cores", "1"]  # what is asked of commands does not hang on how many
 
 
 def run(*arguments, code=0):
@@ -399,7 +399,8 @@ def test_demo(tmp_path):
 def test_case_studies_write_where_they_are_told(case):
     main = runpy.run_path(str(cases()[case]))["main"]
     assert next(iter(inspect.signature(main).parameters)) == "output"
-    assert inspect.signature(main).parameters.keys() <= {"output", "quick", "data", "seed", "workers"}
+    options = inspect.signature(main).parameters.keys()
+    assert {"output", "quick"} <= options <= {"output", "quick", "data", "seed", "workers"}
 
 
 def test_a_session_keeps_the_budget(table, tmp_path):

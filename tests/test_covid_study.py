@@ -2,12 +2,14 @@
 
 import json
 import runpy
+import shutil
 from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
 import pytest
 import xarray as xr
+from written_studies import claims_of
 
 from ppdinf.cli.reproduce import cases
 from ppdinf.datasets import epidemic
@@ -296,8 +298,7 @@ def test_the_panel_holds_the_confidential_counts():
 def test_a_quick_run_finds_what_the_readme_says(tmp_path, monkeypatch):
     monkeypatch.delenv("PPDINF_DATA", raising=False)
     STUDY.main(tmp_path / "one", quick=True)
-    results = json.loads((tmp_path / "one" / "results.json").read_text(encoding="utf-8"))
-    holds = {claim["claim"]: claim["holds"] for claim in results["claims"]}
+    holds = {claim["claim"]: claim["holds"] for claim in claims_of(tmp_path / "one")}
     for words in (
         "smaller largest errors",
         "every release has",
@@ -309,5 +310,10 @@ def test_a_quick_run_finds_what_the_readme_says(tmp_path, monkeypatch):
         assert found
         assert all(found)
     assert {path.suffix for path in (tmp_path / "one").iterdir()} >= {".png", ".svg", ".html", ".json", ".csv"}
+    kept = tmp_path / "two" / "replicates"  # the panel is one replicate, which no further process could share
+    kept.mkdir(parents=True)
+    (panel,) = (tmp_path / "one" / "replicates").glob("panel-*")
+    shutil.copy(panel, kept)
     STUDY.main(tmp_path / "two", quick=True, workers=2)
-    assert results == json.loads((tmp_path / "two" / "results.json").read_text(encoding="utf-8"))
+    one, two = (json.loads((tmp_path / run / "results.json").read_text(encoding="utf-8")) for run in ("one", "two"))
+    assert one == two

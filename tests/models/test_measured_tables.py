@@ -10,7 +10,7 @@ import ppdinf as ppd
 from ppdinf.errors import ModelError
 from ppdinf.samplers.lattice_gibbs import LatticeGibbs
 
-DRAWS, THIN = 1500, 3
+DRAWS, SWEEPS = 1500, 12  # of a draw: all but independent of the last one
 UNCOMPILED = {"mode": "FAST_COMPILE"}  # a graph is evaluated a few times: less than it takes to compile it
 RARE = 1e-6  # false alarms of a chi-square of nearly independent draws: 1 in 10,000 for all systems together
 
@@ -22,13 +22,14 @@ def model_of(problem):
 
 
 def walked(model, seed, mode):
-    step = LatticeGibbs([model["x"]], model=model, rng=np.random.default_rng(seed), compile_kwargs=mode)
+    rng = np.random.default_rng(seed)
+    step = LatticeGibbs([model["x"]], model=model, sweeps=SWEEPS, rng=rng, compile_kwargs=mode)
     step.setup_chain(np.random.default_rng(seed), 0, DRAWS)
     point, found = model.initial_point(), []
-    for _ in range(DRAWS * THIN):
+    for _ in range(DRAWS):
         point, _ = step.step(point)
         found.append(point["x"])
-    return np.array(found[THIN - 1 :: THIN])
+    return np.array(found)
 
 
 def p_value(problem, draws, law):

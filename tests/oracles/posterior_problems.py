@@ -14,6 +14,7 @@ import pytensor
 import pytensor.tensor as pt
 import pytest
 from noisy_tables import REGIMES, SYSTEMS, noise, rows, solved
+from positions import noticed
 from scipy.special import gammaln
 
 from ppdinf.diagnostics.calibration import calibrate, uniformity
@@ -159,3 +160,8 @@ def p_values(route, system, regime, compiled, *, fault=None, replicates=1000):
     problem = Problem(route, system, regime, compiled, fault=fault)
     found = calibrate(problem.simulate, problem.infer, replicates=replicates, rng=1)
     return {name: uniformity(found[name]) for name in found}
+
+
+def seen(quantity, route, system, regime, compiled, *, fault, replicates):
+    problem = Problem(route, system, regime, compiled, fault=fault)
+    return noticed(problem.simulate, problem.infer, quantity, replicates=replicates)
