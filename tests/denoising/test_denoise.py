@@ -157,19 +157,19 @@ def test_command(tmp_path):
         ppd.GeneralizedLaplace(inv.total(), epsilon=1).release(table).save(tmp_path / f"{k}.ppd")
     files = [str(tmp_path / f"{k}.ppd") for k in range(2)]
     out = str(tmp_path / "counties.csv")
-    result = CliRunner().invoke(app, ["denoise", *files, "--output", out, "--by", "county", "--draws", "60"])
+    result = CliRunner().invoke(app, ["denoise", *files, "--output", out, "--by", "county", "--draws", "400"])
     assert result.exit_code == 0, result.output
     assert pd.read_csv(out).estimate.sum() == pytest.approx(47)
     SEEN.save(tmp_path / "seen.ppd")
-    result = CliRunner().invoke(app, ["denoise", str(tmp_path / "seen.ppd"), "--output", out, "--draws", "60"])
+    result = CliRunner().invoke(app, ["denoise", str(tmp_path / "seen.ppd"), "--output", out, "--draws", "400"])
     assert result.exit_code == 0
-    expected = ppd.denoise(SEEN, draws=60, rng=1, progressbar=False).summary()
+    expected = ppd.denoise(SEEN, draws=400, rng=1, progressbar=False).summary()
     assert np.allclose(pd.read_csv(out)["estimate"], expected["estimate"])
     result = CliRunner().invoke(app, ["denoise", str(tmp_path / "seen.ppd"), files[0], "--output", out])
     assert result.exit_code != 0
     assert "ppd.read_measurements" in "".join(result.output.split())
     page = tmp_path / "page.html"
-    arguments = ["--output", out, "--draws", "60", "--report", str(page)]
+    arguments = ["--output", out, "--draws", "400", "--report", str(page)]
     result = CliRunner().invoke(app, ["denoise", str(tmp_path / "seen.ppd"), *arguments])
     assert result.exit_code == 0, result.output
     text = page.read_text(encoding="utf-8")
