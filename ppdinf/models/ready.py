@@ -14,9 +14,10 @@ little is told so move in units of their spread, others as they are, and no spre
 is the one above in any case; L and the mean are a change of variables.
 
 Levels are effects on top of what is fitted beforehand, so that no others have to move along: that of a county holds its
-state's and the intercept. Labels that cross these (months) come first. Of them only contrasts are told, since what all
-have in common is undone by the levels of counties: their information has a direction of size 0, and their average over
-its cells is part of a county's level.
+state's and the intercept. That of a state also holds half the variance that is left to its counties, by which they
+raise the expected sum: sums are what is told best. Labels that cross these (months) come first. Of them only contrasts
+are told, since what all have in common is undone by the levels of counties: their information has a direction of size
+0, and their average over its cells is part of a county's level.
 
 References
 ----------
@@ -75,7 +76,7 @@ def log_rates(release: Release, effects: list[str], *, exposure: str | None = No
     -----
     Adds to the model ``intercept`` ~ Normal(log of the overall rate, 2.5), ``{label}_spread`` ~ HalfNormal(1) and
     ``{label}_effect`` ~ Normal(0, spread), one for each label in order of appearance. What chains move are levels,
-    ``{label}_level`` and, where labels cross, ``level``: effects with those before them. Forward draws know all of it.
+    ``level`` and ``{label}_level``: effects with those before them. Forward draws know all of it.
 
     Examples
     --------
@@ -86,7 +87,7 @@ def log_rates(release: Release, effects: list[str], *, exposure: str | None = No
     ...     rate = pm.math.exp(log_rates(release, ["dim_0", "dim_1"]))
     ...     x = ppd.PartiallyPrivate("x", pm.Poisson.dist(rate), release=release)
     >>> [variable.name for variable in model.free_RVs]
-    ['dim_1_spread', 'dim_1_level', 'level', 'dim_0_spread', 'dim_0_level']
+    ['dim_1_spread', 'dim_1_level', 'dim_0_spread', 'level', 'dim_0_level']
     """
     if len(set(effects)) < len(effects):
         raise ModelError(f"an effect is named twice among {', '.join(effects)}")
@@ -100,23 +101,22 @@ def log_rates(release: Release, effects: list[str], *, exposure: str | None = No
         codes = fit.codes[name]
         above, base = next(end for end in reversed(ends) if _nested(codes, end[0]))
         base = base.of(_parents(codes, above))
-        effect = _add(name, base, fit.told(name), contrasts=True)
+        known = fit.told(name)
+        effect = _add(name, base, _spread(name, known), known, contrasts=True)
         crossing = crossing.plus(effect.of(codes))
         ends.append((codes, base.plus(effect)))
-    average = fit.average(top, crossing)
-    start = fit.overall + float(average.fitted[0])
+    told = {name: fit.told(name) for name in line}
+    spreads = {name: _spread(name, told[name]) for name in line}
+    lifted = fit.average(top, crossing).plus(fit.lift(top, told, spreads))
+    start = fit.overall + float(lifted.fitted[0])
     unit = _Unit(start, USUAL / np.sqrt(fit.codes[line[0]].max() + 1) if line else 1.0)
-    if len(ends) > 1:
-        level = pm.Normal("level", fit.overall + average.drawn[0], PRIOR_SD, initval=start, transform=unit)
-        intercept = pm.Deterministic("intercept", level - average.drawn[0])
-    else:
-        intercept = pm.Normal("intercept", fit.overall, PRIOR_SD, transform=unit)
+    level = pm.Normal("level", fit.overall + lifted.drawn[0], PRIOR_SD, initval=start, transform=unit)
+    intercept = pm.Deterministic("intercept", level - lifted.drawn[0])
     above, total = top, _Sum(pt.atleast_1d(intercept), np.array([fit.overall]))
     for name in line:
-        codes, base = fit.codes[name], total.of(_parents(fit.codes[name], above))
-        average = fit.average(codes, crossing)
-        effect = _add(name, base.plus(average), fit.told(name), contrasts=False)
-        above, total = codes, base.plus(effect)
+        codes, base, spread = fit.codes[name], total.of(_parents(fit.codes[name], above)), spreads.pop(name)
+        lifted = base.plus(fit.average(codes, crossing)).plus(fit.lift(codes, told, spreads))
+        above, total = codes, base.plus(_add(name, lifted, spread, told[name], contrasts=False))
     return (crossing.drawn + total.drawn[above]).reshape(release.shape)
 
 
@@ -175,6 +175,18 @@ class _Fit(NamedTuple):
             return _Sum(fitted, fitted)
         return _Sum(pt.inc_subtensor(pt.zeros(size.size)[codes], share * crossing.drawn), fitted)
 
+    def lift(self, codes: NDArray[np.int64], told: dict[str, _Told], spreads: dict[str, Any]) -> _Sum:
+        """Half the variance that is left to finer effects: by so much they raise the logarithm of an expected sum."""
+        lift = _Sum(np.zeros(codes.max() + 1), np.zeros(codes.max() + 1))
+        for name, spread in spreads.items():
+            size, within = np.bincount(self.codes[name], self.expected), _parents(self.codes[name], codes)
+            whole = np.bincount(within, size)
+            half, information = size / np.where(whole > 0, whole, 1)[within] / 2, told[name].information
+            left = half * spread**2 / (1 + information * spread**2)
+            drawn = pt.inc_subtensor(pt.zeros(lift.fitted.size)[within], left)
+            lift = lift.plus(_Sum(drawn, np.bincount(within, half / (information + USUAL**-2))))
+        return lift
+
 
 def _fit(release: Release, at_risk: NDArray[np.float64], codes: dict[str, NDArray[np.int64]]) -> _Fit:
     """Fit effects by turns, each shrunk as far as noise and a usual spread say."""
@@ -213,11 +225,15 @@ def _parents(codes: NDArray[np.int64], coarser: NDArray[np.int64]) -> NDArray[np
     return coarser[np.unique(codes, return_index=True)[1]]
 
 
-def _add(name: str, base: _Sum, told: _Told, contrasts: bool) -> _Sum:
-    """Add effects of labels to the model; each is drawn on top of a base."""
+def _spread(name: str, told: _Told) -> Any:
+    """Add the spread of effects of labels to the model."""
     share = told.information * USUAL**2 / (1 + told.information * USUAL**2)
-    narrow = _Unit(np.log(USUAL), 1 / np.sqrt(2 * (share**2).sum() + 1))
-    spread = pm.HalfNormal(f"{name}_spread", 1, initval=USUAL, transform=narrow)
+    unit = _Unit(np.log(USUAL), 1 / np.sqrt(2 * (share**2).sum() + 1))
+    return pm.HalfNormal(f"{name}_spread", 1, initval=USUAL, transform=unit)
+
+
+def _add(name: str, base: _Sum, spread: Any, told: _Told, contrasts: bool) -> _Sum:
+    """Add effects of labels to the model; each is drawn on top of a base."""
     transform = _Standardised(base.fitted + told.near, told.information, contrasts)
     start = base.fitted + told.fitted
     level = pm.Normal(f"{name}_level", base.drawn, spread, shape=start.size, initval=start, transform=transform)

@@ -190,7 +190,7 @@ def test_the_finest_labels_hold_what_they_lie_in_and_others_come_first():
     with pm.Model() as model:
         log_rates(release(PUBLIC["none"]), NESTED, exposure="people")
     assert [v.name for v in model.free_RVs] == [
-        "intercept", "state_spread", "state_level", "county_spread", "county_level"
+        "state_spread", "county_spread", "level", "state_level", "county_level"
     ]  # fmt: skip
     with pm.Model() as model:
         log_rates(areas_and_months(), CROSSED)
