@@ -8,7 +8,7 @@ import ppdinf as ppd
 from ppdinf.denoising import learned_prior
 
 inv, laws = ppd.invariants, ppd.laws
-SHAPE, DATA_SETS = (3, 5), 120
+SHAPE = (3, 5)
 
 
 def data_set(rng):
@@ -56,14 +56,11 @@ def p_values(found):
 @pytest.mark.deep
 @pytest.mark.parametrize("overlapping", [False, True], ids=["nested", "overlapping"])
 def test_ranks_are_uniform(overlapping, monkeypatch):
-    """As many data sets as show the fault below, three quantities: p above 1e-4 each.
-
-    Every twentieth sweep of a chain still tells of the next.
-    """
+    """200 data sets, three quantities: p above 1e-4 each; every twentieth draw of a chain still tells of the next."""
     monkeypatch.setattr(learned_prior, "LEVEL", 1.0)
     monkeypatch.setattr(learned_prior, "SPREAD", 0.5)
     monkeypatch.setattr(learned_prior, "SHAPE", (0.0, 0.5))
-    assert min(p_values([ranks(seed, overlapping=overlapping, variance=4) for seed in range(DATA_SETS)])) > 1e-4
+    assert min(p_values([ranks(seed, overlapping=overlapping, variance=4) for seed in range(200)])) > 1e-4
 
 
 @pytest.mark.deep
@@ -71,4 +68,4 @@ def test_noise_said_to_be_a_quarter_as_wide_is_seen(monkeypatch):
     monkeypatch.setattr(learned_prior, "LEVEL", 1.0)
     monkeypatch.setattr(learned_prior, "SPREAD", 0.5)
     monkeypatch.setattr(learned_prior, "SHAPE", (0.0, 0.5))
-    assert min(p_values([ranks(seed, overlapping=False, variance=0.25) for seed in range(DATA_SETS)])) < 1e-4
+    assert min(p_values([ranks(seed, overlapping=False, variance=0.25) for seed in range(120)])) < 1e-4
