@@ -11,6 +11,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pymc as pm
+from matplotlib.ticker import MaxNLocator
 
 import ppdinf as ppd
 from ppdinf.census import UNITS_2020, read_occupied, simulate_nmf
@@ -109,6 +110,7 @@ def rates(study, one_file, colors, *, quick, workers):
     ticks = [0.5, 0.7, 1, 1.5, 2, 3]
     left.set_yticks(ticks, [str(tick) for tick in ticks])
     left.yaxis.minorticks_off()
+    left.xaxis.set_major_locator(MaxNLocator(integer=True))
     left.set(xlabel="simulated file, by its true rate", ylabel="rate of small blocks, over the true one")
     right.axvline(0.9, color="black", linewidth=0.6)
     right.set_yticks(range(3), RATES)
