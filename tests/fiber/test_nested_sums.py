@@ -376,6 +376,10 @@ def test_contradictions_that_weights_make_name_the_sum():
     assert caught.value.node == 0
     with pytest.raises(OutOfReachError, match="cell 1"):
         plan.evaluate([0, 0, 0, -np.inf, -np.inf, -np.inf]).draw()
+    both = {"low": [0, 0], "width": [3, 3], "node": [0, 0], "parent": [1, -1]}
+    told = NestedSums(**both, measured=([0], [3], [0]), laws=[LogTable([0.0])])
+    assert told.evaluate(np.zeros(6)).value[0] == pytest.approx(np.log(2))
+    assert told.evaluate(even).value[0] == -np.inf  # no even number is the 3 that was measured
 
 
 @pytest.mark.parametrize(

@@ -393,6 +393,13 @@ def test_one_draw_for_each_of_many_tables():
     np.testing.assert_array_equal(again, many)
 
 
+def test_unsigned_numbers_are_whole_numbers():
+    rates = np.log([[0.4] * 101, [0.6] * 101]) * np.arange(101)
+    signed = totals.log_coefficient(rates, lo=[50, 100], total=290)
+    unsigned = totals.log_coefficient(rates, lo=np.array([50, 100], dtype=np.uint16), total=np.uint64(290))
+    np.testing.assert_array_equal(unsigned, signed)
+
+
 @pytest.mark.parametrize(
     ("change", "error", "message"),
     [
