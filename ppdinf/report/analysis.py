@@ -21,7 +21,7 @@ from ppdinf.releases import Release
 from ppdinf.releases.file import packed
 from ppdinf.releases.rates import effects, exposures, require_rates
 from ppdinf.samplers.interrupts import between_draws
-from ppdinf.samplers.resumable import kept_steps
+from ppdinf.samplers.resumable import kept_steps, one_rounding
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -133,8 +133,9 @@ class RateAnalysis:
         rates = ", ".join(f"{key}={value!r}" for key, value in named.items() if value is not None and key != "previous")
         sampling = ", ".join(f"{key}={value!r}" for key, value in self.sampling.items())
         return (
-            "import pymc as pm, ppdinf as ppd\n"
+            "import pymc as pm, pytensor, ppdinf as ppd\n"
             "from ppdinf.models.rates import draw_rates, rate_model\n\n"
+            "pytensor.config.numba__fastmath = False  # the same draws each time\n"
             f"release = ppd.read_release({path!r})\n"
             f"with rate_model(release, {model}) as model:\n"
             f"    idata = pm.sample({sampling})\n"
@@ -144,6 +145,7 @@ class RateAnalysis:
         )
 
 
+@one_rounding()
 def analyse_rates(
     release: Release,
     *,

@@ -7,17 +7,48 @@ last, and goes on: PyMC sees one chain, whose draws are those that a chain witho
 
 from __future__ import annotations
 
+import os
 from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pymc as pm
+import pytensor
 
 from ppdinf._kept_work import KeptChain
 from ppdinf._pymc_internals import STEP_METHODS, CompoundStep, assign_step_methods, instantiate_steppers
 
-__all__ = ["KeptSteps", "kept_steps"]
+__all__ = ["KeptSteps", "kept_steps", "one_rounding"]
+
+
+@contextmanager
+def one_rounding() -> Iterator[None]:
+    """Compile graphs such that they always round in one way, in processes that are begun meanwhile, too.
+
+    PyTensor lets its compiler reorder arithmetic by default. Fresh from the compiler a function may then differ in its
+    last bits from the same one out of PyTensor's cache, and a chain that goes on in another process, or is
+    drawn again another day, from the one that was drawn first.
+
+    Examples
+    --------
+    >>> import pytensor
+    >>> with one_rounding():
+    ...     pytensor.config.numba__fastmath
+    False
+    """
+    before = os.environ.get("PYTENSOR_FLAGS")
+    os.environ["PYTENSOR_FLAGS"] = ",".join(filter(None, (before, "numba__fastmath=False")))
+    try:
+        with pytensor.config.change_flags(numba__fastmath=False):
+            yield
+    finally:
+        if before is None:
+            del os.environ["PYTENSOR_FLAGS"]
+        else:
+            os.environ["PYTENSOR_FLAGS"] = before
 
 
 def kept_steps(

@@ -100,11 +100,17 @@ analysis.table().to_csv(sys.argv[2], index=False)
 @pytest.mark.filterwarnings("ignore::ppdinf.errors.DiagnosisWarning")
 @pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")
 def test_an_analysis_of_rates_that_was_killed(tmp_path):
-    """All its processes, once what is kept has grown by some draws; then to the end, and to the table of no kill."""
+    """All its processes, once what is kept has grown by some draws; then to the end, and to the table of no kill.
+
+    The first process compiles what the later ones find in a cache: both must draw the same.
+    """
+    flags = ",".join(filter(None, (os.environ.get("PYTENSOR_FLAGS"), f"base_compiledir={tmp_path / 'compiled'}")))
     command = [sys.executable, "-c", ANALYSIS, str(tmp_path / "kept"), str(tmp_path / "table.csv")]
     kills, before = 0, 0
     for wanted in (20, 250, 10**9):
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, start_new_session=True)
+        process = subprocess.Popen(
+            command, env=os.environ | {"PYTENSOR_FLAGS": flags}, stdout=subprocess.PIPE, start_new_session=True
+        )
         while process.poll() is None:
             if len(list(tmp_path.rglob("*.npz"))) >= wanted:
                 os.killpg(process.pid, signal.SIGKILL)
