@@ -8,7 +8,7 @@ import pytest
 from scipy import stats
 
 from ppdinf.errors import PrivacyError
-from ppdinf.privacy import zcdp_delta, zcdp_epsilon, zcdp_rho
+from ppdinf.privacy import Guarantee, to_approximate, to_event, zcdp_delta, zcdp_epsilon, zcdp_rho
 from ppdinf.privacy.conversion import as_delta
 
 CASES = [(2.55623, 1e-10), (0.5, 1e-5), (5e-4, 1e-6), (0.02, 0.01), (100.0, 1e-3)]
@@ -69,3 +69,22 @@ def test_losses_at_a_distance_can_exceed_the_range_of_parameters():
     assert zcdp_epsilon(Fraction(10**8), 1e-6) == pytest.approx(10**8 + 2 * math.sqrt(10**8 * math.log(1e6)), rel=1e-4)
     with pytest.raises(PrivacyError, match="between 1e-12 and 1e6"):
         zcdp_epsilon(10**8, 1e-6)
+
+
+def test_a_restatement_says_between_which_tables_it_holds():
+    record = Guarantee("zcdp", rho=Fraction(1, 50), neighbours="one person's record")
+    cells = Guarantee("zcdp", rho=Fraction(1, 50), metric="l2")
+    assert to_approximate(record, "1e-6").neighbours == "one person's record"
+    assert to_approximate(record, "1e-6", distance=2).neighbours == "2 times one person's record"
+    assert to_approximate(cells, "1e-6").neighbours == "an l2 distance of 1"
+    assert to_approximate(cells, "1e-6", distance=2).neighbours == "an l2 distance of 2"
+
+
+def test_an_event_is_that_of_the_nearest_tables_unless_others_are_named():
+    pytest.importorskip("dp_accounting")
+    assert to_event(Guarantee("zcdp", rho=Fraction(1, 2), metric="l2")).rho == 0.5
+
+
+def test_the_delta_of_a_guarantee_is_that_of_neighbours():
+    guarantee = Guarantee("approximate", Fraction(1), Fraction(1, 10), neighbours="one record")
+    assert guarantee.delta_at() == guarantee.delta_at(1) == 0.1 < guarantee.delta_at(2)
