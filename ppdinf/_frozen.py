@@ -11,7 +11,7 @@ from ppdinf.errors import PrivacyError
 __all__ = ["NamedInFiles", "assign", "made"]
 
 
-def assign(value: Any, **attributes: Any) -> None:
+def assign(value: object, **attributes: Any) -> None:
     """Set attributes of a frozen dataclass while it is being made."""
     for name, given in attributes.items():
         object.__setattr__(value, name, given)
@@ -65,7 +65,7 @@ class NamedInFiles:
             cls._family[vars(cls)[cls._by]] = cls
 
     @classmethod
-    def _named_in(cls, data: Any) -> type[Self] | None:
+    def _named_in(cls, data: object) -> type[Self] | None:
         """Find the class that plain data of a file name; None where it is not known."""
         name = data.get(cls._by) if isinstance(data, dict) else None
         return cls._family.get(name) if isinstance(name, str) else None

@@ -200,7 +200,7 @@ def _is_list_of_whole(pa: Any, kind: Any) -> bool:
     return lists and pa.types.is_integer(kind.value_type)
 
 
-def _is_number(pa: Any, kind: Any) -> bool:
+def _is_number(pa: Any, kind: object) -> bool:
     return pa.types.is_floating(kind) or pa.types.is_integer(kind)
 
 

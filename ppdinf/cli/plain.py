@@ -49,7 +49,7 @@ def paragraphs(console: Console, title: str, text: str) -> None:
     console.print(escape(text))
 
 
-def loss_shown(loss: Any) -> str:
+def loss_shown(loss: object) -> str:
     """Write a loss as guarantees do."""
     from ppdinf.privacy.wording import shown
 

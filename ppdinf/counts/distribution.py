@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
@@ -92,7 +90,7 @@ def require_counts(counts: ArrayLike, n: int) -> NDArray[np.int64]:
     return found.astype(np.int64)
 
 
-def require_size(n: Any) -> None:
+def require_size(n: object) -> None:
     """Refuse a number of possible counts that is none."""
     if isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 2:
         raise PrivacyError(f"n, the number of possible counts, must be a whole number from 2 on, found {n!r}")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
@@ -292,7 +293,7 @@ class TwoStage(CellLaw):
         }
 
 
-def _whole(measured: Any, size: int) -> tuple[int, ...]:
+def _whole(measured: Sequence[int], size: int) -> tuple[int, ...]:
     """Read noisy sums, or refuse them."""
     try:
         found = np.asarray(measured, dtype=np.float64)

@@ -122,13 +122,13 @@ def zeros(where: Mapping[str, Any]) -> Public:
     return Public((Zeros(_selector(where)),))
 
 
-def _selector(where: Any) -> tuple[tuple[str, tuple[str | int, ...]], ...]:
+def _selector(where: object) -> tuple[tuple[str, tuple[str | int, ...]], ...]:
     """``{"county": "Adams", "sex": ["F", "M"]}`` as hashable pairs."""
     if not isinstance(where, Mapping):
         raise LabelError("choose cells by a mapping of coordinate to labels, such as {'county': ['Adams']}")
     return tuple((name, _labels(labels, name)) for name, labels in where.items())
 
 
-def _labels(labels: Any, name: Any) -> tuple[str | int, ...]:
+def _labels(labels: Any, name: object) -> tuple[str | int, ...]:
     several = isinstance(labels, Iterable) and not isinstance(labels, str | bytes | set | frozenset | Mapping)
     return tuple(as_label(label, f"a label of {name!r}") for label in (labels if several else [labels]))

@@ -16,7 +16,7 @@ from ppdinf.frame import Frame
 from ppdinf.invariants.public import Public
 from ppdinf.invariants.statement import Bounds, Rows, Statement, as_label, as_text, as_whole
 from ppdinf.labels import LARGEST
-from ppdinf.lattice.systems import integer_matrix, integer_vector
+from ppdinf.lattice.systems import MatrixLike, integer_matrix, integer_vector
 
 __all__ = ["Linear", "LinearBound", "inequality", "linear"]
 
@@ -113,7 +113,7 @@ class LinearBound(Matrix):
         return shown + (", ..." if len(self.names) > 4 else "")
 
 
-def linear(A: Any, labels: Sequence[str] | None = None) -> Public:
+def linear(A: MatrixLike | pd.DataFrame, labels: Sequence[str] | None = None) -> Public:
     """Publish any integer combinations of cells exactly.
 
     Parameters
@@ -144,7 +144,7 @@ def linear(A: Any, labels: Sequence[str] | None = None) -> Public:
     return Public((Linear(**_entries(A, labels, "A")),))
 
 
-def inequality(B: Any, limits: Sequence[int], labels: Sequence[str] | None = None) -> Public:
+def inequality(B: MatrixLike | pd.DataFrame, limits: Sequence[int], labels: Sequence[str] | None = None) -> Public:
     """State that integer combinations of cells have lower limits: ``B x >= limits``.
 
     Parameters
@@ -174,7 +174,7 @@ def inequality(B: Any, limits: Sequence[int], labels: Sequence[str] | None = Non
     return Public((LinearBound(**entries, limits=tuple(checked.tolist())),))
 
 
-def _entries(matrix: Any, labels: Sequence[str] | None, name: str) -> dict[str, Any]:
+def _entries(matrix: MatrixLike | pd.DataFrame, labels: Sequence[str] | None, name: str) -> dict[str, Any]:
     cells = None
     if isinstance(matrix, pd.DataFrame):
         labels = [str(label) for label in matrix.index] if labels is None else labels

@@ -7,7 +7,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import Any, overload
+from typing import overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,7 +32,7 @@ class Names(Sequence[str]):
         rows = range(len(self))[row]  # Python's own rules for negative, absent and sliced positions
         return [self.name(r) for r in rows] if isinstance(rows, range) else self.name(rows)
 
-    def __eq__(self, other: Any) -> bool:
+    def __eq__(self, other: object) -> bool:
         return isinstance(other, Names | list | tuple) and len(self) == len(other) and all(map(str.__eq__, self, other))
 
     __hash__ = None  # type: ignore[assignment]

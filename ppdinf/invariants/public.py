@@ -118,7 +118,7 @@ class Public:
         return [statement.to_dict() for statement in self.statements]
 
     @classmethod
-    def from_dict(cls, data: Any) -> Public:
+    def from_dict(cls, data: object) -> Public:
         """Rebuild from `to_dict`.
 
         Raises

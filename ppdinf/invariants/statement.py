@@ -84,7 +84,7 @@ def rows_of(cells: NDArray[np.int64], frame: Frame, weight: int = 1) -> sp.csr_a
     return sp.csr_array((np.full(n, weight, dtype=np.int64), cells, np.arange(n + 1)), shape=(n, frame.size))
 
 
-def as_whole(value: Any, what: str) -> int:
+def as_whole(value: object, what: str) -> int:
     """Check a whole number that files and floats keep.
 
     Raises
@@ -97,7 +97,7 @@ def as_whole(value: Any, what: str) -> int:
     return int(value)
 
 
-def as_label(value: Any, what: str) -> str | int:
+def as_label(value: object, what: str) -> str | int:
     """Check a label.
 
     Raises
@@ -113,7 +113,7 @@ def as_label(value: Any, what: str) -> str | int:
     return label
 
 
-def as_text(value: Any, what: str) -> str:
+def as_text(value: object, what: str) -> str:
     """Check the name of a coordinate or a row.
 
     Raises
@@ -127,10 +127,10 @@ def as_text(value: Any, what: str) -> str:
     return str(value)
 
 
-def plain(value: Any) -> Any:
+def plain(value: object) -> Any:
     """Tuples as lists, however deep: what JSON gives back."""
     return [plain(entry) for entry in value] if isinstance(value, tuple) else value
 
 
-def _frozen(value: Any) -> Any:
+def _frozen(value: object) -> Any:
     return tuple(_frozen(entry) for entry in value) if isinstance(value, list) else value

@@ -273,7 +273,7 @@ def hierarchy(*levels: str, parents: Mapping[Any, Any] | pd.Series | None = None
     return Public(tuple(statements))
 
 
-def _pairs(parents: Any) -> tuple[tuple[str | int, str | int], ...]:
+def _pairs(parents: object) -> tuple[tuple[str | int, str | int], ...]:
     if not isinstance(parents, Mapping | pd.Series):
         raise LabelError(
             f"parents must map labels to groups, as a dict or a Series does; found {type(parents).__name__}"

@@ -13,12 +13,12 @@ from scipy import sparse
 from ppdinf.errors import InvariantError
 from ppdinf.lattice.elimination import dense_integers, eliminate_units, sparse_rows
 from ppdinf.lattice.rows import rank
-from ppdinf.lattice.systems import Matrix, integer_matrix
+from ppdinf.lattice.systems import MatrixLike, integer_matrix
 
 __all__ = ["certify", "is_saturated"]
 
 
-def certify(A: Matrix, B: Matrix) -> str:
+def certify(A: MatrixLike, B: MatrixLike) -> str:
     """Prove that the columns of B are a saturated basis of the kernel of A.
 
     Parameters
@@ -73,7 +73,7 @@ def prove(matrix: sparse.csc_array, basis: sparse.csc_array) -> str:
     return f"A B = 0; {proof}"
 
 
-def is_saturated(B: Matrix) -> bool:
+def is_saturated(B: MatrixLike) -> bool:
     """Whether the columns of B generate every integer point of their rational span.
 
     Parameters

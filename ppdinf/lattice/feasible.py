@@ -22,7 +22,7 @@ from ppdinf.lattice.structure import structure as find_structure
 from ppdinf.lattice.systems import (
     LARGEST,
     IntVector,
-    Matrix,
+    MatrixLike,
     exact_product,
     integer_matrix,
     integer_vector,
@@ -36,9 +36,9 @@ Names = Sequence[str] | None
 
 
 def nearest_feasible(
-    A: Matrix,
+    A: MatrixLike,
     a: ArrayLike,
-    B: Matrix | None = None,
+    B: MatrixLike | None = None,
     b: ArrayLike | None = None,
     near: ArrayLike | None = None,
     *,

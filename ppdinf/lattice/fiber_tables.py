@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from ppdinf.lattice.systems import IntVector, Matrix
+from ppdinf.lattice.systems import IntVector, MatrixLike
 
 __all__ = ["cell_intervals", "fiber_tables"]
 
@@ -17,7 +17,7 @@ type Reals = NDArray[np.float64]
 
 
 def fiber_tables(
-    A: Matrix, values: IntVector, B: Matrix, limits: IntVector, *, most: int = 10_000
+    A: MatrixLike, values: IntVector, B: MatrixLike, limits: IntVector, *, most: int = 10_000
 ) -> NDArray[np.int64] | None:
     """List ``{x : A x = values, B x >= limits}``.
 
@@ -67,7 +67,7 @@ def fiber_tables(
     return tables if len(tables) <= most else None
 
 
-def cell_intervals(A: Matrix, values: IntVector, B: Matrix, limits: IntVector) -> tuple[Reals, Reals]:
+def cell_intervals(A: MatrixLike, values: IntVector, B: MatrixLike, limits: IntVector) -> tuple[Reals, Reals]:
     """Bound every cell by what follows from one row and the bounds on other cells, as long as something changes.
 
     Parameters

@@ -29,7 +29,7 @@ from ppdinf.errors import InvariantError
 from ppdinf.lattice.certificate import prove
 from ppdinf.lattice.columns import equal_columns
 from ppdinf.lattice.elimination import SparseRow, dense_integers, eliminate_units, sparse_rows
-from ppdinf.lattice.systems import IntVector, Matrix, integer_matrix
+from ppdinf.lattice.systems import IntVector, MatrixLike, integer_matrix
 
 __all__ = ["Lattice", "kernel", "support_components"]
 
@@ -88,7 +88,7 @@ class Lattice:
         return f"Lattice of rank {self.rank} over {self.classes.size} cells ({self.certificate})"
 
 
-def kernel(A: Matrix, *, row_names: Sequence[str] | None = None) -> Lattice:
+def kernel(A: MatrixLike, *, row_names: Sequence[str] | None = None) -> Lattice:
     """Find a saturated basis of {z in Z^d : A z = 0}, with a certificate.
 
     Parameters

@@ -43,7 +43,7 @@ from ppdinf.lattice.margin_swaps import MarginSwaps, margin_swaps, margins_of
 from ppdinf.lattice.margins import margin_matrix
 from ppdinf.lattice.markov import Kind, computed_basis
 from ppdinf.lattice.structure import Structure, structure
-from ppdinf.lattice.systems import IntVector, Matrix
+from ppdinf.lattice.systems import IntVector, MatrixLike
 from ppdinf.lattice.two_way import two_way_table
 
 __all__ = ["Bounds", "Moves", "connected_moves", "margin_moves"]
@@ -120,7 +120,7 @@ class Moves:
 
 
 def connected_moves(
-    A: Matrix | Structure, *, bounds: Bounds = "lower", seconds: float = 10.0, shape: Sequence[int] = ()
+    A: MatrixLike | Structure, *, bounds: Bounds = "lower", seconds: float = 10.0, shape: Sequence[int] = ()
 ) -> Moves:
     """Find moves that connect all tables with the same public sums.
 

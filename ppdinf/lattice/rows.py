@@ -24,7 +24,7 @@ from ppdinf.lattice.elimination import (
     eliminate_units,
     sparse_rows,
 )
-from ppdinf.lattice.systems import IntVector, Matrix, integer_matrix, integer_vector, row_label
+from ppdinf.lattice.systems import IntVector, MatrixLike, integer_matrix, integer_vector, row_label
 
 __all__ = ["RowAlgebra", "check_consistent", "contradiction", "rank", "row_algebra"]
 
@@ -50,7 +50,7 @@ class RowAlgebra:
         return self.independent.size
 
 
-def row_algebra(A: Matrix, *, row_names: Sequence[str] | None = None) -> RowAlgebra:
+def row_algebra(A: MatrixLike, *, row_names: Sequence[str] | None = None) -> RowAlgebra:
     """Split the rows of A into independent ones and combinations of them, exactly.
 
     Parameters
@@ -94,7 +94,7 @@ def row_algebra(A: Matrix, *, row_names: Sequence[str] | None = None) -> RowAlge
     return RowAlgebra(np.array(independent, dtype=np.int64), redundant)
 
 
-def rank(A: Matrix) -> int:
+def rank(A: MatrixLike) -> int:
     """Exact rank of an integer matrix.
 
     Parameters
@@ -122,7 +122,7 @@ def rank(A: Matrix) -> int:
     return row_algebra(A).rank
 
 
-def contradiction(A: Matrix, a: ArrayLike, *, algebra: RowAlgebra | None = None) -> dict[int, int] | None:
+def contradiction(A: MatrixLike, a: ArrayLike, *, algebra: RowAlgebra | None = None) -> dict[int, int] | None:
     """Find integers y with yᵀA = 0 and yᵀa ≠ 0, if there are any.
 
     By the Fredholm alternative such a y exists exactly when A x = a has no rational
@@ -165,7 +165,7 @@ def contradiction(A: Matrix, a: ArrayLike, *, algebra: RowAlgebra | None = None)
 
 
 def check_consistent(
-    A: Matrix, a: ArrayLike, *, row_names: Sequence[str] | None = None, algebra: RowAlgebra | None = None
+    A: MatrixLike, a: ArrayLike, *, row_names: Sequence[str] | None = None, algebra: RowAlgebra | None = None
 ) -> None:
     """Refuse a right side that contradicts itself.
 

@@ -15,7 +15,7 @@ from ppdinf.errors import InvariantError
 from ppdinf.lattice.columns import equal_columns
 from ppdinf.lattice.elimination import SparseRow, dense_integers, eliminate_units, sparse_rows
 from ppdinf.lattice.rows import RowAlgebra, check_consistent
-from ppdinf.lattice.systems import Matrix, integer_matrix, integer_vector, row_label
+from ppdinf.lattice.systems import MatrixLike, integer_matrix, integer_vector, row_label
 
 __all__ = ["integer_solution"]
 
@@ -28,7 +28,7 @@ class _FractionalError(Exception):
 
 
 def integer_solution(
-    A: Matrix, a: ArrayLike, *, row_names: Sequence[str] | None = None, algebra: RowAlgebra | None = None
+    A: MatrixLike, a: ArrayLike, *, row_names: Sequence[str] | None = None, algebra: RowAlgebra | None = None
 ) -> SparseRow:
     """Solve A x = a in integers, without regard to signs or sizes.
 

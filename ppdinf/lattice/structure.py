@@ -26,7 +26,7 @@ from scipy import sparse
 from ppdinf.lattice.core import CoreSums, core_sums, proportional_rows
 from ppdinf.lattice.hierarchical import Hierarchical, hierarchical
 from ppdinf.lattice.kernel import Lattice, kernel, support_components
-from ppdinf.lattice.systems import IntVector, Matrix, integer_matrix
+from ppdinf.lattice.systems import IntVector, MatrixLike, integer_matrix
 
 __all__ = ["Structure", "structure"]
 
@@ -171,7 +171,7 @@ class Structure:
         return self.summary()
 
 
-def structure(A: Matrix, *, row_names: Sequence[str] | None = None) -> Structure:
+def structure(A: MatrixLike, *, row_names: Sequence[str] | None = None) -> Structure:
     """Find the fixed, tied and parallel cells and the independent blocks of a system.
 
     Parameters

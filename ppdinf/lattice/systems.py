@@ -16,7 +16,7 @@ from ppdinf.errors import InvariantError
 
 __all__ = ["LARGEST", "IntVector", "exact_product", "integer_matrix", "integer_vector", "row_label"]
 
-type Matrix = ArrayLike | sparse.sparray | sparse.spmatrix
+type MatrixLike = ArrayLike | sparse.sparray | sparse.spmatrix
 """Rows of whole numbers, dense or sparse."""
 
 IntVector = NDArray[np.int64]
@@ -49,7 +49,7 @@ def row_label(row: int, row_names: Sequence[str] | None = None, unit: str = "row
     return f"{unit} {row}" if row_names is None else f"{unit} {row} ({row_names[row]!r})"
 
 
-def integer_matrix(A: Matrix, row_names: Sequence[str] | None = None, *, name: str = "A") -> sparse.csc_array:
+def integer_matrix(A: MatrixLike, row_names: Sequence[str] | None = None, *, name: str = "A") -> sparse.csc_array:
     """Check a matrix of whole numbers and bring it to canonical sparse form.
 
     Parameters

@@ -86,7 +86,7 @@ class Measured:
         return tuple((as_form(law), own) for law, own in zip(self.law.laws, rows, strict=True) if own.size)
 
 
-def measured(statement: Public, values: Any, law: Any) -> Measured:
+def measured(statement: Public, values: object, law: object) -> Measured:
     """State noisy values of sums of a table, and the law of their noise.
 
     Parameters
@@ -132,7 +132,7 @@ def measured(statement: Public, values: Any, law: Any) -> Measured:
     return Measured(statement, values, law)
 
 
-def as_form(law: Any) -> PublishedLaw:
+def as_form(law: object) -> PublishedLaw:
     """How a law weighs counts, given what was published."""
     if isinstance(law, PublishedLaw):
         return law

@@ -211,7 +211,7 @@ class Measurements:
         )
 
 
-def _frame(labels: Any, coords: Mapping[str, Any] | None) -> Frame:
+def _frame(labels: object, coords: Mapping[str, Any] | None) -> Frame:
     if isinstance(labels, xr.DataArray):
         return Frame.of(labels.assign_coords(coords or {}))
     if not isinstance(labels, Mapping) or not labels:

@@ -77,7 +77,7 @@ def _read(data: bytes) -> Measurements:
     return Measurements(labels, *measured, public=system)
 
 
-def _require(manifest: Any) -> None:
+def _require(manifest: object) -> None:
     """Refuse manifests of other files, and of versions that are not known."""
     if not isinstance(manifest, dict) or manifest.get("holds") != HOLDS:
         raise ReleaseFileError("it holds no measurements: ppd.read_release reads releases")

@@ -17,7 +17,7 @@ from ppdinf.invariants.names import CellNames, GroupNames
 __all__ = ["onto_rows"]
 
 
-def onto_rows(given: Any, names: Sequence[str], frame: Frame, what: str, *, partial: bool = False) -> NDArray[Any]:
+def onto_rows(given: object, names: Sequence[str], frame: Frame, what: str, *, partial: bool = False) -> NDArray[Any]:
     """Bring numbers into the order of the rows of a statement.
 
     Parameters
@@ -68,7 +68,7 @@ def onto_rows(given: Any, names: Sequence[str], frame: Frame, what: str, *, part
     return found
 
 
-def _as_series(given: Any) -> pd.Series | None:
+def _as_series(given: object) -> pd.Series | None:
     """Numbers with their labels; None where they have none."""
     if isinstance(given, Mapping):
         return pd.Series(given, dtype=object)
@@ -104,7 +104,7 @@ def _plain(index: pd.Index) -> pd.Index:
     return found
 
 
-def _by_position(given: Any, names: Sequence[str], frame: Frame, what: str) -> NDArray[Any]:
+def _by_position(given: object, names: Sequence[str], frame: Frame, what: str) -> NDArray[Any]:
     """Numbers in the order of the rows, of which they have the shape."""
     found = np.asarray(np.ma.filled(np.ma.asarray(given, dtype=object), np.nan), dtype=object)
     expected: list[tuple[int, ...]] = [(len(names),), *([()] if len(names) == 1 else [])]
@@ -115,5 +115,5 @@ def _by_position(given: Any, names: Sequence[str], frame: Frame, what: str) -> N
     return found.ravel()
 
 
-def _shown(label: Any) -> str:
+def _shown(label: object) -> str:
     return ", ".join(map(repr, label)) if isinstance(label, tuple) else repr(label)

@@ -49,7 +49,7 @@ def refuse_seed(seed: dict[str, Any], instead: str) -> None:
         )
 
 
-def require_draws(draws: Any) -> int:
+def require_draws(draws: object) -> int:
     """Refuse all but positive whole numbers."""
     if isinstance(draws, bool) or not isinstance(draws, int | np.integer) or draws < 1:
         raise PrivacyError(f"draws must be a positive whole number, found {draws!r}")
@@ -66,7 +66,7 @@ def _require_room(frame: Frame, cells: NDArray[np.int64]) -> None:
         raise CountError(f"the cell at {cell} is beyond 2**52, so that noise could carry it where files round it")
 
 
-def require_public(public: Any) -> None:
+def require_public(public: object) -> None:
     """Refuse anything but public statements where they belong."""
     if not isinstance(public, Public):
         raise InvariantError("the first argument says what is public, for example ppdinf.invariants.total()")

@@ -22,7 +22,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from scipy import sparse
@@ -91,7 +91,7 @@ class CorrelatedGaussian(SubspaceMechanism):
         epsilon: int | float | str | Fraction,
         delta: int | float | str | Fraction,
         *,
-        query: Any = None,
+        query: object = None,
         neighbours: str = "replaced",
         grid: int | float | str | Fraction | None = "auto",
     ) -> None:

@@ -18,7 +18,7 @@ LARGEST_WEIGHT = 10**6
 type Query = tuple[tuple[int, ...], ...]
 
 
-def counting_query(query: Any) -> Query | None:
+def counting_query(query: object) -> Query | None:
     """Read a query matrix, one row per answer and one column per cell; None stands for the cells themselves.
 
     Raises

@@ -58,7 +58,7 @@ class DirichletMultinomial:
 
     def __init__(
         self,
-        previous: Any,
+        previous: object,
         concentration: int | float | str | Fraction = 1,
         pseudo_count: int | float | str | Fraction = "1/2",
     ) -> None:

@@ -21,7 +21,7 @@ from ppdinf.invariants import System
 from ppdinf.invariants.system import bind
 from ppdinf.laws import IntegerLaw
 from ppdinf.mechanisms.counting_queries import answer
-from ppdinf.tables import labelled_cells
+from ppdinf.tables import TableLike, labelled_cells
 
 if TYPE_CHECKING:
     from ppdinf.mechanisms.table_mechanism import TableMechanism
@@ -36,7 +36,10 @@ LARGEST_GAP = 10_000
 
 
 def expected_error(
-    mechanism: TableMechanism, table: Any, sizes: Sequence[int] = (10, 100, 1000), gaps: Sequence[int] = ()
+    mechanism: TableMechanism,
+    table: TableLike | Mapping[str, int],
+    sizes: Sequence[int] = (10, 100, 1000),
+    gaps: Sequence[int] = (),
 ) -> pd.DataFrame:
     """Tabulate the error of released cells; see `Mechanism.expected_error`."""
     if not mechanism.is_translation_invariant:

@@ -102,7 +102,7 @@ class KNorm(SubspaceMechanism):
         public: Public,
         epsilon: int | float | str | Fraction,
         *,
-        query: Any = None,
+        query: object = None,
         neighbours: str = "replaced",
         grid: int | float | str | Fraction | None = "auto",
     ) -> None:

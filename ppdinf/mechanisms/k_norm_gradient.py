@@ -218,7 +218,7 @@ class KNormGradient(Mechanism):
         older = {"grid": None}  # their files hold real numbers
         return made(cls, older | parameters | objective, f"a mechanism of kind {cls.kind!r}")
 
-    def log_density(self, y: ArrayLike, data: Any) -> Points:
+    def log_density(self, y: ArrayLike, data: object) -> Points:
         """Log density of publishing `y`, normaliser dropped.
 
         The normaliser depends on the data, but for means on R^d: likelihoods of data need it.
@@ -240,7 +240,7 @@ class KNormGradient(Mechanism):
             raise PrivacyError(f"y must have shape (..., {d}), found {answers.shape}")
         return self._given(records).log_density(answers.reshape(-1, d)).reshape(answers.shape[:-1])
 
-    def plan(self, data: Any, *, allow_mcmc: bool = False) -> Plan:
+    def plan(self, data: object, *, allow_mcmc: bool = False) -> Plan:
         """Say how answers are drawn, and why; refuse chains unless they are allowed."""
         settled, records = self._settled(data)
         law = settled._law(records)
@@ -255,7 +255,7 @@ class KNormGradient(Mechanism):
             )
         return chain
 
-    def release(self, data: Any, *, allow_mcmc: bool = False, **seed: Any) -> Release:
+    def release(self, data: object, *, allow_mcmc: bool = False, **seed: Any) -> Release:
         """Publish an answer, drawn from the operating system's secure source. Takes no seed.
 
         Parameters
@@ -291,7 +291,7 @@ class KNormGradient(Mechanism):
 
         return Draft(settled, settled.public.on(xr.DataArray(blank, dims="answer")), plan, draw)
 
-    def simulate(self, data: Any, *, draws: int, rng: int | np.random.Generator | None = None) -> Points:
+    def simulate(self, data: object, *, draws: int, rng: int | np.random.Generator | None = None) -> Points:
         """Draw many answers for research; never publish one.
 
         Parameters
@@ -323,7 +323,7 @@ class KNormGradient(Mechanism):
             "them: use log_density(y, data) in a model of the records"
         )
 
-    def _settled(self, data: Any) -> tuple[KNormGradient, Any]:
+    def _settled(self, data: object) -> tuple[KNormGradient, Any]:
         """Settle the grid for a number of records; return them rounded as the objective needs it."""
         records, settled = self.objective.records(data, self.norm), self
         if self.grid == "auto":
@@ -332,11 +332,11 @@ class KNormGradient(Mechanism):
             assign(settled, grid=grid)
         return settled, self.objective.on_grid(records, settled.grid)  # type: ignore[arg-type]
 
-    def _law(self, records: Any) -> tuple[str, Draw] | None:
+    def _law(self, records: object) -> tuple[str, Draw] | None:
         grid = self.grid if isinstance(self.grid, Fraction) else None
         return self.objective.exact(records, self._basis(records), self.norm, self._rate, grid)
 
-    def _draw(self, records: Any, draws: int, tape: Tape) -> Points:
+    def _draw(self, records: object, draws: int, tape: Tape) -> Points:
         law = self._law(records)
         by_chain = self._given(records).by_chain
         drawn = by_chain(self._basis(records), draws, tape) if law is None else law[1](draws, tape)
@@ -350,7 +350,7 @@ class KNormGradient(Mechanism):
     def _rate(self) -> Fraction:
         return self.epsilon * (1 - SLACK) / (2 * self.delta_z)
 
-    def _basis(self, records: Any) -> Points:
+    def _basis(self, records: object) -> Points:
         d = self.objective.dimension(records)
         if self.subspace is None:
             return np.eye(d)
@@ -358,7 +358,7 @@ class KNormGradient(Mechanism):
             raise PrivacyError(f"the subspace has vectors of length {len(self.subspace)}, answers have length {d}")
         return _orthonormal(self.subspace)
 
-    def _given(self, records: Any) -> GradientLaw:
+    def _given(self, records: object) -> GradientLaw:
         return GradientLaw(self.objective, records, self.norm, float(self._rate))
 
 

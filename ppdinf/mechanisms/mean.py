@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -40,7 +40,7 @@ class Mean(Objective):
     def __post_init__(self) -> None:
         positive(self.bound, "bound")
 
-    def records(self, data: Any, norm: str) -> Points:
+    def records(self, data: object, norm: str) -> Points:
         """Rows are records; a vector is one number per record."""
         rows = rows_of(data, "records")
         require_within(np.linalg.norm(rows, K_NORMS[norm], axis=1), self.bound, f"{norm} norm of a record")

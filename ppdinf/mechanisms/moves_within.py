@@ -58,7 +58,7 @@ def moves_within(space: NullSpace, query: Query | None, neighbours: Any) -> tupl
     return space.basis @ left[:, :k], left[:, :k].T @ moves
 
 
-def moved_structure(space: NullSpace, query: Query | None, neighbours: Any) -> Structure:
+def moved_structure(space: NullSpace, query: Query | None, neighbours: str) -> Structure:
     """Structure of the whole vectors that moves span in the null space: of the public sums, and of what nobody moves.
 
     Examples
@@ -77,7 +77,7 @@ def moved_structure(space: NullSpace, query: Query | None, neighbours: Any) -> S
     return structure(sparse.vstack([system, kernel(both.T).basis.T], format="csr", dtype=np.int64))
 
 
-def _seen(space: NullSpace, answers: sparse.csc_array, neighbours: Any) -> tuple[int, sparse.csc_array]:
+def _seen(space: NullSpace, answers: sparse.csc_array, neighbours: str) -> tuple[int, sparse.csc_array]:
     """Dimension of what moves span in the null space, in integers: a move lost to rounding would get no noise.
 
     Also moves and public sums, one per column.

@@ -45,7 +45,7 @@ class Objective(ABC):
         return math.inf
 
     @abstractmethod
-    def records(self, data: Any, norm: str) -> Any:
+    def records(self, data: object, norm: str) -> Any:
         """Check data against the stated bounds and return them as the gradient takes them."""
 
     @abstractmethod
@@ -126,7 +126,7 @@ class Gradient(Objective):
         """Return the stated radius."""
         return self.radius
 
-    def records(self, data: Any, norm: str) -> Any:
+    def records(self, data: object, norm: str) -> Any:
         """Return data as they are."""
         return data
 
@@ -151,19 +151,19 @@ class Gradient(Objective):
         return np.asarray(bound(y), dtype=float) if callable(bound) else np.full(len(y), float(bound))
 
 
-def finite(value: Any, name: str) -> None:
+def finite(value: object, name: str) -> None:
     """Refuse anything but a finite number."""
     if isinstance(value, bool) or not isinstance(value, int | float | np.number) or not math.isfinite(value):
         raise PrivacyError(f"{name} must be a finite number, found {value!r}")
 
 
-def positive(value: Any, name: str) -> None:
+def positive(value: object, name: str) -> None:
     """Refuse all but positive finite numbers."""
     if isinstance(value, bool) or not isinstance(value, int | float | np.number) or not 0 < value < math.inf:
         raise PrivacyError(f"{name} must be positive and finite, found {value!r:.60}")
 
 
-def rows_of(data: Any, what: str) -> Points:
+def rows_of(data: object, what: str) -> Points:
     """Read data as a finite matrix, one row per record."""
     try:
         rows = np.asarray(data)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -59,7 +59,7 @@ class Quantile(Objective):
         """Return the radius of a ball around 0 that holds the interval."""
         return max(abs(self.lower), abs(self.upper))
 
-    def records(self, data: Any, norm: str) -> Points:
+    def records(self, data: object, norm: str) -> Points:
         """Return the numbers in order."""
         rows = rows_of(data, "records")
         if rows.shape[1] != 1:

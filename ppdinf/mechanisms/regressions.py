@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -62,7 +61,7 @@ class LinearRegression(Objective):
         """Return the stated radius."""
         return self.radius
 
-    def records(self, data: Any, norm: str) -> tuple[Points, Points]:
+    def records(self, data: object, norm: str) -> tuple[Points, Points]:
         """Features and response."""
         x, response = _regression(data, self.features)
         require_within(np.abs(response), self.response, "absolute response of a record")
@@ -155,7 +154,7 @@ class LogisticRegression(Objective):
         """Return the stated radius."""
         return self.radius
 
-    def records(self, data: Any, norm: str) -> tuple[Points, Points]:
+    def records(self, data: object, norm: str) -> tuple[Points, Points]:
         """Features and response."""
         x, response = _regression(data, self.features)
         wrong = np.flatnonzero((response != 0) & (response != 1))
@@ -184,7 +183,7 @@ class LogisticRegression(Objective):
         return found
 
 
-def _regression(data: Any, bound: float) -> tuple[Points, Points]:
+def _regression(data: object, bound: float) -> tuple[Points, Points]:
     if not isinstance(data, tuple) or len(data) != 2:
         raise PrivacyError("data must be a pair (features, response)")
     x, response = rows_of(data[0], "features"), rows_of(data[1], "response")

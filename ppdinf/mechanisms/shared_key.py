@@ -10,7 +10,6 @@ J. Gao, R. Gong, F.-Y. Yu, "Subspace differential privacy", AAAI 2022, Section 4
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -55,7 +54,7 @@ class SharedKey(TableMechanism):
             return found
         return replace(found, sampler=f"{KEYED}{found.sampler}", reason=f"{found.reason}; known {SHARED}")
 
-    def distributed(self, part: Any, labels: Any, *, key: bytes, occasion: str) -> xr.DataArray:
+    def distributed(self, part: object, labels: object, *, key: bytes, occasion: str) -> xr.DataArray:
         """Add noise to one agent's cells, such that all agents' cells together are one release.
 
         Agents share a secret key and the labels of the whole table. Each draws the noise of all cells and adds

@@ -96,7 +96,7 @@ class SubspaceMechanism(SharedKey):
     def _of_file(cls, public: Public, parameters: dict[str, Any]) -> Mechanism:
         return super()._of_file(public, {"grid": None} | parameters)  # files from before grids hold real numbers
 
-    def _set(self, public: Public, epsilon: Any, delta: Any, query: Any, neighbours: str, grid: Any) -> None:
+    def _set(self, public: Public, epsilon: Any, delta: Any, query: object, neighbours: str, grid: object) -> None:
         require_public(public)
         require_choice("neighbours", neighbours, list(NEIGHBOURS))
         bound = Fraction(0) if delta is None else as_delta(delta)
@@ -192,7 +192,7 @@ class SubspaceMechanism(SharedKey):
         """Log density of the noise ``y - x``, normaliser dropped; it is the same for every x."""
         return self._law(system).log_density(y - x)
 
-    def logp(self, y: Any, x: Any) -> float:
+    def logp(self, y: TableLike, x: TableLike) -> float:
         """Log density of releasing `y` when the confidential table is `x`, normaliser dropped.
 
         Parameters
@@ -285,13 +285,13 @@ def _law_of(mechanism: SubspaceMechanism, system: System) -> RealNoise:
     return mechanism.law(system)
 
 
-def require_choice(name: str, value: Any, known: list[str]) -> None:
+def require_choice(name: str, value: object, known: list[str]) -> None:
     """Refuse a word that is not one of the known ones."""
     if value not in known:
         raise PrivacyError(f"{name} must be one of {known}, found {value!r}")
 
 
-def _reals(y: Any, frame: Frame) -> Reals:
+def _reals(y: TableLike, frame: Frame) -> Reals:
     if isinstance(y, xr.DataArray):
         frame.check_same(Frame.of(y), "the released table")
     try:

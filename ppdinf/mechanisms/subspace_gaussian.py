@@ -27,6 +27,7 @@ from ppdinf.invariants import Public, System
 from ppdinf.lattice.null_space import NullSpace, null_space
 from ppdinf.laws import DiscreteGaussian
 from ppdinf.laws.noise_norm import NoiseNorm
+from ppdinf.mechanisms.counting_queries import Query
 from ppdinf.mechanisms.on_grid import gaussian_on_grid
 from ppdinf.mechanisms.real_noise import NARROWEST, RealNoise, gaussian_reach, in_steps, unless_noisy
 from ppdinf.mechanisms.subspace import Reals, SubspaceMechanism, require_choice
@@ -97,7 +98,7 @@ class SubspaceGaussian(SubspaceMechanism):
         method: str = "projected",
         calibration: str = "analytic",
         *,
-        query: Any = None,
+        query: object = None,
         neighbours: str = "replaced",
         grid: int | float | str | Fraction | None = "auto",
     ) -> None:
@@ -183,7 +184,7 @@ class SubspaceGaussian(SubspaceMechanism):
         return super().to_dict() | {"method": self.method, "calibration": self.calibration}
 
 
-def _sensitivity_within(space: NullSpace, query: Any, neighbours: Any) -> float:
+def _sensitivity_within(space: NullSpace, query: Query | None, neighbours: Any) -> float:
     """l2 sensitivity of Q'W, found on P W, whose columns are as long and as far apart."""
     if query is not None:
         return sensitivity(space.project(np.array(query, dtype=float).T).T, p=2, neighbours=neighbours)

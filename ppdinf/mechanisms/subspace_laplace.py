@@ -90,7 +90,7 @@ class SubspaceLaplace(SubspaceMechanism):
         epsilon: int | float | str | Fraction,
         method: str = "projected",
         *,
-        query: Any = None,
+        query: object = None,
         neighbours: str = "replaced",
         grid: int | float | str | Fraction | None = "auto",
     ) -> None:

@@ -215,7 +215,7 @@ class TableMechanism(Mechanism):
         generator = rng.spawn(1)[0] if isinstance(rng, np.random.Generator) else np.random.default_rng(rng)
         return frame.table(mechanism.draw(system, cells, draws, seeded_tape(generator), plan))
 
-    def dist(self, table: TableLike, labels: Any = None) -> Any:
+    def dist(self, table: TableLike, labels: object = None) -> Any:
         """State the release of a table that is itself a variable, as an unnamed PyMC distribution.
 
         For models written generatively: draws of the prior predictive are releases, and what was published is observed.
@@ -256,7 +256,7 @@ class TableMechanism(Mechanism):
         """
         return importlib.import_module(ANALYST).mechanism_dist(self, table, labels)
 
-    def logp(self, y: Any, x: Any) -> float:
+    def logp(self, y: TableLike, x: TableLike) -> float:
         """Log density of releasing `y` when the confidential table is `x`, up to what is the same for every x.
 
         Differences between tables are exact.

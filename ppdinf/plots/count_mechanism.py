@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
+from numpy.typing import ArrayLike
 
 from ppdinf.counts.scales import depths
 from ppdinf.plots.style import INK, NAIVE, POSTERIOR, clean, figure_style, headline
@@ -68,7 +69,7 @@ def plot_count_mechanism(mechanism: CountMechanism) -> Figure:
         return figure
 
 
-def plot_histograms(before: Any, after: Any) -> Figure:
+def plot_histograms(before: ArrayLike, after: ArrayLike) -> Figure:
     """Plot the histogram of a table's counts before and after its release; for curators, who hold both.
 
     Parameters

@@ -6,13 +6,14 @@ Poisson interval of Garwood (Biometrika 28, 1936) around the noisy count.
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from numpy.typing import ArrayLike
 from scipy.stats import gamma
 
 from ppdinf.errors import LabelError, ModelError
@@ -26,7 +27,7 @@ MOST = 80
 """Rows that stay readable on one page."""
 
 
-def naive_interval(counts: Any, probability: float = PROBABILITY) -> tuple[np.ndarray, np.ndarray]:
+def naive_interval(counts: ArrayLike, probability: float = PROBABILITY) -> tuple[np.ndarray, np.ndarray]:
     """Exact Poisson interval for the mean behind each count, as if the counts were true.
 
     Parameters

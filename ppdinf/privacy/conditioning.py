@@ -13,10 +13,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, SupportsFloat
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from ppdinf.errors import PrivacyError
 from ppdinf.invariants import System
@@ -189,7 +189,7 @@ def erosion(system: System) -> Erosion:
     return Erosion(None if found is None else int(found), int(system.fixed.sum()))
 
 
-def posterior_range(prior: Any, loss: Any) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def posterior_range(prior: ArrayLike, loss: SupportsFloat) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Bound what a release can make of a prior probability.
 
     Parameters

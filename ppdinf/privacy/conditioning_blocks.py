@@ -64,7 +64,7 @@ class BlockCost(NamedTuple):
     tables: int
 
 
-def cost_by_blocks(noise: Any, system: System) -> BlockCost:
+def cost_by_blocks(noise: object, system: System) -> BlockCost:
     """Bound gamma for noise conditioned on everything public of a system.
 
     Parameters
@@ -128,7 +128,7 @@ def _steps_bound(epsilon: float, cells: int) -> float:
     return (steep + math.log(stay + math.exp(-steep))) / (cells * epsilon)
 
 
-def _is_laplace(noise: Any) -> bool:
+def _is_laplace(noise: object) -> bool:
     """Whether weights are exp(-epsilon |z|), which the bounds are for."""
     return isinstance(noise, DoubleGeometric)
 

@@ -65,7 +65,7 @@ def delta_z(pairs: Iterable[tuple[Any, Any]], *, norm: str = "l1") -> Any:
     return max(distances)
 
 
-def count_pair(n: int, z0: Any, z1: Any) -> tuple[dict[int, Fraction], dict[int, Fraction]]:
+def count_pair(n: int, z0: object, z1: object) -> tuple[dict[int, Fraction], dict[int, Fraction]]:
     """Return the laws of a count of n persons given that one of them is not, or is, counted.
 
     Given that the person is counted the others are with probability `z1` each, else with probability `z0`:
@@ -99,7 +99,7 @@ def count_pair(n: int, z0: Any, z1: Any) -> tuple[dict[int, Fraction], dict[int,
     return _binomial(n - 1, low, 0), _binomial(n - 1, high, 1)
 
 
-def delta_z_counts(n: int, z0: Any, z1: Any) -> int:
+def delta_z_counts(n: int, z0: object, z1: object) -> int:
     """Return Delta_z of a count of n persons whose values hang together, exactly.
 
     Parameters

@@ -116,11 +116,11 @@ def condition_pairs(pairs: Iterable[tuple[Law, Law]], possible: Collection[Any])
             yield first, second
 
 
-def _share(weight: Any, total: Any) -> Any:
+def _share(weight: object, total: Any) -> Any:
     return Fraction(weight, total) if isinstance(weight, int) and isinstance(total, int) else weight / total
 
 
-def whole(value: Any, low: int, high: float, name: str) -> None:
+def whole(value: object, low: int, high: float, name: str) -> None:
     """Refuse all but whole numbers in a range."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or not low <= value <= high:
         bounds = f"of at least {low}" if high == math.inf else f"from {low} to {high}"

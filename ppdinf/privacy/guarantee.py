@@ -274,7 +274,7 @@ class Guarantee:
         return f"Tables further apart are told apart more easily: {reach}. {nothing}"
 
 
-def require_distance(distance: Any) -> None:
+def require_distance(distance: object) -> None:
     """Refuse all but finite numbers from 0 on."""
     if isinstance(distance, bool) or not isinstance(distance, Real) or not 0 <= float(distance) < math.inf:
         raise PrivacyError(f"a distance is a finite number from 0 on, found {distance!r:.60}")

@@ -19,7 +19,7 @@ from scipy import sparse
 from scipy.sparse.csgraph import connected_components
 
 from ppdinf.errors import PrivacyError
-from ppdinf.lattice.systems import Matrix
+from ppdinf.lattice.systems import MatrixLike
 
 __all__ = ["NEIGHBOURS", "Neighbours", "sensitivity", "sensitivity_polytope"]
 
@@ -31,7 +31,7 @@ LARGEST_POLYTOPE = 2**27
 """Entries of a list of moves that is still written out: 1 GB."""
 
 
-def sensitivity(query: Matrix, *, p: int, neighbours: Neighbours = "replaced") -> float:
+def sensitivity(query: MatrixLike, *, p: int, neighbours: Neighbours = "replaced") -> float:
     """Largest l_p distance between the answers on two neighbouring tables.
 
     Parameters
@@ -105,7 +105,7 @@ def _farthest(columns: sparse.csr_array, powers: NDArray[np.float64], p: int, be
     return best
 
 
-def sensitivity_polytope(query: Matrix, *, neighbours: Neighbours = "replaced") -> NDArray[np.float64]:
+def sensitivity_polytope(query: MatrixLike, *, neighbours: Neighbours = "replaced") -> NDArray[np.float64]:
     """List the moves of the answers whose convex hull, with their opposites, holds all moves by one person.
 
     Parameters
@@ -144,7 +144,7 @@ def sensitivity_polytope(query: Matrix, *, neighbours: Neighbours = "replaced") 
     return np.unique(columns * np.sign(leading), axis=1)
 
 
-def _columns(query: Matrix, neighbours: str) -> sparse.csc_array:
+def _columns(query: MatrixLike, neighbours: str) -> sparse.csc_array:
     if neighbours not in NEIGHBOURS:
         raise PrivacyError(f"neighbours must be one of {list(NEIGHBOURS)}, found {neighbours!r}")
     try:

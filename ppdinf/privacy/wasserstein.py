@@ -46,7 +46,7 @@ GRAIN = 2**60  # floats in more dimensions are rounded to units of 1 / GRAIN
 NORMS: dict[str, Callable[..., Any]] = {"l1": lambda h: sum(map(abs, h)), "linf": lambda h: max(map(abs, h))}
 
 
-def wasserstein_infinity(p: Any, q: Any, *, norm: str = "l1") -> Any:
+def wasserstein_infinity(p: object, q: object, *, norm: str = "l1") -> Any:
     """Return the infinity-Wasserstein distance of two laws.
 
     Parameters
@@ -176,7 +176,7 @@ def _flow(supply: list[int], demand: list[int], allowed: NDArray[np.bool_]) -> i
     return int(flow.sum())
 
 
-def _finite(law: Any) -> dict[tuple[Any, ...], Any]:
+def _finite(law: object) -> dict[tuple[Any, ...], Any]:
     """Read a law as a mapping from tuples to positive probabilities that sum to 1."""
     if not isinstance(law, Mapping):
         law = _tabulated(law)
@@ -195,7 +195,7 @@ def _finite(law: Any) -> dict[tuple[Any, ...], Any]:
     return found
 
 
-def _number(value: Any, what: str) -> Any:
+def _number(value: object, what: str) -> Any:
     if isinstance(value, bool | np.bool_) or not isinstance(value, Real) or not math.isfinite(value):
         raise PrivacyError(f"{what} of a law must be a finite number, found {value!r:.60}")
     if isinstance(value, Rational):

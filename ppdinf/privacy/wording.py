@@ -10,7 +10,7 @@ from typing import Any
 __all__ = ["factor_of", "round_up", "shown"]
 
 
-def shown(value: Any) -> str:
+def shown(value: object) -> str:
     """Write a loss: as it is where that is short, rounded up elsewhere."""
     short = round_up(value, 6)
     if not isinstance(value, Fraction) or Fraction(short) == value or value.denominator > 10**6:

@@ -18,6 +18,7 @@ from ppdinf.laws.likelihood import Likelihood
 from ppdinf.noise.plan import Plan
 from ppdinf.privacy.guarantee import Guarantee
 from ppdinf.privacy.release_guarantee import ReleaseGuarantee
+from ppdinf.tables import TableLike
 
 if TYPE_CHECKING:
     from ppdinf.releases.draft import Draft
@@ -181,7 +182,7 @@ class Mechanism(NamedInFiles, ABC, by="kind"):
             raise ModelError(self.intractable(system))
         return found
 
-    def logp(self, y: Any, x: Any) -> float:
+    def logp(self, y: TableLike, x: TableLike) -> float:
         """Log density of releasing `y` when the confidential data are `x`, where that is known.
 
         Raises

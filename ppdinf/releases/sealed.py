@@ -100,7 +100,7 @@ def verified[T](path: str | PathLike[str], read: Callable[[bytes], T], pack: Cal
     return found
 
 
-def says(path: str | PathLike[str], field: str, value: Any) -> bool:
+def says(path: str | PathLike[str], field: str, value: object) -> bool:
     """Tell whether a field of a file's manifest has a value; nothing is verified, and what is no archive says no."""
     try:
         with zipfile.ZipFile(path) as archive:

@@ -41,7 +41,7 @@ def between_draws() -> Iterator[Callable[..., None]]:
     """
     pressed = threading.Event()
 
-    def note(number: int, frame: Any) -> None:
+    def note(number: int, frame: object) -> None:
         if pressed.is_set():
             raise KeyboardInterrupt
         pressed.set()

@@ -30,7 +30,7 @@ def to_plain(promise: Guarantee) -> dict[str, Any]:
     return found
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> Any:
     if isinstance(value, Guarantee):
         return to_plain(value)
     if isinstance(value, tuple):

@@ -13,21 +13,19 @@ Statistical Association 80, 1985: the counterexample in three ways.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 from scipy.optimize import LinearConstraint, milp
 
 from ppdinf.errors import InvariantError
-from ppdinf.lattice.systems import exact_product
+from ppdinf.lattice.systems import MatrixLike, exact_product
 from ppdinf.mechanisms.postprocessing.rounding import WHOLE, whole_floor
 
 __all__ = ["controlled_rounding"]
 
 
-def controlled_rounding(real: Any, A: Any) -> NDArray[np.int64]:
+def controlled_rounding(real: ArrayLike, A: MatrixLike) -> NDArray[np.int64]:
     """Round a table and its sums together, each to a neighbouring whole number.
 
     Parameters

@@ -16,15 +16,14 @@ Computation 12, 2020, section 5.2: solving once more on the active bounds.
 
 from __future__ import annotations
 
-from typing import Any
-
 import clarabel
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 from scipy.sparse import linalg
 
 from ppdinf.errors import InvariantError
+from ppdinf.lattice.systems import MatrixLike
 
 __all__ = ["onto_bounds", "onto_sums"]
 
@@ -34,7 +33,7 @@ TOLERANCES = (1e-10, 1e-8, 1e-6)  # of the interior point; looser where it stall
 CLEAN = 1e-9  # residual that rounding may leave, relative to the largest number
 
 
-def onto_sums(y: Any, A: Any, a: Any, weights: Any = None) -> Vector:
+def onto_sums(y: ArrayLike, A: MatrixLike, a: ArrayLike, weights: ArrayLike | None = None) -> Vector:
     """Project orthogonally onto {x : A x = a}.
 
     Parameters
@@ -80,7 +79,9 @@ def onto_sums(y: Any, A: Any, a: Any, weights: Any = None) -> Vector:
     return x.T
 
 
-def onto_bounds(y: Any, A: Any, a: Any, B: Any, b: Any, weights: Any = None) -> Vector:
+def onto_bounds(
+    y: ArrayLike, A: MatrixLike, a: ArrayLike, B: MatrixLike, b: ArrayLike, weights: ArrayLike | None = None
+) -> Vector:
     """Find the nearest point of {x : A x = a, B x >= b}.
 
     Parameters
@@ -150,7 +151,9 @@ def _interior_point(
     raise InvariantError(f"no table meets the public sums and bounds together (clarabel: {answer.status})")
 
 
-def _prepare(y: Any, A: Any, a: Any, weights: Any) -> tuple[Vector, sparse.csr_array, Vector, Vector]:
+def _prepare(
+    y: ArrayLike, A: MatrixLike, a: ArrayLike, weights: ArrayLike | None
+) -> tuple[Vector, sparse.csr_array, Vector, Vector]:
     x = np.array(y, dtype=np.float64)
     w = np.ones(x.shape[-1]) if weights is None else np.asarray(weights, dtype=np.float64)
     if w.shape != x.shape[-1:] or not (np.isfinite(w) & (w >= 0)).all():

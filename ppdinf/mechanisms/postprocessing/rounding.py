@@ -23,7 +23,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 from scipy.optimize import LinearConstraint, milp
 
@@ -35,7 +35,15 @@ __all__ = ["largest_fractions", "round_to_sums", "whole_floor"]
 WHOLE = 1e-6  # a solver's number this near to a whole one is taken for it
 
 
-def round_to_sums(real: Any, A: Any, a: Any, B: Any, b: Any, *, groups: Any = None) -> NDArray[np.int64]:
+def round_to_sums(
+    real: ArrayLike,
+    A: sparse.sparray,
+    a: ArrayLike,
+    B: sparse.sparray,
+    b: ArrayLike,
+    *,
+    groups: sparse.sparray | None = None,
+) -> NDArray[np.int64]:
     """Round every number down or up by at most one so that sums and bounds hold exactly.
 
     Parameters
@@ -100,7 +108,7 @@ def _solve(cost: NDArray[Any], rows: list[Any], whole: int | None = None) -> NDA
     return None if answer.x is None else np.rint(answer.x).astype(np.int64)
 
 
-def largest_fractions(real: Any, groups: Any, sums: Any) -> NDArray[np.int64]:
+def largest_fractions(real: ArrayLike, groups: ArrayLike, sums: ArrayLike) -> NDArray[np.int64]:
     """Round down, then up where the fractions are largest, so that each group of cells has its sum.
 
     Parameters
@@ -139,7 +147,7 @@ def largest_fractions(real: Any, groups: Any, sums: Any) -> NDArray[np.int64]:
     return found
 
 
-def whole_floor(real: Any) -> NDArray[np.int64]:
+def whole_floor(real: ArrayLike) -> NDArray[np.int64]:
     """Round down, but 2.9999999 to 3.
 
     Examples

@@ -11,17 +11,15 @@ M. Held, P. Wolfe, H. Crowder, "Validation of subgradient optimization", Mathema
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from ppdinf.errors import InvariantError
 
 __all__ = ["onto_simplices"]
 
 
-def onto_simplices(y: Any, groups: Any, sums: Any) -> NDArray[np.float64]:
+def onto_simplices(y: ArrayLike, groups: ArrayLike, sums: ArrayLike) -> NDArray[np.float64]:
     """Project onto {x >= 0 : the cells of each group have a given sum}.
 
     Parameters

@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 from ppdinf._compiled import jit
 from ppdinf.errors import InvariantError, PrivacyError
 from ppdinf.lattice.structure import Structure, structure
-from ppdinf.lattice.systems import Matrix
+from ppdinf.lattice.systems import MatrixLike
 from ppdinf.laws import DoubleGeometric, Law
 from ppdinf.noise.chains.in_threads import chains_in_threads
 from ppdinf.noise.chains.independence import Proposal, proposal, propose
@@ -62,7 +62,7 @@ class Annealing(NamedTuple):
     levels: int
 
 
-def annealing(A: Matrix | Structure, law: Law, *, levels: int | None = None) -> Annealing:
+def annealing(A: MatrixLike | Structure, law: Law, *, levels: int | None = None) -> Annealing:
     """Prepare the sampler.
 
     Parameters

@@ -29,7 +29,7 @@ from scipy import sparse
 
 from ppdinf._compiled import jit
 from ppdinf.errors import InvariantError
-from ppdinf.lattice.systems import Matrix, integer_matrix
+from ppdinf.lattice.systems import MatrixLike, integer_matrix
 from ppdinf.laws import Law
 from ppdinf.laws.chain_kernels import double_geometric, log_mass
 from ppdinf.noise.chains.in_threads import chains_in_threads
@@ -71,12 +71,12 @@ class Proposal(NamedTuple):
 
 
 def proposal(
-    A: Matrix,
+    A: MatrixLike,
     law: Law,
     rate: int | float | str | Fraction,
     *,
     free: Any = None,
-    B: Matrix | None = None,
+    B: MatrixLike | None = None,
     limits: ArrayLike | None = None,
 ) -> Proposal:
     """Prepare the sampler.

@@ -23,7 +23,7 @@ from scipy import sparse
 
 from ppdinf._compiled import jit
 from ppdinf.errors import InvariantError, PrivacyError
-from ppdinf.lattice.systems import Matrix
+from ppdinf.lattice.systems import MatrixLike
 from ppdinf.laws import Law
 from ppdinf.laws.chain_kernels import double_geometric, log_mass
 from ppdinf.noise.chains.in_threads import chains_in_threads
@@ -56,7 +56,7 @@ class Jumps(NamedTuple):
     rate: float
 
 
-def jumps(basis: Matrix, law: Law, a: float) -> Jumps:
+def jumps(basis: MatrixLike, law: Law, a: float) -> Jumps:
     """Prepare Algorithm 1.
 
     Parameters

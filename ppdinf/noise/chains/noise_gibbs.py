@@ -35,7 +35,7 @@ from ppdinf.errors import InvariantError
 from ppdinf.lattice.families import Cycles
 from ppdinf.lattice.moves import connected_moves
 from ppdinf.lattice.structure import Structure, structure
-from ppdinf.lattice.systems import Matrix
+from ppdinf.lattice.systems import MatrixLike
 from ppdinf.laws import DoubleGeometric, Law
 from ppdinf.laws.chain_kernels import L2
 from ppdinf.noise.chains.in_threads import in_threads
@@ -79,7 +79,7 @@ class GibbsMoves(NamedTuple):
 
 
 def gibbs_moves(
-    A: Matrix | Structure, law: Law, *, lower: ArrayLike | None = None, rng: int | np.random.Generator = 0
+    A: MatrixLike | Structure, law: Law, *, lower: ArrayLike | None = None, rng: int | np.random.Generator = 0
 ) -> GibbsMoves:
     """Prepare the moves of `noise_gibbs`.
 

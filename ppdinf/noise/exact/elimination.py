@@ -33,7 +33,7 @@ from ppdinf.errors import InvariantError
 from ppdinf.lattice.columns import equal_columns
 from ppdinf.lattice.ordering import elimination_order
 from ppdinf.lattice.rows import row_algebra
-from ppdinf.lattice.systems import Matrix, integer_matrix
+from ppdinf.lattice.systems import MatrixLike, integer_matrix
 from ppdinf.noise.bits.settle import integer_bounds, precision, settle
 from ppdinf.noise.bits.tape import Tape
 from ppdinf.noise.exact.partial_sums import UNDERFLOW, UNIT, Factor, Table, merged
@@ -94,7 +94,7 @@ class Elimination:
     """
 
     def __init__(
-        self, A: Matrix, values: Sequence[int], potentials: Sequence[Potential], *, largest: float = LARGEST_WORK
+        self, A: MatrixLike, values: Sequence[int], potentials: Sequence[Potential], *, largest: float = LARGEST_WORK
     ) -> None:
         self._largest = largest
         matrix = integer_matrix(A)

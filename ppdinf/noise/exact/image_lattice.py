@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from ppdinf.errors import InvariantError
-from ppdinf.lattice.systems import Matrix
+from ppdinf.lattice.systems import MatrixLike
 from ppdinf.noise.exact.gaussian import draw_gaussian
 from ppdinf.noise.exact.klein import UNIT, Klein
 
@@ -56,7 +56,7 @@ class ImageLattice:
     (True, True)
     """
 
-    def __init__(self, basis: Matrix, matrix: NDArray[np.int64]) -> None:
+    def __init__(self, basis: MatrixLike, matrix: NDArray[np.int64]) -> None:
         self.basis = sparse.csc_array(basis)
         self.image = (sparse.csr_array(matrix) @ self.basis).toarray()
         triangle = np.linalg.qr(self.image.astype(float), mode="r")

@@ -38,7 +38,7 @@ from scipy import sparse
 from scipy.sparse.csgraph import connected_components
 
 from ppdinf.errors import InvariantError
-from ppdinf.lattice.systems import Matrix
+from ppdinf.lattice.systems import MatrixLike
 from ppdinf.noise.bits.coins import toss
 from ppdinf.rationals import ball
 
@@ -134,7 +134,7 @@ class TriangularLaplace:
         return found
 
 
-def triangular_laplace(triangle: Matrix, scale: float, grid: Fraction) -> tuple[TriangularLaplace, float]:
+def triangular_laplace(triangle: MatrixLike, scale: float, grid: Fraction) -> tuple[TriangularLaplace, float]:
     """Round a real triangular matrix such that noise is nowhere narrower than a scale.
 
     Parameters
