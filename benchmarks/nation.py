@@ -11,7 +11,7 @@ seconds are those of the CPU, both chains together, imports, kernels and compila
 methods are shorter, since they take minutes: effective draws per CPU second compare.
 
 - marginal: `PartiallyPrivate`, table summed out.
-- relaxed: real-valued cells under sums that are nearly exact, gamma functions for factorials, all by NUTS.
+- relaxed: real-valued cells as shares of the public sums, gamma functions for factorials, all by NUTS.
 - last cell: integer cells of PyMC, the last of each group solved, the noise as a Potential (its default steps).
 """
 
@@ -99,32 +99,39 @@ def by_hand(problem, release, relaxed):
         group = pd.factorize(release.frame.broadcast("state"))[0]
     else:
         group = np.broadcast_to(np.arange(24), release.shape).ravel()
-    last = np.array([np.flatnonzero(group == g)[np.argmax(noisy[group == g])] for g in range(group.max() + 1)])
-    free = np.setdiff1d(np.arange(noisy.size), last)
     total = np.bincount(group, weights=noisy)
-    start = np.maximum(noisy, 0).astype(float)
-    for g in np.unique(group):  # counts with the public total, none negative
+    counted = np.flatnonzero(total[group] > 0)  # cells under a total of 0 are 0
+    last = np.array([np.flatnonzero(group == g)[np.argmax(noisy[group == g])] for g in np.flatnonzero(total)])
+    free = np.setdiff1d(counted, last)
+    start = np.maximum(noisy, 0.5 if relaxed else 0).astype(float)
+    for g in np.flatnonzero(total):  # none negative, and under the public total
         cells = np.flatnonzero(group == g)
+        if relaxed:
+            start[cells] *= total[g] / start[cells].sum()
+            continue
         over = start[cells].sum() - total[g]
         for i in cells[np.argsort(-start[cells])]:
-            less = min(over, start[i]) if over > 0 else over
+            less = min(over, start[i])
             start[i] -= less
             over -= less
     with pm.Model(coords=release.coords) as model:
-        rate = pt.exp(log_means(problem, release)).ravel()
-        if relaxed:
-            cells = pm.HalfFlat("free", shape=free.size, initval=np.maximum(start[free], 0.1) * 0.9)
+        log_rate = log_means(problem, release).ravel()
+        x, into = pt.zeros(noisy.size), pt.zeros(total.size)
+        if relaxed:  # of shares, so that no wall is in the way: uniform on the simplex of every group
+            whole = np.zeros(total.size)
+            whole[group[last]] = start[last]
+            ratio = pm.Flat("free", shape=free.size, initval=np.log(start[free] / whole[group[free]]))
+            weight = pt.set_subtensor(pt.set_subtensor(x[free], pt.exp(ratio))[last], 1.0)
+            share = weight / pt.inc_subtensor(into[group], weight)[group]
+            x = total[group] * share
+            pm.Potential("volume", pt.log(share[counted]).sum())
         else:
-            cells = pm.Poisson("free", rate[free], shape=free.size, initval=start[free].astype(int))
-        sums = pt.zeros(last.size)
-        sums = pt.inc_subtensor(sums[group[free]], cells)
-        solved = total - sums
-        x = pt.zeros(noisy.size)
-        x = pt.set_subtensor(pt.set_subtensor(x[free], cells)[last], solved)
-        allowed = pt.all(solved >= 0)
-        log_p = x * pt.log(rate) - rate - pt.gammaln(pt.maximum(x, 0) + 1)
-        counted = log_p.sum() if relaxed else log_p[last].sum()
-        pm.Potential("cells", pt.switch(allowed, counted, -np.inf))
+            cells = pm.Poisson("free", pt.exp(log_rate[free]), shape=free.size, initval=start[free].astype(int))
+            solved = (total - pt.inc_subtensor(into[group[free]], cells))[group[last]]
+            x = pt.set_subtensor(pt.set_subtensor(x[free], cells)[last], solved)
+        log_p = x * log_rate - pt.exp(log_rate) - pt.gammaln(pt.maximum(x, 0) + 1)
+        rest = log_p.sum() if relaxed else log_p.sum() - log_p[free].sum()
+        pm.Potential("cells", pt.switch(pt.all(x >= 0), rest, -np.inf))
         pm.Potential("noise", -PROBLEMS[problem] * pt.abs(noisy - x).sum())
     return model
 
