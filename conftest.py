@@ -3,7 +3,10 @@
 import gc
 import os
 import sys
+from collections.abc import Generator
+from functools import cache
 from importlib.util import find_spec
+from typing import Any
 
 import pytest
 
@@ -44,3 +47,31 @@ def pytest_collection_finish() -> None:
     """
     gc.collect()
     gc.set_threshold(20_000, 20, 20)
+
+
+@cache
+def interpreter() -> Any:
+    """All of PyTensor's rewriting but what serves compiled loops, then NumPy, one operation after another."""
+    from pytensor.compile.mode import Mode
+    from pytensor.graph.rewriting.db import RewriteDatabaseQuery
+    from pytensor.link.vm import VMLinker
+
+    rewriting = RewriteDatabaseQuery(
+        include=["fast_run", "py_only"], exclude=["fusion", "inplace", "cxx_only", "BlasOpt"]
+    )
+    return Mode(VMLinker(use_cloop=False, c_thunks=False), rewriting)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """Quick tests evaluate PyTensor's graphs by NumPy: of most they ask less than it takes numba to compile them.
+
+    As compiled by default, as users have them: deep tests, tests marked ``compiled``, examples, and modes that a test
+    asks for by name.
+    """
+    if {mark.name for mark in item.iter_markers()} & {"deep", "compiled"} or isinstance(item, pytest.DoctestItem):
+        return (yield)
+    import pytensor
+
+    with pytensor.config.change_flags(mode=interpreter()):
+        return (yield)

@@ -139,11 +139,11 @@ def test_what_looks_at_one_cell_is_summed_out_with_it(told):
 
 # whatever looks at several cells, and one of each way to look at one; the others are quickly summed out above
 WALKED = [told for told in TOLD if told not in BY_CELL] + ["deaths", "mixture", "potential of two cells"]
+MARKS = dict.fromkeys((told for told in TOLD if told not in WALKED), pytest.mark.deep)
+MARKS |= dict.fromkeys(("total", "neighbours", "potential of a mean", "potential of all"), pytest.mark.compiled)
 
 
-@pytest.mark.parametrize(
-    "told", [told if told in WALKED else pytest.param(told, marks=pytest.mark.deep) for told in TOLD]
-)
+@pytest.mark.parametrize("told", [pytest.param(told, marks=MARKS.get(told, ())) for told in TOLD])
 def test_a_table_that_is_walked_looks_at_what_depends_on_it(told):
     tell, factor = TOLD[told]
     model = posed(tell, marginalize=False if told in BY_CELL else "auto")

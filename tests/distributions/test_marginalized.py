@@ -84,7 +84,7 @@ def test_marginal_density_equals_enumeration(family, system):
         assert float(logp({"rate": np.array(value)})) == pytest.approx(np.logaddexp.reduce(log_joint), abs=tolerance)
 
 
-@pytest.mark.parametrize("family", ["poisson", "zero-inflated"])
+@pytest.mark.parametrize("family", [pytest.param("poisson", marks=pytest.mark.compiled), "zero-inflated"])
 def test_gradient_equals_finite_differences(family):
     release = release_of([1, 2, -1, 2], "1/2", groups("state"), ["A", "A", "B", "B"])
     with pm.Model(coords=release.coords) as model:
@@ -129,6 +129,7 @@ def test_a_county_without_people_tells_nothing(family):
         assert gradient({"r": np.array(r)})[0] == pytest.approx(slope, abs=1e-6)
 
 
+@pytest.mark.compiled
 @pytest.mark.parametrize("family", ["poisson", "mixture"])
 def test_table_draws_equal_enumeration_given_the_parameters(family):
     release, dist = release_of([3, -1, 2], "1/2", total()), DISTRIBUTIONS[family]
@@ -169,6 +170,7 @@ def test_what_cannot_be_summed_out_is_named():
             ppd.PartiallyPrivate("x", pm.Poisson.dist(2.0), release=release, marginalize=True)
 
 
+@pytest.mark.compiled
 def test_bounds_that_link_cells_hold_in_every_draw():
     release = release_of([[3, -1], [0, 2]], 1, total() & at_least(0, 1, dim="sex"))
     with pm.Model(coords=release.coords):

@@ -91,6 +91,7 @@ def test_further_nested_sums_are_summed_out(seed):
     check_nested(seed)
 
 
+@pytest.mark.compiled
 @pytest.mark.parametrize("seed", range(2))
 def test_as_compiled_by_default(seed):
     check(seed, mode={})

@@ -13,6 +13,7 @@ from ppdinf.invariants import Public, total
 QUIET = {"progressbar": False, "quiet": True, "compute_convergence_checks": False}
 
 
+@pytest.mark.compiled
 @pytest.mark.parametrize("marginalize", [True, False])
 def test_public_total_known_apart_from_an_unconstrained_release(marginalize, tmp_path):
     y = np.array([4, -1, 2])  # sums to 5, the public total is 6

@@ -61,7 +61,10 @@ def posterior(mechanism, system, y, rates):
 HEAVY = {"conditioned", "dirichlet", "wasserstein, l2"}  # ten seconds each
 
 
-@pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.deep] * (name in HEAVY)) for name in CASES])
+MARKS = dict.fromkeys(HEAVY, pytest.mark.deep) | {"l2, margins": pytest.mark.compiled}  # noise with a scale of its own
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=MARKS.get(name, ())) for name in CASES])
 def test_posterior_of_the_table_equals_enumeration(name):
     make, public, y = CASES[name]
     release = ppd.Release(y, make(public))

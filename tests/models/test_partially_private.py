@@ -49,6 +49,7 @@ def test_posterior_equals_enumeration(y, epsilon, states):
         assert (total_variation(draws, both, joint.T.ravel()) < 0.01) == agrees
 
 
+@pytest.mark.compiled
 def test_bounds_on_cells_restrict_the_posterior():
     release = small_release([6, 0, 0], 1, public=total() & between(0, 3))
     with pm.Model(coords=release.coords):

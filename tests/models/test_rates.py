@@ -60,7 +60,7 @@ def test_summed_out_rates_leave_poisson_counts_around_gamma_rates():
     assert not np.allclose(found, [integral(k, 0.5) for k in range(3)], rtol=1e-2)
 
 
-@pytest.mark.parametrize("told", [0.0, 0.3, 1.0])
+@pytest.mark.parametrize("told", [0.0, pytest.param(0.3, marks=pytest.mark.compiled), 1.0])
 def test_deviations_are_those_of_gamma_rates_however_much_is_told_of_them(told):
     log_mean, spread = np.array([-1.0, 0.5, 3.0]), 0.6
     law = gamma(1 / spread**2, scale=np.exp(log_mean) * spread**2)

@@ -62,7 +62,9 @@ MODELS["crossed"] = areas_and_months, CROSSED, None
 MODELS["far off"] = lambda: areas_and_months(epsilon=0.01, seed=2), CROSSED, None
 
 
-@pytest.mark.parametrize("case", MODELS)
+@pytest.mark.parametrize(
+    "case", [pytest.param(case, marks=[pytest.mark.compiled] * (case == "one")) for case in MODELS]
+)
 def test_priors_are_those_stated_in_whatever_coordinates(case):
     """Density of what moves, against the stated density of what it means with the Jacobian by differences."""
     build, names, exposure = MODELS[case]

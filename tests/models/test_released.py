@@ -121,6 +121,7 @@ def numbers(draws, tables):
     return np.array([index[tuple(x)] for x in draws.reshape(len(draws), -1).tolist()])
 
 
+@pytest.mark.compiled
 def test_posterior_is_that_of_all_tables():
     """False alarms 1e-5; power: rates of one cell a fifth larger."""
     tables, law = listed()
@@ -181,6 +182,7 @@ def test_pymc_alone_samples_and_starts_where_the_sums_hold():
     assert len(np.unique(idata.posterior["x"].values.reshape(-1, 3), axis=0)) > 10
 
 
+@pytest.mark.compiled
 def test_several_releases_and_a_multinomial_table():
     """A total that only the model knows, and two releases that do not keep it."""
     free = ppd.GeneralizedLaplace(inv.nonnegative(), epsilon=1)

@@ -1,0 +1,99 @@
+"""Every Op of ours does the same by its `perform` and by its compiled form, from the same seed."""
+
+import importlib
+from pathlib import Path
+
+import numpy as np
+import pymc as pm
+import pytensor
+import pytensor.tensor as pt
+import pytest
+from pytensor.compile.builders import OpFromGraph
+from pytensor.graph.op import Op
+from pytensor.graph.traversal import ancestors
+
+import ppdinf as ppd
+from ppdinf.distributions.apart import apart
+from ppdinf.distributions.marginal import logp_natural, logp_table
+from ppdinf.distributions.nested_marginal import logp_nested_natural, logp_nested_table
+from ppdinf.distributions.observed_release import ObservedRelease
+from ppdinf.distributions.of_table import of_table
+from ppdinf.distributions.released import released
+from ppdinf.distributions.summed_out import SummedOut
+from ppdinf.distributions.told import told
+from ppdinf.fiber.nested_sums import NestedSums
+from ppdinf.frame import Frame
+
+ROOM = Path(ppd.__file__).parent
+LOG_WEIGHTS = np.log([[0.5, 0.25, 0.25], [0.1, 0.2, 0.7], [0.4, 0.1, 0.5]])
+WEIGHTS, ETA = pt.dmatrix("weights"), pt.dvector("eta")
+POINT = {WEIGHTS: LOG_WEIGHTS, ETA: np.array([0.3, -0.2, 0.1])}
+
+
+def with_slopes(of_weights, of_slopes):
+    by_weights, by_slopes = (pytensor.grad(f.sum(), x) for f, x in ((of_weights, WEIGHTS), (of_slopes, ETA)))
+    return [of_weights, by_weights, of_slopes, by_slopes]
+
+
+def summed_out():
+    place = {"lo": np.array([0, 1, -1]), "total": np.array([2]), "block": np.array([0, 0, -1])}
+    return with_slopes(logp_table(WEIGHTS, **place), logp_natural(ETA, LOG_WEIGHTS, **place))
+
+
+def nested():
+    below = {"node": [0, 0, 1], "parent": [1, -1], "least": [0, 2], "most": [1, 3]}
+    plan = NestedSums(low=[0, 0, 0], width=[3, 3, 3], **below)
+    return with_slopes(logp_nested_table(plan, WEIGHTS), logp_nested_natural(plan, ETA, WEIGHTS))
+
+
+def again(norm, *auxiliary):
+    release = ppd.GeneralizedLaplace(ppd.invariants.total(), 1, norm=norm).release(np.array([4, 0, 2]))
+    observed = ObservedRelease(release, Frame.of(release.table))
+    return [released(pt.as_tensor([5, 1, 0]), observed, *map(pt.as_tensor, auxiliary))]
+
+
+def drawn(mechanism):
+    table = pm.Poisson.dist([1.0, 4.0, 2.0])
+    return [table, mechanism.dist(table)]
+
+
+CASES = {
+    "sums given totals": summed_out,
+    "nested sums": nested,
+    "set apart": lambda: [pt.exp(apart(WEIGHTS)).sum()],
+    "of a table": lambda: [of_table(lambda x: float(x @ [1, 10, 100]), pt.exp(ETA))],
+    "told": lambda: [told(WEIGHTS)],
+    "released, l1": lambda: again("l1"),
+    "released, l2": lambda: again("l2", 0.7),
+    "whole numbers from a mechanism": lambda: drawn(ppd.GeneralizedLaplace(ppd.invariants.total(), 1)),
+    "real numbers from a mechanism": lambda: drawn(ppd.SubspaceGaussian(ppd.invariants.total(), 1, "1e-6")),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_compiled_or_not(case):
+    outputs = CASES[case]()
+    values = {x: POINT[x] for x in (WEIGHTS, ETA) if x in set(ancestors(outputs))}
+    found = []
+    for mode in ("NUMBA", "FAST_COMPILE"):
+        function = pm.compile(list(values), outputs, mode=mode, random_seed=3)
+        found.append([function(*values.values()) for _ in range(3)])
+    for compiled, uncompiled in zip(*found, strict=True):
+        for one, other in zip(compiled, uncompiled, strict=True):
+            assert one.dtype == other.dtype
+            np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-13)
+
+
+def test_no_op_is_left_out():
+    for file in ROOM.rglob("*.py"):
+        if "_pymc_internals import" in file.read_text(encoding="utf-8"):
+            importlib.import_module(".".join(["ppdinf", *file.relative_to(ROOM).with_suffix("").parts]))
+
+    def kinds(op):
+        return {kind for below in op.__subclasses__() for kind in {below} | kinds(below)}
+
+    own = {kind for kind in kinds(Op) if kind.__module__.startswith("ppdinf.")}
+    own -= kinds(OpFromGraph) | {SummedOut}  # graphs of other Ops, and what has a density and is never run
+    found = {type(x.owner.op) for case in CASES.values() for x in ancestors(case()) if x.owner}
+    assert own == found & own
+    assert len(own) >= 7
