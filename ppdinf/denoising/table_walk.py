@@ -162,14 +162,15 @@ class Chain:
         measured = coupling.given(sums, rng)
         self._learn(tune=tune)
         (block, partner), step = self._use, self._step
+        log_totals = np.full(x.size, np.nan)  # of weights of single cells: the same until parameters change
 
         def move(
             groups: Groups, which: NDArray[np.int64], before: Weights, after: Weights, log_ratios: Reals,
             anew: NDArray[np.bool_],
         ) -> NDArray[np.bool_]:  # fmt: skip
             return joint_moves(
-                x, sums, slack, groups, which, partner, before, after, walk.noise, measured, walk.bounds, block.arrays,
-                step, log_ratios, anew, rng,
+                x, sums, slack, groups, which, partner, before, after, log_totals, walk.noise, measured, walk.bounds,
+                block.arrays, step, log_ratios, anew, rng,
             )  # fmt: skip
 
         if block.root.size:

@@ -3,6 +3,8 @@
 Rule: NumPy in and out; neither PyMC nor labels.
 
 advance             where a walk along random lines of its fiber takes a table, whatever the noise
+cell_quantiles      counts of one cell given its own measurement and a prior: what they weigh in all, shares below
+                    a count, quantiles
 cell_windows        windows of cells: the integers whose weight matters, as probabilities
 conditional_draws   exact draws of cells given their totals
 convolution         sums of integers by convolution of logarithms: slow, and right to rounding whatever the weights

@@ -77,37 +77,31 @@ def _discrete_gaussian(center: float, precision: float, rng: np.random.Generator
 
 
 @jit
-def _centers(R: Reals, g: Reals, share: float, mean: Reals) -> None:
-    """``share H^-1 g`` with ``H = R' R`` into ``mean``."""
-    m = g.size
-    for i in range(m):
-        mean[i] = share * g[i]
-    for i in range(m):  # R' z = g, by rows of R
-        mean[i] /= R[i, i]
-        for j in range(i + 1, m):
-            mean[j] -= R[i, j] * mean[i]
-    for i in range(m - 1, -1, -1):
-        for j in range(i + 1, m):
-            mean[i] -= R[i, j] * mean[j]
-        mean[i] /= R[i, i]
+def _along(R: Reals, g: Reals, step: float) -> Reals:
+    """``R mean`` of a proposal, whose mean is a share of ``H^-1 g`` with ``H = R' R``."""
+    z = (1.0 - np.sqrt(1.0 - step * step)) * g
+    for i in range(z.size):  # R' z = g, by rows of R
+        z[i] /= R[i, i]
+        for j in range(i + 1, z.size):
+            z[j] -= R[i, j] * z[i]
+    return z
 
 
 @jit
-def _conditional(R: Reals, mean: Reals, u: Ints, step: float, i: int) -> tuple[float, float]:
-    """Center and precision of u_i given those after it."""
-    others = 0.0
-    for j in range(i + 1, mean.size):
-        others += R[i, j] * (u[j] - mean[j])
-    return mean[i] - others / R[i, i], (R[i, i] / step) ** 2
+def _rest(R: Reals, z: Reals, u: Ints, i: int) -> float:
+    """Center of u_i given those after it, times ``R[i, i]``."""
+    rest = z[i]
+    for j in range(i + 1, z.size):
+        rest -= R[i, j] * u[j]
+    return rest
 
 
 @jit
 def propose(R: Reals, g: Reals, step: float, rng: np.random.Generator, u: Ints) -> float:
     """Draw u by Klein's algorithm; the log of its probability."""
-    m, mean, found = g.size, np.empty(g.size), 0.0
-    _centers(R, g, 1.0 - np.sqrt(1.0 - step * step), mean)
-    for i in range(m - 1, -1, -1):
-        center, precision = _conditional(R, mean, u, step, i)
+    z, found = _along(R, g, step), 0.0
+    for i in range(z.size - 1, -1, -1):
+        center, precision = _rest(R, z, u, i) / R[i, i], (R[i, i] / step) ** 2
         u[i] = _discrete_gaussian(center, precision, rng)
         found -= 0.5 * precision * (u[i] - center) ** 2 + _log_mass(center, precision)
     return found
@@ -116,10 +110,9 @@ def propose(R: Reals, g: Reals, step: float, rng: np.random.Generator, u: Ints) 
 @jit
 def log_probability(R: Reals, g: Reals, step: float, u: Ints) -> float:
     """Log of the probability to draw u by `propose`."""
-    m, mean, found = g.size, np.empty(g.size), 0.0
-    _centers(R, g, 1.0 - np.sqrt(1.0 - step * step), mean)
-    for i in range(m - 1, -1, -1):
-        center, precision = _conditional(R, mean, u, step, i)
+    z, found = _along(R, g, step), 0.0
+    for i in range(z.size):
+        center, precision = _rest(R, z, u, i) / R[i, i], (R[i, i] / step) ** 2
         found -= 0.5 * precision * (u[i] - center) ** 2 + _log_mass(center, precision)
     return found
 

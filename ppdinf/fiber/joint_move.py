@@ -9,7 +9,8 @@ both could do together takes hundreds of such turns. Here new parameters are pro
    that times prod Z_i, with all that was measured of sums (an ancillary augmentation; Yu and Meng, JCGS 2011). Or u is
    drawn anew, and cells with it.
 2. *Exact sums* are kept by a partner of the cell, which has the same ones: it gives what the cell gains.
-3. *A block* of cells (`ppdinf.fiber.gaussian_block`) follows, drawn by Klein's algorithm given all others.
+3. *A block* of cells (`ppdinf.fiber.gaussian_block`) follows, drawn by Klein's algorithm given all others, unless no
+   cell has changed.
 
 Without new parameters and cells that is a move of the block alone.
 """
@@ -22,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ppdinf._compiled import jit
+from ppdinf.fiber.cell_quantiles import log_total, quantile, shares
 from ppdinf.fiber.gaussian_block import log_probability, propose
 
 __all__ = ["FREE", "HELD", "joint_move", "joint_moves"]
@@ -29,62 +31,8 @@ __all__ = ["FREE", "HELD", "joint_move", "joint_moves"]
 FREE, HELD = -1, -2
 """In place of a partner: a cell without exact sums needs none; one that has none to be had stays."""
 
-LEAST, MOST = 1e-250, 1e250
-"""Weights outside of these are summed in logarithms."""
-
-NEGLIGIBLE = 1e-20
-"""Share of the weights below which what only falls from there on is left out, count by count."""
-
 type Ints = NDArray[np.int64]
 type Reals = NDArray[np.float64]
-
-
-@jit
-def _split(
-    row: Reals, log_row: Reals, lower: int, falls: int, x: int, log_h: Reals, h: Reals, slope: float
-) -> tuple[float, float, float]:
-    """Weights of the counts below x and of x, as shares of all, and the log of their sum.
-
-    The row falls from a count on, and so does the prior once it does: (x + a) / (x + 1) goes to 1 from one side.
-    """
-    start = max(lower, 0)
-    ratio, power, below, at, total = np.exp(slope), 1.0, 0.0, 0.0, 0.0
-    for c in range(start, lower + row.size):
-        weight = row[c - lower] * h[c] * power
-        power *= ratio
-        total += weight
-        if c < x:
-            below += weight
-        elif c == x:
-            at = weight
-        elif c >= falls and weight < NEGLIGIBLE * total and h[c] * ratio < h[c - 1]:
-            break
-    if at > LEAST and total < MOST:
-        return below / total, at / total, np.log(total) + slope * start
-    top, below, at, total = -np.inf, 0.0, 0.0, 0.0
-    for c in range(start, lower + row.size):
-        top = max(top, log_row[c - lower] + log_h[c] + slope * c)
-    for c in range(start, lower + row.size):
-        weight = np.exp(log_row[c - lower] + log_h[c] + slope * c - top)
-        total += weight
-        if c < x:
-            below += weight
-        elif c == x:
-            at = weight
-    return below / total, at / total, np.log(total) + top
-
-
-@jit
-def _quantile(row: Reals, log_row: Reals, lower: int, u: float, log_h: Reals, slope: float, log_total: float) -> int:
-    """Smallest count whose share of the weights, with those below, exceeds u."""
-    last = -1
-    for c in range(max(lower, 0), lower + row.size):
-        if log_row[c - lower] > -np.inf:
-            last = c
-            u -= np.exp(log_row[c - lower] + log_h[c] + slope * c - log_total)
-            if u < 0.0:
-                return c
-    return last
 
 
 @jit
@@ -104,7 +52,7 @@ def _log_sums(sums: Ints, measured: Any) -> float:
     return found
 
 
-@jit
+@jit(inline="always")
 def _add(x: Ints, sums: Ints, slack: Ints, cell: int, change: int, measured: Any, bounds: Any) -> None:
     """Change one cell, and the sums and slacks that hold it."""
     x[cell] += change
@@ -177,6 +125,7 @@ def joint_move(
     partner: Ints,
     before: Any,
     after: Any,
+    log_totals: Reals,
     noise: Any,
     measured: Any,
     bounds: Any,
@@ -199,6 +148,9 @@ def joint_move(
         Cell of the block with the same exact sums, or `FREE`, or `HELD`; cells of the block are held.
     before, after : tuple of three arrays
         ``log_h``, ``exp(log_h)`` and ``slope``, shape (d,), of the old and the new parameters.
+    log_totals : array of float64, shape (d,)
+        Logs of the sums of the weights of single cells by the old parameters, nan where they are not known yet; of the
+        new ones where these are accepted.
     noise : tuple of four arrays
         Log weights of what was measured of every cell, shape (d, width), the largest of each 0; their exponentials; the
         least counts, and those from which on weights fall.
@@ -220,19 +172,31 @@ def joint_move(
     log_h, h, slope = before
     log_h_new, h_new, slope_new = after
     own, stayed = block[0], x[block[0]]
-    changes = np.zeros(cells.size, dtype=np.int64)
-    ratio = log_ratio - _log_sums(sums, measured)
+    changes, totals_new = np.zeros(cells.size, dtype=np.int64), np.full(cells.size, np.nan)
+    ratio, still = log_ratio, cells.size > 0
     for k in range(cells.size):
         i = cells[k]
         if partner[i] == HELD:
+            still = False
             ratio += log_h_new[x[i]] - log_h[x[i]] + (slope_new[i] - slope[i]) * x[i]
             continue
         row, log_row = linear[i], log_noise[i]
-        below, at, log_total = _split(row, log_row, lower[i], falls[i], x[i], log_h, h, slope[i])
-        q = rng.random() if anew else below + rng.random() * at
-        _, _, log_total_new = _split(row, log_row, lower[i], falls[i], x[i], log_h_new, h_new, slope_new[i])
-        ratio += log_total_new - log_total
-        changes[k] = _quantile(row, log_row, lower[i], q, log_h_new, slope_new[i], log_total_new) - x[i]
+        if np.isnan(log_totals[i]):
+            log_totals[i] = log_total(row, log_row, lower[i], falls[i], log_h, h, slope[i])
+        q = rng.random()
+        if not anew:
+            below, at = shares(row, log_row, lower[i], x[i], log_h, h, slope[i], log_totals[i])
+            q = below + q * at
+        totals_new[k] = log_total(row, log_row, lower[i], falls[i], log_h_new, h_new, slope_new[i])
+        ratio += totals_new[k] - log_totals[i]
+        changes[k] = quantile(row, log_row, lower[i], q, log_h_new, h_new, slope_new[i], totals_new[k]) - x[i]
+        still &= changes[k] == 0
+    if still:  # there and back: nothing for the block to follow
+        accepted = np.log(rng.random()) < ratio
+        if accepted:
+            log_totals[cells] = totals_new
+        return accepted
+    ratio -= _log_sums(sums, measured)
     _change(x, sums, slack, cells, partner, changes, 1, measured, bounds)
     if not _inside(x, own, lower, log_noise):  # partners may have gone where their windows end
         _change(x, sums, slack, cells, partner, changes, -1, measured, bounds)
@@ -256,6 +220,7 @@ def joint_move(
         accepted = np.log(rng.random()) < ratio
     if accepted:
         _change(x, sums, slack, cells, partner, changes, 1, measured, bounds)
+        log_totals[cells] = totals_new
     else:
         _shift(x, sums, slack, u, -1, measured, bounds, block)
     return accepted
@@ -271,6 +236,7 @@ def joint_moves(
     partner: Ints,
     before: Any,
     after: Any,
+    log_totals: Reals,
     noise: Any,
     measured: Any,
     bounds: Any,
@@ -293,7 +259,7 @@ def joint_moves(
         ``log_h``, may differ for one group alone.
     log_ratios, anew : arrays, shape (n,)
         Of the groups that are proposed.
-    x, sums, slack, partner, noise, measured, bounds, block, step, rng
+    x, sums, slack, partner, log_totals, noise, measured, bounds, block, step, rng
         As for `joint_move`.
     """
     log_h, h, slope = before
@@ -304,8 +270,8 @@ def joint_moves(
         for i in cells:
             there[i] = slope_new[i]
         accepted[n] = joint_move(
-            x, sums, slack, cells, partner, (log_h, h, here), (log_h_new, h_new, there), noise, measured, bounds, block,
-            step, log_ratios[n], anew[n], rng,
+            x, sums, slack, cells, partner, (log_h, h, here), (log_h_new, h_new, there), log_totals, noise, measured,
+            bounds, block, step, log_ratios[n], anew[n], rng,
         )  # fmt: skip
         for i in cells:
             if accepted[n]:
