@@ -36,13 +36,19 @@ def ranks(seed, *, overlapping, variance):
     seen = ppd.Measurements(
         {"a": range(SHAPE[0]), "b": range(SHAPE[1])}, *parts, public={inv.total(): int(table.sum())}
     )
-    posterior = ppd.denoise(seen, draws=100, tune=100, chains=1, rng=seed, progressbar=False)
-    cell = posterior.draws.values[0].reshape(100, -1)[::5, 0]
-    truth = [level, shape, table.ravel()[0] + rng.uniform(-0.5, 0.5)]
+    posterior = ppd.denoise(seen, draws=100, tune=50, chains=1, rng=seed, progressbar=False)
+    tables = posterior.draws.values[0].reshape(100, -1)[::5]
+
+    def far(tables):
+        """Squares of what cells are away from their own measurements: sees noise that is another than stated."""
+        return ((tables - parts[-1].values.ravel()) ** 2).sum(axis=-1) + rng.uniform(-0.5, 0.5, tables.shape[:-1])
+
+    truth = [level, shape, table.ravel()[0] + rng.uniform(-0.5, 0.5), far(table.ravel())]
     draws = [
         posterior.parameters["level"][0][::5],
         posterior.parameters["shape"][0][::5],
-        cell + rng.uniform(-0.5, 0.5, 20),
+        tables[:, 0] + rng.uniform(-0.5, 0.5, 20),
+        far(tables),
     ]
     return [int((own < true).sum()) for own, true in zip(draws, truth, strict=True)]
 
@@ -56,16 +62,23 @@ def p_values(found):
 @pytest.mark.deep
 @pytest.mark.parametrize("overlapping", [False, True], ids=["nested", "overlapping"])
 def test_ranks_are_uniform(overlapping, monkeypatch):
-    """200 data sets, three quantities: p above 1e-4 each; every twentieth draw of a chain still tells of the next."""
+    """Four quantities, p above 1e-4 each; every twentieth draw of a chain still tells of the next.
+
+    200 data sets, or 120 of the walk, which takes three times as long and moves the same parameters.
+    """
     monkeypatch.setattr(learned_prior, "LEVEL", 1.0)
     monkeypatch.setattr(learned_prior, "SPREAD", 0.5)
     monkeypatch.setattr(learned_prior, "SHAPE", (0.0, 0.5))
-    assert min(p_values([ranks(seed, overlapping=overlapping, variance=4) for seed in range(200)])) > 1e-4
+    assert (
+        min(p_values([ranks(seed, overlapping=overlapping, variance=4) for seed in range(120 if overlapping else 200)]))
+        > 1e-4
+    )
 
 
 @pytest.mark.deep
 def test_noise_said_to_be_a_quarter_as_wide_is_seen(monkeypatch):
+    """By a few data sets, since cells are too near to their measurements: p below 1e-20."""
     monkeypatch.setattr(learned_prior, "LEVEL", 1.0)
     monkeypatch.setattr(learned_prior, "SPREAD", 0.5)
     monkeypatch.setattr(learned_prior, "SHAPE", (0.0, 0.5))
-    assert min(p_values([ranks(seed, overlapping=False, variance=0.25) for seed in range(120)])) < 1e-4
+    assert min(p_values([ranks(seed, overlapping=False, variance=0.25) for seed in range(20)])) < 1e-4

@@ -114,7 +114,7 @@ from ppdinf import _kept_work
 kills, random.seed = 0, random.seed(1)
 whole = {}
 for seen in (NESTED, CROSSED):
-    whole[id(seen)] = ppd.denoise(seen, draws=20, **QUIET)  # compiles as well
+    whole[id(seen)] = ppd.denoise(seen, draws=10, **QUIET)  # compiles as well
 _kept_work.EVERY = 0.0
 results = 0
 while kills < int(sys.argv[3]):
@@ -122,13 +122,13 @@ while kills < int(sys.argv[3]):
     child = os.fork()
     if not child:
         try:
-            found = ppd.denoise(seen, draws=20, keep=sys.argv[2] + f"/{results}", **QUIET)
+            found = ppd.denoise(seen, draws=10, keep=sys.argv[2] + f"/{results}", **QUIET)
             same(found, whole[id(seen)])
         except BaseException as error:
             print(type(error), error, flush=True)
             os._exit(3)
         os._exit(0)
-    time.sleep(random.uniform(0.0, 0.2))
+    time.sleep(random.uniform(0.0, 0.1))
     os.kill(child, signal.SIGKILL)
     state = os.waitpid(child, 0)[1]
     if os.WIFSIGNALED(state):

@@ -341,9 +341,12 @@ def killed(file, starts, forks, seed):
         process.communicate()
         checked(file, drawn)
     code = LOOP.replace("session = ", f"""
-import signal, time
+import gc, signal, time
 rng = np.random.default_rng({seed})
-ppd.GeneralizedLaplace(ppd.invariants.total(), epsilon="1/1000").release(np.array([3, 1, 2]))  # compiled
+warm = ppd.Session.open(sys.argv[1] + " warm", epsilon=1)  # whose release compiles and loads all that children need
+warm.release(ppd.GeneralizedLaplace(ppd.invariants.total(), epsilon="1/1000"), np.array([3, 1, 2]))
+gc.collect()
+gc.freeze()
 for _ in range({forks}):
     child = os.fork()
     if not child:
@@ -367,22 +370,15 @@ def checked(file, drawn):
     return spent, count
 
 
-@pytest.mark.deep
-@POSIX
-def test_kills_leave_at_least_what_was_drawn_spent(file):
-    spent, drawn = killed(file, 1, 30, 1)
-    assert spent - drawn <= 31  # at most the one that was killed
-    assert 0 < file.read_bytes().count(b'"outcome"') <= drawn
-
-
 @POSIX
 @pytest.mark.deep
 def test_five_hundred_kills_leave_at_least_what_was_drawn_spent(file):
-    spent, drawn = killed(file, 5, 495, 2)
+    spent, drawn = killed(file, 1, 499, 2)
     assert drawn > 100
-    assert spent - drawn <= 500
+    assert spent - drawn <= 500  # of each process at most the one that was killed
     text = file.read_bytes()
-    assert 0 < text.count(b'"outcome"') < text.count(b'"intent"')  # some were killed in between
+    assert 0 < text.count(b'"outcome"') <= drawn
+    assert text.count(b'"outcome"') < text.count(b'"intent"')  # some were killed in between
 
 
 def raced(file, releases):
@@ -403,14 +399,14 @@ def test_two_processes_do_not_overspend(file):
 @POSIX
 @pytest.mark.deep
 def test_two_processes_do_not_overspend_in_the_long_run_and_would_without_the_lock(file, tmp_path, monkeypatch):
-    """Without the lock three of three runs went wrong after 70 to 120 releases: 600 are hardly ever lucky."""
-    drawn = raced(file, 600)
-    assert sum(drawn) == 600
+    """Without the lock three of three runs went wrong after 70 to 120 releases: 300 are hardly ever lucky."""
+    drawn = raced(file, 300)
+    assert sum(drawn) == 300
     assert min(drawn) > 0
     unlocked = "import contextlib, ppdinf.sessions.session as s\ns.locked = lambda path: contextlib.nullcontext()\n"
     monkeypatch.setitem(globals(), "LOOP", unlocked + LOOP)
     try:
-        torn = sum(raced(tmp_path / "naive", 600)) != 600
+        torn = sum(raced(tmp_path / "naive", 300)) != 300
         ppd.Session.open(tmp_path / "naive")
     except (AssertionError, SessionError):  # a process has met a file that the other had torn
         torn = True
