@@ -100,7 +100,7 @@ class TableWalk:
         block, A = gaussian_block(self.fiber, self.precision, away), self.fiber.system.A
         partner = np.full(usual.size, FREE)
         if A.shape[0]:
-            held = np.flatnonzero(np.diff(sp.csc_array(A).indptr) > 0)
+            held = np.flatnonzero((np.diff(sp.csc_array(A).indptr) > 0) & ~self.fiber.fixed)
             classes = self.fiber.system.structure.classes
             order = held[np.argsort(away[held], kind="stable")]
             order = np.concatenate([order, block.cells[np.argsort(away[block.cells], kind="stable")]])

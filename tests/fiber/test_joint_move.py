@@ -123,3 +123,21 @@ def test_parameters_and_tables_keep_their_law(exact, law, step, fault, anew, mon
         monkeypatch.setattr(joint_move, "log_probability", lambda *given: 0.0)
         monkeypatch.setattr(joint_move, "joint_move", joint_move.joint_move.py_func)
     assert p_value(moved(walk, usual, probability, anew=anew, step=step, fault=fault)[1], probability) < RARE
+
+
+def test_cells_that_cannot_vary_are_in_no_block():
+    noise = laws.DiscreteGaussian(variance=2)
+    seen = ppd.Measurements(
+        {"a": [0, 1, 2], "b": [0, 1, 2]},
+        *(
+            ppd.measured(inv.margin(*names), np.full((3,) * len(names), 9), noise)
+            for names in (["a"], ["b"], ["a", "b"])
+        ),
+        public={inv.total(): 30, inv.zeros({"a": [2], "b": [0, 1]}): None},
+    )
+    observed = ObservedMeasurements(seen)
+    walk = TableWalk(observed, count_windows(observed))
+    assert walk.fiber.fixed.sum() == 2
+    block, partner = walk.block(np.zeros(9))
+    assert not walk.fiber.fixed[block.cells].any()
+    assert (partner[walk.fiber.fixed] == joint_move.HELD).all()
