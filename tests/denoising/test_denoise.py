@@ -161,17 +161,15 @@ def test_command(tmp_path):
     assert result.exit_code == 0, result.output
     assert pd.read_csv(out).estimate.sum() == pytest.approx(47)
     SEEN.save(tmp_path / "seen.ppd")
-    result = CliRunner().invoke(app, ["denoise", str(tmp_path / "seen.ppd"), "--output", out, "--draws", "400"])
-    assert result.exit_code == 0
+    page = tmp_path / "page.html"
+    arguments = ["--output", out, "--draws", "400", "--report", str(page)]
+    result = CliRunner().invoke(app, ["denoise", str(tmp_path / "seen.ppd"), *arguments])
+    assert result.exit_code == 0, result.output
     expected = ppd.denoise(SEEN, draws=400, rng=1, progressbar=False).summary()
     assert np.allclose(pd.read_csv(out)["estimate"], expected["estimate"])
     result = CliRunner().invoke(app, ["denoise", str(tmp_path / "seen.ppd"), files[0], "--output", out])
     assert result.exit_code != 0
     assert "ppd.read_measurements" in "".join(result.output.split())
-    page = tmp_path / "page.html"
-    arguments = ["--output", out, "--draws", "400", "--report", str(page)]
-    result = CliRunner().invoke(app, ["denoise", str(tmp_path / "seen.ppd"), *arguments])
-    assert result.exit_code == 0, result.output
     text = page.read_text(encoding="utf-8")
     assert text.count("data:image/png;base64,") == 2
     assert "the total: 7" in text or "total: 7" in text
