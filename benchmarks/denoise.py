@@ -82,7 +82,7 @@ def main(files=1):
             x = county(seed)
             seen = published(x, seed + 1000, exact)
             start, busy = time.perf_counter(), time.process_time()
-            posterior = ppd.denoise(seen, draws=600, tune=200, rng=seed, progressbar=False)
+            posterior = ppd.denoise(seen, draws=1000 if exact else 600, tune=200, rng=seed, progressbar=False)
             seconds, busy = time.perf_counter() - start, time.process_time() - busy
             truth = x.ravel()
             table, at = posterior.summary(), posterior.convergence

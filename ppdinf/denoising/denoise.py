@@ -105,7 +105,7 @@ def denoise(
     Notes
     -----
     Where any two sums, noisy or exact, are nested or disjoint, tables are drawn exactly given their prior (some 2 us a
-    cell); otherwise they walk: a county of 2,016 cells with eleven overlapping queries takes some 9 ms a sweep, of
+    cell); otherwise they walk: a county of 2,016 cells with eleven overlapping queries takes some 8 ms a sweep, of
     which a draw has four. Stopped by Ctrl-C, it keeps the draws that all chains have.
 
     Examples
