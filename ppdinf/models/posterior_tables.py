@@ -205,4 +205,13 @@ def of_draws(
     parameters = [free for free in model.free_RVs if free in near]
     columns = [posterior[p.name].transpose("chain", "draw", ...).values for p in parameters]
     function = compile_pymc(parameters, outputs, mode=mode)
-    return lambda at: function(*(column[at] for column in columns))
+    last: tuple[list[NDArray[Any]], list[NDArray[np.float64]]] | None = None
+
+    def of_draw(at: tuple[int, int]) -> list[NDArray[np.float64]]:
+        nonlocal last  # a draw that repeats the one before, as where a chain has stayed, is not evaluated again
+        given = [column[at] for column in columns]
+        if last is None or not all(map(np.array_equal, given, last[0])):
+            last = given, function(*given)
+        return last[1]
+
+    return of_draw

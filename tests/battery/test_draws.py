@@ -70,12 +70,14 @@ def test_drawn_where_summed_out(data):
 
 
 @pytest.mark.deep
+@pytest.mark.interpreted
 @pytest.mark.parametrize("data", HEAVY)
 def test_drawn_where_summed_out_of_heavy_data_models(data):
     check_draws(first(data), summed_out, 4000)
 
 
 @pytest.mark.deep
+@pytest.mark.interpreted
 @pytest.mark.parametrize("published", OTHERS)
 @pytest.mark.parametrize("data", ["Poisson", "negative binomial", "zero-inflated Poisson"])
 def test_drawn_where_summed_out_of_other_releases(data, published):
@@ -88,12 +90,14 @@ def test_drawn_by_walking(data):
 
 
 @pytest.mark.deep
+@pytest.mark.interpreted
 @pytest.mark.parametrize("data", HEAVY)
 def test_drawn_by_walking_of_heavy_data_models(data):
     check_draws(first(data), walked, 2500)
 
 
 @pytest.mark.deep
+@pytest.mark.interpreted
 @pytest.mark.parametrize("published", [*OTHERS, "margins", "rows"])
 @pytest.mark.parametrize("data", ["Poisson", "binomial", "zero-inflated Poisson"])
 def test_drawn_by_walking_of_other_releases(data, published):
@@ -102,6 +106,7 @@ def test_drawn_by_walking_of_other_releases(data, published):
 
 
 @pytest.mark.deep
+@pytest.mark.interpreted
 @pytest.mark.parametrize("published", [name for name, release in PUBLISHED.items() if release.normalised])
 def test_walk_divides_by_the_normaliser(published):
     """Such a walk accepts or refuses whole steps, so each starts at a table of its own from the posterior."""
