@@ -170,6 +170,7 @@ def states(epsilon, level, seed=1, n=60):
 
 
 @pytest.mark.deep
+@pytest.mark.interpreted
 @pytest.mark.parametrize(
     ("build", "names", "exposure"),
     [
