@@ -10,10 +10,17 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")), *sorted(ROOT.glob("case_studies/*/README.md"))]
-EACH_PAGE = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+COMPILED = [
+    ROOT / "README.md",
+    ROOT / "docs" / "inference.md",
+]  # half a minute for others
+EACH_PAGE = pytest.mark.parametrize(
+    "page",
+    [pytest.param(page, marks=[pytest.mark.compiled] * (page in COMPILED)) for page in PAGES],
+    ids=lambda page: page.relative_to(ROOT).as_posix(),
+)
 
 
-@pytest.mark.compiled
 @EACH_PAGE
 def test_code_blocks_run(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
