@@ -291,7 +291,7 @@ LINKED = {
 }
 LIGHT = ["covariate observed", "deaths among cases, observed", "potentials"]
 BOTH = [
-    pytest.param(name, route, marks=() if name in LIGHT else pytest.mark.deep)
+    pytest.param(name, route, marks=() if name in LIGHT else [pytest.mark.deep] + [pytest.mark.interpreted] * route)
     for name, linked in LINKED.items()
     for route in linked.routes
 ]
