@@ -7,6 +7,7 @@ comparators        what analysts do with a noisy table who do not condition on h
                    to use
 compare            how ways of publishing and of reading a table compare: bias, error, coverage and width over
                    simulated releases
+coordinates        coordinates of effects of labels in which NUTS takes long steps, with what is told of them
 levels             the intercept of a log-linear model whose expected total is pinned down by a public one
 log_likelihood     pointwise log likelihoods of a release, for ``az.loo`` and ``az.compare``: one for the cells of
                    each public sum

@@ -5,25 +5,29 @@ For counts of areas and months, say, with log rates
     intercept + effect of the area + effect of the month,    effects ~ Normal(0, spread of the label),
 
 what decides whether NUTS takes long steps or short ones that diverge is what it moves. Were noisy counts normal around
-log rates, the posterior of a label's level given its spread would be normal,
+log rates, the posterior of the effects of a label given their spread would be normal,
 
-    level = mean + L z,    L L' = (information + 1 / spread**2)**-1,
+    effects = mean + L z,    L L' = (H + I / spread**2)**-1,    H what is told of them,
 
-and z standard normal whatever the spread: that is what moves, with the information from a rough fit. Effects of which
-little is told so move in units of their spread, others as they are, and no spread against them. The law of the effects
-is the one above in any case; L and the mean are a change of variables.
+and z standard normal whatever the spread: that is what moves, with H from a rough fit. Effects of which little is told
+so move in units of their spread, others as they are, and no spread against them. The law of the effects is the one
+above in any case; L and the mean are a change of variables.
 
-Levels are effects on top of what is fitted beforehand, so that no others have to move along: that of a county holds its
-state's and the intercept. That of a state also holds half the variance that is left to its counties, by which they
-raise the expected sum: sums are what is told best. Labels that cross these (months) come first. Of them only contrasts
-are told, since what all have in common is undone by the levels of counties: their information has a direction of size
-0, and their average over its cells is part of a county's level.
+Poisson counts given their total are multinomial, and the total is Poisson: so counties are told relative to their
+state, and the logarithm of the expected sum of the state apart from them, by its own total. What moves are these two. A
+state's level is its effect on top of the logarithm of the sum over its counties, relative to the rough fit; the level
+of all is the intercept on top of the logarithm of the sum over everything. Since sums depend on counties, whose average
+is so told a little, H is K - k k' / sum(k) + w w' / v in a state: k the information of single counties, w their shares
+and v the variance of the state's effect and of what tells of its sum.
+
+Labels that cross these (months) come first, and are part of the sums of counties. Of them only contrasts are told.
 
 References
 ----------
 O. Papaspiliopoulos, G. O. Roberts, M. Skoeld, "A general framework for the parametrization of hierarchical models",
 Statistical Science 22 (2007), 59-73, section 3, for normal models. P. McCullagh, J. A. Nelder, "Generalized Linear
-Models", 2nd ed. (1989), section 2.5, for working responses and their weights.
+Models", 2nd ed. (1989), section 2.5, for working responses and their weights. S. E. Fienberg, "The Analysis of
+Cross-Classified Categorical Data", 2nd ed. (1980), section 2.4, for total and shares.
 """
 
 from __future__ import annotations
@@ -35,8 +39,8 @@ import pymc as pm
 import pytensor.tensor as pt
 from numpy.typing import NDArray
 
-from ppdinf._pymc_internals import Transform
 from ppdinf.errors import ModelError
+from ppdinf.models.coordinates import Among, Standardised, Told, Unit
 from ppdinf.models.rates import REACH, USUAL
 from ppdinf.releases import Release
 from ppdinf.releases.rates import exposures
@@ -76,7 +80,7 @@ def log_rates(release: Release, effects: list[str], *, exposure: str | None = No
     -----
     Adds to the model ``intercept`` ~ Normal(log of the overall rate, 2.5), ``{label}_spread`` ~ HalfNormal(1) and
     ``{label}_effect`` ~ Normal(0, spread), one for each label in order of appearance. What chains move are levels,
-    ``level`` and ``{label}_level``: effects with those before them. Forward draws know all of it.
+    ``level`` and ``{label}_level``: effects on top of log sums over finer labels. Forward draws know all of it.
 
     Examples
     --------
@@ -87,7 +91,7 @@ def log_rates(release: Release, effects: list[str], *, exposure: str | None = No
     ...     rate = pm.math.exp(log_rates(release, ["dim_0", "dim_1"]))
     ...     x = ppd.PartiallyPrivate("x", pm.Poisson.dist(rate), release=release)
     >>> [variable.name for variable in model.free_RVs]
-    ['dim_1_spread', 'dim_1_level', 'dim_0_spread', 'level', 'dim_0_level']
+    ['dim_1_spread', 'dim_1_level', 'dim_0_spread', 'dim_0_level', 'level']
     """
     if len(set(effects)) < len(effects):
         raise ModelError(f"an effect is named twice among {', '.join(effects)}")
@@ -100,24 +104,23 @@ def log_rates(release: Release, effects: list[str], *, exposure: str | None = No
     for name in [name for name in finer if name not in line]:
         codes = fit.codes[name]
         above, base = next(end for end in reversed(ends) if _nested(codes, end[0]))
-        base = base.of(_parents(codes, above))
-        known = fit.told(name)
-        effect = _add(name, base, _spread(name, known), known, contrasts=True)
+        base, known = base.of(_parents(codes, above)), fit.told(name, held=True)
+        effect = _add(name, base, known, fit.among(codes, top, known, None))
         crossing = crossing.plus(effect.of(codes))
         ends.append((codes, base.plus(effect)))
-    told = {name: fit.told(name) for name in line}
-    spreads = {name: _spread(name, told[name]) for name in line}
-    lifted = fit.average(top, crossing).plus(fit.lift(top, told, spreads))
-    start = fit.overall + float(lifted.fitted[0])
-    unit = _Unit(start, USUAL / np.sqrt(fit.codes[line[0]].max() + 1) if line else 1.0)
-    level = pm.Normal("level", fit.overall + lifted.drawn[0], PRIOR_SD, initval=start, transform=unit)
-    intercept = pm.Deterministic("intercept", level - lifted.drawn[0])
-    above, total = top, _Sum(pt.atleast_1d(intercept), np.array([fit.overall]))
-    for name in line:
-        codes, base, spread = fit.codes[name], total.of(_parents(fit.codes[name], above)), spreads.pop(name)
-        lifted = base.plus(fit.average(codes, crossing)).plus(fit.lift(codes, told, spreads))
-        above, total = codes, base.plus(_add(name, lifted, spread, told[name], contrasts=False))
-    return (crossing.drawn + total.drawn[above]).reshape(release.shape)
+    told, total, below = {name: fit.told(name) for name in line}, crossing.drawn, crossing
+    items, weight = np.arange(at_risk.size), fit.expected
+    for name, coarser in zip(line[::-1], [*line[-2::-1], None], strict=False):
+        codes, above = fit.codes[name], top if coarser is None else fit.codes[coarser]
+        sums = _log_sums(_parents(items, codes), weight, below)
+        among = fit.among(codes, above, told[name], None if coarser is None else told[coarser])
+        effect = _add(name, sums, told[name], among)
+        total = total + effect.drawn[codes]
+        items, weight, below = codes, np.bincount(codes, fit.expected), sums.plus(effect)
+    whole = _log_sums(_parents(items, top), weight, below).drawn[0]
+    unit = Unit(fit.overall, USUAL / np.sqrt(fit.codes[line[0]].max() + 1) if line else 1.0)
+    level = pm.Normal("level", fit.overall + whole, PRIOR_SD, initval=fit.overall, transform=unit)
+    return (total + pm.Deterministic("intercept", level - whole)).reshape(release.shape)
 
 
 class _Sum(NamedTuple):
@@ -133,14 +136,6 @@ class _Sum(NamedTuple):
         return _Sum(self.drawn + other.drawn, self.fitted + other.fitted)
 
 
-class _Told(NamedTuple):
-    """What noisy counts tell of the effects of a label, were they normal."""
-
-    fitted: NDArray[np.float64]
-    near: NDArray[np.float64]
-    information: NDArray[np.float64]
-
-
 class _Fit(NamedTuple):
     """Expected counts of cells and effects of labels, fitted roughly."""
 
@@ -152,40 +147,43 @@ class _Fit(NamedTuple):
     public: dict[str, bool]
     effects: dict[str, NDArray[np.float64]]
 
-    def told(self, name: str) -> _Told:
-        """Working responses of the effects of a label and their information, less what the finest labels in it vary."""
+    def told(self, name: str, held: bool = False) -> Told:
+        """Working responses of the effects of a label and their information; alone, where finer levels hold them."""
         codes, expected, effect = self.codes[name], self.expected, self.effects[name]
         weight = expected if self.public[name] else expected**2 / np.maximum(expected + self.noise, 1e-300)
         share = weight / np.where(expected > 0, expected, 1)
         information = np.bincount(codes, weight)
         off = np.bincount(codes, share * (self.noisy - expected)) / np.where(information > 0, information, 1)
-        finest = max((c for c in self.codes.values() if _nested(c, codes)), key=np.max)
-        if finest.max() > codes.max():
+        finest, alone = max((c for c in self.codes.values() if _nested(c, codes)), key=np.max), information
+        if finest.max() > codes.max():  # of one label, as the finest labels in it vary
             size, within = np.bincount(finest, expected), _parents(finest, codes)
             uneven = np.bincount(within, size**2) / np.maximum(np.bincount(within, size), 1e-300) ** 2
-            information = information / (1 + information * USUAL**2 * uneven)
-        return _Told(effect, effect + off, information)
+            alone = information / (1 + information * USUAL**2 * uneven)
+        known = alone * USUAL**2 / (1 + alone * USUAL**2)
+        return Told(effect, effect + off, alone if held else information, 1 / np.sqrt(2 * (known**2).sum() + 1))
 
-    def average(self, codes: NDArray[np.int64], crossing: _Sum) -> _Sum:
-        """Average of what crosses labels over their cells, as expected counts weigh it."""
-        size = np.bincount(codes, self.expected)
-        share = self.expected / np.where(size > 0, size, 1)[codes]
-        fitted = np.bincount(codes, share * crossing.fitted)
-        if isinstance(crossing.drawn, np.ndarray):  # nothing does
-            return _Sum(fitted, fitted)
-        return _Sum(pt.inc_subtensor(pt.zeros(size.size)[codes], share * crossing.drawn), fitted)
+    def among(self, codes: NDArray[np.int64], above: NDArray[np.int64], told: Told, coarser: Told | None) -> Among:
+        """Say what is told of labels together: by the sums of coarser ones."""
+        group, size = _parents(codes, above), np.bincount(codes, self.expected)
+        share = _shares(group, size)
+        if coarser is None:
+            return Among(group, share, np.zeros(1), np.zeros(1))
+        return Among(group, share, coarser.near, coarser.information / (1 + coarser.information * USUAL**2))
 
-    def lift(self, codes: NDArray[np.int64], told: dict[str, _Told], spreads: dict[str, Any]) -> _Sum:
-        """Half the variance that is left to finer effects: by so much they raise the logarithm of an expected sum."""
-        lift = _Sum(np.zeros(codes.max() + 1), np.zeros(codes.max() + 1))
-        for name, spread in spreads.items():
-            size, within = np.bincount(self.codes[name], self.expected), _parents(self.codes[name], codes)
-            whole = np.bincount(within, size)
-            half, information = size / np.where(whole > 0, whole, 1)[within] / 2, told[name].information
-            left = half * spread**2 / (1 + information * spread**2)
-            drawn = pt.inc_subtensor(pt.zeros(lift.fitted.size)[within], left)
-            lift = lift.plus(_Sum(drawn, np.bincount(within, half / (information + USUAL**-2))))
-        return lift
+
+def _shares(group: NDArray[np.int64], size: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Share of each in its group; the same where all are nothing."""
+    whole = np.bincount(group, size)[group]
+    return np.where(whole > 0, size / np.where(whole > 0, whole, 1), 1 / np.bincount(group)[group])
+
+
+def _log_sums(group: NDArray[np.int64], size: NDArray[np.float64], terms: _Sum) -> _Sum:
+    """Logarithms of expected sums over groups, relative to those fitted."""
+    none = np.zeros(group.max() + 1)
+    if isinstance(terms.drawn, np.ndarray):  # as fitted
+        return _Sum(none, none)
+    raised = _shares(group, size) * pt.exp(terms.drawn - terms.fitted)
+    return _Sum(pt.log(pt.inc_subtensor(pt.zeros(none.size)[group], raised)), none)
 
 
 def _fit(release: Release, at_risk: NDArray[np.float64], codes: dict[str, NDArray[np.int64]]) -> _Fit:
@@ -225,86 +223,10 @@ def _parents(codes: NDArray[np.int64], coarser: NDArray[np.int64]) -> NDArray[np
     return coarser[np.unique(codes, return_index=True)[1]]
 
 
-def _spread(name: str, told: _Told) -> Any:
-    """Add the spread of effects of labels to the model."""
-    share = told.information * USUAL**2 / (1 + told.information * USUAL**2)
-    unit = _Unit(np.log(USUAL), 1 / np.sqrt(2 * (share**2).sum() + 1))
-    return pm.HalfNormal(f"{name}_spread", 1, initval=USUAL, transform=unit)
-
-
-def _add(name: str, base: _Sum, spread: Any, told: _Told, contrasts: bool) -> _Sum:
-    """Add effects of labels to the model; each is drawn on top of a base."""
-    transform = _Standardised(base.fitted + told.near, told.information, contrasts)
+def _add(name: str, base: _Sum, told: Told, among: Among) -> _Sum:
+    """Add effects of labels and their spread to the model; each is drawn on top of a base."""
+    spread = pm.HalfNormal(f"{name}_spread", 1, initval=USUAL, transform=Unit(np.log(USUAL), told.spread))
+    transform = Standardised(base.fitted, told, among)
     start = base.fitted + told.fitted
     level = pm.Normal(f"{name}_level", base.drawn, spread, shape=start.size, initval=start, transform=transform)
     return _Sum(pm.Deterministic(f"{name}_effect", level - base.drawn), told.fitted)
-
-
-class _Unit(Transform):
-    """Move a number around a centre in units of about its posterior standard deviation."""
-
-    name = "unit"
-    ndim_supp = 0
-
-    def __init__(self, center: float, sd: float) -> None:
-        self.center, self.sd = center, sd
-
-    def backward(self, value: Any, *inputs: Any) -> Any:
-        return self.center + self.sd * value
-
-    def forward(self, value: Any, *inputs: Any) -> Any:
-        return (value - self.center) / self.sd
-
-    def log_jac_det(self, value: Any, *inputs: Any) -> Any:
-        return pt.full_like(value, np.log(self.sd))
-
-
-class _Standardised(Transform):
-    """Move independent normal variables as what is standard normal once something is told of them, for any spread.
-
-    Parameters
-    ----------
-    near : array, shape (n,)
-        What each is told to be near to.
-    information : array, shape (n,)
-        Inverse variance of that.
-    contrasts : bool
-        Whether it is told only relative to their average, weighted by information.
-    """
-
-    name = "told"
-    ndim_supp = 1
-
-    def __init__(self, near: NDArray[np.float64], information: NDArray[np.float64], contrasts: bool) -> None:
-        self.near, self.information, self.contrasts = near, information, contrasts
-
-    def _factor(self, spread: Any) -> tuple[Any, Any, Any]:
-        """Return L = diag(a) (I + (b - 1) u u') as a, u and b."""
-        precise = self.information * spread**2
-        a = spread / pt.sqrt(1 + precise)
-        if not self.contrasts or not self.information.any():
-            return a, np.zeros(self.information.size), 1.0
-        u = a * self.information
-        b = pt.sqrt(self.information.sum() / (self.information / (1 + precise)).sum())
-        return a, u / pt.sqrt((u**2).sum()), b
-
-    def _mean(self, mean: Any, spread: Any) -> Any:
-        a, u, b = self._factor(spread)
-        off = self.near - mean
-        if self.contrasts:
-            off = off - (self.information * off).sum() / max(self.information.sum(), 1e-300)
-        right = a * self.information * off
-        return mean + a * (right + (b**2 - 1) * u * (u * right).sum())
-
-    def backward(self, value: Any, *inputs: Any) -> Any:
-        a, u, b = self._factor(inputs[-1])
-        return self._mean(*inputs[-2:]) + a * (value + (b - 1) * u * (u * value).sum())
-
-    def forward(self, value: Any, *inputs: Any) -> Any:
-        a, u, b = self._factor(inputs[-1])
-        moved = (value - self._mean(*inputs[-2:])) / a
-        return moved + (1 / b - 1) * u * (u * moved).sum()
-
-    def log_jac_det(self, value: Any, *inputs: Any) -> Any:
-        a, _, b = self._factor(inputs[-1])
-        return pt.log(a).sum() + pt.log(b)
