@@ -19,7 +19,7 @@ from ppdinf.census import UNITS_2020, read_occupied, simulate_nmf
 SMALL = 12  # units of a small block, at most
 SHAPE, UNITS = 4, 10  # of the gamma prior of rates: as known as after 4 fires in 10 units
 RATES = ("small blocks", "large blocks", "ratio")
-NUMBER = 16
+NUMBER = 40
 
 
 def posterior(seen, small, fires, draws):
