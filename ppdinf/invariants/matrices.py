@@ -49,6 +49,12 @@ class Matrix(Statement):
         for part, low, high in zip(entries[:3], (0, 0, -LARGEST), ends, strict=True):
             if part.size and not low <= part.min() <= part.max() <= high:
                 raise InvariantError(f"an entry of the matrix with row {self.names[0]!r} is beyond {low} to {high}")
+        if self.cells is not None:
+            if len(self.cells) != self.width:
+                raise InvariantError(f"a matrix of {self.width} columns has labels of {len(self.cells)}")
+            for cell in self.cells:
+                for part in cell if isinstance(cell, tuple) else (cell,):
+                    as_label(part, "a column of a matrix")
 
     def matrix(self, frame: Frame) -> sp.csr_array:
         """Bind to the cells of a table.
