@@ -232,7 +232,7 @@ def test_foreign_statements_are_refused_by_kind_and_field(data):
 @pytest.mark.parametrize("given", [[np.inf, 0, 1], [None, "a", "b"], ["a"], [["a", 1], ["b", np.nan], ["c", 1]]])
 def test_labels_of_the_columns_of_a_matrix_are_labels_one_for_each(given):
     entry = linear(pd.DataFrame([[1, 0, -7]], ["q"], ["a", "b", "c"])).to_dict()[0]
-    with pytest.raises((InvariantError, LabelError), match="a column of a matrix|labels of 1"):
+    with pytest.raises((InvariantError, LabelError), match=r"a column of a matrix|labels of 1"):
         Public.from_dict([entry | {"cells": given}])
 
 
