@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from typing import Any, Protocol
 
@@ -147,17 +147,16 @@ def denoise(
         tasks = [progress.add_task(f"chain {k}", total=tune + draws) for k in range(chains)]
         with ThreadPoolExecutor(min(chains, os.cpu_count() or 1)) as pool:
             run = partial(_chain, seen, tables, windows.most, draws, tune, prior, stop)
-            futures = [
-                pool.submit(run, own, partial(progress.advance, task), work)
-                for own, task, work in zip(generators, tasks, works, strict=True)
-            ]
+            futures: list[Future[list[dict[str, Any]]]] = []
             try:
+                for own, task, work in zip(generators, tasks, works, strict=True):
+                    futures.append(pool.submit(run, own, partial(progress.advance, task), work))
                 found = [future.result() for future in futures]
             except KeyboardInterrupt:
                 stop.set()
                 found = [future.result() for future in futures]
-    shortest = min(map(len, found))
-    if not shortest:
+    shortest = min(map(len, found), default=0)
+    if not shortest or len(found) < chains:
         raise KeyboardInterrupt
     whole = {name: np.array([[draw[name] for draw in own[:shortest]] for own in found]) for name in found[0][0]}
     return Denoised(seen, whole.pop(TABLE), whole, tables.plan)

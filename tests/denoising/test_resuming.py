@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -105,6 +106,28 @@ def test_ctrl_c_gives_what_there_is_and_keeps_it(tmp_path, monkeypatch):
     assert 0 < part.draws.sizes["draw"] < 300
     monkeypatch.undo()
     same(ppd.denoise(CROSSED, draws=300, tune=10, keep=tmp_path, **QUIET), whole)
+
+
+def test_ctrl_c_while_chains_are_begun_stops_the_first_one(monkeypatch):
+    """Nothing is waited for: a chain that has not begun has no draws, and all have as many."""
+    submit, sweep, begun, swept = ThreadPoolExecutor.submit, Chain.sweep, [], []
+
+    def interrupted(*given):
+        if begun:
+            raise KeyboardInterrupt
+        begun.append(submit(*given))
+        return begun[0]
+
+    def counted(*given):
+        swept.append(given)
+        time.sleep(0.01)
+        sweep(*given)
+
+    monkeypatch.setattr(ThreadPoolExecutor, "submit", interrupted)
+    monkeypatch.setattr(Chain, "sweep", counted)
+    with pytest.raises(KeyboardInterrupt):
+        ppd.denoise(CROSSED, draws=1000, tune=10, **QUIET)
+    assert len(swept) < 1000
 
 
 KILLING = """
