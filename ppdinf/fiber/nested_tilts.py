@@ -72,22 +72,18 @@ def set_tilts(tree: Tree, w: CellWeights, f: Factors, at: int, stop: int) -> Non
         np.empty(size), np.empty(size), np.empty(size), np.empty(size), np.empty(size, np.int64), np.zeros((m, 2)),
         np.zeros(m), np.zeros(m), np.zeros(m, np.bool_),
     )  # fmt: skip
-    for _ in range(STEPS):
-        scale = _linearise(tree, w, f, at, stop, line, room)
-        if _move(tree, w, at, stop, line, scale) < NEAR:
+    for step in range(STEPS):
+        _linearise(tree, w, f, at, stop, line, room)
+        if _move(tree, w, at, stop, line, step) < NEAR:
             break
 
 
 @vectorised
-def _linearise(tree: Tree, w: CellWeights, f: Factors, at: int, stop: int, line: _Linear, room: NDArray) -> int:
-    """Linearise cells by their tilted means and variances, and what is known of sums over their standard deviations.
-
-    Return the scale of the last sum.
-    """
+def _linearise(tree: Tree, w: CellWeights, f: Factors, at: int, stop: int, line: _Linear, room: NDArray) -> None:
+    """Linearise cells by their tilted means and variances, and what is known of sums over their standard deviations."""
     joins, sums, cells, tilt = tree.joins, tree.sums, tree.cells, w.tilt
     log_weight, slopes, cell_center, center = w.log_weight, w.slope, w.cell_center, w.center
     fixed, response, mean, variance, middle, below, slope, bend, pinned = line
-    scale = 1
     for join in range(at, stop):
         n = join - at
         fixed[n] = response[n] = mean[n] = variance[n] = 0.0
@@ -129,14 +125,13 @@ def _linearise(tree: Tree, w: CellWeights, f: Factors, at: int, stop: int, line:
             give = 1.0 + response[n] * bend[v]
             fixed[n] = (fixed[n] + response[n] * (slope[v] + bend[v] * mean[n])) / give
             response[n] /= give
-    return scale
 
 
 @vectorised
-def _move(tree: Tree, w: CellWeights, at: int, stop: int, line: _Linear, scale: int) -> float:
+def _move(tree: Tree, w: CellWeights, at: int, stop: int, line: _Linear, step: int) -> float:
     """Move the tilts of all sums to where the linearised tree wants them; the farthest move in standard deviations.
 
-    Moves are the shorter, the wider the last sum (`scale`): else tilts of wide sums go to and fro.
+    Moves are the shorter, the later the step: some tilts would go to and fro without end.
     """
     sums, tilt, below = tree.sums, w.tilt, line.below
     farthest = 0.0
@@ -151,7 +146,7 @@ def _move(tree: Tree, w: CellWeights, at: int, stop: int, line: _Linear, scale: 
             s /= 1.0 + below[v, 1] * line.bend[v]
             line.pinned[v] = least == most or not least <= s <= most
             goal = (min(max(s, least), most) - below[v, 0]) / below[v, 1]
-        limit = (2.0 + abs(tilt[v])) / (1.0 + max(scale - 20, 0))
+        limit = (2.0 + abs(tilt[v])) / (1.0 + max(step - 20, 0))
         move = min(max(goal - tilt[v], -limit), limit)
         farthest = max(farthest, abs(move) * np.sqrt(line.variance[n]))
         tilt[v] += move
