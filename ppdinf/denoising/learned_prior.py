@@ -166,18 +166,17 @@ class LearnedPrior:
             self.level, log_mean, far, slope = self.level + step, log_mean + step, further, log_mean + step - further
         self._tune("level with", moved, tune)
         log_shape = self.log_shape + self._length["shape with"] * rng.standard_normal()
-        log_h_new, further = _log_h(log_shape, most), _log_sum(log_shape, log_mean)
+        (log_h_new, h_new), further = _by_shape(log_shape, most), _log_sum(log_shape, log_mean)
         ratio = (np.exp(log_shape) * (log_shape - further) - a * (self.log_shape - far))[inside].sum()
         ratio -= ((log_shape - SHAPE[0]) ** 2 - (self.log_shape - SHAPE[0]) ** 2) / (2 * SHAPE[1] ** 2)
-        moved = moves(float(ratio), (log_h_new, np.exp(log_h_new), log_mean - further))
+        moved = moves(float(ratio), (log_h_new, h_new, log_mean - further))
         self.log_shape = float(log_shape) if moved else self.log_shape
         self._tune("shape with", moved, tune)
 
     def _counts(self, most: int) -> tuple[Reals, Reals]:
         """Log weights of the counts by the shape alone, and these weights: found anew once the shape has moved."""
         if self._kept[0] != self.log_shape or self._kept[1].size != most + 1:
-            log_h = _log_h(self.log_shape, most)
-            self._kept = self.log_shape, log_h, np.exp(log_h)
+            self._kept = self.log_shape, *_by_shape(self.log_shape, most)
         return self._kept[1:]
 
     def _terms(self, x: Reals, log_mean: Reals) -> Reals:
@@ -256,10 +255,15 @@ def _log_sum(a: float | Reals, b: Reals) -> Reals:
     return np.asarray(np.maximum(a, b) + np.log(1 + np.exp(-np.abs(a - b))))
 
 
-def _log_h(log_shape: float, most: int) -> Reals:
-    """Log of Gamma(x + a) / Gamma(a) x! for x up to the largest count."""
+def _by_shape(log_shape: float, most: int) -> tuple[Reals, Reals]:
+    """Log of Gamma(x + a) / Gamma(a) x! for x up to the largest count, and its exponential.
+
+    The exponential is infinite for large counts of a large shape: `ppdinf.fiber.cell_quantiles` then takes the log.
+    """
     a, x = float(np.exp(log_shape)), np.arange(float(most))
-    return np.concatenate([[0.0], np.cumsum(np.log((x + a) / (x + 1)))])
+    log_h = np.concatenate([[0.0], np.cumsum(np.log((x + a) / (x + 1)))])
+    with np.errstate(over="ignore"):
+        return log_h, np.exp(log_h)
 
 
 def _groups(codes: NDArray[np.int64], possible: NDArray[np.bool_], size: int) -> Groups:

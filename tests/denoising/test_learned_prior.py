@@ -56,3 +56,22 @@ def test_ratios_and_weights_are_those_of_the_prior(accepts):
         ends = prior.level, prior.effects, prior.log_shape
         change = log_density(prior, *ends, x) - log_density(prior, *start, x)
         assert change == pytest.approx(sum(differences) if accepts else 0.0, rel=1e-7, abs=1e-8)
+
+
+def test_large_counts_of_a_large_shape():
+    """Nearly Poisson counts in the thousands weigh more than a double holds: their logarithms are what counts."""
+    prior = LearnedPrior(ppd.Measurements({"a": range(4)}).frame, np.ones(4, dtype=bool), np.full(4, 3000))
+    proposed = []
+
+    def move(groups, which, before, after, log_ratios, anew):
+        proposed.append((before, after, log_ratios))
+        return np.zeros(which.size, dtype=bool)
+
+    rng = np.random.default_rng(1)
+    prior.log_shape = 9.0
+    for _ in range(20):
+        prior.update_with(move, 4000, rng, tune=False)
+    for (_, _, slope), (log_h, h, slope_new), log_ratio in proposed:
+        assert np.isposinf(h).any()
+        assert np.isfinite(log_h).all()
+        assert np.isfinite([*slope, *slope_new, *log_ratio]).all()
