@@ -248,9 +248,9 @@ def main(output=HERE, *, quick=False, data=None, seed=1, workers=None):
     first = drawn[EPSILONS[0], inferred[place]]["post-processed", "l1"][0]
     given = estimates[EPSILONS[0], "conditioning"][place, 0]
     figures.one_month(study, first, given, table, inferred[place])
-    every = slice(None, None, 7 if quick else 1)
-    lengths = (200, 200) if quick else (500, 2500)
-    all_months(study, table.isel(county=every), list(range(8, 12)) if quick else months, lengths, seed)
+    every = slice(None, None, 6 if quick else 1)
+    lengths = (300, 200) if quick else (500, 2500)
+    all_months(study, table.isel(county=every), list(range(9, 15)) if quick else months, lengths, seed)
     study.write()
 
 
