@@ -24,16 +24,17 @@ from ppdinf.distributions.precision import constant
 from ppdinf.distributions.sums_given_totals import SumsGivenTotals, refuse_jax
 from ppdinf.errors import InvariantError, ModelError
 from ppdinf.fiber import totals
+from ppdinf.fiber.packed_sums import SIZES, pack
 
 __all__ = ["logp_natural", "logp_table"]
 
 PIECES = 2**18  # of log normalisers, at most: 40 MB
 ON_GRIDS = 2**14  # of these on grids of frequencies, at most: 85 MB
-PARTS = ("rows_of_pieces", "units_of_pieces", "pieces")  # names of `totals.Pieces` in a graph
-GRIDS = ("grids_of_groups", "places_on_grids", "waves")  # and of `totals.Grids`
 
 # pieces that serve cells of given blocks, with given lower ends and totals
-type Cut = Callable[[NDArray[Any], NDArray[Any] | None, NDArray[Any] | None], tuple[totals.Pieces, totals.Grids]]
+type Cut = Callable[[NDArray[Any], NDArray[Any], NDArray[Any] | None], tuple[totals.Pieces, totals.Grids]]
+# distinct rows of weights, their lids, and the row of each cell
+type OfRows = tuple[NDArray[Any], NDArray[Any], NDArray[Any]]
 
 
 def fixed(table: NDArray[np.float64], name: str) -> TensorVariable:
@@ -41,39 +42,35 @@ def fixed(table: NDArray[np.float64], name: str) -> TensorVariable:
     return pytensor.shared(table, name=name) if table.nbytes > NUMBA_CONSTANT_SIZE_LIMIT else pt.as_tensor(table)
 
 
-def _released(numbers: NDArray[Any], name: str) -> TensorVariable:
-    """Put numbers in a graph of which another release has other ones, with the same machine code."""
-    return pytensor.shared(numbers, name=name)
-
-
-def _per_cell(values: Any, name: str, cells: Any) -> TensorVariable:
+def _whole(values: Any, name: str) -> TensorVariable:
     variable = pt.as_tensor(values)
     if np.dtype(variable.dtype).kind not in "iu":
         raise InvariantError(f"{name} must hold integers, not {variable.dtype}; convert it without rounding")
-    whole = pt.full((cells,), variable, dtype="int64") if variable.ndim == 0 else variable.astype("int64")
-    known = constant(whole)
-    return whole if known is None else pytensor.shared(known, name=name, shape=known.shape)
+    return pt.atleast_1d(variable.astype("int64"))
 
 
 def _logp(
-    table: TensorVariable, eta: Any, lid: Any, row: Any, lo: Any, total: Any, block: ArrayLike, cut: Cut | None
+    varying: Any, cells: int, of_rows: OfRows, lo: Any, total: Any, block: ArrayLike, cut: Cut | None
 ) -> TensorVariable:
-    cells = row.shape[0]
-    goal = _per_cell(total, "total", 1)
+    goal, lower, blocks = _whole(total, "total"), constant(_whole(lo, "lo")), np.atleast_1d(np.asarray(block))
     if goal.type.shape[0] is None:
         raise InvariantError("the number of totals must be known when the model is built")
-    blocks = np.asarray(block)
+    if lower is None:
+        raise InvariantError("lo must be known when the model is built")
     if blocks.dtype.kind not in "iu" or not ((blocks >= -1) & (blocks < goal.type.shape[0])).all():
         raise InvariantError(f"block must name one of {goal.type.shape[0]} totals (from 0) or be -1 for a free cell")
+    if not {blocks.size, lower.size} <= {1, cells}:
+        raise ModelError(f"lo has {lower.size:,} entries and block {blocks.size:,}: one is needed, or {cells:,}")
     refuse_jax()
-    pieces, grids = totals.NO_PIECES, totals.NO_GRIDS
-    if cut is not None:
-        pieces, grids = cut(blocks, constant(pt.as_tensor(lo)), constant(pt.atleast_1d(total)))
-    first, unit, polynomials = (_released(part, name) for part, name in zip(pieces, PARTS, strict=True))
-    group, place, waves = (_released(part, name) for part, name in zip(grids, GRIDS, strict=True))
-    cell = [row, _per_cell(lo, "lo", cells), _per_cell(blocks, "block", cells), goal]
-    sums = SumsGivenTotals(as_means=cut is not None)
-    return sums(table, eta, lid, polynomials, waves, *cell, first, unit, group, place)[0]
+    lower, blocks = (np.broadcast_to(x.astype(np.int64), cells) for x in (lower, blocks))
+    sums, known = constant(goal), np.zeros(goal.type.shape[0], dtype=np.int64)
+    pieces, grids = (totals.NO_PIECES, totals.NO_GRIDS) if cut is None else cut(blocks, lower, sums)
+    packed = pack(*of_rows[:2], blocks, of_rows[2], lower, known if sums is None else sums, pieces, grids)
+    reals, whole = (pytensor.shared(x, name=f"fixed_{name}", borrow=True) for name, x in packed._asdict().items())
+    if sums is None:  # totals that are data of the model
+        start = SIZES + 3 * cells
+        whole = whole[start : start + known.size].set(goal)
+    return SumsGivenTotals(as_means=cut is not None)(varying, reals, whole)[0]
 
 
 def logp_table(logw: Any, *, lo: Any, total: Any, block: ArrayLike = 0) -> TensorVariable:
@@ -114,9 +111,9 @@ def logp_table(logw: Any, *, lo: Any, total: Any, block: ArrayLike = 0) -> Tenso
     >>> np.exp(logp_table(dice, lo=1, total=10).eval()).round(3)
     array([0.125, 1.   ])
     """
-    table = pt.as_tensor(logw).astype("float64")
-    cells, none = table.shape[0], np.empty((0, 0))
-    return _logp(table, pt.zeros(cells), none, pt.arange(cells), lo, total, block, None)
+    table, none = pt.as_tensor(logw).astype("float64"), np.empty((0, 0))
+    cells = table.type.shape[0] or np.broadcast(lo, block).size
+    return _logp(table, cells, (none, none, np.arange(cells)), lo, total, block, None)
 
 
 def logp_natural(eta: Any, logh: ArrayLike, *, lo: Any, total: Any, block: ArrayLike = 0) -> TensorVariable:
@@ -162,26 +159,22 @@ def logp_natural(eta: Any, logh: ArrayLike, *, lo: Any, total: Any, block: Array
     if table.ndim != 2 or not (table < np.inf).all():
         raise ModelError(f"logh must be a (cells, width) table without nan or +inf; its shape is {table.shape}")
     table, row = np.unique(table, axis=0, return_inverse=True)  # cells with the same noisy count share a row
-    base, lid = _released(table, "log_h"), _released(totals.lids(table), "lids")
-    numbers = pytensor.shared(row.astype(np.int64), name="row", shape=row.shape)
+    row = row.astype(np.int64)
 
     def cut(
-        blocks: NDArray[Any], lower: NDArray[Any] | None, total: NDArray[Any] | None
+        blocks: NDArray[Any], lower: NDArray[Any], total: NDArray[Any] | None
     ) -> tuple[totals.Pieces, totals.Grids]:
         """Pieces of the rows of free cells, and of cells in blocks that are large enough; of smaller ones on grids."""
-        each = np.broadcast_to(blocks.astype(np.int64), row.shape)
-        size = np.bincount(each[each >= 0], minlength=1)[each]
-        on_grids = (
-            (each >= 0) & (size >= totals.FEWEST) & (size <= totals.FEW) & (lower is not None and total is not None)
-        )
-        useful = (each < 0) | (size >= totals.MANY) | on_grids
+        size = np.bincount(blocks[blocks >= 0], minlength=1)[blocks]
+        on_grids = (blocks >= 0) & (size >= totals.FEWEST) & (size <= totals.FEW) & (total is not None)
+        useful = (blocks < 0) | (size >= totals.MANY) | on_grids
         if not useful.any():
             return totals.NO_PIECES, totals.NO_GRIDS
         pieces = totals.pieces_of(table, np.isin(np.arange(len(table)), row[useful]), PIECES)
-        if lower is None or total is None or not on_grids.any():
+        if total is None or not on_grids.any():
             return pieces, totals.NO_GRIDS
-        offsets = np.atleast_1d(total).astype(np.int64)
-        np.subtract.at(offsets, each[each >= 0], np.broadcast_to(lower, row.shape).astype(np.int64)[each >= 0])
-        return pieces, totals.grids_of(table, row.astype(np.int64), each, offsets, pieces, ON_GRIDS)
+        offsets = total.astype(np.int64)
+        np.subtract.at(offsets, blocks[blocks >= 0], lower[blocks >= 0])
+        return pieces, totals.grids_of(table, row, blocks, offsets, pieces, ON_GRIDS)
 
-    return _logp(base, eta, lid, numbers, lo, total, block, cut)
+    return _logp(eta, row.size, (table, totals.lids(table), row), lo, total, block, cut)

@@ -11,6 +11,7 @@ R. A. Fisher (1925), "Theory of statistical estimation", Proc. Camb. Phil. Soc. 
 
 import sys
 from collections.abc import Sequence
+from ctypes import POINTER, c_double, c_int64
 from functools import cache
 from typing import Any
 
@@ -31,19 +32,19 @@ from ppdinf._pymc_internals import (
     register_funcify_default_op_cache_key,
 )
 from ppdinf.errors import ModelError
-from ppdinf.fiber import totals
+from ppdinf.fiber.packed_sums import SIZES, TOTALS, through_pointers
 
 __all__ = ["SumsGivenTotals", "refuse_jax"]
+
+MISFIT = "weights or natural parameters differ in their number of cells, or a cell's total or row of weights is missing"
 
 
 class SumsGivenTotals(Op):
     """Log coefficients, with the posterior means (``as_means``) or marginals of the cells.
 
-    Inputs: logw (rows, W), eta (d,), lids of logw (rows, 2 chunks) or empty, the table of its pieces, that of those on
-    grids of frequencies, the row of each cell (d,), lo (d,), block (d,), total (n,), rows and units of its pieces,
-    grids of the groups and places on them.  Outputs: one log coefficient per total and one for all free cells (n + 1,);
-    means (d, 1) or marginals (d, W).  Differentiable in eta with means, in logw
-    (a row for each cell) with marginals.
+    Inputs: natural parameters (d,) for means, log weights (d, W) for marginals; and all else, as two vectors that
+    `ppdinf.fiber.packed_sums.pack` makes. Outputs: one log coefficient per total and one for all free cells (n + 1,);
+    means (d, 1) or marginals (d, W). Differentiable in the first input.
     """
 
     __props__ = ("as_means",)
@@ -51,52 +52,49 @@ class SumsGivenTotals(Op):
     def __init__(self, as_means: bool) -> None:
         self.as_means = as_means
 
-    def make_node(self, *inputs: Any) -> Apply:
-        """Apply to matrices and vectors of float64 and int64."""
-        floats = [pt.as_tensor(x).astype("float64") for x in inputs[:5]]
-        whole = [pt.as_tensor(x, dtype="int64") for x in inputs[5:]]
-        for x, ndim in zip((*floats, *whole), (2, 1, 2, 2, 2, 1, 1, 1, 1, 2, 2, 2, 2), strict=True):
+    def make_node(self, varying: Any, reals: Any, whole: Any) -> Apply:
+        """Apply to a vector or matrix of float64, and vectors of float64 and int64."""
+        inputs = [pt.as_tensor(x).astype("float64") for x in (varying, reals)]
+        inputs.append(pt.as_tensor(whole, dtype="int64"))
+        for x, ndim in zip(inputs, (1 if self.as_means else 2, 1, 1), strict=True):
             if x.type.ndim != ndim:
                 raise ModelError(f"{x} has {x.type.ndim} dimensions where {ndim} are needed")
-        cells, (n,) = floats[1].type.shape[0], whole[3].type.shape
-        totals_and_free = None if n is None else n + 1
-        width = 1 if self.as_means else floats[0].type.shape[1]
-        value = pt.tensor(dtype="float64", shape=(totals_and_free,))  # known shapes spare checks in every model
-        return Apply(self, [*floats, *whole], [value, pt.tensor(dtype="float64", shape=(cells, width))])
+        shape = (inputs[0].type.shape[0], 1) if self.as_means else inputs[0].type.shape
+        return Apply(self, inputs, [pt.dvector(), pt.tensor(dtype="float64", shape=shape)])
 
     def perform(self, node: Apply, inputs: Sequence[Any], output_storage: list[list[Any]]) -> None:
         """Evaluate in compiled code."""
-        # constants of a graph are read-only: of another type to numba, for which the kernels would be compiled anew
-        own = (np.require(x, None, ["C", "W"]) for x in inputs)
-        logw, eta, lid, table, waves, row, lo, block, total, first, unit, group, place = own
-        width, pieces = 1 if self.as_means else logw.shape[1], totals.Pieces(first, unit, table)
-        value, out = np.zeros(total.size + 1), np.zeros((eta.size, width))
-        grids = totals.Grids(group, place, waves)
-        totals.evaluate(logw, eta, lid, row, lo, block, total, pieces, grids, self.as_means, value, out)
+        varying, reals, whole = (np.ascontiguousarray(x) for x in inputs)
+        rows, width = varying.shape[0], 1 if self.as_means else varying.shape[1]
+        value, out = np.zeros(whole[TOTALS] + 1), np.zeros((rows, width))
+        kernel = _provide_symbol()
+        pointers = [
+            x.ctypes.data_as(POINTER(c_int64 if x is whole else c_double)) for x in (varying, reals, whole, value, out)
+        ]
+        fits = kernel.ctypes(*pointers[:3], rows, width, reals.size, whole.size, self.as_means, *pointers[3:])
+        if not fits:
+            raise ModelError(MISFIT)
         output_storage[0][0], output_storage[1][0] = value, out
 
     def infer_shape(self, node: Apply, shapes: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
-        """Shapes from the table's and the totals' shapes."""
-        return [(shapes[8][0] + 1,), (shapes[1][0], 1 if self.as_means else shapes[0][1])]
+        """Shapes from the number of totals and that of the cells."""
+        return [(node.inputs[2][TOTALS] + 1,), (shapes[0][0], 1 if self.as_means else shapes[0][1])]
 
     def connection_pattern(self, node: Apply) -> list[list[bool]]:
         """Natural parameters (means) or log weights (marginals) are differentiable, the rest is fixed."""
-        return [[not self.as_means] * 2, [self.as_means] * 2, *([[False, False]] * 11)]
+        return [[True, True], [False, False], [False, False]]
 
     def pullback(
         self, inputs: Sequence[Variable], outputs: Sequence[Variable], cotangents: Sequence[Variable]
     ) -> list[Variable]:
         """Posterior marginals for the log weights, posterior means for the natural parameters."""
-        fixed = [disconnected_type() for _ in inputs]
-        varying = 1 if self.as_means else 0
+        varying, _, whole = inputs
+        fixed = [disconnected_type(), disconnected_type()]
         if not isinstance(cotangents[1].type, DisconnectedType):
-            fixed[varying] = grad_not_implemented(
-                self, varying, inputs[varying], "second derivatives of a marginal likelihood"
-            )
-        else:
-            by_cell = cotangents[0][inputs[7]]  # block -1 is the last entry, that of the free cells
-            fixed[varying] = by_cell * outputs[1][:, 0] if self.as_means else by_cell[:, None] * outputs[1]
-        return fixed
+            return [grad_not_implemented(self, 0, varying, "second derivatives of a marginal likelihood"), *fixed]
+        block = whole[SIZES : SIZES + varying.shape[0]]
+        by_cell = cotangents[0][block]  # block -1 is the last entry, that of the free cells
+        return [by_cell * outputs[1][:, 0] if self.as_means else by_cell[:, None] * outputs[1], *fixed]
 
 
 # -- numba ----------------------------------------------------------------------------------------------
@@ -105,15 +103,13 @@ class SumsGivenTotals(Op):
 
 _SYMBOL = "ppdinf_sums_given_totals"
 _REALS, _INTEGERS = types.CPointer(types.float64), types.CPointer(types.int64)
-_SIGNATURE = types.int64(
-    *[_REALS] * 5, *[_INTEGERS] * 8, *[types.int64] * 11, types.boolean, *[_REALS] * 2
-)  # inputs, their sizes, which output, outputs
+_SIGNATURE = types.int64(_REALS, _REALS, _INTEGERS, *[types.int64] * 4, types.boolean, _REALS, _REALS)
 _sums_given_totals = types.ExternalFunction(_SYMBOL, _SIGNATURE)
 
 
 @cache
 def _provide_symbol() -> Any:
-    kernel = callback(_SIGNATURE, totals.through_pointers)
+    kernel = callback(_SIGNATURE, through_pointers)
     add_symbol(_SYMBOL, kernel.address)
     return kernel  # its machine code lives as long as this object
 
@@ -124,47 +120,19 @@ def _compiled(op: SumsGivenTotals, node: Apply, **kwargs: Any) -> tuple[Any, int
     as_means = op.as_means
 
     @numba_njit
-    def sums_given_totals(  # type: ignore[no-untyped-def]
-        logw, eta, lid, table, waves, row, lo, block, total, first, unit, group, place
-    ):
-        (different, width), cells = logw.shape, eta.size
-        if not cells == row.size == lo.size == block.size:
-            raise ModelError("weights, natural parameters, lower ends and blocks differ in their number of cells")
-        value, out = np.zeros(total.size + 1), np.zeros((cells, 1 if as_means else width))
+    def sums_given_totals(varying, reals, whole):  # type: ignore[no-untyped-def]
+        width = 1 if as_means else varying.shape[1]
+        value, out = np.zeros(whole[TOTALS] + 1), np.zeros((varying.shape[0], width))
+        own = np.ascontiguousarray(varying), np.ascontiguousarray(reals), np.ascontiguousarray(whole)
         fits = _sums_given_totals(
-            np.ascontiguousarray(logw).ctypes,
-            np.ascontiguousarray(eta).ctypes,
-            np.ascontiguousarray(lid).ctypes,
-            np.ascontiguousarray(table).ctypes,
-            np.ascontiguousarray(waves).ctypes,
-            np.ascontiguousarray(row).ctypes,
-            np.ascontiguousarray(lo).ctypes,
-            np.ascontiguousarray(block).ctypes,
-            np.ascontiguousarray(total).ctypes,
-            np.ascontiguousarray(first).ctypes,
-            np.ascontiguousarray(unit).ctypes,
-            np.ascontiguousarray(group).ctypes,
-            np.ascontiguousarray(place).ctypes,
-            cells,
-            different,
-            width,
-            lid.shape[1],
-            total.size,
-            first.shape[0],
-            unit.shape[0],
-            table.shape[0],
-            group.shape[0],
-            place.shape[0],
-            waves.shape[0],
-            as_means,
-            value.ctypes,
-            out.ctypes,
-        )
-        if fits == 0:
-            raise ModelError("a cell's block is neither the number of a total nor -1, or its weights have no row")
+            own[0].ctypes, own[1].ctypes, own[2].ctypes, varying.shape[0], width, reals.size, whole.size, as_means,
+            value.ctypes, out.ctypes,
+        )  # fmt: skip
+        if not fits:
+            raise ModelError(MISFIT)
         return value, out
 
-    return sums_given_totals, 5
+    return sums_given_totals, 6
 
 
 def refuse_jax() -> None:

@@ -37,6 +37,7 @@ nested_tree         nested sums as a forest of joins of two, fixed once for all 
 nested_upward       weights of all sums of a forest, from the cells up, trimmed with a bound on what that costs
 noisy_pairs         confidential pairs of counts given noisy ones, and perhaps the exact total of the larger:
                     posterior draws
+packed_sums         all that stays the same while a posterior is sampled, in two arrays
 pair_weights        weights of pairs of counts, one within the other: the smaller summed out, its mean, and draws
                     given the larger
 pairs               pairs of counts, one within the other, under one total: cases and deaths of counties in a month

@@ -26,11 +26,11 @@ from ppdinf.fiber.conditional_draws import draw_tables
 from ppdinf.fiber.cumulants import MANY
 from ppdinf.fiber.frequency_grids import FEW, FEWEST, NO_GRIDS, Grids, grids_of
 from ppdinf.fiber.pieces import NO_PIECES, Pieces, pieces_of
-from ppdinf.fiber.value_and_gradient import evaluate, through_pointers
+from ppdinf.fiber.value_and_gradient import evaluate
 
 __all__ = [
     "FEW", "FEWEST", "MANY", "NO_GRIDS", "NO_PIECES", "Grids", "Pieces", "draw", "evaluate", "grids_of", "lids",
-    "log_coefficient", "marginals", "pieces_of", "through_pointers",
+    "log_coefficient", "marginals", "pieces_of",
 ]  # fmt: skip
 
 

@@ -4,7 +4,6 @@ Fisher's identity: the gradient in log weights is the posterior probabilities, t
 means.
 """
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
@@ -14,13 +13,11 @@ from ppdinf.fiber.convolution import by_convolution, convolved
 from ppdinf.fiber.cumulants import MANY, by_cumulants, values_and_means
 from ppdinf.fiber.fixed_frequencies import by_frequencies
 from ppdinf.fiber.fourier import inverted
-from ppdinf.fiber.frequency_grids import WIDTH as WIDTH_ON_GRID
 from ppdinf.fiber.frequency_grids import Grids
-from ppdinf.fiber.log_normaliser import WIDTH
 from ppdinf.fiber.pieces import Pieces, placed
 from ppdinf.fiber.saddlepoint import moments, tilted
 
-__all__ = ["evaluate", "grouped", "log_weight_of_zero", "through_pointers"]
+__all__ = ["evaluate", "grouped", "log_weight_of_zero"]
 
 
 @vectorised
@@ -180,40 +177,3 @@ def evaluate(
         value[b] += part
         at = at + 1 if free else bounds[b + 1]
         b += 0 if free else 1
-
-
-def through_pointers(  # type: ignore[no-untyped-def]
-    logw, eta, lid, table, waves, row, lo, block, total, first, unit, group, place, cells, different, width, chunks, n,
-    rows_with_pieces, units, number, groups, grids, on_grids, as_means, value, out,
-) -> int:  # fmt: skip
-    """:func:`evaluate` for callers in C.
-
-    0, and nothing is done, where a cell's block or row does not exist; else 1.
-    """
-    rows, blocks = numba.carray(row, (cells,)), numba.carray(block, (cells,))
-    for i in range(cells):
-        if not (0 <= rows[i] < different and -1 <= blocks[i] < n):
-            return 0
-    evaluate(
-        numba.carray(logw, (different, width)),
-        numba.carray(eta, (cells,)),
-        numba.carray(lid, (different, chunks)),
-        rows,
-        numba.carray(lo, (cells,)),
-        blocks,
-        numba.carray(total, (n,)),
-        Pieces(
-            numba.carray(first, (rows_with_pieces, 4)),
-            numba.carray(unit, (units, 2)),
-            numba.carray(table, (number, WIDTH)),
-        ),
-        Grids(
-            numba.carray(group, (groups, 2)),
-            numba.carray(place, (grids, 2 * number)),
-            numba.carray(waves, (on_grids, WIDTH_ON_GRID)),
-        ),
-        as_means,
-        numba.carray(value, (n + 1,)),
-        numba.carray(out, (cells, 1 if as_means else width)),
-    )
-    return 1

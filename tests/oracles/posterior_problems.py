@@ -20,6 +20,7 @@ from scipy.special import gammaln
 from ppdinf.diagnostics.calibration import calibrate, uniformity
 from ppdinf.distributions.sums_given_totals import SumsGivenTotals
 from ppdinf.fiber import totals
+from ppdinf.fiber.packed_sums import pack
 from ppdinf.lattice.fiber_tables import fiber_tables
 from ppdinf.samplers import posterior_importance, posterior_rejection
 from ppdinf.samplers.posterior_bound import saturated_bound
@@ -38,9 +39,8 @@ class Compiled:
         if enumerated:
             self.data |= {"tables": np.zeros((1, cells)), "log_h": np.zeros(1)}
         else:
-            ints = {name: np.zeros(cells, np.int64) for name in ("row", "lo", "block")}
-            table = {"logw": np.zeros((cells, 1)), "lid": np.zeros((cells, 2)), "total": np.zeros(1, np.int64)}
-            self.data |= {**ints, **table, "member": np.zeros((1, cells))}
+            self.data |= {"reals": np.zeros(1), "whole": np.zeros(1, np.int64)}
+            self.data |= {"total": np.zeros(1, np.int64), "member": np.zeros((1, cells))}
         self.data = {name: pytensor.shared(value, name=name) for name, value in self.data.items()}
         with pm.Model() as self.model:
             theta, level = pm.Normal("theta", 0, THETA_SD), pm.Normal("level", 0, LEVEL_SD)
@@ -50,10 +50,7 @@ class Compiled:
 
     def summed_out(self, eta):
         s = self.data
-        (first, unit, polynomials), (group, grid, waves) = totals.NO_PIECES, totals.NO_GRIDS
-        place = [s[name] for name in ("row", "lo", "block", "total")]
-        tables = s["logw"], eta, s["lid"], polynomials, waves
-        value = SumsGivenTotals(True)(*tables, *place, first, unit, group, grid)[0].sum()
+        value = SumsGivenTotals(True)(eta, s["reals"], s["whole"])[0].sum()
         means = s["member"] @ pt.exp(eta)  # of the public sums
         log_p = (s["total"] * pt.log(means) - means - pt.gammaln(s["total"] + 1)).sum()
         return value - s["forget"] * log_p
@@ -121,8 +118,10 @@ class Problem:
             log_h = -self.believed * np.abs(y[:, None] - counts) - gammaln(counts + 1)
             self.parts = {"lo": np.zeros(y.size, np.int64), "total": total, "block": block}
             member = (block == np.arange(total.size)[:, None]).astype(float)
-            data = {"logw": log_h, "lid": totals.lids(log_h), "row": np.arange(y.size), **self.parts, "member": member}
-        self.log_h = data.get("logw", data.get("log_h"))
+            place = block, np.arange(y.size), self.parts["lo"], total
+            packed = pack(log_h, totals.lids(log_h), *place, totals.NO_PIECES, totals.NO_GRIDS)
+            data = {**packed._asdict(), "total": total, "member": member}
+        self.log_h = log_h if self.block is not None else data["log_h"]
         for name, value in {**data, "log_base": self.log_base, "forget": np.array(forget)}.items():
             self.compiled.data[name].set_value(value)
 

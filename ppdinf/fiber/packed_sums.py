@@ -1,0 +1,130 @@
+"""All that stays the same while a posterior is sampled, in two arrays: one of real and one of whole numbers.
+
+What evaluates sums given their totals needs a dozen arrays. As inputs of a PyTensor graph each of them costs time to
+compile, with nutpie half a second on an ordinary machine.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+from ppdinf.fiber.cell_windows import vectorised
+from ppdinf.fiber.frequency_grids import WIDTH as WIDTH_ON_GRID
+from ppdinf.fiber.frequency_grids import Grids
+from ppdinf.fiber.log_normaliser import WIDTH
+from ppdinf.fiber.pieces import Pieces
+from ppdinf.fiber.value_and_gradient import evaluate
+
+__all__ = ["SIZES", "TOTALS", "Packed", "pack", "through_pointers"]
+
+SIZES = 10
+"""Whole numbers begin with so many sizes: cells, totals, rows of weights, their width, chunks of these; rows and units
+of pieces, pieces; grids, and pieces on these. There follow each cell's total, row and lower end, and the totals."""
+
+TOTALS = 1
+"""Place of the number of totals."""
+
+
+class Packed(NamedTuple):
+    """Arrays of float64 and int64, as `through_pointers` reads them."""
+
+    reals: NDArray[np.float64]
+    whole: NDArray[np.int64]
+
+
+def pack(
+    logw: NDArray[np.float64],
+    lid: NDArray[np.float64],
+    block: NDArray[np.int64],
+    row: NDArray[np.int64],
+    lo: NDArray[np.int64],
+    total: NDArray[np.int64],
+    pieces: Pieces,
+    grids: Grids,
+) -> Packed:
+    """Put inputs of `ppdinf.fiber.value_and_gradient.evaluate` one after the other.
+
+    ``logw`` and ``lid`` have no entries where weights themselves vary; a row for each cell is meant then.
+    """
+    sizes = (
+        row.size, total.size, *logw.shape, lid.shape[1], len(pieces.first), len(pieces.unit), len(pieces.table),
+        len(grids.place), len(grids.table),
+    )  # fmt: skip
+    # grids may serve fewer groups than there are totals: none, where there are no grids
+    group = grids.group if len(grids.group) else np.full((total.size, 2), -1)
+    reals = (logw, lid, pieces.table, grids.table)
+    whole = (np.array(sizes), block, row, lo, total, pieces.first, pieces.unit, group, grids.place)
+    return Packed(
+        np.concatenate([np.asarray(part, dtype=np.float64).ravel() for part in reals]),
+        np.concatenate([np.asarray(part, dtype=np.int64).ravel() for part in whole]),
+    )
+
+
+@vectorised
+def _cut(array: NDArray, start: int, rows: int, columns: int) -> NDArray:
+    return array[start : start + rows * columns].reshape((rows, columns))
+
+
+def through_pointers(  # type: ignore[no-untyped-def]
+    varying, reals, whole, d, width, n_reals, n_whole, as_means, value, out
+) -> int:
+    """Evaluate sums given their totals for callers in C; see `ppdinf.fiber.value_and_gradient.evaluate`.
+
+    Parameters
+    ----------
+    varying : pointer to float64
+        Natural parameters (d,) where means are asked for, else log weights (d, W).
+    reals, whole : pointers to float64, int64
+        `Packed`.
+    d, width, n_reals, n_whole : int
+        Sizes of ``out``, ``reals`` and ``whole``.
+    as_means : bool
+    value, out : pointers to float64
+        Of a number for every total and one more, and (d, 1) means or (d, W) marginals: all 0.
+
+    Returns
+    -------
+    int
+        0, and nothing is done, where the number of cells is another one, or a total or row does not exist; else 1.
+    """
+    real, integer = numba.carray(reals, (n_reals,)), numba.carray(whole, (n_whole,))
+    n, rows, columns, chunks = integer[1], integer[2], integer[3], integer[4]
+    in_pieces, units, number, grids, on_grids = integer[5], integer[6], integer[7], integer[8], integer[9]
+    if integer[0] != d:
+        return 0
+    at = SIZES
+    block, row, lo = integer[at : at + d], integer[at + d : at + 2 * d], integer[at + 2 * d : at + 3 * d]
+    total = integer[at + 3 * d : at + 3 * d + n]
+    for i in range(d):
+        if not (0 <= row[i] < (rows if as_means else d) and -1 <= block[i] < n):
+            return 0
+    at += 3 * d + n
+    first = _cut(integer, at, in_pieces, 4)
+    unit = _cut(integer, at + first.size, units, 2)
+    group = _cut(integer, at + first.size + unit.size, n, 2)
+    place = _cut(integer, at + first.size + unit.size + group.size, grids, 2 * number)
+    logw = _cut(real, 0, rows, columns)
+    lid = _cut(real, logw.size, rows, chunks)
+    table = _cut(real, logw.size + lid.size, number, WIDTH)
+    waves = _cut(real, logw.size + lid.size + table.size, on_grids, WIDTH_ON_GRID)
+    if not as_means:
+        logw, lid = numba.carray(varying, (d, width)), np.empty((0, 0))
+    evaluate(
+        logw,
+        numba.carray(varying, (d,)) if as_means else np.zeros(d),
+        lid,
+        row,
+        lo,
+        block,
+        total,
+        Pieces(first, unit, table),
+        Grids(group, place, waves),
+        as_means,
+        numba.carray(value, (n + 1,)),
+        numba.carray(out, (d, width)),
+    )
+    return 1
