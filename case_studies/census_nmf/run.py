@@ -238,7 +238,7 @@ def by(found, *names):
 
 def persons(study, *, quick, workers):
     """Persons of counties and tracts from eleven overlapping queries, with zeros and bounds."""
-    number, draws = (4, 60) if quick else (FILES, 150)
+    number, draws = (2, 60) if quick else (FILES, 150)
     runs = study.replicates(lambda rng, k: one_file(rng, k, draws), number, name="file", workers=workers)
     found = pd.concat(runs)
     found["size"] = pd.cut(found["truth"], [-1, 0, 5, 50, np.inf], labels=SIZES).astype(str)
