@@ -2,6 +2,8 @@
 
 Rule: symbolic; whatever a user makes of the table enters its law or is refused.
 
+alike                  cells that have the same law whatever the parameters are, so that one of them tells what the
+                       counts of all weigh
 answers                windows and moves of confidential cells, where a release answers linear queries W x on them
 apart                  A value set apart from the parameters that it was computed from: no gradient flows through it
 confidential           PyMC's view of a confidential table: a random variable of which the released one is an

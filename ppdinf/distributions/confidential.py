@@ -31,6 +31,7 @@ from ppdinf._pymc_internals import (
     graph_replace,
     vectorize_graph,
 )
+from ppdinf.distributions.alike import alike
 from ppdinf.distributions.apart import apart
 from ppdinf.distributions.factors import Factor
 from ppdinf.distributions.marginal import fixed
@@ -172,7 +173,7 @@ class ConfidentialRV(SymbolicRandomVariable):
         form = self._natural(inputs)
         at = self.counts if counts is None else counts
         if form is None:
-            data = window_logp(self.base(inputs)[0], self.start.shape, at, values_only=counts is not None)
+            data = self._data_model(self.base(inputs)[0], counts)
             weights = data + self._at(self.fiber.log_noise, "log_noise", counts)
         else:
             eta, log_normaliser, log_h = form
@@ -187,6 +188,16 @@ class ConfidentialRV(SymbolicRandomVariable):
         likeliest = (at[:, 0] + pt.argmax(known, axis=1))[:, None]
         possible = pt.switch(pt.eq(known, -np.inf), likeliest, at).T.reshape((at.shape[1], *self.start.shape))
         return weights + sum(factor.by_cell(possible) for factor in factors)
+
+    def _data_model(self, dist: TensorVariable, counts: Any) -> Any:
+        """Log density of all counts by the data model, of each kind of cells once where windows are asked for."""
+        shape = self.start.shape
+        same = alike(dist, shape, self.fiber.lower) if counts is None else None
+        if same is None:
+            at = self.counts if counts is None else counts
+            return window_logp(dist, shape, at, values_only=counts is not None)
+        of_kinds, first, kind = same
+        return window_logp(of_kinds, first.shape, self.counts[first])[kind]
 
     def _at(self, table: NDArray[np.float64], name: str, counts: Any) -> Any:
         """Read fixed log weights, shape (d, width of the windows), at counts, beyond which they are -inf."""
