@@ -128,6 +128,7 @@ def test_tables_are_not_summed_out_where_the_normaliser_depends_on_them():
 
 @pytest.mark.parametrize("name", ["l2, total", "conditioned", "gaussian, margins", "real, margins"])
 @pytest.mark.deep
+@pytest.mark.interpreted
 def test_forward_draws_keep_everything_public(name):
     make, public, y = CASES[name]
     release = ppd.Release(y, make(public))

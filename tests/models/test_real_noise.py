@@ -161,6 +161,7 @@ def test_projected_noise_with_the_table_as_a_variable():
 
 @pytest.mark.parametrize("name", ["projected, margins", "k-norm, answers", "extended, answers"])
 @pytest.mark.deep
+@pytest.mark.interpreted
 def test_releases_come_back_from_their_files_and_draw_forward(name, tmp_path):
     release, table = case(name)
     release.save(tmp_path / "r.ppd")
