@@ -71,7 +71,7 @@ def one_file(rng, draws, state, widths, estimates):
 
 def rates(study, one_file, colors, *, quick, workers):
     """Bias, error and coverage of rates over simulated files."""
-    number, draws = (1, 60) if quick else (NUMBER, 120)
+    number, draws = (2, 60) if quick else (NUMBER, 120)
     runs = study.replicates(lambda rng, k: one_file(rng, draws), number, name="rates", workers=workers)
     found = pd.concat(runs)
     found["off"] = found["estimate"] / found["truth"] - 1

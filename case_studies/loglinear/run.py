@@ -26,7 +26,7 @@ from ppdinf.report.study import Study, arguments
 from ppdinf.samplers.lattice_gibbs import dense_steps
 
 HERE = Path(__file__).parent
-TAKES = "15 min; quick 2 min"
+TAKES = "15 min; quick 1 min"
 LEVEL, TAILS = 0.9, (0.05, 0.95)
 READINGS = {
     "confidential": ("confidential table", "#222222", "o"),
@@ -171,7 +171,7 @@ def compared(found, exact):
         mean, low, high, held, rhat = np.array([each[name] for each in found]).swapaxes(0, 1)
         rows[name] = {
             "held": held.mean(),
-            "standard error": held.mean(axis=1).std(ddof=1) / len(found) ** 0.5,
+            "standard error": pd.Series(held.mean(axis=1)).sem(),
             "rmse": np.sqrt(((mean - exact[0]) ** 2).mean()),
             "slope": (mean @ exact[0]).mean() / (exact[0] @ exact[0]),
             "width": ((high - low) / (exact[2] - exact[1])).mean(),
@@ -207,7 +207,7 @@ def main(output=HERE, *, quick=False, data=None, seed=1, workers=None):
         "with the noise in the model and with noisy counts taken as true.",
         settings={"quick": quick, "seed": seed, "real": folder is not None},
     )
-    number, draws = (2, 200) if quick else (8, 500)
+    number, draws = (1, 200) if quick else (8, 500)
     rows = {}
     for name in [*PROBLEMS][: 2 if quick else None]:
         problem = PROBLEMS[name]
