@@ -112,12 +112,12 @@ def test_projected_draws_are_projections_of_multiples_of_the_grid():
     """Under a total, chi-square against the sum over all noise that is projected to one value; wrong: epsilon."""
     mechanism = ppd.SubspaceLaplace(total(), 1, grid="1/2")
     noise = mechanism.draw_noise(total().on(THREE), DRAWS, seeded_tape(2))
-    keys, _ = projected_law(0.25, 0.5, 60)
+    keys, _ = projected_law(0.25, 0.5, 30)
     index = {tuple(key): k for k, key in enumerate((keys * 6).round().astype(int).tolist())}
     place = [index.get(tuple(z), len(keys)) for z in (noise * 6).round().astype(int).tolist()]
     found = np.bincount(place, minlength=len(keys) + 1)[:-1]
     for rate, agrees in ((0.25, True), (0.29, False)):
-        p = projected_law(rate, 0.5, 60)[1]
+        p = projected_law(rate, 0.5, 30)[1]
         common = p * DRAWS > 10
         observed = np.append(found[common], DRAWS - found[common].sum())
         assert (stats.chisquare(observed, np.append(p[common], 1 - p[common].sum()) * DRAWS).pvalue > 1e-6) == agrees
@@ -128,7 +128,7 @@ def test_the_integral_stands_for_the_sum_of_a_projected_law(grid):
     """The share by which they differ is below d (grid / scale)^2."""
     mechanism = ppd.SubspaceLaplace(total(), 1, grid=grid)
     law, step = mechanism.law(total().on(THREE)), float(Fraction(grid))
-    keys, p = projected_law(step / 2, step, 80)
+    keys, p = projected_law(step / 2, step, round(12 / step))
     near = np.abs(keys).max(axis=1) < 6
     excess = np.log(p[near]) - [law.log_density(z) for z in keys[near]]
     assert np.ptp(excess) < 2 * 3 * (step / 2) ** 2

@@ -2,6 +2,7 @@
 
 import json
 from fractions import Fraction
+from functools import cache
 from itertools import combinations, product
 
 import numpy as np
@@ -27,26 +28,23 @@ def tables(data, parts):
     return found
 
 
-def log_law(mechanism, table):
+@cache
+def log_law(mechanism, *table):
     """Log probability of each output; up to a constant that is the same for all tables."""
-    return np.array([mechanism.logp(y, table) for y in OUTPUTS])
+    return np.array([mechanism.logp(y, np.array(table)) for y in OUTPUTS])
 
 
 def worst(mechanisms, parts):
     """Of every two data, by how much the log odds of all releases together can change, and their distances."""
-    laws, found = {}, []
+    found = []
     for one, two in combinations(range(len(DATA)), 2):
         loss, by_part = 0.0, {}
-        for (name, mechanism), part in zip(mechanisms.items(), parts, strict=True):
+        for mechanism, part in zip(mechanisms.values(), parts, strict=True):
             a, b = (tables(DATA[k], [part])[part] for k in (one, two))
             if mechanism.public == total() and a.sum() != b.sum():
                 break  # nothing is promised between these
-            for table in (a, b):
-                key = name, tuple(table)
-                if key not in laws:
-                    laws[key] = log_law(mechanism, table)
             with np.errstate(invalid="ignore"):
-                ratio = laws[name, tuple(a)] - laws[name, tuple(b)]
+                ratio = log_law(mechanism, *a) - log_law(mechanism, *b)
             loss += np.nanmax(np.abs(ratio))
             by_part[part] = np.array(a - b)
         else:
@@ -63,6 +61,7 @@ def distance(by_part, metric):
     return max(everybody, of(np.concatenate(cut)) if cut else 0.0)
 
 
+@cache
 def laplace(epsilon, public=None, norm="l1"):
     return ppd.GeneralizedLaplace(Public() if public is None else public, epsilon=epsilon, norm=norm)
 
