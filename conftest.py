@@ -67,10 +67,10 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
     """Quick tests evaluate PyTensor's graphs by NumPy: of most they ask less than it takes numba to compile them.
 
     As compiled by default, as users have them: deep tests but those marked ``interpreted``, tests marked ``compiled``,
-    examples, and modes that a test asks for by name.
+    among them the README, and modes that a test asks for by name.
     """
     kinds = {mark.name for mark in item.iter_markers()}
-    if "compiled" in kinds or ("deep" in kinds and "interpreted" not in kinds) or isinstance(item, pytest.DoctestItem):
+    if "compiled" in kinds or ("deep" in kinds and "interpreted" not in kinds):
         return (yield)
     import pytensor
 

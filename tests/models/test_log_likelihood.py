@@ -54,6 +54,7 @@ def test_groups_add_up_to_the_model_and_stand_alone(dist, free):
     assert not np.allclose(found[0, :, 0], expected)
 
 
+@pytest.mark.compiled
 def test_arviz_leaves_out_groups():
     model, idata = built(released()), draws(*np.random.default_rng(1).gamma(500, 1 / 500, size=400))
     ppd.log_likelihood(idata, model)

@@ -124,6 +124,7 @@ def test_posteriors_without_a_peak_are_refused():
         importance(model, 10, rng=1)
 
 
+@pytest.mark.compiled
 def test_tails_heavier_than_the_proposals_are_reported():
     with pm.Model() as model:
         loose = pm.StudentT("loose", nu=0.5, mu=0, sigma=1)

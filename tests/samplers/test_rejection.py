@@ -1,5 +1,7 @@
 """Rejection sampling against the posterior by enumeration and quadrature, and the laws that it must not have."""
 
+import doctest
+
 import numpy as np
 import pymc as pm
 import pytest
@@ -97,6 +99,12 @@ def test_a_bound_that_was_too_low_is_raised_and_earlier_draws_are_tested_again(m
     assert result.sample_stats.attrs["bound_raised"] == 1
     first = np.count_nonzero(result.posterior["theta"] == 0)  # without the second test, all 4096
     assert stats.binomtest(first, module.BATCH, np.exp(-2)).pvalue > 1e-6
+
+
+@pytest.mark.compiled
+def test_the_example_runs_as_compiled_by_default():
+    (example,) = doctest.DocTestFinder().find(rejection, "rejection", module)
+    doctest.DebugRunner().run(example)
 
 
 def test_hopeless_runs_stop_with_what_to_do():
