@@ -29,8 +29,9 @@ from ppdinf.noise.offer import Offer
 EVERY = 120  # random systems
 QUICK = range(0, 72, 12)
 EPSILONS = [Fraction(1, 2), Fraction(2, 3), Fraction(3, 4)]
-FEWEST, MOST = 500, 1_500  # draws of a system, the fewest in the quick tier and where hardly an attempt is kept
-ATTEMPTS = 40_000  # a second or two
+FEWEST, MOST = 500, 750  # draws of a system, the fewest in the quick tier and where hardly an attempt is kept
+ATTEMPTS = 20_000  # a second at most
+FAR = 5  # standard errors
 RARE = 1e-4 / EVERY / 2  # of a false alarm by chi-square at one system: of any, below 1e-4
 
 
@@ -72,21 +73,45 @@ def random_block(seed):
         seed += 1_000
 
 
-@pytest.mark.parametrize("seed", [s if s in QUICK else pytest.param(s, marks=pytest.mark.deep) for s in range(EVERY)])
-def test_random_systems(seed):
+def score(seed, draws=None, drawn=1):
+    """Draws of one system against its law; returned is how far their mean size is from its own, in standard errors."""
     A, system = random_block(seed)
     epsilon = EPSILONS[seed // 5 % 3]
     if seed % 8 < 3:
         system.sums = []  # leverages alone; nearly all others have sums to integrate out
-    law = ScaleMixture(system, epsilon)
-    draws = FEWEST if seed in QUICK else int(np.clip(ATTEMPTS * law.acceptance, FEWEST, MOST))
+    law = ScaleMixture(system, epsilon * drawn)
+    draws = draws or int(np.clip(ATTEMPTS * law.acceptance, FEWEST, MOST))
     z = law.draw(draws, seeded_tape(seed))
     assert not (z @ A.T).any()
     truth = enumerated(A, "l1", epsilon, {1: 200, 2: 70, 3: 36}[system.m])
-    assert fit(z, truth) > RARE, A
-    distance, expected = total_variation(z, truth)
-    # a draw moves the distance by 1 / draws at most: 1e-6 of a false alarm, by McDiarmid
-    assert distance < expected + math.sqrt(math.log(1e6) / (2 * draws)), A
+    if drawn == 1:
+        assert fit(z, truth) > RARE, A
+        distance, expected = total_variation(z, truth)
+        # a draw moves the distance by 1 / draws at most: 1e-6 of a false alarm, by McDiarmid
+        assert distance < expected + math.sqrt(math.log(1e6) / (2 * draws)), A
+    sizes, p = np.abs(np.array(list(truth))).sum(axis=1), np.array(list(truth.values()))
+    mean = p @ sizes / p.sum()
+    return (np.abs(z).sum(axis=1).mean() - mean) / np.sqrt(p @ (sizes - mean) ** 2 / draws)
+
+
+@pytest.mark.parametrize("seed", QUICK)
+def test_random_systems(seed):
+    assert abs(score(seed, FEWEST)) < FAR
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("kind", range(5))
+def test_systems_of_a_kind(kind):
+    """Some twenty systems one by one, and their mean sizes together."""
+    scores = [score(seed) for seed in range(kind, EVERY, 5) if seed not in QUICK]
+    assert abs(np.sum(scores)) < FAR * len(scores) ** 0.5
+
+
+@pytest.mark.deep
+def test_scale_is_seen_by_systems_together():
+    """Epsilon 5 % off: 8 standard errors by fewer draws than those above."""
+    scores = [score(seed, FEWEST, Fraction(105, 100)) for seed in range(0, EVERY, 5) if seed not in QUICK]
+    assert abs(np.sum(scores)) > FAR * len(scores) ** 0.5
 
 
 # -- wrong variants -------------------------------------------------------------------------------------------
