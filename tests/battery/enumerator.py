@@ -242,21 +242,6 @@ def slope(function, at, step=2e-3):
     return gradient
 
 
-def contrast(draws, listed, right, wrong):
-    """z of the mean log ratio of two laws over independent draws, if the first holds and if the second does.
-
-    The sharpest question to ask where two laws are near each other.
-    """
-    score = np.log(right) - np.log(wrong)
-    index = {tuple(table): k for k, table in enumerate(listed.tables.tolist())}
-    seen = score[[index[tuple(table)] for table in draws.tolist()]].mean()
-    found = []
-    for law in right, wrong:
-        mean = law @ score
-        found.append((seen - mean) / np.sqrt(law @ (score - mean) ** 2 / len(draws)))
-    return tuple(found)
-
-
 def agreement(draws, listed, probabilities):
     """p-value of the chi-square test that the drawn tables follow the probabilities; 0 if one is not listed.
 

@@ -8,6 +8,7 @@ import enumerator as own
 import numpy as np
 import pymc as pm
 import pytest
+from enumeration import contrast
 from posed import Posed, moved_once, summed_out, walked
 from published import PUBLISHED
 from test_densities import OTHERS, feasible, first
@@ -119,7 +120,7 @@ def test_walk_divides_by_the_normaliser(published):
     assert own.agreement(found, listed, posterior) > ALARM
     for fault in no_normaliser(posed), faulty_noise(posed):
         wrong, log_wrong = fault(point)
-        z, z_wrong = own.contrast(found, listed, posterior, wrong.probabilities(log_wrong))
+        z, z_wrong = contrast(found, listed.tables, posterior, wrong.probabilities(log_wrong))
         assert abs(z) < FAR < abs(z_wrong)
 
 
