@@ -48,7 +48,17 @@ def pack(
 ) -> Packed:
     """Put inputs of `ppdinf.fiber.value_and_gradient.evaluate` one after the other.
 
-    ``logw`` and ``lid`` have no entries where weights themselves vary; a row for each cell is meant then.
+    Parameters
+    ----------
+    logw : array, shape (rows, W)
+        Distinct rows of log weights; without entries where weights themselves vary, of which each cell has a row.
+    lid : array, shape (rows, 2 chunks)
+        ``lids(logw)``.
+    block, row, lo : arrays of int64, shape (d,)
+        Total of each cell, -1 for none; its row of weights; the count that column 0 of it stands for.
+    total : array of int64, shape (n,)
+    pieces : Pieces
+    grids : Grids
     """
     sizes = (
         row.size, total.size, *logw.shape, lid.shape[1], len(pieces.first), len(pieces.unit), len(pieces.table),

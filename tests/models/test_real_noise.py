@@ -17,7 +17,7 @@ from ppdinf.lattice.null_space import null_space
 
 QUIET = {"progressbar": False, "quiet": True, "compute_convergence_checks": False}
 DRAWS = 6_000
-FAR = 6  # z of a mean log ratio; once in 10^9 for independent draws
+FAR = 6  # z of a mean log ratio: 2e-9 of a false alarm, were draws independent
 THREE = xr.DataArray([2, 0, 3], dims="county")
 FOUR = xr.DataArray([2, 1, 0, 3], dims="county", coords={"state": ("county", list("AABB"))})
 OBLONG = xr.DataArray([[2, 2, 1], [1, 2, 3]], dims=("sex", "age"))
