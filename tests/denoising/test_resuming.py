@@ -131,7 +131,7 @@ def test_ctrl_c_while_chains_are_begun_stops_the_first_one(monkeypatch):
 
 
 KILLING = """
-import os, random, signal, sys, time
+import gc, os, random, signal, sys, time
 sys.path.insert(0, sys.argv[1])
 from test_resuming import CROSSED, NESTED, QUIET, same
 import ppdinf as ppd
@@ -141,19 +141,28 @@ whole = {}
 for seen in (NESTED, CROSSED):
     whole[id(seen)] = ppd.denoise(seen, draws=10, **QUIET)  # compiles as well
 _kept_work.EVERY = 0.0
-results = 0
-while kills < int(sys.argv[3]):
-    seen = (NESTED, CROSSED)[results % 2]
+def begun(seen, name):
     child = os.fork()
     if not child:
         try:
-            found = ppd.denoise(seen, draws=10, keep=sys.argv[2] + f"/{results}", **QUIET)
+            found = ppd.denoise(seen, draws=10, keep=sys.argv[2] + f"/{name}", **QUIET)
             same(found, whole[id(seen)])
         except BaseException as error:
             print(type(error), error, flush=True)
             os._exit(3)
         os._exit(0)
-    time.sleep(random.uniform(0.0, 0.1))
+    return child
+gc.collect()
+gc.freeze()
+start = time.monotonic()
+for seen in (NESTED, CROSSED):
+    assert os.waitpid(begun(seen, "no kill"), 0)[1] == 0
+took = (time.monotonic() - start) / 2  # of a run that begins anew: how long others live depends on it, on any machine
+results = 0
+while kills < int(sys.argv[3]):
+    seen = (NESTED, CROSSED)[results % 2]
+    child = begun(seen, results)
+    time.sleep(random.uniform(0.0, took / 2))
     os.kill(child, signal.SIGKILL)
     state = os.waitpid(child, 0)[1]
     if os.WIFSIGNALED(state):

@@ -343,15 +343,26 @@ def killed(file, starts, forks, seed):
     code = LOOP.replace("session = ", f"""
 import gc, signal, time
 rng = np.random.default_rng({seed})
-warm = ppd.Session.open(sys.argv[1] + " warm", epsilon=1)  # whose release compiles and loads all that children need
-warm.release(ppd.GeneralizedLaplace(ppd.invariants.total(), epsilon="1/1000"), np.array([3, 1, 2]))
+def release():
+    mechanism = ppd.GeneralizedLaplace(ppd.invariants.total(), epsilon="1/1000")
+    mechanism.draft(np.array([3, 1, 2])).promise
+    ppd.Session.open(sys.argv[1] + " warm").release(mechanism, np.array([3, 1, 2]))
+ppd.Session.open(sys.argv[1] + " warm", epsilon=1)
+release()  # all that children need is compiled and loaded
 gc.collect()
 gc.freeze()
+for _ in range(3):
+    start = time.monotonic()
+    if not (child := os.fork()):
+        release()
+        os._exit(0)
+    os.waitpid(child, 0)
+    took = time.monotonic() - start  # to a first release: how long children live depends on it, on any machine
 for _ in range({forks}):
     child = os.fork()
     if not child:
         break
-    time.sleep(rng.uniform(0, .06))
+    time.sleep(rng.uniform(0, 2 * took))
     os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
     ppd.Session.open(sys.argv[1]).spent  # whole after every kill
