@@ -21,6 +21,7 @@ from ppdinf._compiled import jit
 __all__ = ["Tape", "Words", "bounded", "fill", "secure_tape", "seeded_tape"]
 
 ROW = 2**20  # words read at a time: 8 MB
+RAW = np.random.PCG64, np.random.PCG64DXSM, np.random.Philox, np.random.SFC64  # whose own words are of 64 bits
 
 type Words = NDArray[np.uint64]
 type Tape = Callable[[int], Words]
@@ -53,6 +54,8 @@ def seeded_tape(rng: int | np.random.Generator) -> Tape:
     True
     """
     rng = np.random.default_rng(rng)
+    if isinstance(rng.bit_generator, RAW):  # the same words, by a tenth of the calls' time
+        return rng.bit_generator.random_raw
     return lambda n: rng.integers(0, 2**64, size=n, dtype=np.uint64)
 
 

@@ -204,9 +204,7 @@ class ScaleMixture:
     def _attempts(self, number: int, tape: Tape) -> Iterator[NDArray[np.int64]]:
         """Yield what so many attempts bring."""
         scales = self.scales.kept(number, tape)
-        for i in range(len(scales.values)):
-            t = scales.values[i]
-            wide = self._wide(scales, i)
+        for i, (t, wide) in enumerate(zip(scales.values, self._wide(scales), strict=True)):
             backing = self.system.backing(wide, self.path)
             if backing is None:
                 continue
@@ -242,17 +240,17 @@ class ScaleMixture:
             bound += sum((self.scales.excess.enclose_log(x) for x, n in zip(row, below, strict=True) if n), arb(0))
         return (drawn.enclose_ratio(t, self.system.enclose_log_determinant(t)) - bound).exp()
 
-    def _wide(self, scales: Scales, i: int) -> NDArray[np.bool_]:
+    def _wide(self, scales: Scales) -> NDArray[np.bool_]:
         """Tell which scales are at least the width."""
-        t, width = scales.values[i], float(self.width)
+        t, width = scales.values, float(self.width)
         wide: NDArray[np.bool_] = t >= width
-        for row, column in np.argwhere(np.abs(t - width) <= 2 * LOG_ERROR * width).tolist():
+        for i, row, column in np.argwhere(np.abs(t - width) <= 2 * LOG_ERROR * width).tolist():
             bits = 64
             while True:
                 with precision(bits):
                     exact = scales.law.enclose_row(scales, i, row)[column]
                     if exact > ball(self.width) or exact < ball(self.width):
-                        wide[row, column] = bool(exact > ball(self.width))
+                        wide[i, row, column] = bool(exact > ball(self.width))
                         break
                 bits *= 2
         return wide

@@ -27,6 +27,7 @@ ENTRIES = 2**21  # of the sums of vectors tried at a time
 TRIED = 2**11  # vectors of which all sums are looked at
 ROUNDS = 12
 REMEMBERED = 2**12
+HELD = 2**22  # entries of bases that are remembered
 EXACT = 2.0**50  # sums of integers so large are exact in floating point
 
 type Vectors = NDArray[np.int64]
@@ -54,10 +55,8 @@ class ShortMoves:
         order = np.argsort(norms, kind="stable")
         self.vectors, self.norms = vectors[order], norms[order]
         self._odd = np.ascontiguousarray(np.packbits(self.vectors & 1, axis=1))
-        self._support = (self.vectors != 0).astype(np.float32)
-        self._units = np.abs(self.vectors) == 1
-        self._squares = (self.vectors**2).astype(np.float64)
         self._remembered = lru_cache(maxsize=REMEMBERED)(self._backs)
+        self._bases = lru_cache(maxsize=min(REMEMBERED, HELD // basis.size))(self._basis_of)
         every = np.ones(self.d, dtype=np.bool_)
         lengths = [int(norm) for norm in np.unique(norms) if self.backs(every, int(norm) - 1)]
         self.lengths = lengths[:3]
@@ -67,26 +66,52 @@ class ShortMoves:
         return self._remembered(wide.tobytes(), path)
 
     def _backs(self, pattern: bytes, path: int) -> bool:
-        within, own = self._held(np.frombuffer(pattern, dtype=np.bool_), path)
-        wanted = self.m - own.shape[1]
-        return bool(own.any(axis=0).all()) and _independent(self._odd, within, wanted).size == wanted
+        wide = np.frombuffer(pattern, dtype=np.bool_)
+        within, alone = self._held(wide, wide.astype(np.float64), path)
+        wanted = self.m - alone.size
+        return bool((alone >= 0).all()) and _independent(self._odd, within, wanted).size == wanted
 
     def basis_on(self, t: NDArray[np.float64], wide: NDArray[np.bool_], path: int) -> Vectors:
         """Return a basis of a lattice that wide cells back, shape (d, m): of vectors short in the metric of scales."""
-        within, own = self._held(wide, path)
-        lengths = self._squares @ np.where(wide, 1 / t, 0.0)
-        within = within[np.argsort(lengths[within], kind="stable")]
-        chosen = _independent(self._odd, within, self.m - own.shape[1])
-        alone = np.argmin(np.where(own, lengths[: len(own), np.newaxis], np.inf), axis=0)
-        return _repaired(self.basis, self.vectors[np.concatenate([chosen, alone])].T)
+        within, alone = self._held(wide, np.where(wide, 1 / t, 0.0), path)
+        chosen = _independent(self._odd, within, self.m - alone.size)
+        return self._bases(np.concatenate([chosen, alone]).tobytes())
 
-    def _held(self, wide: NDArray[np.bool_], path: int) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-        """Which vectors are within the wide cells, and which reach one other cell, by 1 or -1."""
+    def _basis_of(self, places: bytes) -> Vectors:
+        found = _repaired(self.basis, self.vectors[np.frombuffer(places, dtype=np.int64)].T)
+        found.flags.writeable = False
+        return found
+
+    def _held(
+        self, wide: NDArray[np.bool_], weights: NDArray[np.float64], path: int
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Which vectors are within the wide cells, the shortest first, and the shortest that reach one other cell."""
         listed = int(np.searchsorted(self.norms, path + 1, side="right"))
-        narrow = np.flatnonzero(~wide)
-        outside = self._support[:listed] @ (~wide).astype(np.float32)
-        own = (outside == 1)[:, np.newaxis] & self._units[:listed, narrow]
-        return np.flatnonzero(outside == 0), own
+        return _shortest(self.vectors[:listed], wide, weights)
+
+
+@jit
+def _shortest(
+    vectors: Vectors, wide: NDArray[np.bool_], weights: NDArray[np.float64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Vectors within wide cells by length; for each other cell the shortest that is 1 or -1 there alone, or -1."""
+    d = wide.size
+    within, lengths = np.empty(len(vectors), dtype=np.int64), np.empty(len(vectors))
+    best, alone = np.full(d, np.inf), np.full(d, -1)
+    size = 0
+    for i in range(len(vectors)):
+        reached, outside, length = -1, 0, 0.0
+        for e in range(d):
+            x = vectors[i, e]
+            length += weights[e] * (x * x)
+            if x and not wide[e]:
+                reached, outside = e, outside + 1
+        if outside == 0:
+            within[size], lengths[size] = i, length
+            size += 1
+        elif outside == 1 and abs(vectors[i, reached]) == 1 and length < best[reached]:
+            best[reached], alone[reached] = length, i
+    return within[np.argsort(lengths[:size], kind="mergesort")], alone[~wide]
 
 
 def _combined(basis: Vectors) -> Vectors:
