@@ -1,6 +1,5 @@
 """The COVID study: its parts on small tables, and its numbers on a quick run."""
 
-import json
 import pickle
 import runpy
 import shutil
@@ -290,6 +289,11 @@ def holds_the_confidential_counts(noisy, drawn, truth):
     assert ((low <= far) & (far <= high)).mean() < 0.8
 
 
+def all_is_drawn(*_):
+    """Stop a study before it evaluates what it drew."""
+    raise InterruptedError
+
+
 @pytest.mark.deep
 def test_a_quick_run_finds_what_the_readme_says(tmp_path, monkeypatch):
     """Its claims, its panel of twelve counties, and that further processes come to the same."""
@@ -319,7 +323,10 @@ def test_a_quick_run_finds_what_the_readme_says(tmp_path, monkeypatch):
     for path in one.iterdir():
         if path.stem.rpartition("-")[2] not in ("1", "3"):
             shutil.copy(path, two)
-    STUDY.main(tmp_path / "two", quick=True, workers=2)
+    # the rest is a function of what is drawn, and takes longer
+    monkeypatch.setattr(CLAIMS, "relative_errors", all_is_drawn)
+    with pytest.raises(InterruptedError):
+        STUDY.main(tmp_path / "two", quick=True, workers=2)
     assert {path.name for path in two.iterdir()} == {path.name for path in one.iterdir()}
-    results = [json.loads((tmp_path / run / "results.json").read_text(encoding="utf-8")) for run in ("one", "two")]
-    assert results[0] == results[1]
+    for path in one.iterdir():
+        np.testing.assert_equal(pickle.loads((two / path.name).read_bytes()), pickle.loads(path.read_bytes()))
