@@ -49,6 +49,7 @@ def test_draws_follow_the_posterior_and_none_of_the_wrong_laws(idata):
         assert p_value(draws, density) < 1e-6, name
 
 
+@pytest.mark.compiled
 def test_bound_acceptance_and_labels_are_reported(idata):
     right, attrs = law_on_grid(), idata.sample_stats.attrs
     assert attrs["bound"] == "proved"
@@ -64,6 +65,7 @@ def test_bound_acceptance_and_labels_are_reported(idata):
     assert "x_release" in idata.observed_data
 
 
+@pytest.mark.compiled
 def test_where_a_proof_costs_too_much_the_likelihood_is_maximised(model, monkeypatch):
     monkeypatch.setattr(module, "AFFORDABLE", 1)
     idata = rejection(model, DRAWS, rng=2, progressbar=False)
@@ -74,6 +76,7 @@ def test_where_a_proof_costs_too_much_the_likelihood_is_maximised(model, monkeyp
     assert p_value(idata.posterior["theta"].values.ravel(), right.posterior) > 1e-6
 
 
+@pytest.mark.compiled
 def test_tables_follow_on_the_fiber(idata, model):
     assert ppd.diagnose(idata, model).ok
     table = ppd.sample_confidential(idata, model, random_seed=2)
