@@ -215,9 +215,10 @@ def tree_of(
         A sum without cells or above itself, or one that no table has (`OutOfReachError`).
     """
     m = parent.size
-    empty = np.setdiff1d(np.arange(m), np.concatenate([node, parent]))
-    if empty.size:
-        raise InvariantError(f"sum {empty[0]} has no cells and no sums below it; leave it out")
+    below = np.zeros(m + 1, dtype=np.bool_)  # the last one is below no sum
+    below[node] = below[parent] = True
+    if not below[:m].all():
+        raise InvariantError(f"sum {np.argmin(below)} has no cells and no sums below it; leave it out")
     order = _from_below(parent)
     if order.size < m:
         stuck = np.setdiff1d(np.arange(m), order)[0]

@@ -122,7 +122,7 @@ def _served(structure: Structure, law: Law, cells: NDArray[np.int64]) -> tuple[l
         answer = sampler(structure, law, cells)
         found = _set_up(answer) if isinstance(answer, Offer) else answer
         if isinstance(found, Offer):
-            others = np.setdiff1d(cells, found.cells)
+            others = np.setdiff1d(cells, found.cells, assume_unique=True)
             parts, unserved = _served(structure, law, others) if others.size else ([], [])
             return [found, *parts], unserved
         if found is not None:
