@@ -41,6 +41,11 @@ class Cuts:
     size: int
     variances: NDArray[np.float64]
 
+    @property
+    def are_none(self) -> bool:
+        """Whether windows are never cut, the table being so small."""
+        return self.size == self.width and self.lower.size * self.width < LARGE
+
     def draw(self, rng: np.random.Generator) -> Whole | None:
         """Draw where the windows are cut, counts of each cell's first piece beyond its window; None for nowhere."""
         if self.size == self.width or rng.random() < WHOLE:

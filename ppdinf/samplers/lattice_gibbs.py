@@ -136,11 +136,13 @@ class LatticeGibbs(BlockedStep):
         self._start = table.owner.op.start.ravel()
         self._observed = table.owner.op.observed
         lower, width = pt.tensor("lower", shape=self._cuts.lower.shape, dtype="int64"), pt.lscalar("width")
-        counts = lower[:, None] + pt.arange(width)
+        counts, self._window = lower[:, None] + pt.arange(width), [lower, width]
+        if self._cuts.are_none:  # what does not depend on parameters is worked out once
+            counts, self._window = pt.constant(self._cuts.lower[:, None] + np.arange(self._cuts.width)), []
         conditional = self._model.replace_rvs_by_values(table.owner.op.conditional(table, by_cell, counts))
-        inputs = [x for x in inputvars(conditional) if x not in (self.vars[0], lower, width)]
+        inputs = [x for x in inputvars(conditional) if x not in (self.vars[0], *self._window)]
         self._inputs = [variable.name for variable in inputs]
-        self._conditional = compile_pymc([lower, width, *inputs], conditional, **self._compile_kwargs)
+        self._conditional = compile_pymc([*self._window, *inputs], conditional, **self._compile_kwargs)
         self._factor_inputs, self._log_factor = [], None
         if of_all:
             log_factor = sum(factor.sum() for factor in of_all)
@@ -159,8 +161,8 @@ class LatticeGibbs(BlockedStep):
 
     def __getstate__(self) -> dict[str, Any]:
         compiled = {
-            "_fiber", "_cuts", "_variances", "_start", "_observed", "_inputs", "_conditional", "_factor_inputs",
-            "_log_factor",
+            "_fiber", "_cuts", "_variances", "_start", "_observed", "_window", "_inputs", "_conditional",
+            "_factor_inputs", "_log_factor",
         }  # fmt: skip
         return {key: value for key, value in self.__dict__.items() if key not in compiled}
 
@@ -195,7 +197,8 @@ class LatticeGibbs(BlockedStep):
 
     def _conditional_at(self, point: dict[str, Any], lower: NDArray[np.int64], width: int) -> list[NDArray[Any]]:
         """Law of the table given all other variables, by the log weights of some counts of each cell."""
-        return self._conditional(lower, width, *(point[variable] for variable in self._inputs))
+        window = (lower, width) if self._window else ()
+        return self._conditional(*window, *(point[variable] for variable in self._inputs))
 
     def _factor_at(self, point: dict[str, Any]) -> Callable[[NDArray[np.int64]], float] | None:
         """Log density of what depends on the table as a whole, given all other variables."""
