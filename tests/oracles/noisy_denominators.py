@@ -2,7 +2,7 @@
 
 Twenty areas, ten of them rural with fewer persons; persons ~ negative binomial around a public projection, events ~
 Poisson(persons * exp(level + contrast * rural)), the total of persons public. Level and contrast lie on a grid, so that
-posteriors by summation are exact; each point of it costs one sum over all tables.
+posteriors by summation are exact.
 """
 
 from fractions import Fraction
@@ -12,7 +12,6 @@ import pymc as pm
 from scipy import stats
 
 import ppdinf as ppd
-from ppdinf.fiber import totals
 
 RURAL = np.repeat([1, 0], 10)
 PROJECTED = np.where(RURAL, 8.0, 30.0)
@@ -37,19 +36,45 @@ def rates(level, contrast):
     return np.exp(LEVEL[level] + CONTRAST[contrast] * RURAL)
 
 
+def all_rates():
+    """Events per person at all points of the grid: in rural areas, in others."""
+    return np.exp(np.add.outer(LEVEL, CONTRAST)), np.exp(np.repeat(LEVEL[:, None], CONTRAST.size, axis=1))
+
+
 def summed_out(release, events):
-    """Posterior over the grid, the persons summed out."""
+    """Posterior over the grid, the persons summed out.
+
+    Rates are those of rural areas and of others, so that the sum over all tables is one over the persons of all rural
+    areas together, and what the areas of one kind weigh at each of their totals is the same at every point of the grid.
+    """
     y, epsilon = release.table.values, float(release.mechanism.epsilon)
-    counts = np.arange(int(y.sum()) + 1)
-    fixed = stats.nbinom.logpmf(counts, SPREAD, (SPREAD / (SPREAD + PROJECTED))[:, None])
-    fixed = fixed - epsilon * np.abs(y[:, None] - counts)
-    counts = counts[: int(np.flatnonzero((fixed > fixed.max(axis=1, keepdims=True) - 60).any(axis=0))[-1]) + 1]
-    fixed = fixed[:, : counts.size] + stats.poisson.logpmf(events[:, None], counts)  # at a rate of 1
-    log_p = np.log(PRIOR)
-    for at in np.ndindex(PRIOR.shape):
-        rate = rates(*at)
-        log_p[at] += totals.log_coefficient(fixed, lo=0, total=int(y.sum()), eta=1 - rate)[0] + events @ np.log(rate)
+    persons = np.arange(int(y.sum()) + 1)
+    weights = stats.nbinom.logpmf(persons, SPREAD, (SPREAD / (SPREAD + PROJECTED))[:, None])
+    weights = weights - epsilon * np.abs(y[:, None] - persons)
+    likely = np.flatnonzero((weights > weights.max(axis=1, keepdims=True) - 60).any(axis=0))
+    counts = persons[: likely[-1] + 1]
+    weights = weights[:, : counts.size] + stats.poisson.logpmf(events[:, None], counts)  # at a rate of 1
+    rural, other = (convolved(weights[kind == RURAL], persons.size) for kind in (1, 0))
+    both, log_p = rural + other[::-1], np.log(PRIOR)
+    of_rural, of_other = all_rates()
+    terms = both + np.multiply.outer(of_other - of_rural, persons)
+    most = terms.max(axis=-1)
+    log_p += most + np.log(np.exp(terms - most[..., None]).sum(axis=-1)) - persons[-1] * of_other
+    log_p += events[RURAL == 1].sum() * np.log(of_rural) + events[RURAL == 0].sum() * np.log(of_other)
     return normalised(log_p)
+
+
+def convolved(weights, totals):
+    """Log of the sums, at each total, over all counts of some areas that have it, of what their counts weigh.
+
+    Sums that are e^-700 of the largest one are left out.
+    """
+    found, logs = np.eye(1, totals)[0], 0.0  # nobody
+    for own in weights:
+        found = np.convolve(found, np.exp(own - own.max()))[:totals]
+        found, logs = found / found.max(), logs + own.max() + np.log(found.max())
+    with np.errstate(divide="ignore"):
+        return logs + np.log(found)
 
 
 def model(release, events):
@@ -64,10 +89,9 @@ def model(release, events):
 
 def taken_as_true(release, events):
     """Posterior over the grid where the released persons count as the true ones; below 1 they count as 1."""
-    persons = np.maximum(release.table.values, 1)
-    log_p = np.log(PRIOR)
-    for at in np.ndindex(PRIOR.shape):
-        log_p[at] += stats.poisson.logpmf(events, persons * rates(*at)).sum()
+    persons, log_p = np.maximum(release.table.values, 1), np.log(PRIOR)
+    for kind, rate in zip((1, 0), all_rates(), strict=True):
+        log_p += events[kind == RURAL].sum() * np.log(rate) - persons[kind == RURAL].sum() * rate
     return normalised(log_p)
 
 
