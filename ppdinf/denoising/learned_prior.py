@@ -3,19 +3,17 @@
     x_i ~ negative binomial of mean mu_i and shape a,   log mu_i = level + one effect for the label of i in each factor,
 
 effects normal with a standard deviation of their own in each factor, half-normal a priori. Small shapes are sparse
-tables: most cells 0, a few large. Given the table all parameters are drawn by random-walk Metropolis steps, the effects
-of a factor side by side, since no cell has two of them.
+tables: most cells 0, a few large. Parameters move given the table (`ppdinf.denoising.parameter_moves`), and with it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import gammaln
 
+from ppdinf.denoising.parameter_moves import WANTED, move_parameters, propose_effects
 from ppdinf.frame import Frame
 
 __all__ = ["LearnedPrior", "Weights"]
@@ -26,18 +24,9 @@ LEVEL, SPREAD, SHAPE = 5.0, 1.5, (-1.0, 2.0)
 EFFECTS = 5000
 """Largest number of labels of a factor."""
 
-LENGTHS = (0.3, 1.0, 3.0)
-"""Of steps of effects that cells go along with: whoever is there may leave, and come back."""
-
-SPREADS = 5
-"""Steps of a standard deviation for one of its effects."""
-
 FEW, SELDOM, TURNS = 300, 1 / 4, 3
 """Cells that always go along with an effect; how often more of them do; turns of factors whose labels have so few each,
 since labels that may be empty are what moves slowest."""
-
-WANTED = 0.4
-"""Share of steps to be accepted, to which their lengths are tuned."""
 
 FIRST, NOT_ANEW = np.zeros(1, dtype=np.int64), np.zeros(1, dtype=np.bool_)
 
@@ -81,14 +70,16 @@ class LearnedPrior:
         self.log_spread = np.zeros(len(self.sizes)) + np.log(0.5)
         self.log_shape = -0.5
         self._groups = [_groups(codes, possible, size) for codes, size in zip(self.codes, self.sizes, strict=True)]
-        self._turns = [
-            k for k, (first, _) in enumerate(self._groups) for _ in range(TURNS if np.diff(first).max() <= FEW else 1)
-        ]
+        most = [np.diff(first).max() for first, _ in self._groups]
+        self._turns = [k for k, cells in enumerate(most) for _ in range(TURNS if cells <= FEW else 1)]
+        self._often = [np.maximum(SELDOM, FEW / np.maximum(np.diff(first), 1)) for first, _ in self._groups]
         self._everywhere = _groups(np.zeros(possible.size, dtype=np.int64), possible, 1)
         self._kept = self.log_shape, np.zeros(0), np.zeros(0)
-        self._length: dict[str, Any] = {"level": 0.1, "shape": 0.2, "level with": 0.1, "shape with": 0.2}
-        for k, n in enumerate(self.sizes):
-            self._length |= {f"effects {k}": np.full(n, 0.2), f"spread {k}": 0.3}
+        self._first = np.concatenate([[0], np.cumsum(self.sizes, dtype=np.int64)]).astype(np.int64)
+        self._labels = np.array([codes[possible] for codes in self.codes], dtype=np.int64)
+        self._labels = self._labels.reshape(len(self.sizes), possible.sum()) + self._first[:-1, np.newaxis]
+        self._lengths = np.concatenate([[0.1, 0.2], np.full(len(self.sizes), 0.3), np.full(self._first[-1], 0.2)])
+        self._length_with = {"level": 0.1, "shape": 0.2}
 
     @property
     def log_mean(self) -> Reals:
@@ -113,15 +104,13 @@ class LearnedPrior:
 
     def update(self, table: NDArray[np.int64], rng: np.random.Generator, *, tune: bool) -> None:
         """Move all parameters given a table."""
-        x = table.astype(np.float64)
-        log_mean = self.log_mean
-        log_mean = self._move_level(x, log_mean, rng, tune)
-        for k in range(len(self.sizes)):
-            log_mean = self._move_effects(k, x, log_mean, rng, tune)
-            for _ in range(SPREADS):
-                self._move_spread(k, rng, tune)
-            self._exchange(k, rng)
-        self._move_shape(x, log_mean, rng, tune)
+        at, effects = np.array([self.level, self.log_shape]), np.concatenate([np.zeros(0), *self.effects])
+        move_parameters(
+            table[self.possible].astype(np.float64), self._labels, self._first, at, effects, self.log_spread,
+            self._lengths, (LEVEL, SPREAD, *SHAPE), tune, rng,
+        )  # fmt: skip
+        self.level, self.log_shape = at.tolist()
+        self.effects = np.split(effects, self._first[1:-1]) if self.effects else []
 
     def update_with(self, move: Move, most: int, rng: np.random.Generator, *, tune: bool) -> None:
         """Move level, effects and shape, each with the table.
@@ -138,19 +127,17 @@ class LearnedPrior:
         log_mean, (log_h, h) = self.log_mean, self._counts(most)
         a, far = np.exp(self.log_shape), _log_sum(self.log_shape, log_mean)
         for k in self._turns:
-            codes, groups = self.codes[k], self._groups[k]
-            own, sizes = self.effects[k], np.diff(groups[0])
-            steps = rng.choice(LENGTHS, own.size) * rng.standard_normal(own.size)
-            labels = np.flatnonzero(rng.random(own.size) < np.maximum(SELDOM, FEW / np.maximum(sizes, 1)))
-            raised = log_mean + steps[codes]
-            further = _log_sum(self.log_shape, raised)
-            ratios = (own**2 - (own + steps) ** 2) / (2 * np.exp(2 * self.log_spread[k]))
-            ratios -= a * np.bincount(codes, np.where(self.possible, further - far, 0), minlength=own.size)
+            codes, groups, own = self.codes[k], self._groups[k], self.effects[k]
+            labels = np.flatnonzero(rng.random(own.size) < self._often[k])
+            steps, ratios, raised, further = propose_effects(
+                own, self.log_spread[k], codes, self.possible, log_mean, far, self.log_shape, rng
+            )
             weights = (log_h, h, log_mean - far), (log_h, h, raised - further)
             accepted = np.zeros(own.size, dtype=bool)
             accepted[labels] = move(groups, labels, *weights, ratios[labels], rng.random(labels.size) < 0.5)
             self.effects[k] = own + np.where(accepted, steps, 0.0)
-            log_mean, far = np.where(accepted[codes], raised, log_mean), np.where(accepted[codes], further, far)
+            of_cells = accepted[codes]
+            log_mean, far = np.where(of_cells, raised, log_mean), np.where(of_cells, further, far)
         if rng.random() > SELDOM:
             return
         slope, inside = log_mean - far, self.possible
@@ -158,20 +145,20 @@ class LearnedPrior:
         def moves(log_ratio: float, after: Weights) -> bool:
             return bool(move(self._everywhere, FIRST, (log_h, h, slope), after, np.array([log_ratio]), NOT_ANEW)[0])
 
-        step = self._length["level with"] * rng.standard_normal()
+        step = self._length_with["level"] * rng.standard_normal()
         further = _log_sum(self.log_shape, log_mean + step)
         ratio = (self.level**2 - (self.level + step) ** 2) / (2 * LEVEL**2) - a * (further - far)[inside].sum()
         moved = moves(float(ratio), (log_h, h, log_mean + step - further))
         if moved:
             self.level, log_mean, far, slope = self.level + step, log_mean + step, further, log_mean + step - further
-        self._tune("level with", moved, tune)
-        log_shape = self.log_shape + self._length["shape with"] * rng.standard_normal()
+        self._tune("level", moved, tune)
+        log_shape = self.log_shape + self._length_with["shape"] * rng.standard_normal()
         (log_h_new, h_new), further = _by_shape(log_shape, most), _log_sum(log_shape, log_mean)
         ratio = (np.exp(log_shape) * (log_shape - further) - a * (self.log_shape - far))[inside].sum()
         ratio -= ((log_shape - SHAPE[0]) ** 2 - (self.log_shape - SHAPE[0]) ** 2) / (2 * SHAPE[1] ** 2)
         moved = moves(float(ratio), (log_h_new, h_new, log_mean - further))
         self.log_shape = float(log_shape) if moved else self.log_shape
-        self._tune("shape with", moved, tune)
+        self._tune("shape", moved, tune)
 
     def _counts(self, most: int) -> tuple[Reals, Reals]:
         """Log weights of the counts by the shape alone, and these weights: found anew once the shape has moved."""
@@ -179,75 +166,9 @@ class LearnedPrior:
             self._kept = self.log_shape, *_by_shape(self.log_shape, most)
         return self._kept[1:]
 
-    def _terms(self, x: Reals, log_mean: Reals) -> Reals:
-        """Log likelihood of each cell, as it depends on the means."""
-        return np.where(
-            self.possible, x * log_mean - (x + np.exp(self.log_shape)) * _log_sum(self.log_shape, log_mean), 0
-        )
-
-    def _move_level(self, x: Reals, log_mean: Reals, rng: np.random.Generator, tune: bool) -> Reals:
-        step = self._length["level"] * rng.standard_normal()
-        ratio = (self._terms(x, log_mean + step) - self._terms(x, log_mean)).sum()
-        ratio -= ((self.level + step) ** 2 - self.level**2) / (2 * LEVEL**2)
-        accepted = np.log(rng.random()) < ratio
-        self._tune("level", accepted, tune)
-        if accepted:
-            self.level += step
-            return log_mean + step
-        return log_mean
-
-    def _move_effects(self, k: int, x: Reals, log_mean: Reals, rng: np.random.Generator, tune: bool) -> Reals:
-        codes, effects = self.codes[k], self.effects[k]
-        step = self._length[f"effects {k}"] * rng.standard_normal(effects.size)
-        gain = self._terms(x, log_mean + step[codes]) - self._terms(x, log_mean)
-        ratio = np.bincount(codes, weights=gain, minlength=effects.size)
-        ratio -= ((effects + step) ** 2 - effects**2) / (2 * np.exp(2 * self.log_spread[k]))
-        accepted = np.log(rng.random(effects.size)) < ratio
-        self._tune(f"effects {k}", accepted, tune)
-        step = np.where(accepted, step, 0.0)
-        self.effects[k] = effects + step
-        return log_mean + step[codes]
-
-    def _move_spread(self, k: int, rng: np.random.Generator, tune: bool) -> None:
-        def log_p(log_spread: float) -> float:
-            spread = np.exp(log_spread)
-            own = self.effects[k]
-            return -own.size * log_spread - own @ own / (2 * spread**2) - spread**2 / (2 * SPREAD**2) + log_spread
-
-        proposed = self.log_spread[k] + self._length[f"spread {k}"] * rng.standard_normal()
-        accepted = np.log(rng.random()) < log_p(proposed) - log_p(self.log_spread[k])
-        self._tune(f"spread {k}", accepted, tune)
-        if accepted:
-            self.log_spread[k] = proposed
-
-    def _exchange(self, k: int, rng: np.random.Generator) -> None:
-        """Move what the effects of a factor have in common to the level, by its law given their sum: a Gibbs step."""
-        variance, n = np.exp(2 * self.log_spread[k]), self.sizes[k]
-        precision = n / variance + 1 / LEVEL**2
-        mean = (self.effects[k].sum() / variance - self.level / LEVEL**2) / precision
-        shift = mean + rng.standard_normal() / np.sqrt(precision)
-        self.effects[k] = self.effects[k] - shift
-        self.level += shift
-
-    def _move_shape(self, x: Reals, log_mean: Reals, rng: np.random.Generator, tune: bool) -> None:
-        inside = self.possible
-        x, log_mean = x[inside], log_mean[inside]
-
-        def log_p(log_shape: float) -> float:
-            a = np.exp(log_shape)
-            own = gammaln(x + a) - gammaln(a) + a * log_shape - (x + a) * _log_sum(log_shape, log_mean)
-            return float(own.sum()) - (log_shape - SHAPE[0]) ** 2 / (2 * SHAPE[1] ** 2)
-
-        proposed = self.log_shape + self._length["shape"] * rng.standard_normal()
-        accepted = np.log(rng.random()) < log_p(proposed) - log_p(self.log_shape)
-        self._tune("shape", accepted, tune)
-        if accepted:
-            self.log_shape = float(proposed)
-
-    def _tune(self, name: str, accepted: NDArray[np.bool_] | np.bool_ | bool, tune: bool) -> None:
-        """Lengthen steps that are accepted too often, shorten others; while tuning alone."""
+    def _tune(self, name: str, accepted: bool, tune: bool) -> None:
         if tune:
-            self._length[name] = self._length[name] * np.exp(0.1 * (accepted - WANTED))
+            self._length_with[name] *= np.exp(0.1 * (accepted - WANTED))
 
 
 def _log_sum(a: float | Reals, b: Reals) -> Reals:

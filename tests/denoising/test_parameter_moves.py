@@ -1,0 +1,95 @@
+"""Parameters that move given a table: the same steps, one at a time, by densities of SciPy."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import ppdinf as ppd
+from ppdinf.denoising import learned_prior
+from ppdinf.denoising.learned_prior import LearnedPrior
+from ppdinf.denoising.parameter_moves import SPREADS, WANTED
+
+
+class ByDensities:
+    """Level, effects of each factor, log spreads and log shape; every step by the joint density with the table."""
+
+    def __init__(self, prior, table, rng, tune):
+        self.now = [prior.level, *[own.copy() for own in prior.effects], prior.log_spread.copy(), prior.log_shape]
+        self.codes, self.possible, self.table, self.rng, self.tune = prior.codes, prior.possible, table, rng, tune
+        self.factors = len(prior.codes)
+        self.lengths = [0.1, *[np.full(own.size, 0.2) for own in prior.effects], np.full(self.factors, 0.3), 0.2]
+
+    def density(self, at):
+        level, *effects, log_spread, log_shape = at
+        found = stats.norm.logpdf(level, 0, learned_prior.LEVEL) + stats.norm.logpdf(log_shape, *learned_prior.SHAPE)
+        log_mean = np.full(self.table.size, level)
+        for own, codes, of_log in zip(effects, self.codes, log_spread, strict=True):
+            found += stats.norm.logpdf(own, 0, np.exp(of_log)).sum()
+            found += stats.halfnorm.logpdf(np.exp(of_log), 0, learned_prior.SPREAD) + of_log
+            log_mean = log_mean + own[codes]
+        a = np.exp(log_shape)
+        counts = stats.nbinom.logpmf(self.table, a, a / (a + np.exp(log_mean)))
+        return found + counts[self.possible].sum()
+
+    def changed(self, block, entry, by):
+        at = [np.copy(part) for part in self.now]
+        if entry is None:
+            at[block] = at[block] + by
+        else:
+            at[block][entry] += by
+        return at
+
+    def decide(self, block, entry, step):
+        proposed = self.changed(block, entry, step)
+        accepted = np.log(self.rng.random()) < self.density(proposed) - self.density(self.now)
+        if self.tune:
+            factor = np.exp(0.1 * (accepted - WANTED))
+            if entry is None:
+                self.lengths[block] *= factor
+            else:
+                self.lengths[block][entry] *= factor
+        self.now = proposed if accepted else self.now
+
+    def update(self):
+        self.decide(0, None, self.lengths[0] * self.rng.standard_normal())
+        for k in range(self.factors):
+            steps = [length * self.rng.standard_normal() for length in self.lengths[1 + k]]
+            for entry, step in enumerate(steps):
+                self.decide(1 + k, entry, step)
+            for _ in range(SPREADS):
+                self.decide(-2, k, self.lengths[-2][k] * self.rng.standard_normal())
+            own, variance = self.now[1 + k], np.exp(2 * self.now[-2][k])
+            law = stats.norm(
+                (own.sum() / variance - self.now[0] / 25) * (v := 1 / (own.size / variance + 1 / 25)), v**0.5
+            )
+            shift = law.mean() + law.std() * self.rng.standard_normal()
+            self.now[1 + k], self.now[0] = own - shift, self.now[0] + shift
+        self.decide(-1, None, self.lengths[-1] * self.rng.standard_normal())
+
+
+@pytest.mark.parametrize("dims", [{"a": 4, "b": 3}, {"a": 3, "b": 4, "c": 2}, {"a": 7}], ids=["two", "three", "one"])
+@pytest.mark.parametrize("tune", [True, False])
+def test_steps_are_those_of_the_densities(dims, tune):
+    """Sixty updates from the same words; one cell is 0 by definition. Wrong variant: its density not left out."""
+    rng = np.random.default_rng(1)
+    table = rng.negative_binomial(0.7, 0.05, tuple(dims.values()))
+    table.ravel()[2] = 0
+    frame = ppd.Measurements({name: range(size) for name, size in dims.items()}).frame
+    possible = np.arange(table.size) != 2
+    assert learned_prior.LEVEL == 5  # as in the Gibbs step above
+    prior = LearnedPrior(frame, possible, table.ravel())
+    oracle = ByDensities(prior, table.ravel(), np.random.default_rng(2), tune)
+    wrong = ByDensities(prior, table.ravel(), np.random.default_rng(2), tune)
+    wrong.possible = np.ones(table.size, dtype=bool)
+    own = np.random.default_rng(2)
+    for _ in range(60):
+        prior.update(table.ravel(), own, tune=tune)
+        oracle.update()
+        wrong.update()
+    found = np.concatenate(
+        [np.ravel(part) for part in (prior.level, *prior.effects, prior.log_spread, prior.log_shape)]
+    )
+    np.testing.assert_allclose(found, np.concatenate([np.ravel(part) for part in oracle.now]), rtol=1e-7, atol=1e-9)
+    assert not np.allclose(found, np.concatenate([np.ravel(part) for part in wrong.now]), atol=1e-3)
+    np.testing.assert_allclose(prior._lengths[0], oracle.lengths[0])
+    np.testing.assert_allclose(prior._lengths[1], oracle.lengths[-1])
