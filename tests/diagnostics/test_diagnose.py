@@ -35,6 +35,7 @@ def model_and_draws(step=None, chains=4, draws=600, y=(3, 1, 2, 5), **kwargs):
         return model, pm.sample(draws, tune=300, chains=chains, step=steps, **QUIET, **kwargs)
 
 
+@pytest.mark.compiled
 def test_a_healthy_posterior_passes_in_silence():
     model, idata = model_and_draws()
     diagnosis = ppd.diagnose(idata, model)
@@ -43,6 +44,7 @@ def test_a_healthy_posterior_passes_in_silence():
     assert len(diagnosis.cells) == 4
 
 
+@pytest.mark.compiled
 def test_a_frozen_table_fails_loudly_though_rhat_of_the_rate_is_clean():
     model, idata = model_and_draws(FrozenGibbs)
     with pytest.warns(DiagnosisWarning, match="'x' never moved"):

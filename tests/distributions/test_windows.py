@@ -14,6 +14,7 @@ from ppdinf.invariants import Public, total
 
 QUIET = {"progressbar": False, "quiet": True, "compute_convergence_checks": False, "cores": 1, "random_seed": 2}
 NOTHING = Public(())
+WALKED = pytest.param(False, marks=pytest.mark.compiled)
 
 
 def fiber_of(release, dist, marginalize="auto"):
@@ -125,7 +126,7 @@ def test_counts_beyond_memory_are_refused_by_the_cell(monkeypatch):
         fiber_of(small, lambda: pm.Poisson.dist(pm.Uniform("rate", 0, 100)))
 
 
-@pytest.mark.parametrize("marginalize", [True, False])
+@pytest.mark.parametrize("marginalize", [True, WALKED])
 @pytest.mark.filterwarnings("ignore::ppdinf.errors.DiagnosisWarning")
 def test_a_posterior_beyond_its_windows_is_named(marginalize):
     """Nine cells leave a common rate no room for the tenth, which no draw of so wide a prior knew."""
@@ -140,7 +141,7 @@ def test_a_posterior_beyond_its_windows_is_named(marginalize):
     assert "county=9: model and release" in problems
 
 
-@pytest.mark.parametrize("marginalize", [True, False])
+@pytest.mark.parametrize("marginalize", [True, WALKED])
 @pytest.mark.filterwarnings("ignore::ppdinf.errors.DiagnosisWarning")
 def test_a_posterior_within_its_windows_is_not_spoken_of(marginalize):
     release = ppd.Release(np.array([100, -20, 3]), ppd.GeneralizedLaplace(NOTHING, epsilon=1))

@@ -84,6 +84,7 @@ def test_multinomial_with_observed_children():
     assert p_value(draws, tables, prior) < RARE
 
 
+@pytest.mark.compiled
 def test_rows_of_a_dirichlet_multinomial_with_a_child_that_looks_at_all():
     """Two rows with totals of their own; what is observed of column sums is a proposal's ratio."""
     a = np.array([0.7, 2.0])
