@@ -32,7 +32,7 @@ def small_release(y, epsilon, states=None, public=None):
     ("y", "epsilon", "states"), [([2, -1, 3], "1/2", None), ([4, 0, -1, 2], 1, ["A", "A", "B", "B"])]
 )
 def test_posterior_equals_enumeration(y, epsilon, states):
-    """Table and a two-valued rate jointly, through pm.sample; wrong: epsilon 20 % off, of which z is 12 and 29."""
+    """Table and a two-valued rate jointly, through pm.sample; wrong: epsilon 20 % off, of which z is 12 and 31."""
     release = small_release(y, epsilon, states)
     rates, multipliers = np.linspace(0.5, 2, len(y)), np.array([0.5, 2.0])
     with pm.Model(coords=release.coords):
