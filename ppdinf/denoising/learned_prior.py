@@ -76,8 +76,8 @@ class LearnedPrior:
         self._everywhere = _groups(np.zeros(possible.size, dtype=np.int64), possible, 1)
         self._kept = self.log_shape, np.zeros(0), np.zeros(0)
         self._first = np.concatenate([[0], np.cumsum(self.sizes, dtype=np.int64)]).astype(np.int64)
-        self._labels = np.array([codes[possible] for codes in self.codes], dtype=np.int64)
-        self._labels = self._labels.reshape(len(self.sizes), possible.sum()) + self._first[:-1, np.newaxis]
+        codes = np.array([codes[possible] for codes in self.codes], dtype=np.int64)
+        self._codes = codes.reshape(len(self.sizes), possible.sum())
         self._lengths = np.concatenate([[0.1, 0.2], np.full(len(self.sizes), 0.3), np.full(self._first[-1], 0.2)])
         self._length_with = {"level": 0.1, "shape": 0.2}
 
@@ -106,7 +106,7 @@ class LearnedPrior:
         """Move all parameters given a table."""
         at, effects = np.array([self.level, self.log_shape]), np.concatenate([np.zeros(0), *self.effects])
         move_parameters(
-            table[self.possible].astype(np.float64), self._labels, self._first, at, effects, self.log_spread,
+            table[self.possible].astype(np.float64), self._codes, self._first, at, effects, self.log_spread,
             self._lengths, (LEVEL, SPREAD, *SHAPE), tune, rng,
         )  # fmt: skip
         self.level, self.log_shape = at.tolist()

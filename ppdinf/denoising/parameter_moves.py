@@ -7,6 +7,7 @@ what their negative binomials make of them, go along from step to step, so that 
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,8 +44,68 @@ def _accepts(log_ratio: float, lengths: Reals, which: int, tune: bool, rng: np.r
     return accepted
 
 
+class _Cells(NamedTuple):
+    """Counts, log means, logs of shape plus mean, and room for the last as they would be after a step."""
+
+    x: Reals
+    log_mean: Reals
+    far: Reals
+    further: Reals
+
+
 @jit
-def _move_spread(own: Reals, log_spread: float, scale: float, lengths: Reals, which: int, tune: bool, rng) -> float:  # type: ignore[no-untyped-def]
+def _move_level(
+    cells: _Cells, level: float, log_shape: float, scale: float, lengths: Reals, tune: bool, rng: np.random.Generator
+) -> float:
+    """Move the level, normal of the given standard deviation a priori."""
+    x, log_mean, far, further = cells
+    a, step = math.exp(log_shape), lengths[0] * rng.standard_normal()
+    ratio = (level**2 - (level + step) ** 2) / (2 * scale**2)
+    for i in range(x.size):
+        further[i] = _log_sum(log_shape, log_mean[i] + step)
+        ratio += x[i] * step - (x[i] + a) * (further[i] - far[i])
+    if not _accepts(ratio, lengths, 0, tune, rng):
+        return level
+    log_mean += step
+    far[:] = further
+    return level + step
+
+
+@jit
+def _move_effects(
+    cells: _Cells,
+    codes: Ints,
+    own: Reals,
+    log_spread: float,
+    log_shape: float,
+    lengths: Reals,
+    tune: bool,
+    rng: np.random.Generator,
+) -> None:
+    """Move the effects of one factor side by side: no cell has two of its labels."""
+    x, log_mean, far, further = cells
+    a, variance, steps, ratios = math.exp(log_shape), math.exp(2 * log_spread), np.empty(own.size), np.empty(own.size)
+    for j in range(own.size):
+        steps[j] = lengths[j] * rng.standard_normal()
+        ratios[j] = (own[j] ** 2 - (own[j] + steps[j]) ** 2) / (2 * variance)
+    for i in range(x.size):
+        step = steps[codes[i]]
+        further[i] = _log_sum(log_shape, log_mean[i] + step)
+        ratios[codes[i]] += x[i] * step - (x[i] + a) * (further[i] - far[i])
+    for j in range(own.size):
+        if not _accepts(ratios[j], lengths, j, tune, rng):
+            steps[j] = 0.0
+        own[j] += steps[j]
+    for i in range(x.size):
+        if steps[codes[i]] != 0.0:
+            log_mean[i] += steps[codes[i]]
+            far[i] = further[i]
+
+
+@jit
+def _move_spread(
+    own: Reals, log_spread: float, scale: float, lengths: Reals, which: int, tune: bool, rng: np.random.Generator
+) -> float:
     """Move the log standard deviation of effects, half-normal of the given scale a priori."""
     squares = (own * own).sum()
     for _ in range(SPREADS):
@@ -57,9 +118,36 @@ def _move_spread(own: Reals, log_spread: float, scale: float, lengths: Reals, wh
 
 
 @jit
+def _exchange(own: Reals, level: float, log_spread: float, scale: float, rng: np.random.Generator) -> float:
+    """Move what effects have in common to the level, by its law given their sum: a Gibbs step."""
+    variance = math.exp(2 * log_spread)
+    precision = own.size / variance + 1 / scale**2
+    shift = (own.sum() / variance - level / scale**2) / precision + rng.standard_normal() / math.sqrt(precision)
+    own -= shift
+    return level + shift
+
+
+@jit
+def _move_shape(
+    cells: _Cells, log_shape: float, mean: float, spread: float, lengths: Reals, tune: bool, rng: np.random.Generator
+) -> float:
+    """Move the log shape, normal a priori."""
+    x, log_mean, far, _ = cells
+    proposed = log_shape + lengths[1] * rng.standard_normal()
+    a, b = math.exp(log_shape), math.exp(proposed)
+    of_none = math.lgamma(b) - math.lgamma(a)
+    ratio = ((log_shape - mean) ** 2 - (proposed - mean) ** 2) / (2 * spread**2)
+    for i in range(x.size):
+        ratio += b * proposed - (x[i] + b) * _log_sum(proposed, log_mean[i]) - a * log_shape + (x[i] + a) * far[i]
+        if x[i] > 0:
+            ratio += math.lgamma(x[i] + b) - math.lgamma(x[i] + a) - of_none
+    return proposed if _accepts(ratio, lengths, 1, tune, rng) else log_shape
+
+
+@jit
 def move_parameters(
     x: Reals,
-    labels: Ints,
+    codes: Ints,
     first: Ints,
     at: Reals,
     effects: Reals,
@@ -75,15 +163,15 @@ def move_parameters(
     ----------
     x : array, shape (n,)
         Counts of the cells that are not 0 by definition.
-    labels : array of int64, shape (factors, n)
-        Of each factor's label in each cell: its place among the effects.
+    codes : array of int64, shape (factors, n)
+        Of each factor, the label of each cell.
     first : array of int64, shape (factors + 1,)
         Where the effects of each factor begin, and their number.
     at : array, shape (2,)
         Level and log shape.
     effects, log_spread : arrays, shapes (effects,) and (factors,)
     lengths : array, shape (2 + factors + effects,)
-        Of the steps of all these, in this order.
+        Of the steps of level, shape, log spreads and effects.
     scales : tuple of float
         Standard deviation of the level; scale of those of the effects; mean and standard deviation of the log shape.
     tune : bool
@@ -92,59 +180,21 @@ def move_parameters(
     """
     of_level, of_spread, shape_mean, shape_spread = scales
     level, log_shape = at
-    a, factors = math.exp(log_shape), log_spread.size
-    log_mean, far, further = np.full(x.size, level), np.empty(x.size), np.empty(x.size)
+    factors, log_mean, far = log_spread.size, np.full(x.size, level), np.empty(x.size)
+    of_effects = lengths[2 + factors :]
     for k in range(factors):
         for i in range(x.size):
-            log_mean[i] += effects[labels[k, i]]
-    step = lengths[0] * rng.standard_normal()
-    ratio = (level**2 - (level + step) ** 2) / (2 * of_level**2)
+            log_mean[i] += effects[first[k] + codes[k, i]]
     for i in range(x.size):
         far[i] = _log_sum(log_shape, log_mean[i])
-        further[i] = _log_sum(log_shape, log_mean[i] + step)
-        ratio += x[i] * step - (x[i] + a) * (further[i] - far[i])
-    if _accepts(ratio, lengths, 0, tune, rng):
-        level += step
-        log_mean += step
-        far, further = further, far
-
-    ratios, steps = np.empty(effects.size), np.empty(effects.size)
+    cells = _Cells(x, log_mean, far, np.empty(x.size))
+    level = _move_level(cells, level, log_shape, of_level, lengths, tune, rng)
     for k in range(factors):
-        variance, own = math.exp(2 * log_spread[k]), effects[first[k] : first[k + 1]]
-        for j in range(first[k], first[k + 1]):  # no cell has two labels of a factor: they move side by side
-            steps[j] = lengths[2 + factors + j] * rng.standard_normal()
-            ratios[j] = (effects[j] ** 2 - (effects[j] + steps[j]) ** 2) / (2 * variance)
-        for i in range(x.size):
-            step = steps[labels[k, i]]
-            further[i] = _log_sum(log_shape, log_mean[i] + step)
-            ratios[labels[k, i]] += x[i] * step - (x[i] + a) * (further[i] - far[i])
-        for j in range(first[k], first[k + 1]):
-            if not _accepts(ratios[j], lengths, 2 + factors + j, tune, rng):
-                steps[j] = 0.0
-            effects[j] += steps[j]
-        for i in range(x.size):
-            if steps[labels[k, i]] != 0.0:
-                log_mean[i] += steps[labels[k, i]]
-                far[i] = further[i]
+        own, of_own = effects[first[k] : first[k + 1]], of_effects[first[k] : first[k + 1]]
+        _move_effects(cells, codes[k], own, log_spread[k], log_shape, of_own, tune, rng)
         log_spread[k] = _move_spread(own, log_spread[k], of_spread, lengths, 2 + k, tune, rng)
-        # what effects have in common goes to the level, by its law given their sum: a Gibbs step
-        variance = math.exp(2 * log_spread[k])
-        precision = own.size / variance + 1 / of_level**2
-        shift = (own.sum() / variance - level / of_level**2) / precision + rng.standard_normal() / math.sqrt(precision)
-        own -= shift
-        level += shift
-
-    proposed = log_shape + lengths[1] * rng.standard_normal()
-    b = math.exp(proposed)
-    ratio = ((log_shape - shape_mean) ** 2 - (proposed - shape_mean) ** 2) / (2 * shape_spread**2)
-    for i in range(x.size):
-        ratio += b * proposed - (x[i] + b) * _log_sum(proposed, log_mean[i])
-        ratio -= a * log_shape - (x[i] + a) * far[i]
-        if x[i] > 0:
-            ratio += math.lgamma(x[i] + b) - math.lgamma(b) - math.lgamma(x[i] + a) + math.lgamma(a)
-    if _accepts(ratio, lengths, 1, tune, rng):
-        log_shape = proposed
-    at[0], at[1] = level, log_shape
+        level = _exchange(own, level, log_spread[k], of_level, rng)
+    at[0], at[1] = level, _move_shape(cells, log_shape, shape_mean, shape_spread, lengths, tune, rng)
 
 
 @jit
