@@ -8,7 +8,7 @@ simulated from a seed; low, 20 such areas with noise at epsilon = 0.02; months, 
 with a public total each month. Every line of the table is a process of its own on one core, for both chains; months
 takes a core for each, and its seconds are those of the clock. ESS is bulk and the smallest over all parameters; CPU
 seconds include compiling with PyTensor's cache of machine code empty, as for every new model. The package's own kernels
-are compiled once per installation, which the first run pays: some 17 seconds. Rows with fewer than 4,000 effective
+are compiled once per installation, which the first run pays. Rows with fewer than 4,000 effective
 draws say so.
 Deviation is from reference answers where a file has them, else from the first method: the largest of
 |mean - reference| / sd, and the largest of |sd / reference - 1|.

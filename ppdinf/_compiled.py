@@ -21,6 +21,8 @@ from typing import Any, overload
 import numba
 from numba.core.caching import CompileResultCacheImpl, FunctionCache
 from numba.core.ccallback import CFunc
+from numba.core.codegen import CodeLibrary, JITCodeLibrary
+from numba.core.compiler import Compiler
 from numba.core.dispatcher import Dispatcher
 from numba.core.sigutils import normalize_signature
 from numba.core.types.misc import unliteral
@@ -55,7 +57,7 @@ def jit(function: Callable[..., Any] | None = None, **options: Any) -> Any:
     """
     if function is None:
         return lambda function: jit(function, **options)
-    compiled = numba.njit(nogil=True, **options)(function)
+    compiled = numba.njit(nogil=True, no_cfunc_wrapper=True, pipeline_class=_Pipeline, **options)(function)
     template = compiled.get_call_template
 
     def whatever_its_numbers(args: Any, kws: Any) -> Any:
@@ -67,7 +69,8 @@ def jit(function: Callable[..., Any] | None = None, **options: Any) -> Any:
 
 def callback(signature: Any, function: Callable[..., Any]) -> Any:
     """Compile a function for callers in C, at once, and keep the machine code as `jit` does."""
-    compiled = _kept(CFunc(function, normalize_signature(signature), locals={}, options={}), function)
+    signature = normalize_signature(signature)
+    compiled = _kept(CFunc(function, signature, locals={}, options={}, pipeline_class=_Pipeline), function)
     compiled.compile()
     return compiled
 
@@ -76,6 +79,42 @@ def _kept(compiled: Any, function: Callable[..., Any]) -> Any:
     with suppress(RuntimeError):  # numba found no folder to write to
         compiled._cache = _Cache(function)
     return compiled
+
+
+class _Pipeline(Compiler):
+    """All of numba's steps, with machine code put together by `_Linked`."""
+
+    def compile_extra(self, func: Callable[..., Any]) -> Any:
+        self.state.library = _Linked(self.state.targetctx.codegen(), func.__qualname__)
+        self.state.library.enable_object_caching()
+        return super().compile_extra(func)
+
+
+class _Linked(JITCodeLibrary):
+    """Machine code of a kernel and of those it calls.
+
+    Numba optimises all of it again for each kernel. Here large ones, which LLVM would not inline, join as they are,
+    once what calls them is optimised.
+    """
+
+    LARGE = 25_000  # bytes of LLVM's code
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self._large: list[CodeLibrary] = []
+
+    def add_linking_library(self, library: Any) -> None:
+        library._ensure_finalized()
+        if len(library._get_module_for_linking().as_bitcode()) < self.LARGE:
+            super().add_linking_library(library)
+        elif library not in self._large:
+            self._large.append(library)
+            self._reload_init.update(library._reload_init)
+
+    def _optimize_final_module(self) -> None:
+        super()._optimize_final_module()
+        for library in self._large:
+            self._final_module.link_in(library._get_module_for_linking(), preserve=True)
 
 
 class _Stamped(CompileResultCacheImpl):

@@ -14,7 +14,7 @@ import pytest
 from numba.core.caching import NullCache
 
 import ppdinf
-from ppdinf._compiled import jit
+from ppdinf._compiled import _Linked, jit
 
 PACKAGE = Path(ppdinf.__file__).parent
 
@@ -76,6 +76,15 @@ def test_a_kernel_called_with_a_number_is_compiled_once():
     kernel._cache = NullCache()  # compile it now
     assert kernel(1) == 2 + (2 + 4 + 6)
     assert one_more.signatures == [(numba.int64, numba.int64)]
+
+
+@pytest.mark.parametrize(("large", "called"), [(10**6, False), (0, True)])
+def test_small_kernels_are_inlined_and_large_ones_called(large, called, monkeypatch):
+    monkeypatch.setattr(_Linked, "LARGE", large)
+    kernel = jit(counted)
+    kernel._cache = NullCache()
+    assert kernel(1) == 2 + (2 + 4 + 6)
+    assert bool(re.search(r"call .*one_more", kernel.inspect_llvm(kernel.signatures[0]))) is called
 
 
 @pytest.fixture

@@ -80,7 +80,9 @@ def _unit(w: Weights, row: int, start: float, width: float, count: int, table: N
 @vectorised
 def _grown(old: NDArray, size: int) -> NDArray:
     new = np.empty((max(size, 2 * old.shape[0]), old.shape[1]), old.dtype)
-    new[: old.shape[0]] = old
+    for i in range(old.shape[0]):
+        for j in range(old.shape[1]):
+            new[i, j] = old[i, j]
     return new
 
 

@@ -173,7 +173,8 @@ def evaluate(
             if as_means and possible:
                 out[i, 0] = lo[i] + rows.first[n] + mean[n]
             elif not as_means:
-                out[i, rows.first[n] : rows.first[n] + p.size] = p
+                for k in range(p.size):
+                    out[i, rows.first[n] + k] = p[k]
         value[b] += part
         at = at + 1 if free else bounds[b + 1]
         b += 0 if free else 1
