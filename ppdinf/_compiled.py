@@ -109,7 +109,7 @@ class _Linked(JITCodeLibrary):
             super().add_linking_library(library)
         elif library not in self._large:
             self._large.append(library)
-            self._reload_init.update(library._reload_init)
+            getattr(self, "_reload_init", set()).update(getattr(library, "_reload_init", ()))  # from numba 0.63 on
 
     def _optimize_final_module(self) -> None:
         super()._optimize_final_module()
