@@ -142,6 +142,11 @@ def logp_natural(eta: Any, logh: ArrayLike, *, lo: Any, total: Any, block: Array
     InvariantError, ModelError
         As for :func:`logp_table`; log weights that are nan or +inf.
 
+    Notes
+    -----
+    Polynomials serve where a window holds its cell: a column of -inf for an impossible count, -1 for Poisson cells
+    whose windows reach 0, tells that nothing is cut off there. Without it the same numbers come from the rows, slower.
+
     Examples
     --------
     Two Poisson counts known by their sum alone, 4: Poisson of the sum of rates.

@@ -6,15 +6,17 @@ last two depend on the release and see faults that theta cannot.
 """
 
 import numpy as np
+import pytensor.tensor as pt
 import pytest
 import scipy.sparse as sp
-from noisy_tables import REGIMES, SYSTEMS, noise, solved
+from noisy_tables import REGIMES, SYSTEMS, noise, rows, solved
 from numba import njit
 from positions import noticed
 from scipy import stats
 from scipy.special import gammaln
 
 from ppdinf.diagnostics.calibration import calibrate, position, uniformity
+from ppdinf.distributions.marginal import logp_natural
 from ppdinf.fiber import totals
 from ppdinf.fiber.fiber_walk import walk
 from ppdinf.lattice.moves import connected_moves
@@ -24,13 +26,17 @@ PRIOR = stats.norm.pdf(GRID, 0, 0.8)
 PRIOR = PRIOR / PRIOR.sum()
 
 LOG_FACTORIAL = gammaln(np.arange(20_000) + 1)
+BY_PIECES = {  # large enough for polynomials in the log rate: characteristic functions on a grid, and cumulants
+    "two of 12": (rows(range(12), range(12, 24), cells=24), np.repeat([0, 1], 12)),
+    "one of 240": (rows(range(240), cells=240), np.zeros(240, int)),
+}
 
 
 class Problem:
     """Law of (theta, x, y) under one system and regime, and its posteriors, with or without a fault."""
 
     def __init__(self, system, regime, *, fault=None):
-        self.A, self.block = SYSTEMS[system]
+        self.A, self.block = {**SYSTEMS, **BY_PIECES}[system]
         mean, self.epsilon = REGIMES[regime]
         d = self.A.shape[1]
         self.slope = np.resize([1.0, -0.3, 0.6, 0.1], d)
@@ -74,6 +80,22 @@ class Problem:
         place = {"lo": 0, "total": goal, "block": block}
         counted = used(goal, block)
         log_l = np.array([totals.log_coefficient(log_h, eta=np.log(r), **place)[counted].sum() for r in self.rates])
+        return self.drawn(y, log_l, log_h, place, rng, draws)
+
+    def pieces(self, data, rng, draws=40):
+        """The same, with the table summed out as it is where NUTS asks: from pieces of log normalisers."""
+        _, _, y = data
+        goal = np.bincount(self.block, weights=y).astype(np.int64)
+        log_h = self.weights(y, goal)
+        own = np.roll(log_h, 1, axis=0) if self.fault == "pieces of the neighbour" else log_h
+        log_l = by_pieces(own, np.log(self.rates), goal, self.block).sum(axis=1)
+        return self.drawn(y, log_l, log_h, {"lo": 0, "total": goal, "block": self.block}, rng, draws)
+
+    def weights(self, y, goal):
+        width = int(min(goal.max(), y.max() + 30 / self.epsilon)) + 1
+        return self.log_noise(y, width) - LOG_FACTORIAL[:width]
+
+    def drawn(self, y, log_l, log_h, place, rng, draws):
         log_p = self.log_theta(y) + log_l - self.rates.sum(axis=1)
         p = np.exp(log_p - log_p.max())
         chosen = rng.choice(GRID.size, size=draws, p=p / p.sum())
@@ -103,6 +125,18 @@ class Problem:
         self._at += 1
         pool = self._pool
         return pool.indptr[(self._at - 1) * each : self._at * each + 1], pool.indices, pool.data
+
+
+def by_pieces(log_h, eta, goal, block):
+    """Log coefficients of the totals under many natural parameters, by the Op, which is cut into pieces once."""
+    log_h = np.hstack([np.full((len(log_h), 1), -np.inf), log_h])  # where windows of `PartiallyPrivate` begin: below 0
+    node = logp_natural(pt.vector("eta", shape=block.shape), log_h, lo=-1, total=goal, block=block).owner
+    fixed, found = [variable.get_value() for variable in node.inputs[1:]], []
+    for at in eta:
+        out = [[None], [None]]
+        node.op.perform(node, [at, *fixed], out)
+        found.append(out[0][0][:-1])
+    return np.array(found)
 
 
 def used(goal, block):
@@ -168,6 +202,44 @@ def test_faults_are_seen(route, system, fault):
         pytest.skip("P(Z | theta) of two margins has no closed form to drop")
     problem = Problem(system, "dense", fault=fault)
     assert noticed(problem.simulate, getattr(problem, route), SEEN_BY[fault], replicates=1000)
+
+
+PIECES = [
+    ("two of 12", "sparse", 400),
+    ("two of 12", "flat", 200),
+    ("one of 240", "sparse", 400),
+    ("one of 240", "dense", 300),
+]
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize(("system", "regime", "replicates"), PIECES)
+def test_the_truth_is_one_more_draw_by_pieces(system, regime, replicates):
+    assert min(p_values("pieces", system, regime, replicates=replicates).values()) > 1e-6
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize(("fault", "seen_by"), [("epsilon off by 20 %", "noise"), ("pieces of the neighbour", "theta")])
+@pytest.mark.parametrize("system", BY_PIECES)
+def test_faults_are_seen_by_pieces(system, fault, seen_by):
+    problem = Problem(system, "sparse", fault=fault)
+    assert noticed(problem.simulate, problem.pieces, seen_by, replicates=400)
+
+
+@pytest.mark.parametrize(("system", "regime"), [(system, regime) for system, regime, _ in PIECES])
+def test_pieces_serve_these_problems(system, regime):
+    """Or the rank tests by pieces would be those by rows: same to 1e-9, other in the last digits."""
+    problem, rng, other = Problem(system, regime), np.random.default_rng(1), []
+    for _ in range(3):
+        _, (_, _, y) = problem.simulate(rng)
+        goal = np.bincount(problem.block, weights=y).astype(np.int64)
+        log_h, eta = problem.weights(y, goal), np.log(problem.rates[8:-8])
+        place = {"lo": 0, "total": goal, "block": problem.block}
+        by_rows = np.array([totals.log_coefficient(log_h, eta=at, **place)[:-1] for at in eta])
+        found = by_pieces(log_h, eta, goal, problem.block)
+        assert found == pytest.approx(by_rows, abs=1e-9)
+        other.append((found != by_rows).mean())
+    assert np.mean(other) > 0.75
 
 
 @pytest.mark.deep
