@@ -25,7 +25,8 @@ __all__ = [
 ]
 
 vectorised = jit(error_model="numpy", fastmath={"reassoc", "contract", "arcp", "nsz"})  # sums in whatever order is fast
-_in_order = jit(error_model="numpy", forceinline=True)  # where rounding is arranged by hand
+# where rounding is arranged by hand: said here, or it would be rearranged as in the functions that call it
+_in_order = jit(error_model="numpy", forceinline=True, fastmath={"contract"})
 
 CHUNK = 16  # neighbouring entries of a row under one line, its lid
 
@@ -137,8 +138,10 @@ def log_rows(w: Weights, cells: NDArray, tilt: float, cut: float) -> Rows:
     rows = Rows(first, start, np.empty(start[d]))
     for i in range(d):
         out, row, rate = row_of(rows, i), w.logw[w.row[cells[i]]], w.slope[cells[i]] + tilt
+        at = 1.0 * first[i]
         for k in range(out.size):
-            out[k] = row[first[i] + k] + rate * (first[i] + k)
+            out[k] = row[first[i] + k] + rate * at
+            at += 1.0
     return rows
 
 
@@ -146,13 +149,14 @@ def log_rows(w: Weights, cells: NDArray, tilt: float, cut: float) -> Rows:
 def exp_of(x: float) -> float:
     """exp(x) for x <= 0 to one rounding, 0 below -700, in operations that vectorise (np.exp does not)."""
     y = max(x, -700.0)
-    n = np.floor(y * 1.4426950408889634 + 0.5)
+    whole = y * 1.4426950408889634 + 6755399441055744.0  # 1.5 * 2^52: rounds, and leaves the integer in the last bits
+    n = whole - 6755399441055744.0
     r = (y - n * 6.93147180369123816490e-1) - n * 1.90821492927058770002e-10  # ln 2 in two parts
     s = 1.0 / 39916800 + r * (1.0 / 479001600 + r / 6227020800.0)
     s = 1.0 / 40320 + r * (1.0 / 362880 + r * (1.0 / 3628800 + r * s))
     s = 1.0 / 120 + r * (1.0 / 720 + r * (1.0 / 5040 + r * s))
     s = 1.0 + r * (1.0 + r * (0.5 + r * (1.0 / 6 + r * (1.0 / 24 + r * s))))
-    power = np.int64((np.int64(n) + 1023) << 52).view(np.float64)
+    power = np.int64((np.float64(whole).view(np.int64) + 1023) << 52).view(np.float64)
     return 0.0 if x < -700.0 else s * power
 
 

@@ -126,9 +126,10 @@ def project(row: NDArray, cosine: NDArray, sine: NDArray) -> complex:
 @vectorised
 def slope_of(row: NDArray, cosine: NDArray, sine: NDArray, real: float, imaginary: float) -> float:
     """Real part of ``(real + i imaginary) E k exp(iuk)``."""
-    mean = 0.0
+    mean = at = 0.0
     for k in range(row.size):
-        mean += k * row[k] * (real * cosine[k] - imaginary * sine[k])
+        mean += at * row[k] * (real * cosine[k] - imaginary * sine[k])
+        at += 1.0
     return mean
 
 

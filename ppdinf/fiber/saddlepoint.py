@@ -19,10 +19,11 @@ __all__ = ["moments", "tilted"]
 @vectorised
 def moments(p: NDArray) -> tuple[float, float]:
     """Mean and variance of the index of a row of probabilities."""
-    mean = square = 0.0
+    mean = square = at = 0.0
     for k in range(p.size):
-        mean += k * p[k]
-        square += k * k * p[k]
+        mean += at * p[k]
+        square += at * at * p[k]
+        at += 1.0
     return mean, max(square - mean * mean, 0.0)
 
 

@@ -38,9 +38,10 @@ def small_cells(rows: Rows, mean: NDArray, var: NDArray, spread: float, widest: 
     enough = 1e-10 / d * (math.e * spread / ORDER) ** (ORDER // 2)
     power = np.ones((ORDER + 1, 2 * widest + 1))  # k^r / r! for k = -widest..widest
     for r in range(1, ORDER + 1):
-        part, before, out = 1.0 / r, power[r - 1], power[r]
+        part, before, out, at = 1.0 / r, power[r - 1], power[r], -1.0 * widest
         for k in range(out.size):
-            out[k] = part * (k - widest) * before[k]
+            out[k] = part * at * before[k]
+            at += 1.0
     for i in range(d):
         row, center, moment = row_of(rows, i), int(mean[i] + 0.5), small.moment[i]
         moment[1] = mean[i] - center
