@@ -6,11 +6,14 @@ simulated where it is not set.
 
 Problems: counties, 3,143 in 51 states, state totals public, state and county effects, l1 noise of epsilon = 1/2;
 months, 500 areas in 24 months (12,000 cells), totals of months public, area and month effects, epsilon = 1/4. Both are
-written with `ppdinf.models.ready.log_rates`, each chain of 1,000 draws after 1,000 for tuning in a process of its own;
-seconds are those of the CPU, both chains together, imports, kernels and compilation included. Chains of the last two
-methods are shorter, since they take minutes: effective draws per CPU second compare.
+written with `ppdinf.models.ready.log_rates`, each chain of 1,000 draws after 1,000 for tuning in a process of its own
+(nutpie has both in one). Seconds are those of the CPU, both chains together, and of the clock; imports, kernels and
+compilation included. Chains of the last two methods are shorter, since they take minutes: effective draws per CPU
+second compare.
 
-- marginal: `PartiallyPrivate`, table summed out.
+- marginal: `PartiallyPrivate`, table summed out, PyMC's own NUTS.
+- nutpie: the same as ``pm.sample`` draws it by itself where nutpie is installed: chains in threads of one process,
+  which share what is fixed.
 - longer steps: the same with ``target_accept=0.65``, which costs least an effective draw where unknowns are many (A.
   Beskos, N. Pillai, G. Roberts, J.-M. Sanz-Serna, A. Stuart, "Optimal tuning of the hybrid Monte Carlo algorithm",
   Bernoulli 19 (2013), 1501-1534) and nothing is curved.
@@ -31,7 +34,8 @@ import numpy as np
 import pandas as pd
 
 SEED = 1
-QUIET = {"cores": 1, "progressbar": False, "quiet": True, "compute_convergence_checks": False}
+CHAINS = 2
+QUIET = {"progressbar": False, "quiet": True, "compute_convergence_checks": False}
 PROBLEMS = {"counties": 0.5, "months": 0.25}  # epsilon
 SHORTER = {"relaxed": (200, 200), "last cell": (100, 100)}  # tuning, and drawn, of a chain
 EFFECTS = {"counties": ["state", "county"], "months": ["area", "month"]}
@@ -141,6 +145,7 @@ def by_hand(problem, release, relaxed):
 
 METHODS = {
     "marginal": marginal,
+    "nutpie": marginal,
     "longer steps": marginal,
     "relaxed": lambda problem, release: by_hand(problem, release, True),
     "last cell": lambda problem, release: by_hand(problem, release, False),
@@ -148,19 +153,23 @@ METHODS = {
 
 
 def work(problem, method, chain, channel):
-    """One chain in a process of its own; its draws and CPU seconds."""
+    """Draw a chain, with nutpie both, in a process of its own; draws and CPU seconds."""
     warnings.simplefilter("ignore")
     import pymc as pm
 
     tune, draws = SHORTER.get(method, (1000, 1000))
     release = released(problem)
     first = []
+    if method == "nutpie":
+        how = {"nuts_sampler": "nutpie", "chains": CHAINS, "cores": CHAINS}
+    else:
+        how = {"nuts_sampler": "pymc", "chains": 1, "cores": 1}
+        how["init"] = "auto" if METHODS[method] is marginal else "adapt_diag"
+        how["callback"] = lambda trace, draw: None if first else first.append(time.process_time())
     with METHODS[method](problem, release) as model:
         idata = pm.sample(
-            draws, tune=tune, chains=1, random_seed=SEED + chain, nuts_sampler="pymc",
-            init="auto" if METHODS[method] is marginal else "adapt_diag",
-            target_accept=0.65 if method == "longer steps" else 0.8,
-            callback=lambda trace, draw: None if first else first.append(time.process_time()), **QUIET,
+            draws, tune=tune, random_seed=SEED + chain, target_accept=0.65 if method == "longer steps" else 0.8,
+            **how, **QUIET,
         )  # fmt: skip
     seconds = time.process_time()
     wanted = [v.name for v in model.unobserved_RVs if v.name in idata.posterior and v.name not in ("x", "free")]
@@ -171,14 +180,14 @@ def work(problem, method, chain, channel):
     channel.send((values, seconds, first[0] if first else np.nan, leaps, diverged))
 
 
-def measure(problem, method, chains=2):
-    """Run chains side by side, a process each; what the table shows."""
+def measure(problem, method):
+    """Run chains side by side; what the table shows."""
     import arviz as az
     import xarray as xr
 
     context = multiprocessing.get_context("spawn")
     pipes, begun = [], time.perf_counter()
-    for chain in range(chains):
+    for chain in range(1 if method == "nutpie" else CHAINS):
         receiver, sender = context.Pipe(duplex=False)
         process = context.Process(target=work, args=(problem, method, chain, sender))
         process.start()
