@@ -11,13 +11,19 @@ from ppdinf.fiber.laminar import Forest, forest_of
 from ppdinf.fiber.nested_sums import LogTable, NestedSums, OutOfReachError
 from ppdinf.invariants import System
 from ppdinf.invariants.names import Joined
+from ppdinf.laws.published_law import IndependentLaw
 from ppdinf.measurements.entries import Entries
 
 __all__ = ["forest_of_sums", "nested_sums"]
 
 
 def forest_of_sums(system: System, of_sums: Entries) -> Forest | None:
-    """Arrange exact sums, bounds of sums and noisy sums as a forest, in this order; None where two overlap."""
+    """Arrange exact sums, bounds of sums and noisy sums as a forest, in this order.
+
+    None where two overlap, or noise of one sum depends on that of others.
+    """
+    if not of_sums.are_independent:
+        return None
     linked = np.flatnonzero(np.diff(system.B.indptr) > 1)
     bounds = system.B[linked]
     sign = np.array([bounds.data[start] for start in bounds.indptr[:-1]], dtype=np.int64)
@@ -48,6 +54,7 @@ def nested_sums(forest: Forest, system: System, of_sums: Entries, lower: NDArray
     laws: list[LogTable] = []
     sums, shifts, numbers = [], [], []
     for form, rows in of_sums.forms:
+        assert isinstance(form, IndependentLaw), "others are in no forest"
         for column in form.columns(of_sums.y[rows]):
             sums.append(of_row[rows[column.entries]])
             shifts.append(column.begins)

@@ -30,6 +30,7 @@ from ppdinf.laws.differences import Differences
 from ppdinf.laws.joint_l2 import JointL2
 from ppdinf.laws.likelihood import Likelihood
 from ppdinf.laws.noise_norm import NoiseNorm
+from ppdinf.laws.published_law import IndependentLaw
 from ppdinf.measurements import Measurements
 from ppdinf.measurements.entries import Entries
 
@@ -69,7 +70,7 @@ class ObservedMeasurements(Observed):
         self.published, self.frame, self.system = measurements, measurements.frame, measurements.public
         alone = (np.diff(entries.matrix.indptr) == 1) & _ones(entries.matrix)
         for form, rows in entries.forms:
-            alone[rows] &= not isinstance(form, JointL2)  # whose numbers are not independent of each other
+            alone[rows] &= isinstance(form, IndependentLaw)
         self.of_cells, self.of_sums = entries.only(np.flatnonzero(alone)), entries.only(np.flatnonzero(~alone))
         self.noisy = xr.DataArray(entries.y, dims=["measurement"])
         self._by_cell = _ByCell(self.of_cells, self.frame.size)
@@ -80,15 +81,13 @@ class ObservedMeasurements(Observed):
         """What links cells, so that the table cannot be summed out; empty if nothing does."""
         if self.forest is not None:
             return ""
-        if any(isinstance(form, JointL2) for form, _ in self.of_sums.forms):
+        if not self.of_sums.are_independent:
             return "l2 noise of several numbers is not independent"
         return "noisy and exact sums cross each other" if self.of_sums.y.size else self.crossing()
 
     @cached_property
     def forest(self) -> Forest | None:
         """All sums that something is known of, exactly, within bounds or with noise, where they nest."""
-        if any(isinstance(form, JointL2) for form, _ in self.of_sums.forms):
-            return None
         return forest_of_sums(self.system, self.of_sums)
 
     def nested(self, lower: NDArray[np.int64], width: int) -> NestedSums | None:

@@ -4,7 +4,7 @@ Rule: what a law weighs, how far it reaches, what samplers may ask of it; nothin
 
 law                 what a law states; `IntegerLaw`: independent whole numbers, cell by cell
 law_array           laws whose scale differs from entry to entry
-published_law       what a law of single published numbers states
+published_law       what a law of published numbers states
 differences         published numbers whose noise alone decides what they weigh
 double_geometric    exp(-epsilon |z|), l1 Laplace noise once it is held on a lattice
 discrete_gaussian   exp(-z^2 / (2 sigma^2))

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ppdinf.laws.law import IntegerLaw
-from ppdinf.laws.published_law import Column, PublishedLaw
+from ppdinf.laws.published_law import Column, IndependentLaw
 
 __all__ = ["Differences"]
 
@@ -22,7 +22,7 @@ DRAWN = -60.0
 
 
 @dataclass(frozen=True, eq=False)
-class Differences(PublishedLaw):
+class Differences(IndependentLaw):
     """Weights of single cells that follow from the noise ``y - x`` alone.
 
     Attributes

@@ -13,7 +13,7 @@ from ppdinf._frozen import made
 from ppdinf.laws.differences import Differences
 from ppdinf.laws.discrete_gaussian import DiscreteGaussian
 from ppdinf.laws.l2_laplace import L2Laplace
-from ppdinf.laws.published_law import Column, PublishedLaw
+from ppdinf.laws.published_law import PublishedLaw
 
 __all__ = ["JointL2", "mixing_precision"]
 
@@ -59,10 +59,6 @@ class JointL2(PublishedLaw):
         """Smallest and largest count that each y comes from, but with probability `rare` among all."""
         far = float(self.law.half_width(max(np.size(y), 1), rare)) if rare > 0 else np.inf
         return y - far, y + far
-
-    def columns(self, y: NDArray[np.int64]) -> list[Column]:
-        """Refuse: no number has a column of its own."""
-        raise NotImplementedError("numbers with l2 noise are not independent of each other")
 
     def publish(self, x: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.int64]:
         """Add noise to numbers along the last axis: a scale from a fine grid, then Gaussian noise by inversion."""

@@ -1,4 +1,4 @@
-"""What a law of single published numbers states: how they weigh counts, and how counts are published."""
+"""What a law of published numbers states: how they weigh counts, and how counts are published."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from ppdinf._frozen import NamedInFiles
 
-__all__ = ["Column", "PublishedLaw"]
+__all__ = ["Column", "IndependentLaw", "PublishedLaw"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,9 +38,10 @@ class Column:
 
 
 class PublishedLaw(NamedInFiles, ABC, by="name"):
-    """Law of a published number given the count, or sum of counts, that it is of.
+    """Law of published numbers given the counts, or sums of counts, that they are of.
 
-    A subclass in a file of its own serves measurements everywhere: windows, walks, forests, draws, files.
+    A subclass in a file of its own serves measurements everywhere: windows, walks, draws, files, and where it is an
+    `IndependentLaw`, forests.
 
     Attributes
     ----------
@@ -93,13 +94,17 @@ class PublishedLaw(NamedInFiles, ABC, by="name"):
         """Smallest and largest count that each y comes from, but with probability `rare`; 0 for what is certain."""
 
     @abstractmethod
-    def columns(self, y: NDArray[np.int64]) -> list[Column]:
-        """State the log weights of all values of the sums that numbers are of; each number in one column."""
-
-    @abstractmethod
     def publish(self, x: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.int64]:
         """Publish counts: a model's own draws in double precision, no release."""
 
     def is_possible(self, y: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Tell numbers that some count gives: all, unless a subclass knows better."""
         return np.ones(np.shape(y), dtype=bool)
+
+
+class IndependentLaw(PublishedLaw):
+    """Law of a published number given the count, or sum of counts, that it is of, whatever else is published."""
+
+    @abstractmethod
+    def columns(self, y: NDArray[np.int64]) -> list[Column]:
+        """State the log weights of all values of the sums that numbers are of; each number in one column."""

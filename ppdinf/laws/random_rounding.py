@@ -10,13 +10,13 @@ from numpy.typing import NDArray
 
 from ppdinf._frozen import made
 from ppdinf.errors import PrivacyError
-from ppdinf.laws.published_law import Column, PublishedLaw
+from ppdinf.laws.published_law import Column, IndependentLaw
 
 __all__ = ["RandomRounding"]
 
 
 @dataclass(frozen=True)
-class RandomRounding(PublishedLaw):
+class RandomRounding(IndependentLaw):
     """A count x goes to the multiple of the base above with probability ``(x mod base) / base``, else to that below.
 
     So a multiple y is published with the probability ``1 - |y - x| / base`` where that is positive.

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from ppdinf.errors import PrivacyError
 from ppdinf.laws.differences import Differences
 from ppdinf.laws.law import IntegerLaw
-from ppdinf.laws.published_law import Column, PublishedLaw
+from ppdinf.laws.published_law import Column, IndependentLaw
 
 __all__ = ["ABSENT", "Thresholded"]
 
@@ -24,7 +24,7 @@ EXACT = 10**7  # noise values that are summed for the weight of an absent count
 
 
 @dataclass(frozen=True)
-class Thresholded(PublishedLaw):
+class Thresholded(IndependentLaw):
     """Noise of a law; the noisy count is published if it reaches the threshold, and absent otherwise.
 
     An absent count (nan, or a label that is not there) is censored, not zero: it weighs counts x by the probability

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from ppdinf._frozen import assign, made
 from ppdinf.errors import PrivacyError
-from ppdinf.laws.published_law import Column, PublishedLaw
+from ppdinf.laws.published_law import Column, IndependentLaw
 
 __all__ = ["TransitionMatrix"]
 
@@ -19,7 +19,7 @@ ROUNDING = 1e-6  # by which the sum of a row may differ from 1
 
 
 @dataclass(frozen=True, eq=False)
-class TransitionMatrix(PublishedLaw):
+class TransitionMatrix(IndependentLaw):
     """Probabilities P(y | x) of every released count for every count, both from 0 on.
 
     Attributes

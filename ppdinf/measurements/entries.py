@@ -10,7 +10,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from ppdinf.invariants.names import Names
-from ppdinf.laws.published_law import PublishedLaw
+from ppdinf.laws.published_law import IndependentLaw, PublishedLaw
 
 __all__ = ["Entries"]
 
@@ -37,6 +37,11 @@ class Entries:
     names: Sequence[str]
     y: NDArray[np.int64]
     forms: tuple[tuple[PublishedLaw, NDArray[np.int64]], ...]
+
+    @property
+    def are_independent(self) -> bool:
+        """Whether each has noise of its own, not one scale for several."""
+        return all(isinstance(form, IndependentLaw) for form, _ in self.forms)
 
     def log_weights(self, sums: NDArray[np.int64]) -> NDArray[np.float64]:
         """Log weight of every entry given possible values of its sum, shape (k, ...)."""
