@@ -7,9 +7,19 @@ before PyMC differentiates it.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from collections.abc import Callable, Sequence
+from typing import ClassVar
 
-from ppdinf._pymc_internals import Apply, Op, disconnected_type, numba_njit, register_funcify_default_op_cache_key
+from ppdinf._pymc_internals import (
+    Apply,
+    Op,
+    TensorVariable,
+    Variable,
+    disconnected_type,
+    numba_njit,
+    register_funcify_default_op_cache_key,
+)
+from ppdinf._types import Array
 
 __all__ = ["apart"]
 
@@ -20,15 +30,15 @@ class Apart(Op):
     __props__ = ()
     view_map: ClassVar[dict[int, list[int]]] = {0: [0]}
 
-    def make_node(self, x: Any) -> Apply:
+    def make_node(self, x: TensorVariable) -> Apply:
         """One variable in, one of its type out."""
         return Apply(self, [x], [x.type()])
 
-    def perform(self, node: Apply, inputs: Any, outputs: Any) -> None:
+    def perform(self, node: Apply, inputs: Sequence[Array], outputs: list[list[Array | None]]) -> None:
         """Hand over the input."""
         outputs[0][0] = inputs[0]
 
-    def infer_shape(self, node: Apply, shapes: Any) -> Any:
+    def infer_shape(self, node: Apply, shapes: list[tuple[Variable, ...]]) -> list[tuple[Variable, ...]]:
         """Shape of the input."""
         return shapes
 
@@ -36,7 +46,9 @@ class Apart(Op):
         """Nothing is connected."""
         return [[False]]
 
-    def pullback(self, inputs: Any, outputs: Any, cotangents: Any) -> list[Any]:
+    def pullback(
+        self, inputs: Sequence[Variable], outputs: Sequence[Variable], cotangents: Sequence[Variable]
+    ) -> list[Variable]:
         """No gradient."""
         return [disconnected_type()]
 
@@ -45,7 +57,7 @@ apart = Apart()
 
 
 @register_funcify_default_op_cache_key(Apart)
-def _apart_numba(op: Apart, node: Apply, **kwargs: Any) -> tuple[Any, int]:
+def _apart_numba(op: Apart, node: Apply, **kwargs: object) -> tuple[Callable[[Array], Array], int]:
     @numba_njit
     def identity(x):  # type: ignore[no-untyped-def]
         return x

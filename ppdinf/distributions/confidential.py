@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import pytensor.tensor as pt
@@ -21,10 +20,13 @@ from numpy.typing import NDArray
 from pymc import logp
 
 from ppdinf._pymc_internals import (
+    Apply,
     MeasurableOp,
+    Op,
     RandomType,
     SymbolicRandomVariable,
     TensorVariable,
+    Variable,
     _logprob,
     _support_point,
     ancestors,
@@ -43,8 +45,17 @@ from ppdinf.fiber.nested_sums import NestedSums
 
 __all__ = ["ConfidentialRV", "confidential", "log_density", "window_logp"]
 
+# natural parameters, log normalisers, and log weights of counts apart from these
+type Natural = tuple[TensorVariable, TensorVariable, NDArray[np.float64]]
 
-def window_logp(dist: TensorVariable, shape: tuple[int, ...], counts: Any, *, values_only: bool = False) -> Any:
+
+def window_logp(
+    dist: TensorVariable,
+    shape: tuple[int, ...],
+    counts: NDArray[np.int64] | TensorVariable,
+    *,
+    values_only: bool = False,
+) -> TensorVariable:
     """Log density of every count of every window, symbolic, shape (d, width).
 
     Counts outside the support have log density -inf and the gradient 0: their cells are evaluated at a count inside it,
@@ -72,7 +83,7 @@ def window_logp(dist: TensorVariable, shape: tuple[int, ...], counts: Any, *, va
     return found.reshape((width, -1)).T
 
 
-def log_density(dist: TensorVariable, counts: Any) -> Any:
+def log_density(dist: TensorVariable, counts: TensorVariable) -> TensorVariable:
     """Log density of tables of counts, symbolic, shape (n, *table shape), under an elementwise distribution."""
     value = dist.type()
     # PyMC would clone random variables on the way to some densities, and lose those of the model
@@ -104,7 +115,13 @@ class ConfidentialRV(SymbolicRandomVariable):
     _print_name = ("Confidential", "\\operatorname{Confidential}")
 
     def __init__(
-        self, *args: Any, base_op: Any, observed: Observed, fiber: Fiber, start: NDArray[np.int64], **kwargs: Any
+        self,
+        *args: list[Variable],
+        base_op: Op,
+        observed: Observed,
+        fiber: Fiber,
+        start: NDArray[np.int64],
+        **kwargs: object,
     ) -> None:
         self.base_op, self.observed, self.fiber, self.start = base_op, observed, fiber, start
         self.cells: dict[str, NDArray[np.int64]] = {}
@@ -128,7 +145,7 @@ class ConfidentialRV(SymbolicRandomVariable):
         """Forest of all that is known of sums, where groups are not enough."""
         return self.observed.nested(self.fiber.lower, self.fiber.width)
 
-    def base(self, inputs: Any) -> tuple[Any, Any]:
+    def base(self, inputs: Sequence[Variable]) -> tuple[TensorVariable, TensorVariable | float]:
         """Rebuild the analyst's distribution on the inputs of a node: its cells, and what to take off (`rows`)."""
         own = inputs if self.observed.likelihood.auxiliary is None else inputs[:-1]
         dist = self.base_op.make_node(*own).default_output()
@@ -139,26 +156,30 @@ class ConfidentialRV(SymbolicRandomVariable):
         """Every count of every window, shape (d, width)."""
         return self.fiber.lower[:, None] + np.arange(self.fiber.width)
 
-    def log_given(self, inputs: Any, counts: Any) -> Any:
+    def log_given(
+        self, inputs: Sequence[Variable], counts: NDArray[np.int64] | TensorVariable
+    ) -> TensorVariable | float:
         """Log weights of the noise given the auxiliary variable, symbolic, shape (d, width); 0 where there is none."""
         likelihood = self.observed.likelihood
         if likelihood.norm is not None or likelihood.auxiliary is None:
             return 0.0
         return self.observed.log_counts(counts, inputs[-1])
 
-    def natural(self, inputs: Any) -> tuple[Any, Any, NDArray[np.float64]] | None:
+    def natural(self, inputs: Sequence[Variable]) -> Natural | None:
         """Write the weights, noise included, as ``exp(log_h + eta x - log_normaliser)`` where they have that form.
 
         Natural parameters and log normalisers of shape (d,), symbolic, and ``log_h`` of shape (d, width).
         """
         return None if self.observed.likelihood.auxiliary is not None else self._natural(inputs)
 
-    def _natural(self, inputs: Any) -> tuple[Any, Any, NDArray[np.float64]] | None:
+    def _natural(self, inputs: Sequence[Variable]) -> Natural | None:
         """Return the natural form, less what noise weighs given an auxiliary variable."""
         form = natural_form(self.base(inputs)[0], self.start.shape, self.counts)
         return form and (form.eta.ravel(), form.log_normaliser.ravel(), form.log_h + self.fiber.log_noise)
 
-    def weights(self, inputs: Any, factors: Sequence[Factor] = (), counts: Any = None) -> Any:
+    def weights(
+        self, inputs: Sequence[Variable], factors: Sequence[Factor] = (), counts: TensorVariable | None = None
+    ) -> TensorVariable:
         """Log weights of all counts given everything else, symbolic, shape (d, width): data model, noise, dependents.
 
         Parameters
@@ -189,7 +210,7 @@ class ConfidentialRV(SymbolicRandomVariable):
         possible = pt.switch(pt.eq(known, -np.inf), likeliest, at).T.reshape((at.shape[1], *self.start.shape))
         return weights + sum(factor.by_cell(possible) for factor in factors)
 
-    def _data_model(self, dist: TensorVariable, counts: Any) -> Any:
+    def _data_model(self, dist: TensorVariable, counts: TensorVariable | None) -> TensorVariable:
         """Log density of all counts by the data model, of each kind of cells once where windows are asked for."""
         shape = self.start.shape
         same = alike(dist, shape, self.fiber.lower) if counts is None else None
@@ -199,7 +220,7 @@ class ConfidentialRV(SymbolicRandomVariable):
         of_kinds, first, kind = same
         return window_logp(of_kinds, first.shape, self.counts[first])[kind]
 
-    def _at(self, table: NDArray[np.float64], name: str, counts: Any) -> Any:
+    def _at(self, table: NDArray[np.float64], name: str, counts: TensorVariable | None) -> TensorVariable:
         """Read fixed log weights, shape (d, width of the windows), at counts, beyond which they are -inf."""
         known = fixed(table, name)
         if counts is None:
@@ -209,7 +230,9 @@ class ConfidentialRV(SymbolicRandomVariable):
         rows = np.arange(self.start.size)[:, None]
         return pt.switch(inside, known[rows, pt.clip(column, 0, self.fiber.width - 1)], -np.inf)
 
-    def conditional(self, table: TensorVariable, factors: Sequence[Factor] = (), counts: Any = None) -> list[Any]:
+    def conditional(
+        self, table: TensorVariable, factors: Sequence[Factor] = (), counts: TensorVariable | None = None
+    ) -> list[TensorVariable]:
         """State the law of the table given the parameters, symbolic, as walks along its lines need it.
 
         Log weights of all counts, or those given, shape (d, width); and, where noise couples the cells, the image of
@@ -225,8 +248,12 @@ class ConfidentialRV(SymbolicRandomVariable):
 
 
 def confidential(
-    dist: TensorVariable, observed: Observed, fiber: Fiber, start: NDArray[np.int64], auxiliary: Any = None
-) -> Any:
+    dist: TensorVariable,
+    observed: Observed,
+    fiber: Fiber,
+    start: NDArray[np.int64],
+    auxiliary: TensorVariable | None = None,
+) -> TensorVariable:
     """Wrap an unnamed distribution, already of the shape of the table."""
     inputs, inner, node = _reopen(dist)
     outputs = [node.default_output(), *_rngs(node.outputs)]
@@ -238,23 +265,25 @@ def confidential(
 
 
 @_logprob.register(ConfidentialRV)
-def _confidential_logp(op: ConfidentialRV, values: Any, *inputs: Any, **kwargs: Any) -> Any:
+def _confidential_logp(
+    op: ConfidentialRV, values: Sequence[TensorVariable], *inputs: Variable, **kwargs: object
+) -> TensorVariable:
     (value,) = values
     cells, log_sums = op.base(inputs)
     return logp(cells, value) - log_sums / op.start.size
 
 
 @_support_point.register(ConfidentialRV)
-def _confidential_support_point(op: ConfidentialRV, rv: TensorVariable, *inputs: Any) -> Any:
+def _confidential_support_point(op: ConfidentialRV, rv: TensorVariable, *inputs: Variable) -> TensorVariable:
     return pt.constant(op.start)
 
 
-def _reopen(dist: TensorVariable) -> tuple[list[Any], list[Any], Any]:
+def _reopen(dist: TensorVariable) -> tuple[list[Variable], list[Variable], Apply]:
     """Open an unnamed distribution: outer inputs, inner inputs, and its node on the inner ones."""
     inputs = [pt.random.shared_rng(seed=None) if isinstance(inp.type, RandomType) else inp for inp in dist.owner.inputs]
     inner = [inp if isinstance(inp.type, RandomType) else inp.type() for inp in inputs]
     return inputs, inner, dist.owner.op.make_node(*inner)
 
 
-def _rngs(outputs: list[Any]) -> list[Any]:
+def _rngs(outputs: list[Variable]) -> list[Variable]:
     return [out for out in outputs if isinstance(out.type, RandomType)]

@@ -6,12 +6,17 @@ import math
 from collections.abc import Collection
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
 
 import pymc as pm
 import pytensor.tensor as pt
 
-from ppdinf._pymc_internals import TensorVariable, ancestors, replace_rvs_by_values, transformed_conditional_logp
+from ppdinf._pymc_internals import (
+    TensorVariable,
+    Variable,
+    ancestors,
+    replace_rvs_by_values,
+    transformed_conditional_logp,
+)
 from ppdinf.distributions.confidential import ConfidentialRV
 from ppdinf.distributions.factors import Factor, cells_of, elements
 from ppdinf.distributions.released import ReleasedRV
@@ -72,14 +77,14 @@ def looks_at(var: TensorVariable, table: TensorVariable, model: pm.Model) -> boo
     return table in all_above(var, model)
 
 
-def all_above(var: TensorVariable, model: pm.Model) -> set[Any]:
+def all_above(var: TensorVariable, model: pm.Model) -> set[Variable]:
     """All that a variable depends on given the model's other variables."""
     return set(ancestors([var], blockers=[rv for rv in model.basic_RVs if rv is not var]))
 
 
 def factor_of(
-    var: TensorVariable, table: TensorVariable, counts: Any, model: pm.Model, shape: tuple[int, ...]
-) -> Factor | Any:
+    var: TensorVariable, table: TensorVariable, counts: TensorVariable, model: pm.Model, shape: tuple[int, ...]
+) -> Factor | TensorVariable:
     """State what a variable or potential tells about a table that it depends on, given the values of all others.
 
     Parameters
@@ -108,7 +113,7 @@ def factor_of(
         )
     density = elements(density, counts)
 
-    def given() -> dict[Any, Any]:
+    def given() -> dict[Variable, Variable]:
         for rv in model.free_RVs:  # one that is just being added has no start of its own yet
             model.rvs_to_initial_values.setdefault(rv, None)
         point = model.initial_point()
@@ -118,14 +123,17 @@ def factor_of(
     return density if cells is None else Factor(density, counts, math.prod(shape), cells)
 
 
-def dependents_of(table: TensorVariable, model: pm.Model) -> list[Any]:
+def dependents_of(table: TensorVariable, model: pm.Model) -> list[TensorVariable]:
     """List the random variables and potentials that depend on a table given all others, besides its release."""
     return [var for var in (*model.basic_RVs, *model.potentials) if looks_at(var, table, model)]
 
 
 def factors_of(
-    table: TensorVariable, model: pm.Model, shape: tuple[int, ...] | None = None, known: Collection[Any] = ()
-) -> tuple[list[Factor], list[Any]]:
+    table: TensorVariable,
+    model: pm.Model,
+    shape: tuple[int, ...] | None = None,
+    known: Collection[TensorVariable] = (),
+) -> tuple[list[Factor], list[TensorVariable]]:
     """State what all that depends on a table of a model tells about it, besides its release.
 
     Parameters
@@ -150,7 +158,7 @@ def factors_of(
     return [x for x in found if isinstance(x, Factor)], [x for x in found if not isinstance(x, Factor)]
 
 
-def drawn_for(model: pm.Model, rvs: list[Any]) -> dict[Any, Any]:
+def drawn_for(model: pm.Model, rvs: list[TensorVariable]) -> dict[Variable, TensorVariable]:
     """Value variables of random variables, each with what it is of its variable: the inverse of taking densities."""
     found = {}
     for rv in rvs:

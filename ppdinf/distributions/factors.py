@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pytensor
@@ -44,6 +44,7 @@ from ppdinf._pymc_internals import (
     Sum,
     TensorVariable,
     TrueDiv,
+    Variable,
     ViewOp,
     ancestors,
     graph_inputs,
@@ -83,7 +84,7 @@ class Factor(NamedTuple):
     size: int
     cells: NDArray[np.int64]
 
-    def by_cell(self, counts: Any) -> Any:
+    def by_cell(self, counts: TensorVariable) -> TensorVariable:
         """Log density of every count of every cell, symbolic, shape (d, width).
 
         Parameters
@@ -97,7 +98,7 @@ class Factor(NamedTuple):
             return every
         return pt.zeros((d, width))[self.cells.ravel()[seen]].inc(every[seen])
 
-    def apart(self, start: NDArray[np.int64]) -> Any:
+    def apart(self, start: NDArray[np.int64]) -> TensorVariable | float:
         """Log density of the elements that look at no cell, symbolic; the table is one of any counts."""
         none = np.flatnonzero(self.cells.ravel() == NONE)
         if not none.size:
@@ -106,7 +107,7 @@ class Factor(NamedTuple):
         return density.ravel()[none].sum()
 
 
-def elements(density: TensorVariable, table: TensorVariable) -> Any:
+def elements(density: TensorVariable, table: TensorVariable) -> TensorVariable:
     """Return numbers that add up to a log density, as far as its being a sum tells how a table enters it.
 
     Examples
@@ -119,7 +120,7 @@ def elements(density: TensorVariable, table: TensorVariable) -> Any:
     return terms[0] if len(terms) == 1 else pt.concatenate([term.reshape((-1,)) for term in terms])
 
 
-def _terms(x: Any, table: TensorVariable) -> list[Any]:
+def _terms(x: TensorVariable, table: TensorVariable) -> list[TensorVariable]:
     """Graphs whose elements add up to the sum of all elements of another."""
     if x.owner is None:
         return [x]
@@ -147,7 +148,7 @@ def cells_of(
     density: TensorVariable,
     table: TensorVariable,
     shape: tuple[int, ...],
-    given: Callable[[], Mapping[Any, Any]] | None = None,
+    given: Callable[[], Mapping[Variable, Variable]] | None = None,
 ) -> NDArray[np.int64] | None:
     """Tell which cell of a table each element of a graph looks at.
 
@@ -172,7 +173,7 @@ def cells_of(
     (array([2, 0]), True)
     """
     known = {table: pt.constant(np.arange(math.prod(shape)).reshape(shape))}
-    mixed: list[Any] = []
+    mixed: list[TensorVariable] = []
     relevant = _valued(density)
     for node in toposort([density], blockers=[table]):
         which = [known.get(x) for x in node.inputs]
@@ -191,7 +192,7 @@ def cells_of(
     return None if conflict else np.asarray(cells, dtype=np.int64)
 
 
-def _valued(density: TensorVariable) -> set[Any]:
+def _valued(density: TensorVariable) -> set[Apply]:
     """Find the operations whose values a graph depends on: not those that only give shapes, or raise errors."""
     found, ahead = set(), [density.owner]
     while ahead:
@@ -204,11 +205,11 @@ def _valued(density: TensorVariable) -> set[Any]:
     return found
 
 
-def _none_like(x: Any) -> Any:
+def _none_like(x: TensorVariable) -> TensorVariable:
     return pt.full_like(x, NONE, dtype="int64")
 
 
-def _through(node: Apply, which: list[Any], mixed: list[Any]) -> Any:
+def _through(node: Apply, which: list[TensorVariable | None], mixed: list[TensorVariable]) -> TensorVariable | None:
     """Send numbers of cells through one operation; None if it may mix cells. Adds conditions under which it does."""
     op, (first, *rest) = node.op, which
     if isinstance(op, Elemwise) and len(node.outputs) == 1:
@@ -221,7 +222,7 @@ def _through(node: Apply, which: list[Any], mixed: list[Any]) -> Any:
     if isinstance(op, ViewOp | CheckParameterValue):
         return first
     if isinstance(op, CAReduce | LogSumExp):
-        keep = node.outputs[0].ndim == first.ndim
+        keep = node.outputs[0].ndim == node.inputs[0].ndim
         most = pt.max(first, axis=op.axis, keepdims=keep)
         other = pt.switch(pt.eq(first, NONE), np.iinfo(np.int64).max, first)
         mixed.append(pt.any(pt.neq(most, NONE) & pt.neq(most, pt.min(other, axis=op.axis, keepdims=keep))))

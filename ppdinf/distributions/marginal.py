@@ -12,7 +12,6 @@ and posterior means of the counts.
 """
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import pytensor
@@ -32,9 +31,11 @@ PIECES = 2**18  # of log normalisers, at most: 40 MB
 ON_GRIDS = 2**14  # of these on grids of frequencies, at most: 85 MB
 
 # pieces that serve cells of given blocks, with given lower ends and totals
-type Cut = Callable[[NDArray[Any], NDArray[Any], NDArray[Any] | None], tuple[totals.Pieces, totals.Grids]]
+type Cut = Callable[
+    [NDArray[np.int64], NDArray[np.int64], NDArray[np.int64] | None], tuple[totals.Pieces, totals.Grids]
+]
 # distinct rows of weights, their lids, and the row of each cell
-type OfRows = tuple[NDArray[Any], NDArray[Any], NDArray[Any]]
+type OfRows = tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.int64]]
 
 
 def fixed(table: NDArray[np.float64], name: str) -> TensorVariable:
@@ -42,7 +43,7 @@ def fixed(table: NDArray[np.float64], name: str) -> TensorVariable:
     return pytensor.shared(table, name=name) if table.nbytes > NUMBA_CONSTANT_SIZE_LIMIT else pt.as_tensor(table)
 
 
-def _whole(values: Any, name: str) -> TensorVariable:
+def _whole(values: pt.TensorLike, name: str) -> TensorVariable:
     variable = pt.as_tensor(values)
     if np.dtype(variable.dtype).kind not in "iu":
         raise InvariantError(f"{name} must hold integers, not {variable.dtype}; convert it without rounding")
@@ -50,7 +51,13 @@ def _whole(values: Any, name: str) -> TensorVariable:
 
 
 def _logp(
-    varying: Any, cells: int, of_rows: OfRows, lo: Any, total: Any, block: ArrayLike, cut: Cut | None
+    varying: pt.TensorLike,
+    cells: int,
+    of_rows: OfRows,
+    lo: pt.TensorLike,
+    total: pt.TensorLike,
+    block: ArrayLike,
+    cut: Cut | None,
 ) -> TensorVariable:
     goal, lower, blocks = _whole(total, "total"), constant(_whole(lo, "lo")), np.atleast_1d(np.asarray(block))
     if goal.type.shape[0] is None:
@@ -73,7 +80,7 @@ def _logp(
     return SumsGivenTotals(as_means=cut is not None)(varying, reals, whole)[0]
 
 
-def logp_table(logw: Any, *, lo: Any, total: Any, block: ArrayLike = 0) -> TensorVariable:
+def logp_table(logw: pt.TensorLike, *, lo: pt.TensorLike, total: pt.TensorLike, block: ArrayLike = 0) -> TensorVariable:
     """Log weight of all tables with the given totals, from log weights of every cell and value.
 
     Parameters
@@ -116,7 +123,9 @@ def logp_table(logw: Any, *, lo: Any, total: Any, block: ArrayLike = 0) -> Tenso
     return _logp(table, cells, (none, none, np.arange(cells)), lo, total, block, None)
 
 
-def logp_natural(eta: Any, logh: ArrayLike, *, lo: Any, total: Any, block: ArrayLike = 0) -> TensorVariable:
+def logp_natural(
+    eta: pt.TensorLike, logh: ArrayLike, *, lo: pt.TensorLike, total: pt.TensorLike, block: ArrayLike = 0
+) -> TensorVariable:
     """Log weight of all tables with the given totals, for weights ``exp(logh[i, k] + eta[i] x)``.
 
     The fast form for exponential families: only ``eta`` varies, each call looks at the entries that matter
@@ -167,7 +176,7 @@ def logp_natural(eta: Any, logh: ArrayLike, *, lo: Any, total: Any, block: Array
     row = row.astype(np.int64)
 
     def cut(
-        blocks: NDArray[Any], lower: NDArray[Any], total: NDArray[Any] | None
+        blocks: NDArray[np.int64], lower: NDArray[np.int64], total: NDArray[np.int64] | None
     ) -> tuple[totals.Pieces, totals.Grids]:
         """Pieces of the rows of free cells, and of cells in blocks that are large enough; of smaller ones on grids."""
         size = np.bincount(blocks[blocks >= 0], minlength=1)[blocks]

@@ -7,8 +7,8 @@ sum that the noise keeps.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 import numba
 import numpy as np
@@ -17,7 +17,16 @@ import pytensor.tensor as pt
 import xarray as xr
 from numpy.typing import NDArray
 
-from ppdinf._pymc_internals import Apply, RandomVariable, TensorVariable, _logprob, numba_core_rv_funcify, numba_njit
+from ppdinf._pymc_internals import (
+    Apply,
+    RandomVariable,
+    TensorVariable,
+    Variable,
+    _logprob,
+    numba_core_rv_funcify,
+    numba_njit,
+)
+from ppdinf._types import Array
 from ppdinf.distributions.of_table import of_table
 from ppdinf.errors import LabelError, ModelError
 from ppdinf.frame import Frame
@@ -31,6 +40,8 @@ from ppdinf.noise.plan import Plan
 __all__ = ["MechanismRV", "ReleaseLaw", "frame_of", "mechanism_dist"]
 
 KNOWN = 256  # sets of public sums whose mechanism and plan are kept
+
+type Labels = xr.DataArray | Mapping[str, Collection[object]]
 
 
 class ReleaseLaw:
@@ -48,10 +59,10 @@ class ReleaseLaw:
         self._blank = bind(mechanism.public, frame, np.zeros(frame.size, dtype=np.int64))
         self._known: dict[tuple[int, ...], tuple[System, TableMechanism, Plan]] = {}
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         return {**self.__dict__, "_known": {}}  # samplers are built again where they are needed
 
-    def draw(self, cells: NDArray[np.int64], rng: np.random.Generator) -> NDArray[Any]:
+    def draw(self, cells: NDArray[np.int64], rng: np.random.Generator) -> Array:
         """Release tables of shape (n, d), by the mechanism's own sampler.
 
         Raises
@@ -71,7 +82,7 @@ class ReleaseLaw:
             drawn[rows] = mechanism.draw(system, cells[rows], len(rows), tape, plan)
         return drawn
 
-    def log_density(self, y: NDArray[Any], x: NDArray[np.int64]) -> float:
+    def log_density(self, y: Array, x: NDArray[np.int64]) -> float:
         """Log density of a release given a table, up to what is the same for all tables with the same public sums."""
         if self.mechanism.is_integer and exact_product(self._blank.A, y - x).any():
             return -np.inf
@@ -107,14 +118,14 @@ class MechanismRV(RandomVariable):
     _print_name = ("Mechanism", "\\operatorname{Mechanism}")
     __props__ = ("name", "signature", "dtype", "inplace", "law")
 
-    def __init__(self, law: ReleaseLaw, **kwargs: Any) -> None:
+    def __init__(self, law: ReleaseLaw, **kwargs: str | bool) -> None:
         self.law = law
         axes = ",".join(f"x{k}" for k in range(len(law.frame.dims)))
         kwargs.setdefault("dtype", "int64" if law.mechanism.is_integer else "float64")
         kwargs.setdefault("signature", f"({axes})->({axes})")
         super().__init__(**kwargs)
 
-    def rng_fn(self, rng: np.random.Generator, x: NDArray[np.int64], size: Any = None) -> NDArray[Any]:
+    def rng_fn(self, rng: np.random.Generator, x: NDArray[np.int64], size: tuple[int, ...] | None = None) -> Array:
         """Release tables, each with noise of its own."""
         shape, d = self.law.frame.shape, self.law.frame.size
         lead = x.shape[: x.ndim - len(shape)] if size is None else tuple(size)
@@ -122,7 +133,7 @@ class MechanismRV(RandomVariable):
         return self.law.draw(cells, rng).reshape(*lead, *shape)
 
 
-def mechanism_dist(mechanism: TableMechanism, table: TensorVariable, labels: Any = None) -> Any:
+def mechanism_dist(mechanism: TableMechanism, table: TensorVariable, labels: Labels | None = None) -> TensorVariable:
     """Return the release of a table as an unnamed PyMC distribution; see `TableMechanism.dist`."""
     if mechanism.queries is not None or not isinstance(mechanism, TableMechanism):
         raise ModelError(
@@ -138,7 +149,7 @@ def mechanism_dist(mechanism: TableMechanism, table: TensorVariable, labels: Any
     return released
 
 
-def frame_of(table: TensorVariable, labels: Any = None) -> Frame:
+def frame_of(table: TensorVariable, labels: Labels | None = None) -> Frame:
     """Labels of a table that is a variable: those given, or those of its dimensions in the model, or numbers.
 
     Raises
@@ -168,18 +179,27 @@ def frame_of(table: TensorVariable, labels: Any = None) -> Frame:
 
 
 @_logprob.register(MechanismRV)
-def _mechanism_logp(op: MechanismRV, values: Any, rng: Any, size: Any, x: Any, **kwargs: Any) -> Any:
+def _mechanism_logp(
+    op: MechanismRV,
+    values: Sequence[TensorVariable],
+    rng: Variable,
+    size: Variable,
+    x: TensorVariable,
+    **kwargs: object,
+) -> TensorVariable:
     (y,) = values
     d, whole = op.law.frame.size, np.int64 if op.law.mechanism.is_integer else np.float64
 
-    def log_density(both: NDArray[Any]) -> float:
+    def log_density(both: NDArray[np.float64]) -> float:
         return op.law.log_density(both[:d].astype(whole), np.rint(both[d:]).astype(np.int64))
 
     return of_table(log_density, pt.concatenate([y.ravel().astype("float64"), x.ravel().astype("float64")]))
 
 
 @numba_core_rv_funcify.register(MechanismRV)
-def _mechanism_numba(op: MechanismRV, node: Apply) -> Any:
+def _mechanism_numba(
+    op: MechanismRV, node: Apply
+) -> tuple[Callable[[np.random.Generator, NDArray[np.int64]], Array], None]:
     cell = numba.types.int64 if op.law.mechanism.is_integer else numba.types.float64
     out_type = numba.types.Array(cell, len(op.law.frame.dims), "C")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pytensor.tensor as pt
@@ -33,8 +33,8 @@ CERTAIN = 2000.0  # stands for infinite log odds: another count than n has proba
 class NaturalForm(NamedTuple):
     """Natural parameter and log normaliser (symbolic, shape of the table), and ``log h`` of counts."""
 
-    eta: Any
-    log_normaliser: Any
+    eta: TensorVariable
+    log_normaliser: TensorVariable
     log_h: NDArray[np.float64]
 
 
@@ -90,7 +90,7 @@ def natural_form(table: TensorVariable, shape: tuple[int, ...], counts: NDArray[
         return NaturalForm(_log1m(parameters[1]), -parameters[0] * pt.log(parameters[1]), _inside(counts >= 0, log_h))
 
 
-def _odds(p: Any) -> tuple[Any, Any]:
+def _odds(p: TensorVariable) -> tuple[TensorVariable, TensorVariable]:
     """Log odds, and logarithm of ``1 - p``; where p was made of log odds, from these, exact however large."""
     logit = _undo_sigmoid(p)
     if logit is not None:
@@ -100,7 +100,7 @@ def _odds(p: Any) -> tuple[Any, Any]:
     return pt.switch(certain, CERTAIN, _log(q) - pt.log1p(-q)), pt.switch(certain, -CERTAIN, pt.log1p(-q))
 
 
-def _undo_sigmoid(p: Any) -> Any:
+def _undo_sigmoid(p: TensorVariable) -> TensorVariable | None:
     """Return what a sigmoid was taken of, by way of operations on its shape; None where p is no sigmoid."""
     if p.owner is None:
         return None
@@ -113,13 +113,13 @@ def _undo_sigmoid(p: Any) -> Any:
     return None
 
 
-def _log(x: Any) -> Any:
+def _log(x: TensorVariable) -> TensorVariable:
     """Logarithm with the gradient 0 at 0, where 0 / 0 would spoil that of every other cell: nobody lives there."""
     none = pt.eq(x, 0)
     return pt.switch(none, -np.inf, pt.log(pt.switch(none, 1, x)))
 
 
-def _log1m(p: Any) -> Any:
+def _log1m(p: TensorVariable) -> TensorVariable:
     """Logarithm of ``1 - p``, with the gradient 0 at p = 1."""
     none = pt.eq(p, 1)
     return pt.switch(none, -np.inf, pt.log1p(-pt.switch(none, 0, p)))

@@ -6,12 +6,12 @@ which one pass downward gives all.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
 import numba
 import numpy as np
 import pytensor.tensor as pt
+from numpy.typing import NDArray
 
 from ppdinf._pymc_internals import (
     Apply,
@@ -40,13 +40,13 @@ class NestedWeight(Op):
     def __init__(self, plan: NestedSums, as_means: bool) -> None:
         self.plan, self.as_means = plan, as_means
 
-    def make_node(self, log_weights: Any, eta: Any) -> Apply:
+    def make_node(self, log_weights: pt.TensorLike, eta: pt.TensorLike) -> Apply:
         """Apply to a matrix and a vector of float64."""
         inputs = [pt.as_tensor(log_weights).astype("float64"), pt.as_tensor(eta).astype("float64")]
         out = inputs[1] if self.as_means else inputs[0]
         return Apply(self, inputs, [pt.dscalar(), pt.tensor(dtype="float64", shape=out.type.shape)])
 
-    def values(self, log_weights: Any, eta: Any) -> tuple[Any, Any]:
+    def values(self, log_weights: NDArray[np.float64], eta: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
         """Evaluate; 0 in place of posteriors where no table has any weight."""
         found = self.plan.evaluate(log_weights.ravel(), eta if self.as_means else None)
         value = float(found.value.sum())
@@ -55,12 +55,14 @@ class NestedWeight(Op):
         posteriors = found.posteriors()
         return value, posteriors.cell_mean if self.as_means else posteriors.log_weight.reshape(log_weights.shape)
 
-    def perform(self, node: Apply, inputs: Sequence[Any], output_storage: list[list[Any]]) -> None:
+    def perform(
+        self, node: Apply, inputs: Sequence[NDArray[np.float64]], output_storage: list[list[NDArray[np.float64] | None]]
+    ) -> None:
         """Evaluate in compiled code."""
         value, out = self.values(*(np.ascontiguousarray(x) for x in inputs))
         output_storage[0][0], output_storage[1][0] = np.asarray(value), out
 
-    def infer_shape(self, node: Apply, shapes: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+    def infer_shape(self, node: Apply, shapes: list[tuple[Variable, ...]]) -> list[tuple[Variable, ...]]:
         """Shapes from those of the inputs."""
         return [(), shapes[1] if self.as_means else shapes[0]]
 
@@ -83,10 +85,12 @@ class NestedWeight(Op):
 
 
 @register_funcify_and_cache_key(NestedWeight)
-def _compiled(op: NestedWeight, node: Apply, **kwargs: Any) -> Any:
+def _compiled(
+    op: NestedWeight, node: Apply, **kwargs: object
+) -> tuple[Callable[[NDArray[np.float64], NDArray[np.float64]], tuple[NDArray[np.float64], NDArray[np.float64]]], None]:
     out_type = numba.types.Array(numba.types.float64, 1 if op.as_means else 2, "C")
 
-    def values(log_weights: Any, eta: Any) -> tuple[float, Any]:
+    def values(log_weights: NDArray[np.float64], eta: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
         value, out = op.values(np.ascontiguousarray(log_weights), np.ascontiguousarray(eta))
         return value, np.ascontiguousarray(out)
 
@@ -99,12 +103,12 @@ def _compiled(op: NestedWeight, node: Apply, **kwargs: Any) -> Any:
     return nested_weight, None  # never from PyTensor's cache on disk: the sums are part of the function
 
 
-def logp_nested_table(plan: NestedSums, log_weights: Any) -> TensorVariable:
+def logp_nested_table(plan: NestedSums, log_weights: pt.TensorLike) -> TensorVariable:
     """Log weight of all tables, from log weights of every cell and value, shape (d, W); differentiable in these."""
     table = pt.as_tensor(log_weights)
     return NestedWeight(plan, as_means=False)(table, pt.zeros(table.shape[0]))[0]
 
 
-def logp_nested_natural(plan: NestedSums, eta: Any, log_h: Any) -> TensorVariable:
+def logp_nested_natural(plan: NestedSums, eta: pt.TensorLike, log_h: pt.TensorLike) -> TensorVariable:
     """Log weight of all tables, for weights ``exp(log_h[i, k] + eta[i] x)``; differentiable in eta, shape (d,)."""
     return NestedWeight(plan, as_means=True)(log_h, eta)[0]

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 import xarray as xr
 from numpy.typing import NDArray
 
+from ppdinf._pymc_internals import TensorVariable
+from ppdinf._types import Array, Symbolic
 from ppdinf.fiber.measured_sums import MeasuredSums
 from ppdinf.fiber.nested_sums import NestedSums
 from ppdinf.frame import Frame
@@ -21,6 +22,8 @@ from ppdinf.invariants import System
 from ppdinf.lattice.moves import Moves
 from ppdinf.laws.likelihood import Likelihood
 from ppdinf.laws.noise_norm import NoiseNorm
+from ppdinf.measurements import Measurements
+from ppdinf.releases import Release
 
 __all__ = ["Observed"]
 
@@ -43,14 +46,14 @@ class Observed(ABC):
         Published numbers.
     """
 
-    published: Any
+    published: Release | Measurements
     frame: Frame
     system: System
     likelihood: Likelihood
     noisy: xr.DataArray
 
     @cached_property
-    def y(self) -> NDArray[Any]:
+    def y(self) -> Array:
         """Published numbers, one after the other."""
         return self.noisy.values.ravel()
 
@@ -73,7 +76,7 @@ class Observed(ABC):
         return f"the bound {system.bound_names[linked[0]]!r} links cells" if linked.size else ""
 
     @abstractmethod
-    def log_counts(self, counts: NDArray[np.int64], *auxiliary: Any) -> Any:
+    def log_counts(self, counts: NDArray[np.int64] | TensorVariable, *auxiliary: TensorVariable) -> Symbolic:
         """Log weights of counts of each cell, shape (d, n), by what was observed of it alone; 0 where nothing was."""
 
     @abstractmethod
@@ -108,9 +111,9 @@ class Observed(ABC):
         """Real cells near to what was observed, shape (d,)."""
 
     @abstractmethod
-    def log_density(self, y: Any, x: Any, *auxiliary: Any) -> Any:
+    def log_density(self, y: TensorVariable, x: TensorVariable, *auxiliary: TensorVariable) -> TensorVariable:
         """Log density of published numbers given a table, symbolic, up to a constant."""
 
     @abstractmethod
-    def draw(self, cells: NDArray[np.int64], rng: np.random.Generator) -> NDArray[Any]:
+    def draw(self, cells: NDArray[np.int64], rng: np.random.Generator) -> Array:
         """Publish tables again, of shape (n, d); numbers of shape ``(n, *noisy.shape)``."""

@@ -7,7 +7,6 @@ cells couples them: they are weighed along the lines of a walk (`ppdinf.fiber.me
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import pytensor.tensor as pt
@@ -16,6 +15,8 @@ import xarray as xr
 from numpy.typing import NDArray
 from scipy.sparse.linalg import lsmr
 
+from ppdinf._pymc_internals import TensorVariable
+from ppdinf._types import Array
 from ppdinf.distributions.measured_moves import measured_moves
 from ppdinf.distributions.nested_plan import forest_of_sums, nested_sums
 from ppdinf.distributions.observed import Observed, Reals
@@ -47,7 +48,7 @@ class _ByCell:
     def __init__(self, entries: Entries, d: int) -> None:
         self.entries, self.d, self.cells = entries, d, entries.matrix.indices
 
-    def log_weight(self, y: Any, x: Any) -> Any:
+    def log_weight(self, y: object, x: NDArray[np.int64]) -> Reals:
         """Log weights of counts, shape (d, n)."""
         counts = np.broadcast_to(x, (self.d, np.shape(x)[1]))
         found = np.zeros(counts.shape)
@@ -104,7 +105,7 @@ class ObservedMeasurements(Observed):
     def _rare(self) -> float:
         return WHOLE / max(self.published.entries.y.size, 1)
 
-    def log_counts(self, counts: NDArray[np.int64], *auxiliary: Any) -> Any:
+    def log_counts(self, counts: NDArray[np.int64] | TensorVariable, *auxiliary: TensorVariable) -> Reals:
         """Log weights of counts of each cell, by what was measured of it alone."""
         return self._by_cell.log_weight(None, counts)
 
@@ -174,7 +175,9 @@ class ObservedMeasurements(Observed):
             sp.csc_array(entries.matrix), entries.y, precision, rate, ends, first, log_weights, tuple(mixtures)
         )
 
-    def _values(self, rows: NDArray[np.int64], lower: NDArray[np.int64], width: int) -> tuple[Any, Any]:
+    def _values(
+        self, rows: NDArray[np.int64], lower: NDArray[np.int64], width: int
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """First value, and how many, of each of some sums: within reach of the noise and of the windows of cells."""
         Q, (low, high) = self.of_sums.matrix[rows], self.of_sums.reach(FAR)
         up, down = Q.maximum(0), Q.minimum(0)
@@ -207,7 +210,7 @@ class ObservedMeasurements(Observed):
         goal = np.concatenate([weight * (low[told] + high[told]) / 2, slight * middle])
         return np.clip(lsmr(rows, goal)[0], lowest, highest)
 
-    def log_density(self, y: Any, x: Any, *auxiliary: Any) -> Any:
+    def log_density(self, y: TensorVariable, x: TensorVariable, *auxiliary: TensorVariable) -> TensorVariable:
         """Log weight of what was published given a table; ``-inf`` unless the table has everything exact."""
         system, entries = self.system, self.published.entries
 
@@ -218,7 +221,7 @@ class ObservedMeasurements(Observed):
 
         return pt.switch(pt.all(pt.eq(y, self.y)), of_table(log_weight, x), -np.inf)
 
-    def draw(self, cells: NDArray[np.int64], rng: np.random.Generator) -> NDArray[Any]:
+    def draw(self, cells: NDArray[np.int64], rng: np.random.Generator) -> Array:
         """Measure tables again; releases of theirs each keep what their mechanism keeps."""
         entries, releases = self.published.entries, self.published.releases
         if releases:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import pytensor.tensor as pt
@@ -17,6 +16,8 @@ import xarray as xr
 from numpy.typing import NDArray
 from scipy.optimize import lsq_linear
 
+from ppdinf._pymc_internals import TensorVariable
+from ppdinf._types import Array, Symbolic
 from ppdinf.distributions.answers import short_moves
 from ppdinf.distributions.observed import Observed, Reals
 from ppdinf.distributions.of_table import of_table
@@ -92,7 +93,7 @@ class ObservedRelease(Observed):
             return "the normalising constant of its noise depends on it"
         return crossing
 
-    def log_counts(self, counts: NDArray[np.int64], *auxiliary: Any) -> Any:
+    def log_counts(self, counts: NDArray[np.int64] | TensorVariable, *auxiliary: TensorVariable) -> Symbolic:
         """Log weights of counts of each cell, by the noise on it."""
         return self.likelihood.log_counts(self.y, counts, *auxiliary)
 
@@ -127,7 +128,7 @@ class ObservedRelease(Observed):
         y, query = self.y.astype(np.float64), self.likelihood.query
         return y if query is None else lsq_linear(query.toarray(), y, (lowest - 0.5, highest + 0.5)).x
 
-    def log_density(self, y: Any, x: Any, *auxiliary: Any) -> Any:
+    def log_density(self, y: TensorVariable, x: TensorVariable, *auxiliary: TensorVariable) -> TensorVariable:
         """Log density of a release given a table; ``-inf`` unless the two agree on every sum that the noise keeps."""
         likelihood, kept = self.likelihood, self.published.kept
         answers = x if likelihood.query is None else pt.as_tensor(likelihood.query.toarray()) @ x
@@ -141,7 +142,7 @@ class ObservedRelease(Observed):
             log_weight += of_table(likelihood.log_of_table, x)
         return pt.switch(pt.all(pt.eq(sums, goal)), log_weight, -np.inf)
 
-    def draw(self, cells: NDArray[np.int64], rng: np.random.Generator) -> NDArray[Any]:
+    def draw(self, cells: NDArray[np.int64], rng: np.random.Generator) -> Array:
         """Release tables again, by the mechanism's own sampler."""
         release, query = self.published, self.likelihood.query
         answers = cells if query is None else cells @ query.T

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
 
 import numba
 import numpy as np
 from numpy.typing import NDArray
 from pytensor.tensor import as_tensor, dscalar
 
-from ppdinf._pymc_internals import Apply, Op, numba_njit, register_funcify_and_cache_key
+from ppdinf._pymc_internals import Apply, Op, TensorVariable, numba_njit, register_funcify_and_cache_key
+from ppdinf._types import Array
 
 __all__ = ["of_table"]
+
+# of cells that are whole or real numbers, as the table holds them
+type OfCells = Callable[[NDArray[np.int64]], float] | Callable[[NDArray[np.float64]], float]
 
 
 class _OfTable(Op):
@@ -20,26 +23,26 @@ class _OfTable(Op):
 
     __props__ = ("function",)
 
-    def __init__(self, function: Callable[[NDArray[np.int64]], float]) -> None:
+    def __init__(self, function: OfCells) -> None:
         self.function = function
 
-    def make_node(self, x: Any) -> Apply:
+    def make_node(self, x: TensorVariable) -> Apply:
         """One table in, one number out."""
         return Apply(self, [as_tensor(x)], [dscalar()])
 
-    def perform(self, node: Apply, inputs: Any, outputs: Any) -> None:
+    def perform(self, node: Apply, inputs: Sequence[Array], outputs: list[list[NDArray[np.float64] | None]]) -> None:
         """One number."""
         outputs[0][0] = np.asarray(self.function(inputs[0].ravel()))
 
 
-def of_table(function: Callable[[NDArray[np.int64]], float], x: Any) -> Any:
+def of_table(function: OfCells, x: TensorVariable) -> TensorVariable:
     """Apply a function of cells, shape (d,), to a symbolic table."""
     return _OfTable(function)(x)
 
 
 @register_funcify_and_cache_key(_OfTable)
-def _of_table_numba(op: _OfTable, node: Apply, **kwargs: Any) -> Any:
-    def number(x: Any) -> float:
+def _of_table_numba(op: _OfTable, node: Apply, **kwargs: object) -> tuple[Callable[[Array], NDArray[np.float64]], None]:
+    def number(x: Array) -> float:
         return float(op.function(x.ravel()))
 
     @numba_njit

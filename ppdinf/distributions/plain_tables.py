@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pymc as pm
@@ -26,13 +25,16 @@ from ppdinf._pymc_internals import (
     RandomType,
     RandomVariable,
     TensorVariable,
+    Variable,
     ancestors,
     compile_pymc,
     graph_inputs,
     graph_replace,
 )
+from ppdinf._types import Array
 from ppdinf.distributions.confidential import confidential
 from ppdinf.distributions.dependents import factors_of, looks_at
+from ppdinf.distributions.factors import Factor
 from ppdinf.distributions.layout import lay_out
 from ppdinf.distributions.mechanism_dist import MechanismRV
 from ppdinf.distributions.observed import Observed
@@ -69,10 +71,10 @@ class PlainTable:
 
     variable: TensorVariable
     sums: list[tuple[sp.csr_array, NDArray[np.int64], str]]
-    releases: list[tuple[Any, NDArray[Any]]]
-    told: list[Any]
+    releases: list[tuple[TensorVariable, Array]]
+    told: list[TensorVariable]
 
-    def stand_in(self, model: pm.Model) -> Any:
+    def stand_in(self, model: pm.Model) -> TensorVariable:
         """Return a confidential table of the same distribution, of which the same is known; no variable of the model.
 
         Raises
@@ -94,7 +96,7 @@ class PlainTable:
             restart(table, others, model, var)
         return table
 
-    def factors(self, model: pm.Model) -> tuple[list[Any], list[Any]]:
+    def factors(self, model: pm.Model) -> tuple[list[Factor], list[TensorVariable]]:
         """State what else depends on the integers, as `ppdinf.distributions.dependents.factors_of` does."""
         return factors_of(self.variable, model, self.variable.shape.eval(), known=self.told)
 
@@ -170,7 +172,7 @@ def plain_table(var: TensorVariable, model: pm.Model) -> PlainTable | None:
     return PlainTable(var, sums, releases, told) if sums or releases else None
 
 
-def known(x: Any) -> NDArray[Any] | None:
+def known(x: Variable) -> Array | None:
     """Return the numbers of what depends on no variable: constants and data."""
     leaves = list(graph_inputs([x]))
     if any(isinstance(leaf.type, RandomType) for leaf in leaves):
@@ -181,7 +183,7 @@ def known(x: Any) -> NDArray[Any] | None:
         return None
 
 
-def _is(x: Any, var: TensorVariable) -> bool:
+def _is(x: Variable, var: TensorVariable) -> bool:
     """Tell whether an expression is a variable, but for its type."""
     while x is not var and x.owner is not None and len(x.owner.inputs) == 1:
         x = x.owner.inputs[0]
@@ -201,7 +203,7 @@ def _linear(expression: TensorVariable, var: TensorVariable) -> sp.csr_array | N
     columns = [np.asarray(function(unit.reshape(shape)), dtype=np.float64) for unit in np.eye(d, dtype=var.dtype)]
     matrix = np.rint(np.column_stack(columns)).astype(np.int64)
     rng = np.random.default_rng(1)
-    tables: Sequence[Any] = [np.zeros(d, dtype=var.dtype), *rng.integers(0, 100, size=(TRIED, d)).astype(var.dtype)]
+    tables: Sequence[Array] = [np.zeros(d, dtype=var.dtype), *rng.integers(0, 100, size=(TRIED, d)).astype(var.dtype)]
     if all(np.array_equal(function(x.reshape(shape)), matrix @ x) for x in tables):
         return sp.csr_array(matrix)
     return None

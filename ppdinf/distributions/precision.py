@@ -6,12 +6,9 @@ short integers in single precision: relative errors of 1e-7, which are whole uni
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
-from numpy.typing import NDArray
 
 from ppdinf._pymc_internals import (
     Constant,
@@ -19,15 +16,17 @@ from ppdinf._pymc_internals import (
     Elemwise,
     RandomVariable,
     TensorVariable,
+    Variable,
     graph_inputs,
     graph_replace,
     toposort,
 )
+from ppdinf._types import Array
 
 __all__ = ["constant", "in_double"]
 
 
-def in_double(dist: TensorVariable, model: pm.Model) -> Any:
+def in_double(dist: TensorVariable, model: pm.Model) -> TensorVariable:
     """Return a distribution whose parameters, and those of its components, are 64 bits long.
 
     Parameters
@@ -56,7 +55,7 @@ def in_double(dist: TensorVariable, model: pm.Model) -> Any:
     return graph_replace([dist], wider, strict=False)[0] if wider else dist
 
 
-def constant(x: Any) -> NDArray[Any] | None:
+def constant(x: Variable) -> Array | None:
     """Return the numbers of a variable that depends on nothing else, None of any other.
 
     Examples
@@ -69,7 +68,7 @@ def constant(x: Any) -> NDArray[Any] | None:
     return None
 
 
-def _wide(x: Any) -> Any:
+def _wide(x: TensorVariable) -> TensorVariable:
     """Return a parameter of 64 bits, computed with as many where it was computed from shorter constants."""
     kind = np.dtype(x.dtype).kind
     wanted = "float64" if kind == "f" else "int64" if kind in "iu" else x.dtype

@@ -12,7 +12,7 @@ look at the table as a whole (`_OfTable`).
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Sequence
 
 import numba
 import numpy as np
@@ -22,10 +22,13 @@ from numpy.typing import NDArray
 from ppdinf._pymc_internals import (
     Apply,
     RandomVariable,
+    TensorVariable,
+    Variable,
     _logprob,
     numba_core_rv_funcify,
     numba_njit,
 )
+from ppdinf._types import Array
 from ppdinf.distributions.observed import Observed
 
 __all__ = ["ReleasedRV", "released"]
@@ -41,7 +44,7 @@ class ReleasedRV(RandomVariable):
     _print_name = ("Released", "\\operatorname{Released}")
     __props__ = ("name", "signature", "dtype", "inplace", "observed")
 
-    def __init__(self, observed: Observed, ndim: int | None = None, **kwargs: Any) -> None:
+    def __init__(self, observed: Observed, ndim: int | None = None, **kwargs: str | bool) -> None:
         self.observed, noisy, likelihood = observed, observed.noisy, observed.likelihood
         kwargs.setdefault("dtype", noisy.dtype.name)
         axes = ",".join(f"x{k}" for k in range(noisy.ndim if ndim is None else ndim))
@@ -51,7 +54,9 @@ class ReleasedRV(RandomVariable):
         kwargs.setdefault("signature", f"({axes}){auxiliary}->({answers})")
         super().__init__(**kwargs)
 
-    def rng_fn(self, rng: np.random.Generator, x: NDArray[np.int64], *auxiliary: Any, size: Any = None) -> Any:
+    def rng_fn(
+        self, rng: np.random.Generator, x: NDArray[np.int64], *auxiliary: object, size: tuple[int, ...] | None = None
+    ) -> Array:
         """Release `x` again."""
         lead = x.shape[: x.ndim - self.ndims_params[0]] if size is None else tuple(size)
         draws = int(np.prod(lead))
@@ -59,7 +64,7 @@ class ReleasedRV(RandomVariable):
         return self.observed.draw(cells, rng).reshape(*lead, *self.observed.noisy.shape)
 
 
-def released(x: Any, observed: Observed, auxiliary: Any = None) -> Any:
+def released(x: TensorVariable, observed: Observed, auxiliary: TensorVariable | None = None) -> TensorVariable:
     """Return the noisy table as a random variable."""
     inputs = [x] if auxiliary is None else [x, auxiliary]
     op = ReleasedRV(observed, ndim=x.ndim)
@@ -68,13 +73,21 @@ def released(x: Any, observed: Observed, auxiliary: Any = None) -> Any:
 
 
 @_logprob.register(ReleasedRV)
-def _released_logp(op: ReleasedRV, values: Any, rng: Any, size: Any, x: Any, *auxiliary: Any, **kwargs: Any) -> Any:
+def _released_logp(
+    op: ReleasedRV,
+    values: Sequence[TensorVariable],
+    rng: Variable,
+    size: Variable,
+    x: TensorVariable,
+    *auxiliary: TensorVariable,
+    **kwargs: object,
+) -> TensorVariable:
     (y,) = values
     return op.observed.log_density(y.ravel(), x.ravel(), *auxiliary)
 
 
 @numba_core_rv_funcify.register(ReleasedRV)
-def _released_numba(op: ReleasedRV, node: Apply) -> Any:
+def _released_numba(op: ReleasedRV, node: Apply) -> tuple[Callable[..., Array], None]:
     cell = numba.types.int64 if op.observed.is_integer else numba.types.float64
     out_type = numba.types.Array(cell, op.observed.noisy.ndim, "C")
 

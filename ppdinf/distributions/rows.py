@@ -7,8 +7,6 @@ given, so that densities of cells serve, less the density of the sum.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
@@ -27,7 +25,7 @@ def has_rows(dist: TensorVariable) -> bool:
     return isinstance(dist.owner.op, MultinomialRV | DirichletMultinomialRV)
 
 
-def elementwise(dist: TensorVariable, shape: tuple[int, ...]) -> tuple[Any, Any]:
+def elementwise(dist: TensorVariable, shape: tuple[int, ...]) -> tuple[TensorVariable, TensorVariable | float]:
     """Return a distribution of independent cells, and the log density of the row sums to be taken off.
 
     Parameters

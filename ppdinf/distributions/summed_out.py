@@ -12,8 +12,7 @@ depends on it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pytensor.tensor as pt
@@ -27,6 +26,7 @@ from ppdinf._pymc_internals import (
     Op,
     TensorVariable,
     ValuedRV,
+    Variable,
     _logprob,
     ancestors,
     conditional_logp,
@@ -35,6 +35,7 @@ from ppdinf._pymc_internals import (
     logprob_rewrites_db,
     node_rewriter,
 )
+from ppdinf._types import Array
 from ppdinf.distributions.confidential import ConfidentialRV
 from ppdinf.distributions.factors import Factor, elements
 from ppdinf.distributions.marginal import logp_natural, logp_table
@@ -45,7 +46,7 @@ from ppdinf.errors import ModelError
 __all__ = ["SummedOut", "factors_given", "table_of"]
 
 
-def table_of(release: Any) -> Any:
+def table_of(release: TensorVariable) -> TensorVariable:
     """Return the confidential table that a released one was drawn from."""
     return release.owner.op.dist_params(release.owner)[0]
 
@@ -65,14 +66,14 @@ class SummedOut(MeasurableOp, Op):
 
     __props__ = ()
 
-    def __init__(self, given: list[Any], drawn: list[Any], cells: list[NDArray[Any]]) -> None:
+    def __init__(self, given: list[Variable], drawn: list[TensorVariable], cells: list[NDArray[np.int64]]) -> None:
         self.given, self.drawn, self.cells = given, drawn, cells
 
-    def make_node(self, *inputs: Any) -> Apply:
+    def make_node(self, *inputs: Variable) -> Apply:
         """Apply to inputs of the types of `given`."""
         return Apply(self, list(inputs), [x.type() for x in self.drawn])
 
-    def perform(self, node: Apply, inputs: Any, outputs: Any) -> None:
+    def perform(self, node: Apply, inputs: Sequence[Array], outputs: list[list[Array | None]]) -> None:
         """Densities only."""
         raise ModelError("a release whose table is summed out has a density, not draws")
 
@@ -84,7 +85,7 @@ class SummedOut(MeasurableOp, Op):
 
 
 @node_rewriter([ReleasedRV])
-def sum_out(fgraph: FunctionGraph, node: Apply) -> dict[Any, Any] | None:
+def sum_out(fgraph: FunctionGraph, node: Apply) -> dict[Variable, Variable] | None:
     """Join a release with the other dependents of its table where the table has no value."""
     table = table_of(node.outputs[1])
     if not (table.owner and isinstance(table.owner.op, ConfidentialRV)):
@@ -104,7 +105,7 @@ def sum_out(fgraph: FunctionGraph, node: Apply) -> dict[Any, Any] | None:
     return dict(zip(drawn, SummedOut(list(inner.values()), within, cells)(*inner, return_list=True), strict=True))
 
 
-def _cells(rv: TensorVariable, table: TensorVariable) -> NDArray[Any]:
+def _cells(rv: TensorVariable, table: TensorVariable) -> NDArray[np.int64]:
     """Cells that a dependent looks at, as found when it was added to the model (`ppdinf.distributions.watch`)."""
     known = table.owner.op.cells.get(rv.name)
     if known is None:
@@ -116,7 +117,7 @@ def _cells(rv: TensorVariable, table: TensorVariable) -> NDArray[Any]:
 logprob_rewrites_db.register("ppdinf_sum_out", in2out(sum_out), "basic", position=-1)
 
 
-def _reached_from(fgraph: FunctionGraph, table: TensorVariable) -> tuple[list[Apply], set[Any]]:
+def _reached_from(fgraph: FunctionGraph, table: TensorVariable) -> tuple[list[Apply], set[Variable]]:
     """Find the variables with values that are drawn given the table, and all that lies between."""
     valued, reached, ahead = [], {table}, [table]
     while ahead:
@@ -129,7 +130,7 @@ def _reached_from(fgraph: FunctionGraph, table: TensorVariable) -> tuple[list[Ap
     return valued, reached
 
 
-def _frontier(drawn: list[Any], reached: set[Any], valued: set[Any]) -> Iterator[Any]:
+def _frontier(drawn: list[TensorVariable], reached: set[Variable], valued: set[Variable]) -> Iterator[Variable]:
     """Find what the table, and what lies between it and its dependents, take from elsewhere; not constants."""
     seen, ahead = set(valued), list(drawn)
     while ahead:
@@ -152,7 +153,10 @@ def not_by_cell(name: str, table: str) -> ModelError:
 
 
 def factors_given(
-    table: TensorVariable, drawn: list[Any], values: list[Any], cells: list[NDArray[Any]]
+    table: TensorVariable,
+    drawn: Sequence[TensorVariable],
+    values: Sequence[TensorVariable],
+    cells: list[NDArray[np.int64]],
 ) -> list[Factor]:
     """Densities of a table's dependents, as functions of the counts.
 
@@ -173,7 +177,7 @@ def factors_given(
     return [Factor(elements(x, counts), counts, size, known) for x, known in zip(given, cells, strict=True)]
 
 
-def _of_weights(law: ConfidentialRV, weights: Any) -> Any:
+def _of_weights(law: ConfidentialRV, weights: TensorVariable) -> TensorVariable:
     """Log weight of all tables, from log weights of every count."""
     if law.nested is not None:
         return logp_nested_table(law.nested, weights)
@@ -181,7 +185,7 @@ def _of_weights(law: ConfidentialRV, weights: Any) -> Any:
     return logp_table(weights, lo=law.fiber.lower, total=total, block=block).sum()
 
 
-def _of_natural(law: ConfidentialRV, eta: Any, log_h: Any) -> Any:
+def _of_natural(law: ConfidentialRV, eta: TensorVariable, log_h: NDArray[np.float64]) -> TensorVariable:
     """Log weight of all tables, from weights of natural form."""
     if law.nested is not None:
         return logp_nested_natural(law.nested, eta, log_h)
@@ -190,7 +194,9 @@ def _of_natural(law: ConfidentialRV, eta: Any, log_h: Any) -> Any:
 
 
 @_logprob.register(SummedOut)
-def _marginal_logp(op: SummedOut, values: Any, *inputs: Any, **kwargs: Any) -> list[Any]:
+def _marginal_logp(
+    op: SummedOut, values: Sequence[TensorVariable], *inputs: Variable, **kwargs: object
+) -> list[TensorVariable]:
     valued = [x for x in ancestors(inputs) if x.owner and isinstance(x.owner.op, ValuedRV)]
     inputs = graph_replace(list(inputs), {x: x.owner.inputs[0] for x in valued}, strict=False)
     drawn = graph_replace(op.drawn, dict(zip(op.given, inputs, strict=True)), strict=False)

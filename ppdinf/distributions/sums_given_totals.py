@@ -10,15 +10,16 @@ R. A. Fisher (1925), "Theory of statistical estimation", Proc. Camb. Phil. Soc. 
 """
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from ctypes import POINTER, c_double, c_int64
 from functools import cache
-from typing import Any
 
 import numpy as np
 import pytensor.tensor as pt
 from llvmlite.binding import add_symbol  # type: ignore[import-untyped]
 from numba import types
+from numba.core.ccallback import CFunc
+from numpy.typing import NDArray
 
 from ppdinf._compiled import callback
 from ppdinf._pymc_internals import (
@@ -31,12 +32,18 @@ from ppdinf._pymc_internals import (
     numba_njit,
     register_funcify_default_op_cache_key,
 )
+from ppdinf._types import Array
 from ppdinf.errors import ModelError
 from ppdinf.fiber.packed_sums import SIZES, TOTALS, through_pointers
 
 __all__ = ["SumsGivenTotals", "refuse_jax"]
 
 MISFIT = "weights or natural parameters differ in their number of cells, or a cell's total or row of weights is missing"
+
+# from the Op's inputs to its outputs
+type Kernel = Callable[
+    [NDArray[np.float64], NDArray[np.float64], NDArray[np.int64]], tuple[NDArray[np.float64], NDArray[np.float64]]
+]
 
 
 class SumsGivenTotals(Op):
@@ -52,7 +59,7 @@ class SumsGivenTotals(Op):
     def __init__(self, as_means: bool) -> None:
         self.as_means = as_means
 
-    def make_node(self, varying: Any, reals: Any, whole: Any) -> Apply:
+    def make_node(self, varying: pt.TensorLike, reals: pt.TensorLike, whole: pt.TensorLike) -> Apply:
         """Apply to a vector or matrix of float64, and vectors of float64 and int64."""
         inputs = [pt.as_tensor(x).astype("float64") for x in (varying, reals)]
         inputs.append(pt.as_tensor(whole, dtype="int64"))
@@ -62,7 +69,9 @@ class SumsGivenTotals(Op):
         shape = (inputs[0].type.shape[0], 1) if self.as_means else inputs[0].type.shape
         return Apply(self, inputs, [pt.dvector(), pt.tensor(dtype="float64", shape=shape)])
 
-    def perform(self, node: Apply, inputs: Sequence[Any], output_storage: list[list[Any]]) -> None:
+    def perform(
+        self, node: Apply, inputs: Sequence[Array], output_storage: list[list[NDArray[np.float64] | None]]
+    ) -> None:
         """Evaluate in compiled code."""
         varying, reals, whole = (np.ascontiguousarray(x) for x in inputs)
         rows, width = varying.shape[0], 1 if self.as_means else varying.shape[1]
@@ -76,7 +85,7 @@ class SumsGivenTotals(Op):
             raise ModelError(MISFIT)
         output_storage[0][0], output_storage[1][0] = value, out
 
-    def infer_shape(self, node: Apply, shapes: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+    def infer_shape(self, node: Apply, shapes: list[tuple[Variable, ...]]) -> list[tuple[Variable | int, ...]]:
         """Shapes from the number of totals and that of the cells."""
         return [(node.inputs[2][TOTALS] + 1,), (shapes[0][0], 1 if self.as_means else shapes[0][1])]
 
@@ -108,14 +117,14 @@ _sums_given_totals = types.ExternalFunction(_SYMBOL, _SIGNATURE)
 
 
 @cache
-def _provide_symbol() -> Any:
+def _provide_symbol() -> CFunc:
     kernel = callback(_SIGNATURE, through_pointers)
     add_symbol(_SYMBOL, kernel.address)
     return kernel  # its machine code lives as long as this object
 
 
 @register_funcify_default_op_cache_key(SumsGivenTotals)
-def _compiled(op: SumsGivenTotals, node: Apply, **kwargs: Any) -> tuple[Any, int]:
+def _compiled(op: SumsGivenTotals, node: Apply, **kwargs: object) -> tuple[Kernel, int]:
     _provide_symbol()
     as_means = op.as_means
 
@@ -146,7 +155,7 @@ def refuse_jax() -> None:
         return
 
     @backend.jax_funcify.register(SumsGivenTotals)
-    def no_form(op: SumsGivenTotals, **kwargs: Any) -> None:
+    def no_form(op: SumsGivenTotals, **kwargs: object) -> None:
         raise ModelError(
             "a confidential table that is summed out has no form in JAX, to which numpyro and blackjax compile: sample "
             "with PyMC's own NUTS, pm.sample(nuts_sampler='pymc'), or with nutpie, pm.sample(nuts_sampler='nutpie'), "

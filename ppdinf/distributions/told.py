@@ -7,13 +7,22 @@ value; that is observed to be 0, and drawn as 0.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from collections.abc import Callable, Sequence
+from typing import ClassVar
 
 import numpy as np
 import pytensor.tensor as pt
 from numpy.typing import NDArray
 
-from ppdinf._pymc_internals import Apply, RandomVariable, TensorVariable, _logprob, numba_core_rv_funcify, numba_njit
+from ppdinf._pymc_internals import (
+    Apply,
+    RandomVariable,
+    TensorVariable,
+    Variable,
+    _logprob,
+    numba_core_rv_funcify,
+    numba_njit,
+)
 
 __all__ = ["ToldRV", "told"]
 
@@ -27,24 +36,33 @@ class ToldRV(RandomVariable):
     _print_name: ClassVar[tuple[str, str]] = ("Potential", "\\operatorname{Potential}")
 
     @classmethod
-    def rng_fn(cls, rng: np.random.Generator, density: NDArray[np.float64], size: Any = None) -> Any:
+    def rng_fn(
+        cls, rng: np.random.Generator, density: NDArray[np.float64], size: tuple[int, ...] | None = None
+    ) -> NDArray[np.float64]:
         """Draw zeros."""
         return np.zeros(np.shape(density) if size is None else size)
 
 
-def told(density: TensorVariable) -> Any:
+def told(density: TensorVariable) -> TensorVariable:
     """Return a random variable with these log densities, elementwise."""
     _, found = ToldRV()(density.astype("float64"), rng=pt.random.shared_rng(seed=None), return_next_rng=True)
     return found
 
 
 @_logprob.register(ToldRV)
-def _told_logp(op: ToldRV, values: Any, rng: Any, size: Any, density: TensorVariable, **kwargs: Any) -> Any:
+def _told_logp(
+    op: ToldRV,
+    values: Sequence[TensorVariable],
+    rng: Variable,
+    size: Variable,
+    density: TensorVariable,
+    **kwargs: object,
+) -> TensorVariable:
     return density
 
 
 @numba_core_rv_funcify.register(ToldRV)
-def _told_numba(op: ToldRV, node: Apply) -> Any:
+def _told_numba(op: ToldRV, node: Apply) -> tuple[Callable[[np.random.Generator, float], float], int]:
     @numba_njit
     def zero(rng, density):  # type: ignore[no-untyped-def]
         return 0.0

@@ -9,8 +9,7 @@ it has to be summed out.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pymc as pm
@@ -28,6 +27,8 @@ from ppdinf.errors import ModelError
 
 __all__ = ["restart", "settle", "watch"]
 
+type Dims = str | Sequence[str | None]
+
 
 class Watch:
     """Look at every variable that is added to a model, for what it makes of a table that is summed out.
@@ -43,15 +44,15 @@ class Watch:
         Makes it one. None where it has to be summed out.
     """
 
-    def __init__(self, model: pm.Model, table: TensorVariable, promote: Callable[[], Any] | None) -> None:
+    def __init__(self, model: pm.Model, table: TensorVariable, promote: Callable[[], object] | None) -> None:
         self.model, self.add, self.table, self.promote = model, model.add_named_variable, table, promote
         self.name = table.name
-        self.told: list[Any] = []  # what is observed of the table besides its release
+        self.told: list[TensorVariable] = []  # what is observed of the table besides its release
         model.add_named_variable = self
         self.enter = model.named_vars.__setitem__
         model.named_vars.__setitem__ = self.within  # where models within this one hand on what they name
 
-    def __call__(self, var: TensorVariable, dims: Any = None) -> None:
+    def __call__(self, var: TensorVariable, dims: Dims | None = None) -> None:
         """Add a variable."""
         if var is not self.table and var.name == self.table.name:
             raise ModelError(f"{var.name!r} is the name of the confidential table: choose another")
@@ -93,7 +94,7 @@ class Watch:
             if not self.waits:
                 restart(self.table, self.told, self.model)
 
-    def _observe(self, potential: TensorVariable, shape: tuple[int, ...], dims: Any) -> None:
+    def _observe(self, potential: TensorVariable, shape: tuple[int, ...], dims: Dims | None) -> None:
         """Have a random variable stand for a potential by cell."""
         model, density = self.model, elements(potential, self.table)
         while model is not None:
@@ -116,7 +117,7 @@ class Watch:
         restart(self.table, self.told, self.model)
 
 
-def watch(model: pm.Model, table: TensorVariable, promote: Callable[[], Any] | None) -> None:
+def watch(model: pm.Model, table: TensorVariable, promote: Callable[[], object] | None) -> None:
     """Watch a model, and the ones that it is part of: arguments as for `Watch`."""
     while model is not None:
         Watch(model, table, promote)
@@ -133,7 +134,9 @@ def settle(model: pm.Model, expression: TensorVariable, name: str) -> list[str]:
     return [table.name for table in tables_of(model) if looks_at(expression, table.variable, model)]
 
 
-def restart(table: TensorVariable, told: list[Any], model: pm.Model, of: Any = None) -> None:
+def restart(
+    table: TensorVariable, told: list[TensorVariable], model: pm.Model, of: TensorVariable | None = None
+) -> None:
     """Let the chains of a table start where all that is observed of it cell by cell is possible.
 
     What was observed of another variable, which the table stands for, is given as `of`.
@@ -169,6 +172,6 @@ def _cells_of(var: TensorVariable, table: TensorVariable, model: pm.Model) -> ND
     return None if isinstance(found, TensorVariable) else found.cells
 
 
-def _tables_above(var: TensorVariable, model: pm.Model) -> set[Any]:
+def _tables_above(var: TensorVariable, model: pm.Model) -> set[TensorVariable]:
     """Tables that a variable depends on given the model's other variables."""
     return {x for x in all_above(var, model) if x.owner and isinstance(x.owner.op, ConfidentialRV)}

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import pymc as pm
@@ -25,8 +24,9 @@ from numpy.typing import NDArray
 from scipy.special import logsumexp
 
 from ppdinf._pymc_internals import TensorVariable, ancestors, compile_pymc
+from ppdinf._types import Array
 from ppdinf.distributions.confidential import log_density
-from ppdinf.distributions.observed import Observed
+from ppdinf.distributions.observed import Observed, Reals
 from ppdinf.distributions.rows import elementwise
 from ppdinf.errors import ModelError
 from ppdinf.invariants import System
@@ -42,8 +42,7 @@ DRAWS, POINTS = 128, 256  # of the parameters, and counts at which each cell is 
 WEIGHED = 2**24  # densities of single counts that are worth evaluating
 ROUNDS = 6  # of weighing ever fewer counts
 
-type Reals = NDArray[np.float64]
-type Law = Callable[[NDArray[Any]], Reals]
+type Law = Callable[[Array], Reals]
 
 
 def count_windows(
@@ -87,7 +86,7 @@ def count_windows(
     return lower.astype(np.int64), common_width(lower, upper, system)
 
 
-def common_width(lower: NDArray[Any], upper: NDArray[Any], system: System) -> int:
+def common_width(lower: NDArray[np.int64] | Reals, upper: NDArray[np.int64] | Reals, system: System) -> int:
     """Return the number of counts of the widest window.
 
     Raises
@@ -124,9 +123,7 @@ def _possible(observed: Observed, nonnegative: NDArray[np.bool_]) -> tuple[Reals
     return np.full(nonnegative.size, -np.inf), np.full(nonnegative.size, np.inf)
 
 
-def _ended(
-    lower: Reals, upper: Reals, tables: NDArray[Any], low: Reals, high: Reals, system: System
-) -> tuple[Reals, Reals]:
+def _ended(lower: Reals, upper: Reals, tables: Array, low: Reals, high: Reals, system: System) -> tuple[Reals, Reals]:
     """Give windows that nothing published ends the ends of what is drawn from the prior.
 
     Raises
@@ -156,9 +153,7 @@ def _noise_law(observed: Observed) -> Law:
     return lambda counts: np.asarray(-rate * abs(y - counts), dtype=np.float64)
 
 
-def _surely_within(
-    tables: NDArray[Any], lower: Reals, upper: Reals, law: Law, low: Reals, high: Reals
-) -> NDArray[np.bool_]:
+def _surely_within(tables: Array, lower: Reals, upper: Reals, law: Law, low: Reals, high: Reals) -> NDArray[np.bool_]:
     """Tell cells whose windows hold all but `BEYOND` of their weight: beyond, none is above that of noise at the ends.
 
     Tables drawn from the data model say how much there is within.
@@ -226,7 +221,7 @@ class _Prior:
                 break
         return first, last
 
-    def _density(self) -> Callable[[Reals, list[Any]], Reals]:
+    def _density(self) -> Callable[[Reals, list[Array]], Reals]:
         """Compile the log density of counts, shape (n, d), given a draw of the parameters."""
         cells = elementwise(self._base, self._shape)[0]
         counts = pt.tensor(dtype=cells.dtype, shape=(None, *self._shape))
@@ -238,7 +233,7 @@ class _Prior:
             on_unused_input="ignore",
         )
 
-        def of_counts(at: Reals, parameters: list[Any]) -> Reals:
+        def of_counts(at: Reals, parameters: list[Array]) -> Reals:
             with np.errstate(all="ignore"):
                 found = function(at.astype(cells.dtype).reshape(-1, *self._shape), *parameters)
             return np.nan_to_num(found.reshape(at.shape), nan=-np.inf, neginf=-np.inf)
