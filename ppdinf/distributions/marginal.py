@@ -28,7 +28,7 @@ from ppdinf.fiber.packed_sums import SIZES, pack
 __all__ = ["logp_natural", "logp_table"]
 
 PIECES = 2**18  # of log normalisers, at most: 40 MB
-ON_GRIDS = 2**14  # of these on grids of frequencies, at most: 85 MB
+ON_GRIDS = 2**24  # numbers on grids of frequencies, at most: 130 MB
 
 # pieces that serve cells of given blocks, with given lower ends and totals
 type Cut = Callable[
@@ -124,7 +124,13 @@ def logp_table(logw: pt.TensorLike, *, lo: pt.TensorLike, total: pt.TensorLike, 
 
 
 def logp_natural(
-    eta: pt.TensorLike, logh: ArrayLike, *, lo: pt.TensorLike, total: pt.TensorLike, block: ArrayLike = 0
+    eta: pt.TensorLike,
+    logh: ArrayLike,
+    *,
+    lo: pt.TensorLike,
+    total: pt.TensorLike,
+    block: ArrayLike = 0,
+    near: NDArray[np.int64] | None = None,
 ) -> TensorVariable:
     """Log weight of all tables with the given totals, for weights ``exp(logh[i, k] + eta[i] x)``.
 
@@ -140,6 +146,9 @@ def logp_natural(
         Fixed log weights, such as ``-log x!`` plus the log probability of the noise ``y_i - x``.
     lo, total, block
         As for :func:`logp_table`.
+    near : array of int64, shape (d,), optional
+        Counts that cells are likely near, such as noisy counts. What is tabulated ahead is made for them: with others,
+        or without, the same numbers may take longer.
 
     Returns
     -------
@@ -189,6 +198,8 @@ def logp_natural(
             return pieces, totals.NO_GRIDS
         offsets = total.astype(np.int64)
         np.subtract.at(offsets, blocks[blocks >= 0], lower[blocks >= 0])
-        return pieces, totals.grids_of(table, row, blocks, offsets, pieces, ON_GRIDS)
+        return pieces, totals.grids_of(
+            table, row, blocks, offsets, pieces, ON_GRIDS, None if near is None else near - lower
+        )
 
     return _logp(eta, row.size, (table, totals.lids(table), row), lo, total, block, cut)

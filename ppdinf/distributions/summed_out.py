@@ -190,7 +190,8 @@ def _of_natural(law: ConfidentialRV, eta: TensorVariable, log_h: NDArray[np.floa
     if law.nested is not None:
         return logp_nested_natural(law.nested, eta, log_h)
     block, total = law.groups
-    return logp_natural(eta, log_h, lo=law.fiber.lower, total=total, block=block).sum()
+    near = law.fiber.lower + law.fiber.log_noise.argmax(axis=1)
+    return logp_natural(eta, log_h, lo=law.fiber.lower, total=total, block=block, near=near).sum()
 
 
 @_logprob.register(SummedOut)

@@ -3,7 +3,7 @@ r"""Sums of a few cells from their characteristic functions at fixed frequencies
 The weight of all tables with a total is the mean over all N frequencies of the product over cells
 (:mod:`ppdinf.fiber.frequency_grids` has the polynomials), and its derivatives, the posterior means, need those of the
 same polynomials. Whether N is large enough for a sum is told by Chernoff's inequality, and whether frequencies from
-`FREQUENCIES` on may be left out by the size of characteristic functions there: every piece keeps bounds of both. Where
+a number on may be left out by the size of characteristic functions there: every piece keeps bounds of both. Where
 these do not hold, nothing is returned.
 """
 
@@ -18,14 +18,14 @@ from ppdinf.fiber.frequency_grids import (
     DECAY,
     DROP,
     EXCESS,
-    FREQUENCIES,
     HALF,
     LEFT_OUT,
     LOG_Z,
     MIDDLE,
-    RATES,
+    RATE,
     WAVES,
     Grids,
+    width,
 )  # fmt: skip
 from ppdinf.fiber.pieces import Pieces, placed
 
@@ -37,8 +37,7 @@ ENOUGH = 1e-10  # relative error of the coefficient
 @vectorised
 def _evaluated(entry: NDArray, y: float, value: NDArray, slope: NDArray) -> None:
     """T and its derivative in y at all frequencies, real parts, then imaginary ones; four terms in one go."""
-    n = 2 * FREQUENCIES
-    c = entry[WAVES:]
+    n, c = value.size, entry[WAVES:]
     for j in range(n):
         v = c[11 * n + j]
         u = c[10 * n + j] + y * v
@@ -59,7 +58,7 @@ def _evaluated(entry: NDArray, y: float, value: NDArray, slope: NDArray) -> None
 @vectorised
 def _times(a: NDArray, b: NDArray, c: NDArray) -> None:
     """Products of two rows of complex numbers, real parts first."""
-    n = FREQUENCIES
+    n = a.size // 2
     for j in range(n):
         x, y, u, v = a[j], a[n + j], b[j], b[n + j]
         c[j] = x * u - y * v
@@ -69,20 +68,23 @@ def _times(a: NDArray, b: NDArray, c: NDArray) -> None:
 @vectorised
 def _lower(a: NDArray, smallest: NDArray) -> None:
     """Squared sizes of complex numbers, where they are the smallest so far."""
-    for j in range(FREQUENCIES):
-        square = a[j] * a[j] + a[FREQUENCIES + j] * a[FREQUENCIES + j]
+    n = smallest.size
+    for j in range(n):
+        square = a[j] * a[j] + a[n + j] * a[n + j]
         smallest[j] = min(smallest[j], square)
 
 
 @vectorised
 def by_frequencies(
-    w: Weights, pieces: Pieces, grids: Grids, grid: int, modulus: int, cells: NDArray, target: int, mean: NDArray
+    w: Weights, pieces: Pieces, grids: Grids, group: int, cells: NDArray, target: int, mean: NDArray
 ) -> float:
-    """Log coefficient of one block, and the posterior means of its cells; nan, and nothing, where this does not serve.
+    """Log coefficient of one group, and the posterior means of its cells; nan, and nothing, where this does not serve.
 
     Means are offsets from the first column of the table of weights.
     """
     d, tilt, near, table = cells.size, 0.0, False, grids.table
+    grid, modulus, n = grids.group[group]
+    size = width(n)
     number, by, gap, spread = np.empty(d, np.int64), np.empty(d), 0.0, 0.0
     for _ in range(12):
         if placed(pieces, w, cells, tilt, number, by) > 0:
@@ -99,37 +101,32 @@ def by_frequencies(
     if not near:
         return np.nan
     sd, fall, most, left_out, log_z = math.sqrt(spread), 0.0, 0.0, 0.0, 0.0
-    excess, room = np.zeros(4), target
+    excess, room = np.zeros(2), target
     for i in range(d):
         at, parts = grids.place[grid, 2 * number[i]], grids.place[grid, 2 * number[i] + 1]
         if at < 0:
             return np.nan
         eta = w.slope[cells[i]] + tilt
-        at += min(max(int((eta - table[at, BASE]) / (2.0 * table[at, HALF])), 0), parts - 1)
-        entry = table[at]
+        at += size * min(max(int((eta - table[at + BASE]) / (2.0 * table[at + HALF])), 0), parts - 1)
+        entry = table[at : at + WAVES]
         fall += entry[DECAY]
         most = max(most, entry[DECAY])
         left_out += entry[LEFT_OUT]
         room -= int(entry[MIDDLE])
         x = eta - entry[BASE] - entry[HALF]
         log_z += entry[LOG_Z] + entry[MIDDLE] * x
-        for s in range(4):
+        for s in range(2):
             excess[s] += entry[EXCESS + s]
         number[i], by[i] = at, x / entry[HALF]
-    need = np.inf
-    for s in range(2):
-        rate = RATES[s] / modulus
-        reach = (max(excess[2 * s], excess[2 * s + 1]) + DROP + math.log1p(sd)) / rate + abs(gap) + 0.2 * sd
-        need = min(need, reach)
-    if not need < modulus or (modulus >= 2 * FREQUENCIES and fall - most < DROP):
+    reach = (max(excess[0], excess[1]) + DROP + math.log1p(sd)) * modulus / RATE + abs(gap) + 0.2 * sd
+    if not reach < modulus or (modulus >= 2 * n and fall - most < DROP):
         return np.nan
-    n = FREQUENCIES
     value, slope = np.empty((d, 2 * n)), np.empty((d, 2 * n))
     after, before, others, smallest = np.ones((d + 1, 2 * n)), np.empty(2 * n), np.empty(2 * n), np.full(n, np.inf)
     for j in range(n):
         after[d, n + j] = 0.0
     for i in range(d - 1, -1, -1):
-        _evaluated(table[number[i]], by[i], value[i], slope[i])
+        _evaluated(table[number[i] : number[i] + size], by[i], value[i], slope[i])
         _times(value[i], after[i + 1], after[i])
         _lower(value[i], smallest)
     total = lost = kept = 0.0
@@ -139,9 +136,9 @@ def by_frequencies(
         x, y = weight * math.cos(angle), -weight * math.sin(angle)
         before[j], before[n + j] = x, y
         total += x * after[0, j] - y * after[0, n + j]
-        size = weight * math.sqrt(after[0, j] ** 2 + after[0, n + j] ** 2)
-        kept += size
-        lost += size / math.sqrt(smallest[j]) if weight > 0.0 else 0.0
+        part = weight * math.sqrt(after[0, j] ** 2 + after[0, n + j] ** 2)
+        kept += part
+        lost += part / math.sqrt(smallest[j]) if weight > 0.0 else 0.0
     error = left_out * lost + 4.0 * math.exp(-DROP) * after[0, 0] + 1e-15 * math.sqrt(1.0 * d) * kept
     if not total * ENOUGH > error:
         return np.nan
@@ -150,7 +147,7 @@ def by_frequencies(
         part = 0.0
         for j in range(n):
             part += others[j] * slope[i, j] - others[n + j] * slope[i, n + j]
-        entry = table[number[i]]
+        entry = table[number[i] : number[i] + WAVES]
         mean[i] = entry[MIDDLE] + part / (entry[HALF] * total)
         _times(before, value[i], others)
         before, others = others, before

@@ -2,13 +2,15 @@ r"""Characteristic functions of cells at fixed frequencies, as polynomials in th
 
 With cell i a sum over k of ``exp(logw[k] + eta k)``, about the centre of a piece (:mod:`ppdinf.fiber.pieces`),
 
-    T_j(x) = E exp((x + i u_j)(k - m)),    u_j = 2 pi j / N,   j = 0, ..., FREQUENCIES - 1,
+    T_j(x) = E exp((x + i u_j)(k - m)),    u_j = 2 pi j / N,   j = 0, ..., n - 1,
 
 is an entire function of the distance x from the centre, whatever the cell: a polynomial of degree `TERMS` - 1 is right
-to 1e-12, and Taylor's formula bounds what it leaves out. Groups share a modulus N where they can (:func:`grids_of`).
+to 1e-12, and Taylor's formula bounds what it leaves out. N is as small as the spread of a group's sum allows, n as its
+characteristic function falls; groups that are alike in both share a grid (:func:`grids_of`).
 
 Two bounds go with every piece: of ``|phi(u_j)|`` at all frequencies beyond the grid, and of
-``f = K(eta + s) - K(eta) - s K'(eta)`` for a few s. Both are found at points, and hold between them (:func:`_between`).
+``f = K(eta + s) - K(eta) - s K'(eta)`` for s of both signs. Both are found at points, and hold between them
+(:func:`_between`).
 Let a be the slope of K between two points at distance delta, g = T exp(-a x) and Z = exp(K - a x). Then
 
 - Z is convex and equal at both, so at least exp(-drop) of that between them, where its tangents there meet;
@@ -20,37 +22,39 @@ Let a be the slope of K between two points at distance delta, g = T exp(-a x) an
 """
 
 import math
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
 from numpy.polynomial import chebyshev
 from numpy.typing import NDArray
 
-from ppdinf.fiber.cell_windows import Weights, lids, log_rows, normalise, row_of, vectorised
+from ppdinf._compiled import jit
+from ppdinf.fiber.cell_windows import Weights, lids, log_rows, normalise, room_for, row_of, vectorised
 from ppdinf.fiber.fourier import project, turn
 from ppdinf.fiber.pieces import CENTER, Pieces
 from ppdinf.fiber.saddlepoint import tilted
 
 __all__ = [
-    "BASE", "DECAY", "DROP", "EXCESS", "FEW", "FEWEST", "FREQUENCIES", "HALF", "LEFT_OUT", "LOG_Z", "MIDDLE",
-    "NO_GRIDS", "RATES", "TERMS", "WAVES", "WIDTH", "Grids", "grids_of",
+    "BASE", "DECAY", "DROP", "EXCESS", "FEW", "FEWEST", "HALF", "LEFT_OUT", "LOG_Z", "MIDDLE", "NO_GRIDS", "RATE",
+    "TERMS", "WAVES", "Grids", "grids_of", "width",
 ]  # fmt: skip
 
 FEWEST, FEW = 6, 200  # cells; smaller groups are as fast by their rows, larger ones are left to their cumulants
 WIDEST = 512  # values of a cell that matter, whose pieces are made in a fraction of a millisecond
-FREQUENCIES = 32  # with 0
+FREQUENCIES = 32, 48  # with 0; more where fewer do not serve
 TERMS = 12  # of a polynomial
 SERIES = 24  # terms of Taylor's formula from which it is made
 DROP = 30.0  # frequencies are left out where the characteristic function is below exp(-DROP)
 LITTLE = 3e-13  # of a characteristic function, left out
 HALVINGS = 4  # of a piece, at most
-SHARED = 1.4  # times as large as it need be is a modulus that groups share
-NEAR_END = 0.3  # of the window of a cell whose counts end nowhere in it
+WIDER = 1.1  # than where grids are chosen may a sum spread
+SLOWER = 1.25  # fall bounds of characteristic functions than the functions themselves where grids are chosen
+FAR = 0.2  # of the width of a window are posterior means from where they are expected
 CUT = 60.0  # log weights so far below the top are left out
-RATES = (30.0, 60.0)  # of Chernoff's inequality, times 1 / N
+RATE = 55.0  # of Chernoff's inequality, times 1 / N
 PARTS = 4  # of a piece, between whose ends its bounds are found
-MIDDLE, BASE, HALF, LOG_Z, LEFT_OUT, DECAY, EXCESS, WAVES = 0, 1, 2, 3, 4, 5, 6, 10  # entries of a piece on a grid
-WIDTH = WAVES + 2 * TERMS * FREQUENCIES
+MIDDLE, BASE, HALF, LOG_Z, LEFT_OUT, DECAY, EXCESS, WAVES = 0, 1, 2, 3, 4, 5, 6, 8  # entries of a piece on a grid
 
 
 def _economised() -> tuple[NDArray, NDArray]:
@@ -69,11 +73,11 @@ SHORT, OFF = _economised()
 class Grids(NamedTuple):
     """Which modulus serves each group, and the pieces on its grid.
 
-    Group b is served on grid ``group[b, 0]``, -1 for none, of modulus ``group[b, 1]``; piece n is cut into
-    ``place[grid, 2n + 1]`` equal ones there, whose rows of the table start at ``place[grid, 2n]``, -1 for none. A row
-    is the integer m, where its piece starts, half its width, K in its middle, what its
-    polynomials leave out, a bound of ``-log |phi|`` at frequencies beyond the grid, bounds of ``K(eta + s) - K(eta) - s
-    K'(eta)`` for s of both signs and `RATES`, and coefficients in ``x / half-width``: (TERMS, 2, FREQUENCIES).
+    Group b is served on grid ``group[b, 0]``, -1 for none, of modulus ``group[b, 1]`` and ``group[b, 2]`` frequencies;
+    piece p is cut into ``place[grid, 2p + 1]`` equal ones there, the first at ``table[place[grid, 2p]]``, -1 for none,
+    the others after it, each `width` long: the integer m, where the piece starts, half its width, K in its middle, what
+    its polynomials leave out, a bound of ``-log |phi|`` at frequencies beyond the grid, bounds of ``K(eta + s) - K(eta)
+    - s K'(eta)`` for s of both signs, and coefficients in ``x / half-width``: (TERMS, 2, frequencies).
     """
 
     group: NDArray
@@ -81,7 +85,13 @@ class Grids(NamedTuple):
     table: NDArray
 
 
-NO_GRIDS = Grids(np.zeros((0, 2), np.int64), np.zeros((0, 0), np.int64), np.zeros((0, WIDTH)))
+NO_GRIDS = Grids(np.zeros((0, 3), np.int64), np.zeros((0, 0), np.int64), np.zeros(0))
+
+
+@jit
+def width(frequencies: int) -> int:
+    """Numbers of a piece on a grid."""
+    return WAVES + 2 * TERMS * frequencies
 
 
 @vectorised
@@ -135,7 +145,7 @@ def _parts(w: Weights, row: int, center: float, half: float) -> int:
 
 
 @vectorised
-def _fill(w: Weights, row: int, center: float, half: float, modulus: int, out: NDArray) -> None:
+def _fill(w: Weights, row: int, center: float, half: float, modulus: int, frequencies: int, out: NDArray) -> None:
     """Fill in a piece on a grid."""
     p, first, log_z, mean = _law(w, row, center)
     middle, n = int(np.floor(mean + 0.5)), p.size
@@ -143,35 +153,35 @@ def _fill(w: Weights, row: int, center: float, half: float, modulus: int, out: N
     out[MIDDLE], out[BASE], out[HALF] = middle, center - half, half
     out[LOG_Z], out[LEFT_OUT] = log_z, left_out
     out[WAVES:] = 0.0
-    for j in range(min(FREQUENCIES, modulus // 2 + 1)):
+    for j in range(min(frequencies, modulus // 2 + 1)):
         u = 2.0 * np.pi * j / modulus
         cosine, sine = _waves(u, n)
         there = complex(np.cos(u * (first - middle)), np.sin(u * (first - middle)))
         for r in range(SERIES):
             value = project(series[r], cosine, sine) * there
             for q in range(TERMS):
-                at = WAVES + 2 * FREQUENCIES * q + j
+                at = WAVES + 2 * frequencies * q + j
                 out[at] += SHORT[r, q] * value.real
-                out[at + FREQUENCIES] += SHORT[r, q] * value.imag
-    _between(w, row, center, half, modulus, out)
+                out[at + frequencies] += SHORT[r, q] * value.imag
+    _between(w, row, center, half, modulus, frequencies, out)
 
 
 @vectorised
-def _between(w: Weights, row: int, center: float, half: float, modulus: int, out: NDArray) -> None:
+def _between(w: Weights, row: int, center: float, half: float, modulus: int, frequencies: int, out: NDArray) -> None:
     """Bound characteristic functions beyond the grid, and log moment generating functions, all along a piece."""
-    delta, largest, excess = 2.0 * half / PARTS, 0.0, np.zeros(4)
-    size, log_z, mean, var, f = np.zeros(2), np.zeros(2), np.zeros(2), np.zeros(2), np.zeros((2, 4))
+    delta, largest, excess = 2.0 * half / PARTS, 0.0, np.zeros(2)
+    size, log_z, mean, var, f = np.zeros(2), np.zeros(2), np.zeros(2), np.zeros(2), np.zeros((2, 2))
     for n in range(PARTS + 1):
         eta, at = center + (2.0 * n / PARTS - 1.0) * half, n % 2
         p, first, log_z[at], mean[at] = _law(w, row, eta)
         var[at] = size[at] = 0.0
         for k in range(p.size):
             var[at] += (first + k - mean[at]) ** 2 * p[k]
-        for j in range(FREQUENCIES, modulus // 2 + 1):
+        for j in range(frequencies, modulus // 2 + 1):
             cosine, sine = _waves(2.0 * np.pi * j / modulus, p.size)
             size[at] = max(size[at], abs(project(p, cosine, sine)))
-        for s in range(4):
-            rate = RATES[s // 2] / modulus * (1.0 if s % 2 else -1.0)
+        for s in range(2):
+            rate = (2.0 * s - 1.0) * RATE / modulus
             f[at, s] = _law(w, row, eta + rate)[2] - log_z[at] - rate * mean[at]
         if n == 0:
             continue
@@ -181,25 +191,56 @@ def _between(w: Weights, row: int, center: float, half: float, modulus: int, out
         second = max(var[0] + (mean[0] - slope) ** 2, var[1] + (mean[1] - slope) ** 2)
         steepest, steep = second * np.exp(drop), (mean[at] - mean[1 - at]) / delta
         largest = max(largest, (max(size[0], size[1]) + second * delta**2 / 8.0) * np.exp(drop))
-        for s in range(4):
+        for s in range(2):
             off = steepest * delta**2 / 8.0 + 1e-12
             if steep > 0.0:
-                off += RATES[s // 2] / modulus * delta * steep * max(1.0 - steep / steepest, 0.0)
+                off += RATE / modulus * delta * steep * max(1.0 - steep / steepest, 0.0)
             excess[s] = max(excess[s], max(f[0, s], f[1, s]) + off)
-    for s in range(4):
+    for s in range(2):
         out[EXCESS + s] = excess[s]
-    out[DECAY] = -np.log(largest) if modulus // 2 >= FREQUENCIES else 700.0
+    out[DECAY] = -np.log(largest) if modulus // 2 >= frequencies else 700.0
+
+
+@vectorised
+def _slope_at(w: Weights, row: int, near: float) -> float:
+    """Natural parameter under which the mean of a row is near an offset."""
+    low, high = -30.0, 30.0
+    for _ in range(20):
+        eta = (low + high) / 2.0
+        if _law(w, row, eta)[3] < near:
+            low = eta
+        else:
+            high = eta
+    return (low + high) / 2.0
 
 
 @vectorised
 def _wanted(w: Weights, cells: NDArray, target: int) -> tuple[float, float]:
-    """Between which moduli a grid should have its own to serve a group, near tilts where its sum is the total."""
+    """Modulus that a group wants, nan for none, and the frequency from which on its others may be left out.
+
+    By the rows themselves, tilted to where their sum is near its total.
+    """
     rows, _, var, _, log_z = tilted(w, cells, target)
-    spread, widest, steps = np.sum(var), 0, 256
+    spread, widest, steps, reach = np.sum(var), 0, 256, np.inf
     if not (log_z > -np.inf and spread > 0.0):
-        return 1.0, 0.0
+        return np.nan, np.pi
     for i in range(cells.size):
         widest = max(widest, row_of(rows, i).size)
+    sd, powers, room = math.sqrt(spread), np.empty(widest), 1.0 * room_for(rows, target)
+    modulus = 8.0 + RATE * widest / 600.0  # no power overflows
+    while reach > RATE:
+        modulus *= 1.05
+        rate, reach = RATE / modulus, 0.0
+        for sign in (-1.0, 1.0):
+            for k in range(widest):
+                powers[k] = math.exp(sign * rate * k)
+            excess = -sign * rate * room
+            for i in range(cells.size):
+                row, mgf = row_of(rows, i), 0.0
+                for k in range(row.size):
+                    mgf += row[k] * powers[k]
+                excess += math.log(mgf)
+            reach = max(reach, excess + DROP + math.log1p(sd) + 0.5 * sd * rate)
     highest = np.pi
     for j in range(steps, 0, -1):
         u = np.pi * j / steps
@@ -213,43 +254,72 @@ def _wanted(w: Weights, cells: NDArray, target: int) -> tuple[float, float]:
         if fall - most < DROP:
             break
         highest = u
-    most = 2.0 * np.pi * (FREQUENCIES - 1.0) / highest
-    return 10.0 * np.sqrt(spread) + 8.0, 2.0 * (FREQUENCIES - 1.0) if highest == np.pi else 0.9 * most
+    return modulus, highest
+
+
+def _highest(frequencies: int, beyond: float) -> float:
+    """Largest modulus with which so many frequencies reach up to one, or to the last that differs from others."""
+    return max(2.0 * np.pi * (frequencies - 1) / beyond, 2.0 * frequencies - 1.0)
+
+
+def _shared(wanted: dict[int, tuple[float, float]]) -> Iterator[tuple[int, int, list[int]]]:
+    """Modulus, number of frequencies and groups of as few grids as serve all groups; those with most frequencies last.
+
+    A group wants a modulus that is large enough, and frequencies up to one beyond which they may be left out.
+    """
+    for frequencies in FREQUENCIES:
+        left = {b: (low, _highest(frequencies, beyond)) for b, (low, beyond) in wanted.items()}
+        left = {b: ends for b, ends in left.items() if math.ceil(ends[0]) <= ends[1]}
+        wanted = {b: ends for b, ends in wanted.items() if b not in left}
+        while left:
+            high = min(high for _, high in left.values())
+            served = [b for b, (low, _) in left.items() if math.ceil(low) <= high]
+            low = max(left[b][0] for b in served)
+            # one that is larger than it need be serves sums that spread more, as long as frequencies reach
+            yield math.ceil(min(low**0.75 * high**0.25, high - 1.0)), frequencies, served
+            left = {b: ends for b, ends in left.items() if b not in served}
+
+
+def _middles(logw: NDArray, row: NDArray, near: NDArray | None) -> NDArray:
+    """Offset that each row is likely near; nan where that is not known."""
+    middle = np.full(len(logw), np.nan)
+    middle[(logw[:, [0, -1]] > -np.inf).all(axis=1)] = (logw.shape[1] - 1) / 2.0
+    if near is not None:
+        middle[row] = near
+    return middle
 
 
 @vectorised
-def _likely(row: NDArray, mean: float) -> bool:
-    """Whether a posterior mean is one that is met with: not near an end of all that noise reaches."""
-    end = NEAR_END * (row.size - 1)
-    return not (row[0] > -np.inf and row[-1] > -np.inf) or end < mean < row.size - 1 - end
-
-
-@vectorised
-def _cut(w: Weights, pieces: Pieces, numbers: NDArray, of_row: NDArray, half: NDArray) -> NDArray:
-    """Into how many parts pieces are cut on grids; 0 for those that are left out."""
-    parts = np.zeros(of_row.size, np.int64)
+def _cut(w: Weights, pieces: Pieces, numbers: NDArray, of_row: NDArray, half: NDArray, middle: NDArray) -> NDArray:
+    """Into how many parts pieces are cut on grids; 0 for those that are left out, as nearly no posterior has them."""
+    parts, far = np.zeros(of_row.size, np.int64), FAR * (w.logw.shape[1] - 1)
     for n in numbers:
-        piece = pieces.table[n]
-        if _likely(w.logw[of_row[n]], piece[1]):
-            parts[n] = _parts(w, of_row[n], piece[CENTER], half[n])
+        piece, row = pieces.table[n], of_row[n]
+        if not abs(piece[1] - middle[row]) > far:
+            parts[n] = _parts(w, row, piece[CENTER], half[n])
     return parts
 
 
 @vectorised
 def _filled(
-    w: Weights, pieces: Pieces, numbers: NDArray, of_row: NDArray, half: NDArray, parts: NDArray, modulus: int
-) -> NDArray:
-    table, at = np.empty((np.sum(parts[numbers]), WIDTH)), 0
+    w: Weights, pieces: Pieces, numbers: NDArray, of_row: NDArray, half: NDArray, parts: NDArray,
+    modulus: int, frequencies: int,
+) -> NDArray:  # fmt: skip
+    size, at = width(frequencies), 0
+    table = np.empty(np.sum(parts[numbers]) * size)
     for n in numbers:
         for part in range(parts[n]):
             own = half[n] / parts[n]
-            _fill(w, of_row[n], pieces.table[n, CENTER] - half[n] + (2.0 * part + 1.0) * own, own, modulus, table[at])
-            at += 1
+            center = pieces.table[n, CENTER] - half[n] + (2.0 * part + 1.0) * own
+            _fill(w, of_row[n], center, own, modulus, frequencies, table[at : at + size])
+            at += size
     return table
 
 
-def grids_of(logw: NDArray, row: NDArray, block: NDArray, target: NDArray, pieces: Pieces, most: int) -> Grids:
-    """Put pieces on grids of frequencies, as few as serve all groups of `FEWEST` to `FEW` cells.
+def grids_of(
+    logw: NDArray, row: NDArray, block: NDArray, target: NDArray, pieces: Pieces, most: int, near: NDArray | None = None
+) -> Grids:
+    """Put pieces on grids of frequencies that serve the groups of `FEWEST` to `FEW` cells.
 
     Parameters
     ----------
@@ -262,45 +332,51 @@ def grids_of(logw: NDArray, row: NDArray, block: NDArray, target: NDArray, piece
     pieces : Pieces
         Of all rows.
     most : int
-        Pieces on grids to make; groups after that are served on none.
+        Numbers on grids, at most; groups after that are served on none.
+    near : array of int, shape (cells,), optional
+        Offsets that cells are likely near. Grids suit sums of such cells, or of cells that have one natural parameter
+        in common, whichever spread less.
 
     Returns
     -------
     Grids
     """
-    w = Weights(logw, lids(logw), row, np.zeros(row.size))
-    wanted = []
+    lid, every = lids(logw), np.arange(len(logw))
+    by_row, alike = Weights(logw, lid, every, np.zeros(len(logw))), Weights(logw, lid, row, np.zeros(row.size))
+    middle, ways = _middles(logw, row, near), [alike]
+    if near is not None:
+        slopes = np.zeros(len(logw))
+        for r in np.unique(row):
+            possible = np.flatnonzero(logw[r] > -np.inf)
+            if possible.size > 1:
+                slopes[r] = _slope_at(by_row, r, min(max(middle[r], possible[0] + 0.5), possible[-1] - 0.5))
+        ways.append(Weights(logw, lid, row, slopes[row]))
+    wanted = {}
     for b in range(target.size):
         cells = np.flatnonzero(block == b)
         if FEWEST <= cells.size <= FEW:
-            low, high = _wanted(w, cells, int(target[b]))
-            if low <= high:
-                wanted.append((low, high, b))
-    group, made = np.full((target.size, 2), -1), 0
+            moduli, beyond = zip(*(_wanted(way, cells, int(target[b])) for way in ways), strict=True)
+            if not np.isnan(moduli).any():
+                wanted[b] = WIDER * min(moduli), min(SLOWER * max(beyond), math.pi)
+    group, made = np.full((target.size, 3), -1), 0
     place: list[NDArray] = []
     tables: list[NDArray] = []
-    by_row = Weights(logw, w.lid, np.arange(len(logw)), np.zeros(len(logw)))
     of_row, half = _where(pieces)
-    rows = np.unique(row[np.isin(block, [b for *_, b in wanted])])
-    parts = _cut(by_row, pieces, np.flatnonzero(np.isin(of_row, rows)), of_row, half)
-    while wanted:
-        least = min(wanted)[0]
-        shared = [one for one in wanted if one[0] <= SHARED * least]
-        modulus = min(math.ceil(max(shared)[0]), *(int(high) for _, high, _ in shared))
-        served = [b for *_, b in shared]
-        wanted = [one for one in wanted if one[2] not in served]
+    rows = np.unique(row[np.isin(block, list(wanted))])
+    parts = _cut(by_row, pieces, np.flatnonzero(np.isin(of_row, rows)), of_row, half, middle)
+    for modulus, frequencies, served in _shared(wanted):
         rows = np.unique(row[np.isin(block, served)])
         numbers = np.flatnonzero(np.isin(of_row, rows) & (parts > 0))
-        size = parts[numbers].sum()
-        if made + size > most:
+        sizes = parts[numbers] * width(frequencies)
+        if made + sizes.sum() > most:
             continue
-        group[served] = len(place), modulus
+        group[served] = len(place), modulus, frequencies
         here = np.zeros((len(pieces.table), 2), np.int64)
         here[:, 0] = -1
-        here[numbers, 0], here[numbers, 1] = made + np.cumsum(parts[numbers]) - parts[numbers], parts[numbers]
+        here[numbers, 0], here[numbers, 1] = made + np.cumsum(sizes) - sizes, parts[numbers]
         place.append(here.ravel())
-        tables.append(_filled(by_row, pieces, numbers, of_row, half, parts, modulus))
-        made += size
+        tables.append(_filled(by_row, pieces, numbers, of_row, half, parts, modulus, frequencies))
+        made += sizes.sum()
     if not tables:
         return Grids(group, *NO_GRIDS[1:])
     return Grids(group, np.array(place), np.concatenate(tables))

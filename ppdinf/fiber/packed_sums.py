@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ppdinf.fiber.cell_windows import vectorised
-from ppdinf.fiber.frequency_grids import WIDTH as WIDTH_ON_GRID
 from ppdinf.fiber.frequency_grids import Grids
 from ppdinf.fiber.log_normaliser import WIDTH
 from ppdinf.fiber.pieces import Pieces
@@ -23,7 +22,7 @@ __all__ = ["SIZES", "TOTALS", "Packed", "pack", "through_pointers"]
 
 SIZES = 10
 """Whole numbers begin with so many sizes: cells, totals, rows of weights, their width, chunks of these; rows and units
-of pieces, pieces; grids, and pieces on these. There follow each cell's total, row and lower end, and the totals."""
+of pieces, pieces; grids, and numbers on these. There follow each cell's total, row and lower end, and the totals."""
 
 TOTALS = 1
 """Place of the number of totals."""
@@ -65,7 +64,7 @@ def pack(
         len(grids.place), len(grids.table),
     )  # fmt: skip
     # grids may serve fewer groups than there are totals: none, where there are no grids
-    group = grids.group if len(grids.group) else np.full((total.size, 2), -1)
+    group = grids.group if len(grids.group) else np.full((total.size, 3), -1)
     reals = (logw, lid, pieces.table, grids.table)
     whole = (np.array(sizes), block, row, lo, total, pieces.first, pieces.unit, group, grids.place)
     return Packed(
@@ -115,12 +114,12 @@ def through_pointers(  # type: ignore[no-untyped-def]
     at += 3 * d + n
     first = _cut(integer, at, in_pieces, 4)
     unit = _cut(integer, at + first.size, units, 2)
-    group = _cut(integer, at + first.size + unit.size, n, 2)
+    group = _cut(integer, at + first.size + unit.size, n, 3)
     place = _cut(integer, at + first.size + unit.size + group.size, grids, 2 * number)
     logw = _cut(real, 0, rows, columns)
     lid = _cut(real, logw.size, rows, chunks)
     table = _cut(real, logw.size + lid.size, number, WIDTH)
-    waves = _cut(real, logw.size + lid.size + table.size, on_grids, WIDTH_ON_GRID)
+    waves = real[logw.size + lid.size + table.size :][:on_grids]
     if not as_means:
         logw, lid = numba.carray(varying, (d, width)), np.empty((0, 0))
     evaluate(

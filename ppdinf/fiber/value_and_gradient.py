@@ -153,7 +153,7 @@ def evaluate(
             if as_means and pieces.table.shape[0]:
                 shifts, part = np.empty(cells.size), np.nan
                 if grids.table.shape[0] and grids.group[b, 0] >= 0:
-                    part = by_frequencies(w, pieces, grids, grids.group[b, 0], grids.group[b, 1], cells, target, shifts)
+                    part = by_frequencies(w, pieces, grids, b, cells, target, shifts)
                 if np.isnan(part) and cells.size >= MANY:
                     part = by_cumulants(w, pieces, cells, target, shifts)
                 if not np.isnan(part):

@@ -13,16 +13,15 @@ from ppdinf.fiber.frequency_grids import (
     BASE,
     DECAY,
     EXCESS,
-    FREQUENCIES,
     HALF,
     LEFT_OUT,
     LOG_Z,
     MIDDLE,
-    RATES,
+    RATE,
     TERMS,
     WAVES,
-    WIDTH,
     _fill,
+    width,
 )
 
 BLOCKS = [
@@ -40,21 +39,22 @@ BLOCKS = [
 ]
 
 
-def on_grids(problem, most=2**14):
-    """Pieces of a block, and what of them is on a grid."""
-    logw, row, _, lo, blocks, total = problem
+def on_grids(problem, most=2**24):
+    """Pieces of a block, and what of them is on a grid, for cells near their posterior means."""
+    logw, row, eta, lo, blocks, total = problem
+    n = blocks.size
+    near = np.rint(evaluated(logw, row[:n], eta[:n], lo[:n], blocks, total)[1] - lo[:n])
     pieces = cut(logw)
     offsets = total - np.bincount(blocks, weights=lo[: blocks.size], minlength=total.size).astype(np.int64)
-    return pieces, totals.grids_of(logw, row[: blocks.size], blocks, offsets, pieces, most)
+    return pieces, totals.grids_of(logw, row[: blocks.size], blocks, offsets, pieces, most, near)
 
 
 @pytest.mark.parametrize(("family", "noise", "epsilon", "d", "level", "off"), BLOCKS)
 def test_sums_of_a_few_cells_against_convolution_and_rows(family, noise, epsilon, d, level, off):
     problem = logw, row, eta, lo, _, total = block(family, noise, epsilon, d, level, 7, off)
     pieces, grids = on_grids(problem)
-    grid, modulus = grids.group[0]
     w, means = Weights(logw, totals.lids(logw), row, eta), np.empty(d)
-    part = by_frequencies(w, pieces, grids, grid, modulus, np.arange(d), int(total[0] - lo.sum()), means)
+    part = by_frequencies(w, pieces, grids, 0, np.arange(d), int(total[0] - lo.sum()), means)
     assert not np.isnan(part)  # this is what is tested
     value, found = evaluated(*problem, pieces, grids)
     assert value[0] == pytest.approx(part + eta @ lo, rel=1e-14)
@@ -78,19 +78,18 @@ def test_polynomials_and_bounds_of_a_piece_on_a_grid(family, noise, epsilon, d, 
     """Along pieces: characteristic functions within what is stated, decay and log moment generating functions too."""
     problem = logw, row, eta, *_ = block(family, noise, epsilon, d, level, 7, off)
     pieces, grids = on_grids(problem)
-    modulus, k, rng = grids.group[0, 1], np.arange(logw.shape[1]), np.random.default_rng(3)
+    (_, modulus, n), k, rng = grids.group[0], np.arange(logw.shape[1]), np.random.default_rng(3)
     with mpmath.workdps(40):
         for i in range(min(d, 6)):
             w = logw[row[i]]
-            numbers = _entries(grids, pieces, row[i], eta[i])
-            entry = grids.table[numbers]
+            entry = _entry(grids, pieces, row[i], eta[i])
             x = rng.uniform(-entry[HALF], entry[HALF])
             at, middle = entry[BASE] + entry[HALF], int(entry[MIDDLE])
             allowed = np.flatnonzero(w > -np.inf)
             z = mpmath.exp(mpmath.mpf(entry[LOG_Z]))
             weights = [mpmath.exp(mpmath.mpf(w[j]) + mpmath.mpf(at) * int(j) + x * int(j - middle)) for j in allowed]
-            c = entry[WAVES:].reshape(TERMS, 2, FREQUENCIES)
-            served = min(FREQUENCIES, modulus // 2 + 1)
+            c = entry[WAVES:].reshape(TERMS, 2, n)
+            served = min(n, modulus // 2 + 1)
             for j in (0, 1, served // 2, served - 1):
                 angle = mpmath.mpf(2) * mpmath.pi * j / int(modulus)
                 right = mpmath.fsum(
@@ -101,13 +100,13 @@ def test_polynomials_and_bounds_of_a_piece_on_a_grid(family, noise, epsilon, d, 
                 assert abs(found - complex(right / z)) < entry[LEFT_OUT] + 2e-14 * (10 + abs(entry[LOG_Z]))
             assert entry[LEFT_OUT] < 1e-12
             log_z, law = _law(w, k, at + x)
-            beyond = 2 * np.pi * np.arange(FREQUENCIES, modulus // 2 + 1) / modulus
+            beyond = 2 * np.pi * np.arange(n, modulus // 2 + 1) / modulus
             if beyond.size:
                 size = np.abs(np.exp(1j * np.outer(beyond, k)) @ law).max()
                 assert size <= np.exp(-entry[DECAY]) + 1e-14
                 assert np.log(size + 1e-9) > -1.3 * entry[DECAY] - 0.6  # nor is the bound of another piece or row
-            for s in range(4):
-                rate = RATES[s // 2] / modulus * (1 if s % 2 else -1)
+            for s in range(2):
+                rate = (2 * s - 1) * RATE / modulus
                 excess = _law(w, k, at + x + rate)[0] - log_z - rate * (law @ k)
                 assert 0.4 * entry[EXCESS + s] - 1e-9 < excess < entry[EXCESS + s] + 1e-12
 
@@ -116,7 +115,7 @@ def test_polynomials_and_bounds_of_a_piece_on_a_grid(family, noise, epsilon, d, 
 def test_bounds_hold_between_the_points_where_they_are_found(seed):
     """Rows of lumps of which the middle one takes over halfway: cells that no noise makes, but a table may hold."""
     rng = np.random.default_rng(seed)
-    k, modulus, half = np.arange(41), 90, 0.25
+    k, modulus, n, half = np.arange(41), 90, 32, 0.25
     logw = np.full(41, -np.inf)
     at = np.sort(rng.choice(41, 6, replace=False))
     height = rng.normal(0, 1, 6)
@@ -126,17 +125,17 @@ def test_bounds_hold_between_the_points_where_they_are_found(seed):
         logw[:] = -np.inf
         logw[[5, 6, 20, 34, 35]], center = [0.0, 0.0, 2.5, 0.0, 0.0], 0.0
     w = Weights(logw[None], totals.lids(logw[None]), np.zeros(1, np.int64), np.zeros(1))
-    entry = np.empty(WIDTH)
-    _fill(w, 0, center, half, modulus, entry)
-    beyond = 2 * np.pi * np.arange(FREQUENCIES, modulus // 2 + 1) / modulus
+    entry = np.empty(width(n))
+    _fill(w, 0, center, half, modulus, n, entry)
+    beyond = 2 * np.pi * np.arange(n, modulus // 2 + 1) / modulus
     sizes, excesses = [], []
     for x in np.linspace(-half, half, 401):
         log_z, law = _law(logw, k, center + x)
         sizes.append(np.abs(np.exp(1j * np.outer(beyond, k)) @ law).max())
-        rates = [RATES[s // 2] / modulus * (1 if s % 2 else -1) for s in range(4)]
+        rates = -RATE / modulus, RATE / modulus
         excesses.append([_law(logw, k, center + x + rate)[0] - log_z - rate * (law @ k) for rate in rates])
     assert max(sizes) <= np.exp(-entry[DECAY]) + 1e-14
-    assert (np.max(excesses, axis=0) <= entry[EXCESS : EXCESS + 4]).all()
+    assert (np.max(excesses, axis=0) <= entry[EXCESS : EXCESS + 2]).all()
 
 
 def _law(w, k, eta):
@@ -144,13 +143,27 @@ def _law(w, k, eta):
     return log_z, np.exp(w + eta * k - log_z)
 
 
-def _entries(grids, pieces, row, eta):
-    """Row of a grid's table whose piece holds a natural parameter."""
+def _entry(grids, pieces, row, eta):
+    """Piece on the first grid that holds a natural parameter."""
     begin, _, start, scale = pieces.first[row]
     first, count = pieces.unit[start + int(np.floor(eta * scale)) - begin]
     n = first + int((eta * scale - np.floor(eta * scale)) * count)
     at, parts = grids.place[0, 2 * n : 2 * n + 2]
-    return at + min(int((eta - grids.table[at, BASE]) / (2 * grids.table[at, HALF])), parts - 1)
+    size = width(grids.group[grids.group[:, 0] == 0][0, 2])
+    at += size * min(int((eta - grids.table[at + BASE]) / (2 * grids.table[at + HALF])), parts - 1)
+    return grids.table[at : at + size]
+
+
+@pytest.mark.parametrize("near", [None, -50, 0, 1000])
+def test_sums_are_the_same_wherever_cells_are_said_to_be(near):
+    """What is tabulated ahead may not serve, which costs time alone."""
+    problem = logw, row, _, lo, blocks, total = block(poisson, l1, 0.5, 25, 2.0, 11)
+    offsets, said = total - lo.sum(), None if near is None else np.full(row.size, near)
+    pieces = cut(logw)
+    grids = totals.grids_of(logw, row, blocks, offsets, pieces, 2**24, said)
+    (value, means), (right, right_means) = evaluated(*problem, pieces, grids), evaluated(*problem)
+    np.testing.assert_allclose(value, right, rtol=1e-10)
+    np.testing.assert_allclose(means, right_means, rtol=1e-9, atol=1e-9)
 
 
 @pytest.mark.parametrize("term", [0, 1, 2])
@@ -158,8 +171,8 @@ def test_an_error_of_a_millionth_in_a_polynomial_is_seen(term):
     problem = _, row, eta, *_ = block(poisson, l1, 0.5, 60, 0.5, 7)
     pieces, grids = on_grids(problem)
     value, means = evaluated(*problem)
-    entry = grids.table[_entries(grids, pieces, row[0], eta[0])]
-    entry[WAVES + 2 * FREQUENCIES * term + 1] += 1e-6  # real part at the first frequency but 0
+    entry = _entry(grids, pieces, row[0], eta[0])
+    entry[WAVES + 2 * grids.group[0, 2] * term + 1] += 1e-6  # real part at the first frequency but 0
     wrong_value, wrong_means = evaluated(*problem, pieces, grids)
     off = abs(wrong_value[0] - value[0]) > 1e-10 * abs(value[0])
     assert off or not np.allclose(wrong_means, means, rtol=1e-9, atol=1e-9)
