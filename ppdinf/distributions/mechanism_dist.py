@@ -36,12 +36,13 @@ from ppdinf.lattice.systems import exact_product
 from ppdinf.mechanisms.table_mechanism import TableMechanism
 from ppdinf.noise.bits.tape import seeded_tape
 from ppdinf.noise.plan import Plan
+from ppdinf.tables import TableLike, labelled_reals
 
 __all__ = ["MechanismRV", "ReleaseLaw", "frame_of", "mechanism_dist"]
 
 KNOWN = 256  # sets of public sums whose mechanism and plan are kept
 
-type Labels = xr.DataArray | Mapping[str, Collection[object]]
+type Labels = TableLike | Mapping[str, Collection[object]]
 
 
 class ReleaseLaw:
@@ -167,11 +168,11 @@ def frame_of(table: TensorVariable, labels: Labels | None = None) -> Frame:
         if None in shape:
             raise LabelError("the shape of the table is not known: pass labels=, or give its variable dims")
         labels = {f"dim_{k}": list(range(size)) for k, size in enumerate(shape)}
-    if not isinstance(labels, xr.DataArray):
+    if isinstance(labels, Mapping) and not isinstance(labels, xr.DataArray):
         sizes = tuple(len(list(values)) for values in labels.values())
         coords = {dim: list(values) for dim, values in labels.items()}
         labels = xr.DataArray(np.broadcast_to(np.int64(0), sizes), dims=list(labels), coords=coords)
-    frame = Frame.of(labels)
+    frame = Frame.of(labels) if isinstance(labels, xr.DataArray) else labelled_reals(labels)[0]
     static = table.type.shape
     if len(static) != len(frame.shape) or any(n not in (None, m) for n, m in zip(static, frame.shape, strict=True)):
         raise LabelError(f"the table has the shape {static}, its labels {frame.shape}")

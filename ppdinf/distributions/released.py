@@ -7,7 +7,7 @@ Gaussians on the lattice. Projected Laplace noise is independent in the cells gi
 ``p(y | x)`` is the integral of ``exp(-|y + R t - W x|_1 / s)`` over t, hence the mean of ``exp(|t|_1)`` times that over
 Laplace draws t. Where the total weight of the releases of a table depends on the table, C(x), the likelihood divides
 by it, and where noisy sums of the table's histogram of counts were published before, it has their law as well: both
-look at the table as a whole (`_OfTable`).
+look at the table as a whole (`ppdinf.distributions.of_table`).
 """
 
 from __future__ import annotations
@@ -54,10 +54,9 @@ class ReleasedRV(RandomVariable):
         kwargs.setdefault("signature", f"({axes}){auxiliary}->({answers})")
         super().__init__(**kwargs)
 
-    def rng_fn(
-        self, rng: np.random.Generator, x: NDArray[np.int64], *auxiliary: object, size: tuple[int, ...] | None = None
-    ) -> Array:
-        """Release `x` again."""
+    def rng_fn(self, rng: np.random.Generator, x: NDArray[np.int64], *further: Array | None) -> Array:
+        """Release `x` again; the auxiliary variable, if there is one, and then the size are `further`."""
+        size = further[-1] if further else None
         lead = x.shape[: x.ndim - self.ndims_params[0]] if size is None else tuple(size)
         draws = int(np.prod(lead))
         cells = np.broadcast_to(x, (*lead, *x.shape[x.ndim - self.ndims_params[0] :])).reshape(draws, -1)

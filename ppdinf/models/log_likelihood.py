@@ -124,7 +124,7 @@ def sample_release(
     tables = sample_confidential(idata, model, random_seed=rng).values
     flat = tables.reshape(-1, *tables.shape[2:])
     again = ReleasedRV(observed, ndim=tables.ndim - 2)
-    values = np.array([again.rng_fn(rng, table, size=()) for table in flat])
+    values = np.array([again.rng_fn(rng, table, np.zeros(0, dtype=np.int64)) for table in flat])
     dims = ("chain", "draw", *noisy.dims)
     own = {dim: noisy.coords[dim].values for dim in noisy.dims if dim in noisy.coords}
     coords = {"chain": idata.posterior.chain, "draw": idata.posterior.draw, **own}

@@ -3,7 +3,9 @@
 import pickle
 
 import numpy as np
+import pandas as pd
 import pymc as pm
+import pytensor
 import pytest
 import xarray as xr
 from grids import box
@@ -211,6 +213,28 @@ def test_ops_survive_a_journey():
     law.draw(np.array([[1, 2]]), np.random.default_rng(1))
     again = pickle.loads(pickle.dumps(law))
     assert again.log_density(np.array([2, 1]), np.array([1, 2])) == -2
+
+
+LABELS = {"sex": ["f", "m"], "age": [0, 18, 65]}
+CELLS = pd.Series(0, index=pd.MultiIndex.from_product(LABELS.values(), names=list(LABELS)))
+
+
+@pytest.mark.parametrize("labels", [LABELS, CELLS, CELLS.to_xarray(), CELLS.unstack("age")])
+def test_labels_are_those_of_any_table(labels):
+    law = MECHANISM.dist(pm.Poisson.dist(np.ones((2, 3))), labels).owner.op.law
+    assert law.frame.dims == ("sex", "age")
+    assert {dim: list(law.frame.coords[dim][1]) for dim in LABELS} == LABELS
+
+
+def test_interpreted_releases_have_the_size_asked_for():
+    release = MECHANISM.release(np.array([3, 1, 2]))
+    with pm.Model(coords=release.coords) as model:
+        ppd.PartiallyPrivate("x", pm.Poisson.dist(RATES), release=release)
+    (noisy,) = model.observed_RVs
+    op, (x, *rest) = noisy.owner.op, noisy.owner.op.dist_params(noisy.owner)
+    _, drawn = op(x, *rest, size=[5], rng=pytensor.shared(np.random.default_rng(1)), return_next_rng=True)
+    found = pytensor.function([], drawn, mode="FAST_COMPILE")
+    assert found().shape == (5, 3)
 
 
 @pytest.mark.parametrize(
