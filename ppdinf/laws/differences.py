@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from ppdinf._types import Json, Symbolic
 from ppdinf.laws.law import IntegerLaw
 from ppdinf.laws.published_law import Column, IndependentLaw
 
@@ -35,13 +36,13 @@ class Differences(IndependentLaw):
     name: ClassVar[str] = "differences"
     law: Any
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Json:
         """Those of the law of the noise."""
-        found: dict[str, Any] = self.law.to_dict()
+        found: Json = self.law.to_dict()
         return found
 
     @classmethod
-    def _of_texts(cls, data: dict[str, Any]) -> Differences:
+    def _of_texts(cls, data: Json) -> Differences:
         return cls(IntegerLaw.from_dict(data))
 
     @property
@@ -49,11 +50,11 @@ class Differences(IndependentLaw):
         """What is published, in words."""
         return "a count with noise"
 
-    def log_weight(self, y: Any, x: Any, *scale: Any) -> Any:
+    def log_weight(self, y: Symbolic, x: Symbolic, *scale: Symbolic) -> Symbolic:
         """Log weight of releasing each y when the count is x, elementwise; NumPy or PyTensor."""
         return self.law.log_weight(y - x, *scale)
 
-    def reach(self, y: Any, rare: float) -> tuple[Any, Any]:
+    def reach(self, y: Symbolic, rare: float) -> tuple[Symbolic, Symbolic]:
         """Smallest and largest count that each y comes from, but with the probability `rare` of the weights."""
         far = float(self.law.widest_half_width(1, rare)) if rare > 0 else math.inf
         return y - far, y + far

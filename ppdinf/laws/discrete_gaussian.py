@@ -12,11 +12,12 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from flint import arb
 
 from ppdinf._frozen import assign
+from ppdinf._types import Symbolic
 from ppdinf.errors import PrivacyError
 from ppdinf.laws.chain_kernels import GAUSSIAN
 from ppdinf.laws.law import IntegerLaw
@@ -82,7 +83,7 @@ class DiscreteGaussian(IntegerLaw):
         """Number and scale of the law in `ppdinf.laws.chain_kernels`."""
         return GAUSSIAN, float(self.sigma)
 
-    def log_weight(self, z: Any) -> Any:
+    def log_weight(self, z: Symbolic) -> Symbolic:
         """Return ``-z**2 / (2 sigma**2)``."""
         return -0.5 * (z / math.sqrt(self.variance)) ** 2
 

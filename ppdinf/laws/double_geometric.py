@@ -12,11 +12,12 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from flint import arb
 
 from ppdinf._frozen import assign
+from ppdinf._types import Symbolic
 from ppdinf.laws.chain_kernels import L1
 from ppdinf.laws.law import IntegerLaw
 from ppdinf.rationals import as_fraction, ball
@@ -56,7 +57,7 @@ class DoubleGeometric(IntegerLaw):
         """Number and scale of the law in `ppdinf.laws.chain_kernels`."""
         return L1, float(self.epsilon)
 
-    def log_weight(self, z: Any) -> Any:
+    def log_weight(self, z: Symbolic) -> Symbolic:
         """Return ``-epsilon |z|``."""
         return -float(self.epsilon) * abs(z)
 

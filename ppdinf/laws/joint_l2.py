@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logsumexp
 
 from ppdinf._frozen import made
+from ppdinf._types import Json, Symbolic
 from ppdinf.laws.differences import Differences
 from ppdinf.laws.discrete_gaussian import DiscreteGaussian
 from ppdinf.laws.l2_laplace import L2Laplace
@@ -35,12 +36,12 @@ class JointL2(PublishedLaw):
     name: ClassVar[str] = "l2-laplace"
     law: L2Laplace
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Json:
         """Name and epsilon."""
         return {"name": self.name, "epsilon": str(self.law.epsilon)}
 
     @classmethod
-    def _of_texts(cls, data: dict[str, Any]) -> JointL2:
+    def _of_texts(cls, data: Json) -> JointL2:
         law = made(L2Laplace, {key: value for key, value in data.items() if key != "name"}, "l2 Laplace noise")
         return cls(law)
 
@@ -49,13 +50,13 @@ class JointL2(PublishedLaw):
         """What is published, in words."""
         return "a count with noise"
 
-    def log_weight(self, y: Any, x: Any) -> Any:
+    def log_weight(self, y: Symbolic, x: Symbolic) -> Symbolic:
         """Share of each number in the log weight of all, which lie along the first axis: they add up to it."""
         z2 = (np.asarray(y - x, dtype=np.float64)) ** 2
         norm = np.sqrt(z2.sum(axis=0))
         return -float(self.law.epsilon) * z2 / np.where(norm > 0, norm, 1.0)
 
-    def reach(self, y: Any, rare: float) -> tuple[Any, Any]:
+    def reach(self, y: Symbolic, rare: float) -> tuple[Symbolic, Symbolic]:
         """Smallest and largest count that each y comes from, but with probability `rare` among all."""
         far = float(self.law.half_width(max(np.size(y), 1), rare)) if rare > 0 else np.inf
         return y - far, y + far

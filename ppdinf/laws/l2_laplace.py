@@ -10,12 +10,14 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.special import gammainccinv
 
 from ppdinf._frozen import assign
+from ppdinf._types import Symbolic
 from ppdinf.laws.chain_kernels import L2
 from ppdinf.laws.double_geometric import DoubleGeometric
 from ppdinf.laws.law import Law
@@ -57,12 +59,12 @@ class L2Laplace(Law):
         """Number and scale of the law in `ppdinf.laws.chain_kernels`."""
         return L2, float(self.epsilon)
 
-    def log_mass(self, z: Any) -> float:
+    def log_mass(self, z: ArrayLike) -> float:
         """Return ``-epsilon |z|_2``."""
         z = np.asarray(z, dtype=np.int64)
         return -float(self.epsilon) * math.sqrt(int((z * z).sum()))
 
-    def log_weight(self, z: Any, scale: Any) -> Any:
+    def log_weight(self, z: Symbolic, scale: Symbolic) -> Symbolic:
         """Log weight of each integer given the mixing scale, elementwise; NumPy or PyTensor.
 
         Parameters

@@ -10,8 +10,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 from flint import arb, ctx
+from numpy.typing import ArrayLike
 
 from ppdinf._frozen import NamedInFiles, made
+from ppdinf._types import Json, Symbolic
 from ppdinf.errors import PrivacyError
 from ppdinf.laws.law_array import law_array
 from ppdinf.rationals import ball
@@ -48,7 +50,7 @@ class Law(ABC):
         raise PrivacyError(f"samplers for whole lattices do not know {self.name} noise")
 
     @abstractmethod
-    def log_mass(self, z: Any) -> float:
+    def log_mass(self, z: ArrayLike) -> float:
         """Logarithm of the mass at a vector, up to a constant."""
 
     @abstractmethod
@@ -66,14 +68,14 @@ class Law(ABC):
 class IntegerLaw(NamedInFiles, Law, by="name"):
     """Independent whole numbers, one for each cell: a symmetric law whose mass falls with the absolute value."""
 
-    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+    def __new__(cls, *args: ArrayLike, **kwargs: ArrayLike) -> Any:
         """Make a law, or where a parameter is an array, a law for each of its entries."""
         if any(np.ndim(value) for value in (*args, *kwargs.values())):
             return law_array(cls, args, kwargs)
         return super().__new__(cls)
 
     @abstractmethod
-    def log_weight(self, z: Any) -> Any:
+    def log_weight(self, z: Symbolic) -> Symbolic:
         """Logarithm of the weight of each integer, 0 at 0, elementwise; NumPy or PyTensor."""
 
     @abstractmethod
@@ -109,7 +111,7 @@ class IntegerLaw(NamedInFiles, Law, by="name"):
         """Name and parameters, rationals as text."""
 
     @staticmethod
-    def from_dict(data: Any) -> IntegerLaw:
+    def from_dict(data: object) -> IntegerLaw:
         """Rebuild a law from `to_dict`.
 
         Raises
@@ -118,17 +120,17 @@ class IntegerLaw(NamedInFiles, Law, by="name"):
             A law that this version does not know, or other parameters than it has.
         """
         found = IntegerLaw._named_in(data)
-        if found is None:
+        if found is None or not isinstance(data, dict):
             name = data.get("name") if isinstance(data, dict) else None
             raise PrivacyError(f"this version of ppdinf does not know noise of the name {name!r:.60}")
         return found._of_texts({key: value for key, value in data.items() if key != "name"})
 
     @classmethod
-    def _of_texts(cls, parameters: dict[str, Any]) -> IntegerLaw:
+    def _of_texts(cls, parameters: Json) -> IntegerLaw:
         law: IntegerLaw = made(cls, parameters, f"{cls.name} noise")
         return law
 
-    def log_mass(self, z: Any) -> float:
+    def log_mass(self, z: ArrayLike) -> float:
         """Logarithm of the mass at a vector: the sum over its cells."""
         return float(np.sum(self.log_weight(np.asarray(z, dtype=np.int64))))
 

@@ -10,11 +10,14 @@ import pandas as pd
 import xarray as xr
 from numpy.typing import NDArray
 
+from ppdinf._types import Array
 from ppdinf.errors import PrivacyError
 
 if TYPE_CHECKING:
     from ppdinf.laws.law import IntegerLaw
     from ppdinf.laws.published_law import PublishedLaw
+
+type Labelled = Array | xr.DataArray | pd.DataFrame | pd.Series
 
 __all__ = ["LawArray", "law_array"]
 
@@ -44,7 +47,7 @@ class LawArray:
     """
 
     laws: tuple[IntegerLaw | PublishedLaw, ...]
-    number: Any
+    number: Labelled
 
 
 def law_array(kind: type[IntegerLaw], args: tuple[Any, ...], kwargs: dict[str, Any]) -> LawArray:
@@ -72,12 +75,12 @@ def law_array(kind: type[IntegerLaw], args: tuple[Any, ...], kwargs: dict[str, A
     return LawArray(tuple(laws), _dressed(shown, number))
 
 
-def _different(values: NDArray[Any]) -> tuple[list[Any], NDArray[np.int64]]:
+def _different(values: Array) -> tuple[list[object], NDArray[np.int64]]:
     codes, found = pd.factorize(values)
     return [value.item() if isinstance(value, np.generic) else value for value in found], codes.astype(np.int64)
 
 
-def _dressed(like: Any, number: NDArray[np.int64]) -> Any:
+def _dressed(like: Labelled, number: NDArray[np.int64]) -> Labelled:
     """Give the numbers of laws the labels of the parameter."""
     if isinstance(like, xr.DataArray):
         return like.copy(data=number)

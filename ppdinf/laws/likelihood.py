@@ -11,12 +11,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from ppdinf._types import Symbolic
 from ppdinf.laws.differences import Differences
 from ppdinf.laws.histogram_noise import HistogramNoise
 from ppdinf.laws.noise_norm import NoiseNorm
@@ -44,15 +45,15 @@ class MixingScale:
         """Near where the scale is."""
         return math.sqrt(self.cells)
 
-    def shifted(self, y: Any, scale: Any) -> Any:
+    def shifted(self, y: Symbolic, scale: Symbolic) -> Symbolic:
         """Return the released table as it is."""
         return y
 
-    def of_weights(self, scale: Any) -> tuple[Any, ...]:
+    def of_weights(self, scale: Symbolic) -> tuple[Symbolic, ...]:
         """Return what weights of single cells take besides: the scale."""
         return (scale,)
 
-    def log_prior_in_weights(self, scale: Any) -> Any:
+    def log_prior_in_weights(self, scale: Symbolic) -> Symbolic:
         """0: weights given the scale do not hold its prior."""
         return 0.0
 
@@ -73,15 +74,15 @@ class RemovedShift:
     is_scalar: ClassVar[bool] = False
     is_bounded: ClassVar[bool] = False
 
-    def shifted(self, y: Any, shift: Any) -> Any:
+    def shifted(self, y: Symbolic, shift: Symbolic) -> Symbolic:
         """Released table before its projection, shape (d,); NumPy or PyTensor."""
         return y + self.directions.toarray() @ shift
 
-    def of_weights(self, shift: Any) -> tuple[Any, ...]:
+    def of_weights(self, shift: Symbolic) -> tuple[Symbolic, ...]:
         """Return what weights of single cells take besides: nothing."""
         return ()
 
-    def log_prior_in_weights(self, shift: Any) -> Any:
+    def log_prior_in_weights(self, shift: Symbolic) -> Symbolic:
         """Log density of the prior, which the weights of shifted tables hold already: it has to be taken off once."""
         return -abs(shift).sum()
 
@@ -154,18 +155,18 @@ class Likelihood:
         found = 0.0 if self.histogram is None else self.histogram.log_density(cells)
         return found if self.normaliser is None or self.normaliser.log is None else found - self.normaliser.log(cells)
 
-    def log_cells(self, y: Any, x: Any) -> Any:
+    def log_cells(self, y: Symbolic, x: Symbolic) -> Symbolic:
         """Log weight of releasing each y when the count is x, elementwise, where that `is_fixed_by_cell`."""
         assert not isinstance(self.form, NoiseNorm)
         return self.form.log_weight(y, x)
 
-    def log_counts(self, y: Any, counts: Any, *auxiliary: Any) -> Any:
+    def log_counts(self, y: Symbolic, counts: Symbolic, *auxiliary: Symbolic) -> Symbolic:
         """Log weight of a release, shape (d,), given several counts of each cell, shape (d, n); NumPy or PyTensor."""
         assert not isinstance(self.form, NoiseNorm)
         taken = () if self.auxiliary is None else self.auxiliary.of_weights(*auxiliary)
         return self.form.log_weight(self.shifted(y, *auxiliary)[:, None], counts, *taken)
 
-    def log_table(self, y: Any, answers: Any, *auxiliary: Any) -> Any:
+    def log_table(self, y: Symbolic, answers: Symbolic, *auxiliary: Symbolic) -> Symbolic:
         """Log weight of a whole release given the answers on a table, both of shape (d,); NumPy or PyTensor.
 
         Times the prior of the auxiliary variable, its exponential integrates to the density up to C(x).
@@ -178,10 +179,10 @@ class Likelihood:
             found = self.form.log_weight(y, answers, *taken).sum()
         return found - self.log_prior_in_weights(*auxiliary)
 
-    def shifted(self, y: Any, *auxiliary: Any) -> Any:
+    def shifted(self, y: Symbolic, *auxiliary: Symbolic) -> Symbolic:
         """Released table, shape (d,), before anything was removed of its noise; NumPy or PyTensor."""
         return y if self.auxiliary is None else self.auxiliary.shifted(y, *auxiliary)
 
-    def log_prior_in_weights(self, *auxiliary: Any) -> Any:
+    def log_prior_in_weights(self, *auxiliary: Symbolic) -> Symbolic:
         """Log density of what the weights hold of the prior of the auxiliary variable."""
         return 0.0 if self.auxiliary is None else self.auxiliary.log_prior_in_weights(*auxiliary)

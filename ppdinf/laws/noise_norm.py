@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from scipy import sparse
 
 from ppdinf._frozen import assign
+from ppdinf._types import Symbolic
 
 __all__ = ["NoiseNorm"]
 
@@ -42,17 +42,17 @@ class NoiseNorm:
         if not self.matrix.shape[0]:  # no noise: a row of zeros has the norm 0, the maximum of no rows is none
             assign(self, matrix=sparse.csc_array((1, self.matrix.shape[1])))
 
-    def log_density(self, z: Any) -> float:
+    def log_density(self, z: Symbolic) -> float:
         """Log density at one vector, shape (d,)."""
         return float(self.of(self.matrix @ z))
 
-    def of(self, image: Any) -> Any:
+    def of(self, image: Symbolic) -> Symbolic:
         """Log density given ``matrix @ z``, shape (k,); NumPy or PyTensor."""
         if self.order == 2:
             return -0.5 * (image**2).sum()
         return -abs(image).sum() if self.order == 1 else -abs(image).max()
 
-    def image(self, z: Any) -> Any:
+    def image(self, z: Symbolic) -> Symbolic:
         """``matrix @ z`` of a vector, shape (d,); NumPy or PyTensor."""
         return self.matrix.toarray() @ z
 
@@ -63,6 +63,6 @@ class NoiseNorm:
         diagonal = k == d == self.matrix.nnz and bool(np.all(self.matrix.indices == np.arange(d)))
         return float(self.matrix.data[0]) if diagonal and d and not np.ptp(self.matrix.data) else None
 
-    def log_weight(self, z: Any) -> Any:
+    def log_weight(self, z: Symbolic) -> Symbolic:
         """Log density of every cell, where G is a multiple of the identity matrix; NumPy or PyTensor."""
         return -abs(self.factor * z) if self.order == 1 else -0.5 * (self.factor * z) ** 2

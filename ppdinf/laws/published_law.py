@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ppdinf._frozen import NamedInFiles
+from ppdinf._types import Json, Symbolic
 
 __all__ = ["Column", "IndependentLaw", "PublishedLaw"]
 
@@ -52,11 +53,11 @@ class PublishedLaw(NamedInFiles, ABC, by="name"):
     name: ClassVar[str]
 
     @abstractmethod
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Json:
         """Name and parameters: rationals as text, matrices as arrays."""
 
     @staticmethod
-    def from_dict(data: Any) -> PublishedLaw:
+    def from_dict(data: Json) -> PublishedLaw:
         """Rebuild a law from `to_dict`; laws of noise alone (`IntegerLaw`) by their own names.
 
         Raises
@@ -77,7 +78,7 @@ class PublishedLaw(NamedInFiles, ABC, by="name"):
 
     @classmethod
     @abstractmethod
-    def _of_texts(cls, data: dict[str, Any]) -> PublishedLaw:
+    def _of_texts(cls, data: Json) -> PublishedLaw:
         """Make a law of what `to_dict` has said."""
 
     @property
@@ -86,11 +87,11 @@ class PublishedLaw(NamedInFiles, ABC, by="name"):
         """What is published, in words."""
 
     @abstractmethod
-    def log_weight(self, y: Any, x: Any) -> Any:
+    def log_weight(self, y: Symbolic, x: Symbolic) -> Symbolic:
         """Log weight of publishing each y when the count is x, elementwise; ``-inf`` where it cannot be."""
 
     @abstractmethod
-    def reach(self, y: Any, rare: float) -> tuple[Any, Any]:
+    def reach(self, y: Symbolic, rare: float) -> tuple[Symbolic, Symbolic]:
         """Smallest and largest count that each y comes from, but with probability `rare`; 0 for what is certain."""
 
     @abstractmethod

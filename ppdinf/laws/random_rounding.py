@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ppdinf._frozen import made
+from ppdinf._types import Json, Symbolic
 from ppdinf.errors import PrivacyError
 from ppdinf.laws.published_law import Column, IndependentLaw
 
@@ -44,15 +45,15 @@ class RandomRounding(IndependentLaw):
         if isinstance(self.base, bool) or not isinstance(self.base, int | np.integer) or self.base < 2:
             raise PrivacyError(f"counts are rounded to multiples of a whole number from 2 on, found {self.base!r}")
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Json:
         """Name and base."""
         return {"name": self.name, "base": str(self.base)}
 
     @classmethod
-    def _of_texts(cls, data: dict[str, Any]) -> RandomRounding:
+    def _of_texts(cls, data: Json) -> RandomRounding:
         return made(cls, {key: int(value) for key, value in data.items() if key != "name"}, "random rounding")
 
-    def log_weight(self, y: Any, x: Any) -> Any:
+    def log_weight(self, y: Symbolic, x: Symbolic) -> Symbolic:
         """Log probability of publishing each y when the count is x, elementwise; ``-inf`` where it is 0."""
         with np.errstate(divide="ignore"):
             return np.log(np.maximum(1 - abs(y - x) / self.base, 0) * (np.mod(y, self.base) == 0))
@@ -67,7 +68,7 @@ class RandomRounding(IndependentLaw):
         possible: NDArray[np.bool_] = y % self.base == 0
         return possible
 
-    def reach(self, y: Any, rare: float) -> tuple[Any, Any]:
+    def reach(self, y: Symbolic, rare: float) -> tuple[Symbolic, Symbolic]:
         """Smallest and largest count that each y can come from."""
         return y - self.base + 1, y + self.base - 1
 

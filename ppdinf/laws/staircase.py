@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from flint import arb
 
 from ppdinf._frozen import assign
+from ppdinf._types import Json, Symbolic
 from ppdinf.errors import PrivacyError
 from ppdinf.laws.law import IntegerLaw
 from ppdinf.rationals import as_fraction, ball
@@ -61,10 +62,10 @@ class Staircase(IntegerLaw):
             )
         assign(self, epsilon=as_fraction(epsilon, "epsilon"), sensitivity=sensitivity, step=step)
 
-    def _stair(self, size: Any) -> Any:
+    def _stair(self, size: Symbolic) -> Symbolic:
         return (size + self.sensitivity - self.step) // self.sensitivity
 
-    def log_weight(self, z: Any) -> Any:
+    def log_weight(self, z: Symbolic) -> Symbolic:
         """Return ``-epsilon`` times the number of the stair."""
         return -float(self.epsilon) * self._stair(abs(z))
 
@@ -87,7 +88,7 @@ class Staircase(IntegerLaw):
         return self.epsilon
 
     @classmethod
-    def _of_texts(cls, parameters: dict[str, Any]) -> IntegerLaw:
+    def _of_texts(cls, parameters: Json) -> IntegerLaw:
         whole = {name: int(parameters[name]) for name in ("sensitivity", "step") if name in parameters}
         return super()._of_texts(parameters | whole)
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ppdinf._types import Array, Json, Symbolic
 from ppdinf.errors import PrivacyError
 from ppdinf.laws.differences import Differences
 from ppdinf.laws.law import IntegerLaw
@@ -59,17 +60,17 @@ class Thresholded(IndependentLaw):
         if isinstance(self.threshold, bool) or not isinstance(self.threshold, int | np.integer):
             raise PrivacyError(f"threshold must be a whole number, found {self.threshold!r}")
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Json:
         """Name, threshold, and the law of the noise."""
         noise = self.law.to_dict()
         return {"name": self.name, "of": noise.pop("name"), **noise, "threshold": str(self.threshold)}
 
     @classmethod
-    def _of_texts(cls, data: dict[str, Any]) -> Thresholded:
+    def _of_texts(cls, data: Json) -> Thresholded:
         noise = {key: value for key, value in data.items() if key not in ("name", "of", "threshold")}
         return cls(IntegerLaw.from_dict({"name": data.get("of"), **noise}), int(data["threshold"]))
 
-    def log_weight(self, y: Any, x: Any) -> Any:
+    def log_weight(self, y: Symbolic, x: Symbolic) -> Symbolic:
         """Log weight of publishing each y, `ABSENT` among them, when the count is x, elementwise.
 
         Those of published counts and of absent ones are each up to a constant of their own.
@@ -90,7 +91,7 @@ class Thresholded(IndependentLaw):
         possible: NDArray[np.bool_] = (y == ABSENT) | (y >= self.threshold)
         return possible
 
-    def reach(self, y: Any, rare: float) -> tuple[Any, Any]:
+    def reach(self, y: Symbolic, rare: float) -> tuple[Symbolic, Symbolic]:
         """Smallest and largest count that each y can come from; no smallest for what is absent."""
         far = float(self.law.widest_half_width(1, rare)) if rare > 0 else math.inf
         absent = np.asarray(y) == ABSENT
@@ -113,7 +114,7 @@ class Thresholded(IndependentLaw):
         noisy = Differences(self.law).publish(x, rng)
         return np.where(noisy >= self.threshold, noisy, ABSENT)
 
-    def _log_below(self, z: NDArray[Any]) -> NDArray[np.float64]:
+    def _log_below(self, z: Array) -> NDArray[np.float64]:
         """Log probability that noise is at most z."""
         far, log_sums = self._log_sums
         at = np.clip(np.asarray(z, dtype=np.int64) + far, 0, 2 * far)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ppdinf._frozen import assign, made
+from ppdinf._types import Json, Symbolic
 from ppdinf.errors import PrivacyError
 from ppdinf.laws.published_law import Column, IndependentLaw
 
@@ -50,12 +51,12 @@ class TransitionMatrix(IndependentLaw):
             raise PrivacyError(f"the row of the count {wrong[0]} is none of probabilities, 0 or more with the sum 1")
         assign(self, probabilities=p)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Json:
         """Name and probabilities."""
         return {"name": self.name, "probabilities": self.probabilities}
 
     @classmethod
-    def _of_texts(cls, data: dict[str, Any]) -> TransitionMatrix:
+    def _of_texts(cls, data: Json) -> TransitionMatrix:
         return made(cls, {key: value for key, value in data.items() if key != "name"}, "a transition matrix")
 
     @cached_property
@@ -64,7 +65,7 @@ class TransitionMatrix(IndependentLaw):
         with np.errstate(divide="ignore"):
             return np.pad(np.log(self.probabilities), 1, constant_values=-np.inf)
 
-    def log_weight(self, y: Any, x: Any) -> Any:
+    def log_weight(self, y: Symbolic, x: Symbolic) -> Symbolic:
         """Log probability of releasing each y when the count is x, elementwise; ``-inf`` outside the matrix.
 
         NumPy or PyTensor.
@@ -89,7 +90,7 @@ class TransitionMatrix(IndependentLaw):
         possible = np.append((self.probabilities > 0).any(axis=0), False)
         return possible[np.where((y >= 0) & (y < possible.size), y, -1)]
 
-    def reach(self, y: Any, rare: float) -> tuple[Any, Any]:
+    def reach(self, y: Symbolic, rare: float) -> tuple[Symbolic, Symbolic]:
         """Smallest and largest count with a row that each y can come from, but with probability `rare`."""
         possible = self.probabilities > rare * self.probabilities.max(axis=0, initial=0)
         first, last = possible.argmax(axis=0), possible.shape[0] - 1 - possible[::-1].argmax(axis=0)

@@ -28,7 +28,7 @@ class Audited(Protocol):
     """What is asked of a mechanism on integer tables; of a post-processed one also ``push``."""
 
     public: Public
-    keeps_bounds: Any
+    keeps_bounds: bool
 
     @property
     def guarantee(self) -> Guarantee: ...

@@ -153,7 +153,7 @@ def compose_parallel(
             )
         together = replace(together, neighbours=f"{first.neighbours}, or moved from one part to another")
 
-    def largest(losses: list[Any]) -> Any:
+    def largest(losses: Sequence[Fraction | float]) -> Any:
         return sum(sorted(losses)[-1 if within else -2 :])
 
     if first.rho is not None:

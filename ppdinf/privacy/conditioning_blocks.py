@@ -97,7 +97,7 @@ def cost_by_blocks(noise: object, system: System) -> BlockCost:
     if structure.partition.any():
         some = nearest_feasible(system.A, system.values, system.B, system.limits, row_names=system.names)
     order = np.argsort(structure.blocks, kind="stable")
-    sums: dict[Any, BlockCost] = {}
+    sums: dict[tuple[tuple[tuple[float, float], ...], int], BlockCost] = {}
     crossing = []
     for cells in np.split(order, np.cumsum(np.bincount(structure.blocks))[:-1]):
         block, free = structure.blocks[cells[0]], low[cells] == -np.inf

@@ -18,7 +18,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -26,13 +25,14 @@ from numpy.typing import ArrayLike
 from ppdinf.errors import PrivacyError
 from ppdinf.privacy.disclosure_limits import probability, whole
 from ppdinf.privacy.wasserstein import wasserstein_infinity
+from ppdinf.rationals import Parameter
 
 __all__ = ["count_pair", "delta_z", "delta_z_counts", "delta_z_normal"]
 
 MOST = 10_000  # persons, whose counts have exact probabilities of as many digits each
 
 
-def delta_z(pairs: Iterable[tuple[Any, Any]], *, norm: str = "l1") -> Any:
+def delta_z(pairs: Iterable[tuple[object, object]], *, norm: str = "l1") -> int | Fraction | float:
     """Return the largest distance over pairs of conditional laws.
 
     Parameters
@@ -65,7 +65,7 @@ def delta_z(pairs: Iterable[tuple[Any, Any]], *, norm: str = "l1") -> Any:
     return max(distances)
 
 
-def count_pair(n: int, z0: object, z1: object) -> tuple[dict[int, Fraction], dict[int, Fraction]]:
+def count_pair(n: int, z0: Parameter, z1: Parameter) -> tuple[dict[int, Fraction], dict[int, Fraction]]:
     """Return the laws of a count of n persons given that one of them is not, or is, counted.
 
     Given that the person is counted the others are with probability `z1` each, else with probability `z0`:
@@ -99,7 +99,7 @@ def count_pair(n: int, z0: object, z1: object) -> tuple[dict[int, Fraction], dic
     return _binomial(n - 1, low, 0), _binomial(n - 1, high, 1)
 
 
-def delta_z_counts(n: int, z0: object, z1: object) -> int:
+def delta_z_counts(n: int, z0: Parameter, z1: Parameter) -> int:
     """Return Delta_z of a count of n persons whose values hang together, exactly.
 
     Parameters

@@ -9,20 +9,19 @@ J. Seeman, M. Reimherr, A. Slavkovic, "Formal privacy for partially private data
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 
 from ppdinf._frozen import assign
 from ppdinf.errors import PrivacyError
-from ppdinf.rationals import as_fraction
+from ppdinf.rationals import Parameter, as_fraction
 
 __all__ = ["KAnonymity", "TCloseness", "condition_pairs", "probability", "whole"]
 
-type Law = Mapping[Any, Any]
+type Law = Mapping[Hashable, Fraction | float]
 
 
 @dataclass(frozen=True)
@@ -62,8 +61,8 @@ class TCloseness:
     """
 
     n: int
-    share: Any
-    t: Any
+    share: Fraction
+    t: Fraction
 
     def __post_init__(self) -> None:
         whole(self.n, 1, math.inf, "n")
@@ -81,7 +80,7 @@ class TCloseness:
         return f"the share of {self.n} persons counted is within {self.t} of {self.share} (t-closeness)"
 
 
-def condition_pairs(pairs: Iterable[tuple[Law, Law]], possible: Collection[Any]) -> Iterator[tuple[Law, Law]]:
+def condition_pairs(pairs: Iterable[tuple[Law, Law]], possible: Collection[object]) -> Iterator[tuple[Law, Law]]:
     """Condition pairs of laws on the values that public information leaves possible.
 
     Parameters
@@ -116,7 +115,7 @@ def condition_pairs(pairs: Iterable[tuple[Law, Law]], possible: Collection[Any])
             yield first, second
 
 
-def _share(weight: object, total: Any) -> Any:
+def _share(weight: Fraction | float, total: Fraction | float) -> Fraction | float:
     return Fraction(weight, total) if isinstance(weight, int) and isinstance(total, int) else weight / total
 
 
@@ -127,7 +126,7 @@ def whole(value: object, low: int, high: float, name: str) -> None:
         raise PrivacyError(f"{name} must be a whole number {bounds}, found {value!r}")
 
 
-def probability(value: Any, name: str) -> Fraction:
+def probability(value: Parameter, name: str) -> Fraction:
     """Read a number from 0 to 1 exactly."""
     exact = Fraction(0) if str(value) in ("0", "0.0") else as_fraction(value, name)
     if exact > 1:

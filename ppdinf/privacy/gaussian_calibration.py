@@ -24,9 +24,10 @@ import math
 from dataclasses import replace
 from fractions import Fraction
 from numbers import Real
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import erfcx, ndtr
 
 from ppdinf.errors import PrivacyError
@@ -159,11 +160,12 @@ def _log_delta(epsilon: float, a: float) -> float:
     return log_density + math.log(float(_mills(near) - _mills(far)))
 
 
-def _mills(u: Any) -> Any:
-    return math.sqrt(math.pi / 2) * erfcx(u / math.sqrt(2))
+def _mills(u: float | NDArray[np.float64]) -> NDArray[np.float64]:
+    ratio: NDArray[np.float64] = math.sqrt(math.pi / 2) * erfcx(u / math.sqrt(2))
+    return ratio
 
 
-def _positive(value: Any, name: str) -> float:
+def _positive(value: Parameter, name: str) -> float:
     """Read a positive finite number; deltas may be smaller than `as_fraction` allows."""
     number = (
         float(value) if isinstance(value, Real) and not isinstance(value, bool) else float(as_fraction(value, name))

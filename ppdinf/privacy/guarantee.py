@@ -6,8 +6,9 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 from numbers import Real
-from typing import Any, Literal
+from typing import Literal
 
+from ppdinf._types import Json
 from ppdinf.errors import PrivacyError
 from ppdinf.privacy.wording import factor_of, round_up, shown
 
@@ -114,7 +115,7 @@ class Guarantee:
         if not 0 <= self.delta < 1:
             raise PrivacyError(f"delta must lie in [0, 1), found {float(self.delta):g}")
 
-    def loss(self, distance: float | Fraction = 1) -> Any:
+    def loss(self, distance: float | Fraction = 1) -> Fraction | float:
         """Privacy loss at a distance of the metric, or for a group of that many steps between neighbours.
 
         Returns
@@ -139,7 +140,7 @@ class Guarantee:
         return self.epsilon * distance * (1 if self.gamma is None else 1 + self.gamma)
 
     @property
-    def loss_of_unit(self) -> Any:
+    def loss_of_unit(self) -> Fraction | float:
         """Privacy loss when one unit's records are all counted elsewhere, or replaced: the loss of their group.
 
         Of a Pufferfish guarantee that between the two statements of a pair, whatever they are about.
@@ -167,14 +168,14 @@ class Guarantee:
         """Say it in two paragraphs that need no background in privacy."""
         return "\n\n".join([self._open(), f"{self._closed()} {self._limits()}".rstrip()])
 
-    def numbers(self) -> dict[str, Any]:
+    def numbers(self) -> Json:
         """Give what a release file holds, rationals as text: words are made when they are read."""
         given = {"epsilon": self.epsilon, "delta": self.delta or None, "rho": self.rho}
         texts = {name: str(value) for name, value in given.items() if value is not None}
         rest = {"metric": self.metric, "gamma": self.gamma}
         return {"variant": self.variant} | texts | {name: value for name, value in rest.items() if value is not None}
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Json:
         """Plain data, rationals as text, under the field names of the OpenDP deployments registry."""
         name, measure = _FLAVOURS[self.variant]
         if self.unprotected and self.variant in ("pure", "approximate", "zcdp"):

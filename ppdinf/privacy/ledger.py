@@ -28,7 +28,7 @@ class Entry(Protocol):
 
     frame: Frame
     public: System
-    part_of: Any
+    part_of: object
     mechanism: Any
 
     @property

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
+from ppdinf._types import Json
 from ppdinf.privacy.guarantee import Guarantee
 from ppdinf.privacy.wording import factor_of, round_up, shown
 
@@ -45,7 +46,7 @@ class ReleaseGuarantee(Guarantee):
     Fraction(1, 2)
     """
 
-    nearest: Any
+    nearest: float | Fraction | None
     fixed: int
     cells: int
     sampler: str
@@ -71,13 +72,13 @@ class ReleaseGuarantee(Guarantee):
             return 0.0
         return min(1.0, (1 + math.exp(min(float(self.loss(distance)), 700.0))) * self.sampler_distance)
 
-    def numbers(self) -> dict[str, Any]:
+    def numbers(self) -> Json:
         """Give what a release file holds, rationals as text: words are made when they are read."""
         nearest = None if self.nearest is None else float(self.nearest)
         further = {"nearest": nearest, "fixed": self.fixed, "cells": self.cells}
         return super().numbers() | further | {"sampler_distance": self.sampler_distance}
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Json:
         """Plain data, rationals as text, under the field names of the OpenDP deployments registry."""
         numbers = self.numbers()
         return super().to_dict() | {name: numbers[name] for name in ("nearest", "fixed", "cells", "sampler_distance")}

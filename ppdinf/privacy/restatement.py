@@ -12,6 +12,7 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
+from ppdinf._types import Json
 from ppdinf.errors import PrivacyError
 from ppdinf.privacy.conversion import as_delta, zcdp_epsilon
 from ppdinf.privacy.guarantee import Guarantee
@@ -128,7 +129,7 @@ def to_event(guarantee: Guarantee, *, distance: float = 1) -> Any:
     return dp_accounting.RandomizedResponseDpEvent(2 / (1 + math.exp(loss)), 2)
 
 
-def _unit_at(guarantee: Guarantee) -> dict[str, Any]:
+def _unit_at(guarantee: Guarantee) -> Json:
     """Name the unit between two tables at a distance: what several records of one move is no such distance."""
     several = guarantee.contributions > 1
     if guarantee.metric is not None:

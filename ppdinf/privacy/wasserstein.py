@@ -43,10 +43,14 @@ LEFT = Fraction(1, 10**12)
 MOST = 10**6  # values on the line, or pairs of them in more dimensions
 GRAIN = 2**60  # floats in more dimensions are rounded to units of 1 / GRAIN
 
-NORMS: dict[str, Callable[..., Any]] = {"l1": lambda h: sum(map(abs, h)), "linf": lambda h: max(map(abs, h))}
+NORMS: dict[str, Callable[[list[Any]], Any]] = {"l1": lambda h: sum(map(abs, h)), "linf": lambda h: max(map(abs, h))}
 
 
-def wasserstein_infinity(p: object, q: object, *, norm: str = "l1") -> Any:
+type Number = int | Fraction | float
+type Law = Mapping[tuple[Number, ...], Number]
+
+
+def wasserstein_infinity(p: object, q: object, *, norm: str = "l1") -> Number:
     """Return the infinity-Wasserstein distance of two laws.
 
     Parameters
@@ -104,7 +108,7 @@ def wasserstein_infinity(p: object, q: object, *, norm: str = "l1") -> Any:
     return _bottleneck(first, second, norm)
 
 
-def _ahead(p: Mapping[tuple[Any, ...], Any], q: Mapping[tuple[Any, ...], Any]) -> Any:
+def _ahead(p: Law, q: Law) -> Number:
     """Largest G^-(u) - F^-(u), attained at a level u of F: the least t >= 0 with F(x) <= G(x + t) for all x.
 
     Levels above the middle are compared by what is left above them, so that small tails keep their digits.
@@ -122,11 +126,11 @@ def _ahead(p: Mapping[tuple[Any, ...], Any], q: Mapping[tuple[Any, ...], Any]) -
     return max(0, *gaps)
 
 
-def _above(probabilities: Sequence[Any]) -> list[Any]:
+def _above(probabilities: Sequence[Number]) -> list[Number]:
     return list(accumulate(reversed(probabilities), initial=0))[-2::-1]
 
 
-def _bottleneck(p: Mapping[tuple[Any, ...], Any], q: Mapping[tuple[Any, ...], Any], norm: str) -> Any:
+def _bottleneck(p: Law, q: Law, norm: str) -> Number:
     if len(p) * len(q) > MOST:
         raise PrivacyError(f"the laws have {len(p):,} and {len(q):,} values, and more than {MOST:,} pairs of them")
     supply, demand, room = _units(list(p.values()), list(q.values()))
@@ -143,7 +147,7 @@ def _bottleneck(p: Mapping[tuple[Any, ...], Any], q: Mapping[tuple[Any, ...], An
     return math.sqrt(levels[high]) if squared else levels[high]
 
 
-def _units(p: list[Any], q: list[Any]) -> tuple[list[int], list[int], int]:
+def _units(p: list[Number], q: list[Number]) -> tuple[list[int], list[int], int]:
     """Probabilities as whole numbers of one unit, and how many units may be left unmoved."""
     if all(isinstance(v, int | Fraction) for v in (*p, *q)):
         unit = math.lcm(*(Fraction(v).denominator for v in (*p, *q)))
@@ -176,11 +180,11 @@ def _flow(supply: list[int], demand: list[int], allowed: NDArray[np.bool_]) -> i
     return int(flow.sum())
 
 
-def _finite(law: object) -> dict[tuple[Any, ...], Any]:
+def _finite(law: object) -> dict[tuple[Number, ...], Number]:
     """Read a law as a mapping from tuples to positive probabilities that sum to 1."""
     if not isinstance(law, Mapping):
         law = _tabulated(law)
-    found: dict[tuple[Any, ...], Any] = {}
+    found: dict[tuple[Number, ...], Number] = {}
     for value, probability in law.items():
         point = tuple(_number(entry, "a value") for entry in (value if isinstance(value, tuple) else (value,)))
         weight = _number(probability, "a probability")
@@ -190,12 +194,12 @@ def _finite(law: object) -> dict[tuple[Any, ...], Any]:
             found[point] = found.get(point, 0) + weight
     total = sum(found.values())
     exact = isinstance(total, int | Fraction)
-    if total != 1 if exact else not abs(total - 1) < 1e-9:
+    if total != 1 if exact else not abs(float(total) - 1) < 1e-9:
         raise PrivacyError(f"the probabilities of a law must sum to 1, found {float(total):.12g}")
     return found
 
 
-def _number(value: object, what: str) -> Any:
+def _number(value: object, what: str) -> Number:
     if isinstance(value, bool | np.bool_) or not isinstance(value, Real) or not math.isfinite(value):
         raise PrivacyError(f"{what} of a law must be a finite number, found {value!r:.60}")
     if isinstance(value, Rational):

@@ -10,7 +10,7 @@ from typing import Any
 __all__ = ["factor_of", "round_up", "shown"]
 
 
-def shown(value: object) -> str:
+def shown(value: Any) -> str:
     """Write a loss: as it is where that is short, rounded up elsewhere."""
     short = round_up(value, 6)
     if not isinstance(value, Fraction) or Fraction(short) == value or value.denominator > 10**6:
@@ -18,7 +18,7 @@ def shown(value: object) -> str:
     return f"{value} (about {float(value):.6g})"
 
 
-def factor_of(loss: Any) -> str:
+def factor_of(loss: Fraction | float) -> str:
     """Write exp(loss), rounded up."""
     if not loss:
         return "1"
@@ -27,7 +27,7 @@ def factor_of(loss: Any) -> str:
     return round_up(math.exp(loss) * (1 + 1e-15))  # whatever way exp was rounded
 
 
-def round_up(value: Any, digits: int = 3) -> str:
+def round_up(value: Fraction | float, digits: int = 3) -> str:
     """Write a bound in so many digits, rounded up, so that it stays one."""
     if not value:
         return "0"
