@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -117,7 +116,13 @@ def advance(
     return x[: table.size]
 
 
-def _propose(x: NDArray[np.int64], move: Any, along: Directions, rng: np.random.Generator, log_factor: Any) -> None:
+def _propose(
+    x: NDArray[np.int64],
+    move: Callable[[NDArray[np.int64], Directions], None],
+    along: Directions,
+    rng: np.random.Generator,
+    log_factor: Callable[[NDArray[np.int64]], float],
+) -> None:
     """Move a table in place, each direction a proposal."""
     starts, cells, steps = along
     here = log_factor(x)

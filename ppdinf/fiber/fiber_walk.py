@@ -11,8 +11,6 @@ quantiles, and tables on the same line go to the same point.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -81,7 +79,13 @@ def _move(x: Ints, cells: Ints, steps: Ints, t: int) -> None:
 
 @jit
 def _changed(
-    cells: Ints, steps: Ints, d: int, image: Any, c: Floats | Ints, seen: NDArray[np.bool_], touched: Ints
+    cells: Ints,
+    steps: Ints,
+    d: int,
+    image: tuple[Ints, Ints, Floats | Ints],
+    c: Floats | Ints,
+    seen: NDArray[np.bool_],
+    touched: Ints,
 ) -> int:
     """Add to c what a direction does to sums of the d cells, and list in ``touched`` those that it reaches: how many.
 
@@ -227,7 +231,7 @@ def walk_coupled(
     lower: Ints,
     log_weights: Floats,
     order: float,
-    image: tuple[NDArray[Any], NDArray[Any], Floats],
+    image: tuple[Ints, Ints, Floats],
     w: Floats,
     rng: np.random.Generator,
 ) -> None:

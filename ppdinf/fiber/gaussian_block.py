@@ -17,7 +17,6 @@ P. Klein, "Finding the closest lattice vector when it's unusually close", SODA 2
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -29,7 +28,7 @@ from ppdinf.fiber.fiber import Fiber
 from ppdinf.fiber.measured_sums import MeasuredSums
 from ppdinf.lattice.structure import structure
 
-__all__ = ["NOBODY", "GaussianBlock", "gaussian_block", "log_probability", "propose"]
+__all__ = ["NOBODY", "Block", "GaussianBlock", "gaussian_block", "log_probability", "propose"]
 
 AWAY = 4.0
 """Standard deviations of its own noise that a cell has to be away from the counts that it cannot have."""
@@ -42,6 +41,8 @@ SMOOTH = 3.0
 
 type Ints = NDArray[np.int64]
 type Reals = NDArray[np.float64]
+type Block = tuple[Ints, Ints, Ints, Ints, Reals]
+"""Cells; the basis by columns, ``indptr, indices, data``; R."""
 
 
 @jit
@@ -135,7 +136,7 @@ class GaussianBlock:
     root: Reals
 
     @property
-    def arrays(self) -> tuple[NDArray[Any], ...]:
+    def arrays(self) -> Block:
         """What kernels take: cells, the basis by columns, R."""
         b = self.basis
         return self.cells, b.indptr.astype(np.int64), b.indices.astype(np.int64), b.data.astype(np.int64), self.root

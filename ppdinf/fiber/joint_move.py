@@ -17,14 +17,13 @@ Without new parameters and cells that is a move of the block alone.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
 from ppdinf._compiled import jit
 from ppdinf.fiber.cell_quantiles import log_total, quantile, shares
-from ppdinf.fiber.gaussian_block import log_probability, propose
+from ppdinf.fiber.gaussian_block import Block, log_probability, propose
+from ppdinf.fiber.measured_sums import Measured
 
 __all__ = ["FREE", "HELD", "joint_move", "joint_moves"]
 
@@ -33,10 +32,13 @@ FREE, HELD = -1, -2
 
 type Ints = NDArray[np.int64]
 type Reals = NDArray[np.float64]
+type Bounds = tuple[Ints, Ints, Ints]
+type Noise = tuple[Reals, Reals, Ints, Ints]
+type Prior = tuple[Reals, Reals, Reals]
 
 
 @jit
-def _log_sums(sums: Ints, measured: Any) -> float:
+def _log_sums(sums: Ints, measured: Measured) -> float:
     """Log weight of everything measured of sums."""
     _, _, _, y, precision, rate, ends, first, log_weights = measured
     found = 0.0
@@ -53,7 +55,7 @@ def _log_sums(sums: Ints, measured: Any) -> float:
 
 
 @jit(inline="always")
-def _add(x: Ints, sums: Ints, slack: Ints, cell: int, change: int, measured: Any, bounds: Any) -> None:
+def _add(x: Ints, sums: Ints, slack: Ints, cell: int, change: int, measured: Measured, bounds: Bounds) -> None:
     """Change one cell, and the sums and slacks that hold it."""
     x[cell] += change
     for j in range(measured[0][cell], measured[0][cell + 1]):
@@ -64,7 +66,7 @@ def _add(x: Ints, sums: Ints, slack: Ints, cell: int, change: int, measured: Any
 
 @jit
 def _slopes(
-    x: Ints, sums: Ints, log_noise: Reals, lower: Ints, log_h: Reals, slope: Reals, measured: Any, block: Any
+    x: Ints, sums: Ints, log_noise: Reals, lower: Ints, log_h: Reals, slope: Reals, measured: Measured, block: Block
 ) -> Reals:
     """Slope of the log weight along the basis of a block; that of a cell by central differences, 0 at an end."""
     cells, first, rows, steps, root = block
@@ -95,7 +97,9 @@ def _inside(x: Ints, cells: Ints, lower: Ints, log_noise: Reals) -> bool:
 
 
 @jit
-def _shift(x: Ints, sums: Ints, slack: Ints, u: Ints, sign: int, measured: Any, bounds: Any, block: Any) -> None:
+def _shift(
+    x: Ints, sums: Ints, slack: Ints, u: Ints, sign: int, measured: Measured, bounds: Bounds, block: Block
+) -> None:
     """Add ``sign B u`` to the cells of a block."""
     cells, first, rows, steps, root = block
     for c in range(root.shape[0]):
@@ -106,7 +110,15 @@ def _shift(x: Ints, sums: Ints, slack: Ints, u: Ints, sign: int, measured: Any, 
 
 @jit
 def _change(
-    x: Ints, sums: Ints, slack: Ints, cells: Ints, partner: Ints, changes: Ints, sign: int, measured: Any, bounds: Any
+    x: Ints,
+    sums: Ints,
+    slack: Ints,
+    cells: Ints,
+    partner: Ints,
+    changes: Ints,
+    sign: int,
+    measured: Measured,
+    bounds: Bounds,
 ) -> None:
     """Add changes of single cells, times the sign, and take them from their partners."""
     for k in range(cells.size):
@@ -123,13 +135,13 @@ def joint_move(
     slack: Ints,
     cells: Ints,
     partner: Ints,
-    before: Any,
-    after: Any,
+    before: Prior,
+    after: Prior,
     log_totals: Reals,
-    noise: Any,
-    measured: Any,
-    bounds: Any,
-    block: Any,
+    noise: Noise,
+    measured: Measured,
+    bounds: Bounds,
+    block: Block,
     step: float,
     log_ratio: float,
     anew: bool,
@@ -234,13 +246,13 @@ def joint_moves(
     groups: tuple[Ints, Ints],
     which: Ints,
     partner: Ints,
-    before: Any,
-    after: Any,
+    before: Prior,
+    after: Prior,
     log_totals: Reals,
-    noise: Any,
-    measured: Any,
-    bounds: Any,
-    block: Any,
+    noise: Noise,
+    measured: Measured,
+    bounds: Bounds,
+    block: Block,
     step: float,
     log_ratios: Reals,
     anew: NDArray[np.bool_],

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -19,7 +18,12 @@ from ppdinf._compiled import jit
 from ppdinf.fiber.fiber_walk import _add_log_weights, _changed, _drawn, _move, _range
 from ppdinf.laws.joint_l2 import mixing_precision
 
-__all__ = ["MeasuredSums", "walk_measured"]
+__all__ = ["Measured", "MeasuredSums", "walk_measured"]
+
+type Ints = NDArray[np.int64]
+type Reals = NDArray[np.float64]
+type Measured = tuple[Ints, Ints, Ints, Ints, Reals, Reals, Ints, Ints, Reals]
+"""The matrix by columns, ``indptr, indices, data``; `y`, `precision`, `rate`, `ends`, `first`, `log_weights`."""
 
 NEGLIGIBLE = 60.0
 """Log weight that the ends of a line may lose: 1e-26 of where the table is, times the points of a line."""
@@ -48,15 +52,15 @@ class MeasuredSums:
     """
 
     matrix: sp.csc_array
-    y: NDArray[np.int64]
-    precision: NDArray[np.float64]
-    rate: NDArray[np.float64]
-    ends: NDArray[np.int64]
-    first: NDArray[np.int64]
-    log_weights: NDArray[np.float64]
-    mixtures: tuple[tuple[NDArray[np.int64], float], ...] = ()
+    y: Ints
+    precision: Reals
+    rate: Reals
+    ends: Ints
+    first: Ints
+    log_weights: Reals
+    mixtures: tuple[tuple[Ints, float], ...] = ()
 
-    def given(self, sums: NDArray[np.int64], rng: np.random.Generator) -> tuple[NDArray[Any], ...]:
+    def given(self, sums: Ints, rng: np.random.Generator) -> Measured:
         """Draw scales of l2 noise given the sums of the table, a Gibbs step, and return what the kernel takes."""
         arrays = self.arrays
         if not self.mixtures:
@@ -67,7 +71,7 @@ class MeasuredSums:
             precision[rows] = mixing_precision(epsilon, float(away @ away), rng)
         return *arrays[:4], precision, *arrays[5:]
 
-    def log_density(self, cells: NDArray[np.int64]) -> float:
+    def log_density(self, cells: Ints) -> float:
         """Log weight of everything measured, given a table, up to a constant."""
         sums = self.matrix @ cells
         away = (self.y - sums).astype(np.float64)
@@ -80,7 +84,7 @@ class MeasuredSums:
         return smooth + _tabulated(sums, self.ends, self.first, self.log_weights)
 
     @cached_property
-    def arrays(self) -> tuple[NDArray[Any], ...]:
+    def arrays(self) -> Measured:
         """What the kernel takes."""
         m = self.matrix
         own = (m.indptr.astype(np.int64), m.indices.astype(np.int64), m.data.astype(np.int64))
@@ -88,7 +92,7 @@ class MeasuredSums:
 
 
 @jit
-def _tabulated(sums: Any, ends: Any, first: Any, log_weights: Any) -> float:
+def _tabulated(sums: Ints, ends: Ints, first: Ints, log_weights: Reals) -> float:
     """Log weight of all tabulated sums."""
     found = 0.0
     for i in range(sums.size):
@@ -99,7 +103,7 @@ def _tabulated(sums: Any, ends: Any, first: Any, log_weights: Any) -> float:
 
 
 @jit
-def _parabola(moved: Any, c: Any, sums: Any, measured: Any) -> tuple[float, float]:
+def _parabola(moved: Ints, c: Ints, sums: Ints, measured: Measured) -> tuple[float, float]:
     """Log weight of all Gaussian noise along a line, ``t (slope - t curve / 2)``."""
     y, precision = measured[3], measured[4]
     slope, curve = 0.0, 0.0
@@ -112,7 +116,7 @@ def _parabola(moved: Any, c: Any, sums: Any, measured: Any) -> tuple[float, floa
 
 @jit
 def _within(
-    least: int, most: int, slope: float, curve: float, x: Any, cells: Any, lower: Any, top: Any, log_weights: Any
+    least: int, most: int, slope: float, curve: float, x: Ints, cells: Ints, lower: Ints, top: Reals, log_weights: Reals
 ) -> tuple[int, int]:
     """Leave out the ends of a line where Gaussian noise alone takes its weight below that of where the table is.
 
@@ -131,7 +135,7 @@ def _within(
 
 
 @jit
-def _add_sums(line: Any, least: int, moved: Any, c: Any, sums: Any, measured: Any) -> None:
+def _add_sums(line: Reals, least: int, moved: Ints, c: Ints, sums: Ints, measured: Measured) -> None:
     """Add the log weights of the sums with other noise that a direction changes, at every point of its line."""
     _, _, _, y, precision, rate, ends, first, log_weights = measured
     for i in moved:
@@ -149,14 +153,14 @@ def _add_sums(line: Any, least: int, moved: Any, c: Any, sums: Any, measured: An
 
 @jit
 def walk_measured(
-    x: NDArray[np.int64],
-    starts: NDArray[np.int64],
-    cells: NDArray[np.int64],
-    steps: NDArray[np.int64],
-    lower: NDArray[np.int64],
-    log_weights: NDArray[np.float64],
-    measured: tuple[Any, ...],
-    sums: NDArray[np.int64],
+    x: Ints,
+    starts: Ints,
+    cells: Ints,
+    steps: Ints,
+    lower: Ints,
+    log_weights: Reals,
+    measured: Measured,
+    sums: Ints,
     rng: np.random.Generator,
 ) -> None:
     """Move a table in place along each direction in turn, as `ppdinf.fiber.fiber_walk.walk` does.
