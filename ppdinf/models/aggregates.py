@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Hashable
+from typing import Literal
 
 import numpy as np
 import pandas as pd
@@ -68,7 +69,7 @@ def sums_of(draws: xr.DataArray, statement: Public) -> xr.DataArray:
     if A.shape[0] == 1:
         return xr.DataArray(found[..., 0], dims=SAMPLE, coords=sample, name=names[0])
     dim: str
-    labels: list[Any]
+    labels: list[Hashable]
     dim, labels = "sum", list(names)
     if isinstance(names, CellNames) and len(names.by) == 1 and not names.after:
         dim, labels = names.by[0], frame.broadcast(names.by[0])[names.cells].tolist()
@@ -112,13 +113,14 @@ def summarize(draws: xr.DataArray, probability: float = 0.9) -> pd.DataFrame:
     ordered = draws.transpose(*SAMPLE, ...)
     values = ordered.values.reshape(-1, int(np.prod(ordered.shape[2:])))
     tail = (1 - probability) / 2
-    method: Any = "inverted_cdf" if values.dtype.kind == "i" else "linear"  # ends of whole numbers are whole
+    # ends of whole numbers are whole
+    method: Literal["inverted_cdf", "linear"] = "inverted_cdf" if values.dtype.kind == "i" else "linear"
     lower, upper = np.quantile(values, [tail, 1 - tail], axis=0, method=method)
-    rest: Any = ordered.isel(chain=0, draw=0, drop=True)
+    rest = ordered.isel(chain=0, draw=0, drop=True)
     labels = [rest.coords[dim].values if dim in rest.coords else np.arange(n) for dim, n in rest.sizes.items()]
     if not labels:
-        name: Any = str(draws.name or "total")
-        index: Any = pd.Index([name])
+        name: list[Hashable] = [str(draws.name or "total")]
+        index: pd.Index = pd.Index(name)
     elif len(labels) == 1:
         index = pd.Index(labels[0], name=str(rest.dims[0]))
     else:

@@ -6,14 +6,14 @@ PyMC model, and one that treats the noise as normal and independent (`gaussian`)
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 import scipy.sparse as sp
 import xarray as xr
 
+from ppdinf._pymc_internals import TensorVariable
+from ppdinf._types import Symbolic
 from ppdinf.errors import ModelError
 from ppdinf.lattice.feasible import nearest_feasible
 from ppdinf.laws.differences import Differences
@@ -66,7 +66,7 @@ def projected(release: Release) -> xr.DataArray:
     return release.table.copy(data=found.reshape(release.shape))
 
 
-def gaussian(name: str, mean: Any, variance: Any, release: Release) -> Any:
+def gaussian(name: str, mean: Symbolic, variance: Symbolic, release: Release) -> TensorVariable:
     """Observe the noisy table as normal: the data model's moments, and noise as if independent in every cell.
 
     Parameters

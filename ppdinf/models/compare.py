@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
 
 import joblib
 import numpy as np
 import pymc as pm
 import xarray as xr
-from numpy.typing import NDArray
 from rich.progress import track
 
+from ppdinf._types import Array
 from ppdinf.errors import LabelError, ModelError
 from ppdinf.mechanisms.table_mechanism import TableMechanism
 from ppdinf.models.posterior_tables import sample_confidential
@@ -21,6 +20,7 @@ from ppdinf.tables import TableLike, as_table
 __all__ = ["compare"]
 
 Analysis = Callable[[Release], xr.DataArray | pm.Model]
+type Job = tuple[Release, Analysis, str | None, float, int]
 NOISE_DRAWS = 4000  # from which the quantiles of a mechanism's own noise are read
 SAMPLING = {"draws": 500, "tune": 500, "chains": 2, "cores": 1, "progressbar": False, "quiet": True}
 
@@ -119,7 +119,7 @@ def _tails(interval: float) -> tuple[float, float]:
     return (1 - interval) / 2, (1 + interval) / 2
 
 
-def _results(jobs: list[Any]) -> Iterator[tuple[xr.DataArray, ...]]:
+def _results(jobs: list[Job]) -> Iterator[tuple[xr.DataArray, ...]]:
     """Read each release; on all cores where reading means to sample a posterior."""
     if isinstance(jobs[0][1](jobs[0][0]), pm.Model):
         return joblib.Parallel(n_jobs=-1, return_as="generator")(joblib.delayed(_read)(*job) for job in jobs)
@@ -154,7 +154,7 @@ def _require_labels(name: str, estimate: xr.DataArray, truth: xr.DataArray) -> N
         )
 
 
-def _scores(readings: NDArray[Any], truth: xr.DataArray) -> xr.Dataset:
+def _scores(readings: Array, truth: xr.DataArray) -> xr.Dataset:
     estimate, low, high = readings
     error = estimate - truth.values
     covered = (low <= truth.values) & (truth.values <= high)

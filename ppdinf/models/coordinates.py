@@ -5,15 +5,19 @@ Changes of variables alone: densities are those of the variables that are transf
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pytensor.tensor as pt
 from numpy.typing import NDArray
 
-from ppdinf._pymc_internals import Transform
+from ppdinf._pymc_internals import TensorVariable, Transform
+from ppdinf._types import Symbolic
 
 __all__ = ["Among", "Standardised", "Told", "Unit"]
+
+type Pairs = list[tuple[TensorVariable, TensorVariable]]
+"""Directions u of every group, and by how much each is stretched, b."""
 
 
 class Told(NamedTuple):
@@ -47,15 +51,15 @@ class Unit(Transform):
     def __init__(self, center: float, sd: float) -> None:
         self.center, self.sd = center, sd
 
-    def backward(self, value: Any, *inputs: Any) -> Any:
+    def backward(self, value: TensorVariable, *inputs: TensorVariable) -> TensorVariable:
         """Return the variable."""
         return self.center + self.sd * value
 
-    def forward(self, value: Any, *inputs: Any) -> Any:
+    def forward(self, value: TensorVariable, *inputs: TensorVariable) -> TensorVariable:
         """Return what moves."""
         return (value - self.center) / self.sd
 
-    def log_jac_det(self, value: Any, *inputs: Any) -> Any:
+    def log_jac_det(self, value: TensorVariable, *inputs: TensorVariable) -> TensorVariable:
         """Return the log determinant of the variable in what moves."""
         return pt.full_like(value, np.log(self.sd))
 
@@ -83,13 +87,13 @@ class Standardised(Transform):
         self.near, self.fitted, self.information = base + told.near, base + told.fitted, told.information
         self.among, self.whole = among, np.bincount(among.group, told.information)
 
-    def _sums(self, x: Any) -> Any:
+    def _sums(self, x: Symbolic) -> TensorVariable:
         """Sum over every group, as each of its members sees it."""
         if self.whole.size == 1:
             return pt.sum(x)
         return pt.inc_subtensor(pt.zeros(self.whole.size)[self.among.group], x)[self.among.group]
 
-    def _factor(self, spread: Any) -> tuple[Any, list[tuple[Any, Any]]]:
+    def _factor(self, spread: TensorVariable) -> tuple[TensorVariable, Pairs]:
         """Return L = diag(a) R_1 R_2, ``R = I + (b - 1) u u'`` in every group, as a and both pairs of u and b."""
         group, told = self.among.group, self.information
         precise, pairs = told * spread**2, []
@@ -104,13 +108,13 @@ class Standardised(Transform):
             pairs.append((u / pt.sqrt(size), 1 / pt.sqrt(1 + self.among.information[group] * size)))
         return a, pairs
 
-    def _changed(self, x: Any, pairs: list[tuple[Any, Any]]) -> Any:
+    def _changed(self, x: TensorVariable, pairs: Pairs) -> TensorVariable:
         """Apply matrices that change one direction of every group, the first one first."""
         for u, b in pairs:
             x = x + (b - 1) * u * self._sums(u * x)
         return x
 
-    def _mean(self, mean: Any, spread: Any) -> Any:
+    def _mean(self, mean: TensorVariable, spread: TensorVariable) -> TensorVariable:
         a, pairs = self._factor(spread)
         group, whole = self.among.group, np.where(self.whole > 0, self.whole, 1)
         off = self.near - mean
@@ -120,18 +124,18 @@ class Standardised(Transform):
             right = right + self.among.share * self.among.information[group] * off
         return mean + a * self._changed(self._changed(a * right, pairs), pairs[::-1])
 
-    def backward(self, value: Any, *inputs: Any) -> Any:
+    def backward(self, value: TensorVariable, *inputs: TensorVariable) -> TensorVariable:
         """Return the variable."""
         a, pairs = self._factor(inputs[-1])
         return self._mean(*inputs[-2:]) + a * self._changed(value, pairs[::-1])
 
-    def forward(self, value: Any, *inputs: Any) -> Any:
+    def forward(self, value: TensorVariable, *inputs: TensorVariable) -> TensorVariable:
         """Return what moves."""
         a, pairs = self._factor(inputs[-1])
         moved = (value - self._mean(*inputs[-2:])) / a
         return self._changed(moved, [(u, 1 / b) for u, b in pairs])
 
-    def log_jac_det(self, value: Any, *inputs: Any) -> Any:
+    def log_jac_det(self, value: TensorVariable, *inputs: TensorVariable) -> TensorVariable:
         """Return the log determinant of the variable in what moves."""
         a, pairs = self._factor(inputs[-1])
         each = np.unique(self.among.group, return_index=True)[1]  # a member of every group

@@ -11,17 +11,16 @@ factorisation of Poisson sampling into total and shares.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pymc as pm
 
+from ppdinf._pymc_internals import TensorVariable
 from ppdinf.errors import ModelError
 
 __all__ = ["intercept_given_total"]
 
 
-def intercept_given_total(name: str, prior: Any, log_weights: Any, total: int) -> Any:
+def intercept_given_total(name: str, prior: TensorVariable, log_weights: TensorVariable, total: int) -> TensorVariable:
     """Give an intercept its prior, but let the chain move the log of the expected total.
 
     The posterior is that of ``intercept ~ prior``: the change of variables has a constant Jacobian.

@@ -7,7 +7,7 @@ sum. PyMC itself takes a release for one observation, of which there is no rest.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 import pymc as pm
@@ -15,6 +15,7 @@ import pytensor.tensor as pt
 import xarray as xr
 from numpy.typing import NDArray
 
+from ppdinf._pymc_internals import TensorVariable, Variable
 from ppdinf.distributions.confidential import ConfidentialRV
 from ppdinf.distributions.dependents import dependents_of
 from ppdinf.distributions.marginal import logp_natural, logp_table
@@ -131,7 +132,7 @@ def sample_release(
     return xr.DataArray(values.reshape(*tables.shape[:2], *noisy.shape), dims=dims, coords=coords)
 
 
-def _pointwise(law: ConfidentialRV, given: Any) -> Any:
+def _pointwise(law: ConfidentialRV, given: Sequence[Variable]) -> TensorVariable:
     """Log likelihood of each group and of each cell in none, symbolic."""
     block, total = law.groups
     free, grouped, form = np.flatnonzero(block < 0), np.flatnonzero(block >= 0), law.natural(given)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -23,7 +22,7 @@ def OnFiber(  # noqa: N802  (reads as a PyMC distribution)
     marginalize: bool | str = "auto",
     *,
     dims: str | Sequence[str] | None = None,
-) -> Any:
+) -> TensorVariable:
     """Give a table of which only exact sums were published a distribution: no noise, no noisy cells.
 
     Contingency tables with fixed margins, voters by group and party (ecological inference), counts behind totals. PyMC

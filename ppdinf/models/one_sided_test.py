@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -29,6 +29,15 @@ __all__ = ["OneSidedTest"]
 
 NEGLIGIBLE = 1e-30  # mass of the count that may be left out in its upper tail
 REACH = 80.0  # noise beyond reach / rate has mass below exp(-80)
+
+
+class _Discrete(Protocol):
+    """A frozen discrete distribution of SciPy."""
+
+    def support(self) -> tuple[float, float]: ...
+    def pmf(self, k: NDArray[np.int64]) -> NDArray[np.float64]: ...
+    def sf(self, k: float) -> float: ...
+    def isf(self, q: float) -> float: ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,18 +75,18 @@ class OneSidedTest:
     0.635
     """
 
-    null: Any
+    null: _Discrete
     rate: Fraction
     alternative: str
 
-    def __init__(self, null: Any, rate: int | float | str | Fraction, alternative: str = "greater") -> None:
+    def __init__(self, null: _Discrete, rate: int | float | str | Fraction, alternative: str = "greater") -> None:
         if alternative not in ("greater", "less"):
             raise ModelError(f"alternative must be 'greater' or 'less', found {alternative!r}")
         object.__setattr__(self, "null", _counts(null))
         object.__setattr__(self, "rate", as_fraction(rate, "rate"))
         object.__setattr__(self, "alternative", alternative)
 
-    def p_value(self, y: ArrayLike) -> Any:
+    def p_value(self, y: ArrayLike) -> float | NDArray[np.float64]:
         """Probability at theta_0 of a release as extreme as `y` or more.
 
         Parameters
@@ -121,7 +130,7 @@ class OneSidedTest:
         at = self._beyond(self.null, sign * high) - more
         return sign * high, float((level - more) / at)
 
-    def power(self, law: Any, level: float) -> float:
+    def power(self, law: _Discrete, level: float) -> float:
         """Return the probability that the test rejects when the count follows `law`.
 
         Parameters
@@ -136,7 +145,7 @@ class OneSidedTest:
         more = self._beyond(law, c + (1 if self.alternative == "greater" else -1))
         return float(more + share * (self._beyond(law, c) - more))
 
-    def _values(self, law: Any) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    def _values(self, law: _Discrete) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         low, high = law.support()
         last = law.isf(1e-9) + 1  # SciPy's quantiles end near 1e-16, its tails do not
         while last < high and law.sf(last) > NEGLIGIBLE:
@@ -144,7 +153,7 @@ class OneSidedTest:
         values = np.arange(int(low), int(min(high, last)) + 1)
         return values, law.pmf(values)
 
-    def _beyond(self, law: Any, y: int) -> float:
+    def _beyond(self, law: _Discrete, y: int) -> float:
         """P(Y >= y), or P(Y <= y) where the alternative is less."""
         values, weights = self._values(law)
         needed = y - values if self.alternative == "greater" else values - y
@@ -153,7 +162,7 @@ class OneSidedTest:
         return float(weights @ np.where(needed > 0, tail, 1 - tail))
 
 
-def _counts(law: Any) -> Any:
+def _counts(law: _Discrete) -> _Discrete:
     if not (hasattr(law, "support") and hasattr(law, "pmf")) or not hasattr(getattr(law, "dist", None), "pmf"):
         raise ModelError("the law of a count is a frozen discrete distribution, for example scipy.stats.binom(30, 0.5)")
     low = law.support()[0]

@@ -41,7 +41,7 @@ from ppdinf.releases import Release
 
 __all__ = ["PartiallyPrivate"]
 
-PRIORS: dict[type, Callable[[str, Any], Any]] = {
+PRIORS: dict[type, Callable[[str, Any], TensorVariable]] = {
     MixingScale: lambda name, scale: pm.HalfNormal(name, initval=scale.typical),
     RemovedShift: lambda name, shift: pm.Laplace(name, 0, 1, shape=shift.directions.shape[1]),
 }
@@ -55,7 +55,7 @@ def PartiallyPrivate(  # noqa: N802  (reads as a PyMC distribution)
     marginalize: bool | str = "auto",
     *,
     dims: str | Sequence[str] | None = None,
-) -> Any:
+) -> TensorVariable:
     """Give the confidential table of a release a distribution, and observe the release.
 
     The posterior accounts for the noise and for everything public. The distribution is not renormalised
@@ -244,7 +244,7 @@ def _cells(
     return Frame.of(xr.DataArray(np.zeros([len(labels) for labels in coords.values()]), coords=coords)), tuple(dims)
 
 
-def _fit_to_table(dist: TensorVariable, observed: Observed) -> Any:
+def _fit_to_table(dist: TensorVariable, observed: Observed) -> TensorVariable:
     frame = observed.frame
     op = getattr(getattr(dist, "owner", None), "op", None)
     if op is None or not hasattr(op, "ndim_supp"):

@@ -3,21 +3,33 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Hashable, Mapping
+from typing import Protocol
 
 import numpy as np
 import pymc as pm
 import xarray as xr
 from numpy.typing import NDArray
 
-from ppdinf._pymc_internals import ancestors, compile_pymc, graph_replace
+from ppdinf._pymc_internals import TensorVariable, ancestors, compile_pymc, graph_replace
+from ppdinf._types import Array
 from ppdinf.distributions.dependents import Table, drawn_for, factors_of, tables_of
 from ppdinf.errors import DiagnosisWarning, ModelError
 from ppdinf.fiber import totals
 from ppdinf.fiber.nested_sums import NestedSums
 
-__all__ = ["finished_draws", "law_of_draws", "of_draws", "only_table", "sample_confidential"]
+__all__ = ["Posterior", "finished_draws", "law_of_draws", "of_draws", "only_table", "sample_confidential"]
+
+
+class Posterior(Protocol):
+    """Draws by name, of dimensions ``chain``, ``draw`` and their own: a group of what `pm.sample` returned."""
+
+    @property
+    def sizes(self) -> Mapping[Hashable, int]:
+        """Numbers of chains and of draws, and those of other dimensions."""
+
+    def __getitem__(self, name: str, /) -> xr.DataArray:
+        """Draws of one variable."""
 
 
 def sample_confidential(
@@ -146,24 +158,30 @@ def finished_draws(idata: xr.DataTree) -> xr.DataTree:
     return kept
 
 
-def _draw_summed_out(table: Table, posterior: Any, model: pm.Model, rng: np.random.Generator) -> NDArray[np.int64]:
+def _draw_summed_out(
+    table: Table, posterior: Posterior, model: pm.Model, rng: np.random.Generator
+) -> NDArray[np.int64]:
     """Draw x given everything else, the release and the totals, for every posterior draw of the parameters."""
     log_h, of_draw = law_of_draws(table, posterior, model)
     lead = (posterior.sizes["chain"], posterior.sizes["draw"])
     if (nested := table.law.nested) is not None:
         return _draw_nested(nested, log_h, of_draw, lead, rng).reshape(*lead, *table.law.observed.frame.shape)
     block, total = table.law.groups
-    place: dict[str, Any] = {"lo": table.law.fiber.lower, "total": total, "block": block, "rng": rng}
+    lo = table.law.fiber.lower
     flat = [of_draw(at) for at in np.ndindex(lead)]
     if log_h is not None:
-        draws = totals.draw(log_h, eta=np.array(flat), **place)
+        draws = totals.draw(log_h, eta=np.array(flat), lo=lo, total=total, block=block, rng=rng)
     else:
-        draws = np.array([totals.draw(weights, **place) for weights in flat])
+        draws = np.array([totals.draw(weights, lo=lo, total=total, block=block, rng=rng) for weights in flat])
     return draws.reshape(*lead, *table.law.observed.frame.shape)
 
 
 def _draw_nested(
-    nested: NestedSums, log_h: Any, of_draw: Any, lead: tuple[int, int], rng: np.random.Generator
+    nested: NestedSums,
+    log_h: NDArray[np.float64] | None,
+    of_draw: Callable[[tuple[int, int]], NDArray[np.float64]],
+    lead: tuple[int, int],
+    rng: np.random.Generator,
 ) -> NDArray[np.int64]:
     """Draw tables whose measured and exact sums nest, one for every posterior draw."""
     drawn = []
@@ -175,7 +193,7 @@ def _draw_nested(
 
 
 def law_of_draws(
-    table: Table, posterior: Any, model: pm.Model, mode: str | None = None
+    table: Table, posterior: Posterior, model: pm.Model, mode: str | None = None
 ) -> tuple[NDArray[np.float64] | None, Callable[[tuple[int, int]], NDArray[np.float64]]]:
     """State the law of the cells given everything else, for a chain and a draw of the posterior.
 
@@ -193,7 +211,7 @@ def law_of_draws(
 
 
 def of_draws(
-    outputs: list[Any], posterior: Any, model: pm.Model, mode: str | None = None
+    outputs: list[TensorVariable], posterior: Posterior, model: pm.Model, mode: str | None = None
 ) -> Callable[[tuple[int, int]], list[NDArray[np.float64]]]:
     """Compile symbolic functions of a model's variables, to be called with a chain and a draw of the posterior.
 
@@ -205,7 +223,7 @@ def of_draws(
     parameters = [free for free in model.free_RVs if free in near]
     columns = [posterior[p.name].transpose("chain", "draw", ...).values for p in parameters]
     function = compile_pymc(parameters, outputs, mode=mode)
-    last: tuple[list[NDArray[Any]], list[NDArray[np.float64]]] | None = None
+    last: tuple[list[Array], list[NDArray[np.float64]]] | None = None
 
     def of_draw(at: tuple[int, int]) -> list[NDArray[np.float64]]:
         nonlocal last  # a draw that repeats the one before, as where a chain has stayed, is not evaluated again

@@ -23,14 +23,13 @@ Skoeld, Statistical Science 22 (2007), 59-73, for effects centred as far as data
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 import xarray as xr
 from numpy.typing import NDArray
 
+from ppdinf._pymc_internals import TensorVariable, Variable
 from ppdinf.distributions.observed_release import ObservedRelease
 from ppdinf.errors import ModelError
 from ppdinf.models.partially_private import PartiallyPrivate
@@ -124,7 +123,9 @@ def _information(release: Release) -> NDArray[np.float64]:
     return told / (1 + told)
 
 
-def _log_rates(log_mean: Any, spread: Any, told: NDArray[np.float64], dims: tuple[str, ...]) -> Any:
+def _log_rates(
+    log_mean: TensorVariable, spread: TensorVariable, told: NDArray[np.float64], dims: tuple[str, ...]
+) -> TensorVariable:
     """Give each cell a log rate, that of a Gamma of the given mean and relative standard deviation.
 
     What moves is the deviation from the mean in units of `spread` where nothing is told of a cell, the log rate itself
@@ -137,14 +138,18 @@ def _log_rates(log_mean: Any, spread: Any, told: NDArray[np.float64], dims: tupl
     return log_mean + spread ** (1 - told) * (deviation - told * log_mean)
 
 
-def _deviation_logp(value: Any, log_mean: Any, spread: Any, told: Any) -> Any:
+def _deviation_logp(
+    value: TensorVariable, log_mean: TensorVariable, spread: TensorVariable, told: TensorVariable
+) -> TensorVariable:
     scaled = (value - told * log_mean) * spread ** (1 - told)  # log of rate over mean
     shape = 1 / spread**2
     density = shape * pt.log(shape) - pt.gammaln(shape) + shape * (scaled - pt.exp(scaled))
     return density + (1 - told) * pt.log(spread)
 
 
-def _deviation(log_mean: Any, spread: Any, told: Any, size: Any) -> Any:
+def _deviation(
+    log_mean: TensorVariable, spread: TensorVariable, told: TensorVariable, size: Variable
+) -> TensorVariable:
     shape = 1 / spread**2 + pt.zeros_like(log_mean + told)
     return told * log_mean + spread ** (told - 1) * pt.log(pm.Gamma.dist(shape, shape, size=size))
 

@@ -32,13 +32,15 @@ Cross-Classified Categorical Data", 2nd ed. (1980), section 2.4, for total and s
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 from numpy.typing import NDArray
 
+from ppdinf._pymc_internals import TensorVariable
+from ppdinf._types import Symbolic
 from ppdinf.errors import ModelError
 from ppdinf.models.coordinates import Among, Standardised, Told, Unit
 from ppdinf.models.rates import REACH, USUAL
@@ -52,7 +54,7 @@ SWEEPS = 4  # over effects, of the rough fit
 LEAST = 0.1  # of what is expected, in the rough fit, where noise says less
 
 
-def log_rates(release: Release, effects: list[str], *, exposure: str | None = None) -> Any:
+def log_rates(release: Release, effects: list[str], *, exposure: str | None = None) -> TensorVariable:
     """Log rates of the cells of a table, with an effect for every label of some of its coordinates.
 
     Parameters
@@ -126,7 +128,7 @@ def log_rates(release: Release, effects: list[str], *, exposure: str | None = No
 class _Sum(NamedTuple):
     """Effects added up, as variables and as they are fitted."""
 
-    drawn: Any
+    drawn: Symbolic
     fitted: NDArray[np.float64]
 
     def of(self, codes: NDArray[np.int64]) -> _Sum:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import pymc as pm
 
 import ppdinf.samplers.lattice_gibbs  # noqa: F401  (PyMC learns of the step method here)
-from ppdinf.distributions.mechanism_dist import mechanism_dist
+from ppdinf._pymc_internals import TensorVariable
+from ppdinf.distributions.mechanism_dist import Labels, mechanism_dist
 from ppdinf.errors import LabelError
 from ppdinf.frame import Frame
 from ppdinf.mechanisms.table_mechanism import TableMechanism
+from ppdinf.tables import TableLike
 
 __all__ = ["Released", "mechanism_dist"]
 
@@ -20,12 +21,12 @@ __all__ = ["Released", "mechanism_dist"]
 def Released(  # noqa: N802  (reads as a PyMC distribution)
     name: str,
     mechanism: TableMechanism,
-    table: Any,
-    observed: Any = None,
+    table: TensorVariable,
+    observed: TableLike | None = None,
     *,
-    labels: Any = None,
+    labels: Labels | None = None,
     dims: str | Sequence[str] | None = None,
-) -> Any:
+) -> TensorVariable:
     """Give the release of a table a name in the model: ``mechanism.dist(table)``, observed or to be drawn.
 
     The generative way to write what `ppdinf.PartiallyPrivate` states: a model of tables, and the mechanism on top. Its
@@ -74,7 +75,7 @@ def Released(  # noqa: N802  (reads as a PyMC distribution)
     if observed is not None:
         frame = release.owner.op.law.frame
         if hasattr(observed, "dims") and hasattr(observed, "coords"):
-            frame.check_same(Frame.of(observed), "what was released")
+            frame.check_same(Frame.of(observed), "what was released")  # type: ignore[arg-type]  # labels: a DataArray
         given = np.asarray(observed, dtype=np.float64)  # PyMC casts whole numbers to 32 bits on their way
         if given.shape != frame.shape:
             raise LabelError(f"what was released has the shape {given.shape}, the table {frame.shape}")
