@@ -12,7 +12,6 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
 
 __all__ = ["between_draws"]
 
@@ -46,7 +45,7 @@ def between_draws() -> Iterator[Callable[..., None]]:
             raise KeyboardInterrupt
         pressed.set()
 
-    def callback(*args: Any, **kwargs: Any) -> None:
+    def callback(*args: object, **kwargs: object) -> None:
         if pressed.is_set():
             raise KeyboardInterrupt
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import pymc as pm
@@ -29,8 +29,10 @@ from ppdinf._pymc_internals import (
     get_value_vars_from_user_vars,
     inputvars,
 )
+from ppdinf._types import Array
 from ppdinf.distributions.confidential import ConfidentialRV
 from ppdinf.distributions.dependents import factors_of
+from ppdinf.distributions.factors import Factor
 from ppdinf.distributions.layout import at_initial_point
 from ppdinf.distributions.observed_release import mechanism_of
 from ppdinf.distributions.plain_tables import plain_table
@@ -52,7 +54,7 @@ class LatticeGibbsState(StepMethodState):
     """What PyMC saves between chains, and what a chain that was interrupted goes on from."""
 
     sweeps: int
-    _batch: tuple[NDArray[Any], ...]
+    _batch: Directions | tuple[()]
     _position: int
     _started: bool
 
@@ -103,13 +105,13 @@ class LatticeGibbs(BlockedStep):
 
     def __init__(
         self,
-        vars: list[Any],  # noqa: A002  (PyMC's name)
+        vars: list[TensorVariable],  # noqa: A002  (PyMC's name)
         *,
         sweeps: int = SWEEPS,
         model: pm.Model | None = None,
-        rng: Any = None,
-        initial_point: dict[str, Any] | None = None,
-        compile_kwargs: dict[str, Any] | None = None,
+        rng: int | np.random.Generator | None = None,
+        initial_point: dict[str, Array] | None = None,
+        compile_kwargs: dict[str, object] | None = None,
         blocked: bool = False,
     ) -> None:
         self._model = pm.modelcontext(model)
@@ -118,7 +120,7 @@ class LatticeGibbs(BlockedStep):
         self.rng = np.random.default_rng(rng)
         self.sweeps = int(sweeps)
         self.tune = False
-        self._batch: tuple[NDArray[Any], ...] = ()
+        self._batch: Directions | tuple[()] = ()
         self._position = 0
         self._started = False
         self._compile_kwargs = compile_kwargs or {}
@@ -150,7 +152,7 @@ class LatticeGibbs(BlockedStep):
             self._factor_inputs = [variable.name for variable in others]
             self._log_factor = compile_pymc([self.vars[0], *others], log_factor, **self._compile_kwargs)
 
-    def _stand_in(self, variable: TensorVariable) -> tuple[list[Any], list[Any], Any]:
+    def _stand_in(self, variable: TensorVariable) -> tuple[list[Factor], list[TensorVariable], TensorVariable]:
         """Table that a variable of a plain model is walked as, and what depends on that."""
         plain = plain_table(variable, self._model)
         if plain is None:
@@ -159,14 +161,14 @@ class LatticeGibbs(BlockedStep):
             )
         return *plain.factors(self._model), plain.stand_in(self._model)
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         compiled = {
             "_fiber", "_cuts", "_variances", "_start", "_observed", "_window", "_inputs", "_conditional",
             "_factor_inputs", "_log_factor",
         }  # fmt: skip
         return {key: value for key, value in self.__dict__.items() if key not in compiled}
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
+    def __setstate__(self, state: dict[str, object]) -> None:
         self.__dict__.update(state)
         self._compile()
 
@@ -175,7 +177,7 @@ class LatticeGibbs(BlockedStep):
         super().setup_chain(rng, tune, draws)
         self._batch, self._started = (), False
 
-    def step(self, point: dict[str, Any]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    def step(self, point: dict[str, Array]) -> tuple[dict[str, Array], list[dict[str, int | np.integer]]]:
         """Walk the table along fresh directions, given the other variables."""
         fiber, name = self._fiber, self.vars[0].name
         before = point[name].ravel().astype(np.int64)
@@ -192,15 +194,20 @@ class LatticeGibbs(BlockedStep):
         table = advance(fiber, before, conditional, self._next_directions(), self.rng, log_factor, lower)
         if not self._accepts(before, table):
             table = before
-        stats = {"moved": np.count_nonzero(table != before), "at_edge": fiber.at_edge(table)}
+        stats: dict[str, int | np.integer] = {
+            "moved": np.count_nonzero(table != before),
+            "at_edge": fiber.at_edge(table),
+        }
         return {**point, name: table.reshape(point[name].shape)}, [stats]
 
-    def _conditional_at(self, point: dict[str, Any], lower: NDArray[np.int64], width: int) -> list[NDArray[Any]]:
+    def _conditional_at(
+        self, point: dict[str, Array], lower: NDArray[np.int64], width: int
+    ) -> list[NDArray[np.float64]]:
         """Law of the table given all other variables, by the log weights of some counts of each cell."""
         window = (lower, width) if self._window else ()
         return self._conditional(*window, *(point[variable] for variable in self._inputs))
 
-    def _factor_at(self, point: dict[str, Any]) -> Callable[[NDArray[np.int64]], float] | None:
+    def _factor_at(self, point: dict[str, Array]) -> Callable[[NDArray[np.int64]], float] | None:
         """Log density of what depends on the table as a whole, given all other variables."""
         if self._log_factor is None:
             return None
@@ -252,7 +259,7 @@ class LatticeGibbs(BlockedStep):
         return Competence.IDEAL
 
 
-def scales_of(table: Any, model: pm.Model) -> tuple[Cuts, NDArray[np.float64]]:
+def scales_of(table: TensorVariable, model: pm.Model) -> tuple[Cuts, NDArray[np.float64]]:
     """Pieces of windows in which the walk of a table goes, and rough variances of its counts given all others.
 
     By the noise, with its further variable at its start, and for the variances as if counts were Poisson: both decide
@@ -265,7 +272,7 @@ def scales_of(table: Any, model: pm.Model) -> tuple[Cuts, NDArray[np.float64]]:
     return pieces, 1 / (1 / noise + 1 / counts)
 
 
-def dense_steps(model: pm.Model | None = None) -> list[Any]:
+def dense_steps(model: pm.Model | None = None) -> list[BlockedStep]:
     """Return steps for `pm.sample`: `LatticeGibbs` for the table, NUTS with a dense metric for the parameters.
 
     Beside any other step method PyMC gives NUTS a diagonal metric. With tens of parameters at most, a dense one costs

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import arviz as az
 import numpy as np
 import pymc as pm
-from numpy.typing import ArrayLike, NDArray
+import xarray as xr
+from numpy.typing import ArrayLike
 
 from ppdinf._pymc_internals import TensorVariable
+from ppdinf._types import Array
 from ppdinf.errors import ModelError
 
 __all__ = ["as_tree", "require_parameters"]
@@ -40,11 +41,11 @@ def require_parameters(model: pm.Model, draws: int) -> None:
 
 def as_tree(
     model: pm.Model,
-    draws: Mapping[str, NDArray[Any]],
-    stats: Mapping[str, NDArray[Any]],
-    attrs: Mapping[str, Any],
-    **groups: Mapping[str, NDArray[Any]],
-) -> Any:
+    draws: Mapping[str, Array],
+    stats: Mapping[str, Array],
+    attrs: Mapping[str, float | str],
+    **groups: Mapping[str, Array],
+) -> xr.DataTree:
     """Label independent draws as one chain, with the model's dimensions and coordinates.
 
     Parameters
@@ -71,5 +72,5 @@ def as_tree(
     return tree
 
 
-def _observed(model: pm.Model, rv: TensorVariable) -> NDArray[Any]:
+def _observed(model: pm.Model, rv: TensorVariable) -> Array:
     return np.asarray(model.rvs_to_values[rv].eval())

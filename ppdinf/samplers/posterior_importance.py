@@ -27,11 +27,12 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
+import xarray as xr
 from arviz_stats.base import array_stats
 from numpy.typing import NDArray
 from scipy.optimize import minimize
@@ -39,6 +40,7 @@ from scipy.special import logsumexp
 from scipy.stats import multivariate_normal
 
 from ppdinf._pymc_internals import compile_pymc, join_nonshared_inputs, vectorize_graph
+from ppdinf._types import Array
 from ppdinf.errors import DiagnosisWarning, ModelError
 from ppdinf.samplers.parameters import as_tree, require_parameters
 from ppdinf.samplers.posterior_proposal import Proposal, fit
@@ -63,7 +65,7 @@ class _Target(NamedTuple):
     start: NDArray[np.float64]
     log_p: Callable[[Matrix], NDArray[np.float64]]
     value_and_gradient: Callable[[NDArray[np.float64]], tuple[float, NDArray[np.float64]]]
-    draws: Callable[[Matrix], dict[str, NDArray[Any]]]
+    draws: Callable[[Matrix], dict[str, Array]]
 
 
 class _Weighted(NamedTuple):
@@ -77,7 +79,7 @@ class _Weighted(NamedTuple):
     log_evidence: float
 
 
-def importance(model: pm.Model, draws: int, *, rng: int | np.random.Generator | None = None) -> Any:
+def importance(model: pm.Model, draws: int, *, rng: int | np.random.Generator | None = None) -> xr.DataTree:
     """Draw the parameters of a model from their posterior by Pareto-smoothed importance sampling.
 
     Parameters
@@ -169,7 +171,7 @@ def _target(model: pm.Model) -> _Target:
             found = batch(points)
         return np.where(np.isnan(found), -np.inf, found)
 
-    def draws(points: Matrix) -> dict[str, NDArray[Any]]:
+    def draws(points: Matrix) -> dict[str, Array]:
         return dict(zip(names, transformed(points), strict=True))
 
     start = np.concatenate([np.ravel(point[value.name]) for value in values])

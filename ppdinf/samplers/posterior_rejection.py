@@ -23,11 +23,12 @@ the test again with their own uniform numbers. Draws are exact if the final M bo
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
+import xarray as xr
 from numpy.typing import NDArray
 from rich.progress import Progress
 from scipy.optimize import minimize
@@ -42,6 +43,7 @@ from ppdinf._pymc_internals import (
     join_nonshared_inputs,
     vectorize_graph,
 )
+from ppdinf._types import Array
 from ppdinf.distributions.dependents import drawn_for
 from ppdinf.errors import ModelError
 from ppdinf.samplers.parameters import as_tree, require_parameters
@@ -57,7 +59,7 @@ STARTS = 4  # prior draws from which the likelihood is maximised
 
 def rejection(
     model: pm.Model, draws: int, *, rng: int | np.random.Generator | None = None, progressbar: bool = True
-) -> Any:
+) -> xr.DataTree:
     """Draw the parameters of a model from their posterior, exactly and independently, by rejection.
 
     Right for few parameters with informative priors; elsewhere hopeless, and then it stops at once.
@@ -125,16 +127,20 @@ def rejection(
     return as_tree(model, posterior, {"acceptance": found.acceptance}, found.attrs)
 
 
+type Batch = tuple[list[Array], NDArray[np.float64], NDArray[np.float64]]
+"""Draws from the prior of every variable, log likelihoods, and values in unconstrained space."""
+
+
 class _Accepted(NamedTuple):
     """Draws of every variable, the probability with which each was accepted, and what is said of the run."""
 
-    draws: list[NDArray[Any]]
+    draws: list[Array]
     acceptance: NDArray[np.float64]
-    attrs: dict[str, Any]
+    attrs: dict[str, float | str]
 
 
 def _draw(
-    propose: Callable[[], tuple[list[NDArray[Any]], NDArray[np.float64], NDArray[np.float64]]],
+    propose: Callable[[], Batch],
     proved: float,
     maximise: Callable[[NDArray[np.float64], float], float],
     draws: int,
@@ -169,7 +175,7 @@ def _draw(
     return _Accepted([part[:draws] for part in kept], acceptance, {**attrs, "bound": bound, "bound_raised": raised})
 
 
-def _proposals(model: pm.Model, seed: int) -> tuple[list[str], Any]:
+def _proposals(model: pm.Model, seed: int) -> tuple[list[str], Callable[[], Batch]]:
     """Return names, and a function that draws a batch from the prior: draws, log L, unconstrained values."""
     free, outcome = model.free_RVs, [*model.free_RVs, *model.deterministics]
     for rv in free:
@@ -188,7 +194,7 @@ def _proposals(model: pm.Model, seed: int) -> tuple[list[str], Any]:
     batched = {rv: change_dist_size(rv, (BATCH,), expand=True) for rv in roots}
     function = compile_pymc([], vectorize_graph(replaced, batched), random_seed=seed)
 
-    def propose() -> tuple[list[NDArray[Any]], NDArray[np.float64], NDArray[np.float64]]:
+    def propose() -> Batch:
         found = function()
         log_l = found[len(outcome)]
         if np.isnan(log_l).any():

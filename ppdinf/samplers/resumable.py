@@ -12,16 +12,21 @@ from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pymc as pm
 import pytensor
+from numpy.typing import ArrayLike
 
 from ppdinf._kept_work import KeptChain
-from ppdinf._pymc_internals import STEP_METHODS, CompoundStep, assign_step_methods, instantiate_steppers
+from ppdinf._pymc_internals import STEP_METHODS, BlockedStep, CompoundStep, assign_step_methods, instantiate_steppers
+from ppdinf._types import Array
 
 __all__ = ["KeptSteps", "kept_steps", "one_rounding"]
+
+type Point = dict[str, Array]
+type Noted = dict[str, ArrayLike]
+"""What a step says of itself, by name: numbers, and for `warning` an object of PyMC, which is not looked at."""
 
 
 @contextmanager
@@ -110,7 +115,7 @@ class KeptSteps(CompoundStep):
         Where each chain starts; PyMC's own start without it.
     """
 
-    def __init__(self, methods: list[Any], folder: Path, starts: list[dict[str, Any]] | None = None) -> None:
+    def __init__(self, methods: list[BlockedStep], folder: Path, starts: list[Point] | None = None) -> None:
         super().__init__(methods)
         self._folder, self._starts = folder, starts
 
@@ -123,11 +128,11 @@ class KeptSteps(CompoundStep):
         number = rng.bit_generator.seed_seq.spawn_key[-1]  # type: ignore[attr-defined]
         self._chain = KeptChain(self._folder, str(number))
         self._start = None if self._starts is None else self._starts[number]
-        self._state: Any
+        self._state: object
         kept, self._state = self._chain.load() or ([], None)
         self._ahead, self._left = deque(kept), tune + draws
 
-    def step(self, point: dict[str, Any]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    def step(self, point: Point) -> tuple[Point, list[Noted]]:
         """Hand out the next step that was kept, or take one."""
         self._left -= 1
         if self._ahead:
@@ -144,15 +149,15 @@ class KeptSteps(CompoundStep):
         return point, stats
 
 
-def _draw_of(point: dict[str, Any], stats: list[dict[str, Any]]) -> dict[str, Any]:
+def _draw_of(point: Point, stats: list[Noted]) -> dict[str, ArrayLike]:
     """Join a point and what its steps note, by name; warnings, which are objects, are left out."""
     noted = {f"{k} {name}": value for k, own in enumerate(stats) for name, value in own.items() if name != "warning"}
     return {f"point {name}": np.array(value) for name, value in point.items()} | noted
 
 
-def _step_of(draw: dict[str, Any], point: dict[str, Any], methods: int) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+def _step_of(draw: dict[str, ArrayLike], point: Point, methods: int) -> tuple[Point, list[Noted]]:
     """Part what `_draw_of` joined."""
-    stats: list[dict[str, Any]] = [{} for _ in range(methods)]
+    stats: list[Noted] = [{} for _ in range(methods)]
     for name, value in draw.items():
         where, _, own = name.partition(" ")
         if where != "point":
