@@ -17,7 +17,6 @@ A. Gandy and J. Scott, "Unit testing for MCMC and other Monte Carlo methods", ar
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -26,12 +25,10 @@ from scipy import stats
 
 __all__ = ["calibrate", "position", "uniformity"]
 
-Quantities = Mapping[str, Any]
 
-
-def calibrate(
-    simulate: Callable[[np.random.Generator], tuple[Quantities, Any]],
-    infer: Callable[[Any, np.random.Generator], Quantities],
+def calibrate[Data](
+    simulate: Callable[[np.random.Generator], tuple[Mapping[str, float], Data]],
+    infer: Callable[[Data, np.random.Generator], Mapping[str, ArrayLike]],
     *,
     replicates: int = 1000,
     rng: int | np.random.Generator | None = None,

@@ -14,16 +14,16 @@ N. Biswas, P. E. Jacob, P. Vanetti, "Estimating convergence of Markov chains wit
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pymc as pm
 import xarray as xr
 
+from ppdinf._pymc_internals import TensorVariable
 from ppdinf.distributions.confidential import ConfidentialRV
 from ppdinf.distributions.dependents import factors_of
 from ppdinf.errors import ModelError
-from ppdinf.fiber.advance import advance, directions
+from ppdinf.fiber.advance import Directions, advance, directions
+from ppdinf.fiber.cuts import Whole
 from ppdinf.models.posterior_tables import of_draws
 from ppdinf.noise.chains.tv_bound import TVBound, tv_bound
 from ppdinf.samplers.lattice_gibbs import SWEEPS, scales_of
@@ -113,7 +113,9 @@ def forgetting(
                 starts, where, steps = directions(fiber, each * AHEAD, rng, variances)
             along, cut, seed = (starts[at : at + each + 1], where, steps), cuts.draw(rng), rng.integers(2**63)
 
-            def next_after(table: Any, along: Any = along, cut: Any = cut, seed: Any = seed) -> Any:
+            def next_after(
+                table: Whole, along: Directions = along, cut: Whole | None = cut, seed: np.int64 = seed
+            ) -> Whole:
                 lower, width = cuts.around(table, cut)
                 weights = law[0] if cut is None else cuts.piece(law[0], lower, width)
                 return advance(fiber, table, [weights, *law[1:]], along, np.random.default_rng(seed), lower=lower)
@@ -128,7 +130,7 @@ def forgetting(
     return tv_bound(meeting, pairs=pairs, limit=limit, rng=main)
 
 
-def not_coupled(table: Any, model: pm.Model) -> str | None:
+def not_coupled(table: TensorVariable, model: pm.Model) -> str | None:
     """Say why walks of a table that is a variable of a model cannot be coupled: something refuses them, or None."""
     if table.owner.op.observed.likelihood.normaliser is not None:
         return f"walks of {table.name!r} can be refused, for the normaliser of its noise: they are not coupled"

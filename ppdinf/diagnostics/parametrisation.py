@@ -11,14 +11,13 @@ Reference: M. Betancourt, M. Girolami, "Hamiltonian Monte Carlo for hierarchical
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pymc as pm
 import xarray as xr
 from numpy.typing import NDArray
 
 from ppdinf._pymc_internals import NormalRV, ancestors
+from ppdinf.models.posterior_tables import Posterior
 
 __all__ = ["parametrisations"]
 
@@ -78,9 +77,10 @@ def diverging(idata: xr.DataTree) -> NDArray[np.bool_]:
     return np.asarray(stats["diverging"].values, dtype=bool).ravel()
 
 
-def _log(values: Any) -> NDArray[np.float64]:
+def _log(values: xr.DataArray) -> NDArray[np.float64]:
     draws = np.asarray(values.values, dtype=float).ravel()
-    return np.log(np.maximum(draws, np.finfo(float).tiny))
+    logs: NDArray[np.float64] = np.log(np.maximum(draws, np.finfo(float).tiny))
+    return logs
 
 
 def _where_small(log_scale: NDArray[np.float64], diverging: NDArray[np.bool_]) -> float:
@@ -88,7 +88,7 @@ def _where_small(log_scale: NDArray[np.float64], diverging: NDArray[np.bool_]) -
     return float(np.mean(log_scale[diverging] <= np.quantile(log_scale, SMALL)))
 
 
-def _against(posterior: Any, name: str, tau: str) -> bool:
+def _against(posterior: Posterior, name: str, tau: str) -> bool:
     """Whether the size of effects in units of a scale falls as it grows."""
     scale = np.asarray(posterior[tau].values, dtype=float)
     if (scale <= 0).any():

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pandas as pd
 import pymc as pm
@@ -87,7 +85,7 @@ def independent(idata: xr.DataTree) -> bool:
     return bool({"acceptance_rate", "pareto_k"} & set(_attrs(idata)))
 
 
-def _attrs(idata: xr.DataTree) -> dict[str, Any]:
+def _attrs(idata: xr.DataTree) -> dict[str, float]:
     return getattr(idata.get("sample_stats"), "attrs", {})
 
 

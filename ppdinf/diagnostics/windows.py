@@ -10,8 +10,6 @@ log-concave data models do, which bounds what is left out by a geometric series.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pymc as pm
 import xarray as xr
@@ -20,7 +18,7 @@ from numpy.typing import NDArray
 from ppdinf.distributions.confidential import ConfidentialRV
 from ppdinf.distributions.dependents import Table, tables_of
 from ppdinf.fiber import totals
-from ppdinf.models.posterior_tables import law_of_draws
+from ppdinf.models.posterior_tables import Posterior, law_of_draws
 
 __all__ = ["window_problems"]
 
@@ -70,14 +68,14 @@ def window_problems(idata: xr.DataTree, model: pm.Model) -> list[str]:
     return problems
 
 
-def _walked(op: ConfidentialRV, draws: Any) -> NDArray[np.float64]:
+def _walked(op: ConfidentialRV, draws: xr.DataArray) -> NDArray[np.float64]:
     """Share of the draws in which each cell is at an end of its window."""
     fiber, cells = op.fiber, draws.transpose("chain", "draw", ...).values.reshape(-1, op.fiber.lower.size)
     found: NDArray[np.float64] = ((cells == fiber.lower) | (cells == fiber.lower + fiber.width - 1)).mean(axis=0)
     return found
 
 
-def _summed_out(table: Table, posterior: Any, model: pm.Model) -> NDArray[np.float64]:
+def _summed_out(table: Table, posterior: Posterior, model: pm.Model) -> NDArray[np.float64]:
     """Bound on the share of each cell's weight that lies beyond its window, mean over posterior draws."""
     log_h, of_draw = law_of_draws(table, posterior, model, mode="FAST_COMPILE")
     block, total = table.law.groups
