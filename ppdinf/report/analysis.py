@@ -220,7 +220,7 @@ def _listed(names: list[str]) -> str:
     return ", ".join(names[:-1]) + " and " + names[-1] if len(names) > 1 else names[0]
 
 
-def _summarise(draws: Any, dims: tuple[str, ...]) -> np.ndarray:
+def _summarise(draws: xr.DataArray, dims: tuple[str, ...]) -> np.ndarray:
     """Mean and interval of each cell, shape (cells, 3)."""
     flat = draws.transpose("chain", "draw", *dims).values.reshape(draws.sizes["chain"] * draws.sizes["draw"], -1)
     tail = (1 - PROBABILITY) / 2

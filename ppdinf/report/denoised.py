@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 from os import PathLike
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -61,17 +60,17 @@ def write_denoised(
     write_whole(path, page)
 
 
-def _part(**given: Any) -> dict[str, Any]:
+def _part(**given: object) -> dict[str, object]:
     return {"heading": "", "text": "", "image": "", "caption": "", "rows": None} | given
 
 
-def _rows(table: pd.DataFrame, caption: str) -> dict[str, Any]:
+def _rows(table: pd.DataFrame, caption: str) -> dict[str, object]:
     flat = table.reset_index()
     rows = [[f"{x:g}" if isinstance(x, float) else str(x) for x in row] for row in flat.values.tolist()]
     return _part(caption=caption, columns=[str(column) for column in flat.columns], rows=rows)
 
 
-def _image(figure: Figure, caption: str) -> dict[str, Any]:
+def _image(figure: Figure, caption: str) -> dict[str, object]:
     return _part(caption=caption, image=base64.b64encode(png(figure)).decode("ascii"))
 
 

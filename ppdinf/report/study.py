@@ -15,7 +15,7 @@ import io
 import json
 import os
 import pickle
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -85,12 +85,14 @@ class Study:
     ['replicates', 'report.html', 'results.json']
     """
 
-    def __init__(self, title: str, output: str | os.PathLike[str], *, about: str, settings: dict[str, Any]) -> None:
+    def __init__(
+        self, title: str, output: str | os.PathLike[str], *, about: str, settings: Mapping[str, object]
+    ) -> None:
         self.title, self.about, self.settings = title, about, dict(settings)
         self.output = Path(output)
         make_folder(self.output)
         self.claims: list[Claim] = []
-        self._parts: list[dict[str, Any]] = []
+        self._parts: list[dict[str, object]] = []
 
     def claim(self, claim: str, source: str, there: object, here: object, *, holds: bool, reason: str = "") -> None:
         """Enter a claim with its numbers; fields as in `Claim`."""
@@ -184,11 +186,11 @@ class Study:
                 holds = "yes" if claim.holds else "no" + (f": {claim.reason}" if claim.reason else "")
                 print(f"| {claim.claim} | {claim.source} | {claim.there} | {claim.here} | {holds} |")
 
-    def _part(self, **given: Any) -> None:
+    def _part(self, **given: object) -> None:
         self._parts.append({"heading": "", "text": "", "image": "", "caption": "", "rows": None} | given)
 
 
-def arguments(main: Callable[..., None]) -> dict[str, Any]:
+def arguments(main: Callable[..., None]) -> dict[str, Path | int | bool]:
     """Read from the command line those of the options of ``ppdinf reproduce`` that a study's ``main`` takes."""
     parser = argparse.ArgumentParser(description=main.__doc__)
     options: dict[str, dict[str, Any]] = {
