@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from itertools import product
-from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -20,7 +19,7 @@ from ppdinf.plots.style import INK, POSTERIOR, QUIET, figure_style, headline
 __all__ = ["noise_tree", "plot_autocorrelation", "plot_noise_boxes", "plot_tv_bound"]
 
 
-def noise_tree(noise: NDArray[np.integer], labels: Sequence[str] | None = None) -> Any:
+def noise_tree(noise: NDArray[np.integer], labels: Sequence[str] | None = None) -> xr.DataTree:
     """View chains of noise as ArviZ does, so that its summaries, R-hat, ESS and plots apply.
 
     Parameters
@@ -147,7 +146,7 @@ def plot_noise_boxes(
     return figure
 
 
-def _cells_last(noise: xr.DataArray, labels: Sequence[str] | None) -> tuple[NDArray[Any], list[str]]:
+def _cells_last(noise: xr.DataArray, labels: Sequence[str] | None) -> tuple[NDArray[np.integer], list[str]]:
     """Draws of a table as an array of shape (1, draws, cells), and names of the cells."""
     lead = [dim for dim in ("chain", "draw") if dim in noise.dims]
     dims = [dim for dim in noise.dims if dim not in lead]

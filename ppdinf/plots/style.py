@@ -8,10 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING
 
 import matplotlib as mpl
 from matplotlib.axes import Axes
+
+if TYPE_CHECKING:
+    from matplotlib.typing import RcKeyType
 
 __all__ = ["INK", "NAIVE", "POSTERIOR", "QUIET", "clean", "figure_style", "headline"]
 
@@ -20,7 +23,7 @@ NAIVE = "#D55E00"
 INK = "#222222"
 QUIET = "#767676"
 
-_STYLE: dict[Any, Any] = {
+_STYLE: dict[RcKeyType, str | float] = {
     "font.family": "sans-serif",
     "font.size": 9,
     "text.color": INK,
