@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,6 +31,7 @@ TABLE = "table"  # its name among the parameters of a draw, which are "level", "
 SWEEPS = 4  # of the table and its prior for each draw that is kept
 
 type Reals = NDArray[np.float64]
+type Draw = dict[str, NDArray[np.int64] | float | Reals]
 
 
 class Tables(Protocol):
@@ -147,7 +148,7 @@ def denoise(
         tasks = [progress.add_task(f"chain {k}", total=tune + draws) for k in range(chains)]
         with ThreadPoolExecutor(min(chains, os.cpu_count() or 1)) as pool:
             run = partial(_chain, seen, tables, windows.most, draws, tune, prior, stop)
-            futures: list[Future[list[dict[str, Any]]]] = []
+            futures: list[Future[list[Draw]]] = []
             try:
                 for own, task, work in zip(generators, tasks, works, strict=True):
                     futures.append(pool.submit(run, own, partial(progress.advance, task), work))
@@ -173,10 +174,10 @@ def _chain(
     rng: np.random.Generator,
     advance: Callable[[int], None],
     work: KeptChain | None,
-) -> list[dict[str, Any]]:
+) -> list[Draw]:
     """Draw one chain: tables, and parameters of their prior."""
     flat = np.zeros(most + 1), np.zeros(seen.frame.size)
-    kept: list[dict[str, Any]] = []
+    kept: list[Draw] = []
     found = None if work is None else work.load()
     if found is None:
         learned = LearnedPrior(seen.frame, ~seen.public.empty, tables.start) if prior == "learned" else None

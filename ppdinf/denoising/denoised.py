@@ -6,7 +6,6 @@ import importlib
 from functools import cached_property
 from os import PathLike
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -44,7 +43,7 @@ class Denoised:
     """
 
     def __init__(
-        self, seen: Measurements, cells: NDArray[np.int64], parameters: dict[str, NDArray[Any]], plan: str
+        self, seen: Measurements, cells: NDArray[np.int64], parameters: dict[str, NDArray[np.float64]], plan: str
     ) -> None:
         frame, (chains, draws) = seen.frame, cells.shape[:2]
         self.seen, self.parameters, self.plan = seen, parameters, plan

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
@@ -134,7 +132,7 @@ class Chain:
         """Leave out what follows from the rest."""
         return {name: value for name, value in self.__dict__.items() if name not in ("_use", "_weights")}
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
+    def __setstate__(self, state: dict[str, object]) -> None:
         self.__dict__.update(state)
         self._use, self._weights = self._walk.block(self._usual), np.empty_like(self._walk.fiber.log_noise)
 
