@@ -6,7 +6,6 @@ import time
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from typing import Any
 
 import typer
 from rich.console import Console
@@ -21,7 +20,7 @@ __all__ = ["PlainErrors", "loss_shown", "notes", "paragraphs", "plain_warnings",
 class PlainErrors(TyperGroup):
     """Commands whose expected failures end in one line and exit code 1 instead of a traceback."""
 
-    def invoke(self, ctx: Any) -> Any:
+    def invoke(self, ctx: typer.Context) -> object:
         """Run the command; ``--debug`` lets errors through."""
         try:
             return super().invoke(ctx)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.table import Table
@@ -18,9 +18,11 @@ from ppdinf.errors import LabelError, PrivacyError, WriteError
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from xarray import DataArray
 
     from ppdinf.invariants import Public
     from ppdinf.mechanisms.error_plan import ErrorPlan, Family
+    from ppdinf.mechanisms.table_mechanism import TableMechanism
 
 __all__ = ["plan"]
 
@@ -86,7 +88,7 @@ def plan(
         notes(console, f"Drawn in {figure}.")
 
 
-def _laplace(kind: Callable[..., Any], statements: Public, norm: str) -> Family:
+def _laplace(kind: Callable[..., TableMechanism], statements: Public, norm: str) -> Family:
     return lambda loss: kind(statements, epsilon=loss, norm=norm)
 
 
@@ -98,7 +100,9 @@ def _draw(found: dict[str, ErrorPlan], figure: Path) -> None:
     write_whole(figure, data.getvalue())
 
 
-def _labels(table: Path | None, count: str | None, dims: str | None, shape: str | None, groups: list[str]) -> Any:
+def _labels(
+    table: Path | None, count: str | None, dims: str | None, shape: str | None, groups: list[str]
+) -> DataArray | dict[str, int]:
     """Read the labels of a table, or a shape such as ``county=67,sex=2``."""
     if (table is None) == (shape is None):
         raise LabelError("give TABLE.csv with --count and --dims, or --shape NAME=SIZE,..., one of the two")

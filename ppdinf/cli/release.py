@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from xarray import DataArray
 
     from ppdinf.invariants import Public
+    from ppdinf.mechanisms.table_mechanism import TableMechanism
     from ppdinf.releases import Release
     from ppdinf.sessions import Session
 
@@ -111,14 +112,14 @@ def release(
 
 
 def draw(
-    mechanism: Any,
+    mechanism: TableMechanism,
     data: DataArray,
     budget: Session | None,
     name: str,
     part: str | None,
     *,
     allow_mcmc: bool = False,
-) -> Any:
+) -> Release:
     """Draw a release, within a session's budget where there is one."""
     if budget is None and part is not None:
         raise PrivacyError("--part is one of a session's partition: give its file with --session")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
@@ -103,7 +103,7 @@ class ErrorPlan:
 
 def plan(
     family: Family,
-    table: TableLike,
+    table: TableLike | Mapping[str, int],
     losses: Iterable[Loss] = LOSSES,
     *,
     sizes: Sequence[int] = (10, 100, 1000),
