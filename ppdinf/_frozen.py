@@ -6,6 +6,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any, ClassVar, Self
 
+from ppdinf._types import Json
 from ppdinf.errors import PrivacyError
 
 __all__ = ["NamedInFiles", "assign", "made"]
@@ -17,7 +18,7 @@ def assign(value: object, **attributes: Any) -> None:
         object.__setattr__(value, name, given)
 
 
-def made[T](make: Callable[..., T], parameters: dict[str, Any], what: str) -> T:
+def made[T](make: Callable[..., T], parameters: Json, what: str) -> T:
     """Make something of parameters that a file names.
 
     Raises

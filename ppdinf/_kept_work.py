@@ -23,9 +23,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from ppdinf import __version__
+from ppdinf._types import Array
 from ppdinf._whole_files import make_folder, write_whole
 from ppdinf.errors import WriteError
 
@@ -151,14 +152,14 @@ class KeptChain:
         """Whether it is time to keep the chain."""
         return self._folder is not None and time.monotonic() - self._kept_at >= EVERY
 
-    def keep(self, state: Any) -> None:
+    def keep(self, state: object) -> None:
         """Write the draws since the last time, then the state that follows them."""
         if self._folder is None:
             return
         try:
             if self._fresh:
                 data = io.BytesIO()
-                columns: dict[str, NDArray[Any]] = {
+                columns: dict[str, Array] = {
                     name: np.stack([np.asarray(draw[name]) for draw in self._fresh]) for name in self._fresh[0]
                 }
                 np.savez_compressed(data, **columns)  # type: ignore[arg-type]
@@ -178,7 +179,7 @@ class _Writer(pickle.Pickler):
         super().__init__(file, protocol=5)
         self._shared = shared
 
-    def persistent_id(self, thing: Any) -> str | None:
+    def persistent_id(self, thing: object) -> str | None:
         return "shared" if thing is not None and thing is self._shared else None
 
 
@@ -187,10 +188,10 @@ class _Reader(pickle.Unpickler):
         super().__init__(file)
         self._shared = shared
 
-    def persistent_load(self, pid: Any) -> Any:
+    def persistent_load(self, pid: object) -> object:
         return self._shared
 
-    def find_class(self, module: str, name: str) -> Callable[..., Any]:
+    def find_class(self, module: str, name: str) -> Callable[..., object]:
         if (module, name) in _PLAIN:
             return super().find_class(module, name)
         if "." not in name and module.split(".")[0] in ("ppdinf", "pymc"):

@@ -1,6 +1,6 @@
 """Names for what libraries pass around without a type, so that a signature says what it takes.
 
-Nothing else of the package writes `Any` for a value: what has a type says so, and the rest is one of these.
+What has a type says so; for the rest there are these names. `Any` is left where a library decides what it passes.
 """
 
 from __future__ import annotations

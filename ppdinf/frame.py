@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pandas as pd
 import xarray as xr
 from numpy.typing import NDArray
 
+from ppdinf._types import Array
 from ppdinf.errors import LabelError
 from ppdinf.labels import as_labels, as_name, native, refuse_look_alikes
 
@@ -20,7 +20,7 @@ __all__ = ["Frame"]
 TOTALS = frozenset({"total", "totals", "all", "(all)", "sum", "overall", "grand total", "subtotal"})
 """What rows of totals are called, by spreadsheets and by ``pandas.crosstab(..., margins=True)``."""
 
-Coordinate = tuple[tuple[str, ...], NDArray[Any]]
+Coordinate = tuple[tuple[str, ...], Array]
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,12 +114,12 @@ class Frame:
             raise LabelError(f"the table has no dimension or coordinate {name!r}; it has {known}")
         return self.coords[name]
 
-    def broadcast(self, name: str) -> NDArray[Any]:
+    def broadcast(self, name: str) -> Array:
         """Coordinate `name` spread over every cell, shape (d,), in the order of the table."""
         dims, values = self.coordinate(name)
         return self._spread(dims, values)
 
-    def codes(self, name: str) -> tuple[NDArray[np.int64], NDArray[Any]]:
+    def codes(self, name: str) -> tuple[NDArray[np.int64], Array]:
         """Give every cell the number of its label in a coordinate, in order of appearance.
 
         Returns
@@ -199,12 +199,12 @@ class Frame:
                     f"{native(mine[at])!r} is expected; reindex it to the same order"
                 )
 
-    def table(self, values: NDArray[Any], name: str | None = None) -> xr.DataArray:
+    def table(self, values: Array, name: str | None = None) -> xr.DataArray:
         """Dress cells of shape (d,), or draws of them of shape (draws, d), in these labels."""
         lead = ("draw",) * (values.ndim - 1)
         cells = values.reshape(*values.shape[:-1], *self.shape)
         return xr.DataArray(cells, dims=lead + self.dims, coords=self.coords, name=name)
 
-    def _spread(self, dims: tuple[str, ...], values: NDArray[Any]) -> NDArray[Any]:
+    def _spread(self, dims: tuple[str, ...], values: Array) -> Array:
         inner = values.reshape([n if dim in dims else 1 for dim, n in zip(self.dims, self.shape, strict=True)])
         return np.broadcast_to(inner, self.shape).ravel()

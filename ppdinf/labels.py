@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
+from ppdinf._types import Array
 from ppdinf.errors import LabelError
 
 __all__ = ["LARGEST", "as_labels", "as_name", "native", "refuse_look_alikes", "refuse_unwritable"]
@@ -41,7 +41,7 @@ def native(label: Any) -> Any:
     return label.item() if isinstance(label, np.generic) else label
 
 
-def as_labels(values: NDArray[Any], name: str, what: str) -> NDArray[Any]:
+def as_labels(values: Array, name: str, what: str) -> Array:
     """Labels as str, int64 or, where a coordinate is no dimension, float64; whatever else is refused."""
     where = f"{what} {name!r} holds"
     values = values.astype(object) if values.dtype.kind in "UT" else values.copy()
@@ -82,7 +82,7 @@ _ALLOWED = {
 }
 
 
-def _foreign(values: NDArray[Any]) -> str:
+def _foreign(values: Array) -> str:
     """Name what is neither a string nor a whole number."""
     if values.dtype != object:
         return f"values of type {values.dtype}"

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import xarray as xr
-from numpy.typing import NDArray
 
+from ppdinf._types import Array
 from ppdinf.errors import CountError, LabelError
 from ppdinf.labels import native
 
@@ -75,7 +75,7 @@ def from_long(data: Any, dims: Sequence[str] | None, count: str, covariates: Seq
     return table.assign_coords(coords)
 
 
-def along(values: NDArray[Any], dims: Sequence[Hashable]) -> tuple[tuple[Hashable, ...], NDArray[Any]]:
+def along(values: Array, dims: Sequence[Hashable]) -> tuple[tuple[Hashable, ...], Array]:
     """Drop the dimensions along which nothing changes, all but one at most.
 
     Examples
@@ -92,7 +92,7 @@ def along(values: NDArray[Any], dims: Sequence[Hashable]) -> tuple[tuple[Hashabl
     return tuple(kept), values
 
 
-def _some(names: Any, shown: int = 6) -> str:
+def _some(names: Sequence[object] | pd.Index, shown: int = 6) -> str:
     listed = ", ".join(repr(native(name)) for name in names[:shown])
     return listed if len(names) <= shown else f"{listed} and {len(names) - shown} more"
 
@@ -120,7 +120,7 @@ def from_frame(data: pd.DataFrame, dims: Sequence[str] | None) -> xr.DataArray:
     )
 
 
-def _labels(index: pd.Index) -> NDArray[Any]:
+def _labels(index: pd.Index) -> Array:
     """Labels of a pandas index as NumPy's integers, or as the objects they are."""
     return index.to_numpy() if index.dtype.kind in "iu" else np.array(index, dtype=object)
 

@@ -15,6 +15,7 @@ import pandas as pd
 import xarray as xr
 from numpy.typing import ArrayLike, NDArray
 
+from ppdinf._types import Array
 from ppdinf.errors import CountError, LabelError
 from ppdinf.frame import Frame
 from ppdinf.labels import LARGEST, native
@@ -32,7 +33,7 @@ def as_table(
     dims: Sequence[str] | None = None,
     count: str | None = None,
     covariates: Sequence[str] = (),
-    labels: Mapping[str, Sequence[Any]] | None = None,
+    labels: Mapping[str, Sequence[object]] | None = None,
     nonnegative: bool = True,
 ) -> xr.DataArray:
     """Bring a table of counts into the form that ppdinf works on, or refuse it.
@@ -99,7 +100,7 @@ def as_table(
 
 
 def labelled_cells(
-    data: Any, *, dims: Sequence[str] | None = None, nonnegative: bool = True
+    data: object, *, dims: Sequence[str] | None = None, nonnegative: bool = True
 ) -> tuple[Frame, NDArray[np.int64]]:
     """Labels and cells of a table, checked as `as_table` does.
 
@@ -124,7 +125,7 @@ def labelled_cells(
     return frame, _as_counts(table.values.ravel(), frame, nonnegative)
 
 
-def labelled_reals(data: Any, *, dims: Sequence[str] | None = None) -> tuple[Frame, NDArray[np.float64]]:
+def labelled_reals(data: object, *, dims: Sequence[str] | None = None) -> tuple[Frame, NDArray[np.float64]]:
     """Labels and cells of a published table of real numbers.
 
     Returns
@@ -158,7 +159,7 @@ def labelled_reals(data: Any, *, dims: Sequence[str] | None = None) -> tuple[Fra
     return frame, cells
 
 
-def _as_counts(cells: NDArray[Any], frame: Frame, nonnegative: bool) -> NDArray[np.int64]:
+def _as_counts(cells: Array, frame: Frame, nonnegative: bool) -> NDArray[np.int64]:
     if cells.dtype.kind not in "iu":
         missing = pd.isna(cells)
         if missing.any():
@@ -212,7 +213,7 @@ def ranked(frame: Frame, cells: NDArray[np.int64]) -> list[str]:
     return found
 
 
-def _with_labels(data: Any, dims: Sequence[str] | None, labels: Any) -> xr.DataArray:
+def _with_labels(data: object, dims: Sequence[str] | None, labels: object) -> xr.DataArray:
     """Bring the labels of some dimensions into a stated form; counts of labels that are absent are 0."""
     if not isinstance(labels, Mapping) or any(isinstance(entries, str) for entries in labels.values()):
         raise LabelError("labels are given by dimension, in their order, such as labels={'sex': ['f', 'm']}")
@@ -238,7 +239,7 @@ def _with_labels(data: Any, dims: Sequence[str] | None, labels: Any) -> xr.DataA
     return table
 
 
-def _require_among(dim: str, found: Iterable[Any], declared: Sequence[Any]) -> None:
+def _require_among(dim: str, found: Iterable[object], declared: Sequence[object]) -> None:
     known = set(declared)
     if len(known) < len(declared):
         raise LabelError(f"the labels given for {dim!r} hold one twice")
@@ -247,7 +248,7 @@ def _require_among(dim: str, found: Iterable[Any], declared: Sequence[Any]) -> N
         raise LabelError(f"{dim!r} has the label {native(foreign[0])!r}, which is not among those given for it")
 
 
-def _as_dataarray(data: Any, dims: Sequence[str] | None) -> xr.DataArray:
+def _as_dataarray(data: object, dims: Sequence[str] | None) -> xr.DataArray:
     if isinstance(data, xr.DataArray):
         if dims is not None and tuple(dims) != data.dims:
             raise LabelError(f"the table has dimensions {data.dims}, not {tuple(dims)}: rename or transpose it")

@@ -91,7 +91,7 @@ def read_occupied(
         stated += [measured(inv.margin(name), seen, law) for seen in (values.sel(h1="occupied", drop=True), left)]
     names = [f"units of {code}" for code in units.index]
     limits = inv.inequality(-sp.eye_array(units.size, dtype=np.int64, format="csr"), (-units).tolist(), names)
-    coords: dict[str, Any] = {name: (dim, labels.to_numpy()) for name, labels in above.items()}
+    coords: dict[str, tuple[str, np.ndarray]] = {name: (dim, labels.to_numpy()) for name, labels in above.items()}
     coords["units"] = (dim, units.to_numpy())
     return Measurements({dim: units.index.to_list()}, *stated, coords=coords, public={limits: None})
 

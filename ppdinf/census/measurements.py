@@ -239,7 +239,7 @@ def _exact(rows: pd.DataFrame, cells: Cells) -> Iterator[tuple[inv.Public, Any]]
         if told:
             yield _of_some(sign, matrix[told], flat[told].astype(np.int64), [rows_of[row] for row in told])
     for (level, within), codes in zero.items():
-        chosen: dict[str, Any] = {level: list(dict.fromkeys(codes))} | {name: [label] for name, label in within}
+        chosen: dict[str, list[str]] = {level: list(dict.fromkeys(codes))} | {name: [label] for name, label in within}
         yield inv.zeros(chosen), None
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from os import PathLike
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -103,7 +104,7 @@ def read_rows(
     return pd.DataFrame(rows, columns=columns)
 
 
-def arrow() -> Any:
+def arrow() -> ModuleType:
     """Import pyarrow.
 
     Raises
@@ -195,12 +196,12 @@ def _rows(
         first += len(batch)
 
 
-def _is_list_of_whole(pa: Any, kind: Any) -> bool:
+def _is_list_of_whole(pa: ModuleType, kind: Any) -> bool:
     lists = pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
     return lists and pa.types.is_integer(kind.value_type)
 
 
-def _is_number(pa: Any, kind: object) -> bool:
+def _is_number(pa: ModuleType, kind: object) -> bool:
     return pa.types.is_floating(kind) or pa.types.is_integer(kind)
 
 

@@ -6,6 +6,7 @@ import io
 from collections.abc import Iterator, Mapping
 from os import PathLike
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ import scipy.sparse as sp
 import xarray as xr
 from numpy.typing import NDArray
 
+from ppdinf._types import Array
 from ppdinf._whole_files import make_folder, write_whole
 from ppdinf.census.geography import one_width
 from ppdinf.census.noisy_files import CONSTRAINT, DPQUERY, PARTITIONS, arrow
@@ -157,7 +159,7 @@ def _answers(histogram: Histogram, groupings: tuple[str, ...], sums: NDArray[np.
 
 
 def _write(
-    pa: Any, place: Path, geounits: NDArray[Any], queries: list[Query], histogram: Histogram, kind: str,
+    pa: ModuleType, place: Path, geounits: Array, queries: list[Query], histogram: Histogram, kind: str,
     parts: list[str],
 ) -> None:  # fmt: skip
     """Write the rows of a level, in the folders of their states and counties."""

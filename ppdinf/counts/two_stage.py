@@ -18,6 +18,7 @@ import numpy as np
 from flint import arb
 from numpy.typing import NDArray
 
+from ppdinf._types import Json
 from ppdinf.counts.count_mechanism import CountMechanism
 from ppdinf.counts.distribution import histogram, require_counts
 from ppdinf.counts.heuristic import SELECTORS, heuristic
@@ -34,6 +35,7 @@ from ppdinf.laws.likelihood import Likelihood
 from ppdinf.mechanisms.border import at_border
 from ppdinf.mechanisms.transition import NOTHING, PRESENT, CellLaw, require_no_sums
 from ppdinf.noise.bits.tape import Tape, secure_tape
+from ppdinf.noise.plan import Plan
 from ppdinf.privacy.guarantee import Guarantee
 from ppdinf.rationals import Parameter, as_fraction
 from ppdinf.releases.draft import Draft
@@ -264,7 +266,7 @@ class TwoStage(CellLaw):
         return replace(self, measured=measured.tolist())
 
     def draw(
-        self, system: System, cells: NDArray[np.int64], draws: int, tape: Tape, plan: Any = None
+        self, system: System, cells: NDArray[np.int64], draws: int, tape: Tape, plan: Plan | None = None
     ) -> NDArray[np.int64]:
         """Draw releases of a table, each with a histogram of its own unless it is drawn; int64 of shape (draws, d)."""
         if self.noisy is not None:
@@ -277,7 +279,7 @@ class TwoStage(CellLaw):
         """Both stages, composed: epsilon between tables that differ by one person, present or absent."""
         return Guarantee("pure", self.epsilon, neighbours=PRESENT, **self.public.open)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Json:
         """Kind, parameters and the noisy sums of the histogram."""
         known = "noisy" if self.measured is None else "measured"
         found = getattr(self, known)

@@ -75,7 +75,7 @@ class Zeros(Cells):
         return f"no one can have {self.phrase}"
 
 
-def cells(where: Mapping[str, Any]) -> Public:
+def cells(where: Mapping[str, object]) -> Public:
     """Publish chosen cells exactly.
 
     Parameters
@@ -102,7 +102,7 @@ def cells(where: Mapping[str, Any]) -> Public:
     return Public((Cells(_selector(where)),))
 
 
-def zeros(where: Mapping[str, Any]) -> Public:
+def zeros(where: Mapping[str, object]) -> Public:
     """Declare structural zeros: cells that are empty by definition, whatever the table.
 
     Parameters

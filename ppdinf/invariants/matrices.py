@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 import scipy.sparse as sp
 
+from ppdinf._types import Json
 from ppdinf.errors import InvariantError, LabelError
 from ppdinf.frame import Frame
 from ppdinf.invariants.public import Public
@@ -180,7 +181,7 @@ def inequality(B: MatrixLike | pd.DataFrame, limits: Sequence[int], labels: Sequ
     return Public((LinearBound(**entries, limits=tuple(checked.tolist())),))
 
 
-def _entries(matrix: MatrixLike | pd.DataFrame, labels: Sequence[str] | None, name: str) -> dict[str, Any]:
+def _entries(matrix: MatrixLike | pd.DataFrame, labels: Sequence[str] | None, name: str) -> Json:
     cells = None
     if isinstance(matrix, pd.DataFrame):
         labels = [str(label) for label in matrix.index] if labels is None else labels

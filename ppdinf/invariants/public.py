@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
+from ppdinf._types import Json
 from ppdinf.errors import InvariantError
 from ppdinf.invariants.statement import Statement
 from ppdinf.invariants.system import System, Values, bind
@@ -113,7 +114,7 @@ class Public:
             system.nearest(frame.table(cells))
         return system
 
-    def to_dict(self) -> list[dict[str, Any]]:
+    def to_dict(self) -> list[Json]:
         """Plain data for the release file; `from_dict` reads it back."""
         return [statement.to_dict() for statement in self.statements]
 

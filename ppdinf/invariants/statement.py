@@ -17,6 +17,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from ppdinf._frozen import NamedInFiles
+from ppdinf._types import Json
 from ppdinf.errors import InvariantError, LabelError
 from ppdinf.frame import Frame
 from ppdinf.labels import LARGEST, native, refuse_unwritable
@@ -47,7 +48,7 @@ class Statement(NamedInFiles, by="kind"):
         """Names of the coordinates and dimensions that the statement speaks of, and so makes public."""
         return frozenset()
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Json:
         """Plain data for the release file; `from_dict` reads it back."""
         return {"kind": self.kind} | {f.name: plain(getattr(self, f.name)) for f in fields(self)}  # type: ignore[arg-type]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -13,6 +13,7 @@ import scipy.sparse as sp
 import xarray as xr
 from numpy.typing import NDArray
 
+from ppdinf._types import Array
 from ppdinf.errors import CountError, InvariantError, LabelError
 from ppdinf.frame import Frame
 from ppdinf.invariants.names import Joined
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 
 __all__ = ["System", "bind"]
 
-Values = Sequence[int] | NDArray[Any] | Mapping[str, int] | pd.Series
+Values = Sequence[int] | Array | Mapping[str, int] | pd.Series
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -232,7 +233,7 @@ class System:
             raise LabelError(f"the array has shape {frame.shape}, the table that was bound has {self.frame.shape}")
         return cells
 
-    def _sums(self, cells: NDArray[np.int64]) -> tuple[NDArray[Any], NDArray[Any]]:
+    def _sums(self, cells: NDArray[np.int64]) -> tuple[Array, Array]:
         return exact_product(self.A, cells), exact_product(self.B, cells)
 
 

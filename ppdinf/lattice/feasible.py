@@ -8,13 +8,13 @@ the rounded point, where the numbers that are left are small.
 """
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy import sparse
 from scipy.optimize import LinearConstraint, milp
 
+from ppdinf._types import Array
 from ppdinf.errors import InvariantError
 from ppdinf.lattice.solution import integer_solution
 from ppdinf.lattice.structure import Structure
@@ -228,7 +228,7 @@ def _integer_programme(
 
 
 def _shortest_step(
-    A: sparse.csc_array, missing: NDArray[Any], B: sparse.csc_array, below: NDArray[Any], *, elastic: bool
+    A: sparse.csc_array, missing: Array, B: sparse.csc_array, below: Array, *, elastic: bool
 ) -> tuple[IntVector | None, IntVector]:
     """Solve for the shortest integer z with A z = missing and B z >= below.
 

@@ -6,12 +6,12 @@ R, a float array) cannot have been rounded on its way in.
 """
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
+from ppdinf._types import Array
 from ppdinf.errors import InvariantError
 
 __all__ = ["LARGEST", "IntVector", "exact_product", "integer_matrix", "integer_vector", "row_label"]
@@ -116,7 +116,7 @@ def integer_matrix(A: MatrixLike, row_names: Sequence[str] | None = None, *, nam
     return matrix
 
 
-def _refused(values: NDArray[Any]) -> NDArray[np.bool_]:
+def _refused(values: Array) -> NDArray[np.bool_]:
     """Mark what is masked or not a whole number of at most 2^53 in absolute value."""
     if np.ma.isMaskedArray(values):
         return np.ma.getmaskarray(values) | _refused(values.data)
@@ -132,7 +132,7 @@ def _refused(values: NDArray[Any]) -> NDArray[np.bool_]:
     return ~accepted
 
 
-def _complaint(name: str, row: str, column: int, value: Any) -> str:
+def _complaint(name: str, row: str, column: int, value: object) -> str:
     return (
         f"{name}, {row}, column {column}: {value} is not a whole number of at most 2^53; "
         "scale or split the row (and write 0/1 for booleans)."
@@ -184,7 +184,7 @@ def integer_vector(
     return np.asarray(values).astype(np.int64)
 
 
-def exact_product(A: sparse.csc_array, x: NDArray[Any]) -> NDArray[Any]:
+def exact_product(A: sparse.csc_array, x: Array) -> Array:
     """Multiply a sparse integer matrix with an integer vector without overflow.
 
     Parameters
@@ -207,7 +207,7 @@ def exact_product(A: sparse.csc_array, x: NDArray[Any]) -> NDArray[Any]:
     if x.dtype != object:
         largest_x, largest_A = (max(int(v.max()), -int(v.min())) for v in (x, A.data))
         if largest_x * largest_A * min(A.nnz, A.shape[1]) < 2**63:
-            found: NDArray[Any] = A @ x
+            found: Array = A @ x
             return found
     coordinates = A.tocoo()
     product = np.zeros(A.shape[0], dtype=object)

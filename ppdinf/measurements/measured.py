@@ -11,6 +11,7 @@ import pandas as pd
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from ppdinf._types import Array
 from ppdinf.errors import CountError, InvariantError, PrivacyError
 from ppdinf.frame import Frame
 from ppdinf.invariants import Public
@@ -149,7 +150,7 @@ def as_form(law: object) -> PublishedLaw:
     )
 
 
-def _whole(given: NDArray[Any], names: Sequence[str], what: str) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+def _whole(given: Array, names: Sequence[str], what: str) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
     """Whole numbers, 0 where nothing was measured, and where something was."""
     there = ~pd.isna(given)
     numbers = pd.to_numeric(pd.Series(given[there]), errors="coerce").to_numpy(np.float64)

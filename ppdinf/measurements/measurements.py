@@ -13,6 +13,7 @@ import scipy.sparse as sp
 import xarray as xr
 from numpy.typing import NDArray
 
+from ppdinf._types import Array
 from ppdinf.errors import InvariantError, LabelError, ModelError
 from ppdinf.frame import Frame
 from ppdinf.invariants import Public, System, margin
@@ -85,9 +86,9 @@ class Measurements:
 
     def __init__(
         self,
-        labels: Mapping[str, Sequence[Any]] | xr.DataArray,
+        labels: Mapping[str, Sequence[object]] | xr.DataArray,
         *parts: Measured,
-        coords: Mapping[str, Any] | None = None,
+        coords: Mapping[str, object] | None = None,
         public: Mapping[Public, Any] | Public | System | None = None,
         bounds: Public | None = None,
     ) -> None:
@@ -169,7 +170,7 @@ class Measurements:
         return self.frame.shape
 
     @property
-    def coords(self) -> dict[str, NDArray[Any]]:
+    def coords(self) -> dict[str, Array]:
         """Labels of each dimension, for ``pm.Model(coords=...)``."""
         return {dim: self.frame.coords[dim][1] for dim in self.dims}
 
@@ -211,7 +212,7 @@ class Measurements:
         )
 
 
-def _frame(labels: object, coords: Mapping[str, Any] | None) -> Frame:
+def _frame(labels: object, coords: Mapping[str, object] | None) -> Frame:
     if isinstance(labels, xr.DataArray):
         return Frame.of(labels.assign_coords(coords or {}))
     if not isinstance(labels, Mapping) or not labels:
@@ -235,7 +236,7 @@ def _exact(frame: Frame, public: Any, bounds: Public | None) -> System:
     if bounds is not None:
         given[bounds] = None
     statements = Public()
-    values: list[Any] = []
+    values: list[int] = []
     for statement, stated in given.items():
         if not isinstance(statement, Public):
             raise InvariantError(

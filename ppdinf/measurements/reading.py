@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from os import PathLike
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ppdinf._types import Json
 from ppdinf.errors import ReleaseFileError
 from ppdinf.frame import Frame
 from ppdinf.invariants import Public
@@ -110,7 +110,7 @@ def _measured(statement: Public, name: str, parts: dict[str, bytes]) -> Measured
     return Measured(statement, values, LawArray(tuple(laws), number))
 
 
-def _with_matrices(stated: dict[str, str], parts: dict[str, bytes]) -> dict[str, Any]:
+def _with_matrices(stated: dict[str, str], parts: dict[str, bytes]) -> Json:
     """Put the matrix in the place of the name of its part."""
     return {key: _matrix(parts[value], value) if value in parts else value for key, value in stated.items()}
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import pandas as pd
 import xarray as xr
-from numpy.typing import NDArray
 
+from ppdinf._types import Array
 from ppdinf.errors import LabelError
 from ppdinf.frame import Frame
 from ppdinf.invariants.names import CellNames, GroupNames
@@ -17,7 +16,7 @@ from ppdinf.invariants.names import CellNames, GroupNames
 __all__ = ["onto_rows"]
 
 
-def onto_rows(given: object, names: Sequence[str], frame: Frame, what: str, *, partial: bool = False) -> NDArray[Any]:
+def onto_rows(given: object, names: Sequence[str], frame: Frame, what: str, *, partial: bool = False) -> Array:
     """Bring numbers into the order of the rows of a statement.
 
     Parameters
@@ -104,7 +103,7 @@ def _plain(index: pd.Index) -> pd.Index:
     return found
 
 
-def _by_position(given: object, names: Sequence[str], frame: Frame, what: str) -> NDArray[Any]:
+def _by_position(given: object, names: Sequence[str], frame: Frame, what: str) -> Array:
     """Numbers in the order of the rows, of which they have the shape."""
     found = np.asarray(np.ma.filled(np.ma.asarray(given, dtype=object), np.nan), dtype=object)
     expected: list[tuple[int, ...]] = [(len(names),), *([()] if len(names) == 1 else [])]

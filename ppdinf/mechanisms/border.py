@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ppdinf._types import Json
 from ppdinf.errors import CountError, InvariantError, LabelError, PrivacyError, PrivacyWarning
 from ppdinf.frame import Frame
 from ppdinf.invariants import Public, System
@@ -40,7 +40,7 @@ def at_border(public: Public, table: TableLike) -> tuple[Frame, NDArray[np.int64
     return frame, cells
 
 
-def refuse_seed(seed: dict[str, Any], instead: str) -> None:
+def refuse_seed(seed: Json, instead: str) -> None:
     """Refuse whatever is passed to `release` beside what is to be released."""
     if seed:
         raise PrivacyError(

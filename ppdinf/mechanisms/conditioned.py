@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from ppdinf._frozen import assign
+from ppdinf._types import Json
 from ppdinf.errors import PrivacyError
 from ppdinf.invariants import Public, System
 from ppdinf.laws import IntegerLaw
@@ -103,11 +104,11 @@ class Conditioned(Weighted):
             return Guarantee("zcdp", rho=self.noise.rho_per_square, metric="l2", **open_)
         return Guarantee("congenial", self.noise.epsilon_per_unit, metric="l1", gamma=gamma, **open_)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Json:
         """Kind and noise, rationals as text."""
         return {"kind": self.kind, "base": self.noise.to_dict()}
 
     @classmethod
-    def _of_file(cls, public: Public, parameters: dict[str, Any]) -> Mechanism:
+    def _of_file(cls, public: Public, parameters: Json) -> Mechanism:
         noise = {"noise": IntegerLaw.from_dict(parameters.get("base"))}
         return super()._of_file(public, {name: v for name, v in parameters.items() if name != "base"} | noise)

@@ -9,13 +9,13 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 from flint import arb
 from numpy.typing import NDArray
 
 from ppdinf._frozen import assign
+from ppdinf._types import Json
 from ppdinf.errors import CountError, PrivacyError
 from ppdinf.mechanisms.base_measure import BaseMeasure
 from ppdinf.rationals import as_fraction, ball
@@ -110,7 +110,7 @@ class DirichletMultinomial:
                 ratios[cell] = ratio
         return _Around(self, tuple(center), tuple(ratios))
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Json:
         """Parameters, rationals as text."""
         return {
             "previous": list(self.previous),

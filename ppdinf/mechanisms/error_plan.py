@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 import pandas as pd
+import xarray as xr
 
 from ppdinf.errors import PrivacyError
 from ppdinf.mechanisms.expected_error import labels_alone
@@ -41,7 +41,7 @@ class ErrorPlan:
 
     table: pd.DataFrame
     family: Family = field(repr=False)
-    labels: Any = field(repr=False)
+    labels: xr.DataArray = field(repr=False)
 
     def loss_for(
         self,

@@ -15,6 +15,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from ppdinf._types import Array
 from ppdinf.errors import LabelError, PrivacyError
 from ppdinf.frame import Frame
 from ppdinf.invariants import System
@@ -56,7 +57,7 @@ def expected_error(
     law = getattr(mechanism.on(system), "law", None)
     kinds, sums = _kinds(system)
     drawn, rows = None, {}
-    values: NDArray[Any]
+    values: Array
     for kind in dict.fromkeys(kinds):
         cells = np.flatnonzero(kinds == kind)
         size = int(sums[cells[0]])
@@ -184,13 +185,13 @@ def _others(values: NDArray[np.int64], mass: NDArray[np.float64], cells: int, co
     return np.maximum(np.fft.irfft(np.fft.rfft(circle) ** count, around), 0)
 
 
-def _beyond(values: NDArray[Any], mass: NDArray[np.float64], gap: int) -> float:
+def _beyond(values: Array, mass: NDArray[np.float64], gap: int) -> float:
     """Probability that symmetric noise is `gap` or more in one direction; exactly that counts half."""
     distance = np.abs(values)
     return float(mass @ (distance > gap) + mass @ (distance == gap) / 2) / 2
 
 
-def _seen_reversed(noise: NDArray[Any], gaps: Sequence[int]) -> NDArray[np.float64]:
+def _seen_reversed(noise: Array, gaps: Sequence[int]) -> NDArray[np.float64]:
     """Like `reversed_share`, from draws of several cells; each is compared with some others."""
     shifts = range(1, min(noise.shape[1], PAIRS + 1))
     apart = np.concatenate([(noise - np.roll(noise, shift, axis=1)).ravel() for shift in shifts] or [np.zeros(1)])
@@ -218,7 +219,7 @@ def _kinds(system: System) -> tuple[NDArray[np.object_], NDArray[np.int64]]:
     return np.array(kinds, dtype=object), sums
 
 
-def _half_width(values: NDArray[Any], mass: NDArray[np.float64]) -> float:
+def _half_width(values: Array, mass: NDArray[np.float64]) -> float:
     """Smallest distance that noise stays within with probability 90 %."""
     distance = np.abs(values)
     order = np.argsort(distance, kind="stable")

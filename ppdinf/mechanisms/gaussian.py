@@ -9,9 +9,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from ppdinf._frozen import assign
+from ppdinf._types import Json
 from ppdinf.errors import InvariantError, PrivacyError
 from ppdinf.invariants import Public, System
 from ppdinf.lattice.shortest import nearest_steps, shortest_distance
@@ -179,7 +180,7 @@ class GeneralizedGaussian(LatticeNoise):
             return Guarantee("zcdp", rho=1 / (2 * self.sigma**2), metric="l2", **self.public.open)  # type: ignore[operator]
         return replace(promise, neighbours=f"{promise.neighbours}, an l2 distance of {length:.4g}")
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Json:
         """Kind and parameters, rationals as text."""
         given = {name: getattr(self, name) for name in ("epsilon", "delta", "rho", "sigma")}
         texts = {name: str(value) for name, value in given.items() if value is not None}

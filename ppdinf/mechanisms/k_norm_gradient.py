@@ -23,6 +23,7 @@ import xarray as xr
 from numpy.typing import ArrayLike, NDArray
 
 from ppdinf._frozen import assign, made
+from ppdinf._types import Json
 from ppdinf.errors import PrivacyError
 from ppdinf.invariants import Public, System
 from ppdinf.mechanisms.border import refuse_seed, require_draws
@@ -188,7 +189,7 @@ class KNormGradient(Mechanism):
     def _sampled(self, plan: Plan | None) -> str:
         return real_sampler(self.grid, plan)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Json:
         """Kind and parameters, rationals as text.
 
         Raises
@@ -201,7 +202,7 @@ class KNormGradient(Mechanism):
             raise PrivacyError(f"release files hold the objectives {', '.join(SAVED)} alone: another one is a program")
         objective = {"name": name} | {field: float(value) for field, value in vars(self.objective).items()}
         rationals = {"epsilon": str(self.epsilon), "delta_z": str(self.delta_z)}
-        further: dict[str, Any] = {} if self.known is None else {"known": self.known}
+        further: Json = {} if self.known is None else {"known": self.known}
         if self.grid is not None:
             further |= {"grid": str(self.grid)}
         if self.subspace is not None:
@@ -209,7 +210,7 @@ class KNormGradient(Mechanism):
         return {"kind": self.kind, "objective": objective, **rationals, "norm": self.norm} | further
 
     @classmethod
-    def _of_file(cls, public: Public, parameters: dict[str, Any]) -> Mechanism:
+    def _of_file(cls, public: Public, parameters: Json) -> Mechanism:
         fields = dict(parameters.get("objective", {}))
         name = fields.pop("name", None)
         if name not in SAVED:
@@ -255,7 +256,7 @@ class KNormGradient(Mechanism):
             )
         return chain
 
-    def release(self, data: object, *, allow_mcmc: bool = False, **seed: Any) -> Release:
+    def release(self, data: object, *, allow_mcmc: bool = False, **seed: object) -> Release:
         """Publish an answer, drawn from the operating system's secure source. Takes no seed.
 
         Parameters

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from ppdinf._frozen import assign
+from ppdinf._types import Json
 from ppdinf.errors import PrivacyError
 from ppdinf.invariants import Public
 from ppdinf.laws import LAPLACE, DoubleGeometric, L2Laplace
@@ -86,6 +87,6 @@ class GeneralizedLaplace(LatticeNoise):
             **self.public.open,
         )
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Json:
         """Kind and parameters, rationals as text."""
         return {"kind": self.kind, "epsilon": str(self.epsilon), "norm": self.norm}

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
+from ppdinf._types import Array
 from ppdinf.errors import PrivacyError
 from ppdinf.lattice.kernel import kernel
 from ppdinf.lattice.null_space import NullSpace
@@ -20,7 +20,7 @@ __all__ = ["inside", "moved_structure", "moves_within"]
 SMALLEST = 1e-6  # extent of the moves along any of their directions, relative to the longest
 
 
-def moves_within(space: NullSpace, query: Query | None, neighbours: Any) -> tuple[NDArray[Any], NDArray[Any]]:
+def moves_within(space: NullSpace, query: Query | None, neighbours: Any) -> tuple[Array, Array]:
     """List the moves of Q'W by one person in coordinates of the directions that they span.
 
     Returns
@@ -91,7 +91,7 @@ def _seen(space: NullSpace, answers: sparse.csc_array, neighbours: str) -> tuple
     return both.shape[1] - kernel(both).rank - space.fixed.shape[1], both
 
 
-def inside(directions: NDArray[Any], z: NDArray[Any]) -> bool:
+def inside(directions: Array, z: Array) -> bool:
     """Whether z lies in the span of orthonormal directions, but for the rounding of large counts."""
     away = z - directions @ (directions.T @ z)
     return bool(np.linalg.norm(away) <= 1e-6 * max(1.0, float(np.linalg.norm(z))))

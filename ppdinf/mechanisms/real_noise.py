@@ -12,17 +12,17 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from ppdinf._types import Array
 from ppdinf.errors import PrivacyError
 from ppdinf.laws.noise_norm import NoiseNorm
 from ppdinf.noise.bits.tape import Tape
 from ppdinf.noise.plan import Plan
-from ppdinf.rationals import as_fraction
+from ppdinf.rationals import Parameter, as_fraction
 
 __all__ = [
     "FINE",
@@ -49,7 +49,7 @@ type Reals = NDArray[np.float64]
 type Grid = Fraction | str | None
 
 
-def as_grid(value: Any, *, largest: Fraction | None = None) -> Grid:
+def as_grid(value: Parameter | None, *, largest: Fraction | None = None) -> Grid:
     """Read a grid: "auto", a power of two, or None for real numbers in double precision.
 
     Raises
@@ -83,7 +83,7 @@ def grid_below(scale: float, *, steps: int = FINE) -> Fraction:
     return Fraction(2) ** max(-30, math.floor(math.log2(scale / steps)))
 
 
-def in_steps(z: NDArray[Any], grid: Fraction) -> Reals:
+def in_steps(z: Array, grid: Fraction) -> Reals:
     """Multiply whole numbers by a grid: exact up to 2^53."""
     found: Reals = np.multiply(z, float(grid), dtype=np.float64)
     return found
@@ -154,7 +154,7 @@ class RealNoise:
     exact: bool = False
     removed: Callable[[Reals], Reals] | None = None
 
-    def added(self, answers: NDArray[Any], draws: int, tape: Tape) -> Reals:
+    def added(self, answers: Array, draws: int, tape: Tape) -> Reals:
         """Draw noisy answers, float64 of shape (draws, d)."""
         noise = self.draw(draws, tape)
         noisy = answers + noise  # whole numbers and multiples of a power of two: rounded once at most

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ppdinf._types import Array
 from ppdinf.errors import InvariantError, PrivacyError
 from ppdinf.invariants import System
 from ppdinf.lattice.fiber_tables import fiber_tables
@@ -72,7 +72,7 @@ class ListedLaw:
 
 def listed_law(
     system: System,
-    loss: Callable[[Any, Any], float],
+    loss: Callable[[Array, Array], float],
     rate: float,
     sensitivity: float,
     base: BaseMeasure | None = None,
@@ -105,7 +105,7 @@ def listed_law(
 
 
 def _losses(
-    loss: Callable[[Any, Any], float], tables: NDArray[np.int64], shape: tuple[int, ...]
+    loss: Callable[[Array, Array], float], tables: NDArray[np.int64], shape: tuple[int, ...]
 ) -> NDArray[np.float64]:
     """Work out ``loss(y, x)`` for all pairs, ``[x, y]``."""
     shaped = tables.reshape(-1, *shape)

@@ -23,7 +23,7 @@ from copy import copy
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache, partial
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import xarray as xr
@@ -32,6 +32,7 @@ from scipy import sparse
 from scipy.linalg import null_space
 
 from ppdinf._frozen import assign
+from ppdinf._types import Array, Json
 from ppdinf.errors import CountError, InvariantError, LabelError, PrivacyError
 from ppdinf.frame import Frame
 from ppdinf.invariants import Public, System
@@ -51,7 +52,7 @@ from ppdinf.privacy.conversion import as_delta
 from ppdinf.privacy.guarantee import Guarantee
 from ppdinf.privacy.release_guarantee import ReleaseGuarantee
 from ppdinf.privacy.sensitivity import NEIGHBOURS
-from ppdinf.rationals import as_fraction
+from ppdinf.rationals import Parameter, as_fraction
 from ppdinf.releases.draft import Draft
 from ppdinf.releases.mechanism import Mechanism
 from ppdinf.tables import TableLike, labelled_cells
@@ -93,10 +94,18 @@ class SubspaceMechanism(SharedKey):
     grid: Grid
 
     @classmethod
-    def _of_file(cls, public: Public, parameters: dict[str, Any]) -> Mechanism:
+    def _of_file(cls, public: Public, parameters: Json) -> Mechanism:
         return super()._of_file(public, {"grid": None} | parameters)  # files from before grids hold real numbers
 
-    def _set(self, public: Public, epsilon: Any, delta: Any, query: object, neighbours: str, grid: object) -> None:
+    def _set(
+        self,
+        public: Public,
+        epsilon: Parameter,
+        delta: Parameter | None,
+        query: object,
+        neighbours: str,
+        grid: Parameter | None,
+    ) -> None:
         require_public(public)
         require_choice("neighbours", neighbours, list(NEIGHBOURS))
         bound = Fraction(0) if delta is None else as_delta(delta)
@@ -109,7 +118,7 @@ class SubspaceMechanism(SharedKey):
         }
         assign(self, public=public, **read, neighbours=neighbours)
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> Json:
         return {name: value for name, value in vars(self).items() if name != "_found"}  # a law is found again
 
     @property
@@ -141,7 +150,7 @@ class SubspaceMechanism(SharedKey):
     def _sampled(self, plan: Plan | None) -> str:
         return real_sampler(self.grid, plan)
 
-    def _nearest(self, promise: Guarantee, public: System) -> tuple[Any, str | None]:
+    def _nearest(self, promise: Guarantee, public: System) -> tuple[Fraction | float | None, str | None]:
         """Count the neighbours on the way to the nearest other table; with a query 1, the least there can be."""
         if self.query is not None:
             return 1, None
@@ -152,9 +161,9 @@ class SubspaceMechanism(SharedKey):
         found = structure(sparse.vstack([free.class_system[:, free.classes], total]))
         return int(shortest_distance(found) or 2) // 2, None
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Json:
         """Kind and parameters, rationals as text."""
-        parameters: dict[str, Any] = {"kind": self.kind, "epsilon": str(self.epsilon)}
+        parameters: Json = {"kind": self.kind, "epsilon": str(self.epsilon)}
         if self.delta:
             parameters["delta"] = str(self.delta)
         if self.query is not None:
@@ -188,7 +197,7 @@ class SubspaceMechanism(SharedKey):
         """Draw noisy answers; float64 of shape (draws, d)."""
         return self._law(system).added(cells, draws, tape)
 
-    def log_weight(self, system: System, y: Any, x: NDArray[np.int64]) -> float:
+    def log_weight(self, system: System, y: Array, x: NDArray[np.int64]) -> float:
         """Log density of the noise ``y - x``, normaliser dropped; it is the same for every x."""
         return self._law(system).log_density(y - x)
 

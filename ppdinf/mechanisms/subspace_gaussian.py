@@ -22,6 +22,7 @@ import numpy as np
 from scipy import sparse
 
 from ppdinf._frozen import assign
+from ppdinf._types import Json
 from ppdinf.errors import InvariantError, PrivacyError
 from ppdinf.invariants import Public, System
 from ppdinf.lattice.null_space import NullSpace, null_space
@@ -179,7 +180,7 @@ class SubspaceGaussian(SubspaceMechanism):
             exact=True,
         )
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Json:
         """Kind and parameters, rationals as text."""
         return super().to_dict() | {"method": self.method, "calibration": self.calibration}
 

@@ -21,13 +21,14 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from scipy import sparse
 from scipy.special import exprel, logsumexp
 
 from ppdinf._frozen import assign
+from ppdinf._types import Json
 from ppdinf.errors import InvariantError, ModelError
 from ppdinf.invariants import Public, System
 from ppdinf.lattice.null_space import NullSpace, null_space
@@ -181,7 +182,7 @@ class SubspaceLaplace(SubspaceMechanism):
             exact=True,
         )
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Json:
         """Kind and parameters, rationals as text."""
         return super().to_dict() | {"method": self.method}
 

@@ -10,11 +10,12 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ppdinf._types import Json, Symbolic
 from ppdinf.errors import ModelError
 from ppdinf.invariants import Public, System
 from ppdinf.lattice.feasible import nearest_feasible
@@ -35,7 +36,7 @@ LARGEST = 2**27  # counts in all windows together: a gigabyte of weights
 class _Alike:
     """Weights of 1, whatever the noise is."""
 
-    def log_weight(self, z: Any) -> Any:
+    def log_weight(self, z: Symbolic) -> Symbolic:
         return 0.0 * z
 
 
@@ -79,7 +80,7 @@ class Suppression(TableMechanism):
     def _sampled(self, plan: Plan | None) -> str:
         return "none is drawn, the table is worked out from what is public"
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Json:
         """Kind; there are no parameters."""
         return {"kind": self.kind}
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import importlib
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import pandas as pd
 import xarray as xr
 from numpy.typing import NDArray
 
+from ppdinf._types import Symbolic
 from ppdinf.frame import Frame
 from ppdinf.invariants import System
 from ppdinf.invariants.system import bind
@@ -124,7 +124,7 @@ class TableMechanism(Mechanism):
         """
         return expected_error(self, table, sizes, gaps)
 
-    def release(self, table: TableLike, *, allow_mcmc: bool = False, **seed: Any) -> Release:
+    def release(self, table: TableLike, *, allow_mcmc: bool = False, **seed: object) -> Release:
         """Publish a table: draw noise from the operating system's secure source and add it.
 
         Takes no seed: noise that can be drawn again can be subtracted again.
@@ -215,7 +215,7 @@ class TableMechanism(Mechanism):
         generator = rng.spawn(1)[0] if isinstance(rng, np.random.Generator) else np.random.default_rng(rng)
         return frame.table(mechanism.draw(system, cells, draws, seeded_tape(generator), plan))
 
-    def dist(self, table: TableLike, labels: object = None) -> Any:
+    def dist(self, table: TableLike, labels: object = None) -> Symbolic:
         """State the release of a table that is itself a variable, as an unnamed PyMC distribution.
 
         For models written generatively: draws of the prior predictive are releases, and what was published is observed.

@@ -12,13 +12,14 @@ from abc import abstractmethod
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from flint import arb
 from numpy.typing import NDArray
 
 from ppdinf._frozen import assign
+from ppdinf._types import Array, Json
 from ppdinf.errors import CountError, InvariantError, PrivacyError
 from ppdinf.invariants import Public, System
 from ppdinf.laws.likelihood import Likelihood
@@ -127,7 +128,7 @@ class Transition(CellLaw):
 
     kind: ClassVar[str] = "transition"
     title = "probabilities of single cells"
-    matrix: Any
+    matrix: Array
     public: Public = NOTHING
 
     def __post_init__(self) -> None:
@@ -168,7 +169,7 @@ class Transition(CellLaw):
             raise PrivacyError("the matrix tells some count from the next for certain: there is nothing to promise")
         return Guarantee("approximate", Fraction(0), delta=delta, neighbours=PRESENT, **self.public.open)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Json:
         """Kind and matrix."""
         return {"kind": self.kind, "matrix": self.matrix.tolist()}
 

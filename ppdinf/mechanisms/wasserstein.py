@@ -8,12 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ppdinf._frozen import assign, made
+from ppdinf._types import Array, Json
 from ppdinf.errors import CountError, PrivacyError
 from ppdinf.invariants import Public, System
 from ppdinf.lattice.shortest import shortest_distance
@@ -89,7 +90,7 @@ class WassersteinExponential(Weighted):
     sensitivity: Fraction
     secrets: str
     base_measure: BaseMeasure | None
-    loss: str | Callable[[Any, Any], float]
+    loss: str | Callable[[Array, Array], float]
 
     def __init__(
         self,
@@ -98,7 +99,7 @@ class WassersteinExponential(Weighted):
         sensitivity: int | float | str | Fraction,
         secrets: str,
         base_measure: BaseMeasure | None = None,
-        loss: str | Callable[[Any, Any], float] = "l1",
+        loss: str | Callable[[Array, Array], float] = "l1",
     ) -> None:
         require_public(public)
         if not isinstance(secrets, str) or not secrets.strip():
@@ -181,7 +182,7 @@ class WassersteinExponential(Weighted):
                 f"than {nearest:.4g} in {self.distance}: a secret that moves the table at all moves it that far"
             )
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Json:
         """Kind and parameters, rationals as text."""
         if callable(self.loss):
             raise PrivacyError("release files hold the losses 'l1' and 'l2' alone: a loss of one's own is a program")
@@ -197,7 +198,7 @@ class WassersteinExponential(Weighted):
         return {"kind": self.kind} | parameters | further
 
     @classmethod
-    def _of_file(cls, public: Public, parameters: dict[str, Any]) -> Mechanism:
+    def _of_file(cls, public: Public, parameters: Json) -> Mechanism:
         former = {"base_measure" if name == "base" else name: value for name, value in parameters.items()}
         stated = former.get("base_measure")
         measure = {} if stated is None else {"base_measure": made(DirichletMultinomial, stated, "a base measure")}

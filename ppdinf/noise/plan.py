@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ppdinf._types import Json
 from ppdinf.errors import InvariantError, PrivacyError
 from ppdinf.lattice.structure import Structure
 from ppdinf.laws import DoubleGeometric, Law
@@ -61,7 +62,7 @@ class Plan:
         how = "exact" if self.exact else "in double precision" if self.distance is None else "Markov chain"
         return f"{self.sampler} sampler ({how}): {self.reason}{kept}"
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Json:
         """Plain data for the release file."""
         return {name: value for name, value in zip(_WRITTEN, self._written, strict=True) if value is not None}
 

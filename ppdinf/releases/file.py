@@ -14,8 +14,9 @@ text is quoted and may be "NA", so say which columns of digits are text.
 from __future__ import annotations
 
 from os import PathLike
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from ppdinf._types import Json
 from ppdinf.releases import sealed
 from ppdinf.releases.sealed import as_csv
 
@@ -54,7 +55,7 @@ def write(release: Release, path: str | PathLike[str], *, overwrite: bool = Fals
     sealed.save(path, packed(release), overwrite=overwrite, why="no release can be drawn again")
 
 
-def packed(release: Release, as_in: dict[str, Any] | None = None) -> bytes:
+def packed(release: Release, as_in: Json | None = None) -> bytes:
     """Bytes of the file: the same for the same release, on every machine.
 
     With the manifest of a file of the schema before, as that version would write them: it worked out some guarantees

@@ -5,12 +5,14 @@ from __future__ import annotations
 import importlib
 import math
 from abc import ABC, abstractmethod
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ppdinf._frozen import NamedInFiles, made
+from ppdinf._types import Json
 from ppdinf.errors import ModelError, PrivacyError
 from ppdinf.invariants import Public, System
 from ppdinf.lattice.shortest import shortest_step
@@ -103,7 +105,7 @@ class Mechanism(NamedInFiles, ABC, by="kind"):
         """Say what is promised of releases that keep the sums of `system`."""
         return self.guarantee
 
-    def _nearest(self, promise: Guarantee, public: System) -> tuple[Any, str | None]:
+    def _nearest(self, promise: Guarantee, public: System) -> tuple[Fraction | float | None, str | None]:
         """Find how far the nearest other table is, in steps where there is no metric, and what it differs in."""
         if promise.metric is None:
             return 1, None
@@ -118,7 +120,7 @@ class Mechanism(NamedInFiles, ABC, by="kind"):
         return f"{self.title}, {plan or 'drawn in a way that is not stated'}"
 
     @abstractmethod
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Json:
         """Kind and parameters, without `public`, as plain data; `from_dict` reads them back."""
 
     @staticmethod
@@ -141,7 +143,7 @@ class Mechanism(NamedInFiles, ABC, by="kind"):
         return found._of_file(public, {name: value for name, value in data.items() if name != "kind"})
 
     @classmethod
-    def _of_file(cls, public: Public, parameters: dict[str, Any]) -> Mechanism:
+    def _of_file(cls, public: Public, parameters: Json) -> Mechanism:
         """Make a mechanism of what `to_dict` has said."""
         return made(cls, {"public": public} | parameters, f"a mechanism of kind {cls.kind!r}")
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ppdinf._types import Json
 from ppdinf.errors import ReleaseFileError
 from ppdinf.invariants import Public
 from ppdinf.invariants.system import bind
@@ -77,7 +78,7 @@ def _require(manifest: Any) -> tuple[str, ...]:
     return PARTS
 
 
-def _release(manifest: dict[str, Any], parts: dict[str, bytes]) -> Release:
+def _release(manifest: Json, parts: dict[str, bytes]) -> Release:
     public, kept = Public.from_dict(manifest["public"]), Public.from_dict(manifest["kept"])
     mechanism = Mechanism.from_dict(manifest["mechanism"], kept)
     plan = None if manifest["plan"] is None else Plan(**manifest["plan"])

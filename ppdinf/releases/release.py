@@ -6,14 +6,13 @@ from dataclasses import replace
 from functools import cached_property
 from html import escape
 from os import PathLike
-from typing import Any
 
 import numpy as np
 import pandas as pd
 import scipy.sparse as sp
 import xarray as xr
-from numpy.typing import NDArray
 
+from ppdinf._types import Array
 from ppdinf.errors import InvariantError, PrivacyError
 from ppdinf.frame import Frame
 from ppdinf.invariants import Public, System
@@ -100,7 +99,7 @@ class Release:
             raise PrivacyError(f"mechanism says how the noise was drawn, found {type(mechanism).__name__}")
         if public is not None and not isinstance(public, System):
             raise InvariantError("public must be bound to its values: pass public.on(table, values=...)")
-        cells: NDArray[Any]
+        cells: Array
         if mechanism.is_integer:
             frame, cells = labelled_cells(table, nonnegative=False)
         else:
@@ -117,7 +116,7 @@ class Release:
     def _set(
         self,
         frame: Frame,
-        cells: NDArray[Any],
+        cells: Array,
         mechanism: Mechanism,
         kept: System,
         public: System,
@@ -126,13 +125,13 @@ class Release:
         self.frame, self.kept, self.public, self.mechanism, self.plan = frame, kept, public, mechanism, plan
         self.table = frame.table(cells, "released")
         self.part_of: Mechanism | None = None
-        self._drawn: NDArray[Any] | None = None
+        self._drawn: Array | None = None
         self._otherwise = "stated"
 
     @staticmethod
     def of_draw(
         frame: Frame,
-        cells: NDArray[Any],
+        cells: Array,
         mechanism: Mechanism,
         kept: System,
         plan: Plan | None,
@@ -281,7 +280,7 @@ class Release:
         """
         write(self, path, overwrite=overwrite)
 
-    def sel(self, **labels: Any) -> xr.DataArray:
+    def sel(self, **labels: object) -> xr.DataArray:
         """Cut out a part of the noisy table by its labels, ``release.sel(county="A")``.
 
         A table, not a release: what is public speaks of the whole.
@@ -332,7 +331,7 @@ def as_undated(release: Release) -> Release:
     return release
 
 
-def _read_off(public: Public, frame: Frame, cells: NDArray[Any]) -> System:
+def _read_off(public: Public, frame: Frame, cells: Array) -> System:
     """Bind statements to the sums of a noisy table, to the nearest whole numbers where its cells are real."""
     if cells.dtype == np.int64:
         return bind(public, frame, cells)
@@ -340,7 +339,7 @@ def _read_off(public: Public, frame: Frame, cells: NDArray[Any]) -> System:
     return bind(public, frame, np.zeros(frame.size, dtype=np.int64), np.rint(blank.A @ cells).astype(np.int64).tolist())
 
 
-def _require_kept(kept: System, cells: NDArray[Any], *, bounds: bool) -> None:
+def _require_kept(kept: System, cells: Array, *, bounds: bool) -> None:
     """Refuse a table without the sums that its noise keeps; real ones up to rounding."""
     if cells.dtype == np.int64:
         kept.require_cells(cells, bounds=bounds)
@@ -352,7 +351,7 @@ def _require_kept(kept: System, cells: NDArray[Any], *, bounds: bool) -> None:
         )
 
 
-def _join(public: System, kept: System, cells: NDArray[Any]) -> System:
+def _join(public: System, kept: System, cells: Array) -> System:
     """Add to what is public the sums of the noisy table that the noise kept; refuse a contradiction."""
     names = [*public.names, *(f"{name} (as released)" for name in kept.names)]
     check_consistent(sp.vstack([public.A, kept.A]), np.concatenate([public.values, kept.values]), row_names=names)

@@ -22,6 +22,7 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
+from ppdinf._types import Json
 from ppdinf._whole_files import write_whole
 from ppdinf.errors import PpdinfError, ReleaseFileError
 from ppdinf.frame import Frame
@@ -40,7 +41,7 @@ _SENSELESS = (ValueError, TypeError, LookupError, AttributeError, OverflowError,
 _UNREADABLE = (zipfile.BadZipFile, EOFError, OSError, RuntimeError, ValueError, OverflowError)
 
 
-def packed(manifest: dict[str, Any], parts: dict[str, bytes]) -> bytes:
+def packed(manifest: Json, parts: dict[str, bytes]) -> bytes:
     """Bytes of the archive: the same for the same content, on every machine."""
     sizes = {name: {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()} for name, data in parts.items()}
     manifest = manifest | {"parts": sizes}
@@ -110,7 +111,7 @@ def says(path: str | PathLike[str], field: str, value: object) -> bool:
     return isinstance(manifest, dict) and manifest.get(field) == value
 
 
-def unpacked(data: bytes, require: Callable[[Any], Sequence[str] | None]) -> tuple[dict[str, Any], dict[str, bytes]]:
+def unpacked(data: bytes, require: Callable[[Any], Sequence[str] | None]) -> tuple[Json, dict[str, bytes]]:
     """Manifest and parts of an archive, checked against each other.
 
     Parameters
@@ -146,12 +147,12 @@ def unpacked(data: bytes, require: Callable[[Any], Sequence[str] | None]) -> tup
     return manifest, parts
 
 
-def canonical(manifest: dict[str, Any]) -> bytes:
+def canonical(manifest: Json) -> bytes:
     """Bytes of a manifest."""
     return (json.dumps(manifest, indent=1, ensure_ascii=False, allow_nan=False) + "\n").encode("utf-8")
 
 
-def digest(manifest: dict[str, Any]) -> str:
+def digest(manifest: Json) -> str:
     """SHA-256 of everything in a manifest but its digest."""
     body = {key: value for key, value in manifest.items() if key != "digest"}
     return hashlib.sha256(canonical(body)).hexdigest()
@@ -164,17 +165,17 @@ def _manifest(data: bytes) -> Any:
         raise ReleaseFileError(f"{MANIFEST} is not JSON: {error}") from error
 
 
-def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _distinct(pairs: list[tuple[str, object]]) -> Json:
     if len({key for key, _ in pairs}) < len(pairs):
         raise ReleaseFileError(f"{MANIFEST} repeats a key")
     return dict(pairs)
 
 
-def _finite(text: str) -> Any:
+def _finite(text: str) -> float:
     raise ReleaseFileError(f"{MANIFEST} holds {text}")
 
 
-def as_csv(header: Sequence[str], *columns: Iterable[Any]) -> bytes:
+def as_csv(header: Sequence[str], *columns: Iterable[object]) -> bytes:
     """Bytes of a table, text in quotes."""
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n", quoting=csv.QUOTE_NONNUMERIC)
@@ -183,7 +184,7 @@ def as_csv(header: Sequence[str], *columns: Iterable[Any]) -> bytes:
     return text.getvalue().encode("utf-8")
 
 
-def columns_of(data: bytes, types: dict[str, Any] | None, part: str) -> dict[str, np.ndarray]:
+def columns_of(data: bytes, types: Json | None, part: str) -> dict[str, np.ndarray]:
     """Columns of a table by name, of the types wanted; all as text where `types` is None."""
     # decimals as text at first, since Python reads them exactly; not as categories, which "00001" would leave as 1
     kinds: Any = object
@@ -199,7 +200,7 @@ def columns_of(data: bytes, types: dict[str, Any] | None, part: str) -> dict[str
     return {name: np.asarray(found[name]).astype(kind) for name, kind in wanted.items()}
 
 
-def coordinates(frame: Frame) -> dict[str, Any]:
+def coordinates(frame: Frame) -> Json:
     """State labels of a table as a manifest does, beside a part whose rows have one column for each coordinate."""
     return {
         "dims": dict(zip(frame.dims, frame.shape, strict=True)),
@@ -210,13 +211,13 @@ def coordinates(frame: Frame) -> dict[str, Any]:
     }
 
 
-def require_fields(manifest: dict[str, Any], fields: Collection[str]) -> None:
+def require_fields(manifest: Json, fields: Collection[str]) -> None:
     """Refuse a manifest with other fields."""
     if wrong := sorted(set(manifest) ^ set(fields)):
         raise ReleaseFileError(f"{MANIFEST} has fields too many or too few: {wrong}")
 
 
-def labelled(data: bytes, manifest: dict[str, Any], part: str, counts: dict[str, Any]) -> xr.DataArray:
+def labelled(data: bytes, manifest: Json, part: str, counts: Json) -> xr.DataArray:
     """Read a table of one row per cell: its coordinates, and at most one column of counts; else of zeros."""
     shape: dict[str, int] = manifest["dims"]
     entries = {name: (tuple(entry["dims"]), _READ_AS[entry["type"]]) for name, entry in manifest["coordinates"].items()}

@@ -18,10 +18,10 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from filelock import FileLock, Timeout
 
+from ppdinf._types import Json
 from ppdinf._whole_files import require_place, unwritable, write_whole
 from ppdinf.errors import SessionError
 
@@ -45,7 +45,7 @@ class Journal:
         What follows them.
     """
 
-    records: list[dict[str, Any]]
+    records: list[Json]
     digests: list[str]
     size: int
     torn: bytes = b""
@@ -67,7 +67,7 @@ def locked(path: Path) -> Iterator[None]:
         lock.release()
 
 
-def create(path: Path, record: dict[str, Any]) -> None:
+def create(path: Path, record: Json) -> None:
     """Write a new file with its first record; by who holds the lock."""
     write_whole(path, _line("", record))
 
@@ -102,7 +102,7 @@ def read(path: Path) -> Journal:
     return journal
 
 
-def append(path: Path, journal: Journal, record: dict[str, Any]) -> None:
+def append(path: Path, journal: Journal, record: Json) -> None:
     """Add a record and see that it is on the disk; by who holds the lock and has just read the file.
 
     Raises
@@ -136,7 +136,7 @@ def append(path: Path, journal: Journal, record: dict[str, Any]) -> None:
             os.close(handle)
 
 
-def _record(line: bytes) -> dict[str, Any] | None:
+def _record(line: bytes) -> Json | None:
     try:
         found = json.loads(line)
     except (ValueError, RecursionError):
@@ -153,13 +153,13 @@ def _previous(lines: list[bytes]) -> str:
         return ""
 
 
-def _line(previous: str, record: dict[str, Any]) -> bytes:
+def _line(previous: str, record: Json) -> bytes:
     return _canonical(record | {"digest": _digest(previous, record)}) + b"\n"
 
 
-def _digest(previous: str, record: dict[str, Any]) -> str:
+def _digest(previous: str, record: Json) -> str:
     return hashlib.sha256(previous.encode() + b"\n" + _canonical(record)).hexdigest()
 
 
-def _canonical(record: dict[str, Any]) -> bytes:
+def _canonical(record: Json) -> bytes:
     return json.dumps(record, ensure_ascii=True, separators=(", ", ": ")).encode("ascii")

@@ -6,13 +6,14 @@ from dataclasses import fields
 from fractions import Fraction
 from typing import Any
 
+from ppdinf._types import Json
 from ppdinf.privacy.guarantee import Guarantee
 from ppdinf.privacy.restatement import whole_delta
 
 __all__ = ["promise_of", "to_plain"]
 
 
-def to_plain(promise: Guarantee) -> dict[str, Any]:
+def to_plain(promise: Guarantee) -> Json:
     """Write down a promise for all distances, with what a Markov chain adds to its delta; fractions as text.
 
     Examples
@@ -20,7 +21,7 @@ def to_plain(promise: Guarantee) -> dict[str, Any]:
     >>> to_plain(Guarantee("pure", Fraction(1, 3), neighbours="one record"))
     {'variant': 'pure', 'epsilon': '1/3', 'neighbours': 'one record'}
     """
-    found: dict[str, Any] = {}
+    found: Json = {}
     delta = whole_delta(promise)
     for field in fields(Guarantee):
         value = delta if field.name == "delta" else getattr(promise, field.name)
@@ -38,7 +39,7 @@ def _plain(value: object) -> Any:
     return str(value) if isinstance(value, Fraction) else value
 
 
-def promise_of(data: dict[str, Any]) -> Guarantee:
+def promise_of(data: Json) -> Guarantee:
     """Read `to_plain`."""
     found = dict(data)
     for name, value in data.items():

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import Any
 
+from ppdinf._types import Json
 from ppdinf.errors import PpdinfError, PrivacyError, SessionError
 from ppdinf.invariants import Public
 from ppdinf.privacy.budget import Budget
@@ -84,12 +84,12 @@ def partition_of(given: Mapping[str, Sequence[str]] | None) -> tuple[str, tuple[
     return by, tuple(parts)
 
 
-def _require_fields(record: dict[str, Any], fields: dict[str, type]) -> None:
+def _require_fields(record: Json, fields: dict[str, type]) -> None:
     if set(record) != set(fields) or any(type(record[field]) is not kind for field, kind in fields.items()):
         raise ValueError("fields too many, too few, or of another kind")
 
 
-def _require_intent(record: dict[str, Any], number: int) -> None:
+def _require_intent(record: Json, number: int) -> None:
     if record["intent"] != number or not isinstance(record["mechanism"]["kind"], str):
         raise ValueError("out of order, or by no mechanism")
     if not all(type(size) is int for size in record["dims"].values()):

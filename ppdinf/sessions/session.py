@@ -15,6 +15,7 @@ from typing import Any
 
 import pandas as pd
 
+from ppdinf._types import Json
 from ppdinf.errors import LabelError, PpdinfError, PrivacyError, PrivacyWarning, SessionError
 from ppdinf.frame import Frame
 from ppdinf.invariants import Public
@@ -330,7 +331,7 @@ class Session:
             warnings.warn(f"the noise was drawn, and the outcome not written down: {error}", PrivacyWarning, 3)
 
 
-def _intents(journal: Journal) -> list[dict[str, Any]]:
+def _intents(journal: Journal) -> list[Json]:
     return [record for record in journal.records if "intent" in record]
 
 

@@ -16,13 +16,14 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
 from ppdinf._frozen import assign
+from ppdinf._types import Array, Json
 from ppdinf.errors import InvariantError, PrivacyError
 from ppdinf.frame import Frame
 from ppdinf.invariants import Public, System, covariates
@@ -104,7 +105,7 @@ class PostProcessed(TableMechanism):
             )  # sums are neither used nor kept
         assign(self, public=public, epsilon=as_fraction(epsilon, "epsilon"), method=method)
 
-    def release(self, table: TableLike, **seed: Any) -> PostProcessedRelease:  # type: ignore[override]
+    def release(self, table: TableLike, **seed: object) -> PostProcessedRelease:  # type: ignore[override]
         """Publish a table: add noise from the operating system's secure source, and post-process.
 
         Parameters
@@ -148,9 +149,7 @@ class PostProcessed(TableMechanism):
 
         return Draft(self, system, plan, draw)
 
-    def draw(
-        self, system: System, cells: NDArray[np.int64], draws: int, tape: Tape, plan: Plan | None = None
-    ) -> NDArray[Any]:
+    def draw(self, system: System, cells: NDArray[np.int64], draws: int, tape: Tape, plan: Plan | None = None) -> Array:
         """Draw post-processed tables; shape (draws, d)."""
         levels = self._levels(system.frame)
         return self._fit(system, levels, [_noisy(G, rate, cells, draws, tape) for G, rate in levels])
@@ -234,7 +233,7 @@ class PostProcessed(TableMechanism):
             "(ppdinf.GeneralizedLaplace)"
         )
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Json:
         """Kind and parameters, rationals as text."""
         return {"kind": self.kind, "epsilon": str(self.epsilon), "method": self.method}
 
@@ -242,7 +241,7 @@ class PostProcessed(TableMechanism):
         """Say what is measured, at which rate; the cells are last."""
         return [(sparse.csr_array(sparse.eye_array(frame.size, dtype=np.int64)), self.epsilon)]
 
-    def _fit(self, system: System, levels: Levels, measured: list[NDArray[np.int64]]) -> NDArray[Any]:
+    def _fit(self, system: System, levels: Levels, measured: list[NDArray[np.int64]]) -> Array:
         """Repair noisy sums, one array of shape (draws, m) for each level; shape (draws, d)."""
         (noisy,) = measured
         if self.method == "truncated":

@@ -27,6 +27,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 from scipy.optimize import LinearConstraint, milp
 
+from ppdinf._types import Array
 from ppdinf.errors import InvariantError
 from ppdinf.lattice.systems import exact_product
 
@@ -100,7 +101,7 @@ def round_to_sums(
     return found
 
 
-def _solve(cost: NDArray[Any], rows: list[Any], whole: int | None = None) -> NDArray[np.int64] | None:
+def _solve(cost: Array, rows: list[Any], whole: int | None = None) -> NDArray[np.int64] | None:
     """Minimise over whole numbers (the first `whole` of them) with ``low <= M x <= high`` for each of `rows`."""
     stated = [LinearConstraint(sparse.csc_array(M), low, high) for M, low, high in rows if M.shape[0]]
     integral = np.arange(cost.size) < (cost.size if whole is None else whole)

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from ppdinf._types import Array
 from ppdinf.invariants import System
 from ppdinf.lattice.solution import integer_solution
 from ppdinf.lattice.structure import structure
@@ -65,7 +65,7 @@ class Target:
         sums = np.array([solution.get(k, 0) for k in range(found.class_sizes.size)], dtype=np.int64)
         return np.where(summed, found.classes, -1), np.where(found.determined, sums, 0)
 
-    def project(self, y: NDArray[Any]) -> NDArray[np.float64]:
+    def project(self, y: Array) -> NDArray[np.float64]:
         """Find the nearest real table in squares."""
         if self.groups is None:
             return onto_bounds(y, self.A, self.a, *self.bounds)

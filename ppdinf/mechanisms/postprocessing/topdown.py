@@ -17,13 +17,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
 from ppdinf._frozen import assign
+from ppdinf._types import Array, Json
 from ppdinf.errors import InvariantError, PrivacyError
 from ppdinf.frame import Frame
 from ppdinf.invariants import Public, System
@@ -34,7 +35,7 @@ from ppdinf.mechanisms.postprocessing.projection import onto_bounds
 from ppdinf.mechanisms.postprocessing.rounding import round_to_sums
 from ppdinf.mechanisms.postprocessing.target import Target
 from ppdinf.noise.plan import Plan
-from ppdinf.rationals import as_fraction
+from ppdinf.rationals import Parameter, as_fraction
 
 __all__ = ["TopDown", "top_down"]
 
@@ -146,7 +147,11 @@ class TopDown(PostProcessed):
     shares: tuple[Fraction, ...]
 
     def __init__(
-        self, public: Public, epsilon: int | float | str | Fraction, levels: Public | list[Any], shares: Any = None
+        self,
+        public: Public,
+        epsilon: int | float | str | Fraction,
+        levels: Public | list[Public],
+        shares: Sequence[Parameter] | None = None,
     ) -> None:
         super().__init__(public, epsilon, "rounded")
         levels = Public.from_dict(levels) if isinstance(levels, list) else levels
@@ -167,7 +172,7 @@ class TopDown(PostProcessed):
         """The law in a few words."""
         return f"noise at {len(self.shares)} levels, fitted from the top down"
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Json:
         """Kind and parameters, rationals as text."""
         further = {"levels": self.levels.to_dict(), "shares": [str(share) for share in self.shares]}
         return {"kind": self.kind, "epsilon": str(self.epsilon)} | further
@@ -187,6 +192,6 @@ class TopDown(PostProcessed):
         found.append(sparse.csr_array(sparse.eye_array(frame.size, dtype=np.int64)))
         return [(G, self.epsilon * share) for G, share in zip(found, self.shares, strict=True)]
 
-    def _fit(self, system: System, levels: Levels, measured: list[NDArray[np.int64]]) -> NDArray[Any]:
+    def _fit(self, system: System, levels: Levels, measured: list[NDArray[np.int64]]) -> Array:
         target, groups = Target.of(system), [G for G, _ in levels]
         return np.stack([top_down(target, groups, noisy) for noisy in zip(*measured, strict=True)])

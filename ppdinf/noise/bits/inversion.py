@@ -22,12 +22,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 from flint import arb
 from numpy.typing import NDArray
 
+from ppdinf._types import Array
 from ppdinf.errors import PrivacyError
 from ppdinf.noise.bits.settle import integer_bounds, is_below, precision, scaled, settle
 from ppdinf.noise.bits.tape import Tape
@@ -75,18 +75,18 @@ class _Table:
     """
 
     first: int
-    lower: NDArray[Any]
-    upper: NDArray[Any]
-    kept: NDArray[Any]
+    lower: Array
+    upper: Array
+    kept: Array
 
-    def find(self, words: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    def find(self, words: Array) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
         """Return the block of every u that begins with each word, and whether the word settles it."""
         rows = np.searchsorted(self.lower, words, side="right")
         inside = rows < len(self.lower)
         settled = inside & (self.upper[np.where(inside, rows, 0)] <= words)
         return self.first + rows, settled
 
-    def kept_below(self, blocks: NDArray[np.int64]) -> NDArray[Any]:
+    def kept_below(self, blocks: NDArray[np.int64]) -> Array:
         """Return the bound on words that certainly keep an integer of the block; 0 off the table."""
         rows = blocks - self.first
         inside = (rows >= 0) & (rows < len(self.kept))
@@ -233,7 +233,7 @@ class Inversion:
         return weights, arb(0)
 
 
-def _words(integers: list[int], bits: int) -> NDArray[Any]:
+def _words(integers: list[int], bits: int) -> Array:
     return np.array(integers, dtype=np.uint64 if bits <= 64 else object)
 
 

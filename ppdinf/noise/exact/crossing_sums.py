@@ -14,12 +14,12 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
-from typing import Any
 
 import numpy as np
 from flint import arb
 from numpy.typing import NDArray
 
+from ppdinf._types import Array
 from ppdinf.noise.bits.coins import toss
 from ppdinf.noise.bits.inversion import bernoulli
 from ppdinf.noise.bits.lazy import LazyReals
@@ -238,7 +238,7 @@ def _places(members: list[int]) -> NDArray[np.int64] | slice:
 def _quarters(tape: Tape) -> Tape:
     """Read words of 16 bits off a tape: most events need no more."""
 
-    def words(n: int) -> NDArray[Any]:
+    def words(n: int) -> Array:
         return tape(-(-n // 4)).view(np.uint16)[:n]
 
     return words

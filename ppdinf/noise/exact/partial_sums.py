@@ -12,12 +12,14 @@ import numpy as np
 from flint import arb, arb_poly
 from numpy.typing import NDArray
 
+from ppdinf._types import Array
+
 __all__ = ["UNIT", "Factor", "Numbers", "Table", "merged"]
 
 UNIT = 2.0**-53
 UNDERFLOW = 2.0**-1000  # more than the entries that doubles round to 0 add up to
 
-type Numbers = NDArray[Any]
+type Numbers = Array
 """Doubles, or balls in an array of objects."""
 
 
