@@ -16,7 +16,8 @@ fiber_walk          walk a table along lines of its fiber, by exact full conditi
 fixed_frequencies   sums of a few cells from their characteristic functions at fixed frequencies, as polynomials
 fourier             the probability that a sum of integers takes a value: the mean of its characteristic function over
                     frequencies
-frequency_grids     characteristic functions of cells at fixed frequencies, as polynomials in their natural parameters,
+frequency_grids     grids of frequencies that serve groups of cells, as few as do, with the pieces of their cells
+frequency_pieces    characteristic functions of cells at fixed frequencies, as polynomials in their natural parameters,
                     with bounds
 gaussian_block      cells whose law, given all others, is near a Gaussian on the lattice of exact sums: where they may
                     go together

@@ -1,7 +1,7 @@
 r"""Sums of a few cells from their characteristic functions at fixed frequencies, as polynomials in what varies.
 
 The weight of all tables with a total is the mean over all N frequencies of the product over cells
-(:mod:`ppdinf.fiber.frequency_grids` has the polynomials), and its derivatives, the posterior means, need those of the
+(:mod:`ppdinf.fiber.frequency_pieces` has the polynomials), and its derivatives, the posterior means, need those of the
 same polynomials. Whether N is large enough for a sum is told by Chernoff's inequality, and whether frequencies from
 a number on may be left out by the size of characteristic functions there: every piece keeps bounds of both. Where
 these do not hold, nothing is returned.
@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ppdinf.fiber.cell_windows import Weights, vectorised
-from ppdinf.fiber.frequency_grids import (
+from ppdinf.fiber.frequency_grids import Grids
+from ppdinf.fiber.frequency_pieces import (
     BASE,
     DECAY,
     DROP,
@@ -24,9 +25,8 @@ from ppdinf.fiber.frequency_grids import (
     MIDDLE,
     RATE,
     WAVES,
-    Grids,
     width,
-)  # fmt: skip
+)
 from ppdinf.fiber.pieces import Pieces, placed
 
 __all__ = ["by_frequencies"]

@@ -9,7 +9,7 @@ from scipy.special import logsumexp
 from ppdinf.fiber import totals
 from ppdinf.fiber.cell_windows import Weights
 from ppdinf.fiber.fixed_frequencies import by_frequencies
-from ppdinf.fiber.frequency_grids import (
+from ppdinf.fiber.frequency_pieces import (
     BASE,
     DECAY,
     EXCESS,
@@ -20,7 +20,7 @@ from ppdinf.fiber.frequency_grids import (
     RATE,
     TERMS,
     WAVES,
-    _fill,
+    fill,
     width,
 )
 
@@ -126,7 +126,7 @@ def test_bounds_hold_between_the_points_where_they_are_found(seed):
         logw[[5, 6, 20, 34, 35]], center = [0.0, 0.0, 2.5, 0.0, 0.0], 0.0
     w = Weights(logw[None], totals.lids(logw[None]), np.zeros(1, np.int64), np.zeros(1))
     entry = np.empty(width(n))
-    _fill(w, 0, center, half, modulus, n, entry)
+    fill(w, 0, center, half, modulus, n, entry)
     beyond = 2 * np.pi * np.arange(n, modulus // 2 + 1) / modulus
     sizes, excesses = [], []
     for x in np.linspace(-half, half, 401):
