@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -187,7 +187,7 @@ def margin(*dims: str, weights: str | None = None) -> Public:
     return Public((Sums(dims, weights),))
 
 
-def groups(coordinate: str, parents: Mapping[str | int, str | int] | pd.Series | None = None) -> Public:
+def groups(coordinate: str, parents: Mapping[Any, Any] | pd.Series | None = None) -> Public:
     """Make the sum within each group of cells public.
 
     Parameters
@@ -219,7 +219,7 @@ def groups(coordinate: str, parents: Mapping[str | int, str | int] | pd.Series |
     return margin(coordinate) if parents is None else Public((Parents(coordinate, _pairs(parents)),))
 
 
-def hierarchy(*levels: str, parents: Mapping[str | int, str | int] | pd.Series | None = None) -> Public:
+def hierarchy(*levels: str, parents: Mapping[Any, Any] | pd.Series | None = None) -> Public:
     """Make the total and the sums at each level of a nested hierarchy public.
 
     Parameters

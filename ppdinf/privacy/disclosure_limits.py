@@ -9,9 +9,10 @@ J. Seeman, M. Reimherr, A. Slavkovic, "Formal privacy for partially private data
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 
@@ -21,7 +22,7 @@ from ppdinf.rationals import Parameter, as_fraction
 
 __all__ = ["KAnonymity", "TCloseness", "condition_pairs", "probability", "whole"]
 
-type Law = Mapping[Hashable, Fraction | float]
+type Law = Mapping[Any, Fraction | float]  # of values: a mapping is invariant in its keys
 
 
 @dataclass(frozen=True)
