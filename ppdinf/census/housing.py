@@ -8,19 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from os import PathLike
-from typing import Any
 
 import numpy as np
 import pandas as pd
 import scipy.sparse as sp
 
 from ppdinf import invariants as inv
-from ppdinf.census.measurements import cells_of
+from ppdinf.census.measurements import Cells, cells_of
 from ppdinf.census.noisy_files import CONSTRAINT, DPQUERY, read_rows
 from ppdinf.census.schema import SUMMED, UNITS
 from ppdinf.census.strategies import squared_sigma
 from ppdinf.errors import CountError, LabelError
-from ppdinf.laws import DiscreteGaussian
+from ppdinf.laws import DiscreteGaussian, IntegerLaw, LawArray
 from ppdinf.measurements import Measurements, measured
 
 __all__ = ["read_occupied"]
@@ -86,7 +85,7 @@ def read_occupied(
             cells.array(str(level), ("detailed",), own, what).sel({name: known.index.to_list()})
             for what in (own["value"].tolist(), [squared_sigma(v) for v in own["variance"]])
         )
-        law: Any = DiscreteGaussian(variance=parameters.isel(h1=0, drop=True))  # type: ignore[arg-type]
+        law: IntegerLaw | LawArray = DiscreteGaussian(variance=parameters.isel(h1=0, drop=True))  # type: ignore[arg-type]
         left = known.to_numpy() - values.sel(h1="vacant", drop=True)
         stated += [measured(inv.margin(name), seen, law) for seen in (values.sel(h1="occupied", drop=True), left)]
     names = [f"units of {code}" for code in units.index]
@@ -96,7 +95,7 @@ def read_occupied(
     return Measurements({dim: units.index.to_list()}, *stated, coords=coords, public={limits: None})
 
 
-def _totals(totals: pd.DataFrame, cells: Any, dim: str) -> pd.Series:
+def _totals(totals: pd.DataFrame, cells: Cells, dim: str) -> pd.Series:
     """Exact totals of the leaves."""
     own = totals[totals["level"].str.lower() == dim]
     found = cells.array(dim, (SUMMED,), own, own["value"].tolist()).to_series()

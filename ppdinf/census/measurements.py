@@ -10,10 +10,10 @@ import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike
-from typing import Any
 
 import numpy as np
 import pandas as pd
+import scipy.sparse as sp
 import xarray as xr
 from numpy.typing import NDArray
 
@@ -24,11 +24,14 @@ from ppdinf.census.schema import SUMMED, Axis, Histogram
 from ppdinf.census.strategies import squared_sigma
 from ppdinf.errors import LabelError
 from ppdinf.frame import Frame
-from ppdinf.laws import DiscreteGaussian
+from ppdinf.laws import DiscreteGaussian, IntegerLaw, LawArray
 from ppdinf.measurements import Measured, Measurements, measured
 from ppdinf.measurements.rows import onto_rows
 
 __all__ = ["Cells", "cells_of", "read_measurements"]
+
+type Exact = tuple[inv.Public, NDArray[np.int64] | None]
+"""A statement with its values; None where it has none."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +67,9 @@ class Cells:
         kept = [(axis, name) for axis, name in zip(self.axes, groupings, strict=True) if name != SUMMED]
         return (level.lower(), *(axis.name if name == "detailed" else name for axis, name in kept))
 
-    def array(self, level: str, groupings: Sequence[str], rows: pd.DataFrame, what: Sequence[Any]) -> xr.DataArray:
+    def array(
+        self, level: str, groupings: Sequence[str], rows: pd.DataFrame, what: Sequence[NDArray[np.int64] | float]
+    ) -> xr.DataArray:
         """Numbers of one query in all geounits of a level that have it, nan elsewhere.
 
         Raises
@@ -85,7 +90,7 @@ class Cells:
             if code in seen:
                 raise LabelError(f"{where}, column 'geocode': {code!r} has this query already, in {seen[code]}")
             seen[code] = where
-            where_to: Any = (place[named(code)], *np.ix_(*columns))
+            where_to: tuple[int | NDArray[np.intp], ...] = (place[named(code)], *np.ix_(*columns))
             found[where_to] = np.broadcast_to(numbers, math.prod(shape)).reshape(shape)
         return xr.DataArray(found, dims=names, coords=coords)
 
@@ -139,8 +144,8 @@ def read_measurements(
     levels: Collection[str] | None = None,
     queries: Collection[str] | None = None,
     axes: Sequence[str] | None = None,
-    coords: Mapping[str, Any] | None = None,
-    public: Mapping[inv.Public, Any] | None = None,
+    coords: Mapping[str, object] | None = None,
+    public: Mapping[inv.Public, object] | None = None,
 ) -> Measurements:
     """Read everything that noisy measurement files of the 2020 Census say of some places.
 
@@ -215,11 +220,11 @@ def _measured(rows: pd.DataFrame, cells: Cells) -> Iterator[Measured]:
     for level, groupings, _, own in _queries(rows):
         values = cells.array(level, groupings, own, own["value"].tolist())
         parameters = cells.array(level, groupings, own, [squared_sigma(v) for v in own["variance"]])
-        law: Any = DiscreteGaussian(variance=parameters)  # type: ignore[arg-type]
+        law: IntegerLaw | LawArray = DiscreteGaussian(variance=parameters)  # type: ignore[arg-type]
         yield measured(inv.margin(*map(str, values.dims)), values, law)
 
 
-def _exact(rows: pd.DataFrame, cells: Cells) -> Iterator[tuple[inv.Public, Any]]:
+def _exact(rows: pd.DataFrame, cells: Cells) -> Iterator[Exact]:
     frame = cells.frame
     zero: dict[tuple[str, tuple[tuple[str, str], ...]], list[str]] = {}  # by level and groups: geounits
     for level, groupings, sign, own in _queries(rows):
@@ -243,7 +248,7 @@ def _exact(rows: pd.DataFrame, cells: Cells) -> Iterator[tuple[inv.Public, Any]]
         yield inv.zeros(chosen), None
 
 
-def _of_some(sign: str, matrix: Any, numbers: NDArray[np.int64], names: list[str]) -> tuple[inv.Public, Any]:
+def _of_some(sign: str, matrix: sp.csr_array, numbers: NDArray[np.int64], names: list[str]) -> Exact:
     """State sums of some geounits: exact, at least or at most."""
     if sign == "=":
         return inv.linear(matrix, names), numbers

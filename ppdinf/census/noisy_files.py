@@ -11,13 +11,17 @@ from collections.abc import Collection, Iterator, Sequence
 from os import PathLike
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from ppdinf.census.schema import Histogram
 from ppdinf.errors import CountError, LabelError, PrivacyError, ReleaseFileError
+
+if TYPE_CHECKING:
+    from pyarrow import DataType, ListScalar, Scalar
 
 __all__ = ["CONSTRAINT", "DPQUERY", "LEVELS", "arrow", "read_rows"]
 
@@ -31,6 +35,10 @@ LEVELS = (
 SIGNS = {"=": "=", "==": "=", "<=": "<=", ">=": ">="}
 ENDINGS = ("_dpq", "_con")
 PARTITIONS = {"State": 3, "County": 8}  # characters of a code that the folder's name gives; digits, perhaps as a number
+
+
+type Row = tuple[str, str, str, tuple[str, ...], NDArray[np.int64], float, str, str]
+"""Level, geocode, query, groupings, value, variance, sign, where."""
 
 
 def read_rows(
@@ -146,7 +154,7 @@ def _rows(
     histogram: Histogram,
     prefixes: tuple[str, ...],
     queries: Collection[str] | None,
-) -> Iterator[tuple[Any, ...]]:
+) -> Iterator[Row]:
     pa = arrow()
     try:
         file = pa.parquet.ParquetFile(path)
@@ -196,26 +204,28 @@ def _rows(
         first += len(batch)
 
 
-def _is_list_of_whole(pa: ModuleType, kind: Any) -> bool:
+def _is_list_of_whole(pa: ModuleType, kind: DataType) -> bool:
     lists = pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
     return lists and pa.types.is_integer(kind.value_type)
 
 
-def _is_number(pa: ModuleType, kind: object) -> bool:
+def _is_number(pa: ModuleType, kind: DataType) -> bool:
     return pa.types.is_floating(kind) or pa.types.is_integer(kind)
 
 
-def _array(scalar: Any) -> np.ndarray:
+def _array(scalar: ListScalar) -> NDArray[np.int64]:
     return scalar.values.to_numpy(zero_copy_only=False).astype(np.int64)
 
 
-def _number(scalar: Any) -> float:
+def _number(scalar: Scalar) -> float:
     """Read a number as it was written before its file had it in single precision."""
     value = scalar.as_py()
     return float(str(np.float32(value))) if str(scalar.type) == "float" else float(value)
 
 
-def _check_shape(where: str, histogram: Histogram, groupings: tuple[str, ...], shape: Any, value: Any) -> None:
+def _check_shape(
+    where: str, histogram: Histogram, groupings: tuple[str, ...], shape: NDArray[np.int64], value: NDArray[np.int64]
+) -> None:
     expected = []
     for axis, grouping in zip(histogram.axes, groupings, strict=True):
         try:

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping
 from os import PathLike
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -129,7 +128,9 @@ def _zeros(strategy: Strategy, geounits: int) -> Iterator[Query]:
         yield f"{name}_con", groupings, np.zeros((geounits, size), dtype=np.int64), 0.0, "="
 
 
-def _facilities(given: xr.DataArray | None, histogram: Histogram, codes: list[str], by: Any) -> Iterator[Query]:
+def _facilities(
+    given: xr.DataArray | None, histogram: Histogram, codes: list[str], by: sp.csr_array
+) -> Iterator[Query]:
     if given is None:
         return
     axis = histogram.axes[0]
