@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -36,8 +35,8 @@ class Measured:
     """Noisy values of the sums that a statement names; see `measured`."""
 
     statement: Public
-    values: Any
-    law: Any
+    values: object
+    law: object
 
     def __repr__(self) -> str:
         return f"<Measured: {'; '.join(map(str, self.statement))}>"

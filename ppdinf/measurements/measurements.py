@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from os import PathLike
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -22,6 +21,7 @@ from ppdinf.invariants.system import bind
 from ppdinf.lattice.rows import check_consistent
 from ppdinf.laws.joint_l2 import JointL2
 from ppdinf.laws.likelihood import MixingScale
+from ppdinf.laws.published_law import PublishedLaw
 from ppdinf.measurements.entries import Entries
 from ppdinf.measurements.file import packed
 from ppdinf.measurements.measured import Measured
@@ -89,7 +89,7 @@ class Measurements:
         labels: Mapping[str, Sequence[object]] | xr.DataArray,
         *parts: Measured,
         coords: Mapping[str, object] | None = None,
-        public: Mapping[Public, Any] | Public | System | None = None,
+        public: Mapping[Public, object] | Public | System | None = None,
         bounds: Public | None = None,
     ) -> None:
         for part in parts:
@@ -149,7 +149,7 @@ class Measurements:
             for part, start in zip(self.parts, starts[:-1].tolist(), strict=True)
             for form, rows in part.forms
         ]
-        together: dict[int, tuple[Any, list[NDArray[np.int64]]]] = {}
+        together: dict[int, tuple[PublishedLaw, list[NDArray[np.int64]]]] = {}
         for form, rows in forms:
             together.setdefault(id(form), (form, []))[1].append(rows)
         return Entries(
@@ -223,7 +223,7 @@ def _frame(labels: object, coords: Mapping[str, object] | None) -> Frame:
     return Frame.of(xr.DataArray(blank, dims=list(labels), coords=own | dict(coords or {})))
 
 
-def _exact(frame: Frame, public: Any, bounds: Public | None) -> System:
+def _exact(frame: Frame, public: Mapping[Public, object] | Public | System | None, bounds: Public | None) -> System:
     """Bind what is exact, with values that are known apart."""
     if isinstance(public, System):
         if bounds is not None:
@@ -271,7 +271,7 @@ def _entries_of(release: Release, number: int) -> Entries:
     d, frame = release.frame.size, release.frame
     names = [f"{frame.cell(k)}, release {number + 1}" for k in range(d)]
     y = release.table.values.ravel().astype(np.int64)
-    form: Any = JointL2(likelihood.form.law) if mixed else likelihood.form  # type: ignore[union-attr]
+    form: PublishedLaw = JointL2(likelihood.form.law) if mixed else likelihood.form  # type: ignore[union-attr, assignment]
     return Entries(sp.eye_array(d, dtype=np.int64, format="csr"), names, y, ((form, np.arange(d)),))
 
 
