@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import fields
 from fractions import Fraction
-from typing import Any
 
 from ppdinf._types import Json
 from ppdinf.privacy.guarantee import Guarantee
@@ -31,7 +30,7 @@ def to_plain(promise: Guarantee) -> Json:
     return found
 
 
-def _plain(value: object) -> Any:
+def _plain(value: object) -> object:
     if isinstance(value, Guarantee):
         return to_plain(value)
     if isinstance(value, tuple):
