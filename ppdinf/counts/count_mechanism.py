@@ -13,7 +13,6 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from flint import arb
@@ -101,7 +100,14 @@ class CountMechanism:
 
     @classmethod
     def of_scales(
-        cls, column: Any, peak: Any, rising: Any, epsilon: Fraction, *, name: str, z: NDArray[np.float64] | None = None
+        cls,
+        column: ArrayLike,
+        peak: ArrayLike,
+        rising: ArrayLike,
+        epsilon: Fraction,
+        *,
+        name: str,
+        z: NDArray[np.float64] | None = None,
     ) -> CountMechanism:
         """Make a mechanism of scales: the column of each, its largest entry and its pattern."""
         scales = Scales(np.asarray(column), np.asarray(peak, dtype=np.float64), np.asarray(rising, dtype=bool))

@@ -127,7 +127,7 @@ class TwoStage(CellLaw):
     privatizer: str = "cyclic-laplace"
     postprocessing: str = "simplex"
     public: Public = NOTHING
-    measured: Any = None
+    measured: Sequence[float] | None = None
     noisy: Any = None
 
     def __post_init__(self) -> None:
@@ -295,7 +295,7 @@ class TwoStage(CellLaw):
         }
 
 
-def _whole(measured: Sequence[int], size: int) -> tuple[int, ...]:
+def _whole(measured: Sequence[float], size: int) -> tuple[int, ...]:
     """Read noisy sums, or refuse them."""
     try:
         found = np.asarray(measured, dtype=np.float64)
