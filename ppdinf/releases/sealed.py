@@ -184,7 +184,7 @@ def as_csv(header: Sequence[str], *columns: Iterable[object]) -> bytes:
     return text.getvalue().encode("utf-8")
 
 
-def columns_of(data: bytes, types: Json | None, part: str) -> dict[str, np.ndarray]:
+def columns_of(data: bytes, types: dict[str, Any] | None, part: str) -> dict[str, np.ndarray]:
     """Columns of a table by name, of the types wanted; all as text where `types` is None."""
     # decimals as text at first, since Python reads them exactly; not as categories, which "00001" would leave as 1
     kinds: Any = object
