@@ -184,9 +184,14 @@ def test_command(tmp_path):
 
 @pytest.mark.deep
 def test_intervals_cover_in_sparse_tables_and_flat_ones_do_not():
-    """Tables of 240 cells, half of them 0: 90 % intervals of cells above 5 over 12 tables, by prior."""
+    """Tables of 240 cells, half of them 0: 90 % intervals of cells published above 5 over 8 tables, by prior.
+
+    Cells are chosen by what is published, since intervals that are right hold fewer of the cells whose confidential
+    counts are large: 85 % of those above 5, in 96 tables. Of cells published above 5 they hold 94.5 %, standard
+    deviation 2.8 % from table to table, and flat ones 86 %: intervals of whole numbers hold more than 90 %.
+    """
     rng, inside = np.random.default_rng(3), {"learned": [], "flat": []}
-    for _ in range(12):
+    for _ in range(8):
         mean = np.exp(rng.normal(0, 1, (12, 1)) + rng.normal(0, 1, (1, 20)) - 0.5)
         table = rng.negative_binomial(0.3, 0.3 / (0.3 + 4 * mean))
         noise = [rng.normal(0, sd, shape).round().astype(int) for sd, shape in ((2, 12), (2, 20), (5, (12, 20)))]
@@ -200,8 +205,8 @@ def test_intervals_cover_in_sparse_tables_and_flat_ones_do_not():
         for prior, found in inside.items():
             cells = ppd.denoise(seen, draws=400, chains=1, prior=prior, rng=1, progressbar=False).summary()
             covered = (cells.lower.to_numpy() <= table.ravel()) & (table.ravel() <= cells.upper.to_numpy())
-            found.append(covered[table.ravel() > 5])
+            found.append(covered[(table + noise[2]).ravel() > 5])
     learned, flat = (np.concatenate(inside[prior]).mean() for prior in ("learned", "flat"))
-    # some 500 cells: three standard errors of .013
-    assert 0.86 < learned < 0.95
+    # four standard errors of .01; the difference is .08 with a standard error of .014
+    assert 0.905 < learned < 0.985
     assert flat < learned - 0.03
