@@ -43,8 +43,10 @@ def directions(
     v = fiber.moves.draw(number, rng=rng)
     if variances is not None and number:
         along = 1 / np.maximum(v.power(2).T @ (1 / variances), 1e-300)
-        again = rng.random(number) < AGAIN
-        v = v[:, np.where(again, rng.choice(number, size=number, p=along / along.sum()), np.arange(number))]
+        again = int(AGAIN * number)
+        at = (np.arange(again) + rng.random(again)) / again * along.sum()  # one in each of as many equal parts
+        chosen = np.minimum(np.searchsorted(np.cumsum(along), at), number - 1)
+        v = v[:, rng.permutation(np.concatenate([np.arange(number - again), chosen]))]
     if fiber.system.limits.size:
         v = sp.vstack([v, fiber.system.B @ v], format="csc")
     return _wide(v.indptr), _wide(v.indices), v.data
