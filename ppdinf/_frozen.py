@@ -12,7 +12,7 @@ from ppdinf.errors import PrivacyError
 __all__ = ["NamedInFiles", "assign", "made"]
 
 
-def assign(value: object, **attributes: Any) -> None:
+def assign(value: object, **attributes: object) -> None:
     """Set attributes of a frozen dataclass while it is being made."""
     for name, given in attributes.items():
         object.__setattr__(value, name, given)
@@ -58,7 +58,7 @@ class NamedInFiles:
     _by: ClassVar[str]
     _family: ClassVar[dict[str, type[Any]]]
 
-    def __init_subclass__(cls, *, by: str = "", **kwargs: Any) -> None:
+    def __init_subclass__(cls, *, by: str = "", **kwargs: object) -> None:
         super().__init_subclass__(**kwargs)
         if by:
             cls._by, cls._family = by, {}

@@ -55,7 +55,7 @@ _PLAIN = {
 }
 
 
-def kept_folder(keep: str | PathLike[str], source: bytes, **about: Any) -> Path:
+def kept_folder(keep: str | PathLike[str], source: bytes, **about: object) -> Path:
     """Name the folder of one piece of work, so that none goes on from the draws of another.
 
     Parameters

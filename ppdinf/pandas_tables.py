@@ -46,7 +46,7 @@ def from_series(data: pd.Series, dims: Sequence[str] | None) -> xr.DataArray:
     if combinations > len(index):
         filled = np.zeros(len(index) + 1, dtype=bool)
         filled[flat[(flat >= 0) & (flat <= len(index))]] = True
-        k, absent = int(np.argmin(filled)), list[Any]()
+        k, absent = int(np.argmin(filled)), list[object]()
         for level, size in zip(reversed(levels), reversed(shape), strict=True):
             k, position = divmod(k, size)
             absent.insert(0, native(level[position]))

@@ -6,6 +6,7 @@ import time
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
+from fractions import Fraction
 
 import typer
 from rich.console import Console
@@ -48,7 +49,7 @@ def paragraphs(console: Console, title: str, text: str) -> None:
     console.print(escape(text))
 
 
-def loss_shown(loss: object) -> str:
+def loss_shown(loss: Fraction | float) -> str:
     """Write a loss as guarantees do."""
     from ppdinf.privacy.wording import shown
 

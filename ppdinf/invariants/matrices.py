@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import pandas as pd
@@ -34,7 +34,7 @@ class Matrix(Statement):
     column: tuple[int, ...]
     weight: tuple[int, ...]
     width: int
-    cells: tuple[Any, ...] | None
+    cells: tuple[object, ...] | None
 
     def __post_init__(self) -> None:
         if not self.names:

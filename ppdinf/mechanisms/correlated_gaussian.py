@@ -41,6 +41,7 @@ from ppdinf.noise.exact.image_lattice import ImageLattice
 from ppdinf.privacy.ellipsoid import enclosing_ellipsoid
 from ppdinf.privacy.gaussian_calibration import concentrated, gaussian_sigma
 from ppdinf.privacy.guarantee import Guarantee
+from ppdinf.privacy.sensitivity import Neighbours
 
 __all__ = ["CorrelatedGaussian", "base_decomposition"]
 
@@ -92,7 +93,7 @@ class CorrelatedGaussian(SubspaceMechanism):
         delta: int | float | str | Fraction,
         *,
         query: object = None,
-        neighbours: str = "replaced",
+        neighbours: Neighbours = "replaced",
         grid: int | float | str | Fraction | None = "auto",
     ) -> None:
         self._set(public, epsilon, delta, query, neighbours, grid)

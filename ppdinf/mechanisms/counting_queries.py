@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import xarray as xr
 
@@ -44,7 +42,7 @@ def counting_query(query: object) -> Query | None:
     return tuple(tuple(row) for row in matrix.tolist())
 
 
-def answer(query: Query | None, table: TableLike, *, nonnegative: bool = True) -> Any:
+def answer(query: Query | None, table: TableLike, *, nonnegative: bool = True) -> TableLike:
     """Answer a query on a table: a vector with the dimension ``answer``, or the table itself without a query.
 
     Raises

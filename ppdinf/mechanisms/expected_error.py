@@ -9,7 +9,7 @@ the law is read off simulated draws around an empty table.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -84,7 +84,7 @@ def expected_error(
     return pd.DataFrame.from_dict(rows, orient="index").rename_axis("noise of cells")
 
 
-def labels_alone(table: Any) -> Frame:
+def labels_alone(table: TableLike | tuple[int, ...] | Mapping[str, int]) -> Frame:
     """Labels of a table; a shape, or sizes by dimension, will do.
 
     Examples
@@ -92,13 +92,12 @@ def labels_alone(table: Any) -> Frame:
     >>> labels_alone({"county": 67, "sex": 2}).shape
     (67, 2)
     """
-    named = isinstance(table, Mapping)
-    sizes = tuple(table.values()) if named else table
+    names, sizes = (list(table), tuple(table.values())) if isinstance(table, Mapping) else (None, table)
     if not isinstance(sizes, tuple) or not all(isinstance(size, int) for size in sizes):
         return labelled_cells(table)[0]
     if not all(size > 0 for size in sizes):
         raise LabelError(f"sizes of dimensions are whole numbers from 1 on, found {sizes}")
-    return labelled_cells(np.zeros(sizes, dtype=np.int64), dims=list(table) if named else None)[0]
+    return labelled_cells(np.zeros(sizes, dtype=np.int64), dims=names)[0]
 
 
 def cell_law(law: IntegerLaw, cells: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:

@@ -47,6 +47,7 @@ from ppdinf.noise.real.hit_and_run import hit_and_run, hit_and_run_meeting, hull
 from ppdinf.noise.real.independent_moves import IndependentMoves, independent_moves
 from ppdinf.noise.real.polytope import Polytope, polytope
 from ppdinf.privacy.ellipsoid import enclosing_ellipsoid
+from ppdinf.privacy.sensitivity import Neighbours
 
 __all__ = ["KNorm"]
 
@@ -103,7 +104,7 @@ class KNorm(SubspaceMechanism):
         epsilon: int | float | str | Fraction,
         *,
         query: object = None,
-        neighbours: str = "replaced",
+        neighbours: Neighbours = "replaced",
         grid: int | float | str | Fraction | None = "auto",
     ) -> None:
         self._set(public, epsilon, None, query, neighbours, grid)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from scipy import sparse
 
@@ -13,14 +11,14 @@ from ppdinf.lattice.kernel import kernel
 from ppdinf.lattice.null_space import NullSpace
 from ppdinf.lattice.structure import Structure, structure
 from ppdinf.mechanisms.counting_queries import Query
-from ppdinf.privacy.sensitivity import sensitivity_polytope
+from ppdinf.privacy.sensitivity import Neighbours, sensitivity_polytope
 
 __all__ = ["inside", "moved_structure", "moves_within"]
 
 SMALLEST = 1e-6  # extent of the moves along any of their directions, relative to the longest
 
 
-def moves_within(space: NullSpace, query: Query | None, neighbours: Any) -> tuple[Array, Array]:
+def moves_within(space: NullSpace, query: Query | None, neighbours: Neighbours) -> tuple[Array, Array]:
     """List the moves of Q'W by one person in coordinates of the directions that they span.
 
     Returns
@@ -58,7 +56,7 @@ def moves_within(space: NullSpace, query: Query | None, neighbours: Any) -> tupl
     return space.basis @ left[:, :k], left[:, :k].T @ moves
 
 
-def moved_structure(space: NullSpace, query: Query | None, neighbours: str) -> Structure:
+def moved_structure(space: NullSpace, query: Query | None, neighbours: Neighbours) -> Structure:
     """Structure of the whole vectors that moves span in the null space: of the public sums, and of what nobody moves.
 
     Examples
@@ -77,7 +75,7 @@ def moved_structure(space: NullSpace, query: Query | None, neighbours: str) -> S
     return structure(sparse.vstack([system, kernel(both.T).basis.T], format="csr", dtype=np.int64))
 
 
-def _seen(space: NullSpace, answers: sparse.csc_array, neighbours: str) -> tuple[int, sparse.csc_array]:
+def _seen(space: NullSpace, answers: sparse.csc_array, neighbours: Neighbours) -> tuple[int, sparse.csc_array]:
     """Dimension of what moves span in the null space, in integers: a move lost to rounding would get no noise.
 
     Also moves and public sums, one per column.

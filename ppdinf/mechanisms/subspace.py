@@ -51,7 +51,7 @@ from ppdinf.noise.plan import Plan
 from ppdinf.privacy.conversion import as_delta
 from ppdinf.privacy.guarantee import Guarantee
 from ppdinf.privacy.release_guarantee import ReleaseGuarantee
-from ppdinf.privacy.sensitivity import NEIGHBOURS
+from ppdinf.privacy.sensitivity import NEIGHBOURS, Neighbours
 from ppdinf.rationals import Parameter, as_fraction
 from ppdinf.releases.draft import Draft
 from ppdinf.releases.mechanism import Mechanism
@@ -90,7 +90,7 @@ class SubspaceMechanism(SharedKey):
     epsilon: Fraction
     delta: Fraction
     query: Query | None
-    neighbours: str
+    neighbours: Neighbours
     grid: Grid
 
     @classmethod
@@ -103,7 +103,7 @@ class SubspaceMechanism(SharedKey):
         epsilon: Parameter,
         delta: Parameter | None,
         query: object,
-        neighbours: str,
+        neighbours: Neighbours,
         grid: Parameter | None,
     ) -> None:
         require_public(public)

@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from scipy import sparse
@@ -37,7 +37,7 @@ from ppdinf.noise.bits.tape import Tape
 from ppdinf.noise.exact_noise import exact_noise
 from ppdinf.privacy.gaussian_calibration import concentrated, gaussian_sigma
 from ppdinf.privacy.guarantee import Guarantee
-from ppdinf.privacy.sensitivity import sensitivity
+from ppdinf.privacy.sensitivity import Neighbours, sensitivity
 
 __all__ = ["SubspaceGaussian"]
 
@@ -100,7 +100,7 @@ class SubspaceGaussian(SubspaceMechanism):
         calibration: str = "analytic",
         *,
         query: object = None,
-        neighbours: str = "replaced",
+        neighbours: Neighbours = "replaced",
         grid: int | float | str | Fraction | None = "auto",
     ) -> None:
         self._set(public, epsilon, delta, query, neighbours, grid)
@@ -138,7 +138,7 @@ class SubspaceGaussian(SubspaceMechanism):
         if self.method == "extended":
             return self._width(_sensitivity_within(space, self.query, self.neighbours))
         query = sparse.eye_array(space.fixed.shape[0]) if self.query is None else self.query
-        return self._width(sensitivity(query, p=2, neighbours=self.neighbours))  # type: ignore[arg-type]
+        return self._width(sensitivity(query, p=2, neighbours=self.neighbours))
 
     def law(self, system: System) -> RealNoise:
         """Spherical Gaussian on the null space."""
@@ -185,7 +185,7 @@ class SubspaceGaussian(SubspaceMechanism):
         return super().to_dict() | {"method": self.method, "calibration": self.calibration}
 
 
-def _sensitivity_within(space: NullSpace, query: Query | None, neighbours: Any) -> float:
+def _sensitivity_within(space: NullSpace, query: Query | None, neighbours: Neighbours) -> float:
     """l2 sensitivity of Q'W, found on P W, whose columns are as long and as far apart."""
     if query is not None:
         return sensitivity(space.project(np.array(query, dtype=float).T).T, p=2, neighbours=neighbours)

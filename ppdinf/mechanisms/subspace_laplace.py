@@ -39,7 +39,7 @@ from ppdinf.noise.bits.continuous import laplaces
 from ppdinf.noise.bits.integers import discrete_laplace
 from ppdinf.noise.bits.tape import Tape
 from ppdinf.noise.exact.triangular_laplace import triangular_laplace
-from ppdinf.privacy.sensitivity import sensitivity
+from ppdinf.privacy.sensitivity import Neighbours, sensitivity
 
 __all__ = ["SubspaceLaplace"]
 
@@ -92,7 +92,7 @@ class SubspaceLaplace(SubspaceMechanism):
         method: str = "projected",
         *,
         query: object = None,
-        neighbours: str = "replaced",
+        neighbours: Neighbours = "replaced",
         grid: int | float | str | Fraction | None = "auto",
     ) -> None:
         self._set(public, epsilon, None, query, neighbours, grid)
@@ -113,7 +113,7 @@ class SubspaceLaplace(SubspaceMechanism):
             if not space.dimension:
                 return 0.0
             query = space.basis.T @ query
-        return sensitivity(query, p=1, neighbours=self.neighbours)  # type: ignore[arg-type]
+        return sensitivity(query, p=1, neighbours=self.neighbours)
 
     def law(self, system: System) -> RealNoise:
         """Laplace noise, projected onto the null space or within it."""

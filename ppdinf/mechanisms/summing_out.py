@@ -7,10 +7,9 @@ costs is foretold from what is public alone.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -166,7 +165,9 @@ def _potential(tabulated: Sides, x: int, ends: tuple[float, float], cell: int, b
     return tabulate
 
 
-def _slack(row: Any, limit: int, potentials: list[Potential], ends: tuple[Any, Any]) -> Callable[[int], Window]:
+def _slack(
+    row: sp.csr_array, limit: int, potentials: list[Potential], ends: Sequence[NDArray[np.float64]]
+) -> Callable[[int], Window]:
     """All values that the slack takes while the cells are within their windows and bounds count alike."""
     (low, high), rising = (end[row.indices] for end in ends), row.data > 0
     most = float(np.sum(row.data * np.where(rising, high, low))) - limit

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -67,10 +67,10 @@ class Plan:
         return {name: value for name, value in zip(_WRITTEN, self._written, strict=True) if value is not None}
 
     @property
-    def _written(self) -> tuple[Any, ...]:
+    def _written(self) -> tuple[object, ...]:
         return tuple(getattr(self, name) for name in _WRITTEN)
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[type[Plan], tuple[object, ...]]:
         return Plan, self._written
 
     def noise_on(self, structure: Structure, law: Law) -> ExactNoise | ChainNoise:

@@ -33,7 +33,7 @@ from __future__ import annotations
 
 import math
 from itertools import permutations
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,7 +44,7 @@ from ppdinf.lattice.columns import distinct_rows
 from ppdinf.lattice.feasible import nearest_feasible
 from ppdinf.lattice.fiber_tables import cell_intervals, fiber_tables
 from ppdinf.lattice.two_way import two_way_table
-from ppdinf.laws import DoubleGeometric
+from ppdinf.laws import DoubleGeometric, IntegerLaw
 
 __all__ = ["BlockCost", "cost_by_blocks"]
 
@@ -64,12 +64,13 @@ class BlockCost(NamedTuple):
     tables: int
 
 
-def cost_by_blocks(noise: object, system: System) -> BlockCost:
+def cost_by_blocks(noise: IntegerLaw, system: System) -> BlockCost:
     """Bound gamma for noise conditioned on everything public of a system.
 
     Parameters
     ----------
-    noise : DoubleGeometric or Staircase
+    noise : IntegerLaw
+        With an epsilon per unit, such as DoubleGeometric and Staircase.
     system : System
 
     Returns
@@ -128,14 +129,9 @@ def _steps_bound(epsilon: float, cells: int) -> float:
     return (steep + math.log(stay + math.exp(-steep))) / (cells * epsilon)
 
 
-def _is_laplace(noise: object) -> bool:
-    """Whether weights are exp(-epsilon |z|), which the bounds are for."""
-    return isinstance(noise, DoubleGeometric)
-
-
-def _crossing(noise: Any, system: System, cells: NDArray[np.int64]) -> float:
+def _crossing(noise: IntegerLaw, system: System, cells: NDArray[np.int64]) -> float:
     """Bound gamma of a cell by itself, or of a two-way table, whose steps are cycles of alternating signs."""
-    if not _is_laplace(noise):
+    if not isinstance(noise, DoubleGeometric):
         return 1.0
     epsilon = float(noise.epsilon)
     if cells.size == 1:
@@ -146,10 +142,10 @@ def _crossing(noise: Any, system: System, cells: NDArray[np.int64]) -> float:
     return max(_steps_bound(epsilon, n) for n in range(2, 2 * min(table.shape) + 1, 2))
 
 
-def _one_sum(noise: Any, ends: NDArray[np.float64], total: int) -> BlockCost:
+def _one_sum(noise: IntegerLaw, ends: NDArray[np.float64], total: int) -> BlockCost:
     """Bound gamma of cells that only have their sum in common; `ends` are their bounds, shape (d, 2)."""
     bounded = BlockCost(0.0, 1.0, 0)
-    if _is_laplace(noise):
+    if isinstance(noise, DoubleGeometric):
         epsilon, d = float(noise.epsilon), len(ends)
         bounded = BlockCost(0.0, _steps_bound(epsilon, 2), 0)
         if np.isfinite(ends[:, 0]).all() and np.isinf(ends[:, 1]).all():
@@ -179,7 +175,7 @@ def _all_in_one(epsilon: float, d: int, persons: int) -> float:
     return math.log(after / before) / (2 * epsilon)
 
 
-def _listed(noise: Any, ends: NDArray[np.float64], total: int) -> BlockCost | None:
+def _listed(noise: IntegerLaw, ends: NDArray[np.float64], total: int) -> BlockCost | None:
     """Find gamma among all tables of one sum; None where they are too many."""
     d = len(ends)
     sum_row, eye = np.ones((1, d), dtype=np.int64), np.eye(d, dtype=np.int64)
@@ -212,6 +208,7 @@ def _listed(noise: Any, ends: NDArray[np.float64], total: int) -> BlockCost | No
             moved[:, same] = -np.sort(-moved[:, same], axis=1)
         there = np.array([place[x.tobytes()] for x in moved], dtype=np.int64)
         worst = max(worst, float(np.max(log_c[there] - log_c[here], initial=0.0)))
+    assert noise.epsilon_per_unit is not None, "gamma is relative to it"
     gamma = worst / (2 * float(noise.epsilon_per_unit))
     return BlockCost(gamma, gamma, len(tables))
 
@@ -231,7 +228,7 @@ def _number(ranges: NDArray[np.int64], persons: int, alike: list[NDArray[np.int6
 
 
 def _normalisers(
-    noise: Any, tables: NDArray[np.int64], low: NDArray[np.int64], high: NDArray[np.int64]
+    noise: IntegerLaw, tables: NDArray[np.int64], low: NDArray[np.int64], high: NDArray[np.int64]
 ) -> NDArray[np.float64]:
     """Total weights of the releases of each table, at least 1 each: that of the table itself is 1."""
     persons = int(tables[0].sum() - low.sum())

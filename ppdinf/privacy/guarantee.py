@@ -253,7 +253,7 @@ class Guarantee:
         rate = "(1 + gamma) epsilon" if self.gamma is not None else "epsilon"
         if not self.epsilon and not self.delta:
             return "a factor of 1, which is not at all"
-        text = f"a factor of at most exp({rate}{per}), with epsilon = {shown(self.epsilon)}"
+        text = f"a factor of at most exp({rate}{per}), with epsilon = {shown(self.epsilon or 0)}"
         if self.gamma is not None:
             text += f" and gamma = {round_up(self.gamma)}, the cost of conditioning on what is public"
         if self.delta:

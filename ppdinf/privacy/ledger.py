@@ -75,7 +75,7 @@ class Ledger:
         ((self._name, self.budget),) = self._budget.total.items()
         self.releases: list[Entry] = []
 
-    def add(self, release: Any) -> None:
+    def add(self, release: object) -> None:
         """Enter a release that is to be published.
 
         Parameters
@@ -98,14 +98,14 @@ class Ledger:
         """
         if not hasattr(release, "entry"):
             raise PrivacyError(f"a ledger enters releases, found {type(release).__name__}")
-        release = release.entry
-        if release.part_of is not None and any(release is other for other in self.releases):
+        entry: Entry = release.entry
+        if entry.part_of is not None and any(entry is other for other in self.releases):
             raise PrivacyError("this post-processed release was entered already, with its noisy table: it counts once")
         for other in self.releases[:1]:
-            other.frame.check_same(release.frame, "the table of the earlier releases")
-        _require_one_norm([*self.releases, release])
-        self._budget.require(self._promises, release.promise_of_whole)
-        self.releases.append(release)
+            other.frame.check_same(entry.frame, "the table of the earlier releases")
+        _require_one_norm([*self.releases, entry])
+        self._budget.require(self._promises, entry.promise_of_whole)
+        self.releases.append(entry)
         self._warn_fixed()
 
     @property

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
 
 from ppdinf._types import Json
 from ppdinf.privacy.guarantee import Guarantee
@@ -54,7 +53,7 @@ class ReleaseGuarantee(Guarantee):
     change: str | None = None
 
     @property
-    def loss_at_nearest(self) -> Any:
+    def loss_at_nearest(self) -> Fraction | float | None:
         """Privacy loss between a table and its closest alternative."""
         return None if self.nearest is None else self.loss(self.nearest)
 
@@ -94,7 +93,7 @@ class ReleaseGuarantee(Guarantee):
             return "Protected: nothing. What is published exactly fixes every cell of the table."
         if self.sampler_distance >= 1:
             return "Promised: nothing. Nobody knows how far the chain that drew this is from the law that was meant."
-        loss = self.loss_at_nearest
+        loss = self.loss(self.nearest)
         if self.metric is None and self.nearest == 1:
             return super()._closed()
         if self.metric is None:

@@ -144,6 +144,6 @@ def whole_delta(guarantee: Guarantee) -> Fraction:
     """
     if not isinstance(guarantee, ReleaseGuarantee) or not guarantee.sampler_distance or guarantee.nearest is None:
         return guarantee.delta
-    unit, there = float(guarantee.loss(1)), float(guarantee.loss_at_nearest)
+    unit, there = float(guarantee.loss(1)), float(guarantee.loss(guarantee.nearest))
     share = guarantee.sampler_distance * math.expm1(min(unit, 700.0)) * (1 + math.exp(-there)) / -math.expm1(-there)
     return guarantee.delta + min(Fraction(1), Fraction(share))

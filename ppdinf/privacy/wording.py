@@ -5,12 +5,11 @@ from __future__ import annotations
 import math
 from decimal import ROUND_CEILING, Context, Decimal
 from fractions import Fraction
-from typing import Any
 
 __all__ = ["factor_of", "round_up", "shown"]
 
 
-def shown(value: Any) -> str:
+def shown(value: Fraction | float) -> str:
     """Write a loss: as it is where that is short, rounded up elsewhere."""
     short = round_up(value, 6)
     if not isinstance(value, Fraction) or Fraction(short) == value or value.denominator > 10**6:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from os import PathLike
-from typing import Any
 
 import numpy as np
 
@@ -65,7 +64,7 @@ def _packed_as_in(release: Release, data: bytes) -> bytes:
     return packed(release, sealed.unpacked(data, _require)[0])
 
 
-def _require(manifest: Any) -> tuple[str, ...]:
+def _require(manifest: Json) -> tuple[str, ...]:
     """Refuse manifests of other files, and of versions that are not known."""
     if isinstance(manifest, dict) and "holds" in manifest:
         raise ReleaseFileError(f"it holds {manifest['holds']!r:.40}, no release: read it by ppd.read_measurements")

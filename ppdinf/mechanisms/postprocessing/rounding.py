@@ -20,7 +20,7 @@ Q. Huangfu, J. Hall, "Parallelizing the dual revised simplex method", Mathematic
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -101,7 +101,9 @@ def round_to_sums(
     return found
 
 
-def _solve(cost: Array, rows: list[Any], whole: int | None = None) -> NDArray[np.int64] | None:
+def _solve(
+    cost: Array, rows: Sequence[tuple[sparse.csc_array, ArrayLike, ArrayLike]], whole: int | None = None
+) -> NDArray[np.int64] | None:
     """Minimise over whole numbers (the first `whole` of them) with ``low <= M x <= high`` for each of `rows`."""
     stated = [LinearConstraint(sparse.csc_array(M), low, high) for M, low, high in rows if M.shape[0]]
     integral = np.arange(cost.size) < (cost.size if whole is None else whole)

@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 from numba import carray, types
+from numpy.typing import NDArray
 
 from ppdinf._compiled import callback, jit
 from ppdinf.noise.bits.tape import Words
@@ -36,7 +37,7 @@ def _rotate(x: np.uint32, bits: int) -> np.uint32:
 
 
 @jit
-def _quarter(s: Any, a: int, b: int, c: int, d: int) -> None:
+def _quarter(s: NDArray[np.uint32], a: int, b: int, c: int, d: int) -> None:
     s[a] = np.uint32(s[a] + s[b])
     s[d] = _rotate(np.uint32(s[d] ^ s[a]), 16)
     s[c] = np.uint32(s[c] + s[d])
@@ -48,7 +49,7 @@ def _quarter(s: Any, a: int, b: int, c: int, d: int) -> None:
 
 
 @jit
-def block(state: Any) -> None:
+def block(state: NDArray[np.uint32]) -> None:
     """Write the block that entries 0 to 15 ask for into 16 to 31, ten double rounds, and ask for the next.
 
     `state` holds 32-bit words: four constants, eight of the key, two of the counter, two of the stream.
@@ -68,7 +69,7 @@ def block(state: Any) -> None:
 
 
 @jit
-def _next(state: Any) -> np.uint64:
+def _next(state: NDArray[np.uint32]) -> np.uint64:
     if state[USED] == 16:
         block(state)
         state[USED] = 0
@@ -80,15 +81,15 @@ def _next(state: Any) -> np.uint64:
 # -- as NumPy and numba call it --------------------------------------------------------------------------
 
 
-def _word(state: Any) -> Any:
+def _word(state: Any) -> np.uint64:
     return _next(carray(state, SIZE))
 
 
-def _half(state: Any) -> Any:
+def _half(state: Any) -> np.uint32:
     return np.uint32(_next(carray(state, SIZE)) >> np.uint64(32))
 
 
-def _double(state: Any) -> Any:
+def _double(state: Any) -> np.float64:
     return np.float64(_next(carray(state, SIZE)) >> np.uint64(11)) * 1.1102230246251565e-16
 
 
@@ -158,5 +159,5 @@ class ChaCha20(np.random.BitGenerator):
         return [ChaCha20(self._key, self._spawned - k) for k in reversed(range(n_children))]
 
 
-def _halves(words: Words) -> Any:
+def _halves(words: Words) -> NDArray[np.uint32]:
     return words.astype("<u8").view("<u4").astype(np.uint32)

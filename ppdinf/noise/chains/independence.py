@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from flint import fmpz_mat
@@ -75,7 +75,7 @@ def proposal(
     law: Law,
     rate: int | float | str | Fraction,
     *,
-    free: Any = None,
+    free: ArrayLike | None = None,
     B: MatrixLike | None = None,
     limits: ArrayLike | None = None,
 ) -> Proposal:
@@ -228,7 +228,7 @@ def propose(z: Ints, prepared: Proposal, rng: np.random.Generator) -> bool:
     return True
 
 
-def _solve(matrix: sparse.csc_array, free: Any) -> tuple[Any, Any, Any, int]:
+def _solve(matrix: sparse.csc_array, free: ArrayLike | None) -> tuple[Ints, Ints, Ints, int]:
     """Index set, other cells, and the whole-number matrix over a common divisor that gives them."""
     d = matrix.shape[1]
     order = np.arange(d)

@@ -10,7 +10,6 @@ import math
 from collections.abc import Sequence
 from fractions import Fraction
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from flint import arb
@@ -55,7 +54,7 @@ class LeverageScales:
                 self.gammas[e] -= one.power * share / 2
         self.excess = Excess(epsilon, end, resistance, float(sum(self.gammas)) / len(self.gammas))
         self.kinds: dict[SumScales, list[tuple[int, NDArray[np.int64]]]] = {}
-        known: dict[Any, SumScales] = {}
+        known: dict[tuple[tuple[Fraction, ...], tuple[int, ...], Fraction], SumScales] = {}
 
         def add(place: int, cells: NDArray[np.int64], squares: tuple[int, ...], beta: Fraction) -> None:
             key = tuple(self.gammas[e] for e in cells.tolist()), squares, beta

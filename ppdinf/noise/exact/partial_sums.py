@@ -6,7 +6,6 @@ relative to the entry itself. What windows and trimmed edges leave out is bounde
 
 import itertools
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from flint import arb, arb_poly
@@ -136,7 +135,7 @@ def _pair(first: Factor, second: Factor, trim: float) -> Factor:
     )
 
 
-def _zero(entries: Numbers) -> Any:
+def _zero(entries: Numbers) -> arb | float:
     return arb(0) if entries.dtype == object else 0.0
 
 
