@@ -11,7 +11,9 @@ Gradients, which the Op returns with the value (:mod:`ppdinf.distributions.sums_
 and posterior means of the counts.
 """
 
-from collections.abc import Callable
+import hashlib
+import pickle
+from weakref import WeakValueDictionary
 
 import numpy as np
 import pytensor
@@ -23,17 +25,16 @@ from ppdinf.distributions.precision import constant
 from ppdinf.distributions.sums_given_totals import SumsGivenTotals, refuse_jax
 from ppdinf.errors import InvariantError, ModelError
 from ppdinf.fiber import totals
-from ppdinf.fiber.packed_sums import SIZES, pack
+from ppdinf.fiber.packed_sums import SIZES, Packed, pack
 
 __all__ = ["logp_natural", "logp_table"]
 
 PIECES = 2**18  # of log normalisers, at most: 40 MB
 ON_GRIDS = 2**24  # numbers on grids of frequencies, at most: 130 MB
 
-# pieces that serve cells of given blocks, with given lower ends and totals
-type Cut = Callable[
-    [NDArray[np.int64], NDArray[np.int64], NDArray[np.int64] | None], tuple[totals.Pieces, totals.Grids]
-]
+# by what they were made of, as long as a graph has them: PyMC asks for the density of a model several times
+_in_graphs: WeakValueDictionary[tuple[bytes, str], TensorVariable] = WeakValueDictionary()
+
 # distinct rows of weights, their lids, and the row of each cell
 type OfRows = tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.int64]]
 
@@ -57,7 +58,8 @@ def _logp(
     lo: pt.TensorLike,
     total: pt.TensorLike,
     block: ArrayLike,
-    cut: Cut | None,
+    as_means: bool,
+    near: NDArray[np.int64] | None = None,
 ) -> TensorVariable:
     goal, lower, blocks = _whole(total, "total"), constant(_whole(lo, "lo")), np.atleast_1d(np.asarray(block))
     if goal.type.shape[0] is None:
@@ -70,14 +72,59 @@ def _logp(
         raise ModelError(f"lo has {lower.size:,} entries and block {blocks.size:,}: one is needed, or {cells:,}")
     refuse_jax()
     lower, blocks = (np.broadcast_to(x.astype(np.int64), cells) for x in (lower, blocks))
-    sums, known = constant(goal), np.zeros(goal.type.shape[0], dtype=np.int64)
-    pieces, grids = (totals.NO_PIECES, totals.NO_GRIDS) if cut is None else cut(blocks, lower, sums)
-    packed = pack(*of_rows[:2], blocks, of_rows[2], lower, known if sums is None else sums, pieces, grids)
-    reals, whole = (pytensor.shared(x, name=f"fixed_{name}", borrow=True) for name, x in packed._asdict().items())
+    sums = constant(goal)
+    reals, whole = _fixed(of_rows, blocks, lower, goal.type.shape[0], sums, as_means, near)
     if sums is None:  # totals that are data of the model
         start = SIZES + 3 * cells
-        whole = whole[start : start + known.size].set(goal)
-    return SumsGivenTotals(as_means=cut is not None)(varying, reals, whole)[0]
+        whole = whole[start : start + goal.type.shape[0]].set(goal)
+    return SumsGivenTotals(as_means=as_means)(varying, reals, whole)[0]
+
+
+def _fixed(
+    of_rows: OfRows,
+    blocks: NDArray[np.int64],
+    lower: NDArray[np.int64],
+    size: int,
+    total: NDArray[np.int64] | None,
+    as_means: bool,
+    near: NDArray[np.int64] | None,
+) -> list[TensorVariable]:
+    """Put all that parameters do not change in a graph, with pieces where means are asked for; `Packed`."""
+    key = hashlib.sha256(pickle.dumps((of_rows, blocks, lower, size, total, as_means, near))).digest()
+    kept = [_in_graphs.get((key, name)) for name in Packed._fields]
+    if None in kept:
+        pieces, grids = totals.NO_PIECES, totals.NO_GRIDS
+        if as_means:
+            pieces, grids = _cut(of_rows[0], of_rows[2], blocks, lower, total, near)
+        known = np.zeros(size, dtype=np.int64) if total is None else total
+        packed = pack(*of_rows[:2], blocks, of_rows[2], lower, known, pieces, grids)
+        kept = [pytensor.shared(x, name=f"fixed_{name}", borrow=True) for name, x in packed._asdict().items()]
+        _in_graphs.update({(key, name): variable for name, variable in zip(Packed._fields, kept, strict=True)})
+    return kept
+
+
+def _cut(
+    table: NDArray[np.float64],
+    row: NDArray[np.int64],
+    blocks: NDArray[np.int64],
+    lower: NDArray[np.int64],
+    total: NDArray[np.int64] | None,
+    near: NDArray[np.int64] | None,
+) -> tuple[totals.Pieces, totals.Grids]:
+    """Cut rows of free cells, and of cells in blocks that are large enough, into pieces; of smaller ones on grids."""
+    size = np.bincount(blocks[blocks >= 0], minlength=1)[blocks]
+    on_grids = (blocks >= 0) & (size >= totals.FEWEST) & (size <= totals.FEW) & (total is not None)
+    useful = (blocks < 0) | (size >= totals.MANY) | on_grids
+    if not useful.any():
+        return totals.NO_PIECES, totals.NO_GRIDS
+    pieces = totals.pieces_of(table, np.isin(np.arange(len(table)), row[useful]), PIECES)
+    if total is None or not on_grids.any():
+        return pieces, totals.NO_GRIDS
+    offsets = total.astype(np.int64)
+    np.subtract.at(offsets, blocks[blocks >= 0], lower[blocks >= 0])
+    return pieces, totals.grids_of(
+        table, row, blocks, offsets, pieces, ON_GRIDS, None if near is None else near - lower
+    )
 
 
 def logp_table(logw: pt.TensorLike, *, lo: pt.TensorLike, total: pt.TensorLike, block: ArrayLike = 0) -> TensorVariable:
@@ -120,7 +167,7 @@ def logp_table(logw: pt.TensorLike, *, lo: pt.TensorLike, total: pt.TensorLike, 
     """
     table, none = pt.as_tensor(logw).astype("float64"), np.empty((0, 0))
     cells = table.type.shape[0] or np.broadcast(lo, block).size
-    return _logp(table, cells, (none, none, np.arange(cells)), lo, total, block, None)
+    return _logp(table, cells, (none, none, np.arange(cells)), lo, total, block, False)
 
 
 def logp_natural(
@@ -183,23 +230,4 @@ def logp_natural(
         raise ModelError(f"logh must be a (cells, width) table without nan or +inf; its shape is {table.shape}")
     table, row = np.unique(table, axis=0, return_inverse=True)  # cells with the same noisy count share a row
     row = row.astype(np.int64)
-
-    def cut(
-        blocks: NDArray[np.int64], lower: NDArray[np.int64], total: NDArray[np.int64] | None
-    ) -> tuple[totals.Pieces, totals.Grids]:
-        """Pieces of the rows of free cells, and of cells in blocks that are large enough; of smaller ones on grids."""
-        size = np.bincount(blocks[blocks >= 0], minlength=1)[blocks]
-        on_grids = (blocks >= 0) & (size >= totals.FEWEST) & (size <= totals.FEW) & (total is not None)
-        useful = (blocks < 0) | (size >= totals.MANY) | on_grids
-        if not useful.any():
-            return totals.NO_PIECES, totals.NO_GRIDS
-        pieces = totals.pieces_of(table, np.isin(np.arange(len(table)), row[useful]), PIECES)
-        if total is None or not on_grids.any():
-            return pieces, totals.NO_GRIDS
-        offsets = total.astype(np.int64)
-        np.subtract.at(offsets, blocks[blocks >= 0], lower[blocks >= 0])
-        return pieces, totals.grids_of(
-            table, row, blocks, offsets, pieces, ON_GRIDS, None if near is None else near - lower
-        )
-
-    return _logp(eta, row.size, (table, totals.lids(table), row), lo, total, block, cut)
+    return _logp(eta, row.size, (table, totals.lids(table), row), lo, total, block, True, near)

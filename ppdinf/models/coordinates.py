@@ -86,12 +86,13 @@ class Standardised(Transform):
     def __init__(self, base: NDArray[np.float64], told: Told, among: Among) -> None:
         self.near, self.fitted, self.information = base + told.near, base + told.fitted, told.information
         self.among, self.whole = among, np.bincount(among.group, told.information)
+        self.group = pt.constant(among.group)  # PyTensor looks at an array of indices entry by entry, each time
 
     def _sums(self, x: Symbolic) -> TensorVariable:
         """Sum over every group, as each of its members sees it."""
         if self.whole.size == 1:
             return pt.sum(x)
-        return pt.inc_subtensor(pt.zeros(self.whole.size)[self.among.group], x)[self.among.group]
+        return pt.inc_subtensor(pt.zeros(self.whole.size)[self.group], x)[self.group]
 
     def _factor(self, spread: TensorVariable) -> tuple[TensorVariable, Pairs]:
         """Return L = diag(a) R_1 R_2, ``R = I + (b - 1) u u'`` in every group, as a and both pairs of u and b."""
@@ -114,8 +115,7 @@ class Standardised(Transform):
             x = x + (b - 1) * u * self._sums(u * x)
         return x
 
-    def _mean(self, mean: TensorVariable, spread: TensorVariable) -> TensorVariable:
-        a, pairs = self._factor(spread)
+    def _mean(self, mean: TensorVariable, a: TensorVariable, pairs: Pairs) -> TensorVariable:
         group, whole = self.among.group, np.where(self.whole > 0, self.whole, 1)
         off = self.near - mean
         right = self.information * (off - self._sums(self.information * off) / whole[group])
@@ -127,12 +127,12 @@ class Standardised(Transform):
     def backward(self, value: TensorVariable, *inputs: TensorVariable) -> TensorVariable:
         """Return the variable."""
         a, pairs = self._factor(inputs[-1])
-        return self._mean(*inputs[-2:]) + a * self._changed(value, pairs[::-1])
+        return self._mean(inputs[-2], a, pairs) + a * self._changed(value, pairs[::-1])
 
     def forward(self, value: TensorVariable, *inputs: TensorVariable) -> TensorVariable:
         """Return what moves."""
         a, pairs = self._factor(inputs[-1])
-        moved = (value - self._mean(*inputs[-2:])) / a
+        moved = (value - self._mean(inputs[-2], a, pairs)) / a
         return self._changed(moved, [(u, 1 / b) for u, b in pairs])
 
     def log_jac_det(self, value: TensorVariable, *inputs: TensorVariable) -> TensorVariable:

@@ -1,7 +1,9 @@
 """The marginal likelihood Op: values by enumeration, gradients by differences, posteriors by reference."""
 
+import gc
 import itertools
 import json
+import weakref
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +13,7 @@ import pytensor.tensor as pt
 import pytest
 from pymc.sampling.mcmc import assign_step_methods
 from pytensor.gradient import NullTypeGradError
+from pytensor.graph.traversal import graph_inputs
 from scipy.special import gammaln, logsumexp
 
 from ppdinf.distributions.marginal import logp_natural, logp_table
@@ -172,6 +175,23 @@ def test_a_large_table_is_shared_not_embedded():
     narrow = logp_natural(eta, logh[:, :651], lo=0, total=650)
     at = np.log([100.0, 90.0, 80.0, 400.0])
     np.testing.assert_allclose(function(at), narrow.eval({eta: at}), rtol=1e-12)
+
+
+def test_what_is_fixed_is_made_once_for_all_functions_of_a_model():
+    eta = pt.dvector()
+
+    def fixed(logh=LOGW, place=PLACE, **more):
+        logp = logp_natural(eta, logh, **place, **more)
+        return {v.name: v for v in graph_inputs([logp]) if str(v.name).startswith("fixed_")}
+
+    first = fixed()
+    assert first == fixed(LOGW.copy())
+    for other in (fixed(LOGW + 1), fixed(place={**PLACE, "total": TOTAL + 1}), fixed(near=np.arange(len(LOGW)))):
+        assert not set(first.values()) & set(other.values())
+    value = weakref.ref(first["fixed_reals"].get_value(borrow=True))
+    del first, other
+    gc.collect()
+    assert value() is None, "numbers outlive the last graph that has them"
 
 
 @pytest.mark.parametrize(
