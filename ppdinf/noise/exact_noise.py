@@ -122,8 +122,9 @@ def _served(structure: Structure, law: Law, cells: NDArray[np.int64]) -> tuple[l
         answer = sampler(structure, law, cells)
         found = _set_up(answer) if isinstance(answer, Offer) else answer
         if isinstance(found, Offer):
-            others = np.setdiff1d(cells, found.cells, assume_unique=True)
-            parts, unserved = _served(structure, law, others) if others.size else ([], [])
+            if found.cells.size == cells.size:
+                return [found], []
+            parts, unserved = _served(structure, law, np.setdiff1d(cells, found.cells, assume_unique=True))
             return [found, *parts], unserved
         if found is not None:
             declined.append(found)

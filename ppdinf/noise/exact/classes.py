@@ -44,7 +44,8 @@ def offer(structure: Structure, law: Law, cells: NDArray[np.int64]) -> Answer:
     if not isinstance(law, DoubleGeometric):
         return None
     grouped = cells[structure.partition[structure.blocks[cells]]]
-    _, labels = np.unique(structure.classes[grouped], return_inverse=True)
+    of_class = structure.classes[grouped]
+    labels = (np.cumsum(np.bincount(of_class) > 0) - 1)[of_class]  # those here from 0 on, without sorting cells
 
     def draw(size: int, tape: Tape) -> NDArray[np.int64]:
         return draw_partition(labels, int(labels.max()) + 1, law.epsilon, tape, size)
