@@ -186,10 +186,12 @@ def test_what_is_fixed_is_made_once_for_all_functions_of_a_model():
 
     first = fixed()
     assert first == fixed(LOGW.copy())
-    for other in (fixed(LOGW + 1), fixed(place={**PLACE, "total": TOTAL + 1}), fixed(near=np.arange(len(LOGW)))):
+    places = [{**PLACE, "total": TOTAL + 1}, {**PLACE, "lo": LO + 1}, {**PLACE, "block": np.zeros_like(BLOCK)}]
+    others = [fixed(LOGW + 1), fixed(near=np.arange(len(LOGW))), *(fixed(place=place) for place in places)]
+    for other in others:
         assert not set(first.values()) & set(other.values())
     value = weakref.ref(first["fixed_reals"].get_value(borrow=True))
-    del first, other
+    del first, other, others
     gc.collect()
     assert value() is None, "numbers outlive the last graph that has them"
 
