@@ -17,9 +17,8 @@ second compare.
 - longer steps: the same with ``target_accept=0.65``, which costs least an effective draw where unknowns are many (A.
   Beskos, N. Pillai, G. Roberts, J.-M. Sanz-Serna, A. Stuart, "Optimal tuning of the hybrid Monte Carlo algorithm",
   Bernoulli 19 (2013), 1501-1534) and nothing is curved.
-- quarter turns: the same by ``pm.HamiltonianMC(path_length=1.6, target_accept=0.93)``. What moves is near standard
-  normal, of which a path of pi / 2 ends where nothing tells of its start (R. M. Neal, "MCMC using Hamiltonian
-  dynamics", Handbook of Markov Chain Monte Carlo (2011), 5.3.3); NUTS goes on until it turns, three times as far.
+- quarter turns: the same by `ppdinf.samplers.QuarterTurns`. What moves is near standard normal, of which a path of
+  pi / 2 ends where nothing tells of its start; NUTS goes on until it turns, three times as far.
 - relaxed: real-valued cells as shares of the public sums, gamma functions for factorials, all by NUTS.
 - last cell: integer cells of PyMC, the last of each group solved, the noise as a Potential (its default steps).
 """
@@ -161,6 +160,8 @@ def work(problem, method, chain, channel):
     warnings.simplefilter("ignore")
     import pymc as pm
 
+    import ppdinf as ppd
+
     tune, draws = SHORTER.get(method, (1000, 1000))
     release = released(problem)
     first = []
@@ -172,7 +173,7 @@ def work(problem, method, chain, channel):
         how["callback"] = lambda trace, draw: None if first else first.append(time.process_time())
     with METHODS[method](problem, release) as model:
         if method == "quarter turns":
-            how["step"] = pm.HamiltonianMC(path_length=1.6, target_accept=0.93)
+            how["step"] = ppd.samplers.QuarterTurns()
         elif method == "longer steps":
             how["target_accept"] = 0.65
         idata = pm.sample(draws, tune=tune, random_seed=SEED + chain, **how, **QUIET)

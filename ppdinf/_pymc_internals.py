@@ -30,6 +30,8 @@ The versions that were tried are the bounds in pyproject.toml and the newest one
     Keep what the steps that PyMC chooses do, so that a chain can go on after a kill. Instead: chains as a whole.
 `QuadPotentialFullAdapt`
     A dense metric beside another step. Instead: PyMC's diagonal one, which needs more gradients.
+`CpuLeapfrogIntegrator`, `HMCStepData`, `RaveledVars`, `State`
+    Steps of Hamiltonian paths that need fewer gradients than leapfrog ones. Instead: PyMC's own steps.
 `BernoulliRV`, `BetaBinomialRV`, `BinomialRV`, `DiracDeltaRV`, `DirichletMultinomialRV`, `FlatRV`, `GeometricRV`,
 `HalfFlatRV`, `MultinomialRV`, `NegBinomialRV`, `NormalRV`, `PoissonRV`
     Which distribution a user gave. Instead: ``type(pm.Poisson.dist(1).owner.op)`` and its kin.
@@ -44,6 +46,7 @@ The versions that were tried are the bounds in pyproject.toml and the newest one
     `Op.perform`, for which compiled code is left at every call.
 """
 
+from pymc.blocking import RaveledVars
 from pymc.distributions.continuous import FlatRV, HalfFlatRV
 from pymc.distributions.distribution import DiracDeltaRV, SymbolicRandomVariable, _support_point
 from pymc.distributions.multivariate import DirichletMultinomialRV
@@ -58,6 +61,8 @@ from pymc.pytensorf import inputvars, join_nonshared_inputs
 from pymc.sampling.mcmc import assign_step_methods, instantiate_steppers
 from pymc.step_methods import STEP_METHODS
 from pymc.step_methods.compound import BlockedStep, Competence, CompoundStep, StepMethodState
+from pymc.step_methods.hmc.base_hmc import HMCStepData
+from pymc.step_methods.hmc.integration import CpuLeapfrogIntegrator, State
 from pymc.step_methods.hmc.quadpotential import QuadPotentialFullAdapt
 from pymc.step_methods.state import dataclass_state
 from pymc.util import check_dist_not_registered, get_value_vars_from_user_vars
@@ -116,6 +121,7 @@ __all__ = [
     "Competence",
     "CompoundStep",
     "Constant",
+    "CpuLeapfrogIntegrator",
     "DimShuffle",
     "DiracDeltaRV",
     "DirichletMultinomialRV",
@@ -124,6 +130,7 @@ __all__ = [
     "FlatRV",
     "FunctionGraph",
     "GeometricRV",
+    "HMCStepData",
     "HalfFlatRV",
     "Join",
     "JoinDims",
@@ -141,12 +148,14 @@ __all__ = [
     "QuadPotentialFullAdapt",
     "RandomType",
     "RandomVariable",
+    "RaveledVars",
     "Reshape",
     "Shape",
     "Shape_i",
     "Sigmoid",
     "SpecifyShape",
     "SplitDims",
+    "State",
     "StepMethodState",
     "Sub",
     "Subtensor",

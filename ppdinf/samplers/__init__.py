@@ -12,6 +12,7 @@ posterior_bound       upper bounds, with proof, of the likelihood of a noisy tab
 posterior_importance  posterior draws by importance sampling, with the confidential table summed out
 posterior_proposal    proposals of importance sampling: mixtures of multivariate t laws, fitted to weighted draws
 posterior_rejection   exact independent posterior draws by rejection from the prior
+quarter_turns         hamiltonian paths of a quarter of a turn, for unknowns that move as what is near standard normal
 resumable             steps of PyMC's samplers that are kept on the disk, so that a chain goes on after a kill from
                       where it was
 """

@@ -1,0 +1,178 @@
+"""Paths of a quarter turn: steps that go back the way they came, the law of the draws, what is known of their start."""
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+import pytest
+from pymc.blocking import DictToArrayBijection, RaveledVars
+from scipy.special import digamma, polygamma
+
+import ppdinf as ppd
+from ppdinf.samplers import quarter_turns
+from ppdinf.samplers.quarter_turns import QuarterTurns
+
+QUIET = {"chains": 1, "cores": 1, "progressbar": False, "quiet": True, "compute_convergence_checks": False}
+
+
+def curved():
+    """Three unknowns, one of which decides on how far another goes."""
+    with pm.Model() as model:
+        spread = pm.Normal("spread")
+        pm.Normal("effect", 0, pt.exp(spread / 2))
+        pm.Gumbel("level", 0, 1)
+    return model
+
+
+def begin(step, q, p):
+    here = DictToArrayBijection.map(step._model.initial_point())
+    return step.integrator.compute_state(RaveledVars(np.array(q), here.point_map_info), np.array(p))
+
+
+def gone(step, q, p, steps=2, size=0.8):
+    state = begin(step, q, p)
+    for _ in range(steps):
+        state = step.integrator.step(size, state)
+    return state
+
+
+def test_a_path_with_its_momentum_turned_round_leads_back():
+    step = QuarterTurns(model=curved())
+    q, p = np.array([0.3, -0.2, 0.5]), np.array([1.0, -0.4, 0.7])
+    end = gone(step, q, p)
+    assert np.abs(end.q.data - q).min() > 0.1
+    back = gone(step, end.q.data, -end.p)
+    assert np.allclose([back.q.data, -back.p], [q, p], rtol=0, atol=1e-12)
+
+
+def test_paths_keep_volume():
+    step = QuarterTurns(model=curved())
+    start, h = np.array([0.3, -0.2, 0.5, 1.0, -0.4, 0.7]), 1e-5
+
+    def end(x):
+        state = gone(step, x[:3], x[3:])
+        return np.concatenate([state.q.data, state.p])
+
+    jacobian = [(end(start + h * e) - end(start - h * e)) / (2 * h) for e in np.eye(6)]
+    assert abs(np.linalg.det(jacobian) - 1) < 1e-7
+
+
+def energy_errors():
+    """Root mean square error of the energy of a quarter turn of a thousand normals, in six gradients."""
+    with pm.Model() as model:
+        pm.Normal("z", shape=1000)
+    step, rng, errors = QuarterTurns(model=model), np.random.default_rng(1), []
+    for _ in range(20):
+        q, p = rng.normal(size=(2, 1000))
+        start = begin(step, q, p)
+        errors.append(gone(step, q, p, 2, np.pi / 4).energy - start.energy)
+    return np.sqrt(np.mean(np.square(errors)))
+
+
+def test_errors_of_energy_are_a_sixth_of_those_of_leapfrog_steps(monkeypatch):
+    ours = energy_errors()
+    monkeypatch.setattr(quarter_turns, "DRIFTS", (1 / 3, 1 / 3, 1 / 3))
+    monkeypatch.setattr(quarter_turns, "KICKS", (1 / 6, 1 / 3, 1 / 3, 1 / 6))
+    assert ours < energy_errors() / 6
+
+
+def largest_deviation(shape, draws=4000):
+    """Means and variances of logarithms of gamma variables against what they are, in standard errors.
+
+    Paths take a single step of four quarters, after which energies differ.
+    """
+    with pm.Model():
+        x = pm.Flat("x", shape=3)
+        pm.Potential("density", (shape * x - pt.exp(x)).sum())
+        step = QuarterTurns(path_length=6, step_scale=10, adapt_step_size=False)
+        idata = pm.sample(draws, tune=100, random_seed=2, step=step, **QUIET)
+    assert (idata.sample_stats.n_steps == 3).all()
+    x = idata.posterior["x"].values[0]
+    off = x - digamma(shape)
+    spread = polygamma(1, shape)
+    scores = []
+    for values in (off, off**2 - spread):
+        batches = values.reshape(40, -1, 3).mean(axis=1)
+        scores.append(batches.mean(axis=0) / (batches.std(axis=0, ddof=1) / np.sqrt(40)))
+    return np.abs(scores).max()
+
+
+def test_draws_have_their_law_whatever_the_shape():
+    """Six scores of Student's t with 39 degrees of freedom: one beyond 4.5 in 17,000 runs."""
+    assert largest_deviation(0.7) < 4.5
+
+
+def test_paths_accepted_whatever_their_energy_are_seen(monkeypatch):
+    original = QuarterTurns._hamiltonian_step
+
+    def accepted(self, start, p0, step_size):
+        class Zero:
+            uniform = self.rng.uniform
+
+            def random(self):
+                return 0.0
+
+        rng, self.rng = self.rng, Zero()
+        try:
+            return original(self, start, p0, step_size)
+        finally:
+            self.rng = rng
+
+    monkeypatch.setattr(QuarterTurns, "_hamiltonian_step", accepted)
+    assert largest_deviation(0.7) > 4.5
+
+
+def counted(step):
+    """Wrap the density of a step, to count how often it is asked for."""
+    calls, inner = [], step.integrator._logp_dlogp_func
+
+    def density(q, info):
+        calls.append(1)
+        return inner(q, info)
+
+    step.integrator._logp_dlogp_func = density
+    return calls
+
+
+def test_a_path_takes_three_gradients_a_step_and_none_for_its_start():
+    with curved():
+        step = QuarterTurns()
+        calls = counted(step)
+        idata = pm.sample(30, tune=10, random_seed=1, discard_tuned_samples=False, step=step, **QUIET)
+    spent = int(idata.sample_stats.n_steps.sum() + idata.warmup_sample_stats.n_steps.sum())
+    assert len(calls) == spent + 1
+    assert not (idata.sample_stats.n_steps % 3).any()
+
+
+@pytest.mark.parametrize("alone", [False, True])
+def test_a_start_is_looked_at_again_where_other_steps_move_something(alone):
+    """With the table as a variable, which its own step moves; what is wrong is seen."""
+    release = ppd.Release(np.array([3, 1, 2]), ppd.GeneralizedLaplace(ppd.invariants.total(), epsilon=1))
+    with pm.Model(coords=release.coords):
+        rate = pm.Gamma("rate", 2, 1, dims=release.dims)
+        x = ppd.PartiallyPrivate("x", pm.Poisson.dist(rate), release=release, marginalize=False)
+        step = QuarterTurns([rate])
+        assert not step.integrator._alone
+        step.integrator._alone = alone
+        starts, inner = [], step.integrator.compute_state
+
+        def compute_state(q, p):
+            state = inner(q, p)
+            starts.append(abs(state.model_logp - step.integrator._logp_dlogp_func(q.data, q.point_map_info)[0]))
+            return state
+
+        step.integrator.compute_state = compute_state
+        pm.sample(30, tune=10, random_seed=1, step=[step, ppd.samplers.LatticeGibbs([x])], **QUIET)
+    assert (max(starts) > 1e-9) == alone
+
+
+def test_data_that_change_between_runs_are_seen():
+    with curved():
+        known = pm.Data("known", 1.0)
+        pm.Normal("observed", pm.modelcontext(None)["level"], 0.1, observed=known)
+        step = QuarterTurns()
+        pm.sample(3, tune=3, random_seed=1, step=step, **QUIET)
+        here = step.integrator.known[-1].q
+        pm.set_data({"known": 2.0})
+        step.setup_chain(np.random.default_rng(1), 3, 3)
+        state = step.integrator.compute_state(here, np.zeros(3))
+    assert state.model_logp == step.integrator._logp_dlogp_func(here.data, here.point_map_info)[0]
