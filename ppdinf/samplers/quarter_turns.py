@@ -93,6 +93,8 @@ class QuarterTurns(pm.HamiltonianMC):
         finally:
             self.path_length = turn
         found.stats["n_steps"] *= len(DRIFTS)
+        if step_size > 2 * turn:  # one step in any case: from an ever longer one it would be long to come back
+            return found._replace(accept_stat=min(found.accept_stat, self.target_accept))
         return found
 
 

@@ -143,6 +143,15 @@ def test_a_path_takes_three_gradients_a_step_and_none_for_its_start():
     assert not (idata.sample_stats.n_steps % 3).any()
 
 
+def test_steps_do_not_grow_on_and_on_where_one_goes_all_the_way():
+    """As they would where nearly all paths are accepted, to be too long for many draws once fewer are."""
+    with pm.Model():
+        pm.Normal("z", shape=3)
+        idata = pm.sample(50, tune=500, random_seed=1, step=QuarterTurns(), **QUIET)
+    assert (idata.sample_stats.n_steps == 3).all()
+    assert idata.sample_stats.step_size_bar.max() < 50  # ten times the first
+
+
 @pytest.mark.parametrize("alone", [False, True])
 def test_a_start_is_looked_at_again_where_other_steps_move_something(alone):
     """With the table as a variable, which its own step moves; what is wrong is seen."""
