@@ -59,10 +59,14 @@ def by_hand(release, centred):
     return eta
 
 
+def ready(release):
+    return log_rates(release, LABELS, exposure="people")
+
+
 METHODS = {
-    "ready": lambda release: log_rates(release, LABELS, exposure="people"),
+    "ready": ready,
     "centred": lambda release: by_hand(release, True),
-    "turns": lambda release: log_rates(release, LABELS, exposure="people"),
+    "turns": ready,
     "not centred": lambda release: by_hand(release, False),
 }
 
