@@ -35,9 +35,9 @@ class QuarterTurns(pm.HamiltonianMC):
     """Step method of PyMC: Hamiltonian paths of a quarter turn, in steps of three stages.
 
     For models in which all that moves is near standard normal, above all those of `ppdinf.models.ready.log_rates`:
-    their draws then are nearly independent, of 3,143 counties for 6 gradients each, where leapfrog steps take 12 and NUTS
-    15 (`benchmarks/nation.py`). A path of fixed length is wasted, or leads back to its start, where scales differ by more than the diagonal metric
-    evens out: use NUTS there. The posterior is the same in any case.
+    their draws then are nearly independent, of 3,143 counties for 6 gradients each, where leapfrog steps take 12 and
+    NUTS 15 (`benchmarks/nation.py`). A path of fixed length is wasted, or leads back to its start, where scales differ
+    by more than the diagonal metric evens out: use NUTS there. The posterior is the same in any case.
 
     Parameters
     ----------
