@@ -6,6 +6,10 @@ would run as it was before that file was edited. Kernels compiled here are curre
 from which their own file takes kernels, named tuples or numbers, directly or through others. All else is numba's:
 machine code lies beside the sources, in ``NUMBA_CACHE_DIR``, or in the user's cache where sources cannot be written.
 
+Numba optimises a kernel, makes machine code of it and keeps that, and does it all again in every kernel that calls it.
+Here only what Python calls comes so far. What a kernel calls is translated for LLVM and joins its caller as it is, to
+be optimised with it, once; it is not kept, since its callers are.
+
 A kernel that another calls with a number, ``kernel(x, 0)``, numba compiles for this number alone, and once more for all
 others. Kernels compiled here are compiled once; what the number decides is still found where the call is inlined.
 """
@@ -21,7 +25,7 @@ from typing import Any, overload
 import numba
 from numba.core.caching import CompileResultCacheImpl, FunctionCache
 from numba.core.ccallback import CFunc
-from numba.core.codegen import CodeLibrary, JITCodeLibrary
+from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import Compiler
 from numba.core.dispatcher import Dispatcher
 from numba.core.sigutils import normalize_signature
@@ -43,7 +47,8 @@ def jit(function: Callable[..., Any] | None = None, **options: Any) -> Any:
     ----------
     function : callable
         At the top level of a module, and naming what it takes from others (``from file import kernel``): what it
-        reached through a module (``file.kernel``) would not be looked at for changes.
+        reached through a module (``file.kernel``) would not be looked at for changes. Exceptions that it raises where
+        another kernel calls it can hold constants alone: no values.
     **options
         Further options of `numba.njit`.
 
@@ -57,20 +62,23 @@ def jit(function: Callable[..., Any] | None = None, **options: Any) -> Any:
     """
     if function is None:
         return lambda function: jit(function, **options)
-    compiled = numba.njit(nogil=True, no_cfunc_wrapper=True, pipeline_class=_Pipeline, **options)(function)
-    template = compiled.get_call_template
+    options |= {"nogil": True, "no_cfunc_wrapper": True}
+    compiled = numba.njit(**options)(function)
+    within = numba.njit(no_cpython_wrapper=True, pipeline_class=_Within, **options)(function)
+    within.add_overload = lambda result: within.overloads.update({result.signature.args: result})
+    template = within.get_call_template
 
     def whatever_its_numbers(args: Any, kws: Any) -> Any:
         return template([unliteral(arg) for arg in args], {name: unliteral(arg) for name, arg in kws.items()})
 
-    compiled.get_call_template = whatever_its_numbers
+    compiled.get_call_template, compiled.get_overload = whatever_its_numbers, within.get_overload
     return _kept(compiled, function)
 
 
 def callback(signature: Any, function: Callable[..., Any]) -> Any:
     """Compile a function for callers in C, at once, and keep the machine code as `jit` does."""
     signature = normalize_signature(signature)
-    compiled = _kept(CFunc(function, signature, locals={}, options={}, pipeline_class=_Pipeline), function)
+    compiled = _kept(CFunc(function, signature, locals={}, options={}), function)
     compiled.compile()
     return compiled
 
@@ -81,40 +89,26 @@ def _kept(compiled: Any, function: Callable[..., Any]) -> Any:
     return compiled
 
 
-class _Pipeline(Compiler):
-    """All of numba's steps, with machine code put together by `_Linked`."""
+class _Within(Compiler):
+    """All of numba's steps up to LLVM's code of one kernel, for those that call it."""
 
     def compile_extra(self, func: Callable[..., Any]) -> Any:
-        self.state.library = _Linked(self.state.targetctx.codegen(), func.__qualname__)
-        self.state.library.enable_object_caching()
-        return super().compile_extra(func)
+        self.state.flags.no_compile = True
+        self.state.library = _Unoptimised(self.state.targetctx.codegen(), func.__qualname__)
+        result = super().compile_extra(func)
+        key = object()  # in the place of a function that Python could call
+        self.state.targetctx.insert_user_function(key, result.fndesc, [result.library])
+        return result._replace(entry_point=key)
 
 
-class _Linked(JITCodeLibrary):
-    """Machine code of a kernel and of those it calls.
-
-    Numba optimises all of it again for each kernel. Here large ones, which LLVM would not inline, join as they are,
-    once what calls them is optimised.
-    """
-
-    LARGE = 25_000  # bytes of LLVM's code
-
-    def __init__(self, *args: Any) -> None:
-        super().__init__(*args)
-        self._large: list[CodeLibrary] = []
-
-    def add_linking_library(self, library: Any) -> None:
-        library._ensure_finalized()
-        if len(library._get_module_for_linking().as_bitcode()) < self.LARGE:
-            super().add_linking_library(library)
-        elif library not in self._large:
-            self._large.append(library)
-            getattr(self, "_reload_init", set()).update(getattr(library, "_reload_init", ()))  # from numba 0.63 on
+class _Unoptimised(JITCodeLibrary):
+    """LLVM's code of a kernel with that of all it calls."""
 
     def _optimize_final_module(self) -> None:
-        super()._optimize_final_module()
-        for library in self._large:
-            self._final_module.link_in(library._get_module_for_linking(), preserve=True)
+        pass
+
+    def _finalize_final_module(self) -> None:
+        self._finalized = True
 
 
 class _Stamped(CompileResultCacheImpl):

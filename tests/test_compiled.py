@@ -1,6 +1,7 @@
 """Machine code that is kept on disk follows edits in every file behind it."""
 
 import importlib
+import math
 import os
 import re
 import shutil
@@ -10,11 +11,12 @@ from pathlib import Path
 from types import ModuleType
 
 import numba
+import numba.core.event
 import pytest
 from numba.core.caching import NullCache
 
 import ppdinf
-from ppdinf._compiled import _Linked, jit
+from ppdinf._compiled import jit
 
 PACKAGE = Path(ppdinf.__file__).parent
 
@@ -71,20 +73,64 @@ def counted(x):
     return found
 
 
-def test_a_kernel_called_with_a_number_is_compiled_once():
-    kernel = jit(counted)
-    kernel._cache = NullCache()  # compile it now
-    assert kernel(1) == 2 + (2 + 4 + 6)
-    assert one_more.signatures == [(numba.int64, numba.int64)]
+@jit
+def positive(x):
+    if x < 0:
+        raise ValueError("a negative number")
+    return x
 
 
-@pytest.mark.parametrize(("large", "called"), [(10**6, False), (0, True)])
-def test_small_kernels_are_inlined_and_large_ones_called(large, called, monkeypatch):
-    monkeypatch.setattr(_Linked, "LARGE", large)
+def roots(x):
+    return math.sqrt(positive(x))
+
+
+@numba.njit
+def twice_counted(x):
+    """A kernel that numba alone compiles."""
+    return 2 * counted_within(x)
+
+
+@jit
+def counted_within(x):
+    return one_more(x, 3)
+
+
+class Compiled(numba.core.event.Listener):
+    """Kernels whose compilation begins."""
+
+    def __init__(self):
+        self.names = []
+
+    def on_start(self, event):
+        self.names.append(event.data["dispatcher"].py_func.__name__)
+
+    def on_end(self, event):
+        pass
+
+
+def test_a_kernel_called_by_kernels_is_compiled_once_and_inlined():
     kernel = jit(counted)
+    kernel._cache = one_more._cache = NullCache()  # compile them now
+    with numba.core.event.install_listener("numba:compile", Compiled()) as compiled:
+        assert kernel(1) == 2 + (2 + 4 + 6)
+        assert compiled.names == ["counted", "one_more"]
+        assert not one_more.signatures, "nobody has called it from Python"
+        assert not re.search(r"call .*one_more", kernel.inspect_llvm(kernel.signatures[0]))
+        assert kernel(2) == 3 + (3 + 5 + 7)
+        assert one_more(1, 2) == 4
+        assert compiled.names == ["counted", "one_more", "one_more"]
+
+
+def test_a_kernel_that_numba_alone_compiles_takes_all_that_ours_call():
+    assert twice_counted(1) == 10
+
+
+def test_a_kernel_called_by_kernels_raises():
+    kernel = jit(roots)
     kernel._cache = NullCache()
-    assert kernel(1) == 2 + (2 + 4 + 6)
-    assert bool(re.search(r"call .*one_more", kernel.inspect_llvm(kernel.signatures[0]))) is called
+    assert kernel(4) == 2
+    with pytest.raises(ValueError, match="a negative number"):
+        kernel(-3)
 
 
 @pytest.fixture
