@@ -10,18 +10,18 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")), *sorted(ROOT.glob("case_studies/*/README.md"))]
-COMPILED = [
-    ROOT / "README.md",
-    ROOT / "docs" / "inference.md",
-]  # half a minute for others
-EACH_PAGE = pytest.mark.parametrize(
-    "page",
-    [pytest.param(page, marks=[pytest.mark.compiled] * (page in COMPILED)) for page in PAGES],
-    ids=lambda page: page.relative_to(ROOT).as_posix(),
-)
+LONG = [ROOT / "docs" / name for name in ("errors_in_variables.md", "inference.md", "measurements.md")]
+MARKS = {ROOT / "README.md": pytest.mark.compiled} | dict.fromkeys(LONG, pytest.mark.deep)
 
 
-@EACH_PAGE
+def name(page):
+    return page.relative_to(ROOT).as_posix()
+
+
+EACH_PAGE = pytest.mark.parametrize("page", PAGES, ids=name)
+
+
+@pytest.mark.parametrize("page", [pytest.param(page, marks=MARKS.get(page, ())) for page in PAGES], ids=name)
 def test_code_blocks_run(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setitem(os.environ, "MPLBACKEND", "Agg")

@@ -47,7 +47,9 @@ def test_means_of_nested_sums_are_those_of_least_squares():
     assert found.cell_variance == pytest.approx(np.diag(covariance), rel=1e-3)
 
 
-@pytest.mark.parametrize("queries", [TREE, OVERLAPPING], ids=["tree", "overlapping"])
+@pytest.mark.parametrize(
+    "queries", [TREE, pytest.param(OVERLAPPING, marks=pytest.mark.deep)], ids=["tree", "overlapping"]
+)
 def test_draws_have_the_moments_of_least_squares(queries):
     """12 means and 78 covariances, each within 4.5 standard errors: false alarms 1 in 1,000. Noise 5 % off is seen."""
     seen, mean, covariance = problem(queries)

@@ -58,8 +58,7 @@ def posterior(mechanism, system, y, rates):
     return tables, special.softmax(log_data + log_noise - log_c)
 
 
-HEAVY = {"conditioned", "dirichlet", "wasserstein, l2"}  # ten seconds each
-
+HEAVY = {"conditioned", "dirichlet", "wasserstein, l2", "l2, total"}  # six to ten seconds each
 
 MARKS = dict.fromkeys(HEAVY, pytest.mark.deep) | {"l2, margins": pytest.mark.compiled}  # noise with a scale of its own
 
