@@ -18,11 +18,13 @@ import hashlib
 import sys
 from collections.abc import Callable
 from contextlib import suppress
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, overload
 
 import numba
+from llvmlite.binding import add_symbol  # type: ignore[import-untyped]
+from numba import types
 from numba.core.caching import CompileResultCacheImpl, FunctionCache
 from numba.core.ccallback import CFunc
 from numba.core.codegen import JITCodeLibrary
@@ -31,7 +33,7 @@ from numba.core.dispatcher import Dispatcher
 from numba.core.sigutils import normalize_signature
 from numba.core.types.misc import unliteral
 
-__all__ = ["callback", "jit"]
+__all__ = ["External", "callback", "jit"]
 
 
 @overload
@@ -81,6 +83,37 @@ def callback(signature: Any, function: Callable[..., Any]) -> Any:
     compiled = _kept(CFunc(function, signature, locals={}, options={}), function)
     compiled.compile()
     return compiled
+
+
+class External:
+    """A function of pointers and numbers that code compiled by others reaches by a symbol.
+
+    So it is compiled once per installation, and not linked into (and optimised again with) all that calls it.
+
+    Parameters
+    ----------
+    symbol : str
+        Its name among all of the process.
+    signature : numba signature
+    function : callable
+        As for `callback`.
+
+    Attributes
+    ----------
+    call : numba.types.ExternalFunction
+        What compiled code calls, once `provided`.
+    """
+
+    def __init__(self, symbol: str, signature: Any, function: Callable[..., Any]) -> None:
+        self.call = types.ExternalFunction(symbol, signature)
+        self._symbol, self._signature, self._function = symbol, signature, function
+
+    @cached_property
+    def provided(self) -> Any:
+        """The function for callers in C; its machine code lives as long as this."""
+        compiled = callback(self._signature, self._function)
+        add_symbol(self._symbol, compiled.address)
+        return compiled
 
 
 def _kept(compiled: Any, function: Callable[..., Any]) -> Any:

@@ -70,7 +70,7 @@ def _logp(
         raise InvariantError(f"block must name one of {goal.type.shape[0]} totals (from 0) or be -1 for a free cell")
     if not {blocks.size, lower.size} <= {1, cells}:
         raise ModelError(f"lo has {lower.size:,} entries and block {blocks.size:,}: one is needed, or {cells:,}")
-    refuse_jax()
+    refuse_jax(SumsGivenTotals, "a confidential table that is summed out has")
     lower, blocks = (np.broadcast_to(x.astype(np.int64), cells) for x in (lower, blocks))
     sums = constant(goal)
     reals, whole = _fixed(of_rows, blocks, lower, goal.type.shape[0], sums, as_means, near)

@@ -12,16 +12,13 @@ R. A. Fisher (1925), "Theory of statistical estimation", Proc. Camb. Phil. Soc. 
 import sys
 from collections.abc import Callable, Sequence
 from ctypes import POINTER, c_double, c_int64
-from functools import cache
 
 import numpy as np
 import pytensor.tensor as pt
-from llvmlite.binding import add_symbol  # type: ignore[import-untyped]
 from numba import types
-from numba.core.ccallback import CFunc
 from numpy.typing import NDArray
 
-from ppdinf._compiled import callback
+from ppdinf._compiled import External
 from ppdinf._pymc_internals import (
     Apply,
     DisconnectedType,
@@ -76,11 +73,12 @@ class SumsGivenTotals(Op):
         varying, reals, whole = (np.ascontiguousarray(x) for x in inputs)
         rows, width = varying.shape[0], 1 if self.as_means else varying.shape[1]
         value, out = np.zeros(whole[TOTALS] + 1), np.zeros((rows, width))
-        kernel = _provide_symbol()
         pointers = [
             x.ctypes.data_as(POINTER(c_int64 if x is whole else c_double)) for x in (varying, reals, whole, value, out)
         ]
-        fits = kernel.ctypes(*pointers[:3], rows, width, reals.size, whole.size, self.as_means, *pointers[3:])
+        fits = _EXTERNAL.provided.ctypes(
+            *pointers[:3], rows, width, reals.size, whole.size, self.as_means, *pointers[3:]
+        )
         if not fits:
             raise ModelError(MISFIT)
         output_storage[0][0], output_storage[1][0] = value, out
@@ -107,25 +105,16 @@ class SumsGivenTotals(Op):
 
 
 # -- numba ----------------------------------------------------------------------------------------------
-# The kernels are called through a symbol, so that they are compiled once per installation and not linked
-# into (and optimised again with) every compiled model.
 
-_SYMBOL = "ppdinf_sums_given_totals"
 _REALS, _INTEGERS = types.CPointer(types.float64), types.CPointer(types.int64)
 _SIGNATURE = types.int64(_REALS, _REALS, _INTEGERS, *[types.int64] * 4, types.boolean, _REALS, _REALS)
-_sums_given_totals = types.ExternalFunction(_SYMBOL, _SIGNATURE)
-
-
-@cache
-def _provide_symbol() -> CFunc:
-    kernel = callback(_SIGNATURE, through_pointers)
-    add_symbol(_SYMBOL, kernel.address)
-    return kernel  # its machine code lives as long as this object
+_EXTERNAL = External("ppdinf_sums_given_totals", _SIGNATURE, through_pointers)
+_sums_given_totals = _EXTERNAL.call
 
 
 @register_funcify_default_op_cache_key(SumsGivenTotals)
 def _compiled(op: SumsGivenTotals, node: Apply, **kwargs: object) -> tuple[Kernel, int]:
-    _provide_symbol()
+    _EXTERNAL.provided  # noqa: B018
     as_means = op.as_means
 
     @numba_njit
@@ -144,20 +133,20 @@ def _compiled(op: SumsGivenTotals, node: Apply, **kwargs: object) -> tuple[Kerne
     return sums_given_totals, 6
 
 
-def refuse_jax() -> None:
-    """Register with PyTensor's JAX backend, once something has loaded that, why these sums have no form there.
+def refuse_jax(op: type[Op], what: str) -> None:
+    """Register with PyTensor's JAX backend, once something has loaded that, why an Op has no form there.
 
     Samplers that compile to JAX load it before they ask a model for its density, and ask for the form of each Op before
     they compile anything.
     """
     backend = sys.modules.get("pytensor.link.jax.dispatch.basic")
-    if backend is None or SumsGivenTotals in backend.jax_funcify.registry:
+    if backend is None or op in backend.jax_funcify.registry:
         return
 
-    @backend.jax_funcify.register(SumsGivenTotals)
-    def no_form(op: SumsGivenTotals, **kwargs: object) -> None:
+    @backend.jax_funcify.register(op)
+    def no_form(op: Op, **kwargs: object) -> None:
         raise ModelError(
-            "a confidential table that is summed out has no form in JAX, to which numpyro and blackjax compile: sample "
-            "with PyMC's own NUTS, pm.sample(nuts_sampler='pymc'), or with nutpie, pm.sample(nuts_sampler='nutpie'), "
-            "which PyMC takes by itself where it is installed (pip install ppdinf[nutpie])"
+            f"{what} no form in JAX, to which numpyro and blackjax compile: sample with PyMC's own NUTS, "
+            "pm.sample(nuts_sampler='pymc'), or with nutpie, pm.sample(nuts_sampler='nutpie'), which PyMC takes by "
+            "itself where it is installed (pip install ppdinf[nutpie])"
         )

@@ -19,6 +19,9 @@ posterior_tables   posterior draws of the confidential table, whichever way the 
 ready              log rates with effects of labels, in coordinates that suit NUTS, however much a release tells
 released           `Released`: a mechanism's release of a table that is itself a variable of the model
 rates              A ready model of rates: Poisson counts in a table, cells alike but not the same
+standardise        independent normal variables as what is standard normal once something is told of them: values
+                   and gradients
+standardise_op     the same as Ops of PyTensor: compiled once per installation
 """
 
 from ppdinf.models import levels as levels

@@ -12,12 +12,10 @@ import pytensor.tensor as pt
 from numpy.typing import NDArray
 
 from ppdinf._pymc_internals import TensorVariable, Transform
-from ppdinf._types import Symbolic
+from ppdinf.models.standardise import Known
+from ppdinf.models.standardise_op import in_graph, standardise
 
 __all__ = ["Among", "Standardised", "Told", "Unit"]
-
-type Pairs = list[tuple[TensorVariable, TensorVariable]]
-"""Directions u of every group, and by how much each is stretched, b."""
 
 
 class Told(NamedTuple):
@@ -67,8 +65,7 @@ class Unit(Transform):
 class Standardised(Transform):
     """Move independent normal variables as what is standard normal once something is told of them, for any spread.
 
-    With H the information of single ones relative to the others of their group, and that of an average of the group,
-    the inverse of ``H + I / spread^2`` is L L', L a diagonal matrix times two that change one direction of each group.
+    How: :mod:`ppdinf.models.standardise`.
 
     Parameters
     ----------
@@ -84,59 +81,26 @@ class Standardised(Transform):
     ndim_supp = 1
 
     def __init__(self, base: NDArray[np.float64], told: Told, among: Among) -> None:
-        self.near, self.fitted, self.information = base + told.near, base + told.fitted, told.information
-        self.among, self.whole = among, np.bincount(among.group, told.information)
-        self.group = pt.constant(among.group)  # PyTensor looks at an array of indices entry by entry, each time
+        order = np.argsort(among.group, kind="stable")
+        start = np.searchsorted(among.group[order], np.arange(among.near.size + 1))
+        of_each = np.array([base + told.fitted, base + told.near, told.information, among.share])[:, order]
+        fitted, near, information, share = of_each
+        self.told = in_graph(Known(order, start, fitted, near, information, share, among.near, among.information))
 
-    def _sums(self, x: Symbolic) -> TensorVariable:
-        """Sum over every group, as each of its members sees it."""
-        if self.whole.size == 1:
-            return pt.sum(x)
-        return pt.inc_subtensor(pt.zeros(self.whole.size)[self.group], x)[self.group]
-
-    def _factor(self, spread: TensorVariable) -> tuple[TensorVariable, Pairs]:
-        """Return L = diag(a) R_1 R_2, ``R = I + (b - 1) u u'`` in every group, as a and both pairs of u and b."""
-        group, told = self.among.group, self.information
-        precise, pairs = told * spread**2, []
-        a = spread / pt.sqrt(1 + precise)
-        if told.any():  # H = K - k k' / sum(k)
-            none = (self.whole <= 0)[group]
-            u, b = a * told, pt.sqrt((self.whole[group] + none) / (self._sums(told / (1 + precise)) + none))
-            pairs.append((u / pt.sqrt(self._sums(u**2) + 1e-300), b))
-        if self.among.information.any():
-            u = self._changed(a * self.among.share, pairs)
-            size = self._sums(u**2)
-            pairs.append((u / pt.sqrt(size), 1 / pt.sqrt(1 + self.among.information[group] * size)))
-        return a, pairs
-
-    def _changed(self, x: TensorVariable, pairs: Pairs) -> TensorVariable:
-        """Apply matrices that change one direction of every group, the first one first."""
-        for u, b in pairs:
-            x = x + (b - 1) * u * self._sums(u * x)
-        return x
-
-    def _mean(self, mean: TensorVariable, a: TensorVariable, pairs: Pairs) -> TensorVariable:
-        group, whole = self.among.group, np.where(self.whole > 0, self.whole, 1)
-        off = self.near - mean
-        right = self.information * (off - self._sums(self.information * off) / whole[group])
-        if self.among.information.any():
-            off = self.among.near[group] - self._sums(self.among.share * (mean - self.fitted))
-            right = right + self.among.share * self.among.information[group] * off
-        return mean + a * self._changed(self._changed(a * right, pairs), pairs[::-1])
+    def _changed(
+        self, x: TensorVariable, inputs: tuple[TensorVariable, ...], inverse: bool = False
+    ) -> tuple[TensorVariable, TensorVariable]:
+        mean, spread = inputs[-2:]
+        return standardise(self.told, pt.sum(spread), pt.broadcast_to(mean, x.shape), x, inverse=inverse)
 
     def backward(self, value: TensorVariable, *inputs: TensorVariable) -> TensorVariable:
         """Return the variable."""
-        a, pairs = self._factor(inputs[-1])
-        return self._mean(inputs[-2], a, pairs) + a * self._changed(value, pairs[::-1])
+        return self._changed(value, inputs)[0]
 
     def forward(self, value: TensorVariable, *inputs: TensorVariable) -> TensorVariable:
         """Return what moves."""
-        a, pairs = self._factor(inputs[-1])
-        moved = (value - self._mean(inputs[-2], a, pairs)) / a
-        return self._changed(moved, [(u, 1 / b) for u, b in pairs])
+        return self._changed(value, inputs, inverse=True)[0]
 
     def log_jac_det(self, value: TensorVariable, *inputs: TensorVariable) -> TensorVariable:
         """Return the log determinant of the variable in what moves."""
-        a, pairs = self._factor(inputs[-1])
-        each = np.unique(self.among.group, return_index=True)[1]  # a member of every group
-        return pt.log(a).sum() + sum(pt.log(b[each]).sum() for _, b in pairs)
+        return self._changed(value, inputs)[1]

@@ -11,12 +11,14 @@ import pytest
 import ppdinf as ppd
 from ppdinf.distributions.sums_given_totals import SumsGivenTotals
 from ppdinf.errors import ModelError
+from ppdinf.models import ready
+from ppdinf.models.standardise_op import PulledBack, Standardise
 
 
-def model():
+def model(by_effects=False):
     release = ppd.Release(np.array([3, 1, 2]), ppd.GeneralizedLaplace(ppd.invariants.total(), epsilon=1))
     with pm.Model(coords=release.coords) as made:
-        rate = pm.Gamma("rate", 2, 1)
+        rate = pm.math.exp(ready.log_rates(release, ["dim_0"])) if by_effects else pm.Gamma("rate", 2, 1)
         ppd.PartiallyPrivate("x", pm.Poisson.dist(rate), release=release)
     return made
 
@@ -39,3 +41,7 @@ def test_the_backend_learns_the_way_out_when_it_asks_for_the_density(monkeypatch
     for as_means in (True, False):
         with pytest.raises(ModelError, match="nuts_sampler='nutpie'"):
             backend.jax_funcify(SumsGivenTotals(as_means), node=None)
+    model(by_effects=True).logp()
+    for op in (Standardise(False), PulledBack()):
+        with pytest.raises(ModelError, match="effects of labels in coordinates that suit a release have no form"):
+            backend.jax_funcify(op, node=None)
