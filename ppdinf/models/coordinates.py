@@ -91,7 +91,7 @@ class Standardised(Transform):
         self, x: TensorVariable, inputs: tuple[TensorVariable, ...], inverse: bool = False
     ) -> tuple[TensorVariable, TensorVariable]:
         mean, spread = inputs[-2:]
-        return standardise(self.told, pt.sum(spread), pt.broadcast_to(mean, x.shape), x, inverse=inverse)
+        return standardise(self.told, pt.sum(spread), mean, x, inverse=inverse)
 
     def backward(self, value: TensorVariable, *inputs: TensorVariable) -> TensorVariable:
         """Return the variable."""
