@@ -90,7 +90,7 @@ class Standardise(Op):
     def perform(self, node: Apply, inputs: Sequence[Array], output_storage: list[list[Array | None]]) -> None:
         """Evaluate in compiled code."""
         x, mean, spread, reals, whole = (np.ascontiguousarray(value) for value in inputs)
-        check(x, mean, reals, whole)
+        _check(x, mean, reals, whole)
         out = np.empty(x.size)
         arguments = (*_pointers(x, mean), spread.item(), *_pointers(reals, whole), x.size, whole.size, self.inverse)
         log_det = _FORWARDS.provided.ctypes(*arguments, *_pointers(out))
@@ -135,7 +135,7 @@ class PulledBack(Op):
     def perform(self, node: Apply, inputs: Sequence[Array], output_storage: list[list[Array | None]]) -> None:
         """Evaluate in compiled code."""
         x, mean, spread, reals, whole, of_out, of_log_det = (np.ascontiguousarray(value) for value in inputs)
-        check(x, mean, reals, whole)
+        _check(x, mean, reals, whole)
         of_x, of_mean = np.empty(x.size), np.empty(x.size)
         arguments = (*_pointers(x, mean), spread.item(), *_pointers(reals, whole), x.size, whole.size)
         further = (*_pointers(of_out), of_log_det.item(), *_pointers(of_x, of_mean))
@@ -158,7 +158,7 @@ _INPUTS = (_REALS, _REALS, types.float64, _REALS, _WHOLE, types.int64, types.int
 
 
 @jit
-def check(x, mean, reals, whole):  # type: ignore[no-untyped-def]
+def _check(x, mean, reals, whole):  # type: ignore[no-untyped-def]
     """Refuse vectors that are not as long as what is told says."""
     if not (x.size == mean.size and reals.size == 4 * x.size + 2 * (whole.size - x.size - 1)):
         raise ModelError("effects of labels, their means and what is told of them differ in their number")
@@ -198,7 +198,7 @@ def _compiled(op: Standardise, node: Apply, **kwargs: object) -> tuple[Callable[
 
     @numba_njit
     def standardise(x, mean, spread, reals, whole):  # type: ignore[no-untyped-def]
-        check(x, mean, reals, whole)
+        _check(x, mean, reals, whole)
         out, own, means = np.empty(x.size), np.ascontiguousarray(x), np.ascontiguousarray(mean)
         log_det = _call_forwards(
             own.ctypes, means.ctypes, spread.item(), reals.ctypes, whole.ctypes, x.size, whole.size, inverse, out.ctypes
@@ -214,7 +214,7 @@ def _compiled_back(op: PulledBack, node: Apply, **kwargs: object) -> tuple[Calla
 
     @numba_njit
     def pull_back(x, mean, spread, reals, whole, of_out, of_log_det):  # type: ignore[no-untyped-def]
-        check(x, mean, reals, whole)
+        _check(x, mean, reals, whole)
         own, means, of_own = np.ascontiguousarray(x), np.ascontiguousarray(mean), np.ascontiguousarray(of_out)
         of_x, of_mean = np.empty(x.size), np.empty(x.size)
         of_spread = _call_backwards(

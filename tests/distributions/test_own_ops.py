@@ -23,6 +23,8 @@ from ppdinf.distributions.summed_out import SummedOut
 from ppdinf.distributions.told import told
 from ppdinf.fiber.nested_sums import NestedSums
 from ppdinf.frame import Frame
+from ppdinf.models.standardise import Known
+from ppdinf.models.standardise_op import in_graph, standardise
 
 ROOM = Path(ppd.__file__).parent
 LOG_WEIGHTS = np.log([[0.5, 0.25, 0.25], [0.1, 0.2, 0.7], [0.4, 0.1, 0.5]])
@@ -46,6 +48,16 @@ def nested():
     return with_slopes(logp_nested_table(plan, WEIGHTS), logp_nested_natural(plan, ETA, WEIGHTS))
 
 
+def in_coordinates():
+    known = Known(
+        np.array([0, 2, 1]), np.array([0, 2, 3]), *np.exp(LOG_WEIGHTS), np.array([0.5, 0.5, 1]), np.zeros(2), np.ones(2)
+    )
+    spread, mean = pt.exp(ETA[0]), WEIGHTS[0]
+    variables, log_det = standardise(in_graph(known), spread, mean, ETA)
+    back, _ = standardise(in_graph(known), spread, mean, variables, inverse=True)
+    return [variables, log_det, back, *pytensor.grad((variables**2).sum() + log_det, [ETA, WEIGHTS])]
+
+
 def again(norm, *auxiliary):
     release = ppd.GeneralizedLaplace(ppd.invariants.total(), 1, norm=norm).release(np.array([4, 0, 2]))
     observed = ObservedRelease(release, Frame.of(release.table))
@@ -63,6 +75,7 @@ CASES = {
     "set apart": lambda: [pt.exp(apart(WEIGHTS)).sum()],
     "of a table": lambda: [of_table(lambda x: float(x @ [1, 10, 100]), pt.exp(ETA))],
     "told": lambda: [told(WEIGHTS)],
+    "coordinates of what is told": in_coordinates,
     "released, l1": lambda: again("l1"),
     "released, l2": lambda: again("l2", 0.7),
     "whole numbers from a mechanism": lambda: drawn(ppd.GeneralizedLaplace(ppd.invariants.total(), 1)),
