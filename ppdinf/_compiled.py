@@ -18,11 +18,13 @@ import hashlib
 import sys
 from collections.abc import Callable
 from contextlib import suppress
+from ctypes import POINTER, c_double, c_int64
 from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, overload
 
 import numba
+import numpy as np
 from llvmlite.binding import add_symbol  # type: ignore[import-untyped]
 from numba import types
 from numba.core.caching import CompileResultCacheImpl, FunctionCache
@@ -32,8 +34,9 @@ from numba.core.compiler import Compiler
 from numba.core.dispatcher import Dispatcher
 from numba.core.sigutils import normalize_signature
 from numba.core.types.misc import unliteral
+from numpy.typing import NDArray
 
-__all__ = ["External", "callback", "jit"]
+__all__ = ["External", "callback", "jit", "pointers"]
 
 
 @overload
@@ -101,19 +104,27 @@ class External:
     Attributes
     ----------
     call : numba.types.ExternalFunction
-        What compiled code calls, once `provided`.
+        What compiled code calls, after `provide`.
     """
 
     def __init__(self, symbol: str, signature: Any, function: Callable[..., Any]) -> None:
         self.call = types.ExternalFunction(symbol, signature)
         self._symbol, self._signature, self._function = symbol, signature, function
 
+    def provide(self) -> Any:
+        """Return the function for callers in C, under its symbol from now on; compiled the first time."""
+        return self._provided
+
     @cached_property
-    def provided(self) -> Any:
-        """The function for callers in C; its machine code lives as long as this."""
-        compiled = callback(self._signature, self._function)
+    def _provided(self) -> Any:
+        compiled = callback(self._signature, self._function)  # its machine code lives as long as this
         add_symbol(self._symbol, compiled.address)
         return compiled
+
+
+def pointers(*arrays: NDArray[Any]) -> list[Any]:
+    """Pointers to contiguous arrays of float64 or int64, for functions that are called as those in C."""
+    return [x.ctypes.data_as(POINTER(c_int64 if x.dtype == np.int64 else c_double)) for x in arrays]
 
 
 def _kept(compiled: Any, function: Callable[..., Any]) -> Any:

@@ -11,14 +11,13 @@ R. A. Fisher (1925), "Theory of statistical estimation", Proc. Camb. Phil. Soc. 
 
 import sys
 from collections.abc import Callable, Sequence
-from ctypes import POINTER, c_double, c_int64
 
 import numpy as np
 import pytensor.tensor as pt
 from numba import types
 from numpy.typing import NDArray
 
-from ppdinf._compiled import External
+from ppdinf._compiled import External, pointers
 from ppdinf._pymc_internals import (
     Apply,
     DisconnectedType,
@@ -73,11 +72,9 @@ class SumsGivenTotals(Op):
         varying, reals, whole = (np.ascontiguousarray(x) for x in inputs)
         rows, width = varying.shape[0], 1 if self.as_means else varying.shape[1]
         value, out = np.zeros(whole[TOTALS] + 1), np.zeros((rows, width))
-        pointers = [
-            x.ctypes.data_as(POINTER(c_int64 if x is whole else c_double)) for x in (varying, reals, whole, value, out)
-        ]
-        fits = _EXTERNAL.provided.ctypes(
-            *pointers[:3], rows, width, reals.size, whole.size, self.as_means, *pointers[3:]
+        sizes = rows, width, reals.size, whole.size
+        fits = _EXTERNAL.provide().ctypes(
+            *pointers(varying, reals, whole), *sizes, self.as_means, *pointers(value, out)
         )
         if not fits:
             raise ModelError(MISFIT)
@@ -114,7 +111,7 @@ _sums_given_totals = _EXTERNAL.call
 
 @register_funcify_default_op_cache_key(SumsGivenTotals)
 def _compiled(op: SumsGivenTotals, node: Apply, **kwargs: object) -> tuple[Kernel, int]:
-    _EXTERNAL.provided  # noqa: B018
+    _EXTERNAL.provide()
     as_means = op.as_means
 
     @numba_njit

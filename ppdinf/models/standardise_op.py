@@ -5,16 +5,14 @@ compile for half a minute.
 """
 
 from collections.abc import Callable, Sequence
-from ctypes import POINTER, c_double, c_int64
 from typing import Any
 
 import numba
 import numpy as np
 import pytensor.tensor as pt
 from numba import types
-from numpy.typing import NDArray
 
-from ppdinf._compiled import External, jit
+from ppdinf._compiled import External, jit, pointers
 from ppdinf._pymc_internals import (
     Apply,
     DisconnectedType,
@@ -92,8 +90,8 @@ class Standardise(Op):
         x, mean, spread, reals, whole = (np.ascontiguousarray(value) for value in inputs)
         _check(x, mean, reals, whole)
         out = np.empty(x.size)
-        arguments = (*_pointers(x, mean), spread.item(), *_pointers(reals, whole), x.size, whole.size, self.inverse)
-        log_det = _FORWARDS.provided.ctypes(*arguments, *_pointers(out))
+        arguments = (*pointers(x, mean), spread.item(), *pointers(reals, whole), x.size, whole.size, self.inverse)
+        log_det = _FORWARDS.provide().ctypes(*arguments, *pointers(out))
         output_storage[0][0], output_storage[1][0] = out, np.asarray(log_det)
 
     def infer_shape(self, node: Apply, shapes: list[tuple[Variable, ...]]) -> list[tuple[Variable, ...]]:
@@ -137,18 +135,14 @@ class PulledBack(Op):
         x, mean, spread, reals, whole, of_out, of_log_det = (np.ascontiguousarray(value) for value in inputs)
         _check(x, mean, reals, whole)
         of_x, of_mean = np.empty(x.size), np.empty(x.size)
-        arguments = (*_pointers(x, mean), spread.item(), *_pointers(reals, whole), x.size, whole.size)
-        further = (*_pointers(of_out), of_log_det.item(), *_pointers(of_x, of_mean))
-        of_spread = _BACKWARDS.provided.ctypes(*arguments, *further)
+        arguments = (*pointers(x, mean), spread.item(), *pointers(reals, whole), x.size, whole.size)
+        further = (*pointers(of_out), of_log_det.item(), *pointers(of_x, of_mean))
+        of_spread = _BACKWARDS.provide().ctypes(*arguments, *further)
         output_storage[0][0], output_storage[1][0], output_storage[2][0] = of_x, of_mean, np.asarray(of_spread)
 
     def infer_shape(self, node: Apply, shapes: list[tuple[Variable, ...]]) -> list[tuple[Variable, ...]]:
         """Shapes of the inputs."""
         return shapes[:3]
-
-
-def _pointers(*arrays: NDArray[Any]) -> list[Any]:
-    return [x.ctypes.data_as(POINTER(c_int64 if x.dtype == np.int64 else c_double)) for x in arrays]
 
 
 # -- numba ----------------------------------------------------------------------------------------------
@@ -193,7 +187,7 @@ _call_forwards, _call_backwards = _FORWARDS.call, _BACKWARDS.call
 
 @register_funcify_default_op_cache_key(Standardise)
 def _compiled(op: Standardise, node: Apply, **kwargs: object) -> tuple[Callable[..., Any], int]:
-    _FORWARDS.provided  # noqa: B018
+    _FORWARDS.provide()
     inverse = op.inverse
 
     @numba_njit
@@ -210,7 +204,7 @@ def _compiled(op: Standardise, node: Apply, **kwargs: object) -> tuple[Callable[
 
 @register_funcify_default_op_cache_key(PulledBack)
 def _compiled_back(op: PulledBack, node: Apply, **kwargs: object) -> tuple[Callable[..., Any], int]:
-    _BACKWARDS.provided  # noqa: B018
+    _BACKWARDS.provide()
 
     @numba_njit
     def pull_back(x, mean, spread, reals, whole, of_out, of_log_det):  # type: ignore[no-untyped-def]
