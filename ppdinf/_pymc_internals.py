@@ -32,8 +32,8 @@ The versions that were tried are the bounds in pyproject.toml and the newest one
     A dense metric beside another step. Instead: PyMC's diagonal one, which needs more gradients.
 `CpuLeapfrogIntegrator`, `HMCStepData`, `RaveledVars`, `State`
     Steps of Hamiltonian paths that need fewer gradients than leapfrog ones. Instead: PyMC's own steps.
-`BernoulliRV`, `BetaBinomialRV`, `BinomialRV`, `DiracDeltaRV`, `DirichletMultinomialRV`, `FlatRV`, `GeometricRV`,
-`HalfFlatRV`, `MultinomialRV`, `NegBinomialRV`, `NormalRV`, `PoissonRV`
+`BernoulliRV`, `BetaBinomialRV`, `BinomialRV`, `CustomDistRV`, `DiracDeltaRV`, `DirichletMultinomialRV`, `FlatRV`,
+`GeometricRV`, `HalfFlatRV`, `MultinomialRV`, `NegBinomialRV`, `NormalRV`, `PoissonRV`
     Which distribution a user gave. Instead: ``type(pm.Poisson.dist(1).owner.op)`` and its kin.
 `Apply`, `Constant`, `DisconnectedType`, `Op`, `RandomType`, `RandomVariable`, `TensorVariable`, `Variable`,
 `disconnected_type`, `grad_not_implemented`
@@ -48,6 +48,7 @@ The versions that were tried are the bounds in pyproject.toml and the newest one
 
 from pymc.blocking import RaveledVars
 from pymc.distributions.continuous import FlatRV, HalfFlatRV
+from pymc.distributions.custom import CustomDistRV
 from pymc.distributions.distribution import DiracDeltaRV, SymbolicRandomVariable, _support_point
 from pymc.distributions.multivariate import DirichletMultinomialRV
 from pymc.distributions.shape_utils import change_dist_size
@@ -122,6 +123,7 @@ __all__ = [
     "CompoundStep",
     "Constant",
     "CpuLeapfrogIntegrator",
+    "CustomDistRV",
     "DimShuffle",
     "DiracDeltaRV",
     "DirichletMultinomialRV",

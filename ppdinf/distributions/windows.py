@@ -23,7 +23,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.special import logsumexp
 
-from ppdinf._pymc_internals import TensorVariable, ancestors, compile_pymc
+from ppdinf._pymc_internals import CustomDistRV, RandomVariable, TensorVariable, ancestors, compile_pymc
 from ppdinf._types import Array
 from ppdinf.distributions.confidential import log_density
 from ppdinf.distributions.observed import Observed, Reals
@@ -79,7 +79,7 @@ def count_windows(
     large = upper - lower >= ENTRIES // lower.size
     doubtful = large | ~_surely_within(prior.tables, lower, upper, law, low, high)
     if len(prior.tables) and doubtful.any():
-        first, last = prior.weigh(lower, upper, law, low - 1, high + 1)
+        first, last = prior.weigh(np.flatnonzero(doubtful), lower, upper, law, low - 1, high + 1)
         more = last - first  # draws of a prior do not know its tails
         lower = np.where(large, np.maximum(first - more, low - 1), np.where(doubtful, np.minimum(lower, first), lower))
         upper = np.where(large, np.minimum(last + more, high + 1), np.where(doubtful, np.maximum(upper, last), upper))
@@ -193,18 +193,26 @@ class _Prior:
         self._draws = [parameters for _, *parameters in drawn]
         self.tables = np.array([table.ravel() for table, *_ in drawn]).reshape(len(drawn), math.prod(self._shape))
 
-    def weigh(self, lower: Reals, upper: Reals, law: Law, least: Reals, most: Reals) -> tuple[Reals, Reals]:
-        """Find where the weight m(x) q(y - x) of every cell is, among its window and what was drawn.
+    def weigh(
+        self, some: NDArray[np.intp], lower: Reals, upper: Reals, law: Law, least: Reals, most: Reals
+    ) -> tuple[Reals, Reals]:
+        """Find where the weight m(x) q(y - x) of some cells is, among their windows and what was drawn.
 
-        Evaluated at some counts, ever nearer to each other as the ends close in.
+        Evaluated at some counts, ever nearer to each other as the ends close in. Windows of other cells stay.
         """
-        cells = lower.size
-        first = np.clip(np.minimum(lower, self.tables.min(axis=0) - 1), least, most)
-        last = np.clip(np.maximum(upper, self.tables.max(axis=0) + 1), least, most)
-        density = self._density()
+
+        def of_all(counts: Reals) -> Reals:
+            every = np.repeat(lower[None], len(counts), axis=0)
+            every[:, some] = counts
+            return every
+
+        density, cells = self._density(some, of_all)
+        tables, least, most = self.tables[:, some], least[some], most[some]
+        first = np.clip(np.minimum(lower[some], tables.min(axis=0) - 1), least, most)
+        last = np.clip(np.maximum(upper[some], tables.max(axis=0) + 1), least, most)
         points = int(np.clip(WEIGHED // (len(self._draws) * cells), 32, POINTS))
         share = np.linspace(0, 1, points // 2)[:, None]
-        drawn = np.quantile(self.tables, share.ravel(), axis=0, method="nearest")
+        drawn = np.quantile(tables, share.ravel(), axis=0, method="nearest")
         for _ in range(ROUNDS):
             counts = np.sort(
                 np.concatenate([first + np.rint(share * (last - first)), np.clip(drawn, first, last)]), axis=0
@@ -212,30 +220,50 @@ class _Prior:
             weight = np.full(counts.shape, -np.inf)
             for parameters in self._draws:
                 weight = np.logaddexp(weight, density(counts, parameters))
-            weight += law(counts)
+            weight += law(of_all(counts))[:, some]
             heavy = weight > weight.max(axis=0) + math.log(BEYOND) - np.log(last - first + 1)
             begin = np.maximum(heavy.argmax(axis=0) - 1, 0)
             end = len(counts) - 1 - np.maximum(heavy[::-1].argmax(axis=0) - 1, 0)
             size, (first, last) = last - first, (np.take_along_axis(counts, at[None], 0)[0] for at in (begin, end))
             if np.all(last - first > size / 2):
                 break
-        return first, last
+        begins, ends = lower.copy(), upper.copy()
+        begins[some], ends[some] = first, last
+        return begins, ends
 
-    def _density(self) -> Callable[[Reals, list[Array]], Reals]:
-        """Compile the log density of counts, shape (n, d), given a draw of the parameters."""
+    def _density(
+        self, some: NDArray[np.intp], of_all: Callable[[Reals], Reals]
+    ) -> tuple[Callable[[Reals, list[Array]], Reals], int]:
+        """Compile the log density of counts of some cells, shape (n, k), given a draw of the parameters.
+
+        With the number of cells that it looks at: all of them, where the data model cannot be had of some alone.
+        """
         cells = elementwise(self._base, self._shape)[0]
-        counts = pt.tensor(dtype=cells.dtype, shape=(None, *self._shape))
+        alone = _of_some(cells, self._shape, some)
+        dist, shape = (cells, self._shape) if alone is None else (alone, (some.size,))
+        counts = pt.tensor(dtype=dist.dtype, shape=(None, *shape))
         function = compile_pymc(
             [counts, *self._parameters],
-            log_density(cells, counts),
+            log_density(dist, counts),
             givens=self._given,
             mode="FAST_COMPILE",
             on_unused_input="ignore",
         )
 
         def of_counts(at: Reals, parameters: list[Array]) -> Reals:
+            table = (of_all(at) if alone is None else at).astype(dist.dtype)
             with np.errstate(all="ignore"):
-                found = function(at.astype(cells.dtype).reshape(-1, *self._shape), *parameters)
-            return np.nan_to_num(found.reshape(at.shape), nan=-np.inf, neginf=-np.inf)
+                found = function(table.reshape(-1, *shape), *parameters).reshape(len(at), -1)
+            return np.nan_to_num(found[:, some] if alone is None else found, nan=-np.inf, neginf=-np.inf)
 
-        return of_counts
+        return of_counts, math.prod(shape)
+
+
+def _of_some(dist: TensorVariable, shape: tuple[int, ...], some: NDArray[np.intp]) -> TensorVariable | None:
+    """Distribution of some cells of a table; None unless it is told by parameters of each cell alone."""
+    op, at = dist.owner.op, np.unravel_index(some, shape)
+    if not isinstance(op, RandomVariable) or isinstance(op, CustomDistRV) or any(op.ndims_params):
+        return None
+    generator, parameters = dist.owner.inputs[0], op.dist_params(dist.owner)
+    found: TensorVariable = op.make_node(generator, None, *[pt.broadcast_to(p, shape)[at] for p in parameters]).out
+    return found

@@ -100,6 +100,48 @@ def test_the_marginal_density_where_model_and_release_differ_most(rate):
     assert float(logp({"rate": np.array(rate)})) == pytest.approx(exact, abs=1e-9)
 
 
+PEOPLE = np.array([[20, 30, 400], [50, 60, 70]])
+TABLES = {  # of few rates, and whether some of its cells can be looked at alone
+    "poisson": (True, lambda rate: pm.Poisson.dist(PEOPLE * rate / 40)),
+    "binomial, one probability": (True, lambda rate: pm.Binomial.dist(PEOPLE, pm.math.invlogit(rate - 4))),
+    "negative binomial": (True, lambda rate: pm.NegativeBinomial.dist(mu=PEOPLE * rate / 40, alpha=3 + rate)),
+    "zero-inflated": (False, lambda rate: pm.ZeroInflatedPoisson.dist(0.7, PEOPLE * rate / 40)),
+    "a density that knows the table": (
+        False,
+        lambda rate: pm.CustomDist.dist(
+            rate,
+            logp=lambda x, rate: pm.logp(pm.Poisson.dist(PEOPLE * rate / 40), x),
+            random=lambda rate, rng, size: rng.poisson(PEOPLE * rate / 40),
+            dtype="int64",
+            shape=(2, 3),
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize("family", TABLES)
+def test_windows_of_doubtful_cells_are_those_found_among_all(family, monkeypatch):
+    alone, dist = TABLES[family]
+    release = ppd.Release(np.array([[3, 4, 500], [90, 8, 2]]), ppd.GeneralizedLaplace(total(), epsilon=1))
+    found, of_some = [], windows._of_some
+
+    def watched(*arguments):
+        found.append(of_some(*arguments))
+        assert 0 < arguments[-1].size < 6
+        return found[-1]
+
+    monkeypatch.setattr(windows, "_of_some", watched)
+    fiber = fiber_of(release, lambda: dist(pm.Gamma("rate", 20, 10)))
+    assert [x is not None for x in found] == [alone]
+    monkeypatch.setattr(windows, "_of_some", lambda *arguments: None)
+    whole = fiber_of(release, lambda: dist(pm.Gamma("rate", 20, 10)))
+    assert (fiber.lower.tolist(), fiber.width) == (whole.lower.tolist(), whole.width)
+    if alone:  # of the wrong cells
+        monkeypatch.setattr(windows, "_of_some", lambda dist, shape, some: of_some(dist, shape, (some + 1) % 6))
+        wrong = fiber_of(release, lambda: dist(pm.Gamma("rate", 20, 10)))
+        assert (fiber.lower.tolist(), fiber.width) != (wrong.lower.tolist(), wrong.width)
+
+
 def test_priors_that_know_little_leave_windows_to_the_noise():
     y = np.array([3, 20, 100, 0, 7])
     release = ppd.Release(y, ppd.GeneralizedLaplace(NOTHING, epsilon="1/4"))
