@@ -70,7 +70,7 @@ def _rhat_problems(rhat: pd.Series, chains: int) -> list[str]:
         many = f", which the largest of {len(rhat)} should not be" if len(rhat) > 1 else ""
         problems.append(
             f"R-hat is up to {shown(high.max(), most)}{many} for {_some(high.index)}: the chains have not mixed. Draw "
-            "longer (draws=, tune=) or reparametrise (non-centred effects)."
+            "longer (draws=, tune=) or reparametrise (effects in units of their scale, or as they are)."
         )
     return problems
 

@@ -47,11 +47,48 @@ def test_draws_with_and_without_each_fault():
     (problem,) = parametrisations(drawn(draws, lowest), model, [])
     assert "where 'tau' is small, the scale of 'eta'" in problem
     assert parametrisations(drawn(draws, anywhere), model, []) == []
-    assert parametrisations(drawn(draws, lowest & ~lowest), model, ["tau"]) == []
+    assert parametrisations(drawn(draws, lowest & ~lowest), model, []) == []
     model = little_told(centred=False)
     (problem,) = parametrisations(drawn({"tau": tau, "z": unit / tau[..., None]}, lowest & ~lowest), model, ["tau"])
     assert "'z' moves against 'tau'" in problem
     assert parametrisations(drawn({"tau": tau, "z": unit}, lowest & ~lowest), model, ["tau"]) == []
+
+
+def grouped(effects):
+    """Effects of items on top of those of their groups, with scales of their own."""
+    with pm.Model() as model:
+        mu, coarse, fine = pm.Normal("mu", 0, 1), pm.HalfNormal("coarse", 1), pm.HalfNormal("fine", 1)
+        group = pm.Normal("group", mu, coarse, shape=5)
+        pm.Normal("item", group[np.arange(effects) % 5], 2 * fine, shape=effects)
+    return model
+
+
+@pytest.mark.parametrize("told", [False, True])
+def test_a_scale_that_goes_with_its_effects(told):
+    """A thousand effects around means of their own: all that is known of them is their scale, or they are known."""
+    rng, n = np.random.default_rng(2), 1000
+    mu, coarse, fine = rng.normal(size=(2, 500)), np.full((2, 500), 0.8), np.exp(rng.normal(0, 0.1, (2, 500)))
+    group = mu[..., None] + coarse[..., None] * rng.normal(size=(2, 500, 5))
+    item = rng.normal(size=n) + 0.02 * rng.normal(size=(2, 500, n)) if told else rng.normal(size=(2, 500, n))
+    size = 2 * (1 if told else fine[..., None])
+    draws = {
+        "mu": mu,
+        "coarse": coarse,
+        "fine": fine,
+        "group": group,
+        "item": group[..., np.arange(n) % 5] + size * item,
+    }
+    no = np.zeros((2, 500), dtype=bool)
+    model = grouped(n)
+    found = parametrisations(drawn(draws, no), model, ["fine"])
+    assert len(found) == (0 if told else 1)
+    if not told:
+        assert found[0].startswith(
+            "'fine' moves no further than 'item', whose scale it is, lets it. Little is told of 'it"
+        )
+    assert parametrisations(drawn(draws, no), model, ["mu"]) == []
+    del draws["group"]  # what the means are is not known then
+    assert parametrisations(drawn(draws, no), model, ["fine"]) == []
 
 
 @pytest.mark.deep
