@@ -38,6 +38,12 @@ from numpy.typing import NDArray
 
 __all__ = ["External", "callback", "jit", "pointers"]
 
+if numba.config.DISABLE_JIT:
+    raise ImportError(
+        "NUMBA_DISABLE_JIT is set, but kernels count in integers of 64 bits, which Python's are not, and PyTensor "
+        "calls their machine code: unset it"
+    )
+
 
 @overload
 def jit[**P, R](function: Callable[P, R]) -> Callable[P, R]: ...

@@ -240,3 +240,15 @@ def test_kernels_name_what_they_take_from_other_files():
                 assert not [name for name in modules if name.startswith("ppdinf")], kernel
                 assert type(kernel._cache).__name__ == "_Cache", kernel
     assert kernels > 80
+
+
+def test_numba_switched_off_is_refused_by_name():
+    """Kernels as plain Python would not wrap around 64 bits, in silence."""
+    run = subprocess.run(
+        [sys.executable, "-c", "import ppdinf._compiled"],
+        env=os.environ | {"NUMBA_DISABLE_JIT": "1"},
+        capture_output=True,
+        text=True,
+    )
+    assert run.returncode == 1
+    assert "ImportError: NUMBA_DISABLE_JIT is set" in run.stderr
