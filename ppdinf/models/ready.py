@@ -159,8 +159,8 @@ class _Fit(NamedTuple):
         off = np.bincount(codes, share * (self.noisy - expected)) / np.where(information > 0, information, 1)
         finest, alone = max((c for c in self.codes.values() if _nested(c, codes)), key=np.max), information
         if finest.max() > codes.max():  # of one label, as the finest labels in it vary
-            size, within = np.bincount(finest, expected), _parents(finest, codes)
-            uneven = np.bincount(within, size**2) / np.maximum(np.bincount(within, size), 1e-300) ** 2
+            within = _parents(finest, codes)
+            uneven = np.bincount(within, _shares(within, np.bincount(finest, expected)) ** 2)
             alone = information / (1 + information * USUAL**2 * uneven)
         known = alone * USUAL**2 / (1 + alone * USUAL**2)
         return Told(effect, effect + off, alone if held else information, 1 / np.sqrt(2 * (known**2).sum() + 1))

@@ -21,11 +21,11 @@ def as_function(model, what):
     return model.compile_fn(of_values, inputs=model.value_vars, on_unused_input="ignore", mode="FAST_COMPILE")
 
 
-def release(public, values=(3, 40, 0, 21, 7, 1), epsilon=1):
+def release(public, values=(3, 40, 0, 21, 7, 1), epsilon=1, people=PEOPLE):
     table = xr.DataArray(
         np.array(values),
         dims="county",
-        coords={"county": list("uvwxyz"), "state": ("county", STATES), "people": ("county", PEOPLE)},
+        coords={"county": list("uvwxyz"), "state": ("county", STATES), "people": ("county", people)},
     )
     return ppd.Release(
         table, ppd.GeneralizedLaplace(public & ppd.invariants.covariates("people", "state"), epsilon=epsilon)
@@ -58,6 +58,13 @@ NESTED = ["state", "county"]
 CROSSED = ["season", "area", "month", "region"]
 MODELS = {public: (lambda public=public: release(PUBLIC[public]), NESTED, "people") for public in PUBLIC}
 MODELS["one"] = lambda: release(PUBLIC["states"]), ["county"], "people"
+for cells in ([5], [2, 3, 4], [0, 1, 5]):  # of one county, of three, of two states
+    kept = np.isin(np.arange(6), cells, invert=True)
+    MODELS[f"nobody at risk in {cells}"] = (
+        lambda kept=kept: release(PUBLIC["none"], kept * (3, 40, 0, 21, 7, 1), people=kept * PEOPLE),
+        NESTED,
+        "people",
+    )
 MODELS["crossed"] = areas_and_months, CROSSED, None
 MODELS["far off"] = lambda: areas_and_months(epsilon=0.01, seed=2), CROSSED, None
 
@@ -96,7 +103,7 @@ def test_priors_are_those_stated_in_whatever_coordinates(case):
         (value_name,) = (v.name for v in model.value_vars if v.name.startswith(f"{name}_spread_"))
         spread[name] = of_value(point)
         log_slope += np.log((of_value({**point, value_name: point[value_name] + 1e-5}) / spread[name] - 1) / 1e-5)
-    at_risk = np.ones(of.table.size) if exposure is None else PEOPLE
+    at_risk = np.ones(of.table.size) if exposure is None else of.covariate(exposure).values
     overall = np.log(of.table.values.sum() / at_risk.sum())
     expected, effect = norm(overall, 2.5).logpdf(value[0]), value[1:]
     expected_rates = value[0] + np.zeros(at_risk.size)
