@@ -21,9 +21,22 @@ import pymc as pm
 import xarray as xr
 from numpy.typing import NDArray
 
-from ppdinf._pymc_internals import NormalRV, TensorVariable, ancestors, compile_pymc
+from ppdinf._pymc_internals import (
+    Add,
+    AdvancedSubtensor,
+    DimShuffle,
+    Elemwise,
+    Mul,
+    Neg,
+    NormalRV,
+    Reshape,
+    Sub,
+    Subtensor,
+    TensorVariable,
+    ancestors,
+    compile_pymc,
+)
 from ppdinf._types import Array
-from ppdinf.models.posterior_tables import Posterior
 
 __all__ = ["parametrisations"]
 
@@ -32,6 +45,8 @@ CROWDED = 0.6  # share of divergences among these, from which on they are where 
 AGAINST = -0.5  # correlation of log scale and log size, from which on effects move against their scale
 WITH = 0.9  # that from which on they move with it alone
 LOOKED_AT = 400  # draws for which means and scales of effects are worked out
+
+type Flags = NDArray[np.bool_]
 
 
 def parametrisations(idata: xr.DataTree, model: pm.Model, low: list[str]) -> list[str]:
@@ -49,39 +64,57 @@ def parametrisations(idata: xr.DataTree, model: pm.Model, low: list[str]) -> lis
     list of str
         One sentence for each variable, naming it.
     """
-    posterior, found = idata.posterior, []
-    diverged = diverging(idata)
-    free = {rv: rv.name for rv in model.free_RVs if rv.name in posterior and rv.dtype.startswith("float")}
-    for rv, name in free.items():
-        if not isinstance(rv.owner.op, NormalRV) or rv.ndim == 0:
+    draws, diverged, found = _Draws(idata.posterior, model), diverging(idata), []
+    for effects in draws.free:
+        if not isinstance(effects.owner.op, NormalRV) or effects.ndim == 0:
             continue
-        mean, sd = rv.owner.op.dist_params(rv.owner)
-        for scale in [x for x in ancestors([sd]) if x in free and x.ndim == 0]:
-            tau = free[scale]
-            if diverged.any() and _where_small(_log(posterior[tau]), diverged) > CROWDED:
-                fault = f"Transitions diverge where {tau!r} is small, the scale of {name!r}: a funnel."
-            elif tau in low and _together(posterior, rv, tau, free, model):
-                fault = f"{tau!r} moves no further than {name!r}, whose scale it is, lets it."
-            else:
-                continue
-            found.append(
-                f"{fault} Little is told of {name!r}: write it in units of its scale, mu + {tau} * pm.Normal(..., 0, "
-                "1), or have ppdinf.models.ready.log_rates choose."
-            )
-        if [x for x in ancestors([mean, sd]) if x in free]:
-            continue
-        for scale in [x for x in free if x.ndim == 0 and x is not rv]:
-            tau = free[scale]
-            if (tau in low or diverged.any()) and _against(posterior, name, tau):
-                found.append(
-                    f"{name!r} moves against {tau!r}: the larger one, the smaller the other. Much is told of the "
-                    f"effects of which {name!r} is in units of {tau!r}: write them centred, pm.Normal(..., mu, {tau}), "
-                    "or have ppdinf.models.ready.log_rates choose."
-                )
-    return found
+        mean, sd = effects.owner.op.dist_params(effects.owner)
+        if draws.above([mean, sd]):
+            found.append(_as_they_are(effects, mean, sd, draws, low, diverged))
+        else:
+            factors = _factors(effects, model)
+            found.append(next(filter(None, (_in_units(effects, x, draws, low, diverged) for x in factors)), None))
+    return [problem for problem in found if problem]
 
 
-def diverging(idata: xr.DataTree) -> NDArray[np.bool_]:
+def _as_they_are(
+    effects: TensorVariable, mean: TensorVariable, sd: TensorVariable, draws: _Draws, low: list[str], diverged: Flags
+) -> str | None:
+    """Say that little is told of effects."""
+    tau, name = draws.alone_above(sd), effects.name
+    looked = None if tau is None else draws.of(effects, mean, sd)
+    if tau is None or looked is None:
+        return None
+    values, means, sds = looked
+    log_sd, size = _log(sds), _log_size((values - means) / sds)
+    if diverged.any() and _where_small(draws.all(tau), draws.some(tau), log_sd, diverged) > CROWDED:
+        fault = f"Transitions diverge where the scale of {name!r} is small, on which {tau!r} decides: a funnel."
+    elif tau in low and _related(log_sd, log_sd + size) > WITH:
+        fault = f"{tau!r} moves no further than {name!r}, on whose scale it decides, lets it."
+    else:
+        return None
+    return (
+        f"{fault} Little is told of {name!r}: write it in units of its scale, mean + scale * pm.Normal(..., 0, 1), or "
+        "have ppdinf.models.ready.log_rates choose."
+    )
+
+
+def _in_units(
+    effects: TensorVariable, scale: TensorVariable, draws: _Draws, low: list[str], diverged: Flags
+) -> str | None:
+    """Say that much is told of what effects are in units of a scale."""
+    tau, name = draws.alone_above(scale), effects.name
+    looked = None if tau is None or not (tau in low or diverged.any()) else draws.of(effects, scale)
+    if looked is None or _related(_log(looked[1]), _log_size(looked[0])) >= AGAINST:
+        return None
+    return (
+        f"{name!r} moves against {tau!r}, on whose scale it is: the larger that, the smaller {name!r}. Much is told of "
+        f"the effects of which {name!r} is in units of a scale: write them centred, pm.Normal(..., mean, scale), or "
+        "have ppdinf.models.ready.log_rates choose."
+    )
+
+
+def diverging(idata: xr.DataTree) -> Flags:
     """Which transitions diverged, chain after chain; one that did not where no sampler says."""
     stats = idata.get("sample_stats")
     if stats is None or "diverging" not in stats:
@@ -89,46 +122,95 @@ def diverging(idata: xr.DataTree) -> NDArray[np.bool_]:
     return np.asarray(stats["diverging"].values, dtype=bool).ravel()
 
 
-def _log(values: xr.DataArray) -> NDArray[np.float64]:
-    draws = np.asarray(values.values, dtype=float).ravel()
-    logs: NDArray[np.float64] = np.log(np.maximum(draws, np.finfo(float).tiny))
-    return logs
+class _Draws:
+    """Draws of a model's real variables, and of what depends on them.
+
+    Attributes
+    ----------
+    free : dict of TensorVariable to str
+        Those that there are draws of.
+    """
+
+    def __init__(self, posterior: xr.DataTree, model: pm.Model) -> None:
+        self._posterior, self._basic = posterior, set(model.basic_RVs)
+        self.free = {rv: rv.name for rv in model.free_RVs if rv.name in posterior and rv.dtype.startswith("float")}
+        count = posterior.sizes["chain"] * posterior.sizes["draw"]
+        self._some = np.unique(np.linspace(0, count - 1, LOOKED_AT).astype(int))
+
+    def above(self, expressions: list[TensorVariable]) -> set[TensorVariable]:
+        """Variables of the model that expressions depend on directly."""
+        return set(ancestors(expressions, blockers=self._basic)) & self._basic
+
+    def alone_above(self, expression: TensorVariable) -> str | None:
+        """Name of the one number of the model that an expression depends on; None where it is not one."""
+        above = self.above([expression])
+        return next((self.free[x] for x in above if len(above) == 1 and x in self.free and x.ndim == 0), None)
+
+    def all(self, name: str) -> Array:
+        """Draws of a variable, chain after chain."""
+        values = np.asarray(self._posterior[name], dtype=float)
+        draws: Array = values.reshape(-1, *values.shape[2:])
+        return draws
+
+    def some(self, name: str) -> Array:
+        """Those that are looked at."""
+        draws: Array = self.all(name)[self._some]
+        return draws
+
+    def of(self, effects: TensorVariable, *expressions: TensorVariable) -> list[Array] | None:
+        """Draws of effects and of expressions beside them; None where nothing is known of what these depend on."""
+        above = self.above(list(expressions))
+        if not above <= set(self.free):
+            return None
+        inputs = list(above)
+        values = [self.some(self.free[x]) for x in inputs]
+        function = compile_pymc(inputs, list(expressions), mode="FAST_COMPILE", on_unused_input="ignore")
+        found = [function(*point) for point in zip(*values, strict=True)]
+        return [self.some(self.free[effects]), *(np.array(draws) for draws in zip(*found, strict=True))]
 
 
-def _where_small(log_scale: NDArray[np.float64], diverging: NDArray[np.bool_]) -> float:
-    """Return the share of divergences among the draws with the smallest scales."""
-    return float(np.mean(log_scale[diverging] <= np.quantile(log_scale, SMALL)))
+def _factors(effects: TensorVariable, model: pm.Model) -> list[TensorVariable]:
+    """Find what effects are multiplied by anywhere in a model, themselves or less something."""
+    found = []
+    for node in {x.owner for x in ancestors([*model.basic_RVs, *model.deterministics, *model.potentials]) if x.owner}:
+        if isinstance(node.op, Elemwise) and isinstance(node.op.scalar_op, Mul):
+            of_effects = [_linear(x, effects) for x in node.inputs]
+            if sum(of_effects) == 1:
+                found += [x for x, is_of in zip(node.inputs, of_effects, strict=True) if not is_of]
+    return found
 
 
-def _together(
-    posterior: Posterior, effects: TensorVariable, tau: str, free: dict[TensorVariable, str], model: pm.Model
-) -> bool:
-    """Whether the size of effects around their mean goes with their scale."""
-    parameters = effects.owner.op.dist_params(effects.owner)
-    above = set(ancestors(parameters)) & set(model.basic_RVs)
-    inputs = [x for x in free if x in above]
-    if len(inputs) < len(above):
-        return False  # no draws of some of it
-    names = [free[x] for x in (effects, *inputs)]
-    draws = [posterior[name].values.reshape(-1, *posterior[name].shape[2:]) for name in names]
-    some = np.unique(np.linspace(0, len(draws[0]) - 1, LOOKED_AT).astype(int))
-    law = compile_pymc(inputs, parameters, mode="FAST_COMPILE", on_unused_input="ignore")
-    size = np.array([_size(values[0], *law(*values[1:])) for values in zip(*[d[some] for d in draws], strict=True)])
-    scale = _log(posterior[tau])[some]
-    return bool(np.isfinite(size).all() and np.corrcoef(scale, scale + size)[0, 1] > WITH)
-
-
-def _size(effects: Array, mean: Array, sd: Array) -> float:
-    """Logarithm of the size of effects in units of their standard deviation."""
-    with np.errstate(all="ignore"):
-        return float(np.log(np.mean(((effects - mean) / sd) ** 2)) / 2)
-
-
-def _against(posterior: Posterior, name: str, tau: str) -> bool:
-    """Whether the size of effects in units of a scale falls as it grows."""
-    scale = np.asarray(posterior[tau].values, dtype=float)
-    if (scale <= 0).any():
+def _linear(expression: TensorVariable, effects: TensorVariable) -> bool:
+    """Whether an expression is the effects, some of them, differences from something or multiples."""
+    if expression is effects:
+        return True
+    node = expression.owner
+    if node is None or not isinstance(node.op, DimShuffle | Subtensor | AdvancedSubtensor | Reshape | Elemwise):
         return False
-    z = np.asarray(posterior[name].values, dtype=float)
-    size = 0.5 * np.log(np.mean(z**2, axis=tuple(range(2, z.ndim))).ravel())
-    return bool(np.corrcoef(_log(posterior[tau]), size)[0, 1] < AGAINST)
+    if isinstance(node.op, Elemwise):
+        return isinstance(node.op.scalar_op, Add | Sub | Neg | Mul) and any(_linear(x, effects) for x in node.inputs)
+    return _linear(node.inputs[0], effects)
+
+
+def _log(scale: Array) -> Array:
+    """Logarithms of positive scales, their mean where each effect has its own; nan of others."""
+    with np.errstate(all="ignore"):
+        return np.asarray(np.log(scale).reshape(len(scale), -1).mean(axis=1))
+
+
+def _log_size(units: Array) -> Array:
+    with np.errstate(all="ignore"):
+        return np.asarray(0.5 * np.log(np.mean(units.reshape(len(units), -1) ** 2, axis=1)))
+
+
+def _related(one: Array, other: Array) -> float:
+    """Correlation; 0 where either does not move, or is not a number."""
+    if not (np.isfinite(one).all() and np.isfinite(other).all() and np.ptp(one) > 0 and np.ptp(other) > 0):
+        return 0.0
+    return float(np.corrcoef(one, other)[0, 1])
+
+
+def _where_small(tau: Array, some: Array, log_sd: Array, diverged: Flags) -> float:
+    """Return the share of divergences among the draws with the smallest scales."""
+    order = tau if _related(some, log_sd) >= 0 else -tau
+    return float(np.mean(order[diverged] <= np.quantile(order, SMALL)))

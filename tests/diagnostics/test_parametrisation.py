@@ -45,7 +45,7 @@ def test_draws_with_and_without_each_fault():
     lowest, anywhere = tau < np.quantile(tau, 0.1), rng.random((2, 500)) < 0.1
     model, draws = little_told(centred=True), {"tau": tau, "eta": tau[..., None] * unit}
     (problem,) = parametrisations(drawn(draws, lowest), model, [])
-    assert "where 'tau' is small, the scale of 'eta'" in problem
+    assert "where the scale of 'eta' is small, on which 'tau' decides" in problem
     assert parametrisations(drawn(draws, anywhere), model, []) == []
     assert parametrisations(drawn(draws, lowest & ~lowest), model, []) == []
     model = little_told(centred=False)
@@ -83,12 +83,72 @@ def test_a_scale_that_goes_with_its_effects(told):
     found = parametrisations(drawn(draws, no), model, ["fine"])
     assert len(found) == (0 if told else 1)
     if not told:
-        assert found[0].startswith(
-            "'fine' moves no further than 'item', whose scale it is, lets it. Little is told of 'it"
-        )
+        assert found[0].startswith("'fine' moves no further than 'item', on whose scale it decides, lets it. Little")
     assert parametrisations(drawn(draws, no), model, ["mu"]) == []
     del draws["group"]  # what the means are is not known then
     assert parametrisations(drawn(draws, no), model, ["fine"]) == []
+
+
+N, NONE = 40, np.zeros((2, 400), dtype=bool)
+SCALES = {  # of effects, by one number of the model, and that number from the logarithm of the scale
+    "sd": (lambda: pm.HalfNormal("tau", 1), lambda tau: tau, np.exp),
+    "twice": (lambda: pm.HalfNormal("tau", 1), lambda tau: 2 * tau, lambda log: np.exp(log) / 2),
+    "variance": (lambda: pm.InverseGamma("tau", 2, 1), pm.math.sqrt, lambda log: np.exp(2 * log)),
+    "precision": (lambda: pm.Gamma("tau", 2, 1), lambda tau: 1 / pm.math.sqrt(tau), lambda log: np.exp(-2 * log)),
+    "logarithm": (lambda: pm.Normal("tau", 0, 1), pm.math.exp, lambda log: log),
+}
+
+
+@pytest.mark.parametrize("kind", SCALES)
+def test_scales_however_they_are_written(kind):
+    """Effects as they are, known or not at all; in units of their scale likewise, around their mean or on part."""
+    number, scale, of_log = SCALES[kind]
+    rng = np.random.default_rng(3)
+    log, unit, known = rng.normal(0, 0.3, (2, 400)), rng.normal(size=(2, 400, N)), rng.normal(size=N)
+    tau, sd = of_log(log), np.exp(log)[..., None]
+    with pm.Model() as model:
+        pm.Normal("eta", 1.0, scale(number()), shape=N)
+    for eta, faults in ((known + 0.01 * unit, 0), (1 + sd * unit, 1)):
+        assert len(parametrisations(drawn({"tau": tau, "eta": eta}, NONE), model, ["tau"])) == faults
+    lowest = log < np.quantile(log, 0.1)
+    assert "a funnel" in parametrisations(drawn({"tau": tau, "eta": 1 + sd * unit}, lowest), model, [])[0]
+    assert parametrisations(drawn({"tau": tau, "eta": 1 + sd * unit}, log > np.quantile(log, 0.9)), model, []) == []
+    ways = (
+        lambda s, z: s * z,
+        lambda s, z: s * (z - z.mean()),
+        lambda s, z: (s * z[:20]).sum(),
+        lambda s, z: -z * 3.0 * s,
+    )
+    for way in ways:
+        with pm.Model() as model:
+            s, z = scale(number()), pm.Normal("z", 0, 1, shape=N)
+            pm.Deterministic("eta", way(s, z))
+        for of_z, faults in ((unit, 0), (known / sd, 1)):
+            found = parametrisations(drawn({"tau": tau, "z": of_z}, NONE), model, ["tau"])
+            assert len(found) == faults * (kind != "precision"), "z / sqrt(tau) is no product"
+
+
+def test_what_is_no_scale_is_not_taken_for_one():
+    """Numbers above a scale, products of several, and what coefficients of a regression go against."""
+    rng = np.random.default_rng(4)
+    log, unit = rng.normal(0, 0.3, (2, 400)), rng.normal(size=(2, 400, N))
+    sd = np.exp(log)
+    draws = {"b": sd, "tau": sd, "lam": np.ones((2, 400, N)), "eta": sd[..., None] * unit, "beta": unit / sd[..., None]}
+    with pm.Model() as above:
+        pm.Normal("eta", 0, pm.HalfNormal("tau", pm.Gamma("b", 2, 2)), shape=N)
+    (problem,) = parametrisations(drawn(draws, NONE), above, ["tau", "b"])
+    assert problem.startswith("'tau'")
+    assert parametrisations(drawn(draws, NONE), above, ["b"]) == []
+    with pm.Model() as product:
+        pm.Normal("eta", 0, pm.HalfNormal("tau", 1) * pm.Gamma("b", 2, 2), shape=N)
+    with pm.Model() as horseshoe:
+        pm.Normal("eta", 0, pm.HalfNormal("tau", 1) * pm.HalfCauchy("lam", 1, shape=N), shape=N)
+    with pm.Model() as regression:
+        base, beta = pm.Gamma("b", 2, 2), pm.Normal("beta", 0, 1, shape=N)
+        pm.Poisson("seen", base * pm.math.exp(np.eye(N) @ beta), observed=np.ones(N))
+    for model in (product, horseshoe, regression):
+        assert parametrisations(drawn(draws, NONE), model, ["tau", "b", "lam"]) == []
+        assert parametrisations(drawn(draws, log < np.quantile(log, 0.1)), model, ["tau", "b", "lam"]) == []
 
 
 @pytest.mark.deep
@@ -97,8 +157,8 @@ def test_a_funnel_is_named_with_its_effects():
     idata = sampled(model)
     assert int(idata.sample_stats["diverging"].sum()) > 0
     (problem,) = parametrisations(idata, model, [])
-    assert "where 'tau' is small, the scale of 'eta'" in problem
-    assert "tau * pm.Normal" in problem
+    assert "where the scale of 'eta' is small, on which 'tau' decides" in problem
+    assert "mean + scale * pm.Normal" in problem
 
 
 @pytest.mark.deep
