@@ -33,7 +33,7 @@ The versions that were tried are the bounds in pyproject.toml and the newest one
 `CpuLeapfrogIntegrator`, `HMCStepData`, `RaveledVars`, `State`
     Steps of Hamiltonian paths that need fewer gradients than leapfrog ones. Instead: PyMC's own steps.
 `BernoulliRV`, `BetaBinomialRV`, `BinomialRV`, `CustomDistRV`, `DiracDeltaRV`, `DirichletMultinomialRV`, `FlatRV`,
-`GeometricRV`, `HalfFlatRV`, `MultinomialRV`, `NegBinomialRV`, `NormalRV`, `PoissonRV`
+`GeometricRV`, `HalfFlatRV`, `HalfNormalRV`, `MultinomialRV`, `NegBinomialRV`, `NormalRV`, `PoissonRV`
     Which distribution a user gave. Instead: ``type(pm.Poisson.dist(1).owner.op)`` and its kin.
 `Apply`, `Constant`, `DisconnectedType`, `Op`, `RandomType`, `RandomVariable`, `TensorVariable`, `Variable`,
 `disconnected_type`, `grad_not_implemented`
@@ -93,6 +93,7 @@ from pytensor.tensor.random.basic import (
     BetaBinomialRV,
     BinomialRV,
     GeometricRV,
+    HalfNormalRV,
     MultinomialRV,
     NegBinomialRV,
     NormalRV,
@@ -134,6 +135,7 @@ __all__ = [
     "GeometricRV",
     "HMCStepData",
     "HalfFlatRV",
+    "HalfNormalRV",
     "Join",
     "JoinDims",
     "LogSumExp",

@@ -65,8 +65,10 @@ def parametrisations(idata: xr.DataTree, model: pm.Model, low: list[str]) -> lis
         One sentence for each variable, naming it.
     """
     draws, diverged, found = _Draws(idata.posterior, model), diverging(idata), []
+    if diverged.size != draws.count:  # which draw is which is not known
+        diverged = np.zeros(draws.count, dtype=bool)
     for effects in draws.free:
-        if not isinstance(effects.owner.op, NormalRV) or effects.ndim == 0:
+        if not isinstance(effects.owner.op, NormalRV) or effects.ndim == 0 or not draws.all(effects.name).size:
             continue
         mean, sd = effects.owner.op.dist_params(effects.owner)
         if draws.above([mean, sd]):
@@ -86,10 +88,14 @@ def _as_they_are(
     if tau is None or looked is None:
         return None
     values, means, sds = looked
-    log_sd, size = _log(sds), _log_size((values - means) / sds)
+    if any(m not in (1, n) for x in (means, sds) for n, m in zip(values.shape, x.shape, strict=True)):
+        return None  # data of the model are others than those that were drawn by
+    with np.errstate(all="ignore"):
+        log_sd, units = _log(sds), (values - means) / sds
+        size = log_sd + _log_size(units)
     if diverged.any() and _where_small(draws.all(tau), draws.some(tau), log_sd, diverged) > CROWDED:
         fault = f"Transitions diverge where the scale of {name!r} is small, on which {tau!r} decides: a funnel."
-    elif tau in low and _related(log_sd, log_sd + size) > WITH:
+    elif tau in low and _related(log_sd, size) > WITH:
         fault = f"{tau!r} moves no further than {name!r}, on whose scale it decides, lets it."
     else:
         return None
@@ -115,11 +121,14 @@ def _in_units(
 
 
 def diverging(idata: xr.DataTree) -> Flags:
-    """Which transitions diverged, chain after chain; one that did not where no sampler says."""
+    """Which draws diverged, chain after chain; one that did not where no sampler says."""
     stats = idata.get("sample_stats")
     if stats is None or "diverging" not in stats:
         return np.zeros(1, dtype=bool)
-    return np.asarray(stats["diverging"].values, dtype=bool).ravel()
+    flags, posterior = stats["diverging"], idata.posterior
+    for dim in {"chain", "draw"} & set(flags.indexes) & set(posterior.indexes):  # users leave out chains, and draws
+        flags = flags.reindex({dim: posterior[dim]}, fill_value=False)
+    return np.asarray(flags.values, dtype=bool).ravel()
 
 
 class _Draws:
@@ -129,13 +138,15 @@ class _Draws:
     ----------
     free : dict of TensorVariable to str
         Those that there are draws of.
+    count : int
+        Of draws, in all chains.
     """
 
     def __init__(self, posterior: xr.DataTree, model: pm.Model) -> None:
         self._posterior, self._basic = posterior, set(model.basic_RVs)
         self.free = {rv: rv.name for rv in model.free_RVs if rv.name in posterior and rv.dtype.startswith("float")}
-        count = posterior.sizes["chain"] * posterior.sizes["draw"]
-        self._some = np.unique(np.linspace(0, count - 1, LOOKED_AT).astype(int))
+        self.count = posterior.sizes["chain"] * posterior.sizes["draw"]
+        self._some = np.unique(np.linspace(0, self.count - 1, LOOKED_AT).astype(int))
 
     def above(self, expressions: list[TensorVariable]) -> set[TensorVariable]:
         """Variables of the model that expressions depend on directly."""
@@ -149,7 +160,7 @@ class _Draws:
     def all(self, name: str) -> Array:
         """Draws of a variable, chain after chain."""
         values = np.asarray(self._posterior[name], dtype=float)
-        draws: Array = values.reshape(-1, *values.shape[2:])
+        draws: Array = values.reshape(values.shape[0] * values.shape[1], *values.shape[2:])
         return draws
 
     def some(self, name: str) -> Array:
@@ -165,8 +176,9 @@ class _Draws:
         inputs = list(above)
         values = [self.some(self.free[x]) for x in inputs]
         function = compile_pymc(inputs, list(expressions), mode="FAST_COMPILE", on_unused_input="ignore")
-        found = [function(*point) for point in zip(*values, strict=True)]
-        return [self.some(self.free[effects]), *(np.array(draws) for draws in zip(*found, strict=True))]
+        drawn = [np.array(x) for x in zip(*(function(*point) for point in zip(*values, strict=True)), strict=True)]
+        axes = [x.reshape(len(x), *[1] * (effects.ndim + 1 - x.ndim), *x.shape[1:]) for x in drawn]
+        return [self.some(self.free[effects]), *axes]
 
 
 def _factors(effects: TensorVariable, model: pm.Model) -> list[TensorVariable]:

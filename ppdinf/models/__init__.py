@@ -22,6 +22,7 @@ rates              A ready model of rates: Poisson counts in a table, cells alik
 standardise        independent normal variables as what is standard normal once something is told of them: values
                    and gradients
 standardise_op     the same as Ops of PyTensor: compiled once per installation
+starts             normal variables with a start of their own, that of chains which nobody gave another
 """
 
 from ppdinf.models import levels as levels

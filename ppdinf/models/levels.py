@@ -63,7 +63,7 @@ def intercept_given_total(name: str, prior: TensorVariable, log_weights: TensorV
     """
     if not total > 0:
         raise ModelError(f"the total of {name!r} is not positive: an expected total of zero has no logarithm")
-    level = np.log(total) + pm.Flat(f"{name}_level", initval=0.0) / np.sqrt(total)
+    level = np.log(total) + pm.Flat(f"{name}_level") / np.sqrt(total)
     intercept = pm.Deterministic(name, level - pm.math.logsumexp(log_weights))
     pm.Potential(f"{name}_prior", pm.logp(prior, intercept))
     return intercept

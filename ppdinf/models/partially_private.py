@@ -37,12 +37,13 @@ from ppdinf.errors import ModelError
 from ppdinf.frame import Frame
 from ppdinf.laws.likelihood import MixingScale, RemovedShift
 from ppdinf.measurements import Measurements
+from ppdinf.models.starts import started
 from ppdinf.releases import Release
 
 __all__ = ["PartiallyPrivate"]
 
 PRIORS: dict[type, Callable[[str, Any], TensorVariable]] = {
-    MixingScale: lambda name, scale: pm.HalfNormal(name, initval=scale.typical),
+    MixingScale: lambda name, scale: started(name, pm.HalfNormal.dist(), scale.typical),
     RemovedShift: lambda name, shift: pm.Laplace(name, 0, 1, shape=shift.directions.shape[1]),
 }
 """Variables of the model given which noise is stated."""

@@ -44,6 +44,7 @@ from ppdinf._types import Symbolic
 from ppdinf.errors import ModelError
 from ppdinf.models.coordinates import Among, Standardised, Told, Unit
 from ppdinf.models.rates import REACH, USUAL
+from ppdinf.models.starts import started
 from ppdinf.releases import Release
 from ppdinf.releases.rates import exposures
 
@@ -122,7 +123,7 @@ def log_rates(release: Release, effects: list[str], *, exposure: str | None = No
         items, weight, below = codes, np.bincount(codes, fit.expected), sums.plus(effect)
     whole = _log_sums(_parents(items, top), weight, below).drawn[0]
     unit = Unit(fit.overall, USUAL / np.sqrt(fit.codes[line[0]].max() + 1) if line else 1.0)
-    level = pm.Normal("level", fit.overall + whole, PRIOR_SD, initval=fit.overall, transform=unit)
+    level = started("level", pm.Normal.dist(fit.overall + whole, PRIOR_SD), fit.overall, transform=unit)
     return (total + pm.Deterministic("intercept", level - whole)).reshape(release.shape)
 
 
@@ -228,8 +229,9 @@ def _parents(codes: NDArray[np.int64], coarser: NDArray[np.int64]) -> NDArray[np
 
 def _add(name: str, base: _Sum, told: Told, among: Among) -> _Sum:
     """Add effects of labels and their spread to the model; each is drawn on top of a base."""
-    spread = pm.HalfNormal(f"{name}_spread", 1, initval=USUAL, transform=Unit(np.log(USUAL), told.spread))
+    unit = Unit(np.log(USUAL), told.spread)
+    spread = started(f"{name}_spread", pm.HalfNormal.dist(1), USUAL, transform=unit)
     transform = Standardised(base.fitted, told, among)
     start = base.fitted + told.fitted
-    level = pm.Normal(f"{name}_level", base.drawn, spread, shape=start.size, initval=start, transform=transform)
+    level = started(f"{name}_level", pm.Normal.dist(base.drawn, spread, shape=start.size), start, transform=transform)
     return _Sum(pm.Deterministic(f"{name}_effect", level - base.drawn), told.fitted)

@@ -151,6 +151,32 @@ def test_what_is_no_scale_is_not_taken_for_one():
         assert parametrisations(drawn(draws, log < np.quantile(log, 0.1)), model, ["tau", "b", "lam"]) == []
 
 
+def test_draws_that_users_have_taken_apart_and_models_they_have_changed():
+    rng = np.random.default_rng(5)
+    tau, unit = np.exp(rng.normal(0, 1, (2, 500))), rng.normal(0, 1, (2, 500, 8))
+    lowest = tau < np.quantile(tau, 0.1)
+    idata = drawn({"tau": tau, "eta": tau[..., None] * unit}, lowest)
+    idata = idata.map_over_datasets(
+        lambda data: data.assign_coords(chain=[0, 1], draw=np.arange(500)) if data else data
+    )
+    some = {"chain": [1], "draw": slice(100, None)}
+    for kept in ({"chain": [1]}, {"draw": slice(100, None)}, some):
+        part = xr.DataTree.from_dict(
+            {"posterior": idata["posterior"].to_dataset().isel(kept), "sample_stats": idata["sample_stats"]}
+        )
+        assert "a funnel" in parametrisations(part, little_told(centred=True), [])[0]
+    nothing = drawn({"tau": 0 * tau, "eta": 0 * unit}, NONE)
+    assert parametrisations(nothing, little_told(centred=True), ["tau"]) == []
+    with pm.Model() as empty:
+        pm.Normal("eta", 0, pm.HalfNormal("tau", 1), shape=0)
+    assert parametrisations(drawn({"tau": tau, "eta": unit[..., :0]}, lowest), empty, ["tau"]) == []
+    with pm.Model() as model:
+        covariate = pm.Data("covariate", np.zeros(8))
+        pm.Normal("eta", covariate, pm.HalfNormal("tau", 1), shape=8)
+        pm.set_data({"covariate": np.zeros(5)})
+    assert parametrisations(idata, model, ["tau"]) == []
+
+
 @pytest.mark.deep
 def test_a_funnel_is_named_with_its_effects():
     model = little_told(centred=True)

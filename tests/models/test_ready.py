@@ -4,7 +4,7 @@ import numpy as np
 import pymc as pm
 import pytest
 import xarray as xr
-from scipy.optimize import minimize
+from scipy.optimize import brentq, minimize
 from scipy.stats import halfnorm, norm
 
 import ppdinf as ppd
@@ -258,3 +258,35 @@ def test_expected_sum_over_all_moves_with_the_level_alone():
         assert np.abs(off[:2]).max() < 0.2  # 43 and 28 are public: a seventh, a fifth
     (level,) = (name for name in start if name.startswith("level"))
     assert sums(**{level: start[level] + 1.0}).sum() > 1.1 * before.sum()
+
+
+def test_models_can_be_copied_and_intervened_on():
+    """Densities at one point; chains start where the rough fit is, as they did by ``initval=``."""
+    with pm.Model() as model:
+        log_rates(release(PUBLIC["states"]), NESTED, exposure="people")
+    start = model.initial_point()
+    assert as_function(model, model["county_spread"])(start) == pytest.approx(0.5)
+    assert as_function(model, model["level"])(start) == pytest.approx(np.log(72 / PEOPLE.sum()))
+    spread = {model["state_spread"]: 0.7}
+    models = {"copy": model.copy(), "do": pm.do(model, spread), "observe": pm.observe(model, spread)}
+    rng = np.random.default_rng(6)
+    point = {name: rng.normal(0, 0.3, np.shape(value)) for name, value in start.items()}
+    (moved,) = (name for name in point if name.startswith("state_spread_"))
+    spread_at = as_function(model, model["state_spread"])
+
+    def at(x):
+        return float(spread_at({**point, moved: np.array(x)}))
+
+    point[moved] = np.array(brentq(lambda x: at(x) - 0.7, -20, 20))
+    slope = (at(point[moved] + 1e-5) - at(point[moved] - 1e-5)) / 2e-5
+    density = {
+        name: float(
+            one.compile_logp(mode="FAST_COMPILE")({k: x for k, x in point.items() if name == "copy" or k != moved})
+        )
+        for name, one in models.items()
+    }
+    whole = float(model.compile_logp(mode="FAST_COMPILE")(point))
+    assert density["copy"] == pytest.approx(whole)
+    assert density["observe"] == pytest.approx(whole - np.log(slope), abs=1e-6)
+    assert density["do"] == pytest.approx(density["observe"] - halfnorm.logpdf(0.7))
+    np.testing.assert_allclose(list(models["copy"].initial_point().values())[1], start["county_level_told__"])
