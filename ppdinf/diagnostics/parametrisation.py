@@ -16,10 +16,13 @@ G. O. Roberts, M. Skoeld, "A general framework for the parametrization of hierar
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pymc as pm
 import xarray as xr
 from numpy.typing import NDArray
+from scipy.stats import binom
 
 from ppdinf._pymc_internals import (
     Add,
@@ -35,6 +38,7 @@ from ppdinf._pymc_internals import (
     TensorVariable,
     ancestors,
     compile_pymc,
+    toposort,
 )
 from ppdinf._types import Array
 
@@ -42,6 +46,7 @@ __all__ = ["parametrisations"]
 
 SMALL = 0.25  # share of draws with the smallest scales
 CROWDED = 0.6  # share of divergences among these, from which on they are where the scale is small
+CHANCE = 0.01  # of a sentence about divergences that are anywhere
 AGAINST = -0.5  # correlation of log scale and log size, from which on effects move against their scale
 WITH = 0.9  # that from which on they move with it alone
 LOOKED_AT = 400  # draws for which means and scales of effects are worked out
@@ -68,7 +73,10 @@ def parametrisations(idata: xr.DataTree, model: pm.Model, low: list[str]) -> lis
     if diverged.size != draws.count:  # which draw is which is not known
         diverged = np.zeros(draws.count, dtype=bool)
     for effects in draws.free:
-        if not isinstance(effects.owner.op, NormalRV) or effects.ndim == 0 or not draws.all(effects.name).size:
+        moves_itself = model.rvs_to_transforms[effects] is None
+        if not (
+            isinstance(effects.owner.op, NormalRV) and moves_itself and math.prod(draws.all(effects.name).shape[1:]) > 1
+        ):
             continue
         mean, sd = effects.owner.op.dist_params(effects.owner)
         if draws.above([mean, sd]):
@@ -93,7 +101,7 @@ def _as_they_are(
     with np.errstate(all="ignore"):
         log_sd, units = _log(sds), (values - means) / sds
         size = log_sd + _log_size(units)
-    if diverged.any() and _where_small(draws.all(tau), draws.some(tau), log_sd, diverged) > CROWDED:
+    if _where_small(draws.all(tau), draws.some(tau), log_sd, diverged):
         fault = f"Transitions diverge where the scale of {name!r} is small, on which {tau!r} decides: a funnel."
     elif tau in low and _related(log_sd, size) > WITH:
         fault = f"{tau!r} moves no further than {name!r}, on whose scale it decides, lets it."
@@ -182,26 +190,20 @@ class _Draws:
 
 
 def _factors(effects: TensorVariable, model: pm.Model) -> list[TensorVariable]:
-    """Find what effects are multiplied by anywhere in a model, themselves or less something."""
-    found = []
-    for node in {x.owner for x in ancestors([*model.basic_RVs, *model.deterministics, *model.potentials]) if x.owner}:
-        if isinstance(node.op, Elemwise) and isinstance(node.op.scalar_op, Mul):
-            of_effects = [_linear(x, effects) for x in node.inputs]
-            if sum(of_effects) == 1:
-                found += [x for x, is_of in zip(node.inputs, of_effects, strict=True) if not is_of]
+    """Find what effects are multiplied by anywhere in a model, themselves, some of them or less something."""
+    linear, found = {effects}, []
+    for node in toposort([*model.basic_RVs, *model.deterministics, *model.potentials]):
+        of_effects = [x in linear for x in node.inputs]
+        kind = node.op.scalar_op if isinstance(node.op, Elemwise) else node.op
+        if isinstance(kind, DimShuffle | Subtensor | AdvancedSubtensor | Reshape):
+            of_effects = of_effects[:1]
+        elif not isinstance(kind, Add | Sub | Neg | Mul):
+            continue
+        if any(of_effects):
+            linear.add(node.outputs[0])
+        if isinstance(kind, Mul) and sum(of_effects) == 1:
+            found += [x for x, is_of in zip(node.inputs, of_effects, strict=True) if not is_of]
     return found
-
-
-def _linear(expression: TensorVariable, effects: TensorVariable) -> bool:
-    """Whether an expression is the effects, some of them, differences from something or multiples."""
-    if expression is effects:
-        return True
-    node = expression.owner
-    if node is None or not isinstance(node.op, DimShuffle | Subtensor | AdvancedSubtensor | Reshape | Elemwise):
-        return False
-    if isinstance(node.op, Elemwise):
-        return isinstance(node.op.scalar_op, Add | Sub | Neg | Mul) and any(_linear(x, effects) for x in node.inputs)
-    return _linear(node.inputs[0], effects)
 
 
 def _log(scale: Array) -> Array:
@@ -222,7 +224,8 @@ def _related(one: Array, other: Array) -> float:
     return float(np.corrcoef(one, other)[0, 1])
 
 
-def _where_small(tau: Array, some: Array, log_sd: Array, diverged: Flags) -> float:
-    """Return the share of divergences among the draws with the smallest scales."""
+def _where_small(tau: Array, some: Array, log_sd: Array, diverged: Flags) -> bool:
+    """Whether divergences crowd among the draws with the smallest scales, more than once in a hundred by chance."""
     order = tau if _related(some, log_sd) >= 0 else -tau
-    return float(np.mean(order[diverged] <= np.quantile(order, SMALL)))
+    among, of = np.count_nonzero(order[diverged] <= np.quantile(order, SMALL)), np.count_nonzero(diverged)
+    return bool(among > CROWDED * of and binom.sf(among - 1, of, SMALL) < CHANCE)

@@ -5,6 +5,7 @@ import pymc as pm
 import pytest
 import xarray as xr
 
+import ppdinf as ppd
 from ppdinf.diagnostics.parametrisation import parametrisations
 
 QUIET = {"progressbar": False, "quiet": True, "compute_convergence_checks": False, "cores": 1, "random_seed": 4}
@@ -175,6 +176,50 @@ def test_draws_that_users_have_taken_apart_and_models_they_have_changed():
         pm.Normal("eta", covariate, pm.HalfNormal("tau", 1), shape=8)
         pm.set_data({"covariate": np.zeros(5)})
     assert parametrisations(idata, model, ["tau"]) == []
+
+
+def test_few_divergences_are_no_funnel():
+    """Less than one sentence in a hundred where they are anywhere; four of four where the scale is small are one."""
+    rng, model, said = np.random.default_rng(6), little_told(centred=True), 0
+    tau, unit = np.exp(rng.normal(0, 1, (2, 500))), rng.normal(0, 1, (2, 500, 8))
+    for number in np.repeat([1, 2, 3, 5, 10], 40):
+        anywhere = np.zeros((2, 500), dtype=bool)
+        anywhere.ravel()[rng.choice(1000, number, replace=False)] = True
+        said += len(parametrisations(drawn({"tau": tau, "eta": tau[..., None] * unit}, anywhere), model, []))
+    assert said <= 7  # of 200: more than 6 has a probability of .5 % where 1 in 100 is said, and less is
+    for number in (3, 4):
+        lowest = tau < np.sort(tau, axis=None)[number]
+        found = parametrisations(drawn({"tau": tau, "eta": tau[..., None] * unit}, lowest), model, [])
+        assert len(found) == (number == 4)
+
+
+def test_effects_that_move_in_other_coordinates_are_left_alone():
+    """As those of ready models are, that the sentence would send users to."""
+    release = ppd.Release(np.array([30, 4, 12]), ppd.GeneralizedLaplace(ppd.invariants.total(), epsilon="1/50"))
+    with pm.Model() as model:
+        ppd.models.ready.log_rates(release, ["dim_0"])
+    rng = np.random.default_rng(7)
+    spread = np.exp(rng.normal(-1, 0.5, (2, 500)))
+    draws = {"dim_0_spread": spread, "level": spread, "dim_0_level": spread[..., None] * rng.normal(size=(2, 500, 3))}
+    names = [variable.name for variable in model.free_RVs]
+    assert sorted(names) == sorted(draws)
+    assert parametrisations(drawn(draws, spread < np.quantile(spread, 0.1)), model, names) == []
+
+
+def test_long_recursions_are_gone_through_once():
+    rng = np.random.default_rng(8)
+    with pm.Model() as model:
+        first, second, tau = pm.Normal("first", 0.5, 0.1), pm.Normal("second", 0.2, 0.1), pm.HalfNormal("tau", 1)
+        z = pm.Normal("z", 0, 1, shape=60)
+        months = [tau * z[0], tau * z[1]]
+        for month in range(2, 60):
+            months.append(first * months[-1] + second * months[-2] + tau * z[month])
+        pm.Deterministic("eta", pm.math.stack(months))
+    scale = np.exp(rng.normal(0, 0.3, (2, 400)))
+    draws = {"first": 0.5 + 0 * scale, "second": 0.2 + 0 * scale, "tau": scale}
+    for z, faults in ((rng.normal(size=(2, 400, 60)), 0), (rng.normal(size=60) / scale[..., None], 1)):
+        assert len(parametrisations(drawn({**draws, "z": z}, NONE), model, ["tau"])) == faults
+    assert parametrisations(drawn(draws, NONE), model, ["tau"]) == []
 
 
 @pytest.mark.deep
