@@ -33,9 +33,14 @@ from ppdinf._pymc_internals import (
     Neg,
     NormalRV,
     Reshape,
+    Shape,
+    Shape_i,
     Sub,
     Subtensor,
+    Sum,
     TensorVariable,
+    TrueDiv,
+    ViewOp,
     ancestors,
     compile_pymc,
     toposort,
@@ -49,7 +54,9 @@ CROWDED = 0.6  # share of divergences among these, from which on they are where 
 CHANCE = 0.01  # of a sentence about divergences that are anywhere
 AGAINST = -0.5  # correlation of log scale and log size, from which on effects move against their scale
 WITH = 0.9  # that from which on they move with it alone
-LOOKED_AT = 400  # draws for which means and scales of effects are worked out
+LOOKED_AT = 200  # draws for which means and scales of effects are worked out
+
+LINEAR = DimShuffle, Subtensor, AdvancedSubtensor, Reshape, ViewOp, Sum, Add, Sub, Neg, Mul, TrueDiv
 
 type Flags = NDArray[np.bool_]
 
@@ -81,7 +88,7 @@ def parametrisations(idata: xr.DataTree, model: pm.Model, low: list[str]) -> lis
         mean, sd = effects.owner.op.dist_params(effects.owner)
         if draws.above([mean, sd]):
             found.append(_as_they_are(effects, mean, sd, draws, low, diverged))
-        else:
+        elif not np.any(mean.eval(mode="FAST_COMPILE")):  # else what they are in units of is no spread alone
             factors = _factors(effects, model)
             found.append(next(filter(None, (_in_units(effects, x, draws, low, diverged) for x in factors)), None))
     return [problem for problem in found if problem]
@@ -190,19 +197,23 @@ class _Draws:
 
 
 def _factors(effects: TensorVariable, model: pm.Model) -> list[TensorVariable]:
-    """Find what effects are multiplied by anywhere in a model, themselves, some of them or less something."""
-    linear, found = {effects}, []
+    """Find what effects are multiplied by, whole or less their mean; nothing where they are used as they are."""
+    alone, found, varying = {effects}, [], set(model.basic_RVs)
     for node in toposort([*model.basic_RVs, *model.deterministics, *model.potentials]):
-        of_effects = [x in linear for x in node.inputs]
-        kind = node.op.scalar_op if isinstance(node.op, Elemwise) else node.op
-        if isinstance(kind, DimShuffle | Subtensor | AdvancedSubtensor | Reshape):
-            of_effects = of_effects[:1]
-        elif not isinstance(kind, Add | Sub | Neg | Mul):
+        if isinstance(node.op, Shape | Shape_i):
             continue
-        if any(of_effects):
-            linear.add(node.outputs[0])
-        if isinstance(kind, Mul) and sum(of_effects) == 1:
-            found += [x for x, is_of in zip(node.inputs, of_effects, strict=True) if not is_of]
+        varying.update(node.outputs if any(x in varying for x in node.inputs) else ())
+        kind = node.op.scalar_op if isinstance(node.op, Elemwise) else node.op
+        of_effects = [x in alone for x in node.inputs]
+        others = [x for x, is_of in zip(node.inputs, of_effects, strict=True) if not is_of and x in varying]
+        if not any(of_effects):
+            continue
+        if isinstance(kind, Mul) and sum(of_effects) == 1 and others:
+            found += others
+        elif isinstance(kind, LINEAR) and not (isinstance(kind, Mul | TrueDiv) and others):
+            alone.add(node.outputs[0])
+        else:
+            return []
     return found
 
 

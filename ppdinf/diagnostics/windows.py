@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from ppdinf.distributions.confidential import ConfidentialRV
 from ppdinf.distributions.dependents import Table, tables_of
+from ppdinf.errors import ModelError
 from ppdinf.fiber import totals
 from ppdinf.models.posterior_tables import Posterior, law_of_draws
 
@@ -47,7 +48,11 @@ def window_problems(idata: xr.DataTree, model: pm.Model) -> list[str]:
     problems = []
     for table in tables_of(model):
         if table.is_summed_out:
-            share = _summed_out(table, idata.posterior, model)
+            try:
+                share = _summed_out(table, idata.posterior, model)
+            except ModelError as error:  # draws left out
+                problems.append(f"Whether windows hold the posterior of {table.name!r} is not known: {error}.")
+                continue
         elif table.name in idata.posterior:
             share = _walked(table.law, idata.posterior[table.name])
         else:

@@ -31,6 +31,9 @@ class Posterior(Protocol):
     def __getitem__(self, name: str, /) -> xr.DataArray:
         """Draws of one variable."""
 
+    def __contains__(self, name: object, /) -> bool:
+        """Whether there are draws of a variable."""
+
 
 def sample_confidential(
     idata: xr.DataTree,
@@ -216,11 +219,18 @@ def of_draws(
     """Compile symbolic functions of a model's variables, to be called with a chain and a draw of the posterior.
 
     What was observed has its observed value, whatever depends on it; every other variable that of the posterior.
+
+    Raises
+    ------
+    ModelError
+        Draws of a variable that is needed were left out.
     """
     outputs = graph_replace(outputs, drawn_for(model, model.free_RVs), strict=False)
     outputs = graph_replace(outputs, {rv: model.rvs_to_values[rv] for rv in model.observed_RVs}, strict=False)
     near = set(ancestors(outputs, blockers=model.free_RVs))
     parameters = [free for free in model.free_RVs if free in near]
+    if lost := [p.name for p in parameters if p.name not in posterior]:
+        raise ModelError(f"the posterior has no draws of {lost[0]!r}, on which the law of the table depends: keep them")
     columns = [posterior[p.name].transpose("chain", "draw", ...).values for p in parameters]
     function = compile_pymc(parameters, outputs, mode=mode)
     last: tuple[list[Array], list[NDArray[np.float64]]] | None = None

@@ -75,7 +75,7 @@ def log_rates(release: Release, effects: list[str], *, exposure: str | None = No
     Raises
     ------
     ModelError
-        An effect named twice; a bad exposure.
+        An effect named twice; a bad exposure; a dimension called as a variable of those below.
     LabelError
         The release has no such coordinate, or one of decimals.
 
@@ -97,6 +97,14 @@ def log_rates(release: Release, effects: list[str], *, exposure: str | None = No
     >>> [variable.name for variable in model.free_RVs]
     ['dim_1_spread', 'dim_1_level', 'dim_0_spread', 'dim_0_level', 'level']
     """
+    if isinstance(effects, str):
+        raise ModelError(f"effects is a list of names: [{effects!r}]")
+    added = {"level", "intercept", *(f"{name}_{what}" for name in effects for what in ("spread", "level", "effect"))}
+    if taken := sorted(added & {*(model := pm.modelcontext(None)).coords, *model.named_vars}):
+        raise ModelError(
+            f"the model has a variable or dimension {taken[0]!r} already, as log_rates would name one of its own: "
+            "rename the dimension of the table"
+        )
     if len(set(effects)) < len(effects):
         raise ModelError(f"an effect is named twice among {', '.join(effects)}")
     at_risk = exposures(release, exposure).ravel()

@@ -20,6 +20,7 @@ import pymc as pm
 from numpy.typing import NDArray
 
 from ppdinf._pymc_internals import CpuLeapfrogIntegrator, HMCStepData, RaveledVars, State
+from ppdinf.errors import ModelError
 
 __all__ = ["QuarterTurns"]
 
@@ -37,7 +38,8 @@ class QuarterTurns(pm.HamiltonianMC):
     For models in which all that moves is near standard normal, above all those of `ppdinf.models.ready.log_rates`:
     their draws then are nearly independent, of 3,143 counties for 6 gradients each, where leapfrog steps take 12 and
     NUTS 15 (`benchmarks/nation.py`). A path of fixed length is wasted, or leads back to its start, where scales differ
-    by more than the diagonal metric evens out: use NUTS there. The posterior is the same in any case.
+    by more than the diagonal metric evens out, and falls short where the density ends at once, with a potential of
+    -inf: use NUTS there. The posterior is the same in any case.
 
     Parameters
     ----------
@@ -49,6 +51,11 @@ class QuarterTurns(pm.HamiltonianMC):
         them large. With fewer, longer steps miss where a spread is small.
     **options
         Of `pymc.HamiltonianMC`.
+
+    Raises
+    ------
+    ModelError
+        `target_accept` that is no probability.
 
     Notes
     -----
@@ -75,6 +82,8 @@ class QuarterTurns(pm.HamiltonianMC):
     path_length: float
 
     def __init__(self, vars: Any = None, *, target_accept: float = 0.95, **options: Any) -> None:  # noqa: A002
+        if not 0 < target_accept < 1:
+            raise ModelError(f"target_accept is a probability between 0 and 1, found {target_accept}")
         options = {"path_length": np.pi / 2, "step_scale": FIRST, "step_rand": None} | options
         super().__init__(vars, target_accept=target_accept, **options)
         self.integrator = _ThreeStages(self.potential, self._logp_dlogp_func, alone=not self.shared)

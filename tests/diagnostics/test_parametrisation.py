@@ -147,7 +147,13 @@ def test_what_is_no_scale_is_not_taken_for_one():
     with pm.Model() as regression:
         base, beta = pm.Gamma("b", 2, 2), pm.Normal("beta", 0, 1, shape=N)
         pm.Poisson("seen", base * pm.math.exp(np.eye(N) @ beta), observed=np.ones(N))
-    for model in (product, horseshoe, regression):
+    with pm.Model() as measured:
+        slope, true = pm.HalfNormal("tau", 1), pm.Normal("beta", 0, 1, shape=N)
+        pm.Normal("measured", true, 1, observed=np.ones(N))
+        pm.Normal("seen", 2 + slope * true, 1, observed=np.ones(N))
+    with pm.Model() as deflated:
+        pm.Normal("seen", pm.HalfNormal("tau", 1) * pm.Normal("beta", 100, 10, shape=N), 1, observed=np.ones(N))
+    for model in (product, horseshoe, regression, measured, deflated):
         assert parametrisations(drawn(draws, NONE), model, ["tau", "b", "lam"]) == []
         assert parametrisations(drawn(draws, log < np.quantile(log, 0.1)), model, ["tau", "b", "lam"]) == []
 

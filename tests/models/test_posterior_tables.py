@@ -2,10 +2,12 @@
 
 import numpy as np
 import pymc as pm
+import pytest
 import xarray as xr
 
 import ppdinf as ppd
 from ppdinf.distributions.dependents import tables_of
+from ppdinf.errors import ModelError
 from ppdinf.models import posterior_tables
 
 
@@ -44,3 +46,18 @@ def test_draws_that_repeat_the_one_before_have_its_law_and_no_others(monkeypatch
     assert not differ(model, STAYS)
     monkeypatch.setattr(posterior_tables, "map", lambda f, one, two: [f(one[0], two[0])], raising=False)
     assert differ(model, STAYS)
+
+
+def test_draws_left_out_are_named():
+    release = ppd.Release(np.array([3, 1, 4]), ppd.GeneralizedLaplace(ppd.invariants.total(), epsilon=1))
+    with pm.Model(coords=release.coords) as model:
+        rate = pm.Gamma("rate", 2, 1, shape=3)
+        ppd.PartiallyPrivate("x", pm.Poisson.dist(rate), release=release)
+    draws = xr.Dataset({"other": (("chain", "draw"), np.random.default_rng(1).normal(size=(2, 50)))})
+    idata = xr.DataTree.from_dict({"posterior": draws})
+    with pytest.raises(ModelError, match="no draws of 'rate', on which the law of the table depends: keep them"):
+        ppd.sample_confidential(idata, model, random_seed=1)
+    with pytest.warns(
+        ppd.errors.DiagnosisWarning, match="windows hold the posterior of 'x' is not known: the posterior"
+    ):
+        ppd.diagnose(idata, model)

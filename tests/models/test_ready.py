@@ -236,6 +236,14 @@ def test_tables_of_two_dimensions_and_refusals():
         log_rates(two, ["age", "age"])
     with pm.Model(), pytest.raises(LabelError):
         log_rates(two, ["region"])
+    with pm.Model(), pytest.raises(ModelError, match=r"a list of names: \['age'\]"):
+        log_rates(two, "age")
+    with pm.Model(coords={"level": ["basic", "higher"]}), pytest.raises(ModelError, match="dimension 'level' already"):
+        log_rates(two, ["age"])
+    with pm.Model():
+        log_rates(two, ["age"])
+        with pytest.raises(ModelError, match="'age_effect' already"):
+            log_rates(two, ["age"])
 
 
 def test_expected_sum_over_all_moves_with_the_level_alone():

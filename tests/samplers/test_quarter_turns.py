@@ -8,6 +8,7 @@ from pymc.blocking import DictToArrayBijection, RaveledVars
 from scipy.special import digamma, polygamma
 
 import ppdinf as ppd
+from ppdinf.errors import ModelError
 from ppdinf.samplers import quarter_turns
 from ppdinf.samplers.quarter_turns import QuarterTurns
 
@@ -185,3 +186,11 @@ def test_data_that_change_between_runs_are_seen():
         step.setup_chain(np.random.default_rng(1), 3, 3)
         state = step.integrator.compute_state(here, np.zeros(3))
     assert state.model_logp == step.integrator._logp_dlogp_func(here.data, here.point_map_info)[0]
+
+
+@pytest.mark.parametrize("wrong", [0, 1, 2, -0.5, float("nan")])
+def test_what_is_no_probability_is_refused(wrong):
+    with pm.Model():
+        pm.Normal("x", 0, 1)
+        with pytest.raises(ModelError, match="target_accept is a probability between 0 and 1"):
+            QuarterTurns(target_accept=wrong)
