@@ -52,8 +52,8 @@ def test_draws_left_out_are_named():
     release = ppd.Release(np.array([3, 1, 4]), ppd.GeneralizedLaplace(ppd.invariants.total(), epsilon=1))
     with pm.Model(coords=release.coords) as model:
         rate = pm.Gamma("rate", 2, 1, shape=3)
-        ppd.PartiallyPrivate("x", pm.Poisson.dist(rate), release=release)
-    draws = xr.Dataset({"other": (("chain", "draw"), np.random.default_rng(1).normal(size=(2, 50)))})
+        ppd.PartiallyPrivate("x", pm.Poisson.dist(rate * pm.HalfNormal("scale", 1)), release=release)
+    draws = xr.Dataset({"scale": (("chain", "draw"), np.random.default_rng(1).gamma(2, size=(4, 500)))})
     idata = xr.DataTree.from_dict({"posterior": draws})
     with pytest.raises(ModelError, match="no draws of 'rate', on which the law of the table depends: keep them"):
         ppd.sample_confidential(idata, model, random_seed=1)
