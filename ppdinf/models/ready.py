@@ -99,12 +99,13 @@ def log_rates(release: Release, effects: list[str], *, exposure: str | None = No
     """
     if isinstance(effects, str):
         raise ModelError(f"effects is a list of names: [{effects!r}]")
-    added = {"level", "intercept", *(f"{name}_{what}" for name in effects for what in ("spread", "level", "effect"))}
-    if taken := sorted(added & {*(model := pm.modelcontext(None)).coords, *model.named_vars}):
-        raise ModelError(
-            f"the model has a variable or dimension {taken[0]!r} already, as log_rates would name one of its own: "
-            "rename the dimension of the table"
-        )
+    model = pm.modelcontext(None)
+    added = ["intercept", "level", *(f"{name}_{what}" for name in effects for what in ("effect", "level", "spread"))]
+    for name in map(model.name_for, added):
+        if name in model.coords or name in model.named_vars:
+            raise ModelError(
+                f"log_rates adds a variable {name!r}, but the model has that or such a dimension: rename it"
+            )
     if len(set(effects)) < len(effects):
         raise ModelError(f"an effect is named twice among {', '.join(effects)}")
     at_risk = exposures(release, exposure).ravel()

@@ -55,6 +55,11 @@ def started(name: str, dist: TensorVariable, start: ArrayLike, **options: Transf
         Of the variable, not of what moves.
     **options
         Of `pymc.Model.register_rv`: ``transform=``.
+
+    Returns
+    -------
+    TensorVariable
+        Of the same law, density and draws; ``initvals=`` of `pymc.sample` go before its start.
     """
     node = dist.owner
     op = KINDS[type(node.op)](start=tuple(np.atleast_1d(start).tolist()))

@@ -192,7 +192,7 @@ def test_few_divergences_are_no_funnel():
         anywhere = np.zeros((2, 500), dtype=bool)
         anywhere.ravel()[rng.choice(1000, number, replace=False)] = True
         said += len(parametrisations(drawn({"tau": tau, "eta": tau[..., None] * unit}, anywhere), model, []))
-    assert said <= 7  # of 200: more than 6 has a probability of .5 % where 1 in 100 is said, and less is
+    assert said <= 7  # of 200: more have a probability of .1 % where one in a hundred is said, and less is
     for number in (3, 4):
         lowest = tau < np.sort(tau, axis=None)[number]
         found = parametrisations(drawn({"tau": tau, "eta": tau[..., None] * unit}, lowest), model, [])

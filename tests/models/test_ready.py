@@ -238,12 +238,15 @@ def test_tables_of_two_dimensions_and_refusals():
         log_rates(two, ["region"])
     with pm.Model(), pytest.raises(ModelError, match=r"a list of names: \['age'\]"):
         log_rates(two, "age")
-    with pm.Model(coords={"level": ["basic", "higher"]}), pytest.raises(ModelError, match="dimension 'level' already"):
+    with pm.Model(coords={"level": ["basic", "higher"]}), pytest.raises(ModelError, match="a variable 'level', but"):
         log_rates(two, ["age"])
     with pm.Model():
         log_rates(two, ["age"])
-        with pytest.raises(ModelError, match="'age_effect' already"):
-            log_rates(two, ["age"])
+        with pytest.raises(ModelError, match="a variable 'intercept', but"):
+            log_rates(two, ["sex"])
+        with pm.Model(name="again") as again:
+            log_rates(two, ["sex"])
+    assert "again::intercept" in again.named_vars
 
 
 def test_expected_sum_over_all_moves_with_the_level_alone():
@@ -297,4 +300,24 @@ def test_models_can_be_copied_and_intervened_on():
     assert density["copy"] == pytest.approx(whole)
     assert density["observe"] == pytest.approx(whole - np.log(slope), abs=1e-6)
     assert density["do"] == pytest.approx(density["observe"] - halfnorm.logpdf(0.7))
-    np.testing.assert_allclose(list(models["copy"].initial_point().values())[1], start["county_level_told__"])
+    again = models["copy"].initial_point()
+    assert again.keys() == start.keys()
+    for name, value in again.items():
+        np.testing.assert_allclose(value, start[name])
+
+
+@pytest.mark.parametrize("norm", ["l1", "l2"])
+def test_models_of_releases_can_be_copied(norm):
+    """The scale of l2 noise starts at the square root of its cells; an intercept given a total at 0."""
+    noisy = ppd.Release(
+        np.array([30, 4, 12]), ppd.GeneralizedLaplace(ppd.invariants.total(), epsilon="1/20", norm=norm)
+    )
+    with pm.Model() as model:
+        effect = pm.Normal("effect", 0, 1, shape=3)
+        level = ppd.models.levels.intercept_given_total("mu", pm.Normal.dist(2, 2), effect, 46)
+        ppd.PartiallyPrivate("x", pm.Poisson.dist(pm.math.exp(level + effect)), release=noisy)
+    start, copied = model.initial_point(), model.copy().initial_point()
+    assert {name: value.tolist() for name, value in copied.items()} == {k: v.tolist() for k, v in start.items()}
+    assert start["mu_level"] == 0
+    if norm == "l2":
+        assert start["x_noise_scale_log__"] == pytest.approx(np.log(3) / 2)
