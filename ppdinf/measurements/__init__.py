@@ -4,6 +4,7 @@ Rule: labels and published numbers in, rows of integers and laws out; nothing he
 
 entries          published numbers, each of a sum of cells with a law of its own
 file             files of measurements: a sealed archive of JSON and CSV, as release files are
+frame_of_labels  labels and coordinates of a table whose counts are not published
 measured         one published array of noisy sums, and the law of its noise
 measurements     everything published about one table: noisy sums, what is exact, and bounds
 reading          reading files of measurements, every byte of which is verified before it is believed

@@ -13,7 +13,7 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from ppdinf._types import Array
-from ppdinf.errors import InvariantError, LabelError, ModelError
+from ppdinf.errors import InvariantError, ModelError
 from ppdinf.frame import Frame
 from ppdinf.invariants import Public, System, margin
 from ppdinf.invariants.names import Joined
@@ -24,6 +24,7 @@ from ppdinf.laws.likelihood import MixingScale
 from ppdinf.laws.published_law import PublishedLaw
 from ppdinf.measurements.entries import Entries
 from ppdinf.measurements.file import packed
+from ppdinf.measurements.frame_of_labels import frame_of_labels
 from ppdinf.measurements.measured import Measured
 from ppdinf.measurements.rows import onto_rows
 from ppdinf.releases import Release
@@ -42,8 +43,8 @@ class Measurements:
     *parts : Measured
         What was measured, each by `measured`; the noise of all entries is independent. Several of the same sum count
         together.
-    coords : mapping of str to (dimension, values), optional
-        Further coordinates, such as the state of each county.
+    coords : mapping of str to (dimension, values), DataArray or Series, optional
+        Further coordinates, such as the state of each county. A DataArray or Series is matched by label, in any order.
     public : mapping of Public to numbers, Public or System, optional
         What is known exactly: statements with their values, ``{inv.total(): 15523}``, values as for `measured`; or
         bounds, which have none, ``inv.nonnegative()``.
@@ -95,7 +96,7 @@ class Measurements:
         for part in parts:
             if not isinstance(part, Measured):
                 raise ModelError(f"what was measured is stated by ppd.measured(...), found {type(part).__name__}")
-        frame = _frame(labels, coords)
+        frame = frame_of_labels(labels, coords)
         self._set(frame, [part.on(frame) for part in parts], parts, _exact(frame, public, bounds))
 
     def _set(self, frame: Frame, parts: list[Entries], stated: Iterable[Measured], public: System) -> None:
@@ -210,17 +211,6 @@ class Measurements:
             f"<Measurements ({sizes}): {self.entries.y.size} noisy sums, {len(self.public.names)} exact; "
             f"{self.public.public}>"
         )
-
-
-def _frame(labels: object, coords: Mapping[str, object] | None) -> Frame:
-    if isinstance(labels, xr.DataArray):
-        return Frame.of(labels.assign_coords(coords or {}))
-    if not isinstance(labels, Mapping) or not labels:
-        raise LabelError("give the labels of the confidential table: a mapping of dimensions to labels, or a table")
-    shape = tuple(len(list(values)) for values in labels.values())
-    blank = np.broadcast_to(np.int64(0), shape)
-    own = {dim: list(values) for dim, values in labels.items()}
-    return Frame.of(xr.DataArray(blank, dims=list(labels), coords=own | dict(coords or {})))
 
 
 def _exact(frame: Frame, public: Mapping[Public, object] | Public | System | None, bounds: Public | None) -> System:

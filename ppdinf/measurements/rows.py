@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 
 import numpy as np
 import pandas as pd
@@ -22,7 +22,9 @@ def onto_rows(given: object, names: Sequence[str], frame: Frame, what: str, *, p
     Parameters
     ----------
     given : number, array_like, mapping, xarray.DataArray, pandas.Series or pandas.DataFrame
-        With labels: matched by them, in whatever order they are. Without: in the order of the rows.
+        Labelled numbers are matched by label, in any order. A dimension of a DataArray is matched by its name; without
+        labels it has those of the table, in the order of the table. Numbers without labels and dimensions are in the
+        order of the rows.
     names : sequence of str
         Of the rows.
     frame : Frame
@@ -39,7 +41,8 @@ def onto_rows(given: object, names: Sequence[str], frame: Frame, what: str, *, p
     Raises
     ------
     LabelError
-        A label that is absent, unknown or there twice; another number of numbers than there are rows.
+        A label that is absent, unknown or repeated; a dimension that is absent or unknown; another number of numbers
+        than there are rows.
 
     Examples
     --------
@@ -49,7 +52,7 @@ def onto_rows(given: object, names: Sequence[str], frame: Frame, what: str, *, p
     >>> onto_rows(pd.Series({1: 2, 0: 4}), names, Frame.of(table), "the counts")
     array([4, 2], dtype=object)
     """
-    labelled = _as_series(given)
+    labelled = _as_series(given, names, frame, what)
     if labelled is None:
         return _by_position(given, names, frame, what)
     index, keys = _keys(labelled.index, names, frame, what)
@@ -67,16 +70,36 @@ def onto_rows(given: object, names: Sequence[str], frame: Frame, what: str, *, p
     return found
 
 
-def _as_series(given: object) -> pd.Series | None:
-    """Numbers with their labels; None where they have none."""
+def _as_series(given: object, names: Sequence[str], frame: Frame, what: str) -> pd.Series | None:
+    """Numbers with their labels; None where they have no labels."""
     if isinstance(given, Mapping):
         return pd.Series(given, dtype=object)
     if isinstance(given, pd.DataFrame):
-        return given.stack(future_stack=True)  # type: ignore[return-value]
+        return given.stack(list(range(given.columns.nlevels)), future_stack=True)  # type: ignore[return-value]
     if isinstance(given, xr.DataArray) and given.ndim:
-        bare = [dim for dim in given.dims if dim not in given.coords]
-        return None if bare else given.drop_vars(set(given.coords) - set(given.dims)).to_series()
+        return _of_dataarray(given, names, frame, what)
     return given if isinstance(given, pd.Series) else None
+
+
+def _of_dataarray(given: xr.DataArray, names: Sequence[str], frame: Frame, what: str) -> pd.Series | None:
+    """Label each dimension; a dimension without labels has the labels of the table, in the order of the table."""
+    by = names.by if isinstance(names, CellNames) else ()
+    bare = [dim for dim in given.dims if dim not in given.indexes]
+    if bare and not by and given.ndim == 1:
+        if bare[0] in frame.coords and not (isinstance(names, GroupNames) and bare[0] == names.dim):
+            raise LabelError(
+                f"{what} have the dimension {bare[0]!r}, which does not name the sums, such as {names[0]!r}"
+            )
+        return None
+    if bare and set(given.dims) != set(by):
+        raise LabelError(f"{what} have the dimensions {given.dims}, the sums {by}: name the dimensions alike")
+    kept: dict[Hashable, object] = {name: given.coords[name] for name in given.indexes}
+    for dim in bare:
+        labels = frame.codes(str(dim))[1]
+        if labels.size != given.sizes[dim]:
+            raise LabelError(f"{what} have {given.sizes[dim]} entries along {dim!r}, which has {labels.size} labels")
+        kept[dim] = labels
+    return given.drop_vars(given.coords).assign_coords(kept).to_series()
 
 
 def _keys(index: pd.Index, names: Sequence[str], frame: Frame, what: str) -> tuple[pd.Index, pd.Index]:
