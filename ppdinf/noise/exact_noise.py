@@ -59,8 +59,8 @@ class ExactNoise:
 
     def draw(self, size: int, tape: Tape) -> NDArray[np.int64]:
         """Return `size` independent draws of the noise, int64 of shape (size, d)."""
-        if len(self.parts) == 1 and self.parts[0].cells.size == self.d:
-            return self.parts[0].draw(size, tape)
+        if len(self.parts) == 1 and np.array_equal(self.parts[0].cells, np.arange(self.d)):
+            return self.parts[0].draw(size, tape)  # saves a copy
         noise = np.zeros((size, self.d), dtype=np.int64)
         for part in self.parts:
             noise[:, part.cells] = part.draw(size, tape)
