@@ -8,6 +8,7 @@ __all__ = [
     "BudgetError",
     "CountError",
     "DiagnosisWarning",
+    "InternalError",
     "InvariantError",
     "LabelError",
     "ModelError",
@@ -35,6 +36,10 @@ class LabelError(PpdinfError, ValueError):
 
 class InvariantError(PpdinfError, ValueError):
     """Public statements are malformed, contradict each other or cannot be met."""
+
+
+class InternalError(PpdinfError, RuntimeError):
+    """A fault of ppdinf, found before anything was returned. The input is not the cause."""
 
 
 class PrivacyError(PpdinfError, ValueError):

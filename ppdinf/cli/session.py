@@ -79,6 +79,7 @@ def _show(console: Console, opened: ppd.Session) -> None:
             texts = [f"{value:.6g}" if isinstance(value, float) else escape(str(value)) for value in row]
             table.add_row(str(number), *texts)
         console.print(table)
+    if len(releases) and (releases["outcome"] != "void").any():
         paragraphs(console, "Guarantee of all together", opened.guarantee.describe())
         _say_loss(console, opened)
     notes(console, f"Last line: {opened.digest} (noted elsewhere, it shows whether lines were taken from the end)")

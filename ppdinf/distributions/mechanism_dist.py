@@ -80,7 +80,7 @@ class ReleaseLaw:
             alike.setdefault(self._sums(own), []).append(row)
         for sums, rows in alike.items():
             system, mechanism, plan = self._settled(sums)
-            drawn[rows] = mechanism.draw(system, cells[rows], len(rows), tape, plan)
+            drawn[rows] = mechanism.checked_draw(system, cells[rows], len(rows), tape, plan)
         return drawn
 
     def log_density(self, y: Array, x: NDArray[np.int64]) -> float:

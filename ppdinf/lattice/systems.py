@@ -185,16 +185,16 @@ def integer_vector(
 
 
 def exact_product(A: sparse.csc_array, x: Array) -> Array:
-    """Multiply a sparse integer matrix with an integer vector without overflow.
+    """Multiply a sparse integer matrix with integer vectors without overflow.
 
     Parameters
     ----------
     A : scipy.sparse array of int64, shape (k, d)
-    x : ndarray of int64 or Python integers, shape (d,)
+    x : ndarray of int64 or Python integers, shape (d,) or (d, n)
 
     Returns
     -------
-    ndarray, shape (k,)
+    ndarray, shape (k,) or (k, n)
         int64 when a bound on every partial sum fits, Python integers (dtype object) otherwise.
 
     Examples
@@ -203,13 +203,13 @@ def exact_product(A: sparse.csc_array, x: Array) -> Array:
     array([1208925819615728686333952], dtype=object)
     """
     if not A.nnz or not x.size:
-        return np.zeros(A.shape[0], dtype=np.int64)
+        return np.zeros((A.shape[0], *x.shape[1:]), dtype=np.int64)
     if x.dtype != object:
         largest_x, largest_A = (max(int(v.max()), -int(v.min())) for v in (x, A.data))
         if largest_x * largest_A * min(A.nnz, A.shape[1]) < 2**63:
             found: Array = A @ x
             return found
     coordinates = A.tocoo()
-    product = np.zeros(A.shape[0], dtype=object)
-    np.add.at(product, coordinates.row, coordinates.data.astype(object) * x[coordinates.col].astype(object))
+    product = np.zeros((A.shape[0], *x.shape[1:]), dtype=object)
+    np.add.at(product, coordinates.row, (coordinates.data.astype(object) * x[coordinates.col].astype(object).T).T)
     return product

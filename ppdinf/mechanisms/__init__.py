@@ -4,6 +4,7 @@ Rule: a promise is stated where its law is; what cannot be drawn is refused by t
 
 table_mechanism      what mechanisms that publish tables share: release, simulation, density
 border               what is checked of a table before noise is added
+kept_sums            checks that drawn tables keep what is public
 lattice_noise        whole noise that is the same around every table: laplace, gaussian
 weighted             whole tables weighted by noise, within bounds: conditioned, wasserstein (stated_loss, base_measure,
                      dirichlet_multinomial, summing_out, tilting)

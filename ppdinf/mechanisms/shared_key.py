@@ -124,7 +124,7 @@ class SharedKey(TableMechanism):
         place = np.ravel_multi_index(np.meshgrid(*axes, indexing="ij"), frame.shape).ravel()
         padded = np.zeros(frame.size, dtype=np.int64)
         padded[place] = cells
-        return own.table(self.draw(system, padded, 1, keyed_tape(key, occasion), plan)[0][place])
+        return own.table(self.checked_draw(system, padded, 1, keyed_tape(key, occasion), plan)[0][place])
 
     def _promise_on(self, system: System, public: System, plan: Plan | None) -> Guarantee:
         if plan is None or not plan.sampler.startswith(KEYED):

@@ -11,13 +11,14 @@ import pandas as pd
 import xarray as xr
 from numpy.typing import NDArray
 
-from ppdinf._types import Symbolic
+from ppdinf._types import Array, Symbolic
 from ppdinf.frame import Frame
 from ppdinf.invariants import System
 from ppdinf.invariants.system import bind
 from ppdinf.lattice.systems import exact_product
 from ppdinf.mechanisms.border import at_border, refuse_seed, require_draws, warn_fixed, warn_telling
 from ppdinf.mechanisms.expected_error import expected_error
+from ppdinf.mechanisms.kept_sums import require_kept
 from ppdinf.noise.bits.tape import Tape, secure_tape, seeded_tape
 from ppdinf.noise.plan import Plan
 from ppdinf.releases.draft import Draft
@@ -51,6 +52,20 @@ class TableMechanism(Mechanism):
         self, system: System, cells: NDArray[np.int64], draws: int, tape: Tape, plan: Plan | None = None
     ) -> NDArray[np.int64]:
         """Draw releases of a table from uniform 64-bit words; int64 of shape (draws, d)."""
+
+    def checked_draw(
+        self, system: System, cells: NDArray[np.int64], draws: int, tape: Tape, plan: Plan | None = None
+    ) -> Array:
+        """Draw as `draw` does, and check that every draw keeps what is public.
+
+        Raises
+        ------
+        InternalError
+            A draw breaks a public sum or bound.
+        """
+        drawn = self.draw(system, cells, draws, tape, plan)
+        require_kept(system, drawn, cells, bounds=self.keeps_bounds)
+        return drawn
 
     def log_weight(self, system: System, y: NDArray[np.int64], x: NDArray[np.int64]) -> float:
         """Log density of releasing y when the table is x, up to what is the same for every x; they share all sums.
@@ -149,6 +164,8 @@ class TableMechanism(Mechanism):
             The table cannot be taken as it is, or breaks a declared bound or structural zero.
         PrivacyError
             Anything is passed beside the table: there is no seed to set.
+        InternalError
+            The noise breaks a public sum: a fault of ppdinf. Nothing is published, and a session spends nothing.
 
         Warns
         -----
@@ -174,7 +191,7 @@ class TableMechanism(Mechanism):
         warn_telling(frame, cells, self.public)
 
         def draw() -> Release:
-            released = mechanism.draw(system, cells, 1, secure_tape(), plan)[0]
+            released = mechanism.checked_draw(system, cells, 1, secure_tape(), plan)[0]
             return Release.of_draw(frame, released, mechanism, system, plan)
 
         return Draft(mechanism, system, plan, draw)
@@ -205,6 +222,8 @@ class TableMechanism(Mechanism):
             As `release`, but coordinates need not be declared.
         PrivacyError
             `draws` is not a positive whole number.
+        InternalError
+            The noise breaks a public sum: a fault of ppdinf.
         """
         draws = require_draws(draws)
         frame, cells = labelled_cells(table)
@@ -213,7 +232,7 @@ class TableMechanism(Mechanism):
         mechanism = self.on(system)
         plan = mechanism.plan_on(system, allow_mcmc=allow_mcmc)
         generator = rng.spawn(1)[0] if isinstance(rng, np.random.Generator) else np.random.default_rng(rng)
-        return frame.table(mechanism.draw(system, cells, draws, seeded_tape(generator), plan))
+        return frame.table(mechanism.checked_draw(system, cells, draws, seeded_tape(generator), plan))
 
     def dist(self, table: TableLike, labels: object = None) -> Symbolic:
         """State the release of a table that is itself a variable, as an unnamed PyMC distribution.

@@ -136,7 +136,7 @@ class Release:
         kept: System,
         plan: Plan | None,
     ) -> Release:
-        """Make a release of what a settled mechanism has drawn; for mechanisms alone, which know that it is whole.
+        """Make a release of what a settled mechanism has drawn; for mechanisms alone, which checked its sums.
 
         Parameters
         ----------
@@ -148,7 +148,6 @@ class Release:
             Sums of the confidential table that the noise keeps.
         plan : Plan or None
         """
-        _require_kept(kept, cells, bounds=mechanism.keeps_bounds)
         release: Release = object.__new__(Release)
         release._set(frame, cells, mechanism, kept, kept, plan)
         return as_drawn(release)

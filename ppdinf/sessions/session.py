@@ -16,7 +16,7 @@ from typing import Any
 import pandas as pd
 
 from ppdinf._types import Json
-from ppdinf.errors import LabelError, PpdinfError, PrivacyError, PrivacyWarning, SessionError
+from ppdinf.errors import InternalError, LabelError, PpdinfError, PrivacyError, PrivacyWarning, SessionError
 from ppdinf.frame import Frame
 from ppdinf.invariants import Public
 from ppdinf.privacy.budget import Budget
@@ -28,6 +28,9 @@ from ppdinf.sessions.records import VERSION, partition_of, require_sound
 from ppdinf.tables import TableLike
 
 __all__ = ["Session"]
+
+VOID = "void"
+"""Outcome of a release whose noise broke a public sum: nothing was published, and nothing is spent."""
 
 
 class Session:
@@ -179,6 +182,8 @@ class Session:
             As `mechanism.release`; or the table has labels of another part. Nothing was drawn.
         SessionError, WriteError
             The session file was changed, or cannot be written. Nothing was drawn.
+        InternalError
+            The noise breaks a public sum: a fault of ppdinf. Nothing was published, and nothing is spent.
 
         Warns
         -----
@@ -213,6 +218,9 @@ class Session:
         try:
             made = draft.draw()
             state = "drawn"
+        except InternalError:  # the noise broke a public sum, whatever the counts are: nothing was published
+            state = VOID
+            raise
         finally:
             self._close(number, state)
         return made
@@ -245,7 +253,7 @@ class Session:
             trust = f"that no record is of two parts by {by} ({', '.join(parts)})"
             together = replace(together, assumed=(*together.assumed, trust))
         names: dict[str, list[str]] = defaultdict(list)
-        for intent in _intents(journal):
+        for intent in _counted(journal):
             for what in promise_of(intent["promise"]).unprotected:
                 names[what] += [intent["name"]] if intent["name"] else []
         said = (f"{what} ({', '.join(names[what])})" if names[what] else what for what in together.unprotected)
@@ -264,12 +272,14 @@ class Session:
         pandas.DataFrame
             ``name``, ``date`` (UTC), ``mechanism``, ``cells``, what is ``public``, what each costs by itself in parts
             of the budget, per unit of what (``per``), which ``part`` it is about where the session has any, and
-            ``outcome``: "drawn", "failed", or "open" where a process ended, or still draws. All of them are spent.
+            ``outcome``: "drawn", "failed", "open" where a process ended, or still draws, or "void" where the noise
+            broke a public sum, which is a fault of ppdinf. All but "void" are spent.
         """
         journal = self._read()
         outcomes = {record["outcome"]: record["state"] for record in journal.records if "outcome" in record}
         rows = []
-        for intent, promise in zip(_intents(journal), _promises(journal), strict=True):
+        for intent in _intents(journal):
+            promise = promise_of(intent["promise"])
             counted = self.budget.composed([promise])
             cost = {part: float(value) for part, value in self.budget.spent([promise]).items()}
             rows.append(
@@ -335,9 +345,18 @@ def _intents(journal: Journal) -> list[Json]:
     return [record for record in journal.records if "intent" in record]
 
 
+def _counted(journal: Journal) -> list[Json]:
+    """Intents that are spent: all but those whose only outcome says that the noise broke a public sum."""
+    states = defaultdict(set)
+    for record in journal.records:
+        if "outcome" in record:
+            states[record["outcome"]].add(record["state"])
+    return [intent for intent in _intents(journal) if states[intent["intent"]] != {VOID}]
+
+
 def _parts(journal: Journal) -> list[str | None]:
-    return [intent.get("part") for intent in _intents(journal)]
+    return [intent.get("part") for intent in _counted(journal)]
 
 
 def _promises(journal: Journal) -> list[Guarantee]:
-    return [promise_of(intent["promise"]) for intent in _intents(journal)]
+    return [promise_of(intent["promise"]) for intent in _counted(journal)]
