@@ -5,12 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from ppdinf.distributions.observed_measurements import ObservedMeasurements
+from ppdinf.distributions.truncation import possible_counts
 from ppdinf.errors import ModelError
-from ppdinf.lattice.fiber_tables import cell_intervals
 
 __all__ = ["CountWindows", "count_windows"]
 
@@ -50,7 +49,8 @@ def count_windows(observed: ObservedMeasurements) -> CountWindows:
         Naming a cell that nothing published bounds; windows that do not fit into memory.
     """
     system, d = observed.system, observed.frame.size
-    low, high = _intervals(observed)
+    nonnegative = np.ones(d, dtype=bool)
+    low, high = possible_counts(system, nonnegative, observed.implied())
     below, upper = observed.windows(low, high)
     below = np.maximum(below - FURTHER * (upper - below) / 2, low - 1)
     bounded = np.isfinite(upper)
@@ -69,16 +69,3 @@ def count_windows(observed: ObservedMeasurements) -> CountWindows:
     allowed = (counts >= np.maximum(least, 0)[:, None]) & (counts <= most[:, None])
     log_noise = np.where(allowed, observed.log_counts(counts), -np.inf)
     return CountWindows(lower, np.maximum(counts, 0), log_noise)
-
-
-def _intervals(observed: ObservedMeasurements) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Smallest and largest count of every cell by what is public and by noisy sums in reach."""
-    system, d = observed.system, observed.frame.size
-    units, zeros = sp.eye_array(d, dtype=np.int64, format="csr"), np.zeros(d, dtype=np.int64)
-    B, limits = observed.implied()
-    rows, least = sp.vstack([system.B, units, B], format="csr"), np.concatenate([system.limits, zeros, limits])
-    low, high = cell_intervals(system.A, system.values, rows, least)
-    if np.any(low > high):  # noisy sums contradict each other: what is public alone
-        rows, least = sp.vstack([system.B, units], format="csr"), np.concatenate([system.limits, zeros])
-        low, high = cell_intervals(system.A, system.values, rows, least)
-    return low, high

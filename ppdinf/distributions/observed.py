@@ -86,6 +86,10 @@ class Observed(ABC):
         `low` and `high`, shape (d,), are the ends of what public statements allow; infinite where nothing tells.
         """
 
+    def without_information(self, nonnegative: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """Tell cells that nothing published depends on, shape (d,); `nonnegative` by the data model."""
+        return np.zeros(nonnegative.size, dtype=bool)
+
     def implied(self) -> tuple[sp.csr_array, NDArray[np.int64]]:
         """Inequalities ``B x >= limits`` that hold but with the probability of noise beyond its reach."""
         return sp.csr_array((0, self.frame.size), dtype=np.int64), np.zeros(0, dtype=np.int64)

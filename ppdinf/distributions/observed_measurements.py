@@ -22,6 +22,7 @@ from ppdinf.distributions.nested_plan import forest_of_sums, nested_sums
 from ppdinf.distributions.observed import Observed, Reals
 from ppdinf.distributions.observed_release import ObservedRelease
 from ppdinf.distributions.of_table import of_table
+from ppdinf.distributions.truncation import groups_of_rows, joint_reach, reaches, without_information
 from ppdinf.errors import ModelError
 from ppdinf.fiber.laminar import Forest
 from ppdinf.fiber.measured_sums import MeasuredSums
@@ -109,31 +110,43 @@ class ObservedMeasurements(Observed):
         """Log weights of counts of each cell, by what was measured of it alone."""
         return self._by_cell.log_weight(None, counts)
 
+    def without_information(self, nonnegative: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """Tell cells that no measurement, no exact sum and no bound depends on."""
+        return without_information(self.system, self.published.entries.matrix.indices, nonnegative)
+
     def windows(self, low: Reals, high: Reals) -> tuple[Reals, Reals]:
-        """Find counts that the noise of all entries of a cell reaches, and those between where they are apart."""
-        cells, (least, most) = self.of_cells.matrix.indices, self.of_cells.reach(self._rare)
-        d = self.frame.size
-        lower, upper, lowest, highest = (np.full(d, sign * np.inf) for sign in (-1, 1, 1, -1))
-        np.maximum.at(lower, cells, least)
-        np.minimum.at(upper, cells, most)
-        np.minimum.at(lowest, cells, least)
-        np.maximum.at(highest, cells, most)
-        apart = lower > upper
-        lower, upper = np.where(apart, lowest, lower), np.where(apart, highest, upper)
-        beyond = (upper < low) | (lower > high)  # noise reaches nothing that is public: all of that, then
-        lower, upper = np.where(beyond, -np.inf, lower), np.where(beyond, np.inf, upper)
+        """Find counts that the noise of all readings of a cell reaches, given each other and what is public."""
+        entries, cells = self.of_cells, self.of_cells.matrix.indices
+        ends = reaches(entries, cells, self._rare, low[cells], high[cells])
+        lower, upper = joint_reach(cells, *ends, self.frame.size)
+        # noise that reaches nothing possible weighs most at the nearest possible count, and falls from there
+        below, above = np.flatnonzero(upper < low), np.flatnonzero(lower > high)
+        width = upper[below] - lower[below], upper[above] - lower[above]
+        lower[below], upper[below] = low[below], low[below] + width[0]
+        lower[above], upper[above] = high[above] - width[1], high[above]
         return np.maximum(lower, low - 1), np.minimum(upper, high + 1)
 
     def implied(self) -> tuple[sp.csr_array, NDArray[np.int64]]:
-        """Hold sums where their noise reaches."""
-        return self._within(self._rare)
+        """Bound sums to where the noise of all their readings reaches."""
+        groups = self._groups
+        low, high = joint_reach(groups, *self._reaches_of_sums(self._rare), int(groups.max(initial=-1)) + 1)
+        return self._within(low[groups], high[groups])
 
     def certain(self) -> tuple[sp.csr_array, NDArray[np.int64]]:
-        """Hold sums where their law has any weight."""
-        return self._within(0.0)
+        """Bound sums to where their law has any weight."""
+        return self._within(*self.of_sums.reach(0.0))
 
-    def _within(self, rare: float) -> tuple[sp.csr_array, NDArray[np.int64]]:
-        Q, (low, high) = self.of_sums.matrix, self.of_sums.reach(rare)
+    @cached_property
+    def _groups(self) -> NDArray[np.int64]:
+        """Number of the sum that each entry of several cells is a reading of."""
+        return groups_of_rows(self.of_sums.matrix)
+
+    def _reaches_of_sums(self, rare: float) -> tuple[Reals, Reals]:
+        anywhere = np.full(self.of_sums.y.size, np.inf)
+        return reaches(self.of_sums, self._groups, rare, -anywhere, anywhere)
+
+    def _within(self, low: Reals, high: Reals) -> tuple[sp.csr_array, NDArray[np.int64]]:
+        Q = self.of_sums.matrix
         below, above = np.flatnonzero(np.isfinite(low)), np.flatnonzero(np.isfinite(high))
         B = sp.csr_array(sp.vstack([Q[below], -Q[above]], format="csr"))
         return B, np.concatenate([np.floor(low[below]), -np.ceil(high[above])]).astype(np.int64)
@@ -179,7 +192,7 @@ class ObservedMeasurements(Observed):
         self, rows: NDArray[np.int64], lower: NDArray[np.int64], width: int
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """First value, and how many, of each of some sums: within reach of the noise and of the windows of cells."""
-        Q, (low, high) = self.of_sums.matrix[rows], self.of_sums.reach(FAR)
+        Q, (low, high) = self.of_sums.matrix[rows], self._reaches_of_sums(FAR)
         up, down = Q.maximum(0), Q.minimum(0)
         least, most = up @ lower + down @ (lower + width - 1), up @ (lower + width - 1) + down @ lower
         first = np.maximum(low[rows], least).astype(np.int64)

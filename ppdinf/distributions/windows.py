@@ -19,7 +19,6 @@ from collections.abc import Callable
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
-import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.special import logsumexp
 
@@ -28,9 +27,9 @@ from ppdinf._types import Array
 from ppdinf.distributions.confidential import log_density
 from ppdinf.distributions.observed import Observed, Reals
 from ppdinf.distributions.rows import elementwise
+from ppdinf.distributions.truncation import possible_counts
 from ppdinf.errors import ModelError
 from ppdinf.invariants import System
-from ppdinf.lattice.fiber_tables import cell_intervals
 
 __all__ = ["ENTRIES", "common_width", "count_windows"]
 
@@ -72,7 +71,7 @@ def count_windows(
         Naming a cell whose window would have more than ``ENTRIES / d`` counts.
     """
     system = observed.system
-    low, high = _possible(observed, nonnegative)
+    low, high = possible_counts(system, nonnegative, observed.implied())
     lower, upper = observed.windows(low, high)
     prior, law = _Prior(model, base, system.frame.shape), _noise_law(observed)
     lower, upper = _ended(lower, upper, prior.tables, low, high, system)
@@ -103,24 +102,6 @@ def common_width(lower: NDArray[np.int64] | Reals, upper: NDArray[np.int64] | Re
             "make nonnegative() or upper bounds public"
         )
     return width
-
-
-def _possible(observed: Observed, nonnegative: NDArray[np.bool_]) -> tuple[Reals, Reals]:
-    """Smallest and largest count of every cell by what is public, noisy sums in reach, and the sign of the data model.
-
-    Noisy sums are left out where they contradict the rest; a contradiction in that is named by the search for a table
-    to start from.
-    """
-    system, kept = observed.system, np.flatnonzero(nonnegative)
-    units = sp.csr_array(sp.eye_array(nonnegative.size, dtype=np.int64, format="csr")[kept])
-    B, limits = [system.B, units], [system.limits, np.zeros(kept.size, np.int64)]
-    noisy = observed.implied()
-    for further in ([noisy], []) if noisy[1].size else ([],):
-        rows = sp.vstack([*B, *(more for more, _ in further)], format="csr")
-        low, high = cell_intervals(system.A, system.values, rows, np.concatenate([*limits, *(b for _, b in further)]))
-        if not np.any(low > high):
-            return low, high
-    return np.full(nonnegative.size, -np.inf), np.full(nonnegative.size, np.inf)
 
 
 def _ended(lower: Reals, upper: Reals, tables: Array, low: Reals, high: Reals, system: System) -> tuple[Reals, Reals]:
