@@ -12,8 +12,8 @@ The versions that were tried are the bounds in pyproject.toml and the newest one
     Sum a table out of a density after all that depends on it is known. Instead: a function that takes a model apart
     and builds another, as users of PyMC's own marginal models call it.
 `Elemwise`, `DimShuffle`, `CAReduce`, `LogSumExp`, `Sum`, `Alloc`, `Join`, `MakeVector`, `JoinDims`, `SplitDims`,
-`Reshape`, `Shape`, `Shape_i`, `SpecifyShape`, `AdvancedSubtensor`, `Subtensor`, `ViewOp`, `CheckParameterValue`,
-`Sigmoid`, `Add`, `Sub`, `Neg`, `Mul`, `TrueDiv`
+`Reshape`, `Shape`, `Shape_i`, `SpecifyShape`, `AdvancedSubtensor`, `Subtensor`, `indices_from_subtensor`, `ViewOp`,
+`CheckParameterValue`, `Sigmoid`, `Add`, `Sub`, `Neg`, `Mul`, `TrueDiv`
     Which cell an element of a density looks at, and log odds behind a probability. Instead: every table that something
     depends on is a variable, and probabilities within 1e-16 of 1 are 1.
 `change_dist_size`, `check_dist_not_registered`, `MissingInputError`
@@ -104,7 +104,7 @@ from pytensor.tensor.random.type import RandomType
 from pytensor.tensor.reshape import JoinDims, SplitDims
 from pytensor.tensor.shape import Reshape, Shape, Shape_i, SpecifyShape
 from pytensor.tensor.special import LogSumExp
-from pytensor.tensor.subtensor import AdvancedSubtensor, Subtensor
+from pytensor.tensor.subtensor import AdvancedSubtensor, Subtensor, indices_from_subtensor
 from pytensor.tensor.variable import TensorVariable
 
 __all__ = [
@@ -186,6 +186,7 @@ __all__ = [
     "graph_inputs",
     "graph_replace",
     "in2out",
+    "indices_from_subtensor",
     "inputvars",
     "instantiate_steppers",
     "join_nonshared_inputs",

@@ -6,6 +6,8 @@ alike                  cells that have the same law whatever the parameters are,
                        counts of all weigh
 answers                windows and moves of confidential cells, where a release answers linear queries W x on them
 apart                  A value set apart from the parameters that it was computed from: no gradient flows through it
+cells                  which cell of a table each element of a graph looks at, derived from the operations that the
+                       graph is made of
 confidential           PyMC's view of a confidential table: a random variable of which the released one is an
                        observation
 dependents             what else in a model depends on its confidential tables, and what that tells about them

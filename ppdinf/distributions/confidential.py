@@ -106,9 +106,6 @@ class ConfidentialRV(SymbolicRandomVariable):
         Public sums, windows, noise weights and moves.
     start : array of int64
         A feasible table.
-    cells : dict of str to array of int64
-        Of each variable that looks at one cell an element, by its name: which cells (`ppdinf.distributions.factors`).
-        Kept here, since copies of a model share its ops and rewritten models drop the tags of variables.
     """
 
     default_output = 0
@@ -124,7 +121,6 @@ class ConfidentialRV(SymbolicRandomVariable):
         **kwargs: object,
     ) -> None:
         self.base_op, self.observed, self.fiber, self.start = base_op, observed, fiber, start
-        self.cells: dict[str, NDArray[np.int64]] = {}
         super().__init__(*args, **kwargs)
 
     @cached_property

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection
 from dataclasses import dataclass
-from functools import cache
 
 import pymc as pm
-import pytensor.tensor as pt
 
 from ppdinf._pymc_internals import (
     TensorVariable,
@@ -18,11 +15,11 @@ from ppdinf._pymc_internals import (
     transformed_conditional_logp,
 )
 from ppdinf.distributions.confidential import ConfidentialRV
-from ppdinf.distributions.factors import Factor, cells_of, elements
+from ppdinf.distributions.factors import Factor, factors_in
 from ppdinf.distributions.released import ReleasedRV
 from ppdinf.distributions.summed_out import table_of
 
-__all__ = ["Table", "all_above", "dependents_of", "drawn_for", "factor_of", "factors_of", "looks_at", "tables_of"]
+__all__ = ["Table", "all_above", "dependents_of", "drawn_for", "factors_of", "factors_of_one", "looks_at", "tables_of"]
 
 
 @dataclass(frozen=True)
@@ -66,7 +63,8 @@ def tables_of(model: pm.Model) -> list[Table]:
     for released in model.observed_RVs:
         if isinstance(released.owner.op, ReleasedRV):
             table = table_of(released)
-            found.append(Table(table.name, table, released, table not in model.free_RVs))
+            if table.owner is not None and isinstance(table.owner.op, ConfidentialRV):
+                found.append(Table(table.name, table, released, table not in model.basic_RVs))
     return found
 
 
@@ -82,9 +80,9 @@ def all_above(var: TensorVariable, model: pm.Model) -> set[Variable]:
     return set(ancestors([var], blockers=[rv for rv in model.basic_RVs if rv is not var]))
 
 
-def factor_of(
+def factors_of_one(
     var: TensorVariable, table: TensorVariable, counts: TensorVariable, model: pm.Model, shape: tuple[int, ...]
-) -> Factor | TensorVariable:
+) -> list[Factor] | TensorVariable:
     """State what a variable or potential tells about a table that it depends on, given the values of all others.
 
     Parameters
@@ -100,8 +98,8 @@ def factor_of(
 
     Returns
     -------
-    Factor or TensorVariable
-        A function of the model's value variables: by cells where every element looks at one, else its log density.
+    list of Factor or TensorVariable
+        Functions of the model's value variables: by cells where every element looks at one, else the log density.
     """
     values = {**model.rvs_to_values, table: counts}
     transforms = {**model.rvs_to_transforms, table: None}
@@ -111,16 +109,8 @@ def factor_of(
         (density,) = transformed_conditional_logp(
             rvs=[var], rvs_to_values=values, rvs_to_transforms=transforms, jacobian=False
         )
-    density = elements(density, counts)
-
-    def given() -> dict[Variable, Variable]:
-        for rv in model.free_RVs:  # one that is just being added has no start of its own yet
-            model.rvs_to_initial_values.setdefault(rv, None)
-        point = model.initial_point()
-        return {**{x: pt.constant(point[x.name]) for x in model.value_vars}, counts: pt.ones(shape, dtype=counts.dtype)}
-
-    cells = cells_of(density, counts, shape, cache(given))
-    return density if cells is None else Factor(density, counts, math.prod(shape), cells)
+    found = factors_in(density, counts, shape)
+    return density if found is None else found
 
 
 def dependents_of(table: TensorVariable, model: pm.Model) -> list[TensorVariable]:
@@ -154,8 +144,9 @@ def factors_of(
     counts = model.rvs_to_values[table] if table in model.free_RVs else table.type()
     shape = table.owner.op.start.shape if shape is None else shape
     left = [var for var in dependents_of(table, model) if not any(var is other for other in known)]
-    found = [factor_of(var, table, counts, model, tuple(map(int, shape))) for var in left]
-    return [x for x in found if isinstance(x, Factor)], [x for x in found if not isinstance(x, Factor)]
+    found = [factors_of_one(var, table, counts, model, tuple(map(int, shape))) for var in left]
+    by_cell = [factor for factors in found if isinstance(factors, list) for factor in factors]
+    return by_cell, [density for density in found if not isinstance(density, list)]
 
 
 def drawn_for(model: pm.Model, rvs: list[TensorVariable]) -> dict[Variable, TensorVariable]:

@@ -30,6 +30,7 @@ from ppdinf._pymc_internals import (
     _logprob,
     ancestors,
     conditional_logp,
+    graph_inputs,
     graph_replace,
     in2out,
     logprob_rewrites_db,
@@ -37,7 +38,7 @@ from ppdinf._pymc_internals import (
 )
 from ppdinf._types import Array
 from ppdinf.distributions.confidential import ConfidentialRV
-from ppdinf.distributions.factors import Factor, elements
+from ppdinf.distributions.factors import Factor, factors_in
 from ppdinf.distributions.marginal import logp_natural, logp_table
 from ppdinf.distributions.nested_marginal import logp_nested_natural, logp_nested_table
 from ppdinf.distributions.released import ReleasedRV
@@ -60,14 +61,12 @@ class SummedOut(MeasurableOp, Op):
         Inputs of the graphs of `drawn`.
     drawn : list of TensorVariable
         The release, then the dependents, as functions of `given` and of the table that is summed out.
-    cells : list of array of int64
-        For each dependent the cell that each element of its density looks at.
     """
 
     __props__ = ()
 
-    def __init__(self, given: list[Variable], drawn: list[TensorVariable], cells: list[NDArray[np.int64]]) -> None:
-        self.given, self.drawn, self.cells = given, drawn, cells
+    def __init__(self, given: list[Variable], drawn: list[TensorVariable]) -> None:
+        self.given, self.drawn = given, drawn
 
     def make_node(self, *inputs: Variable) -> Apply:
         """Apply to inputs of the types of `given`."""
@@ -96,21 +95,12 @@ def sum_out(fgraph: FunctionGraph, node: Apply) -> dict[Variable, Variable] | No
     if released not in drawn:
         return None  # nobody observes it
     drawn = [released, *(rv for rv in drawn if rv is not released)]
-    cells = [_cells(rv, table) for rv in drawn[1:]]
     # what depends on the table through another dependent depends on the value of that
     outer = {v.outputs[0]: v.inputs[1] for v in valued}
     outer |= {x: x for x in _frontier(drawn, reached, set(outer))}
     inner = {x: x.type(name=x.name) for x in outer.values()}
     within = graph_replace(drawn, {x: inner[y] for x, y in outer.items()}, strict=False)
-    return dict(zip(drawn, SummedOut(list(inner.values()), within, cells)(*inner, return_list=True), strict=True))
-
-
-def _cells(rv: TensorVariable, table: TensorVariable) -> NDArray[np.int64]:
-    """Cells that a dependent looks at, as found when it was added to the model (`ppdinf.distributions.watch`)."""
-    known = table.owner.op.cells.get(rv.name)
-    if known is None:
-        raise not_by_cell(rv.name, table.name)
-    return known
+    return dict(zip(drawn, SummedOut(list(inner.values()), within)(*inner, return_list=True), strict=True))
 
 
 # before PyMC takes what is stacked or mixed of the table for variables of their own
@@ -135,28 +125,26 @@ def _frontier(drawn: list[TensorVariable], reached: set[Variable], valued: set[V
     seen, ahead = set(valued), list(drawn)
     while ahead:
         x = ahead.pop()
-        if x in seen or isinstance(x, Constant):
+        if x in seen:
             continue
         seen.add(x)
         if x in reached:
             ahead.extend(x.owner.inputs)
-        else:
+        elif not all(isinstance(leaf, Constant) for leaf in graph_inputs([x])):
             yield x
 
 
 def not_by_cell(name: str, table: str) -> ModelError:
     """Say that a variable keeps a table from being summed out, and what to do."""
     return ModelError(
-        f"{name!r} depends on the confidential table {table!r} other than cell by cell, so that the table cannot be "
-        "summed out: use PartiallyPrivate(..., marginalize=False), which makes it a variable of the model"
+        f"{name!r} depends on the confidential table {table!r} other than cell by cell, by constant indices, so that "
+        "the table cannot be summed out: use PartiallyPrivate(..., marginalize=False), which makes it a variable of "
+        "the model"
     )
 
 
 def factors_given(
-    table: TensorVariable,
-    drawn: Sequence[TensorVariable],
-    values: Sequence[TensorVariable],
-    cells: list[NDArray[np.int64]],
+    table: TensorVariable, drawn: Sequence[TensorVariable], values: Sequence[TensorVariable]
 ) -> list[Factor]:
     """Densities of a table's dependents, as functions of the counts.
 
@@ -165,16 +153,25 @@ def factors_given(
     table : TensorVariable
     drawn, values : list of TensorVariable
         Dependents and their values.
-    cells : list of array of int64
-        Which cell each element of their densities looks at.
+
+    Raises
+    ------
+    ModelError
+        One looks at several cells of the table in one element, or may.
     """
     if not drawn:
         return []
-    counts, size = table.type(), table.owner.op.start.size
+    counts, shape = table.type(), table.owner.op.start.shape
     apart = [value.type() for value in values]  # two may have been observed to be the same
     densities = conditional_logp({table: counts, **dict(zip(drawn, apart, strict=True))}, warn_rvs=False)
     given = graph_replace([densities[x] for x in apart], dict(zip(apart, values, strict=True)), strict=False)
-    return [Factor(elements(x, counts), counts, size, known) for x, known in zip(given, cells, strict=True)]
+    found = []
+    for rv, density in zip(drawn, given, strict=True):
+        factors = factors_in(density, counts, shape)
+        if factors is None:
+            raise not_by_cell(rv.name, table.name)
+        found += factors
+    return found
 
 
 def _of_weights(law: ConfidentialRV, weights: TensorVariable) -> TensorVariable:
@@ -205,7 +202,7 @@ def _marginal_logp(
     law, given = table.owner.op, table.owner.inputs
     form = law.natural(given)
     if form is None or drawn[1:]:
-        factors = factors_given(table, drawn[1:], values[1:], op.cells)
+        factors = factors_given(table, drawn[1:], values[1:])
         log_l = _of_weights(law, law.weights(given, factors)) + sum(factor.apart(law.start) for factor in factors)
     else:
         eta, log_normaliser, log_h = form

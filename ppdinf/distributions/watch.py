@@ -13,12 +13,10 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 import pymc as pm
-from numpy.typing import NDArray
 
 from ppdinf._pymc_internals import MeasurableOp, TensorVariable
 from ppdinf.distributions.confidential import ConfidentialRV
-from ppdinf.distributions.dependents import all_above, factor_of, looks_at, tables_of
-from ppdinf.distributions.factors import Factor, elements
+from ppdinf.distributions.dependents import all_above, factors_of_one, looks_at, tables_of
 from ppdinf.distributions.layout import at_initial_point, feasible_start
 from ppdinf.distributions.released import ReleasedRV
 from ppdinf.distributions.summed_out import not_by_cell
@@ -60,30 +58,27 @@ class Watch:
             name, var.name = var.name, self.name
             self.model.potentials.remove(var)
             raise ModelError(f"the potential {name!r} is the confidential table itself: write it as 1 * table")
-        known = self._look(var)
-        if known is not None and var in self.model.potentials:
-            self._observe(var, known.shape, dims)
+        if self._look(var) and var in self.model.potentials:
+            self._observe(var, dims)
             return
         self.add(var, dims)
         self._tell(var)
 
     def within(self, name: str, var: TensorVariable) -> None:
         """Name a variable of a model within this one, made after the table."""
-        if self._look(var) is not None and var in self.model.potentials:
+        if self._look(var) and var in self.model.potentials:
             self.settle(var.name)
         self.enter(name, var)
         self._tell(var)
 
-    def _look(self, var: TensorVariable) -> NDArray[np.int64] | None:
-        """Find the cells that a dependent of a summed-out table looks at; others make the table a variable."""
+    def _look(self, var: TensorVariable) -> bool:
+        """Tell whether a variable looks at a summed-out table cell by cell; others that look make it a variable."""
         if not (self.waits and looks_at(var, self.table, self.model)):
-            return None
-        known = _cells_of(var, self.table, self.model)
-        if known is None:
+            return False
+        by_cell = _is_by_cell(var, self.table, self.model)
+        if not by_cell:
             self.settle(var.name)
-        else:
-            self.table.owner.op.cells[var.name] = known
-        return known
+        return by_cell
 
     def _tell(self, var: TensorVariable) -> None:
         """Note what was observed of the table."""
@@ -94,15 +89,15 @@ class Watch:
             if not self.waits:
                 restart(self.table, self.told, self.model)
 
-    def _observe(self, potential: TensorVariable, shape: tuple[int, ...], dims: Dims | None) -> None:
+    def _observe(self, potential: TensorVariable, dims: Dims | None) -> None:
         """Have a random variable stand for a potential by cell."""
-        model, density = self.model, elements(potential, self.table)
+        model, static = self.model, potential.type.shape
         while model is not None:
             model.potentials.remove(potential)
             model = model.parent
-        name = self.model.name_of(potential.name)
-        named = None if density is not potential else (dims,) if isinstance(dims, str) else dims
-        self.model.register_rv(told(density), name, observed=np.zeros(shape), dims=named)
+        shape = static if None not in static else tuple(potential.shape.eval())
+        name, named = self.model.name_of(potential.name), (dims,) if isinstance(dims, str) else dims
+        self.model.register_rv(told(1 * potential), name, observed=np.zeros(shape), dims=named)
 
     @property
     def waits(self) -> bool:
@@ -147,14 +142,14 @@ def restart(
         No such table agrees with what is public.
     """
     law, of = table.owner.op, table if of is None else of
-    factors = [factor_of(var, of, model.rvs_to_values[of], model, law.start.shape) for var in told]
-    weights = law.weights(table.owner.inputs, [factor for factor in factors if isinstance(factor, Factor)])
-    allowed = np.isfinite(at_initial_point(model, weights))
+    found = [factors_of_one(var, of, model.rvs_to_values[of], model, law.start.shape) for var in told]
+    factors = [factor for factors in found if isinstance(factors, list) for factor in factors]
+    allowed = np.isfinite(at_initial_point(model, law.weights(table.owner.inputs, factors)))
     law.start = feasible_start(law.fiber, allowed, law.observed)
 
 
-def _cells_of(var: TensorVariable, table: TensorVariable, model: pm.Model) -> NDArray[np.int64] | None:
-    """Cells that the elements of a random variable's density look at; None for one that cannot be summed out with them.
+def _is_by_cell(var: TensorVariable, table: TensorVariable, model: pm.Model) -> bool:
+    """Tell whether the elements of a variable's density look at one cell each, so that a table is summed out with it.
 
     What looks at two tables is told to the steps of both, so that neither can be summed out. The value of a transformed
     variable comes back by way of bounds that may depend on the table.
@@ -162,14 +157,13 @@ def _cells_of(var: TensorVariable, table: TensorVariable, model: pm.Model) -> ND
     op = var.owner.op
     is_drawn = isinstance(op, MeasurableOp) and not isinstance(op, ConfidentialRV | ReleasedRV)
     if not (is_drawn or var in model.potentials):
-        return None
+        return False
     if model.rvs_to_transforms.get(var) is not None or _tables_above(var, model) != {table}:
-        return None
+        return False
     try:
-        found = factor_of(var, table, table.type(), model, table.owner.op.start.shape)
+        return isinstance(factors_of_one(var, table, table.type(), model, table.owner.op.start.shape), list)
     except (NotImplementedError, RuntimeError):  # no density of its own, as for one part of a masked variable
-        return None
-    return None if isinstance(found, TensorVariable) else found.cells
+        return False
 
 
 def _tables_above(var: TensorVariable, model: pm.Model) -> set[TensorVariable]:

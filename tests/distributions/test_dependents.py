@@ -12,8 +12,8 @@ from pymc.model.transform.optimization import freeze_dims_and_data
 from scipy import stats
 
 import ppdinf as ppd
+from ppdinf.distributions.cells import cells_of
 from ppdinf.distributions.dependents import tables_of
-from ppdinf.distributions.factors import cells_of
 from ppdinf.errors import InvariantError, ModelError
 
 NOISY, TOTAL, EPSILON, RATE = np.array([3, -1, 4]), 6, 0.5, np.array([2.0, 1.0, 3.0])
@@ -287,20 +287,29 @@ def test_gaps_in_the_support_matter_to_no_table_that_is_summed_out():
 
 
 def test_cells_of_operations():
-    x, z = pt.lmatrix("x"), pt.dvector("z")
+    x, z, k = pt.lmatrix("x"), pt.dvector("z"), pt.lvector("k")
     numbers = np.arange(6).reshape(2, 3)
 
     def of(graph):
-        return cells_of(graph, x, (2, 3), lambda: {x: pt.zeros((2, 3), dtype="int64"), z: pt.zeros(3)})
+        return cells_of(graph, x, (2, 3))
 
     np.testing.assert_array_equal(of(x * z + 1), numbers)
     np.testing.assert_array_equal(of(x.T[[2, 0], 1]), [5, 3])
     np.testing.assert_array_equal(of(pt.stack([x, x + 1]).max(axis=0)), numbers)
-    np.testing.assert_array_equal(of(pt.concatenate([x[0], z])), [0, 1, 2, -1, -1, -1])
+    np.testing.assert_array_equal(of(pt.concatenate([x[0], pt.constant([0.5, 1.5])])), [0, 1, 2, -1, -1])
+    np.testing.assert_array_equal(of(pt.concatenate([x, x * 2], axis=0)), np.vstack([numbers, numbers]))
+    np.testing.assert_array_equal(of(pt.stack([x[0, 1], z[0], x[1, 2]])), [1, -1, 5])
+    np.testing.assert_array_equal(of(z[:, None, None] * x), numbers[None])
+    np.testing.assert_array_equal(of((z[:, None] * x[1])[k, 2]), [5])
+    np.testing.assert_array_equal(of(x[np.eye(2, 3, dtype=bool)]), [0, 4])
+    np.testing.assert_array_equal(of((z * x[0, 2]).reshape((-1, 2))), [[2]])
+    np.testing.assert_array_equal(of(pt.logsumexp(pt.stack([x, x + 1]), axis=0)), numbers)
     np.testing.assert_array_equal(of(x.reshape((3, 2))), numbers.reshape(3, 2))
     for mixing in (x.sum(axis=0), x + x[::-1], x @ z, x.cumsum(), x[:, 0] + x[:, 1], pt.sort(x)):
         assert of(mixing) is None
-    assert of(x.shape[0] * z) is None  # looks at no count
+    for open_ in (x[k], x[:, k[0]], x[: k[0]], x[pt.gt(k, 0)], pt.concatenate([x[0], z]), x[z.shape[0] :], z[x]):
+        assert of(open_) is None
+    np.testing.assert_array_equal(of(x.shape[0] * z), [-1])  # looks at no count
 
 
 @pytest.mark.parametrize("again", [pm.Model.copy, clone_model, freeze_dims_and_data])
