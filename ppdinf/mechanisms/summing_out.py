@@ -25,7 +25,7 @@ from ppdinf.lattice.rows import row_algebra
 from ppdinf.laws import IntegerLaw
 from ppdinf.mechanisms.base_measure import BaseMeasure
 from ppdinf.mechanisms.tilting import Sides, sides, tilts
-from ppdinf.noise.exact.elimination import LARGEST_WORK, Elimination
+from ppdinf.noise.exact.elimination import LARGEST_SCOPE, LARGEST_WORK, Elimination
 from ppdinf.noise.exact.potentials import Potential, Window
 
 __all__ = ["SLACK", "summed_out", "work_of"]
@@ -86,7 +86,8 @@ def summed_out(
 def work_of(system: System, noise: IntegerLaw) -> float:
     """Estimate the multiplications of an elimination from what is public alone, the widest over all tables.
 
-    A cell cut off by its bounds spreads no more than a free one, nor than its interval.
+    A cell cut off by its bounds spreads no more than a free one, nor than its interval. Infinite where it is beyond
+    floating point, or more constraints are open at a time than an array has dimensions.
     """
     low, high = cell_intervals(system.A, system.values, system.B, system.limits)
     reach = float(noise.tail_start(LEFT_OUT))
@@ -104,6 +105,8 @@ def work_of(system: System, noise: IntegerLaw) -> float:
     )
     alike, _ = equal_columns(A)
     order, work = elimination_order(A), 0.0
+    if order.width >= LARGEST_SCOPE:
+        return math.inf
     for row, near, cells in zip(order.rows, order.open_rows, order.variables, strict=True):
         groups = np.unique(alike[cells], return_counts=True)[1]
         widest = 1 + 2 * float(half[cells].max(initial=0.0))
@@ -114,7 +117,7 @@ def work_of(system: System, noise: IntegerLaw) -> float:
                     n / 2,
                     min(2 * widest, 1 + 2 * reach + 2 * DEVIATIONS * spread * math.sqrt(groups.max() / n * 2)),
                 )
-            work += widest * float(np.prod(width[[row, *near]]))
+            work += widest * math.prod(width[[row, *near]].tolist())
     return work
 
 

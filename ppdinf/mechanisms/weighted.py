@@ -28,7 +28,7 @@ from ppdinf.mechanisms.summing_out import summed_out, work_of
 from ppdinf.mechanisms.table_mechanism import TableMechanism
 from ppdinf.noise.bits.coins import toss
 from ppdinf.noise.bits.tape import Tape
-from ppdinf.noise.exact.elimination import LARGEST_WORK, Elimination
+from ppdinf.noise.exact.elimination import LARGEST_WORK, Elimination, steps
 from ppdinf.noise.plan import Plan, plan
 from ppdinf.rationals import ball
 
@@ -88,7 +88,7 @@ class Weighted(TableMechanism):
         if work > LARGEST_WORK:
             raise InvariantError(
                 f"noise this wide under {len(system.names)} public sums over {system.frame.size:,} cells takes tables "
-                f"of partial sums of about {work:.0e} steps, whatever the counts are: the sums are too wide or cross "
+                f"of partial sums with {steps(work)}, whatever the counts are: the sums are too wide or cross "
                 "too much for elimination; choose a larger epsilon, or publish fewer crossing sums or bounds"
             )
         bounds = f"{system.limits.size} bounds" if system.limits.size else "no bounds"

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import re
 from fractions import Fraction
 
 import numpy as np
@@ -10,12 +11,16 @@ from flint import arb
 from lattice_laws import enumerated, fit, random_system, total_variation
 from scipy import signal
 
+import ppdinf as ppd
 from ppdinf.errors import InvariantError, ModelError
+from ppdinf.lattice import margin_matrix, structure
+from ppdinf.laws import DoubleGeometric
 from ppdinf.noise.bits.settle import precision
 from ppdinf.noise.bits.tape import seeded_tape
-from ppdinf.noise.exact import elimination
+from ppdinf.noise.exact import class_sums, elimination
 from ppdinf.noise.exact.elimination import Elimination
 from ppdinf.noise.exact.potentials import class_sum, log_concave, product, table
+from ppdinf.noise.offer import Declined, Offer
 from ppdinf.rationals import ball
 
 
@@ -191,3 +196,39 @@ def test_refusals():
     for bad in ([np.nan, 0.0], [-np.inf], [np.inf], [[0.0]]):
         with pytest.raises(ModelError, match="log weights"):
             table(0, bad)
+
+
+# -- estimates of the work --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shape", [(100, 100), (90, 130), (66, 66)])
+def test_work_beyond_floating_point_is_refused_before_it_starts(shape):
+    found = structure(margin_matrix(shape, [(0,), (1,)]))
+    answer = class_sums.offer(found, DoubleGeometric("1/4"), np.arange(found.blocks.size))
+    assert isinstance(answer, Declined)
+    assert re.fullmatch(
+        r"elimination would take (about \de\+2\d\d|more) steps( than floating point.*)?", answer.reason()
+    )
+    assert 0 <= answer.near < 1e-200
+
+
+@pytest.mark.parametrize("epsilon", [1_000, 10_000, 10**6])
+def test_work_of_very_narrow_noise_is_finite(epsilon):
+    found = structure(margin_matrix((3, 4), [(0,), (1,)]))
+    answer = class_sums.offer(found, DoubleGeometric(epsilon), np.arange(12))
+    assert isinstance(answer, Offer)
+    assert not answer.draw(3, seeded_tape(1)).any()
+
+
+def test_more_constraints_than_dimensions_are_refused_by_name():
+    with pytest.raises(InvariantError, match="tables of 70 dimensions, more than 64: they cross too much"):
+        Elimination(margin_matrix((70, 70), [(0,), (1,)]), [0] * 140, [table(0, [0.0])] * 4900)
+
+
+def test_a_sparse_table_with_many_crossing_sums_is_refused_by_the_plan():
+    """The cells that can move are few, and tables of partial sums have 70 dimensions nevertheless."""
+    counts = np.zeros((70, 70), dtype=int)
+    counts[0, 0], counts[3, 4] = 4, 2
+    public = ppd.invariants.margin("dim_0") & ppd.invariants.margin("dim_1") & ppd.invariants.nonnegative()
+    with pytest.raises(InvariantError, match="more steps than floating point can count"):
+        ppd.Conditioned(public, DoubleGeometric(1)).plan(counts)

@@ -5,6 +5,7 @@ open at a time, elimination draws class sums under the public sums that cross (`
 follow from its sum (`classes`).
 """
 
+import math
 from functools import lru_cache
 
 import numpy as np
@@ -15,13 +16,14 @@ from ppdinf.lattice.structure import Structure
 from ppdinf.laws import DoubleGeometric, Law
 from ppdinf.noise.bits.tape import Tape
 from ppdinf.noise.exact.classes import draw_class
-from ppdinf.noise.exact.elimination import LARGEST_WORK, Elimination
+from ppdinf.noise.exact.elimination import LARGEST_WORK, Elimination, steps
 from ppdinf.noise.exact.potentials import class_sum, product
 from ppdinf.noise.offer import Answer, Declined, Draw, Offer, is_one_block
 
 __all__ = ["offer", "quick_offer"]
 
 QUICK = 2 * 10**8  # multiplications of an elimination that is not worth avoiding
+NARROW = 100.0  # rate beyond which noise of another size has no effect on the estimate, and its variance would overflow
 
 
 def offer(structure: Structure, law: Law, cells: NDArray[np.int64], *, largest: float = LARGEST_WORK) -> Answer:
@@ -34,7 +36,7 @@ def offer(structure: Structure, law: Law, cells: NDArray[np.int64], *, largest: 
     sums = _sums(structure, block)
     work = _work(structure, sums, float(law.epsilon))
     if work > largest:
-        return Declined(lambda: f"elimination would take {work:.0e} steps", largest / work)
+        return Declined(lambda: f"elimination would take {steps(work)}", largest / work)
     return Offer("elimination", cells, lambda: _build(structure, sums, cells, law), block="of public sums that cross")
 
 
@@ -52,7 +54,7 @@ def _sums(structure: Structure, block: int) -> CoreSums:
 
 def _work(structure: Structure, sums: CoreSums, rate: float) -> float:
     """Estimate the multiplications of an elimination from the spread of the class sums."""
-    variance = structure.class_sizes / (2 * np.sinh(rate / 2) ** 2)
+    variance = structure.class_sizes / (2 * np.sinh(min(rate, NARROW) / 2) ** 2)
     height = np.maximum(np.abs(sums.heights), 1)
     half = np.full(sums.system.shape[1], np.inf)
     inside = sums.variables >= 0
@@ -60,8 +62,8 @@ def _work(structure: Structure, sums: CoreSums, rate: float) -> float:
     reach = 9 * np.sqrt(abs(sums.system) ** 2 @ (half / 9) ** 2) + 60 / rate
     work = 0.0
     for row, near, variables in zip(sums.order.rows, sums.order.open_rows, sums.order.variables, strict=True):
-        scope = [row, *near]
-        work += float(np.sum(2 * half[variables])) * float(np.prod(2 * reach[scope]))
+        if variables.size:  # else an infinite product would be taken 0 times
+            work += float(np.sum(2 * half[variables])) * math.prod((2 * reach[[row, *near]]).tolist())
     return work
 
 

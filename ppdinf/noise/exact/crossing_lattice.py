@@ -48,7 +48,7 @@ def offer(structure: Structure, law: Law, cells: NDArray[np.int64]) -> Answer:
     if structure.partition[block] or two_way_table(structure, block) is not None:
         return None
     n = int(cells.size - structure.block_ranks[block])
-    if structure.block_ranks[block] > LARGEST_RANK or PER_CELL * cells.size * math.exp(PER_ROW * n) > LONGEST:
+    if structure.block_ranks[block] > LARGEST_RANK or PER_ROW * n > math.log(LONGEST / (PER_CELL * cells.size)):
         return None
     other = core.offer(structure, law, cells)
     rejection = REJECTION * cells.size / (other.acceptance or 1.0) if isinstance(other, Offer) else math.inf

@@ -39,11 +39,12 @@ from ppdinf.noise.bits.tape import Tape
 from ppdinf.noise.exact.partial_sums import UNDERFLOW, UNIT, Factor, Table, merged
 from ppdinf.noise.exact.potentials import Potential, Window
 
-__all__ = ["Elimination"]
+__all__ = ["Elimination", "steps"]
 
 BITS = (80, 160, 320, 640)  # 2^-bits of each window left out, at first and while that hides the answer
 CLEAR = 2.0**30  # a mass this much above what is left out is known well
 LARGEST_WORK = 5 * 10**9  # multiplications, some ten seconds
+LARGEST_SCOPE = 64  # dimensions of a NumPy array
 CHUNK = 2**22  # entries looked up at a time when drawing
 
 
@@ -103,6 +104,11 @@ class Elimination:
         self._values = np.array([int(values[row]) for row in chosen], dtype=np.int64)
         self._potentials = list(potentials)
         self._order = elimination_order(self._A)
+        if self._order.width >= LARGEST_SCOPE:
+            raise InvariantError(
+                f"summing out these constraints takes tables of {self._order.width + 1} dimensions, more than "
+                f"{LARGEST_SCOPE}: they cross too much for elimination"
+            )
         self._alike, _ = equal_columns(self._A)
         for bits in BITS:
             self._stages, self.log_normaliser, clear = self._forward(bits, exact=False)
@@ -247,6 +253,11 @@ class Elimination:
                 if word < integer_bounds(low / sure * 2**bits)[0]:
                     return value if integer_bounds(before * 2**bits)[1] <= word else None
         return None
+
+
+def steps(work: float) -> str:
+    """State an estimated number of multiplications, which can be beyond floating point."""
+    return f"about {work:.0e} steps" if work < math.inf else "more steps than floating point can count"
 
 
 def _variable(i: int, window: Window, mass: arb, exact: bool) -> Factor:
