@@ -106,6 +106,10 @@ class ConfidentialRV(SymbolicRandomVariable):
         Public sums, windows, noise weights and moves.
     start : array of int64
         A feasible table.
+    dims : sequence of str, optional
+        Of the table where it becomes a variable of the model. Kept here, since copies of a model share its ops.
+    is_kept_out : bool
+        Whether it must not become one.
     """
 
     default_output = 0
@@ -121,6 +125,8 @@ class ConfidentialRV(SymbolicRandomVariable):
         **kwargs: object,
     ) -> None:
         self.base_op, self.observed, self.fiber, self.start = base_op, observed, fiber, start
+        self.dims: Sequence[str] | None = None
+        self.is_kept_out = False
         super().__init__(*args, **kwargs)
 
     @cached_property

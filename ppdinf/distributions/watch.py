@@ -1,132 +1,88 @@
 """What is added to a model while one of its tables is summed out.
 
 A table that is summed out is no variable of its model. Users may go on to write variables that depend on it, and they
-do so after `PartiallyPrivate` has returned. So the model watches what is added to it: random variables whose densities
-look at one cell each are summed out with the table, and so are potentials that are sums of such terms; anything else
-that looks at it (a total as a regressor, a deterministic share) makes it a variable of the model, or is refused where
-it has to be summed out.
+do so after `PartiallyPrivate` has returned. So every variable that a model names is looked at first: random variables
+whose densities look at one cell each are summed out with the table, and so are potentials that are sums of such terms;
+anything else that looks at it (a total as a regressor, a deterministic share) makes it a variable of the model, or is
+refused where it has to be summed out. Which tables wait is read from the graph, so that copies of a model, and models
+within it, are no exception.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import pymc as pm
 
 from ppdinf._pymc_internals import MeasurableOp, TensorVariable
 from ppdinf.distributions.confidential import ConfidentialRV
-from ppdinf.distributions.dependents import all_above, factors_of_one, looks_at, tables_of
+from ppdinf.distributions.dependents import all_above, dependents_of, factors_of_one, looks_at, tables_of
 from ppdinf.distributions.layout import at_initial_point, feasible_start
 from ppdinf.distributions.released import ReleasedRV
 from ppdinf.distributions.summed_out import not_by_cell
 from ppdinf.distributions.told import told
 from ppdinf.errors import ModelError
 
-__all__ = ["restart", "settle", "watch"]
+__all__ = ["restart", "settle"]
 
 type Dims = str | Sequence[str | None]
 
+_add = pm.Model.add_named_variable
 
-class Watch:
-    """Look at every variable that is added to a model, for what it makes of a table that is summed out.
+
+def _add_named_variable(model: pm.Model, var: TensorVariable, dims: Dims | None = None) -> None:
+    """Add a variable to a model, once it is settled what becomes of the tables that it depends on.
 
     Stands for the method `pymc.Model.add_named_variable`, by way of which PyMC names whatever enters a model.
-
-    Parameters
-    ----------
-    model : pymc.Model
-    table : TensorVariable
-        Not yet a variable of the model.
-    promote : callable, optional
-        Makes it one. None where it has to be summed out.
     """
-
-    def __init__(self, model: pm.Model, table: TensorVariable, promote: Callable[[], object] | None) -> None:
-        self.model, self.add, self.table, self.promote = model, model.add_named_variable, table, promote
-        self.name = table.name
-        self.told: list[TensorVariable] = []  # what is observed of the table besides its release
-        model.add_named_variable = self
-        self.enter = model.named_vars.__setitem__
-        model.named_vars.__setitem__ = self.within  # where models within this one hand on what they name
-
-    def __call__(self, var: TensorVariable, dims: Dims | None = None) -> None:
-        """Add a variable."""
-        if var is not self.table and var.name == self.table.name:
-            raise ModelError(f"{var.name!r} is the name of the confidential table: choose another")
-        if var is self.table and var in self.model.potentials:
-            name, var.name = var.name, self.name
-            self.model.potentials.remove(var)
-            raise ModelError(f"the potential {name!r} is the confidential table itself: write it as 1 * table")
-        if self._look(var) and var in self.model.potentials:
-            self._observe(var, dims)
-            return
-        self.add(var, dims)
-        self._tell(var)
-
-    def within(self, name: str, var: TensorVariable) -> None:
-        """Name a variable of a model within this one, made after the table."""
-        if self._look(var) and var in self.model.potentials:
-            self.settle(var.name)
-        self.enter(name, var)
-        self._tell(var)
-
-    def _look(self, var: TensorVariable) -> bool:
-        """Tell whether a variable looks at a summed-out table cell by cell; others that look make it a variable."""
-        if not (self.waits and looks_at(var, self.table, self.model)):
-            return False
-        by_cell = _is_by_cell(var, self.table, self.model)
-        if not by_cell:
-            self.settle(var.name)
-        return by_cell
-
-    def _tell(self, var: TensorVariable) -> None:
-        """Note what was observed of the table."""
-        depends = looks_at(var, self.table, self.model)
-        is_density = var in self.model.potentials or (depends and isinstance(var.owner.op, MeasurableOp))
-        if depends and is_density and var not in self.model.free_RVs:
-            self.told.append(var)
-            if not self.waits:
-                restart(self.table, self.told, self.model)
-
-    def _observe(self, potential: TensorVariable, dims: Dims | None) -> None:
-        """Have a random variable stand for a potential by cell."""
-        model, static = self.model, potential.type.shape
-        while model is not None:
-            model.potentials.remove(potential)
-            model = model.parent
-        shape = static if None not in static else tuple(potential.shape.eval())
-        name, named = self.model.name_of(potential.name), (dims,) if isinstance(dims, str) else dims
-        self.model.register_rv(told(1 * potential), name, observed=np.zeros(shape), dims=named)
-
-    @property
-    def waits(self) -> bool:
-        """Whether the table is no variable of the model."""
-        return self.table not in self.model.free_RVs
-
-    def settle(self, name: str) -> None:
-        """Make the table a variable of the model, for what depends on it."""
-        if self.promote is None:
-            raise not_by_cell(name, self.table.name)
-        self.promote()
-        restart(self.table, self.told, self.model)
+    root = model.root
+    above = [table for table in _tables_above(var, root) if looks_at(var, table, root)]
+    try:
+        _refuse_as_a_table(var, root)
+        is_told = _settle(var, above, model)
+    except ModelError:
+        if var in root.potentials:
+            _withdraw(var, model)
+        raise
+    if is_told:
+        _observe(var, model, dims)
+        return
+    _add(model, var, dims)
+    if var in root.potentials or (isinstance(var.owner and var.owner.op, MeasurableOp) and var not in root.free_RVs):
+        for table in above:
+            if table in root.free_RVs:
+                restart(table, [*_told_of(table, root), var], root)
 
 
-def watch(model: pm.Model, table: TensorVariable, promote: Callable[[], object] | None) -> None:
-    """Watch a model, and the ones that it is part of: arguments as for `Watch`."""
-    while model is not None:
-        Watch(model, table, promote)
-        model = model.parent
+pm.Model.add_named_variable = _add_named_variable
 
 
 def settle(model: pm.Model, expression: TensorVariable, name: str) -> list[str]:
     """Make the tables that an expression depends on variables of the model; return the names of all it depends on."""
-    watched = model.add_named_variable
-    while isinstance(watched, Watch):
-        if watched.waits and looks_at(expression, watched.table, model):
-            watched.settle(name)
-        watched = watched.add
-    return [table.name for table in tables_of(model) if looks_at(expression, table.variable, model)]
+    root = model.root
+    for table in _tables_above(expression, root):
+        if table not in root.basic_RVs:
+            _make_variable(table, model, name)
+    return [table.name for table in tables_of(root) if looks_at(expression, table.variable, root)]
+
+
+def _settle(var: TensorVariable, above: list[TensorVariable], model: pm.Model) -> bool:
+    """Make tables that something depends on variables where needed; tell whether it is a potential by cell of one."""
+    root = model.root
+    waiting = [table for table in above if table not in root.basic_RVs]
+    if not waiting:
+        return False
+    is_potential = var in root.potentials
+    by_cell = len(above) == 1 and _is_by_cell(var, above[0], root)
+    if is_potential or not by_cell:
+        _refuse_of_another(var, waiting, root)
+    if is_potential and _home(waiting[0], model) is not model:  # the potential of a model within stays there
+        by_cell = False
+    if not by_cell:
+        for table in waiting:
+            _make_variable(table, model, var.name)
+    return is_potential and by_cell
 
 
 def restart(
@@ -148,17 +104,76 @@ def restart(
     law.start = feasible_start(law.fiber, allowed, law.observed)
 
 
+def _told_of(table: TensorVariable, model: pm.Model) -> list[TensorVariable]:
+    """List what is observed of a table besides its release."""
+    return [var for var in dependents_of(table, model) if var not in model.free_RVs]
+
+
+def _make_variable(table: TensorVariable, model: pm.Model, name: str) -> None:
+    """Make a table a variable of the model, or of the one within which it was made, for what depends on it."""
+    law = table.owner.op
+    if law.is_kept_out:
+        raise not_by_cell(name, table.name)
+    home = _home(table, model)
+    home.register_rv(table, home.name_of(table.name), dims=law.dims)
+    if told := _told_of(table, model.root):
+        restart(table, told, model.root)
+
+
+def _home(table: TensorVariable, model: pm.Model) -> pm.Model:
+    """Model that a table was made in: a model or one that it is part of."""
+    while model.prefix and not table.name.startswith(f"{model.prefix}::"):
+        model = model.parent
+    return model
+
+
+def _observe(potential: TensorVariable, model: pm.Model, dims: Dims | None) -> None:
+    """Have a random variable stand for a potential by cell."""
+    shape = potential.type.shape if None not in potential.type.shape else tuple(potential.shape.eval())
+    _withdraw(potential, model)
+    name = model.name_of(potential.name)
+    named = (dims,) if isinstance(dims, str) else dims
+    model.register_rv(told(1 * potential), name, observed=np.zeros(shape), dims=named)
+
+
+def _withdraw(potential: TensorVariable, model: pm.Model | None) -> None:
+    """Take a potential out of a model and those that it is part of."""
+    while model is not None:
+        model.potentials.remove(potential)
+        model = model.parent
+
+
+def _refuse_as_a_table(var: TensorVariable, model: pm.Model) -> None:
+    """Refuse the name of a table that is summed out, and a potential that is a table itself."""
+    for table in tables_of(model):
+        name = table.released.name.removesuffix("_release")
+        if var is table.variable and var in model.potentials:
+            called, var.name = var.name, name
+            raise ModelError(f"the potential {called!r} is the confidential table itself: write it as 1 * table")
+        if var is not table.variable and var.name == name:
+            raise ModelError(f"{var.name!r} is the name of the confidential table: choose another")
+
+
+def _refuse_of_another(var: TensorVariable, waiting: list[TensorVariable], model: pm.Model) -> None:
+    """Refuse what depends on a table of another model, such as the one of which this is a copy."""
+    own = [table.variable for table in tables_of(model)]
+    for table in waiting:
+        if table not in own:
+            raise ModelError(
+                f"{var.name!r} depends on the confidential table {table.name!r} of another model, which is summed out "
+                "there: write it before the model is copied, or give the table marginalize=False and take that of "
+                f"the copy, model[{table.name!r}]"
+            )
+
+
 def _is_by_cell(var: TensorVariable, table: TensorVariable, model: pm.Model) -> bool:
     """Tell whether the elements of a variable's density look at one cell each, so that a table is summed out with it.
 
-    What looks at two tables is told to the steps of both, so that neither can be summed out. The value of a transformed
-    variable comes back by way of bounds that may depend on the table.
+    The value of a transformed variable comes back by way of bounds that may depend on the table.
     """
-    op = var.owner.op
-    is_drawn = isinstance(op, MeasurableOp) and not isinstance(op, ConfidentialRV | ReleasedRV)
-    if not (is_drawn or var in model.potentials):
+    if var not in model.potentials and not isinstance(var.owner.op, MeasurableOp):
         return False
-    if model.rvs_to_transforms.get(var) is not None or _tables_above(var, model) != {table}:
+    if isinstance(var.owner.op, ConfidentialRV | ReleasedRV) or model.rvs_to_transforms.get(var) is not None:
         return False
     try:
         return isinstance(factors_of_one(var, table, table.type(), model, table.owner.op.start.shape), list)
@@ -166,6 +181,6 @@ def _is_by_cell(var: TensorVariable, table: TensorVariable, model: pm.Model) -> 
         return False
 
 
-def _tables_above(var: TensorVariable, model: pm.Model) -> set[TensorVariable]:
+def _tables_above(var: TensorVariable, model: pm.Model) -> list[TensorVariable]:
     """Tables that a variable depends on given the model's other variables."""
-    return {x for x in all_above(var, model) if x.owner and isinstance(x.owner.op, ConfidentialRV)}
+    return [x for x in all_above(var, model) if x.owner and isinstance(x.owner.op, ConfidentialRV)]

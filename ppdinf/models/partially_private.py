@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -32,7 +31,7 @@ from ppdinf.distributions.observed_release import ObservedRelease
 from ppdinf.distributions.precision import constant, in_double
 from ppdinf.distributions.released import released
 from ppdinf.distributions.rows import has_rows, require_public_rows
-from ppdinf.distributions.watch import settle, watch
+from ppdinf.distributions.watch import settle
 from ppdinf.errors import ModelError
 from ppdinf.frame import Frame
 from ppdinf.laws.likelihood import MixingScale, RemovedShift
@@ -166,10 +165,9 @@ def PartiallyPrivate(  # noqa: N802  (reads as a PyMC distribution)
         auxiliary = PRIORS[type(variable)](f"{name}_{variable.name}", variable)
     table = confidential(base, observed, fiber, start, auxiliary)
     table.name = model.name_for(name)
-    make_variable = partial(model.register_rv, table, name, dims=dims)
-    watch(model, table, None if marginalize is True else make_variable)
+    table.owner.op.dims, table.owner.op.is_kept_out = dims, marginalize is True
     if not summed_out:
-        make_variable()
+        model.register_rv(table, name, dims=dims)
     noisy = released(table, observed, auxiliary)
     noisy_dims = release.dims if isinstance(release, Release) else None
     # PyMC casts whole numbers to 32 bits on their way to an observed variable, real ones not
