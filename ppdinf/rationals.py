@@ -22,7 +22,7 @@ NUMBER = re.compile(
 _RANGE = (Fraction(1, 10**12), Fraction(10**6))
 
 
-def as_fraction(value: Parameter, name: str) -> Fraction:
+def as_fraction(value: Parameter, name: str, *, power: int = 1) -> Fraction:
     """Read a privacy parameter exactly.
 
     Parameters
@@ -31,11 +31,14 @@ def as_fraction(value: Parameter, name: str) -> Fraction:
         A float counts as its shortest decimal (``0.1`` is 1/10); text may be ``"1/4"`` or ``"0.192"``.
     name : str
         What messages call it.
+    power : int
+        2 for squares of parameters, such as variances.
 
     Returns
     -------
     Fraction
-        From 1e-12 to 1e6: smaller noise rates than that serve no table of counts, larger ones no privacy.
+        From 1e-12 to 1e6: smaller noise rates than that serve no table of counts, larger ones no privacy. Squares are
+        from 1e-24 to 1e12.
 
     Raises
     ------
@@ -58,8 +61,8 @@ def as_fraction(value: Parameter, name: str) -> Fraction:
         exact = Fraction(text)
     if exact <= 0:
         raise PrivacyError(f"{name} must be positive, found {value!r:.60}")
-    if not _RANGE[0] <= exact <= _RANGE[1]:
-        raise PrivacyError(f"{name} must lie between 1e-12 and 1e6, found {value!r:.60}")
+    if not _RANGE[0] ** power <= exact <= _RANGE[1] ** power:
+        raise PrivacyError(f"{name} must lie between 1e-{12 * power} and 1e{6 * power}, found {value!r:.60}")
     return exact
 
 

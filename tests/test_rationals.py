@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ppdinf.errors import PrivacyError
+from ppdinf.laws import DiscreteGaussian
 from ppdinf.privacy import as_fraction
 
 
@@ -84,3 +85,13 @@ def test_refuses_what_is_no_privacy_parameter(value, message):
         as_fraction(value, "epsilon")
     assert len(str(caught.value)) < 200
     assert [as_fraction(edge, "epsilon") for edge in (10**6, "1e-12")] == [10**6, Fraction(1, 10**12)]
+
+
+def test_squares_have_the_square_of_the_range():
+    """A variance is accepted wherever its root is."""
+    for sigma in (3000.0, "1e6", "1e-12", 7):
+        assert DiscreteGaussian(sigma) == DiscreteGaussian(variance=DiscreteGaussian(sigma).variance)
+    assert DiscreteGaussian(variance=9e6) == DiscreteGaussian(3000.0)
+    for variance in ("1.1e12", "9e-25"):
+        with pytest.raises(PrivacyError, match="variance must lie between 1e-24 and 1e12"):
+            DiscreteGaussian(variance=variance)

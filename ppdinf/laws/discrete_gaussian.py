@@ -67,7 +67,7 @@ class DiscreteGaussian(IntegerLaw):
         if sigma is not None and variance is None:
             assign(self, variance=as_fraction(sigma, "sigma") ** 2)
         elif variance is not None and sigma is None:
-            assign(self, variance=as_fraction(variance, "variance"))
+            assign(self, variance=as_fraction(variance, "variance", power=2))
         else:
             raise PrivacyError("discrete Gaussian noise takes sigma or variance, one of the two")
 
