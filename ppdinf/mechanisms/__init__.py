@@ -7,7 +7,7 @@ border               what is checked of a table before noise is added
 kept_sums            checks that drawn tables keep what is public
 lattice_noise        whole noise that is the same around every table: laplace, gaussian
 weighted             whole tables weighted by noise, within bounds: conditioned, wasserstein (stated_loss, base_measure,
-                     dirichlet_multinomial, summing_out, tilting)
+                     dirichlet_multinomial, summing_out, tilting, l2_normaliser)
 transition           cells released one by one by a matrix
 suppression          nothing but what is public
 subspace             real noise on the null space of public sums: subspace_gaussian, subspace_laplace,

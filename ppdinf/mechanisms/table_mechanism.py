@@ -78,6 +78,10 @@ class TableMechanism(Mechanism):
         likelihood = self.require_likelihood(system)
         return float(likelihood.log_table(y, x)) + likelihood.log_of_table(x)
 
+    def log_unnormalised(self, system: System, y: NDArray[np.int64], x: NDArray[np.int64]) -> float:
+        """Log density as `log_weight`, up to any function of x; for comparisons of releases of one table."""
+        return self.log_weight(system, y, x)
+
     def plan(self, table: TableLike, *, allow_mcmc: bool = False) -> Plan:
         """Say how the noise for `table` would be drawn, and why.
 

@@ -285,3 +285,7 @@ class StatedLoss(WassersteinExponential):
     def log_weight(self, system: System, y: NDArray[np.int64], x: NDArray[np.int64]) -> float:
         """Log probability of releasing y when the table is x; ``-inf`` where either breaks a public bound."""
         return self._law.log_probability(y, x)
+
+    def log_unnormalised(self, system: System, y: NDArray[np.int64], x: NDArray[np.int64]) -> float:
+        """Return `log_weight`: the law is listed with its normaliser."""
+        return self.log_weight(system, y, x)

@@ -131,7 +131,7 @@ def audit(mechanism: Audited, system: System, *, reach: int | None = None) -> Au
         releases = fiber_tables(kept.A, kept.values, np.vstack([eye, -eye]), limits, most=200_000)
     if releases is None:
         raise InvariantError("noise reaches more than 200,000 releases: audit a smaller table, or pass reach")
-    log_w = np.array([[settled.log_weight(kept, y, x) for y in releases] for x in tables])
+    log_w = np.array([[settled.log_unnormalised(kept, y, x) for y in releases] for x in tables])
     return _audited(tables, log_w - np.logaddexp.reduce(log_w, axis=1)[:, np.newaxis])
 
 

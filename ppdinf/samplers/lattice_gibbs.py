@@ -229,7 +229,7 @@ class LatticeGibbs(BlockedStep):
         else:
             mechanism, kept = mechanism_of(release), release.kept
             (other,) = mechanism.draw(kept, table, 1, seeded_tape(self.rng))
-            ratio = mechanism.log_weight(kept, other, before) - mechanism.log_weight(kept, other, table)
+            ratio = mechanism.log_unnormalised(kept, other, before) - mechanism.log_unnormalised(kept, other, table)
         return bool(np.log(self.rng.random()) < ratio)
 
     def _next_directions(self) -> Directions:
