@@ -21,6 +21,7 @@ from ppdinf.denoising.table_forest import TableForest
 from ppdinf.denoising.table_walk import TableWalk
 from ppdinf.distributions.observed_measurements import ObservedMeasurements
 from ppdinf.errors import ModelError
+from ppdinf.fiber.nested_sums import OutOfReachError
 from ppdinf.measurements import Measurements
 from ppdinf.measurements.file import packed
 from ppdinf.releases import Release
@@ -153,6 +154,8 @@ def denoise(
                 for own, task, work in zip(generators, tasks, works, strict=True):
                     futures.append(pool.submit(run, own, partial(progress.advance, task), work))
                 found = [future.result() for future in futures]
+            except OutOfReachError as error:
+                raise observed.contradiction(error) from error
             except KeyboardInterrupt:
                 stop.set()
                 found = [future.result() for future in futures]

@@ -14,7 +14,7 @@ from ppdinf.invariants.names import Joined
 from ppdinf.laws.published_law import IndependentLaw
 from ppdinf.measurements.entries import Entries
 
-__all__ = ["forest_of_sums", "nested_sums"]
+__all__ = ["contradiction", "forest_of_sums", "nested_sums"]
 
 
 def forest_of_sums(system: System, of_sums: Entries) -> Forest | None:
@@ -69,9 +69,19 @@ def nested_sums(forest: Forest, system: System, of_sums: Entries, lower: NDArray
             measured=measured, laws=laws,  # type: ignore[arg-type]
         )  # fmt: skip
     except OutOfReachError as error:
-        names = Joined([system.names, [system.bound_names[int(row)] for row in linked], of_sums.names])
-        at_fault = [names[int(row)] for row in np.flatnonzero(forest.of_row == error.node)[:2]]
-        raise InvariantError(
-            f"what is known of {' and '.join(map(repr, at_fault))} contradicts what was published of its parts, or "
-            "their bounds: noise does not reach so far. Correct a value, or the scale of a law"
-        ) from error
+        raise contradiction(error, forest, system, of_sums) from error
+
+
+def contradiction(error: OutOfReachError, forest: Forest, system: System, of_sums: Entries) -> InvariantError:
+    """Name the sums, or the cell, for which nothing that was published leaves a possible value."""
+    linked = np.flatnonzero(np.diff(system.B.indptr) > 1)
+    names = Joined([system.names, [system.bound_names[int(row)] for row in linked], of_sums.names])
+    at_fault = [names[int(row)] for row in np.flatnonzero(forest.of_row == error.node)[:2]]
+    known, parts = " and ".join(map(repr, at_fault)), "what was published of its parts, or their bounds"
+    if error.cell is not None:
+        cell = f"the cell at {system.frame.cell(error.cell)}"
+        known, parts = (known, f"what was published of {cell}") if at_fault else (cell, "its bounds")
+    return InvariantError(
+        f"what is known of {known} contradicts {parts}: noise does not reach so far. Correct a value, or the scale of "
+        "a law"
+    )

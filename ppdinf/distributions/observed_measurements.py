@@ -18,15 +18,15 @@ from scipy.sparse.linalg import lsmr
 from ppdinf._pymc_internals import TensorVariable
 from ppdinf._types import Array
 from ppdinf.distributions.measured_moves import measured_moves
-from ppdinf.distributions.nested_plan import forest_of_sums, nested_sums
+from ppdinf.distributions.nested_plan import contradiction, forest_of_sums, nested_sums
 from ppdinf.distributions.observed import Observed, Reals
 from ppdinf.distributions.observed_release import ObservedRelease
 from ppdinf.distributions.of_table import of_table
 from ppdinf.distributions.truncation import groups_of_rows, joint_reach, reaches, without_information
-from ppdinf.errors import ModelError
+from ppdinf.errors import InvariantError, ModelError
 from ppdinf.fiber.laminar import Forest
 from ppdinf.fiber.measured_sums import MeasuredSums
-from ppdinf.fiber.nested_sums import NestedSums
+from ppdinf.fiber.nested_sums import NestedSums, OutOfReachError
 from ppdinf.lattice.moves import Moves
 from ppdinf.laws.differences import Differences
 from ppdinf.laws.joint_l2 import JointL2
@@ -101,6 +101,11 @@ class ObservedMeasurements(Observed):
         if self.forest is None:
             return None
         return nested_sums(self.forest, self.system, self.of_sums, lower, width)
+
+    def contradiction(self, error: OutOfReachError) -> InvariantError:
+        """Name what was published that no table agrees with."""
+        assert self.forest is not None, "only sums that nest are evaluated"
+        return contradiction(error, self.forest, self.system, self.of_sums)
 
     @property
     def _rare(self) -> float:

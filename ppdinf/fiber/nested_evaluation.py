@@ -187,6 +187,7 @@ class Evaluated:
                 raise OutOfReachError(
                     int(above),
                     f"no value that the sums leave cell {i} has a positive weight; check its weights",
+                    int(i),
                 )
         above = tree.joins[join:, NODE]
         node = int(above[above >= 0][0])

@@ -37,11 +37,14 @@ LARGEST = 2**52
 
 
 class OutOfReachError(InvariantError):
-    """No table has what is known of a sum: its number is ``node`` (that of a root, where nothing tells more)."""
+    """No table has what is known of a sum: its number is ``node`` (that of a root, where nothing tells more).
 
-    def __init__(self, node: int, message: str) -> None:
+    Where a single cell has no possible value below this sum, its number is ``cell``.
+    """
+
+    def __init__(self, node: int, message: str, cell: int | None = None) -> None:
         super().__init__(message)
-        self.node = node
+        self.node, self.cell = node, cell
 
 
 class Tree(NamedTuple):

@@ -4,6 +4,7 @@ Rule: whole numbers, exact or certified; matrices come in, labels and mechanisms
 
 certificate   proof that a matrix is a saturated kernel basis: A B = 0 and unit invariant factors
 columns       equal columns of a sparse integer matrix: cells that no constraint can tell apart
+conflict      rows that contradict each other: a certificate with few rows, by linear programming
 core          class sums that are entangled: proportional ones merged, independent constraints kept
 decomposable  decomposable models: sets of margins that hang together like a tree
 elimination   sparse integer elimination on unit pivots

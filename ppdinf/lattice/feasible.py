@@ -16,6 +16,7 @@ from scipy.optimize import LinearConstraint, milp
 
 from ppdinf._types import Array
 from ppdinf.errors import InvariantError
+from ppdinf.lattice.conflict import conflicting_rows
 from ppdinf.lattice.solution import integer_solution
 from ppdinf.lattice.structure import Structure
 from ppdinf.lattice.structure import structure as find_structure
@@ -87,7 +88,8 @@ def nearest_feasible(
     >>> nearest_feasible([[1, 1]], [1], [[1, 0], [0, 1]], [1, 1], row_names=["total"])
     Traceback (most recent call last):
     ...
-    ppdinf.errors.InvariantError: No table has the total of row 0 ('total') within the bounds of its cells.
+    ppdinf.errors.InvariantError: No table has the total of row 0 ('total') within the bounds of its cells. Rows that
+    contradict each other: row 0 ('total'), bound row 0, bound row 1.
     """
     matrix = integer_matrix(A, row_names)
     k, d = matrix.shape
@@ -98,10 +100,34 @@ def nearest_feasible(
     limits = integer_vector([] if b is None else b, bounds.shape[0], bound_names, name="b")
     start = integer_vector(np.zeros(d, np.int64) if near is None else near, d, name="near", unit="cell")
 
+    try:
+        return _nearest(matrix, totals, bounds, limits, start, structure, row_names, bound_names)
+    except InfeasibleError as error:
+        rows, others = conflicting_rows(matrix, totals, bounds, limits)
+        named = [row_label(i, row_names) for i in rows.tolist()]
+        named += [f"bound {row_label(i, bound_names)}" for i in others.tolist()]
+        together = f" Rows that contradict each other: {_listed(named)}." if len(named) > 1 else ""
+        raise InvariantError(f"{error}{together}") from None
+
+
+class InfeasibleError(InvariantError):
+    """No table obeys all rows."""
+
+
+def _nearest(
+    matrix: sparse.csc_array,
+    totals: IntVector,
+    bounds: sparse.csc_array,
+    limits: IntVector,
+    start: IntVector,
+    structure: Structure | None,
+    row_names: Names,
+    bound_names: Names,
+) -> IntVector:
     found = structure or find_structure(matrix)
     sums = integer_solution(found.class_system, totals, row_names=row_names)
     if (np.bincount(bounds.indices, minlength=bounds.shape[0]) > 1).any():
-        rest, x = np.ones(d, dtype=bool), start
+        rest, x = np.ones(start.size, dtype=bool), start
     else:
         lower, upper = _cell_bounds(bounds, limits, bound_names)
         x = np.clip(start, lower, upper)
@@ -170,7 +196,7 @@ def _water_fill(
     change, short = _spread(np.abs(missing), group, room)
     if short.size:
         rows = found.class_system[:, short[:1]].indices.tolist()
-        raise InvariantError(
+        raise InfeasibleError(
             f"No table has the total of {', '.join(row_label(row, names) for row in rows)} "
             "within the bounds of its cells."
         )
@@ -222,7 +248,7 @@ def _integer_programme(
         if step is None:
             step, violated = _shortest_step(A, missing, B, below, elastic=True)
             if step is None or violated.size:
-                raise InvariantError(_blame(violated, A.shape[0], row_names, bound_names))
+                raise InfeasibleError(_blame(violated, A.shape[0], row_names, bound_names))
         x = integer_vector(x + step, x.size, name="the feasible point")
     raise InvariantError("HiGHS found no point that holds exactly in integers: totals too large for it.")
 
@@ -260,10 +286,11 @@ def _shortest_step(
     return z[:d] - z[d : 2 * d], np.flatnonzero(violation)
 
 
-def _blame(violated: IntVector, k: int, row_names: Names, bound_names: Names, shown: int = 8) -> str:
-    named = [
-        row_label(i, row_names) if i < k else f"bound {row_label(i - k, bound_names)}"
-        for i in violated[:shown].tolist()
-    ]
-    more = f" and {violated.size - shown} more" if violated.size > shown else ""
-    return f"No integer table meets all totals and bounds together; the nearest miss violates {', '.join(named)}{more}."
+def _blame(violated: IntVector, k: int, row_names: Names, bound_names: Names) -> str:
+    named = [row_label(i, row_names) if i < k else f"bound {row_label(i - k, bound_names)}" for i in violated.tolist()]
+    return f"No integer table meets all totals and bounds together; the nearest miss violates {_listed(named)}."
+
+
+def _listed(names: list[str], shown: int = 8) -> str:
+    more = f" and {len(names) - shown} more" if len(names) > shown else ""
+    return ", ".join(names[:shown]) + more

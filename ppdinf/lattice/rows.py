@@ -192,26 +192,29 @@ def check_consistent(
     >>> check_consistent([[1, 0], [0, 1], [1, 1]], [2, 3, 6], row_names=["a", "b", "all"])
     Traceback (most recent call last):
     ...
-    ppdinf.errors.InvariantError: The rows contradict each other: -1 × row 0 ('a'),
-    -1 × row 1 ('b'), +1 × row 2 ('all') leaves no cell, but its totals add up to 1. Correct one of them.
+    ppdinf.errors.InvariantError: The rows contradict each other: row 0 ('a') + row 1 ('b') is 5, but row 2 ('all')
+    is 6. Correct one of them.
     """
     y = contradiction(A, a, algebra=algebra)
     if y is None:
         return
-    off = sum(weight * int(np.asarray(a)[row]) for row, weight in y.items())
     if len(y) == 1:
         (row,) = y
+        off = y[row] * int(np.asarray(a)[row])
         raise InvariantError(f"The total of {row_label(row, row_names)} is {off}, but no cell is in it.")
+    sides = [{row: sign * weight for row, weight in y.items() if sign * weight > 0} for sign in (1, -1)]
+    left, right = sorted(sides, key=len, reverse=True)
+    sums = [sum(weight * int(np.asarray(a)[row]) for row, weight in side.items()) for side in (left, right)]
+    must = f"{_sum_of(right, row_names)} is {sums[1]}" if right else "covers no cell"
     raise InvariantError(
-        f"The rows contradict each other: {_sentence(y, row_names)} leaves no cell, "
-        f"but its totals add up to {off}. Correct one of them."
+        f"The rows contradict each other: {_sum_of(left, row_names)} is {sums[0]}, but {must}. Correct one of them."
     )
 
 
-def _sentence(y: dict[int, int], row_names: Sequence[str] | None, shown: int = 8) -> str:
-    terms = [f"{weight:+d} × {row_label(row, row_names)}" for row, weight in y.items()]
+def _sum_of(side: dict[int, int], row_names: Sequence[str] | None, shown: int = 8) -> str:
+    terms = [f"{weight} × " * (weight > 1) + row_label(row, row_names) for row, weight in side.items()]
     hidden = len(terms) - shown
-    return ", ".join(terms[:shown]) + (f", ... ({hidden} more rows)" if hidden > 0 else "")
+    return " + ".join(terms[:shown]) + (f" + ... ({hidden} more rows)" if hidden > 0 else "")
 
 
 def _reduce_remainder(remainder: dict[int, SparseRow]) -> tuple[list[int], dict[int, dict[int, Fraction]]]:

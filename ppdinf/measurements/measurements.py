@@ -222,7 +222,17 @@ def _exact(frame: Frame, public: Mapping[Public, object] | Public | System | Non
         return public
     if isinstance(public, Public):
         public = {public: None}
+    if not isinstance(public, Mapping | None):
+        raise InvariantError(
+            f"public maps statements to their values, such as public={{ppd.invariants.total(): 40}}, found "
+            f"{type(public).__name__}"
+        )
     given = dict(public or {})
+    if not isinstance(bounds, Public | None):
+        raise InvariantError(
+            "bounds are statements that hold their limits, such as ppd.invariants.nonnegative(), between(0, 9) or "
+            f"inequality(matrix, limits) for chosen cells, found {type(bounds).__name__}"
+        )
     if bounds is not None:
         given[bounds] = None
     statements = Public()
@@ -234,6 +244,8 @@ def _exact(frame: Frame, public: Mapping[Public, object] | Public | System | Non
             )
         names = Joined([part.equalities(frame)[1] for part in statement])
         zeros = all(part.known for part in statement)
+        if stated is not None and not len(names):
+            raise InvariantError(f"{statement} states no sum and has no value: state it by bounds=")
         if stated is None and len(names) and not zeros:
             raise InvariantError(f"the public value of {names[0]!r} is missing: give it, public={{statement: values}}")
         alone = next(iter(statement)).equalities(frame)[1] if len(statement.statements) == 1 else names

@@ -111,7 +111,7 @@ def test_census_sized_systems():
 def test_messages_name_rows():
     names = ["male", "female", "all"]
     A = [[1, 0], [0, 1], [1, 1]]
-    with pytest.raises(InvariantError, match=r"row 0 \('male'\).*row 1 \('female'\).*row 2 \('all'\).*add up to 1"):
+    with pytest.raises(InvariantError, match=r"row 0 \('male'\).*row 1 \('female'\).*is 5, but row 2 \('all'\) is 6"):
         check_consistent(A, [2, 3, 6], row_names=names)
     check_consistent(A, [2, 3, 5], row_names=names)
     with pytest.raises(InvariantError, match=r"row 1 \('none'\) is 4, but no cell is in it"):
@@ -119,7 +119,7 @@ def test_messages_name_rows():
     with pytest.raises(InvariantError, match=r"totals of row 1 \('b'\), only fractions"):
         integer_solution([[1, 0, 0], [0, 2, 4]], [1, 3], row_names=["a", "b"])
     many = np.vstack([np.eye(12, dtype=int), np.ones((1, 12), int)])
-    with pytest.raises(InvariantError, match=r"\(5 more rows\)"):
+    with pytest.raises(InvariantError, match=r"\(4 more rows\)"):
         check_consistent(many, np.ones(13, int))
 
 
