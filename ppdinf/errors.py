@@ -16,6 +16,7 @@ __all__ = [
     "PrivacyError",
     "PrivacyWarning",
     "ReleaseFileError",
+    "RoundingError",
     "SessionError",
     "SignatureError",
     "WriteError",
@@ -52,6 +53,10 @@ class BudgetError(PrivacyError):
 
 class ReleaseFileError(PpdinfError, ValueError):
     """A release file is truncated, edited, foreign or from another version; or one would be lost."""
+
+
+class RoundingError(PpdinfError, ArithmeticError):
+    """Rounding of floating-point numbers keeps a construction from its stated accuracy."""
 
 
 class SessionError(PpdinfError, ValueError):

@@ -34,7 +34,7 @@ from ppdinf.counts.count_mechanism import CountMechanism
 from ppdinf.counts.distribution import as_distribution
 from ppdinf.counts.runs import heights, raise_run, runs_of, settle, subtract, weight_of
 from ppdinf.counts.scales import as_epsilon, falls, times
-from ppdinf.errors import PrivacyError
+from ppdinf.errors import PrivacyError, RoundingError
 from ppdinf.rationals import Parameter
 
 __all__ = ["SELECTORS", "Selector", "heuristic"]
@@ -122,7 +122,7 @@ def _built(z: NDArray[np.float64], epsilon: Fraction, order: NDArray[np.int64], 
     )
     error = found.row_error
     if not error <= WORST_ROW:
-        raise ArithmeticError(f"rows of the mechanism sum to 1 only within {error:.1e}")
+        raise RoundingError(f"rows of the mechanism sum to 1 only within {error:.1e}")
     return found
 
 

@@ -26,7 +26,7 @@ from ppdinf.counts.column_systems import ColumnSystems, adjoint, slacks
 from ppdinf.counts.count_mechanism import CountMechanism
 from ppdinf.counts.distribution import as_distribution
 from ppdinf.counts.scales import as_epsilon
-from ppdinf.errors import PrivacyError
+from ppdinf.errors import PrivacyError, RoundingError
 from ppdinf.rationals import Parameter
 
 __all__ = ["optimal"]
@@ -62,7 +62,7 @@ def optimal(z: ArrayLike, epsilon: Parameter, *, weights: ArrayLike | None = Non
     ------
     PrivacyError
         z is no distribution, `weights` no finite matrix of its size.
-    ArithmeticError
+    RoundingError
         Rounding ended the search before that.
 
     Notes
@@ -142,7 +142,7 @@ def _search(cost: Columns, z: NDArray[np.float64], share: NDArray[np.float64], E
         u, v = u + back * du, v + back * dv
         lam, mu = lam + back * dlam, mu + back * dmu
     if reached > ENOUGH:
-        raise ArithmeticError(f"rounding ended the search for the optimal mechanism {reached:.1e} short of the optimum")
+        raise RoundingError(f"rounding ended the search for the optimal mechanism {reached:.1e} short of the optimum")
     return _repaired(kept, share, E)
 
 
@@ -160,7 +160,7 @@ def _repaired(t: Columns, share: NDArray[np.float64], E: float) -> Columns:
     beyond = np.maximum(0, ROUNDING * (t[:, 1:] + t[:, :-1]) - slack)
     mixed = float((beyond / (beyond + room)).max())
     if mixed > ENOUGH:
-        raise ArithmeticError(f"the optimal mechanism is off its privacy bounds by {mixed:.1e}")
+        raise RoundingError(f"the optimal mechanism is off its privacy bounds by {mixed:.1e}")
     return (1 - mixed) * t + mixed * centre
 
 

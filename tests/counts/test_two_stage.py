@@ -15,7 +15,10 @@ from distributions import distribution
 from scipy import stats
 
 import ppdinf as ppd
-from ppdinf.errors import CountError, DiagnosisWarning, InvariantError, ModelError, PrivacyError
+from ppdinf.counts.optimal import optimal
+from ppdinf.counts.postprocessing import to_distribution
+from ppdinf.counts.two_stage import SPARE, TwoStage
+from ppdinf.errors import CountError, DiagnosisWarning, InvariantError, ModelError, PrivacyError, RoundingError
 from ppdinf.fiber.advance import advance, directions
 from ppdinf.fiber.fiber import Fiber
 from ppdinf.invariants import Public
@@ -315,3 +318,35 @@ def test_counts_too_many_to_list_are_refused_before_anything_is_allocated():
     for n in (8193, 2**31, 10**30):
         with pytest.raises(PrivacyError, match="at most 8,192 counts"):
             ppd.counts.TwoStage(1, n)
+
+
+def test_a_release_does_not_fail_where_rounding_ends_the_search():
+    """The privatized histogram of this seed has no optimal mechanism within rounding: "best" takes over."""
+    k = 331
+    rng = np.random.default_rng(0)
+    for i in range(k + 1):
+        counts = rng.integers(0, [3, 5, 8, 12][i % 4], size=6)
+    mechanism = TwoStage(1, 12, constructor="optimal")
+    generator = np.random.default_rng(k)
+    settled = mechanism._first_stage(counts, seeded_tape(generator))
+    z = to_distribution(settled.noisy, "simplex")
+    with pytest.raises(RoundingError, match="short of the optimum"):
+        optimal(z, settled.budgets[1] * (1 - SPARE))
+    assert settled.mechanism.name.startswith("heuristic")
+    assert settled.mechanism.audit().epsilon <= settled.budgets[1]
+    assert mechanism.simulate(counts, draws=1, rng=k).shape == (1, 6)
+
+
+@pytest.mark.parametrize("constructor", ["optimal", "best", "sandwich", "unfixed"])
+def test_the_truncated_geometric_mechanism_never_fails(constructor, monkeypatch, tmp_path):
+    def fails(*_):
+        raise FloatingPointError
+
+    for name in ("optimal", "heuristic", "unfixed"):
+        monkeypatch.setattr(f"ppdinf.counts.two_stage.{name}", fails)
+    release = TwoStage(1, 9, constructor=constructor).release(np.array([3, 0, 8, 8]))
+    mechanism = release.mechanism.mechanism
+    assert mechanism.name == "truncated geometric"
+    assert mechanism.audit().epsilon <= release.mechanism.budgets[1]
+    release.save(tmp_path / "r.ppd")
+    assert np.array_equal(ppd.read_release(tmp_path / "r.ppd").mechanism.probabilities, mechanism.matrix)
