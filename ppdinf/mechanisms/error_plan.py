@@ -10,8 +10,8 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from ppdinf.errors import PrivacyError
-from ppdinf.mechanisms.expected_error import labels_alone
+from ppdinf.errors import InvariantError, PrivacyError
+from ppdinf.mechanisms.expected_error import labels_alone, require_simulation
 from ppdinf.mechanisms.table_mechanism import TableMechanism
 from ppdinf.rationals import as_fraction
 from ppdinf.tables import TableLike
@@ -136,6 +136,9 @@ def plan(
     PrivacyError
         The error depends on the counts, as it does with bounds, base measures or post-processing; sizes or gaps are no
         whole numbers from 1 on.
+    InvariantError
+        Where sums cross, the error is read off simulated draws: it takes more than 20 seconds for one of the losses, by
+        an estimate, or no sampler suits. The losses that can be planned are named.
 
     Examples
     --------
@@ -156,13 +159,28 @@ def plan(
     """
     labels = labels_alone(table)
     blank = labels.table(np.zeros(labels.size, dtype=np.int64))
-    found = {}
-    for loss in losses:
-        exact = as_fraction(loss, "a loss")
-        found[str(exact)] = family(exact).expected_error(blank, sizes=sizes, gaps=gaps)
-    if not found:
+    mechanisms = {str(exact): family(exact) for exact in (as_fraction(loss, "a loss") for loss in losses)}
+    if not mechanisms:
         raise PrivacyError("losses are empty: name some, such as ['1/10', '1/4', 1]")
+    _require_simulations(mechanisms, blank)
+    found = {loss: each.expected_error(blank, sizes=sizes, gaps=gaps) for loss, each in mechanisms.items()}
     return ErrorPlan(pd.concat(found, names=["loss"]), family, blank)
+
+
+def _require_simulations(mechanisms: Mapping[str, TableMechanism], blank: xr.DataArray) -> None:
+    """Refuse losses whose noise cannot be simulated, before any is simulated, and name those that can."""
+    refused: dict[str, InvariantError] = {}
+    for loss, mechanism in mechanisms.items():
+        try:
+            require_simulation(mechanism, blank)
+        except InvariantError as error:
+            refused[loss] = error
+    if not refused:
+        return
+    others = [loss for loss in mechanisms if loss not in refused]
+    way_out = f". The other losses can be planned: losses={others}" if others else ""
+    first = next(iter(refused))
+    raise InvariantError(f"no plan for the losses {', '.join(refused)}: with {first}, {refused[first]}{way_out}")
 
 
 def simplest_between(low: Fraction, high: Fraction) -> Fraction:

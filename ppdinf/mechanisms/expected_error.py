@@ -16,7 +16,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from ppdinf._types import Array
-from ppdinf.errors import LabelError, PrivacyError
+from ppdinf.errors import InvariantError, LabelError, PrivacyError
 from ppdinf.frame import Frame
 from ppdinf.invariants import System
 from ppdinf.invariants.system import bind
@@ -27,11 +27,15 @@ from ppdinf.tables import TableLike, labelled_cells
 if TYPE_CHECKING:
     from ppdinf.mechanisms.table_mechanism import TableMechanism
 
-__all__ = ["cell_law", "expected_error", "labels_alone", "reversed_share"]
+__all__ = ["cell_law", "expected_error", "labels_alone", "require_simulation", "reversed_share"]
 
 PROBABILITY = 0.9
 VALUES, FEWEST, MOST = 200_000, 200, 10_000  # simulated noise values in all, and bounds on draws
 PAIRS = 8  # other cells that each cell is compared with where laws are simulated
+SECONDS_OF_CELL = {"scale mixture": 8e-7, "rejection": 6e-8}  # of one attempt, by what samplers attempt
+SECONDS_OF_DRAW = 6e-3  # of one attempt that is kept
+PLENTY, LONGEST = 5.0, 20.0  # seconds beyond which fewer draws are simulated, and none at all
+LEAST = 2_000  # simulated noise values in all, where draws take so long
 RARE = 1e-15
 LARGEST_GAP = 10_000
 
@@ -68,7 +72,7 @@ def expected_error(
             swaps = reversed_share(law, size, gaps)
         else:
             if drawn is None:
-                draws = int(np.clip(VALUES // answers.size, FEWEST, MOST))
+                draws = _draws(mechanism, system)
                 drawn = mechanism.simulate(blank, draws=draws, rng=1).values.reshape(draws, -1)
             values = drawn[:, cells].ravel()
             mass = np.full(values.size, 1 / values.size)
@@ -82,6 +86,37 @@ def expected_error(
         }
         rows[kind]["exact"] = size == 0 or (size > 0 and isinstance(law, IntegerLaw))
     return pd.DataFrame.from_dict(rows, orient="index").rename_axis("noise of cells")
+
+
+def require_simulation(mechanism: TableMechanism, blank: TableLike) -> None:
+    """Refuse a mechanism whose error has to be simulated, and whose noise takes too long to draw.
+
+    Raises
+    ------
+    InvariantError
+        No sampler suits its public sums, or draws that are enough take more than 20 seconds.
+    """
+    answers, zeros = labelled_cells(answer(mechanism.queries, blank), nonnegative=False)
+    system = bind(mechanism.public, answers, zeros)
+    if (_kinds(system)[1] < 0).any():
+        _draws(mechanism, system)
+
+
+def _draws(mechanism: TableMechanism, system: System) -> int:
+    """Return the number of draws that are simulated: fewer where a draw takes long, by an estimate from its sampler."""
+    plan, size = mechanism.on(system).plan_on(system), system.frame.size
+    most = int(np.clip(VALUES // size, FEWEST, MOST))
+    attempt = size * max((cost for name, cost in SECONDS_OF_CELL.items() if name in plan.sampler), default=0.0)
+    if not attempt:
+        return most
+    seconds, least = SECONDS_OF_DRAW + attempt / (plan.acceptance or 1.0), -(-LEAST // size)
+    if least * seconds > LONGEST:
+        raise InvariantError(
+            f"the error of {size:,} cells under public sums that cross has to be simulated, and {least} draws would "
+            f"take about {least * seconds:,.0f} s ({plan}): state a smaller loss, choose l2 or Gaussian noise, or "
+            "publish fewer crossing sums"
+        )
+    return min(most, max(least, int(PLENTY / seconds)))
 
 
 def labels_alone(table: TableLike | tuple[int, ...] | Mapping[str, int]) -> Frame:

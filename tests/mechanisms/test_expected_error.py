@@ -9,9 +9,9 @@ import xarray as xr
 from enumerated import KINDS
 
 import ppdinf as ppd
-from ppdinf.errors import PpdinfError, PrivacyError
+from ppdinf.errors import InvariantError, PpdinfError, PrivacyError
 from ppdinf.laws import DoubleGeometric
-from ppdinf.mechanisms.expected_error import cell_law, reversed_share
+from ppdinf.mechanisms.expected_error import _draws, cell_law, reversed_share
 from ppdinf.plots import plot_plan
 
 TOTAL = ppd.invariants.total()
@@ -230,3 +230,30 @@ def test_what_is_stated_is_what_is_drawn(name):
     assert (noise > 20).mean() + (noise == 20).mean() / 2 == pytest.approx(row["across_20"], abs=0.01)
     apart = noise[:, 0] - noise[:, -1]
     assert (apart > 20).mean() + (apart == 20).mean() / 2 == pytest.approx(row["swap_20"], abs=0.02)
+
+
+def test_simulations_that_take_too_long_are_refused_before_any_begins(monkeypatch):
+    """10 x 10 cells with loss 1 take half a minute a draw; the losses that can be planned are named."""
+    margins = ppd.invariants.margin("dim_0") & ppd.invariants.margin("dim_1")
+
+    def laplace(epsilon):
+        return ppd.GeneralizedLaplace(margins, epsilon=epsilon)
+
+    def never(*_, **__):
+        raise AssertionError("simulated")
+
+    monkeypatch.setattr(ppd.GeneralizedLaplace, "simulate", never)
+    with pytest.raises(InvariantError, match=r"losses 1: with 1, .* about \d+ s .*losses=\['1/4'\]"):
+        ppd.plan(laplace, (10, 10), ["1/4", 1])
+    with pytest.raises(InvariantError, match=r"about \d+ s .*state a smaller loss"):
+        laplace(1).expected_error((10, 10))
+
+
+def test_fewer_draws_are_simulated_where_they_take_long():
+    margins = ppd.invariants.margin("dim_0") & ppd.invariants.margin("dim_1")
+    found = [
+        _draws(ppd.GeneralizedLaplace(margins, epsilon), margins.on(np.zeros((10, 6), dtype=int)))
+        for epsilon in ("1/4", 1)
+    ]
+    assert 500 < found[0] < 1_000
+    assert found[1] == 34  # 2,000 values
