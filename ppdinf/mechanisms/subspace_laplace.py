@@ -57,6 +57,7 @@ class SubspaceLaplace(SubspaceMechanism):
     method : {"projected", "extended"}
         Laplace noise of all answers, projected; or Laplace coordinates in a basis of the null space. Unlike
         Gaussian noise, the second can be wider: for cells under one total, by a factor near 2.4.
+        The basis depends on the order of the cells, and the law of the second method with it.
     query, neighbours, grid
         As for `SubspaceGaussian`; what a projection takes off is no multiple of the grid.
 
