@@ -97,6 +97,11 @@ def _weight_problems(idata: xr.DataTree) -> list[str]:
             f"k-hat is {attrs['pareto_k']:.2f} (over {K_HAT}): a few weighted draws carry nearly all the weight. "
             "Use pm.sample() instead."
         )
+    if not attrs.get("halves_agree", 1):
+        problems.append(
+            "Two searches for the modes of the posterior gave different evidence: a mode may be missing. Compare with "
+            "pm.sample() or ppdinf.samplers.rejection."
+        )
     if attrs.get("ess", ESS) < ESS:
         problems.append(
             f"The weights leave an effective sample size of {attrs['ess']:.0f} (under {ESS}): ask for more draws "

@@ -10,8 +10,11 @@ parameters            what samplers of parameters alone share: models they accep
 posterior_bound       upper bounds, with proof, of the likelihood of a noisy table: what rejection sampling has to
                       know
 posterior_importance  posterior draws by importance sampling, with the confidential table summed out
+posterior_modes       search for the modes of a posterior: a Gaussian approximation at each that is found
 posterior_proposal    proposals of importance sampling: mixtures of multivariate t laws, fitted to weighted draws
 posterior_rejection   exact independent posterior draws by rejection from the prior
+posterior_target      log posterior density of a model in its unconstrained space, compiled for one point and for
+                      many
 quarter_turns         hamiltonian paths of a quarter of a turn, for unknowns that move as what is near standard normal
 resumable             steps of PyMC's samplers that are kept on the disk, so that a chain goes on after a kill from
                       where it was

@@ -43,7 +43,7 @@ def as_tree(
     model: pm.Model,
     draws: Mapping[str, Array],
     stats: Mapping[str, Array],
-    attrs: Mapping[str, float | str],
+    attrs: Mapping[str, float | str | list[float]],
     **groups: Mapping[str, Array],
 ) -> xr.DataTree:
     """Label independent draws as one chain, with the model's dimensions and coordinates.

@@ -13,13 +13,14 @@ Statistics and Computing 18 (2008), section 4, for the updates.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammaln, logsumexp
 
-__all__ = ["Proposal", "fit"]
+__all__ = ["Law", "Mixture", "Proposal", "fit"]
 
 FREEDOM = 5  # degrees of freedom of each component
 COMPONENTS = 4  # at most
@@ -81,6 +82,49 @@ class Proposal(NamedTuple):
         log_peak = gammaln((FREEDOM + d) / 2) - gammaln(FREEDOM / 2) - d / 2 * np.log(FREEDOM * np.pi) - log_size
         log_p = np.log(self.weight) + log_peak - (FREEDOM + d) / 2 * np.log1p(distance / FREEDOM)
         return log_p, distance
+
+
+class Law(Protocol):
+    """A law that can be drawn from, and whose density is known."""
+
+    def draw(self, size: int, rng: np.random.Generator) -> Matrix:
+        """Independent draws, shape (size, d)."""
+
+    def log_density(self, points: Matrix) -> NDArray[np.float64]:
+        """Log density, shape (n,)."""
+
+
+class Mixture(NamedTuple):
+    """A mixture of laws.
+
+    Attributes
+    ----------
+    parts : sequence of Law
+    shares : sequence of float
+        Their sum is 1.
+
+    Examples
+    --------
+    >>> one, two = (Proposal.single(np.full(1, mean), np.eye(1)) for mean in (-50.0, 50.0))
+    >>> both = Mixture([one, two], [0.25, 0.75])
+    >>> int((both.draw(400, np.random.default_rng(1)) > 0).sum())
+    300
+    >>> both.log_density(np.array([[50.0]])).round(3)  # log(0.75) below that of the part
+    array([-1.001])
+    """
+
+    parts: Sequence[Law]
+    shares: Sequence[float]
+
+    def draw(self, size: int, rng: np.random.Generator) -> Matrix:
+        """Independent draws, shape (size, d), in the order of the parts."""
+        counts = rng.multinomial(size, self.shares).tolist()
+        return np.concatenate([part.draw(n, rng) for part, n in zip(self.parts, counts, strict=True)])
+
+    def log_density(self, points: Matrix) -> NDArray[np.float64]:
+        """Log density, shape (n,)."""
+        logs = np.stack([part.log_density(points) for part in self.parts])
+        return logsumexp(logs + np.log(self.shares)[:, None], axis=0)
 
 
 def fit(points: Matrix, effective: float, rng: np.random.Generator) -> Proposal:

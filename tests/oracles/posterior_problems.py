@@ -24,6 +24,7 @@ from ppdinf.fiber.packed_sums import pack
 from ppdinf.lattice.fiber_tables import fiber_tables
 from ppdinf.samplers import posterior_importance, posterior_rejection
 from ppdinf.samplers.posterior_bound import saturated_bound
+from ppdinf.samplers.posterior_target import target_of
 
 SLOPE, LEVEL_SD, THETA_SD = np.array([1.0, -0.3, 0.6, 0.1]), 0.1, 0.25
 CROSSING = rows(range(2), range(2, 4), (0, 2), (1, 3), cells=4)  # both margins of a 2 x 2 table
@@ -60,7 +61,7 @@ class Compiled:
 
     def compile(self, route):
         if route == "importance":
-            self.target = posterior_importance._target(self.model)
+            self.target = target_of(self.model)
             return
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(posterior_rejection, "BATCH", BATCH)

@@ -1,0 +1,173 @@
+"""Search for the modes of a posterior: a Gaussian approximation at each that is found.
+
+An optimizer starts from the points given, from draws of the prior that lie on different peaks of the density, and from
+draws at random. Along each path, Gaussian approximations are made where the Hessian is negative definite. The
+approximation with the largest evidence lower bound is kept, since the path of a hierarchical model may run off to a
+spike at its end. Two points belong to one mode if the density does not dip between them.
+
+No search proves that there are no further modes.
+
+References
+----------
+L. Zhang, B. Carpenter, A. Gelman and A. Vehtari, "Pathfinder: parallel quasi-Newton variational inference",
+JMLR 23 (2022), for the choice along the path and for several paths.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import minimize
+from scipy.stats import multivariate_normal
+
+__all__ = ["Mode", "dispersed", "find_modes"]
+
+LOOKS = 50  # draws that estimate an evidence lower bound
+STEPS = (1e-4, 0.03, 0.3, 1.0)  # of second differences: wide ones look past kinks, tried where the first finds no peak
+NOTHING = -1e6  # log density that stands for none where an average has to stay finite
+ALONG = 20  # points of a path that are approximated, at most
+BETWEEN = np.linspace(0, 1, 17)[1:-1]  # where the density between two points is evaluated
+DIP = 1.0  # fall of the log density between two points that separates two modes
+MODES = 8  # at most
+BEST, RANDOM = 60, 20  # draws of the prior that are compared: of highest density, and at random
+AT_RANDOM = 3  # draws of the prior that are starts wherever they lie
+
+Matrix = NDArray[np.float64]
+Vector = NDArray[np.float64]
+Density = Callable[[Matrix], Vector]
+Gradient = Callable[[Vector], tuple[float, Vector]]
+
+
+class Mode(NamedTuple):
+    """Gaussian approximation of a mode, and its evidence lower bound."""
+
+    mean: Vector
+    covariance: Matrix
+    bound: float
+
+
+def dispersed(points: Matrix, log_p: Density, rng: np.random.Generator) -> Matrix:
+    """Choose starts among points: one on each peak of the density that they show, and some at random.
+
+    Parameters
+    ----------
+    points : array of float64, shape (n, d)
+    log_p : callable
+        Log density of many points.
+    rng : numpy.random.Generator
+
+    Returns
+    -------
+    array of float64, shape (k, d)
+        k is at most 11.
+
+    Examples
+    --------
+    >>> points = np.linspace(-6, 6, 100)[:, None]
+    >>> starts = dispersed(points, lambda u: -((abs(u[:, 0]) - 4) ** 2), np.random.default_rng(1))
+    >>> sorted(starts[:2, 0].round().tolist())
+    [-4.0, 4.0]
+    """
+    height = log_p(points)
+    held = np.flatnonzero(np.isfinite(height))
+    order = held[np.argsort(-height[held])]
+    others = rng.permutation(order[BEST:])[:RANDOM]
+    chosen: list[int] = []
+    for k in (*order[:BEST], *others):
+        if len(chosen) < MODES and not any(_connected(points[k], points[j], log_p) for j in chosen):
+            chosen.append(k)
+    return points[[*chosen, *rng.permutation(held)[:AT_RANDOM]]]
+
+
+def find_modes(
+    starts: Sequence[Vector] | Matrix, log_p: Density, value_and_gradient: Gradient, rng: np.random.Generator
+) -> list[Mode]:
+    """Approximate every mode that an optimizer reaches from the starts.
+
+    Parameters
+    ----------
+    starts : sequence of array of float64, shape (d,)
+    log_p : callable
+        Log density of many points.
+    value_and_gradient : callable
+        Log density of one point, and its gradient.
+    rng : numpy.random.Generator
+
+    Returns
+    -------
+    list of Mode
+        Different modes, the largest evidence lower bound first; none where the density has no peak on any path.
+
+    Examples
+    --------
+    >>> density = lambda u: -8 * (abs(u[:, 0]) - 4) ** 2
+    >>> gradient = lambda u: (float(density(u[None])[0]), -16 * (abs(u) - 4) * np.sign(u))
+    >>> found = find_modes(np.array([[-1.0], [2.0], [6.0]]), density, gradient, np.random.default_rng(1))
+    >>> sorted(mode.mean.round(2).tolist() for mode in found)
+    [[-4.0], [4.0]]
+    """
+    modes: list[Mode] = []
+    for start in starts:
+        path = _path(start, value_and_gradient)
+        found = _best_along(path, log_p, value_and_gradient, rng)
+        if found is None:
+            continue
+        same = [k for k, mode in enumerate(modes) if _connected(found.mean, mode.mean, log_p)]
+        alike = [modes[k] for k in same] + [found]
+        modes = [mode for k, mode in enumerate(modes) if k not in same] + [max(alike, key=lambda mode: mode.bound)]
+    return sorted(modes, key=lambda mode: -mode.bound)[:MODES]
+
+
+def _path(start: Vector, value_and_gradient: Gradient) -> Matrix:
+    """Points along the path of an optimizer, both ends included."""
+    path = [start]
+
+    def descend(u: Vector) -> tuple[float, Vector]:
+        value, gradient = value_and_gradient(u)
+        return (-float(value), -gradient) if np.isfinite(value) else (1e300, np.zeros_like(u))
+
+    with np.errstate(all="ignore"):  # line searches may overstep
+        minimize(descend, start, jac=True, method="L-BFGS-B", callback=lambda u: path.append(u.copy()))
+    return np.array(path)[np.unique(np.linspace(0, len(path) - 1, ALONG).round().astype(int))]
+
+
+def _best_along(path: Matrix, log_p: Density, value_and_gradient: Gradient, rng: np.random.Generator) -> Mode | None:
+    """Gaussian approximation with the largest evidence lower bound along a path."""
+    for step in STEPS:
+        found = None
+        for u in path:
+            covariance = _curvature(value_and_gradient, u, step)
+            if covariance is None:
+                continue
+            normal = multivariate_normal(u, covariance, allow_singular=True)
+            points = normal.rvs(LOOKS, random_state=rng).reshape(-1, u.size)
+            bound = float(np.mean(np.maximum(log_p(points), NOTHING) - normal.logpdf(points)))
+            if bound > (found.bound if found is not None else NOTHING / 2):
+                found = Mode(u, covariance, bound)
+        if found is not None:
+            return found
+    return None
+
+
+def _curvature(value_and_gradient: Gradient, u: Vector, step: float) -> Matrix | None:
+    """Inverse of the negative Hessian, by differences of the gradient; None unless it is positive definite."""
+    rows = [
+        (value_and_gradient(u - step * e)[1] - value_and_gradient(u + step * e)[1]) / (2 * step) for e in np.eye(u.size)
+    ]
+    precision = (np.array(rows) + np.array(rows).T) / 2
+    if not np.isfinite(precision).all():
+        return None
+    value, vector = np.linalg.eigh(precision)
+    if value[0] <= max(1e-8, 1e-12 * value[-1]):  # near a spike, the Hessian is singular in 64 bits
+        return None
+    return (vector / value) @ vector.T
+
+
+def _connected(one: Vector, other: Vector, log_p: Density) -> bool:
+    """Whether the density does not dip on the straight line between two points."""
+    points = np.concatenate([[one, other], one + BETWEEN[:, None] * (other - one)])
+    height = log_p(points)
+    return bool(height[2:].min() >= height[:2].min() - DIP)

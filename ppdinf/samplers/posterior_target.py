@@ -1,0 +1,145 @@
+"""Log posterior density of a model in its unconstrained space, compiled for one point and for many."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+from numpy.typing import NDArray
+
+from ppdinf._pymc_internals import (
+    FlatRV,
+    HalfFlatRV,
+    TensorVariable,
+    compile_pymc,
+    graph_replace,
+    join_nonshared_inputs,
+    vectorize_graph,
+)
+from ppdinf._types import Array
+from ppdinf.distributions.dependents import drawn_for
+
+__all__ = ["Prior", "Target", "target_of"]
+
+NORMALIZED = (
+    "pytensor.tensor.random",
+    *(f"pymc.distributions.{kind}" for kind in ("continuous", "mixture", "truncated")),
+)
+"""Modules of distributions whose densities integrate to 1."""
+
+Matrix = NDArray[np.float64]
+
+
+class Prior(NamedTuple):
+    """The prior of unconstrained vectors.
+
+    Attributes
+    ----------
+    one : callable
+        Draws the parts of a vector.
+    log_densities : callable or None
+        Log density of many vectors; None where a density may lack its normalizing constant.
+    """
+
+    one: Callable[[], list[Array]]
+    log_densities: Callable[[Matrix], NDArray[np.float64]] | None
+
+    def draw(self, size: int, rng: np.random.Generator | None = None) -> Matrix:
+        """Independent draws, shape (size, d); their seed is that of the target."""
+        return np.array([np.concatenate(self.one()) for _ in range(size)]).reshape(size, -1)
+
+    def log_density(self, points: Matrix) -> NDArray[np.float64]:
+        """Log density, shape (n,)."""
+        assert self.log_densities is not None
+        return _without_nan(self.log_densities, points)
+
+
+class Target(NamedTuple):
+    """Unnormalised log posterior of an unconstrained vector.
+
+    Attributes
+    ----------
+    start : array of float64, shape (d,)
+        Initial point of the model.
+    prior : Prior or None
+        None where a prior is improper, or cannot be drawn from.
+    log_p : callable
+        Log densities of many vectors, shape (n,); -inf where the density is nan.
+    value_and_gradient : callable
+        Log density of one vector, and its gradient.
+    draws : callable
+        Values of all variables of the model at many vectors, by name.
+    """
+
+    start: NDArray[np.float64]
+    prior: Prior | None
+    log_p: Callable[[Matrix], NDArray[np.float64]]
+    value_and_gradient: Callable[[NDArray[np.float64]], tuple[float, NDArray[np.float64]]]
+    draws: Callable[[Matrix], dict[str, Array]]
+
+
+def target_of(model: pm.Model, seed: int = 1) -> Target:
+    """Compile the posterior of a model.
+
+    Parameters
+    ----------
+    model : pymc.Model
+    seed : int, default 1
+        Of the draws from the prior.
+
+    Returns
+    -------
+    Target
+
+    Examples
+    --------
+    >>> with pm.Model() as model:
+    ...     rate = pm.Exponential("rate", 1)
+    ...     seen = pm.Poisson("seen", rate, observed=2)
+    >>> target = target_of(model)
+    >>> target.log_p(np.zeros((1, 1))).round(3), target.prior.draw(3).shape  # log(exp(-1) * exp(-1) / 2)
+    (array([-2.693]), (3, 1))
+    """
+    values, point = model.value_vars, model.initial_point()
+    outcome = model.replace_rvs_by_values([*model.free_RVs, *model.deterministics])
+    names = [variable.name for variable in (*model.free_RVs, *model.deterministics)]
+    (log_p, *outcome), joined = join_nonshared_inputs(point, [model.logp(), *outcome], values)
+    many = pt.dmatrix("many")
+    gradient = compile_pymc([joined], [log_p, pt.grad(log_p, joined)])
+    batch = compile_pymc([many], vectorize_graph(log_p, {joined: many}))
+    transformed = compile_pymc([many], vectorize_graph(outcome, {joined: many}), on_unused_input="ignore")
+
+    def draws(points: Matrix) -> dict[str, Array]:
+        return dict(zip(names, transformed(points), strict=True))
+
+    start = np.concatenate([np.ravel(point[value.name]) for value in values])
+    return Target(start, _prior(model, many, seed), partial(_without_nan, batch), gradient, draws)
+
+
+def _prior(model: pm.Model, many: TensorVariable, seed: int) -> Prior | None:
+    """Compile draws and density of the prior, without optimization: both are cheap."""
+    free = model.free_RVs
+    if any(isinstance(rv.owner.op, FlatRV | HalfFlatRV) for rv in free):
+        return None
+    observed = {rv: model.rvs_to_values[rv] for rv in model.observed_RVs}
+    drawn = graph_replace(list(drawn_for(model, free).values()), observed, strict=False)
+    one = compile_pymc([], [value.ravel() for value in drawn], mode="FAST_COMPILE", random_seed=seed)
+    try:
+        one()
+    except NotImplementedError:  # a distribution without draws
+        return None
+    if not all(type(rv.owner.op).__module__.startswith(NORMALIZED) for rv in free):
+        return Prior(one, None)
+    (log_prior,), joined = join_nonshared_inputs(model.initial_point(), [model.logp(vars=free)], model.value_vars)
+    density = compile_pymc([many], vectorize_graph(log_prior, {joined: many}), mode="FAST_COMPILE")
+    return Prior(one, density)
+
+
+def _without_nan(density: Callable[[Matrix], Array], points: Matrix) -> NDArray[np.float64]:
+    with np.errstate(all="ignore"):
+        found = density(points)
+    return np.where(np.isnan(found), -np.inf, found)
