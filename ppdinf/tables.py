@@ -21,7 +21,17 @@ from ppdinf.frame import Frame
 from ppdinf.labels import LARGEST, native
 from ppdinf.pandas_tables import along, dimension_names, from_frame, from_long, from_series
 
-__all__ = ["LARGEST", "Frame", "TableLike", "along", "as_table", "labelled_cells", "labelled_reals", "ranked"]
+__all__ = [
+    "LARGEST",
+    "Frame",
+    "TableLike",
+    "along",
+    "as_table",
+    "labelled_cells",
+    "labelled_reals",
+    "ranked",
+    "reals_of",
+]
 
 type TableLike = xr.DataArray | pd.Series | pd.DataFrame | ArrayLike
 """What is taken for a table: labelled or bare cells."""
@@ -157,6 +167,36 @@ def labelled_reals(data: object, *, dims: Sequence[str] | None = None) -> tuple[
             "not released, leave out its label"
         )
     return frame, cells
+
+
+def reals_of(data: TableLike, frame: Frame, what: str) -> NDArray[np.float64]:
+    """Cells of a table of numbers over a known frame; its labels, where it has any, are compared with those.
+
+    Returns
+    -------
+    ndarray of float64, shape of the frame
+
+    Raises
+    ------
+    LabelError
+        Other dimensions, labels or another shape than those of the frame.
+    CountError
+        A cell is not a finite number.
+
+    Examples
+    --------
+    >>> frame, _ = labelled_cells([[3, 0], [1, 2]])
+    >>> reals_of([[3.5, 0], [1, -2]], frame, "the release")
+    array([[ 3.5,  0. ],
+           [ 1. , -2. ]])
+    """
+    given = data if isinstance(data, xr.DataArray) else _as_dataarray(data, frame.dims)
+    own, cells = labelled_reals(given)
+    if isinstance(data, xr.DataArray | pd.Series | pd.DataFrame):
+        frame.check_same(own, what)
+    elif own.shape != frame.shape:
+        raise LabelError(f"{what} has the shape {own.shape}, the table {frame.shape}")
+    return cells.reshape(frame.shape)
 
 
 def _as_counts(cells: Array, frame: Frame, nonnegative: bool) -> NDArray[np.int64]:

@@ -158,11 +158,10 @@ def frame_of(table: TensorVariable, labels: Labels | None = None) -> Frame:
     LabelError
         They do not fit; a shape that is not known before the model runs.
     """
-    if labels is None:
-        model = pm.Model.get_context(error_if_none=False)
-        dims = None if model is None else model.named_vars_to_dims.get(table.name)
-        if dims is not None and all(model.coords.get(dim) is not None for dim in dims):
-            labels = {str(dim): list(model.coords[dim]) for dim in dims}
+    model = pm.Model.get_context(error_if_none=False)
+    dims = None if model is None else model.named_vars_to_dims.get(table.name)
+    if labels is None and dims is not None and all(model.coords.get(dim) is not None for dim in dims):
+        labels = {str(dim): list(model.coords[dim]) for dim in dims}
     if labels is None:
         shape = table.type.shape
         if None in shape:
@@ -176,6 +175,12 @@ def frame_of(table: TensorVariable, labels: Labels | None = None) -> Frame:
     static = table.type.shape
     if len(static) != len(frame.shape) or any(n not in (None, m) for n, m in zip(static, frame.shape, strict=True)):
         raise LabelError(f"the table has the shape {static}, its labels {frame.shape}")
+    for dim, name in zip(dims or (), frame.dims, strict=False):
+        known = model.coords.get(dim)
+        if dim not in frame.dims:
+            continue
+        if dim != name or (known is not None and list(known) != frame.coords[dim][1].tolist()):
+            raise LabelError(f"the labels of {dim!r} are in another order than those of the variable {table.name!r}")
     return frame
 
 

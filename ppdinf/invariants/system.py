@@ -302,4 +302,9 @@ def _by_row(values: Values, names: Sequence[str]) -> NDArray[np.int64]:
             problem = f"{wrong[0]!r} is missing or unknown" if wrong else "a name is given twice"
             raise LabelError(f"values must give one number by the name of each row: {problem}; rows are {names!r}")
         values = [given[name] for name in names]
+    elif isinstance(values, xr.DataArray | pd.DataFrame):
+        raise LabelError(
+            "values are a sequence in the order of the rows, or a mapping or Series by the name of each row; found a "
+            f"{type(values).__name__}, whose labels would be ignored"
+        )
     return integer_vector(values, len(names), names, name="values")

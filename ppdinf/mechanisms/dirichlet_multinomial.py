@@ -11,12 +11,14 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
+import pandas as pd
+import xarray as xr
 from flint import arb
 from numpy.typing import NDArray
 
 from ppdinf._frozen import assign
 from ppdinf._types import Json
-from ppdinf.errors import CountError, PrivacyError
+from ppdinf.errors import CountError, LabelError, PrivacyError
 from ppdinf.mechanisms.base_measure import BaseMeasure
 from ppdinf.rationals import as_fraction, ball
 
@@ -34,7 +36,7 @@ class DirichletMultinomial:
     Parameters
     ----------
     previous : sequence of int
-        The earlier counts, cell by cell; public.
+        The earlier counts, in the order of the cells, last dimension fastest; public.
     concentration : int, float, str or Fraction
         How much an earlier person weighs.
     pseudo_count : int, float, str or Fraction
@@ -44,6 +46,8 @@ class DirichletMultinomial:
     ------
     CountError
         The earlier counts are not whole numbers from 0 on.
+    LabelError
+        They have labels, which would be ignored.
 
     Examples
     --------
@@ -62,6 +66,11 @@ class DirichletMultinomial:
         concentration: int | float | str | Fraction = 1,
         pseudo_count: int | float | str | Fraction = "1/2",
     ) -> None:
+        if isinstance(previous, xr.DataArray | pd.Series | pd.DataFrame):
+            raise LabelError(
+                "previous is stored without labels: bring the earlier table into the order of the released table, and "
+                "give its cells, such as earlier.transpose(*table.dims).reindex_like(table).values"
+            )
         counts = np.asarray(previous).ravel()
         if counts.dtype.kind not in "iu" or not counts.size or (counts < 0).any():
             raise CountError("previous must hold whole numbers from 0 on, one for each cell")

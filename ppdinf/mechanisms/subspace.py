@@ -33,8 +33,7 @@ from scipy.linalg import null_space
 
 from ppdinf._frozen import assign
 from ppdinf._types import Array, Json
-from ppdinf.errors import CountError, InvariantError, LabelError, PrivacyError
-from ppdinf.frame import Frame
+from ppdinf.errors import InvariantError, PrivacyError
 from ppdinf.invariants import Public, System
 from ppdinf.invariants.system import bind
 from ppdinf.lattice.shortest import shortest_distance
@@ -55,7 +54,7 @@ from ppdinf.privacy.sensitivity import NEIGHBOURS, Neighbours
 from ppdinf.rationals import Parameter, as_fraction
 from ppdinf.releases.draft import Draft
 from ppdinf.releases.mechanism import Mechanism
-from ppdinf.tables import TableLike, labelled_cells
+from ppdinf.tables import TableLike, labelled_cells, reals_of
 
 __all__ = ["SubspaceMechanism", "require_choice"]
 
@@ -222,7 +221,7 @@ class SubspaceMechanism(SharedKey):
             y is not finite, or has other labels than the answers on x.
         """
         frame, answers = labelled_cells(answer(self.query, x, nonnegative=False), nonnegative=False)
-        system, released = bind(self.public, frame, answers), _reals(y, frame)
+        system, released = bind(self.public, frame, answers), reals_of(y, frame, "the released table").ravel()
         difference = released - answers
         slack = ROUNDING * (abs(system.A) @ (np.abs(released) + np.abs(answers)))
         if np.any(np.abs(system.A @ difference) > slack):
@@ -298,17 +297,3 @@ def require_choice(name: str, value: object, known: list[str]) -> None:
     """Refuse a word that is not one of the known ones."""
     if value not in known:
         raise PrivacyError(f"{name} must be one of {known}, found {value!r}")
-
-
-def _reals(y: TableLike, frame: Frame) -> Reals:
-    if isinstance(y, xr.DataArray):
-        frame.check_same(Frame.of(y), "the released table")
-    try:
-        values = np.asarray(y, dtype=float)
-    except (TypeError, ValueError):
-        raise CountError("a released table holds numbers") from None
-    if values.shape != frame.shape:
-        raise LabelError(f"the released table has shape {values.shape}, the answers have {frame.shape}")
-    if not np.isfinite(values).all():
-        raise CountError(f"the released cell at {frame.cell(int(np.argmin(np.isfinite(values))))} is not finite")
-    return values.ravel()

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
 import pymc as pm
 
 import ppdinf.samplers.lattice_gibbs  # noqa: F401  (PyMC learns of the step method here)
 from ppdinf._pymc_internals import TensorVariable
 from ppdinf.distributions.mechanism_dist import Labels, mechanism_dist
-from ppdinf.errors import LabelError
-from ppdinf.frame import Frame
 from ppdinf.mechanisms.table_mechanism import TableMechanism
-from ppdinf.tables import TableLike
+from ppdinf.tables import TableLike, reals_of
 
 __all__ = ["Released", "mechanism_dist"]
 
@@ -42,7 +39,7 @@ def Released(  # noqa: N802  (reads as a PyMC distribution)
     table : TensorVariable of integers
         A variable of the model, of any distribution of integers; `pm.Multinomial` with a constant n among them.
     observed : table, optional
-        What was released, of the same shape; with labels, these are compared.
+        What was released. Labels of DataArrays, Series and DataFrames are compared; an array has the same shape.
     labels : mapping of str to sequence, or a table, optional
         As for `TableMechanism.dist`.
     dims : str or sequence of str, optional
@@ -74,9 +71,6 @@ def Released(  # noqa: N802  (reads as a PyMC distribution)
     given = None
     if observed is not None:
         frame = release.owner.op.law.frame
-        if hasattr(observed, "dims") and hasattr(observed, "coords"):
-            frame.check_same(Frame.of(observed), "what was released")  # type: ignore[arg-type]  # labels: a DataArray
-        given = np.asarray(observed, dtype=np.float64)  # PyMC casts whole numbers to 32 bits on their way
-        if given.shape != frame.shape:
-            raise LabelError(f"what was released has the shape {given.shape}, the table {frame.shape}")
+        # PyMC casts whole numbers to 32 bits on their way
+        given = reals_of(observed, frame, "what was released")
     return model.register_rv(release, name, observed=given, dims=dims)
