@@ -89,15 +89,12 @@ def sum_out(fgraph: FunctionGraph, node: Apply) -> dict[Variable, Variable] | No
     table = table_of(node.outputs[1])
     if not (table.owner and isinstance(table.owner.op, ConfidentialRV)):
         return None
-    valued, reached = _reached_from(fgraph, table)
-    released = node.outputs[1]
-    drawn = [v.inputs[0] for v in valued]
+    released, later = node.outputs[1], set(_reached_from(fgraph, table))
+    drawn = [x.owner.inputs[0] for x in _reached_from(fgraph, table, beyond_values=False) if _has_value(x)]
     if released not in drawn:
         return None  # nobody observes it
     drawn = [released, *(rv for rv in drawn if rv is not released)]
-    # what depends on the table through another dependent depends on the value of that
-    outer = {v.outputs[0]: v.inputs[1] for v in valued}
-    outer |= {x: x for x in _frontier(drawn, reached, set(outer))}
+    outer = dict(_frontier(drawn, later))
     inner = {x: x.type(name=x.name) for x in outer.values()}
     within = graph_replace(drawn, {x: inner[y] for x, y in outer.items()}, strict=False)
     return dict(zip(drawn, SummedOut(list(inner.values()), within)(*inner, return_list=True), strict=True))
@@ -107,31 +104,41 @@ def sum_out(fgraph: FunctionGraph, node: Apply) -> dict[Variable, Variable] | No
 logprob_rewrites_db.register("ppdinf_sum_out", in2out(sum_out), "basic", position=-1)
 
 
-def _reached_from(fgraph: FunctionGraph, table: TensorVariable) -> tuple[list[Apply], set[Variable]]:
-    """Find the variables with values that are drawn given the table, and all that lies between."""
-    valued, reached, ahead = [], {table}, [table]
+def _reached_from(fgraph: FunctionGraph, table: TensorVariable, beyond_values: bool = True) -> list[Variable]:
+    """Find all that depends on a table; where `beyond_values` is False, given the values of variables that have one."""
+    found, ahead = {table: None}, [table]
     while ahead:
-        for client, _ in fgraph.clients[ahead.pop()]:
-            if isinstance(client.op, ValuedRV):
-                valued.append(client)
-            else:
-                ahead.extend(x for x in client.outputs if x not in reached)
-                reached.update(client.outputs)
-    return valued, reached
+        x = ahead.pop()
+        if beyond_values or not _has_value(x):
+            new = [y for client, _ in fgraph.clients[x] for y in client.outputs if y not in found]
+            found |= dict.fromkeys(new)
+            ahead.extend(new)
+    return list(found)
 
 
-def _frontier(drawn: list[TensorVariable], reached: set[Variable], valued: set[Variable]) -> Iterator[Variable]:
-    """Find what the table, and what lies between it and its dependents, take from elsewhere; not constants."""
-    seen, ahead = set(valued), list(drawn)
+def _has_value(x: Variable) -> bool:
+    """Tell whether a variable stands for a random one with a value."""
+    return x.owner is not None and isinstance(x.owner.op, ValuedRV)
+
+
+def _frontier(drawn: list[TensorVariable], later: set[Variable]) -> Iterator[tuple[Variable, Variable]]:
+    """Find what the table, and what lies between it and its dependents, take from elsewhere, and what stands for each.
+
+    What is drawn given the table, or later, is taken from by its value: a node cannot depend on itself. Constants are
+    left where they are.
+    """
+    seen, ahead = set[Variable](), list[Variable](drawn)
     while ahead:
         x = ahead.pop()
         if x in seen:
             continue
         seen.add(x)
-        if x in reached:
+        if x in later and _has_value(x):
+            yield x, x.owner.inputs[1]
+        elif x in later:
             ahead.extend(x.owner.inputs)
         elif not all(isinstance(leaf, Constant) for leaf in graph_inputs([x])):
-            yield x
+            yield x, x
 
 
 def not_by_cell(name: str, table: str) -> ModelError:

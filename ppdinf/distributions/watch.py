@@ -15,7 +15,7 @@ from collections.abc import Sequence
 import numpy as np
 import pymc as pm
 
-from ppdinf._pymc_internals import MeasurableOp, TensorVariable
+from ppdinf._pymc_internals import MeasurableOp, TensorVariable, ancestors
 from ppdinf.distributions.confidential import ConfidentialRV
 from ppdinf.distributions.dependents import all_above, dependents_of, factors_of_one, looks_at, tables_of
 from ppdinf.distributions.layout import at_initial_point, feasible_start
@@ -169,11 +169,15 @@ def _refuse_of_another(var: TensorVariable, waiting: list[TensorVariable], model
 def _is_by_cell(var: TensorVariable, table: TensorVariable, model: pm.Model) -> bool:
     """Tell whether the elements of a variable's density look at one cell each, so that a table is summed out with it.
 
-    The value of a transformed variable comes back by way of bounds that may depend on the table.
+    The value of a transformed variable comes back by way of bounds that may depend on the table: so that of the
+    variable itself, and those of others between the two.
     """
     if var not in model.potentials and not isinstance(var.owner.op, MeasurableOp):
         return False
-    if isinstance(var.owner.op, ConfidentialRV | ReleasedRV) or model.rvs_to_transforms.get(var) is not None:
+    if isinstance(var.owner.op, ConfidentialRV | ReleasedRV):
+        return False
+    transformed = [x for x in all_above(var, model) if model.rvs_to_transforms.get(x) is not None]
+    if any(table in ancestors([x]) for x in transformed):
         return False
     try:
         return isinstance(factors_of_one(var, table, table.type(), model, table.owner.op.start.shape), list)
