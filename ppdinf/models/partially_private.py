@@ -138,6 +138,7 @@ def PartiallyPrivate(  # noqa: N802  (reads as a PyMC distribution)
     {'counts': ('age',), 'counts_release': ('answer',)}
     """
     model = pm.modelcontext(None)
+    root = model.root
     if isinstance(release, list | tuple):
         release = Measurements.of_releases(release)
     if not isinstance(release, Release | Measurements):
@@ -146,20 +147,20 @@ def PartiallyPrivate(  # noqa: N802  (reads as a PyMC distribution)
         raise ModelError(f"marginalize must be 'auto', True or False, found {marginalize!r}")
     if model.name_for(name) in model.named_vars:
         raise ModelError(f"the model has a variable {name!r} already: choose another name for the table")
-    for table in tables_of(model):
+    for table in tables_of(root):
         if _releases_of(table.law.observed.published) & _releases_of(release):
             raise ModelError(f"the release is in the model already, as that of {table.name!r}: it counts once")
     _match_coords(model, release)
     frame, dims = _cells(model, dist, release, dims if dims is None or isinstance(dims, list | tuple) else (dims,))
     observed = ObservedMeasurements(release) if isinstance(release, Measurements) else ObservedRelease(release, frame)
-    base = in_double(_fit_to_table(dist, observed), model)
-    _refuse_counted_twice(model, base, observed)
+    base = in_double(_fit_to_table(dist, observed), root)
+    _refuse_counted_twice(root, base, observed)
     above = settle(model, base, name)
     hindered = f"its distribution depends on the table {above[0]!r}" if above else observed.obstacle
     if marginalize is True and hindered:
         raise ModelError(f"the confidential table cannot be summed out: {hindered}; use marginalize='auto'")
     summed_out = bool(marginalize) and not hindered
-    fiber, start = lay_out(model, base, observed, gaps=summed_out)
+    fiber, start = lay_out(root, base, observed, gaps=summed_out)
     auxiliary = None
     if (variable := observed.likelihood.auxiliary) is not None:
         auxiliary = PRIORS[type(variable)](f"{name}_{variable.name}", variable)
