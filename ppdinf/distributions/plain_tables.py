@@ -21,9 +21,9 @@ from numpy.typing import NDArray
 from ppdinf._pymc_internals import (
     DiracDeltaRV,
     DirichletMultinomialRV,
+    MeasurableOp,
     MultinomialRV,
     RandomType,
-    RandomVariable,
     TensorVariable,
     Variable,
     ancestors,
@@ -194,8 +194,8 @@ def _linear(expression: TensorVariable, var: TensorVariable) -> sp.csr_array | N
     """Matrix of an expression that is linear in a variable and depends on nothing else; None for any other."""
     shape = tuple(int(n) for n in var.shape.eval())
     d = int(np.prod(shape))
-    drawn = [x for x in ancestors([expression]) if x.owner is not None and isinstance(x.owner.op, RandomVariable)]
-    if any(x is not var for x in drawn if x.name) or d > CELLS:
+    given = ancestors([expression], blockers=[var])
+    if d > CELLS or any(x is not var and x.owner and isinstance(x.owner.op, MeasurableOp) for x in given):
         return None
     stand_in = var.type()
     (alone,) = graph_replace([expression], {var: stand_in}, strict=False)

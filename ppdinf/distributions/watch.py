@@ -24,7 +24,7 @@ from ppdinf.distributions.summed_out import not_by_cell
 from ppdinf.distributions.told import told
 from ppdinf.errors import ModelError
 
-__all__ = ["restart", "settle"]
+__all__ = ["restart", "restart_by_data", "settle"]
 
 type Dims = str | Sequence[str | None]
 
@@ -102,6 +102,20 @@ def restart(
     factors = [factor for factors in found if isinstance(factors, list) for factor in factors]
     allowed = np.isfinite(at_initial_point(model, law.weights(table.owner.inputs, factors)))
     law.start = feasible_start(law.fiber, allowed, law.observed)
+
+
+def restart_by_data(table: TensorVariable, model: pm.Model) -> None:
+    """Let the chains of a table start where what is observed of it is possible, if that can change.
+
+    Raises
+    ------
+    InvariantError
+        As for `restart`.
+    """
+    told = _told_of(table, model)
+    data = set(model.data_vars)
+    if data & set(ancestors([*told, *(model.rvs_to_values[var] for var in told if var in model.observed_RVs)])):
+        restart(table, told, model)
 
 
 def _told_of(table: TensorVariable, model: pm.Model) -> list[TensorVariable]:

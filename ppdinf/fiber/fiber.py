@@ -95,6 +95,14 @@ class Fiber:
                 f"the starting table has {outside} cells further from the release than noise can reach"
             )
 
+    def holds(self, x: NDArray[np.int64]) -> bool:
+        """Tell whether a table is on the fiber and within the windows."""
+        try:
+            self.require(x)
+        except InvariantError:
+            return False
+        return True
+
     def at_edge(self, x: NDArray[np.int64]) -> int:
         """Count cells at the end of their window; any says that release and model contradict each other."""
         return int(np.count_nonzero((x == self.lower) | (x == self.lower + self.width - 1)))

@@ -36,6 +36,7 @@ from ppdinf.distributions.factors import Factor
 from ppdinf.distributions.layout import at_initial_point
 from ppdinf.distributions.observed_release import mechanism_of
 from ppdinf.distributions.plain_tables import plain_table
+from ppdinf.distributions.watch import restart_by_data
 from ppdinf.errors import ModelError
 from ppdinf.fiber.advance import Directions, advance, directions
 from ppdinf.fiber.cuts import Cuts, cuts
@@ -46,6 +47,7 @@ __all__ = ["LatticeGibbs", "dense_steps"]
 
 SWEEPS = 4
 BATCH = 32  # draws whose directions are drawn together
+OWN_START = "start on the fiber"  # of an initial value that is the model's between two calls of PyMC only
 FLAT = 0.25  # power of the weights under which chains start: about twice as far apart as draws are
 
 
@@ -117,6 +119,8 @@ class LatticeGibbs(BlockedStep):
         self._model = pm.modelcontext(model)
         (value,) = get_value_vars_from_user_vars(vars, self._model)
         self.vars = [value]
+        if _is_free_to_start(self._model.values_to_rvs[value], self._model):
+            self._model.set_initval(self._model.values_to_rvs[value], None)  # PyMC has read it: such models are copied
         self.rng = np.random.default_rng(rng)
         self.sweeps = int(sweeps)
         self.tune = False
@@ -129,7 +133,8 @@ class LatticeGibbs(BlockedStep):
     def _compile(self) -> None:
         """Compile here, so that forked workers inherit machine code and no draw pays for it."""
         table = self._model.values_to_rvs[self.vars[0]]
-        if isinstance(table.owner.op, ConfidentialRV):
+        self._is_plain = not isinstance(table.owner.op, ConfidentialRV)
+        if not self._is_plain:
             by_cell, of_all = factors_of(table, self._model)
         else:
             by_cell, of_all, table = self._stand_in(table)
@@ -164,7 +169,7 @@ class LatticeGibbs(BlockedStep):
     def __getstate__(self) -> dict[str, object]:
         compiled = {
             "_fiber", "_cuts", "_variances", "_start", "_observed", "_window", "_inputs", "_conditional",
-            "_factor_inputs", "_log_factor",
+            "_factor_inputs", "_log_factor", "_is_plain",
         }  # fmt: skip
         return {key: value for key, value in self.__dict__.items() if key not in compiled}
 
@@ -184,6 +189,8 @@ class LatticeGibbs(BlockedStep):
         log_factor = self._factor_at(point)
         if not self._started:
             self._started = True
+            if self._is_plain and not fiber.holds(before):  # where PyMC starts it, which knows of no sums
+                before = self._start
             fiber.require(before)
             if (before == self._start).all():  # PyMC starts all chains alike, but for what users set
                 conditional = self._conditional_at(point, fiber.lower, fiber.width)
@@ -245,18 +252,26 @@ class LatticeGibbs(BlockedStep):
     def competence(var: TensorVariable, has_grad: bool) -> Competence:
         """Ideal for confidential tables, and for integers whose sums a model states; impossible for anything else.
 
-        Of a plain model it is asked within the context of that model. Integers with given sums start from a table that
-        has them, unless the model says where they start.
+        Of a plain model it is asked within the context of that model. A table starts where all that is known of it now
+        is possible, unless the model says where it starts.
         """
-        if isinstance(var.owner.op, ConfidentialRV):
-            return Competence.IDEAL
         model = pm.Model.get_context(error_if_none=False)
+        if isinstance(var.owner.op, ConfidentialRV):
+            if model is not None:
+                restart_by_data(var, model.root)
+            return Competence.IDEAL
         plain = None if has_grad or model is None else plain_table(var, model)
         if plain is None or model is None:
             return Competence.INCOMPATIBLE
-        if model.rvs_to_initial_values.get(var) is None:
-            model.set_initval(var, plain.stand_in(model).owner.op.start)
+        if _is_free_to_start(var, model):
+            model.set_initval(var, pt.constant(plain.stand_in(model).owner.op.start, name=OWN_START))
         return Competence.IDEAL
+
+
+def _is_free_to_start(var: TensorVariable, model: pm.Model) -> bool:
+    """Tell whether a model leaves it to the step where a variable starts."""
+    start = model.rvs_to_initial_values.get(var)
+    return start is None or getattr(start, "name", None) == OWN_START
 
 
 def scales_of(table: TensorVariable, model: pm.Model) -> tuple[Cuts, NDArray[np.float64]]:

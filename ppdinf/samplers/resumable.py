@@ -21,6 +21,7 @@ from numpy.typing import ArrayLike
 from ppdinf._kept_work import KeptChain
 from ppdinf._pymc_internals import STEP_METHODS, BlockedStep, CompoundStep, assign_step_methods, instantiate_steppers
 from ppdinf._types import Array
+from ppdinf.samplers.lattice_gibbs import LatticeGibbs
 
 __all__ = ["KeptSteps", "kept_steps", "one_rounding"]
 
@@ -100,7 +101,9 @@ def kept_steps(
         model, [], selected, step_kwargs={"nuts": {"target_accept": target_accept}} if pm.NUTS in selected else {},
         initial_point=model.initial_point(seeds[0]), compile_kwargs={},
     )  # fmt: skip
-    return KeptSteps(steps if isinstance(steps, list) else [steps], folder)
+    steps = steps if isinstance(steps, list) else [steps]
+    steps.sort(key=lambda step: not isinstance(step, LatticeGibbs))  # PyMC starts no table on its fiber
+    return KeptSteps(steps, folder)
 
 
 class KeptSteps(CompoundStep):
