@@ -11,6 +11,9 @@ The versions that were tried are the bounds in pyproject.toml and the newest one
 `replace_rvs_by_values`, `transformed_conditional_logp`
     Sum a table out of a density after all that depends on it is known. Instead: a function that takes a model apart
     and builds another, as users of PyMC's own marginal models call it.
+`InitialPoint`, `initial_point_rewrites_db`
+    Start what depends on a table that is summed out from one that the release allows. Instead: chains that start from
+    a table of the prior, which may be impossible.
 `Elemwise`, `DimShuffle`, `CAReduce`, `LogSumExp`, `Sum`, `Alloc`, `Join`, `MakeVector`, `JoinDims`, `SplitDims`,
 `Reshape`, `Shape`, `Shape_i`, `SpecifyShape`, `AdvancedSubtensor`, `Subtensor`, `indices_from_subtensor`, `ViewOp`,
 `CheckParameterValue`, `Sigmoid`, `Add`, `Sub`, `Neg`, `Mul`, `TrueDiv`
@@ -52,6 +55,7 @@ from pymc.distributions.custom import CustomDistRV
 from pymc.distributions.distribution import DiracDeltaRV, SymbolicRandomVariable, _support_point
 from pymc.distributions.multivariate import DirichletMultinomialRV
 from pymc.distributions.shape_utils import change_dist_size
+from pymc.initial_point import InitialPoint, initial_point_rewrites_db
 from pymc.logprob.abstract import MeasurableOp, ValuedRV, _logprob
 from pymc.logprob.basic import conditional_logp, transformed_conditional_logp
 from pymc.logprob.rewriting import logprob_rewrites_db
@@ -136,6 +140,7 @@ __all__ = [
     "HMCStepData",
     "HalfFlatRV",
     "HalfNormalRV",
+    "InitialPoint",
     "Join",
     "JoinDims",
     "LogSumExp",
@@ -187,6 +192,7 @@ __all__ = [
     "graph_replace",
     "in2out",
     "indices_from_subtensor",
+    "initial_point_rewrites_db",
     "inputvars",
     "instantiate_steppers",
     "join_nonshared_inputs",

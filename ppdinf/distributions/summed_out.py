@@ -22,6 +22,7 @@ from ppdinf._pymc_internals import (
     Apply,
     Constant,
     FunctionGraph,
+    InitialPoint,
     MeasurableOp,
     Op,
     TensorVariable,
@@ -33,6 +34,7 @@ from ppdinf._pymc_internals import (
     graph_inputs,
     graph_replace,
     in2out,
+    initial_point_rewrites_db,
     logprob_rewrites_db,
     node_rewriter,
 )
@@ -102,6 +104,18 @@ def sum_out(fgraph: FunctionGraph, node: Apply) -> dict[Variable, Variable] | No
 
 # before PyMC takes what is stacked or mixed of the table for variables of their own
 logprob_rewrites_db.register("ppdinf_sum_out", in2out(sum_out), "basic", position=-1)
+
+
+@node_rewriter([ConfidentialRV])
+def start_from_table(fgraph: FunctionGraph, node: Apply) -> dict[Variable, Variable] | None:
+    """Have what depends on a table that is summed out start from the table's own start, not from one of the prior."""
+    table = node.outputs[0]
+    if any(isinstance(client.op, InitialPoint) for client, _ in fgraph.clients[table]):
+        return None  # a variable of the model
+    return {table: table.type.filter_variable(pt.constant(node.op.start, dtype=table.dtype))}
+
+
+initial_point_rewrites_db.register("ppdinf_start_from_table", in2out(start_from_table), "basic")
 
 
 def _reached_from(fgraph: FunctionGraph, table: TensorVariable, beyond_values: bool = True) -> list[Variable]:

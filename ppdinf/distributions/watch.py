@@ -49,10 +49,12 @@ def _add_named_variable(model: pm.Model, var: TensorVariable, dims: Dims | None 
         _observe(var, model, dims)
         return
     _add(model, var, dims)
-    if var in root.potentials or (isinstance(var.owner and var.owner.op, MeasurableOp) and var not in root.free_RVs):
+    if var in root.potentials or isinstance(var.owner and var.owner.op, MeasurableOp):
         for table in above:
-            if table in root.free_RVs:
-                restart(table, [*_told_of(table, root), var], root)
+            depending = list(dict.fromkeys([*dependents_of(table, root), var]))
+            told = [x for x in depending if x not in root.free_RVs]
+            if told and any(x in root.free_RVs for x in (table, *depending)):  # chains start from the table
+                restart(table, told, root)
 
 
 pm.Model.add_named_variable = _add_named_variable
@@ -98,7 +100,8 @@ def restart(
         No such table agrees with what is public.
     """
     law, of = table.owner.op, table if of is None else of
-    found = [factors_of_one(var, of, model.rvs_to_values[of], model, law.start.shape) for var in told]
+    counts = model.rvs_to_values[of] if of in model.basic_RVs else of.type()
+    found = [factors_of_one(var, of, counts, model, law.start.shape) for var in told]
     factors = [factor for factors in found if isinstance(factors, list) for factor in factors]
     allowed = np.isfinite(at_initial_point(model, law.weights(table.owner.inputs, factors)))
     law.start = feasible_start(law.fiber, allowed, law.observed)
