@@ -42,6 +42,7 @@ from ppdinf.distributions.observed_measurements import ObservedMeasurements
 from ppdinf.distributions.observed_release import ObservedRelease
 from ppdinf.distributions.precision import in_double
 from ppdinf.distributions.watch import restart
+from ppdinf.errors import ModelError
 from ppdinf.frame import Frame
 from ppdinf.invariants import Public, linear
 from ppdinf.invariants.system import bind
@@ -125,8 +126,14 @@ class PlainTable:
             joined = bind(mechanism.public & statements, frame, y.ravel(), [*own.values.tolist(), *values])
             releases.append(Release(frame.table(y.ravel()), mechanism, public=joined))
         one = ObservedRelease(releases[0], frame) if len(releases) == 1 else None
-        if one is not None and one.likelihood.auxiliary is None:
+        if one is not None and (auxiliary := one.likelihood.auxiliary) is None:
             return one
+        if one is not None and auxiliary is not None and one.likelihood.normaliser is not None:
+            raise ModelError(
+                f"{self.variable.name!r} cannot be drawn given {self.releases[0][0].name!r}: that noise is simple only "
+                f"given a further variable, its {auxiliary.name}, which a model written with Released does not have. "
+                f"Write ppdinf.PartiallyPrivate({self.variable.name!r}, <its distribution>, release), which adds it"
+            )
         return ObservedMeasurements(Measurements.of_releases(releases))
 
 

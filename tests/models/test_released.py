@@ -260,3 +260,13 @@ def test_interpreted_releases_have_the_size_asked_for():
 def test_refused(make, error, words):
     with pytest.raises(error, match=words):
         make()
+
+
+def test_noise_that_needs_a_variable_of_its_own_says_where_to_get_it():
+    public = ppd.invariants.total() & ppd.invariants.nonnegative()
+    mechanism = ppd.WassersteinExponential(public, epsilon=4, sensitivity=2, secrets="any two", loss="l2")
+    with pm.Model():
+        x = pm.Poisson("x", 2.0, shape=3)
+        ppd.models.Released("y", mechanism, x, observed=[4, 1, 2])
+        with pytest.raises(ppd.errors.ModelError, match=r"given 'y': .*PartiallyPrivate\('x'"):
+            pm.sample(5, tune=5, chains=1, progressbar=False)
