@@ -38,6 +38,7 @@ summed_out             the marginal likelihood of a release: its confidential ta
 sums_given_totals      sums given their totals as an Op of PyTensor: value and gradient, in compiled code
 told                   a potential by cell as a random variable that was observed, so that its table can be summed out
                        with it
+truncation             truncation of counts: which cells have a window, how wide it is, and the probability outside it
 watch                  what is added to a model while one of its tables is summed out
 windows                windows of counts: where noise, public statements and the data model let each confidential count
                        be
