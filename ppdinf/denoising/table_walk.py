@@ -11,19 +11,19 @@ from ppdinf.denoising.count_windows import CountWindows
 from ppdinf.denoising.learned_prior import FIRST, NOT_ANEW, Groups, LearnedPrior, Weights
 from ppdinf.distributions.layout import feasible_start
 from ppdinf.distributions.observed_measurements import ObservedMeasurements
+from ppdinf.distributions.table_moves import TableSupport, fiber_of
 from ppdinf.fiber.advance import advance, directions
 from ppdinf.fiber.cuts import cuts
-from ppdinf.fiber.fiber import Fiber
 from ppdinf.fiber.gaussian_block import GaussianBlock, gaussian_block
 from ppdinf.fiber.joint_move import FREE, HELD, joint_moves
 from ppdinf.fiber.measured_sums import MeasuredSums
-from ppdinf.lattice.moves import connected_moves
 
 __all__ = ["TableWalk"]
 
 BATCH, TIMES = 64, 4  # sweeps whose directions are drawn together, and how often these are gone along
 LEARNT = {50 * 2**k for k in range(20)}  # moves after which the cells of a block are chosen
 NO_CELLS = np.zeros(2, dtype=np.int64), np.zeros(0, dtype=np.int64)  # one group, of none
+OFTEN = 2**15  # edges of a decision diagram beyond which one sweep of four is an exact draw
 WANTED = 0.6  # share of the moves of a block to be accepted, to which their length is tuned
 
 type Reals = NDArray[np.float64]
@@ -59,12 +59,11 @@ class TableWalk:
 
     def __init__(self, observed: ObservedMeasurements, windows: CountWindows) -> None:
         system, (d, width) = observed.system, windows.counts.shape
-        linked = bool(np.any(np.diff(system.B.indptr) > 1))
-        coupling = observed.coupling(windows.lower, width)
-        connected = connected_moves(system.structure, bounds="any" if linked else "lower", shape=observed.frame.shape)
-        moves = observed.moves(connected, coupling)
-        self.fiber = Fiber(system, windows.lower, windows.log_noise, moves, coupling, np.ones(d, dtype=bool))
-        self.start = feasible_start(self.fiber, np.isfinite(windows.log_noise), observed, gaps=True).ravel()
+        coupling, possible = observed.coupling(windows.lower, width), np.isfinite(windows.log_noise)
+        support = TableSupport(possible, possible)
+        self.fiber = fiber_of(observed, windows.lower, windows.log_noise, support, coupling, np.ones(d, dtype=bool))
+        moves, diagram = self.fiber.moves, self.fiber.diagram
+        self.start = feasible_start(self.fiber, possible, observed).ravel()
         self.counts = windows.counts
         noise = np.maximum(cuts(windows.lower, windows.log_noise).variances, 1e-3)
         self.variances = 1 / (1 / noise + 1 / (self.start + 1.0))
@@ -81,6 +80,11 @@ class TableWalk:
             f"walked along lines, since {observed.obstacle}; moves: {moves.reason}; cells go along with the level, the "
             "effects and the shape of their prior, since few persons and what is learned from them move only together"
         )
+        if diagram is not None:
+            self.plan += (
+                f"; tables are drawn exactly given the prior from a decision diagram of {diagram.diagram.edges:,} "
+                "edges, since no theorem says that moves connect their support"
+            )
         if isinstance(coupling, MeasuredSums) and not coupling.mixtures and (coupling.precision > 0).all():
             self.plan += (
                 "; large cells go together by Klein's algorithm, on the lattice that exact sums leave, since noise "
@@ -122,7 +126,8 @@ class Chain:
     """A table that moves."""
 
     def __init__(self, walk: TableWalk, rng: np.random.Generator) -> None:
-        self._walk, self._rng, self.table = walk, rng, walk.start
+        vertex = walk.fiber.vertex(rng) if walk.fiber.may_be_cut else None  # so that R-hat sees tables that moves cut
+        self._walk, self._rng, self.table = walk, rng, walk.start if vertex is None else vertex
         self._along, self._at = directions(walk.fiber, 1, rng), BATCH * TIMES
         self._total, self._moves, self._since = np.zeros(self.table.size), 0, 0
         self._step, self._usual = 1.0, np.zeros(self.table.size)
@@ -146,9 +151,12 @@ class Chain:
         starts, cells, steps = self._along
         at = d * (self._at % BATCH)
         self._at += 1
+        diagram = walk.fiber.diagram
+        by_lines = diagram is not None and diagram.diagram.edges > OFTEN and self._at % 4 > 0
         self.table = advance(
-            walk.fiber, self.table, [self._weights], (starts[at : at + d + 1], cells, steps), self._rng
-        )
+            walk.fiber, self.table, [self._weights], (starts[at : at + d + 1], cells, steps), self._rng,
+            by_lines=by_lines,
+        )  # fmt: skip
 
     def move_with(self, prior: LearnedPrior | None, log_h: Reals, slope: Reals, *, tune: bool) -> None:
         """Move a block of cells, then the table and parameters of the prior together."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Literal
 
 import numpy as np
 import pymc as pm
@@ -10,19 +11,40 @@ import pytensor.tensor as pt
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from ppdinf._pymc_internals import TensorVariable, compile_pymc, inputvars
+from ppdinf._pymc_internals import (
+    BetaBinomialRV,
+    BinomialRV,
+    Constant,
+    DirichletMultinomialRV,
+    GeometricRV,
+    MeasurableOp,
+    MultinomialRV,
+    NegBinomialRV,
+    PoissonRV,
+    RandomType,
+    TensorVariable,
+    ancestors,
+    compile_pymc,
+    graph_inputs,
+    inputvars,
+)
 from ppdinf.distributions.answers import cell_windows
 from ppdinf.distributions.confidential import log_density
 from ppdinf.distributions.observed import Observed
 from ppdinf.distributions.rows import elementwise
+from ppdinf.distributions.table_moves import TableSupport, fiber_of
 from ppdinf.distributions.windows import common_width, count_windows
 from ppdinf.errors import InvariantError, ModelError
 from ppdinf.fiber.fiber import Fiber
 from ppdinf.invariants import System
 from ppdinf.lattice.feasible import nearest_feasible
-from ppdinf.lattice.moves import Bounds, connected_moves
+from ppdinf.lattice.presolve import Support
+from ppdinf.lattice.tables_with_holes import nearest_table
 
 __all__ = ["lay_out"]
+
+UNBOUNDED = (GeometricRV, MultinomialRV, DirichletMultinomialRV, NegBinomialRV, PoissonRV)
+BOUNDED_BY_FIRST = (BetaBinomialRV, BinomialRV)
 
 
 def lay_out(
@@ -51,8 +73,8 @@ def lay_out(
         No count, or no table, that model and public statements both allow.
     """
     frame, system, likelihood = observed.frame, observed.system, observed.likelihood
-    support = _support(model, base, frame.shape)
-    nonnegative = ~support(np.full((frame.size, 1), -1))[:, 0]
+    at_start = _support(model, base, frame.shape)
+    nonnegative = ~at_start(np.full((frame.size, 1), -1))[:, 0]
     if likelihood.query is None:
         lower, width = count_windows(model, base, observed, nonnegative)
     else:
@@ -63,16 +85,34 @@ def lay_out(
     # what follows from a further variable of the model comes in later
     log_weight = observed.log_counts(counts) if likelihood.is_fixed_by_cell else 0.0
     log_noise = np.where(public, log_weight, -np.inf)
-    allowed = public & support(counts) & np.isfinite(log_noise)
+    reached = public & np.isfinite(log_noise)
+    allowed = reached & at_start(counts)
     if not allowed.any(axis=1).all():
         cell = frame.cell(int(np.argmin(allowed.any(axis=1))))
         raise ModelError(f"the distribution allows no count near the released one at {cell}")
-    linked = bool(np.any(np.diff(system.B.indptr) > 1))
-    bounds: Bounds = "any" if linked else "lower" if allowed[:, -1].all() else "box"
     coupling = observed.coupling(lower, width)
-    moves = observed.moves(connected_moves(system.structure, bounds=bounds, shape=frame.shape), coupling)
-    fiber = Fiber(system, lower, log_noise, moves, coupling, nonnegative, likelihood.histogram)
+    kind = _kind_of_support(base)
+    possible = allowed if kind == "constant" else reached & (~nonnegative[:, None] | (counts >= 0))
+    support = TableSupport(possible, allowed, cut=kind == "unknown")
+    fiber = fiber_of(observed, lower, log_noise, support, coupling, nonnegative)
     return fiber, feasible_start(fiber, allowed, observed, gaps=gaps)
+
+
+def _kind_of_support(base: TensorVariable) -> Literal["constant", "counts", "unknown"]:
+    """Tell how the support of a data model depends on its parameters.
+
+    It may be constant, or all counts from 0 on (up to parameters that leave the count 0 alone); anything else may move
+    with the parameters.
+    """
+    op = base.owner.op
+    if isinstance(op, UNBOUNDED):
+        return "counts"
+    deciding = base.owner.op.dist_params(base.owner)[:1] if isinstance(op, BOUNDED_BY_FIRST) else [base]
+    leaves = [leaf for leaf in graph_inputs(deciding) if not isinstance(leaf.type, RandomType)]
+    above = [x for x in ancestors(deciding) if x.owner and isinstance(x.owner.op, MeasurableOp)]
+    own = base.owner.outputs
+    constants = all(isinstance(leaf, Constant) for leaf in leaves)
+    return "constant" if constants and all(x in own or x.name is None for x in above) else "unknown"
 
 
 def _allowed(system: System, counts: NDArray[np.int64]) -> NDArray[np.bool_]:
@@ -143,9 +183,18 @@ def feasible_start(
     near = np.rint(observed.nearest_reals(lowest, highest)).astype(np.int64)
     start = nearest_feasible(system.A, system.values, B, limits, near=near, row_names=system.names)
     inside = allowed[np.arange(start.size), start - fiber.lower]
-    if not (gaps or inside.all()):
+    if gaps or (inside.all() and fiber.is_possible(start)):
+        return start.reshape(system.frame.shape)
+    found = None
+    if fiber.diagram is not None:
+        found = fiber.diagram.nearest(near, fiber.lower, allowed)
+    else:
+        B, limits = sp.vstack([system.B, further]), np.concatenate([system.limits, least])
+        found = nearest_table(system.A, system.values, sp.csr_array(B), limits, Support(fiber.lower, allowed), near)
+    if found is None or not fiber.is_possible(found):
         raise InvariantError(
-            "no starting table found: the support of the distribution has gaps at "
-            f"{system.frame.cell(int(np.argmin(inside)))}"
+            "no starting table found: no table with the public sums, or none that a search of 20 seconds finds, has "
+            "only counts and sums that the distribution and the laws of the published numbers allow. Correct a "
+            "published number, its law or the distribution"
         )
-    return start.reshape(system.frame.shape)
+    return found.reshape(system.frame.shape)

@@ -12,8 +12,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from ppdinf.lattice.families import Transfers
-from ppdinf.lattice.moves import Moves, connected_moves
-from ppdinf.lattice.structure import structure
+from ppdinf.lattice.moves import Moves
+from ppdinf.lattice.support_moves import Embedded, SupportMoves
 from ppdinf.measurements import Measurements
 
 __all__ = ["measured_moves"]
@@ -21,12 +21,12 @@ __all__ = ["measured_moves"]
 SUMS = 4000  # noisy sums that are held together with what is exact, where a lattice has to be found for that
 
 
-def measured_moves(connected: Moves, seen: Measurements) -> Moves:
+def measured_moves(plan: SupportMoves, seen: Measurements) -> Moves:
     """Add to moves that connect a fiber: transfers within the sums of each part, and moves that hold them all.
 
     The reason of the moves says which, and what for.
     """
-    d, A = seen.frame.size, seen.public.A
+    connected, d, A = plan.moves, seen.frame.size, seen.public.A
     families = list(connected.families)
     base = sum(weight for _, weight, _ in families) or 1.0
     held, reasons = [A] if A.shape[0] else [], [connected.reason]
@@ -49,9 +49,9 @@ def measured_moves(connected: Moves, seen: Measurements) -> Moves:
                 reasons.append(f"persons change places within what {said} is of, which stays: its noise may be narrow")
     together = sp.csr_array(sp.vstack(held, format="csr")) if held else None
     if together is not None and together.shape[0] <= SUMS:
-        moves = connected_moves(structure(together), bounds="lower", seconds=0, shape=seen.shape)
+        moves = plan.with_sums(together, seen.shape)
         if moves.families:
-            families.append((_Lifted(moves), base, False))
+            families.append((Embedded(moves, np.arange(d), d), base, False))
             reasons.append(
                 f"all {together.shape[0]:,} noisy and exact sums of several cells stay: cells go on from there"
             )
@@ -68,14 +68,3 @@ class _Placed:
         """Draw `size` directions, one per column."""
         drawn = self._transfers.draw(size, rng)
         return sp.csc_array((drawn.data, drawn.indices, drawn.indptr), shape=(self._d, size))
-
-
-class _Lifted:
-    """Moves of another system over the same cells."""
-
-    def __init__(self, moves: Moves) -> None:
-        self._moves = moves
-
-    def draw(self, size: int, rng: np.random.Generator) -> sp.csc_array:
-        """Draw `size` directions, one per column."""
-        return self._moves.draw(size, rng=rng)

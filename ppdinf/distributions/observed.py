@@ -20,6 +20,7 @@ from ppdinf.fiber.nested_sums import NestedSums
 from ppdinf.frame import Frame
 from ppdinf.invariants import System
 from ppdinf.lattice.moves import Moves
+from ppdinf.lattice.support_moves import SupportMoves
 from ppdinf.laws.likelihood import Likelihood
 from ppdinf.laws.noise_norm import NoiseNorm
 from ppdinf.measurements import Measurements
@@ -106,9 +107,9 @@ class Observed(ABC):
         """Forest of everything known of sums, where that has to be summed out as one; None where groups are enough."""
         return None
 
-    def moves(self, connected: Moves, coupling: NoiseNorm | MeasuredSums | None) -> Moves:
-        """Return moves that are proved to connect the fiber, and such as help where cells are coupled."""
-        return connected
+    def moves(self, plan: SupportMoves, coupling: NoiseNorm | MeasuredSums | None) -> Moves:
+        """Return moves that connect the fiber, and moves that help where cells are coupled."""
+        return plan.moves
 
     @abstractmethod
     def nearest_reals(self, lowest: NDArray[np.int64], highest: NDArray[np.int64]) -> Reals:

@@ -28,6 +28,7 @@ from ppdinf.fiber.laminar import Forest
 from ppdinf.fiber.measured_sums import MeasuredSums
 from ppdinf.fiber.nested_sums import NestedSums, OutOfReachError
 from ppdinf.lattice.moves import Moves
+from ppdinf.lattice.support_moves import SupportMoves
 from ppdinf.laws.differences import Differences
 from ppdinf.laws.joint_l2 import JointL2
 from ppdinf.laws.likelihood import Likelihood
@@ -212,9 +213,9 @@ class ObservedMeasurements(Observed):
                 np.add.at(found, entries.matrix.indices[rows], fall[1])
         return found
 
-    def moves(self, connected: Moves, coupling: NoiseNorm | MeasuredSums | None) -> Moves:
+    def moves(self, plan: SupportMoves, coupling: NoiseNorm | MeasuredSums | None) -> Moves:
         """Add moves that leave noisy sums as they are, in all ways in which some of them can be left."""
-        return measured_moves(connected, self.published) if isinstance(coupling, MeasuredSums) else connected
+        return measured_moves(plan, self.published) if isinstance(coupling, MeasuredSums) else plan.moves
 
     def nearest_reals(self, lowest: NDArray[np.int64], highest: NDArray[np.int64]) -> Reals:
         """Weighted least squares of everything published, each entry by how far its noise reaches."""

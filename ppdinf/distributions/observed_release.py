@@ -25,6 +25,7 @@ from ppdinf.fiber.measured_sums import MeasuredSums
 from ppdinf.frame import Frame
 from ppdinf.invariants import System
 from ppdinf.lattice.moves import Moves
+from ppdinf.lattice.support_moves import SupportMoves
 from ppdinf.laws.noise_norm import NoiseNorm
 from ppdinf.mechanisms.table_mechanism import TableMechanism
 from ppdinf.noise.bits.tape import seeded_tape
@@ -117,11 +118,11 @@ class ObservedRelease(Observed):
             return norm
         return NoiseNorm(sp.csc_array(norm.matrix @ query), norm.order)
 
-    def moves(self, connected: Moves, coupling: NoiseNorm | MeasuredSums | None) -> Moves:
+    def moves(self, plan: SupportMoves, coupling: NoiseNorm | MeasuredSums | None) -> Moves:
         """Add moves that change answers to queries least."""
         if self.likelihood.query is None or not isinstance(coupling, NoiseNorm):
-            return connected
-        return short_moves(connected, self.system, coupling)
+            return plan.moves
+        return short_moves(plan.moves, self.system, coupling)
 
     def nearest_reals(self, lowest: NDArray[np.int64], highest: NDArray[np.int64]) -> Reals:
         """Return the release, or such cells as give its answers in least squares."""

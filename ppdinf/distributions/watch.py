@@ -21,6 +21,7 @@ from ppdinf.distributions.dependents import all_above, dependents_of, factors_of
 from ppdinf.distributions.layout import at_initial_point, feasible_start
 from ppdinf.distributions.released import ReleasedRV
 from ppdinf.distributions.summed_out import not_by_cell
+from ppdinf.distributions.table_moves import with_support
 from ppdinf.distributions.told import told
 from ppdinf.errors import ModelError
 
@@ -104,6 +105,7 @@ def restart(
     found = [factors_of_one(var, of, counts, model, law.start.shape) for var in told]
     factors = [factor for factors in found if isinstance(factors, list) for factor in factors]
     allowed = np.isfinite(at_initial_point(model, law.weights(table.owner.inputs, factors)))
+    law.fiber = with_support(law.fiber, law.observed, allowed)
     law.start = feasible_start(law.fiber, allowed, law.observed)
 
 

@@ -1,4 +1,4 @@
-"""Where a walk along random lines of its fiber takes a table, whatever the noise."""
+"""The next table of a chain: an exact draw where the fiber has a decision diagram, else a walk along random lines."""
 
 from __future__ import annotations
 
@@ -12,9 +12,12 @@ from ppdinf.fiber.fiber import Fiber
 from ppdinf.fiber.fiber_walk import _linear, _walk, walk_coupled
 from ppdinf.fiber.histogram_walk import walk_histogram
 from ppdinf.fiber.measured_sums import MeasuredSums, walk_measured
+from ppdinf.fiber.table_diagram import log_weight_of, table_diagram
+from ppdinf.laws.noise_norm import NoiseNorm
 
 __all__ = ["Directions", "advance", "directions"]
 
+TOGETHER, SMALL = 3, 2**14  # directions whose cells are drawn jointly, and edges of their decision diagram
 AGAIN = 0.5  # of the directions are drawn again, by how far they go
 
 type Directions = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]
@@ -60,6 +63,8 @@ def advance(
     rng: np.random.Generator,
     log_factor: Callable[[NDArray[np.int64]], float] | None = None,
     lower: NDArray[np.int64] | None = None,
+    *,
+    by_lines: bool = False,
 ) -> NDArray[np.int64]:
     """Return where a walk along the directions takes a table.
 
@@ -79,8 +84,76 @@ def advance(
         by the ratio of the factors (Metropolis and Hastings), at the cost of evaluating it.
     lower : array of int64, shape (d,), optional
         Count that each row of log weights begins with: that of the window, unless weights are of pieces of the windows
-        that hold the table (`ppdinf.fiber.cuts`).
+        that hold the table (`ppdinf.fiber.cuts`). Joint draws take whole windows.
+    by_lines : bool
+        Whether to leave out exact draws where the fiber has a decision diagram.
     """
+    if by_lines or (fiber.diagram is None and not fiber.may_be_cut):
+        return _along_lines(fiber, table, conditional, along, rng, log_factor, lower)
+    if fiber.diagram is not None and fiber.diagram.is_whole(fiber.coupling) and log_factor is None:
+        return _drawn_jointly(fiber, table, conditional, None, rng, log_factor)
+    # the joint draw first or last, at random: the kernel stays reversible, as walks along independent directions are
+    block = None if fiber.diagram is not None else _some_cells(table.size, along, rng)
+    first = rng.random() < 0.5
+    for jointly in (first, not first):
+        if jointly:
+            table = _drawn_jointly(fiber, table, conditional, block, rng, log_factor)
+        else:
+            table = _along_lines(fiber, table, conditional, along, rng, log_factor, lower)
+    return table
+
+
+def _some_cells(d: int, along: Directions, rng: np.random.Generator) -> NDArray[np.int64]:
+    """Choose the cells that a few random directions change."""
+    starts, cells, _ = along
+    chosen = rng.integers(starts.size - 1, size=TOGETHER)
+    found = np.unique(np.concatenate([cells[starts[r] : starts[r + 1]] for r in chosen]))
+    return found[found < d]
+
+
+def _drawn_jointly(
+    fiber: Fiber,
+    table: NDArray[np.int64],
+    conditional: list[NDArray[np.float64]],
+    block: NDArray[np.int64] | None,
+    rng: np.random.Generator,
+    log_factor: Callable[[NDArray[np.int64]], float] | None,
+) -> NDArray[np.int64]:
+    """Draw all cells, or a block of cells given the others, by the weights that are products over cells and sums.
+
+    Accept the draw by all other weights (Metropolis and Hastings).
+    """
+    coupling, measured, diagram = fiber.coupling, None, fiber.diagram
+    if isinstance(coupling, MeasuredSums):
+        measured = coupling.given(coupling.matrix @ table, rng)
+    if block is not None and fiber.support is not None:
+        sums = coupling if isinstance(coupling, MeasuredSums) else None
+        diagram = table_diagram(fiber.system, fiber.support.around(table, block), sums, SMALL)
+    proposed = None if diagram is None else diagram.draw(conditional[0], measured, rng)
+    if diagram is None or proposed is None or (proposed == table).all():
+        return table
+    log_ratio = 0.0
+    for x, sign in ((proposed, 1), (table, -1)):
+        if isinstance(coupling, MeasuredSums) and measured is not None:
+            others = np.setdiff1d(np.arange(coupling.y.size), diagram.sums)
+            log_ratio += sign * log_weight_of(measured, others, (coupling.matrix @ x)[others]).sum()
+        elif isinstance(coupling, NoiseNorm):
+            log_ratio += sign * float(coupling.of(conditional[1] - coupling.matrix @ x))
+        if log_factor is not None:
+            log_ratio += sign * log_factor(x)
+    return proposed if log_ratio >= 0 or np.log(rng.random()) < log_ratio else table
+
+
+def _along_lines(
+    fiber: Fiber,
+    table: NDArray[np.int64],
+    conditional: list[NDArray[np.float64]],
+    along: Directions,
+    rng: np.random.Generator,
+    log_factor: Callable[[NDArray[np.int64]], float] | None,
+    lower: NDArray[np.int64] | None,
+) -> NDArray[np.int64]:
+    """Walk a table along directions."""
     lower = fiber.lower if lower is None else lower
     x, log_weights = np.concatenate([table, fiber.slack(table)]), np.ascontiguousarray(conditional[0])
     if fiber.histogram is not None:

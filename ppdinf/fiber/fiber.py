@@ -15,13 +15,20 @@ from numpy.typing import NDArray
 
 from ppdinf.errors import InvariantError
 from ppdinf.fiber.measured_sums import MeasuredSums
+from ppdinf.fiber.table_diagram import TableDiagram, table_diagram
 from ppdinf.invariants import System
+from ppdinf.lattice.decision_diagram import EDGES
 from ppdinf.lattice.fixed_cells import fixed_cells
 from ppdinf.lattice.moves import Moves
+from ppdinf.lattice.presolve import Support
+from ppdinf.lattice.tables_with_holes import random_vertex
 from ppdinf.laws.histogram_noise import HistogramNoise
 from ppdinf.laws.noise_norm import NoiseNorm
 
 __all__ = ["Fiber"]
+
+FEWER = 8  # times fewer edges where lower bounds alone restrict the tables: moves then seldom fail to mix
+LIKELY = 10.0  # log weight below the largest of a cell at which chains may start
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,6 +52,13 @@ class Fiber:
         Cells that the data model takes to be 0 or more.
     histogram : HistogramNoise or None
         What noisy sums of the table's histogram of counts tell of it.
+    support : Support or None
+        Counts that each cell can have for some parameters of the data model, without counts that no table has.
+    proved : bool
+        Whether a theorem says that the moves connect the support.
+    restricted : bool
+        Whether the tables are restricted by more than lower bounds: by upper bounds, known cells, bounds on sums or
+        holes in the support.
     """
 
     system: System
@@ -54,6 +68,41 @@ class Fiber:
     coupling: NoiseNorm | MeasuredSums | None = None
     nonnegative: NDArray[np.bool_] | None = None
     histogram: HistogramNoise | None = None
+    support: Support | None = None
+    proved: bool = True
+    restricted: bool = False
+
+    @cached_property
+    def diagram(self) -> TableDiagram | None:
+        """All tables, from which one is drawn exactly; None where moves are proved, or there are too many tables."""
+        if self.support is None or self.proved or self.histogram is not None:
+            return None
+        coupling = self.coupling if isinstance(self.coupling, MeasuredSums) else None
+        if not self.restricted and isinstance(self.coupling, NoiseNorm):
+            return None
+        return table_diagram(self.system, self.support, coupling, EDGES if self.restricted else EDGES // FEWER)
+
+    @property
+    def may_be_cut(self) -> bool:
+        """Whether moves may fail to connect the tables, of which there are too many for exact draws."""
+        return self.restricted and not self.proved and self.diagram is None
+
+    def vertex(self, rng: np.random.Generator) -> NDArray[np.int64] | None:
+        """Return a table of largest random objective, within counts that noise leaves likely if there is one."""
+        system = self.system
+        if self.support is None:
+            return None
+        most = self.log_noise.max(axis=1, keepdims=True)
+        for likely in (self.log_noise > most - LIKELY, np.ones(self.log_noise.shape, dtype=bool)):
+            support = Support(self.lower, self.support.possible & likely)
+            found = random_vertex(system.A, system.values, system.B, system.limits, support, rng)
+            if found is not None and self.is_possible(found):
+                return found
+        return None
+
+    def is_possible(self, x: NDArray[np.int64]) -> bool:
+        """Tell whether what was published of sums has positive probability given a table."""
+        return not isinstance(self.coupling, MeasuredSums) or self.coupling.log_density(x) > -np.inf
 
     @property
     def width(self) -> int:
@@ -62,8 +111,17 @@ class Fiber:
 
     @cached_property
     def fixed(self) -> NDArray[np.bool_]:
-        """Cells with one value in all tables that public statements and the sign of the data model's counts allow."""
+        """Cells with one value in all tables that public statements, supports of laws and the data model allow."""
         system, B, limits = self.system, self.system.B, self.system.limits
+        if self.diagram is not None:
+            return ~self.diagram.varies(self.width)
+        if self.support is not None:
+            units = sp.eye_array(self.lower.size, dtype=np.int64, format="csr")
+            B = sp.csr_array(sp.vstack([B, units, -units], format="csr"))
+            return fixed_cells(
+                system.structure, system.A, system.values, B,
+                np.concatenate([limits, self.support.low, -self.support.high]),
+            )  # fmt: skip
         if self.nonnegative is not None:
             signs = sp.eye_array(self.lower.size, dtype=np.int64, format="csr")[np.flatnonzero(self.nonnegative)]
             B = sp.csr_array(sp.vstack([B, signs], format="csr"))

@@ -14,7 +14,8 @@ is used instead, and what is proved:
 - *One dimension*: the fiber is a segment, so its primitive vector connects it.
 - *Two-way tables*: basic 2 x 2 swaps connect under lower bounds (Diaconis and Sturmfels
   1998); alternating cycles connect under upper bounds too, as they are the Graver basis
-  of a totally unimodular system.
+  of a totally unimodular system. The same holds of any other graph whose edges are the cells, such as a two-way table
+  some of whose cells are known (`ppdinf.lattice.graph_cycles`).
 - *Decomposable margins*, of the table or of the class sums of a block: swaps across
   each separator of a junction tree connect under lower bounds (Dobra 2003), see
   `ppdinf.lattice.decomposable`.
@@ -38,6 +39,7 @@ from ppdinf.errors import InvariantError
 from ppdinf.lattice.columns import distinct_rows
 from ppdinf.lattice.decomposable import junction_tree
 from ppdinf.lattice.families import Combinations, Cycles, Family, Listed, Placed, Transfers, lift
+from ppdinf.lattice.graph_cycles import GraphCycles, graph_of
 from ppdinf.lattice.hierarchical import Hierarchical
 from ppdinf.lattice.margin_swaps import MarginSwaps, margin_swaps, margins_of
 from ppdinf.lattice.margins import margin_matrix
@@ -230,6 +232,10 @@ def _on_class_sums(
         classes = np.flatnonzero(block_of_class == block)
         system = distinct_rows(found.class_system[:, classes])
         table = two_way_table(system)
+        ends = graph_of(system) if table is None else None
+        if ends is not None:
+            yield GraphCycles(*ends, classes, n), int(found.sum_ranks[block]), True, ["cycles of a graph"]
+            continue
         if table is None:
             others.append((block, classes, system))
             continue

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from typing import ClassVar
 
 import numpy as np
@@ -194,6 +195,7 @@ class LatticeGibbs(BlockedStep):
             fiber.require(before)
             if (before == self._start).all():  # PyMC starts all chains alike, but for what users set
                 conditional = self._conditional_at(point, fiber.lower, fiber.width)
+                before = self._dispersed(before, conditional[0], log_factor)
                 flat = [FLAT * conditional[0], *conditional[1:]]
                 before = advance(fiber, before, flat, self._next_directions(), self.rng, log_factor)
         lower, width = self._cuts.around(before, self._cuts.draw(self.rng))
@@ -206,6 +208,18 @@ class LatticeGibbs(BlockedStep):
             "at_edge": fiber.at_edge(table),
         }
         return {**point, name: table.reshape(point[name].shape)}, [stats]
+
+    def _dispersed(
+        self,
+        start: NDArray[np.int64],
+        weights: NDArray[np.float64],
+        log_factor: Callable[[NDArray[np.int64]], float] | None,
+    ) -> NDArray[np.int64]:
+        """Start where other chains do not, if moves may fail to connect the tables: R-hat then sees it."""
+        table = self._fiber.vertex(self.rng) if self._fiber.may_be_cut else None
+        if table is None or not np.isfinite(weights[np.arange(table.size), table - self._fiber.lower]).all():
+            return start
+        return start if log_factor is not None and not np.isfinite(log_factor(table)) else table
 
     def _conditional_at(
         self, point: dict[str, Array], lower: NDArray[np.int64], width: int
@@ -283,6 +297,8 @@ def scales_of(table: TensorVariable, model: pm.Model) -> tuple[Cuts, NDArray[np.
     law = table.owner.op
     given = pt.as_tensor(law.log_given(table.owner.inputs, law.counts))
     pieces = cuts(law.fiber.lower, law.fiber.log_noise + at_initial_point(model, given))
+    if law.fiber.diagram is not None or law.fiber.may_be_cut:  # joint draws take whole windows
+        pieces = replace(pieces, size=pieces.width)
     noise, counts = np.maximum(pieces.variances, 1e-3), np.abs(law.start.ravel()) + 1.0
     return pieces, 1 / (1 / noise + 1 / counts)
 

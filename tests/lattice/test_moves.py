@@ -197,7 +197,7 @@ def test_junction_trees(generators, decomposable):
         ([[1, 2, 2]], "transfers within classes of equal cells; the one direction of each one-dimensional block"),
         (np.eye(2, dtype=int), "nothing moves"),
         ([[2, 3, 5]], "integer combinations of the reduced basis"),
-        (two_way(3, 3)[:, 1:], "integer combinations of the reduced basis"),
+        (two_way(3, 3)[:, 1:], "cycles of a graph"),
     ],
 )
 def test_reasons(A, phrase):

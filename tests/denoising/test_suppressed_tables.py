@@ -1,0 +1,238 @@
+"""Posteriors of tables of which some cells were suppressed, stated in several ways, against a list of all tables.
+
+Standard scores are taken over the means of cells and of their squares, by the effective sample size: with 200 tables,
+5 statements and some 20 numbers each, a score above 6 comes up by chance once in 20,000 runs.
+"""
+
+import itertools
+
+import numpy as np
+import pymc as pm
+import pytest
+from scipy.special import gammaln
+from suppressed_tables import Suppressed, largest_z, listed
+
+import ppdinf as ppd
+from ppdinf.errors import InvariantError
+
+inv, laws = ppd.invariants, ppd.laws
+WAYS = ("laws", "public", "bounds", "ranges", "holes")
+LISTED = 5000
+SCORE = 6.0
+MARGINS = inv.margin("r") & inv.margin("c")
+
+
+def stated(problem, way, rng):
+    """What was published of a table, and the possible counts of each cell."""
+    (r, c), n = problem.shape, int(problem.table.sum()) + 2
+    frame = {"r": list(range(r)), "c": list(range(c))}
+    public = {inv.margin("r"): problem.rows.tolist(), inv.margin("c"): problem.columns.tolist()}
+    shown, counts = np.flatnonzero(~problem.hidden.ravel()), problem.table.ravel()
+    if way == "laws":
+        y = np.where(problem.hidden, np.nan, problem.table)
+        seen = ppd.Measurements(frame, exactly(y, np.eye(n)), public=public)
+        return seen, problem.supports()
+    if way in ("public", "bounds"):
+        if shown.size:
+            public[inv.linear(np.eye(r * c, dtype=int)[shown], [f"cell {k}" for k in shown])] = counts[shown].tolist()
+        if way == "public":
+            return ppd.Measurements(frame, public=public, bounds=inv.nonnegative()), problem.supports()
+        most = int(counts.max())
+        seen = ppd.Measurements(frame, public=public, bounds=inv.between(0, most))
+        return seen, problem.supports([range(most + 1)] * counts.size)
+    # a hidden count was published as a code: of a range of counts, or of every count with the same remainder
+    codes = rng.integers(0, 2, n) if way == "holes" else np.searchsorted(rng.integers(1, n, 3), np.arange(n), "right")
+    codes = codes if way == "holes" else np.searchsorted(np.sort(rng.integers(1, n, 3)), np.arange(n), "right")
+    matrix = np.zeros((n, n + 4))
+    matrix[np.arange(n), n + codes] = 0.5
+    matrix[np.arange(n), np.arange(n)] = 0.5
+    y = np.where(problem.hidden, n + codes[problem.table], problem.table)
+    same = [np.flatnonzero(codes == codes[count]).tolist() for count in counts]
+    return ppd.Measurements(frame, exactly(y, matrix), public=public), problem.supports(same)
+
+
+def exactly(y, matrix):
+    return ppd.measured(inv.margin("r", "c"), y, laws.TransitionMatrix(matrix))
+
+
+def denoised(seen, draws, seed=1):
+    found = ppd.denoise(seen, draws=draws, tune=draws // 5, rng=seed, progressbar=False, prior="flat")
+    return found.draws.values.reshape(2, draws, -1), found
+
+
+def compare(seeds, draws, ways=WAYS, **sizes):
+    """Largest standard score of each statement of each table that has not too many completions."""
+    scores = {}
+    for seed in seeds:
+        problem, rng = Suppressed(seed, **sizes), np.random.default_rng(1000 + seed)
+        for way in ways:
+            seen, supports = stated(problem, way, rng)
+            tables = listed(problem.shape, problem.rows, problem.columns, supports, LISTED)
+            if tables is not None:
+                scores[seed, way] = largest_z(denoised(seen, draws, seed)[0], tables)
+    return scores
+
+
+def test_suppressed_tables_against_all_tables():
+    scores = compare(range(12), 300, largest=4, most=8)
+    assert len(scores) > 50
+    assert max(scores.values()) < SCORE, max(scores, key=scores.get)
+
+
+@pytest.mark.deep
+def test_two_hundred_suppressed_tables_against_all_tables():
+    scores = compare(range(200), 1000)
+    assert len(scores) > 800
+    assert max(scores.values()) < SCORE, max(scores, key=scores.get)
+
+
+@pytest.mark.parametrize("prior", ["flat", "learned"])
+def test_a_suppressed_cell_does_not_look_disclosed(prior):
+    y = np.full((3, 3), np.nan)
+    y[0, 2], y[1, 0], y[2, 1] = 7, 9, 11
+    public = {inv.margin("r"): [18, 17, 20], inv.margin("c"): [17, 21, 17]}
+    seen = ppd.Measurements({"r": list("abc"), "c": list("xyz")}, exactly(y, np.eye(40)), public=public)
+    found = ppd.denoise(seen, draws=400, rng=1, progressbar=False, prior=prior)
+    corner = found.draws.sel(r="a", c="x").values
+    assert sorted(set(corner.ravel().tolist())) == list(range(9))[-len(set(corner.ravel().tolist())) :]
+    if prior == "flat":
+        tables = listed((3, 3), [18, 17, 20], [17, 21, 17], [range(40) if np.isnan(v) else [int(v)] for v in y.ravel()])
+        assert largest_z(found.draws.values.reshape(2, 400, 9), tables) < SCORE
+        assert found.problems == []
+
+
+def test_cells_that_are_nearly_known_do_not_cut_the_others_off():
+    y = np.full((3, 3), np.nan)
+    y[0, 0], y[1, 1], y[2, 2] = 7, 9, 11
+    law = laws.DiscreteGaussian(variance=0.01)
+    seen = ppd.Measurements(
+        {"r": range(3), "c": range(3)}, ppd.measured(inv.margin("r", "c"), y, law),
+        public={inv.margin("r"): [18, 17, 20], inv.margin("c"): [17, 21, 17]}, bounds=inv.nonnegative(),
+    )  # fmt: skip
+    supports = [range(40) if np.isnan(v) else [int(v)] for v in y.ravel()]
+    tables = listed((3, 3), [18, 17, 20], [17, 21, 17], supports)
+    assert largest_z(denoised(seen, 800)[0], tables) < SCORE
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_margins_in_ranges_and_cells_with_holes(seed):
+    """Row sums are rounded to multiples of 3 at random, column sums exact, cells published but for their parity."""
+    rng = np.random.default_rng(seed)
+    table = rng.integers(0, 6, (2, 3) if seed % 2 else (3, 2))
+    rows, columns = table.sum(axis=1), table.sum(axis=0)
+    rounded = rows // 3 * 3 + 3 * (rng.random(rows.size) < rows % 3 / 3)
+    parity = np.zeros((40, 2))
+    parity[np.arange(40), np.arange(40) % 2] = 1
+    hidden = rng.random(table.shape) < 0.7
+    y = np.where(hidden, np.nan, table % 2)
+    seen = ppd.Measurements(
+        {"r": range(table.shape[0]), "c": range(table.shape[1])},
+        exactly(y, parity), ppd.measured(inv.margin("r"), rounded, laws.RandomRounding(3)),
+        public={inv.margin("c"): columns.tolist()}, bounds=inv.nonnegative(),
+    )  # fmt: skip
+    counts = np.array(list(itertools.product(range(int(columns.max()) + 1), repeat=table.size)))
+    counts = counts[(counts.reshape(-1, *table.shape).sum(axis=1) == columns).all(axis=1)]
+    counts = counts[((counts % 2 == table.ravel() % 2) | hidden.ravel()).all(axis=1)]
+    weights = np.maximum(1 - abs(counts.reshape(-1, *table.shape).sum(axis=2) - rounded) / 3, 0).prod(axis=1)
+    tables, law = counts[weights > 0], weights[weights > 0] / weights.sum()
+    assert largest_z(denoised(seen, 800)[0], tables, law) < SCORE
+
+
+@pytest.mark.parametrize("seed", [0, 3])
+def test_supports_too_large_for_exact_draws(seed, monkeypatch):
+    """Blocks of cells are drawn jointly, and chains start from different tables."""
+    monkeypatch.setattr("ppdinf.fiber.fiber.EDGES", 0)
+    problem = Suppressed(seed, largest=4, most=8)
+    seen, supports = stated(problem, "holes", np.random.default_rng(seed))
+    tables = listed(problem.shape, problem.rows, problem.columns, supports)
+    draws, found = denoised(seen, 150)
+    assert found.problems or largest_z(draws, tables) < SCORE
+
+
+def walked(model, draws, tune=50):
+    idata = pm.sample(
+        draws, tune=tune, chains=2, cores=1, random_seed=1, progressbar=False, quiet=True, model=model,
+        compute_convergence_checks=False,
+    )  # fmt: skip
+    return idata.posterior["x"].values.reshape(2, draws, -1), idata
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_data_models_of_suppressed_tables(way):
+    rng = np.random.default_rng(5)
+    for seed in (5, 8, 11):
+        problem = Suppressed(seed, largest=4, most=6)
+        seen, supports = stated(problem, way, rng)
+        tables = listed(problem.shape, problem.rows, problem.columns, supports, LISTED)
+        rates = rng.uniform(0.5, 6, problem.shape)
+        with pm.Model(coords=seen.coords) as model:
+            ppd.PartiallyPrivate("x", pm.Poisson.dist(rates), seen)
+        log_law = (tables * np.log(rates.ravel()) - gammaln(tables + 1)).sum(axis=1)
+        law = np.exp(log_law - log_law.max())
+        assert largest_z(walked(model, 600)[0], tables, law / law.sum()) < SCORE
+
+
+@pytest.mark.parametrize(
+    ("shape", "rows", "columns", "p"),
+    [
+        ((2, 3), [5, 2], [2, 2, 3], [0.2, 0, 0.3, 0.3, 0.2]),
+        ((3, 3), [6, 5, 7], [7, 5, 6], [0.3, 0, 0, 0.5, 0.1, 0.1, 0]),
+        ((2, 4), [9, 7], [4, 5, 2, 5], [0.2, 0.3, 0, 0, 0.4, 0.1]),
+    ],
+)
+def test_only_sums_and_a_support_with_holes(shape, rows, columns, p):
+    frame = ppd.as_table(np.zeros(shape, dtype=int), dims=("r", "c"))
+    public = MARGINS.on(frame, values=[*rows, *columns])
+    support = [k for k, share in enumerate(p) if share > 0]
+    tables = listed(shape, rows, columns, [support] * (shape[0] * shape[1]))
+    with pm.Model(coords={"r": range(shape[0]), "c": range(shape[1])}) as model:
+        x = ppd.models.OnFiber("x", pm.Categorical.dist(p), public)
+    assert tuple(x.owner.op.start.ravel().tolist()) in set(map(tuple, tables.tolist()))
+    law = np.array(p)[tables].prod(axis=1)
+    draws, idata = walked(model, 800)
+    assert largest_z(draws, tables, law / law.sum()) < SCORE
+    assert not any("value throughout" in problem or "stuck" in problem for problem in diagnosed(idata, model))
+
+
+def diagnosed(idata, model):
+    import warnings
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return ppd.diagnose(idata, model).problems
+
+
+def test_no_table_in_the_support_is_refused():
+    frame = ppd.as_table(np.zeros((2, 2), dtype=int), dims=("r", "c"))
+    public = MARGINS.on(frame, values=[3, 3, 3, 3])
+    with pm.Model(coords={"r": range(2), "c": range(2)}), pytest.raises(InvariantError, match="no starting table"):
+        ppd.models.OnFiber("x", pm.Categorical.dist([0.4, 0, 0.3, 0, 0.3]), public)
+
+
+@pytest.mark.parametrize("order", list(itertools.permutations("abc")))
+def test_three_way_tables_with_known_cells(order):
+    """All margins of two dimensions are exact, and every count is at most 2; two cells are published exactly."""
+    sizes = {"a": 2, "b": 3, "c": 3}
+    shape = tuple(sizes[dim] for dim in order)
+    table = np.random.default_rng(4).integers(0, 3, shape)
+    pairs = [inv.margin(*pair) for pair in itertools.combinations(order, 2)]
+    axes = [tuple(k for k in range(3) if order[k] not in pair) for pair in itertools.combinations(order, 2)]
+    public = {pair: table.sum(axis=axis).tolist() for pair, axis in zip(pairs, axes, strict=True)}
+    seen = ppd.Measurements({dim: range(sizes[dim]) for dim in order}, public=public, bounds=inv.between(0, 2))
+    tables = np.array(list(boxes(shape, 2, table, axes)))
+    draws, found = denoised(seen, 400)
+    assert largest_z(draws, tables) < SCORE
+    assert found.problems == []
+
+
+def boxes(shape, most, table, axes):
+    """All tables with counts from 0 to `most` that have the margins of a table, slice by slice of the first axis."""
+    slices = np.array(list(itertools.product(range(most + 1), repeat=int(np.prod(shape[1:])))))
+    slices = slices.reshape(-1, *shape[1:])
+    columns, rows = slices.sum(axis=1), slices.sum(axis=2)
+    fits = [(columns == one.sum(axis=0)).all(axis=1) & (rows == one.sum(axis=1)).all(axis=1) for one in table]
+    inner = [slices[fit] for fit in fits]
+    for parts in itertools.product(*inner):
+        x = np.array(parts)
+        if (x.sum(axis=0) == table.sum(axis=0)).all():
+            yield x.ravel()
