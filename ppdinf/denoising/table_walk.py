@@ -71,7 +71,7 @@ class TableWalk:
         self.precision = observed.gaussian_cells()
         log_noise = windows.log_noise - windows.log_noise.max(axis=1, keepdims=True)
         linear = np.exp(log_noise)
-        rises = np.diff(linear, axis=1) > 0
+        rises = np.diff(linear, axis=1, prepend=np.inf) > 0
         falls = windows.lower + np.where(rises.any(axis=1), width - 1 - rises[:, ::-1].argmax(axis=1), 0)
         self.noise = log_noise, linear, windows.lower, falls
         B = sp.csc_array(system.B)

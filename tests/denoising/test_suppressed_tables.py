@@ -202,6 +202,15 @@ def diagnosed(idata, model):
         return ppd.diagnose(idata, model).problems
 
 
+def test_a_table_that_exact_sums_fix_under_overlapping_noisy_sums():
+    seen = ppd.Measurements(
+        {"r": ["A"], "c": [2000]},
+        exactly({("A", 2000): 2}, np.eye(4)), ppd.measured(inv.linear([[1], [2]]), [5, 8], laws.L2Laplace("1/4")),
+        public={inv.total(): 2},
+    )  # fmt: skip
+    assert (denoised(seen, 50)[0] == 2).all()
+
+
 def test_no_table_in_the_support_is_refused():
     frame = ppd.as_table(np.zeros((2, 2), dtype=int), dims=("r", "c"))
     public = MARGINS.on(frame, values=[3, 3, 3, 3])
