@@ -1,0 +1,193 @@
+"""Density, gradient and draws of a model against the enumerator."""
+
+import numpy as np
+from scipy.special import logsumexp
+
+from combinations.composition import HEADER
+from combinations.enumerator import slope
+from combinations.outcomes import ALARM, FaultError, run_code
+
+
+class Density:
+    """Log density and gradient of a model, noise scales integrated out by the trapezoidal rule."""
+
+    def __init__(self, model, posed, gradient):
+        self.posed = posed
+        names = [v.name for v in model.value_vars]
+        self.sampled = posed.table in names
+        self.scales = [name for name in names if "noise_scale" in name or "noise_shift" in name]
+        outputs = [model.logp()]
+        self.continuous = [v.name for v in model.continuous_value_vars if v.name not in self.scales]
+        self.gradient = bool(gradient and self.continuous and not self.scales)
+        if self.gradient:
+            outputs.append(model.dlogp([model[name] for name in self.continuous]))
+        self.function = model.compile_fn(outputs, inputs=model.value_vars, on_unused_input="ignore", point_fn=True)
+        self.names = names
+        self.dtypes = {v.name: v.dtype for v in model.value_vars}
+
+    def point(self, point, table):
+        given = {name: value for name, value in point.items() if name in self.names}
+        if self.sampled:
+            given[self.posed.table] = np.asarray(table).reshape(self.posed.frame.shape)
+        unknown = set(self.names) - set(given) - set(self.scales)
+        if unknown:
+            raise FaultError(f"variables {sorted(unknown)} of the model are not expected")
+        return {name: np.asarray(value).astype(self.dtypes[name]) for name, value in given.items()}
+
+    def __call__(self, point, table):
+        """Value, and gradient or None."""
+        given = self.point(point, table)
+        if not self.scales:
+            found = self.function(given)
+            return float(found[0]), np.asarray(found[1]) if self.gradient else None
+        grid = np.arange(-9, 5, 0.04)
+        values = [float(self.function(given | {self.scales[0]: np.asarray(at)})[0]) for at in grid]
+        return float(logsumexp(values)), None
+
+
+def known(point, density):
+    """A point without the values that the model has summed over."""
+    optional = {name for one in density.posed.dependents for name in one.optional}
+    return {name: value for name, value in point.items() if name in density.names or name not in optional}
+
+
+def close(a, b, tolerance=2e-6):
+    if np.isneginf(a) or np.isneginf(b):
+        return np.isneginf(a) and np.isneginf(b)
+    return abs(a - b) <= tolerance * max(1.0, abs(b) / 100)
+
+
+def check_density(model, stage, truth, rng, gradient, before=None):
+    """Three points and a table that is not allowed; `before` is what a constant was at the stage before."""
+    posed = stage.posed
+    density = Density(model, posed, gradient)
+    offsets, shown = [], []
+    tables = []
+    for number in range(3):
+        point = known(posed.point(rng, truth), density)
+        table = None
+        if density.sampled:
+            listed = posed.listed(point)[0]
+            fits = np.isfinite(listed.log_weight_of(truth))
+            table = truth if fits and (number == 0 or posed.exchange) else listed.draw(1, rng)[0]
+            tables.append(table)
+        expected = posed.log_density(point, table)
+        found, slopes = density(point, table)
+        if not np.isfinite(expected):
+            if number == 0 or np.isfinite(found):
+                raise FaultError(f"log density at {point}, {table}: {found}, expected {expected}")
+            continue
+        offsets.append(found - expected)
+        shown.append((point, None if table is None else table.tolist(), found, expected))
+        again, _ = density(point, table)
+        if again != found:
+            raise FaultError(f"log density at {point} is {found} and then {again}")
+        if slopes is not None and number == 0:
+            check_gradient(density, point, table, slopes)
+    precision = 1e-3 if density.scales else 2e-6
+    if not all(close(found, expected + offsets[0], precision) for _, _, found, expected in shown):
+        raise FaultError("differences of log density are wrong (point, table, found, expected):\n"
+                         + "\n".join(map(str, shown)))  # fmt: skip
+    route = "sampled" if density.sampled else "summed"
+    if before and before[0] == route and not density.scales and not close(before[1], offsets[0], 1e-5):
+        raise FaultError(f"after {stage.kind} the log density has changed by {offsets[0] - before[1]}")
+    if density.sampled and not posed.exchange:
+        point = shown[0][0]
+        for _ in range(2):
+            moved = tables[-1].copy()
+            moved[int(rng.integers(moved.size))] += int(rng.choice([-1, 1]))
+            found, expected = density(point, moved)[0], posed.log_density(point, moved)
+            if not close(found, expected + offsets[0], precision):
+                raise FaultError(f"log density at {point}, {moved.tolist()}: {found}, expected {expected + offsets[0]}")
+    return density, (route, offsets[0])
+
+
+def check_gradient(density, point, table, slopes):
+    sizes = [np.size(point[name]) for name in density.continuous]
+    cut = np.cumsum(sizes)[:-1]
+
+    def expected(flat):
+        parts = zip(density.continuous, np.split(flat, cut), strict=True)
+        moved = {name: part.reshape(np.shape(point[name])) for name, part in parts}
+        return density.posed.log_density(point | moved, table)
+
+    flat = np.concatenate([np.ravel(point[name]) for name in density.continuous]).astype(float)
+    right = slope(expected, flat)
+    if not np.allclose(slopes, right, rtol=2e-5, atol=2e-5 * max(1.0, np.abs(right).max(initial=0))):
+        raise FaultError(f"gradient at {point}, {table}: {slopes.tolist()}, expected {right.tolist()}")
+
+
+def check_draws(model, density, truth, rng, number=400):
+    """Tables given everything else, by chi-square."""
+    import xarray as xr
+
+    import ppdinf as ppd
+
+    posed = density.posed
+    point = known(posed.point(rng, truth), density)
+    listed, _ = posed.listed(point)
+    if density.scales:
+        return
+    if density.sampled:
+        draws = moved_once(model, density, point, listed.draw(number, rng), rng)
+    else:
+        given = {name: np.broadcast_to(value, (1, number, *np.shape(value))) for name, value in point.items()}
+        posterior = xr.Dataset({
+            name: (("chain", "draw", *(f"{name}_{k}" for k in range(value.ndim - 2))), value)
+            for name, value in given.items()
+        })  # fmt: skip
+        tree = xr.DataTree.from_dict({"posterior": posterior})
+        found = ppd.sample_confidential(tree, model, name=posed.table, random_seed=1)
+        if found.dims[2:] != posed.frame.dims:
+            raise FaultError(f"draws have the dimensions {found.dims}")
+        draws = found.values.reshape(number, -1)
+    p = listed.p_value(draws)
+    if p < ALARM:
+        mean, sd = listed.moments()
+        raise FaultError(f"draws at {point}: p = {p:.1e}; means {draws.mean(axis=0).tolist()}, expected "
+                         f"{mean.round(3).tolist()}, sd {sd.round(3).tolist()}")  # fmt: skip
+
+
+def moved_once(model, density, point, starts, rng):
+    """Where one step takes tables drawn from the posterior: independent, and in law as they were."""
+    from ppdinf.samplers import LatticeGibbs
+
+    table = density.posed.table
+    step = LatticeGibbs([model[table]], model=model, rng=np.random.default_rng(int(rng.integers(2**31))))
+    step.setup_chain(np.random.default_rng(1), 0, len(starts))
+    shape = density.posed.frame.shape
+    found = [np.ravel(step.step(density.point(point, start.reshape(shape)))[0][table]) for start in starts]
+    return np.array(found)
+
+
+def check_sampling(model, density, seed):
+    """Sampling begins, and every table drawn is one that is listed."""
+    import pymc as pm
+
+    with model:
+        idata = pm.sample(3, tune=3, chains=1, cores=1, random_seed=seed, progressbar=False, quiet=True,
+                          compute_convergence_checks=False)  # fmt: skip
+    if density.sampled:
+        for number in range(3):
+            values = {name: v.values[0, number] for name, v in idata.posterior.data_vars.items()}
+            table = values.pop(density.posed.table)
+            listed, _ = density.posed.listed(values)
+            if not np.isfinite(listed.log_weight_of(table)):
+                raise FaultError(f"pm.sample draws {table.tolist()}, given {values}")
+
+
+def check_posterior(composition, *, gradient=True, draws=False, sampling=False):
+    """Yield the number of stages that ran."""
+    namespace = {}
+    exec(HEADER, namespace)
+    before = None
+    for number, stage in enumerate(composition.stages):
+        yield number + 1
+        run_code(stage, namespace)
+        model = namespace["model"]
+        rng = np.random.default_rng([composition.seed, number])
+        density, before = check_density(model, stage, composition.truth, rng, gradient and number == 0, before)
+        if sampling:
+            check_sampling(model, density, composition.seed)
+        if draws and number == len(composition.stages) - 1:
+            check_draws(model, density, composition.truth, rng)

@@ -1,0 +1,136 @@
+"""Random mechanisms and tables: public sums, shapes, laws."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import logsumexp
+
+from combinations import frames, noises, sums
+from combinations.composition import Composition, Stage
+from combinations.enumerator import FAR, System, TooManyError, log_noise
+from combinations.frames import pick
+from combinations.measured import exact_sums
+
+WIDE = [
+    (6, 10),
+    (10, 6),
+    (12, 3),
+    (3, 12),
+    (20, 2),
+    (2, 20),
+    (3, 4, 2),
+    (2, 4, 3),
+    (4, 3, 2),
+    (7, 5),
+    (1, 9),
+    (9, 1),
+    (4, 4),
+]
+LATTICE = 12  # largest noise of a cell that is listed
+
+
+@dataclass
+class Drawn:
+    """A mechanism, as the enumerator has it."""
+
+    frame: frames.Frame
+    rows: np.ndarray  # of the sums that the noise keeps
+    weigh: object = None  # log weight of noise, rows of an array; None where it is not stated
+    bounded: bool = False  # whether releases obey the bounds
+    real: bool = False
+    alike: bool = False  # whether all cells have the same law of noise
+    cellwise: object = None  # matrix of probabilities of single cells
+    enumerable: bool = False
+    post: bool = False  # whether releases are post-processed
+
+    def noise(self):
+        """All noise of some size that keeps the sums, with its probabilities."""
+        cells = tuple(range(self.frame.size))
+        size = np.full(self.frame.size, LATTICE)
+        z = System(-size, size, [(row, 0) for row in self.rows], most=40_000).tables(cells)
+        log_w = self.weigh(z)
+        return z, np.exp(log_w - logsumexp(log_w))
+
+    def releases(self, x):
+        """All releases within the bounds, with their log probabilities given a table."""
+        cells = tuple(range(self.frame.size))
+        low, high = np.zeros(self.frame.size, int), np.full(self.frame.size, FAR)
+        y = System(low, high, [(row, int(row @ x)) for row in self.rows], most=2000).tables(cells)
+        log_w = self.weigh(y - x)
+        return y, log_w - logsumexp(log_w)
+
+
+KINDS = ["l1", "l1", "l1", "l2", "gaussian", "conditioned", "bounded", "wasserstein", "wasserstein", "transition",
+         "subspace gaussian", "subspace laplace", "post-processed", "top-down", "suppression"]  # fmt: skip
+
+
+def compose(seed, rng):
+    """A mechanism, a table and draws."""
+    kind = pick(rng, KINDS)
+    small = kind in ("bounded", "wasserstein", "transition", "suppression") or rng.random() < 0.6
+    frame = frames.frame(rng, frames.SHAPES if small else WIDE)
+    options = ["total", "margin", "margins", "margins", "groups", "nested", "cells", "mapped", "all pairs", "none"]
+    options += ["linear", "weighted"] * small
+    exact, sort = exact_sums(rng, frame, options)
+    if not exact and kind in ("bounded", "wasserstein", "suppression"):
+        raise TooManyError
+    if kind == "transition":
+        exact = []
+    features = {"way: mechanism", f"mechanism: {kind}", f"exact: {sort}", f"shape: {frame.shape}"}
+    rows = np.vstack([one.rows for one in exact]) if exact else np.zeros((0, frame.size), dtype=int)
+    code = " & ".join([one.code for one in exact] or ["inv.Public()"])
+    if frame.coords:
+        code += f" & inv.covariates({', '.join(map(repr, frame.coords))})"
+    truth = rng.poisson(pick(rng, [0.7, 1.5] if kind in ("bounded", "wasserstein") else [0.7, 1.5, 20]), frame.size)
+    name = pick(rng, ["1", "2"])
+    epsilon = float(name)
+    l1, l2 = (lambda z: -np.abs(z).sum(axis=-1)), (lambda z: -np.sqrt((z**2).sum(axis=-1)))
+    drawn = Drawn(frame, rows)
+    free = frame.size - (np.linalg.matrix_rank(rows) if len(rows) else 0)
+    drawn.enumerable = kind in ("l1", "l2", "gaussian", "conditioned") and free <= (2 if epsilon < 2 else 3) and small
+    if kind in ("l1", "l2"):
+        text = f"ppd.GeneralizedLaplace({code}, epsilon={name!r}, norm={kind!r})"
+        drawn.weigh = lambda z: epsilon * (l1 if kind == "l1" else l2)(z)
+    elif kind == "gaussian":
+        text, drawn.weigh = f"ppd.GeneralizedGaussian({code}, sigma=1)", lambda z: -(z**2).sum(axis=-1) / 2
+    elif kind == "conditioned":
+        staircase = f"laws.Staircase({name!r}, sensitivity=2, step=1)", ("staircase", epsilon, 2, 1)
+        law, own = pick(rng, [("laws.DiscreteGaussian(variance=2)", ("gaussian", 2.0)), staircase])
+        text, drawn.weigh = f"ppd.Conditioned({code}, noise={law})", lambda z: log_noise(own, z, 0).sum(axis=-1)
+        drawn.enumerable &= epsilon == 2 and free <= 2
+    elif kind == "bounded":
+        text = f"ppd.Conditioned({code} & inv.nonnegative(), noise=laws.DoubleGeometric({name!r}))"
+        drawn.weigh, drawn.bounded = (lambda z: epsilon * l1(z)), True
+    elif kind == "wasserstein":
+        loss = pick(rng, ["l1", "l2"])
+        features.add(f"loss: {loss}")
+        text = (
+            f"ppd.WassersteinExponential({code} & inv.nonnegative(), epsilon={name!r}, sensitivity=2, "
+            f'secrets="whether one is a case", loss={loss!r})'
+        )
+        drawn.weigh, drawn.bounded = (lambda z: epsilon * (l1 if loss == "l1" else l2)(z) / 4), True
+    elif kind == "transition":
+        size = int(truth.max()) + 3
+        matrix, drawn.cellwise = noises.spread_matrix(rng, size)
+        text = f"ppd.Transition({matrix})"
+        if frame.coords:
+            text = text[:-1] + f", inv.covariates({', '.join(map(repr, frame.coords))}))"
+    elif kind == "subspace gaussian":
+        text, drawn.real = f'ppd.SubspaceGaussian({code}, epsilon={name!r}, delta="1e-3")', True
+    elif kind == "subspace laplace":
+        text, drawn.real = f"ppd.SubspaceLaplace({code}, epsilon={name!r})", True
+    elif kind == "post-processed":
+        text, drawn.post = f"ppd.PostProcessed({code}, epsilon={name!r}, method={pick(rng, ['rounded', 'l1'])!r})", True
+    elif kind == "suppression":
+        text = f"ppd.Suppression({code})"
+    else:
+        level = sums.margin(frame, (frame.dims[0],))
+        text, drawn.post = f"ppd.TopDown({code}, {name!r}, levels={level.code})", True
+    if drawn.bounded:
+        drawn.releases(truth)
+    if drawn.enumerable:
+        drawn.noise()
+    features.add("law listed" if drawn.enumerable or drawn.bounded or kind == "transition" else "sums alone")
+    drawn.alike = kind in ("l1", "l2", "gaussian") and sort in ("margins", "total", "none", "all pairs")
+    lines = [f"table = {frame.table_code(truth)}", f"mechanism = {text}"]
+    return Composition(seed, features, [Stage("\n".join(lines), drawn, "mechanism")], truth, "mechanism")

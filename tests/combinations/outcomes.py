@@ -1,0 +1,79 @@
+"""What comes of a check: right, refused by name, reported by the package, or a fault."""
+
+import signal
+import traceback
+import warnings
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import numpy as np
+
+SECONDS = 60
+ALARM = 1e-7  # of one chi-square test: 1,000 compositions with one each give a false alarm once in 10,000 runs
+
+
+class HangError(BaseException):
+    """A composition takes too long; no handler of Exception sees it."""
+
+
+class FaultError(Exception):
+    """A wrong number."""
+
+
+class ReportedError(Exception):
+    """The package itself says that a result should not be used."""
+
+
+@dataclass
+class Outcome:
+    seed: int
+    kind: str  # "right", "refused", "fault"
+    words: str
+    features: set
+    code: str = ""
+
+    def __str__(self):
+        return f"seed {self.seed}: {self.words}\n{self.code}"
+
+
+@contextmanager
+def limited(seconds):
+    def stop(*_):
+        raise HangError(f"not finished in {seconds} s")
+
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def outcome(composition, check, seconds=SECONDS):
+    """What `check`, a generator of progress, comes to; the code that ran is kept where something is wrong."""
+    from ppdinf.errors import ModelError, PrivacyError
+
+    ran = 1
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        try:
+            with limited(seconds):
+                for ran in check:  # noqa: B007
+                    pass
+            return Outcome(composition.seed, "right", "", composition.features)
+        except (ModelError, PrivacyError) as refusal:
+            kind, words = "refused", f"{type(refusal).__name__}: {refusal}"
+        except ReportedError as report:
+            kind, words = "reported", str(report)
+        except (FaultError, HangError) as fault:
+            kind, words = "fault", str(fault)
+        except Exception as error:
+            last = traceback.extract_tb(error.__traceback__)[-3:]
+            where = " < ".join(f"{one.filename.rsplit('site-packages/')[-1]}:{one.lineno}" for one in reversed(last))
+            kind, words = "fault", f"{type(error).__name__}: {error} ({where})"
+    return Outcome(composition.seed, kind, words, composition.features, composition.show(ran))
+
+
+def run_code(stage, namespace):
+    exec(compile(stage.code, "<composition>", "exec"), namespace)
