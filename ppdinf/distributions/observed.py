@@ -9,6 +9,7 @@ from abc import ABC, abstractmethod
 from functools import cached_property
 
 import numpy as np
+import pytensor.tensor as pt
 import scipy.sparse as sp
 import xarray as xr
 from numpy.typing import NDArray
@@ -26,7 +27,7 @@ from ppdinf.laws.noise_norm import NoiseNorm
 from ppdinf.measurements import Measurements
 from ppdinf.releases import Release
 
-__all__ = ["Observed"]
+__all__ = ["Observed", "sums_of_cells"]
 
 type Reals = NDArray[np.float64]
 
@@ -122,3 +123,9 @@ class Observed(ABC):
     @abstractmethod
     def draw(self, cells: NDArray[np.int64], rng: np.random.Generator) -> Array:
         """Publish tables again, of shape (n, d); numbers of shape ``(n, *noisy.shape)``."""
+
+
+def sums_of_cells(matrix: sp.csr_array, cells: TensorVariable) -> TensorVariable:
+    """Return symbolic sums ``matrix @ cells``."""
+    rows, columns = matrix.nonzero()
+    return pt.zeros(matrix.shape[0], dtype=cells.dtype)[rows].inc(matrix.data * cells[columns])

@@ -19,7 +19,7 @@ from scipy.optimize import lsq_linear
 from ppdinf._pymc_internals import TensorVariable
 from ppdinf._types import Array, Symbolic
 from ppdinf.distributions.answers import short_moves
-from ppdinf.distributions.observed import Observed, Reals
+from ppdinf.distributions.observed import Observed, Reals, sums_of_cells
 from ppdinf.distributions.of_table import of_table
 from ppdinf.fiber.measured_sums import MeasuredSums
 from ppdinf.frame import Frame
@@ -133,15 +133,12 @@ class ObservedRelease(Observed):
         """Log density of a release given a table; ``-inf`` unless the two agree on every sum that the noise keeps."""
         likelihood, kept = self.likelihood, self.published.kept
         answers = x if likelihood.query is None else pt.as_tensor(likelihood.query.toarray()) @ x
-        rows, columns = kept.A.nonzero()
         # whole noise sums to zero; real noise does so but for rounding, and its table has the sums read off the release
         moved, goal = (y - answers, 0) if self.is_integer else (answers, kept.values)
-        zeros = pt.constant(np.zeros(len(kept.names), dtype=np.int64))
-        sums = zeros[rows].inc(kept.A.data * moved[columns])
         log_weight = likelihood.log_table(y, answers, *auxiliary)
         if likelihood.looks_at_table:
             log_weight += of_table(likelihood.log_of_table, x)
-        return pt.switch(pt.all(pt.eq(sums, goal)), log_weight, -np.inf)
+        return pt.switch(pt.all(pt.eq(sums_of_cells(kept.A, moved), goal)), log_weight, -np.inf)
 
     def draw(self, cells: NDArray[np.int64], rng: np.random.Generator) -> Array:
         """Release tables again, by the mechanism's own sampler."""

@@ -1,13 +1,13 @@
 """The mechanism as a likelihood: the released table given the confidential one.
 
-The density is zero unless the two agree on every public sum. The noise of some mechanisms has a simple density given
-an auxiliary variable, which is then a variable of the model and the last input here as in
-`ppdinf.distributions.confidential`. l2 Laplace noise is a mixture: given a half-normal scale its cells are independent
-Gaussians on the lattice. Projected Laplace noise is independent in the cells given what the projection removed, t:
-``p(y | x)`` is the integral of ``exp(-|y + R t - W x|_1 / s)`` over t, hence the mean of ``exp(|t|_1)`` times that over
-Laplace draws t. Where the total weight of the releases of a table depends on the table, C(x), the likelihood divides
-by it, and where noisy sums of the table's histogram of counts were published before, it has their law as well: both
-look at the table as a whole (`ppdinf.distributions.of_table`).
+The density is zero unless the two agree on every public sum and the table is within public bounds. The noise of some
+mechanisms has a simple density given an auxiliary variable, which is then a variable of the model and the last input
+here as in `ppdinf.distributions.confidential`. l2 Laplace noise is a mixture: given a half-normal scale its cells are
+independent Gaussians on the lattice. Projected Laplace noise is independent in the cells given what the projection
+removed, t: ``p(y | x)`` is the integral of ``exp(-|y + R t - W x|_1 / s)`` over t, hence the mean of ``exp(|t|_1)``
+times that over Laplace draws t. Where the total weight of the releases of a table depends on the table, C(x), the
+likelihood divides by it, and where noisy sums of the table's histogram of counts were published before, it has their
+law as well: both look at the table as a whole (`ppdinf.distributions.of_table`).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from ppdinf._pymc_internals import (
     numba_njit,
 )
 from ppdinf._types import Array
-from ppdinf.distributions.observed import Observed
+from ppdinf.distributions.observed import Observed, sums_of_cells
 
 __all__ = ["ReleasedRV", "released"]
 
@@ -82,7 +82,11 @@ def _released_logp(
     **kwargs: object,
 ) -> TensorVariable:
     (y,) = values
-    return op.observed.log_density(y.ravel(), x.ravel(), *auxiliary)
+    log_density, system = op.observed.log_density(y.ravel(), x.ravel(), *auxiliary), op.observed.system
+    if not system.limits.size:
+        return log_density
+    within = pt.all(pt.ge(sums_of_cells(system.B, x.ravel()), system.limits))
+    return pt.switch(within, log_density, -np.inf)
 
 
 @numba_core_rv_funcify.register(ReleasedRV)
