@@ -22,7 +22,7 @@ The versions that were tried are the bounds in pyproject.toml and the newest one
 `change_dist_size`, `check_dist_not_registered`, `MissingInputError`
     Give an unnamed distribution the shape of the table, refuse a named one, or one of another shape. Instead: have
     users write ``shape=``.
-`compile_pymc`, `inputvars`, `join_nonshared_inputs`, `get_value_vars_from_user_vars`
+`compile_pymc`, `reseed_rngs`, `inputvars`, `join_nonshared_inputs`, `get_value_vars_from_user_vars`
     Functions of a point of the model, with fresh random numbers at every call. Instead: ``pytensor.function`` with
     updates written out.
 `Transform`
@@ -62,7 +62,7 @@ from pymc.logprob.rewriting import logprob_rewrites_db
 from pymc.logprob.transforms import Transform
 from pymc.logprob.utils import CheckParameterValue, replace_rvs_by_values
 from pymc.pytensorf import compile as compile_pymc
-from pymc.pytensorf import inputvars, join_nonshared_inputs
+from pymc.pytensorf import inputvars, join_nonshared_inputs, reseed_rngs
 from pymc.sampling.mcmc import assign_step_methods, instantiate_steppers
 from pymc.step_methods import STEP_METHODS
 from pymc.step_methods.compound import BlockedStep, Competence, CompoundStep, StepMethodState
@@ -203,6 +203,7 @@ __all__ = [
     "register_funcify_and_cache_key",
     "register_funcify_default_op_cache_key",
     "replace_rvs_by_values",
+    "reseed_rngs",
     "toposort",
     "transformed_conditional_logp",
     "vectorize_graph",

@@ -134,6 +134,10 @@ def not_coupled(table: TensorVariable, model: pm.Model) -> str | None:
     """Say why walks of a table that is a variable of a model cannot be coupled: something refuses them, or None."""
     if table.owner.op.observed.likelihood.normaliser is not None:
         return f"walks of {table.name!r} can be refused, for the normaliser of its noise: they are not coupled"
+    if table.owner.op.fiber.uninformed.any():
+        return (
+            f"cells of {table.name!r} that nothing published depends on are drawn anew: walks of them are not coupled"
+        )
     if factors_of(table, model)[1]:
         return f"something depends on several cells of {table.name!r} at once: walks that it refuses do not meet"
     return None

@@ -10,6 +10,7 @@ cells                  which cell of a table each element of a graph looks at, d
                        graph is made of
 confidential           PyMC's view of a confidential table: a random variable of which the released one is an
                        observation
+data_model_draws       draws of cells from the data model alone, for cells that nothing published depends on
 dependents             what else in a model depends on its confidential tables, and what that tells about them
 factors                densities of what depends on a confidential table, taken apart by cell
 layout                 from what was observed and a data model to a fiber: windows, supports, moves and a table to start
@@ -36,6 +37,7 @@ rows                   multinomial rows as independent cells: the same density w
 summed_out             the marginal likelihood of a release: its confidential table summed out, with everything that
                        depends on it
 sums_given_totals      sums given their totals as an Op of PyTensor: value and gradient, in compiled code
+table_moves            the plan of how a table moves: moves that are proved to connect its support, or exact draws
 told                   a potential by cell as a random variable that was observed, so that its table can be summed out
                        with it
 truncation             truncation of counts: which cells have a window, how wide it is, and the probability outside it

@@ -172,7 +172,11 @@ class ConfidentialRV(SymbolicRandomVariable):
 
         Natural parameters and log normalisers of shape (d,), symbolic, and ``log_h`` of shape (d, width).
         """
-        return None if self.observed.likelihood.auxiliary is not None else self._natural(inputs)
+        form = None if self.observed.likelihood.auxiliary is not None else self._natural(inputs)
+        if form is None or not self.fiber.uninformed.any():
+            return form
+        eta, log_normaliser = (pt.switch(self.fiber.uninformed, 0.0, part) for part in form[:2])
+        return eta, log_normaliser, np.where(self.fiber.uninformed[:, None], self.fiber.log_noise, form[2])
 
     def _natural(self, inputs: Sequence[Variable]) -> Natural | None:
         """Return the natural form, less what noise weighs given an auxiliary variable."""
@@ -204,6 +208,9 @@ class ConfidentialRV(SymbolicRandomVariable):
             natural = pt.clip(eta, *ends)[:, None] * at - log_normaliser[:, None]
             weights = self._at(log_h, "log_h", counts) + natural
         weights += self.log_given(inputs, at)
+        if self.fiber.uninformed.any():  # the weight 1 at the first count of the window, which stands for all counts
+            alone = pt.switch(pt.eq(at, self.fiber.lower[:, None]), 0.0, -np.inf)
+            weights = pt.switch(self.fiber.uninformed[:, None], alone, weights)
         if not factors:
             return weights
         # dependents may have no law at counts that the table cannot have: those are evaluated at the likeliest one

@@ -9,6 +9,7 @@ exact full conditionals. Otherwise f is a function of the whole table.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -31,7 +32,7 @@ from ppdinf._pymc_internals import (
 )
 from ppdinf.distributions.cells import NONE, cells_of
 
-__all__ = ["Factor", "factors_in"]
+__all__ = ["Factor", "factors_in", "read_cells"]
 
 
 class Factor(NamedTuple):
@@ -79,6 +80,14 @@ class Factor(NamedTuple):
             return 0.0
         (density,) = graph_replace([self.density], {self.table: pt.constant(start)}, strict=False)
         return _added_up(density, self.cells.shape).ravel()[none].sum()
+
+
+def read_cells(by_cell: Sequence[Factor], of_all: Sequence[TensorVariable], size: int) -> NDArray[np.bool_]:
+    """Tell which cells of a table densities depend on, shape (size,); all where one depends on several at once."""
+    found = np.full(size, len(of_all) > 0)
+    for factor in by_cell:
+        found[factor.cells[factor.cells != NONE]] = True
+    return found
 
 
 def _added_up(density: TensorVariable, shape: tuple[int, ...]) -> TensorVariable:

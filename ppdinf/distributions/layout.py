@@ -41,14 +41,19 @@ from ppdinf.lattice.feasible import nearest_feasible
 from ppdinf.lattice.presolve import Support
 from ppdinf.lattice.tables_with_holes import nearest_table
 
-__all__ = ["lay_out"]
+__all__ = ["at_initial_point", "feasible_start", "give_windows", "lay_out"]
 
 UNBOUNDED = (GeometricRV, MultinomialRV, DirichletMultinomialRV, NegBinomialRV, PoissonRV)
 BOUNDED_BY_FIRST = (BetaBinomialRV, BinomialRV)
 
 
 def lay_out(
-    model: pm.Model, base: TensorVariable, observed: Observed, *, gaps: bool = False
+    model: pm.Model,
+    base: TensorVariable,
+    observed: Observed,
+    *,
+    gaps: bool = False,
+    read: NDArray[np.bool_] | None = None,
 ) -> tuple[Fiber, NDArray[np.int64]]:
     """Lay out the windows, choose moves for the bounds at hand, and find a table to start from.
 
@@ -60,6 +65,8 @@ def lay_out(
     observed : Observed
     gaps : bool
         Whether the table may be one that the model does not allow, where its support has gaps.
+    read : array of bool, shape (d,), optional
+        Cells that other variables of the model depend on, which need a window even where nothing published does.
 
     Returns
     -------
@@ -75,8 +82,11 @@ def lay_out(
     frame, system, likelihood = observed.frame, observed.system, observed.likelihood
     at_start = _support(model, base, frame.shape)
     nonnegative = ~at_start(np.full((frame.size, 1), -1))[:, 0]
+    uninformed = observed.without_information(nonnegative)
+    if read is not None:
+        uninformed &= ~read
     if likelihood.query is None:
-        lower, width = count_windows(model, base, observed, nonnegative)
+        lower, width = count_windows(model, base, observed, nonnegative, uninformed)
     else:
         lower, upper = cell_windows(observed, nonnegative)
         width = common_width(lower, upper, system)
@@ -87,6 +97,11 @@ def lay_out(
     log_noise = np.where(public, log_weight, -np.inf)
     reached = public & np.isfinite(log_noise)
     allowed = reached & at_start(counts)
+    if uninformed.any():  # the first allowed count of the window stands for all counts
+        lower = lower + np.where(uninformed, allowed.argmax(axis=1), 0)
+        alone = (np.arange(width) == 0) & allowed.any(axis=1, keepdims=True)
+        reached, allowed = (np.where(uninformed[:, None], alone, counted) for counted in (reached, allowed))
+        log_noise = np.where(uninformed[:, None], np.where(alone, 0.0, -np.inf), log_noise)
     if not allowed.any(axis=1).all():
         cell = frame.cell(int(np.argmin(allowed.any(axis=1))))
         raise ModelError(f"the distribution allows no count near the released one at {cell}")
@@ -94,8 +109,31 @@ def lay_out(
     kind = _kind_of_support(base)
     possible = allowed if kind == "constant" else reached & (~nonnegative[:, None] | (counts >= 0))
     support = TableSupport(possible, allowed, cut=kind == "unknown")
-    fiber = fiber_of(observed, lower, log_noise, support, coupling, nonnegative)
+    fiber = fiber_of(observed, lower, log_noise, support, coupling, nonnegative, uninformed)
     return fiber, feasible_start(fiber, allowed, observed, gaps=gaps)
+
+
+def give_windows(table: TensorVariable, read: NDArray[np.bool_], model: pm.Model) -> None:
+    """Lay out a table anew where other variables of the model depend on cells that have no window yet.
+
+    Parameters
+    ----------
+    table : TensorVariable
+    read : array of bool, shape (d,)
+        Cells that other variables depend on.
+    model : pymc.Model
+    """
+    law = table.owner.op
+    if not (law.fiber.uninformed & read).any():
+        return
+    for rv in model.free_RVs:  # one that is just being added has no start of its own yet
+        model.rvs_to_initial_values.setdefault(rv, None)
+    read = read | ~law.fiber.uninformed
+    dist, _ = law.base(table.owner.inputs)
+    summed_out = table not in model.free_RVs
+    law.fiber, law.start = lay_out(model, dist, law.observed, gaps=summed_out, read=read)
+    for name in ("groups", "nested"):
+        law.__dict__.pop(name, None)
 
 
 def _kind_of_support(base: TensorVariable) -> Literal["constant", "counts", "unknown"]:

@@ -46,7 +46,7 @@ class TableSupport:
 
 def fiber_of(
     observed: Observed, lower: NDArray[np.int64], log_noise: NDArray[np.float64], support: TableSupport,
-    coupling: NoiseNorm | MeasuredSums | None, nonnegative: Mask,
+    coupling: NoiseNorm | MeasuredSums | None, nonnegative: Mask, without_window: Mask | None = None,
 ) -> Fiber:  # fmt: skip
     """Plan how a table moves within its windows.
 
@@ -61,6 +61,8 @@ def fiber_of(
     coupling : NoiseNorm, MeasuredSums or None
         What was published of several cells at once.
     nonnegative : array of bool, shape (d,)
+    without_window : array of bool, shape (d,), optional
+        As for `ppdinf.fiber.fiber.Fiber`.
     """
     system, held = observed.system, observed.certain()
     B = sp.csr_array(sp.vstack([system.B, held[0]], format="csr"))
@@ -73,7 +75,7 @@ def fiber_of(
     restricted = plan.held is not None
     return Fiber(
         system, lower, log_noise, moves, coupling, nonnegative, observed.likelihood.histogram,
-        plan.support if restricted or not proved else None, proved, restricted,
+        plan.support if restricted or not proved else None, proved, restricted, without_window,
     )  # fmt: skip
 
 
@@ -89,7 +91,9 @@ def with_support(fiber: Fiber, observed: Observed, allowed: Mask) -> Fiber:
     assert fiber.nonnegative is not None
     possible &= ~fiber.nonnegative[:, None] | (fiber.lower[:, None] + np.arange(fiber.width) >= 0)
     support = TableSupport(possible, allowed, cut=True)
-    return fiber_of(observed, fiber.lower, fiber.log_noise, support, fiber.coupling, fiber.nonnegative)
+    return fiber_of(
+        observed, fiber.lower, fiber.log_noise, support, fiber.coupling, fiber.nonnegative, fiber.without_window
+    )
 
 
 def _nearly_known(log_noise: NDArray[np.float64], observed: Observed) -> Mask:

@@ -18,7 +18,8 @@ import pymc as pm
 from ppdinf._pymc_internals import MeasurableOp, TensorVariable, ancestors
 from ppdinf.distributions.confidential import ConfidentialRV
 from ppdinf.distributions.dependents import all_above, dependents_of, factors_of_one, looks_at, tables_of
-from ppdinf.distributions.layout import at_initial_point, feasible_start
+from ppdinf.distributions.factors import Factor, read_cells
+from ppdinf.distributions.layout import at_initial_point, feasible_start, give_windows
 from ppdinf.distributions.released import ReleasedRV
 from ppdinf.distributions.summed_out import not_by_cell
 from ppdinf.distributions.table_moves import with_support
@@ -77,14 +78,17 @@ def _settle(var: TensorVariable, above: list[TensorVariable], model: pm.Model) -
     if not waiting:
         return False
     is_potential = var in root.potentials
-    by_cell = len(above) == 1 and _is_by_cell(var, above[0], root)
+    factors = _factors_by_cell(var, above[0], root) if len(above) == 1 else None
+    by_cell = factors is not None
     if is_potential or not by_cell:
         _refuse_of_another(var, waiting, root)
     if is_potential and _home(waiting[0], model) is not model:  # the potential of a model within stays there
         by_cell = False
-    if not by_cell:
+    if factors is None or not by_cell:
         for table in waiting:
             _make_variable(table, model, var.name)
+    else:
+        give_windows(above[0], read_cells(factors, [], above[0].owner.op.start.size), root)
     return is_potential and by_cell
 
 
@@ -103,8 +107,10 @@ def restart(
     law, of = table.owner.op, table if of is None else of
     counts = model.rvs_to_values[of] if of in model.basic_RVs else of.type()
     found = [factors_of_one(var, of, counts, model, law.start.shape) for var in told]
-    factors = [factor for factors in found if isinstance(factors, list) for factor in factors]
-    allowed = np.isfinite(at_initial_point(model, law.weights(table.owner.inputs, factors)))
+    by_cell = [factor for factors in found if isinstance(factors, list) for factor in factors]
+    of_all = [density for density in found if not isinstance(density, list)]
+    give_windows(table, read_cells(by_cell, of_all, law.start.size), model)
+    allowed = np.isfinite(at_initial_point(model, law.weights(table.owner.inputs, by_cell)))
     law.fiber = with_support(law.fiber, law.observed, allowed)
     law.start = feasible_start(law.fiber, allowed, law.observed)
 
@@ -185,23 +191,24 @@ def _refuse_of_another(var: TensorVariable, waiting: list[TensorVariable], model
             )
 
 
-def _is_by_cell(var: TensorVariable, table: TensorVariable, model: pm.Model) -> bool:
-    """Tell whether the elements of a variable's density look at one cell each, so that a table is summed out with it.
+def _factors_by_cell(var: TensorVariable, table: TensorVariable, model: pm.Model) -> list[Factor] | None:
+    """Return the density of a variable by cell, with which a table is marginalized; None where there is none.
 
     The value of a transformed variable comes back by way of bounds that may depend on the table: so that of the
     variable itself, and those of others between the two.
     """
     if var not in model.potentials and not isinstance(var.owner.op, MeasurableOp):
-        return False
+        return None
     if isinstance(var.owner.op, ConfidentialRV | ReleasedRV):
-        return False
+        return None
     transformed = [x for x in all_above(var, model) if model.rvs_to_transforms.get(x) is not None]
     if any(table in ancestors([x]) for x in transformed):
-        return False
+        return None
     try:
-        return isinstance(factors_of_one(var, table, table.type(), model, table.owner.op.start.shape), list)
+        found = factors_of_one(var, table, table.type(), model, table.owner.op.start.shape)
     except (NotImplementedError, RuntimeError):  # no density of its own, as for one part of a masked variable
-        return False
+        return None
+    return found if isinstance(found, list) else None
 
 
 def _tables_above(var: TensorVariable, model: pm.Model) -> list[TensorVariable]:

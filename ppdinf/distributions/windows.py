@@ -31,7 +31,7 @@ from ppdinf.distributions.truncation import possible_counts
 from ppdinf.errors import ModelError
 from ppdinf.invariants import System
 
-__all__ = ["ENTRIES", "common_width", "count_windows"]
+__all__ = ["ENTRIES", "common_width", "count_windows", "of_some_cells"]
 
 ENTRIES = 2**25  # of a table of log weights, cells by counts: 256 MB
 BEYOND = 1e-10  # share of a cell's weight that a window may leave out
@@ -45,7 +45,11 @@ type Law = Callable[[Array], Reals]
 
 
 def count_windows(
-    model: pm.Model, base: TensorVariable, observed: Observed, nonnegative: NDArray[np.bool_]
+    model: pm.Model,
+    base: TensorVariable,
+    observed: Observed,
+    nonnegative: NDArray[np.bool_],
+    uninformed: NDArray[np.bool_],
 ) -> tuple[NDArray[np.int64], int]:
     """Choose the first count of every window, and how many counts each has.
 
@@ -58,6 +62,8 @@ def count_windows(
         Of cells, not of answers.
     nonnegative : array of bool, shape (d,)
         Cells whose counts the data model takes to be 0 or more.
+    uninformed : array of bool, shape (d,)
+        Cells without a window: for these a count that the data model allows is chosen.
 
     Returns
     -------
@@ -74,9 +80,12 @@ def count_windows(
     low, high = possible_counts(system, nonnegative, observed.implied())
     lower, upper = observed.windows(low, high)
     prior, law = _Prior(model, base, system.frame.shape), _noise_law(observed)
+    if uninformed.any():
+        typical = np.quantile(prior.tables, 0.5, axis=0, method="nearest") if len(prior.tables) else np.maximum(low, 0)
+        lower, upper = np.where(uninformed, typical, lower), np.where(uninformed, typical, upper)
     lower, upper = _ended(lower, upper, prior.tables, low, high, system)
     large = upper - lower >= ENTRIES // lower.size
-    doubtful = large | ~_surely_within(prior.tables, lower, upper, law, low, high)
+    doubtful = (large | ~_surely_within(prior.tables, lower, upper, law, low, high)) & ~uninformed
     if len(prior.tables) and doubtful.any():
         first, last = prior.weigh(np.flatnonzero(doubtful), lower, upper, law, low - 1, high + 1)
         more = last - first  # draws of a prior do not know its tails
@@ -120,7 +129,8 @@ def _ended(lower: Reals, upper: Reals, tables: Array, low: Reals, high: Reals, s
             f"nothing published bounds the count at {system.frame.cell(int(np.argmax(open_ended)))}, and the prior has "
             "no draws that would: give the parameters a proper prior, or make bounds public"
         )
-    least, most = np.maximum(tables.min(axis=0) - 1, low - 1), np.minimum(tables.max(axis=0) + 1, high + 1)
+    more = np.ptp(tables, axis=0) + 1  # draws of a prior do not know its tails
+    least, most = np.maximum(tables.min(axis=0) - more, low - 1), np.minimum(tables.max(axis=0) + more, high + 1)
     lower = np.where(np.isfinite(lower), lower, np.minimum(least, np.where(np.isfinite(upper), upper - 1, least)))
     return lower, np.where(np.isfinite(upper), upper, np.maximum(most, lower + 1))
 
@@ -220,7 +230,7 @@ class _Prior:
         With the number of cells that it looks at: all of them, where the data model cannot be had of some alone.
         """
         cells = elementwise(self._base, self._shape)[0]
-        alone = _of_some(cells, self._shape, some)
+        alone = of_some_cells(cells, self._shape, some)
         dist, shape = (cells, self._shape) if alone is None else (alone, (some.size,))
         counts = pt.tensor(dtype=dist.dtype, shape=(None, *shape))
         function = compile_pymc(
@@ -240,7 +250,7 @@ class _Prior:
         return of_counts, math.prod(shape)
 
 
-def _of_some(dist: TensorVariable, shape: tuple[int, ...], some: NDArray[np.intp]) -> TensorVariable | None:
+def of_some_cells(dist: TensorVariable, shape: tuple[int, ...], some: NDArray[np.intp]) -> TensorVariable | None:
     """Distribution of some cells of a table; None unless it is told by parameters of each cell alone."""
     op, at = dist.owner.op, np.unravel_index(some, shape)
     if not isinstance(op, RandomVariable) or isinstance(op, CustomDistRV) or any(op.ndims_params):

@@ -46,6 +46,7 @@ pieces              log normalisers of natural families as piecewise polynomials
 saddlepoint         cells tilted by a common factor ``exp(t x)`` until their sum is near its total
 short_sums          weights of sums of two integers with short windows: every product
 sum_factors         what is known of single sums: noisy values, seen through the law of their noise
+table_diagram       exact draws of a table from a decision diagram of all tables
 taylor              characteristic functions of cells with a small share in their sum, from a dozen moments
 totals              sums of independent windowed integers, given their totals
 value_and_gradient  log coefficients of blocks of cells given their totals, and the posterior of each cell, which is

@@ -59,6 +59,9 @@ class Fiber:
     restricted : bool
         Whether the tables are restricted by more than lower bounds: by upper bounds, known cells, bounds on sums or
         holes in the support.
+    without_window : array of bool, shape (d,), or None
+        Cells that nothing published and nothing in the model depends on. The first count of their windows has the
+        weight 1 and stands for all counts; they are drawn from their data model.
     """
 
     system: System
@@ -71,6 +74,7 @@ class Fiber:
     support: Support | None = None
     proved: bool = True
     restricted: bool = False
+    without_window: NDArray[np.bool_] | None = None
 
     @cached_property
     def diagram(self) -> TableDiagram | None:
@@ -110,6 +114,11 @@ class Fiber:
         return self.log_noise.shape[1]
 
     @cached_property
+    def uninformed(self) -> NDArray[np.bool_]:
+        """Cells without a window, shape (d,)."""
+        return np.zeros(self.lower.size, dtype=bool) if self.without_window is None else self.without_window
+
+    @cached_property
     def fixed(self) -> NDArray[np.bool_]:
         """Cells with one value in all tables that public statements, supports of laws and the data model allow."""
         system, B, limits = self.system, self.system.B, self.system.limits
@@ -147,7 +156,7 @@ class Fiber:
                     f"the starting table breaks {names[row]!r}, which is public: leave its start to ppdinf, or pass a "
                     "table that keeps everything public"
                 )
-        outside = np.count_nonzero((x < self.lower) | (x >= self.lower + self.width))
+        outside = np.count_nonzero(((x < self.lower) | (x >= self.lower + self.width)) & ~self.uninformed)
         if outside:
             raise InvariantError(
                 f"the starting table has {outside} cells further from the release than noise can reach"
@@ -163,4 +172,5 @@ class Fiber:
 
     def at_edge(self, x: NDArray[np.int64]) -> int:
         """Count cells at the end of their window; any says that release and model contradict each other."""
-        return int(np.count_nonzero((x == self.lower) | (x == self.lower + self.width - 1)))
+        at_end = (x == self.lower) | (x == self.lower + self.width - 1)
+        return int(np.count_nonzero(at_end & ~self.uninformed))

@@ -14,6 +14,7 @@ log_likelihood     pointwise log likelihoods of a release, for ``az.loo`` and ``
 on_fiber           `OnFiber`: a data model for integers of which exact sums are known, and nothing else
 one_sided_test     one-sided tests from a noisy count: exact p-values, and no test of the same release is more
                    powerful
+outside_windows    posterior probability outside the windows of counts of a confidential table
 partially_private  `PartiallyPrivate`: one line that ties a PyMC model for a confidential table to its release
 posterior_tables   posterior draws of the confidential table, whichever way the model was fitted
 ready              log rates with effects of labels, in coordinates that suit NUTS, however much a release tells

@@ -13,10 +13,12 @@ from numpy.typing import NDArray
 
 from ppdinf._pymc_internals import TensorVariable, ancestors, compile_pymc, graph_replace
 from ppdinf._types import Array
+from ppdinf.distributions.data_model_draws import DataModelDraws, uninformed_cells
 from ppdinf.distributions.dependents import Table, drawn_for, factors_of, tables_of
 from ppdinf.errors import DiagnosisWarning, ModelError
 from ppdinf.fiber import totals
 from ppdinf.fiber.nested_sums import NestedSums
+from ppdinf.models.outside_windows import outside_of_draws, outside_of_law, window_problem
 
 __all__ = ["Posterior", "finished_draws", "law_of_draws", "of_draws", "only_table", "sample_confidential"]
 
@@ -70,9 +72,11 @@ def sample_confidential(
     -----
     DiagnosisWarning
         Sampling was stopped and chains differ in length: of each only the draws that all have are kept in `idata`.
+        The posterior of a cell goes beyond the window of counts that it was looked for in.
 
     Notes
     -----
+    A cell that nothing published and nothing in the model depends on is drawn from its data model, without a window.
     Some 100 us for each draw of 20 cells.
 
     Examples
@@ -96,6 +100,7 @@ def sample_confidential(
     if not table.is_summed_out:
         if table.name not in idata.posterior:
             raise ModelError(f"the posterior holds no {table.name!r}: pass the result of pm.sample() for this model")
+        _warn_of_windows(table, outside_of_draws(table.law, idata.posterior[table.name]))
         return idata.posterior[table.name]
     draws = _draw_summed_out(table, idata.posterior, model, np.random.default_rng(random_seed))
     frame = table.law.observed.frame
@@ -167,16 +172,36 @@ def _draw_summed_out(
     """Draw x given everything else, the release and the totals, for every posterior draw of the parameters."""
     log_h, of_draw = law_of_draws(table, posterior, model)
     lead = (posterior.sizes["chain"], posterior.sizes["draw"])
+    _warn_of_windows(table, outside_of_law(table.law, log_h, of_draw, lead))
     if (nested := table.law.nested) is not None:
-        return _draw_nested(nested, log_h, of_draw, lead, rng).reshape(*lead, *table.law.observed.frame.shape)
-    block, total = table.law.groups
-    lo = table.law.fiber.lower
-    flat = [of_draw(at) for at in np.ndindex(lead)]
-    if log_h is not None:
-        draws = totals.draw(log_h, eta=np.array(flat), lo=lo, total=total, block=block, rng=rng)
+        draws = _draw_nested(nested, log_h, of_draw, lead, rng)
     else:
-        draws = np.array([totals.draw(weights, lo=lo, total=total, block=block, rng=rng) for weights in flat])
+        block, total = table.law.groups
+        lo = table.law.fiber.lower
+        flat = [of_draw(at) for at in np.ndindex(lead)]
+        if log_h is not None:
+            draws = totals.draw(log_h, eta=np.array(flat), lo=lo, total=total, block=block, rng=rng)
+        else:
+            draws = np.array([totals.draw(weights, lo=lo, total=total, block=block, rng=rng) for weights in flat])
+    draws = draws.reshape(lead[0] * lead[1], -1)
+    if (free := table.law.fiber.uninformed).any():
+        draws[:, free] = _draw_uninformed(table, posterior, model, rng)
     return draws.reshape(*lead, *table.law.observed.frame.shape)
+
+
+def _draw_uninformed(
+    table: Table, posterior: Posterior, model: pm.Model, rng: np.random.Generator
+) -> NDArray[np.int64]:
+    """Draw the cells that nothing depends on from their data model, once for every posterior draw."""
+    (cells,), parameters, columns = _given_draws([uninformed_cells(table.variable)], posterior, model)
+    draw = DataModelDraws(cells, parameters)
+    lead = (posterior.sizes["chain"], posterior.sizes["draw"])
+    return np.array([draw([column[at] for column in columns], rng) for at in np.ndindex(lead)])
+
+
+def _warn_of_windows(table: Table, share: NDArray[np.float64]) -> None:
+    if problem := window_problem(table.name, table.law, share):
+        warnings.warn(problem, DiagnosisWarning, stacklevel=4)
 
 
 def _draw_nested(
@@ -225,13 +250,7 @@ def of_draws(
     ModelError
         Draws of a variable that is needed were left out.
     """
-    outputs = graph_replace(outputs, drawn_for(model, model.free_RVs), strict=False)
-    outputs = graph_replace(outputs, {rv: model.rvs_to_values[rv] for rv in model.observed_RVs}, strict=False)
-    near = set(ancestors(outputs, blockers=model.free_RVs))
-    parameters = [free for free in model.free_RVs if free in near]
-    if lost := [p.name for p in parameters if p.name not in posterior]:
-        raise ModelError(f"the posterior has no draws of {lost[0]!r}, on which the law of the table depends: keep them")
-    columns = [posterior[p.name].transpose("chain", "draw", ...).values for p in parameters]
+    outputs, parameters, columns = _given_draws(outputs, posterior, model)
     function = compile_pymc(parameters, outputs, mode=mode)
     last: tuple[list[Array], list[NDArray[np.float64]]] | None = None
 
@@ -243,3 +262,16 @@ def of_draws(
         return last[1]
 
     return of_draw
+
+
+def _given_draws(
+    outputs: list[TensorVariable], posterior: Posterior, model: pm.Model
+) -> tuple[list[TensorVariable], list[TensorVariable], list[Array]]:
+    """State expressions as functions of a model's free variables; these variables, and their draws."""
+    outputs = graph_replace(outputs, drawn_for(model, model.free_RVs), strict=False)
+    outputs = graph_replace(outputs, {rv: model.rvs_to_values[rv] for rv in model.observed_RVs}, strict=False)
+    near = set(ancestors(outputs, blockers=model.free_RVs))
+    parameters = [free for free in model.free_RVs if free in near]
+    if lost := [p.name for p in parameters if p.name not in posterior]:
+        raise ModelError(f"the posterior has no draws of {lost[0]!r}, on which the law of the table depends: keep them")
+    return outputs, parameters, [posterior[p.name].transpose("chain", "draw", ...).values for p in parameters]

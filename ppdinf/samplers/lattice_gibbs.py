@@ -32,9 +32,10 @@ from ppdinf._pymc_internals import (
 )
 from ppdinf._types import Array
 from ppdinf.distributions.confidential import ConfidentialRV
+from ppdinf.distributions.data_model_draws import DataModelDraws, uninformed_cells
 from ppdinf.distributions.dependents import factors_of
-from ppdinf.distributions.factors import Factor
-from ppdinf.distributions.layout import at_initial_point
+from ppdinf.distributions.factors import Factor, read_cells
+from ppdinf.distributions.layout import at_initial_point, give_windows
 from ppdinf.distributions.observed_release import mechanism_of
 from ppdinf.distributions.plain_tables import plain_table
 from ppdinf.distributions.watch import restart_by_data
@@ -139,7 +140,13 @@ class LatticeGibbs(BlockedStep):
             by_cell, of_all = factors_of(table, self._model)
         else:
             by_cell, of_all, table = self._stand_in(table)
+        give_windows(table, read_cells(by_cell, of_all, table.owner.op.start.size), self._model)
         self._fiber: Fiber = table.owner.op.fiber
+        self._free_cells = None
+        if self._fiber.uninformed.any():
+            (cells,) = self._model.replace_rvs_by_values([uninformed_cells(table)])
+            inputs = inputvars([cells])
+            self._free_cells = DataModelDraws(cells, inputs, **self._compile_kwargs), [x.name for x in inputs]
         self._cuts, self._variances = scales_of(table, self._model)
         self._start = table.owner.op.start.ravel()
         self._observed = table.owner.op.observed
@@ -169,7 +176,7 @@ class LatticeGibbs(BlockedStep):
 
     def __getstate__(self) -> dict[str, object]:
         compiled = {
-            "_fiber", "_cuts", "_variances", "_start", "_observed", "_window", "_inputs", "_conditional",
+            "_fiber", "_free_cells", "_cuts", "_variances", "_start", "_observed", "_window", "_inputs", "_conditional",
             "_factor_inputs", "_log_factor", "_is_plain",
         }  # fmt: skip
         return {key: value for key, value in self.__dict__.items() if key not in compiled}
@@ -187,6 +194,7 @@ class LatticeGibbs(BlockedStep):
         """Walk the table along fresh directions, given the other variables."""
         fiber, name = self._fiber, self.vars[0].name
         before = point[name].ravel().astype(np.int64)
+        before[fiber.uninformed] = fiber.lower[fiber.uninformed]  # the count that stands for all
         log_factor = self._factor_at(point)
         if not self._started:
             self._started = True
@@ -203,6 +211,9 @@ class LatticeGibbs(BlockedStep):
         table = advance(fiber, before, conditional, self._next_directions(), self.rng, log_factor, lower)
         if not self._accepts(before, table):
             table = before
+        if self._free_cells is not None:
+            draw, names = self._free_cells
+            table[fiber.uninformed] = draw([point[variable] for variable in names], self.rng)
         stats: dict[str, int | np.integer] = {
             "moved": np.count_nonzero(table != before),
             "at_edge": fiber.at_edge(table),

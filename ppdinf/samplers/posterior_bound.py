@@ -70,8 +70,8 @@ def _table_bound(table: Table) -> float:
     (cells, log_sums), form = law.base(given), law.natural(given)
     if form is None or not isinstance(cells.owner.op, PoissonRV) or not isinstance(log_sums, float):
         return mode
-    block, total = law.groups
-    return min(mode, saturated_bound(form[2], law.fiber.lower, total, block))
+    (block, total), told = law.groups, ~law.fiber.uninformed
+    return min(mode, saturated_bound(form[2][told], law.fiber.lower[told], total, block[told]))
 
 
 def saturated_bound(

@@ -123,22 +123,22 @@ TABLES = {  # of few rates, and whether some of its cells can be looked at alone
 def test_windows_of_doubtful_cells_are_those_found_among_all(family, monkeypatch):
     alone, dist = TABLES[family]
     release = ppd.Release(np.array([[3, 4, 500], [90, 8, 2]]), ppd.GeneralizedLaplace(total(), epsilon=1))
-    found, of_some = [], windows._of_some
+    found, of_some = [], windows.of_some_cells
 
     def watched(*arguments):
         found.append(of_some(*arguments))
         assert 0 < arguments[-1].size < 6
         return found[-1]
 
-    monkeypatch.setattr(windows, "_of_some", watched)
+    monkeypatch.setattr(windows, "of_some_cells", watched)
     fiber = fiber_of(release, lambda: dist(pm.Gamma("rate", 20, 10)))
     assert [x is not None for x in found] == [alone]
     if not alone:
         return
-    monkeypatch.setattr(windows, "_of_some", lambda *arguments: None)
+    monkeypatch.setattr(windows, "of_some_cells", lambda *arguments: None)
     whole = fiber_of(release, lambda: dist(pm.Gamma("rate", 20, 10)))
     assert (fiber.lower.tolist(), fiber.width) == (whole.lower.tolist(), whole.width)
-    monkeypatch.setattr(windows, "_of_some", lambda dist, shape, some: of_some(dist, shape, (some + 1) % 6))
+    monkeypatch.setattr(windows, "of_some_cells", lambda dist, shape, some: of_some(dist, shape, (some + 1) % 6))
     wrong = fiber_of(release, lambda: dist(pm.Gamma("rate", 20, 10)))
     assert (fiber.lower.tolist(), fiber.width) != (wrong.lower.tolist(), wrong.width)
 

@@ -1,0 +1,161 @@
+"""Cells that nothing published depends on: their factor is 1, and they are drawn from their data model."""
+
+import numpy as np
+import pymc as pm
+import pytest
+import xarray as xr
+from scipy import stats
+from scipy.special import logsumexp
+
+import ppdinf as ppd
+from ppdinf.diagnostics.windows import window_problems
+from ppdinf.distributions.dependents import tables_of
+from ppdinf.errors import DiagnosisWarning, ModelError
+
+inv, nan = ppd.invariants, np.nan
+NOISE = ppd.laws.DoubleGeometric(1)
+PEOPLE = np.array([5, 10, 5, 8])
+QUIET = {"progressbar": False, "quiet": True, "compute_convergence_checks": False, "cores": 1, "random_seed": 2}
+OFTEN = stats.nbinom(0.5, 0.5 / (0.5 + 16))  # the law of the fourth cell where b = log 2
+
+
+def seen(**more):
+    return ppd.Measurements({"a": list("abcd")}, ppd.measured(inv.margin("a"), [37, 74, 41, nan], NOISE), **more)
+
+
+def model_of(measurements, dist=None, marginalize="auto"):
+    with pm.Model(coords=measurements.coords) as model:
+        b = pm.Normal("b", 0, 1)
+        mu = PEOPLE * pm.math.exp(b)
+        dist = pm.NegativeBinomial.dist(mu=mu, alpha=0.5) if dist is None else dist(b)
+        ppd.PartiallyPrivate("x", dist, release=measurements, marginalize=marginalize)
+    return model
+
+
+def draws_at(model, b, draws=4000):
+    posterior = xr.Dataset({"b": (("chain", "draw"), np.full((1, draws), b))})
+    idata = xr.DataTree.from_dict({"posterior": posterior})
+    return ppd.sample_confidential(idata, model, random_seed=1).values.reshape(draws, -1)
+
+
+def p_value(x, law):
+    """Chi-square over classes of about equal probability: a false alarm is as frequent as the threshold says."""
+    ends = np.unique(np.append(law.ppf(np.linspace(0.05, 0.95, 19)), law.ppf([0.99, 0.999])))
+    expected = np.diff(np.concatenate([[0], law.cdf(ends), [1]])) * x.size
+    observed = np.bincount(np.searchsorted(ends, x), minlength=ends.size + 1)
+    kept = expected > 0
+    return stats.chisquare(observed[kept], expected[kept]).pvalue
+
+
+DISTS = {
+    "natural": None,
+    "by windows": lambda b: pm.NegativeBinomial.dist(mu=PEOPLE * pm.math.exp(b), alpha=pm.math.exp(b) / 4),
+    "zero-inflated": lambda b: pm.ZeroInflatedPoisson.dist(0.6, PEOPLE * pm.math.exp(b)),
+}
+
+
+@pytest.mark.parametrize("kind", DISTS)
+def test_the_density_is_that_of_the_other_cells(kind):
+    """For parameters far outside of the prior draws, too: those lie within -4 and 4."""
+    model = model_of(seen(), DISTS[kind])
+    some = ppd.Measurements({"a": list("abc")}, ppd.measured(inv.margin("a"), [37, 74, 41], NOISE))
+    with pm.Model(coords=some.coords) as other:
+        b = pm.Normal("b", 0, 1)
+        mu, alpha = PEOPLE[:3] * pm.math.exp(b), 0.5 if kind == "natural" else pm.math.exp(b) / 4
+        dist = pm.NegativeBinomial.dist(mu=mu, alpha=alpha)
+        if kind == "zero-inflated":
+            dist = pm.ZeroInflatedPoisson.dist(0.6, mu)
+        ppd.PartiallyPrivate("x", dist, release=some)
+    # elsewhere small counts have most of the zero-inflated weight, beyond the windows of the measured cells
+    for value in (1.8, 2.0) if kind == "zero-inflated" else (-1.0, 2.0, 7.0):
+        logp, dlogp = (
+            [getattr(m, compiled)(mode="FAST_COMPILE")({"b": np.array(value)}) for m in (model, other)]
+            for compiled in ("compile_logp", "compile_dlogp")
+        )
+        assert float(logp[0]) == pytest.approx(float(logp[1]), abs=1e-8)
+        assert dlogp[0] == pytest.approx(dlogp[1], abs=1e-8)
+
+
+@pytest.mark.parametrize("bounds", [None, inv.nonnegative()])
+def test_draws_have_the_law_of_the_data_model(bounds):
+    x = draws_at(model_of(seen(bounds=bounds)), np.log(2))
+    assert p_value(x[:, 3], OFTEN) > 1e-6
+    assert p_value(np.minimum(x[:, 3], 60), OFTEN) < 1e-9  # a window that ends there
+
+
+def test_parameters_beyond_the_prior_draws():
+    x = draws_at(model_of(seen()), 6.0)
+    assert p_value(x[:, 3], stats.nbinom(0.5, 0.5 / (0.5 + 8 * np.exp(6)))) > 1e-6
+
+
+def test_a_prior_without_draws():
+    def dist(b):
+        return pm.Poisson.dist(PEOPLE * pm.math.exp(pm.Flat("flat") + b))
+
+    with pytest.raises(ModelError, match="flat"):
+        draws_at(model_of(seen(), dist), 1.0)
+    assert np.isfinite(model_of(seen(), dist).compile_logp(mode="FAST_COMPILE")({"b": 0.1, "flat": 1.5}))
+
+
+@pytest.mark.compiled
+def test_a_table_that_is_sampled():
+    def dist(b):
+        return pm.NegativeBinomial.dist(mu=PEOPLE * 2.0, alpha=0.5)
+
+    model = model_of(seen(), dist, marginalize=False)
+    with model:
+        idata = pm.sample(3000, tune=0, chains=1, **QUIET)
+    x = ppd.sample_confidential(idata, model).values.reshape(-1, 4)
+    assert p_value(x[:, 3], OFTEN) > 1e-6
+    assert window_problems(idata, model) == []
+
+
+def test_a_bound_that_the_data_model_does_not_imply_is_information():
+    model = model_of(seen(bounds=inv.between(0, 400)))
+    assert not tables_of(model)[0].law.fiber.uninformed.any()
+
+
+SUMS = {"total": (inv.total(), [170]), "groups": (inv.groups("a", dict(zip("abcd", "eegg", strict=True))), [111, 60])}
+
+
+@pytest.mark.parametrize("name", SUMS)
+def test_a_cell_of_a_noisy_sum_is_informed(name):
+    parts = (
+        ppd.measured(inv.margin("a"), [37, 74, 41, nan], NOISE),
+        ppd.measured(SUMS[name][0], SUMS[name][1], NOISE),
+    )
+    model = model_of(ppd.Measurements({"a": list("abcd")}, *parts))
+    assert not tables_of(model)[0].law.fiber.uninformed.any()
+
+
+def enumerated(seen_deaths, rate=2.0, p=0.3):
+    """Log density of noisy counts and of deaths among the counts, by listing the counts of each cell."""
+    x, found = np.arange(0, 6000), 0.0
+    for cell, y in enumerate([37, 74, 41, None]):
+        log = stats.nbinom.logpmf(x, 0.5, 0.5 / (0.5 + rate * PEOPLE[cell]))
+        log = log + (0.0 if y is None else -abs(x - y))
+        if cell in seen_deaths:
+            log = log + stats.binom.logpmf(seen_deaths[cell], x, p)
+        found += logsumexp(log)
+    return found
+
+
+def with_deaths(deaths):
+    model = model_of(seen())
+    with model:
+        cells = tables_of(model)[0].variable[np.array(list(deaths))]
+        pm.Binomial("deaths", n=cells, p=0.3, observed=list(deaths.values()))
+    return model
+
+
+@pytest.mark.parametrize("deaths", [{3: 20}, {0: 12, 3: 2}, {1: 20}])
+def test_dependents_keep_a_cell_informative(deaths):
+    model = with_deaths(deaths)
+    assert tables_of(model)[0].law.fiber.uninformed.any() == (3 not in deaths)
+    logp = model.compile_logp(vars=[model["x_release"], model["deaths"]], mode="FAST_COMPILE")
+    assert float(logp({"b": np.log(2.0)})) == pytest.approx(enumerated(deaths), abs=1e-6)
+
+
+def test_a_window_that_is_too_small_for_a_dependent_is_reported():
+    with pytest.warns(DiagnosisWarning, match="beyond the counts"):
+        draws_at(with_deaths({3: 200}), np.log(2))
