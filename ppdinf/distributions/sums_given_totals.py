@@ -127,7 +127,7 @@ def _compiled(op: SumsGivenTotals, node: Apply, **kwargs: object) -> tuple[Kerne
             raise ModelError(MISFIT)
         return value, out
 
-    return sums_given_totals, 6
+    return sums_given_totals, 7
 
 
 def refuse_jax(op: type[Op], what: str) -> None:

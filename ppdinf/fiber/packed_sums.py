@@ -15,14 +15,17 @@ from numpy.typing import NDArray
 from ppdinf.fiber.cell_windows import vectorised
 from ppdinf.fiber.frequency_grids import Grids
 from ppdinf.fiber.log_normaliser import WIDTH
+from ppdinf.fiber.node_pieces import WIDTH as NODE_WIDTH
+from ppdinf.fiber.node_pieces import NodePieces
 from ppdinf.fiber.pieces import Pieces
 from ppdinf.fiber.value_and_gradient import evaluate
 
 __all__ = ["SIZES", "TOTALS", "Packed", "pack", "through_pointers"]
 
-SIZES = 10
+SIZES = 12
 """Whole numbers begin with so many sizes: cells, totals, rows of weights, their width, chunks of these; rows and units
-of pieces, pieces; grids, and numbers on these. There follow each cell's total, row and lower end, and the totals."""
+of pieces, pieces; grids, and numbers on these; rows and pieces with nodes. There follow each cell's total, row and
+lower end, and the totals."""
 
 TOTALS = 1
 """Place of the number of totals."""
@@ -44,6 +47,7 @@ def pack(
     total: NDArray[np.int64],
     pieces: Pieces,
     grids: Grids,
+    nodes: NodePieces,
 ) -> Packed:
     """Put inputs of `ppdinf.fiber.value_and_gradient.evaluate` one after the other.
 
@@ -58,15 +62,16 @@ def pack(
     total : array of int64, shape (n,)
     pieces : Pieces
     grids : Grids
+    nodes : NodePieces
     """
     sizes = (
         row.size, total.size, *logw.shape, lid.shape[1], len(pieces.first), len(pieces.unit), len(pieces.table),
-        len(grids.place), len(grids.table),
+        len(grids.place), len(grids.table), len(nodes.first), len(nodes.table),
     )  # fmt: skip
     # grids may serve fewer groups than there are totals: none, where there are no grids
     group = grids.group if len(grids.group) else np.full((total.size, 3), -1)
-    reals = (logw, lid, pieces.table, grids.table)
-    whole = (np.array(sizes), block, row, lo, total, pieces.first, pieces.unit, group, grids.place)
+    reals = (logw, lid, pieces.table, grids.table, nodes.start, nodes.table)
+    whole = (np.array(sizes), block, row, lo, total, pieces.first, pieces.unit, group, grids.place, nodes.first)
     return Packed(
         np.concatenate([np.asarray(part, dtype=np.float64).ravel() for part in reals]),
         np.concatenate([np.asarray(part, dtype=np.int64).ravel() for part in whole]),
@@ -103,6 +108,7 @@ def through_pointers(  # type: ignore[no-untyped-def]
     real, integer = numba.carray(reals, (n_reals,)), numba.carray(whole, (n_whole,))
     n, rows, columns, chunks = integer[1], integer[2], integer[3], integer[4]
     in_pieces, units, number, grids, on_grids = integer[5], integer[6], integer[7], integer[8], integer[9]
+    in_nodes, nodes = integer[10], integer[11]
     if integer[0] != d:
         return 0
     at = SIZES
@@ -116,10 +122,13 @@ def through_pointers(  # type: ignore[no-untyped-def]
     unit = _cut(integer, at + first.size, units, 2)
     group = _cut(integer, at + first.size + unit.size, n, 3)
     place = _cut(integer, at + first.size + unit.size + group.size, grids, 2 * number)
+    by_row = integer[at + first.size + unit.size + group.size + place.size :][:in_nodes]
     logw = _cut(real, 0, rows, columns)
     lid = _cut(real, logw.size, rows, chunks)
     table = _cut(real, logw.size + lid.size, number, WIDTH)
     waves = real[logw.size + lid.size + table.size :][:on_grids]
+    left = logw.size + lid.size + table.size + on_grids
+    start, node = real[left : left + nodes], _cut(real, left + nodes, nodes, NODE_WIDTH)
     if not as_means:
         logw, lid = numba.carray(varying, (d, width)), np.empty((0, 0))
     evaluate(
@@ -132,6 +141,7 @@ def through_pointers(  # type: ignore[no-untyped-def]
         total,
         Pieces(first, unit, table),
         Grids(group, place, waves),
+        NodePieces(by_row, start, node),
         as_means,
         numba.carray(value, (n + 1,)),
         numba.carray(out, (d, width)),

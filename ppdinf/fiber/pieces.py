@@ -15,7 +15,10 @@ from numpy.typing import NDArray
 from ppdinf.fiber.cell_windows import Weights, lids, vectorised
 from ppdinf.fiber.log_normaliser import BEND, BEYOND, CENTER, ORDER, REACH, WIDTH, fill, law_of
 
-__all__ = ["BEND", "BEYOND", "CENTER", "NO_PIECES", "ORDER", "REACH", "WIDTH", "Pieces", "pieces_of", "placed"]
+__all__ = [
+    "BEND", "BEYOND", "CENTER", "NO_PIECES", "ORDER", "REACH", "WIDTH", "Pieces", "end_of", "middle_of", "pieces_of",
+    "placed",
+]  # fmt: skip
 
 HALVINGS = 6  # of a unit of eta, at most
 FAR = 64.0  # from 0 in eta
@@ -103,7 +106,7 @@ def _serves(w: Weights, row: int, eta: float) -> bool:
 
 
 @vectorised
-def _middle(w: Weights, row: int) -> float:
+def middle_of(w: Weights, row: int) -> float:
     """Return a natural parameter under which the row holds the cell; nan where none does, or the cell cannot vary."""
     low, high = -FAR, FAR
     for _ in range(50):
@@ -118,7 +121,7 @@ def _middle(w: Weights, row: int) -> float:
 
 
 @vectorised
-def _end(w: Weights, row: int, middle: float, side: float) -> float:
+def end_of(w: Weights, row: int, middle: float, side: float) -> float:
     """How far from the middle natural parameters go under which a row holds a cell that varies, to an eighth of it."""
     near, far = 0.0, 2.0**-10
     while far < FAR and _serves(w, row, middle + side * far):
@@ -156,10 +159,10 @@ def pieces_of(logw: NDArray, wanted: NDArray, most: int) -> Pieces:
     room = 2**HALVINGS
     for r in range(rows):
         first[r, 2] = units
-        middle = _middle(w, r) if wanted[r] and pieces < most else np.nan
+        middle = middle_of(w, r) if wanted[r] and pieces < most else np.nan
         if np.isnan(middle):
             continue
-        left, right = _end(w, r, middle, -1.0), _end(w, r, middle, 1.0)
+        left, right = end_of(w, r, middle, -1.0), end_of(w, r, middle, 1.0)
         halvings = 0
         while right - left < 8.0 / 2**halvings:
             halvings += 1

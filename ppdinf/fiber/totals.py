@@ -11,7 +11,8 @@ its gradient (the posterior marginals of the cells, by Fisher's identity) and ex
    moments in the place of cells with a small share (:mod:`~ppdinf.fiber.taylor`);
    In large blocks of natural form the same comes from cumulants (:mod:`~ppdinf.fiber.cumulants`), which piecewise
    polynomials give without a look at the windows (:mod:`~ppdinf.fiber.pieces`), and in small ones from characteristic
-   functions at fixed frequencies that are polynomials, too (:mod:`~ppdinf.fiber.fixed_frequencies`);
+   functions at fixed frequencies that are polynomials, too (:mod:`~ppdinf.fiber.fixed_frequencies`). Where noise is
+   wide, cells of groups of natural form are a few Gauss nodes (:mod:`~ppdinf.fiber.node_sums`);
 4. :mod:`~ppdinf.fiber.convolution`: where that is too small for its error bound, the sum is done over in logarithms;
 5. :mod:`~ppdinf.fiber.value_and_gradient`: both together, block by block;
 6. :mod:`~ppdinf.fiber.conditional_draws`: draws from the tilted cells.
@@ -25,12 +26,14 @@ from ppdinf.fiber.cell_windows import lids
 from ppdinf.fiber.conditional_draws import draw_tables
 from ppdinf.fiber.cumulants import MANY
 from ppdinf.fiber.frequency_grids import FEW, FEWEST, NO_GRIDS, Grids, grids_of
+from ppdinf.fiber.frequency_pieces import WIDEST
+from ppdinf.fiber.node_pieces import NO_NODES, NodePieces, node_pieces
 from ppdinf.fiber.pieces import NO_PIECES, Pieces, pieces_of
 from ppdinf.fiber.value_and_gradient import evaluate
 
 __all__ = [
-    "FEW", "FEWEST", "MANY", "NO_GRIDS", "NO_PIECES", "Grids", "Pieces", "draw", "evaluate", "grids_of", "lids",
-    "log_coefficient", "marginals", "pieces_of",
+    "FEW", "FEWEST", "MANY", "NO_GRIDS", "NO_NODES", "NO_PIECES", "WIDEST", "Grids", "NodePieces", "Pieces", "draw",
+    "evaluate", "grids_of", "lids", "log_coefficient", "marginals", "node_pieces", "pieces_of",
 ]  # fmt: skip
 
 
@@ -75,7 +78,7 @@ def _evaluated(
         raise ModelError(f"weights of shape {table.shape} and eta of shape {slope.shape}: one table at a time")
     value, out = np.zeros(goal.size + 1), np.zeros((ends.size, 1 if as_means else table.shape[1]))
     own, none = np.arange(ends.size), np.empty((0, 0))
-    evaluate(table, slope, none, own, ends, blocks, goal, NO_PIECES, NO_GRIDS, as_means, value, out)
+    evaluate(table, slope, none, own, ends, blocks, goal, NO_PIECES, NO_GRIDS, NO_NODES, as_means, value, out)
     return value, out
 
 

@@ -14,6 +14,8 @@ from ppdinf.fiber.cumulants import MANY, by_cumulants, values_and_means
 from ppdinf.fiber.fixed_frequencies import by_frequencies
 from ppdinf.fiber.fourier import inverted
 from ppdinf.fiber.frequency_grids import Grids
+from ppdinf.fiber.node_pieces import NodePieces
+from ppdinf.fiber.node_sums import by_nodes
 from ppdinf.fiber.pieces import Pieces, placed
 from ppdinf.fiber.saddlepoint import moments, tilted
 
@@ -117,6 +119,7 @@ def evaluate(
     total: NDArray,
     pieces: Pieces,
     grids: Grids,
+    nodes: NodePieces,
     as_means: bool,
     value: NDArray,
     out: NDArray,
@@ -125,7 +128,8 @@ def evaluate(
 
     Cell i reads row ``row[i]`` of ``logw``. ``out`` takes posterior means (d, 1) or marginals (d, W); ``lid``
     is ``lids(logw)``, or without entries and found here; ``pieces`` are those of ``logw``, or `NO_PIECES`, and spare
-    means a look at most rows; ``grids`` are theirs for small blocks, or `NO_GRIDS`.
+    means a look at most rows; ``grids`` are theirs for small blocks, or `NO_GRIDS`;
+    ``nodes`` are Gauss nodes of ``logw``, or `NO_NODES`.
     """
     if not row.size == eta.size == lo.size == block.size:
         raise ModelError("weights, natural parameters, lower ends and blocks differ in their number of cells")
@@ -150,11 +154,13 @@ def evaluate(
             target = total[b]
             for i in cells:
                 target -= lo[i]
-            if as_means and pieces.table.shape[0]:
+            if as_means and (pieces.table.shape[0] or nodes.table.shape[0]):
                 shifts, part = np.empty(cells.size), np.nan
-                if grids.table.shape[0] and grids.group[b, 0] >= 0:
+                if nodes.table.shape[0]:
+                    part = by_nodes(w, nodes, cells, target, shifts)
+                if np.isnan(part) and grids.table.shape[0] and grids.group[b, 0] >= 0:
                     part = by_frequencies(w, pieces, grids, b, cells, target, shifts)
-                if np.isnan(part) and cells.size >= MANY:
+                if np.isnan(part) and pieces.table.shape[0] and cells.size >= MANY:
                     part = by_cumulants(w, pieces, cells, target, shifts)
                 if not np.isnan(part):
                     for n in range(cells.size):

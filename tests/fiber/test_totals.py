@@ -156,6 +156,7 @@ def evaluated_means(logw, target):
         np.array([target]),
         totals.NO_PIECES,
         totals.NO_GRIDS,
+        totals.NO_NODES,
         True,
         value,
         means,
