@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from ppdinf._whole_files import write_whole
 from ppdinf.diagnostics.convergence import convergence
+from ppdinf.diagnostics.rhat import limit
 from ppdinf.errors import ReleaseFileError
 from ppdinf.invariants import Public
 from ppdinf.measurements import Measurements
@@ -93,10 +94,11 @@ class Denoised:
                 f"{few.sum()} of {few.size} cells have fewer than {ESS} effective draws, the fewest {worst}: "
                 f"draw more, denoise(..., draws={4 * self.draws.sizes['draw']})"
             )
-        apart = at["r_hat"].dropna() > R_HAT
+        most = max(R_HAT, limit(int(at["r_hat"].count()), self.draws.sizes["chain"]))  # of so many, by chance
+        apart = at["r_hat"].dropna() > most
         if apart.any():
             found.append(
-                f"chains disagree about {apart.sum()} of {apart.size} cells (R-hat above {R_HAT}), most about "
+                f"chains disagree about {apart.sum()} of {apart.size} cells (R-hat above {most:.3f}), most about "
                 f"{at['r_hat'].idxmax()}: draw more, and tune longer"
             )
         return found

@@ -5,14 +5,18 @@ Standard scores are taken over the means of cells and of their squares, by the e
 """
 
 import itertools
+from types import SimpleNamespace
 
 import numpy as np
+import pandas as pd
 import pymc as pm
 import pytest
+import xarray as xr
 from scipy.special import gammaln
 from suppressed_tables import Suppressed, largest_z, listed
 
 import ppdinf as ppd
+from ppdinf.denoising.denoised import Denoised
 from ppdinf.errors import InvariantError
 
 inv, laws = ppd.invariants, ppd.laws
@@ -209,6 +213,16 @@ def test_a_table_that_exact_sums_fix_under_overlapping_noisy_sums():
         public={inv.total(): 2},
     )  # fmt: skip
     assert (denoised(seen, 50)[0] == 2).all()
+
+
+@pytest.mark.parametrize(("cells", "largest", "agree"), [(2000, 1.025, True), (2000, 1.05, False), (1, 1.025, False)])
+def test_the_largest_r_hat_of_many_cells_may_be_larger(cells, largest, agree):
+    r_hat = np.full(cells, 1.001)
+    r_hat[-1] = largest
+    at = pd.DataFrame({"ess_bulk": 900.0, "r_hat": r_hat}, index=[f"count[{k}]" for k in range(cells)])
+    draws = xr.DataArray(np.zeros((2, 1, cells)), dims=("chain", "draw", "cell"))
+    found = Denoised.problems.fget(SimpleNamespace(convergence=at, draws=draws))
+    assert (found == []) == agree
 
 
 def test_no_table_in_the_support_is_refused():
