@@ -19,6 +19,7 @@ fourier             the probability that a sum of integers takes a value: the me
 frequency_grids     grids of frequencies that serve groups of cells, as few as do, with the pieces of their cells
 frequency_pieces    characteristic functions of cells at fixed frequencies, as polynomials in their natural parameters,
                     with bounds
+gauss_nodes         Gauss rules of weighted integers: a few real nodes in place of thousands of counts
 gaussian_block      cells whose law, given all others, is near a Gaussian on the lattice of exact sums: where they may
                     go together
 histogram_walk      walk a table of which noisy sums of its histogram of counts are known besides, by exact full
@@ -36,6 +37,8 @@ nested_sums         sums of windowed integers of which any two are nested or dis
 nested_tilts        tilts that bring every sum to where its posterior is: the saddlepoint of a tree
 nested_tree         nested sums as a forest of joins of two, fixed once for all weights
 nested_upward       weights of all sums of a forest, from the cells up, trimmed with a bound on what that costs
+node_pieces         cells of natural form as a few real nodes with weights, with computed bounds on their errors
+node_sums           sums of cells of natural form, given their total, from the Gauss nodes of every cell
 noisy_pairs         confidential pairs of counts given noisy ones, and perhaps the exact total of the larger:
                     posterior draws
 packed_sums         all that stays the same while a posterior is sampled, in two arrays
