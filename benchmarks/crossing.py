@@ -15,9 +15,9 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import numpy as np
 
 from ppdinf.lattice import margin_matrix, structure
-from ppdinf.noise.bits.tape import secure_tape
-from ppdinf.noise.exact.crossing import Crossing
-from ppdinf.noise.exact.crossing_lattice import Prepared
+from ppdinf.noise.exact.scale_mixture.lattice_laplace import Prepared
+from ppdinf.noise.exact.scale_mixture.two_way_laplace import Crossing
+from ppdinf.noise.primitives.stream import secure_tape
 
 SECONDS = 6.0  # CPU time of each measurement, about
 SQUARES = [(n, n) for n in (5, 10, 15, 20, 25, 30, 35, 40, 45)]

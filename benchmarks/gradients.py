@@ -3,7 +3,7 @@
 Run with ``python benchmarks/gradients.py [problem ...]``. Microseconds of CPU for a log density with its gradient, as
 NUTS asks for it, at log rates a tenth around the logarithms of the counts, the best of many rounds that alternate
 between the two; and the largest relative difference of densities and of gradients. Rows: the same model with its pieces
-taken away (`ppdinf.fiber.totals.NO_PIECES`).
+taken away (`ppdinf.fiber.sums_given_totals.totals.NO_PIECES`).
 
 Problems: areas, 20 under a total; months, 500 areas in 24 months (12,000 cells) with a public total each month;
 counties, 3,143 in 51 states with public totals, counts like county homicides; each under l1 and Gaussian noise.
@@ -20,8 +20,8 @@ import numpy as np
 import pymc as pm
 
 import ppdinf as ppd
-from ppdinf.distributions import marginal
-from ppdinf.fiber import totals
+from ppdinf.distributions.densities import marginal_logp as marginal
+from ppdinf.fiber.sums_given_totals import totals
 
 SEED, ROUNDS = 1, 30
 NOISE = {"l1": lambda public: ppd.GeneralizedLaplace(public, epsilon=0.5),

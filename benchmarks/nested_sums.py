@@ -15,8 +15,8 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import numpy as np
 
-from ppdinf.fiber import totals
-from ppdinf.fiber.nested_sums import LogTable, NestedSums
+from ppdinf.fiber.nested_sums.nested_sums import LogTable, NestedSums
+from ppdinf.fiber.sums_given_totals import totals
 
 VARIANCES, CELL_VARIANCE, REACH = (5.0, 6.0, 4.0), 10.0, 32
 

@@ -36,14 +36,14 @@ from scipy import sparse
 from ppdinf.errors import InvariantError
 from ppdinf.lattice import kernel, margin_matrix, structure
 from ppdinf.laws import DoubleGeometric, L2Laplace
-from ppdinf.noise.bits.integers import discrete_gaussian, discrete_laplace
-from ppdinf.noise.bits.tape import secure_tape, seeded_tape
-from ppdinf.noise.chains.annealed import annealed, annealing
-from ppdinf.noise.chains.coupling import annealed_meeting, gibbs_meeting, isdp_meeting
-from ppdinf.noise.chains.isdp import isdp, jumps
-from ppdinf.noise.chains.noise_gibbs import gibbs_moves, noise_gibbs
-from ppdinf.noise.chains.tv_bound import tv_bound
 from ppdinf.noise.exact_noise import exact_noise
+from ppdinf.noise.mcmc.annealed import annealed, annealing
+from ppdinf.noise.mcmc.coupling import annealed_meeting, gibbs_meeting, isdp_meeting
+from ppdinf.noise.mcmc.isdp import isdp, jumps
+from ppdinf.noise.mcmc.lattice_gibbs_noise import gibbs_moves, noise_gibbs
+from ppdinf.noise.mcmc.tv_bound import tv_bound
+from ppdinf.noise.primitives.integers import discrete_gaussian, discrete_laplace
+from ppdinf.noise.primitives.stream import secure_tape, seeded_tape
 
 SECONDS = 3.0  # CPU time of each measurement, about
 NUMBERS = 10**7  # cells times recorded states of a chain, at most

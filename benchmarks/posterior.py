@@ -46,8 +46,8 @@ def simulated(areas, epsilon):
     """P1 with other areas, from a seed: noise with sum zero by the exact sampler."""
     from fractions import Fraction
 
-    from ppdinf.noise.bits.tape import seeded_tape
-    from ppdinf.noise.exact.classes import draw_class
+    from ppdinf.noise.exact.single_sums import draw_class
+    from ppdinf.noise.primitives.stream import seeded_tape
 
     rng = np.random.default_rng(SEED)
     pop = rng.integers(700, 18_000, areas)
@@ -60,8 +60,8 @@ def simulated_months(areas=500, months=24):
     """Areas with levels of their own in months with a common course, from a seed; public totals of months."""
     from fractions import Fraction
 
-    from ppdinf.noise.bits.tape import seeded_tape
-    from ppdinf.noise.exact.classes import draw_class
+    from ppdinf.noise.exact.single_sums import draw_class
+    from ppdinf.noise.primitives.stream import seeded_tape
 
     rng = np.random.default_rng(SEED)
     area, course = rng.normal(0, 0.8, areas), np.cumsum(rng.normal(0, 0.15, months))
@@ -93,7 +93,7 @@ def log_rates(problem, data):
         rows, columns = pm.math.concatenate([[0.0], a]), pm.math.concatenate([[0.0], b])
         return mu + rows[:, None] + columns[None, :] + beta * np.outer(u, u)
     if problem == "months":
-        from ppdinf.models.levels import intercept_given_total
+        from ppdinf.models.reparametrize import intercept_given_total
 
         effects = [
             pm.ZeroSumNormal(name, pm.HalfNormal(f"tau_{name}", 1), shape=n)
@@ -116,7 +116,7 @@ def log_rates_of_areas(problem, data):
         mu, centred = pm.Normal("mu", -5, 2), information / (information + usual)
         z = pm.Normal("z", centred * mu, tau**centred, shape=pop.size)
         return pm.Deterministic("eta", mu + tau ** (1 - centred) * (z - centred * mu))
-    from ppdinf.models.levels import intercept_given_total
+    from ppdinf.models.reparametrize import intercept_given_total
 
     effect = tau * pm.Normal("z", 0, 1, shape=pop.size)
     mu = intercept_given_total("mu", pm.Normal.dist(-5, 2), np.log(pop) + effect, data["Y"].sum())
@@ -184,7 +184,7 @@ def relaxed(problem, data):
 def nearest(Y):
     """Find a table of positive counts with the public sums of Y, for PyMC models to start from."""
     from ppdinf.lattice import margin_matrix
-    from ppdinf.lattice.feasible import nearest_feasible
+    from ppdinf.lattice.points.feasible import nearest_feasible
 
     A = np.ones((1, Y.size), dtype=int) if Y.ndim == 1 else margin_matrix(Y.shape, [(0,), (1,)])
     cells = np.eye(Y.size, dtype=int)

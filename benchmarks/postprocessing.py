@@ -20,8 +20,8 @@ import xarray as xr
 import ppdinf as ppd
 from ppdinf.invariants import at_least, groups, hierarchy, linear, margin, total
 from ppdinf.mechanisms.postprocessing.target import Target
-from ppdinf.noise.bits.integers import discrete_laplace
-from ppdinf.noise.bits.tape import seeded_tape
+from ppdinf.noise.primitives.integers import discrete_laplace
+from ppdinf.noise.primitives.stream import seeded_tape
 
 CELLS, RATE = 10_000, "1/4"
 

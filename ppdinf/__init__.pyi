@@ -43,6 +43,6 @@ from .models import sample_release as sample_release
 from .releases import Release as Release
 from .releases import read_release as read_release
 from .sessions import Session as Session
-from .tables import as_table as as_table
+from .tables.table import as_table as as_table
 
 __version__: str

@@ -15,8 +15,8 @@ import xarray as xr
 import ppdinf as ppd
 from ppdinf.errors import BudgetError, CountError, LabelError, PpdinfError, PrivacyError, PrivacyWarning
 from ppdinf.invariants import margin, total
-from ppdinf.noise.bits.integers import discrete_laplace
-from ppdinf.noise.bits.tape import secure_tape
+from ppdinf.noise.primitives.integers import discrete_laplace
+from ppdinf.noise.primitives.stream import secure_tape
 
 TABLE = np.array([30, 4, 12, 0, 7, 19])
 OTHER = np.array([29, 5, 12, 0, 7, 19])  # one person counted elsewhere: the same total

@@ -105,7 +105,7 @@ def test_nothing_confidential_leaves_but_through_a_mechanism(table, tmp_path):
 KEPT = """
 import sys
 import ppdinf as ppd
-from ppdinf import _kept_work
+from ppdinf._internal import checkpoint as _kept_work
 from ppdinf.report import analyse_rates
 _kept_work.EVERY = 0.0
 release = ppd.read_release(sys.argv[1])

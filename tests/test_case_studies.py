@@ -5,7 +5,7 @@ from typer.testing import CliRunner
 from written_studies import claims_of
 
 from ppdinf.cli import app
-from ppdinf.cli.reproduce import cases
+from ppdinf.cli.reproduce_command import cases
 
 
 @pytest.mark.deep

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 import ppdinf
 import ppdinf as ppd
 from ppdinf.cli import app
-from ppdinf.cli.reproduce import cases, described
+from ppdinf.cli.reproduce_command import cases, described
 
 FEW = ["--draws", "20", "--chains", "2", "--cores", "1"]  # too few for a posterior, and the commands say so
 
@@ -299,7 +299,7 @@ def test_a_folder_of_public_tables_that_is_none_is_named_before_a_case_runs(tmp_
     script.write_text(
         '"""Sums."""\nimport ppdinf\ndef main(output):\n    print(ppdinf.datasets.public_file("a.csv"))\n'
     )
-    monkeypatch.setattr(sys.modules["ppdinf.cli.reproduce"], "PLACES", (tmp_path / "cases",))
+    monkeypatch.setattr(sys.modules["ppdinf.cli.reproduce_command"], "PLACES", (tmp_path / "cases",))
     monkeypatch.setenv("PPDINF_DATA", str(tmp_path / "nowhere"))
     text = run("reproduce", "sums", "--output", tmp_path / "out", code=1)
     assert text.startswith("Error: PPDINF_DATA names ")
@@ -318,7 +318,7 @@ def test_options_of_a_case_are_those_given_whatever_the_environment(tmp_path, mo
         text = "data, seed" if options else "'none'"
         script = f'"""One."""\ndef main(output{options}):\n    print("given", {text})\n'
         (tmp_path / "cases" / name / "run.py").write_text(script)
-    monkeypatch.setattr(sys.modules["ppdinf.cli.reproduce"], "PLACES", (tmp_path / "cases",))
+    monkeypatch.setattr(sys.modules["ppdinf.cli.reproduce_command"], "PLACES", (tmp_path / "cases",))
     (tmp_path / "public").mkdir()
     monkeypatch.setenv("PPDINF_DATA", str(tmp_path / "public"))
     assert "given none" in run("reproduce", "plain", "--output", tmp_path / "out")
@@ -333,7 +333,7 @@ def test_reproduce_runs_a_case(tmp_path, monkeypatch):
     (tmp_path / "cases" / "sums" / "run.py").write_text(
         '"""Sums of two.\n\nMore."""\ndef main(output):\n    print(1 + 1)\n    (output / "two.txt").write_text("2")\n'
     )
-    monkeypatch.setattr(sys.modules["ppdinf.cli.reproduce"], "PLACES", (tmp_path / "none", tmp_path / "cases"))
+    monkeypatch.setattr(sys.modules["ppdinf.cli.reproduce_command"], "PLACES", (tmp_path / "none", tmp_path / "cases"))
     monkeypatch.chdir(tmp_path)
     assert "│ sums │ Sums of two. │" in run("reproduce")
     monkeypatch.delenv("PPDINF_DATA", raising=False)
@@ -343,7 +343,7 @@ def test_reproduce_runs_a_case(tmp_path, monkeypatch):
 
 
 def test_reproduce_says_where_the_cases_are(tmp_path, monkeypatch):
-    monkeypatch.setattr(sys.modules["ppdinf.cli.reproduce"], "PLACES", (tmp_path,))
+    monkeypatch.setattr(sys.modules["ppdinf.cli.reproduce_command"], "PLACES", (tmp_path,))
     assert "Error: this installation has no case studies" in run("reproduce", code=1)
 
 

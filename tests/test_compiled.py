@@ -16,13 +16,13 @@ import pytest
 from numba.core.caching import NullCache
 
 import ppdinf
-from ppdinf._compiled import jit
+from ppdinf._internal.numba_jit import jit
 
 PACKAGE = Path(ppdinf.__file__).parent
 
 CALLER = """
 import numba
-from ppdinf._compiled import callback, jit
+from ppdinf._internal.numba_jit import callback, jit
 from ppdinf.callee import FACTOR, twice
 from ppdinf.pair import Pair
 
@@ -51,9 +51,9 @@ if __name__ == "ppdinf.caller":
 """
 
 OTHERS = {
-    "callee": "from ppdinf._compiled import jit\nfrom ppdinf.plain import FACTOR\nfrom ppdinf.deepest import deepest\n"
-    "\n@jit\ndef twice(x):\n    return deepest(deepest(x))\n",
-    "deepest": "from ppdinf._compiled import jit\n\n@jit\ndef deepest(x):\n    return 2 * x\n",
+    "callee": "from ppdinf._internal.numba_jit import jit\nfrom ppdinf.plain import FACTOR\n"
+    "from ppdinf.deepest import deepest\n\n@jit\ndef twice(x):\n    return deepest(deepest(x))\n",
+    "deepest": "from ppdinf._internal.numba_jit import jit\n\n@jit\ndef deepest(x):\n    return 2 * x\n",
     "pair": "from typing import NamedTuple\n\nclass Pair(NamedTuple):\n    first: int\n    second: int\n",
     "plain": "FACTOR = 3\n",
 }
@@ -181,7 +181,7 @@ def test_edits_behind_a_kernel_are_seen(copied):
 def test_edits_behind_a_kernel_of_the_package_are_seen(copied):
     package, run = copied
     code = (
-        "import numpy as np; from ppdinf.noise.exact.klein import _log_keep as f; o = np.ones;"
+        "import numpy as np; from ppdinf.noise.exact.gaussian.klein import _log_keep as f; o = np.ones;"
         "print(*f(o((1, 1), int), o((1, 1)) / 4, o(1), o(1), o((1, 1), int))[0], len(f.stats.cache_misses))"
     )
     before, compiled = run(code)
@@ -220,7 +220,7 @@ def test_nobody_compiles_by_other_means():
                 r"\b(?:numba\.(?:n?jit|cfunc|vectorize|guvectorize|stencil)|from numba import .*\b(?:n?jit|cfunc))\b",
                 file.read_text(encoding="utf-8"),
             )
-            assert not found, f"{file}: {found and found[0]}; use ppdinf._compiled"
+            assert not found, f"{file}: {found and found[0]}; use ppdinf._internal.numba_jit"
 
 
 def test_kernels_name_what_they_take_from_other_files():
@@ -229,7 +229,7 @@ def test_kernels_name_what_they_take_from_other_files():
 
     kernels = 0
     for file in PACKAGE.rglob("*.py"):
-        if "_compiled import" not in file.read_text(encoding="utf-8"):
+        if "numba_jit import" not in file.read_text(encoding="utf-8"):
             continue
         module = importlib.import_module(".".join(["ppdinf", *file.relative_to(PACKAGE).with_suffix("").parts]))
         for kernel in vars(module).values():
@@ -245,7 +245,7 @@ def test_kernels_name_what_they_take_from_other_files():
 def test_numba_switched_off_is_refused_by_name():
     """Kernels as plain Python would not wrap around 64 bits, in silence."""
     run = subprocess.run(
-        [sys.executable, "-c", "import ppdinf._compiled"],
+        [sys.executable, "-c", "import ppdinf._internal.numba_jit"],
         env=os.environ | {"NUMBA_DISABLE_JIT": "1"},
         capture_output=True,
         text=True,

@@ -11,7 +11,7 @@ import pytest
 import xarray as xr
 from written_studies import claims_of
 
-from ppdinf.cli.reproduce import cases
+from ppdinf.cli.reproduce_command import cases
 from ppdinf.datasets import epidemic
 
 STUDY = SimpleNamespace(**runpy.run_path(str(cases()["covid"])))

@@ -3,10 +3,10 @@
 import ast
 from pathlib import Path
 
-from ppdinf import _pymc_internals
+from ppdinf._internal import pymc_compat
 
-PACKAGE = Path(_pymc_internals.__file__).parent
-INSIDE = Path(_pymc_internals.__file__)
+PACKAGE = Path(pymc_compat.__file__).parents[1]
+INSIDE = Path(pymc_compat.__file__)
 
 
 def inner_imports(text):
@@ -30,9 +30,9 @@ def test_one_file_reaches_into_pymc_and_pytensor():
 def test_the_file_takes_nothing_that_is_not_used():
     others = "\n".join(path.read_text(encoding="utf-8") for path in PACKAGE.rglob("*.py") if path != INSIDE)
     taken = {name.name for node in ast.walk(ast.parse(others)) if isinstance(node, ast.ImportFrom)
-             and node.module == "ppdinf._pymc_internals" for name in node.names}  # fmt: skip
-    assert taken == set(_pymc_internals.__all__)
+             and node.module == "ppdinf._internal.pymc_compat" for name in node.names}  # fmt: skip
+    assert taken == set(pymc_compat.__all__)
 
 
 def test_the_file_says_what_each_name_is_for():
-    assert [name for name in _pymc_internals.__all__ if f"`{name}`" not in (_pymc_internals.__doc__ or "")] == []
+    assert [name for name in pymc_compat.__all__ if f"`{name}`" not in (pymc_compat.__doc__ or "")] == []

@@ -10,11 +10,11 @@ from scipy import stats
 import ppdinf as ppd
 from ppdinf.invariants import nonnegative, total
 from ppdinf.lattice import kernel
-from ppdinf.lattice.fiber_tables import fiber_tables
+from ppdinf.lattice.points.fiber_tables import fiber_tables
 from ppdinf.mechanisms import DoubleGeometric, Mean
-from ppdinf.noise.chains.coupling import isdp_meeting
-from ppdinf.noise.chains.isdp import isdp, jumps
-from ppdinf.noise.chains.tv_bound import tv_bound
+from ppdinf.noise.mcmc.coupling import isdp_meeting
+from ppdinf.noise.mcmc.isdp import isdp, jumps
+from ppdinf.noise.mcmc.tv_bound import tv_bound
 from ppdinf.privacy import wasserstein_infinity
 
 

@@ -6,8 +6,8 @@ import pickle
 import numpy as np
 import pytest
 
-from ppdinf import _kept_work
-from ppdinf._kept_work import KeptChain, forget, kept_folder
+from ppdinf._internal import checkpoint as _kept_work
+from ppdinf._internal.checkpoint import KeptChain, forget, kept_folder
 from ppdinf.errors import WriteError
 
 

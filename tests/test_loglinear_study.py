@@ -8,7 +8,7 @@ import pymc as pm
 import pytest
 
 import ppdinf as ppd
-from ppdinf.cli.reproduce import cases
+from ppdinf.cli.reproduce_command import cases
 
 STUDY = SimpleNamespace(**runpy.run_path(str(cases()["loglinear"])))
 

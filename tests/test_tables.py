@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 import ppdinf as ppd
 from ppdinf.errors import CountError, LabelError, PrivacyWarning
-from ppdinf.frame import TOTALS, Frame
-from ppdinf.tables import labelled_cells, ranked
+from ppdinf.tables.frame import TOTALS, Frame
+from ppdinf.tables.table import labelled_cells, ranked
 
 COUNTS = (7_654_321, 8_123_457, 9_031_333)
 """Confidential counts that no message may show."""

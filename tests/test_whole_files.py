@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import ppdinf as ppd
-from ppdinf._whole_files import write_whole
+from ppdinf._internal.atomic_files import write_whole
 from ppdinf.errors import ReleaseFileError, WriteError
 
 PACKAGE = Path(ppd.__file__).parent
@@ -83,7 +83,7 @@ def test_a_full_disk_leaves_the_old_file(tmp_path):
     (tmp_path / "old").write_bytes(b"old")
     code = """
 import resource
-from ppdinf._whole_files import write_whole
+from ppdinf._internal.atomic_files import write_whole
 from ppdinf.errors import WriteError
 resource.setrlimit(resource.RLIMIT_FSIZE, (50_000,) * 2)  # as on a disk that is full half-way
 for name, overwrite in [("old", True), ("new", False)]:
@@ -148,7 +148,7 @@ def killed_while_writing(folder, kills, write, seed):
 import os, random, signal, sys, time
 from pathlib import Path
 sys.path.insert(0, {str(PACKAGE.parent)!r})
-from ppdinf._whole_files import write_whole
+from ppdinf._internal.atomic_files import write_whole
 def naive(path, data):
     Path(path).write_bytes(data)
 random.seed({seed})
@@ -201,4 +201,4 @@ def test_nothing_else_in_the_package_writes_files():
             tables = tables and not isinstance(node.args[0], ast.Name)  # a buffer
             if name in writers or opens or tables:
                 found.append(path.relative_to(PACKAGE).as_posix())
-    assert sorted(set(found)) == ["_whole_files.py", "lattice/markov.py"]
+    assert sorted(set(found)) == ["_internal/atomic_files.py", "lattice/moves/markov.py"]

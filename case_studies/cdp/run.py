@@ -15,13 +15,13 @@ import xarray as xr
 from scipy import stats
 
 import ppdinf as ppd
+from ppdinf._internal.rationals import as_fraction
 from ppdinf.invariants import Public, groups, margin, nonnegative, total
 from ppdinf.laws import DoubleGeometric
-from ppdinf.noise.bits.integers import discrete_laplace
-from ppdinf.noise.bits.tape import seeded_tape
-from ppdinf.noise.chains.independence import independence, proposal
+from ppdinf.noise.mcmc.metropolised_independence import independence, proposal
+from ppdinf.noise.primitives.integers import discrete_laplace
+from ppdinf.noise.primitives.stream import seeded_tape
 from ppdinf.privacy.conditioning import conditioning_cost
-from ppdinf.rationals import as_fraction
 from ppdinf.report.study import Study, arguments
 
 HERE = Path(__file__).parent

@@ -21,7 +21,7 @@ from scipy.optimize import curve_fit
 import ppdinf as ppd
 from ppdinf import counts
 from ppdinf.datasets.public_files import public_folder
-from ppdinf.noise.bits.tape import seeded_tape
+from ppdinf.noise.primitives.stream import seeded_tape
 from ppdinf.report.study import Study, arguments
 
 HERE = Path(__file__).parent

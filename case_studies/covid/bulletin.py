@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.ticker import MaxNLocator
 
-from ppdinf._whole_files import write_whole
+from ppdinf._internal.atomic_files import write_whole
 
 A4 = (8.27, 11.69)  # inches
 TAIL = 0.025

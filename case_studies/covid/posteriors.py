@@ -9,7 +9,7 @@ import numpy as np
 from scipy.optimize import minimize, minimize_scalar
 from scipy.stats import beta, betabinom, gamma, nbinom, t
 
-from ppdinf.fiber import noisy_pairs
+from ppdinf.fiber.count_pairs import noisy_pairs
 
 DELTA_Z = 2
 RECENT = 6  # months, from which analysts learn how counties change
@@ -47,8 +47,8 @@ def fitted(cases, deaths, population, month):
 
     Returns shares of counties in the state's cases of `month`, one row for each of some equally probable tilts (a share
     is a mean of that in the month before and of that in the population), and two parameters of
-    `ppdinf.fiber.noisy_pairs.draw`: shape by county, and strength. Tilts have Student's t law, as the next of some
-    normal ones of unknown variance.
+    `ppdinf.fiber.count_pairs.noisy_pairs.draw`: shape by county, and strength. Tilts have Student's t law, as the next
+    of some normal ones of unknown variance.
     """
     share = lambda s, w: (1 - w) * cases[:, s] / max(1, cases[:, s].sum()) + w * population / population.sum()  # noqa: E731
     size, levels = standardised(population), (np.arange(SCENARIOS) + 0.5) / SCENARIOS

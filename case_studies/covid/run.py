@@ -19,7 +19,7 @@ import xarray as xr
 import ppdinf as ppd
 from ppdinf.datasets import epidemic, read_county_series, read_epidemic
 from ppdinf.datasets.public_files import public_folder
-from ppdinf.fiber import pairs
+from ppdinf.fiber.count_pairs import pairs
 from ppdinf.invariants import at_least, linear, nonnegative
 from ppdinf.mechanisms.postprocessing.target import Target
 from ppdinf.plots import plot_delta_z

@@ -14,9 +14,9 @@ from scipy.optimize import brentq
 
 import ppdinf as ppd
 from ppdinf.invariants import margin
-from ppdinf.lattice.shortest import shortest_distance
+from ppdinf.lattice.points.shortest import shortest_distance
 from ppdinf.privacy import gaussian_delta, gaussian_sigma, zcdp_epsilon, zcdp_rho
-from ppdinf.privacy.lattice_noise import theorem14_sigma
+from ppdinf.privacy.guarantees.lattice_noise_loss import theorem14_sigma
 from ppdinf.report.study import Study, arguments
 
 HERE = Path(__file__).parent

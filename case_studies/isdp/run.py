@@ -18,14 +18,14 @@ import xarray as xr
 import ppdinf as ppd
 from ppdinf.lattice import kernel, margin_matrix, structure
 from ppdinf.laws import LAPLACE, DoubleGeometric
-from ppdinf.noise.bits.tape import seeded_tape
-from ppdinf.noise.chains.annealed import annealed, annealing
-from ppdinf.noise.chains.coupling import annealed_meeting, gibbs_meeting, isdp_meeting
-from ppdinf.noise.chains.isdp import isdp, jumps
-from ppdinf.noise.chains.noise_gibbs import gibbs_moves, noise_gibbs
-from ppdinf.noise.chains.tv_bound import tv_bound
 from ppdinf.noise.exact_noise import exact_noise
-from ppdinf.plots.noise_chains import plot_noise_boxes, plot_tv_bound
+from ppdinf.noise.mcmc.annealed import annealed, annealing
+from ppdinf.noise.mcmc.coupling import annealed_meeting, gibbs_meeting, isdp_meeting
+from ppdinf.noise.mcmc.isdp import isdp, jumps
+from ppdinf.noise.mcmc.lattice_gibbs_noise import gibbs_moves, noise_gibbs
+from ppdinf.noise.mcmc.tv_bound import tv_bound
+from ppdinf.noise.primitives.stream import seeded_tape
+from ppdinf.plots.noise_chains_figure import plot_noise_boxes, plot_tv_bound
 from ppdinf.report.study import Study, arguments
 
 HERE = Path(__file__).parent

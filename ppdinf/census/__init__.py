@@ -2,19 +2,19 @@
 
 Rule: files in, measurements of labelled cells out; a row that does not fit is refused with file, row and column.
 
-geography     coordinates of cells from codes: every level of a tree by prefix, and areas off the tree
-housing       occupied housing units from the files of units: one count for each geounit
-measurements  rows of the files as measurements of a labelled table: noisy sums, exact sums, zeros, bounds
-noisy_files   rows of the files as they are, of chosen places, levels and queries
-schema        histograms of the files: axes, their labels, and how queries group them
-simulate      the same files, written from a table of one's own
-strategies    variances of the noise by level and query, those of production among them
+block_measurements  rows of the files as measurements of a labelled table: noisy sums, exact sums, zeros, bounds
+geography           coordinates of cells from codes: every level of a tree by prefix, and areas off the tree
+housing             occupied housing units from the files of units: one count for each geounit
+noisy_files         rows of the files as they are, of chosen places, levels and queries
+schema              histograms of the files: axes, their labels, and how queries group them
+simulate            the same files, written from a table of one's own
+strategies          variances of the noise by level and query, those of production among them
 """
 
+from ppdinf.census.block_measurements import read_measurements as read_measurements
 from ppdinf.census.geography import off_tree as off_tree
 from ppdinf.census.geography import tree as tree
 from ppdinf.census.housing import read_occupied as read_occupied
-from ppdinf.census.measurements import read_measurements as read_measurements
 from ppdinf.census.noisy_files import read_rows as read_rows
 from ppdinf.census.schema import PERSONS as PERSONS
 from ppdinf.census.schema import UNITS as UNITS

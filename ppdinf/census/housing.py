@@ -14,7 +14,7 @@ import pandas as pd
 import scipy.sparse as sp
 
 from ppdinf import invariants as inv
-from ppdinf.census.measurements import Cells, cells_of
+from ppdinf.census.block_measurements import Cells, cells_of
 from ppdinf.census.noisy_files import CONSTRAINT, DPQUERY, read_rows
 from ppdinf.census.schema import SUMMED, UNITS
 from ppdinf.census.strategies import squared_sigma

@@ -13,16 +13,16 @@ import scipy.sparse as sp
 import xarray as xr
 from numpy.typing import NDArray
 
-from ppdinf._types import Array
-from ppdinf._whole_files import make_folder, write_whole
+from ppdinf._internal.atomic_files import make_folder, write_whole
+from ppdinf._internal.types import Array
 from ppdinf.census.geography import one_width
 from ppdinf.census.noisy_files import CONSTRAINT, DPQUERY, PARTITIONS, arrow
 from ppdinf.census.schema import Histogram
 from ppdinf.census.strategies import Strategy, variance_of
 from ppdinf.errors import LabelError
 from ppdinf.laws import DiscreteGaussian
-from ppdinf.laws.differences import Differences
-from ppdinf.tables import as_table
+from ppdinf.laws.additive_law import Differences
+from ppdinf.tables.table import as_table
 
 __all__ = ["simulate_nmf"]
 

@@ -3,17 +3,18 @@
 Rule: one command a file; public names are those of `ppdinf`, which load when a command uses them, and what else is
 heavy loads inside the command that needs it.
 
-check      ``ppdinf check``: what a release file says, after checking that no byte of it changed
-counts     ``ppdinf counts``: a release whose histogram of counts survives
-demo       ``ppdinf demo``: the whole road, from a confidential table to a report
-denoise    ``ppdinf denoise``: counts with intervals from releases of one table, without a model
-infer      ``ppdinf infer``: from a release to a posterior, a table and a report
-key        ``ppdinf key`` and ``ppdinf sign``: a key pair, and signatures of release files
-plain      how the command line speaks: stages, warnings and errors, each in one plain line
-plan       ``ppdinf plan``: which privacy loss gives which error, and which an error needs, before any is spent
-release    ``ppdinf release``: from a confidential table to a file that may be published
-reproduce  ``ppdinf reproduce``: case studies that can be run again
-session    ``ppdinf session``: a budget for many releases of the same people, begun and shown
+check_command      ``ppdinf check``: what a release file says, after checking that no byte of it changed
+counts_command     ``ppdinf counts``: a release whose histogram of counts survives
+demo_command       ``ppdinf demo``: the whole road, from a confidential table to a report
+denoise_command    ``ppdinf denoise``: counts with intervals from releases of one table, without a model
+infer_command      ``ppdinf infer``: from a release to a posterior, a table and a report
+key_command        ``ppdinf key`` and ``ppdinf sign``: a key pair, and signatures of release files
+plain_output       how the command line speaks: stages, warnings and errors, each in one plain line
+plan_command       ``ppdinf plan``: which privacy loss gives which error, and which an error needs, before any is
+                   spent
+release_command    ``ppdinf release``: from a confidential table to a file that may be published
+reproduce_command  ``ppdinf reproduce``: case studies that can be run again
+session_command    ``ppdinf session``: a budget for many releases of the same people, begun and shown
 """
 
 from __future__ import annotations
@@ -23,17 +24,17 @@ from typing import Annotated
 import typer
 
 from ppdinf import __version__
-from ppdinf.cli.check import check
-from ppdinf.cli.counts import counts
-from ppdinf.cli.demo import demo
-from ppdinf.cli.denoise import denoise
-from ppdinf.cli.infer import infer
-from ppdinf.cli.key import key, sign
-from ppdinf.cli.plain import PlainErrors
-from ppdinf.cli.plan import plan
-from ppdinf.cli.release import release
-from ppdinf.cli.reproduce import reproduce
-from ppdinf.cli.session import session
+from ppdinf.cli.check_command import check
+from ppdinf.cli.counts_command import counts
+from ppdinf.cli.demo_command import demo
+from ppdinf.cli.denoise_command import denoise
+from ppdinf.cli.infer_command import infer
+from ppdinf.cli.key_command import key, sign
+from ppdinf.cli.plain_output import PlainErrors
+from ppdinf.cli.plan_command import plan
+from ppdinf.cli.release_command import release
+from ppdinf.cli.reproduce_command import reproduce
+from ppdinf.cli.session_command import session
 
 __all__ = ["app"]
 

@@ -28,7 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
-from ppdinf._compiled import jit
+from ppdinf._internal.numba_jit import jit
 
 __all__ = ["ColumnSystems", "adjoint", "slacks"]
 

@@ -18,13 +18,13 @@ import numpy as np
 from flint import arb
 from numpy.typing import ArrayLike, NDArray
 
+from ppdinf._internal.rationals import ball
 from ppdinf.counts.distribution import as_distribution, require_counts
 from ppdinf.counts.scales import depths, falling
 from ppdinf.counts.sums_of_scales import Scales, add_scales, scales_ratio
 from ppdinf.errors import PrivacyError
-from ppdinf.noise.bits.tape import Tape, seeded_tape
-from ppdinf.noise.bits.transition import draw_rows
-from ppdinf.rationals import ball
+from ppdinf.noise.primitives.categorical_rows import draw_rows
+from ppdinf.noise.primitives.stream import Tape, seeded_tape
 
 __all__ = ["Audit", "CountMechanism", "Scales"]
 
@@ -238,7 +238,7 @@ class CountMechanism:
         """Draw a released count for every count from uniform words, exactly by the stated law.
 
         Scales are real numbers, sums of ``peak * exp(-epsilon depth)`` with the peaks as they are stored; rows are
-        divided by their sums. No floating point decides a draw (`ppdinf.noise.bits.transition`).
+        divided by their sums. No floating point decides a draw (`ppdinf.noise.primitives.categorical_rows`).
 
         Parameters
         ----------

@@ -29,13 +29,13 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ppdinf._compiled import jit
+from ppdinf._internal.numba_jit import jit
+from ppdinf._internal.rationals import Parameter
 from ppdinf.counts.count_mechanism import CountMechanism
 from ppdinf.counts.distribution import as_distribution
 from ppdinf.counts.runs import heights, raise_run, runs_of, settle, subtract, weight_of
 from ppdinf.counts.scales import as_epsilon, falls, times
 from ppdinf.errors import PrivacyError, RoundingError
-from ppdinf.rationals import Parameter
 
 __all__ = ["SELECTORS", "Selector", "heuristic"]
 

@@ -22,12 +22,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import LinAlgError
 
+from ppdinf._internal.rationals import Parameter
 from ppdinf.counts.column_systems import ColumnSystems, adjoint, slacks
 from ppdinf.counts.count_mechanism import CountMechanism
 from ppdinf.counts.distribution import as_distribution
 from ppdinf.counts.scales import as_epsilon
 from ppdinf.errors import PrivacyError, RoundingError
-from ppdinf.rationals import Parameter
 
 __all__ = ["optimal"]
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ppdinf._compiled import jit
+from ppdinf._internal.numba_jit import jit
 from ppdinf.counts.scales import times
 
 __all__ = ["Runs", "heights", "raise_run", "runs_of", "settle", "subtract", "weight_of"]

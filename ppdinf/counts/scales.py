@@ -18,9 +18,9 @@ import numpy as np
 from flint import ctx
 from numpy.typing import ArrayLike, NDArray
 
-from ppdinf._compiled import jit
+from ppdinf._internal.numba_jit import jit
+from ppdinf._internal.rationals import Parameter, as_fraction, ball
 from ppdinf.errors import PrivacyError
-from ppdinf.rationals import Parameter, as_fraction, ball
 
 __all__ = ["as_epsilon", "depths", "falls", "scale", "scales", "single_peaked", "times"]
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ppdinf._compiled import jit
+from ppdinf._internal.numba_jit import jit
 from ppdinf.counts.scales import depths
 
 __all__ = ["Scales", "add_scales", "scales_ratio"]

@@ -21,12 +21,12 @@ import numpy as np
 from flint import nmod_mat
 from numpy.typing import ArrayLike, NDArray
 
+from ppdinf._internal.rationals import Parameter
 from ppdinf.counts.count_mechanism import CountMechanism
 from ppdinf.counts.distribution import as_distribution
 from ppdinf.counts.scales import depths, scales
 from ppdinf.counts.sums_of_scales import Scales
 from ppdinf.errors import PrivacyError
-from ppdinf.rationals import Parameter
 
 __all__ = ["affinely_simplified", "dimensions", "linearly_simplified", "representation"]
 

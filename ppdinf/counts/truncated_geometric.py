@@ -11,10 +11,10 @@ import math
 
 import numpy as np
 
+from ppdinf._internal.rationals import Parameter
 from ppdinf.counts.count_mechanism import CountMechanism
 from ppdinf.counts.distribution import require_size
 from ppdinf.counts.scales import as_epsilon
-from ppdinf.rationals import Parameter
 
 __all__ = ["truncated_geometric"]
 

@@ -19,7 +19,8 @@ import numpy as np
 from flint import arb
 from numpy.typing import NDArray
 
-from ppdinf._types import Json
+from ppdinf._internal.rationals import Parameter, as_fraction
+from ppdinf._internal.types import Json
 from ppdinf.counts.count_mechanism import CountMechanism
 from ppdinf.counts.distribution import histogram, require_counts
 from ppdinf.counts.heuristic import SELECTORS, heuristic
@@ -34,14 +35,13 @@ from ppdinf.invariants import Public, System
 from ppdinf.invariants.system import bind
 from ppdinf.laws.histogram_noise import HistogramNoise
 from ppdinf.laws.likelihood import Likelihood
-from ppdinf.mechanisms.border import at_border
+from ppdinf.mechanisms.input_checks import at_border
 from ppdinf.mechanisms.transition import NOTHING, PRESENT, CellLaw, require_no_sums
-from ppdinf.noise.bits.tape import Tape, secure_tape
-from ppdinf.noise.plan import Plan
-from ppdinf.privacy.guarantee import Guarantee
-from ppdinf.rationals import Parameter, as_fraction
-from ppdinf.releases.draft import Draft
-from ppdinf.tables import TableLike
+from ppdinf.noise.primitives.stream import Tape, secure_tape
+from ppdinf.noise.sampler_plan import Plan
+from ppdinf.privacy.guarantees.guarantee import Guarantee
+from ppdinf.releases.prepared_release import Draft
+from ppdinf.tables.table import TableLike
 
 if TYPE_CHECKING:
     from ppdinf.releases import Release
@@ -111,7 +111,7 @@ class TwoStage(CellLaw):
     Noisy sums are published as they are: they are what the first share of epsilon pays for, and all that follows is
     made of them. An analyst's likelihood has both stages, ``p(measured | histogram of x) prod_i P(y_i | x_i)``, with
     the matrix P made of `measured`. The first factor looks at the table as a whole, which therefore is a variable of
-    the model, drawn by exact full conditionals (`ppdinf.fiber.histogram_walk`).
+    the model, drawn by exact full conditionals (`ppdinf.fiber.gibbs.histogram_gibbs`).
 
     Examples
     --------

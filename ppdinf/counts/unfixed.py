@@ -12,11 +12,11 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
+from ppdinf._internal.rationals import Parameter
 from ppdinf.counts.count_mechanism import CountMechanism
 from ppdinf.counts.distribution import as_distribution
 from ppdinf.counts.scales import as_epsilon, falling
 from ppdinf.counts.truncated_geometric import truncated_geometric
-from ppdinf.rationals import Parameter
 
 __all__ = ["unfixed"]
 

@@ -2,6 +2,7 @@
 
 Rule: a file is read as written or refused with line and column.
 
+csv_rows            rows of a CSV file as text, and counts read from text: the strict part that all loaders share
 demonstration_file  demonstration files of census privacy: a count as it was published before, beside the protected
                     one
 epidemic            A made-up state of 67 counties in a made-up epidemic: monthly cases and deaths over two years
@@ -9,7 +10,6 @@ epidemic_file       monthly cases and deaths by county from CSV files, exactly a
 health_files        monthly cases and deaths of a state's counties from the files that people download
 public_files        public tables that are too large to come with the package: files in a folder that the variable
                     PPDINF_DATA names
-rows                rows of a CSV file as text, and counts read from text: the strict part that all loaders share
 table_file          any table of counts from a CSV file with one row per cell
 """
 

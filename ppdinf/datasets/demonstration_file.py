@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import xarray as xr
 
-from ppdinf.datasets.rows import read_rows, require_columns, whole_number
+from ppdinf.datasets.csv_rows import read_rows, require_columns, whole_number
 from ppdinf.errors import LabelError
 
 __all__ = ["read_demonstration"]

@@ -19,7 +19,7 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from ppdinf.datasets.rows import Row, read_rows, require_columns, whole_number
+from ppdinf.datasets.csv_rows import Row, read_rows, require_columns, whole_number
 from ppdinf.errors import CountError, LabelError
 
 __all__ = ["read_county_series", "read_health_department"]

@@ -11,11 +11,11 @@ from pathlib import Path
 import numpy as np
 import xarray as xr
 
-from ppdinf.datasets.rows import Row, read_rows, require_columns, whole_number
+from ppdinf.datasets.csv_rows import Row, read_rows, require_columns, whole_number
 from ppdinf.errors import LabelError
-from ppdinf.frame import Frame
-from ppdinf.pandas_tables import along
-from ppdinf.tables import as_table
+from ppdinf.tables.frame import Frame
+from ppdinf.tables.pandas_tables import along
+from ppdinf.tables.table import as_table
 
 __all__ = ["read_table"]
 

@@ -8,8 +8,8 @@ denoised         the posterior of a table: draws, sums by label, estimates with 
 learned_prior    a prior of the cells of a table that learns its level, spread and sparsity
 parameter_moves  parameters of the learned prior given a table: random-walk Metropolis steps
 table_forest     a table given its prior, drawn exactly: any two sums, noisy or exact, are nested or disjoint
-table_walk       a table given its prior, by a walk on its fiber, along lines and of cells at once: sums may
-                 overlap in any way
+table_walk       a table given its prior, by a walk on its fiber, along lines and of cells at once: sums may overlap
+                 in any way
 """
 
 from ppdinf.denoising.denoise import denoise as denoise

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ppdinf.distributions.observed_measurements import ObservedMeasurements
-from ppdinf.distributions.truncation import possible_counts
+from ppdinf.distributions.observation.observed_measurements import ObservedMeasurements
+from ppdinf.distributions.observation.truncation_bounds import possible_counts
 from ppdinf.errors import ModelError
 
 __all__ = ["CountWindows", "count_windows"]

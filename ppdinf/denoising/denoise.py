@@ -13,17 +13,17 @@ import numpy as np
 from numpy.typing import NDArray
 from rich.progress import Progress
 
-from ppdinf._kept_work import KeptChain, kept_folder
+from ppdinf._internal.checkpoint import KeptChain, kept_folder
 from ppdinf.denoising.count_windows import count_windows
 from ppdinf.denoising.denoised import Denoised
 from ppdinf.denoising.learned_prior import LearnedPrior
 from ppdinf.denoising.table_forest import TableForest
 from ppdinf.denoising.table_walk import TableWalk
-from ppdinf.distributions.observed_measurements import ObservedMeasurements
+from ppdinf.distributions.observation.observed_measurements import ObservedMeasurements
 from ppdinf.errors import ModelError
-from ppdinf.fiber.nested_sums import OutOfReachError
+from ppdinf.fiber.nested_sums.nested_sums import OutOfReachError
 from ppdinf.measurements import Measurements
-from ppdinf.measurements.file import packed
+from ppdinf.measurements.measurement_file import packed
 from ppdinf.releases import Release
 
 __all__ = ["denoise"]

@@ -12,7 +12,7 @@ import pandas as pd
 import xarray as xr
 from numpy.typing import NDArray
 
-from ppdinf._whole_files import write_whole
+from ppdinf._internal.atomic_files import write_whole
 from ppdinf.diagnostics.convergence import convergence
 from ppdinf.diagnostics.rhat import limit
 from ppdinf.errors import ReleaseFileError
@@ -24,7 +24,7 @@ __all__ = ["Denoised", "require_name"]
 
 ESS, R_HAT = 400, 1.02
 
-PAGES = "ppdinf.report.denoised"
+PAGES = "ppdinf.report.denoised_report"
 """Room above this one that writes pages, loaded when one is wanted."""
 
 

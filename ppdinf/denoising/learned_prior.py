@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ppdinf.denoising.parameter_moves import WANTED, move_parameters, propose_effects
-from ppdinf.frame import Frame
+from ppdinf.tables.frame import Frame
 
 __all__ = ["LearnedPrior", "Weights"]
 
@@ -179,7 +179,8 @@ def _log_sum(a: float | Reals, b: Reals) -> Reals:
 def _by_shape(log_shape: float, most: int) -> tuple[Reals, Reals]:
     """Log of Gamma(x + a) / Gamma(a) x! for x up to the largest count, and its exponential.
 
-    The exponential is infinite for large counts of a large shape: `ppdinf.fiber.cell_quantiles` then takes the log.
+    The exponential is infinite for large counts of a large shape: `ppdinf.fiber.gibbs.cell_quantiles` then takes the
+    log.
     """
     a, x = float(np.exp(log_shape)), np.arange(float(most))
     log_h = np.concatenate([[0.0], np.cumsum(np.log((x + a) / (x + 1)))])

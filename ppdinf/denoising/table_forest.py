@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from ppdinf.denoising.count_windows import CountWindows
 from ppdinf.denoising.learned_prior import LearnedPrior
-from ppdinf.fiber.nested_sums import NestedSums
+from ppdinf.fiber.nested_sums.nested_sums import NestedSums
 
 __all__ = ["TableForest"]
 

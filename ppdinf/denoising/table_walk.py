@@ -6,17 +6,17 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from ppdinf._compiled import jit
+from ppdinf._internal.numba_jit import jit
 from ppdinf.denoising.count_windows import CountWindows
 from ppdinf.denoising.learned_prior import FIRST, NOT_ANEW, Groups, LearnedPrior, Weights
-from ppdinf.distributions.layout import feasible_start
-from ppdinf.distributions.observed_measurements import ObservedMeasurements
-from ppdinf.distributions.table_moves import TableSupport, fiber_of
-from ppdinf.fiber.advance import advance, directions
-from ppdinf.fiber.cuts import cuts
-from ppdinf.fiber.gaussian_block import GaussianBlock, gaussian_block
-from ppdinf.fiber.joint_move import FREE, HELD, joint_moves
-from ppdinf.fiber.measured_sums import MeasuredSums
+from ppdinf.distributions.model_graph.build_fiber import feasible_start
+from ppdinf.distributions.observation.observed_measurements import ObservedMeasurements
+from ppdinf.distributions.observation.table_moves import TableSupport, fiber_of
+from ppdinf.fiber.gibbs.dispatch import advance, directions
+from ppdinf.fiber.gibbs.gaussian_block import GaussianBlock, gaussian_block
+from ppdinf.fiber.gibbs.joint_move import FREE, HELD, joint_moves
+from ppdinf.fiber.gibbs.measured_sums import MeasuredSums
+from ppdinf.fiber.gibbs.random_windows import cuts
 
 __all__ = ["TableWalk"]
 

@@ -10,16 +10,16 @@ import pandas as pd
 import pymc as pm
 import xarray as xr
 
-from ppdinf._pymc_internals import TensorVariable
+from ppdinf._internal.pymc_compat import TensorVariable
+from ppdinf.diagnostics.acceptance_by_cell import movement
 from ppdinf.diagnostics.convergence import convergence
-from ppdinf.diagnostics.forgetting import forgetting, not_coupled
-from ppdinf.diagnostics.movement import movement
+from ppdinf.diagnostics.coupling_bound import forgetting, not_coupled
 from ppdinf.diagnostics.problems import fiber_problems, independent, problems_of
 from ppdinf.diagnostics.rhat import limit, shown
-from ppdinf.distributions.confidential import ConfidentialRV
+from ppdinf.distributions.densities.confidential_rv import ConfidentialRV
 from ppdinf.errors import DiagnosisWarning, ModelError
 from ppdinf.models.posterior_tables import finished_draws
-from ppdinf.noise.chains.tv_bound import TVBound
+from ppdinf.noise.mcmc.tv_bound import TVBound
 
 __all__ = ["Diagnosis", "diagnose"]
 

@@ -7,10 +7,10 @@ import pandas as pd
 import pymc as pm
 import xarray as xr
 
-from ppdinf.diagnostics.parametrisation import diverging, parametrisations
+from ppdinf.diagnostics.parametrization import diverging, parametrisations
 from ppdinf.diagnostics.rhat import APART, limit, shown
-from ppdinf.diagnostics.windows import window_problems
-from ppdinf.distributions.confidential import ConfidentialRV
+from ppdinf.diagnostics.truncation_check import window_problems
+from ppdinf.distributions.densities.confidential_rv import ConfidentialRV
 
 __all__ = ["ESS", "fiber_problems", "independent", "problems_of"]
 

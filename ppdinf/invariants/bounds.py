@@ -9,10 +9,10 @@ import numpy as np
 import scipy.sparse as sp
 
 from ppdinf.errors import InvariantError, LabelError
-from ppdinf.frame import Frame
 from ppdinf.invariants.names import CellNames, Joined
 from ppdinf.invariants.public import Public
 from ppdinf.invariants.statement import Bounds, Statement, as_label, as_text, as_whole, rows_of
+from ppdinf.tables.frame import Frame
 
 __all__ = ["AtLeast", "Between", "at_least", "between", "nonnegative"]
 

@@ -9,10 +9,10 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ppdinf.errors import LabelError
-from ppdinf.frame import Frame
 from ppdinf.invariants.names import CellNames
 from ppdinf.invariants.public import Public
 from ppdinf.invariants.statement import Rows, Statement, as_label, as_text, rows_of
+from ppdinf.tables.frame import Frame
 
 __all__ = ["Cells", "Zeros", "cells", "zeros"]
 

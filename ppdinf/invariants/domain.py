@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ppdinf.errors import LabelError
-from ppdinf.frame import Frame
 from ppdinf.invariants.public import Public
 from ppdinf.invariants.statement import Rows, Statement, as_label, as_text, no_rows
+from ppdinf.tables.frame import Frame
 
 __all__ = ["Labels", "labels"]
 

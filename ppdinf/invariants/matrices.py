@@ -11,13 +11,13 @@ import numpy as np
 import pandas as pd
 import scipy.sparse as sp
 
-from ppdinf._types import Json
+from ppdinf._internal.types import Json
 from ppdinf.errors import InvariantError, LabelError
-from ppdinf.frame import Frame
 from ppdinf.invariants.public import Public
 from ppdinf.invariants.statement import Bounds, Rows, Statement, as_label, as_text, as_whole
-from ppdinf.labels import LARGEST
-from ppdinf.lattice.systems import MatrixLike, integer_matrix, integer_vector
+from ppdinf.lattice.algebra.systems import MatrixLike, integer_matrix, integer_vector
+from ppdinf.tables.frame import Frame
+from ppdinf.tables.labels import LARGEST
 
 __all__ = ["Linear", "LinearBound", "inequality", "linear"]
 

@@ -12,7 +12,7 @@ from typing import overload
 import numpy as np
 from numpy.typing import NDArray
 
-from ppdinf.frame import Frame
+from ppdinf.tables.frame import Frame
 
 __all__ = ["CellNames", "GroupNames", "Joined", "Names"]
 

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
-from ppdinf._types import Json
+from ppdinf._internal.types import Json
 from ppdinf.errors import InvariantError
 from ppdinf.invariants.statement import Statement
 from ppdinf.invariants.system import System, Values, bind
-from ppdinf.tables import TableLike, labelled_cells
+from ppdinf.tables.table import TableLike, labelled_cells
 
 __all__ = ["Public"]
 

@@ -1,6 +1,6 @@
 """What every public statement shares: rows by label, a sentence, a form for the release file.
 
-A statement knows nothing of any count. Given the labels of a table (:class:`ppdinf.frame.Frame`)
+A statement knows nothing of any count. Given the labels of a table (:class:`ppdinf.tables.frame.Frame`)
 it writes down its rows of the integer system: ``A x`` that is published exactly, or ``B x >= b`` that
 is known to hold. The values of ``A x`` come later, from the confidential table or from what was published.
 """
@@ -16,11 +16,11 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from ppdinf._frozen import NamedInFiles
-from ppdinf._types import Json
+from ppdinf._internal.frozen import NamedInFiles
+from ppdinf._internal.types import Json
 from ppdinf.errors import InvariantError, LabelError
-from ppdinf.frame import Frame
-from ppdinf.labels import LARGEST, native, refuse_unwritable
+from ppdinf.tables.frame import Frame
+from ppdinf.tables.labels import LARGEST, native, refuse_unwritable
 
 __all__ = ["Bounds", "Rows", "Statement", "as_label", "as_text", "as_whole", "no_rows", "plain", "rows_of"]
 

@@ -13,11 +13,11 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from ppdinf.errors import InvariantError, LabelError
-from ppdinf.frame import Frame
 from ppdinf.invariants.names import CellNames, GroupNames
 from ppdinf.invariants.public import Public
 from ppdinf.invariants.statement import Rows, Statement, as_label, as_text
-from ppdinf.labels import refuse_look_alikes
+from ppdinf.tables.frame import Frame
+from ppdinf.tables.labels import refuse_look_alikes
 
 __all__ = ["Parents", "Sums", "groups", "hierarchy", "margin", "total"]
 

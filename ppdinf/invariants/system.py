@@ -13,23 +13,23 @@ import scipy.sparse as sp
 import xarray as xr
 from numpy.typing import NDArray
 
-from ppdinf._types import Array
+from ppdinf._internal.types import Array
 from ppdinf.errors import CountError, InvariantError, LabelError
-from ppdinf.frame import Frame
 from ppdinf.invariants.names import Joined
 from ppdinf.invariants.statement import no_rows, rows_of
-from ppdinf.labels import LARGEST
-from ppdinf.lattice.feasible import nearest_feasible
-from ppdinf.lattice.fixed_cells import fixed_cells
-from ppdinf.lattice.rows import check_consistent
-from ppdinf.lattice.structure import structure
-from ppdinf.lattice.systems import exact_product, integer_vector
-from ppdinf.tables import TableLike, labelled_cells
+from ppdinf.lattice.algebra.integer_rows import check_consistent
+from ppdinf.lattice.algebra.systems import exact_product, integer_vector
+from ppdinf.lattice.points.feasible import nearest_feasible
+from ppdinf.lattice.points.fixed_cells import fixed_cells
+from ppdinf.lattice.structure.blocks import structure
+from ppdinf.tables.frame import Frame
+from ppdinf.tables.labels import LARGEST
+from ppdinf.tables.table import TableLike, labelled_cells
 
 if TYPE_CHECKING:
     from ppdinf.invariants.public import Public
-    from ppdinf.lattice.kernel import Lattice
-    from ppdinf.lattice.structure import Structure
+    from ppdinf.lattice.algebra.kernel import Lattice
+    from ppdinf.lattice.structure.blocks import Structure
 
 __all__ = ["System", "bind"]
 
@@ -83,7 +83,7 @@ class System:
         """Cells that follow from what is public, sums and bounds together.
 
         All of them where bounds leave up to 100 cells undecided; in larger tables those that follow from one sum or
-        bound after the other (`ppdinf.lattice.fixed_cells`).
+        bound after the other (`ppdinf.lattice.points.fixed_cells`).
         """
         return fixed_cells(self.structure, self.A, self.values, self.B, self.limits)
 

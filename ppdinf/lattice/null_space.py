@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from ppdinf.errors import InvariantError
-from ppdinf.lattice.structure import Structure
+from ppdinf.lattice.structure.blocks import Structure
 
 __all__ = ["NullSpace", "null_space"]
 

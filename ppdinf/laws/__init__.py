@@ -2,24 +2,22 @@
 
 Rule: what a law weighs, how far it reaches, what samplers may ask of it; nothing here draws.
 
-law                 what a law states; `IntegerLaw`: independent whole numbers, cell by cell
-law_array           laws whose scale differs from entry to entry
-published_law       what a law of published numbers states
-differences         published numbers whose noise alone decides what they weigh
-double_geometric    exp(-epsilon |z|), l1 Laplace noise once it is held on a lattice
-discrete_gaussian   exp(-z^2 / (2 sigma^2))
-staircase           exp(-epsilon times the number of the stair)
-l2_laplace          exp(-epsilon |z|_2) of whole vectors
-joint_l2            l2 Laplace noise of several published numbers together
-noise_norm          minus a norm of a linear image of real noise
-thresholded         noisy counts of which those below a threshold were not published
-random_rounding     random rounding to multiples of a base, whatever the count
-transition_matrix   a probability of every released count for every count
-histogram_noise     noisy sums of a table's histogram of counts
-likelihood          what inference asks of a mechanism, in the terms of these
-chain_kernels       the same weights for compiled chains
-
-A new law is one file, imported here; the tests of laws then find it by themselves.
+additive_law       published numbers whose noise alone decides what they weigh
+chain_kernels      the same weights for compiled chains
+discrete_gaussian  exp(-z^2 / (2 sigma^2))
+double_geometric   exp(-epsilon |z|), l1 Laplace noise once it is held on a lattice
+histogram_noise    noisy sums of a table's histogram of counts
+joint_l2           l2 Laplace noise of several published numbers together
+l2_laplace         exp(-epsilon |z|_2) of whole vectors
+law                what a law states; `IntegerLaw`: independent whole numbers, cell by cell
+law_array          laws whose scale differs from entry to entry
+likelihood         what inference asks of a mechanism, in the terms of these
+noise_norm         minus a norm of a linear image of real noise
+observation_model  what a law of published numbers states
+random_rounding    random rounding to multiples of a base, whatever the count
+staircase          exp(-epsilon times the number of the stair)
+thresholded        noisy counts of which those below a threshold were not published
+transition_matrix  a probability of every released count for every count
 """
 
 from ppdinf.laws.discrete_gaussian import DiscreteGaussian as DiscreteGaussian

@@ -9,7 +9,7 @@ import math
 
 import numpy as np
 
-from ppdinf._compiled import jit
+from ppdinf._internal.numba_jit import jit
 
 __all__ = ["GAUSSIAN", "L1", "L2", "double_geometric", "log_mass"]
 

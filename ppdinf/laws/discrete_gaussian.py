@@ -16,12 +16,12 @@ from typing import ClassVar
 
 from flint import arb
 
-from ppdinf._frozen import assign
-from ppdinf._types import Symbolic
+from ppdinf._internal.frozen import assign
+from ppdinf._internal.rationals import as_fraction, ball
+from ppdinf._internal.types import Symbolic
 from ppdinf.errors import PrivacyError
 from ppdinf.laws.chain_kernels import GAUSSIAN
 from ppdinf.laws.law import IntegerLaw
-from ppdinf.rationals import as_fraction, ball
 
 __all__ = ["DiscreteGaussian"]
 

@@ -9,12 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logsumexp
 
-from ppdinf._frozen import made
-from ppdinf._types import Json, Symbolic
-from ppdinf.laws.differences import Differences
+from ppdinf._internal.frozen import made
+from ppdinf._internal.types import Json, Symbolic
+from ppdinf.laws.additive_law import Differences
 from ppdinf.laws.discrete_gaussian import DiscreteGaussian
 from ppdinf.laws.l2_laplace import L2Laplace
-from ppdinf.laws.published_law import PublishedLaw
+from ppdinf.laws.observation_model import PublishedLaw
 
 __all__ = ["JointL2", "mixing_precision"]
 

@@ -16,12 +16,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import gammainccinv
 
-from ppdinf._frozen import assign
-from ppdinf._types import Symbolic
+from ppdinf._internal.frozen import assign
+from ppdinf._internal.rationals import as_fraction
+from ppdinf._internal.types import Symbolic
 from ppdinf.laws.chain_kernels import L2
 from ppdinf.laws.double_geometric import DoubleGeometric
 from ppdinf.laws.law import Law
-from ppdinf.rationals import as_fraction
 
 __all__ = ["L2Laplace"]
 
@@ -72,7 +72,8 @@ class L2Laplace(Law):
         z : array or tensor of integers
         scale : scalar
             A value v with density ``exp(-v**2 / 2)``: given v, the noise is Gaussian with standard deviation
-            ``v / epsilon``, and integrating v out leaves ``exp(-epsilon |z|_2)`` (`ppdinf.noise.exact.mixture`).
+            ``v / epsilon``, and integrating v out leaves ``exp(-epsilon |z|_2)``
+            (`ppdinf.noise.exact.gaussian.l2_laplace_mixture`).
         """
         sigma = scale / float(self.epsilon)
         return -0.5 * z**2 / sigma**2

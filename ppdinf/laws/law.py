@@ -12,11 +12,11 @@ import numpy as np
 from flint import arb, ctx
 from numpy.typing import ArrayLike
 
-from ppdinf._frozen import NamedInFiles, made
-from ppdinf._types import Json, Symbolic
+from ppdinf._internal.frozen import NamedInFiles, made
+from ppdinf._internal.rationals import ball
+from ppdinf._internal.types import Json, Symbolic
 from ppdinf.errors import PrivacyError
 from ppdinf.laws.law_array import law_array
-from ppdinf.rationals import ball
 
 __all__ = ["IntegerLaw", "Law"]
 

@@ -10,12 +10,12 @@ import pandas as pd
 import xarray as xr
 from numpy.typing import NDArray
 
-from ppdinf._types import Array
+from ppdinf._internal.types import Array
 from ppdinf.errors import PrivacyError
 
 if TYPE_CHECKING:
     from ppdinf.laws.law import IntegerLaw
-    from ppdinf.laws.published_law import PublishedLaw
+    from ppdinf.laws.observation_model import PublishedLaw
 
 type Labelled = Array | xr.DataArray | pd.DataFrame | pd.Series
 

@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from ppdinf._types import Symbolic
-from ppdinf.laws.differences import Differences
+from ppdinf._internal.types import Symbolic
+from ppdinf.laws.additive_law import Differences
 from ppdinf.laws.histogram_noise import HistogramNoise
 from ppdinf.laws.noise_norm import NoiseNorm
 from ppdinf.laws.transition_matrix import TransitionMatrix

@@ -12,8 +12,8 @@ from functools import cached_property
 import numpy as np
 from scipy import sparse
 
-from ppdinf._frozen import assign
-from ppdinf._types import Symbolic
+from ppdinf._internal.frozen import assign
+from ppdinf._internal.types import Symbolic
 
 __all__ = ["NoiseNorm"]
 

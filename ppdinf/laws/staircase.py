@@ -14,11 +14,11 @@ from typing import ClassVar
 
 from flint import arb
 
-from ppdinf._frozen import assign
-from ppdinf._types import Json, Symbolic
+from ppdinf._internal.frozen import assign
+from ppdinf._internal.rationals import as_fraction, ball
+from ppdinf._internal.types import Json, Symbolic
 from ppdinf.errors import PrivacyError
 from ppdinf.laws.law import IntegerLaw
-from ppdinf.rationals import as_fraction, ball
 
 __all__ = ["Staircase"]
 

@@ -10,11 +10,11 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ppdinf._types import Array, Json, Symbolic
+from ppdinf._internal.types import Array, Json, Symbolic
 from ppdinf.errors import PrivacyError
-from ppdinf.laws.differences import Differences
+from ppdinf.laws.additive_law import Differences
 from ppdinf.laws.law import IntegerLaw
-from ppdinf.laws.published_law import Column, IndependentLaw
+from ppdinf.laws.observation_model import Column, IndependentLaw
 
 __all__ = ["ABSENT", "Thresholded"]
 

@@ -9,10 +9,10 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ppdinf._frozen import assign, made
-from ppdinf._types import Json, Symbolic
+from ppdinf._internal.frozen import assign, made
+from ppdinf._internal.types import Json, Symbolic
 from ppdinf.errors import PrivacyError
-from ppdinf.laws.published_law import Column, IndependentLaw
+from ppdinf.laws.observation_model import Column, IndependentLaw
 
 __all__ = ["TransitionMatrix"]
 

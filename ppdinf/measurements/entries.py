@@ -10,7 +10,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from ppdinf.invariants.names import Names
-from ppdinf.laws.published_law import IndependentLaw, PublishedLaw
+from ppdinf.laws.observation_model import IndependentLaw, PublishedLaw
 
 __all__ = ["Entries"]
 

@@ -10,18 +10,18 @@ import pandas as pd
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from ppdinf._types import Array
+from ppdinf._internal.types import Array
 from ppdinf.errors import CountError, InvariantError, PrivacyError
-from ppdinf.frame import Frame
 from ppdinf.invariants import Public
 from ppdinf.invariants.names import Joined
-from ppdinf.labels import LARGEST
 from ppdinf.laws import IntegerLaw, JointL2, L2Laplace, LawArray, Thresholded, TransitionMatrix
-from ppdinf.laws.differences import Differences
-from ppdinf.laws.published_law import PublishedLaw
+from ppdinf.laws.additive_law import Differences
+from ppdinf.laws.observation_model import PublishedLaw
 from ppdinf.laws.thresholded import ABSENT
 from ppdinf.measurements.entries import Entries
-from ppdinf.measurements.rows import onto_rows
+from ppdinf.measurements.measured_rows import onto_rows
+from ppdinf.tables.frame import Frame
+from ppdinf.tables.labels import LARGEST
 
 __all__ = ["Measured", "as_form", "measured"]
 

@@ -12,23 +12,23 @@ import scipy.sparse as sp
 import xarray as xr
 from numpy.typing import NDArray
 
-from ppdinf._types import Array
+from ppdinf._internal.types import Array
 from ppdinf.errors import InvariantError, ModelError
-from ppdinf.frame import Frame
 from ppdinf.invariants import Public, System, margin
 from ppdinf.invariants.names import Joined
 from ppdinf.invariants.system import bind
-from ppdinf.lattice.rows import check_consistent
+from ppdinf.lattice.algebra.integer_rows import check_consistent
 from ppdinf.laws.joint_l2 import JointL2
 from ppdinf.laws.likelihood import MixingScale
-from ppdinf.laws.published_law import PublishedLaw
+from ppdinf.laws.observation_model import PublishedLaw
 from ppdinf.measurements.entries import Entries
-from ppdinf.measurements.file import packed
-from ppdinf.measurements.frame_of_labels import frame_of_labels
+from ppdinf.measurements.label_frame import frame_of_labels
 from ppdinf.measurements.measured import Measured
-from ppdinf.measurements.rows import onto_rows
+from ppdinf.measurements.measured_rows import onto_rows
+from ppdinf.measurements.measurement_file import packed
 from ppdinf.releases import Release
 from ppdinf.releases.sealed import save
+from ppdinf.tables.frame import Frame
 
 __all__ = ["Measurements"]
 

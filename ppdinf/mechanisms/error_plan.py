@@ -10,11 +10,11 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
+from ppdinf._internal.rationals import as_fraction
 from ppdinf.errors import InvariantError, PrivacyError
 from ppdinf.mechanisms.expected_error import labels_alone, require_simulation
 from ppdinf.mechanisms.table_mechanism import TableMechanism
-from ppdinf.rationals import as_fraction
-from ppdinf.tables import TableLike
+from ppdinf.tables.table import TableLike
 
 __all__ = ["LOSSES", "ErrorPlan", "plan"]
 

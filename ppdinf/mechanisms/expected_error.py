@@ -15,14 +15,14 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from ppdinf._types import Array
+from ppdinf._internal.types import Array
 from ppdinf.errors import InvariantError, LabelError, PrivacyError
-from ppdinf.frame import Frame
 from ppdinf.invariants import System
 from ppdinf.invariants.system import bind
 from ppdinf.laws import IntegerLaw
-from ppdinf.mechanisms.counting_queries import answer
-from ppdinf.tables import TableLike, labelled_cells
+from ppdinf.mechanisms.real.counting_queries import answer
+from ppdinf.tables.frame import Frame
+from ppdinf.tables.table import TableLike, labelled_cells
 
 if TYPE_CHECKING:
     from ppdinf.mechanisms.table_mechanism import TableMechanism

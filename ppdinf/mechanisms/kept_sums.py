@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from ppdinf._types import Array
+from ppdinf._internal.types import Array
 from ppdinf.errors import InternalError
 from ppdinf.invariants import System
-from ppdinf.lattice.systems import exact_product
+from ppdinf.lattice.algebra.systems import exact_product
 
 __all__ = ["require_kept"]
 

@@ -15,18 +15,18 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ppdinf._types import Json, Symbolic
+from ppdinf._internal.types import Json, Symbolic
 from ppdinf.errors import ModelError
 from ppdinf.invariants import Public, System
-from ppdinf.lattice.feasible import nearest_feasible
-from ppdinf.lattice.fiber_tables import cell_intervals
-from ppdinf.laws.differences import Differences
+from ppdinf.lattice.points.feasible import nearest_feasible
+from ppdinf.lattice.points.fiber_tables import cell_intervals
+from ppdinf.laws.additive_law import Differences
 from ppdinf.laws.likelihood import Likelihood
-from ppdinf.mechanisms.border import require_public
+from ppdinf.mechanisms.input_checks import require_public
 from ppdinf.mechanisms.table_mechanism import TableMechanism
-from ppdinf.noise.bits.tape import Tape
-from ppdinf.noise.plan import Plan
-from ppdinf.privacy.guarantee import Guarantee
+from ppdinf.noise.primitives.stream import Tape
+from ppdinf.noise.sampler_plan import Plan
+from ppdinf.privacy.guarantees.guarantee import Guarantee
 
 __all__ = ["Suppression"]
 

@@ -11,24 +11,24 @@ import pandas as pd
 import xarray as xr
 from numpy.typing import NDArray
 
-from ppdinf._types import Array, Symbolic
-from ppdinf.frame import Frame
+from ppdinf._internal.types import Array, Symbolic
 from ppdinf.invariants import System
 from ppdinf.invariants.system import bind
-from ppdinf.lattice.systems import exact_product
-from ppdinf.mechanisms.border import at_border, refuse_seed, require_draws, warn_fixed, warn_telling
+from ppdinf.lattice.algebra.systems import exact_product
 from ppdinf.mechanisms.expected_error import expected_error
+from ppdinf.mechanisms.input_checks import at_border, refuse_seed, require_draws, warn_fixed, warn_telling
 from ppdinf.mechanisms.kept_sums import require_kept
-from ppdinf.noise.bits.tape import Tape, secure_tape, seeded_tape
-from ppdinf.noise.plan import Plan
-from ppdinf.releases.draft import Draft
+from ppdinf.noise.primitives.stream import Tape, secure_tape, seeded_tape
+from ppdinf.noise.sampler_plan import Plan
 from ppdinf.releases.mechanism import Mechanism
+from ppdinf.releases.prepared_release import Draft
 from ppdinf.releases.release import Release
-from ppdinf.tables import TableLike, labelled_cells
+from ppdinf.tables.frame import Frame
+from ppdinf.tables.table import TableLike, labelled_cells
 
 __all__ = ["TableMechanism"]
 
-ANALYST = "ppdinf.models.released"
+ANALYST = "ppdinf.models.released_table"
 """Room above this one that knows PyMC, loaded when a mechanism is to be a distribution."""
 
 

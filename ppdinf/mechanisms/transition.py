@@ -18,18 +18,18 @@ import numpy as np
 from flint import arb
 from numpy.typing import NDArray
 
-from ppdinf._frozen import assign
-from ppdinf._types import Array, Json
+from ppdinf._internal.frozen import assign
+from ppdinf._internal.types import Array, Json
 from ppdinf.errors import CountError, InvariantError, PrivacyError
 from ppdinf.invariants import Public, System
 from ppdinf.laws.likelihood import Likelihood
 from ppdinf.laws.transition_matrix import TransitionMatrix
-from ppdinf.mechanisms.border import require_public
+from ppdinf.mechanisms.input_checks import require_public
 from ppdinf.mechanisms.table_mechanism import TableMechanism
-from ppdinf.noise.bits.tape import Tape
-from ppdinf.noise.bits.transition import draw_rows
-from ppdinf.noise.plan import Plan
-from ppdinf.privacy.guarantee import Guarantee
+from ppdinf.noise.primitives.categorical_rows import draw_rows
+from ppdinf.noise.primitives.stream import Tape
+from ppdinf.noise.sampler_plan import Plan
+from ppdinf.privacy.guarantees.guarantee import Guarantee
 
 __all__ = ["CellLaw", "Transition", "random_rounding"]
 

@@ -10,9 +10,9 @@ import pandas as pd
 import xarray as xr
 
 from ppdinf.errors import InvariantError, LabelError
-from ppdinf.frame import Frame
 from ppdinf.invariants import Public
 from ppdinf.invariants.names import CellNames, GroupNames
+from ppdinf.tables.frame import Frame
 
 __all__ = ["summarize", "sums_of"]
 

@@ -12,11 +12,11 @@ import pytensor.tensor as pt
 import scipy.sparse as sp
 import xarray as xr
 
-from ppdinf._pymc_internals import TensorVariable
-from ppdinf._types import Symbolic
+from ppdinf._internal.pymc_compat import TensorVariable
+from ppdinf._internal.types import Symbolic
 from ppdinf.errors import ModelError
-from ppdinf.lattice.feasible import nearest_feasible
-from ppdinf.laws.differences import Differences
+from ppdinf.lattice.points.feasible import nearest_feasible
+from ppdinf.laws.additive_law import Differences
 from ppdinf.laws.likelihood import MixingScale
 from ppdinf.releases import Release
 

@@ -10,12 +10,12 @@ import pymc as pm
 import xarray as xr
 from rich.progress import track
 
-from ppdinf._types import Array
+from ppdinf._internal.types import Array
 from ppdinf.errors import LabelError, ModelError
 from ppdinf.mechanisms.table_mechanism import TableMechanism
 from ppdinf.models.posterior_tables import sample_confidential
 from ppdinf.releases import Release
-from ppdinf.tables import TableLike, as_table
+from ppdinf.tables.table import TableLike, as_table
 
 __all__ = ["compare"]
 

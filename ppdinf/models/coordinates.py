@@ -11,7 +11,7 @@ import numpy as np
 import pytensor.tensor as pt
 from numpy.typing import NDArray
 
-from ppdinf._pymc_internals import TensorVariable, Transform
+from ppdinf._internal.pymc_compat import TensorVariable, Transform
 from ppdinf.models.standardise import Known
 from ppdinf.models.standardise_op import in_graph, standardise
 

@@ -15,12 +15,12 @@ import pytensor.tensor as pt
 import xarray as xr
 from numpy.typing import NDArray
 
-from ppdinf._pymc_internals import TensorVariable, Variable
-from ppdinf.distributions.confidential import ConfidentialRV
-from ppdinf.distributions.dependents import dependents_of
-from ppdinf.distributions.marginal import logp_natural, logp_table
-from ppdinf.distributions.released import ReleasedRV
-from ppdinf.distributions.rows import has_rows
+from ppdinf._internal.pymc_compat import TensorVariable, Variable
+from ppdinf.distributions.densities.confidential_rv import ConfidentialRV
+from ppdinf.distributions.densities.marginal_logp import logp_natural, logp_table
+from ppdinf.distributions.densities.released_rv import ReleasedRV
+from ppdinf.distributions.model_graph.dependents import dependents_of
+from ppdinf.distributions.observation.multinomial_rows import has_rows
 from ppdinf.errors import ModelError
 from ppdinf.models.posterior_tables import of_draws, only_table, sample_confidential
 

@@ -22,8 +22,8 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ppdinf._internal.rationals import as_fraction
 from ppdinf.errors import ModelError
-from ppdinf.rationals import as_fraction
 
 __all__ = ["OneSidedTest"]
 

@@ -13,7 +13,7 @@ import pytensor.tensor as pt
 import xarray as xr
 
 import ppdinf.samplers.lattice_gibbs  # noqa: F401  (PyMC learns of the step method here)
-from ppdinf._pymc_internals import (
+from ppdinf._internal.pymc_compat import (
     BetaBinomialRV,
     BinomialRV,
     MissingInputError,
@@ -22,22 +22,22 @@ from ppdinf._pymc_internals import (
     change_dist_size,
     check_dist_not_registered,
 )
-from ppdinf.distributions.confidential import confidential
-from ppdinf.distributions.dependents import tables_of
-from ppdinf.distributions.layout import at_initial_point, lay_out
-from ppdinf.distributions.observed import Observed
-from ppdinf.distributions.observed_measurements import ObservedMeasurements
-from ppdinf.distributions.observed_release import ObservedRelease
-from ppdinf.distributions.precision import constant, in_double
-from ppdinf.distributions.released import released
-from ppdinf.distributions.rows import has_rows, require_public_rows
-from ppdinf.distributions.watch import settle
+from ppdinf.distributions.densities.confidential_rv import confidential
+from ppdinf.distributions.densities.released_rv import released
+from ppdinf.distributions.model_graph.build_fiber import at_initial_point, lay_out
+from ppdinf.distributions.model_graph.dependents import tables_of
+from ppdinf.distributions.model_graph.model_hooks import settle
+from ppdinf.distributions.observation.float64 import constant, in_double
+from ppdinf.distributions.observation.multinomial_rows import has_rows, require_public_rows
+from ppdinf.distributions.observation.observed import Observed
+from ppdinf.distributions.observation.observed_measurements import ObservedMeasurements
+from ppdinf.distributions.observation.observed_release import ObservedRelease
 from ppdinf.errors import ModelError
-from ppdinf.frame import Frame
 from ppdinf.laws.likelihood import MixingScale, RemovedShift
 from ppdinf.measurements import Measurements
 from ppdinf.models.starts import started
 from ppdinf.releases import Release
+from ppdinf.tables.frame import Frame
 
 __all__ = ["PartiallyPrivate"]
 
@@ -104,11 +104,11 @@ def PartiallyPrivate(  # noqa: N802  (reads as a PyMC distribution)
     Notes
     -----
     Counts further from the released ones than the noise reaches with probability 1e-12 are left out, unless draws of
-    the prior say that the data model pulls them there (`ppdinf.distributions.windows`): a window has ``width`` of about
-    ``70 / epsilon`` counts. Summed out, a gradient costs about 10 us for 20 cells and 0.7 ms for 12,000 in 24 groups
-    where the distribution is natural in one parameter (Poisson, binomial, ...), 40 us and 7 ms where windows are looked
-    at (docs/speed.md); a draw of the table variable looks at ``d * width`` log densities, and noise that
-    couples the cells adds one pass over a window for every row of its norm that a move changes.
+    the prior say that the data model pulls them there (`ppdinf.distributions.model_graph.truncation`): a window has
+    ``width`` of about ``70 / epsilon`` counts. Summed out, a gradient costs about 10 us for 20 cells and 0.7 ms for
+    12,000 in 24 groups where the distribution is natural in one parameter (Poisson, binomial, ...), 40 us and 7 ms
+    where windows are looked at (docs/speed.md); a draw of the table variable looks at ``d * width`` log densities, and
+    noise that couples the cells adds one pass over a window for every row of its norm that a move changes.
 
     Where noise is wide against the spread of the counts, a table that is a variable and a rate of its own for every
     cell hold each other in place: given one, the other hardly moves, however many sweeps the table gets. 20 cells

@@ -11,14 +11,14 @@ import pymc as pm
 import xarray as xr
 from numpy.typing import NDArray
 
-from ppdinf._pymc_internals import TensorVariable, ancestors, compile_pymc, graph_replace
-from ppdinf._types import Array
-from ppdinf.distributions.data_model_draws import DataModelDraws, uninformed_cells
-from ppdinf.distributions.dependents import Table, drawn_for, factors_of, tables_of
+from ppdinf._internal.pymc_compat import TensorVariable, ancestors, compile_pymc, graph_replace
+from ppdinf._internal.types import Array
+from ppdinf.distributions.densities.data_model_draws import DataModelDraws, uninformed_cells
+from ppdinf.distributions.model_graph.dependents import Table, drawn_for, factors_of, tables_of
 from ppdinf.errors import DiagnosisWarning, ModelError
-from ppdinf.fiber import totals
-from ppdinf.fiber.nested_sums import NestedSums
-from ppdinf.models.outside_windows import outside_of_draws, outside_of_law, window_problem
+from ppdinf.fiber.nested_sums.nested_sums import NestedSums
+from ppdinf.fiber.sums_given_totals import totals
+from ppdinf.models.mass_outside_windows import outside_of_draws, outside_of_law, window_problem
 
 __all__ = ["Posterior", "finished_draws", "law_of_draws", "of_draws", "only_table", "sample_confidential"]
 

@@ -29,12 +29,12 @@ import pytensor.tensor as pt
 import xarray as xr
 from numpy.typing import NDArray
 
-from ppdinf._pymc_internals import TensorVariable, Variable
-from ppdinf.distributions.observed_release import ObservedRelease
+from ppdinf._internal.pymc_compat import TensorVariable, Variable
+from ppdinf.distributions.observation.observed_release import ObservedRelease
 from ppdinf.errors import ModelError
 from ppdinf.models.partially_private import PartiallyPrivate
 from ppdinf.releases import Release
-from ppdinf.releases.rates import effects, exposures, log_earlier_rates, require_rates
+from ppdinf.releases.rate_inputs import effects, exposures, log_earlier_rates, require_rates
 
 __all__ = ["draw_rates", "rate_model"]
 

@@ -39,14 +39,14 @@ import pymc as pm
 import pytensor.tensor as pt
 from numpy.typing import NDArray
 
-from ppdinf._pymc_internals import TensorVariable
-from ppdinf._types import Symbolic
+from ppdinf._internal.pymc_compat import TensorVariable
+from ppdinf._internal.types import Symbolic
 from ppdinf.errors import ModelError
 from ppdinf.models.coordinates import Among, Standardised, Told, Unit
 from ppdinf.models.rates import REACH, USUAL
 from ppdinf.models.starts import started
 from ppdinf.releases import Release
-from ppdinf.releases.rates import exposures
+from ppdinf.releases.rate_inputs import exposures
 
 __all__ = ["log_rates"]
 

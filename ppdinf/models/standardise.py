@@ -23,7 +23,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ppdinf._compiled import jit
+from ppdinf._internal.numba_jit import jit
 
 __all__ = ["Known", "pulled_back", "standardised"]
 

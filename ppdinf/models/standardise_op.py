@@ -12,8 +12,8 @@ import numpy as np
 import pytensor.tensor as pt
 from numba import types
 
-from ppdinf._compiled import External, jit, pointers
-from ppdinf._pymc_internals import (
+from ppdinf._internal.numba_jit import External, jit, pointers
+from ppdinf._internal.pymc_compat import (
     Apply,
     DisconnectedType,
     Op,
@@ -24,8 +24,8 @@ from ppdinf._pymc_internals import (
     numba_njit,
     register_funcify_default_op_cache_key,
 )
-from ppdinf._types import Array
-from ppdinf.distributions.sums_given_totals import refuse_jax
+from ppdinf._internal.types import Array
+from ppdinf.distributions.densities.sums_given_totals_op import refuse_jax
 from ppdinf.errors import ModelError
 from ppdinf.models.standardise import Known, pulled_back, standardised
 

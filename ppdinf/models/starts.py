@@ -11,7 +11,7 @@ import pymc as pm
 import pytensor.tensor as pt
 from numpy.typing import ArrayLike
 
-from ppdinf._pymc_internals import (
+from ppdinf._internal.pymc_compat import (
     HalfNormalRV,
     NormalRV,
     RandomVariable,

@@ -10,11 +10,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ppdinf.errors import InvariantError
-from ppdinf.lattice.structure import Structure
+from ppdinf.lattice.structure.blocks import Structure
 from ppdinf.laws import DoubleGeometric, Law
-from ppdinf.noise.bits.tape import Tape
-from ppdinf.noise.exact import class_sums, classes, core, crossing, crossing_lattice, free, gaussian, mixture
-from ppdinf.noise.offer import Declined, Offer, Sampler, is_one_block
+from ppdinf.noise.exact import independent as free
+from ppdinf.noise.exact import single_sums as classes
+from ppdinf.noise.exact.elimination import class_sums
+from ppdinf.noise.exact.elimination import rejection as core
+from ppdinf.noise.exact.gaussian import l2_laplace_mixture as mixture
+from ppdinf.noise.exact.gaussian import lattice_gaussian as gaussian
+from ppdinf.noise.exact.scale_mixture import lattice_laplace as crossing_lattice
+from ppdinf.noise.exact.scale_mixture import two_way_laplace as crossing
+from ppdinf.noise.primitives.stream import Tape
+from ppdinf.noise.sampler_offer import Declined, Offer, Sampler, is_one_block
 
 __all__ = ["OFFERS", "ExactNoise", "exact_noise", "exact_or_refusal"]
 
@@ -93,7 +100,7 @@ def exact_noise(structure: Structure, law: Law) -> ExactNoise:
     Examples
     --------
     >>> from ppdinf.lattice import structure
-    >>> from ppdinf.noise.bits.tape import seeded_tape
+    >>> from ppdinf.noise.primitives.stream import seeded_tape
     >>> noise = exact_noise(structure([[1, 1, 1, 0, 0]]), DoubleGeometric("1/2"))
     >>> [part.sampler for part in noise.parts], noise.draw(2, seeded_tape(1))[:, :3].sum(axis=1)
     (['free', 'class'], array([0, 0]))

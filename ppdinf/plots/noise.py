@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 
 from ppdinf.errors import PrivacyError
-from ppdinf.noise.bits.tape import seeded_tape
+from ppdinf.noise.primitives.stream import seeded_tape
 from ppdinf.plots.style import NAIVE, figure_style, headline
 from ppdinf.releases import Release
 

@@ -2,45 +2,36 @@
 
 Rule: statements about mechanisms, never draws from one.
 
-audit                 audits by enumeration: the privacy loss that a mechanism has, for every pair of tables and every
-                      release
-budget                a budget of privacy loss, and what promises take from it together
-composition           what several releases promise together
+accounting            composition of several releases and budgets
+audit                 audits by enumeration: the privacy loss that a mechanism has, for every pair of tables and
+                      every release
 condition_output      what a differentially private release promises once it is conditioned on public information
 conditioning          what conditioning noise on public information costs, or saves, and whom it leaves without
                       protection
 conditioning_blocks   gamma, the cost of conditioning noise on bounds, block by block and without listing all tables
-conversion            from zero-concentrated to approximate differential privacy, and back
 delta_z               sensitivity given public information: how far a secret can move the law of a statistic
 disclosure_limits     disclosure limits as public information: k-anonymity and t-closeness of a count
 ellipsoid             the smallest ellipsoid around a set of points and their opposites, with a certificate
 gaussian_calibration  how wide Gaussian noise must be for (epsilon, delta) differential privacy
-guarantee             what a release protects, per unit of what, against whom, and what it does not protect
-lattice_noise         what noise on a lattice {z : A z = 0} promises: scales of Gaussian noise, and tails of Gaussian
-                      and Laplace noise
-ledger                what all releases of one table have spent, and what they give away together
-release_guarantee     what one release protects: its guarantee at the nearest other table
-restatement           one guarantee said otherwise: in zCDP, at one distance, or as an event of dp-accounting
+guarantees            statements of guarantees and conversions between them
 sensitivity           how far one person can move the answers to a linear query
-wasserstein           infinity-Wasserstein distance: how far the mass of one law must travel, at most, to become
+wasserstein_distance  infinity-Wasserstein distance: how far the mass of one law must travel, at most, to become
                       another
-wording               numbers of a guarantee in words, rounded up
 """
 
+from ppdinf._internal.rationals import as_fraction as as_fraction
+from ppdinf.privacy.accounting.composition import compose as compose
+from ppdinf.privacy.accounting.composition import compose_parallel as compose_parallel
+from ppdinf.privacy.accounting.composition import compose_partition as compose_partition
+from ppdinf.privacy.accounting.ledger import Ledger as Ledger
 from ppdinf.privacy.audit import Audit as Audit
 from ppdinf.privacy.audit import audit as audit
-from ppdinf.privacy.composition import compose as compose
-from ppdinf.privacy.composition import compose_parallel as compose_parallel
-from ppdinf.privacy.composition import compose_partition as compose_partition
 from ppdinf.privacy.condition_output import condition_output as condition_output
 from ppdinf.privacy.conditioning import ConditioningCost as ConditioningCost
 from ppdinf.privacy.conditioning import Erosion as Erosion
 from ppdinf.privacy.conditioning import conditioning_cost as conditioning_cost
 from ppdinf.privacy.conditioning import erosion as erosion
 from ppdinf.privacy.conditioning import posterior_range as posterior_range
-from ppdinf.privacy.conversion import zcdp_delta as zcdp_delta
-from ppdinf.privacy.conversion import zcdp_epsilon as zcdp_epsilon
-from ppdinf.privacy.conversion import zcdp_rho as zcdp_rho
 from ppdinf.privacy.delta_z import count_pair as count_pair
 from ppdinf.privacy.delta_z import delta_z as delta_z
 from ppdinf.privacy.delta_z import delta_z_counts as delta_z_counts
@@ -50,16 +41,17 @@ from ppdinf.privacy.disclosure_limits import TCloseness as TCloseness
 from ppdinf.privacy.disclosure_limits import condition_pairs as condition_pairs
 from ppdinf.privacy.gaussian_calibration import gaussian_delta as gaussian_delta
 from ppdinf.privacy.gaussian_calibration import gaussian_sigma as gaussian_sigma
-from ppdinf.privacy.guarantee import Guarantee as Guarantee
-from ppdinf.privacy.ledger import Ledger as Ledger
-from ppdinf.privacy.release_guarantee import ReleaseGuarantee as ReleaseGuarantee
-from ppdinf.privacy.restatement import to_approximate as to_approximate
-from ppdinf.privacy.restatement import to_event as to_event
-from ppdinf.privacy.restatement import to_zcdp as to_zcdp
+from ppdinf.privacy.guarantees.conversion import zcdp_delta as zcdp_delta
+from ppdinf.privacy.guarantees.conversion import zcdp_epsilon as zcdp_epsilon
+from ppdinf.privacy.guarantees.conversion import zcdp_rho as zcdp_rho
+from ppdinf.privacy.guarantees.guarantee import Guarantee as Guarantee
+from ppdinf.privacy.guarantees.release_guarantee import ReleaseGuarantee as ReleaseGuarantee
+from ppdinf.privacy.guarantees.restatement import to_approximate as to_approximate
+from ppdinf.privacy.guarantees.restatement import to_event as to_event
+from ppdinf.privacy.guarantees.restatement import to_zcdp as to_zcdp
 from ppdinf.privacy.sensitivity import sensitivity as sensitivity
 from ppdinf.privacy.sensitivity import sensitivity_polytope as sensitivity_polytope
-from ppdinf.privacy.wasserstein import wasserstein_infinity as wasserstein_infinity
-from ppdinf.rationals import as_fraction as as_fraction
+from ppdinf.privacy.wasserstein_distance import wasserstein_infinity as wasserstein_infinity
 
 __all__ = [
     "Audit",

@@ -12,12 +12,12 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from ppdinf._internal.rationals import Parameter
 from ppdinf.errors import InvariantError
 from ppdinf.invariants import Public, System
 from ppdinf.invariants.system import bind
-from ppdinf.lattice.fiber_tables import fiber_tables
-from ppdinf.privacy.guarantee import Guarantee
-from ppdinf.rationals import Parameter
+from ppdinf.lattice.points.fiber_tables import fiber_tables
+from ppdinf.privacy.guarantees.guarantee import Guarantee
 
 __all__ = ["Audit", "audit"]
 

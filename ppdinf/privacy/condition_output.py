@@ -8,7 +8,7 @@ conditioned on what is public; it holds where persons are independent given that
 from __future__ import annotations
 
 from ppdinf.errors import PrivacyError
-from ppdinf.privacy.guarantee import Guarantee
+from ppdinf.privacy.guarantees.guarantee import Guarantee
 
 __all__ = ["condition_output"]
 

@@ -20,10 +20,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from ppdinf.errors import PrivacyError
 from ppdinf.invariants import System
-from ppdinf.lattice.feasible import nearest_feasible
-from ppdinf.lattice.fiber_tables import fiber_tables
-from ppdinf.lattice.moves import connected_moves
-from ppdinf.lattice.shortest import shortest_distance
+from ppdinf.lattice.moves.moves import connected_moves
+from ppdinf.lattice.points.feasible import nearest_feasible
+from ppdinf.lattice.points.fiber_tables import fiber_tables
+from ppdinf.lattice.points.shortest import shortest_distance
 from ppdinf.privacy.conditioning_blocks import SAME, BlockCost, cost_by_blocks
 
 __all__ = ["ConditioningCost", "Erosion", "conditioning_cost", "erosion", "posterior_range"]

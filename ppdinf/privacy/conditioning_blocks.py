@@ -40,10 +40,10 @@ from numpy.typing import NDArray
 from scipy.special import gammaln
 
 from ppdinf.invariants import System
-from ppdinf.lattice.columns import distinct_rows
-from ppdinf.lattice.feasible import nearest_feasible
-from ppdinf.lattice.fiber_tables import cell_intervals, fiber_tables
-from ppdinf.lattice.two_way import two_way_table
+from ppdinf.lattice.algebra.columns import distinct_rows
+from ppdinf.lattice.points.feasible import nearest_feasible
+from ppdinf.lattice.points.fiber_tables import cell_intervals, fiber_tables
+from ppdinf.lattice.structure.two_way import two_way_table
 from ppdinf.laws import DoubleGeometric, IntegerLaw
 
 __all__ = ["BlockCost", "cost_by_blocks"]

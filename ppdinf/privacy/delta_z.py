@@ -2,7 +2,7 @@
 
     Delta_z  =  sup over models theta and secret pairs (s, s') of  W(P(T | s, theta, z), P(T | s', theta, z))
 
-with the infinity-Wasserstein distance W (`ppdinf.privacy.wasserstein`). A mechanism calibrated to Delta_z is
+with the infinity-Wasserstein distance W (`ppdinf.privacy.wasserstein_distance`). A mechanism calibrated to Delta_z is
 epsilon-Pufferfish given z: no release changes the odds between the two secrets of a pair by more than
 exp(epsilon), whichever of the models holds. The sup is over what its user lists, and no more: a model left
 out is a model not protected against.
@@ -22,10 +22,10 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import ArrayLike
 
+from ppdinf._internal.rationals import Parameter
 from ppdinf.errors import PrivacyError
 from ppdinf.privacy.disclosure_limits import probability, whole
-from ppdinf.privacy.wasserstein import wasserstein_infinity
-from ppdinf.rationals import Parameter
+from ppdinf.privacy.wasserstein_distance import wasserstein_infinity
 
 __all__ = ["count_pair", "delta_z", "delta_z_counts", "delta_z_normal"]
 

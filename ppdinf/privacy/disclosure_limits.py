@@ -16,9 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from ppdinf._frozen import assign
+from ppdinf._internal.frozen import assign
+from ppdinf._internal.rationals import Parameter, as_fraction
 from ppdinf.errors import PrivacyError
-from ppdinf.rationals import Parameter, as_fraction
 
 __all__ = ["KAnonymity", "TCloseness", "condition_pairs", "probability", "whole"]
 

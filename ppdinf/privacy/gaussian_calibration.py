@@ -30,9 +30,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import erfcx, ndtr
 
+from ppdinf._internal.rationals import Parameter, as_fraction
 from ppdinf.errors import PrivacyError
-from ppdinf.privacy.guarantee import Guarantee
-from ppdinf.rationals import Parameter, as_fraction
+from ppdinf.privacy.guarantees.guarantee import Guarantee
 
 __all__ = ["Calibration", "concentrated", "gaussian_delta", "gaussian_sigma"]
 

@@ -19,7 +19,7 @@ from scipy import sparse
 from scipy.sparse.csgraph import connected_components
 
 from ppdinf.errors import PrivacyError
-from ppdinf.lattice.systems import MatrixLike
+from ppdinf.lattice.algebra.systems import MatrixLike
 
 __all__ = ["NEIGHBOURS", "Neighbours", "sensitivity", "sensitivity_polytope"]
 

@@ -11,19 +11,19 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ppdinf._frozen import NamedInFiles, made
-from ppdinf._types import Json
+from ppdinf._internal.frozen import NamedInFiles, made
+from ppdinf._internal.types import Json
 from ppdinf.errors import ModelError, PrivacyError
 from ppdinf.invariants import Public, System
-from ppdinf.lattice.shortest import shortest_step
+from ppdinf.lattice.points.shortest import shortest_step
 from ppdinf.laws.likelihood import Likelihood
-from ppdinf.noise.plan import Plan
-from ppdinf.privacy.guarantee import Guarantee
-from ppdinf.privacy.release_guarantee import ReleaseGuarantee
-from ppdinf.tables import TableLike
+from ppdinf.noise.sampler_plan import Plan
+from ppdinf.privacy.guarantees.guarantee import Guarantee
+from ppdinf.privacy.guarantees.release_guarantee import ReleaseGuarantee
+from ppdinf.tables.table import TableLike
 
 if TYPE_CHECKING:
-    from ppdinf.releases.draft import Draft
+    from ppdinf.releases.prepared_release import Draft
 
 __all__ = ["Mechanism"]
 

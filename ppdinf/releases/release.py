@@ -12,19 +12,19 @@ import pandas as pd
 import scipy.sparse as sp
 import xarray as xr
 
-from ppdinf._types import Array
+from ppdinf._internal.types import Array
 from ppdinf.errors import InvariantError, PrivacyError
-from ppdinf.frame import Frame
 from ppdinf.invariants import Public, System
 from ppdinf.invariants.system import bind
-from ppdinf.lattice.rows import check_consistent
+from ppdinf.lattice.algebra.integer_rows import check_consistent
 from ppdinf.laws.likelihood import Likelihood
-from ppdinf.noise.plan import Plan
-from ppdinf.privacy.guarantee import Guarantee
-from ppdinf.privacy.release_guarantee import ReleaseGuarantee
-from ppdinf.releases.file import write
+from ppdinf.noise.sampler_plan import Plan
+from ppdinf.privacy.guarantees.guarantee import Guarantee
+from ppdinf.privacy.guarantees.release_guarantee import ReleaseGuarantee
 from ppdinf.releases.mechanism import Mechanism
-from ppdinf.tables import TableLike, labelled_cells, labelled_reals
+from ppdinf.releases.release_file import write
+from ppdinf.tables.frame import Frame
+from ppdinf.tables.table import TableLike, labelled_cells, labelled_reals
 
 __all__ = ["Release", "as_drawn", "as_undated"]
 

@@ -22,10 +22,10 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from ppdinf._types import Json
-from ppdinf._whole_files import write_whole
+from ppdinf._internal.atomic_files import write_whole
+from ppdinf._internal.types import Json
 from ppdinf.errors import PpdinfError, ReleaseFileError
-from ppdinf.frame import Frame
+from ppdinf.tables.frame import Frame
 
 __all__ = [
     "AGAIN", "MANIFEST", "as_csv", "canonical", "columns_of", "coordinates", "digest", "labelled", "packed",

@@ -18,7 +18,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from ppdinf._whole_files import write_whole
+from ppdinf._internal.atomic_files import write_whole
 from ppdinf.errors import SignatureError
 
 __all__ = ["fingerprint", "new_key", "sign", "verify"]

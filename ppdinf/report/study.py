@@ -25,8 +25,8 @@ import numpy as np
 import pandas as pd
 from rich.progress import track
 
-from ppdinf._whole_files import make_folder, write_whole
-from ppdinf.report.page import environment, png, versions
+from ppdinf._internal.atomic_files import make_folder, write_whole
+from ppdinf.report.html_page import environment, png, versions
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -3,8 +3,11 @@
 Rule: step methods and samplers for models with confidential tables; the algorithms themselves are in
 `ppdinf.fiber`.
 
+fixed_length_hmc      hamiltonian paths of a quarter of a turn, for unknowns that move as what is near standard
+                      normal
 interrupts            stop PyMC's own samplers between two draws, so that Ctrl-C keeps what was drawn
-lattice_gibbs         gibbs sampling of a confidential table along the lines of its fiber, by exact full conditionals
+lattice_gibbs         gibbs sampling of a confidential table along the lines of its fiber, by exact full
+                      conditionals
 parameters            what samplers of parameters alone share: models they accept, and results in the shape that
                       `pm.sample` gives
 posterior_bound       upper bounds, with proof, of the likelihood of a noisy table: what rejection sampling has to
@@ -15,7 +18,6 @@ posterior_proposal    proposals of importance sampling: mixtures of multivariate
 posterior_rejection   exact independent posterior draws by rejection from the prior
 posterior_target      log posterior density of a model in its unconstrained space, compiled for one point and for
                       many
-quarter_turns         hamiltonian paths of a quarter of a turn, for unknowns that move as what is near standard normal
 resumable             steps of PyMC's samplers that are kept on the disk, so that a chain goes on after a kill from
                       where it was
 """

@@ -1,8 +1,8 @@
 """Gibbs sampling of a confidential table along the lines of its fiber, by exact full conditionals.
 
-State and kernel are those of `ppdinf.fiber.fiber_walk`; the cell weights are the product of the data model and the
-noise law at the released count, and noise that couples the cells is weighed along the lines. Directions
-come from `ppdinf.lattice.moves`, which says what is proved to connect the fiber: one person moved between
+State and kernel are those of `ppdinf.fiber.gibbs.line_gibbs`; the cell weights are the product of the data model and
+the noise law at the released count, and noise that couples the cells is weighed along the lines. Directions
+come from `ppdinf.lattice.moves.moves`, which says what is proved to connect the fiber: one person moved between
 two cells under the same public sums, a swap in a two-way table, a combination of basis vectors.
 """
 
@@ -18,7 +18,7 @@ import pymc as pm
 import pytensor.tensor as pt
 from numpy.typing import NDArray
 
-from ppdinf._pymc_internals import (
+from ppdinf._internal.pymc_compat import (
     STEP_METHODS,
     BlockedStep,
     Competence,
@@ -30,20 +30,20 @@ from ppdinf._pymc_internals import (
     get_value_vars_from_user_vars,
     inputvars,
 )
-from ppdinf._types import Array
-from ppdinf.distributions.confidential import ConfidentialRV
-from ppdinf.distributions.data_model_draws import DataModelDraws, uninformed_cells
-from ppdinf.distributions.dependents import factors_of
-from ppdinf.distributions.factors import Factor, read_cells
-from ppdinf.distributions.layout import at_initial_point, give_windows
-from ppdinf.distributions.observed_release import mechanism_of
-from ppdinf.distributions.plain_tables import plain_table
-from ppdinf.distributions.watch import restart_by_data
+from ppdinf._internal.types import Array
+from ppdinf.distributions.densities.confidential_rv import ConfidentialRV
+from ppdinf.distributions.densities.data_model_draws import DataModelDraws, uninformed_cells
+from ppdinf.distributions.densities.factors import Factor, read_cells
+from ppdinf.distributions.model_graph.build_fiber import at_initial_point, give_windows
+from ppdinf.distributions.model_graph.dependents import factors_of
+from ppdinf.distributions.model_graph.latent_tables import plain_table
+from ppdinf.distributions.model_graph.model_hooks import restart_by_data
+from ppdinf.distributions.observation.observed_release import mechanism_of
 from ppdinf.errors import ModelError
-from ppdinf.fiber.advance import Directions, advance, directions
-from ppdinf.fiber.cuts import Cuts, cuts
-from ppdinf.fiber.fiber import Fiber
-from ppdinf.noise.bits.tape import seeded_tape
+from ppdinf.fiber.gibbs.dispatch import Directions, advance, directions
+from ppdinf.fiber.gibbs.fiber import Fiber
+from ppdinf.fiber.gibbs.random_windows import Cuts, cuts
+from ppdinf.noise.primitives.stream import seeded_tape
 
 __all__ = ["LatticeGibbs", "dense_steps"]
 

@@ -10,8 +10,8 @@ import pymc as pm
 import xarray as xr
 from numpy.typing import ArrayLike
 
-from ppdinf._pymc_internals import TensorVariable
-from ppdinf._types import Array
+from ppdinf._internal.pymc_compat import TensorVariable
+from ppdinf._internal.types import Array
 from ppdinf.errors import ModelError
 
 __all__ = ["as_tree", "require_parameters"]

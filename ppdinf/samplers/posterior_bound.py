@@ -30,9 +30,9 @@ import pymc as pm
 from numpy.typing import NDArray
 from scipy.special import gammaln
 
-from ppdinf._pymc_internals import PoissonRV
-from ppdinf.distributions.dependents import Table, tables_of
-from ppdinf.fiber import totals
+from ppdinf._internal.pymc_compat import PoissonRV
+from ppdinf.distributions.model_graph.dependents import Table, tables_of
+from ppdinf.fiber.sums_given_totals import totals
 
 __all__ = ["log_bound", "saturated_bound"]
 

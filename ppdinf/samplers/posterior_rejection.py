@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 from rich.progress import Progress
 from scipy.optimize import minimize
 
-from ppdinf._pymc_internals import (
+from ppdinf._internal.pymc_compat import (
     FlatRV,
     HalfFlatRV,
     ancestors,
@@ -43,8 +43,8 @@ from ppdinf._pymc_internals import (
     join_nonshared_inputs,
     vectorize_graph,
 )
-from ppdinf._types import Array
-from ppdinf.distributions.dependents import drawn_for
+from ppdinf._internal.types import Array
+from ppdinf.distributions.model_graph.dependents import drawn_for
 from ppdinf.errors import ModelError
 from ppdinf.samplers.parameters import as_tree, require_parameters
 from ppdinf.samplers.posterior_bound import log_bound as proved_bound

@@ -11,7 +11,7 @@ import pymc as pm
 import pytensor.tensor as pt
 from numpy.typing import NDArray
 
-from ppdinf._pymc_internals import (
+from ppdinf._internal.pymc_compat import (
     FlatRV,
     HalfFlatRV,
     TensorVariable,
@@ -20,8 +20,8 @@ from ppdinf._pymc_internals import (
     join_nonshared_inputs,
     vectorize_graph,
 )
-from ppdinf._types import Array
-from ppdinf.distributions.dependents import drawn_for
+from ppdinf._internal.types import Array
+from ppdinf.distributions.model_graph.dependents import drawn_for
 
 __all__ = ["Prior", "Target", "target_of"]
 

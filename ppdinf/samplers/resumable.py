@@ -1,8 +1,8 @@
 """Steps of PyMC's samplers that are kept on the disk, so that a chain goes on after a kill from where it was.
 
 All steps of a model are put behind one that hands PyMC what they give, notes it, and now and then keeps it with their
-state (`ppdinf._kept_work`). Begun again, it hands out the kept steps first, sets the states as they were after the
-last, and goes on: PyMC sees one chain, whose draws are those that a chain without interruption has.
+state (`ppdinf._internal.checkpoint`). Begun again, it hands out the kept steps first, sets the states as they were
+after the last, and goes on: PyMC sees one chain, whose draws are those that a chain without interruption has.
 """
 
 from __future__ import annotations
@@ -18,9 +18,15 @@ import pymc as pm
 import pytensor
 from numpy.typing import ArrayLike
 
-from ppdinf._kept_work import KeptChain
-from ppdinf._pymc_internals import STEP_METHODS, BlockedStep, CompoundStep, assign_step_methods, instantiate_steppers
-from ppdinf._types import Array
+from ppdinf._internal.checkpoint import KeptChain
+from ppdinf._internal.pymc_compat import (
+    STEP_METHODS,
+    BlockedStep,
+    CompoundStep,
+    assign_step_methods,
+    instantiate_steppers,
+)
+from ppdinf._internal.types import Array
 from ppdinf.samplers.lattice_gibbs import LatticeGibbs
 
 __all__ = ["KeptSteps", "kept_steps", "one_rounding"]
@@ -65,7 +71,7 @@ def kept_steps(
     Parameters
     ----------
     folder : path
-        Of this work alone: same model, settings, seed. See `ppdinf._kept_work.kept_folder`.
+        Of this work alone: same model, settings, seed. See `ppdinf._internal.checkpoint.kept_folder`.
     chains, tune, target_accept, random_seed
         As for `pm.sample`, which gets all but `target_accept` once more.
     model : pymc.Model, optional

@@ -21,8 +21,8 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from ppdinf._types import Json
-from ppdinf._whole_files import require_place, unwritable, write_whole
+from ppdinf._internal.atomic_files import require_place, unwritable, write_whole
+from ppdinf._internal.types import Json
 from ppdinf.errors import SessionError
 
 __all__ = ["Journal", "append", "create", "locked", "read"]

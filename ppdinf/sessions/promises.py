@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import fields
 from fractions import Fraction
 
-from ppdinf._types import Json
-from ppdinf.privacy.guarantee import Guarantee
-from ppdinf.privacy.restatement import whole_delta
+from ppdinf._internal.types import Json
+from ppdinf.privacy.guarantees.guarantee import Guarantee
+from ppdinf.privacy.guarantees.restatement import whole_delta
 
 __all__ = ["promise_of", "to_plain"]
 

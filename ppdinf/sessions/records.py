@@ -6,11 +6,11 @@ import json
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
-from ppdinf._types import Json
+from ppdinf._internal.types import Json
 from ppdinf.errors import PpdinfError, PrivacyError, SessionError
 from ppdinf.invariants import Public
-from ppdinf.privacy.budget import Budget
-from ppdinf.privacy.composition import compose
+from ppdinf.privacy.accounting.budget import Budget
+from ppdinf.privacy.accounting.composition import compose
 from ppdinf.sessions.journal import Journal
 from ppdinf.sessions.promises import promise_of, to_plain
 

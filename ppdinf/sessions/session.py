@@ -15,17 +15,17 @@ from typing import Any
 
 import pandas as pd
 
-from ppdinf._types import Json
+from ppdinf._internal.types import Json
 from ppdinf.errors import InternalError, LabelError, PpdinfError, PrivacyError, PrivacyWarning, SessionError
-from ppdinf.frame import Frame
 from ppdinf.invariants import Public
-from ppdinf.privacy.budget import Budget
-from ppdinf.privacy.guarantee import Guarantee
+from ppdinf.privacy.accounting.budget import Budget
+from ppdinf.privacy.guarantees.guarantee import Guarantee
 from ppdinf.releases.mechanism import Mechanism
 from ppdinf.sessions.journal import Journal, append, create, locked, read
 from ppdinf.sessions.promises import promise_of, to_plain
 from ppdinf.sessions.records import VERSION, partition_of, require_sound
-from ppdinf.tables import TableLike
+from ppdinf.tables.frame import Frame
+from ppdinf.tables.table import TableLike
 
 __all__ = ["Session"]
 

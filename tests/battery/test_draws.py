@@ -14,7 +14,7 @@ from published import PUBLISHED
 from test_densities import OTHERS, feasible, first
 
 import ppdinf as ppd
-from ppdinf.fiber import cuts
+from ppdinf.fiber.gibbs import random_windows as cuts
 from ppdinf.invariants import margin
 from ppdinf.samplers import lattice_gibbs
 

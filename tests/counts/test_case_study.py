@@ -6,7 +6,7 @@ import runpy
 
 import pytest
 
-from ppdinf.cli.reproduce import cases
+from ppdinf.cli.reproduce_command import cases
 
 # what few replicates leave open, and what tables that are simulated do
 OPEN = (

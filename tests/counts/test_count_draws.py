@@ -8,8 +8,8 @@ from scipy import stats
 
 import ppdinf as ppd
 from ppdinf.errors import CountError
-from ppdinf.noise.bits.tape import secure_tape
-from ppdinf.noise.bits.transition import draw_rows
+from ppdinf.noise.primitives.categorical_rows import draw_rows
+from ppdinf.noise.primitives.stream import secure_tape
 
 MECHANISMS = {
     "heuristic": lambda: ppd.counts.heuristic(distribution("geometric", 12), 1),

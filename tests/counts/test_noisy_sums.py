@@ -10,7 +10,7 @@ from scipy import stats
 from ppdinf.counts.distribution import histogram
 from ppdinf.counts.privatizers import PURE
 from ppdinf.laws.histogram_noise import HistogramNoise
-from ppdinf.noise.bits.tape import seeded_tape
+from ppdinf.noise.primitives.stream import seeded_tape
 
 N = 3
 TABLES = np.array(list(product(range(N), repeat=4)))

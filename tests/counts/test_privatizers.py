@@ -8,7 +8,7 @@ import pytest
 import ppdinf as ppd
 from ppdinf.counts.privatizers import PRIVATIZERS
 from ppdinf.errors import CountError, PrivacyError
-from ppdinf.noise.bits.tape import seeded_tape
+from ppdinf.noise.primitives.stream import seeded_tape
 
 PURE = [name for name in PRIVATIZERS if name != "cyclic-gaussian"]
 

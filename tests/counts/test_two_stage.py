@@ -19,12 +19,12 @@ from ppdinf.counts.optimal import optimal
 from ppdinf.counts.postprocessing import to_distribution
 from ppdinf.counts.two_stage import SPARE, TwoStage
 from ppdinf.errors import CountError, DiagnosisWarning, InvariantError, ModelError, PrivacyError, RoundingError
-from ppdinf.fiber.advance import advance, directions
-from ppdinf.fiber.fiber import Fiber
+from ppdinf.fiber.gibbs.dispatch import advance, directions
+from ppdinf.fiber.gibbs.fiber import Fiber
 from ppdinf.invariants import Public
-from ppdinf.lattice.moves import connected_moves
+from ppdinf.lattice.moves.moves import connected_moves
 from ppdinf.mechanisms import Mechanism
-from ppdinf.noise.bits.tape import seeded_tape
+from ppdinf.noise.primitives.stream import seeded_tape
 
 COUNTS = np.repeat(np.arange(12), (distribution("geometric", 12) * 300).astype(int))
 

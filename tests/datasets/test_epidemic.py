@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from ppdinf.datasets import epidemic, simulate_epidemic
-from ppdinf.tables import as_table
+from ppdinf.tables.table import as_table
 
 
 def test_the_embedded_table_has_the_documented_shape_and_types():

@@ -6,7 +6,7 @@ from scipy import linalg
 
 import ppdinf as ppd
 from ppdinf.denoising.count_windows import count_windows
-from ppdinf.distributions.observed_measurements import ObservedMeasurements
+from ppdinf.distributions.observation.observed_measurements import ObservedMeasurements
 
 inv, laws = ppd.invariants, ppd.laws
 D = 12

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import ppdinf as ppd
-from ppdinf import _kept_work
+from ppdinf._internal import checkpoint as _kept_work
 from ppdinf.denoising.table_walk import Chain
 from ppdinf.errors import ModelError
 
@@ -135,7 +135,7 @@ import gc, os, random, signal, sys, time
 sys.path.insert(0, sys.argv[1])
 from test_resuming import CROSSED, NESTED, QUIET, same
 import ppdinf as ppd
-from ppdinf import _kept_work
+from ppdinf._internal import checkpoint as _kept_work
 kills, random.seed = 0, random.seed(1)
 whole = {}
 for seen in (NESTED, CROSSED):

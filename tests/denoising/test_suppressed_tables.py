@@ -145,7 +145,7 @@ def test_margins_in_ranges_and_cells_with_holes(seed):
 @pytest.mark.parametrize("seed", [0, 3])
 def test_supports_too_large_for_exact_draws(seed, monkeypatch):
     """Blocks of cells are drawn jointly, and chains start from different tables."""
-    monkeypatch.setattr("ppdinf.fiber.fiber.EDGES", 0)
+    monkeypatch.setattr("ppdinf.fiber.gibbs.fiber.EDGES", 0)
     problem = Suppressed(seed, largest=4, most=8)
     seen, supports = stated(problem, "holes", np.random.default_rng(seed))
     tables = listed(problem.shape, problem.rows, problem.columns, supports)

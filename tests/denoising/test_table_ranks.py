@@ -14,8 +14,8 @@ from ppdinf.denoising.count_windows import count_windows
 from ppdinf.denoising.table_forest import TableForest
 from ppdinf.denoising.table_walk import TableWalk
 from ppdinf.diagnostics.calibration import calibrate, uniformity
-from ppdinf.distributions.observed_measurements import ObservedMeasurements
-from ppdinf.fiber import gaussian_block, joint_move
+from ppdinf.distributions.observation.observed_measurements import ObservedMeasurements
+from ppdinf.fiber.gibbs import gaussian_block, joint_move
 
 inv, laws = ppd.invariants, ppd.laws
 RARE, DATA_SETS, LEARNT, BLOCKS = 1e-5, 1000, 12, 6

@@ -16,12 +16,12 @@ from scipy.special import gammaln, logsumexp
 
 import ppdinf as ppd
 from ppdinf.diagnostics.calibration import calibrate, uniformity
-from ppdinf.fiber.fiber_walk import walk
+from ppdinf.fiber.gibbs.line_gibbs import walk
 from ppdinf.invariants import nonnegative, total
-from ppdinf.lattice.fiber_tables import fiber_tables
-from ppdinf.lattice.moves import connected_moves
+from ppdinf.lattice.moves.moves import connected_moves
+from ppdinf.lattice.points.fiber_tables import fiber_tables
 from ppdinf.mechanisms import DoubleGeometric
-from ppdinf.noise.bits.tape import seeded_tape
+from ppdinf.noise.primitives.stream import seeded_tape
 
 GRID = np.linspace(-2, 2, 17)
 PRIOR = stats.norm.pdf(GRID, 0, 0.8) / stats.norm.pdf(GRID, 0, 0.8).sum()

@@ -6,7 +6,7 @@ import pytest
 import xarray as xr
 
 import ppdinf as ppd
-from ppdinf.diagnostics.parametrisation import parametrisations
+from ppdinf.diagnostics.parametrization import parametrisations
 
 QUIET = {"progressbar": False, "quiet": True, "compute_convergence_checks": False, "cores": 1, "random_seed": 4}
 

@@ -6,8 +6,8 @@ import pytensor
 import pytest
 
 import ppdinf as ppd
-from ppdinf.distributions import confidential
-from ppdinf.distributions.alike import alike
+from ppdinf.distributions.densities import confidential_rv as confidential
+from ppdinf.distributions.densities.identical_cells import alike
 
 UNITS = np.array([[4, 7, 4], [4, 9, 7]])
 KEY = np.zeros(6, dtype=np.int64)

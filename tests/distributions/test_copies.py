@@ -8,7 +8,7 @@ import pytest
 from scipy import stats
 
 import ppdinf as ppd
-from ppdinf.distributions.dependents import tables_of
+from ppdinf.distributions.model_graph.dependents import tables_of
 from ppdinf.errors import ModelError
 
 NOISY, TOTAL, EPSILON, RATE = np.array([5, -1, 2]), 6, 0.5, np.array([2.0, 1.0, 3.0])

@@ -12,8 +12,8 @@ from pymc.model.transform.optimization import freeze_dims_and_data
 from scipy import stats
 
 import ppdinf as ppd
-from ppdinf.distributions.cells import cells_of
-from ppdinf.distributions.dependents import tables_of
+from ppdinf.distributions.model_graph.constant_indices import cells_of
+from ppdinf.distributions.model_graph.dependents import tables_of
 from ppdinf.errors import InvariantError, ModelError
 
 NOISY, TOTAL, EPSILON, RATE = np.array([3, -1, 4]), 6, 0.5, np.array([2.0, 1.0, 3.0])

@@ -10,7 +10,7 @@ from scipy import special
 import ppdinf as ppd
 from ppdinf.errors import ModelError
 from ppdinf.invariants import margin, nonnegative, total
-from ppdinf.lattice.fiber_tables import fiber_tables
+from ppdinf.lattice.points.fiber_tables import fiber_tables
 
 QUIET = {"progressbar": False, "quiet": True, "compute_convergence_checks": False}
 Y = xr.DataArray([[2, 0, 1], [1, -1, 2]], dims=("sex", "age"))

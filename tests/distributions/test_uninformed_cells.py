@@ -8,8 +8,8 @@ from scipy import stats
 from scipy.special import logsumexp
 
 import ppdinf as ppd
-from ppdinf.diagnostics.windows import window_problems
-from ppdinf.distributions.dependents import tables_of
+from ppdinf.diagnostics.truncation_check import window_problems
+from ppdinf.distributions.model_graph.dependents import tables_of
 from ppdinf.errors import DiagnosisWarning, ModelError
 
 inv, nan = ppd.invariants, np.nan

@@ -7,8 +7,8 @@ from scipy import stats
 from scipy.special import gammaln, logsumexp
 
 import ppdinf as ppd
-from ppdinf.distributions import windows
-from ppdinf.distributions.dependents import tables_of
+from ppdinf.distributions.model_graph import truncation as windows
+from ppdinf.distributions.model_graph.dependents import tables_of
 from ppdinf.errors import ModelError
 from ppdinf.invariants import Public, total
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.special import gammaln, logsumexp
 
-from ppdinf.fiber.cell_quantiles import log_total, quantile, shares
+from ppdinf.fiber.gibbs.cell_quantiles import log_total, quantile, shares
 
 WIDTH = 120
 CASES = {  # lower, centre and variance of the noise; shape and mean of the prior

@@ -5,8 +5,16 @@ import numpy as np
 import pytest
 from scipy.special import gammaln
 
-from ppdinf.fiber.cell_windows import Weights, exp_of, lids, normalise, probabilities, row_of, vectorised
-from ppdinf.fiber.saddlepoint import moments
+from ppdinf.fiber.sums_given_totals.cell_windows import (
+    Weights,
+    exp_of,
+    lids,
+    normalise,
+    probabilities,
+    row_of,
+    vectorised,
+)
+from ppdinf.fiber.sums_given_totals.saddlepoint import moments
 
 
 @vectorised

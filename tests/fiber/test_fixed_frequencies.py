@@ -6,10 +6,10 @@ import pytest
 from groups_of_cells import binomial, block, convolved, cut, evaluated, gaussian, l1, negative_binomial, poisson
 from scipy.special import logsumexp
 
-from ppdinf.fiber import totals
-from ppdinf.fiber.cell_windows import Weights
-from ppdinf.fiber.fixed_frequencies import by_frequencies
-from ppdinf.fiber.frequency_pieces import (
+from ppdinf.fiber.sums_given_totals import totals
+from ppdinf.fiber.sums_given_totals.cell_windows import Weights
+from ppdinf.fiber.sums_given_totals.fixed_frequencies import by_frequencies
+from ppdinf.fiber.sums_given_totals.frequency_polynomials import (
     BASE,
     DECAY,
     EXCESS,

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from ppdinf.fiber import gaussian_block
+from ppdinf.fiber.gibbs import gaussian_block
 
 MOVES, RARE = 4000, 1e-6
 

@@ -10,11 +10,11 @@ from scipy import stats
 
 import ppdinf as ppd
 from ppdinf.counts.privatizers import PURE
-from ppdinf.fiber.advance import advance, directions
-from ppdinf.fiber.fiber import Fiber
-from ppdinf.fiber.histogram_walk import _shift
+from ppdinf.fiber.gibbs.dispatch import advance, directions
+from ppdinf.fiber.gibbs.fiber import Fiber
+from ppdinf.fiber.gibbs.histogram_gibbs import _shift
 from ppdinf.invariants import Public
-from ppdinf.lattice.moves import connected_moves
+from ppdinf.lattice.moves.moves import connected_moves
 
 N, CELLS, DRAWS = 4, 4, 6000
 MEASURED = {

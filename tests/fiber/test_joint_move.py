@@ -14,8 +14,8 @@ from scipy.special import gammaln
 import ppdinf as ppd
 from ppdinf.denoising.count_windows import count_windows
 from ppdinf.denoising.table_walk import TableWalk
-from ppdinf.distributions.observed_measurements import ObservedMeasurements
-from ppdinf.fiber import gaussian_block, joint_move
+from ppdinf.distributions.observation.observed_measurements import ObservedMeasurements
+from ppdinf.fiber.gibbs import gaussian_block, joint_move
 
 inv, laws = ppd.invariants, ppd.laws
 MOST, MOVES, RARE = 7, 8000, 1e-6

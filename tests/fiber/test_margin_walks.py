@@ -9,12 +9,12 @@ import pytest
 import xarray as xr
 
 import ppdinf as ppd
-from ppdinf._pymc_internals import compile_pymc
-from ppdinf.fiber.advance import advance, directions
-from ppdinf.fiber.fiber import Fiber
+from ppdinf._internal.pymc_compat import compile_pymc
+from ppdinf.fiber.gibbs.dispatch import advance, directions
+from ppdinf.fiber.gibbs.fiber import Fiber
 from ppdinf.invariants import margin, nonnegative
 from ppdinf.lattice import connected_moves, margin_matrix
-from ppdinf.lattice.fiber_tables import fiber_tables
+from ppdinf.lattice.points.fiber_tables import fiber_tables
 
 SWEEPS, CHAINS, DRAWS = 4, 2, 1000
 LEAST = 500  # effective draws that a table is asked for

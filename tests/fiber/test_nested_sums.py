@@ -7,9 +7,9 @@ from scipy.special import gammaln, logsumexp
 from scipy.stats import chi2
 
 from ppdinf.errors import InvariantError, ModelError
-from ppdinf.fiber import totals
-from ppdinf.fiber.nested_sums import LogTable, NestedSums, OutOfReachError
-from ppdinf.fiber.nested_tilts import set_tilts
+from ppdinf.fiber.nested_sums.nested_sums import LogTable, NestedSums, OutOfReachError
+from ppdinf.fiber.nested_sums.tilts import set_tilts
+from ppdinf.fiber.sums_given_totals import totals
 
 
 def plan_of(p, scale=1.0, scaled=range(4), without=(), **changes):

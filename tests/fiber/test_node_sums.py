@@ -5,10 +5,10 @@ import pytest
 from groups_of_cells import binomial, block, convolved, evaluated, gaussian, l1, negative_binomial, poisson
 from scipy.special import logsumexp
 
-from ppdinf.fiber import totals
-from ppdinf.fiber.cell_windows import Weights
-from ppdinf.fiber.gauss_nodes import gauss_rule
-from ppdinf.fiber.node_pieces import (
+from ppdinf.fiber.sums_given_totals import totals
+from ppdinf.fiber.sums_given_totals.cell_windows import Weights
+from ppdinf.fiber.sums_given_totals.gauss_nodes import gauss_rule
+from ppdinf.fiber.sums_given_totals.node_pieces import (
     CENTER,
     DECAY,
     ERROR,
@@ -23,7 +23,7 @@ from ppdinf.fiber.node_pieces import (
     STEPS,
     WEIGHT,
 )  # fmt: skip
-from ppdinf.fiber.node_sums import by_nodes
+from ppdinf.fiber.sums_given_totals.node_sums import by_nodes
 
 BLOCKS = [
     (poisson, l1, 0.1, 67, 5.0, 0.0),

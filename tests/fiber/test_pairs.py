@@ -8,8 +8,8 @@ from scipy.special import gammaln
 from scipy.stats import chi2
 
 from ppdinf.errors import CountError, PrivacyError
-from ppdinf.fiber import pairs
-from ppdinf.fiber.pairs import FLOOR, STEP, _mixed
+from ppdinf.fiber.count_pairs import pairs
+from ppdinf.fiber.count_pairs.pairs import FLOOR, STEP, _mixed
 
 X, Z = np.array([4, 0, 2]), np.array([1, 0, 2])
 ALPHA = np.array([0.5, 1.5, 3.0])

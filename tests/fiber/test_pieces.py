@@ -17,11 +17,11 @@ from groups_of_cells import (
 )
 from scipy.special import logsumexp
 
-from ppdinf.fiber import totals
-from ppdinf.fiber.cell_windows import Weights
-from ppdinf.fiber.cumulants import by_cumulants
-from ppdinf.fiber.log_normaliser import BEND, BEYOND, ORDER, REACH
-from ppdinf.fiber.pieces import placed
+from ppdinf.fiber.sums_given_totals import totals
+from ppdinf.fiber.sums_given_totals.cell_windows import Weights
+from ppdinf.fiber.sums_given_totals.cumulants import by_cumulants
+from ppdinf.fiber.sums_given_totals.log_normaliser import BEND, BEYOND, ORDER, REACH
+from ppdinf.fiber.sums_given_totals.piecewise_polynomials import placed
 
 
 def place(pieces, logw, row, eta):

@@ -10,7 +10,7 @@ from scipy.special import gammaln, logsumexp
 from scipy.stats import chi2
 
 from ppdinf.errors import InvariantError, ModelError
-from ppdinf.fiber import totals
+from ppdinf.fiber.sums_given_totals import totals
 
 
 def convolve(rows):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import sparse, stats
 
-from ppdinf.lattice.decision_diagram import decision_diagram
+from ppdinf.lattice.points.decision_diagram import decision_diagram
 
 RARE = 1e-6  # 60 tests: a false alarm in 17,000 runs
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from grids import box
 
-from ppdinf.lattice.fiber_tables import cell_intervals, fiber_tables
+from ppdinf.lattice.points.fiber_tables import cell_intervals, fiber_tables
 
 
 @pytest.mark.parametrize("seed", range(100))

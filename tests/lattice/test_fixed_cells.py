@@ -5,10 +5,10 @@ import pytest
 from grids import box
 from scipy import sparse
 
-from ppdinf.lattice import fixed_cells as room
-from ppdinf.lattice.fiber_tables import cell_intervals
-from ppdinf.lattice.fixed_cells import fixed_cells
-from ppdinf.lattice.structure import structure
+from ppdinf.lattice.points import fixed_cells as room
+from ppdinf.lattice.points.fiber_tables import cell_intervals
+from ppdinf.lattice.points.fixed_cells import fixed_cells
+from ppdinf.lattice.structure.blocks import structure
 
 
 def system(seed):

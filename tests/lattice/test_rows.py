@@ -8,9 +8,9 @@ from scipy import sparse
 
 from ppdinf.errors import InvariantError
 from ppdinf.lattice import check_consistent, contradiction, integer_solution, rank, row_algebra
-from ppdinf.lattice.columns import equal_columns
-from ppdinf.lattice.elimination import eliminate_units
-from ppdinf.lattice.systems import integer_matrix
+from ppdinf.lattice.algebra.columns import equal_columns
+from ppdinf.lattice.algebra.integer_elimination import eliminate_units
+from ppdinf.lattice.algebra.systems import integer_matrix
 
 fixed = settings(deadline=None, derandomize=True, max_examples=150)
 
@@ -81,7 +81,7 @@ def test_equal_columns_by_definition(A):
 
 
 def test_a_colliding_hash_costs_a_round_and_never_a_class(monkeypatch):
-    from ppdinf.lattice import columns
+    from ppdinf.lattice.algebra import columns
 
     honest, rounds = columns._column_hash, []
 

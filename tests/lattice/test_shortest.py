@@ -6,7 +6,7 @@ from grids import box
 
 from ppdinf.errors import InvariantError
 from ppdinf.lattice import structure
-from ppdinf.lattice.shortest import nearest_steps, shortest_distance, shortest_step
+from ppdinf.lattice.points.shortest import nearest_steps, shortest_distance, shortest_step
 
 
 def brute_force(A, reach=3, power=1):

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ppdinf.lattice import structure
-from ppdinf.lattice.ordering import elimination_order
-from ppdinf.lattice.systems import integer_matrix
+from ppdinf.lattice.algebra.systems import integer_matrix
+from ppdinf.lattice.structure.elimination_order import elimination_order
 
 fixed = settings(deadline=None, derandomize=True, max_examples=120)
 

@@ -15,8 +15,8 @@ from ppdinf.errors import PrivacyError
 from ppdinf.invariants import Public, between, total
 from ppdinf.lattice import structure
 from ppdinf.laws import IntegerLaw, L2Laplace, Law
-from ppdinf.noise.bits.tape import seeded_tape
 from ppdinf.noise.exact_noise import exact_noise
+from ppdinf.noise.primitives.stream import seeded_tape
 
 FOUND = [law for name in laws.__all__ if inspect.isclass(law := getattr(laws, name)) and issubclass(law, Law)]
 EVERY = [law for law in FOUND if not inspect.isabstract(law)]

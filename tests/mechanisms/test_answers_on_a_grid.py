@@ -11,9 +11,9 @@ from scipy import stats
 
 from ppdinf import read_release
 from ppdinf.mechanisms import KNormGradient, LinearRegression, Mean, Quantile
-from ppdinf.noise.bits.tape import seeded_tape
-from ppdinf.noise.exact.whole_k_norm import one_of, whole_k_norm
-from ppdinf.noise.real.k_norm import K_NORMS
+from ppdinf.noise.primitives.stream import seeded_tape
+from ppdinf.noise.real.integer_k_norm import one_of, whole_k_norm
+from ppdinf.noise.real.k_norm_draws import K_NORMS
 
 NEIGHBOURS = np.array([60.1, 70.2, 80.3]), np.array([61.3, 70.2, 80.3])
 

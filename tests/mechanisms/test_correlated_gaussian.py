@@ -13,10 +13,10 @@ from ppdinf.errors import InvariantError, PrivacyError
 from ppdinf.invariants import Public, cells, linear, margin, total
 from ppdinf.lattice.null_space import null_space
 from ppdinf.mechanisms import CorrelatedGaussian, Mechanism, SubspaceGaussian
-from ppdinf.mechanisms.correlated_gaussian import base_decomposition
-from ppdinf.mechanisms.moves_within import moves_within
-from ppdinf.noise.bits.keyed import keyed_tape
-from ppdinf.noise.bits.tape import seeded_tape
+from ppdinf.mechanisms.real.correlated_gaussian import base_decomposition
+from ppdinf.mechanisms.real.sensitivity_directions import moves_within
+from ppdinf.noise.primitives.keyed import keyed_tape
+from ppdinf.noise.primitives.stream import seeded_tape
 from ppdinf.privacy import gaussian_delta
 from ppdinf.privacy.ellipsoid import enclosing_ellipsoid
 

@@ -10,8 +10,8 @@ from scipy import stats
 from ppdinf.errors import InvariantError, PrivacyError
 from ppdinf.invariants import Public, cells, groups, linear, margin, total
 from ppdinf.mechanisms import KNorm, Mechanism
-from ppdinf.mechanisms import k_norm as module
-from ppdinf.noise.bits.tape import seeded_tape
+from ppdinf.mechanisms.real import k_norm as module
+from ppdinf.noise.primitives.stream import seeded_tape
 
 QUERY = np.array([[1, 1, 1, 1], [1, 1, 0, 0], [1, 0, 2, 0]])
 CASES = {

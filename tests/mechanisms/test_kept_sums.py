@@ -7,9 +7,9 @@ import pymc as pm
 import pytest
 
 import ppdinf as ppd
-from ppdinf.cli.session import _show
+from ppdinf.cli.session_command import _show
 from ppdinf.errors import InternalError, PrivacyError
-from ppdinf.lattice.systems import exact_product, integer_matrix
+from ppdinf.lattice.algebra.systems import exact_product, integer_matrix
 from ppdinf.mechanisms import kept_sums
 
 inv = ppd.invariants

@@ -13,11 +13,11 @@ import ppdinf as ppd
 from ppdinf.errors import InvariantError, LabelError, PrivacyError
 from ppdinf.invariants import Public, cells, covariates, groups, margin, total
 from ppdinf.lattice.null_space import null_space
-from ppdinf.mechanisms.moves_within import moved_structure
-from ppdinf.mechanisms.real_noise import as_grid
-from ppdinf.noise.bits.tape import seeded_tape
-from ppdinf.noise.exact.triangular_laplace import triangular_laplace
-from ppdinf.noise.plan import Plan
+from ppdinf.mechanisms.real.real_noise import as_grid
+from ppdinf.mechanisms.real.sensitivity_directions import moved_structure
+from ppdinf.noise.primitives.stream import seeded_tape
+from ppdinf.noise.real.triangular_laplace import triangular_laplace
+from ppdinf.noise.sampler_plan import Plan
 
 DRAWS = 60_000
 MARGINS = margin("dim_0") & margin("dim_1")
@@ -213,7 +213,7 @@ def test_where_no_grid_is_possible_it_is_said(monkeypatch, tmp_path):
     def refuse(*arguments):
         raise InvariantError("The basis is too ill-conditioned.")
 
-    monkeypatch.setattr("ppdinf.mechanisms.subspace_gaussian.exact_noise", refuse)
+    monkeypatch.setattr("ppdinf.mechanisms.real.subspace_gaussian.exact_noise", refuse)
     release = gaussian(total()).release(THREE)
     assert release.mechanism.grid is None
     assert not release.plan.exact

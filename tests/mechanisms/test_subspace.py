@@ -13,9 +13,9 @@ from ppdinf.errors import CountError, InvariantError, LabelError, ModelError, Pr
 from ppdinf.invariants import Public, cells, groups, linear, margin, total
 from ppdinf.lattice.null_space import null_space
 from ppdinf.mechanisms import Mechanism, SubspaceGaussian, SubspaceLaplace
-from ppdinf.noise.bits.continuous import laplaces
-from ppdinf.noise.bits.keyed import keyed_tape
-from ppdinf.noise.bits.tape import secure_tape, seeded_tape
+from ppdinf.noise.primitives.continuous import laplaces
+from ppdinf.noise.primitives.keyed import keyed_tape
+from ppdinf.noise.primitives.stream import secure_tape, seeded_tape
 from ppdinf.privacy import gaussian_delta
 
 MARGINS = margin("dim_0") & margin("dim_1")

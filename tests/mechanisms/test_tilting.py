@@ -12,10 +12,12 @@ from scipy import special, stats
 import ppdinf as ppd
 from ppdinf.errors import InvariantError
 from ppdinf.invariants import at_least, between, groups, margin, nonnegative, total
-from ppdinf.lattice.fiber_tables import fiber_tables
-from ppdinf.mechanisms import DiscreteGaussian, DoubleGeometric, Staircase, summing_out, tilting
-from ppdinf.mechanisms.tilting import sides, tilts
-from ppdinf.noise.exact import elimination
+from ppdinf.lattice.points.fiber_tables import fiber_tables
+from ppdinf.mechanisms import DiscreteGaussian, DoubleGeometric, Staircase
+from ppdinf.mechanisms.bounded import table_sums as summing_out
+from ppdinf.mechanisms.bounded import tilting
+from ppdinf.mechanisms.bounded.tilting import sides, tilts
+from ppdinf.noise.exact.elimination import variable_elimination as elimination
 
 ZEROS = xr.DataArray([3, *[0] * 14], dims="county")
 STATES = xr.DataArray([2, 1, *[0] * 12], dims="county", coords={"state": ("county", list("ABBBBBBAAAAAAB"))})

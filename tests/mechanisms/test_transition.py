@@ -13,7 +13,7 @@ import ppdinf as ppd
 from ppdinf.errors import CountError, InvariantError, ModelError, PrivacyError
 from ppdinf.mechanisms import random_rounding
 from ppdinf.models.comparators import gaussian
-from ppdinf.noise.bits.tape import seeded_tape
+from ppdinf.noise.primitives.stream import seeded_tape
 
 THREE = random_rounding(3, most=12)
 

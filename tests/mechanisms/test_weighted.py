@@ -13,7 +13,7 @@ from scipy import special, stats
 import ppdinf as ppd
 from ppdinf.errors import CountError, InvariantError, PrivacyError
 from ppdinf.invariants import at_least, between, groups, inequality, margin, nonnegative, total
-from ppdinf.lattice.fiber_tables import fiber_tables
+from ppdinf.lattice.points.fiber_tables import fiber_tables
 from ppdinf.mechanisms import DirichletMultinomial, DiscreteGaussian, DoubleGeometric, Mechanism, Staircase
 from ppdinf.privacy import conditioning_cost, erosion, posterior_range
 
@@ -416,7 +416,7 @@ def test_impossible_tables_have_no_density(name):
 
 def test_slacks_end_where_what_is_public_does():
     """Noise of a millionth per person reaches millions of slacks; bounds and sums leave few."""
-    from ppdinf.mechanisms.summing_out import summed_out
+    from ppdinf.mechanisms.bounded.table_sums import summed_out
 
     public = margin("kind") & nonnegative() & at_least("cases", "deaths", dim="kind")
     system, x = public.on(CASES), CASES.values.ravel()

@@ -9,7 +9,7 @@ import pymc as pm
 import pytest
 
 import ppdinf as ppd
-from ppdinf.distributions.sums_given_totals import SumsGivenTotals
+from ppdinf.distributions.densities.sums_given_totals_op import SumsGivenTotals
 from ppdinf.errors import ModelError
 from ppdinf.models import ready
 from ppdinf.models.standardise_op import PulledBack, Standardise

@@ -5,7 +5,7 @@ import pymc as pm
 import pytest
 
 from ppdinf.errors import ModelError
-from ppdinf.models.levels import intercept_given_total
+from ppdinf.models.reparametrize import intercept_given_total
 
 LOG_SIZE = np.log([2.0, 5.0, 30.0])
 COUNTS = np.array([3, 4, 40])

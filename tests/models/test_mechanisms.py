@@ -13,7 +13,7 @@ from scipy import special
 import ppdinf as ppd
 from ppdinf.errors import ModelError
 from ppdinf.invariants import groups, margin, nonnegative, total
-from ppdinf.lattice.fiber_tables import fiber_tables
+from ppdinf.lattice.points.fiber_tables import fiber_tables
 from ppdinf.mechanisms import DirichletMultinomial, DoubleGeometric
 
 QUIET = {"progressbar": False, "quiet": True, "compute_convergence_checks": False}

@@ -6,12 +6,12 @@ from scipy.integrate import quad
 from scipy.stats import gamma, kstest, nbinom, poisson
 
 import ppdinf as ppd
-from ppdinf.distributions.dependents import tables_of
-from ppdinf.distributions.observed_release import ObservedRelease
+from ppdinf.distributions.model_graph.dependents import tables_of
+from ppdinf.distributions.observation.observed_release import ObservedRelease
 from ppdinf.errors import LabelError, ModelError
 from ppdinf.models import rates
 from ppdinf.models.rates import draw_rates, rate_model
-from ppdinf.releases.rates import exposures
+from ppdinf.releases.rate_inputs import exposures
 
 PUBLIC = ppd.invariants.total() & ppd.invariants.covariates("persons", "before")
 PERSONS = np.array([400, 900, 2500])

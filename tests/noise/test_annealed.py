@@ -8,10 +8,10 @@ from enumerated import SYSTEMS, enumerate_law, p_value
 from ppdinf.errors import InvariantError, PrivacyError
 from ppdinf.lattice import margin_matrix
 from ppdinf.laws import DoubleGeometric, L2Laplace
-from ppdinf.noise.chains.annealed import anneal, annealed, annealing, own_rates
-from ppdinf.noise.chains.coupling import annealed_meeting
-from ppdinf.noise.chains.noise_gibbs import move_space
-from ppdinf.noise.chains.tv_bound import tv_bound
+from ppdinf.noise.mcmc.annealed import anneal, annealed, annealing, own_rates
+from ppdinf.noise.mcmc.coupling import annealed_meeting
+from ppdinf.noise.mcmc.lattice_gibbs_noise import move_space
+from ppdinf.noise.mcmc.tv_bound import tv_bound
 
 LAW = DoubleGeometric(1)
 

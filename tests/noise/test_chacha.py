@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from ppdinf.noise.bits.chacha import SIZE, ChaCha20, block
-from ppdinf.noise.bits.tape import seeded_tape
+from ppdinf.noise.primitives.chacha import SIZE, ChaCha20, block
+from ppdinf.noise.primitives.stream import seeded_tape
 
 KEY = np.arange(32, dtype=np.uint8).view("<u8")
 NONCE = bytes.fromhex("000000090000004a00000000")

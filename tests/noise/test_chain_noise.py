@@ -12,14 +12,14 @@ import ppdinf as ppd
 from ppdinf.errors import InvariantError
 from ppdinf.lattice import structure
 from ppdinf.laws import DoubleGeometric
-from ppdinf.noise import chain_noise
 from ppdinf.noise import exact_noise as exact
-from ppdinf.noise.bits.chacha import ChaCha20
-from ppdinf.noise.bits.tape import seeded_tape
-from ppdinf.noise.chains.coupling import gibbs_meeting
-from ppdinf.noise.chains.noise_gibbs import gibbs_moves, noise_gibbs
-from ppdinf.noise.chains.tv_bound import TVBound, tv_bound
-from ppdinf.noise.offer import Declined
+from ppdinf.noise.mcmc import coupled_noise as chain_noise
+from ppdinf.noise.mcmc.coupling import gibbs_meeting
+from ppdinf.noise.mcmc.lattice_gibbs_noise import gibbs_moves, noise_gibbs
+from ppdinf.noise.mcmc.tv_bound import TVBound, tv_bound
+from ppdinf.noise.primitives.chacha import ChaCha20
+from ppdinf.noise.primitives.stream import seeded_tape
+from ppdinf.noise.sampler_offer import Declined
 
 MARGINS = ppd.invariants.margin("dim_0") & ppd.invariants.margin("dim_1")
 TABLE = np.array([[5, 0, 2], [1, 7, 3], [4, 4, 0]])

@@ -15,14 +15,14 @@ from grids import box
 from lattice_laws import random_system
 from scipy import stats
 
-from ppdinf.fiber.fiber_walk import walk
+from ppdinf.fiber.gibbs.line_gibbs import walk
 from ppdinf.lattice import kernel, margin_matrix
-from ppdinf.lattice.moves import connected_moves
+from ppdinf.lattice.moves.moves import connected_moves
 from ppdinf.laws import DoubleGeometric
-from ppdinf.noise.chains.annealed import anneal, annealed, annealing, own_rates
-from ppdinf.noise.chains.independence import independence, proposal, propose
-from ppdinf.noise.chains.isdp import isdp, jumps
-from ppdinf.noise.chains.noise_gibbs import gibbs_moves, move_space, noise_gibbs, step, word
+from ppdinf.noise.mcmc.annealed import anneal, annealed, annealing, own_rates
+from ppdinf.noise.mcmc.isdp import isdp, jumps
+from ppdinf.noise.mcmc.lattice_gibbs_noise import gibbs_moves, move_space, noise_gibbs, step, word
+from ppdinf.noise.mcmc.metropolised_independence import independence, proposal, propose
 
 pytestmark = pytest.mark.deep  # single systems are in the tests of each chain
 

@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from ppdinf._internal.rationals import ball
 from ppdinf.errors import InvariantError, PrivacyError
-from ppdinf.noise.bits import tape
-from ppdinf.noise.bits.inversion import Inversion
-from ppdinf.noise.bits.tape import secure_tape, seeded_tape
-from ppdinf.noise.exact import classes
-from ppdinf.noise.exact.classes import _bars, _negative_part, _urn, draw_class, draw_partition
-from ppdinf.rationals import ball
+from ppdinf.noise.exact import single_sums as classes
+from ppdinf.noise.exact.single_sums import _bars, _negative_part, _urn, draw_class, draw_partition
+from ppdinf.noise.primitives import stream as tape
+from ppdinf.noise.primitives.inversion import Inversion
+from ppdinf.noise.primitives.stream import secure_tape, seeded_tape
 
 NOISE = [(2, 0, "1/2"), (2, 3, "1"), (3, 0, "3/2"), (3, -2, "2/3"), (3, 4, "10/11"), (4, 1, "3")]
 SMALL = [(n, total, Fraction(epsilon)) for n, total, epsilon in NOISE]

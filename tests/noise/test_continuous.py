@@ -5,9 +5,9 @@ import pytest
 from scipy import stats
 
 from ppdinf.errors import PrivacyError
-from ppdinf.noise.bits.continuous import exponentials, laplaces, normals
-from ppdinf.noise.bits.keyed import BLOCK, keyed_tape
-from ppdinf.noise.bits.tape import seeded_tape
+from ppdinf.noise.primitives.continuous import exponentials, laplaces, normals
+from ppdinf.noise.primitives.keyed import BLOCK, keyed_tape
+from ppdinf.noise.primitives.stream import seeded_tape
 
 LAWS = [(normals, stats.norm), (laplaces, stats.laplace), (exponentials, stats.expon)]
 KEY = bytes(range(32))

@@ -8,10 +8,10 @@ from lattice_laws import enumerated, fit, margins_law, random_system, total_vari
 
 from ppdinf.errors import PrivacyError
 from ppdinf.lattice import kernel
-from ppdinf.noise.bits import coins
-from ppdinf.noise.bits.tape import secure_tape, seeded_tape
-from ppdinf.noise.exact import core as core_module
-from ppdinf.noise.exact.core import core, core_acceptance, draw_core
+from ppdinf.noise.exact.elimination import rejection as core_module
+from ppdinf.noise.exact.elimination.rejection import core, core_acceptance, draw_core
+from ppdinf.noise.primitives import bernoulli as coins
+from ppdinf.noise.primitives.stream import secure_tape, seeded_tape
 
 EPSILONS = [Fraction(3, 2), Fraction(1), Fraction(10, 11), Fraction(2)]
 

@@ -12,17 +12,19 @@ from lattice_laws import enumerated, fit, margins_law, total_variation, two_way
 from scipy import optimize, stats
 
 from ppdinf.errors import PrivacyError
-from ppdinf.noise.bits.lazy import LazyReals
-from ppdinf.noise.bits.tape import secure_tape, seeded_tape
-from ppdinf.noise.exact import crossing_mixture, crossing_rows, crossing_scales
-from ppdinf.noise.exact.crossing import Crossing, Table
-from ppdinf.noise.exact.crossing_backbone import _log_stays, _Stays, kept_for_backbone, root_of
-from ppdinf.noise.exact.crossing_excess import LOG_ERROR, log_theta
-from ppdinf.noise.exact.crossing_klein import SLACK, Rows
-from ppdinf.noise.exact.crossing_rows import _spine, draw_given_scales
-from ppdinf.noise.exact.crossing_scales import RowScales
-from ppdinf.noise.exact.crossing_sums import SumScales
-from ppdinf.noise.exact.gamma import betas, enclose_beta, enclose_gamma, gammas
+from ppdinf.noise.exact.scale_mixture import mixture as crossing_mixture
+from ppdinf.noise.exact.scale_mixture import two_way_noise as crossing_rows
+from ppdinf.noise.exact.scale_mixture import two_way_scales as crossing_scales
+from ppdinf.noise.exact.scale_mixture.exact_gamma import betas, enclose_beta, enclose_gamma, gammas
+from ppdinf.noise.exact.scale_mixture.excess import LOG_ERROR, log_theta
+from ppdinf.noise.exact.scale_mixture.klein_given_scales import SLACK, Rows
+from ppdinf.noise.exact.scale_mixture.spanning_tree import _log_stays, _Stays, kept_for_backbone, root_of
+from ppdinf.noise.exact.scale_mixture.sum_scales import SumScales
+from ppdinf.noise.exact.scale_mixture.two_way_laplace import Crossing, Table
+from ppdinf.noise.exact.scale_mixture.two_way_noise import _spine, draw_given_scales
+from ppdinf.noise.exact.scale_mixture.two_way_scales import RowScales
+from ppdinf.noise.primitives.lazy_reals import LazyReals
+from ppdinf.noise.primitives.stream import secure_tape, seeded_tape
 
 QUICK = [((3, 3), Fraction(1, 2), 14)]
 SMALL = [

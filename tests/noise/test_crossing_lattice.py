@@ -14,17 +14,18 @@ from scipy import optimize, stats
 from ppdinf.errors import PrivacyError
 from ppdinf.lattice import kernel, margin_matrix, structure
 from ppdinf.laws import DoubleGeometric
-from ppdinf.noise.bits.tape import seeded_tape
-from ppdinf.noise.exact import crossing_klein, crossing_mixture
-from ppdinf.noise.exact.crossing_excess import LOG_ERROR, Excess, log_theta
-from ppdinf.noise.exact.crossing_klein import SLACK
-from ppdinf.noise.exact.crossing_lattice import LatticeSystem, offer
-from ppdinf.noise.exact.crossing_lattice_scales import LeverageScales
-from ppdinf.noise.exact.crossing_leverages import Leverages
-from ppdinf.noise.exact.crossing_mixture import ScaleMixture
-from ppdinf.noise.exact.crossing_moves import _independent, _repaired
-from ppdinf.noise.exact.crossing_sums import SumScales
-from ppdinf.noise.offer import Offer
+from ppdinf.noise.exact.scale_mixture import klein_given_scales as crossing_klein
+from ppdinf.noise.exact.scale_mixture import mixture as crossing_mixture
+from ppdinf.noise.exact.scale_mixture.excess import LOG_ERROR, Excess, log_theta
+from ppdinf.noise.exact.scale_mixture.klein_given_scales import SLACK
+from ppdinf.noise.exact.scale_mixture.lattice_laplace import LatticeSystem, offer
+from ppdinf.noise.exact.scale_mixture.lattice_scales import LeverageScales
+from ppdinf.noise.exact.scale_mixture.leverages import Leverages
+from ppdinf.noise.exact.scale_mixture.mixture import ScaleMixture
+from ppdinf.noise.exact.scale_mixture.short_vectors import _independent, _repaired
+from ppdinf.noise.exact.scale_mixture.sum_scales import SumScales
+from ppdinf.noise.primitives.stream import seeded_tape
+from ppdinf.noise.sampler_offer import Offer
 
 EVERY = 80  # random systems
 QUICK = range(0, 72, 12)

@@ -11,13 +11,13 @@ from lattice_laws import two_way
 from scipy import optimize, stats
 
 from ppdinf.lattice import kernel, margin_matrix
-from ppdinf.noise.bits.lazy import LazyReals
-from ppdinf.noise.bits.tape import seeded_tape
-from ppdinf.noise.exact.crossing_excess import LOG_ERROR, Excess
-from ppdinf.noise.exact.crossing_lattice import LatticeSystem
-from ppdinf.noise.exact.crossing_lattice_scales import LeverageScales
-from ppdinf.noise.exact.crossing_leverages import DisjointSum, disjoint
-from ppdinf.noise.exact.crossing_sums import SumScales
+from ppdinf.noise.exact.scale_mixture.excess import LOG_ERROR, Excess
+from ppdinf.noise.exact.scale_mixture.lattice_laplace import LatticeSystem
+from ppdinf.noise.exact.scale_mixture.lattice_scales import LeverageScales
+from ppdinf.noise.exact.scale_mixture.leverages import DisjointSum, disjoint
+from ppdinf.noise.exact.scale_mixture.sum_scales import SumScales
+from ppdinf.noise.primitives.lazy_reals import LazyReals
+from ppdinf.noise.primitives.stream import seeded_tape
 
 MIXED = (Fraction(1, 6), Fraction(1, 10), Fraction(1, 6))
 

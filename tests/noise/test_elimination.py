@@ -12,16 +12,17 @@ from lattice_laws import enumerated, fit, random_system, total_variation
 from scipy import signal
 
 import ppdinf as ppd
+from ppdinf._internal.rationals import ball
 from ppdinf.errors import InvariantError, ModelError
 from ppdinf.lattice import margin_matrix, structure
 from ppdinf.laws import DoubleGeometric
-from ppdinf.noise.bits.settle import precision
-from ppdinf.noise.bits.tape import seeded_tape
-from ppdinf.noise.exact import class_sums, elimination
-from ppdinf.noise.exact.elimination import Elimination
-from ppdinf.noise.exact.potentials import class_sum, log_concave, product, table
-from ppdinf.noise.offer import Declined, Offer
-from ppdinf.rationals import ball
+from ppdinf.noise.exact.elimination import class_sums
+from ppdinf.noise.exact.elimination import variable_elimination as elimination
+from ppdinf.noise.exact.elimination.potentials import class_sum, log_concave, product, table
+from ppdinf.noise.exact.elimination.variable_elimination import Elimination
+from ppdinf.noise.primitives.enclosed_comparison import precision
+from ppdinf.noise.primitives.stream import seeded_tape
+from ppdinf.noise.sampler_offer import Declined, Offer
 
 
 def random_problem(rng):

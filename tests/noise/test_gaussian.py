@@ -11,14 +11,14 @@ from scipy import sparse
 
 from ppdinf.errors import InvariantError, PrivacyError
 from ppdinf.lattice import kernel
-from ppdinf.noise.bits import coins
-from ppdinf.noise.bits.tape import secure_tape, seeded_tape
-from ppdinf.noise.exact import gaussian
-from ppdinf.noise.exact import klein as klein_module
-from ppdinf.noise.exact.gaussian import draw_gaussian, gaussian_acceptance
-from ppdinf.noise.exact.klein import Klein
-from ppdinf.noise.exact.orthogonal import klein
-from ppdinf.noise.exact.theta import enclose_mass, log_mass, log_ratio
+from ppdinf.noise.exact.gaussian import klein as klein_module
+from ppdinf.noise.exact.gaussian import lattice_gaussian as gaussian
+from ppdinf.noise.exact.gaussian.gram_schmidt import klein
+from ppdinf.noise.exact.gaussian.klein import Klein
+from ppdinf.noise.exact.gaussian.lattice_gaussian import draw_gaussian, gaussian_acceptance
+from ppdinf.noise.exact.gaussian.theta import enclose_mass, log_mass, log_ratio
+from ppdinf.noise.primitives import bernoulli as coins
+from ppdinf.noise.primitives.stream import secure_tape, seeded_tape
 
 SIGMAS = [Fraction(1, 2), Fraction(3, 2), Fraction(2, 3), Fraction(10, 11), Fraction(2)]
 

@@ -5,8 +5,8 @@ import pytest
 from scipy import stats
 
 from ppdinf.errors import PrivacyError
-from ppdinf.noise.bits.tape import seeded_tape
-from ppdinf.noise.chains.tv_bound import tv_bound
+from ppdinf.noise.mcmc.tv_bound import tv_bound
+from ppdinf.noise.primitives.stream import seeded_tape
 from ppdinf.noise.real import hit_and_run as module
 from ppdinf.noise.real.hit_and_run import hit_and_run, hit_and_run_meeting, hull_chord
 from ppdinf.noise.real.polytope import polytope

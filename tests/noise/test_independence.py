@@ -7,7 +7,7 @@ from enumerated import SYSTEMS, enumerate_law, p_value
 
 from ppdinf.errors import InvariantError
 from ppdinf.laws import DiscreteGaussian, DoubleGeometric
-from ppdinf.noise.chains.independence import importance, independence, proposal, propose
+from ppdinf.noise.mcmc.metropolised_independence import importance, independence, proposal, propose
 
 
 @numba.njit

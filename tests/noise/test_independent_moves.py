@@ -6,7 +6,7 @@ from scipy import stats
 
 from ppdinf.invariants import total
 from ppdinf.mechanisms import KNorm
-from ppdinf.noise.bits.tape import seeded_tape
+from ppdinf.noise.primitives.stream import seeded_tape
 from ppdinf.noise.real.independent_moves import independent_moves
 from ppdinf.noise.real.polytope import polytope
 

@@ -5,8 +5,8 @@ import pytest
 from scipy import stats
 
 from ppdinf.errors import PrivacyError
-from ppdinf.noise.bits.integers import bernoulli_exp, discrete_gaussian, discrete_laplace
-from ppdinf.noise.bits.tape import secure_tape, seeded_tape
+from ppdinf.noise.primitives.integers import bernoulli_exp, discrete_gaussian, discrete_laplace
+from ppdinf.noise.primitives.stream import secure_tape, seeded_tape
 
 AWKWARD = [Fraction(3, 2), Fraction(3), Fraction(10, 11), Fraction(2, 3)]
 WIDER = Fraction(21, 20)

@@ -11,9 +11,9 @@ from flint import arb, fmpq
 from scipy import stats
 
 from ppdinf.errors import PrivacyError
-from ppdinf.noise.bits import inversion
-from ppdinf.noise.bits.inversion import Inversion, bernoulli
-from ppdinf.noise.bits.tape import seeded_tape
+from ppdinf.noise.primitives import inversion
+from ppdinf.noise.primitives.inversion import Inversion, bernoulli
+from ppdinf.noise.primitives.stream import seeded_tape
 
 mp.mp.dps = 90
 AWKWARD = [Fraction(3, 2), Fraction(3), Fraction(10, 11), Fraction(2, 3)]

@@ -9,7 +9,7 @@ from grids import box
 from ppdinf.errors import InvariantError, PrivacyError
 from ppdinf.lattice import kernel, margin_matrix
 from ppdinf.laws import DiscreteGaussian, DoubleGeometric, L2Laplace
-from ppdinf.noise.chains.isdp import isdp, jump, jumps, metropolis, move
+from ppdinf.noise.mcmc.isdp import isdp, jump, jumps, metropolis, move
 
 LAWS = [DoubleGeometric("1"), L2Laplace("3/2"), DiscreteGaussian("10/11")]
 

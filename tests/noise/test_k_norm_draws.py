@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from ppdinf.noise.bits.tape import seeded_tape
-from ppdinf.noise.real.k_norm import K_NORMS, k_norm, uniforms
+from ppdinf.noise.primitives.stream import seeded_tape
+from ppdinf.noise.real.k_norm_draws import K_NORMS, k_norm, uniforms
 
 
 def in_ball(dimension, norm, rng):

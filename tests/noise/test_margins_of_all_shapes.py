@@ -19,8 +19,8 @@ import ppdinf as ppd
 from ppdinf.lattice import margin_matrix, structure
 from ppdinf.laws import DoubleGeometric
 from ppdinf.noise import exact_noise
-from ppdinf.noise.bits.tape import seeded_tape
-from ppdinf.noise.exact import crossing
+from ppdinf.noise.exact.scale_mixture import two_way_laplace as crossing
+from ppdinf.noise.primitives.stream import seeded_tape
 
 RARE = 1e-6
 EPSILON = "1/4"

@@ -8,12 +8,20 @@ from flint import arb, ctx
 from lattice_laws import enumerated, fit, margins_law, random_system, total_variation, two_way
 
 from ppdinf.lattice import kernel
-from ppdinf.noise.bits import coins
-from ppdinf.noise.bits.tape import secure_tape, seeded_tape
-from ppdinf.noise.exact import gaussian_masses, mixture
-from ppdinf.noise.exact.mixture import FLOOR, PER_UNIT, Mixture, _log_sum, enclose_sum, mixture_acceptance
-from ppdinf.noise.exact.orthogonal import klein
-from ppdinf.noise.exact.theta import log_mass
+from ppdinf.noise.exact.gaussian import gaussian_masses
+from ppdinf.noise.exact.gaussian import l2_laplace_mixture as mixture
+from ppdinf.noise.exact.gaussian.gram_schmidt import klein
+from ppdinf.noise.exact.gaussian.l2_laplace_mixture import (
+    FLOOR,
+    PER_UNIT,
+    Mixture,
+    _log_sum,
+    enclose_sum,
+    mixture_acceptance,
+)
+from ppdinf.noise.exact.gaussian.theta import log_mass
+from ppdinf.noise.primitives import bernoulli as coins
+from ppdinf.noise.primitives.stream import secure_tape, seeded_tape
 
 EPSILONS = [Fraction(3, 2), Fraction(3), Fraction(10, 11), Fraction(2)]
 

@@ -9,8 +9,8 @@ from ppdinf.errors import InvariantError, PrivacyError
 from ppdinf.lattice import margin_matrix
 from ppdinf.laws import DiscreteGaussian, DoubleGeometric, L2Laplace, Staircase
 from ppdinf.laws.chain_kernels import double_geometric
-from ppdinf.noise.chains.line_law import FAR, line_quantile, work_space
-from ppdinf.noise.chains.noise_gibbs import gibbs_moves, move_space, noise_gibbs, step, word
+from ppdinf.noise.mcmc.lattice_gibbs_noise import gibbs_moves, move_space, noise_gibbs, step, word
+from ppdinf.noise.mcmc.line_conditionals import FAR, line_quantile, work_space
 
 LAWS = [DoubleGeometric("1"), DoubleGeometric("3/2"), L2Laplace("3/2"), DiscreteGaussian("10/11")]
 

@@ -14,17 +14,17 @@ from scipy import sparse, stats
 import ppdinf as ppd
 from ppdinf.errors import InvariantError
 from ppdinf.lattice import kernel, margin_matrix, structure
-from ppdinf.lattice.shortest import nearest_steps
+from ppdinf.lattice.points.shortest import nearest_steps
 from ppdinf.laws import DiscreteGaussian
-from ppdinf.noise.bits.tape import seeded_tape
-from ppdinf.noise.exact.across import squares_across
-from ppdinf.noise.exact.gaussian import draw_gaussian
-from ppdinf.noise.exact.gaussian_masses import GaussianMasses
-from ppdinf.noise.exact.mixture import Mixture
-from ppdinf.noise.exact.orthogonal import klein
-from ppdinf.noise.exact.theta import log_mass
+from ppdinf.noise.exact.gaussian.gaussian_masses import GaussianMasses
+from ppdinf.noise.exact.gaussian.gram_schmidt import klein
+from ppdinf.noise.exact.gaussian.l2_laplace_mixture import Mixture
+from ppdinf.noise.exact.gaussian.lattice_gaussian import draw_gaussian
+from ppdinf.noise.exact.gaussian.orthogonal_complement import squares_across
+from ppdinf.noise.exact.gaussian.theta import log_mass
 from ppdinf.noise.exact_noise import exact_noise
-from ppdinf.privacy.lattice_noise import exact_sigma, lattice_delta
+from ppdinf.noise.primitives.stream import seeded_tape
+from ppdinf.privacy.guarantees.lattice_noise_loss import exact_sigma, lattice_delta
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "lattice"))
 from test_hierarchical import MARGINS, columns_within_states, grouped_columns

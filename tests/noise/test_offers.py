@@ -16,10 +16,10 @@ from ppdinf.errors import InvariantError
 from ppdinf.lattice import kernel, structure
 from ppdinf.laws import DiscreteGaussian, DoubleGeometric, IntegerLaw, L2Laplace, Staircase
 from ppdinf.noise import exact_noise as exact
-from ppdinf.noise.bits.tape import seeded_tape
-from ppdinf.noise.exact import crossing_mixture
+from ppdinf.noise.exact.scale_mixture import mixture as crossing_mixture
 from ppdinf.noise.exact_noise import OFFERS, exact_noise
-from ppdinf.noise.offer import Declined, Offer
+from ppdinf.noise.primitives.stream import seeded_tape
+from ppdinf.noise.sampler_offer import Declined, Offer
 
 RARE = 1e-6
 DRAWS = 10_000

@@ -13,10 +13,11 @@ from ppdinf.errors import InvariantError
 from ppdinf.lattice import structure
 from ppdinf.laws import DiscreteGaussian, DoubleGeometric, L2Laplace
 from ppdinf.noise import exact_noise as exact_noise_module
-from ppdinf.noise.bits.tape import secure_tape, seeded_tape
-from ppdinf.noise.exact import class_sums, gaussian
+from ppdinf.noise.exact.elimination import class_sums
+from ppdinf.noise.exact.gaussian import lattice_gaussian as gaussian
 from ppdinf.noise.exact_noise import exact_noise
-from ppdinf.noise.plan import Plan, _two_digits_up, plan
+from ppdinf.noise.primitives.stream import secure_tape, seeded_tape
+from ppdinf.noise.sampler_plan import Plan, _two_digits_up, plan
 
 MARGINS = ppd.invariants.margin("dim_0") & ppd.invariants.margin("dim_1")
 

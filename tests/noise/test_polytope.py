@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from ppdinf.noise.bits.tape import seeded_tape
+from ppdinf.noise.primitives.stream import seeded_tape
 from ppdinf.noise.real.hit_and_run import hull_chord
 from ppdinf.noise.real.polytope import polytope
 from ppdinf.privacy.sensitivity import sensitivity_polytope

@@ -6,8 +6,8 @@ import pytest
 from numba import njit
 from scipy import stats
 
-from ppdinf.noise.bits import tape
-from ppdinf.noise.bits.tape import bounded, fill, multiply, secure_tape, seeded_tape
+from ppdinf.noise.primitives import stream as tape
+from ppdinf.noise.primitives.stream import bounded, fill, multiply, secure_tape, seeded_tape
 
 WORDS = 2**64
 RANGES = [
@@ -137,7 +137,7 @@ def test_secure_tape_gives_fresh_writable_words():
 def test_a_forked_process_reads_words_of_its_own():
     code = """
 import os
-from ppdinf.noise.bits.tape import secure_tape
+from ppdinf.noise.primitives.stream import secure_tape
 take = secure_tape()
 take(3)
 if os.fork():

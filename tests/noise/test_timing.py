@@ -11,9 +11,9 @@ from scipy import stats
 
 import ppdinf as ppd
 from ppdinf.lattice import structure
-from ppdinf.noise.bits.integers import discrete_gaussian, discrete_laplace
-from ppdinf.noise.bits.tape import seeded_tape
 from ppdinf.noise.exact_noise import exact_noise
+from ppdinf.noise.primitives.integers import discrete_gaussian, discrete_laplace
+from ppdinf.noise.primitives.stream import seeded_tape
 
 DRAWS = 4000  # without any relation the correlation has a standard error of 0.016
 TOTAL = np.ones((1, 100), dtype=int)

@@ -3,7 +3,7 @@
 import numpy as np
 from scipy.special import gammaln
 
-from ppdinf.fiber import totals
+from ppdinf.fiber.sums_given_totals import totals
 
 
 def poisson(k):

@@ -18,10 +18,10 @@ from positions import noticed
 from scipy.special import gammaln
 
 from ppdinf.diagnostics.calibration import calibrate, uniformity
-from ppdinf.distributions.sums_given_totals import SumsGivenTotals
-from ppdinf.fiber import totals
-from ppdinf.fiber.packed_sums import pack
-from ppdinf.lattice.fiber_tables import fiber_tables
+from ppdinf.distributions.densities.sums_given_totals_op import SumsGivenTotals
+from ppdinf.fiber.sums_given_totals import totals
+from ppdinf.fiber.sums_given_totals.packed_sums import pack
+from ppdinf.lattice.points.fiber_tables import fiber_tables
 from ppdinf.samplers import posterior_importance, posterior_rejection
 from ppdinf.samplers.posterior_bound import saturated_bound
 from ppdinf.samplers.posterior_target import target_of

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from ppdinf.noise.chains.tv_bound import TVBound
-from ppdinf.plots.noise_chains import noise_tree, plot_autocorrelation, plot_noise_boxes, plot_tv_bound
+from ppdinf.noise.mcmc.tv_bound import TVBound
+from ppdinf.plots.noise_chains_figure import noise_tree, plot_autocorrelation, plot_noise_boxes, plot_tv_bound
 
 
 @pytest.fixture

@@ -10,10 +10,10 @@ from scipy import special
 import ppdinf as ppd
 from ppdinf.errors import InvariantError
 from ppdinf.invariants import at_least, between, groups, margin, nonnegative, total
-from ppdinf.lattice.shortest import shortest_step
+from ppdinf.lattice.points.shortest import shortest_step
 from ppdinf.mechanisms import DirichletMultinomial, DiscreteGaussian, DoubleGeometric, Staircase
 from ppdinf.privacy import audit
-from ppdinf.privacy.lattice_noise import lattice_delta, theorem14_sigma
+from ppdinf.privacy.guarantees.lattice_noise_loss import lattice_delta, theorem14_sigma
 
 THREE = xr.DataArray([2, 0, 1], dims="county")
 STATES = xr.DataArray([1, 1, 0, 2], dims="county", coords={"state": ("county", list("AABB"))})

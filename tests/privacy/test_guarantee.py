@@ -14,7 +14,7 @@ import ppdinf as ppd
 from ppdinf.errors import InvariantError, LabelError, PrivacyError, PrivacyWarning
 from ppdinf.invariants import Public, cells, covariates, groups, hierarchy, margin, nonnegative, total, zeros
 from ppdinf.privacy import Guarantee, zcdp_epsilon
-from ppdinf.privacy.release_guarantee import ReleaseGuarantee
+from ppdinf.privacy.guarantees.release_guarantee import ReleaseGuarantee
 
 TABLE = xr.DataArray(
     [40, 0, 12, 7],

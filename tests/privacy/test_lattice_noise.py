@@ -14,7 +14,13 @@ from ppdinf.errors import PrivacyError
 from ppdinf.invariants import groups, margin, total
 from ppdinf.lattice import structure
 from ppdinf.privacy import compose
-from ppdinf.privacy.lattice_noise import exact_sigma, lattice_delta, tail_bound, theorem14_sigma, zcdp_sigma
+from ppdinf.privacy.guarantees.lattice_noise_loss import (
+    exact_sigma,
+    lattice_delta,
+    tail_bound,
+    theorem14_sigma,
+    zcdp_sigma,
+)
 
 SYSTEMS = {
     "total": ([[1, 1, 1]], [1, -1, 0]),

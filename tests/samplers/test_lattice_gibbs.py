@@ -10,8 +10,8 @@ from scipy import stats
 
 import ppdinf as ppd
 from ppdinf.errors import ModelError
-from ppdinf.fiber.fiber_walk import walk
-from ppdinf.lattice.moves import connected_moves
+from ppdinf.fiber.gibbs.line_gibbs import walk
+from ppdinf.lattice.moves.moves import connected_moves
 from ppdinf.samplers.lattice_gibbs import dense_steps
 
 DRAWS = 200_000

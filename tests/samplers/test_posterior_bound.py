@@ -8,7 +8,7 @@ from scipy.optimize import minimize
 from scipy.special import gammaln
 
 import ppdinf as ppd
-from ppdinf.fiber import totals
+from ppdinf.fiber.sums_given_totals import totals
 from ppdinf.samplers import posterior_bound as module
 from ppdinf.samplers.posterior_bound import log_bound, saturated_bound
 

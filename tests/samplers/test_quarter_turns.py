@@ -9,8 +9,8 @@ from scipy.special import digamma, polygamma
 
 import ppdinf as ppd
 from ppdinf.errors import ModelError
-from ppdinf.samplers import quarter_turns
-from ppdinf.samplers.quarter_turns import QuarterTurns
+from ppdinf.samplers import fixed_length_hmc as quarter_turns
+from ppdinf.samplers.fixed_length_hmc import QuarterTurns
 
 QUIET = {"chains": 1, "cores": 1, "progressbar": False, "quiet": True, "compute_convergence_checks": False}
 

@@ -10,7 +10,7 @@ import pymc as pm
 import pytest
 
 import ppdinf as ppd
-from ppdinf import _kept_work
+from ppdinf._internal import checkpoint as _kept_work
 from ppdinf.samplers.resumable import KeptSteps, kept_steps
 
 RATES = {"tune": 40, "chains": 2, "random_seed": 5}
@@ -84,7 +84,7 @@ import sys, warnings
 warnings.simplefilter("ignore")
 import numpy as np
 import ppdinf as ppd
-from ppdinf import _kept_work
+from ppdinf._internal import checkpoint as _kept_work
 from ppdinf.report import analyse_rates
 _kept_work.EVERY = 0.0
 release = ppd.Release(np.array([30, 4, 12, -3, 7, 9]), ppd.GeneralizedLaplace(ppd.invariants.total(), epsilon="1/4"))

@@ -18,7 +18,7 @@ import pytest
 import ppdinf as ppd
 from ppdinf.errors import BudgetError, CountError, PpdinfError, PrivacyError, PrivacyWarning, SessionError, WriteError
 from ppdinf.invariants import total, unit
-from ppdinf.mechanisms.mean import Mean
+from ppdinf.mechanisms.records.mean import Mean
 from ppdinf.privacy import Ledger, to_zcdp
 from ppdinf.sessions import journal
 

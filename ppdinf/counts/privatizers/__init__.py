@@ -2,13 +2,14 @@
 
 Rule: sums are measured with whole noise from secure words; what repairs them is named in the output.
 
-base          what every privatizer shares: sums of a histogram, their noise, and what the noisy sums tell of a table
-cyclic        noise around a cycle of counts: ``h_i + L_i - L_(i+1)``
-hierarchical  noise on the sums of all intervals of a tree with 16 branches, of which a person changes two on each
-              level
-independent   independent noise on every bin of a histogram: a person changes two of them
-privelet      privelet: noise on the differences between the left and the right half of every dyadic interval (Haar
-              wavelets)
+base                     what every privatizer shares: sums of a histogram, their noise, and what the noisy sums
+                         tell of a table
+cyclic_privatizer        noise around a cycle of counts: ``h_i + L_i - L_(i+1)``
+hierarchical_privatizer  noise on the sums of all intervals of a tree with 16 branches, of which a person changes
+                         two on each level
+independent_privatizer   independent noise on every bin of a histogram: a person changes two of them
+privelet_privatizer      privelet: noise on the differences between the left and the right half of every dyadic
+                         interval (Haar wavelets)
 """
 
 from __future__ import annotations
@@ -18,14 +19,14 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ppdinf._internal.rationals import Parameter, as_fraction
 from ppdinf.counts.privatizers.base import Privatizer
-from ppdinf.counts.privatizers.cyclic import CyclicLaplace, cyclic_gaussian
-from ppdinf.counts.privatizers.hierarchical import Hierarchical
-from ppdinf.counts.privatizers.independent import Independent
-from ppdinf.counts.privatizers.privelet import Privelet
+from ppdinf.counts.privatizers.cyclic_privatizer import CyclicLaplace, cyclic_gaussian
+from ppdinf.counts.privatizers.hierarchical_privatizer import Hierarchical
+from ppdinf.counts.privatizers.independent_privatizer import Independent
+from ppdinf.counts.privatizers.privelet_privatizer import Privelet
 from ppdinf.errors import PrivacyError
-from ppdinf.noise.bits.tape import Tape
-from ppdinf.rationals import Parameter, as_fraction
+from ppdinf.noise.primitives.stream import Tape
 
 __all__ = ["PRIVATIZERS", "PURE", "noisy_histogram"]
 
@@ -57,7 +58,7 @@ def noisy_histogram(
     epsilon : int, float, str or Fraction
         Privacy loss between tables that differ by one person, present or absent.
     tape : Tape
-        `ppdinf.noise.bits.tape.secure_tape` for releases, `seeded_tape` for research.
+        `ppdinf.noise.primitives.stream.secure_tape` for releases, `seeded_tape` for research.
     privatizer : {"cyclic-laplace", "cyclic-gaussian", "laplace", "privelet", "hierarchical"}
     delta : int, float, str or Fraction, optional
         For "cyclic-gaussian", which needs it, and no other.
@@ -74,7 +75,7 @@ def noisy_histogram(
 
     Examples
     --------
-    >>> from ppdinf.noise.bits.tape import seeded_tape
+    >>> from ppdinf.noise.primitives.stream import seeded_tape
     >>> noisy_histogram([50, 30, 20, 0], epsilon=1, tape=seeded_tape(1))
     array([48., 33., 17.,  2.])
     """

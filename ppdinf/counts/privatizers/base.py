@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from ppdinf.laws.histogram_noise import HistogramNoise
-from ppdinf.noise.bits.integers import discrete_laplace
-from ppdinf.noise.bits.tape import Tape
+from ppdinf.noise.primitives.integers import discrete_laplace
+from ppdinf.noise.primitives.stream import Tape
 
 __all__ = ["Privatizer"]
 

@@ -2,17 +2,17 @@
 
 Rule: post-processing reads the noisy table and what is public, nothing else.
 
-controlled     controlled rounding: a real table and all its sums, each rounded to a neighbouring whole number
-postprocessed  post-processed noise: independent noise in every cell, then made to agree with what is public
+controlled         controlled rounding: a real table and all its sums, each rounded to a neighbouring whole number
+postprocessed      post-processed noise: independent noise in every cell, then made to agree with what is public
 processed_release  a post-processed table as it is published, with the noisy table that inference starts from
-projection     nearest real table, in weighted squares, that agrees with public sums and bounds
-rounding       whole counts from a real table with public sums: the floor of each, plus a 0/1 table that restores the
-               sums
-simplex        nearest non-negative numbers with public sums over disjoint groups, by sorting
-target         the tables without negative cells that agree with everything public: what agencies project onto and
-               round into
-topdown        top-down estimation: every level of a hierarchy is measured with noise, and fitted below the level
-               above
+projection         nearest real table, in weighted squares, that agrees with public sums and bounds
+rounding           whole counts from a real table with public sums: the floor of each, plus a 0/1 table that
+                   restores the sums
+simplex            nearest non-negative numbers with public sums over disjoint groups, by sorting
+target             the tables without negative cells that agree with everything public: what agencies project onto
+                   and round into
+topdown            top-down estimation: every level of a hierarchy is measured with noise, and fitted below the
+                   level above
 """
 
 from ppdinf.mechanisms.postprocessing.controlled import controlled_rounding as controlled_rounding

@@ -19,7 +19,7 @@ from scipy import sparse
 from scipy.optimize import LinearConstraint, milp
 
 from ppdinf.errors import InvariantError
-from ppdinf.lattice.systems import MatrixLike, exact_product
+from ppdinf.lattice.algebra.systems import MatrixLike, exact_product
 from ppdinf.mechanisms.postprocessing.rounding import WHOLE, whole_floor
 
 __all__ = ["controlled_rounding"]

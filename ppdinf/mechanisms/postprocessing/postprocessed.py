@@ -22,26 +22,26 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from ppdinf._frozen import assign
-from ppdinf._types import Array, Json
+from ppdinf._internal.frozen import assign
+from ppdinf._internal.rationals import as_fraction
+from ppdinf._internal.types import Array, Json
 from ppdinf.errors import InvariantError, PrivacyError
-from ppdinf.frame import Frame
 from ppdinf.invariants import Public, System, covariates
 from ppdinf.invariants.system import bind
-from ppdinf.lattice.feasible import nearest_feasible
-from ppdinf.mechanisms.border import at_border, refuse_seed, require_public, warn_fixed
-from ppdinf.mechanisms.laplace import GeneralizedLaplace
+from ppdinf.lattice.points.feasible import nearest_feasible
+from ppdinf.mechanisms.input_checks import at_border, refuse_seed, require_public, warn_fixed
+from ppdinf.mechanisms.lattice.generalized_laplace import GeneralizedLaplace
 from ppdinf.mechanisms.postprocessing.processed_release import PostProcessedRelease
 from ppdinf.mechanisms.postprocessing.projection import onto_sums
 from ppdinf.mechanisms.postprocessing.target import Target
 from ppdinf.mechanisms.table_mechanism import TableMechanism
-from ppdinf.noise.bits.integers import discrete_laplace
-from ppdinf.noise.bits.tape import Tape, secure_tape
-from ppdinf.noise.plan import Plan
-from ppdinf.privacy.guarantee import Guarantee
-from ppdinf.rationals import as_fraction
-from ppdinf.releases.draft import Draft
-from ppdinf.tables import TableLike
+from ppdinf.noise.primitives.integers import discrete_laplace
+from ppdinf.noise.primitives.stream import Tape, secure_tape
+from ppdinf.noise.sampler_plan import Plan
+from ppdinf.privacy.guarantees.guarantee import Guarantee
+from ppdinf.releases.prepared_release import Draft
+from ppdinf.tables.frame import Frame
+from ppdinf.tables.table import TableLike
 
 __all__ = ["Levels", "PostProcessed"]
 

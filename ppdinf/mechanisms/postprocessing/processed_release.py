@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from ppdinf.privacy.release_guarantee import ReleaseGuarantee
+from ppdinf.privacy.guarantees.release_guarantee import ReleaseGuarantee
 from ppdinf.releases.release import Release
 
 __all__ = ["PostProcessedRelease"]

@@ -23,7 +23,7 @@ from scipy import sparse
 from scipy.sparse import linalg
 
 from ppdinf.errors import InvariantError
-from ppdinf.lattice.systems import MatrixLike
+from ppdinf.lattice.algebra.systems import MatrixLike
 
 __all__ = ["onto_bounds", "onto_sums"]
 

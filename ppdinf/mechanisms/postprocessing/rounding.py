@@ -27,9 +27,9 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 from scipy.optimize import LinearConstraint, milp
 
-from ppdinf._types import Array
+from ppdinf._internal.types import Array
 from ppdinf.errors import InvariantError
-from ppdinf.lattice.systems import exact_product
+from ppdinf.lattice.algebra.systems import exact_product
 
 __all__ = ["largest_fractions", "round_to_sums", "whole_floor"]
 

@@ -13,10 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from ppdinf._types import Array
+from ppdinf._internal.types import Array
 from ppdinf.invariants import System
-from ppdinf.lattice.solution import integer_solution
-from ppdinf.lattice.structure import structure
+from ppdinf.lattice.algebra.solution import integer_solution
+from ppdinf.lattice.structure.blocks import structure
 from ppdinf.mechanisms.postprocessing.projection import onto_bounds
 from ppdinf.mechanisms.postprocessing.rounding import largest_fractions, round_to_sums
 from ppdinf.mechanisms.postprocessing.simplex import onto_simplices

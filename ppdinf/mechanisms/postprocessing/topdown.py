@@ -23,19 +23,19 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from ppdinf._frozen import assign
-from ppdinf._types import Array, Json
+from ppdinf._internal.frozen import assign
+from ppdinf._internal.rationals import Parameter, as_fraction
+from ppdinf._internal.types import Array, Json
 from ppdinf.errors import InvariantError, PrivacyError
-from ppdinf.frame import Frame
 from ppdinf.invariants import Public, System
-from ppdinf.lattice.systems import exact_product
-from ppdinf.mechanisms.laplace import GeneralizedLaplace
+from ppdinf.lattice.algebra.systems import exact_product
+from ppdinf.mechanisms.lattice.generalized_laplace import GeneralizedLaplace
 from ppdinf.mechanisms.postprocessing.postprocessed import Levels, PostProcessed, _coordinates
 from ppdinf.mechanisms.postprocessing.projection import onto_bounds
 from ppdinf.mechanisms.postprocessing.rounding import round_to_sums
 from ppdinf.mechanisms.postprocessing.target import Target
-from ppdinf.noise.plan import Plan
-from ppdinf.rationals import Parameter, as_fraction
+from ppdinf.noise.sampler_plan import Plan
+from ppdinf.tables.frame import Frame
 
 __all__ = ["TopDown", "top_down"]
 

@@ -5,7 +5,7 @@ alone, from the faces of a polytope or, where these are too many to list, from a
 corners (`hull_chord`). Directions follow N(0, S) for an S like the body's shape, so that long bodies are no harder
 than round ones.
 
-Two chains are coupled to bound how far the chain still is from uniform (`ppdinf.noise.chains.tv_bound`). Far apart,
+Two chains are coupled to bound how far the chain still is from uniform (`ppdinf.noise.mcmc.tv_bound`). Far apart,
 they take the same direction and the same fraction of their chords, which draws them together. Near each other, the new
 points are coupled maximally: in coordinates where S is the identity, the point w' is reached from w with density
 proportional to 1 / (L |w' - w|^(m-1)), L the length of the chord through both.
@@ -28,11 +28,11 @@ from numpy.typing import NDArray
 from scipy.optimize import linprog
 
 from ppdinf.errors import PrivacyError
-from ppdinf.noise.bits.continuous import exponentials, normals
-from ppdinf.noise.bits.tape import seeded_tape
+from ppdinf.noise.primitives.continuous import exponentials, normals
+from ppdinf.noise.primitives.stream import seeded_tape
 
 if TYPE_CHECKING:
-    from ppdinf.noise.bits.tape import Tape
+    from ppdinf.noise.primitives.stream import Tape
 
 __all__ = ["Chord", "hit_and_run", "hit_and_run_meeting", "hull_chord"]
 
@@ -53,7 +53,7 @@ def hit_and_run(chord: Chord, root: Reals, steps: int, draws: int, tape: Tape) -
         A square root of S, the covariance of directions, best such that the body is just inside
         ``{w : w' S^-1 w <= 1}`` (`ppdinf.privacy.ellipsoid`).
     steps : int
-        Of each chain; `ppdinf.noise.chains.tv_bound` says how many are enough.
+        Of each chain; `ppdinf.noise.mcmc.tv_bound` says how many are enough.
     draws : int
     tape : Tape
         m + 1 words a step.
@@ -65,7 +65,7 @@ def hit_and_run(chord: Chord, root: Reals, steps: int, draws: int, tape: Tape) -
     Examples
     --------
     >>> from ppdinf.noise.real.polytope import polytope
-    >>> from ppdinf.noise.bits.tape import seeded_tape
+    >>> from ppdinf.noise.primitives.stream import seeded_tape
     >>> square = polytope(np.array([[1.0, 1.0], [1.0, -1.0]]))
     >>> w = hit_and_run(square.chord, np.eye(2), 20, 500, seeded_tape(1))
     >>> bool(abs(w).max() <= 1), bool(abs(w.mean()) < 0.1)
@@ -79,7 +79,7 @@ def hit_and_run(chord: Chord, root: Reals, steps: int, draws: int, tape: Tape) -
 
 
 def hit_and_run_meeting(chord: Chord, root: Reals) -> Callable[[int, int, np.random.Generator], int]:
-    """Couple two chains with a lag, for `ppdinf.noise.chains.tv_bound.tv_bound`.
+    """Couple two chains with a lag, for `ppdinf.noise.mcmc.tv_bound.tv_bound`.
 
     Returns
     -------

@@ -19,11 +19,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammaln
 
-from ppdinf.noise.bits.continuous import exponentials, laplaces
-from ppdinf.noise.real.k_norm import uniforms
+from ppdinf.noise.primitives.continuous import exponentials, laplaces
+from ppdinf.noise.real.k_norm_draws import uniforms
 
 if TYPE_CHECKING:
-    from ppdinf.noise.bits.tape import Tape
+    from ppdinf.noise.primitives.stream import Tape
 
 __all__ = ["IndependentMoves", "independent_moves"]
 

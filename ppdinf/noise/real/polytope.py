@@ -20,10 +20,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial import ConvexHull
 
-from ppdinf.noise.bits.continuous import exponentials
+from ppdinf.noise.primitives.continuous import exponentials
 
 if TYPE_CHECKING:
-    from ppdinf.noise.bits.tape import Tape
+    from ppdinf.noise.primitives.stream import Tape
 
 __all__ = ["Polytope", "polytope"]
 

@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from ppdinf.noise.bits.continuous import normals
-from ppdinf.noise.real.k_norm import uniforms
+from ppdinf.noise.primitives.continuous import normals
+from ppdinf.noise.real.k_norm_draws import uniforms
 
 if TYPE_CHECKING:
-    from ppdinf.noise.bits.tape import Tape
+    from ppdinf.noise.primitives.stream import Tape
 
 __all__ = ["slice_lines"]
 
@@ -68,7 +68,7 @@ def slice_lines(
 
     Examples
     --------
-    >>> from ppdinf.noise.bits.tape import seeded_tape
+    >>> from ppdinf.noise.primitives.stream import seeded_tape
     >>> normal = lambda b: -0.5 * (b**2).sum(axis=1)
     >>> ends = slice_lines(normal, np.zeros((4000, 2)), np.eye(2), steps=20, tape=seeded_tape(1))
     >>> bool(abs(ends.std() - 1) < 0.03)

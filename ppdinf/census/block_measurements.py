@@ -1,0 +1,257 @@
+"""Rows of the files as measurements of a labelled table: noisy sums, exact sums, zeros, bounds.
+
+The cells are those of the histogram in every geounit of the finest level read. A query of a geounit above is the sum
+over its leaves, named by a coordinate of the leaves; a grouping of an axis is a coordinate of that axis.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from os import PathLike
+
+import numpy as np
+import pandas as pd
+import scipy.sparse as sp
+import xarray as xr
+from numpy.typing import NDArray
+
+from ppdinf import invariants as inv
+from ppdinf.census.geography import named, one_width, tree
+from ppdinf.census.noisy_files import CONSTRAINT, DPQUERY, LEVELS, read_rows
+from ppdinf.census.schema import SUMMED, Axis, Histogram
+from ppdinf.census.strategies import squared_sigma
+from ppdinf.errors import LabelError
+from ppdinf.laws import DiscreteGaussian, IntegerLaw, LawArray
+from ppdinf.measurements import Measured, Measurements, measured
+from ppdinf.measurements.measured_rows import onto_rows
+from ppdinf.tables.frame import Frame
+
+__all__ = ["Cells", "cells_of", "read_measurements"]
+
+type Exact = tuple[inv.Public, NDArray[np.int64] | None]
+"""A statement with its values; None where it has none."""
+
+
+@dataclass(frozen=True)
+class Cells:
+    """Labels of the table that rows of the files speak of.
+
+    Attributes
+    ----------
+    labels : dict of str to list of str
+        Geounits of the finest level, by its name in small letters, then the axes.
+    coords : dict of str to (str, list of str)
+        Levels above, and groupings of the axes.
+    axes : tuple of Axis
+    """
+
+    labels: dict[str, list[str]]
+    coords: dict[str, tuple[str, list[str]]]
+    axes: tuple[Axis, ...]
+
+    @property
+    def frame(self) -> Frame:
+        """Labels without counts."""
+        shape = [len(labels) for labels in self.labels.values()]
+        blank = np.broadcast_to(np.int64(0), shape)
+        return Frame.of(xr.DataArray(blank, dims=list(self.labels), coords={**self.labels, **self.coords}))
+
+    def members(self, dim: str) -> list[str]:
+        """Labels of a dimension or coordinate, each once, in order of appearance."""
+        return list(dict.fromkeys(self.labels[dim] if dim in self.labels else self.coords[dim][1]))
+
+    def names(self, level: str, groupings: Sequence[str]) -> tuple[str, ...]:
+        """Dimensions and coordinates whose margin a query of a level is."""
+        kept = [(axis, name) for axis, name in zip(self.axes, groupings, strict=True) if name != SUMMED]
+        return (level.lower(), *(axis.name if name == "detailed" else name for axis, name in kept))
+
+    def array(
+        self, level: str, groupings: Sequence[str], rows: pd.DataFrame, what: Sequence[NDArray[np.int64] | float]
+    ) -> xr.DataArray:
+        """Numbers of one query in all geounits of a level that have it, nan elsewhere.
+
+        Raises
+        ------
+        LabelError
+            A geounit that has it twice.
+        """
+        names = self.names(level, groupings)
+        coords = {name: self.members(name) for name in names}
+        found = np.full([len(labels) for labels in coords.values()], np.nan)
+        place = {label: k for k, label in enumerate(coords[names[0]])}
+        own = [axis.groups(name) for axis, name in zip(self.axes, groupings, strict=True) if name != SUMMED]
+        # groups that are labels of a coordinate, in their order there; what is in no group was not measured
+        columns = [[coords[name].index(g) for g in groups or ()] for name, groups in zip(names[1:], own, strict=True)]
+        seen: dict[str, str] = {}
+        shape = [len(column) for column in columns]
+        for code, numbers, where in zip(rows["geocode"], what, rows["where"], strict=True):
+            if code in seen:
+                raise LabelError(f"{where}, column 'geocode': {code!r} has this query already, in {seen[code]}")
+            seen[code] = where
+            where_to: tuple[int | NDArray[np.intp], ...] = (place[named(code)], *np.ix_(*columns))
+            found[where_to] = np.broadcast_to(numbers, math.prod(shape)).reshape(shape)
+        return xr.DataArray(found, dims=names, coords=coords)
+
+
+def cells_of(rows: pd.DataFrame, histogram: Histogram, axes: Sequence[str] | None = None) -> Cells:
+    """Find the cells of rows of several levels.
+
+    Parameters
+    ----------
+    rows : pandas.DataFrame
+        By `read_rows`, measurements and constraints.
+    histogram : Histogram
+    axes : sequence of str, optional
+        Those kept.
+
+    Raises
+    ------
+    LabelError
+        No rows; codes of several widths at one level; a geounit without any of the finest level; unknown axes.
+    """
+    if rows.empty:
+        raise LabelError("the files have no geounit within the codes given, at the levels given")
+    kept = tuple(axis for axis in histogram.axes if axes is None or axis.name in axes)
+    for name in set(axes or ()) - set(histogram.names):
+        raise LabelError(f"the histogram has no axis {name!r}; it has {', '.join(histogram.names)}")
+    codes = {level: rows.loc[rows["level"] == level, "geocode"] for level in LEVELS}
+    widths = {level: one_width(found, level, "the folder") for level, found in codes.items() if len(found)}
+    finest = list(widths)[-1]
+    leaves, dim = sorted(codes[finest].unique()), finest.lower()
+    above = {level.lower(): width for level, width in widths.items() if level != finest}
+    coords: dict[str, tuple[str, list[str]]] = dict(tree(leaves, above, dim))
+    for level, width in widths.items():
+        lonely = set(codes[level]) - {code[:width] for code in leaves}
+        if lonely:
+            raise LabelError(f"{level} {min(lonely)!r} has no {finest} in the files: its counts would be lost")
+    used = {(axis, name) for row in rows["groupings"].unique() for axis, name in zip(histogram.names, row, strict=True)}
+    for axis in kept:
+        for name in axis.groupings:
+            if (axis.name, name) in used:
+                coords[name] = (axis.name, axis.coordinate(name))
+    labels = {dim: [named(code) for code in leaves], **{axis.name: list(axis.labels) for axis in kept}}
+    return Cells(labels, coords, kept)
+
+
+def read_measurements(
+    root: str | PathLike[str],
+    dataset: str,
+    histogram: Histogram,
+    *,
+    within: str | Sequence[str] = "",
+    levels: Collection[str] | None = None,
+    queries: Collection[str] | None = None,
+    axes: Sequence[str] | None = None,
+    coords: Mapping[str, object] | None = None,
+    public: Mapping[inv.Public, object] | None = None,
+) -> Measurements:
+    """Read everything that noisy measurement files of the 2020 Census say of some places.
+
+    Parameters
+    ----------
+    root, dataset, histogram, within, levels, queries
+        As for `read_rows`; `queries` of measurements, constraints are read whole.
+    axes : sequence of str, optional
+        Axes of the table. Queries and constraints by another axis are left out; the posterior then knows less.
+    coords : mapping of str to (dimension, values), optional
+        Further coordinates, such as those of `off_tree`.
+    public : mapping of Public to numbers, optional
+        What is known exactly beside the files: the total of a state, which is published elsewhere.
+
+    Returns
+    -------
+    Measurements
+        Dimensions: the finest level read, in small letters (``"block"``), then the axes. Coordinates: levels above, and
+        groupings of axes. For `ppdinf.denoise`, `ppdinf.PartiallyPrivate`.
+
+    Raises
+    ------
+    ReleaseFileError, LabelError, CountError, PrivacyError, ModuleNotFoundError
+        As `read_rows`; a geounit twice, or without any of the finest level; constraints that contradict each other.
+
+    Notes
+    -----
+    A measurement of a geounit counts everybody in it: whoever reads the level US needs the files of all states. A
+    constraint that holds a sum at 0, or at most at 0, makes its cells structural zeros, since counts are not negative;
+    lower limits of 0 say nothing then and are left out.
+
+    Examples
+    --------
+    >>> import tempfile, numpy as np, xarray as xr, ppdinf as ppd
+    >>> blocks = ["04410007A1", "04410007A2", "04410009B1"]
+    >>> units = xr.DataArray(np.array([[1, 9], [0, 4], [2, 8]]), coords={"block": blocks, "h1": ["vacant", "occupied"]})
+    >>> with tempfile.TemporaryDirectory() as root:
+    ...     ppd.census.simulate_nmf(units, ppd.census.UNITS_2020, root, "US_Unit_PL_PROD", {"County": 8}, rng=1)
+    ...     read_measurements(root, "US_Unit_PL_PROD", ppd.census.UNITS, within="04410007")
+    <Measurements (block: 2, h1: 2): 6 noisy sums, 3 exact; Published exactly: the sum for every county; the sum for
+    every block.>
+    """
+    parts = [
+        read_rows(root, dataset, kind, histogram, within=within, levels=levels, queries=wanted)
+        for kind, wanted in ((DPQUERY, queries), (CONSTRAINT, None))
+    ]
+    cells = cells_of(pd.concat(parts, ignore_index=True), histogram, axes)
+    noisy, constraints = (_about(part, histogram, cells.axes) for part in parts)
+    exact = dict(_exact(constraints, cells)) | dict(public or {})
+    stated = list(_measured(noisy, cells))
+    return Measurements(cells.labels, *stated, coords=cells.coords | dict(coords or {}), public=exact)
+
+
+def _about(rows: pd.DataFrame, histogram: Histogram, axes: Sequence[Axis]) -> pd.DataFrame:
+    """Rows that sum out all other axes, their groupings those of the axes kept."""
+    kept = [axis in axes for axis in histogram.axes]
+    alike = [all(k or name == SUMMED for k, name in zip(kept, row, strict=True)) for row in rows["groupings"]]
+    found = rows[np.array(alike, dtype=bool)].copy()
+    found["groupings"] = [
+        tuple(name for k, name in zip(kept, row, strict=True) if k) for row in found["groupings"]
+    ]  # fmt: skip
+    return found
+
+
+def _queries(rows: pd.DataFrame) -> Iterator[tuple[str, tuple[str, ...], str, pd.DataFrame]]:
+    """Level, groupings and sign of every query, with its rows."""
+    for (level, _, groupings, sign), own in rows.groupby(["level", "query", "groupings", "sign"], sort=False):
+        yield str(level), groupings, str(sign), own  # type: ignore[misc]
+
+
+def _measured(rows: pd.DataFrame, cells: Cells) -> Iterator[Measured]:
+    for level, groupings, _, own in _queries(rows):
+        values = cells.array(level, groupings, own, own["value"].tolist())
+        parameters = cells.array(level, groupings, own, [squared_sigma(v) for v in own["variance"]])
+        law: IntegerLaw | LawArray = DiscreteGaussian(variance=parameters)  # type: ignore[arg-type]
+        yield measured(inv.margin(*map(str, values.dims)), values, law)
+
+
+def _exact(rows: pd.DataFrame, cells: Cells) -> Iterator[Exact]:
+    frame = cells.frame
+    zero: dict[tuple[str, tuple[tuple[str, str], ...]], list[str]] = {}  # by level and groups: geounits
+    for level, groupings, sign, own in _queries(rows):
+        values = cells.array(level, groupings, own, own["value"].tolist())
+        names = [str(name) for name in values.dims]
+        if sign != ">=":
+            for at in np.argwhere(values.values == 0).tolist():
+                code, *groups = (cells.members(name)[k] for name, k in zip(names, at, strict=True))
+                zero.setdefault((names[0], tuple(zip(names[1:], groups, strict=True))), []).append(code)
+        statement = inv.margin(*names)
+        matrix, rows_of = next(iter(statement)).equalities(frame)
+        flat = onto_rows(values, rows_of, frame, "constraints").astype(np.float64)
+        if sign == "=" and not np.isnan(flat).any():
+            yield statement, flat.astype(np.int64)
+            continue
+        told = np.flatnonzero(flat > 0).tolist()
+        if told:
+            yield _of_some(sign, matrix[told], flat[told].astype(np.int64), [rows_of[row] for row in told])
+    for (level, within), codes in zero.items():
+        chosen: dict[str, list[str]] = {level: list(dict.fromkeys(codes))} | {name: [label] for name, label in within}
+        yield inv.zeros(chosen), None
+
+
+def _of_some(sign: str, matrix: sp.csr_array, numbers: NDArray[np.int64], names: list[str]) -> Exact:
+    """State sums of some geounits: exact, at least or at most."""
+    if sign == "=":
+        return inv.linear(matrix, names), numbers
+    way, word = (1, "least") if sign == ">=" else (-1, "most")
+    said = [f"{name} at {word} {n}" for name, n in zip(names, numbers.tolist(), strict=True)]
+    return inv.inequality(way * matrix, (way * numbers).tolist(), said), None

@@ -1,0 +1,68 @@
+"""``ppdinf denoise``: counts with intervals from releases of one table, without a model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+import ppdinf as ppd
+from ppdinf._internal.atomic_files import require_place
+from ppdinf.cli.plain_output import notes, paragraphs, plain_warnings, stdout
+
+__all__ = ["denoise"]
+
+SHOWN = 20
+
+
+def denoise(
+    files: Annotated[
+        list[Path], typer.Argument(metavar="FILE.ppd ...", help="Releases of one table, or one file of measurements.")
+    ],
+    output: Annotated[Path, typer.Option(help="Table of the results, .csv or .parquet.")],
+    by: Annotated[
+        list[str] | None,
+        typer.Option(help="Dimension or coordinate to sum by, repeatable; else every cell."),
+    ] = None,
+    draws: Annotated[int, typer.Option(help="Draws per chain, of two.", min=10)] = 1000,
+    report: Annotated[Path | None, typer.Option(help="Page with figures, .html.")] = None,
+    seed: Annotated[int, typer.Option(help="Seed of the analysis. The noise of a release has none.")] = 1,
+) -> None:
+    """Estimate confidential counts from releases of a table, or from measurements of it, without a model of your own.
+
+    Every draw agrees with everything public, and no count is negative. The prior learns its level, effects and sparsity
+    from what was published. Exit code 1 when the chains disagree. While it runs, draws are kept beside the output: the
+    same command, after a crash or Ctrl-C, goes on from them and comes to the same result.
+    """
+    from ppdinf._internal.checkpoint import forget
+    from ppdinf.denoising.denoised import require_name
+
+    require_name(output)
+    for path in [output, *([] if report is None else [report])]:
+        require_place(path)
+    console = stdout()
+    seen = ppd.measurements.read_published(files[0]) if len(files) == 1 else [ppd.read_release(file) for file in files]
+    keep = output.with_name(f"{output.name}.unfinished")
+    if keep.exists():
+        notes(console, f"Going on from the draws in {keep}, where they are of the same work.")
+    with plain_warnings(console):
+        found = ppd.denoise(seen, draws, rng=seed, progressbar=console.is_terminal, keep=keep)
+    statement = ppd.invariants.margin(*by) if by else None
+    table = found.summary(statement)
+    found.save(output, statement)
+    paragraphs(console, "Counts, with 90 % intervals", table.head(SHOWN).round(1).to_string())
+    if len(table) > SHOWN:
+        notes(console, f"... and {len(table) - SHOWN} more.")
+    notes(console, f"Wrote {output.name}: {len(table)} rows.")
+    if report is not None:
+        found.report(report, statement)
+        notes(console, f"Wrote {report.name}.")
+    if found.draws.sizes["draw"] < draws:
+        notes(console, f"Interrupted: the same command goes on from {keep}, to what it would have come to.")
+    else:
+        forget(keep)
+    for problem in found.problems:
+        notes(console, problem)
+    if found.problems:
+        raise typer.Exit(1)

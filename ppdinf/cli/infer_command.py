@@ -1,0 +1,117 @@
+"""``ppdinf infer``: from a release to a posterior, a table and a report."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+
+import ppdinf as ppd
+from ppdinf._internal.atomic_files import make_folder, write_whole
+from ppdinf.cli.plain_output import notes, paragraphs, plain_warnings, stage, stdout
+
+if TYPE_CHECKING:
+    from ppdinf.releases import Release
+    from ppdinf.report import RateAnalysis
+
+__all__ = ["CHAINS", "CORES", "DRAWS", "SEED", "infer", "run"]
+
+DRAWS = typer.Option(help="Draws per chain, after as many of tuning.", min=10)
+CHAINS = typer.Option(help="Chains.", min=2)
+CORES = typer.Option(help="Processes to run them in; by default as many as there are cores.", min=1)
+SEED = typer.Option(help="Seed of the analysis. The noise of a release has none.")
+
+
+def infer(
+    file: Annotated[Path, typer.Argument(metavar="FILE.ppd", help="Release file of a table.")],
+    output: Annotated[Path, typer.Option(help="Folder for report, table and figures.")],
+    exposure: Annotated[
+        str | None, typer.Option(help="Covariate with the persons at risk, 0 where there are none: gives rates.")
+    ] = None,
+    previous: Annotated[str | None, typer.Option(help="Covariate with an earlier count of each cell.")] = None,
+    name: Annotated[str, typer.Option(help="What is counted.")] = "count",
+    draws: Annotated[int, DRAWS] = 1000,
+    chains: Annotated[int, CHAINS] = 4,
+    cores: Annotated[int | None, CORES] = None,
+    seed: Annotated[int, SEED] = 1,
+) -> None:
+    """Estimate confidential counts and rates from a release, with honest intervals.
+
+    Fits a hierarchical Poisson model that knows the law of the noise and every public sum, checks the result, and
+    writes report.html, posterior.csv and the figures. Exit code 1 when the checks fail. While it runs, its draws are
+    kept in the folder: the same command, after a crash or Ctrl-C, goes on from them and comes to the same result.
+    """
+    console = stdout()
+    release = ppd.read_release(file)
+    settings = {
+        "name": name,
+        "exposure": exposure,
+        "previous": previous,
+        "draws": draws,
+        "chains": chains,
+        "cores": cores,
+        "random_seed": seed,
+    }
+    title = f"{name.capitalize()} from {file.name}"
+    analysis = run(console, release, settings, output, title, file.name, keep=output / "unfinished")
+    if not analysis.diagnosis.ok:
+        raise typer.Exit(1)
+
+
+def run(
+    console: Console,
+    release: Release,
+    settings: dict[str, Any],
+    output: Path,
+    title: str,
+    file: str,
+    about: str = "",
+    keep: Path | None = None,
+) -> RateAnalysis:
+    """Fit, print, write: the half of the road that the analyst walks."""
+    from ppdinf._internal.checkpoint import forget
+    from ppdinf.releases.rate_inputs import require_rates
+    from ppdinf.report import analyse_rates, write_report
+
+    require_rates(release, *(settings[name] for name in ("name", "exposure", "previous")))
+    make_folder(output)
+    if keep is not None and keep.exists():
+        notes(console, f"Going on from the draws in {keep}, where they are of the same work.")
+    live = console.is_terminal
+    with plain_warnings(console), stage(console, "Sampling the posterior", shows_progress=live):
+        try:
+            analysis = analyse_rates(release, **settings, progressbar=live, keep=keep)
+        except KeyboardInterrupt:
+            if keep is not None:
+                notes(console, f"Interrupted while tuning: the same command goes on from {keep}.")
+            raise
+    with stage(console, "Drawing figures"):
+        write_report(analysis, output / "report.html", title=title, release_file=file, about=about)
+        write_whole(output / "posterior.csv", analysis.table().to_csv(index=False))
+    if keep is not None and analysis.idata.posterior.sizes["draw"] < settings["draws"]:
+        notes(console, f"Interrupted: the same command goes on from {keep}, to what it would have come to.")
+    elif keep is not None:
+        forget(keep)
+
+    paragraphs(console, "Guarantee", release.guarantee.describe())
+    paragraphs(console, "Posterior (ArviZ summary)", analysis.summary().to_string())
+    verdict = "Checks" if analysis.diagnosis.ok else "[red]Checks: do not use this posterior yet[/]"
+    paragraphs(console, verdict, str(analysis.diagnosis))
+    if not analysis.diagnosis.ok:
+        chains = "" if settings["chains"] >= 4 else " --chains 4"
+        again = f"Next: the same command with --draws {_enough(analysis, settings['draws'])}{chains}"
+        notes(console, f"{again}, unless a line above says that longer chains do not help.")
+    paragraphs(console, "Written", "\n".join(sorted(str(path) for path in output.iterdir())))
+    return analysis
+
+
+def _enough(analysis: RateAnalysis, draws: int) -> int:
+    """Draws that bring the least effective sample size to its limit, judged by these; at least twice as many."""
+    from ppdinf.diagnostics.problems import ESS
+
+    found = analysis.diagnosis
+    least = found.rated["ess_bulk"].min()
+    return draws * (max(2, math.ceil(1.2 * ESS / least)) if least > 0 else 2)

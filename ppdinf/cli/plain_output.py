@@ -1,0 +1,77 @@
+"""How the command line speaks: stages, warnings and errors, each in one plain line."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from fractions import Fraction
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from typer.core import TyperGroup
+
+from ppdinf.errors import PpdinfError, PrivacyWarning
+
+__all__ = ["PlainErrors", "loss_shown", "notes", "paragraphs", "plain_warnings", "stage", "stdout"]
+
+
+class PlainErrors(TyperGroup):
+    """Commands whose expected failures end in one line and exit code 1 instead of a traceback."""
+
+    def invoke(self, ctx: typer.Context) -> object:
+        """Run the command; ``--debug`` lets errors through."""
+        try:
+            return super().invoke(ctx)
+        except (PpdinfError, OSError) as error:
+            if ctx.params.get("debug"):
+                raise
+            text = " ".join(str(error).split())
+            Console(stderr=True, soft_wrap=True, highlight=False).print(f"[bold red]Error:[/] {escape(text)}")
+            raise typer.Exit(1) from None
+
+
+def stdout() -> Console:
+    """Console for what a command prints; made per command, since tests and pipes change the stream."""
+    return Console(highlight=False)
+
+
+def notes(console: Console, text: str) -> None:
+    """Print text that holds labels or messages: brackets in it are not markup."""
+    console.print(escape(text))
+
+
+def paragraphs(console: Console, title: str, text: str) -> None:
+    """Print a heading and the text below it."""
+    console.print(f"\n[bold]{title}[/]")
+    console.print(escape(text))
+
+
+def loss_shown(loss: Fraction | float) -> str:
+    """Write a loss as guarantees do."""
+    from ppdinf.privacy.guarantees.wording import shown
+
+    return shown(loss)
+
+
+@contextmanager
+def stage(console: Console, doing: str, *, shows_progress: bool = False) -> Iterator[None]:
+    """Say what is being done while it is, unless it shows its own progress, and how long it took."""
+    started = time.perf_counter()
+    if not console.is_terminal:
+        console.print(f"{escape(doing)} ...")  # a status line needs a terminal
+    with nullcontext() if shows_progress else console.status(escape(doing)):
+        yield
+    console.print(f"[green]done[/] {escape(doing)} [dim]({time.perf_counter() - started:.1f} s)[/]")
+
+
+@contextmanager
+def plain_warnings(console: Console) -> Iterator[None]:
+    """Print what the package warns of as lines, each once; `ppdinf.diagnose` also returns what it warns of."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("default")
+        yield
+    for text in dict.fromkeys(str(entry.message) for entry in caught if issubclass(entry.category, PrivacyWarning)):
+        console.print(f"[bold yellow]Warning:[/] {escape(text)}")

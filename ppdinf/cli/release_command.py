@@ -1,0 +1,210 @@
+"""``ppdinf release``: from a confidential table to a file that may be published."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+import ppdinf as ppd
+from ppdinf._internal.atomic_files import require_place
+from ppdinf.cli.plain_output import loss_shown, notes, paragraphs, plain_warnings, stage, stdout
+from ppdinf.errors import InvariantError, LabelError, PrivacyError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from xarray import DataArray
+
+    from ppdinf.invariants import Public
+    from ppdinf.mechanisms.table_mechanism import TableMechanism
+    from ppdinf.releases import Release
+    from ppdinf.sessions import Session
+
+__all__ = [
+    "COUNT", "DIMS", "NORM", "PART", "PUBLIC", "SESSION", "TABLE", "draw", "read_labels", "read_statements", "release",
+    "require_new", "write",
+]  # fmt: skip
+
+
+TABLE = Annotated[Path, typer.Argument(metavar="TABLE.csv", help="Confidential table, one row per cell.")]
+COUNT = Annotated[str, typer.Option(metavar="COLUMN", help="Column that holds the counts.")]
+DIMS = Annotated[str, typer.Option(metavar="COLUMNS", help="Columns that span the table, such as **county,sex**.")]
+NORM = Annotated[str, typer.Option(help="Distance that Laplace noise goes by: **l1** or **l2**.")]
+PUBLIC = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="STATEMENT",
+        help="What is published exactly: **total**, **margin:county** (sums for each label of "
+        "county; several joined by commas), **groups:state** (sums for each value of a column). "
+        "Repeat for more; leave out when nothing is.",
+    ),
+]
+SESSION = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="Session whose budget it is drawn within; see **ppdinf session**."),
+]
+PART = Annotated[
+    str | None,
+    typer.Option(metavar="LABEL", help="Whom of the session's partition the table counts, and nobody else."),
+]
+
+
+def release(
+    table: TABLE,
+    count: COUNT,
+    dims: DIMS,
+    output: Annotated[Path, typer.Option(help="File to write; must not exist yet.")],
+    session: SESSION = None,
+    part: PART = None,
+    epsilon: Annotated[
+        str | None, typer.Option(help="Loss of Laplace noise per unit of distance, such as **1/4** or **0.25**.")
+    ] = None,
+    rho: Annotated[
+        str | None, typer.Option(help="zCDP loss of Gaussian noise per unit of squared distance, instead of epsilon.")
+    ] = None,
+    norm: NORM = "l1",
+    allow_mcmc: Annotated[
+        bool, typer.Option("--allow-mcmc", help="Draw by a Markov chain where no exact sampler serves; it costs delta.")
+    ] = False,
+    public: PUBLIC = None,
+    covariate: Annotated[
+        list[str] | None,
+        typer.Option(metavar="COLUMN", help="Column to publish with the table, such as population. Repeat for more."),
+    ] = None,
+    labels: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="COLUMN:LABELS",
+            help="All labels that a column can have, in the order to publish them, such as **sex:f,m**. Those that the "
+            "table lacks are counted as 0. Repeat for more columns.",
+        ),
+    ] = None,
+) -> None:
+    """Publish a confidential table: add noise that keeps what is public exact, and write one file.
+
+    The noise comes from the operating system's secure source and cannot be drawn again. Every further release of
+    the same table adds its privacy loss to that of the first.
+    """
+    if (epsilon is None) == (rho is None):
+        raise PrivacyError("give --epsilon for Laplace noise or --rho for Gaussian noise, one of the two")
+    console = stdout()
+    require_new(output)
+    budget = None if session is None else ppd.Session.open(session)
+    statements, groups = read_statements(public or [], covariate or [])
+    if budget is not None and (budget.unit, budget.contributions) != ("person", 1):
+        statements &= ppd.invariants.unit(budget.unit, contributions=budget.contributions)
+    declared = read_labels(labels or [])
+    for dim, own in declared.items():
+        statements &= ppd.invariants.labels(dim, own)
+    names = [name.strip() for name in dims.split(",")]
+    with stage(console, f"Reading {table.name}"):
+        data = ppd.datasets.read_table(
+            table, count=count, dims=names, coordinates=[*groups, *(covariate or [])], labels=declared
+        )
+    _refuse_all_open(statements, data, public or [])
+    _refuse_telling(statements, data)
+    with plain_warnings(console), stage(console, "Drawing noise"):
+        gaussian = None if rho is None else ppd.GeneralizedGaussian(statements, rho=rho)
+        mechanism = gaussian or ppd.GeneralizedLaplace(statements, epsilon=epsilon or "", norm=norm)
+        made = draw(mechanism, data, budget, output.stem, part, allow_mcmc=allow_mcmc)
+    write(console, made, output, f"{made.frame.size} cells, {len(made.public.names)} public sums", budget)
+
+
+def draw(
+    mechanism: TableMechanism,
+    data: DataArray,
+    budget: Session | None,
+    name: str,
+    part: str | None,
+    *,
+    allow_mcmc: bool = False,
+) -> Release:
+    """Draw a release, within a session's budget where there is one."""
+    if budget is None and part is not None:
+        raise PrivacyError("--part is one of a session's partition: give its file with --session")
+    if budget is None:
+        return mechanism.release(data, allow_mcmc=allow_mcmc)
+    return budget.release(mechanism, data, name=name, part=part, allow_mcmc=allow_mcmc)
+
+
+def require_new(output: Path) -> None:
+    """Refuse a file that is there already, or that cannot be written, before any privacy is spent."""
+    if output.exists():
+        raise FileExistsError(
+            f"{output} exists: a second release of a table adds its privacy loss to the first; "
+            "choose another name if that is meant"
+        )
+    require_place(output)
+
+
+def write(console: Console, made: Release, output: Path, held: str, budget: Session | None) -> None:
+    """Write a release, and say what it promises, what it holds and what it has left of a session's budget."""
+    made.save(output)
+    paragraphs(console, "Guarantee", made.guarantee.describe())
+    paragraphs(console, "Written", f"{output} ({held})")
+    _say_left(console, budget)
+    notes(console, f"Anyone can see that it is whole with: ppdinf check {output}")
+
+
+def _say_left(console: Console, budget: Session | None) -> None:
+    """Say what a release has left of a session's budget, or that it was drawn without."""
+    if budget is None:
+        notes(console, "No budget counts this release: ppdinf session keeps one for all releases of the same people.")
+    else:
+        left = ", ".join(f"{name} = {loss_shown(value)}" for name, value in budget.left.items())
+        paragraphs(console, "Budget", f"{left} is left in {budget.path.name}")
+
+
+def read_labels(given: list[str], option: str = "--labels") -> dict[str, list[str]]:
+    """Read labels such as ``sex:f,m``."""
+    found = {}
+    for text in given:
+        dim, colon, rest = text.partition(":")
+        own = [label.strip() for label in rest.split(",")]
+        if not colon or not dim or not all(own) or len(set(own)) < len(own):
+            raise LabelError(f"{option} {text!r} is not written COLUMN:LABEL,LABEL,..., each label once")
+        found[dim] = own
+    return found
+
+
+def _refuse_telling(statements: Public, data: DataArray) -> None:
+    """Refuse to publish the ranking of the confidential counts, or the counts as a covariate."""
+    from ppdinf.mechanisms.input_checks import copied_counts, ranked_labels
+    from ppdinf.tables.table import labelled_cells
+
+    frame, cells = labelled_cells(data)
+    if ranked_labels(frame, cells, statements):
+        raise PrivacyError(
+            "labels come in the order of their counts, and the order of rows is published: sort the rows of the file "
+            "by its labels, or say with --labels COLUMN:LABEL,LABEL,... in which order they always are"
+        )
+    if copied := copied_counts(frame, cells):
+        raise PrivacyError(f"{copied.split(':')[0]}: leave out that --covariate; nothing was written")
+
+
+def _refuse_all_open(statements: Public, data: DataArray, given: list[str]) -> None:
+    """Refuse what would write the confidential table as it is, as the margin of its only dimension does."""
+    if statements.on(data).fixed.all():
+        raise PrivacyError(
+            f"--public {' --public '.join(given)} fixes every cell, so that the confidential table would be published "
+            "as it is: make less public, such as --public total; nothing was written"
+        )
+
+
+def read_statements(statements: list[str], covariates: list[str]) -> tuple[Public, list[str]]:
+    """Read statements such as ``margin:county``; also the columns that groups need."""
+    public, groups = ppd.invariants.Public(), []
+    for text in statements:
+        kind, _, argument = text.partition(":")
+        columns = [name.strip() for name in argument.split(",") if name.strip()]
+        if kind == "total" and not columns:
+            public &= ppd.invariants.total()
+        elif kind == "margin" and columns:
+            public &= ppd.invariants.margin(*columns)
+        elif kind == "groups" and len(columns) == 1:
+            public &= ppd.invariants.groups(columns[0])
+            groups.append(columns[0])
+        else:
+            raise InvariantError(f"--public {text!r} is not one of total, margin:COLUMN[,COLUMN], groups:COLUMN")
+    return (public & ppd.invariants.covariates(*covariates) if covariates else public), groups

@@ -1,0 +1,93 @@
+"""``ppdinf session``: a budget for many releases of the same people, begun and shown."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.markup import escape
+from rich.table import Table
+
+import ppdinf as ppd
+from ppdinf.cli.plain_output import loss_shown, notes, paragraphs, stdout
+from ppdinf.cli.release_command import read_labels
+from ppdinf.errors import PrivacyError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+__all__ = ["session"]
+
+FILE = Annotated[Path, typer.Argument(metavar="FILE", help="Session file, such as **cases.budget**.")]
+
+session = typer.Typer(
+    no_args_is_help=True, help="A budget for many releases of the same people, and what was spent of it."
+)
+
+
+@session.command("begin")
+def begin(
+    file: FILE,
+    epsilon: Annotated[str | None, typer.Option(help="Budget of Laplace noise, per unit of distance.")] = None,
+    delta: Annotated[str | None, typer.Option(help="Budget of deltas, beside epsilon.")] = None,
+    rho: Annotated[str | None, typer.Option(help="Budget of zCDP loss, per unit of squared distance.")] = None,
+    unit: Annotated[str, typer.Option(help="Whom it protects, in the singular.")] = "person",
+    contributions: Annotated[int, typer.Option(help="Records of one unit at most, in each table.")] = 1,
+    partition: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME:PARTS",
+            help="What divides everybody into parts that share nobody, as **region:north,south**: the part that lost "
+            "most counts.",
+        ),
+    ] = None,
+) -> None:
+    """Begin a session: say once what all releases together may spend.
+
+    Then draw each release with **ppdinf release --session FILE**, whose losses add up as they are given there: per unit
+    of distance, of which one person counted elsewhere is 2. The file tells what was spent and nothing
+    confidential; it belongs to the curator, since whoever changes or copies it could spend the budget again.
+    """
+    if epsilon is None and rho is None:
+        raise PrivacyError("say what may be spent in all: --epsilon, --epsilon and --delta, or --rho")
+    if file.exists():
+        raise FileExistsError(f"{file} exists: show it with ppdinf session show {file}, or choose another name")
+    parts = read_labels(partition, "--partition") if partition else None
+    budget = {"epsilon": epsilon, "delta": delta, "rho": rho}
+    _show(stdout(), ppd.Session.open(file, **budget, unit=unit, contributions=contributions, partition=parts))
+
+
+@session.command("show")
+def show(file: FILE) -> None:
+    """Show what was spent, release by release, and what is left. Every line of the file is checked."""
+    _show(stdout(), ppd.Session.open(file))
+
+
+def _show(console: Console, opened: ppd.Session) -> None:
+    left, spent, releases = opened.left, opened.spent, opened.table()
+    records = "1 record" if opened.contributions == 1 else f"up to {opened.contributions} records"
+    notes(console, f"Protects one {opened.unit} with {records} in each table.")
+    for name, total in opened.budget.total.items():
+        notes(
+            console, f"{name}: {loss_shown(spent[name])} of {loss_shown(total)} spent, {loss_shown(left[name])} left."
+        )
+    if len(releases):
+        releases = releases.drop(columns=["public", "per"])  # the guarantee below says both
+        table = Table("release", *map(str, releases.columns), header_style="bold")
+        for number, row in releases.iterrows():
+            texts = [f"{value:.6g}" if isinstance(value, float) else escape(str(value)) for value in row]
+            table.add_row(str(number), *texts)
+        console.print(table)
+    if len(releases) and (releases["outcome"] != "void").any():
+        paragraphs(console, "Guarantee of all together", opened.guarantee.describe())
+        _say_loss(console, opened)
+    notes(console, f"Last line: {opened.digest} (noted elsewhere, it shows whether lines were taken from the end)")
+
+
+def _say_loss(console: Console, opened: ppd.Session) -> None:
+    """Say what the budget is counted in, and what that is for one unit."""
+    together = opened.guarantee
+    part = "epsilon" if together.rho is None else "rho"
+    how = "counted elsewhere" if together.metric else "replaced"
+    notes(console, f"What one {opened.unit} has lost, all records {how}: {part} = {loss_shown(together.loss_of_unit)}.")

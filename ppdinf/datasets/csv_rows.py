@@ -1,0 +1,87 @@
+"""Rows of a CSV file as text, and counts read from text: the strict part that all loaders share."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from pathlib import Path
+
+from ppdinf.errors import CountError, LabelError
+from ppdinf.tables.table import LARGEST
+
+__all__ = ["Row", "read_rows", "require_columns", "whole_number"]
+
+Row = tuple[int, dict[str, str]]
+"""Line number in the file, and the fields by column."""
+
+_WHOLE = re.compile(r"0|[1-9][0-9]*")
+
+
+def read_rows(path: Path) -> tuple[list[str], list[Row]]:
+    """Read a CSV file without interpreting anything.
+
+    Parameters
+    ----------
+    path : Path
+        UTF-8, with or without a byte order mark.
+
+    Returns
+    -------
+    header : list of str
+    rows : list of (line number, {column: text})
+
+    Raises
+    ------
+    LabelError
+        Not UTF-8 or not CSV, no rows, columns named twice, rows of another width than the header.
+    """
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise LabelError(f"{path.name} is not UTF-8 text (byte {error.start}): save it as CSV UTF-8") from None
+    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
+    try:
+        lines = [(reader.line_num, fields) for fields in reader]
+    except csv.Error as error:
+        raise LabelError(f"{path.name} line {reader.line_num} is not valid CSV: {error}") from None
+    if len(lines) < 2:
+        raise LabelError(f"{path.name} has no rows below its header")
+    header = lines[0][1]
+    repeated = sorted({name for name in header if header.count(name) > 1})
+    if repeated:
+        raise LabelError(f"{path.name} has more than one column {repeated[0]!r}")
+    for line, fields in lines:
+        if len(fields) != len(header):
+            raise LabelError(f"{path.name} line {line} has {len(fields)} fields, the header has {len(header)}")
+    return header, [(line, dict(zip(header, fields, strict=True))) for line, fields in lines[1:]]
+
+
+def require_columns(path: Path, header: list[str], names: list[str] | tuple[str, ...]) -> None:
+    """Refuse a header without one of `names`."""
+    for name in names:
+        if name not in header:
+            raise LabelError(f"{path.name} has no column {name!r}; it has {', '.join(header)}")
+
+
+def whole_number(where: str, text: str) -> int:
+    """Read a count, or say what is wrong with it without showing it.
+
+    Examples
+    --------
+    >>> whole_number("cases.csv line 2, column 'cases'", "12")
+    12
+    """
+    if _WHOLE.fullmatch(text):
+        if len(text) <= 16 and int(text) <= LARGEST:
+            return int(text)
+        fault = "exceeds 2**53"
+    elif not text.strip():
+        fault = "is blank; write 0 where none were counted"
+    elif re.fullmatch(r"-[0-9]+(\.[0-9]*)?", text):
+        fault = "is negative; a table of counts holds none"
+    elif re.fullmatch(r"[0-9]*\.[0-9]*", text):
+        fault = "has a decimal point; counts are whole numbers"
+    else:
+        fault = "is not a whole number written in digits alone"
+    raise CountError(f"{where}: the count {fault}")

@@ -1,0 +1,298 @@
+"""PyMC's view of a confidential table: a random variable of which the released one is an observation.
+
+`ConfidentialRV` wraps whatever elementwise distribution the analyst gave the confidential table and
+gives it a type that the lattice Gibbs step recognises. `ReleasedRV` (`ppdinf.distributions.densities.released_rv`) is
+the mechanism: its density is zero unless the two tables agree on every public sum, and that alone puts the
+confidential table on its fiber. Together they are p(x | theta) 1[A x = a] p(y | x), with the data model
+not renormalised on the fiber, so that what the public sums say about theta counts once.
+Whether the table is a variable of the model, or summed out (`ppdinf.distributions.model_graph.marginal_rewrite`), its
+law given everything else is a weight for every count of every cell: `ConfidentialRV.weights`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+
+import numpy as np
+import pytensor.tensor as pt
+from numpy.typing import NDArray
+from pymc import logp
+
+from ppdinf._internal.pymc_compat import (
+    Apply,
+    MeasurableOp,
+    Op,
+    RandomType,
+    SymbolicRandomVariable,
+    TensorVariable,
+    Variable,
+    _logprob,
+    _support_point,
+    ancestors,
+    graph_replace,
+    vectorize_graph,
+)
+from ppdinf.distributions.densities.exponential_family import natural_form
+from ppdinf.distributions.densities.factors import Factor
+from ppdinf.distributions.densities.identical_cells import alike
+from ppdinf.distributions.densities.marginal_logp import fixed
+from ppdinf.distributions.densities.stop_gradient import apart
+from ppdinf.distributions.observation.multinomial_rows import elementwise
+from ppdinf.distributions.observation.observed import Observed
+from ppdinf.fiber.gibbs.fiber import Fiber
+from ppdinf.fiber.nested_sums.nested_sums import NestedSums
+
+__all__ = ["ConfidentialRV", "confidential", "log_density", "window_logp"]
+
+# natural parameters, log normalisers, and log weights of counts apart from these
+type Natural = tuple[TensorVariable, TensorVariable, NDArray[np.float64]]
+
+
+def window_logp(
+    dist: TensorVariable,
+    shape: tuple[int, ...],
+    counts: NDArray[np.int64] | TensorVariable,
+    *,
+    values_only: bool = False,
+) -> TensorVariable:
+    """Log density of every count of every window, symbolic, shape (d, width).
+
+    Counts outside the support have log density -inf and the gradient 0: their cells are evaluated at a count inside it,
+    since many log densities have none there (0 times nan).
+
+    Parameters
+    ----------
+    dist : TensorVariable
+        An elementwise distribution of the shape of the table.
+    shape : tuple of int
+        That shape.
+    counts : array or tensor of int64, shape (d, width)
+        From the smallest of each window on.
+    values_only : bool
+        Whether no gradient will be asked for, which halves the cost.
+    """
+    width = counts.shape[1]
+    counts = pt.as_tensor(counts.T).reshape((width, *shape))
+    tried = apart(log_density(dist, counts))
+    outside = pt.or_(pt.isnan(tried), pt.eq(tried, -np.inf))
+    found = pt.switch(outside, -np.inf, tried)
+    if not values_only:
+        inside = pt.switch(outside, counts[0] + pt.argmax(found, axis=0, keepdims=True), counts)
+        found = pt.switch(outside, -np.inf, log_density(dist, inside))
+    return found.reshape((width, -1)).T
+
+
+def log_density(dist: TensorVariable, counts: TensorVariable) -> TensorVariable:
+    """Log density of tables of counts, symbolic, shape (n, *table shape), under an elementwise distribution."""
+    value = dist.type()
+    # PyMC would clone random variables on the way to some densities, and lose those of the model
+    above = [x for x in ancestors([dist]) if x.name and x.owner and isinstance(x.owner.op, MeasurableOp)]
+    stand_ins = {x: x.type() for x in above}
+    (alone,) = graph_replace([dist], stand_ins, strict=False)
+    density = vectorize_graph(logp(alone, value), {value: counts})
+    return graph_replace([density], {y: x for x, y in stand_ins.items()}, strict=False)[0]
+
+
+class ConfidentialRV(SymbolicRandomVariable):
+    """A table of counts with any elementwise distribution, to be held on a fiber.
+
+    Attributes
+    ----------
+    base_op : Op
+        The analyst's distribution.
+    observed : Observed
+    fiber : Fiber
+        Public sums, windows, noise weights and moves.
+    start : array of int64
+        A feasible table.
+    dims : sequence of str, optional
+        Of the table where it becomes a variable of the model. Kept here, since copies of a model share its ops.
+    is_kept_out : bool
+        Whether it must not become one.
+    """
+
+    default_output = 0
+    _print_name = ("Confidential", "\\operatorname{Confidential}")
+
+    def __init__(
+        self,
+        *args: list[Variable],
+        base_op: Op,
+        observed: Observed,
+        fiber: Fiber,
+        start: NDArray[np.int64],
+        **kwargs: object,
+    ) -> None:
+        self.base_op, self.observed, self.fiber, self.start = base_op, observed, fiber, start
+        self.dims: Sequence[str] | None = None
+        self.is_kept_out = False
+        super().__init__(*args, **kwargs)
+
+    @cached_property
+    def groups(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Group of each cell, shape (d,), -1 for cells under no public sum; and the sum of each group.
+
+        Where public sums split the cells into groups.
+        """
+        structure = self.observed.system.structure
+        grouped = structure.partition[structure.blocks]
+        _, numbers = np.unique(structure.classes[grouped], return_inverse=True)
+        block = np.full(self.fiber.lower.size, -1)
+        block[grouped] = numbers
+        return block, np.bincount(numbers, weights=self.start.ravel()[grouped]).astype(np.int64)
+
+    @cached_property
+    def nested(self) -> NestedSums | None:
+        """Forest of all that is known of sums, where groups are not enough."""
+        return self.observed.nested(self.fiber.lower, self.fiber.width)
+
+    def base(self, inputs: Sequence[Variable]) -> tuple[TensorVariable, TensorVariable | float]:
+        """Rebuild the analyst's distribution on the inputs of a node: its cells, and what to take off (`rows`)."""
+        own = inputs if self.observed.likelihood.auxiliary is None else inputs[:-1]
+        dist = self.base_op.make_node(*own).default_output()
+        return elementwise(dist, self.start.shape)
+
+    @property
+    def counts(self) -> NDArray[np.int64]:
+        """Every count of every window, shape (d, width)."""
+        return self.fiber.lower[:, None] + np.arange(self.fiber.width)
+
+    def log_given(
+        self, inputs: Sequence[Variable], counts: NDArray[np.int64] | TensorVariable
+    ) -> TensorVariable | float:
+        """Log weights of the noise given the auxiliary variable, symbolic, shape (d, width); 0 where there is none."""
+        likelihood = self.observed.likelihood
+        if likelihood.norm is not None or likelihood.auxiliary is None:
+            return 0.0
+        return self.observed.log_counts(counts, inputs[-1])
+
+    def natural(self, inputs: Sequence[Variable]) -> Natural | None:
+        """Write the weights, noise included, as ``exp(log_h + eta x - log_normaliser)`` where they have that form.
+
+        Natural parameters and log normalisers of shape (d,), symbolic, and ``log_h`` of shape (d, width).
+        """
+        form = None if self.observed.likelihood.auxiliary is not None else self._natural(inputs)
+        if form is None or not self.fiber.uninformed.any():
+            return form
+        eta, log_normaliser = (pt.switch(self.fiber.uninformed, 0.0, part) for part in form[:2])
+        return eta, log_normaliser, np.where(self.fiber.uninformed[:, None], self.fiber.log_noise, form[2])
+
+    def _natural(self, inputs: Sequence[Variable]) -> Natural | None:
+        """Return the natural form, less what noise weighs given an auxiliary variable."""
+        form = natural_form(self.base(inputs)[0], self.start.shape, self.counts)
+        return form and (form.eta.ravel(), form.log_normaliser.ravel(), form.log_h + self.fiber.log_noise)
+
+    def weights(
+        self, inputs: Sequence[Variable], factors: Sequence[Factor] = (), counts: TensorVariable | None = None
+    ) -> TensorVariable:
+        """Log weights of all counts given everything else, symbolic, shape (d, width): data model, noise, dependents.
+
+        Parameters
+        ----------
+        inputs : sequence of TensorVariable
+            Of a node of this op.
+        factors : sequence of Factor
+            Densities of what depends on the table, cell by cell.
+        counts : TensorVariable of int64, shape (d, width), optional
+            Other counts than those of the windows, one after the other in each row. Weights of these have no gradient.
+        """
+        form = self._natural(inputs)
+        at = self.counts if counts is None else counts
+        if form is None:
+            data = self._data_model(self.base(inputs)[0], counts)
+            weights = data + self._at(self.fiber.log_noise, "log_noise", counts)
+        else:
+            eta, log_normaliser, log_h = form
+            ends = (pt.constant(end, dtype="float64") for end in (-1e100, 1e100))  # a rate of 0 leaves the count 0
+            natural = pt.clip(eta, *ends)[:, None] * at - log_normaliser[:, None]
+            weights = self._at(log_h, "log_h", counts) + natural
+        weights += self.log_given(inputs, at)
+        if self.fiber.uninformed.any():  # the weight 1 at the first count of the window, which stands for all counts
+            alone = pt.switch(pt.eq(at, self.fiber.lower[:, None]), 0.0, -np.inf)
+            weights = pt.switch(self.fiber.uninformed[:, None], alone, weights)
+        if not factors:
+            return weights
+        # dependents may have no law at counts that the table cannot have: those are evaluated at the likeliest one
+        known = apart(weights)
+        likeliest = (at[:, 0] + pt.argmax(known, axis=1))[:, None]
+        possible = pt.switch(pt.eq(known, -np.inf), likeliest, at).T.reshape((at.shape[1], *self.start.shape))
+        return weights + sum(factor.by_cell(possible) for factor in factors)
+
+    def _data_model(self, dist: TensorVariable, counts: TensorVariable | None) -> TensorVariable:
+        """Log density of all counts by the data model, of each kind of cells once where windows are asked for."""
+        shape = self.start.shape
+        same = alike(dist, shape, self.fiber.lower) if counts is None else None
+        if same is None:
+            at = self.counts if counts is None else counts
+            return window_logp(dist, shape, at, values_only=counts is not None)
+        of_kinds, first, kind = same
+        return window_logp(of_kinds, first.shape, self.counts[first])[kind]
+
+    def _at(self, table: NDArray[np.float64], name: str, counts: TensorVariable | None) -> TensorVariable:
+        """Read fixed log weights, shape (d, width of the windows), at counts, beyond which they are -inf."""
+        known = fixed(table, name)
+        if counts is None:
+            return known
+        column = counts - self.fiber.lower[:, None]
+        inside = (column >= 0) & (column < self.fiber.width)
+        rows = np.arange(self.start.size)[:, None]
+        return pt.switch(inside, known[rows, pt.clip(column, 0, self.fiber.width - 1)], -np.inf)
+
+    def conditional(
+        self, table: TensorVariable, factors: Sequence[Factor] = (), counts: TensorVariable | None = None
+    ) -> list[TensorVariable]:
+        """State the law of the table given the parameters, symbolic, as walks along its lines need it.
+
+        Log weights of all counts, or those given, shape (d, width); and, where noise couples the cells, the image of
+        the release under its norm, shape (k,).
+        """
+        inputs, likelihood = table.owner.inputs, self.observed.likelihood
+        weights = self.weights(inputs, factors, counts)
+        if likelihood.norm is None:
+            return [weights]
+        given = () if likelihood.auxiliary is None else inputs[-1:]
+        y = likelihood.shifted(self.observed.y, *given)
+        return [weights, pt.as_tensor(likelihood.norm.image(y))]
+
+
+def confidential(
+    dist: TensorVariable,
+    observed: Observed,
+    fiber: Fiber,
+    start: NDArray[np.int64],
+    auxiliary: TensorVariable | None = None,
+) -> TensorVariable:
+    """Wrap an unnamed distribution, already of the shape of the table."""
+    inputs, inner, node = _reopen(dist)
+    outputs = [node.default_output(), *_rngs(node.outputs)]
+    given = [] if auxiliary is None else [auxiliary]
+    return ConfidentialRV(
+        [*inner, *(v.type() for v in given)], outputs, base_op=node.op, observed=observed, fiber=fiber, start=start,
+        ndim_supp=0, on_unused_input="ignore",
+    )(*inputs, *given)  # fmt: skip
+
+
+@_logprob.register(ConfidentialRV)
+def _confidential_logp(
+    op: ConfidentialRV, values: Sequence[TensorVariable], *inputs: Variable, **kwargs: object
+) -> TensorVariable:
+    (value,) = values
+    cells, log_sums = op.base(inputs)
+    return logp(cells, value) - log_sums / op.start.size
+
+
+@_support_point.register(ConfidentialRV)
+def _confidential_support_point(op: ConfidentialRV, rv: TensorVariable, *inputs: Variable) -> TensorVariable:
+    return pt.constant(op.start)
+
+
+def _reopen(dist: TensorVariable) -> tuple[list[Variable], list[Variable], Apply]:
+    """Open an unnamed distribution: outer inputs, inner inputs, and its node on the inner ones."""
+    inputs = [pt.random.shared_rng(seed=None) if isinstance(inp.type, RandomType) else inp for inp in dist.owner.inputs]
+    inner = [inp if isinstance(inp.type, RandomType) else inp.type() for inp in inputs]
+    return inputs, inner, dist.owner.op.make_node(*inner)
+
+
+def _rngs(outputs: list[Variable]) -> list[Variable]:
+    return [out for out in outputs if isinstance(out.type, RandomType)]

@@ -1,0 +1,62 @@
+"""Draws of cells from the data model alone, for cells that nothing published depends on.
+
+Given the parameters such a cell is independent of all others, with no truncation: its data model is its posterior.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ppdinf._internal.pymc_compat import RandomType, TensorVariable, Variable, compile_pymc, graph_inputs, reseed_rngs
+from ppdinf._internal.types import Array
+from ppdinf.distributions.model_graph.truncation import of_some_cells
+from ppdinf.errors import ModelError
+
+__all__ = ["DataModelDraws", "uninformed_cells"]
+
+SEEDS = 2**63
+
+
+def uninformed_cells(table: TensorVariable) -> TensorVariable:
+    """Return the distribution of the cells of a table that nothing published depends on, symbolic, a vector."""
+    law = table.owner.op
+    dist, some = law.base(table.owner.inputs)[0], np.flatnonzero(law.fiber.uninformed)
+    alone = of_some_cells(dist, law.start.shape, some)
+    return dist.ravel()[some] if alone is None else alone
+
+
+class DataModelDraws:
+    """A compiled function that draws cells given the values of the variables that their distribution depends on.
+
+    Parameters
+    ----------
+    cells : TensorVariable
+        Distribution of the cells.
+    inputs : sequence of Variable
+    **compile_kwargs
+        As for `pymc.pytensorf.compile`.
+    """
+
+    def __init__(self, cells: TensorVariable, inputs: Sequence[Variable], **compile_kwargs: object) -> None:
+        self._rngs = [x for x in graph_inputs([cells]) if isinstance(x.type, RandomType)]
+        self._function = compile_pymc(list(inputs), cells, on_unused_input="ignore", **compile_kwargs)
+
+    def __call__(self, values: Sequence[Array], rng: np.random.Generator) -> NDArray[np.int64]:
+        """Draw the cells once.
+
+        Raises
+        ------
+        ModelError
+            The distribution has no draws.
+        """
+        reseed_rngs(self._rngs, int(rng.integers(SEEDS)))
+        try:
+            return np.asarray(self._function(*values), dtype=np.int64)
+        except NotImplementedError as error:
+            raise ModelError(
+                "cells that nothing published depends on are drawn from their distribution, which has no draws: give "
+                "pm.CustomDist a function random=, or make bounds of these cells public"
+            ) from error

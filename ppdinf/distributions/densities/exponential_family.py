@@ -1,0 +1,129 @@
+"""Data models of the form ``h(x) exp(eta x) / Z(eta)``: only eta varies, so no table of densities is rebuilt."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import pytensor.tensor as pt
+from numpy.typing import NDArray
+from scipy.special import gammaln
+
+from ppdinf._internal.pymc_compat import (
+    Alloc,
+    BernoulliRV,
+    BinomialRV,
+    DimShuffle,
+    Elemwise,
+    GeometricRV,
+    NegBinomialRV,
+    PoissonRV,
+    Sigmoid,
+    SpecifyShape,
+    Subtensor,
+    TensorVariable,
+)
+from ppdinf.distributions.observation.float64 import constant
+
+__all__ = ["NaturalForm", "natural_form"]
+
+CERTAIN = 2000.0  # stands for infinite log odds: another count than n has probability exp(-2000)
+
+
+class NaturalForm(NamedTuple):
+    """Natural parameter and log normaliser (symbolic, shape of the table), and ``log h`` of counts."""
+
+    eta: TensorVariable
+    log_normaliser: TensorVariable
+    log_h: NDArray[np.float64]
+
+
+def natural_form(table: TensorVariable, shape: tuple[int, ...], counts: NDArray[np.int64]) -> NaturalForm | None:
+    """Write a distribution in natural form where it has one with a fixed ``h``.
+
+    Parameters
+    ----------
+    table : TensorVariable
+        An elementwise distribution of d cells.
+    shape : tuple of int
+        Its shape.
+    counts : array of int64, shape (d, width)
+        Where to evaluate ``log h``; negative counts have none.
+
+    Returns
+    -------
+    NaturalForm or None
+        Poisson, Bernoulli, geometric; binomial and negative binomial with a constant size; None for any other.
+
+    Examples
+    --------
+    >>> import pymc as pm
+    >>> form = natural_form(pm.Poisson.dist([1.0, 2.0]), (2,), np.arange(3) + np.zeros((2, 1), dtype=int))
+    >>> np.exp(form.log_h[0] + form.eta.eval()[1] * np.arange(3) - form.log_normaliser.eval()[1]).round(4)
+    array([0.1353, 0.2707, 0.2707])
+    """
+    op = table.owner.op
+    if not isinstance(op, PoissonRV | BernoulliRV | BinomialRV | NegBinomialRV | GeometricRV):
+        return None
+    parameters = [pt.broadcast_to(p, shape) for p in op.dist_params(table.owner)]
+    with np.errstate(invalid="ignore", divide="ignore"):
+        if isinstance(op, PoissonRV):
+            (rate,) = parameters
+            return NaturalForm(_log(rate), rate, _inside(counts >= 0, -gammaln(counts + 1)))
+        if isinstance(op, GeometricRV):
+            (p,) = parameters
+            certain = pt.eq(p, 1)
+            eta = pt.switch(certain, -CERTAIN, pt.log1p(-pt.switch(certain, 0.5, p)))
+            return NaturalForm(eta, eta - pt.log(p), _inside(counts >= 1, np.zeros(counts.shape)))
+        if isinstance(op, BernoulliRV):
+            parameters.insert(0, pt.ones(shape))
+        known = 1 if isinstance(op, BernoulliRV) else constant(op.dist_params(table.owner)[0])
+        if known is None:
+            return None
+        size = np.broadcast_to(known, shape).ravel()[:, None]
+        if isinstance(op, BernoulliRV | BinomialRV):
+            log_h = gammaln(size + 1) - gammaln(counts + 1) - gammaln(size - counts + 1)
+            inside = (counts >= 0) & (counts <= size)
+            logit, log_none = _odds(parameters[1])
+            return NaturalForm(logit, -parameters[0] * log_none, _inside(inside, log_h))
+        log_h = gammaln(counts + size) - gammaln(size) - gammaln(counts + 1)
+        return NaturalForm(_log1m(parameters[1]), -parameters[0] * pt.log(parameters[1]), _inside(counts >= 0, log_h))
+
+
+def _odds(p: TensorVariable) -> tuple[TensorVariable, TensorVariable]:
+    """Log odds, and logarithm of ``1 - p``; where p was made of log odds, from these, exact however large."""
+    logit = _undo_sigmoid(p)
+    if logit is not None:
+        return logit, -pt.softplus(logit)
+    certain = pt.eq(p, 1)
+    q = pt.switch(certain, 0.5, p)
+    return pt.switch(certain, CERTAIN, _log(q) - pt.log1p(-q)), pt.switch(certain, -CERTAIN, pt.log1p(-q))
+
+
+def _undo_sigmoid(p: TensorVariable) -> TensorVariable | None:
+    """Return what a sigmoid was taken of, by way of operations on its shape; None where p is no sigmoid."""
+    if p.owner is None:
+        return None
+    op = p.owner.op
+    if isinstance(op, Elemwise) and isinstance(op.scalar_op, Sigmoid):
+        return p.owner.inputs[0]
+    if isinstance(op, DimShuffle | Alloc | Subtensor | SpecifyShape):
+        inner = _undo_sigmoid(p.owner.inputs[0])
+        return None if inner is None else op(inner, *p.owner.inputs[1:])
+    return None
+
+
+def _log(x: TensorVariable) -> TensorVariable:
+    """Logarithm with the gradient 0 at 0, where 0 / 0 would spoil that of every other cell: nobody lives there."""
+    none = pt.eq(x, 0)
+    return pt.switch(none, -np.inf, pt.log(pt.switch(none, 1, x)))
+
+
+def _log1m(p: TensorVariable) -> TensorVariable:
+    """Logarithm of ``1 - p``, with the gradient 0 at p = 1."""
+    none = pt.eq(p, 1)
+    return pt.switch(none, -np.inf, pt.log1p(-pt.switch(none, 0, p)))
+
+
+def _inside(support: NDArray[np.bool_], log_h: NDArray[np.float64]) -> NDArray[np.float64]:
+    return np.where(support, log_h, -np.inf)

@@ -1,0 +1,244 @@
+"""Marginal likelihood of a noisy table with public totals, as a differentiable PyTensor expression.
+
+With the confidential counts summed out exactly (:mod:`ppdinf.fiber.sums_given_totals.totals`), NUTS runs on the
+parameters alone.  One Op serves both forms of weights:
+
+* a table of log weights, ``logw[i, k]`` for ``x_i = lo[i] + k``, any function of the parameters;
+* exponential families, ``h_i(x) exp(eta_i x)`` with fixed ``h``: Poisson (``eta`` = log rate), binomial
+  (logit), negative binomial of fixed shape.  Only ``eta`` is differentiated and no table is rebuilt.
+
+Gradients, which the Op returns with the value (:mod:`ppdinf.distributions.densities.sums_given_totals_op`), are
+posterior marginals and posterior means of the counts.
+"""
+
+import hashlib
+import pickle
+from weakref import WeakValueDictionary
+
+import numpy as np
+import pytensor
+import pytensor.tensor as pt
+from numpy.typing import ArrayLike, NDArray
+
+from ppdinf._internal.pymc_compat import NUMBA_CONSTANT_SIZE_LIMIT, TensorVariable
+from ppdinf.distributions.densities.sums_given_totals_op import SumsGivenTotals, refuse_jax
+from ppdinf.distributions.observation.float64 import constant
+from ppdinf.errors import InvariantError, ModelError
+from ppdinf.fiber.sums_given_totals import totals
+from ppdinf.fiber.sums_given_totals.packed_sums import SIZES, Packed, pack
+
+__all__ = ["logp_natural", "logp_table"]
+
+PIECES = 2**18  # of log normalisers, at most: 40 MB
+NODES = 2**15  # pieces with Gauss nodes, at most: 15 MB, a second or two
+ON_GRIDS = 2**24  # numbers on grids of frequencies, at most: 130 MB
+
+# by what they were made of, as long as a graph has them: PyMC asks for the density of a model several times
+_in_graphs: WeakValueDictionary[tuple[bytes, str], TensorVariable] = WeakValueDictionary()
+
+# distinct rows of weights, their lids, and the row of each cell
+type OfRows = tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.int64]]
+
+
+def fixed(table: NDArray[np.float64], name: str) -> TensorVariable:
+    """Put numbers in a graph; as a constant, unless one of that size would keep the model out of numba's cache."""
+    return pytensor.shared(table, name=name) if table.nbytes > NUMBA_CONSTANT_SIZE_LIMIT else pt.as_tensor(table)
+
+
+def _whole(values: pt.TensorLike, name: str) -> TensorVariable:
+    variable = pt.as_tensor(values)
+    if np.dtype(variable.dtype).kind not in "iu":
+        raise InvariantError(f"{name} must hold integers, not {variable.dtype}; convert it without rounding")
+    return pt.atleast_1d(variable.astype("int64"))
+
+
+def _logp(
+    varying: pt.TensorLike,
+    cells: int,
+    of_rows: OfRows,
+    lo: pt.TensorLike,
+    total: pt.TensorLike,
+    block: ArrayLike,
+    as_means: bool,
+    near: NDArray[np.int64] | None = None,
+) -> TensorVariable:
+    goal, lower, blocks = _whole(total, "total"), constant(_whole(lo, "lo")), np.atleast_1d(np.asarray(block))
+    if goal.type.shape[0] is None:
+        raise InvariantError("the number of totals must be known when the model is built")
+    if lower is None:
+        raise InvariantError("lo must be known when the model is built")
+    if blocks.dtype.kind not in "iu" or not ((blocks >= -1) & (blocks < goal.type.shape[0])).all():
+        raise InvariantError(f"block must name one of {goal.type.shape[0]} totals (from 0) or be -1 for a free cell")
+    if not {blocks.size, lower.size} <= {1, cells}:
+        raise ModelError(f"lo has {lower.size:,} entries and block {blocks.size:,}: one is needed, or {cells:,}")
+    refuse_jax(SumsGivenTotals, "a confidential table that is summed out has")
+    lower, blocks = (np.broadcast_to(x.astype(np.int64), cells) for x in (lower, blocks))
+    sums = constant(goal)
+    reals, whole = _fixed(of_rows, blocks, lower, goal.type.shape[0], sums, as_means, near)
+    if sums is None:  # totals that are data of the model
+        start = SIZES + 3 * cells
+        whole = whole[start : start + goal.type.shape[0]].set(goal)
+    return SumsGivenTotals(as_means=as_means)(varying, reals, whole)[0]
+
+
+def _fixed(
+    of_rows: OfRows,
+    blocks: NDArray[np.int64],
+    lower: NDArray[np.int64],
+    size: int,
+    total: NDArray[np.int64] | None,
+    as_means: bool,
+    near: NDArray[np.int64] | None,
+) -> list[TensorVariable]:
+    """Put all that parameters do not change in a graph, with pieces where means are asked for; `Packed`."""
+    key = hashlib.sha256(pickle.dumps((of_rows, blocks, lower, size, total, as_means, near))).digest()
+    kept = [_in_graphs.get((key, name)) for name in Packed._fields]
+    if None in kept:
+        pieces, grids, nodes = totals.NO_PIECES, totals.NO_GRIDS, totals.NO_NODES
+        if as_means:
+            pieces, grids, nodes = _cut(of_rows[0], of_rows[2], blocks, lower, total, near)
+        known = np.zeros(size, dtype=np.int64) if total is None else total
+        packed = pack(*of_rows[:2], blocks, of_rows[2], lower, known, pieces, grids, nodes)
+        kept = [pytensor.shared(x, name=f"fixed_{name}", borrow=True) for name, x in packed._asdict().items()]
+        _in_graphs.update({(key, name): variable for name, variable in zip(Packed._fields, kept, strict=True)})
+    return kept
+
+
+def _cut(
+    table: NDArray[np.float64],
+    row: NDArray[np.int64],
+    blocks: NDArray[np.int64],
+    lower: NDArray[np.int64],
+    total: NDArray[np.int64] | None,
+    near: NDArray[np.int64] | None,
+) -> tuple[totals.Pieces, totals.Grids, totals.NodePieces]:
+    """Cut rows of free cells, and of cells in blocks that are large enough, into pieces; of smaller ones on grids.
+
+    In smaller blocks of which windows are wide, rows are cut into pieces with Gauss nodes, which are made in less time.
+    """
+    size = np.bincount(blocks[blocks >= 0], minlength=1)[blocks]
+    few, every = (blocks >= 0) & (size <= totals.FEW), np.arange(len(table))
+    by_nodes = few & (size >= totals.MANY) & (table.shape[1] > totals.WIDEST)
+    nodes = totals.NO_NODES
+    if by_nodes.any():
+        likely = np.full(len(table), np.nan)
+        if near is not None:
+            likely[row] = near - lower
+        nodes = totals.node_pieces(table, np.isin(every, row[by_nodes]), likely, NODES)
+    on_grids = few & (size >= totals.FEWEST) & ~by_nodes & (total is not None)
+    useful = (blocks < 0) | (~by_nodes & (size >= totals.MANY)) | on_grids
+    if not useful.any():
+        return totals.NO_PIECES, totals.NO_GRIDS, nodes
+    pieces = totals.pieces_of(table, np.isin(every, row[useful]), PIECES)
+    if total is None or not on_grids.any():
+        return pieces, totals.NO_GRIDS, nodes
+    offsets = total.astype(np.int64)
+    np.subtract.at(offsets, blocks[blocks >= 0], lower[blocks >= 0])
+    grids = totals.grids_of(table, row, blocks, offsets, pieces, ON_GRIDS, None if near is None else near - lower)
+    return pieces, grids, nodes
+
+
+def logp_table(logw: pt.TensorLike, *, lo: pt.TensorLike, total: pt.TensorLike, block: ArrayLike = 0) -> TensorVariable:
+    """Log weight of all tables with the given totals, from log weights of every cell and value.
+
+    Parameters
+    ----------
+    logw : tensor_like, shape (d, W)
+        ``logw[i, k]`` is the log weight of ``x_i = lo[i] + k``: log probability under the data model plus
+        log probability of the noise ``y_i - x_i``; -inf where impossible.
+    lo : tensor_like of int, shape (d,) or ()
+        The integer that column 0 of each row stands for.
+    total : tensor_like of int, shape (n_totals,) or ()
+        Public totals.
+    block : array_like of int, shape (d,) or ()
+        Which total a cell counts towards; -1 for none (a free cell, summed on its own).
+
+    Returns
+    -------
+    TensorVariable, shape (n_totals + 1,)
+        One entry per total, -inf where no table has it, and last the sum over all free cells.  Add up for a
+        :class:`pymc.Potential`.  Differentiable once in ``logw``.
+
+    Raises
+    ------
+    InvariantError
+        Totals, lower ends or blocks that are not integers or do not fit.
+
+    Notes
+    -----
+    Accuracy and cost: :func:`ppdinf.fiber.sums_given_totals.totals.log_coefficient`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from ppdinf.distributions.densities.marginal_logp import logp_table
+    >>> dice = np.full((3, 6), -np.log(6))
+    >>> np.exp(logp_table(dice, lo=1, total=10).eval()).round(3)
+    array([0.125, 1.   ])
+    """
+    table, none = pt.as_tensor(logw).astype("float64"), np.empty((0, 0))
+    cells = table.type.shape[0] or np.broadcast(lo, block).size
+    return _logp(table, cells, (none, none, np.arange(cells)), lo, total, block, False)
+
+
+def logp_natural(
+    eta: pt.TensorLike,
+    logh: ArrayLike,
+    *,
+    lo: pt.TensorLike,
+    total: pt.TensorLike,
+    block: ArrayLike = 0,
+    near: NDArray[np.int64] | None = None,
+) -> TensorVariable:
+    """Log weight of all tables with the given totals, for weights ``exp(logh[i, k] + eta[i] x)``.
+
+    The fast form for exponential families: only ``eta`` varies, each call looks at the entries that matter
+    under it, and no table is rebuilt.  The log normaliser of the family is left to the caller: subtract
+    ``exp(eta).sum()`` for Poisson counts.
+
+    Parameters
+    ----------
+    eta : tensor_like, shape (d,)
+        Natural parameters (log rates of Poisson counts); -inf leaves only ``x_i = 0``.
+    logh : array_like, shape (d, W)
+        Fixed log weights, such as ``-log x!`` plus the log probability of the noise ``y_i - x``.
+    lo, total, block
+        As for :func:`logp_table`.
+    near : array of int64, shape (d,), optional
+        Counts that cells are likely near, such as noisy counts. What is tabulated ahead is made for them: with others,
+        or without, the same numbers may take longer.
+
+    Returns
+    -------
+    TensorVariable, shape (n_totals + 1,)
+        As for :func:`logp_table`.  The gradient in ``eta`` is the posterior mean of the counts.
+
+    Raises
+    ------
+    InvariantError, ModelError
+        As for :func:`logp_table`; log weights that are nan or +inf.
+
+    Notes
+    -----
+    Polynomials serve where a window holds its cell: a column of -inf for an impossible count, -1 for Poisson cells
+    whose windows reach 0, tells that nothing is cut off there. Without it the same numbers come from the rows, slower.
+
+    Examples
+    --------
+    Two Poisson counts known by their sum alone, 4: Poisson of the sum of rates.
+
+    >>> import numpy as np
+    >>> from scipy.special import gammaln
+    >>> from ppdinf.distributions.densities.marginal_logp import logp_natural
+    >>> rates, x = np.array([1.0, 2.0]), np.arange(5.0)
+    >>> logh = np.tile(-gammaln(x + 1), (2, 1))
+    >>> logp = logp_natural(np.log(rates), logh, lo=0, total=4).sum() - rates.sum()
+    >>> float(np.exp(logp.eval()).round(6))  # exp(-3) 3^4 / 4!
+    0.168031
+    """
+    table = np.ascontiguousarray(logh, dtype=np.float64)
+    if table.ndim != 2 or not (table < np.inf).all():
+        raise ModelError(f"logh must be a (cells, width) table without nan or +inf; its shape is {table.shape}")
+    table, row = np.unique(table, axis=0, return_inverse=True)  # cells with the same noisy count share a row
+    row = row.astype(np.int64)
+    return _logp(eta, row.size, (table, totals.lids(table), row), lo, total, block, True, near)

@@ -1,0 +1,218 @@
+"""A mechanism's law as a PyMC distribution: the release of a table that is itself a variable.
+
+Nothing is known of the table but its labels. Each forward draw is a release of the table that was drawn, by the
+mechanism's own exact sampler; the density is that of the release given the table, ``-inf`` where the two differ in a
+sum that the noise keeps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
+
+import numba
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+import xarray as xr
+from numpy.typing import NDArray
+
+from ppdinf._internal.pymc_compat import (
+    Apply,
+    RandomVariable,
+    TensorVariable,
+    Variable,
+    _logprob,
+    numba_core_rv_funcify,
+    numba_njit,
+)
+from ppdinf._internal.types import Array
+from ppdinf.distributions.observation.table_function import of_table
+from ppdinf.errors import LabelError, ModelError
+from ppdinf.invariants import System
+from ppdinf.invariants.system import bind
+from ppdinf.lattice.algebra.systems import exact_product
+from ppdinf.mechanisms.table_mechanism import TableMechanism
+from ppdinf.noise.primitives.stream import seeded_tape
+from ppdinf.noise.sampler_plan import Plan
+from ppdinf.tables.frame import Frame
+from ppdinf.tables.table import TableLike, labelled_reals
+
+__all__ = ["MechanismRV", "ReleaseLaw", "frame_of", "mechanism_dist"]
+
+KNOWN = 256  # sets of public sums whose mechanism and plan are kept
+
+type Labels = TableLike | Mapping[str, Collection[object]]
+
+
+class ReleaseLaw:
+    """The law of a release of any table with given labels.
+
+    Parameters
+    ----------
+    mechanism : TableMechanism
+    frame : Frame
+        Labels of the table.
+    """
+
+    def __init__(self, mechanism: TableMechanism, frame: Frame) -> None:
+        self.mechanism, self.frame = mechanism, frame
+        self._blank = bind(mechanism.public, frame, np.zeros(frame.size, dtype=np.int64))
+        self._known: dict[tuple[int, ...], tuple[System, TableMechanism, Plan]] = {}
+
+    def __getstate__(self) -> dict[str, object]:
+        return {**self.__dict__, "_known": {}}  # samplers are built again where they are needed
+
+    def draw(self, cells: NDArray[np.int64], rng: np.random.Generator) -> Array:
+        """Release tables of shape (n, d), by the mechanism's own sampler.
+
+        Raises
+        ------
+        InvariantError
+            A table breaks a bound or structural zero that the mechanism takes to be public.
+        """
+        drawn = np.empty(cells.shape, dtype=np.int64 if self.mechanism.is_integer else np.float64)
+        blank, tape = self._blank, seeded_tape(rng)
+        for own in cells if blank.limits.size or blank.empty.any() else ():
+            bind(blank.public, self.frame, own).require_cells(own)
+        alike: dict[tuple[int, ...], list[int]] = {}
+        for row, own in enumerate(cells):
+            alike.setdefault(self._sums(own), []).append(row)
+        for sums, rows in alike.items():
+            system, mechanism, plan = self._settled(sums)
+            drawn[rows] = mechanism.checked_draw(system, cells[rows], len(rows), tape, plan)
+        return drawn
+
+    def log_density(self, y: Array, x: NDArray[np.int64]) -> float:
+        """Log density of a release given a table, up to what is the same for all tables with the same public sums."""
+        if self.mechanism.is_integer and exact_product(self._blank.A, y - x).any():
+            return -np.inf
+        system, mechanism, _ = self._settled(self._sums(x))
+        return mechanism.log_weight(system, y, x)
+
+    def _sums(self, cells: NDArray[np.int64]) -> tuple[int, ...]:
+        """Public sums, as far as they matter to the mechanism."""
+        if self.mechanism.is_translation_invariant:
+            return tuple(self._blank.values.tolist())
+        return tuple(exact_product(self._blank.A, cells).tolist())
+
+    def _settled(self, sums: tuple[int, ...]) -> tuple[System, TableMechanism, Plan]:
+        """Find out what the mechanism settles on given public sums."""
+        if sums not in self._known:
+            if len(self._known) == KNOWN:
+                self._known.clear()
+            system = replace(self._blank, values=np.array(sums, dtype=np.int64))
+            mechanism = self.mechanism.on(system)
+            self._known[sums] = system, mechanism, mechanism.plan_on(system)
+        return self._known[sums]
+
+
+class MechanismRV(RandomVariable):
+    """A release of a table.
+
+    Attributes
+    ----------
+    law : ReleaseLaw
+    """
+
+    name = "mechanism"
+    _print_name = ("Mechanism", "\\operatorname{Mechanism}")
+    __props__ = ("name", "signature", "dtype", "inplace", "law")
+
+    def __init__(self, law: ReleaseLaw, **kwargs: str | bool) -> None:
+        self.law = law
+        axes = ",".join(f"x{k}" for k in range(len(law.frame.dims)))
+        kwargs.setdefault("dtype", "int64" if law.mechanism.is_integer else "float64")
+        kwargs.setdefault("signature", f"({axes})->({axes})")
+        super().__init__(**kwargs)
+
+    def rng_fn(self, rng: np.random.Generator, x: NDArray[np.int64], size: tuple[int, ...] | None = None) -> Array:
+        """Release tables, each with noise of its own."""
+        shape, d = self.law.frame.shape, self.law.frame.size
+        lead = x.shape[: x.ndim - len(shape)] if size is None else tuple(size)
+        cells = np.broadcast_to(x, (*lead, *shape)).reshape(-1, d).astype(np.int64)
+        return self.law.draw(cells, rng).reshape(*lead, *shape)
+
+
+def mechanism_dist(mechanism: TableMechanism, table: TensorVariable, labels: Labels | None = None) -> TensorVariable:
+    """Return the release of a table as an unnamed PyMC distribution; see `TableMechanism.dist`."""
+    if mechanism.queries is not None or not isinstance(mechanism, TableMechanism):
+        raise ModelError(
+            f"{type(mechanism).__name__} releases no table of the same cells: observe its release by PartiallyPrivate"
+        )
+    table = pt.as_tensor(table)
+    if table.dtype.startswith("float"):
+        raise ModelError("a table of counts is released: its variable holds real numbers")
+    frame = frame_of(table, labels)
+    frame.refuse_totals()
+    op = MechanismRV(ReleaseLaw(mechanism, frame))
+    _, released = op(table, rng=pt.random.shared_rng(seed=None), return_next_rng=True)
+    return released
+
+
+def frame_of(table: TensorVariable, labels: Labels | None = None) -> Frame:
+    """Labels of a table that is a variable: those given, or those of its dimensions in the model, or numbers.
+
+    Raises
+    ------
+    LabelError
+        They do not fit; a shape that is not known before the model runs.
+    """
+    model = pm.Model.get_context(error_if_none=False)
+    dims = None if model is None else model.named_vars_to_dims.get(table.name)
+    if labels is None and dims is not None and all(model.coords.get(dim) is not None for dim in dims):
+        labels = {str(dim): list(model.coords[dim]) for dim in dims}
+    if labels is None:
+        shape = table.type.shape
+        if None in shape:
+            raise LabelError("the shape of the table is not known: pass labels=, or give its variable dims")
+        labels = {f"dim_{k}": list(range(size)) for k, size in enumerate(shape)}
+    if isinstance(labels, Mapping) and not isinstance(labels, xr.DataArray):
+        sizes = tuple(len(list(values)) for values in labels.values())
+        coords = {dim: list(values) for dim, values in labels.items()}
+        labels = xr.DataArray(np.broadcast_to(np.int64(0), sizes), dims=list(labels), coords=coords)
+    frame = Frame.of(labels) if isinstance(labels, xr.DataArray) else labelled_reals(labels)[0]
+    static = table.type.shape
+    if len(static) != len(frame.shape) or any(n not in (None, m) for n, m in zip(static, frame.shape, strict=True)):
+        raise LabelError(f"the table has the shape {static}, its labels {frame.shape}")
+    for dim, name in zip(dims or (), frame.dims, strict=False):
+        known = model.coords.get(dim)
+        if dim not in frame.dims:
+            continue
+        if dim != name or (known is not None and list(known) != frame.coords[dim][1].tolist()):
+            raise LabelError(f"the labels of {dim!r} are in another order than those of the variable {table.name!r}")
+    return frame
+
+
+@_logprob.register(MechanismRV)
+def _mechanism_logp(
+    op: MechanismRV,
+    values: Sequence[TensorVariable],
+    rng: Variable,
+    size: Variable,
+    x: TensorVariable,
+    **kwargs: object,
+) -> TensorVariable:
+    (y,) = values
+    d, whole = op.law.frame.size, np.int64 if op.law.mechanism.is_integer else np.float64
+
+    def log_density(both: NDArray[np.float64]) -> float:
+        return op.law.log_density(both[:d].astype(whole), np.rint(both[d:]).astype(np.int64))
+
+    return of_table(log_density, pt.concatenate([y.ravel().astype("float64"), x.ravel().astype("float64")]))
+
+
+@numba_core_rv_funcify.register(MechanismRV)
+def _mechanism_numba(
+    op: MechanismRV, node: Apply
+) -> tuple[Callable[[np.random.Generator, NDArray[np.int64]], Array], None]:
+    cell = numba.types.int64 if op.law.mechanism.is_integer else numba.types.float64
+    out_type = numba.types.Array(cell, len(op.law.frame.dims), "C")
+
+    @numba_njit
+    def release(rng, x):  # type: ignore[no-untyped-def]
+        with numba.objmode(out=out_type):
+            out = np.ascontiguousarray(op.rng_fn(rng, x))
+        return out  # noqa: RET504  (numba's object mode hands over variables, not values)
+
+    return release, None  # never from PyTensor's cache on disk: the mechanism is part of the function

@@ -1,0 +1,238 @@
+"""From what was observed and a data model to a fiber: windows, supports, moves and a table to start from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from ppdinf._internal.pymc_compat import (
+    BetaBinomialRV,
+    BinomialRV,
+    Constant,
+    DirichletMultinomialRV,
+    GeometricRV,
+    MeasurableOp,
+    MultinomialRV,
+    NegBinomialRV,
+    PoissonRV,
+    RandomType,
+    TensorVariable,
+    ancestors,
+    compile_pymc,
+    graph_inputs,
+    inputvars,
+)
+from ppdinf.distributions.densities.confidential_rv import log_density
+from ppdinf.distributions.model_graph.truncation import common_width, count_windows
+from ppdinf.distributions.observation.linear_queries import cell_windows
+from ppdinf.distributions.observation.multinomial_rows import elementwise
+from ppdinf.distributions.observation.observed import Observed
+from ppdinf.distributions.observation.table_moves import TableSupport, fiber_of
+from ppdinf.errors import InvariantError, ModelError
+from ppdinf.fiber.gibbs.fiber import Fiber
+from ppdinf.invariants import System
+from ppdinf.lattice.points.feasible import nearest_feasible
+from ppdinf.lattice.points.presolve import Support
+from ppdinf.lattice.points.tables_with_holes import nearest_table
+
+__all__ = ["at_initial_point", "feasible_start", "give_windows", "lay_out"]
+
+UNBOUNDED = (GeometricRV, MultinomialRV, DirichletMultinomialRV, NegBinomialRV, PoissonRV)
+BOUNDED_BY_FIRST = (BetaBinomialRV, BinomialRV)
+
+
+def lay_out(
+    model: pm.Model,
+    base: TensorVariable,
+    observed: Observed,
+    *,
+    gaps: bool = False,
+    read: NDArray[np.bool_] | None = None,
+) -> tuple[Fiber, NDArray[np.int64]]:
+    """Lay out the windows, choose moves for the bounds at hand, and find a table to start from.
+
+    Parameters
+    ----------
+    model : pymc.Model
+    base : TensorVariable
+        The data model, of the shape of the table.
+    observed : Observed
+    gaps : bool
+        Whether the table may be one that the model does not allow, where its support has gaps.
+    read : array of bool, shape (d,), optional
+        Cells that other variables of the model depend on, which need a window even where nothing published does.
+
+    Returns
+    -------
+    fiber : Fiber
+    start : array of int64, shape of the table
+        Agrees with everything public and has positive probability at the model's initial point.
+
+    Raises
+    ------
+    ModelError, InvariantError
+        No count, or no table, that model and public statements both allow.
+    """
+    frame, system, likelihood = observed.frame, observed.system, observed.likelihood
+    at_start = _support(model, base, frame.shape)
+    nonnegative = ~at_start(np.full((frame.size, 1), -1))[:, 0]
+    uninformed = observed.without_information(nonnegative)
+    if read is not None:
+        uninformed &= ~read
+    if likelihood.query is None:
+        lower, width = count_windows(model, base, observed, nonnegative, uninformed)
+    else:
+        lower, upper = cell_windows(observed, nonnegative)
+        width = common_width(lower, upper, system)
+    counts = lower[:, None] + np.arange(width)
+    public = _allowed(system, counts)
+    # what follows from a further variable of the model comes in later
+    log_weight = observed.log_counts(counts) if likelihood.is_fixed_by_cell else 0.0
+    log_noise = np.where(public, log_weight, -np.inf)
+    reached = public & np.isfinite(log_noise)
+    allowed = reached & at_start(counts)
+    if uninformed.any():  # the first allowed count of the window stands for all counts
+        lower = lower + np.where(uninformed, allowed.argmax(axis=1), 0)
+        alone = (np.arange(width) == 0) & allowed.any(axis=1, keepdims=True)
+        reached, allowed = (np.where(uninformed[:, None], alone, counted) for counted in (reached, allowed))
+        log_noise = np.where(uninformed[:, None], np.where(alone, 0.0, -np.inf), log_noise)
+    if not allowed.any(axis=1).all():
+        cell = frame.cell(int(np.argmin(allowed.any(axis=1))))
+        raise ModelError(f"the distribution allows no count near the released one at {cell}")
+    coupling = observed.coupling(lower, width)
+    kind = _kind_of_support(base)
+    possible = allowed if kind == "constant" else reached & (~nonnegative[:, None] | (counts >= 0))
+    support = TableSupport(possible, allowed, cut=kind == "unknown")
+    fiber = fiber_of(observed, lower, log_noise, support, coupling, nonnegative, uninformed)
+    return fiber, feasible_start(fiber, allowed, observed, gaps=gaps)
+
+
+def give_windows(table: TensorVariable, read: NDArray[np.bool_], model: pm.Model) -> None:
+    """Lay out a table anew where other variables of the model depend on cells that have no window yet.
+
+    Parameters
+    ----------
+    table : TensorVariable
+    read : array of bool, shape (d,)
+        Cells that other variables depend on.
+    model : pymc.Model
+    """
+    law = table.owner.op
+    if not (law.fiber.uninformed & read).any():
+        return
+    for rv in model.free_RVs:  # one that is just being added has no start of its own yet
+        model.rvs_to_initial_values.setdefault(rv, None)
+    read = read | ~law.fiber.uninformed
+    dist, _ = law.base(table.owner.inputs)
+    summed_out = table not in model.free_RVs
+    law.fiber, law.start = lay_out(model, dist, law.observed, gaps=summed_out, read=read)
+    for name in ("groups", "nested"):
+        law.__dict__.pop(name, None)
+
+
+def _kind_of_support(base: TensorVariable) -> Literal["constant", "counts", "unknown"]:
+    """Tell how the support of a data model depends on its parameters.
+
+    It may be constant, or all counts from 0 on (up to parameters that leave the count 0 alone); anything else may move
+    with the parameters.
+    """
+    op = base.owner.op
+    if isinstance(op, UNBOUNDED):
+        return "counts"
+    deciding = base.owner.op.dist_params(base.owner)[:1] if isinstance(op, BOUNDED_BY_FIRST) else [base]
+    leaves = [leaf for leaf in graph_inputs(deciding) if not isinstance(leaf.type, RandomType)]
+    above = [x for x in ancestors(deciding) if x.owner and isinstance(x.owner.op, MeasurableOp)]
+    own = base.owner.outputs
+    constants = all(isinstance(leaf, Constant) for leaf in leaves)
+    return "constant" if constants and all(x in own or x.name is None for x in above) else "unknown"
+
+
+def _allowed(system: System, counts: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Tell which counts of each window the public bounds on single cells allow."""
+    allowed = np.ones(counts.shape, dtype=bool)
+    for row in np.flatnonzero(np.diff(system.B.indptr) == 1):
+        at = system.B.indptr[row]
+        cell, weight = system.B.indices[at], system.B.data[at]
+        allowed[cell] &= weight * counts[cell] >= system.limits[row]
+    return allowed
+
+
+def _support(
+    model: pm.Model, base: TensorVariable, shape: tuple[int, ...]
+) -> Callable[[NDArray[np.int64]], NDArray[np.bool_]]:
+    """Tell which counts of each cell, shape (d, n), the data model allows at the model's initial point."""
+    cells = elementwise(base, shape)[0]
+    counts = pt.tensor("counts", dtype=cells.dtype, shape=(None, *shape))
+    (log_data,) = model.replace_rvs_by_values([log_density(cells, counts)])
+    inputs = inputvars([log_data])
+    point = model.initial_point() if inputs else {}
+    parameters = [variable for variable in inputs if variable is not counts]
+    density = compile_pymc([counts, *parameters], log_data, mode="FAST_COMPILE")
+    values = [point[variable.name] for variable in parameters]
+
+    def support(at: NDArray[np.int64]) -> NDArray[np.bool_]:
+        found = density(at.T.reshape(-1, *shape).astype(cells.dtype), *values)
+        return np.isfinite(found.reshape(at.T.shape).T)
+
+    return support
+
+
+def at_initial_point(model: pm.Model, expression: TensorVariable, shift: float = 0.0) -> NDArray[np.float64]:
+    """Evaluate a function of a model's variables where its chains start, or that far from there in every real one."""
+    (found,) = model.replace_rvs_by_values([expression])
+    inputs = inputvars([found])
+    point, rng = model.initial_point() if inputs else {}, np.random.default_rng(1)
+    values = [point[variable.name] for variable in inputs]
+    values = [x + shift * rng.standard_normal(x.shape) if x.dtype.kind == "f" else x for x in values]
+    return compile_pymc(inputs, found, mode="FAST_COMPILE")(*values)
+
+
+def feasible_start(
+    fiber: Fiber, allowed: NDArray[np.bool_], observed: Observed, *, gaps: bool = False
+) -> NDArray[np.int64]:
+    """Find a table near the release that model and public statements allow; the release may hold negative cells.
+
+    Parameters
+    ----------
+    fiber : Fiber
+    allowed : array of bool, shape (d, width)
+        Which counts of each window.
+    observed : Observed
+    gaps : bool
+        Whether to be content with a table in a gap between counts that are allowed.
+
+    Raises
+    ------
+    InvariantError
+        There is none, or in a gap only.
+    """
+    system, cells = fiber.system, sp.eye_array(fiber.lower.size, dtype=np.int64, format="csc")
+    lowest = fiber.lower + allowed.argmax(axis=1)
+    highest = fiber.lower + fiber.width - 1 - allowed[:, ::-1].argmax(axis=1)
+    further, least = observed.certain()
+    B = sp.vstack([cells, -cells, system.B, further])
+    limits = np.concatenate([lowest, -highest, system.limits, least])
+    near = np.rint(observed.nearest_reals(lowest, highest)).astype(np.int64)
+    start = nearest_feasible(system.A, system.values, B, limits, near=near, row_names=system.names)
+    inside = allowed[np.arange(start.size), start - fiber.lower]
+    if gaps or (inside.all() and fiber.is_possible(start)):
+        return start.reshape(system.frame.shape)
+    found = None
+    if fiber.diagram is not None:
+        found = fiber.diagram.nearest(near, fiber.lower, allowed)
+    else:
+        B, limits = sp.vstack([system.B, further]), np.concatenate([system.limits, least])
+        found = nearest_table(system.A, system.values, sp.csr_array(B), limits, Support(fiber.lower, allowed), near)
+    if found is None or not fiber.is_possible(found):
+        raise InvariantError(
+            "no starting table found: no table with the public sums, or none that a search of 20 seconds finds, has "
+            "only counts and sums that the distribution and the laws of the published numbers allow. Correct a "
+            "published number, its law or the distribution"
+        )
+    return found.reshape(system.frame.shape)

@@ -1,0 +1,233 @@
+"""Which cell of a table each element of a graph looks at, derived from the operations that the graph is made of.
+
+The numbers of the cells go through the graph in place of the counts. Operations on elements, broadcasting, reductions,
+reshaping, joining and indexing by constants keep track of them; where two meet in one element it looks at several
+cells. So it may, too, after an operation that is not known here, and where random variables, or data that can change,
+decide which cell is taken. Nothing is evaluated at values of variables: what is found holds for all of them.
+
+Numbers are held in arrays of the dimensions of the element, of length 1 along those in which they do not vary. So
+lengths that are not known, as of data that can change, need no number.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import pytensor.tensor as pt
+from numpy.typing import NDArray
+
+from ppdinf._internal.pymc_compat import (
+    AdvancedSubtensor,
+    Alloc,
+    Apply,
+    CAReduce,
+    CheckParameterValue,
+    Constant,
+    DimShuffle,
+    Elemwise,
+    Join,
+    JoinDims,
+    LogSumExp,
+    MakeVector,
+    Reshape,
+    Shape,
+    Shape_i,
+    SpecifyShape,
+    SplitDims,
+    Subtensor,
+    TensorVariable,
+    Variable,
+    ViewOp,
+    graph_replace,
+    indices_from_subtensor,
+    toposort,
+)
+from ppdinf._internal.types import Array
+from ppdinf.distributions.observation.float64 import constant
+
+__all__ = ["NONE", "cells_of"]
+
+NONE = -1  # of an element that looks at no cell
+
+type Numbers = NDArray[np.int64]
+
+
+def cells_of(density: TensorVariable, table: TensorVariable, shape: tuple[int, ...]) -> Numbers | None:
+    """Tell which cell of a table each element of a graph looks at.
+
+    Parameters
+    ----------
+    density : TensorVariable
+    table : TensorVariable
+    shape : tuple of int
+        Of the table.
+
+    Returns
+    -------
+    array of int64, or None
+        Numbers of cells, -1 where an element looks at none; of the dimensions of `density`, of length 1 where all
+        along one look at the same. None if an element looks at several, or may.
+
+    Examples
+    --------
+    >>> x, at = pt.lvector("x"), pt.lscalar("at")
+    >>> cells_of(pt.log(x)[[2, 0]] + 1, x, (3,)), cells_of(x.cumsum(), x, (3,)), cells_of(x[at], x, (3,))
+    (array([2, 0]), None, None)
+    """
+    known: dict[Variable, Numbers] = {table: np.arange(math.prod(shape)).reshape(shape)}
+    relevant = _valued(density)
+    for node in toposort([density], blockers=[table]):
+        which = [known.get(x) for x in node.inputs]
+        if node not in relevant or all(x is None for x in which):
+            continue
+        numbers = _through(node, which)
+        if numbers is None:
+            return None
+        known[node.outputs[0]] = numbers
+    return known.get(density, np.full((1,) * density.ndim, NONE))
+
+
+def _valued(density: TensorVariable) -> set[Apply]:
+    """Find the operations whose values a graph depends on: not those that only give shapes, or raise errors."""
+    found, ahead = set(), [density.owner]
+    while ahead:
+        node = ahead.pop()
+        if node is None or node in found or isinstance(node.op, Shape | Shape_i):
+            continue
+        found.add(node)
+        inputs = node.inputs[:1] if isinstance(node.op, CheckParameterValue) else node.inputs
+        ahead.extend(x.owner for x in inputs)
+    return found
+
+
+def _through(node: Apply, which: list[Numbers | None]) -> Numbers | None:
+    """Send numbers of cells through one operation; None if it may mix cells."""
+    op, (first, *rest), out = node.op, which, node.outputs[0]
+    if len(node.outputs) > 1:
+        return None
+    if isinstance(op, Elemwise):
+        return _together([x for x in which if x is not None])
+    if isinstance(op, Join | MakeVector):
+        axis, joined = (op.axis, which) if isinstance(op, Join) else (0, [x if x is None else x[None] for x in which])
+        lengths = [x.type.shape[axis] if isinstance(op, Join) else 1 for x in node.inputs]
+        return _joined(joined, lengths, axis, out.ndim)
+    if first is None or any(x is not None for x in rest):
+        return None
+    if isinstance(op, ViewOp | CheckParameterValue | SpecifyShape):
+        return first
+    if isinstance(op, CAReduce | LogSumExp):
+        return _reduced(first, op.axis, keepdims=out.ndim == first.ndim)
+    if isinstance(op, DimShuffle):
+        kept = [axis for axis in op.new_order if axis != "x"]
+        lengths = [1 if axis == "x" else first.shape[axis] for axis in op.new_order]
+        return first.transpose([*kept, *(axis for axis in range(first.ndim) if axis not in kept)]).reshape(lengths)
+    if isinstance(op, Alloc):
+        return first.reshape((1,) * (out.ndim - first.ndim) + first.shape)
+    if isinstance(op, Subtensor | AdvancedSubtensor):
+        return _taken(first, indices_from_subtensor(node.inputs[1:], op.idx_list))
+    if isinstance(op, Reshape | JoinDims | SplitDims):
+        return _reshaped(first, node)
+    return None
+
+
+def _together(parts: Sequence[Numbers]) -> Numbers | None:
+    """Numbers of elements made of several, broadcast; None where two numbers meet."""
+    numbers = parts[0]
+    for other in parts[1:]:
+        if ((numbers != other) & (numbers != NONE) & (other != NONE)).any():
+            return None
+        numbers = np.maximum(numbers, other)
+    return numbers
+
+
+def _reduced(numbers: Numbers, axis: int | Sequence[int] | None, keepdims: bool) -> Numbers | None:
+    """Numbers of sums along axes; None where two numbers meet."""
+    axes = tuple(range(numbers.ndim)) if axis is None else tuple(np.atleast_1d(axis).tolist())
+    end = np.iinfo(np.int64).max
+    most = np.asarray(np.max(numbers, axis=axes, keepdims=True, initial=NONE))
+    least = np.min(np.where(numbers == NONE, end, numbers), axis=axes, keepdims=True, initial=end)
+    if ((most != NONE) & (most != least)).any():
+        return None
+    return most if keepdims else most.squeeze(axes)
+
+
+def _joined(parts: Sequence[Numbers | None], lengths: Sequence[int | None], axis: int, ndim: int) -> Numbers | None:
+    """Numbers of parts side by side; None where it is not known how long one is."""
+    spread = []
+    for part, length in zip(parts, lengths, strict=True):
+        numbers = np.full((1,) * ndim, NONE) if part is None else part
+        if numbers.shape[axis] == 1:
+            if length is None:
+                return None
+            numbers = np.repeat(numbers, length, axis=axis)
+        spread.append(numbers)
+    rest = np.broadcast_shapes(*(np.delete(numbers.shape, axis) for numbers in spread))
+    shapes = [(*rest[:axis], numbers.shape[axis], *rest[axis:]) for numbers in spread]
+    return np.concatenate([np.broadcast_to(x, shape) for x, shape in zip(spread, shapes, strict=True)], axis=axis)
+
+
+def _taken(numbers: Numbers, entries: Sequence[slice | Variable]) -> Numbers | None:
+    """Numbers of what is indexed; None where an index along which they vary is not constant."""
+    index: list[slice | int | Array] = []
+    axis = 0
+    for entry in entries:
+        over = entry.ndim if not isinstance(entry, slice) and entry.dtype == "bool" else 1
+        lengths = numbers.shape[axis : axis + over]
+        axis += over
+        if set(lengths) <= {1}:  # the same number whatever is taken
+            index += [slice(None)] if isinstance(entry, slice) else [_first_of(entry)] * over
+        elif isinstance(entry, slice):
+            ends = [None if x is None else _settled(x) for x in (entry.start, entry.stop, entry.step)]
+            given = [x is not None for x in (entry.start, entry.stop, entry.step)]
+            if any(wanted and end is None for wanted, end in zip(given, ends, strict=True)):
+                return None
+            index.append(slice(*(None if end is None else int(end) for end in ends)))
+        else:
+            values = _settled(entry)
+            if values is None:
+                return None
+            if values.dtype != bool:
+                index.append(int(values) if values.ndim == 0 else values)
+            elif lengths == values.shape:
+                index += np.nonzero(values)
+            else:
+                return None
+    return np.asarray(numbers[tuple(index)])
+
+
+def _first_of(entry: Variable) -> int | Array:
+    """Index of the first, of the dimensions of another index."""
+    ndim = 1 if entry.dtype == "bool" else getattr(entry, "ndim", 0)
+    return np.zeros((1,) * ndim, dtype=np.int64) if ndim else 0
+
+
+def _reshaped(numbers: Numbers, node: Apply) -> Numbers | None:
+    """Numbers in another shape; None where shapes are not known and there are several numbers."""
+    before, out, op = node.inputs[0], node.outputs[0], node.op
+    lengths = [known if length == 1 else length for length, known in zip(numbers.shape, before.type.shape, strict=True)]
+    if isinstance(op, JoinDims):
+        wanted: Array | None = np.array([-1 if n is None else n for n in out.type.shape])
+    else:
+        wanted = _settled(node.inputs[1])
+    if isinstance(op, SplitDims) and wanted is not None and None not in lengths:
+        wanted = np.array([*lengths[: op.axis], *wanted, *lengths[op.axis + 1 :]])
+    if wanted is not None and None not in lengths and (wanted == -1).sum() <= 1:
+        return np.broadcast_to(numbers, lengths).reshape(wanted)
+    return (
+        np.full((1,) * out.ndim, numbers.ravel()[0]) if numbers.size and (numbers == numbers.ravel()[0]).all() else None
+    )
+
+
+def _settled(x: Variable) -> Array | None:
+    """Value of an index or a shape that nothing can change; None of others."""
+    if isinstance(x, Constant):
+        return np.asarray(x.data)
+    sizes = {
+        node.outputs[0]: pt.constant(np.array(node.inputs[0].type.shape))
+        for node in toposort([x])
+        if isinstance(node.op, Shape) and None not in node.inputs[0].type.shape
+    }
+    value = constant(graph_replace([x], sizes, strict=False)[0] if sizes else x)
+    return None if value is None else np.asarray(value)

@@ -1,0 +1,216 @@
+"""Latent integers of plain models, as tables of which exact sums, and perhaps releases, are known.
+
+A latent multinomial has given sums along its last dimension. Any integers have, where the model observes
+``pm.DiracDelta("total", x.sum(), observed=10)`` or a release by ``mechanism.dist(x)`` that keeps sums. Metropolis steps
+of single integers never move such variables. Here they become the tables that `ppdinf.PartiallyPrivate` knows, with the
+same distribution, so that everything made for those walks these.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+import scipy.sparse as sp
+import xarray as xr
+from numpy.typing import NDArray
+
+from ppdinf._internal.pymc_compat import (
+    DiracDeltaRV,
+    DirichletMultinomialRV,
+    MeasurableOp,
+    MultinomialRV,
+    RandomType,
+    TensorVariable,
+    Variable,
+    ancestors,
+    compile_pymc,
+    graph_inputs,
+    graph_replace,
+)
+from ppdinf._internal.types import Array
+from ppdinf.distributions.densities.confidential_rv import confidential
+from ppdinf.distributions.densities.factors import Factor
+from ppdinf.distributions.densities.mechanism_rv import MechanismRV
+from ppdinf.distributions.model_graph.build_fiber import lay_out
+from ppdinf.distributions.model_graph.dependents import factors_of, looks_at
+from ppdinf.distributions.model_graph.model_hooks import restart
+from ppdinf.distributions.observation.float64 import in_double
+from ppdinf.distributions.observation.observed import Observed
+from ppdinf.distributions.observation.observed_measurements import ObservedMeasurements
+from ppdinf.distributions.observation.observed_release import ObservedRelease
+from ppdinf.errors import ModelError
+from ppdinf.invariants import Public, linear
+from ppdinf.invariants.system import bind
+from ppdinf.measurements import Measurements
+from ppdinf.releases import Release
+from ppdinf.tables.frame import Frame
+
+__all__ = ["PlainTable", "plain_table"]
+
+TRIED = 8  # random tables at which an expression is seen to be linear
+CELLS = 10_000  # of tables whose observed expressions are looked at
+
+
+@dataclass(frozen=True)
+class PlainTable:
+    """Integers of a model, and what it observes of them exactly or through a mechanism.
+
+    Attributes
+    ----------
+    variable : TensorVariable
+    sums : list of (array of int64, array of int64, str)
+        Matrix, values and name of sums.
+    releases : list of (TensorVariable, array)
+        Observed releases of all of it.
+    told : list of TensorVariable
+        Observed variables that `sums` and `releases` speak for.
+    """
+
+    variable: TensorVariable
+    sums: list[tuple[sp.csr_array, NDArray[np.int64], str]]
+    releases: list[tuple[TensorVariable, Array]]
+    told: list[TensorVariable]
+
+    def stand_in(self, model: pm.Model) -> TensorVariable:
+        """Return a confidential table of the same distribution, of which the same is known; no variable of the model.
+
+        Raises
+        ------
+        ModelError, InvariantError
+            What a walk cannot be made for; sums that no table of the distribution has.
+        """
+        var, observed = self.variable, self._observed(model)
+        inputs = list(var.owner.inputs)
+        if isinstance(var.owner.op, MultinomialRV | DirichletMultinomialRV):
+            inputs[-2] = pt.constant(np.asarray(known(inputs[-2]), dtype=np.int64))  # data may hold it as a real number
+        again = var.owner.op.make_node(*inputs).outputs[var.owner.outputs.index(var)]
+        base = in_double(again, model)
+        fiber, start = lay_out(model, base, observed)
+        table = confidential(base, observed, fiber, start)
+        table.name = var.name
+        others = [v for v in (*model.observed_RVs, *model.potentials) if v not in self.told and looks_at(v, var, model)]
+        if others:
+            restart(table, others, model, var)
+        return table
+
+    def factors(self, model: pm.Model) -> tuple[list[Factor], list[TensorVariable]]:
+        """State what else depends on the integers, as `ppdinf.distributions.model_graph.dependents.factors_of` does."""
+        return factors_of(self.variable, model, self.variable.shape.eval(), known=self.told)
+
+    def _observed(self, model: pm.Model) -> Observed:
+        shape = tuple(int(n) for n in self.variable.shape.eval())
+        if self.releases:
+            frame = self.releases[0][0].owner.op.law.frame
+        else:
+            frame = Frame.of(
+                xr.DataArray(np.broadcast_to(np.int64(0), shape), dims=[f"dim_{k}" for k in range(len(shape))])
+            )
+        statements, values = Public(), list[int]()
+        for matrix, totals, name in self.sums:
+            names = [f"{name}, {k + 1}" if len(totals) > 1 else name for k in range(len(totals))]
+            stated = linear(matrix, names)
+            if stated.statements[0] not in statements.statements:
+                statements, values = statements & stated, [*values, *totals.tolist()]
+        if not self.releases:
+            blank = np.zeros(frame.size, dtype=np.int64)
+            system = bind(statements, frame, blank, values)
+            return ObservedMeasurements(Measurements(frame.table(blank), public=system))
+        releases = []
+        for rv, y in self.releases:
+            mechanism = rv.owner.op.law.mechanism
+            own = bind(mechanism.public, frame, np.rint(y).astype(np.int64).ravel())
+            joined = bind(mechanism.public & statements, frame, y.ravel(), [*own.values.tolist(), *values])
+            releases.append(Release(frame.table(y.ravel()), mechanism, public=joined))
+        one = ObservedRelease(releases[0], frame) if len(releases) == 1 else None
+        if one is not None and (auxiliary := one.likelihood.auxiliary) is None:
+            return one
+        if one is not None and auxiliary is not None and one.likelihood.normaliser is not None:
+            raise ModelError(
+                f"{self.variable.name!r} cannot be drawn given {self.releases[0][0].name!r}: that noise is simple only "
+                f"given a further variable, its {auxiliary.name}, which a model written with Released does not have. "
+                f"Write ppdinf.PartiallyPrivate({self.variable.name!r}, <its distribution>, release), which adds it"
+            )
+        return ObservedMeasurements(Measurements.of_releases(releases))
+
+
+def plain_table(var: TensorVariable, model: pm.Model) -> PlainTable | None:
+    """Find out whether a variable is a table of integers with given sums; None where it is not.
+
+    Parameters
+    ----------
+    var : TensorVariable
+        A free random variable of `model`.
+    model : pymc.Model
+    """
+    op = var.owner.op
+    if (
+        var not in model.free_RVs
+        or var.dtype not in ("int64", "int32", "int16", "int8")
+        or not hasattr(op, "ndim_supp")
+    ):
+        return None
+    sums, releases, told = [], [], []
+    if isinstance(op, MultinomialRV | DirichletMultinomialRV):
+        n = known(var.owner.inputs[-2])
+        if n is None:
+            return None
+        *rows, width = (int(size) for size in var.shape.eval())
+        totals = np.broadcast_to(n, rows).ravel().astype(np.int64)
+        matrix = sp.kron(sp.eye_array(totals.size, dtype=np.int64), np.ones((1, width), dtype=np.int64), format="csr")
+        sums.append((sp.csr_array(matrix), totals, f"the n of {var.name}"))
+    elif op.ndim_supp != 0:
+        return None
+    for seen in model.observed_RVs:
+        if not looks_at(seen, var, model):
+            continue
+        value = known(model.rvs_to_values[seen])
+        if isinstance(seen.owner.op, MechanismRV) and _is(seen.owner.inputs[-1], var) and value is not None:
+            releases.append((seen, value.astype(seen.dtype)))
+            told.append(seen)
+        elif isinstance(seen.owner.op, DiracDeltaRV) and value is not None:
+            matrix = _linear(seen.owner.inputs[-1], var)
+            if matrix is not None:
+                sums.append((matrix, np.broadcast_to(value, seen.type.shape).ravel().astype(np.int64), str(seen.name)))
+                told.append(seen)
+    return PlainTable(var, sums, releases, told) if sums or releases else None
+
+
+def known(x: Variable) -> Array | None:
+    """Return the numbers of what depends on no variable: constants and data."""
+    leaves = list(graph_inputs([x]))
+    if any(isinstance(leaf.type, RandomType) for leaf in leaves):
+        return None
+    try:
+        return np.asarray(x.eval(mode="FAST_COMPILE"))
+    except Exception:
+        return None
+
+
+def _is(x: Variable, var: TensorVariable) -> bool:
+    """Tell whether an expression is a variable, but for its type."""
+    while x is not var and x.owner is not None and len(x.owner.inputs) == 1:
+        x = x.owner.inputs[0]
+    return x is var
+
+
+def _linear(expression: TensorVariable, var: TensorVariable) -> sp.csr_array | None:
+    """Matrix of an expression that is linear in a variable and depends on nothing else; None for any other."""
+    shape = tuple(int(n) for n in var.shape.eval())
+    d = int(np.prod(shape))
+    given = ancestors([expression], blockers=[var])
+    if d > CELLS or any(x is not var and x.owner and isinstance(x.owner.op, MeasurableOp) for x in given):
+        return None
+    stand_in = var.type()
+    (alone,) = graph_replace([expression], {var: stand_in}, strict=False)
+    function = compile_pymc([stand_in], alone.ravel(), mode="FAST_COMPILE")
+    columns = [np.asarray(function(unit.reshape(shape)), dtype=np.float64) for unit in np.eye(d, dtype=var.dtype)]
+    matrix = np.rint(np.column_stack(columns)).astype(np.int64)
+    rng = np.random.default_rng(1)
+    tables: Sequence[Array] = [np.zeros(d, dtype=var.dtype), *rng.integers(0, 100, size=(TRIED, d)).astype(var.dtype)]
+    if all(np.array_equal(function(x.reshape(shape)), matrix @ x) for x in tables):
+        return sp.csr_array(matrix)
+    return None

@@ -1,0 +1,235 @@
+"""The marginal likelihood of a release: its confidential table summed out, with everything that depends on it.
+
+A table that is no variable of the model is one that PyMC meets without a value when it takes the model's density. The
+rewrite here then joins the release, and whatever else is drawn given the table, into one node, whose density is
+
+    p(y, v | theta) = sum over tables x on the fiber of p(x | theta) q(y - x) prod_j p(v_j | x, theta),
+
+a product over groups of cells where each v_j looks at one cell (`ppdinf.distributions.densities.factors`): the
+densities of the v_j are further weights of its counts. Forward draws know nothing of this: they draw the table, then
+all that depends on it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import pytensor.tensor as pt
+from numpy.typing import NDArray
+
+from ppdinf._internal.pymc_compat import (
+    Apply,
+    Constant,
+    FunctionGraph,
+    InitialPoint,
+    MeasurableOp,
+    Op,
+    TensorVariable,
+    ValuedRV,
+    Variable,
+    _logprob,
+    ancestors,
+    conditional_logp,
+    graph_inputs,
+    graph_replace,
+    in2out,
+    initial_point_rewrites_db,
+    logprob_rewrites_db,
+    node_rewriter,
+)
+from ppdinf._internal.types import Array
+from ppdinf.distributions.densities.confidential_rv import ConfidentialRV
+from ppdinf.distributions.densities.factors import Factor, factors_in
+from ppdinf.distributions.densities.marginal_logp import logp_natural, logp_table
+from ppdinf.distributions.densities.nested_marginal_logp import logp_nested_natural, logp_nested_table
+from ppdinf.distributions.densities.released_rv import ReleasedRV
+from ppdinf.errors import ModelError
+
+__all__ = ["SummedOut", "factors_given", "table_of"]
+
+
+def table_of(release: TensorVariable) -> TensorVariable:
+    """Return the confidential table that a released one was drawn from."""
+    return release.owner.op.dist_params(release.owner)[0]
+
+
+class SummedOut(MeasurableOp, Op):
+    """A release and its table's other dependents, given what the table was drawn from; has a density, is never run.
+
+    Attributes
+    ----------
+    given : list of TensorVariable
+        Inputs of the graphs of `drawn`.
+    drawn : list of TensorVariable
+        The release, then the dependents, as functions of `given` and of the table that is summed out.
+    """
+
+    __props__ = ()
+
+    def __init__(self, given: list[Variable], drawn: list[TensorVariable]) -> None:
+        self.given, self.drawn = given, drawn
+
+    def make_node(self, *inputs: Variable) -> Apply:
+        """Apply to inputs of the types of `given`."""
+        return Apply(self, list(inputs), [x.type() for x in self.drawn])
+
+    def perform(self, node: Apply, inputs: Sequence[Array], outputs: list[list[Array | None]]) -> None:
+        """Densities only."""
+        raise ModelError("a release whose table is summed out has a density, not draws")
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+    def __hash__(self) -> int:
+        return id(self)
+
+
+@node_rewriter([ReleasedRV])
+def sum_out(fgraph: FunctionGraph, node: Apply) -> dict[Variable, Variable] | None:
+    """Join a release with the other dependents of its table where the table has no value."""
+    table = table_of(node.outputs[1])
+    if not (table.owner and isinstance(table.owner.op, ConfidentialRV)):
+        return None
+    released, later = node.outputs[1], set(_reached_from(fgraph, table))
+    drawn = [x.owner.inputs[0] for x in _reached_from(fgraph, table, beyond_values=False) if _has_value(x)]
+    if released not in drawn:
+        return None  # nobody observes it
+    drawn = [released, *(rv for rv in drawn if rv is not released)]
+    outer = dict(_frontier(drawn, later))
+    inner = {x: x.type(name=x.name) for x in outer.values()}
+    within = graph_replace(drawn, {x: inner[y] for x, y in outer.items()}, strict=False)
+    return dict(zip(drawn, SummedOut(list(inner.values()), within)(*inner, return_list=True), strict=True))
+
+
+# before PyMC takes what is stacked or mixed of the table for variables of their own
+logprob_rewrites_db.register("ppdinf_sum_out", in2out(sum_out), "basic", position=-1)
+
+
+@node_rewriter([ConfidentialRV])
+def start_from_table(fgraph: FunctionGraph, node: Apply) -> dict[Variable, Variable] | None:
+    """Have what depends on a table that is summed out start from the table's own start, not from one of the prior."""
+    table = node.outputs[0]
+    if any(isinstance(client.op, InitialPoint) for client, _ in fgraph.clients[table]):
+        return None  # a variable of the model
+    return {table: table.type.filter_variable(pt.constant(node.op.start, dtype=table.dtype))}
+
+
+initial_point_rewrites_db.register("ppdinf_start_from_table", in2out(start_from_table), "basic")
+
+
+def _reached_from(fgraph: FunctionGraph, table: TensorVariable, beyond_values: bool = True) -> list[Variable]:
+    """Find all that depends on a table; where `beyond_values` is False, given the values of variables that have one."""
+    found, ahead = {table: None}, [table]
+    while ahead:
+        x = ahead.pop()
+        if beyond_values or not _has_value(x):
+            new = [y for client, _ in fgraph.clients[x] for y in client.outputs if y not in found]
+            found |= dict.fromkeys(new)
+            ahead.extend(new)
+    return list(found)
+
+
+def _has_value(x: Variable) -> bool:
+    """Tell whether a variable stands for a random one with a value."""
+    return x.owner is not None and isinstance(x.owner.op, ValuedRV)
+
+
+def _frontier(drawn: list[TensorVariable], later: set[Variable]) -> Iterator[tuple[Variable, Variable]]:
+    """Find what the table, and what lies between it and its dependents, take from elsewhere, and what stands for each.
+
+    What is drawn given the table, or later, is taken from by its value: a node cannot depend on itself. Constants are
+    left where they are.
+    """
+    seen, ahead = set[Variable](), list[Variable](drawn)
+    while ahead:
+        x = ahead.pop()
+        if x in seen:
+            continue
+        seen.add(x)
+        if x in later and _has_value(x):
+            yield x, x.owner.inputs[1]
+        elif x in later:
+            ahead.extend(x.owner.inputs)
+        elif not all(isinstance(leaf, Constant) for leaf in graph_inputs([x])):
+            yield x, x
+
+
+def not_by_cell(name: str, table: str) -> ModelError:
+    """Say that a variable keeps a table from being summed out, and what to do."""
+    return ModelError(
+        f"{name!r} depends on the confidential table {table!r} other than cell by cell, by constant indices, so that "
+        "the table cannot be summed out: use PartiallyPrivate(..., marginalize=False), which makes it a variable of "
+        "the model"
+    )
+
+
+def factors_given(
+    table: TensorVariable, drawn: Sequence[TensorVariable], values: Sequence[TensorVariable]
+) -> list[Factor]:
+    """Densities of a table's dependents, as functions of the counts.
+
+    Parameters
+    ----------
+    table : TensorVariable
+    drawn, values : list of TensorVariable
+        Dependents and their values.
+
+    Raises
+    ------
+    ModelError
+        One looks at several cells of the table in one element, or may.
+    """
+    if not drawn:
+        return []
+    counts, shape = table.type(), table.owner.op.start.shape
+    apart = [value.type() for value in values]  # two may have been observed to be the same
+    densities = conditional_logp({table: counts, **dict(zip(drawn, apart, strict=True))}, warn_rvs=False)
+    given = graph_replace([densities[x] for x in apart], dict(zip(apart, values, strict=True)), strict=False)
+    found = []
+    for rv, density in zip(drawn, given, strict=True):
+        factors = factors_in(density, counts, shape)
+        if factors is None:
+            raise not_by_cell(rv.name, table.name)
+        found += factors
+    return found
+
+
+def _of_weights(law: ConfidentialRV, weights: TensorVariable) -> TensorVariable:
+    """Log weight of all tables, from log weights of every count."""
+    if law.nested is not None:
+        return logp_nested_table(law.nested, weights)
+    block, total = law.groups
+    return logp_table(weights, lo=law.fiber.lower, total=total, block=block).sum()
+
+
+def _of_natural(law: ConfidentialRV, eta: TensorVariable, log_h: NDArray[np.float64]) -> TensorVariable:
+    """Log weight of all tables, from weights of natural form."""
+    if law.nested is not None:
+        return logp_nested_natural(law.nested, eta, log_h)
+    block, total = law.groups
+    near = law.fiber.lower + law.fiber.log_noise.argmax(axis=1)
+    return logp_natural(eta, log_h, lo=law.fiber.lower, total=total, block=block, near=near).sum()
+
+
+@_logprob.register(SummedOut)
+def _marginal_logp(
+    op: SummedOut, values: Sequence[TensorVariable], *inputs: Variable, **kwargs: object
+) -> list[TensorVariable]:
+    valued = [x for x in ancestors(inputs) if x.owner and isinstance(x.owner.op, ValuedRV)]
+    inputs = graph_replace(list(inputs), {x: x.owner.inputs[0] for x in valued}, strict=False)
+    drawn = graph_replace(op.drawn, dict(zip(op.given, inputs, strict=True)), strict=False)
+    release, table = drawn[0], table_of(drawn[0])
+    law, given = table.owner.op, table.owner.inputs
+    form = law.natural(given)
+    if form is None or drawn[1:]:
+        factors = factors_given(table, drawn[1:], values[1:])
+        log_l = _of_weights(law, law.weights(given, factors)) + sum(factor.apart(law.start) for factor in factors)
+    else:
+        eta, log_normaliser, log_h = form
+        log_l = _of_natural(law, eta, log_h) - log_normaliser.sum()
+    auxiliary = release.owner.op.dist_params(release.owner)[1:]
+    log_l -= law.observed.likelihood.log_prior_in_weights(*auxiliary) + law.base(given)[1]
+    # the windows were laid out for this release: any other table has no density here
+    log_l = pt.switch(pt.all(pt.eq(values[0], law.observed.noisy.values)), log_l, -np.inf)
+    return [log_l, *(pt.zeros(()) for _ in values[1:])]

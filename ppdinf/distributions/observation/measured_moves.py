@@ -1,0 +1,70 @@
+"""Moves of a table that leave some of its noisy sums as they are.
+
+Where a sum is known well and its cells are not, a cell that moves alone changes the sum and is soon sent back. Cells
+that move against each other under the same sums go as far as what is known of them alone lets them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import scipy.sparse as sp
+
+from ppdinf.lattice.moves.families import Transfers
+from ppdinf.lattice.moves.moves import Moves
+from ppdinf.lattice.moves.support_moves import Embedded, SupportMoves
+from ppdinf.measurements import Measurements
+
+__all__ = ["measured_moves"]
+
+SUMS = 4000  # noisy sums that are held together with what is exact, where a lattice has to be found for that
+
+
+def measured_moves(plan: SupportMoves, seen: Measurements) -> Moves:
+    """Add to moves that connect a fiber: transfers within the sums of each part, and moves that hold them all.
+
+    The reason of the moves says which, and what for.
+    """
+    connected, d, A = plan.moves, seen.frame.size, seen.public.A
+    families = list(connected.families)
+    base = sum(weight for _, weight, _ in families) or 1.0
+    held, reasons = [A] if A.shape[0] else [], [connected.reason]
+    for part, stated in zip(seen.parts, seen.stated, strict=True):
+        matrix = part.matrix
+        if (np.diff(matrix.indptr) <= 1).all():
+            continue
+        held.append(matrix)
+        parts_cells = matrix.nnz == np.unique(matrix.indices).size and (matrix.data == 1).all()
+        if parts_cells and not A.shape[0]:
+            owner = np.full(d, matrix.shape[0])
+            owner[matrix.indices] = np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
+            inside = np.flatnonzero(owner < matrix.shape[0])
+            members = inside[np.argsort(owner[inside], kind="stable")]
+            sizes = np.bincount(owner[inside], minlength=matrix.shape[0])
+            sizes = sizes[sizes > 0]
+            if (sizes > 1).any():
+                families.append((_Placed(Transfers(members, sizes), d), base, False))
+                said = "; ".join(map(str, stated.statement))
+                reasons.append(f"persons change places within what {said} is of, which stays: its noise may be narrow")
+    together = sp.csr_array(sp.vstack(held, format="csr")) if held else None
+    if together is not None and together.shape[0] <= SUMS:
+        moves = plan.with_sums(together, seen.shape)
+        if moves.families:
+            families.append((Embedded(moves, np.arange(d), d), base, False))
+            reasons.append(
+                f"all {together.shape[0]:,} noisy and exact sums of several cells stay: cells go on from there"
+            )
+    return replace(connected, families=families, reason=", and as often: ".join(reasons))
+
+
+class _Placed:
+    """Transfers among some of the cells."""
+
+    def __init__(self, transfers: Transfers, d: int) -> None:
+        self._transfers, self._d = transfers, d
+
+    def draw(self, size: int, rng: np.random.Generator) -> sp.csc_array:
+        """Draw `size` directions, one per column."""
+        drawn = self._transfers.draw(size, rng)
+        return sp.csc_array((drawn.data, drawn.indices, drawn.indptr), shape=(self._d, size))

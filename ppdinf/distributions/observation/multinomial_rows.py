@@ -1,0 +1,85 @@
+"""Multinomial rows as independent cells: the same density wherever the totals of the rows are public.
+
+With n persons in a row, Multinomial(n, p) is independent Poisson(n p_i) given their sum, and Dirichlet-multinomial
+(n, a) independent negative binomial with sizes a_i and one common probability given theirs. On the fiber the sums are
+given, so that densities of cells serve, less the density of the sum.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+import scipy.sparse as sp
+
+from ppdinf._internal.pymc_compat import Constant, DirichletMultinomialRV, MultinomialRV, TensorVariable
+from ppdinf.errors import ModelError
+from ppdinf.invariants import System
+from ppdinf.lattice.points.feasible import nearest_feasible
+
+__all__ = ["elementwise", "has_rows", "require_public_rows"]
+
+
+def has_rows(dist: TensorVariable) -> bool:
+    """Whether a distribution is over rows of counts that `elementwise` can take apart."""
+    return isinstance(dist.owner.op, MultinomialRV | DirichletMultinomialRV)
+
+
+def elementwise(dist: TensorVariable, shape: tuple[int, ...]) -> tuple[TensorVariable, TensorVariable | float]:
+    """Return a distribution of independent cells, and the log density of the row sums to be taken off.
+
+    Parameters
+    ----------
+    dist : TensorVariable
+        Any distribution; one over rows has its counts along the last axis.
+    shape : tuple of int
+        Of the table.
+
+    Returns
+    -------
+    cells : TensorVariable
+        `dist` itself where it is elementwise already.
+    log_sums : TensorVariable or float
+        Scalar; 0 where nothing is to be taken off.
+
+    Examples
+    --------
+    >>> cells, log_sums = elementwise(pm.Multinomial.dist(n=3, p=[0.2, 0.8]), (2,))
+    >>> round(float((pm.logp(cells, [1, 2]).sum() - log_sums).exp().eval()), 6)  # 3 * 0.2 * 0.8 ** 2
+    0.384
+    """
+    if not has_rows(dist):
+        return dist, 0.0
+    n, p = dist.owner.inputs[-2:]
+    if isinstance(dist.owner.op, MultinomialRV):
+        cells = pm.Poisson.dist(n[..., None] * p, shape=shape)
+        sums = pm.logp(pm.Poisson.dist(n), n)
+    else:
+        strength = p.sum(axis=-1)
+        cells = pm.NegativeBinomial.dist(mu=n[..., None] * p / strength[..., None], alpha=p, shape=shape)
+        sums = pm.logp(pm.NegativeBinomial.dist(mu=n, alpha=strength), n)
+    return cells, pt.sum(pt.broadcast_to(sums, shape[:-1]))
+
+
+def require_public_rows(dist: TensorVariable, system: System) -> None:
+    """Refuse rows whose totals are not public, or not those of the distribution.
+
+    Raises
+    ------
+    ModelError
+        Naming the first such row.
+    """
+    n = dist.owner.inputs[-2]
+    if not isinstance(n, Constant):
+        raise ModelError("the number of persons in each row must be a constant, the public total of the row")
+    *rows_shape, width = system.frame.shape
+    totals = np.broadcast_to(np.asarray(n.data), rows_shape).ravel()
+    rows = sp.kron(sp.eye_array(totals.size, dtype=np.int64), np.ones((1, width), dtype=np.int64), format="csr")
+    moved = np.asarray(abs(rows @ system.lattice.basis).sum(axis=1)).ravel() > 0
+    # where the sum is public every table has it, the released one too unless more was joined to it
+    none = system.B[:0], system.limits[:0]
+    known = rows @ nearest_feasible(system.A, system.values, *none, row_names=system.names)
+    for row in np.flatnonzero(moved | (known != totals))[:1]:
+        cell = system.frame.cell(int(row) * width)
+        why = "is not public" if moved[row] else "differs from the n of the distribution"
+        raise ModelError(f"the total of the row that begins at {cell} {why}: rows need public totals, equal to n")

@@ -1,0 +1,87 @@
+"""Measured and exact sums that nest, as a forest of which the total weight is known exactly."""
+
+from __future__ import annotations
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from ppdinf.errors import InvariantError
+from ppdinf.fiber.nested_sums.laminar import Forest, forest_of
+from ppdinf.fiber.nested_sums.nested_sums import LogTable, NestedSums, OutOfReachError
+from ppdinf.invariants import System
+from ppdinf.invariants.names import Joined
+from ppdinf.laws.observation_model import IndependentLaw
+from ppdinf.measurements.entries import Entries
+
+__all__ = ["contradiction", "forest_of_sums", "nested_sums"]
+
+
+def forest_of_sums(system: System, of_sums: Entries) -> Forest | None:
+    """Arrange exact sums, bounds of sums and noisy sums as a forest, in this order.
+
+    None where two overlap, or noise of one sum depends on that of others.
+    """
+    if not of_sums.are_independent:
+        return None
+    linked = np.flatnonzero(np.diff(system.B.indptr) > 1)
+    bounds = system.B[linked]
+    sign = np.array([bounds.data[start] for start in bounds.indptr[:-1]], dtype=np.int64)
+    bounds = sp.csr_array(sp.diags_array(np.sign(sign), dtype=np.int64) @ bounds) if linked.size else bounds
+    return forest_of(sp.csr_array(sp.vstack([system.A, bounds, of_sums.matrix], format="csr")))
+
+
+def nested_sums(forest: Forest, system: System, of_sums: Entries, lower: NDArray[np.int64], width: int) -> NestedSums:
+    """Lay out the forest for cells with windows of the same width, one after the other.
+
+    Raises
+    ------
+    InvariantError
+        What is known of the sums contradicts itself.
+    """
+    m, k = forest.parent.size, system.A.shape[0]
+    least, most = np.full(m, -(2**60)), np.full(m, 2**60)
+    exact = forest.of_row[:k]
+    np.maximum.at(least, exact, system.values)
+    np.minimum.at(most, exact, system.values)
+    linked = np.flatnonzero(np.diff(system.B.indptr) > 1)
+    for row, node in zip(linked, forest.of_row[k : k + linked.size], strict=True):
+        if system.B.data[system.B.indptr[row]] > 0:
+            least[node] = max(least[node], system.limits[row])
+        else:
+            most[node] = min(most[node], -system.limits[row])
+    of_row = forest.of_row[k + linked.size :]
+    laws: list[LogTable] = []
+    sums, shifts, numbers = [], [], []
+    for form, rows in of_sums.forms:
+        assert isinstance(form, IndependentLaw), "others are in no forest"
+        for column in form.columns(of_sums.y[rows]):
+            sums.append(of_row[rows[column.entries]])
+            shifts.append(column.begins)
+            numbers.append(np.full(column.begins.size, len(laws)))
+            laws.append(LogTable(column.log_weights, left=column.left, right=column.right))
+    none = np.zeros(0, dtype=np.int64)
+    measured = tuple(np.concatenate(part).astype(np.int64) if part else none for part in (sums, shifts, numbers))
+    d = lower.size
+    try:
+        return NestedSums(
+            low=lower, width=np.full(d, width), node=forest.node, parent=forest.parent, least=least, most=most,
+            measured=measured, laws=laws,  # type: ignore[arg-type]
+        )  # fmt: skip
+    except OutOfReachError as error:
+        raise contradiction(error, forest, system, of_sums) from error
+
+
+def contradiction(error: OutOfReachError, forest: Forest, system: System, of_sums: Entries) -> InvariantError:
+    """Name the sums, or the cell, for which nothing that was published leaves a possible value."""
+    linked = np.flatnonzero(np.diff(system.B.indptr) > 1)
+    names = Joined([system.names, [system.bound_names[int(row)] for row in linked], of_sums.names])
+    at_fault = [names[int(row)] for row in np.flatnonzero(forest.of_row == error.node)[:2]]
+    known, parts = " and ".join(map(repr, at_fault)), "what was published of its parts, or their bounds"
+    if error.cell is not None:
+        cell = f"the cell at {system.frame.cell(error.cell)}"
+        known, parts = (known, f"what was published of {cell}") if at_fault else (cell, "its bounds")
+    return InvariantError(
+        f"what is known of {known} contradicts {parts}: noise does not reach so far. Correct a value, or the scale of "
+        "a law"
+    )

@@ -1,0 +1,148 @@
+"""A release, as it speaks of the confidential cells.
+
+Public sums of answers W x are sums of the cells, ``A W x = a``, bounds likewise: the system here is always that of the
+confidential cells. Where the noise keeps the number of records though nobody stated it, that number is one more sum.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cached_property
+
+import numpy as np
+import pytensor.tensor as pt
+import scipy.sparse as sp
+import xarray as xr
+from numpy.typing import NDArray
+from scipy.optimize import lsq_linear
+
+from ppdinf._internal.pymc_compat import TensorVariable
+from ppdinf._internal.types import Array, Symbolic
+from ppdinf.distributions.observation.linear_queries import short_moves
+from ppdinf.distributions.observation.observed import Observed, Reals, sums_of_cells
+from ppdinf.distributions.observation.table_function import of_table
+from ppdinf.fiber.gibbs.measured_sums import MeasuredSums
+from ppdinf.invariants import System
+from ppdinf.lattice.moves.moves import Moves
+from ppdinf.lattice.moves.support_moves import SupportMoves
+from ppdinf.laws.noise_norm import NoiseNorm
+from ppdinf.mechanisms.table_mechanism import TableMechanism
+from ppdinf.noise.primitives.stream import seeded_tape
+from ppdinf.releases import Release
+from ppdinf.tables.frame import Frame
+
+__all__ = ["ObservedRelease", "mechanism_of"]
+
+
+def mechanism_of(release: Release) -> TableMechanism:
+    """Return the mechanism of a release that has a likelihood."""
+    assert isinstance(release.mechanism, TableMechanism), "what is about records has no likelihood of cells"
+    return release.mechanism
+
+
+class ObservedRelease(Observed):
+    """One release by a mechanism.
+
+    Parameters
+    ----------
+    release : Release
+    frame : Frame
+        Of the cells; that of the release itself unless it answers queries.
+
+    Raises
+    ------
+    ModelError
+        The mechanism has no likelihood of cells.
+    """
+
+    published: Release
+
+    def __init__(self, release: Release, frame: Frame) -> None:
+        self.published, self.frame, self.likelihood = release, frame, release.likelihood
+        self.noisy: xr.DataArray = release.table
+        self.system = self._system()
+
+    def _system(self) -> System:
+        system, query = self.published.public, self.likelihood.query
+        if query is not None:
+            found = {"A": sp.csr_array(system.A @ query), "B": sp.csr_array(system.B @ query)}
+            system = replace(system, frame=self.frame, empty=np.zeros(self.frame.size, dtype=bool), **found)
+        records = None if self.likelihood.records is None else self.likelihood.records(self.y)
+        if records is not None:
+            system = replace(
+                system,
+                A=sp.vstack([system.A, np.ones((1, self.frame.size), dtype=np.int64)], format="csr"),
+                values=np.append(system.values, records),
+                names=[*system.names, "number of records (as released)"],
+            )
+        return system
+
+    @property
+    def is_integer(self) -> bool:
+        """Whether the noise is whole."""
+        return self.published.mechanism.is_integer
+
+    @cached_property
+    def obstacle(self) -> str:
+        """What links groups of cells, so that the table cannot be summed out group by group; empty if nothing does."""
+        if self.likelihood.norm is not None:
+            return "its noise is not independent in the cells"
+        if self.likelihood.histogram is not None:
+            return "noisy sums of its histogram of counts were published with it"
+        crossing = self.crossing()
+        if self.likelihood.normaliser is not None and not crossing.startswith("public sums"):
+            return "the normalising constant of its noise depends on it"
+        return crossing
+
+    def log_counts(self, counts: NDArray[np.int64] | TensorVariable, *auxiliary: TensorVariable) -> Symbolic:
+        """Log weights of counts of each cell, by the noise on it."""
+        return self.likelihood.log_counts(self.y, counts, *auxiliary)
+
+    def windows(self, low: Reals, high: Reals) -> tuple[Reals, Reals]:
+        """Find counts that noise reaches from the released ones, or from the nearest that are allowed."""
+        likelihood = self.likelihood
+        if likelihood.normaliser is not None and likelihood.follows_bounds:
+            # it carries releases far, but within what is public
+            ends = self._reached(low, high)
+            return np.where(np.isfinite(low), low - 1, ends[0]), np.where(np.isfinite(high), high + 1, ends[1])
+        return self._reached(low, high)
+
+    def _reached(self, low: Reals, high: Reals) -> tuple[Reals, Reals]:
+        reach, center = self.likelihood.half_width, np.clip(self.y, low, high)  # noise weighs most there
+        return np.maximum(np.floor(center) - reach, low - 1), np.minimum(np.ceil(center) + reach, high + 1)
+
+    def coupling(self, lower: NDArray[np.int64], width: int) -> NoiseNorm | MeasuredSums | None:
+        """Return the norm of the noise as one of the cells, where cells are not independent."""
+        norm, query = self.likelihood.norm, self.likelihood.query
+        if norm is None or query is None:
+            return norm
+        return NoiseNorm(sp.csc_array(norm.matrix @ query), norm.order)
+
+    def moves(self, plan: SupportMoves, coupling: NoiseNorm | MeasuredSums | None) -> Moves:
+        """Add moves that change answers to queries least."""
+        if self.likelihood.query is None or not isinstance(coupling, NoiseNorm):
+            return plan.moves
+        return short_moves(plan.moves, self.system, coupling)
+
+    def nearest_reals(self, lowest: NDArray[np.int64], highest: NDArray[np.int64]) -> Reals:
+        """Return the release, or such cells as give its answers in least squares."""
+        y, query = self.y.astype(np.float64), self.likelihood.query
+        return y if query is None else lsq_linear(query.toarray(), y, (lowest - 0.5, highest + 0.5)).x
+
+    def log_density(self, y: TensorVariable, x: TensorVariable, *auxiliary: TensorVariable) -> TensorVariable:
+        """Log density of a release given a table; ``-inf`` unless the two agree on every sum that the noise keeps."""
+        likelihood, kept = self.likelihood, self.published.kept
+        answers = x if likelihood.query is None else pt.as_tensor(likelihood.query.toarray()) @ x
+        # whole noise sums to zero; real noise does so but for rounding, and its table has the sums read off the release
+        moved, goal = (y - answers, 0) if self.is_integer else (answers, kept.values)
+        log_weight = likelihood.log_table(y, answers, *auxiliary)
+        if likelihood.looks_at_table:
+            log_weight += of_table(likelihood.log_of_table, x)
+        return pt.switch(pt.all(pt.eq(sums_of_cells(kept.A, moved), goal)), log_weight, -np.inf)
+
+    def draw(self, cells: NDArray[np.int64], rng: np.random.Generator) -> Array:
+        """Release tables again, by the mechanism's own sampler."""
+        release, query = self.published, self.likelihood.query
+        answers = cells if query is None else cells @ query.T
+        drawn = mechanism_of(release).draw(release.kept, answers, len(cells), seeded_tape(rng), release.plan)
+        return drawn.reshape(len(cells), *release.shape)

@@ -1,0 +1,117 @@
+"""How a table moves given everything else: by moves that are proved to connect its support, or by exact draws.
+
+One plan for tables of `ppdinf.PartiallyPrivate`, for latent multinomials and for `ppdinf.denoise`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from ppdinf.distributions.observation.observed import Observed
+from ppdinf.fiber.gibbs.fiber import Fiber
+from ppdinf.fiber.gibbs.measured_sums import MeasuredSums
+from ppdinf.lattice.moves.support_moves import support_moves
+from ppdinf.lattice.points.presolve import Support
+from ppdinf.laws.noise_norm import NoiseNorm
+
+__all__ = ["TableSupport", "fiber_of", "with_support"]
+
+NEARLY = 0.01  # weight of all other counts of a cell that is nearly known
+
+type Mask = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, eq=False)
+class TableSupport:
+    """Counts that the cells of a table can have.
+
+    Attributes
+    ----------
+    possible : array of bool, shape (d, width)
+        For some parameters of the data model; a superset will do.
+    allowed : array of bool, shape (d, width)
+        Where chains start.
+    cut : bool
+        Whether parameters, or variables that depend on the table, may set upper bounds that `possible` does not have.
+    """
+
+    possible: Mask
+    allowed: Mask
+    cut: bool = False
+
+
+def fiber_of(
+    observed: Observed, lower: NDArray[np.int64], log_noise: NDArray[np.float64], support: TableSupport,
+    coupling: NoiseNorm | MeasuredSums | None, nonnegative: Mask, without_window: Mask | None = None,
+) -> Fiber:  # fmt: skip
+    """Plan how a table moves within its windows.
+
+    Parameters
+    ----------
+    observed : Observed
+    lower : array of int64, shape (d,)
+        First count of each window.
+    log_noise : array of float64, shape (d, width)
+        Log weights of counts by what was published of each cell alone.
+    support : TableSupport
+    coupling : NoiseNorm, MeasuredSums or None
+        What was published of several cells at once.
+    nonnegative : array of bool, shape (d,)
+    without_window : array of bool, shape (d,), optional
+        As for `ppdinf.fiber.gibbs.fiber.Fiber`.
+    """
+    system, held = observed.system, observed.certain()
+    B = sp.csr_array(sp.vstack([system.B, held[0]], format="csr"))
+    plan = support_moves(
+        system.A, system.values, B, np.concatenate([system.limits, held[1]]), Support(lower, support.possible),
+        _nearly_known(log_noise, observed), found=system.structure, cut=support.cut, shape=observed.frame.shape,
+    )  # fmt: skip
+    moves = observed.moves(plan, coupling)
+    proved = plan.proved and not Support(lower, support.allowed).holes.any() and not _has_holes(coupling)
+    restricted = plan.held is not None
+    return Fiber(
+        system, lower, log_noise, moves, coupling, nonnegative, observed.likelihood.histogram,
+        plan.support if restricted or not proved else None, proved, restricted, without_window,
+    )  # fmt: skip
+
+
+def with_support(fiber: Fiber, observed: Observed, allowed: Mask) -> Fiber:
+    """Plan anew for a table on which further variables depend, where these exclude more counts than upper tails."""
+    possible = np.isfinite(fiber.log_noise)
+    now = Support(fiber.lower, allowed)
+    if now.is_empty or not fiber.proved:
+        return fiber
+    ends = Support(fiber.lower, possible).high
+    if not now.holes.any() and (now.high == ends).all():
+        return fiber
+    assert fiber.nonnegative is not None
+    possible &= ~fiber.nonnegative[:, None] | (fiber.lower[:, None] + np.arange(fiber.width) >= 0)
+    support = TableSupport(possible, allowed, cut=True)
+    return fiber_of(
+        observed, fiber.lower, fiber.log_noise, support, fiber.coupling, fiber.nonnegative, fiber.without_window
+    )
+
+
+def _nearly_known(log_noise: NDArray[np.float64], observed: Observed) -> Mask:
+    """Tell cells for which one count has nearly all the weight; none where sums split the cells into groups."""
+    if observed.system.structure.is_partition:
+        return np.zeros(len(log_noise), dtype=bool)
+    most = log_noise.max(axis=1, keepdims=True)
+    weights = np.exp(log_noise - np.where(np.isfinite(most), most, 0.0))
+    found: Mask = weights.sum(axis=1) - 1 < NEARLY
+    return found
+
+
+def _has_holes(coupling: NoiseNorm | MeasuredSums | None) -> bool:
+    """Tell whether some value of a noisy sum is impossible though smaller and larger ones are possible."""
+    if not isinstance(coupling, MeasuredSums) or not coupling.log_weights.size:
+        return False
+    for start, end in zip(coupling.ends[:-1], coupling.ends[1:], strict=True):
+        possible = np.flatnonzero(np.isfinite(coupling.log_weights[start:end]))
+        if possible.size and possible[-1] - possible[0] + 1 > possible.size:
+            return True
+    return False

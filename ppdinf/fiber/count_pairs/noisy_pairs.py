@@ -1,0 +1,210 @@
+r"""Confidential pairs of counts given noisy ones, and perhaps the exact total of the larger: posterior draws.
+
+    c_j ~ NegativeBinomial(mean_j, shape),  d_j | c_j ~ BetaBinomial(c_j, strength share_j, strength (1 - share_j))
+
+are cases and deaths of group j; known are C_j and D_j, both with double geometric noise ``exp(-rate |.|)``, and the sum
+of all c_j, or not. What moves all groups together is a scenario, one of K with equal prior probabilities that differ in
+their means. Deaths are summed out group by group given cases,
+
+    S_j(c) = sum over 0 <= d <= c of BetaBinomial(d | c) exp(-rate |D_j - d|),
+
+so what is left is one total over independent integers (`ppdinf.fiber.sums_given_totals.totals`), whose coefficient is
+the weight of a scenario; each d is drawn given its c. In wide windows S is interpolated: it is as smooth in log c as
+its sum is long.
+"""
+
+import math
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.interpolate import CubicSpline
+from scipy.special import gammaln, logsumexp
+
+from ppdinf._internal.numba_jit import jit
+from ppdinf.errors import CountError, ModelError
+from ppdinf.fiber.sums_given_totals import totals
+
+__all__ = ["draw"]
+
+REACH = 44.0  # logarithms by which the weight of a larger count may lag behind the largest, before it is left out
+NODES = 64  # of the interpolation
+WIDE = 256  # counts in a window that is interpolated
+TINY = 1e-14  # share of the smaller counts left out
+
+
+@jit
+def _walk(c: int, noisy: int, rate: float, a: float, b: float, goal: float) -> tuple[float, int]:
+    """Sum weights of smaller counts, up to `goal`: their logarithm (of all), and the count at which it is reached.
+
+    A goal is a logarithm on the same scale as the sum.
+    """
+    none = math.lgamma(c + b) - math.lgamma(c + a + b) + math.lgamma(a + b) - math.lgamma(b)  # P(0 | c)
+    scale, rise = none - rate * abs(noisy), np.exp(rate)
+    total, weight, d = 1.0, 1.0, 0
+    aim = np.exp(min(goal - scale, 700.0))
+    while total < aim and d < c:
+        ratio = (c - d) / (d + 1.0) * (a + d) / (b + c - d - 1.0) * (rise if d < noisy else 1.0 / rise)
+        if d > noisy and ratio < 1 and weight * ratio < TINY * total * (1 - ratio):
+            break
+        weight *= ratio
+        total += weight
+        d += 1
+        if total > 1e200:
+            weight, total, scale = weight * 1e-200, total * 1e-200, scale + 200 * np.log(10.0)
+            aim = np.exp(min(goal - scale, 700.0))
+    return np.log(total) + scale, d
+
+
+@jit
+def _sums(c: NDArray, noisy: int, rate: float, a: float, b: float) -> NDArray[np.float64]:
+    """Tabulate log S at some counts."""
+    out = np.empty(c.size)
+    for k in range(c.size):
+        out[k] = _walk(c[k], noisy, rate, a, b, np.inf)[0]
+    return out
+
+
+@jit
+def _smaller(
+    c: NDArray, noisy: NDArray, rate: float, a: NDArray, b: NDArray, sums: NDArray, u: NDArray, out: NDArray
+) -> None:
+    for n in range(c.shape[0]):
+        for j in range(c.shape[1]):
+            out[n, j] = _walk(c[n, j], noisy[j], rate, a[j], b[j], sums[n, j] + np.log(u[n, j]))[1]
+
+
+def draw(
+    larger: ArrayLike,
+    smaller: ArrayLike,
+    *,
+    rate: float,
+    mean: ArrayLike,
+    shape: ArrayLike,
+    share: ArrayLike,
+    strength: float,
+    total: int | None = None,
+    draws: int = 1,
+    rng: int | np.random.Generator | None = None,
+) -> NDArray[np.int64]:
+    """Draw confidential pairs from their posterior.
+
+    Parameters
+    ----------
+    larger, smaller : array_like of int, shape (J,)
+        Noisy counts; negative ones too.
+    rate : float
+        Of the double geometric noise, per person.
+    mean : array_like of float, shape (J,) or (K, J)
+        Prior means of the larger counts; with a row for each of K equally probable scenarios, these are weighed by what
+        the noisy counts and the total say of them.
+    shape : array_like of float, shape () or (J,)
+        Their prior is negative binomial: variance ``mean + mean**2 / shape``.
+    share : array_like of float, shape (J,)
+        Prior mean of the smaller count's share in the larger one, between 0 and 1.
+    strength : float
+        As many persons are worth the prior of a share.
+    total : int, optional
+        Exact sum of the confidential larger counts; without it groups are independent.
+    draws : int
+    rng : int or numpy.random.Generator, optional
+
+    Returns
+    -------
+    ndarray of int64, shape (draws, J, 2)
+
+    Raises
+    ------
+    CountError
+        Noisy counts that are no integers, or not one pair for each group.
+    ModelError
+        Parameters out of range.
+    InvariantError
+        No table has the total within reach.
+
+    Notes
+    -----
+    Independent. Exact up to double precision and what lies beyond windows (some 1e-12) where these hold at most 256
+    counts; in wider ones S is interpolated, with relative errors below 1e-4. 67 groups, 300 draws: 60 ms at rate
+    1/4, .15 s at rate 1/400.
+
+    Examples
+    --------
+    >>> tables = draw([12, -3, 40], [2, 1, -4], rate=0.25, mean=[20, 5, 30], shape=2, share=[0.02] * 3, strength=50,
+    ...               total=55, draws=100, rng=1)
+    >>> set(tables[..., 0].sum(axis=1).tolist()), bool((tables[..., 1] >= 0).all())
+    ({55}, True)
+    """
+    noisy = [np.asarray(part) for part in (larger, smaller)]
+    if any(part.dtype.kind not in "iu" or part.ndim != 1 for part in noisy) or noisy[0].shape != noisy[1].shape:
+        raise CountError("larger and smaller noisy counts must be whole numbers, one pair for each group")
+    y, z = (np.ascontiguousarray(part, dtype=np.int64) for part in noisy)
+    means = np.atleast_2d(np.broadcast_to(np.asarray(mean, dtype=np.float64), np.shape(mean)[:-1] + y.shape))
+    shares, shapes = (np.broadcast_to(np.asarray(v, dtype=np.float64), y.shape) for v in (share, shape))
+    if not ((means > 0).all() and np.isfinite(means).all() and ((shares > 0) & (shares < 1)).all()):
+        raise ModelError("prior means must be positive, and shares between 0 and 1")
+    if not (0 < rate < np.inf and (shapes > 0).all() and np.isfinite(shapes).all() and 0 < strength < np.inf):
+        raise ModelError("rate, shape and strength must be positive numbers")
+    generator = np.random.default_rng(rng)
+    a, b = strength * shares, strength * (1 - shares)
+    odds = np.log(means / (means + shapes))  # natural parameters
+    ends = [
+        _window(int(y[j]), int(z[j]), rate, (odds[:, j].min(), odds[:, j].max()), shapes[j], total)
+        for j in range(y.size)
+    ]
+    first = np.array([low for low, _ in ends])
+    weights = np.full((y.size, max(high - low for low, high in ends) + 1), -np.inf)
+    sums = np.zeros(weights.shape)
+    for j, (low, high) in enumerate(ends):
+        counts = np.arange(low, high + 1)
+        sums[j, : counts.size] = _smooth_sums(low, counts.size, int(z[j]), rate, a[j], b[j])
+        weights[j, : counts.size] = _log_weight(counts, y[j], rate, 0.0, shapes[j]) + sums[j, : counts.size]
+    block, goal = (-1, np.empty(0, dtype=np.int64)) if total is None else (0, np.array([total]))
+    table = {"lo": first, "total": goal, "block": block}
+    scenarios = np.zeros(draws, dtype=np.int64)
+    if len(means) > 1:
+        logs = (shapes * np.log(shapes / (means + shapes))).sum(axis=1)  # scales of the priors
+        logs = logs + [totals.log_coefficient(weights, **table, eta=own).sum() for own in odds]
+        scenarios = generator.choice(len(means), draws, p=np.exp(logs - logsumexp(logs)))
+    c = np.empty((draws, y.size), dtype=np.int64)
+    for k in np.unique(scenarios):
+        own = scenarios == k
+        c[own] = totals.draw(weights, **table, eta=odds[k], draws=own.sum(), rng=generator)
+    d = np.empty_like(c)
+    _smaller(c, z, rate, a, b, sums[np.arange(y.size), c - first], 1 - generator.random(c.shape), d)
+    return np.stack([c, d], axis=2)
+
+
+def _window(y: int, z: int, rate: float, odds: tuple[float, float], shape: float, total: int | None) -> tuple[int, int]:
+    """Find the ends of the counts whose prior and noise weight is within `REACH` of the largest.
+
+    Both ends rise with the odds, of which the least and the most of all scenarios are given. The sum over smaller
+    counts, which comes on top, is bounded and hardly changes where these do.
+    """
+    least, most = odds
+    mean = shape / math.expm1(-most)
+    ends = sorted({0, max(0, y), max(0, int(mean)), max(0, z)})
+    high = ends[-1] + 8
+    top = max(_log_weight(np.array(ends), y, rate, most, shape))
+    while high < 2**40 and _log_weight(np.array([high]), y, rate, most, shape)[0] > top - REACH:
+        high += 1 + high // 8
+    counts = np.arange((high if total is None else min(high, int(total))) + 1)
+    low, high = (
+        int(np.flatnonzero((weights := _log_weight(counts, y, rate, own, shape)) > weights.max() - REACH)[end])
+        for own, end in ((least, 0), (most, -1))
+    )
+    return low, high
+
+
+def _log_weight(c: NDArray[np.int64], y: int, rate: float, odds: float, shape: float) -> NDArray[np.float64]:
+    return np.asarray(gammaln(c + shape) - gammaln(c + 1.0) + c * odds - rate * np.abs(c - y))
+
+
+def _smooth_sums(low: int, size: int, noisy: int, rate: float, a: float, b: float) -> NDArray[np.float64]:
+    """Log S over a window; at all counts of a short one, else interpolated in the logarithm of the count."""
+    counts = np.arange(low, low + size)
+    if size <= WIDE:
+        return np.asarray(_sums(counts, noisy, rate, a, b))
+    logs = np.linspace(np.log(low + 8.0), np.log(low + size + 7.0), NODES)
+    nodes = np.unique(np.append(np.rint(np.exp(logs)).astype(np.int64) - 8, [low, low + size - 1]))
+    nodes = nodes[(nodes >= low) & (nodes < low + size)]
+    return np.asarray(CubicSpline(np.log(nodes + 8.0), _sums(nodes, noisy, rate, a, b))(np.log(counts + 8.0)))

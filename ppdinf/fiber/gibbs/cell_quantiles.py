@@ -1,0 +1,113 @@
+"""Counts of one cell given its own measurement and a prior: what they weigh in all, shares below a count, quantiles.
+
+Count c weighs ``w(c) = exp(noise(c) + log_h(c) + slope c)``. Weights are added as they are, each from the one before,
+where double precision holds them, and in logarithms elsewhere. Rows begin with the count `lower`; counts below 0 weigh
+nothing, and the noise's weights fall from the count `falls` on.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ppdinf._internal.numba_jit import jit
+
+__all__ = ["log_total", "quantile", "shares"]
+
+LEAST, MOST = 1e-250, 1e250
+"""Weights outside of these are added in logarithms."""
+
+NEGLIGIBLE = 1e-20
+"""Share of the weights below which what only falls from there on is left out, count by count."""
+
+type Reals = NDArray[np.float64]
+
+
+@jit(inline="always")
+def log_total(row: Reals, log_row: Reals, lower: int, falls: int, log_h: Reals, h: Reals, slope: float) -> float:
+    """Log of the sum of the weights of a cell.
+
+    Parameters
+    ----------
+    row, log_row : arrays, shape (width,)
+        Weights by noise alone, the largest 1, and their logarithms.
+    lower, falls : int
+        Count that the row begins with; from which on its weights fall. So do those of the prior once they do:
+        (c + a) / (c + 1) goes to 1 from one side.
+    log_h, h : arrays
+        By count, and their exponentials.
+    slope : float
+    """
+    start, end = max(lower, 0), lower + row.size
+    middle, ratio = min(max(falls, start), end), np.exp(slope)
+    power, total = 1.0, 0.0
+    for c in range(start, middle):
+        total += row[c - lower] * h[c] * power
+        power *= ratio
+    for c in range(middle, end):
+        weight = row[c - lower] * h[c] * power
+        power *= ratio
+        total += weight
+        if weight < NEGLIGIBLE * total and c > start and h[c] * ratio < h[c - 1]:
+            break
+    if LEAST < total < MOST:
+        return np.log(total) + slope * start
+    top, total = -np.inf, 0.0
+    for c in range(start, end):
+        top = max(top, log_row[c - lower] + log_h[c] + slope * c)
+    for c in range(start, end):
+        total += np.exp(log_row[c - lower] + log_h[c] + slope * c - top)
+    return np.log(total) + top
+
+
+@jit(inline="always")
+def _plain(scale: float, last: float) -> bool:
+    """Whether weights can be added as they are, given one over all of them and the prior's of the largest count.
+
+    The prior's rise with the count, or fall slowly.
+    """
+    return LEAST < scale < MOST and last < MOST
+
+
+@jit(inline="always")
+def shares(
+    row: Reals, log_row: Reals, lower: int, x: int, log_h: Reals, h: Reals, slope: float, log_all: float
+) -> tuple[float, float]:
+    """Shares of the weights that the counts below x have, and x, given the log of all of them."""
+    start, below = max(lower, 0), 0.0
+    power, ratio = np.exp(slope * start - log_all), np.exp(slope) if x > start else 1.0
+    if _plain(power, h[lower + row.size - 1]):
+        for c in range(start, x):
+            below += row[c - lower] * h[c] * power
+            power *= ratio
+        at = row[x - lower] * h[x] * power
+        if at > LEAST:
+            return below, at
+        below = 0.0
+    for c in range(start, x):
+        below += np.exp(log_row[c - lower] + log_h[c] + slope * c - log_all)
+    return below, np.exp(log_row[x - lower] + log_h[x] + slope * x - log_all)
+
+
+@jit(inline="always")
+def quantile(
+    row: Reals, log_row: Reals, lower: int, u: float, log_h: Reals, h: Reals, slope: float, log_all: float
+) -> int:
+    """Smallest count whose share of the weights, with those below, exceeds u; the log of all of them is given."""
+    start, last = max(lower, 0), -1
+    power, ratio = np.exp(slope * start - log_all), 0.0
+    plain = _plain(power, h[lower + row.size - 1])
+    for c in range(start, lower + row.size):
+        if plain:
+            if c == start + 1:  # most counts are the first
+                ratio = np.exp(slope)
+            power = power if c == start else power * ratio
+            weight = row[c - lower] * h[c] * power
+        else:
+            weight = np.exp(log_row[c - lower] + log_h[c] + slope * c - log_all)
+        if weight > 0.0:
+            last = c
+            u -= weight
+            if u < 0.0:
+                return c
+    return last

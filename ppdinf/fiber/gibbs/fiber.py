@@ -1,0 +1,176 @@
+"""The fiber of a release: all tables that agree with what is public, within reach of the noise.
+
+A count further from the released one than the noise can carry it, but with probability 1e-12 for the
+whole table, is left out; windows of counts are then finite and fixed, whatever the data model says.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from ppdinf.errors import InvariantError
+from ppdinf.fiber.gibbs.measured_sums import MeasuredSums
+from ppdinf.fiber.gibbs.table_diagram import TableDiagram, table_diagram
+from ppdinf.invariants import System
+from ppdinf.lattice.moves.moves import Moves
+from ppdinf.lattice.points.decision_diagram import EDGES
+from ppdinf.lattice.points.fixed_cells import fixed_cells
+from ppdinf.lattice.points.presolve import Support
+from ppdinf.lattice.points.tables_with_holes import random_vertex
+from ppdinf.laws.histogram_noise import HistogramNoise
+from ppdinf.laws.noise_norm import NoiseNorm
+
+__all__ = ["Fiber"]
+
+FEWER = 8  # times fewer edges where lower bounds alone restrict the tables: moves then seldom fail to mix
+LIKELY = 10.0  # log weight below the largest of a cell at which chains may start
+
+
+@dataclass(frozen=True, eq=False)
+class Fiber:
+    """Public sums and bounds, windows of counts with their noise weights, and moves that connect them.
+
+    Attributes
+    ----------
+    system : System
+        ``A x = values`` and ``B x >= limits``, with names.
+    lower : array of int64, shape (d,)
+        Smallest count in the window of each cell.
+    log_noise : array of float64, shape (d, width)
+        Log weight of the released count given each count of the window; ``-inf`` beyond a public bound.
+    moves : Moves
+        Directions along which the fiber is walked.
+    coupling : NoiseNorm, MeasuredSums or None
+        What else was observed of several cells at once: noise that couples them (`log_noise` then holds public bounds
+        alone), or noisy sums.
+    nonnegative : array of bool, shape (d,), or None
+        Cells that the data model takes to be 0 or more.
+    histogram : HistogramNoise or None
+        What noisy sums of the table's histogram of counts tell of it.
+    support : Support or None
+        Counts that each cell can have for some parameters of the data model, without counts that no table has.
+    proved : bool
+        Whether a theorem says that the moves connect the support.
+    restricted : bool
+        Whether the tables are restricted by more than lower bounds: by upper bounds, known cells, bounds on sums or
+        holes in the support.
+    without_window : array of bool, shape (d,), or None
+        Cells that nothing published and nothing in the model depends on. The first count of their windows has the
+        weight 1 and stands for all counts; they are drawn from their data model.
+    """
+
+    system: System
+    lower: NDArray[np.int64]
+    log_noise: NDArray[np.float64]
+    moves: Moves
+    coupling: NoiseNorm | MeasuredSums | None = None
+    nonnegative: NDArray[np.bool_] | None = None
+    histogram: HistogramNoise | None = None
+    support: Support | None = None
+    proved: bool = True
+    restricted: bool = False
+    without_window: NDArray[np.bool_] | None = None
+
+    @cached_property
+    def diagram(self) -> TableDiagram | None:
+        """All tables, from which one is drawn exactly; None where moves are proved, or there are too many tables."""
+        if self.support is None or self.proved or self.histogram is not None:
+            return None
+        coupling = self.coupling if isinstance(self.coupling, MeasuredSums) else None
+        if not self.restricted and isinstance(self.coupling, NoiseNorm):
+            return None
+        return table_diagram(self.system, self.support, coupling, EDGES if self.restricted else EDGES // FEWER)
+
+    @property
+    def may_be_cut(self) -> bool:
+        """Whether moves may fail to connect the tables, of which there are too many for exact draws."""
+        return self.restricted and not self.proved and self.diagram is None
+
+    def vertex(self, rng: np.random.Generator) -> NDArray[np.int64] | None:
+        """Return a table of largest random objective, within counts that noise leaves likely if there is one."""
+        system = self.system
+        if self.support is None:
+            return None
+        most = self.log_noise.max(axis=1, keepdims=True)
+        for likely in (self.log_noise > most - LIKELY, np.ones(self.log_noise.shape, dtype=bool)):
+            support = Support(self.lower, self.support.possible & likely)
+            found = random_vertex(system.A, system.values, system.B, system.limits, support, rng)
+            if found is not None and self.is_possible(found):
+                return found
+        return None
+
+    def is_possible(self, x: NDArray[np.int64]) -> bool:
+        """Tell whether what was published of sums has positive probability given a table."""
+        return not isinstance(self.coupling, MeasuredSums) or self.coupling.log_density(x) > -np.inf
+
+    @property
+    def width(self) -> int:
+        """Number of counts in each window."""
+        return self.log_noise.shape[1]
+
+    @cached_property
+    def uninformed(self) -> NDArray[np.bool_]:
+        """Cells without a window, shape (d,)."""
+        return np.zeros(self.lower.size, dtype=bool) if self.without_window is None else self.without_window
+
+    @cached_property
+    def fixed(self) -> NDArray[np.bool_]:
+        """Cells with one value in all tables that public statements, supports of laws and the data model allow."""
+        system, B, limits = self.system, self.system.B, self.system.limits
+        if self.diagram is not None:
+            return ~self.diagram.varies(self.width)
+        if self.support is not None:
+            units = sp.eye_array(self.lower.size, dtype=np.int64, format="csr")
+            B = sp.csr_array(sp.vstack([B, units, -units], format="csr"))
+            return fixed_cells(
+                system.structure, system.A, system.values, B,
+                np.concatenate([limits, self.support.low, -self.support.high]),
+            )  # fmt: skip
+        if self.nonnegative is not None:
+            signs = sp.eye_array(self.lower.size, dtype=np.int64, format="csr")[np.flatnonzero(self.nonnegative)]
+            B = sp.csr_array(sp.vstack([B, signs], format="csr"))
+            limits = np.append(limits, np.zeros(B.shape[0] - limits.size, dtype=np.int64))
+        return fixed_cells(system.structure, system.A, system.values, B, limits)
+
+    def slack(self, x: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return ``B x - limits``."""
+        return self.system.B @ x - self.system.limits
+
+    def require(self, x: NDArray[np.int64]) -> None:
+        """Refuse a table off the fiber or outside the windows.
+
+        Raises
+        ------
+        InvariantError
+            Naming the public sum or bound that is broken, or the number of cells out of reach.
+        """
+        system = self.system
+        for names, wrong in ((system.names, system.A @ x != system.values), (system.bound_names, self.slack(x) < 0)):
+            for row in np.flatnonzero(wrong)[:1]:
+                raise InvariantError(
+                    f"the starting table breaks {names[row]!r}, which is public: leave its start to ppdinf, or pass a "
+                    "table that keeps everything public"
+                )
+        outside = np.count_nonzero(((x < self.lower) | (x >= self.lower + self.width)) & ~self.uninformed)
+        if outside:
+            raise InvariantError(
+                f"the starting table has {outside} cells further from the release than noise can reach"
+            )
+
+    def holds(self, x: NDArray[np.int64]) -> bool:
+        """Tell whether a table is on the fiber and within the windows."""
+        try:
+            self.require(x)
+        except InvariantError:
+            return False
+        return True
+
+    def at_edge(self, x: NDArray[np.int64]) -> int:
+        """Count cells at the end of their window; any says that release and model contradict each other."""
+        at_end = (x == self.lower) | (x == self.lower + self.width - 1)
+        return int(np.count_nonzero(at_end & ~self.uninformed))

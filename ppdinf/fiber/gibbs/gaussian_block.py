@@ -1,0 +1,173 @@
+"""Cells whose law, given all others, is near a Gaussian on the lattice of exact sums: where they may go together.
+
+Lines mix slowly where a sum of many cells is known well and each of them is not: what one cell gains another has to
+give. Cells that are measured with Gaussian noise and are far from where they have to stop have a law near
+
+    exp(g'u - u'Hu / 2)   on x + B u,   H = B' (Q' V^-1 Q + K) B,
+
+with B a basis of the lattice that exact sums leave them, V the variances of the sums Q x, K the precisions of the
+cells' own measurements, and g the slope of the log weights at x, what the prior adds included. Klein's algorithm draws
+u coordinate by coordinate, each from a discrete Gaussian, with a probability that is known exactly; Metropolis and
+Hastings make up for all that is not Gaussian or not in H (`ppdinf.fiber.gibbs.joint_move`). With a step s < 1 the
+proposal goes only part of the way, ``u ~ N((1 - sqrt(1 - s^2)) H^-1 g, s^2 H^-1)``, as reversible where the law is
+Gaussian.
+
+P. Klein, "Finding the closest lattice vector when it's unusually close", SODA 2000.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from scipy.linalg import cholesky
+
+from ppdinf._internal.numba_jit import jit
+from ppdinf.fiber.gibbs.fiber import Fiber
+from ppdinf.fiber.gibbs.measured_sums import MeasuredSums
+from ppdinf.lattice.structure.blocks import structure
+
+__all__ = ["NOBODY", "Block", "GaussianBlock", "gaussian_block", "log_probability", "propose"]
+
+AWAY = 4.0
+"""Standard deviations of its own noise that a cell has to be away from the counts that it cannot have."""
+
+FEWEST, MOST = 8, 1500
+"""Cells of a block: fewer are served by lines, more would take too large a matrix."""
+
+SMOOTH = 3.0
+"""Variance from which on the mass of a discrete Gaussian is the same around any centre, to 1e-25."""
+
+type Ints = NDArray[np.int64]
+type Reals = NDArray[np.float64]
+type Block = tuple[Ints, Ints, Ints, Ints, Reals]
+"""Cells; the basis by columns, ``indptr, indices, data``; R."""
+
+
+@jit
+def _log_mass(center: float, precision: float) -> float:
+    """Log of the sum of ``exp(-precision (k - center)**2 / 2)`` over all integers k."""
+    if precision * SMOOTH < 1.0:
+        return 0.5 * np.log(2.0 * np.pi / precision)
+    nearest, total = np.rint(center), 0.0
+    for k in range(-20, 21):
+        total += np.exp(-0.5 * precision * (nearest + k - center) ** 2)
+    return np.log(total)
+
+
+@jit
+def _discrete_gaussian(center: float, precision: float, rng: np.random.Generator) -> int:
+    """Draw an integer k with weight ``exp(-precision (k - center)**2 / 2)``, by rejection or from a list."""
+    if precision * SMOOTH < 1.0:  # a wider normal, rounded: its real number decides, whose density is known
+        sd = 1.0 / np.sqrt(precision)
+        wider = sd + 0.5
+        top = 0.25 / (2.0 * sd + 0.5)  # where ((|z| + 1/2) / wider)^2 - (z / sd)^2 is largest, half of it
+        while True:
+            real = wider * rng.standard_normal()
+            k = np.rint(center + real)
+            if np.log(1.0 - rng.random()) < 0.5 * (real / wider) ** 2 - 0.5 * precision * (k - center) ** 2 - top:
+                return int(k)
+    nearest = np.rint(center)
+    left = rng.random() * np.exp(_log_mass(center, precision))
+    for k in range(-20, 21):
+        left -= np.exp(-0.5 * precision * (nearest + k - center) ** 2)
+        if left < 0.0:
+            return int(nearest) + k
+    return int(nearest)
+
+
+@jit
+def _along(R: Reals, g: Reals, step: float) -> Reals:
+    """``R mean`` of a proposal, whose mean is a share of ``H^-1 g`` with ``H = R' R``."""
+    z = (1.0 - np.sqrt(1.0 - step * step)) * g
+    for i in range(z.size):  # R' z = g, by rows of R
+        z[i] /= R[i, i]
+        for j in range(i + 1, z.size):
+            z[j] -= R[i, j] * z[i]
+    return z
+
+
+@jit
+def _rest(R: Reals, z: Reals, u: Ints, i: int) -> float:
+    """Center of u_i given those after it, times ``R[i, i]``."""
+    rest = z[i]
+    for j in range(i + 1, z.size):
+        rest -= R[i, j] * u[j]
+    return rest
+
+
+@jit
+def propose(R: Reals, g: Reals, step: float, rng: np.random.Generator, u: Ints) -> float:
+    """Draw u by Klein's algorithm; the log of its probability."""
+    z, found = _along(R, g, step), 0.0
+    for i in range(z.size - 1, -1, -1):
+        center, precision = _rest(R, z, u, i) / R[i, i], (R[i, i] / step) ** 2
+        u[i] = _discrete_gaussian(center, precision, rng)
+        found -= 0.5 * precision * (u[i] - center) ** 2 + _log_mass(center, precision)
+    return found
+
+
+@jit
+def log_probability(R: Reals, g: Reals, step: float, u: Ints) -> float:
+    """Log of the probability to draw u by `propose`."""
+    z, found = _along(R, g, step), 0.0
+    for i in range(z.size):
+        center, precision = _rest(R, z, u, i) / R[i, i], (R[i, i] / step) ** 2
+        found -= 0.5 * precision * (u[i] - center) ** 2 + _log_mass(center, precision)
+    return found
+
+
+@dataclass(frozen=True, eq=False)
+class GaussianBlock:
+    """Cells that move together.
+
+    Attributes
+    ----------
+    cells : array of int64, shape (n,)
+    basis : scipy.sparse.csc_array of int64, shape (n, m)
+        Of what exact sums let them do.
+    root : array of float64, shape (m, m)
+        Upper triangular R with ``R' R = H``.
+    """
+
+    cells: Ints
+    basis: sp.csc_array
+    root: Reals
+
+    @property
+    def arrays(self) -> Block:
+        """What kernels take: cells, the basis by columns, R."""
+        b = self.basis
+        return self.cells, b.indptr.astype(np.int64), b.indices.astype(np.int64), b.data.astype(np.int64), self.root
+
+
+NOBODY = GaussianBlock(np.zeros(0, dtype=np.int64), sp.csc_array((0, 0), dtype=np.int64), np.zeros((0, 0)))
+"""No cells."""
+
+
+def gaussian_block(fiber: Fiber, precision: Reals, away: Reals) -> GaussianBlock:
+    """Find the cells of a table that can move together; none where noise of sums is not Gaussian, or where few can.
+
+    Parameters
+    ----------
+    fiber : Fiber
+    precision : array of float64, shape (d,)
+        Of what was measured of every cell alone, by Gaussian noise; 0 for none.
+    away : array of float64, shape (d,)
+        How far each usually is from the counts that it cannot have.
+    """
+    measured = fiber.coupling
+    if not isinstance(measured, MeasuredSums) or measured.mixtures or (measured.precision == 0).any():
+        return NOBODY
+    far = np.where(precision > 0, away * np.sqrt(precision), 0.0)
+    cells = np.sort(np.argsort(-far, kind="stable")[: min(MOST, int((far > AWAY).sum()))])
+    if cells.size < FEWEST:
+        return NOBODY
+    exact = sp.csr_array(fiber.system.A)[:, cells]
+    basis = structure(exact).lattice.basis if exact.shape[0] else sp.eye_array(cells.size, dtype=np.int64)
+    Q = sp.csr_array(measured.matrix)[:, cells]
+    H = (Q.T @ sp.diags_array(measured.precision) @ Q).toarray() + np.diag(precision[cells])
+    root = cholesky(basis.T @ (H @ basis.toarray())) if basis.shape[1] else np.zeros((0, 0))
+    return GaussianBlock(cells, sp.csc_array(basis), np.ascontiguousarray(root))

@@ -1,0 +1,294 @@
+"""Move a table and the parameters of its prior together, by Metropolis and Hastings.
+
+Where little is known of cells, parameters given the cells move a little and cells given the parameters go along: what
+both could do together takes hundreds of such turns. Here new parameters are proposed with a table to go with them:
+
+1. *Single cells* keep their quantile. By prior and by what was measured of it alone, cell i has the weights
+   ``w_i(x) = exp(noise_i(x) + log_h(x) + slope_i x)`` of total Z_i; a uniform number u within the step of x in their
+   distribution function gives x' as its quantile under the new parameters. In terms of u the density of parameters is
+   that times prod Z_i, with all that was measured of sums (an ancillary augmentation; Yu and Meng, JCGS 2011). Or u is
+   drawn anew, and cells with it.
+2. *Exact sums* are kept by a partner of the cell, which has the same ones: it gives what the cell gains.
+3. *A block* of cells (`ppdinf.fiber.gibbs.gaussian_block`) follows, drawn by Klein's algorithm given all others,
+unless no
+   cell has changed.
+
+Without new parameters and cells that is a move of the block alone.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ppdinf._internal.numba_jit import jit
+from ppdinf.fiber.gibbs.cell_quantiles import log_total, quantile, shares
+from ppdinf.fiber.gibbs.gaussian_block import Block, log_probability, propose
+from ppdinf.fiber.gibbs.measured_sums import Measured
+
+__all__ = ["FREE", "HELD", "joint_move", "joint_moves"]
+
+FREE, HELD = -1, -2
+"""In place of a partner: a cell without exact sums needs none; one that has none to be had stays."""
+
+type Ints = NDArray[np.int64]
+type Reals = NDArray[np.float64]
+type Bounds = tuple[Ints, Ints, Ints]
+type Noise = tuple[Reals, Reals, Ints, Ints]
+type Prior = tuple[Reals, Reals, Reals]
+
+
+@jit
+def _log_sums(sums: Ints, measured: Measured) -> float:
+    """Log weight of everything measured of sums."""
+    _, _, _, y, precision, rate, ends, first, log_weights = measured
+    found = 0.0
+    for i in range(sums.size):
+        away = float(y[i] - sums[i])
+        found -= 0.5 * precision[i] * away * away + rate[i] * abs(away)
+        size = ends[i + 1] - ends[i]
+        if size > 0 and precision[i] == 0.0 and rate[i] == 0.0:
+            at = sums[i] - first[i]
+            if not 0 <= at < size:
+                return -np.inf
+            found += log_weights[ends[i] + at]
+    return found
+
+
+@jit(inline="always")
+def _add(x: Ints, sums: Ints, slack: Ints, cell: int, change: int, measured: Measured, bounds: Bounds) -> None:
+    """Change one cell, and the sums and slacks that hold it."""
+    x[cell] += change
+    for j in range(measured[0][cell], measured[0][cell + 1]):
+        sums[measured[1][j]] += change * measured[2][j]
+    for j in range(bounds[0][cell], bounds[0][cell + 1]):
+        slack[bounds[1][j]] += change * bounds[2][j]
+
+
+@jit
+def _slopes(
+    x: Ints, sums: Ints, log_noise: Reals, lower: Ints, log_h: Reals, slope: Reals, measured: Measured, block: Block
+) -> Reals:
+    """Slope of the log weight along the basis of a block; that of a cell by central differences, 0 at an end."""
+    cells, first, rows, steps, root = block
+    own, found = np.zeros(cells.size), np.zeros(root.shape[0])
+    for k in range(cells.size):
+        i = cells[k]
+        at = x[i] - lower[i]
+        if 1 <= at < log_noise.shape[1] - 1 and x[i] >= 1:
+            rise = log_noise[i, at + 1] - log_noise[i, at - 1] + log_h[x[i] + 1] - log_h[x[i] - 1]
+            if abs(rise) < np.inf:
+                own[k] = 0.5 * rise + slope[i]
+        for j in range(measured[0][i], measured[0][i + 1]):
+            r = measured[1][j]
+            own[k] += measured[2][j] * measured[4][r] * (measured[3][r] - sums[r])
+    for c in range(root.shape[0]):
+        for j in range(first[c], first[c + 1]):
+            found[c] += steps[j] * own[rows[j]]
+    return found
+
+
+@jit
+def _inside(x: Ints, cells: Ints, lower: Ints, log_noise: Reals) -> bool:
+    """Whether some cells are within their windows."""
+    for i in cells:
+        if not 0 <= x[i] - lower[i] < log_noise.shape[1] or log_noise[i, x[i] - lower[i]] == -np.inf:
+            return False
+    return True
+
+
+@jit
+def _shift(
+    x: Ints, sums: Ints, slack: Ints, u: Ints, sign: int, measured: Measured, bounds: Bounds, block: Block
+) -> None:
+    """Add ``sign B u`` to the cells of a block."""
+    cells, first, rows, steps, root = block
+    for c in range(root.shape[0]):
+        if u[c] != 0:
+            for j in range(first[c], first[c + 1]):
+                _add(x, sums, slack, cells[rows[j]], sign * u[c] * steps[j], measured, bounds)
+
+
+@jit
+def _change(
+    x: Ints,
+    sums: Ints,
+    slack: Ints,
+    cells: Ints,
+    partner: Ints,
+    changes: Ints,
+    sign: int,
+    measured: Measured,
+    bounds: Bounds,
+) -> None:
+    """Add changes of single cells, times the sign, and take them from their partners."""
+    for k in range(cells.size):
+        if changes[k] != 0:
+            _add(x, sums, slack, cells[k], sign * changes[k], measured, bounds)
+            if partner[cells[k]] >= 0:
+                _add(x, sums, slack, partner[cells[k]], -sign * changes[k], measured, bounds)
+
+
+@jit
+def joint_move(
+    x: Ints,
+    sums: Ints,
+    slack: Ints,
+    cells: Ints,
+    partner: Ints,
+    before: Prior,
+    after: Prior,
+    log_totals: Reals,
+    noise: Noise,
+    measured: Measured,
+    bounds: Bounds,
+    block: Block,
+    step: float,
+    log_ratio: float,
+    anew: bool,
+    rng: np.random.Generator,
+) -> bool:
+    """Propose new parameters and a table, and move x, sums and slack in place where that is accepted.
+
+    Parameters
+    ----------
+    x : array of int64, shape (d,)
+    sums, slack : arrays of int64
+        ``Q x`` and ``B x - b``.
+    cells : array of int64
+        Those whose weights the parameters change, apart from cells that cannot vary.
+    partner : array of int64, shape (d,)
+        Cell of the block with the same exact sums, or `FREE`, or `HELD`; cells of the block are held.
+    before, after : tuple of three arrays
+        ``log_h``, ``exp(log_h)`` and ``slope``, shape (d,), of the old and the new parameters.
+    log_totals : array of float64, shape (d,)
+        Logs of the sums of the weights of single cells by the old parameters, nan where they are not known yet; of the
+        new ones where these are accepted.
+    noise : tuple of four arrays
+        Log weights of what was measured of every cell, shape (d, width), the largest of each 0; their exponentials; the
+        least counts, and those from which on weights fall.
+    measured : tuple of arrays
+        `MeasuredSums.arrays`, scales of l2 noise given.
+    bounds : tuple of three arrays
+        ``indptr, indices, data`` of B by columns.
+    block : tuple of arrays
+        `GaussianBlock.arrays`.
+    step : float
+        Of the block.
+    log_ratio : float
+        Of the new parameters' density over the old ones', factors of the weights that do not depend on counts included.
+    anew : bool
+        Whether single cells are drawn anew, in place of keeping their quantiles.
+    rng : numpy.random.Generator
+    """
+    log_noise, linear, lower, falls = noise
+    log_h, h, slope = before
+    log_h_new, h_new, slope_new = after
+    own, stayed = block[0], x[block[0]]
+    changes, totals_new = np.zeros(cells.size, dtype=np.int64), np.full(cells.size, np.nan)
+    ratio, still = log_ratio, cells.size > 0
+    for k in range(cells.size):
+        i = cells[k]
+        if partner[i] == HELD:
+            still = False
+            ratio += log_h_new[x[i]] - log_h[x[i]] + (slope_new[i] - slope[i]) * x[i]
+            continue
+        row, log_row = linear[i], log_noise[i]
+        if np.isnan(log_totals[i]):
+            log_totals[i] = log_total(row, log_row, lower[i], falls[i], log_h, h, slope[i])
+        q = rng.random()
+        if not anew:
+            below, at = shares(row, log_row, lower[i], x[i], log_h, h, slope[i], log_totals[i])
+            q = below + q * at
+        totals_new[k] = log_total(row, log_row, lower[i], falls[i], log_h_new, h_new, slope_new[i])
+        ratio += totals_new[k] - log_totals[i]
+        changes[k] = quantile(row, log_row, lower[i], q, log_h_new, h_new, slope_new[i], totals_new[k]) - x[i]
+        still &= changes[k] == 0
+    if still:  # there and back: nothing for the block to follow
+        accepted = np.log(rng.random()) < ratio
+        if accepted:
+            log_totals[cells] = totals_new
+        return accepted
+    ratio -= _log_sums(sums, measured)
+    _change(x, sums, slack, cells, partner, changes, 1, measured, bounds)
+    if not _inside(x, own, lower, log_noise):  # partners may have gone where their windows end
+        _change(x, sums, slack, cells, partner, changes, -1, measured, bounds)
+        return False
+    u = np.zeros(block[4].shape[0], dtype=np.int64)
+    forward = propose(block[4], _slopes(x, sums, log_noise, lower, log_h_new, slope_new, measured, block), step, rng, u)
+    _shift(x, sums, slack, u, 1, measured, bounds, block)
+    accepted = not (slack < 0).any() and _inside(x, own, lower, log_noise)
+    if accepted:
+        for k in range(own.size):
+            i = own[k]
+            ratio += log_noise[i, x[i] - lower[i]] - log_noise[i, stayed[k] - lower[i]]
+            ratio += log_h_new[x[i]] + slope_new[i] * x[i]
+            ratio -= log_h_new[stayed[k]] + slope_new[i] * stayed[k]  # of its parameters alone, as cells that are held
+        ratio += _log_sums(sums, measured)
+    _change(x, sums, slack, cells, partner, changes, -1, measured, bounds)  # where the way back begins
+    accepted = accepted and _inside(x, own, lower, log_noise)
+    if accepted:
+        slopes = _slopes(x, sums, log_noise, lower, log_h, slope, measured, block)
+        ratio += log_probability(block[4], slopes, step, -u) - forward
+        accepted = np.log(rng.random()) < ratio
+    if accepted:
+        _change(x, sums, slack, cells, partner, changes, 1, measured, bounds)
+        log_totals[cells] = totals_new
+    else:
+        _shift(x, sums, slack, u, -1, measured, bounds, block)
+    return accepted
+
+
+@jit
+def joint_moves(
+    x: Ints,
+    sums: Ints,
+    slack: Ints,
+    groups: tuple[Ints, Ints],
+    which: Ints,
+    partner: Ints,
+    before: Prior,
+    after: Prior,
+    log_totals: Reals,
+    noise: Noise,
+    measured: Measured,
+    bounds: Bounds,
+    block: Block,
+    step: float,
+    log_ratios: Reals,
+    anew: NDArray[np.bool_],
+    rng: np.random.Generator,
+) -> NDArray[np.bool_]:
+    """Move with one group of cells after the other, and say which were accepted.
+
+    Parameters
+    ----------
+    groups : tuple of two arrays of int64
+        Cells of group g are ``groups[1][groups[0][g]:groups[0][g + 1]]``; no cell is in two groups.
+    which : array of int64, shape (n,)
+        Groups that are proposed.
+    before, after : tuple of three arrays
+        As for `joint_move`, slopes after as they are when every group is accepted. Weights that all cells share,
+        ``log_h``, may differ for one group alone.
+    log_ratios, anew : arrays, shape (n,)
+        Of the groups that are proposed.
+    x, sums, slack, partner, log_totals, noise, measured, bounds, block, step, rng
+        As for `joint_move`.
+    """
+    log_h, h, slope = before
+    log_h_new, h_new, slope_new = after
+    here, there, accepted = slope.copy(), slope.copy(), np.zeros(which.size, dtype=np.bool_)
+    for n in range(which.size):
+        cells = groups[1][groups[0][which[n]] : groups[0][which[n] + 1]]
+        for i in cells:
+            there[i] = slope_new[i]
+        accepted[n] = joint_move(
+            x, sums, slack, cells, partner, (log_h, h, here), (log_h_new, h_new, there), log_totals, noise, measured,
+            bounds, block, step, log_ratios[n], anew[n], rng,
+        )  # fmt: skip
+        for i in cells:
+            if accepted[n]:
+                here[i] = there[i]
+            else:
+                there[i] = here[i]
+    return accepted

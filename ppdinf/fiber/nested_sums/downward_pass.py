@@ -1,0 +1,153 @@
+"""Posteriors of all sums and cells of a forest, from the roots down: the gradient, by Fisher's identity.
+
+The outside weight ``o_v(s)`` is that of everything but what is below sum v, given that v is s; ``u_v(s) o_v(s)`` is its
+posterior. Below a join of a and b, ``o_a(s) = sum_k u_b(k) o(s + k)``. Joins are in postorder, so that from the last
+to the first the outside weights in hand are those on a stack.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ppdinf.fiber.nested_sums.join_tree import LOW, NODE, NONE, START, Tree
+from ppdinf.fiber.nested_sums.short_sums import convolve, convolve_logs, copied
+from ppdinf.fiber.nested_sums.sum_factors import Factors
+from ppdinf.fiber.nested_sums.upward_pass import factor_row
+from ppdinf.fiber.nested_sums.weight_rows import BEGIN, FIRST, MASS, SIZE, CellWeights, Rows, load_parts, parts_of
+from ppdinf.fiber.sums_given_totals.cell_windows import exp_of, vectorised
+
+__all__ = ["downward"]
+
+
+@vectorised
+def _posterior(row: NDArray, outside: NDArray, logs: bool, out: NDArray) -> tuple[float, float]:
+    """Posterior probabilities of a row into ``out``, and their first two moments; the outside weights are scaled."""
+    mass, mean, square = 0.0, 0.0, 0.0
+    if logs:
+        top = -np.inf
+        for k in range(row.size):
+            out[k] = row[k] + outside[k]
+            top = max(top, out[k])
+        for k in range(row.size):
+            out[k] = np.exp(out[k] - top)
+            outside[k] -= top
+    else:
+        for k in range(row.size):
+            out[k] = row[k] * outside[k]
+    for k in range(row.size):
+        mass += out[k]
+    scale = 1.0 / mass
+    for k in range(row.size):
+        out[k] *= scale
+        mean += k * out[k]
+        if not logs:
+            outside[k] *= scale
+    for k in range(row.size):
+        square += (k - mean) ** 2 * out[k]
+    return mean, square
+
+
+@vectorised
+def _height(joins: NDArray, place: NDArray, at: int, stop: int) -> int:
+    """How many entries the stack of outside weights takes."""
+    height = highest = place[stop - 1, SIZE]
+    for join in range(stop - 1, at - 1, -1):
+        height -= place[join, SIZE]
+        for part in joins[join, :NODE]:
+            height += place[part, SIZE] if part >= 0 else 0
+        highest = max(highest, height)
+    return highest
+
+
+@vectorised
+def _weigh(outside: NDArray, log_factor: NDArray, logs: bool) -> None:
+    """Multiply outside weights by what is known of their sum, over the largest of it."""
+    top = -np.inf
+    for k in range(outside.size):
+        top = max(top, log_factor[k])
+    for k in range(outside.size):
+        if logs:
+            outside[k] += log_factor[k] - top
+        else:
+            outside[k] *= exp_of(log_factor[k] - top)
+
+
+@vectorised
+def _tree_downward(
+    tree: Tree,
+    w: CellWeights,
+    f: Factors,
+    share: float,
+    at: int,
+    stop: int,
+    rows: Rows,
+    gradient: NDArray,
+    cell_moments: NDArray,
+    moments: NDArray,
+) -> None:
+    joins, sums, cells = tree.joins, tree.sums, tree.cells
+    place, amount, entries = rows.place, rows.amount, rows.entries
+    logs, widest = rows.logs[stop - 1], max(tree.widest, place[at:stop, SIZE].max())
+    parts, turned, factor = parts_of(tree, share, logs, widest), np.empty(widest), np.empty(widest)
+    pair, sizes, firsts = parts.pair, parts.size, parts.first
+    out, posterior, stack = np.empty((2, widest)), np.empty(widest), np.empty(_height(joins, place, at, stop))
+    height = place[stop - 1, SIZE]
+    stack[:height] = 0.0 if logs else 1.0 / amount[stop - 1, MASS]
+    for join in range(stop - 1, at - 1, -1):
+        first, begin, size = place[join, FIRST], place[join, BEGIN], place[join, SIZE]
+        height -= size
+        outside, v = stack[height : height + size], joins[join, NODE]
+        if v >= 0:
+            mean, variance = _posterior(entries[begin : begin + size], outside, logs, posterior)
+            moments[v, 0], moments[v, 1] = first + mean, variance
+            factor_row(sums, w.tilt, w.center[v], f, v, first, factor[:size])
+            _weigh(outside, factor[:size], logs)
+        load_parts(join, tree, w, rows, parts)
+        for side in range(2):
+            part, low = joins[join, side], firsts[side]
+            if part == NONE:
+                continue
+            row, other = pair[side, : sizes[side]], pair[1 - side, : sizes[1 - side]]
+            mirror, into = turned[: other.size], out[side, : row.size]
+            copied(other[::-1], mirror)
+            skip = other.size - 1 + firsts[0] + firsts[1] - first
+            if logs:
+                convolve_logs(mirror, outside, skip, into)
+            else:
+                convolve(mirror, outside, skip, into)
+            if part < 0:
+                i = ~part
+                cell_moments[i, 0], cell_moments[i, 1] = _posterior(row, into, logs, posterior)
+                cell_moments[i, 0] += low
+                begin = cells[i, START] + low - cells[i, LOW]
+                share_of = gradient[begin : begin + row.size]
+                for k in range(row.size):
+                    share_of[k] += posterior[k]
+        for side in range(2):
+            part = joins[join, side]
+            if part >= 0:
+                size = place[part, SIZE]
+                copied(out[side, :size], stack[height : height + size])
+                height += size
+
+
+@vectorised
+def downward(
+    tree: Tree,
+    w: CellWeights,
+    f: Factors,
+    share: NDArray,
+    rows: Rows,
+    gradient: NDArray,
+    cell_moments: NDArray,
+    moments: NDArray,
+) -> None:
+    """Add posteriors to the entries of ``gradient`` that weights came from; write means and variances.
+
+    Trees without any weight are left out.
+    """
+    at = 0
+    for n in range(tree.root.size):
+        stop = tree.root[n] + 1
+        if rows.place[stop - 1, SIZE] > 0:
+            _tree_downward(tree, w, f, share[n], at, stop, rows, gradient, cell_moments, moments)
+        at = stop

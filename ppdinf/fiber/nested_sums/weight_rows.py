@@ -1,0 +1,155 @@
+"""Rows of weights of cells and of joins: how they are kept, and those of both parts of a join.
+
+A row is cut down to a window and scaled to a top of 1; what is cut off is counted.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ppdinf._internal.numba_jit import jit
+from ppdinf.fiber.nested_sums.join_tree import ABOVE, LOW, NONE, START, WIDTH, Tree
+from ppdinf.fiber.nested_sums.short_sums import copied
+from ppdinf.fiber.sums_given_totals.cell_windows import exp_of, vectorised
+
+__all__ = [
+    "BEGIN",
+    "FIRST",
+    "LOST",
+    "MASS",
+    "SCALE",
+    "SIZE",
+    "TINY",
+    "CellWeights",
+    "Parts",
+    "Rows",
+    "cell_row",
+    "load_parts",
+    "parts_of",
+]
+
+inlined = jit(error_model="numpy", fastmath={"reassoc", "contract", "arcp", "nsz"}, forceinline=True)
+
+TINY = 1e-300  # a product that is lost to underflow is smaller
+
+FIRST, BEGIN, SIZE = 0, 1, 2
+SCALE, MASS, LOST = 0, 1, 2
+
+
+class CellWeights(NamedTuple):
+    """Cell i has log weight ``log_weight[START + x - LOW] + slope[i] x``; cells and sums right below v, ``tilt[v]``."""
+
+    log_weight: NDArray
+    slope: NDArray
+    tilt: NDArray  # (m,), with those of
+    cell_center: NDArray
+    center: NDArray
+
+
+class Rows(NamedTuple):
+    """Of each join, the weights ``entries[BEGIN : BEGIN + SIZE]`` of values from FIRST on, scaled to a top of 1."""
+
+    place: NDArray  # (n, 3): FIRST, BEGIN, SIZE
+    amount: NDArray  # (n, 3): SCALE, MASS, LOST
+    logs: NDArray  # whether the entries are logarithms
+    entries: NDArray
+
+
+class Parts(NamedTuple):
+    """Rows of both parts of a join: values from ``first`` on, ``size`` of them, weights ``pair[side, :size[side]]``."""
+
+    pair: NDArray  # (2, widest)
+    size: NDArray  # (2,)
+    first: NDArray  # (2,)
+    known: NDArray  # (2, 3): SCALE, MASS, LOST
+    rare: float  # cells are cut down to this weight over their top,
+    cut: float  # minus its logarithm
+    logs: bool
+
+
+@vectorised
+def cell_row(
+    entries: NDArray,
+    low: int,
+    slope: float,
+    tilt: float,
+    center: int,
+    rare: float,
+    cut: float,
+    logs: bool,
+    out: NDArray,
+) -> tuple[int, int, float, float, float]:
+    """Weights of a cell down to ``rare = exp(-cut)`` of their top: size, first value, scale, mass, mass lost."""
+    width, shift = entries.size, tilt * (low - center)
+    if slope == -np.inf:  # nothing but 0
+        zero = -low
+        if not 0 <= zero < width or entries[zero] == -np.inf:
+            return 0, low, 0.0, 0.0, 0.0
+        out[0] = 0.0 if logs else 1.0
+        return 1, 0, entries[zero] + shift + tilt * zero, 1.0, 0.0
+    row, rate, top, first, last = out[:width], slope + tilt, -np.inf, 0, width - 1
+    shift += slope * low
+    for k in range(width):
+        row[k] = entries[k] + rate * k + shift
+        top = max(top, row[k])
+    if top == -np.inf:
+        return 0, low, 0.0, 0.0, 0.0
+    floor = max(top - cut, -1.7e308)
+    while row[first] < floor:
+        first += 1
+    while row[last] < floor:
+        last -= 1
+    size, mass = last + 1 - first, 0.0
+    if first > 0:
+        copied(row[first:], row[:size])
+    row = out[:size]
+    if logs:
+        for k in range(size):
+            row[k] -= top
+            mass += np.exp(row[k])
+        return size, low + first, top, mass, 0.0
+    for k in range(size):
+        row[k] = exp_of(row[k] - top)
+        mass += row[k]
+    return size, low + first, top, mass, (width - size) * rare + TINY * size
+
+
+@vectorised
+def parts_of(tree: Tree, share: float, logs: bool, widest: int) -> Parts:
+    """Room for the rows of both parts of a join; at most ``share`` of its mass is trimmed of each cell."""
+    rare = 0.0 if logs else share / tree.widest
+    cut = np.inf if logs else np.log(tree.widest / share)
+    return Parts(np.empty((2, widest)), np.empty(2, np.int64), np.empty(2, np.int64), np.empty((2, 3)), rare, cut, logs)
+
+
+@inlined
+def load_parts(join: int, tree: Tree, w: CellWeights, rows: Rows, parts: Parts) -> None:
+    """Load the rows of both parts of a join."""
+    joins, cells, place, amount, entries = tree.joins, tree.cells, rows.place, rows.amount, rows.entries
+    log_weight, slope, tilt, cell_center = w.log_weight, w.slope, w.tilt, w.cell_center
+    pair, size, first, known, rare, cut, logs = parts
+    for side in range(2):
+        part = joins[join, side]
+        if part >= 0:
+            begin, first[side], size[side] = place[part, BEGIN], place[part, FIRST], place[part, SIZE]
+            for k in range(3):
+                known[side, k] = amount[part, k]
+            copied(entries[begin : begin + size[side]], pair[side, : size[side]])
+        elif part == NONE:
+            pair[side, 0], first[side], size[side] = 0.0 if logs else 1.0, 0, 1
+            known[side, SCALE], known[side, MASS], known[side, LOST] = 0.0, 1.0, 0.0
+        else:
+            i = ~part
+            above, start, width = cells[i, ABOVE], cells[i, START], cells[i, WIDTH]
+            size[side], first[side], known[side, SCALE], known[side, MASS], known[side, LOST] = cell_row(
+                log_weight[start : start + width],
+                cells[i, LOW],
+                slope[i],
+                tilt[above] if above >= 0 else 0.0,
+                cell_center[i],
+                rare,
+                cut,
+                logs,
+                pair[side],
+            )

@@ -1,0 +1,184 @@
+"""Windows of cells: the integers whose weight matters, as probabilities.
+
+A cell holds an integer ``x`` with log weight ``logw[x - lo] + eta x``. Most of a row of weights is negligible under a
+given natural parameter; lines laid over neighbours, once for all parameters, tell where without looking at it.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ppdinf._internal.numba_jit import jit
+
+__all__ = [
+    "Rows",
+    "Weights",
+    "exp_of",
+    "lids",
+    "log_rows",
+    "normalise",
+    "probabilities",
+    "room_for",
+    "row_of",
+    "vectorised",
+]
+
+vectorised = jit(error_model="numpy", fastmath={"reassoc", "contract", "arcp", "nsz"})  # sums in whatever order is fast
+# where rounding is arranged by hand: said here, or it would be rearranged as in the functions that call it
+_in_order = jit(error_model="numpy", forceinline=True, fastmath={"contract"})
+
+CHUNK = 16  # neighbouring entries of a row under one line, its lid
+
+
+class Weights(NamedTuple):
+    """Cell i has log weight ``logw[row[i], k] + slope[i] k`` at offset k; ``lid`` is ``lids(logw)``."""
+
+    logw: NDArray
+    lid: NDArray
+    row: NDArray
+    slope: NDArray
+
+
+class Rows(NamedTuple):
+    """Windows of some cells: entries ``p[start[i] : start[i + 1]]`` belong to offsets from ``first[i]``."""
+
+    first: NDArray
+    start: NDArray
+    p: NDArray
+
+
+@vectorised
+def row_of(rows: Rows, i: int) -> NDArray:
+    """Entries of one cell, as a view."""
+    return rows.p[rows.start[i] : rows.start[i + 1]]
+
+
+@vectorised
+def room_for(rows: Rows, target: int) -> int:
+    """Return what is left of a total when every cell is at the first offset of its window."""
+    room = target
+    for i in range(rows.first.size):
+        room -= rows.first[i]
+    return room
+
+
+@vectorised
+def lids(logw: NDArray) -> NDArray:
+    """Lay a line over every ``CHUNK`` neighbours of a row: heights at their first entry, then slopes (d, 2 chunks).
+
+    Height -inf where they have no weight, nan where one is nan or +inf.
+    """
+    d, width = logw.shape
+    chunks = (width + CHUNK - 1) // CHUNK
+    lid = np.zeros((d, 2 * chunks))
+    for i in range(d):
+        for chunk in range(chunks):
+            start, stop = chunk * CHUNK, min((chunk + 1) * CHUNK, width)
+            first, last, height = stop, start, -np.inf
+            for k in range(start, stop):
+                if logw[i, k] > -np.inf:
+                    first, last = min(first, k), k
+            if last > first:
+                lid[i, chunks + chunk] = (logw[i, last] - logw[i, first]) / (last - first)
+            for k in range(start, stop):
+                value = logw[i, k] - lid[i, chunks + chunk] * (k - start)
+                height = value if value > height else height
+                if not logw[i, k] < np.inf:
+                    height = np.nan
+                    break
+            lid[i, chunk] = height
+    return lid
+
+
+@vectorised
+def _window(row: NDArray, lid: NDArray, slope: float, cut: float, bound: NDArray) -> tuple[int, int]:
+    """First and last k with ``row[k] + slope k`` within ``cut`` of the maximum, or slightly more.
+
+    (0, -1) where no entry has weight, the whole row (and so a nan later) where one is nan or +inf.
+    """
+    width, chunks = row.size, bound.size
+    for chunk in range(chunks):
+        steps = min(CHUNK, width - chunk * CHUNK) - 1
+        bound[chunk] = lid[chunk] + slope * (chunk * CHUNK) + max((lid[chunks + chunk] + slope) * steps, 0.0)
+    best, highest, finite, top = 0, -np.inf, True, -np.inf
+    for chunk in range(chunks):
+        finite &= bound[chunk] < np.inf
+        if bound[chunk] > highest:
+            best, highest = chunk, bound[chunk]
+    if not finite:
+        return 0, width - 1
+    if highest == -np.inf:
+        return 0, -1
+    for k in range(best * CHUNK, min((best + 1) * CHUNK, width)):  # the maximum is here, or not much higher
+        top = max(top, row[k] + slope * k)
+    floor = max(top - cut, -1.7e308)  # an infinite cut keeps every positive weight
+    first, last = 0, chunks - 1
+    while bound[first] < floor:
+        first += 1
+    while bound[last] < floor:
+        last -= 1
+    first, last = first * CHUNK, min((last + 1) * CHUNK, width) - 1
+    while row[first] + slope * first < floor:
+        first += 1
+    while row[last] + slope * last < floor:
+        last -= 1
+    return first, last
+
+
+@vectorised
+def log_rows(w: Weights, cells: NDArray, tilt: float, cut: float) -> Rows:
+    """Windows of the tilted cells, filled with their log weights."""
+    d = cells.size
+    first, start, bound = np.empty(d, np.int64), np.zeros(d + 1, np.int64), np.empty(w.lid.shape[1] // 2)
+    for i in range(d):
+        cell = cells[i]
+        first[i], last = _window(w.logw[w.row[cell]], w.lid[w.row[cell]], w.slope[cell] + tilt, cut, bound)
+        start[i + 1] = start[i] + last - first[i] + 1
+    rows = Rows(first, start, np.empty(start[d]))
+    for i in range(d):
+        out, row, rate = row_of(rows, i), w.logw[w.row[cells[i]]], w.slope[cells[i]] + tilt
+        at = 1.0 * first[i]
+        for k in range(out.size):
+            out[k] = row[first[i] + k] + rate * at
+            at += 1.0
+    return rows
+
+
+@_in_order
+def exp_of(x: float) -> float:
+    """exp(x) for x <= 0 to one rounding, 0 below -700, in operations that vectorise (np.exp does not)."""
+    y = max(x, -700.0)
+    whole = y * 1.4426950408889634 + 6755399441055744.0  # 1.5 * 2^52: rounds, and leaves the integer in the last bits
+    n = whole - 6755399441055744.0
+    r = (y - n * 6.93147180369123816490e-1) - n * 1.90821492927058770002e-10  # ln 2 in two parts
+    s = 1.0 / 39916800 + r * (1.0 / 479001600 + r / 6227020800.0)
+    s = 1.0 / 40320 + r * (1.0 / 362880 + r * (1.0 / 3628800 + r * s))
+    s = 1.0 / 120 + r * (1.0 / 720 + r * (1.0 / 5040 + r * s))
+    s = 1.0 + r * (1.0 + r * (0.5 + r * (1.0 / 6 + r * (1.0 / 24 + r * s))))
+    power = np.int64((np.float64(whole).view(np.int64) + 1023) << 52).view(np.float64)
+    return 0.0 if x < -700.0 else s * power
+
+
+@vectorised
+def normalise(entry: NDArray) -> float:
+    """Log weights of one cell to probabilities, in place; the logarithm of their sum."""
+    top, mass = -np.inf, 0.0
+    for k in range(entry.size):
+        top = max(top, entry[k])
+    for k in range(entry.size):
+        entry[k] = exp_of(entry[k] - top)
+        mass += entry[k]
+    for k in range(entry.size):
+        entry[k] /= mass
+    return top + np.log(mass) if entry.size else -np.inf
+
+
+@vectorised
+def probabilities(w: Weights, cells: NDArray, tilt: float) -> tuple[Rows, float]:
+    """Probabilities of the tilted cells and the sum of their log normalisers (nan with a nan weight)."""
+    cut = 34.0 + np.log(1.0 * cells.size * w.logw.shape[1])  # all that is cut off: < exp(-34)
+    rows, log_z = log_rows(w, cells, tilt, cut), 0.0
+    for i in range(cells.size):
+        log_z += normalise(row_of(rows, i))
+    return rows, log_z

@@ -1,0 +1,154 @@
+r"""Sums of a few cells from their characteristic functions at fixed frequencies, as polynomials in what varies.
+
+The weight of all tables with a total is the mean over all N frequencies of the product over cells
+(:mod:`ppdinf.fiber.sums_given_totals.frequency_polynomials` has the polynomials), and its derivatives, the posterior
+means, need those of the same polynomials. Whether N is large enough for a sum is told by Chernoff's inequality, and
+whether frequencies from a number on may be left out by the size of characteristic functions there: every piece keeps
+bounds of both. Where these do not hold, nothing is returned.
+"""
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ppdinf.fiber.sums_given_totals.cell_windows import Weights, vectorised
+from ppdinf.fiber.sums_given_totals.frequency_grids import Grids
+from ppdinf.fiber.sums_given_totals.frequency_polynomials import (
+    BASE,
+    DECAY,
+    DROP,
+    EXCESS,
+    HALF,
+    LEFT_OUT,
+    LOG_Z,
+    MIDDLE,
+    RATE,
+    WAVES,
+    width,
+)
+from ppdinf.fiber.sums_given_totals.piecewise_polynomials import Pieces, placed
+
+__all__ = ["by_frequencies"]
+
+ENOUGH = 1e-10  # relative error of the coefficient
+
+
+@vectorised
+def _evaluated(entry: NDArray, y: float, value: NDArray, slope: NDArray) -> None:
+    """T and its derivative in y at all frequencies, real parts, then imaginary ones; four terms in one go."""
+    n, c = value.size, entry[WAVES:]
+    for j in range(n):
+        v = c[11 * n + j]
+        u = c[10 * n + j] + y * v
+        s = v
+        s, u = u + y * s, c[9 * n + j] + y * u
+        s, u = u + y * s, c[8 * n + j] + y * u
+        s, u = u + y * s, c[7 * n + j] + y * u
+        s, u = u + y * s, c[6 * n + j] + y * u
+        s, u = u + y * s, c[5 * n + j] + y * u
+        s, u = u + y * s, c[4 * n + j] + y * u
+        s, u = u + y * s, c[3 * n + j] + y * u
+        s, u = u + y * s, c[2 * n + j] + y * u
+        s, u = u + y * s, c[n + j] + y * u
+        s, u = u + y * s, c[j] + y * u
+        value[j], slope[j] = u, s
+
+
+@vectorised
+def _times(a: NDArray, b: NDArray, c: NDArray) -> None:
+    """Products of two rows of complex numbers, real parts first."""
+    n = a.size // 2
+    for j in range(n):
+        x, y, u, v = a[j], a[n + j], b[j], b[n + j]
+        c[j] = x * u - y * v
+        c[n + j] = x * v + y * u
+
+
+@vectorised
+def _lower(a: NDArray, smallest: NDArray) -> None:
+    """Squared sizes of complex numbers, where they are the smallest so far."""
+    n = smallest.size
+    for j in range(n):
+        square = a[j] * a[j] + a[n + j] * a[n + j]
+        smallest[j] = min(smallest[j], square)
+
+
+@vectorised
+def by_frequencies(
+    w: Weights, pieces: Pieces, grids: Grids, group: int, cells: NDArray, target: int, mean: NDArray
+) -> float:
+    """Log coefficient of one group, and the posterior means of its cells; nan, and nothing, where this does not serve.
+
+    Means are offsets from the first column of the table of weights.
+    """
+    d, tilt, near, table = cells.size, 0.0, False, grids.table
+    grid, modulus, n = grids.group[group]
+    size = width(n)
+    number, by, gap, spread = np.empty(d, np.int64), np.empty(d), 0.0, 0.0
+    for _ in range(12):
+        if placed(pieces, w, cells, tilt, number, by) > 0:
+            return np.nan
+        gap, spread = 1.0 * target, 0.0
+        for i in range(d):
+            piece, x = pieces.table[number[i]], by[i]
+            gap -= piece[1] + x * (2.0 * piece[2] + x * (3.0 * piece[3] + x * 4.0 * piece[4]))  # nearly
+            spread += 2.0 * piece[2] + x * (6.0 * piece[3] + x * 12.0 * piece[4])
+        near = abs(gap) <= 0.7 * math.sqrt(spread)
+        if near:
+            break
+        tilt += gap / spread
+    if not near:
+        return np.nan
+    sd, fall, most, left_out, log_z = math.sqrt(spread), 0.0, 0.0, 0.0, 0.0
+    excess, room = np.zeros(2), target
+    for i in range(d):
+        at, parts = grids.place[grid, 2 * number[i]], grids.place[grid, 2 * number[i] + 1]
+        if at < 0:
+            return np.nan
+        eta = w.slope[cells[i]] + tilt
+        at += size * min(max(int((eta - table[at + BASE]) / (2.0 * table[at + HALF])), 0), parts - 1)
+        entry = table[at : at + WAVES]
+        fall += entry[DECAY]
+        most = max(most, entry[DECAY])
+        left_out += entry[LEFT_OUT]
+        room -= int(entry[MIDDLE])
+        x = eta - entry[BASE] - entry[HALF]
+        log_z += entry[LOG_Z] + entry[MIDDLE] * x
+        for s in range(2):
+            excess[s] += entry[EXCESS + s]
+        number[i], by[i] = at, x / entry[HALF]
+    reach = (max(excess[0], excess[1]) + DROP + math.log1p(sd)) * modulus / RATE + abs(gap) + 0.2 * sd
+    if not reach < modulus or (modulus >= 2 * n and fall - most < DROP):
+        return np.nan
+    value, slope = np.empty((d, 2 * n)), np.empty((d, 2 * n))
+    after, before, others, smallest = np.ones((d + 1, 2 * n)), np.empty(2 * n), np.empty(2 * n), np.full(n, np.inf)
+    for j in range(n):
+        after[d, n + j] = 0.0
+    for i in range(d - 1, -1, -1):
+        _evaluated(table[number[i] : number[i] + size], by[i], value[i], slope[i])
+        _times(value[i], after[i + 1], after[i])
+        _lower(value[i], smallest)
+    total = lost = kept = 0.0
+    for j in range(n):
+        weight = (1.0 if j == 0 or 2 * j == modulus else 2.0 if 2 * j < modulus else 0.0) / modulus
+        angle = 2.0 * np.pi * ((j * room) % modulus) / modulus
+        x, y = weight * math.cos(angle), -weight * math.sin(angle)
+        before[j], before[n + j] = x, y
+        total += x * after[0, j] - y * after[0, n + j]
+        part = weight * math.sqrt(after[0, j] ** 2 + after[0, n + j] ** 2)
+        kept += part
+        lost += part / math.sqrt(smallest[j]) if weight > 0.0 else 0.0
+    error = left_out * lost + 4.0 * math.exp(-DROP) * after[0, 0] + 1e-15 * math.sqrt(1.0 * d) * kept
+    if not total * ENOUGH > error:
+        return np.nan
+    for i in range(d):
+        _times(before, after[i + 1], others)
+        part = 0.0
+        for j in range(n):
+            part += others[j] * slope[i, j] - others[n + j] * slope[i, n + j]
+        entry = table[number[i] : number[i] + WAVES]
+        mean[i] = entry[MIDDLE] + part / (entry[HALF] * total)
+        _times(before, value[i], others)
+        before, others = others, before
+    return log_z + math.log(total) - tilt * target

@@ -1,0 +1,273 @@
+r"""The probability that a sum of integers takes a value: the mean of its characteristic function over frequencies.
+
+``P(S = s)`` is the mean over ``N`` equispaced frequencies [1]_. Three bounds say how little of it has to be computed:
+
+* ``N`` frequencies count ``S`` modulo ``N``: Chernoff's inequality on both sides of ``s`` bounds what is
+  counted too much, and about ``9 sd(S)`` frequencies are enough;
+* ``|phi_i(u)| <= V_i / |2 sin(u/2)|^m`` with ``V_i`` the sum of absolute m-th differences of the cell's
+  probabilities, m = 1, 2 (summation by parts), so high frequencies are dropped unseen;
+* any other frequency is dropped as soon as the product of the cells taken so far, without its smallest
+  factor (a gradient lacks one factor), is negligible.
+
+Some 15 to 30 frequencies are left whatever the number of cells and the width of the windows; weights on a
+sublattice or far-apart modes leave more. Where many cells share a sum, moments stand for most of them
+(:mod:`ppdinf.fiber.sums_given_totals.taylor`).
+
+References
+----------
+.. [1] L. N. Trefethen, J. A. C. Weideman, "The exponentially convergent trapezoidal rule", SIAM Review
+   56 (2014).
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ppdinf.fiber.sums_given_totals.cell_windows import Rows, row_of, vectorised
+from ppdinf.fiber.sums_given_totals.taylor import NODES, ORDER, Small, by_series, multiply, series, small_cells
+
+__all__ = ["inverted", "project", "slope_of", "turn"]
+
+FEW = 40  # cells, among which none has a small share
+
+
+@vectorised
+def _powers(log_ratio: float, size: int) -> NDArray:
+    power, ratio = np.empty(size), np.exp(log_ratio)
+    power[0] = 1.0
+    for k in range(1, size):
+        power[k] = power[k - 1] * ratio
+    return power
+
+
+@vectorised
+def _modulus(rows: Rows, room: int, sd: float) -> int:
+    """N such that S counted modulo N is at ``room`` only when it is ``room`` (Chernoff, both sides)."""
+    d, widest = rows.first.size, 0
+    for i in range(d):
+        widest = max(widest, row_of(rows, i).size)
+    span = rows.p.size - d
+    rate, need = 9.0 / sd, 0.0
+    for sign in (-1.0, 1.0):
+        power, log_mgf = _powers(sign * rate, widest), -sign * rate * room
+        for i in range(d):
+            row, mgf = row_of(rows, i), 0.0
+            for k in range(row.size):
+                mgf += row[k] * power[k]
+            log_mgf += np.log(mgf)
+        reach = (log_mgf + 30.0 + np.log1p(sd)) / rate
+        if not reach < span:  # also where a power overflows
+            return span + 1
+        need = max(need, reach)
+    return int(need) + 1
+
+
+@vectorised
+def _frequencies(rows: Rows, modulus: int, drop: float) -> int:
+    """J such that total variation rules out all frequencies j = J+1 .. N/2."""
+    d = rows.first.size
+    log_v, log_w = np.empty(d), np.empty(d)
+    for i in range(d):
+        row = row_of(rows, i)
+        n = row.size
+        slopes, bends = row[0] + row[n - 1], row[0] + row[n - 1]
+        bends += abs(row[min(1, n - 1)] - 2.0 * row[0]) + abs(row[max(n - 2, 0)] - 2.0 * row[n - 1])
+        for k in range(n - 1):
+            slopes += abs(row[k + 1] - row[k])
+        for k in range(n - 2):
+            bends += abs(row[k + 2] - 2.0 * row[k + 1] + row[k])
+        log_v[i], log_w[i] = np.log(slopes), np.log(bends)
+    below, above = 0, modulus // 2 + 1  # the bound falls with j: bisect
+    while above - below > 1:
+        j = (below + above) // 2
+        chord = np.log(2.0 * np.sin(np.pi * j / modulus))
+        least = bound = 0.0
+        for i in range(d):
+            log_phi = min(0.0, log_v[i] - chord, log_w[i] - 2.0 * chord)
+            bound += log_phi
+            least = min(least, log_phi)
+        if bound - least < np.log(drop):
+            above = j
+        else:
+            below = j
+    return below
+
+
+@vectorised
+def turn(cosine: NDArray, sine: NDArray, size: int, c: float, s: float) -> None:
+    """Entries ``size`` to ``2 size`` of exp(iuk) from those before, by one rotation."""
+    n = min(size, cosine.size - size)
+    cos_in, sin_in, cos_out, sin_out = cosine[:n], sine[:n], cosine[size : size + n], sine[size : size + n]
+    for k in range(n):
+        cos_out[k] = cos_in[k] * c - sin_in[k] * s
+        sin_out[k] = cos_in[k] * s + sin_in[k] * c
+
+
+@vectorised
+def _roots(modulus: int) -> tuple[NDArray, NDArray]:
+    """Cosines and sines of all N frequencies."""
+    cosine, sine, size = np.ones(modulus), np.zeros(modulus), 1
+    while size < modulus:
+        angle = 2.0 * np.pi * size / modulus
+        turn(cosine, sine, size, np.cos(angle), np.sin(angle))
+        size *= 2
+    return cosine, sine
+
+
+@vectorised
+def project(row: NDArray, cosine: NDArray, sine: NDArray) -> complex:
+    """E exp(iuk) of a row, from the cosines and sines of uk."""
+    real = imaginary = 0.0
+    for k in range(row.size):
+        real += row[k] * cosine[k]
+        imaginary += row[k] * sine[k]
+    return complex(real, imaginary)
+
+
+@vectorised
+def slope_of(row: NDArray, cosine: NDArray, sine: NDArray, real: float, imaginary: float) -> float:
+    """Real part of ``(real + i imaginary) E k exp(iuk)``."""
+    mean = at = 0.0
+    for k in range(row.size):
+        mean += at * row[k] * (real * cosine[k] - imaginary * sine[k])
+        at += 1.0
+    return mean
+
+
+@vectorised
+def _spread(row: NDArray, cosine: NDArray, sine: NDArray, real: float, imaginary: float) -> None:
+    for k in range(row.size):
+        row[k] += real * cosine[k] - imaginary * sine[k]
+
+
+@vectorised
+def _wide_first(var: NDArray, spread: float) -> NDArray:
+    """Cells in an order that leaves the fewest frequencies to most of them."""
+    d = var.size
+    order, wide, narrow = np.empty(d, np.int64), 0, d
+    for i in range(d):
+        if var[i] * d > spread:
+            order[wide] = i
+            wide += 1
+        else:
+            narrow -= 1
+            order[narrow] = i
+    return order
+
+
+@vectorised
+def inverted(
+    rows: Rows, mean: NDArray, var: NDArray, room: int, as_means: bool, by_moments: bool
+) -> tuple[float, float, Rows, NDArray]:
+    """P(S = room), its relative error bound, and what Fisher's identity needs.
+
+    One function, since handing its arrays to functions of its steps takes longer than small blocks do otherwise.
+    That is E[k_i; S = room] (``as_means``), or else P(S - k_i = room - k) in the place of every p_i(k). Moments stand
+    for cells with a small share where asked to (``by_moments``, for means).
+    """
+    d, spread, widest = var.size, 0.0, 0
+    if not 0 <= room <= rows.p.size - d:  # within reach only of entries that were cut off
+        return 0.0, np.inf, rows, mean
+    for i in range(d):
+        spread += var[i]
+        widest = max(widest, row_of(rows, i).size)
+    sd = np.sqrt(spread)
+    drop = 1e-13 / (1.0 + sd)
+    modulus = _modulus(rows, room, sd)
+    count = _frequencies(rows, modulus, drop)
+    order = _wide_first(var, spread)
+    root_cosine, root_sine = _roots(modulus)
+    cosine, sine = np.ones((NODES, widest)), np.zeros((NODES, widest))
+    real, imaginary = np.zeros((d, NODES)), np.zeros((d, NODES))  # of the characteristic functions of cells
+    after_real, after_imaginary = np.ones((d + 1, NODES)), np.zeros((d + 1, NODES))  # of products over cells i..d
+    small = Small(order, real, np.zeros(d, np.bool_))
+    if by_moments and d > FEW:
+        small = small_cells(rows, mean, var, spread, widest)
+    alive, product, smallest, least = np.empty(NODES, np.int64), np.ones(NODES), np.ones(NODES), np.ones(NODES)
+    u, beyond, g, h = np.empty(NODES), np.empty(NODES), np.empty(NODES), np.empty(NODES)
+    slope, slope_real, slope_imaginary = np.empty(ORDER), np.empty(NODES), np.empty(NODES)
+    rest = Rows(rows.first, rows.start, np.full(0 if as_means else rows.p.size, 1.0 / modulus))
+    means = mean / modulus
+    probability = kept = 1.0 / modulus
+    lost = 2e-13 / (1.0 + sd) + 2e-15  # frequencies dropped, sums counted too much, windows cut
+    for base in range(1, count + 1, NODES):
+        left, shift, remainder = min(NODES, count + 1 - base), 0, 0.0
+        for j in range(NODES):
+            u[j] = 2.0 * np.pi * (base + j) / modulus
+            alive[j], product[j], smallest[j], least[j], beyond[j] = j, 1.0, 1.0, 1.0, u[j] ** ORDER
+        highest = beyond[left - 1]
+        for j in range(left):
+            size = 1
+            while size < widest:
+                m = ((base + j) * size) % modulus
+                turn(cosine[j], sine[j], size, root_cosine[m], root_sine[m])
+                size *= 2
+        for cell in order:
+            if left == 0:
+                break
+            if by_series(small, cell, highest):
+                moment = small.moment[cell]
+                series(moment, u, real[cell], imaginary[cell])
+                multiply(real[cell], imaginary[cell], 3.0 * moment[ORDER], beyond, product, smallest, least)
+                shift += small.center[cell]
+                remainder += moment[ORDER]
+            else:
+                for a in range(left):
+                    j = alive[a]
+                    phi = project(row_of(rows, cell), cosine[j], sine[j])
+                    real[cell, j], imaginary[cell, j] = phi.real, phi.imag
+                    square = phi.real**2 + phi.imag**2
+                    product[j] *= max(square, smallest[j])
+                    smallest[j] = min(square, smallest[j])
+            lowest = 1.0
+            for a in range(left):
+                lowest = min(lowest, product[alive[a]])
+            if lowest <= drop * drop:
+                n, left = left, 0
+                for a in range(n):
+                    alive[left] = alive[a]
+                    left += product[alive[a]] > drop * drop
+        if left == 0:
+            continue
+        for i in range(d - 1, -1, -1):
+            for j in range(NODES):
+                x, y = after_real[i + 1, j], after_imaginary[i + 1, j]
+                after_real[i, j] = x * real[i, j] - y * imaginary[i, j]
+                after_imaginary[i, j] = x * imaginary[i, j] + y * real[i, j]
+        before_real, before_imaginary, part = np.zeros(NODES), np.zeros(NODES), 0.0
+        for a in range(left):
+            j = alive[a]
+            m = ((base + j) * (room - shift)) % modulus
+            weight = (1.0 if 2 * (base + j) == modulus else 2.0) / modulus
+            before_real[j], before_imaginary[j] = weight * root_cosine[m], -weight * root_sine[m]
+            part += before_real[j] * after_real[0, j] - before_imaginary[j] * after_imaginary[0, j]
+            kept += weight
+            share = weight * np.sqrt(after_real[0, j] ** 2 + after_imaginary[0, j] ** 2)
+            lost += share * np.expm1(remainder * beyond[j] / np.sqrt(least[j]))
+        probability += part
+        for i in range(d):
+            for j in range(NODES):  # all but cell i
+                x, y = after_real[i + 1, j], after_imaginary[i + 1, j]
+                g[j] = before_real[j] * x - before_imaginary[j] * y
+                h[j] = before_real[j] * y + before_imaginary[j] * x
+            if by_series(small, i, highest):
+                moment, tail = small.moment[i], small.center[i] * part
+                for r in range(ORDER):
+                    slope[r] = (r + 1) * moment[r + 1]
+                series(slope, u, slope_real, slope_imaginary)
+                for j in range(NODES):
+                    tail += g[j] * slope_real[j] - h[j] * slope_imaginary[j]
+                means[i] += tail
+            elif as_means:
+                for a in range(left):
+                    j = alive[a]
+                    means[i] += slope_of(row_of(rows, i), cosine[j], sine[j], g[j], h[j])
+            else:
+                for a in range(left):
+                    j = alive[a]
+                    _spread(row_of(rest, i), cosine[j], sine[j], g[j], h[j])
+            for j in range(NODES):
+                x, y = before_real[j], before_imaginary[j]
+                before_real[j] = x * real[i, j] - y * imaginary[i, j]
+                before_imaginary[j] = x * imaginary[i, j] + y * real[i, j]
+    error = lost + 1e-15 * np.sqrt(d) * kept  # and rounding
+    return probability, error / abs(probability), rest, means

@@ -1,0 +1,200 @@
+r"""Cells of natural form as a few real nodes with weights, with computed bounds on their errors.
+
+A cell whose integers have log weights ``logw[k] + eta k`` is, for natural parameters about a centre c, the measure
+``p_c(k) exp((eta - c) k)`` with ``p_c`` its law at the centre. The Gauss rule of ``p_c``
+(`ppdinf.fiber.sums_given_totals.gauss_nodes`) has `NODES` nodes, and
+
+    sum_k p_c(k) exp((s + iu)(k - m)),    s = eta - c,
+
+is a sum over the nodes, whatever the noise scale: the integrand is an entire function.
+
+Three things are computed of each piece ``|s| <= h`` from its integers, on a grid of s and of frequencies u that are
+multiples of the step ``STEP / scale``, scale the standard deviation or 1 if that is less:
+
+- the error of the rule, relative to u = 0. The error is an analytic function of s + iu, so on a rectangle it is largest
+  at the boundary (maximum modulus principle), where the grid lies; twice the largest value found is kept.
+- a bound on ``|phi(u)|`` at all frequencies from each multiple on. Between points of the grid a function exceeds its
+  chord by at most an eighth of the squared distance times the largest second derivative, which is at most the second
+  moment of ``k - m``. Beyond the grid ``|phi(u)| <= modes max p / sin(u / 2)``, by summation by parts; the logarithm of
+  the largest probability is convex in s up to the log normaliser, hence largest at the points, up to the same bound.
+- the largest variance within ``|s| <= h + MARGIN / scale``, which bounds log moment generating functions.
+"""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ppdinf.fiber.sums_given_totals.cell_windows import Weights, lids, vectorised
+from ppdinf.fiber.sums_given_totals.fourier import project, turn
+from ppdinf.fiber.sums_given_totals.gauss_nodes import gauss_rule
+from ppdinf.fiber.sums_given_totals.log_normaliser import law_of
+from ppdinf.fiber.sums_given_totals.piecewise_polynomials import end_of, middle_of
+
+__all__ = [
+    "CENTER", "DECAY", "ERROR", "GRID", "LOG_Z", "MARGIN", "MIDDLE", "NODE", "NODES", "NO_NODES", "SPREAD", "STEP",
+    "STEPS", "WEIGHT", "WIDTH", "NodePieces", "node_pieces",
+]  # fmt: skip
+
+NODES = 20
+HALF = 0.75  # half the width of a piece, in units of 1 / scale
+SLOPES = 7  # points across a piece
+STEP, STEPS = 0.25, 16  # of the grid of frequencies, in units of 1 / scale, and number of its points but 0
+MARGIN = 1.0  # of the largest rate of Chernoff's inequality, in units of 1 / scale
+FAR = 0.2  # of the width of a row are means from where they are likely, at most
+HALVINGS = 6  # of a piece, at most
+ENOUGH = 1e-13  # error of a piece at u = 0
+WIGGLE = 1e-9  # by which slopes of log weights may rise, and count as equal
+# entries of a piece, GRID being one over the step of frequencies
+CENTER, MIDDLE, LOG_Z, SPREAD, GRID, DECAY = 0, 1, 2, 3, 4, 5
+ERROR = DECAY + STEPS + 1
+NODE = ERROR + STEPS + 1
+WEIGHT = NODE + NODES
+WIDTH = WEIGHT + NODES
+
+
+class NodePieces(NamedTuple):
+    """Pieces of rows of weights: those of row r are ``first[r] : first[r + 1]``, from ``start`` of one to the next.
+
+    A piece without room for its errors has the grid 0 and is not used.
+    """
+
+    first: NDArray
+    start: NDArray
+    table: NDArray
+
+
+NO_NODES = NodePieces(np.zeros(0, np.int64), np.zeros(0), np.zeros((0, WIDTH)))
+
+
+@vectorised
+def _modes(logw: NDArray) -> int:
+    """Return the most local maxima that ``logw[k] + eta k`` has, whatever eta."""
+    modes, falling, last, before = 0, False, -np.inf, np.inf
+    for k in range(logw.size):
+        if logw[k] > -np.inf:
+            if before == -np.inf:
+                return logw.size  # a gap: no bound that helps
+            now = logw[k] - last if last > -np.inf else np.inf
+            if now < before:
+                modes += not falling
+                falling = True
+            elif now > before + WIGGLE:
+                falling = False
+            before, last = now, logw[k]
+        elif last > -np.inf:
+            before = -np.inf
+    return modes + (not falling)
+
+
+@vectorised
+def _largest_variance(w: Weights, row: int, center: float, half: float, unit: float) -> float:
+    """Largest variance of a row about a centre, from points a quarter of a unit or less from everything between."""
+    reach, most = half + MARGIN * unit, 0.0
+    steps = int(np.ceil(2.0 * reach / (0.5 * unit)))
+    for j in range(steps + 1):
+        most = max(most, law_of(w, row, center - reach + 2.0 * reach * j / steps)[3])
+    return 1.3 * most
+
+
+@vectorised
+def _piece(w: Weights, row: int, center: float, half: float, modes: int, out: NDArray) -> bool:
+    """Fill in the piece about a centre; whether it is good within ``half`` of it."""
+    p, log_z, mean, var = law_of(w, row, center)
+    if not (var > 0.0 and np.isfinite(log_z)):
+        return False
+    n, scale, middle, offset = p.size, max(math.sqrt(var), 1.0), math.floor(mean + 0.5), 0.0
+    for k in range(n):
+        offset += k * p[k]
+    first = 1.0 * (round(mean - offset) - middle)  # integer of p[0], counted from the middle
+    out[CENTER], out[MIDDLE], out[LOG_Z], out[GRID] = center, middle, log_z, scale / STEP
+    out[SPREAD] = _largest_variance(w, row, center, half, 1.0 / scale)
+    node, weight = out[NODE : NODE + NODES], out[WEIGHT : WEIGHT + NODES]
+    gauss_rule(p, first, node, weight)
+    # laws across the piece, by integers and by nodes
+    tilted, by_nodes, delta, largest = np.empty((SLOPES, n)), np.empty((SLOPES, NODES)), 2.0 * half / (SLOPES - 1), 0.0
+    for a in range(SLOPES):
+        s, mass = (a - SLOPES // 2) * delta, 0.0
+        for k in range(n):
+            tilted[a, k] = p[k] * math.exp(s * (first + k))
+            mass += tilted[a, k]
+        for k in range(n):
+            tilted[a, k] /= mass
+            largest = max(largest, tilted[a, k])
+        for j in range(NODES):
+            by_nodes[a, j] = weight[j] * math.exp(s * node[j]) / mass
+    # characteristic functions on the grid
+    unit, size, error, cosine, sine = STEP / scale, np.zeros(STEPS + 1), 0.0, np.ones(n), np.zeros(n)
+    waves = np.empty(NODES, np.complex128)
+    for g in range(STEPS + 1):
+        u, length = min(g * unit, np.pi), 1
+        while length < n:
+            turn(cosine, sine, length, math.cos(u * length), math.sin(u * length))
+            length *= 2
+        turned = complex(math.cos(u * first), math.sin(u * first))
+        for j in range(NODES):
+            waves[j] = complex(math.cos(u * node[j]), math.sin(u * node[j]))
+        for a in range(SLOPES):
+            phi = project(tilted[a], cosine, sine) * turned
+            size[g] = max(size[g], abs(phi))
+            for j in range(NODES):
+                phi -= by_nodes[a, j] * waves[j]
+            error = max(error, abs(phi))
+        out[ERROR + g] = 2.0 * error + 1e-16
+    # bounds from each frequency on
+    bend = 0.125 * out[SPREAD] * (2.0 * delta**2 + unit**2)
+    beyond = size[STEPS]
+    if STEPS * unit < np.pi:
+        beyond = modes * largest * math.exp(0.125 * out[SPREAD] * delta**2) / math.sin(0.5 * STEPS * unit)
+    for g in range(STEPS, -1, -1):
+        if g < STEPS:
+            beyond = max(beyond, max(size[g], size[g + 1]) + bend)
+        out[DECAY + g] = -math.log(min(max(beyond, 1e-8), 1.0))
+    return out[ERROR] < ENOUGH
+
+
+@vectorised
+def node_pieces(logw: NDArray, wanted: NDArray, near: NDArray, most: int) -> NodePieces:
+    """Cut rows of log weights into pieces of natural parameters, each with its nodes.
+
+    Parameters
+    ----------
+    logw : array, shape (rows, width)
+        Log weights at offsets 0, 1, ...; -inf where impossible.
+    wanted : array of bool, shape (rows,)
+        Rows to cut; others have no pieces.
+    near : array, shape (rows,)
+        Offsets that the mean of each row is likely near: pieces go as far as `FAR` of the width from there; nan where
+        that is not known.
+    most : int
+        Pieces to make; rows after that have none.
+    """
+    rows, pieces = logw.shape[0], 0
+    w = Weights(logw, lids(logw), np.arange(rows), np.zeros(rows))
+    first, start, table = np.zeros(rows + 1, np.int64), np.empty(64), np.zeros((64, WIDTH))
+    for r in range(rows):
+        middle = middle_of(w, r) if wanted[r] and pieces < most else np.nan
+        if not np.isnan(middle):
+            eta, end, modes = end_of(w, r, middle, -1.0), end_of(w, r, middle, 1.0), _modes(logw[r])
+            while eta < end:
+                if pieces + 2 > start.size:
+                    old, begun = table, start
+                    start, table = np.empty(2 * begun.size), np.zeros((2 * begun.size, WIDTH))
+                    start[: begun.size], table[: begun.size] = begun, old
+                _, _, mean, var = law_of(w, r, eta)
+                half, off = HALF / max(math.sqrt(var), 3.0), (mean - near[r]) / (FAR * logw.shape[1])
+                if off > 1.0:
+                    break
+                for _ in range(0 if off < -1.0 else HALVINGS):
+                    if _piece(w, r, eta + half, half, modes, table[pieces]):
+                        break
+                    table[pieces] = 0.0
+                    half *= 0.5
+                start[pieces] = eta
+                pieces += 1
+                eta += 2.0 * half
+            start[pieces] = eta
+            pieces += 1
+        first[r + 1] = pieces
+    return NodePieces(first, start[:pieces].copy(), table[:pieces].copy())

@@ -1,0 +1,225 @@
+r"""Sums of cells of natural form, given their total, from the Gauss nodes of every cell.
+
+As in :mod:`ppdinf.fiber.sums_given_totals.fourier`, the coefficient is a mean of products of characteristic functions
+over N frequencies. Each cell's is a sum over its nodes (:mod:`ppdinf.fiber.sums_given_totals.node_pieces`), so that an
+evaluation costs cells times nodes times some 15 frequencies, whatever the noise scale. Steps:
+
+1. tilt all cells until the mean of their sum is near its total;
+2. choose N by Chernoff's inequality, with variances that bound the log moment generating functions;
+3. choose the frequencies by the bounds of all pieces on what lies beyond;
+4. add up products, and their derivatives, which are the posterior means;
+5. add up the bounds on all errors: where these are too large, nothing is returned.
+"""
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ppdinf.fiber.sums_given_totals.cell_windows import Weights, exp_of, vectorised
+from ppdinf.fiber.sums_given_totals.node_pieces import (
+    CENTER,
+    DECAY,
+    ERROR,
+    GRID,
+    LOG_Z,
+    MARGIN,
+    MIDDLE,
+    NODE,
+    NODES,
+    SPREAD,
+    STEP,
+    STEPS,
+    WEIGHT,
+    NodePieces,
+)
+
+__all__ = ["by_nodes"]
+
+DROP = 32.0  # frequencies are left out, and sums counted too much, below exp(-DROP) of the density at the mean
+FREQUENCIES = 64  # at most
+ENOUGH = 1e-11  # relative error of the coefficient
+NEAR = 1.0  # standard deviations of the sum between its mean and its total, at most
+
+
+@vectorised
+def _placed(pieces: NodePieces, w: Weights, cells: NDArray, tilt: float, number: NDArray) -> bool:
+    """Find the piece of every cell; whether all have one."""
+    start = pieces.start
+    for i in range(cells.size):
+        r, eta = w.row[cells[i]], w.slope[cells[i]] + tilt
+        low, high = pieces.first[r], pieces.first[r + 1] - 1
+        if not (low < high and start[low] <= eta < start[high]):
+            return False
+        while high - low > 1:
+            middle = (low + high) // 2
+            if start[middle] <= eta:
+                low = middle
+            else:
+                high = middle
+        if pieces.table[low, GRID] == 0.0:
+            return False
+        number[i] = low
+    return True
+
+
+@vectorised
+def _weighed(piece: NDArray, s: float, p: NDArray) -> tuple[float, float, float]:
+    """Probabilities of the nodes at distance s from the centre; log normaliser, mean and second moment."""
+    top, mass, mean, square = abs(s) * max(-piece[NODE], piece[NODE + NODES - 1]), 0.0, 0.0, 0.0
+    for j in range(NODES):
+        x = piece[NODE + j]
+        part = piece[WEIGHT + j] * exp_of(s * x - top)
+        p[j] = part
+        mass += part
+        mean += part * x
+        square += part * x * x
+    for j in range(NODES):
+        p[j] /= mass
+    return piece[LOG_Z] + s * piece[MIDDLE] + top + math.log(mass), mean / mass, square / mass
+
+
+@vectorised
+def _turns(x: NDArray, u: float, largest: float, cosine: NDArray, sine: NDArray) -> None:
+    """Cosines and sines of ``u x``, by series of the angle halved until it is small, and doubled again."""
+    halvings, angle = 0, u * largest
+    while angle > 0.5:
+        angle *= 0.5
+        halvings += 1
+    scale = u * 0.5**halvings
+    for j in range(NODES):
+        a = scale * x[j]
+        t = a * a
+        c = 1.0 - t / 132.0 * (1.0 - t / 182.0)
+        c = 1.0 - t / 30.0 * (1.0 - t / 56.0 * (1.0 - t / 90.0 * c))
+        cosine[j] = 0.5 * t * (1.0 - t / 12.0 * c)  # 1 - cos, which keeps digits while it is doubled
+        s = 1.0 - t / 110.0 * (1.0 - t / 156.0)
+        sine[j] = a * (1.0 - t / 6.0 * (1.0 - t / 20.0 * (1.0 - t / 42.0 * (1.0 - t / 72.0 * s))))
+    for _ in range(halvings):
+        for j in range(NODES):
+            c, s = cosine[j], sine[j]
+            cosine[j] = 2.0 * s * s
+            sine[j] = 2.0 * s * (1.0 - c)
+    for j in range(NODES):
+        cosine[j] = 1.0 - cosine[j]
+
+
+@vectorised
+def _transformed(x: NDArray, p: NDArray, cosine: NDArray, sine: NDArray, phi: NDArray, slope: NDArray) -> None:
+    """``E exp(iux)`` and ``E x exp(iux)`` at the multiples of a frequency, real parts first."""
+    count = phi.size // 2
+    real, imaginary = p.copy(), np.zeros(NODES)
+    for k in range(count):
+        a = b = c = d = 0.0
+        for j in range(NODES):
+            re = real[j] * cosine[j] - imaginary[j] * sine[j]
+            im = real[j] * sine[j] + imaginary[j] * cosine[j]
+            real[j], imaginary[j] = re, im
+            a += re
+            b += im
+            c += re * x[j]
+            d += im * x[j]
+        phi[k], phi[count + k], slope[k], slope[count + k] = a, b, c, d
+
+
+@vectorised
+def _times(a: NDArray, b: NDArray, out: NDArray) -> None:
+    """Products of two rows of complex numbers, real parts first."""
+    n = a.size // 2
+    for j in range(n):
+        x, y, u, v = a[j], a[n + j], b[j], b[n + j]
+        out[j] = x * u - y * v
+        out[n + j] = x * v + y * u
+
+
+@vectorised
+def _highest(table: NDArray, number: NDArray, sd: float) -> float:
+    """Frequency from which on the product over all cells but one is below exp(-DROP); nan beyond the grids."""
+    u = math.sqrt(2.0 * DROP) / sd
+    while u < np.pi:
+        fall = most = 0.0
+        for i in range(number.size):
+            g = int(u * table[number[i], GRID])
+            part = table[number[i], DECAY + min(g, STEPS)]
+            fall += part
+            most = max(most, part)
+        if fall - most >= DROP:
+            return u
+        u *= 1.05
+    return np.pi
+
+
+@vectorised
+def by_nodes(w: Weights, pieces: NodePieces, cells: NDArray, target: int, mean: NDArray) -> float:
+    """Log coefficient of one block, and the posterior means of its cells; nan, and nothing, where this does not serve.
+
+    Means are offsets from the first column of the table of weights.
+    """
+    d, table, tilt, near = cells.size, pieces.table, 0.0, False
+    number, p, own = np.empty(d, np.int64), np.empty((d, NODES)), np.empty(d)
+    gap = spread = log_z = 0.0
+    for _ in range(12):
+        if not _placed(pieces, w, cells, tilt, number):
+            return np.nan
+        gap, spread, log_z = 1.0 * target, 0.0, 0.0
+        for i in range(d):
+            piece = table[number[i]]
+            log_part, own[i], square = _weighed(piece, w.slope[cells[i]] + tilt - piece[CENTER], p[i])
+            log_z += log_part
+            gap -= piece[MIDDLE] + own[i]
+            spread += square - own[i] * own[i]
+        near = abs(gap) <= NEAR * math.sqrt(spread)
+        if near:
+            break
+        tilt += gap / spread
+    if not near:
+        return np.nan
+    sd, variance, room, rate = math.sqrt(spread), 0.0, target, np.inf
+    for i in range(d):
+        piece = table[number[i]]
+        variance += piece[SPREAD]
+        room -= int(piece[MIDDLE])
+        rate = min(rate, MARGIN / (STEP * piece[GRID]))
+    small = DROP + math.log1p(sd)
+    rate = min(rate, math.sqrt(2.0 * small / variance))
+    modulus = int(0.5 * rate * variance + small / rate + abs(gap)) + 1
+    highest = _highest(table, number, sd)
+    count = min(int(highest * modulus / (2.0 * np.pi)), modulus // 2)
+    if count > FREQUENCIES:
+        return np.nan
+    unit = 2.0 * np.pi / modulus
+    phi, slope, smallest, error = np.empty((d, 2 * count)), np.empty((d, 2 * count)), np.ones(count), np.zeros(count)
+    cosine, sine = np.empty(NODES), np.empty(NODES)
+    for i in range(d):
+        piece = table[number[i]]
+        x = piece[NODE : NODE + NODES]
+        _turns(x, unit, max(-x[0], x[NODES - 1]), cosine, sine)
+        _transformed(x, p[i], cosine, sine, phi[i], slope[i])
+        for k in range(count):
+            smallest[k] = min(smallest[k], phi[i, k] ** 2 + phi[i, count + k] ** 2)
+            g = int(unit * (k + 1) * piece[GRID]) + 1
+            error[k] += piece[ERROR + g] if g <= STEPS else 1.0
+    after = np.ones((d + 1, 2 * count))
+    after[d, count:] = 0.0
+    for i in range(d - 1, -1, -1):
+        _times(phi[i], after[i + 1], after[i])
+    before, others = np.empty(2 * count), np.empty(2 * count)
+    total, lost = 1.0 / modulus, 2.0 * math.exp(-small)
+    for k in range(count):
+        weight = (1.0 if 2 * (k + 1) == modulus else 2.0) / modulus
+        angle = unit * (((k + 1) * room) % modulus)
+        before[k], before[count + k] = weight * math.cos(angle), -weight * math.sin(angle)
+        total += before[k] * after[0, k] - before[count + k] * after[0, count + k]
+        size = weight * math.sqrt(after[0, k] ** 2 + after[0, count + k] ** 2)
+        lost += size * (error[k] / math.sqrt(smallest[k]) + 1e-15 * math.sqrt(1.0 * d))
+    if not total * ENOUGH > lost:
+        return np.nan
+    for i in range(d):
+        _times(before, after[i + 1], others)
+        part = own[i] / modulus
+        for k in range(count):
+            part += others[k] * slope[i, k] - others[count + k] * slope[i, count + k]
+        mean[i] = table[number[i], MIDDLE] + part / total
+        _times(before, phi[i], others)
+        before, others = others, before
+    return log_z + math.log(total) - tilt * target

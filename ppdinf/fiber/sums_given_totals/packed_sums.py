@@ -1,0 +1,150 @@
+"""All that stays the same while a posterior is sampled, in two arrays: one of real and one of whole numbers.
+
+What evaluates sums given their totals needs a dozen arrays. As inputs of a PyTensor graph each of them costs time to
+compile, with nutpie half a second on an ordinary machine.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+from ppdinf.fiber.sums_given_totals.cell_windows import vectorised
+from ppdinf.fiber.sums_given_totals.frequency_grids import Grids
+from ppdinf.fiber.sums_given_totals.log_normaliser import WIDTH
+from ppdinf.fiber.sums_given_totals.node_pieces import WIDTH as NODE_WIDTH
+from ppdinf.fiber.sums_given_totals.node_pieces import NodePieces
+from ppdinf.fiber.sums_given_totals.piecewise_polynomials import Pieces
+from ppdinf.fiber.sums_given_totals.value_and_gradient import evaluate
+
+__all__ = ["SIZES", "TOTALS", "Packed", "pack", "through_pointers"]
+
+SIZES = 12
+"""Whole numbers begin with so many sizes: cells, totals, rows of weights, their width, chunks of these; rows and units
+of pieces, pieces; grids, and numbers on these; rows and pieces with nodes. There follow each cell's total, row and
+lower end, and the totals."""
+
+TOTALS = 1
+"""Place of the number of totals."""
+
+
+class Packed(NamedTuple):
+    """Arrays of float64 and int64, as `through_pointers` reads them."""
+
+    reals: NDArray[np.float64]
+    whole: NDArray[np.int64]
+
+
+def pack(
+    logw: NDArray[np.float64],
+    lid: NDArray[np.float64],
+    block: NDArray[np.int64],
+    row: NDArray[np.int64],
+    lo: NDArray[np.int64],
+    total: NDArray[np.int64],
+    pieces: Pieces,
+    grids: Grids,
+    nodes: NodePieces,
+) -> Packed:
+    """Put inputs of `ppdinf.fiber.sums_given_totals.value_and_gradient.evaluate` one after the other.
+
+    Parameters
+    ----------
+    logw : array, shape (rows, W)
+        Distinct rows of log weights; without entries where weights themselves vary, of which each cell has a row.
+    lid : array, shape (rows, 2 chunks)
+        ``lids(logw)``.
+    block, row, lo : arrays of int64, shape (d,)
+        Total of each cell, -1 for none; its row of weights; the count that column 0 of it stands for.
+    total : array of int64, shape (n,)
+    pieces : Pieces
+    grids : Grids
+    nodes : NodePieces
+    """
+    sizes = (
+        row.size, total.size, *logw.shape, lid.shape[1], len(pieces.first), len(pieces.unit), len(pieces.table),
+        len(grids.place), len(grids.table), len(nodes.first), len(nodes.table),
+    )  # fmt: skip
+    # grids may serve fewer groups than there are totals: none, where there are no grids
+    group = grids.group if len(grids.group) else np.full((total.size, 3), -1)
+    reals = (logw, lid, pieces.table, grids.table, nodes.start, nodes.table)
+    whole = (np.array(sizes), block, row, lo, total, pieces.first, pieces.unit, group, grids.place, nodes.first)
+    return Packed(
+        np.concatenate([np.asarray(part, dtype=np.float64).ravel() for part in reals]),
+        np.concatenate([np.asarray(part, dtype=np.int64).ravel() for part in whole]),
+    )
+
+
+@vectorised
+def _cut(array: NDArray, start: int, rows: int, columns: int) -> NDArray:
+    return array[start : start + rows * columns].reshape((rows, columns))
+
+
+def through_pointers(  # type: ignore[no-untyped-def]
+    varying, reals, whole, d, width, n_reals, n_whole, as_means, value, out
+) -> int:
+    """Evaluate sums given their totals for callers in C; see
+    `ppdinf.fiber.sums_given_totals.value_and_gradient.evaluate`.
+
+    Parameters
+    ----------
+    varying : pointer to float64
+        Natural parameters (d,) where means are asked for, else log weights (d, W).
+    reals, whole : pointers to float64, int64
+        `Packed`.
+    d, width, n_reals, n_whole : int
+        Sizes of ``out``, ``reals`` and ``whole``.
+    as_means : bool
+    value, out : pointers to float64
+        Of a number for every total and one more, and (d, 1) means or (d, W) marginals: all 0.
+
+    Returns
+    -------
+    int
+        0, and nothing is done, where the number of cells is another one, or a total or row does not exist; else 1.
+    """
+    real, integer = numba.carray(reals, (n_reals,)), numba.carray(whole, (n_whole,))
+    n, rows, columns, chunks = integer[1], integer[2], integer[3], integer[4]
+    in_pieces, units, number, grids, on_grids = integer[5], integer[6], integer[7], integer[8], integer[9]
+    in_nodes, nodes = integer[10], integer[11]
+    if integer[0] != d:
+        return 0
+    at = SIZES
+    block, row, lo = integer[at : at + d], integer[at + d : at + 2 * d], integer[at + 2 * d : at + 3 * d]
+    total = integer[at + 3 * d : at + 3 * d + n]
+    for i in range(d):
+        if not (0 <= row[i] < (rows if as_means else d) and -1 <= block[i] < n):
+            return 0
+    at += 3 * d + n
+    first = _cut(integer, at, in_pieces, 4)
+    unit = _cut(integer, at + first.size, units, 2)
+    group = _cut(integer, at + first.size + unit.size, n, 3)
+    place = _cut(integer, at + first.size + unit.size + group.size, grids, 2 * number)
+    by_row = integer[at + first.size + unit.size + group.size + place.size :][:in_nodes]
+    logw = _cut(real, 0, rows, columns)
+    lid = _cut(real, logw.size, rows, chunks)
+    table = _cut(real, logw.size + lid.size, number, WIDTH)
+    waves = real[logw.size + lid.size + table.size :][:on_grids]
+    left = logw.size + lid.size + table.size + on_grids
+    start, node = real[left : left + nodes], _cut(real, left + nodes, nodes, NODE_WIDTH)
+    if not as_means:
+        logw, lid = numba.carray(varying, (d, width)), np.empty((0, 0))
+    evaluate(
+        logw,
+        numba.carray(varying, (d,)) if as_means else np.zeros(d),
+        lid,
+        row,
+        lo,
+        block,
+        total,
+        Pieces(first, unit, table),
+        Grids(group, place, waves),
+        NodePieces(by_row, start, node),
+        as_means,
+        numba.carray(value, (n + 1,)),
+        numba.carray(out, (d, width)),
+    )
+    return 1

@@ -1,0 +1,242 @@
+r"""Sums of independent windowed integers, given their totals.
+
+Cell ``i`` holds an integer ``x_i`` with weight ``w_i(x_i)`` on a finite window; a block is a set of cells
+whose sum ``s`` is public.  Here are, per block, the coefficient ``log sum_{x: sum x = s} prod_i w_i(x_i)``,
+its gradient (the posterior marginals of the cells, by Fisher's identity) and exact draws of ``x``. Step by step:
+
+1. :mod:`~ppdinf.fiber.sums_given_totals.cell_windows`: the values of each cell that matter, and their probabilities;
+2. :mod:`~ppdinf.fiber.sums_given_totals.saddlepoint`: cells are tilted by the same ``exp(t x)`` until the mean of
+their sum is within two
+   sd of ``s``; for any ``t``, ``log coefficient = sum_i log Z_i(t) - t s + log P_t(S = s)``, without cancellation;
+3. :mod:`~ppdinf.fiber.sums_given_totals.fourier`: ``P_t(S = s)`` is the mean of the characteristic function over a few
+frequencies, with
+   moments in the place of cells with a small share (:mod:`~ppdinf.fiber.sums_given_totals.taylor`);
+   In large blocks of natural form the same comes from cumulants (:mod:`~ppdinf.fiber.sums_given_totals.cumulants`),
+   which piecewise polynomials give without a look at the windows
+   (:mod:`~ppdinf.fiber.sums_given_totals.piecewise_polynomials`), and in small ones from characteristic functions at
+   fixed frequencies that are polynomials, too (:mod:`~ppdinf.fiber.sums_given_totals.fixed_frequencies`). Where noise
+   is wide, cells of groups of natural form are a few Gauss nodes (:mod:`~ppdinf.fiber.sums_given_totals.node_sums`);
+4. :mod:`~ppdinf.fiber.sums_given_totals.convolution`: where that is too small for its error bound, the sum is done
+over in logarithms; 5. :mod:`~ppdinf.fiber.sums_given_totals.value_and_gradient`: both together, block by block;
+6. :mod:`~ppdinf.fiber.sums_given_totals.conditional_draws`: draws from the tilted cells.
+"""
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ppdinf.errors import InvariantError, ModelError
+from ppdinf.fiber.sums_given_totals.cell_windows import lids
+from ppdinf.fiber.sums_given_totals.conditional_draws import draw_tables
+from ppdinf.fiber.sums_given_totals.cumulants import MANY
+from ppdinf.fiber.sums_given_totals.frequency_grids import FEW, FEWEST, NO_GRIDS, Grids, grids_of
+from ppdinf.fiber.sums_given_totals.frequency_polynomials import WIDEST
+from ppdinf.fiber.sums_given_totals.node_pieces import NO_NODES, NodePieces, node_pieces
+from ppdinf.fiber.sums_given_totals.piecewise_polynomials import NO_PIECES, Pieces, pieces_of
+from ppdinf.fiber.sums_given_totals.value_and_gradient import evaluate
+
+__all__ = [
+    "FEW", "FEWEST", "MANY", "NO_GRIDS", "NO_NODES", "NO_PIECES", "WIDEST", "Grids", "NodePieces", "Pieces", "draw",
+    "evaluate", "grids_of", "lids", "log_coefficient", "marginals", "node_pieces", "pieces_of",
+]  # fmt: skip
+
+
+def _integers(values: ArrayLike, name: str, size: int | None = None) -> NDArray[np.int64]:
+    array = np.asarray(values)
+    if array.dtype.kind not in "iu":
+        raise InvariantError(f"{name} must hold integers, not {array.dtype}; convert it without rounding")
+    if array.dtype.kind == "u" and array.size and array.max() > 2**62:
+        raise InvariantError(f"{name} holds integers beyond 2**62")
+    array = np.atleast_1d(array)
+    if size is not None and array.size == 1:
+        array = np.repeat(array.ravel(), size)
+    if array.ndim != 1 or size not in (None, array.size):
+        raise InvariantError(f"{name} has shape {array.shape}; one entry per {'cell' if size else 'total'}")
+    return np.array(array, dtype=np.int64, order="C")  # a copy: kernels are compiled anew for totals that are read-only
+
+
+def _checked(
+    logw: ArrayLike, lo: ArrayLike, total: ArrayLike, block: ArrayLike, eta: ArrayLike | None
+) -> tuple[NDArray, NDArray, NDArray, NDArray, NDArray]:
+    """Table (..., d, W), natural parameters (..., d), lower ends, blocks and totals, or a refusal."""
+    table = np.ascontiguousarray(logw, dtype=np.float64)
+    if table.ndim < 2 or table.shape[-1] == 0:
+        raise ModelError(f"log weights have shape {table.shape}; (cells, window width) is needed")
+    d = table.shape[-2]
+    slope = np.ascontiguousarray(np.zeros(d) if eta is None else eta, dtype=np.float64)
+    if slope.shape[-1:] != (d,):
+        raise ModelError(f"eta has shape {slope.shape}; its last axis must have one entry per cell ({d})")
+    ends, blocks, totals = _integers(lo, "lo", d), _integers(block, "block", d), _integers(total, "total")
+    if blocks.size and not -1 <= blocks.min() <= blocks.max() < totals.size:
+        raise InvariantError(f"block must name one of {totals.size} totals (from 0) or be -1 for a free cell")
+    for name, bad in (("log weights", ~(table < np.inf).all(-1)), ("eta", ~(slope < np.inf))):
+        if bad.any():
+            raise ModelError(f"{name} of cell {np.argwhere(bad)[0][-1]} hold nan or +inf")
+    return table, slope, ends, blocks, totals
+
+
+def _evaluated(
+    table: NDArray, slope: NDArray, ends: NDArray, blocks: NDArray, goal: NDArray, as_means: bool
+) -> tuple[NDArray, NDArray]:
+    if table.ndim != 2 or slope.ndim != 1:
+        raise ModelError(f"weights of shape {table.shape} and eta of shape {slope.shape}: one table at a time")
+    value, out = np.zeros(goal.size + 1), np.zeros((ends.size, 1 if as_means else table.shape[1]))
+    own, none = np.arange(ends.size), np.empty((0, 0))
+    evaluate(table, slope, none, own, ends, blocks, goal, NO_PIECES, NO_GRIDS, NO_NODES, as_means, value, out)
+    return value, out
+
+
+def log_coefficient(
+    logw: ArrayLike, *, lo: ArrayLike, total: ArrayLike, block: ArrayLike = 0, eta: ArrayLike | None = None
+) -> NDArray[np.float64]:
+    r"""Log of the total weight of all tables that have the given totals.
+
+    For block ``b`` this is :math:`\log \sum_{x:\, \sum_{i \in b} x_i = s_b} \prod_{i \in b} w_i(x_i)` with
+    ``w_i(x) = exp(logw[i, x - lo[i]] + eta[i] * x)``.
+
+    Parameters
+    ----------
+    logw : array_like, shape (d, W)
+        Log weights, -inf where a value is impossible (and as padding of shorter windows).
+    lo : array_like of int, shape (d,) or ()
+        The integer that column 0 of each row stands for.
+    total : array_like of int, shape (n_totals,) or ()
+        Public totals.
+    block : array_like of int, shape (d,) or ()
+        Which total a cell counts towards; -1 for none (a free cell).
+    eta : array_like, shape (d,), optional
+        Natural parameters, such as log rates of Poisson cells whose ``logw`` holds all but the rate.
+        -inf stands for a rate of zero.
+
+    Returns
+    -------
+    ndarray, shape (n_totals + 1,)
+        One entry per total (-inf if no table has it), and last the sum over free cells of
+        :math:`\log \sum_x w_i(x)`.
+
+    Raises
+    ------
+    ModelError
+        Weights or natural parameters of the wrong shape, nan or +inf.
+    InvariantError
+        Lower ends, totals or blocks that are not integers or do not fit the cells.
+
+    Notes
+    -----
+    Relative error of the coefficient: about 1e-13, at most 1e-9 by the error bound of the method (a bound
+    on what is left out, an estimate for rounding).  Time proportional to cells times effective window times
+    some 15 to 30 frequencies: 25 us for 20 cells of 100 values, gradient included.  In blocks of hundreds of
+    cells the gradient in ``eta`` takes half a microsecond a cell.  Far-apart modes cost
+    more, and a total that hardly any table has costs cells times window times total (some 20 ms).
+
+    Examples
+    --------
+    Three dice with a total of 10: 27 of 216 ways.
+
+    >>> import numpy as np
+    >>> from ppdinf.fiber import totals
+    >>> dice = np.full((3, 6), -np.log(6))
+    >>> round(float(216 * np.exp(totals.log_coefficient(dice, lo=1, total=10)[0])), 9)
+    27.0
+    """
+    return _evaluated(*_checked(logw, lo, total, block, eta), as_means=True)[0]
+
+
+def marginals(
+    logw: ArrayLike, *, lo: ArrayLike, total: ArrayLike, block: ArrayLike = 0, eta: ArrayLike | None = None
+) -> NDArray[np.float64]:
+    """Posterior probabilities of every cell given the totals, P(x_i = lo[i] + k | totals).
+
+    They are also the gradient of :func:`log_coefficient` (summed over its entries) with respect to
+    ``logw``, and their means the gradient with respect to ``eta``.
+
+    Parameters
+    ----------
+    logw, lo, total, block, eta
+        As for :func:`log_coefficient`, which also states errors raised, accuracy and cost.
+
+    Returns
+    -------
+    ndarray, shape (d, W)
+        Rows add up to 1; zeros in the rows of a block whose total is out of reach.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from ppdinf.fiber import totals
+    >>> coins = np.log([[0.5, 0.5], [0.9, 0.1]])
+    >>> totals.marginals(coins, lo=0, total=1).round(3)  # one head: whose?
+    array([[0.1, 0.9],
+           [0.9, 0.1]])
+    """
+    return _evaluated(*_checked(logw, lo, total, block, eta), as_means=False)[1]
+
+
+def draw(
+    logw: ArrayLike,
+    *,
+    lo: ArrayLike,
+    total: ArrayLike,
+    block: ArrayLike = 0,
+    eta: ArrayLike | None = None,
+    draws: int = 1,
+    rng: int | np.random.Generator | None = None,
+) -> NDArray[np.int64]:
+    """Exact independent draws of the cells given their totals.
+
+    Parameters
+    ----------
+    logw : array_like, shape (d, W) or (n, d, W)
+        Log weights as for :func:`log_coefficient`; with a leading axis, one table of weights per entry.
+    lo, total, block
+        As for :func:`log_coefficient`.
+    eta : array_like, shape (d,) or (n, d), optional
+        Natural parameters; with a leading axis, one set per entry (posterior draws of a rate, say).
+    draws : int
+        Draws per set of weights.
+    rng : int or numpy.random.Generator, optional
+        Research randomness (SPEC 7), not for releases.
+
+    Returns
+    -------
+    ndarray of int64, shape (draws, d) or (n, draws, d)
+        Every row has the given totals.
+
+    Raises
+    ------
+    ModelError, InvariantError
+        As for :func:`log_coefficient`; also when no table has a total.
+
+    Notes
+    -----
+    Some 20 us to set up 20 cells of 100 values, then about ``sd(sum) / sd(widest cell)`` attempts of 15 ns
+    per cell for each draw: 1.5 to 8 us for 20 cells.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from ppdinf.fiber import totals
+    >>> x = totals.draw(np.zeros((3, 6)), lo=1, total=10, draws=1000, rng=1)
+    >>> x.shape, set(x.sum(axis=1).tolist())
+    ((1000, 3), {10})
+    """
+    table, slope, ends, blocks, goal = _checked(logw, lo, total, block, eta)
+    generator = np.random.default_rng(rng)
+    lead = np.broadcast_shapes(table.shape[:-2], slope.shape[:-1])
+    if len(lead) > 1:
+        raise ModelError(f"weights of shape {table.shape} and eta of shape {slope.shape} have too many axes")
+    out = np.empty((*lead, draws, ends.size), np.int64)
+    repeats = lead[0] if lead else 1
+    for n in range(repeats):
+        if n == 0 or table.ndim == 3:
+            rows = table[n % len(table)] if table.ndim == 3 else table
+            lid = lids(rows)
+        rates = slope[n % len(slope)] if slope.ndim == 2 else slope
+        into = out[n] if lead else out
+        missed = draw_tables(rows, rates, lid, ends, blocks, goal, generator, into)
+        if missed == goal.size:
+            raise ModelError("a cell outside every total has no value of positive weight: widen its window")
+        if missed >= 0:
+            raise InvariantError(
+                f"no table has the total of block {missed}: widen the windows of its cells or check the total"
+            )
+    return out

@@ -1,0 +1,186 @@
+"""Log coefficients of blocks of cells given their totals, and the posterior of each cell, which is their gradient.
+
+Fisher's identity: the gradient in log weights is the posterior probabilities, that in natural parameters the posterior
+means.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ppdinf.errors import InvariantError, ModelError
+from ppdinf.fiber.sums_given_totals.cell_windows import Rows, Weights, lids, probabilities, room_for, row_of, vectorised
+from ppdinf.fiber.sums_given_totals.convolution import by_convolution, convolved
+from ppdinf.fiber.sums_given_totals.cumulants import MANY, by_cumulants, values_and_means
+from ppdinf.fiber.sums_given_totals.fixed_frequencies import by_frequencies
+from ppdinf.fiber.sums_given_totals.fourier import inverted
+from ppdinf.fiber.sums_given_totals.frequency_grids import Grids
+from ppdinf.fiber.sums_given_totals.node_pieces import NodePieces
+from ppdinf.fiber.sums_given_totals.node_sums import by_nodes
+from ppdinf.fiber.sums_given_totals.piecewise_polynomials import Pieces, placed
+from ppdinf.fiber.sums_given_totals.saddlepoint import moments, tilted
+
+__all__ = ["evaluate", "grouped", "log_weight_of_zero"]
+
+
+@vectorised
+def _block(w: Weights, cells: NDArray, target: int, as_means: bool) -> tuple[float, Rows, NDArray]:
+    """Log coefficient of one block, and the posterior probabilities of its cells or their means (``as_means``)."""
+    d = cells.size
+    rows, mean, var, tilt, log_z = tilted(w, cells, target)
+    if not log_z > -np.inf:
+        return log_z, Rows(rows.first, np.zeros(d + 1, np.int64), rows.p), mean
+    room, center = room_for(rows, target), mean
+    probability, error, rest, mean = inverted(rows, center, var, room, as_means, as_means)
+    if as_means and not (probability > 0 and error < 1e-9):  # moments may be too rough in the place of wide cells
+        probability, error, rest, mean = inverted(rows, center, var, room, as_means, False)
+    value = log_z + np.log(probability)
+    if probability > 0 and error < 1e-9:
+        if as_means:
+            return value - tilt * target, rows, mean / probability
+        for k in range(rows.p.size):
+            rows.p[k] = max(rows.p[k] * rest.p[k], 0.0)
+    else:
+        value, rows, partial = by_convolution(w, cells, target, tilt, log_z)
+        if value == -np.inf:
+            return value, Rows(rows.first, np.zeros(d + 1, np.int64), rows.p), mean
+        room = room_for(rows, target)
+        after = convolved(rows, room, True)
+        for i in range(d):
+            row = row_of(rows, i)
+            for k in range(row.size):
+                mass = 0.0
+                for a in range(room - k + 1):
+                    mass += np.exp(partial[i, a] + after[d - 1 - i, room - k - a] + row[k] - value)
+                row[k] = mass
+    for i in range(d):
+        row, mass, mean[i] = row_of(rows, i), 0.0, 0.0
+        for k in range(row.size):
+            mass += row[k]
+        for k in range(row.size):
+            row[k] /= mass
+            mean[i] += k * row[k]
+    return value - tilt * target, rows, mean
+
+
+@vectorised
+def grouped(block: NDArray, totals: int, eta: NDArray) -> tuple[NDArray, NDArray]:
+    """Cells in the order of their blocks, and where each block starts; free cells come last, empty ones are left out.
+
+    A natural parameter of -inf leaves a cell nothing but 0.
+    """
+    start, order = np.zeros(totals + 3, np.int64), np.empty(block.size, np.int64)
+    for i in range(block.size):
+        if not -1 <= block[i] < totals:
+            raise InvariantError("a block is neither the number of a total nor -1")
+        start[(block[i] if block[i] >= 0 else totals) + 2] += 0 if eta[i] == -np.inf else 1
+    for b in range(totals + 1):
+        start[b + 2] += start[b + 1]
+    for i in range(block.size):
+        if eta[i] != -np.inf:
+            b = (block[i] if block[i] >= 0 else totals) + 1
+            order[start[b]] = i
+            start[b] += 1
+    return order[: start[totals + 1]], start
+
+
+@vectorised
+def _free(w: Weights, pieces: Pieces, order: NDArray, begin: int, lo: NDArray, value: NDArray, out: NDArray) -> NDArray:
+    """Evaluate free cells, those from ``order[begin]`` on, that have a piece; the order of all others."""
+    cells = order[begin:]
+    number, by = np.empty(cells.size, np.int64), np.empty(cells.size)
+    log_z, mean = np.empty(cells.size), np.empty(cells.size)
+    left = order[: begin + placed(pieces, w, cells, 0.0, number, by)].copy()
+    values_and_means(pieces, number, by, log_z, mean)
+    for n in range(cells.size):
+        i = cells[n]
+        if number[n] < 0:
+            left[begin] = i
+            begin += 1
+        else:
+            value[-1] += log_z[n] + w.slope[i] * lo[i]
+            out[i, 0] = lo[i] + mean[n]
+    return left
+
+
+@vectorised
+def log_weight_of_zero(logw: NDArray, lo: int) -> float:
+    """Log weight of 0 in a window that starts at `lo`."""
+    return logw[-lo] if 0 <= -lo < logw.size else -np.inf
+
+
+@vectorised
+def evaluate(
+    logw: NDArray,
+    eta: NDArray,
+    lid: NDArray,
+    row: NDArray,
+    lo: NDArray,
+    block: NDArray,
+    total: NDArray,
+    pieces: Pieces,
+    grids: Grids,
+    nodes: NodePieces,
+    as_means: bool,
+    value: NDArray,
+    out: NDArray,
+) -> None:
+    """Add log coefficients to ``value`` (one per total, then all free cells), posteriors to ``out``.
+
+    Cell i reads row ``row[i]`` of ``logw``. ``out`` takes posterior means (d, 1) or marginals (d, W); ``lid``
+    is ``lids(logw)``, or without entries and found here; ``pieces`` are those of ``logw``, or `NO_PIECES`, and spare
+    means a look at most rows; ``grids`` are theirs for small blocks, or `NO_GRIDS`;
+    ``nodes`` are Gauss nodes of ``logw``, or `NO_NODES`.
+    """
+    if not row.size == eta.size == lo.size == block.size:
+        raise ModelError("weights, natural parameters, lower ends and blocks differ in their number of cells")
+    w = Weights(logw, lid if lid.size else lids(logw), row, eta)
+    order, bounds = grouped(block, total.size, eta)
+    for i in range(eta.size):
+        if eta[i] == -np.inf:
+            part = log_weight_of_zero(logw[row[i]], lo[i])
+            value[block[i]] += part  # block -1 is the last entry, that of the free cells
+            if not as_means and part > -np.inf:
+                out[i, -lo[i]] = 1.0
+    b, at = 0, 0
+    if as_means and pieces.table.shape[0]:
+        order = _free(w, pieces, order, bounds[total.size], lo, value, out)
+    while b < total.size or at < order.size:
+        free = b == total.size
+        cells = order[at : at + 1] if free else order[bounds[b] : bounds[b + 1]]
+        if free:
+            rows, part = probabilities(w, cells, 0.0)
+            mean = np.array([moments(rows.p)[0]])
+        else:
+            target = total[b]
+            for i in cells:
+                target -= lo[i]
+            if as_means and (pieces.table.shape[0] or nodes.table.shape[0]):
+                shifts, part = np.empty(cells.size), np.nan
+                if nodes.table.shape[0]:
+                    part = by_nodes(w, nodes, cells, target, shifts)
+                if np.isnan(part) and grids.table.shape[0] and grids.group[b, 0] >= 0:
+                    part = by_frequencies(w, pieces, grids, b, cells, target, shifts)
+                if np.isnan(part) and pieces.table.shape[0] and cells.size >= MANY:
+                    part = by_cumulants(w, pieces, cells, target, shifts)
+                if not np.isnan(part):
+                    for n in range(cells.size):
+                        i = cells[n]
+                        part += eta[i] * lo[i]
+                        out[i, 0] = lo[i] + shifts[n]
+                    value[b] += part
+                    at = bounds[b + 1]
+                    b += 1
+                    continue
+            part, rows, mean = _block(w, cells, target, as_means)
+        possible = part > -np.inf
+        for n in range(cells.size):
+            i, p = cells[n], row_of(rows, n)
+            part += w.slope[i] * lo[i]
+            if as_means and possible:
+                out[i, 0] = lo[i] + rows.first[n] + mean[n]
+            elif not as_means:
+                for k in range(p.size):
+                    out[i, rows.first[n] + k] = p[k]
+        value[b] += part
+        at = at + 1 if free else bounds[b + 1]
+        b += 0 if free else 1

@@ -1,0 +1,78 @@
+"""Equal columns of a sparse integer matrix: cells that no constraint can tell apart.
+
+Columns are grouped by a random linear hash (one sparse product modulo 2^64), then
+every column is compared entry by entry with the first of its group, so the answer
+is exact: a collision costs another round, never a wrong class.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from ppdinf.lattice.algebra.systems import IntVector
+
+__all__ = ["distinct_rows", "equal_columns"]
+
+
+def equal_columns(A: sparse.csc_array) -> tuple[IntVector, IntVector]:
+    """Group equal columns.
+
+    Parameters
+    ----------
+    A : scipy.sparse.csc_array of int64, shape (k, d)
+        Canonical (see `integer_matrix`).
+
+    Returns
+    -------
+    classes : ndarray of int64, shape (d,)
+        Class of each column, numbered in order of first appearance.
+    representatives : ndarray of int64, shape (n_classes,)
+        First column of each class.
+
+    Notes
+    -----
+    O(nnz + d log d); about 10 s and 1 GB for ten million columns.
+
+    Examples
+    --------
+    >>> from ppdinf.lattice.algebra.systems import integer_matrix
+    >>> equal_columns(integer_matrix([[1, 0, 1, 2], [0, 3, 0, 0]]))
+    (array([0, 1, 0, 2]), array([0, 1, 3]))
+    """
+    rng = np.random.default_rng(0)  # any stream does: the comparison below is exact
+    lengths = np.diff(A.indptr)
+    keys = lengths.astype(np.uint64)
+    while True:
+        weights = rng.integers(2**64, size=A.shape[0], dtype=np.uint64)
+        keys = keys * np.uint64(0x9E3779B97F4A7C15) + _column_hash(A, weights)
+        _, first, group = np.unique(keys, return_index=True, return_inverse=True)
+        if _all_equal_to(A, lengths, first[group]):
+            break
+    order = np.argsort(first)
+    rank = np.empty_like(order)
+    rank[order] = np.arange(order.size)
+    return rank[group].astype(np.int64), first[order].astype(np.int64)
+
+
+def _column_hash(A: sparse.csc_array, weights: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    terms = A.data.astype(np.uint64) * weights[A.indices]
+    sums = np.concatenate([np.zeros(1, np.uint64), np.cumsum(terms, dtype=np.uint64)])  # wraps modulo 2^64
+    found: NDArray[np.uint64] = sums[A.indptr[1:]] - sums[A.indptr[:-1]]
+    return found
+
+
+def _all_equal_to(A: sparse.csc_array, lengths: NDArray[np.integer], twin: NDArray[np.integer]) -> bool:
+    """Whether every column equals its twin, entry by entry."""
+    if (lengths != lengths[twin]).any():
+        return False
+    offsets = np.repeat(A.indptr[twin] - A.indptr[:-1], lengths)
+    partner = np.arange(A.nnz) + offsets
+    return bool((A.indices == A.indices[partner]).all() and (A.data == A.data[partner]).all())
+
+
+def distinct_rows(system: sparse.csc_array) -> sparse.csc_array:
+    """Drop empty and repeated rows."""
+    rows = sparse.csc_array(system.T)
+    _, first = equal_columns(rows)
+    kept = first[np.diff(rows.indptr)[first] > 0]
+    return sparse.csc_array(rows[:, kept].T)

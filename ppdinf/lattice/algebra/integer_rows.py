@@ -1,0 +1,261 @@
+"""Exact row algebra of an integer system: rank, redundant rows, contradictions.
+
+Unit-pivot elimination does most of the work; a remainder without unit entries goes
+to FLINT's fraction-free row reduction of its transpose, whose columns are the
+coordinates of every row in terms of the independent ones.
+"""
+
+import heapq
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+from flint import fmpz_mat
+from numpy.typing import ArrayLike
+
+from ppdinf.errors import InvariantError
+from ppdinf.lattice.algebra.columns import equal_columns
+from ppdinf.lattice.algebra.integer_elimination import (
+    SparseRow,
+    UnitElimination,
+    dense_integers,
+    eliminate_units,
+    sparse_rows,
+)
+from ppdinf.lattice.algebra.systems import IntVector, MatrixLike, integer_matrix, integer_vector, row_label
+
+__all__ = ["RowAlgebra", "check_consistent", "contradiction", "rank", "row_algebra"]
+
+
+@dataclass(frozen=True, eq=False)
+class RowAlgebra:
+    """Which rows of a system follow from which.
+
+    Attributes
+    ----------
+    independent : ndarray of int64
+        Rows that form a basis of the row space, ascending.
+    redundant : dict of int to dict of int to Fraction
+        Every other row as a rational combination of independent rows.
+    """
+
+    independent: IntVector
+    redundant: dict[int, dict[int, Fraction]]
+
+    @property
+    def rank(self) -> int:
+        """Number of independent rows."""
+        return self.independent.size
+
+
+def row_algebra(A: MatrixLike, *, row_names: Sequence[str] | None = None) -> RowAlgebra:
+    """Split the rows of A into independent ones and combinations of them, exactly.
+
+    Parameters
+    ----------
+    A : array_like or scipy sparse of whole numbers, shape (k, d)
+    row_names : sequence of str, optional
+        Labels for error messages.
+
+    Returns
+    -------
+    RowAlgebra
+
+    Raises
+    ------
+    InvariantError
+        If A is not a matrix of whole numbers of at most 2^53.
+
+    Notes
+    -----
+    Equal columns are merged first. Then linear time for groups and hierarchies; 740
+    margin rows over 6,720 cells take about 0.2 s. Rows left without unit entries
+    cost one dense exact row reduction.
+
+    Examples
+    --------
+    >>> algebra = row_algebra([[1, 1, 0, 0], [0, 0, 1, 1], [2, 2, 2, 2]])
+    >>> algebra.rank, algebra.redundant
+    (2, {2: {0: Fraction(2, 1), 1: Fraction(2, 1)}})
+    """
+    matrix = integer_matrix(A, row_names)
+    _, representatives = equal_columns(matrix)
+    rows = sparse_rows(matrix[:, representatives])
+    contents = [math.gcd(*row.values()) or 1 for row in rows]
+    steps = eliminate_units([{j: v // g for j, v in row.items()} for row, g in zip(rows, contents, strict=True)])
+    kept, leftover = _reduce_remainder(steps.remainder)
+    independent = sorted(steps.rows + kept)
+    redundant = {}
+    for i in sorted(set(range(len(rows))).difference(independent)):
+        combination = _in_original_rows(steps, i, leftover.get(i, {}))
+        redundant[i] = {p: Fraction(contents[i], contents[p]) * c for p, c in sorted(combination.items())}
+    return RowAlgebra(np.array(independent, dtype=np.int64), redundant)
+
+
+def rank(A: MatrixLike) -> int:
+    """Exact rank of an integer matrix.
+
+    Parameters
+    ----------
+    A : array_like or scipy sparse of whole numbers, shape (k, d)
+
+    Returns
+    -------
+    int
+
+    Raises
+    ------
+    InvariantError
+        If A is not a matrix of whole numbers of at most 2^53.
+
+    Notes
+    -----
+    Cost as `row_algebra`.
+
+    Examples
+    --------
+    >>> rank([[2**52, 1], [2**52 + 1, 1], [1, 0]])
+    2
+    """
+    return row_algebra(A).rank
+
+
+def contradiction(A: MatrixLike, a: ArrayLike, *, algebra: RowAlgebra | None = None) -> dict[int, int] | None:
+    """Find integers y with yᵀA = 0 and yᵀa ≠ 0, if there are any.
+
+    By the Fredholm alternative such a y exists exactly when A x = a has no rational
+    solution. (A system with rational solutions may still lack integer ones.)
+
+    Parameters
+    ----------
+    A : array_like or scipy sparse of whole numbers, shape (k, d)
+    a : array_like of whole numbers, shape (k,)
+    algebra : RowAlgebra, optional
+        ``row_algebra(A)``, when already at hand.
+
+    Returns
+    -------
+    dict of int to int, or None
+        Nonzero entries of the first such y by row; None when the rows agree.
+
+    Raises
+    ------
+    InvariantError
+        If A or a is malformed.
+
+    Notes
+    -----
+    Cost as `row_algebra`.
+
+    Examples
+    --------
+    >>> contradiction([[1, 0], [0, 1], [1, 1]], [2, 3, 6])
+    {0: -1, 1: -1, 2: 1}
+    """
+    matrix = integer_matrix(A)
+    totals = integer_vector(a, matrix.shape[0]).tolist()
+    for i, combination in (algebra or row_algebra(matrix)).redundant.items():
+        if sum(c * totals[p] for p, c in combination.items()) != totals[i]:
+            scale = math.lcm(*(c.denominator for c in combination.values()))
+            y = {p: -int(c * scale) for p, c in combination.items()}
+            return dict(sorted({**y, i: scale}.items()))
+    return None
+
+
+def check_consistent(
+    A: MatrixLike, a: ArrayLike, *, row_names: Sequence[str] | None = None, algebra: RowAlgebra | None = None
+) -> None:
+    """Refuse a right side that contradicts itself.
+
+    Parameters
+    ----------
+    A : array_like or scipy sparse of whole numbers, shape (k, d)
+    a : array_like of whole numbers, shape (k,)
+    row_names : sequence of str, optional
+        Labels for error messages.
+    algebra : RowAlgebra, optional
+        ``row_algebra(A)``, when already at hand.
+
+    Raises
+    ------
+    InvariantError
+        Naming the combination of rows that is zero on the left and not on the right.
+
+    Notes
+    -----
+    Cost as `row_algebra`.
+
+    Examples
+    --------
+    >>> check_consistent([[1, 0], [0, 1], [1, 1]], [2, 3, 6], row_names=["a", "b", "all"])
+    Traceback (most recent call last):
+    ...
+    ppdinf.errors.InvariantError: The rows contradict each other: row 0 ('a') + row 1 ('b') is 5, but row 2 ('all')
+    is 6. Correct one of them.
+    """
+    y = contradiction(A, a, algebra=algebra)
+    if y is None:
+        return
+    if len(y) == 1:
+        (row,) = y
+        off = y[row] * int(np.asarray(a)[row])
+        raise InvariantError(f"The total of {row_label(row, row_names)} is {off}, but no cell is in it.")
+    sides = [{row: sign * weight for row, weight in y.items() if sign * weight > 0} for sign in (1, -1)]
+    left, right = sorted(sides, key=len, reverse=True)
+    sums = [sum(weight * int(np.asarray(a)[row]) for row, weight in side.items()) for side in (left, right)]
+    must = f"{_sum_of(right, row_names)} is {sums[1]}" if right else "covers no cell"
+    raise InvariantError(
+        f"The rows contradict each other: {_sum_of(left, row_names)} is {sums[0]}, but {must}. Correct one of them."
+    )
+
+
+def _sum_of(side: dict[int, int], row_names: Sequence[str] | None, shown: int = 8) -> str:
+    terms = [f"{weight} × " * (weight > 1) + row_label(row, row_names) for row, weight in side.items()]
+    hidden = len(terms) - shown
+    return " + ".join(terms[:shown]) + (f" + ... ({hidden} more rows)" if hidden > 0 else "")
+
+
+def _reduce_remainder(remainder: dict[int, SparseRow]) -> tuple[list[int], dict[int, dict[int, Fraction]]]:
+    """Independent rows of the remainder, and the others in terms of them."""
+    if not remainder:
+        return [], {}
+    names = list(remainder)
+    columns = sorted(set().union(*remainder.values()))
+    transposed = fmpz_mat(dense_integers(list(remainder.values()), columns)).transpose()
+    reduced, divisor, size = transposed.rref()
+    divisor = int(divisor)
+    table = [[int(v) for v in row] for row in reduced.tolist()[:size]]
+    pivots = [next(j for j, v in enumerate(row) if v) for row in table]
+    kept = [names[j] for j in pivots]
+    others = {
+        names[j]: {p: Fraction(row[j], divisor) for p, row in zip(kept, table, strict=True) if row[j]}
+        for j in set(range(len(names))).difference(pivots)
+    }
+    return kept, others
+
+
+def _in_original_rows(steps: UnitElimination, i: int, leftover: dict[int, Fraction]) -> dict[int, Fraction]:
+    """Row i as a combination of original independent rows: unwind the stages, latest first."""
+    combination: dict[int, Fraction] = dict(leftover)
+    weights: dict[int, Fraction] = {}
+    pending: list[int] = []
+
+    def add(row: int, factor: Fraction) -> None:
+        for stage, multiplier in steps.lower[row].items():
+            if stage not in weights:
+                weights[stage] = Fraction(0)
+                heapq.heappush(pending, -stage)
+            weights[stage] += factor * multiplier
+
+    add(i, Fraction(1))
+    for row, factor in leftover.items():
+        add(row, -factor)
+    while pending:
+        stage = -heapq.heappop(pending)
+        weight = weights[stage]
+        if weight:
+            combination[steps.rows[stage]] = weight
+            add(steps.rows[stage], -weight)
+    return combination

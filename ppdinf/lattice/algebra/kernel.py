@@ -1,0 +1,264 @@
+"""Saturated kernel bases: every integer solution of A z = 0, and nothing else.
+
+Three steps, each unimodular, so that no integer solution is lost on the way:
+
+1. Equal columns. With cells j, r in one class, e_j - e_r is in the kernel; these
+   differences together with a kernel basis on one representative per class span it.
+2. Elimination on pivots +1 and -1: pivot cells are integer combinations of the others.
+3. What is left goes through FLINT: the transform of a Hermite form (Cohen 1993,
+   section 2.4), one connected component at a time. A basis with an entry beyond 1
+   is then LLL-reduced, again by FLINT.
+
+A rational nullspace scaled to integers is *not* enough: for A = [2, 3, 5] the columns
+(-3, 2, 0) and (-5, 0, 2) span every other integer solution only, and noise on them would
+never reach half of the tables.
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from flint import fmpz_mat
+from numpy.typing import NDArray
+from scipy import sparse
+from scipy.sparse.csgraph import connected_components
+
+from ppdinf.errors import InvariantError
+from ppdinf.lattice.algebra.certificate import prove
+from ppdinf.lattice.algebra.columns import equal_columns
+from ppdinf.lattice.algebra.integer_elimination import SparseRow, dense_integers, eliminate_units, sparse_rows
+from ppdinf.lattice.algebra.systems import IntVector, MatrixLike, integer_matrix
+
+__all__ = ["Lattice", "kernel", "support_components"]
+
+LARGEST_REDUCTION = 1000
+"""Rank beyond which a component is left unreduced: LLL would take minutes."""
+
+
+@dataclass(frozen=True, eq=False)
+class Lattice:
+    """The lattice {z : A z = 0}, held as classes of equal cells and a kernel on class sums.
+
+    Attributes
+    ----------
+    classes : ndarray of int64, shape (d,)
+        Class of each cell: cells of one class have equal columns in A. Cells in no
+        constraint are classes of their own.
+    representatives : ndarray of int64, shape (n_classes,)
+        First cell of each class.
+    class_basis : scipy.sparse.csc_array of int64, shape (n_classes, r)
+        Saturated basis of the lattice of class sums.
+    certificate : str
+        What proves that the basis is saturated, and the route that found it.
+    """
+
+    classes: IntVector
+    representatives: IntVector
+    class_basis: sparse.csc_array
+    certificate: str
+
+    @property
+    def rank(self) -> int:
+        """Number m of basis vectors, d - rank A."""
+        return int(self.classes.size - self.representatives.size + self.class_basis.shape[1])
+
+    @cached_property
+    def basis(self) -> sparse.csc_array:
+        """Saturated basis, int64, shape (d, m).
+
+        First e_j - e_r for every cell j that does not represent its class r, in the
+        order of cells; then the vectors of `class_basis`, carried by representatives.
+        Built on first use (two entries per cell).
+        """
+        d = self.classes.size
+        others = np.delete(np.arange(d), self.representatives)
+        ends = np.arange(others.size + 1) * 2
+        indices = np.column_stack([self.representatives[self.classes[others]], others]).ravel()
+        values = np.tile(np.array([-1, 1], dtype=np.int64), others.size)
+        differences = sparse.csc_array((values, indices, ends), shape=(d, others.size))
+        lifted = self.class_basis
+        carried = sparse.csc_array(
+            (lifted.data, self.representatives[lifted.indices], lifted.indptr), shape=(d, lifted.shape[1])
+        )
+        return sparse.hstack([differences, carried], format="csc", dtype=np.int64)
+
+    def __str__(self) -> str:
+        return f"Lattice of rank {self.rank} over {self.classes.size} cells ({self.certificate})"
+
+
+def kernel(A: MatrixLike, *, row_names: Sequence[str] | None = None) -> Lattice:
+    """Find a saturated basis of {z in Z^d : A z = 0}, with a certificate.
+
+    Parameters
+    ----------
+    A : array_like or scipy sparse of whole numbers, shape (k, d)
+        Any rank.
+    row_names : sequence of str, optional
+        Labels for error messages.
+
+    Returns
+    -------
+    Lattice
+
+    Raises
+    ------
+    InvariantError
+        If A is malformed, or a basis entry does not fit into int64.
+
+    Notes
+    -----
+    All arithmetic is exact. One core: 51 groups over 3,143 cells 1 ms; 20 stacked
+    margins of 14 x 24 0.1 s; random 0/1 of 40 x 200 0.15 s; ten million cells under 51
+    totals 3 s, basis built only when asked for. Components of rank above 1,000 are
+    not LLL-reduced, and the certificate says so.
+
+    Examples
+    --------
+    >>> lattice = kernel([[1, 1, 0, 0, 0], [0, 0, 2, 3, 5]])
+    >>> lattice.rank
+    3
+    >>> print(lattice.certificate)
+    A B = 0; unit Smith form (equal columns, unit pivots, Hermite form, LLL)
+    >>> int(abs(lattice.basis).max())
+    3
+    """
+    matrix = integer_matrix(A, row_names)
+    classes, representatives = _constrained_classes(matrix)
+    reduced = matrix[:, representatives]
+    routes = ["equal columns"] if representatives.size < matrix.shape[1] else []
+    basis = _class_kernel(reduced, routes)
+    proof = prove(reduced, basis)
+    return Lattice(classes, representatives, basis, f"{proof} ({', '.join(routes) or 'no constraint'})")
+
+
+def support_components(basis: sparse.csc_array) -> IntVector:
+    """Label the connected components of rows, linked by columns with entries in both.
+
+    Examples
+    --------
+    >>> from ppdinf.lattice.algebra.systems import integer_matrix
+    >>> support_components(integer_matrix([[1, 0], [0, 0], [-1, 0], [0, 2]]))
+    array([0, 1, 0, 2])
+    """
+    n, m = basis.shape
+    entries = basis.tocoo()
+    graph = sparse.coo_array((np.ones(entries.nnz, np.int8), (entries.row, n + entries.col)), (n + m, n + m))
+    found: NDArray[np.int64] = connected_components(graph, directed=False)[1][:n].astype(np.int64)
+    return found
+
+
+def _constrained_classes(matrix: sparse.csc_array) -> tuple[IntVector, IntVector]:
+    """Equal columns, except that every zero column is a class of its own."""
+    classes, representatives = equal_columns(matrix)
+    free = np.flatnonzero(np.diff(matrix.indptr) == 0)
+    if free.size > 1:
+        classes = classes.copy()
+        classes[free[1:]] = representatives.size + np.arange(free.size - 1)
+        representatives = np.concatenate([representatives, free[1:]])
+    return classes, representatives
+
+
+def _class_kernel(matrix: sparse.csc_array, routes: list[str]) -> sparse.csc_array:
+    n = matrix.shape[1]
+    constrained = np.flatnonzero(np.diff(matrix.indptr)).tolist()
+    free = np.flatnonzero(np.diff(matrix.indptr) == 0)
+    vectors = _solve(sparse_rows(matrix), constrained, routes)
+    vectors = _reduce(vectors, n, routes)
+    entries = [value for vector in vectors for value in vector.values()]
+    if entries and max(max(entries), -min(entries)) >= 2**63:
+        raise InvariantError(
+            "A basis of this system needs entries beyond 64-bit integers; use smaller weights in its rows."
+        )
+    ends = np.concatenate([[0], np.cumsum([len(vector) for vector in vectors])]).astype(np.int64)
+    cells = np.array([cell for vector in vectors for cell in vector], dtype=np.int64)
+    found = sparse.csc_array((np.array(entries, dtype=np.int64), cells, ends), shape=(n, len(vectors)))
+    found.sort_indices()
+    units = sparse.csc_array((np.ones(free.size, np.int64), free, np.arange(free.size + 1)), shape=(n, free.size))
+    return sparse.hstack([found, units], format="csc", dtype=np.int64)
+
+
+def _solve(rows: list[SparseRow], cells: list[int], routes: list[str]) -> list[SparseRow]:
+    """Saturated kernel basis of sparse rows over the given cells."""
+    if not any(rows):
+        return [{cell: 1} for cell in cells]
+    steps = eliminate_units([_primitive(row) for row in rows])
+    if not steps.rows:
+        _note(routes, "Hermite form")
+        return _hermite_kernel(list(steps.remainder.values()), cells)
+    _note(routes, "unit pivots")
+    pivots = set(steps.columns)
+    rest = [cell for cell in cells if cell not in pivots]
+    vectors = _solve(list(steps.remainder.values()), rest, routes)
+    values: dict[int, SparseRow] = {}  # by cell: its coefficient in each basis vector
+    for index, vector in enumerate(vectors):
+        for cell, value in vector.items():
+            values.setdefault(cell, {})[index] = value
+    for column, row in zip(reversed(steps.columns), reversed(steps.upper), strict=True):
+        solved: SparseRow = {}
+        for cell, factor in row.items():
+            if cell != column:
+                for index, value in values.get(cell, {}).items():
+                    solved[index] = solved.get(index, 0) - row[column] * factor * value
+        values[column] = {index: value for index, value in solved.items() if value}
+        for index, value in values[column].items():
+            vectors[index][column] = value
+    return vectors
+
+
+def _hermite_kernel(rows: list[SparseRow], cells: list[int]) -> list[SparseRow]:
+    """Kernel from the transform of a Hermite form: T Mᵀ = H with T unimodular, where H is zero."""
+    used = sorted(set().union(*rows))
+    vectors: list[SparseRow] = [{cell: 1} for cell in sorted(set(cells).difference(used))]
+    echelon, _, size = fmpz_mat(dense_integers(rows, used)).rref()
+    supports = np.array([[v != 0 for v in row] for row in echelon.tolist()[:size]], dtype=np.int64)
+    component = support_components(sparse.csc_array(supports.T))
+    for label in range(component.max() + 1):
+        members = [cell for cell, c in zip(used, component, strict=True) if c == label]
+        hermite, transform = fmpz_mat(dense_integers(rows, members)).transpose().hnf(transform=True)
+        for row, combination in zip(hermite.tolist(), transform.tolist(), strict=True):
+            if not any(row):
+                vectors.append({cell: int(v) for cell, v in zip(members, combination, strict=True) if v})
+    return vectors
+
+
+def _reduce(vectors: list[SparseRow], n: int, routes: list[str]) -> list[SparseRow]:
+    """LLL-reduce every connected component that has an entry beyond 1."""
+    if all(abs(value) <= 1 for vector in vectors for value in vector.values()):
+        return vectors
+    reduced: list[SparseRow] = []
+    for group in _connected(vectors, n):
+        wide = any(abs(value) > 1 for vector in group for value in vector.values())
+        if not wide or len(group) > LARGEST_REDUCTION:
+            reduced += group
+            if wide:
+                _note(routes, f"unreduced beyond rank {LARGEST_REDUCTION:,}")
+            continue
+        _note(routes, "LLL")
+        cells = sorted(set().union(*group))
+        short = fmpz_mat(dense_integers(group, cells)).lll()
+        for row in short.tolist():
+            reduced.append({cell: int(v) for cell, v in zip(cells, row, strict=True) if v})
+    return reduced
+
+
+def _connected(vectors: list[SparseRow], n: int) -> Iterable[list[SparseRow]]:
+    ends = np.concatenate([[0], np.cumsum([len(vector) for vector in vectors])])
+    cells = np.array([cell for vector in vectors for cell in vector], dtype=np.int64)
+    support = sparse.csc_array((np.ones(cells.size, np.int8), cells, ends), shape=(n, len(vectors)))
+    component = support_components(support)
+    groups: dict[int, list[SparseRow]] = {}
+    for vector in vectors:
+        groups.setdefault(int(component[next(iter(vector))]), []).append(vector)
+    return groups.values()
+
+
+def _primitive(row: SparseRow) -> SparseRow:
+    content = math.gcd(*row.values())
+    return row if content <= 1 else {cell: value // content for cell, value in row.items()}
+
+
+def _note(routes: list[str], route: str) -> None:
+    if route not in routes:
+        routes.append(route)

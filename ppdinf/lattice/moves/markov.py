@@ -1,0 +1,79 @@
+"""Markov and Graver bases computed by 4ti2, where that program is installed.
+
+A Markov basis connects {A x = a, x >= l} for every a and every lower bound l (Diaconis
+and Sturmfels 1998); a Graver basis also connects it under upper bounds. 4ti2 (4ti2
+team; Debian package ``4ti2``) is run as a separate program on small systems.
+"""
+
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+from scipy import sparse
+
+from ppdinf.lattice.algebra.systems import exact_product
+
+__all__ = ["Kind", "computed_basis", "program"]
+
+
+Kind = Literal["markov", "graver"]
+
+
+def program(kind: Kind) -> str | None:
+    """Path of the 4ti2 program on this machine, under its own name or Debian's.
+
+    Examples
+    --------
+    >>> program("markov") is None or program("markov").endswith("markov")
+    True
+    """
+    return shutil.which(f"4ti2-{kind}") or shutil.which(kind)
+
+
+def computed_basis(A: sparse.csc_array, kind: Kind, seconds: float) -> sparse.csc_array | None:
+    """Compute a Markov or Graver basis with 4ti2.
+
+    Parameters
+    ----------
+    A : scipy.sparse.csc_array of int64, shape (k, d)
+    kind : {"markov", "graver"}
+    seconds : float
+        Time allowed; these bases can be astronomically large.
+
+    Returns
+    -------
+    scipy.sparse.csc_array of int64, shape (d, n), or None
+        None when the program is missing, fails or takes too long.
+
+    Notes
+    -----
+    That the moves lie in the kernel is checked; that they are complete is 4ti2's word.
+
+    Examples
+    --------
+    >>> from ppdinf.lattice.algebra.systems import integer_matrix
+    >>> basis = computed_basis(integer_matrix([[1, 1, 1]]), "markov", 10)
+    >>> basis is None or basis.shape[1] == 2
+    True
+    """
+    path = program(kind)
+    if path is None or seconds <= 0:
+        return None
+    with tempfile.TemporaryDirectory() as folder:
+        project = Path(folder, "system")
+        rows = "\n".join(" ".join(map(str, row)) for row in A.toarray().tolist())
+        project.with_suffix(".mat").write_text(f"{A.shape[0]} {A.shape[1]}\n{rows}\n")
+        try:
+            command = [path, "--quiet", "--precision=arbitrary", str(project)]
+            subprocess.run(command, check=True, capture_output=True, timeout=seconds, cwd=folder)
+            text = project.with_suffix(".mar" if kind == "markov" else ".gra").read_text()
+        except (OSError, subprocess.SubprocessError):
+            return None
+    numbers = np.array(text.split(), dtype=np.int64)
+    vectors = numbers[2:].reshape(numbers[0], numbers[1])
+    if vectors.shape[1] != A.shape[1] or any(exact_product(A, vector).any() for vector in vectors):
+        return None
+    return sparse.csc_array(vectors.T)

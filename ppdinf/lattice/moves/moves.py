@@ -1,0 +1,306 @@
+"""Sets of moves that connect every fiber, with the reason why they do.
+
+A lattice basis spans all differences of tables, but with bounds on the cells a chain
+that steps along basis vectors can be stuck: the tables in between may not exist. What
+is used instead, and what is proved:
+
+- *Unbounded*: basis vectors connect, by definition of a basis.
+- *Classes*: if a set connects the class sums of every fiber with bounds, then the set
+  with each unit carried by a random cell of its class, together with transfers of one
+  unit between two cells of a class, connects the tables. (Walk the class sums first: a
+  class whose sum may still fall has a cell that may still fall. Then transfers, each
+  towards the goal, finish within each class.) With one public sum per class, transfers
+  alone do it.
+- *One dimension*: the fiber is a segment, so its primitive vector connects it.
+- *Two-way tables*: basic 2 x 2 swaps connect under lower bounds (Diaconis and Sturmfels
+  1998); alternating cycles connect under upper bounds too, as they are the Graver basis
+  of a totally unimodular system. The same holds of any other graph whose edges are the cells, such as a two-way table
+  some of whose cells are known (`ppdinf.lattice.moves.graph_cycles`).
+- *Decomposable margins*, of the table or of the class sums of a block: swaps across
+  each separator of a junction tree connect under lower bounds (Dobra 2003), see
+  `ppdinf.lattice.moves.decomposable`.
+- *Small systems*: Markov (lower bounds) or Graver (lower and upper) bases by 4ti2.
+- *Anything else*: random integer combinations of the reduced basis. Every vector of the
+  lattice has positive probability, so any two tables are one move apart; alone that can
+  be very slow, so that margins get the short moves of `ppdinf.lattice.moves.margin_swaps` too.
+
+Blocks are independent under bounds on single cells, so the union over blocks connects.
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal, cast, get_args
+
+import numpy as np
+from scipy import sparse
+
+from ppdinf.errors import InvariantError
+from ppdinf.lattice.algebra.columns import distinct_rows
+from ppdinf.lattice.algebra.margins import margin_matrix
+from ppdinf.lattice.algebra.systems import IntVector, MatrixLike
+from ppdinf.lattice.moves.decomposable import junction_tree
+from ppdinf.lattice.moves.families import Combinations, Cycles, Family, Listed, Placed, Transfers, lift
+from ppdinf.lattice.moves.graph_cycles import GraphCycles, graph_of
+from ppdinf.lattice.moves.margin_swaps import MarginSwaps, margin_swaps, margins_of
+from ppdinf.lattice.moves.markov import Kind, computed_basis
+from ppdinf.lattice.structure.blocks import Structure, structure
+from ppdinf.lattice.structure.tables_in_rows import Hierarchical
+from ppdinf.lattice.structure.two_way import two_way_table
+
+__all__ = ["Bounds", "Moves", "connected_moves", "margin_moves"]
+
+Bounds = Literal["none", "lower", "box", "any"]
+
+LARGEST_COMPUTED = 100
+"""Number of class sums of a block beyond which 4ti2 is not tried."""
+
+PREFERRED = 3
+"""Swaps of margins for every combination of basis vectors, which seldom has anywhere to go."""
+
+
+@dataclass(frozen=True, eq=False)
+class Moves:
+    """Random directions along which a chain on a fiber moves.
+
+    Attributes
+    ----------
+    families : list of (Family, weight, bool)
+        What is drawn, how often, and whether it speaks of class sums (to be lifted).
+    members, sizes : ndarray of int64
+        Cells class by class, and the size of each class.
+    connected : bool
+        Whether the moves are proved to connect every fiber under the bounds asked for.
+    reason : str
+        The statement that is proved, part by part.
+    """
+
+    families: Sequence[tuple[Family, float, bool]]
+    members: IntVector
+    sizes: IntVector
+    connected: bool
+    reason: str
+
+    def draw(self, size: int, *, rng: int | np.random.Generator) -> sparse.csc_array:
+        """Draw random directions; every move of the set has positive probability.
+
+        Parameters
+        ----------
+        size : int
+            Number of directions.
+        rng : int or numpy.random.Generator
+
+        Returns
+        -------
+        scipy.sparse.csc_array of int64, shape (d, size)
+            One direction per column, of random order and family, families in
+            proportion to their rank, those across classes at least as often as those within. A
+            chain may step any integer number of times along it, either way.
+
+        Notes
+        -----
+        Linear in the entries drawn; large tables are never listed move by move.
+
+        Examples
+        --------
+        >>> moves = connected_moves([[1, 1, 0], [0, 0, 1]])
+        >>> abs(moves.draw(2, rng=1).toarray())
+        array([[1, 1],
+               [1, 1],
+               [0, 0]])
+        """
+        generator = np.random.default_rng(rng)
+        weights = np.array([weight for _, weight, _ in self.families], dtype=float)
+        if not weights.size:
+            return sparse.csc_array((self.members.size, size), dtype=np.int64)
+        counts = generator.multinomial(size, weights / weights.sum())
+        drawn = []
+        for (family, _, on_sums), count in zip(self.families, counts.tolist(), strict=True):
+            directions = family.draw(count, generator)
+            drawn.append(lift(directions, self.members, self.sizes, generator) if on_sums else directions)
+        return sparse.csc_array(sparse.hstack(drawn, format="csc")[:, generator.permutation(size)])
+
+
+def connected_moves(
+    A: MatrixLike | Structure, *, bounds: Bounds = "lower", seconds: float = 10.0, shape: Sequence[int] = ()
+) -> Moves:
+    """Find moves that connect all tables with the same public sums.
+
+    Parameters
+    ----------
+    A : array_like or scipy sparse of whole numbers, shape (k, d), or Structure
+    bounds : {"none", "lower", "box", "any"}
+        What else restricts the tables: nothing; a lower bound on each cell (such as
+        x >= 0); lower and upper bounds on each cell; any inequalities B x >= b.
+    seconds : float
+        Time that 4ti2, if installed, is given per block of at most 100 class sums that
+        no theorem covers; 0 leaves it out (moves then do not depend on the machine).
+    shape : sequence of int, optional
+        Of the table whose cells, in C order, are the columns of A. Where A turns out to
+        hold margins of it, their swaps are among the moves.
+
+    Returns
+    -------
+    Moves
+
+    Raises
+    ------
+    InvariantError
+        If A is malformed or `bounds` is not one of the four words.
+
+    Notes
+    -----
+    Cost as `ppdinf.lattice.structure.blocks.structure`, and 4ti2's time; a second for the margins
+    of eight dimensions.
+
+    Examples
+    --------
+    >>> two_way = np.vstack([np.kron(np.eye(3, dtype=int), [1] * 4), np.tile(np.eye(4, dtype=int), 3)])
+    >>> print(connected_moves(two_way).reason)
+    Connects every fiber with lower bounds on cells: basic swaps of a 3 x 4 table.
+    """
+    if bounds not in get_args(Bounds):
+        raise InvariantError(f"bounds={bounds!r} is not one of {', '.join(map(repr, get_args(Bounds)))}.")
+    found = A if isinstance(A, Structure) else structure(A)
+    members = np.argsort(found.classes, kind="stable")
+    sizes = found.class_sizes
+    if bounds in ("none", "any"):
+        basis = found.lattice.basis
+        everything: Family = Listed(basis) if bounds == "none" else Combinations(basis)
+        why = "basis vectors" if bounds == "none" else "integer combinations of the basis"
+        parts = [(everything, found.lattice.rank, False)] if found.lattice.rank else []
+        swaps = _swaps(found, shape)[0] if bounds == "any" and (found.sum_ranks > 1).any() else None
+        parts += [(swaps, PREFERRED * found.lattice.rank, False)] if swaps is not None else []
+        return Moves(parts, members, sizes, True, reason(bounds, [why] if parts else []))
+    families: list[tuple[Family, float, bool]] = []
+    reasons: list[str] = []
+    if sizes.max(initial=0) > 1:
+        families.append((Transfers(members, sizes), int((sizes - 1).sum()), False))
+        reasons.append("transfers within classes of equal cells")
+    across = list(_on_class_sums(found, bounds, seconds, shape))
+    # as often as transfers, at least: most of those that meet a random cell of a class find nobody there
+    share = max(1.0, sum(weight for _, weight, _ in families) / max(1, sum(rank for _, rank, *_ in across)))
+    for family, rank, on_sums, theorems in across:
+        families.append((family, share * rank, on_sums))
+        reasons += [theorem for theorem in theorems if theorem not in reasons]
+    return Moves(families, members, sizes, True, reason(bounds, reasons))
+
+
+def margin_moves(
+    shape: Sequence[int], generators: Iterable[Iterable[int]], *, bounds: Bounds = "lower", seconds: float = 10.0
+) -> Moves:
+    """Find moves that connect all n-way tables with the same margins.
+
+    Parameters
+    ----------
+    shape : sequence of int
+        Size of each dimension; cells are in C order.
+    generators : iterable of iterables of int
+        Dimensions that each margin keeps.
+    bounds, seconds
+        As for `connected_moves`.
+
+    Returns
+    -------
+    Moves
+
+    Raises
+    ------
+    InvariantError
+        If a generator names a dimension that does not exist, or a size is not positive.
+
+    Examples
+    --------
+    >>> print(margin_moves((2, 3, 2, 2), [(0, 1), (1, 2), (2, 3)]).reason)
+    Connects every fiber with lower bounds on cells: swaps across separator (1); swaps across separator (2).
+    """
+    return connected_moves(margin_matrix(shape, generators), bounds=bounds, seconds=seconds, shape=shape)
+
+
+def _on_class_sums(
+    found: Structure, bounds: Bounds, seconds: float, shape: Sequence[int]
+) -> Iterable[tuple[Family, int, bool, list[str]]]:
+    """Families with their weight, whether they speak of class sums, and why they connect these."""
+    basis = found.lattice.class_basis
+    block_of_class = found.blocks[found.lattice.representatives]
+    block_of_vector = block_of_class[basis.indices[basis.indptr[:-1]]]
+    lines = np.flatnonzero((found.sum_ranks == 1)[block_of_vector])
+    if lines.size:
+        yield Listed(basis[:, lines]), lines.size, True, ["the one direction of each one-dimensional block"]
+    n, others = basis.shape[0], []
+    for block in np.flatnonzero(found.sum_ranks > 1).tolist():
+        classes = np.flatnonzero(block_of_class == block)
+        system = distinct_rows(found.class_system[:, classes])
+        table = two_way_table(system)
+        ends = graph_of(system) if table is None else None
+        if ends is not None:
+            yield GraphCycles(*ends, classes, n), int(found.sum_ranks[block]), True, ["cycles of a graph"]
+            continue
+        if table is None:
+            others.append((block, classes, system))
+            continue
+        rows, columns = table.shape
+        longest = 2 if bounds == "lower" else min(rows, columns)
+        what = "basic swaps" if longest == 2 else "alternating cycles"
+        yield Cycles(classes[table], n, longest), int(found.sum_ranks[block]), True, [
+            f"{what} of a {rows} x {columns} table"
+        ]  # fmt: skip
+    swaps, separators = _swaps(found, shape) if others else (None, [])
+    proved = separators if bounds == "lower" else []
+    if swaps is not None:
+        yield swaps, PREFERRED * sum(int(found.sum_ranks[block]) for block, _, _ in others), False, proved
+    tables = {int(block_of_class[table.classes[0]]): table for table in found.tables} if others and not proved else {}
+    for block, classes, system in [] if proved else others:
+        table_swaps, separators = _table_swaps(tables.get(block)) if bounds == "lower" else (None, [])
+        if table_swaps is not None and separators:
+            yield Placed(table_swaps, tables[block].classes, n), int(found.sum_ranks[block]), True, separators
+            continue
+        rank, kind = int(found.sum_ranks[block]), "markov" if bounds == "lower" else "graver"
+        listed = computed_basis(system, cast(Kind, kind), seconds) if classes.size <= LARGEST_COMPUTED else None
+        if listed is not None:
+            placed = sparse.csc_array((listed.data, classes[listed.indices], listed.indptr), shape=(n, listed.shape[1]))
+            yield Listed(placed), rank, True, [f"{kind.capitalize()} bases by 4ti2"]
+        else:
+            combinations = Combinations(basis[:, block_of_vector == block])
+            yield combinations, rank, True, ["integer combinations of the reduced basis"]
+
+
+def _swaps(found: Structure, shape: Sequence[int]) -> tuple[MarginSwaps | None, list[str]]:
+    """Find swaps of the margins that a system holds, and why they connect under lower bounds, where they do."""
+    generators = margins_of(found.lattice, shape) if math.prod(shape) == found.blocks.size and shape else None
+    if generators is None:
+        return None, []
+    swaps, separators = _across_separators(shape, generators)
+    return swaps, [f"swaps across separator ({', '.join(map(str, separator))})" for separator in separators]
+
+
+def _table_swaps(table: Hierarchical | None) -> tuple[MarginSwaps | None, list[str]]:
+    """Find swaps of a block of class sums that is a table under margins, as `_swaps` does."""
+    swaps, separators = (None, []) if table is None else _across_separators(table.shape, table.generators)
+    return swaps, [f"swaps across the {len(separators)} separators of a {table}"] * bool(separators)
+
+
+def _across_separators(
+    shape: Sequence[int], generators: list[frozenset[int]]
+) -> tuple[MarginSwaps | None, list[list[int]]]:
+    """Find swaps of margins, and the separators of a junction tree where all swaps across them are there."""
+    swaps = margin_swaps(shape, generators)
+    tree = junction_tree(generators) if swaps is not None and swaps.holds_all_pairs else None
+    return swaps, [sorted(generators[i] & generators[j]) for i, j in tree or []]
+
+
+def reason(bounds: Bounds, parts: Sequence[str]) -> str:
+    """Word the statement that the parts together prove.
+
+    Examples
+    --------
+    >>> reason("box", [])
+    'Connects every fiber with lower and upper bounds on cells: nothing moves.'
+    """
+    fiber = {
+        "none": "every fiber without bounds",
+        "lower": "every fiber with lower bounds on cells",
+        "box": "every fiber with lower and upper bounds on cells",
+        "any": "every fiber with any inequalities",
+    }[bounds]
+    return f"Connects {fiber}: {'; '.join(parts) or 'nothing moves'}."

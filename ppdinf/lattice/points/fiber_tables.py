@@ -1,0 +1,113 @@
+"""All integer tables that obey public sums and bounds, where they are few."""
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from ppdinf.lattice.algebra.systems import IntVector, MatrixLike
+
+__all__ = ["cell_intervals", "fiber_tables"]
+
+PARTIAL = 4 * 10**6  # partial tables looked at before the search is given up
+ENTRIES = 2**24  # of dense rows
+PASSES = 100
+NEAR, ROUNDING = 1e-9, 1e-15
+
+type Reals = NDArray[np.float64]
+
+
+def fiber_tables(
+    A: MatrixLike, values: IntVector, B: MatrixLike, limits: IntVector, *, most: int = 10_000
+) -> NDArray[np.int64] | None:
+    """List ``{x : A x = values, B x >= limits}``.
+
+    Parameters
+    ----------
+    A, B : scipy sparse or array of int64, shapes (k, d), (l, d)
+    values, limits : array of int64, shapes (k,), (l,)
+    most : int
+
+    Returns
+    -------
+    ndarray of int64, shape (n, d), or None
+        In lexicographic order. None when there are more than `most`, a cell is not bounded by intervals that follow
+        from one row at a time, or the search would take more than a gigabyte.
+
+    Notes
+    -----
+    Cells are fixed one after the other, for all tables at once, and a table is dropped as soon as some row is out of
+    reach.
+
+    Examples
+    --------
+    >>> fiber_tables(np.array([[1, 1, 1]]), np.array([2]), np.eye(3, dtype=int), np.zeros(3, dtype=int)).tolist()
+    [[0, 0, 2], [0, 1, 1], [0, 2, 0], [1, 0, 1], [1, 1, 0], [2, 0, 0]]
+    """
+    low, high = cell_intervals(A, values, B, limits)
+    if not np.all(np.isfinite(low) & np.isfinite(high)):
+        return None
+    if np.any(low > high):
+        return np.empty((0, low.size), dtype=np.int64)
+    if low.size * (2 * np.shape(A)[0] + np.shape(B)[0]) > ENTRIES:
+        return None
+    A, B = (sparse.csr_array(M).toarray() for M in (A, B))
+    rows = np.vstack([A, -A, B]).astype(np.float64)  # all as rows @ x >= least
+    least = np.concatenate([values, -np.asarray(values), limits]).astype(np.float64)
+    most_left = np.where(rows > 0, rows * high, rows * low)[:, ::-1].cumsum(axis=1)[:, ::-1]
+    most_left = np.column_stack([most_left, np.zeros(len(rows))])  # what the cells from j on can add to each row
+    tables, sums = np.empty((1, 0), dtype=np.int64), np.zeros((1, len(rows)))
+    for j in range(rows.shape[1]):
+        if len(tables) * (high[j] - low[j] + 1) > PARTIAL:  # before anything of that size is made
+            return None
+        counts = np.arange(int(low[j]), int(high[j]) + 1)
+        further = (sums[:, np.newaxis] + counts[:, np.newaxis] * rows[:, j]).reshape(-1, len(rows))
+        kept = np.all(further + most_left[:, j + 1] >= least - 0.5, axis=1)
+        tables = np.column_stack([np.repeat(tables, counts.size, axis=0), np.tile(counts, len(tables))])[kept]
+        sums = further[kept]
+    return tables if len(tables) <= most else None
+
+
+def cell_intervals(A: MatrixLike, values: IntVector, B: MatrixLike, limits: IntVector) -> tuple[Reals, Reals]:
+    """Bound every cell by what follows from one row and the bounds on other cells, as long as something changes.
+
+    Parameters
+    ----------
+    A, B : scipy sparse or array of int64, shapes (k, d), (l, d)
+    values, limits : array of int64, shapes (k,), (l,)
+
+    Returns
+    -------
+    low, high : ndarray of float64, shape (d,)
+        Whole numbers, or infinite. Empty intervals (low above high) where nothing obeys all rows.
+
+    Examples
+    --------
+    >>> low, high = cell_intervals([[1, 1]], np.array([4]), np.eye(2, dtype=int), np.array([0, 1]))
+    >>> low.tolist(), high.tolist()
+    ([0.0, 1.0], [3.0, 4.0])
+    """
+    rows = sparse.vstack([sparse.csr_array(A), -sparse.csr_array(A), sparse.csr_array(B)], format="csr")
+    least = np.concatenate([values, -np.asarray(values), limits]).astype(np.float64)
+    cells, weights = rows.indices, rows.data
+    row = np.repeat(np.arange(rows.shape[0]), np.diff(rows.indptr))
+    up = weights > 0
+    low, high = np.full(rows.shape[1], -np.inf), np.full(rows.shape[1], np.inf)
+    for _ in range(PASSES):
+        before = low.copy(), high.copy()
+        most = weights * np.where(up, high[cells], low[cells])
+        endless = np.isinf(most)
+        most[endless] = 0.0
+        total, size, open_ends = (
+            np.bincount(row, weights=part, minlength=least.size) for part in (most, np.abs(most), endless)
+        )
+        # a row says nothing of a cell while another one is unbounded
+        says = open_ends[row] == endless
+        slack = NEAR + ROUNDING * (size + np.abs(least))[row]  # sums of large counts lose digits
+        ends = np.ceil((least[row] - (total[row] - most) - slack) / np.abs(weights))
+        np.maximum.at(low, cells[up & says], ends[up & says])
+        np.minimum.at(high, cells[~up & says], -ends[~up & says])
+        if np.array_equal(before[0], low) and np.array_equal(before[1], high):
+            break
+        if np.any(low > high):
+            break
+    return low + 0.0, high + 0.0  # without negative zeros

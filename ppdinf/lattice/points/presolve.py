@@ -1,0 +1,122 @@
+"""Counts that each cell can have, given public sums, bounds and the support of everything that is known of the cell.
+
+Intervals are carried from row to row (bound propagation), and every end moves on to the next count that the cell itself
+can have, until nothing changes. A cell with one count left is known.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from ppdinf.lattice.algebra.systems import IntVector
+from ppdinf.lattice.points.fiber_tables import cell_intervals
+
+__all__ = ["Support", "presolve"]
+
+PASSES = 20
+
+type Mask = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, eq=False)
+class Support:
+    """Counts that cells can have.
+
+    Attributes
+    ----------
+    lower : ndarray of int64, shape (d,)
+        Count of the first column.
+    possible : ndarray of bool, shape (d, width)
+    """
+
+    lower: IntVector
+    possible: Mask
+
+    @cached_property
+    def low(self) -> IntVector:
+        """Smallest possible count of each cell."""
+        found: IntVector = self.lower + self.possible.argmax(axis=1)
+        return found
+
+    @cached_property
+    def high(self) -> IntVector:
+        """Largest possible count of each cell."""
+        found: IntVector = self.lower + self.possible.shape[1] - 1 - self.possible[:, ::-1].argmax(axis=1)
+        return found
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether some cell has no possible count."""
+        return not bool(self.possible.any(axis=1).all())
+
+    @property
+    def fixed(self) -> Mask:
+        """Cells with one possible count."""
+        found: Mask = self.low == self.high
+        return found
+
+    @property
+    def holes(self) -> Mask:
+        """Cells of which a count between two possible ones is impossible."""
+        found: Mask = self.possible.sum(axis=1) < self.high - self.low + 1
+        return found
+
+    def around(self, table: IntVector, cells: IntVector) -> Support:
+        """Hold all other cells at their counts in a table."""
+        possible = np.zeros_like(self.possible)
+        possible[np.arange(table.size), table - self.lower] = True
+        possible[cells] = self.possible[cells]
+        return Support(self.lower, possible)
+
+    def counts(self, cell: int) -> IntVector:
+        """Possible counts of a cell."""
+        found: IntVector = self.lower[cell] + np.flatnonzero(self.possible[cell])
+        return found
+
+
+def presolve(
+    A: sparse.csr_array, values: IntVector, B: sparse.csr_array, limits: IntVector, support: Support
+) -> Support:
+    """Leave out counts that no table with ``A x = values`` and ``B x >= limits`` has, as far as single rows show it.
+
+    Parameters
+    ----------
+    A, B : scipy sparse of int64, shapes (k, d), (l, d)
+    values, limits : ndarray of int64, shapes (k,), (l,)
+    support : Support
+
+    Returns
+    -------
+    Support
+        Empty where no table agrees with everything, as far as single rows show it.
+
+    Examples
+    --------
+    Two cells with the total 5: the counts 0, 1, 4 and 5 of the first leave those four to the second.
+
+    >>> first, second = np.array([1, 1, 0, 0, 1, 1], dtype=bool), np.ones(6, dtype=bool)
+    >>> support = Support(np.zeros(2, dtype=np.int64), np.stack([first & (np.arange(6) > 0), second]))
+    >>> none = sparse.csr_array((0, 2), dtype=np.int64), np.zeros(0, dtype=np.int64)
+    >>> found = presolve(sparse.csr_array([[1, 1]]), np.array([5]), *none, support)
+    >>> found.low.tolist(), found.high.tolist()
+    ([1, 0], [5, 4])
+    """
+    d, width = support.possible.shape
+    units = sparse.eye_array(d, dtype=np.int64, format="csr")
+    rows = sparse.csr_array(sparse.vstack([B, units, -units], format="csr"))
+    for _ in range(PASSES):
+        if support.is_empty:
+            break
+        low, high = cell_intervals(A, values, rows, np.concatenate([limits, support.low, -support.high]))
+        counts = support.lower[:, None] + np.arange(width)
+        inside = (counts >= low[:, None]) & (counts <= high[:, None])
+        narrower = Support(support.lower, support.possible & inside)
+        if (narrower.possible == support.possible).all():
+            break
+        support = narrower
+    return support

@@ -1,0 +1,226 @@
+"""How near two different tables with the same public sums can be: the shortest vector of the lattice, in l1 or l2.
+
+Distance 1 takes a cell in no constraint, distance 2 (up to sign) two proportional columns of weight one, as
+within a class. Beyond that a short basis vector bounds it from above and parity from below (when the
+total is public, l1 norms are even); where the two differ, integer programmes over each class sum decide.
+A square is the sum of its first odd numbers, |z|^2 = 1 + 3 + ... + (2|z| - 1), so that squares are as linear as
+absolute values once each unit of a cell is a variable with a cost of its own.
+"""
+
+import math
+from collections.abc import Sequence
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from scipy.optimize import Bounds, LinearConstraint, milp
+
+from ppdinf.errors import InvariantError
+from ppdinf.lattice.algebra.columns import equal_columns
+from ppdinf.lattice.algebra.systems import IntVector
+from ppdinf.lattice.points.fiber_tables import fiber_tables
+from ppdinf.lattice.structure.blocks import Structure, structure
+
+__all__ = ["nearest_steps", "shortest_distance", "shortest_step"]
+
+
+def shortest_distance(found: Structure, metric: str = "l1") -> float | None:
+    """Smallest norm of a non-zero integer vector z with ``A z = 0``.
+
+    Parameters
+    ----------
+    found : Structure
+    metric : {"l1", "l2"}
+
+    Returns
+    -------
+    int (l1), float (l2) or None
+        None when the lattice is {0}: the public sums fix every cell.
+
+    Notes
+    -----
+    Immediate for groups and two-way tables; otherwise up to one small integer programme per class.
+
+    Examples
+    --------
+    >>> from ppdinf.lattice import structure
+    >>> two_way = np.vstack([np.kron(np.eye(3, dtype=int), [1] * 4), np.tile(np.eye(4, dtype=int), 3)])
+    >>> [shortest_distance(structure(A)) for A in ([[1, 1]], two_way, [[2, 3, 5]], np.eye(2, dtype=int))]
+    [2, 4, 3, None]
+    """
+    step = shortest_step(found, metric)
+    if step is None:
+        return None
+    return int(np.abs(step).sum()) if metric == "l1" else math.sqrt(int(step @ step))
+
+
+def shortest_step(found: Structure, metric: str = "l1") -> IntVector | None:
+    """Find a non-zero integer vector z with ``A z = 0`` of smallest norm.
+
+    Parameters
+    ----------
+    found : Structure
+    metric : {"l1", "l2"}
+
+    Returns
+    -------
+    ndarray of int64, shape (d,), or None
+        None when the lattice is {0}.
+
+    Examples
+    --------
+    >>> from ppdinf.lattice import structure
+    >>> shortest_step(structure([[1, 1, 0], [0, 1, 1]]), "l2").tolist()
+    [1, -1, 1]
+    """
+    power = 1 if metric == "l1" else 2
+    step = np.zeros(found.classes.size, dtype=np.int64)
+    basis = sparse.csc_array(found.lattice.class_basis)  # one cell per class: distances do not change
+    norms = np.asarray((abs(basis) ** power).sum(axis=0)).ravel()
+    best = int(norms.min()) if norms.size else None
+    pair = np.flatnonzero(found.classes == found.class_sizes.argmax())[:2]
+    if pair.size == 2 and (best is None or best > 1):
+        step[pair] = 1, -1
+        return step
+    if best is None:
+        return None
+    shortest = basis[:, [int(norms.argmin())]].toarray().ravel()
+    if best > 2:
+        even = not np.any(np.asarray(basis.sum(axis=0)).ravel() % 2)
+        floor = 4 if even else 3 if not _opposite_columns(found) else 2
+        for cell in range(basis.shape[0]):
+            if best <= floor:
+                break
+            costs = [1] * best if power == 1 else list(range(1, best + 1, 2))
+            better = _through(found.class_system, cell, best, costs)
+            if better is not None:
+                shortest, best = better, int((np.abs(better) ** power).sum())
+    step[found.lattice.representatives] = shortest
+    return step if shortest[np.flatnonzero(shortest)[0]] > 0 else -step
+
+
+@lru_cache(maxsize=8)
+def nearest_steps(found: Structure) -> list[tuple[Structure, IntVector]]:
+    """List the vectors of smallest l2 norm, one of each kind, with the structure of the block that each lies in.
+
+    A shortest vector lies in one block, or its part in either would be shorter. Exchanging cells of a class, or rows
+    and columns of a two-way table, turns some into others: they are of one kind. Other vectors are enumerated.
+
+    Parameters
+    ----------
+    found : Structure
+
+    Returns
+    -------
+    list of (Structure, ndarray of int64)
+        Empty when the lattice is {0}.
+
+    Raises
+    ------
+    InvariantError
+        A block has too many cells for an enumeration.
+
+    Examples
+    --------
+    >>> from ppdinf.lattice import structure
+    >>> [step.tolist() for _, step in nearest_steps(structure([[1, 1, 0, 0, 0], [0, 0, 1, 1, 1]]))]
+    [[1, -1], [0, 1, -1]]
+    """
+    shortest = shortest_step(found, "l2")
+    if shortest is None:
+        return []
+    square = int(shortest @ shortest)
+    system = sparse.csc_array(found.class_system)[:, found.classes]
+    order = np.argsort(found.blocks, kind="stable")
+    kinds = {}
+    for cells in np.split(order, np.cumsum(np.bincount(found.blocks))[:-1]):
+        rows = sparse.csr_array(system[:, cells])
+        rows = rows[np.flatnonzero(np.diff(rows.indptr))]
+        kinds[(rows.shape, rows.indptr.tobytes(), rows.indices.tobytes(), rows.data.tobytes())] = rows
+    blocks = [structure(rows) for rows in kinds.values()]
+    return [(block, step) for block in blocks for step in _of_square(block, square)]
+
+
+def _of_square(block: Structure, square: int) -> list[IntVector]:
+    """Vectors of one block whose squared norm is that of the shortest of all, one of each kind, up to sign."""
+    if square <= 2 and not _opposite_columns(block):
+        step = shortest_step(block, "l2")
+        if square == 1:
+            return [] if step is None or np.abs(step).sum() > 1 else [step]
+        pairs = [np.flatnonzero(block.classes == c)[-2:] for c in _kinds_of_class(block)]
+        return [
+            (np.arange(block.classes.size) == i).astype(np.int64) - (np.arange(block.classes.size) == j)
+            for i, j in pairs
+        ]
+    if not block.lattice.rank:
+        return []
+    if square == 4 and block.tables and len(block.tables[0].shape) == len(block.tables[0].generators) == 2:
+        step = np.zeros(block.classes.size, dtype=np.int64)
+        corner = block.tables[0].classes.reshape(block.tables[0].shape)[:2, :2]
+        step[block.lattice.representatives[corner]] = [[1, -1], [-1, 1]]
+        return [step if step[np.flatnonzero(step)[0]] > 0 else -step]
+    d, most = block.classes.size, math.isqrt(square)
+    eye = np.eye(d, dtype=np.int64)
+    A = sparse.csc_array(block.class_system)[:, block.classes]
+    zero, ends = np.zeros(A.shape[0], dtype=np.int64), np.full(2 * d, -most)
+    near = fiber_tables(A, zero, np.vstack([eye, -eye]), ends, most=10**6)
+    if near is None:
+        raise InvariantError(
+            f"{d} cells lie under public sums that cross, too many to list the nearest tables: calibrate by zcdp"
+        )
+    near = near[(near**2).sum(axis=1) == square]
+    return [z for z in near if z[np.flatnonzero(z)[0]] > 0]
+
+
+def _kinds_of_class(block: Structure) -> list[int]:
+    """Classes of two cells or more; of a table, one for each combination of weights of the levels."""
+    several = np.flatnonzero(block.class_sizes > 1)
+    if not block.tables:
+        return several.tolist()
+    table = block.tables[0]
+    levels = np.unravel_index(np.argsort(table.classes), table.shape)
+    weights = np.stack([weight[level] for weight, level in zip(table.weights, levels, strict=True)])
+    places = np.argsort(table.classes)
+    order = several[np.argsort(places[several])]  # the first in the order of the table
+    _, first = np.unique(weights[:, order], axis=1, return_index=True)
+    found: list[int] = order[first].tolist()
+    return found
+
+
+def _opposite_columns(found: Structure) -> bool:
+    """Whether two columns are opposite, which weights of both signs allow (equal ones share a class)."""
+    system = found.class_system
+    if not (system.data < 0).any():
+        return False
+    classes, _ = equal_columns(sparse.csc_array(sparse.hstack([system, -system])))
+    return np.intersect1d(classes[: system.shape[1]], classes[system.shape[1] :]).size > 0
+
+
+def _through(system: sparse.csc_array, cell: int, best: int, costs: Sequence[int]) -> IntVector | None:
+    """Cheapest vector that costs below `best` and has at least one unit in `cell`, if there is any.
+
+    The k-th unit of a cell, up or down, costs ``costs[k]``, which must not fall.
+    """
+    pieces, sizes = np.unique(costs, return_counts=True)
+    n = system.shape[1]
+    cost = np.concatenate([np.full(2 * n, piece) for piece in pieces])
+    lower = np.zeros(cost.size)
+    lower[cell] = 1
+    downward = np.zeros((1, cost.size))  # or the unit could be taken back
+    downward[0, n + cell :: 2 * n] = 1
+    found = milp(
+        cost,
+        integrality=np.ones(cost.size),
+        bounds=Bounds(lower, np.repeat(sizes, 2 * n)),
+        constraints=[
+            LinearConstraint(sparse.hstack([system, -system] * len(pieces)), 0, 0),
+            LinearConstraint(cost[np.newaxis], -np.inf, best - 1),
+            LinearConstraint(downward, 0, 0),
+        ],
+    )
+    if found.x is None:
+        return None
+    units = np.rint(found.x).astype(np.int64).reshape(len(pieces), 2, n).sum(axis=0)
+    step: NDArray[np.int64] = units[0] - units[1]
+    return step

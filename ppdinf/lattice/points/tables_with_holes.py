@@ -1,0 +1,115 @@
+"""One table with given sums, bounds and supports with holes, by an integer program.
+
+A count with holes in its support lies in one of several segments without holes: one binary variable for each segment
+chooses among them. The objective is the distance to a given table, or random: tables of random objectives are vertices
+that lie far apart, from which chains start that may not be able to reach each other.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from scipy.optimize import Bounds, LinearConstraint, milp
+
+from ppdinf.lattice.algebra.systems import IntVector, exact_product
+from ppdinf.lattice.points.presolve import Support
+
+__all__ = ["nearest_table", "random_vertex"]
+
+SECONDS = 20.0
+
+type Reals = NDArray[np.float64]
+
+
+def nearest_table(
+    A: sparse.csr_array, values: IntVector, B: sparse.csr_array, limits: IntVector, support: Support, near: IntVector
+) -> IntVector | None:
+    """Return a table near to a given one with ``A x = values``, ``B x >= limits`` and counts in their supports.
+
+    Parameters
+    ----------
+    A, B : scipy sparse of int64, shapes (k, d), (l, d)
+    values, limits, near : ndarray of int64, shapes (k,), (l,), (d,)
+    support : Support
+
+    Returns
+    -------
+    ndarray of int64, shape (d,), or None
+        None where the program finds no table within 20 s.
+
+    Examples
+    --------
+    >>> support = Support(np.zeros(2, dtype=np.int64), np.array([[True, False, True, True]] * 2))
+    >>> none = sparse.csr_array((0, 2), dtype=np.int64), np.zeros(0, dtype=np.int64)
+    >>> nearest_table(sparse.csr_array([[1, 1]]), np.array([4]), *none, support, np.array([3, 1]))
+    array([2, 2])
+    """
+    return _solve(A, values, B, limits, support, near, None)
+
+
+def random_vertex(
+    A: sparse.csr_array, values: IntVector, B: sparse.csr_array, limits: IntVector, support: Support,
+    rng: np.random.Generator,
+) -> IntVector | None:  # fmt: skip
+    """Return a table of largest random objective; see `nearest_table`."""
+    return _solve(A, values, B, limits, support, None, rng.standard_normal(support.low.size))
+
+
+def _solve(
+    A: sparse.csr_array, values: IntVector, B: sparse.csr_array, limits: IntVector, support: Support,
+    near: IntVector | None, objective: Reals | None,
+) -> IntVector | None:  # fmt: skip
+    """Solve for z = x - base; differences from `near`, if given, are split into two parts of equal cost."""
+    if support.is_empty:
+        return None
+    d, base = support.low.size, support.low if near is None else near
+    cell, first, last = _segments(support)
+    m, units = cell.size, sparse.eye_array(d, dtype=np.int64, format="csr")
+    choice = sparse.csr_array((np.ones(m, dtype=np.int64), (cell, np.arange(m))), shape=(d, m))
+    with_holes = np.unique(cell)
+    x = units if near is None else sparse.hstack([units, -units])
+    none = sparse.csr_array((A.shape[0], m)), sparse.csr_array((B.shape[0], m))
+    begins = sparse.csr_array((first - base[cell], (cell, np.arange(m))), shape=(d, m))[with_holes]
+    ends = sparse.csr_array((last - base[cell], (cell, np.arange(m))), shape=(d, m))[with_holes]
+    left = (values - exact_product(A, base)).astype(float)
+    blocks = [
+        (sparse.hstack([A @ x, none[0]]), left, left),
+        (sparse.hstack([B @ x, none[1]]), (limits - exact_product(B, base)).astype(float), np.inf),
+        (sparse.hstack([0 * x, choice])[with_holes], 1, 1),
+        (sparse.hstack([x[with_holes], -begins]), 0, np.inf),
+        (sparse.hstack([x[with_holes], -ends]), -np.inf, 0),
+    ]
+    low, high = (support.low - base).astype(float), (support.high - base).astype(float)
+    if near is None:
+        assert objective is not None
+        cost, lowest, highest = -objective, low, high
+    else:
+        cost = np.ones(2 * d)
+        lowest = np.concatenate([np.maximum(low, 0), np.maximum(-high, 0)])
+        highest = np.concatenate([np.maximum(high, 0), np.maximum(-low, 0)])
+    constraints = [LinearConstraint(sparse.csc_array(M), a, b) for M, a, b in blocks if M.shape[0]]
+    found = milp(
+        np.append(cost, np.zeros(m)), integrality=np.ones(cost.size + m), constraints=constraints,
+        bounds=Bounds(np.append(lowest, np.zeros(m)), np.append(highest, np.ones(m))),
+        options={"time_limit": SECONDS},
+    )  # fmt: skip
+    if found.x is None:
+        return None
+    z = np.rint(found.x).astype(np.int64)
+    table: IntVector = base + (z[:d] if near is None else z[:d] - z[d : 2 * d])
+    inside = (table >= support.low) & (table <= support.high)
+    agrees = (exact_product(A, table) == values).all() and (exact_product(B, table) >= limits).all()
+    if not (agrees and inside.all() and support.possible[np.arange(d), table - support.lower].all()):
+        return None
+    return table
+
+
+def _segments(support: Support) -> tuple[IntVector, IntVector, IntVector]:
+    """Cell, first and last count of every segment without holes, of cells with holes."""
+    rows = np.flatnonzero(support.holes)
+    padded = np.pad(support.possible[rows].astype(np.int8), ((0, 0), (1, 1)))
+    change = np.diff(padded, axis=1)
+    row, begin = np.nonzero(change == 1)
+    _, end = np.nonzero(change == -1)
+    return rows[row], support.lower[rows[row]] + begin, support.lower[rows[row]] + end - 1

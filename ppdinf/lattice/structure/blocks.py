@@ -1,0 +1,270 @@
+"""What an integer system A x = a leaves free, from what cannot move to what is hard.
+
+Noise z on the lattice {A z = 0} is shrunk by exact steps before anything is sampled:
+
+1. *Fixed* cells: z_i = 0 on the whole lattice; they are released as they are.
+2. *Tied* cells: z_i = c z_j on the whole lattice, for a rational c.
+3. *Classes*: cells with equal columns; constraints see only the sum over a class.
+4. *Blocks*: the finest split of the lattice into a direct sum over disjoint sets of
+   cells. It can be finer than the components of the cell-constraint graph, in which a
+   redundant row (a nation over its states) would chain blocks that are independent.
+
+Within a block only the class sums are entangled. A class whose sum is determined is a
+block of its own: a *partition* block. Where class sums have one dimension, a single
+integer decides them all; where they have more, they are the *core*.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from ppdinf.lattice.algebra.kernel import Lattice, kernel, support_components
+from ppdinf.lattice.algebra.systems import IntVector, MatrixLike, integer_matrix
+from ppdinf.lattice.structure.independent_class_sums import CoreSums, core_sums, proportional_rows
+from ppdinf.lattice.structure.tables_in_rows import Hierarchical, hierarchical
+
+__all__ = ["Structure", "structure"]
+
+Mask = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, eq=False)
+class Structure:
+    """Fixed, tied and parallel cells and independent blocks of a system with d cells.
+
+    Attributes
+    ----------
+    lattice : Lattice
+        The lattice of the system.
+    class_system : scipy.sparse.csc_array of int64, shape (k, n_classes)
+        A with one column per class: the constraints on class sums.
+    class_sizes : ndarray of int64, shape (n_classes,)
+        Number of cells in each class.
+    determined : ndarray of bool, shape (n_classes,)
+        Whether the sum over the class is the same for all tables of a fiber.
+    blocks : ndarray of int64, shape (d,)
+        Block of each cell, numbered by first cell.
+    block_ranks : ndarray of int64, shape (n_blocks,)
+        Rank of the lattice within each block; they add up to the rank of the lattice.
+    sum_ranks : ndarray of int64, shape (n_blocks,)
+        Dimension of the class sums of each block.
+    fixed : ndarray of bool, shape (d,)
+        Cells that no lattice vector moves.
+    tied_to : ndarray of int64, shape (d,)
+        First cell of the group of mutually proportional cells; the cell itself if alone.
+    tied_ratio : ndarray of int64, shape (d, 2)
+        Numerator and denominator of c in z_i = c z_{tied_to[i]}.
+    """
+
+    lattice: Lattice
+    class_system: sparse.csc_array
+    class_sizes: IntVector
+    determined: Mask
+    blocks: IntVector
+    block_ranks: IntVector
+    sum_ranks: IntVector
+    fixed: Mask
+    tied_to: IntVector
+    tied_ratio: IntVector
+
+    @property
+    def classes(self) -> IntVector:
+        """Class of each cell, shape (d,); cells in no constraint are classes of their own."""
+        return self.lattice.classes
+
+    @property
+    def partition(self) -> Mask:
+        """Whether every class sum of a block is determined (it is one class), shape (n_blocks,)."""
+        found: NDArray[np.bool_] = self.sum_ranks == 0
+        return found
+
+    @property
+    def is_partition(self) -> bool:
+        """Whether every class sum is determined, so that classes are independent."""
+        return bool(self.partition.all())
+
+    def tie(self, cell: int) -> tuple[int, Fraction]:
+        """Return the cell j and the ratio c with z_cell = c z_j on the whole lattice.
+
+        Examples
+        --------
+        >>> structure([[1, 2, 1, 0], [0, 0, 1, 1]]).tie(3)
+        (2, Fraction(-1, 1))
+        """
+        numerator, denominator = self.tied_ratio[cell].tolist()
+        return int(self.tied_to[cell]), Fraction(numerator, denominator)
+
+    @cached_property
+    def core(self) -> CoreSums:
+        """Class sums of blocks where they have two or more dimensions. Built on first use."""
+        block_of_class = self.blocks[self.lattice.representatives]
+        return core_sums(self.class_system, self.lattice.class_basis, (self.sum_ranks > 1)[block_of_class])
+
+    @cached_property
+    def tables(self) -> list[Hierarchical]:
+        """Blocks whose class sums form a complete table under margins. Built on first use."""
+        block_of_class = self.blocks[self.lattice.representatives]
+        crossing = np.flatnonzero(self.sum_ranks[block_of_class] > 0)
+        crossing = crossing[np.argsort(block_of_class[crossing], kind="stable")]
+        found = []
+        for classes in np.split(crossing, np.flatnonzero(np.diff(block_of_class[crossing])) + 1):
+            entries = self.class_system[:, classes]
+            if not entries.nnz:
+                continue  # a cell in no constraint
+            _, rows = np.unique(entries.indices, return_inverse=True)
+            system = sparse.csc_array((entries.data, rows, entries.indptr), shape=(rows.max() + 1, classes.size))
+            table = hierarchical(system, self.class_sizes[classes])
+            if table is not None:
+                found.append(replace(table, classes=classes[table.classes]))
+        return found
+
+    def restricted(self, cells: IntVector) -> tuple[Lattice, list[Hierarchical]]:
+        """Return the part of the lattice over the cells of one or more blocks, and the tables in it."""
+        if cells.size == self.blocks.size:
+            return self.lattice, self.tables
+        wanted, classes = np.unique(self.classes[cells], return_inverse=True)
+        place = np.full(self.blocks.size, -1)
+        place[cells] = np.arange(cells.size)
+        rows = sparse.csc_array(sparse.csr_array(self.lattice.class_basis)[wanted])
+        basis = sparse.csc_array(rows[:, np.flatnonzero(np.diff(rows.indptr))])
+        lattice = Lattice(classes, place[self.lattice.representatives[wanted]], basis, self.lattice.certificate)
+        own = [table for table in self.tables if np.isin(table.classes[0], wanted)]
+        return lattice, [replace(table, classes=np.searchsorted(wanted, table.classes)) for table in own]
+
+    def summary(self) -> str:
+        """Say in a few lines what cannot move, what is easy and what is hard.
+
+        Examples
+        --------
+        >>> print(structure([[1, 1, 1, 0, 0, 0], [0, 0, 0, 1, 0, 1]]).summary())
+        6 cells, lattice of rank 4.
+        Released exactly as they are: none.
+        Tied to another cell: 1 cell (5).
+        Sum over the class is public: 5 cells in 2 classes.
+        In no constraint: 1 cell (4).
+        One-dimensional class sums: none.
+        Core: none.
+        """
+        d, sizes = self.blocks.size, np.bincount(self.blocks, minlength=self.sum_ranks.size)
+        summed = self.partition & (sizes > 1)
+        line = (self.sum_ranks == 1) & (sizes > 1)
+        core = self.sum_ranks > 1
+        lines = [
+            f"{d:,} cells, lattice of rank {self.lattice.rank:,}.",
+            f"Released exactly as they are: {_listed(self.fixed)}.",
+            f"Tied to another cell: {_listed(self.tied_to != np.arange(d))}.",
+            f"Sum over the class is public: {_spread(summed, self.blocks, 'class', 'classes')}.",
+            f"In no constraint: {_listed(((self.sum_ranks == 1) & (sizes == 1))[self.blocks])}.",
+            f"One-dimensional class sums: {_spread(line, self.blocks, 'block', 'blocks')}.",
+            f"Core: {_spread(core, self.blocks, 'block', 'blocks')}.",
+        ]
+        if core.any():
+            lines[-1] = f"{lines[-1][:-1]}; {self.core}."
+        return "\n".join(lines)
+
+    def __str__(self) -> str:
+        return self.summary()
+
+
+def structure(A: MatrixLike, *, row_names: Sequence[str] | None = None) -> Structure:
+    """Find the fixed, tied and parallel cells and the independent blocks of a system.
+
+    Parameters
+    ----------
+    A : array_like or scipy sparse of whole numbers, shape (k, d)
+        Equalities only: inequalities that link cells may link blocks as well.
+    row_names : sequence of str, optional
+        Labels for error messages.
+
+    Returns
+    -------
+    Structure
+
+    Raises
+    ------
+    InvariantError
+        If A is malformed.
+
+    Notes
+    -----
+    Works on one column per class, so ten million cells under 51 totals cost little
+    more than their grouping (about 5 s); 20 stacked margins of 14 x 24 take 0.2 s.
+
+    Examples
+    --------
+    >>> found = structure([[1, 1, 1, 0, 0], [0, 0, 0, 1, 1]])
+    >>> found.classes, found.is_partition
+    (array([0, 0, 0, 1, 1]), True)
+    """
+    matrix = integer_matrix(A, row_names)
+    lattice = kernel(matrix)
+    classes, first = lattice.classes, lattice.representatives
+    sizes = np.bincount(classes, minlength=first.size)
+    sums = sparse.csr_array(lattice.class_basis)
+    determined = np.diff(sums.indptr) == 0
+
+    component = support_components(lattice.class_basis)
+    earliest = np.full(component.max(initial=-1) + 1, matrix.shape[1])
+    np.minimum.at(earliest, component, first)
+    block_of_class = np.argsort(np.argsort(earliest))[component]
+    carrier = block_of_class[lattice.class_basis.indices[lattice.class_basis.indptr[:-1]]]
+    sum_ranks = np.bincount(carrier, minlength=earliest.size)
+    inner_ranks = np.bincount(block_of_class, weights=sizes - 1, minlength=earliest.size).astype(np.int64)
+
+    tied_to, ratio = _ties(lattice, sizes, determined, *proportional_rows(sums))
+    return Structure(
+        lattice=lattice,
+        class_system=matrix[:, first],
+        class_sizes=sizes,
+        determined=determined,
+        blocks=block_of_class[classes],
+        block_ranks=inner_ranks + sum_ranks,
+        sum_ranks=sum_ranks,
+        fixed=(determined & (sizes == 1))[classes],
+        tied_to=tied_to,
+        tied_ratio=ratio,
+    )
+
+
+def _ties(
+    lattice: Lattice, sizes: IntVector, determined: Mask, group: IntVector, height: IntVector
+) -> tuple[IntVector, IntVector]:
+    d = lattice.classes.size
+    tied_to, ratio = np.arange(d), np.ones((d, 2), dtype=np.int64)
+    # Single cells follow their class sum, so proportional sums tie them.
+    alone = np.flatnonzero((sizes == 1) & ~determined)
+    alone = alone[np.argsort(lattice.representatives[alone])]
+    _, lead, member = np.unique(group[alone], return_index=True, return_inverse=True)
+    cells, leads = lattice.representatives[alone], alone[lead][member]
+    tied_to[cells] = lattice.representatives[leads]
+    common = np.gcd(height[alone], height[leads]) * np.sign(height[leads])
+    ratio[cells] = np.column_stack([height[alone] // common, height[leads] // common])
+    # Two cells with a determined sum are opposite. Any other cell has a coordinate of its own.
+    pair = ((sizes == 2) & determined)[lattice.classes]
+    second = np.flatnonzero(pair & (lattice.representatives[lattice.classes] != np.arange(d)))
+    tied_to[second] = lattice.representatives[lattice.classes[second]]
+    ratio[second, 0] = -1
+    return tied_to, ratio
+
+
+def _listed(mask: Mask, shown: int = 10) -> str:
+    found = np.flatnonzero(mask)
+    if not found.size:
+        return "none"
+    names = ", ".join(map(str, found[:shown].tolist()))
+    return f"{_count(found.size, 'cell', 'cells')} ({names}{', ...' if found.size > shown else ''})"
+
+
+def _spread(which: Mask, blocks: IntVector, one: str, many: str) -> str:
+    if not which.any():
+        return "none"
+    return f"{_count(which[blocks].sum(), 'cell', 'cells')} in {_count(which.sum(), one, many)}"
+
+
+def _count(n: int | np.integer, one: str, many: str) -> str:
+    return f"{n:,} {one if n == 1 else many}"

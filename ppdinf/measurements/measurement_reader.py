@@ -1,0 +1,120 @@
+"""Reading files of measurements, every byte of which is verified before it is believed."""
+
+from __future__ import annotations
+
+from os import PathLike
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ppdinf._internal.types import Json
+from ppdinf.errors import ReleaseFileError
+from ppdinf.invariants import Public
+from ppdinf.invariants.system import bind
+from ppdinf.laws.law_array import LawArray
+from ppdinf.laws.observation_model import PublishedLaw
+from ppdinf.measurements.measured import Measured
+from ppdinf.measurements.measurement_file import CELLS, FIELDS, HOLDS, PUBLIC, SCHEMA, name_of, packed
+from ppdinf.measurements.measurements import Measurements
+from ppdinf.releases import Release, read_release, sealed
+from ppdinf.tables.frame import Frame
+
+__all__ = ["read_measurements", "read_published"]
+
+
+def read_measurements(path: str | PathLike[str]) -> Measurements:
+    """Read what `Measurements.save` wrote after verifying every byte of it.
+
+    Parameters
+    ----------
+    path : str or path
+
+    Returns
+    -------
+    Measurements
+        Also of releases, whose promises are in their own files alone.
+
+    Raises
+    ------
+    ReleaseFileError
+        Not such a file; parts missing, added, edited or truncated; another version; numbers that contradict each other.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile, ppdinf as ppd
+    >>> inv = ppd.invariants
+    >>> counts = ppd.measured(inv.margin("area"), [31, -2], ppd.laws.DoubleGeometric("1/4"))
+    >>> seen = ppd.Measurements({"area": ["A", "B"]}, counts, public={inv.total(): 30})
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     seen.save(pathlib.Path(folder, "areas.ppd"))
+    ...     again = read_measurements(pathlib.Path(folder, "areas.ppd"))
+    >>> again.equals(seen)
+    True
+    """
+    return sealed.verified(path, _read, lambda seen, _: packed(seen))
+
+
+def read_published(path: str | PathLike[str]) -> Measurements | Release:
+    """Read a file of measurements, or of a release.
+
+    Raises
+    ------
+    ReleaseFileError
+        As `read_measurements` and `ppdinf.read_release` say.
+    """
+    return read_measurements(path) if sealed.says(path, "holds", HOLDS) else read_release(path)
+
+
+def _read(data: bytes) -> Measurements:
+    manifest, parts = sealed.unpacked(data, _require)
+    labels = sealed.labelled(parts[CELLS], manifest, CELLS, {})
+    frame = Frame.of(labels)
+    public = Public.from_dict(manifest["public"])
+    values = sealed.columns_of(parts[PUBLIC], {"sum": object, "value": np.int64}, PUBLIC)["value"]
+    system = bind(public, frame, np.zeros(frame.size, dtype=np.int64), values)
+    statements = [Public.from_dict(given) for given in manifest["measured"]]
+    measured = [_measured(statement, name_of(k), parts) for k, statement in enumerate(statements)]
+    return Measurements(labels, *measured, public=system)
+
+
+def _require(manifest: object) -> None:
+    """Refuse manifests of other files, and of versions that are not known."""
+    if not isinstance(manifest, dict) or manifest.get("holds") != HOLDS:
+        raise ReleaseFileError("it holds no measurements: ppd.read_release reads releases")
+    if manifest.get("schema") != SCHEMA or isinstance(manifest["schema"], bool):
+        raise ReleaseFileError(
+            f"schema {manifest.get('schema')!r} of measurements is not known: this version of ppdinf reads the schema "
+            f"{SCHEMA}"
+        )
+    sealed.require_fields(manifest, FIELDS)
+
+
+def _measured(statement: Public, name: str, parts: dict[str, bytes]) -> Measured:
+    """Read one statement that was measured, its values in the order of its sums."""
+    columns = sealed.columns_of(parts[name], None, name)
+    text = columns.pop("value")
+    values = np.array([int(value) if value else np.nan for value in text], dtype=object)
+    del columns["sum"]  # compared when the file is packed again
+    columns["name"] = columns.pop("law")
+    laws: list[PublishedLaw] = []
+    number, known = np.full(values.size, -1), {}
+    for row, given in enumerate(zip(*columns.values(), strict=True)):
+        if given not in known:
+            stated = {key: value for key, value in zip(columns, given, strict=True) if value}
+            known[given] = len(laws) if stated else -1
+            if stated:
+                laws.append(PublishedLaw.from_dict(_with_matrices(stated, parts)))
+        number[row] = known[given]
+    if len(laws) == 1 and (number == 0).all():
+        return Measured(statement, values, laws[0])
+    return Measured(statement, values, LawArray(tuple(laws), number))
+
+
+def _with_matrices(stated: dict[str, str], parts: dict[str, bytes]) -> Json:
+    """Put the matrix in the place of the name of its part."""
+    return {key: _matrix(parts[value], value) if value in parts else value for key, value in stated.items()}
+
+
+def _matrix(data: bytes, name: str) -> NDArray[np.float64]:
+    columns = sealed.columns_of(data, None, name)
+    return np.column_stack([column.astype(np.float64) for column in columns.values()])

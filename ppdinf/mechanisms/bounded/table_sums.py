@@ -1,0 +1,188 @@
+"""The total weight of all releases of a table, by elimination: noise and base measures tabulated cell by cell.
+
+The noise is tilted so that public sums lie in the middle of their laws; the law stays the same. What an elimination
+costs is foretold from what is public alone.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+from functools import lru_cache
+
+import numpy as np
+import scipy.sparse as sp
+from flint import arb
+from numpy.typing import NDArray
+
+from ppdinf.errors import InvariantError
+from ppdinf.invariants import System
+from ppdinf.lattice.algebra.columns import equal_columns
+from ppdinf.lattice.algebra.integer_rows import row_algebra
+from ppdinf.lattice.points.fiber_tables import cell_intervals
+from ppdinf.lattice.structure.elimination_order import elimination_order
+from ppdinf.laws import IntegerLaw
+from ppdinf.mechanisms.bounded.base_measure import BaseMeasure
+from ppdinf.mechanisms.bounded.tilting import Sides, sides, tilts
+from ppdinf.noise.exact.elimination.potentials import Potential, Window
+from ppdinf.noise.exact.elimination.variable_elimination import LARGEST_SCOPE, LARGEST_WORK, Elimination
+
+__all__ = ["SLACK", "summed_out", "work_of"]
+
+SLACK = 16  # by which tables may be more work than planned before a draw is given up
+LEFT_OUT = -56.0  # logarithm of what windows leave out at first
+DEVIATIONS = 11.0  # of a sum, beyond which it is trimmed
+NEAR = 2**9
+
+
+@lru_cache(maxsize=4)
+def summed_out(
+    system: System, center: tuple[int, ...], noise: IntegerLaw, base: BaseMeasure | None = None
+) -> Elimination:
+    """Sum the weights of all releases of a table; the result draws them and knows their total.
+
+    A bound that links cells becomes a sum with one more variable, its slack.
+
+    Parameters
+    ----------
+    system : System
+        Public sums, whose values are those of the table, and bounds that every release obeys.
+    center : tuple of int
+        The confidential cells.
+    noise : IntegerLaw
+    base : BaseMeasure, optional
+
+    Returns
+    -------
+    Elimination
+        Over the cells, followed by one slack for every bound that links cells.
+
+    Raises
+    ------
+    InvariantError
+        The public sums and bounds cross too much for elimination.
+    """
+    values = system.A @ np.array(center, dtype=np.int64)
+    around = getattr(base, "around", None)
+    base = around(center, _groups(system)) if around is not None else base
+    low, high = cell_intervals(system.A, values, system.B, system.limits)
+    farthest = float(np.max(high - low, initial=0.0))  # the same for all cells and tables, so that weights are shared
+    linked = np.flatnonzero(np.diff(system.B.indptr) > 1)
+    if base is None and system.limits.size:
+        tabulated = _tilted(noise, np.array(center) - low, high - np.array(center), _groups(system), farthest)
+    else:
+        tabulated = [sides(noise, Fraction(0), farthest, farthest)] * len(center)
+    potentials = [_potential(tabulated[i], x, (low[i], high[i]), i, base) for i, x in enumerate(center)]
+    if not linked.size:
+        return Elimination(system.A, values.tolist(), potentials, largest=SLACK * LARGEST_WORK)
+    B = system.B[linked]
+    slacks = [_slack(B[[k]], int(system.limits[row]), potentials, (low, high)) for k, row in enumerate(linked)]
+    rows = sp.block_array([[system.A, None], [B, -sp.eye_array(linked.size, dtype=np.int64)]], format="csr")
+    values = np.concatenate([values, system.limits[linked]])
+    return Elimination(rows, values.tolist(), [*potentials, *slacks], largest=SLACK * LARGEST_WORK)
+
+
+def work_of(system: System, noise: IntegerLaw) -> float:
+    """Estimate the multiplications of an elimination from what is public alone, the widest over all tables.
+
+    A cell cut off by its bounds spreads no more than a free one, nor than its interval. Infinite where it is beyond
+    floating point, or more constraints are open at a time than an array has dimensions.
+    """
+    low, high = cell_intervals(system.A, system.values, system.B, system.limits)
+    reach = float(noise.tail_start(LEFT_OUT))
+    sizes = np.arange(-NEAR, NEAR + 1) * max(1.0, reach / NEAR)
+    weights = np.exp([float(noise.log_weight(int(size))) for size in sizes])
+    spread = math.sqrt(float(weights @ sizes**2 / weights.sum()))
+    half = np.clip((high - low) / 2, 0.0, reach)
+    spreads = np.minimum(spread, half)
+    linked = np.flatnonzero(np.diff(system.B.indptr) > 1)
+    rows = sp.csr_array(sp.vstack([system.A, system.B[linked]]))  # a bound that links cells is a sum with a slack
+    A = sp.csc_array(rows[row_algebra(sp.csc_array(rows)).independent])
+    size = abs(A)
+    width = 1 + 2 * np.minimum(
+        size @ half, float(size.data.max(initial=0)) * reach + DEVIATIONS * np.sqrt(size**2 @ spreads**2)
+    )
+    alike, _ = equal_columns(A)
+    order, work = elimination_order(A), 0.0
+    if order.width >= LARGEST_SCOPE:
+        return math.inf
+    for row, near, cells in zip(order.rows, order.open_rows, order.variables, strict=True):
+        groups = np.unique(alike[cells], return_counts=True)[1]
+        widest = 1 + 2 * float(half[cells].max(initial=0.0))
+        for n in groups.tolist():
+            while n > 1:  # two by two
+                work += n / 2 * widest**2
+                n, widest = (
+                    n / 2,
+                    min(2 * widest, 1 + 2 * reach + 2 * DEVIATIONS * spread * math.sqrt(groups.max() / n * 2)),
+                )
+            work += widest * math.prod(width[[row, *near]].tolist())
+    return work
+
+
+def _groups(system: System) -> NDArray[np.int64]:
+    """Label cells whose sum is public: those of a class, and all others together; -1 where it is not."""
+    structure = system.structure
+    labels = np.where(structure.determined[structure.classes], structure.classes, structure.class_sizes.size)
+    others = labels == structure.class_sizes.size
+    if np.any(np.asarray(structure.lattice.basis[np.flatnonzero(others)].sum(axis=0))):
+        labels[others] = -1
+    return labels
+
+
+def _tilted(
+    noise: IntegerLaw,
+    below: NDArray[np.float64],
+    above: NDArray[np.float64],
+    groups: NDArray[np.int64],
+    farthest: float,
+) -> list[Sides]:
+    """Tabulate the noise of every cell, tilted where that puts a public sum into the middle of its law."""
+    usual = sides(noise, Fraction(0), farthest, farthest)
+    found = {}
+    for group, tilt in tilts(noise, below, above, groups).items():
+        cells = groups == group
+        found[group] = sides(noise, tilt, float(below[cells].max()), float(above[cells].max()))
+    return [found.get(group, usual) for group in groups.tolist()]
+
+
+def _potential(tabulated: Sides, x: int, ends: tuple[float, float], cell: int, base: BaseMeasure | None) -> Potential:
+    low, high = ends
+
+    def tabulate(bits: int) -> Window:
+        largest, further = arb(1) if base is None else base.largest(cell, low, high), 0
+        while True:
+            up, down, tail = tabulated(bits + further)
+            first, last = int(max(x - len(down) + 1, low)), int(min(x + len(up) - 1, high))
+            if first > last:
+                raise InvariantError("a confidential count lies further from its public bounds than noise reaches")
+            found = [*down[max(1, x - last) : x - first + 1][::-1], *up[max(0, first - x) : last - x + 1]]
+            if base is not None:
+                found = [weight * base.weight(cell, first + k) for k, weight in enumerate(found)]
+            excess = tail * largest * arb(2) ** bits / sum(found, start=arb(0))
+            if base is None or not excess > 1:
+                return first, found, tail * largest
+            further += math.ceil(float(excess.log().upper()) / math.log(2)) + 1
+
+    return tabulate
+
+
+def _slack(
+    row: sp.csr_array, limit: int, potentials: list[Potential], ends: Sequence[NDArray[np.float64]]
+) -> Callable[[int], Window]:
+    """All values that the slack takes while the cells are within their windows and bounds count alike."""
+    (low, high), rising = (end[row.indices] for end in ends), row.data > 0
+    most = float(np.sum(row.data * np.where(rising, high, low))) - limit
+
+    def tabulate(bits: int) -> Window:
+        windows = [potentials[cell](bits) for cell in row.indices.tolist()]
+        last = np.array(
+            [
+                first + len(weights) - 1 if up else first
+                for (first, weights, _), up in zip(windows, rising.tolist(), strict=True)
+            ]
+        )
+        return 0, [arb(1)] * (int(min(row.data @ last - limit, most)) + 1), arb(0)
+
+    return tabulate

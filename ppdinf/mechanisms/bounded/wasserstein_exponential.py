@@ -1,0 +1,291 @@
+"""The Wasserstein exponential mechanism on integer tables, with base measures that know what is public.
+
+J. Seeman, M. Reimherr, A. Slavković, "Formal privacy for partially private data", Theorem 9 and section 4.2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ppdinf._internal.frozen import assign, made
+from ppdinf._internal.rationals import as_fraction
+from ppdinf._internal.types import Array, Json
+from ppdinf.errors import CountError, PrivacyError
+from ppdinf.invariants import Public, System
+from ppdinf.lattice.points.shortest import shortest_distance
+from ppdinf.laws import LAPLACE, DoubleGeometric, L2Laplace
+from ppdinf.laws.likelihood import Likelihood
+from ppdinf.mechanisms.bounded.base_measure import BaseMeasure
+from ppdinf.mechanisms.bounded.dirichlet_multinomial import DirichletMultinomial
+from ppdinf.mechanisms.bounded.stated_loss import ListedLaw, listed_law
+from ppdinf.mechanisms.bounded.weighted import Weighted
+from ppdinf.mechanisms.input_checks import require_public
+from ppdinf.noise.primitives.stream import Tape
+from ppdinf.noise.sampler_plan import Plan
+from ppdinf.privacy.guarantees.guarantee import Guarantee
+from ppdinf.releases.mechanism import Mechanism
+
+__all__ = ["StatedLoss", "WassersteinExponential"]
+
+
+@dataclass(frozen=True)
+class WassersteinExponential(Weighted):
+    """Tables with mass proportional to ``exp(-epsilon |y - x| / (2 sensitivity))`` times a base measure.
+
+    Parameters
+    ----------
+    public : Public
+        Sums that the release shares with the table, and bounds that both obey: the congenial set.
+    epsilon : int, float, str or Fraction
+        Privacy loss between the two statements of every secret pair, in total.
+    sensitivity : int, float, str or Fraction
+        Delta_z: infinity-Wasserstein distance, in the norm of `loss` (l1 where it is no norm), of the laws of the table
+        given what is public and either statement of a secret pair (`ppdinf.privacy.delta_z`).
+    secrets : str
+        What the pairs are, for example "whether one person is a case".
+    base_measure : DirichletMultinomial or another BaseMeasure, optional
+        Weights of the released counts; by default all tables of the congenial set count alike. Release files hold
+        the first alone.
+    loss : {"l1", "l2"} or callable
+        Norm of ``y - x``, the same that `sensitivity` goes by. Or ``loss(y, x)``, a finite number from 0 on for two
+        whole tables as arrays of the table's shape: ``|y - x| / sensitivity`` above is then ``loss / sigma``, with
+        sigma the most by which the loss of a release changes between tables at l1 distance `sensitivity`, found among
+        all of them. At most 1,000 tables can then agree with what is public, and release files hold no such loss
+        (`ppdinf.mechanisms.bounded.stated_loss`).
+
+    Raises
+    ------
+    PrivacyError, CountError
+        A parameter is out of range, or `base_measure` none; when a table comes, a sensitivity below the distance of
+        the nearest two tables that agree with what is public.
+
+    Notes
+    -----
+    Exact draws by elimination; in l2 with bounds or a base measure by rejection from it, for up to some twenty cells.
+    Many pairs of counts, one within the other, under one total are too wide for elimination at small epsilon: for
+    research, `ppdinf.fiber.count_pairs.pairs` draws them exactly up to double precision.
+    The normaliser depends on the table where there are bounds or a base measure. For the counting measure on all
+    integer tables leave sums out of `public` and tell the release what is public:
+    ``ppd.Release(table, mechanism, public=...)``.
+
+    Examples
+    --------
+    >>> import numpy as np, ppdinf as ppd
+    >>> public = ppd.invariants.total() & ppd.invariants.nonnegative()
+    >>> mechanism = ppd.WassersteinExponential(public, epsilon=1, sensitivity=2, secrets="whether one person is a case")
+    >>> int(mechanism.release(np.array([3, 0, 2])).table.sum())
+    5
+    """
+
+    kind: ClassVar[str] = "wasserstein-exponential"
+    title = "Wasserstein exponential mechanism"
+    public: Public
+    epsilon: Fraction
+    sensitivity: Fraction
+    secrets: str
+    base_measure: BaseMeasure | None
+    loss: str | Callable[[Array, Array], float]
+
+    def __init__(
+        self,
+        public: Public,
+        epsilon: int | float | str | Fraction,
+        sensitivity: int | float | str | Fraction,
+        secrets: str,
+        base_measure: BaseMeasure | None = None,
+        loss: str | Callable[[Array, Array], float] = "l1",
+    ) -> None:
+        require_public(public)
+        if not isinstance(secrets, str) or not secrets.strip():
+            raise PrivacyError("secrets says in words what is protected, for example 'whether one person is a case'")
+        if base_measure is not None and not isinstance(base_measure, BaseMeasure):
+            raise PrivacyError(
+                f"base_measure must be a DirichletMultinomial or like one, found {type(base_measure).__name__}"
+            )
+        if loss not in ("l1", "l2") and not callable(loss):
+            raise PrivacyError(f"loss must be 'l1', 'l2' or a function of two tables, found {loss!r}")
+        exact = {"epsilon": as_fraction(epsilon, "epsilon"), "sensitivity": as_fraction(sensitivity, "sensitivity")}
+        assign(self, public=public, **exact, secrets=secrets, base_measure=base_measure, loss=loss)
+
+    @property
+    def law(self) -> DoubleGeometric | L2Laplace:
+        """Rate ``epsilon / (2 sensitivity)`` per unit of distance."""
+        return LAPLACE[self.distance](self.epsilon / (2 * self.sensitivity))
+
+    def measure_on(self, system: System) -> BaseMeasure | None:
+        """Return the weights of the released counts.
+
+        Raises
+        ------
+        CountError
+            The earlier table has another number of cells.
+        """
+        if isinstance(self.base_measure, DirichletMultinomial) and len(self.base_measure.previous) != system.frame.size:
+            raise CountError(f"previous has {len(self.base_measure.previous)} cells, the table {system.frame.size}")
+        return self.base_measure
+
+    def on(self, system: System) -> WassersteinExponential:
+        """Refuse an earlier table of another size, as `measure_on` does; work out a loss of one's own."""
+        self.measure_on(system)
+        if callable(self.loss):
+            return StatedLoss(self, system)
+        return self
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """Pufferfish privacy given what is public (their Definition 3 and Theorem 9)."""
+        return Guarantee(
+            "pufferfish",
+            self.epsilon,
+            neighbours=self.secrets,
+            models=(
+                "every model of the data in which the secret moves the table by an infinity-Wasserstein distance of at "
+                f"most Delta = {self.sensitivity} in {self.distance}"
+            ),
+            **self.public.open,
+        )
+
+    @property
+    def distance(self) -> str:
+        """The norm that `sensitivity` is in: losses of another one do not add up with it."""
+        return "l2" if self.loss == "l2" else "l1"
+
+    def _promise_on(self, system: System, public: System, plan: Plan | None) -> Guarantee:
+        """Refuse where more is public than the noise keeps, so much that no secret moves the table so little."""
+        self._require_sensitivity(public)
+        return self.guarantee
+
+    def plan_on(self, system: System, *, allow_mcmc: bool = False) -> Plan:
+        """Choose a sampler, as every weighted mechanism does.
+
+        Raises
+        ------
+        InvariantError
+            No exact sampler suits the public sums.
+        PrivacyError
+            The sensitivity is below the distance of the nearest two tables.
+        """
+        self._require_sensitivity(system)
+        return super().plan_on(system, allow_mcmc=allow_mcmc)
+
+    def _require_sensitivity(self, system: System) -> None:
+        nearest = None if system.fixed.all() else shortest_distance(system.free, self.distance)
+        if nearest is not None and float(self.sensitivity) < nearest * (1 - 1e-9):
+            raise PrivacyError(
+                f"the sensitivity is {self.sensitivity}, but no two tables with this public information are nearer "
+                f"than {nearest:.4g} in {self.distance}: a secret that moves the table at all moves it that far"
+            )
+
+    def to_dict(self) -> Json:
+        """Kind and parameters, rationals as text."""
+        if callable(self.loss):
+            raise PrivacyError("release files hold the losses 'l1' and 'l2' alone: a loss of one's own is a program")
+        parameters = {
+            "epsilon": str(self.epsilon),
+            "sensitivity": str(self.sensitivity),
+            "secrets": self.secrets,
+            "loss": self.loss,
+        }
+        if self.base_measure is not None and not isinstance(self.base_measure, DirichletMultinomial):
+            raise PrivacyError("release files hold Dirichlet-multinomial base measures alone")
+        further = {} if self.base_measure is None else {"base_measure": self.base_measure.to_dict()}
+        return {"kind": self.kind} | parameters | further
+
+    @classmethod
+    def _of_file(cls, public: Public, parameters: Json) -> Mechanism:
+        former = {"base_measure" if name == "base" else name: value for name, value in parameters.items()}
+        stated = former.get("base_measure")
+        measure = {} if stated is None else {"base_measure": made(DirichletMultinomial, stated, "a base measure")}
+        return super()._of_file(public, former | measure)
+
+
+class StatedLoss(WassersteinExponential):
+    """A Wasserstein exponential mechanism with a loss of one's own, settled on everything public of a table.
+
+    `WassersteinExponential` with a callable for `loss` becomes one when it meets public sums.
+
+    Parameters
+    ----------
+    stated : WassersteinExponential
+    system : System
+        Public sums and bounds that leave at most 1,000 tables.
+
+    Raises
+    ------
+    InvariantError
+        There are too many tables.
+    PrivacyError
+        The loss is no finite number from 0 on, or the same for all tables within `sensitivity` of each other.
+
+    Notes
+    -----
+    The loss is worked out for every pair of tables: a million calls for 1,000 of them.
+
+    Examples
+    --------
+    >>> import numpy as np, ppdinf as ppd
+    >>> public = ppd.invariants.total() & ppd.invariants.nonnegative()
+    >>> largest = lambda y, x: np.abs(y - x).max()
+    >>> mechanism = ppd.WassersteinExponential(public, 1, sensitivity=2, secrets="x", loss=largest)
+    >>> mechanism.on(public.on([3, 0, 2])).sigma  # one person in another cell moves it by 1
+    1.0
+    """
+
+    _law: ListedLaw
+
+    def __init__(self, stated: WassersteinExponential, system: System) -> None:
+        super().__init__(
+            stated.public, stated.epsilon, stated.sensitivity, stated.secrets, stated.base_measure, stated.loss
+        )
+        rate = float(self.epsilon) / 2
+        law = listed_law(system, self.loss, rate, float(self.sensitivity), self.measure_on(system))  # type: ignore[arg-type]
+        assign(self, _law=law)
+
+    @property
+    def sigma(self) -> float:
+        """Most by which the loss of any release changes between tables at l1 distance `sensitivity` or less."""
+        return self._law.sigma
+
+    def on(self, system: System) -> WassersteinExponential:
+        """Settle again where what is public has other values."""
+        return self if self._law.is_of(system) else StatedLoss(self, system)
+
+    def likelihood(self, system: System) -> Likelihood | None:
+        """Return None: walks go cell by cell, and this loss does not."""
+        return None
+
+    def intractable(self, system: System | None = None) -> str:
+        """Say what to do instead."""
+        return (
+            "a loss of one's own is no sum over the cells, which inference by chains needs: the tables are few, so add "
+            "release.mechanism.logp(release.table, x) to the log prior of each, or release by the loss 'l1' or 'l2'"
+        )
+
+    def plan_on(self, system: System, *, allow_mcmc: bool = False) -> Plan:
+        """Say that all tables are listed; refuse too small a sensitivity."""
+        self._require_sensitivity(system)
+        return Plan("listed", True, f"{len(self._law.tables)} tables agree with what is public")
+
+    def draw(
+        self, system: System, cells: NDArray[np.int64], draws: int, tape: Tape, plan: Plan | None = None
+    ) -> NDArray[np.int64]:
+        """Draw releases of a table; int64 of shape (draws, d), exact for the weights in double precision."""
+        return self._law.draw(cells, draws, tape)
+
+    def log_normaliser(self, system: System, cells: NDArray[np.int64]) -> float:
+        """Logarithm of C(x)."""
+        return self._law.log_normaliser(cells)
+
+    def log_weight(self, system: System, y: NDArray[np.int64], x: NDArray[np.int64]) -> float:
+        """Log probability of releasing y when the table is x; ``-inf`` where either breaks a public bound."""
+        return self._law.log_probability(y, x)
+
+    def log_unnormalised(self, system: System, y: NDArray[np.int64], x: NDArray[np.int64]) -> float:
+        """Return `log_weight`: the law is listed with its normaliser."""
+        return self.log_weight(system, y, x)

@@ -1,0 +1,197 @@
+r"""Releases drawn among the tables that share everything public, each with a weight that factors over the cells.
+
+    P(y | x) = prod_i w(y_i - x_i) nu_i(y_i) / C(x)    on {y : A y = A x, B y >= b}
+
+with noise weights w and, perhaps, base measures nu_i. Conditioned noise and the Wasserstein exponential mechanism are
+of this kind. The normaliser C(x) depends on x through the bounds and base measures: summing over y by elimination
+gives it, and exact draws (`ppdinf.noise.exact.elimination.variable_elimination`).
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from fractions import Fraction
+from functools import lru_cache, partial
+from typing import ClassVar
+
+import numpy as np
+from flint import arb
+from numpy.typing import NDArray
+
+from ppdinf._internal.rationals import ball
+from ppdinf.errors import InvariantError
+from ppdinf.invariants import Public, System
+from ppdinf.invariants.statement import Statement
+from ppdinf.laws import DiscreteGaussian, IntegerLaw, L2Laplace
+from ppdinf.laws.additive_law import Differences
+from ppdinf.laws.likelihood import Likelihood, MixingScale, Normaliser
+from ppdinf.mechanisms.bounded.base_measure import BaseMeasure, log_base_measure
+from ppdinf.mechanisms.bounded.l2_normalizer import log_l2_total
+from ppdinf.mechanisms.bounded.table_sums import summed_out, work_of
+from ppdinf.mechanisms.table_mechanism import TableMechanism
+from ppdinf.noise.exact.elimination.variable_elimination import LARGEST_WORK, Elimination, steps
+from ppdinf.noise.primitives.bernoulli import toss
+from ppdinf.noise.primitives.stream import Tape
+from ppdinf.noise.sampler_plan import Plan, plan
+
+__all__ = ["Weighted", "is_bounded"]
+
+BATCH = 2**12  # proposals at a time, at most
+HOPELESS = 1e-5
+RARE = 1e-15  # probability with which any cell leaves its window, before conditioning makes more of it
+
+
+class Weighted(TableMechanism):
+    """Integer tables with all public sums and bounds, weighted by independent noise and a base measure."""
+
+    keeps_bounds: ClassVar[bool] = True
+
+    @property
+    @abstractmethod
+    def law(self) -> IntegerLaw | L2Laplace:
+        """The law of the noise before anything is imposed on the release."""
+
+    def measure_on(self, system: System) -> BaseMeasure | None:
+        """Weights of the released counts; None where all count alike."""
+        return None
+
+    def likelihood(self, system: System) -> Likelihood | None:
+        """State the weights of the noise ``y - x``; what the release is weighted with besides is free of x.
+
+        Bounds can carry a release far: where most counts are 0 and must not fall, the others fall to keep the total.
+        """
+        law, cells, normaliser = self.law, system.frame.size, None
+        bound = law.widest_half_width if is_bounded(self.public) else law.half_width
+        if not self._is_free(system):
+            normaliser = Normaliser(None if law.is_mixture else partial(self.log_normaliser, system))
+        return Likelihood(
+            Differences(law),
+            bound(cells, RARE),
+            MixingScale(cells) if law.is_mixture else None,
+            normaliser,
+            follows_bounds=self.measure_on(system) is not None,
+        )
+
+    def _is_free(self, system: System) -> bool:
+        """Whether nothing but public sums is imposed, so that the noise does not depend on the table."""
+        return not system.limits.size and self.measure_on(system) is None
+
+    def plan_on(self, system: System, *, allow_mcmc: bool = False) -> Plan:
+        """Choose a sampler: that of the lattice where nothing else is imposed, elimination elsewhere.
+
+        Raises
+        ------
+        InvariantError
+            No exact sampler suits the public sums.
+        """
+        if self._is_free(system) and self.law.is_of_norm:
+            return plan(system, self.law, allow_mcmc=allow_mcmc)
+        work = work_of(system, _of_cells(self.law, system.frame.size))
+        if work > LARGEST_WORK:
+            raise InvariantError(
+                f"noise this wide under {len(system.names)} public sums over {system.frame.size:,} cells takes tables "
+                f"of partial sums with {steps(work)}, whatever the counts are: the sums are too wide or cross "
+                "too much for elimination; choose a larger epsilon, or publish fewer crossing sums or bounds"
+            )
+        bounds = f"{system.limits.size} bounds" if system.limits.size else "no bounds"
+        reason = f"weights of single cells under {len(system.names)} public sums and {bounds} on the release"
+        if isinstance(self.law, L2Laplace):
+            return Plan("elimination and rejection", True, f"{reason}, thinned from l1 to l2 distances")
+        return Plan("elimination", True, reason)
+
+    def draw(
+        self, system: System, cells: NDArray[np.int64], draws: int, tape: Tape, plan: Plan | None = None
+    ) -> NDArray[np.int64]:
+        """Draw releases of a table, or of one table each; int64 of shape (draws, d)."""
+        if self._is_free(system) and self.law.is_of_norm:
+            plan = plan or self.plan_on(system)
+            return cells + plan.noise_on(system.structure, self.law).draw(draws, tape)
+        tables, which = np.unique(np.atleast_2d(cells), axis=0, return_inverse=True)
+        which = np.broadcast_to(which, draws)
+        released = np.empty((draws, system.frame.size), dtype=np.int64)
+        for k, table in enumerate(tables):
+            rows = np.flatnonzero(which == k)
+            if isinstance(self.law, L2Laplace):
+                released[rows] = self._draw_l2(system, table, self.law, rows.size, tape)
+            else:
+                released[rows] = self._summed_out(system, table).draw(rows.size, tape)[:, : system.frame.size]
+        return released
+
+    def _draw_l2(
+        self, system: System, x: NDArray[np.int64], law: L2Laplace, size: int, tape: Tape
+    ) -> NDArray[np.int64]:
+        """Thin l1 proposals."""
+        d, wider = x.size, law.wider(x.size)
+        epsilon, rate = law.epsilon, wider.epsilon
+        proposals = summed_out(system, tuple(x.tolist()), wider, self.measure_on(system))
+        kept, tried = [np.empty((0, d), dtype=np.int64)], 0
+        while sum(map(len, kept)) < size:
+            batch = min(BATCH, 64 + 4 * (size - sum(map(len, kept))))
+            y = proposals.draw(batch, tape)[:, :d]
+            absolute, squares = np.abs(y - x).sum(axis=1), ((y - x) ** 2).sum(axis=1)
+            log_p = float(rate) * absolute - float(epsilon) * np.sqrt(squares)
+
+            def enclose(i: int, a: NDArray[np.int64] = absolute, s: NDArray[np.int64] = squares) -> arb:
+                return (ball(rate) * int(a[i]) - ball(epsilon) * arb(int(s[i])).sqrt()).exp()
+
+            kept.append(y[toss(log_p, 1e-15 * (1 + float(epsilon) * (absolute + np.sqrt(squares))), enclose, tape)])
+            tried += batch
+            if tried * HOPELESS > 1 + sum(map(len, kept)):
+                raise InvariantError(
+                    f"l2 distances over {d} cells keep less than one in {1 / HOPELESS:,.0f} attempts: use l1"
+                )
+        return np.concatenate(kept)[:size]
+
+    def log_normaliser(self, system: System, cells: NDArray[np.int64]) -> float:
+        """Logarithm of C(x); of l2 noise by quadrature, to a relative error of C(x) of 1e-12."""
+        return _log_normaliser(self, system, tuple(cells.tolist()))
+
+    def log_weight(self, system: System, y: NDArray[np.int64], x: NDArray[np.int64]) -> float:
+        """Log density of releasing y when the table is x; with its normaliser where that depends on x.
+
+        ``-inf`` where either breaks a public bound.
+        """
+        found = self.log_unnormalised(system, y, x)
+        return found if self._is_free(system) or found == -np.inf else found - self.log_normaliser(system, x)
+
+    def log_unnormalised(self, system: System, y: NDArray[np.int64], x: NDArray[np.int64]) -> float:
+        """Logarithm of the weight of releasing y when the table is x, which C(x) normalises."""
+        if np.any(system.B @ y < system.limits) or np.any(system.B @ x < system.limits):
+            return -np.inf
+        return self.law.log_mass(y - x) + log_base_measure(self.measure_on(system), y)
+
+    def _summed_out(self, system: System, cells: NDArray[np.int64], noise: IntegerLaw | None = None) -> Elimination:
+        """Sum the weights of all releases of a table, by its own noise or by other noise of independent cells."""
+        base = self.measure_on(system)
+        try:
+            return summed_out(system, tuple(cells.tolist()), noise or _of_cells(self.law, cells.size), base)
+        except InvariantError as error:
+            if base is None:
+                raise
+            raise InvariantError(
+                f"releases with this base measure cannot be summed: {error}; where it draws releases too far from the "
+                "table, lower its concentration"
+            ) from error
+
+
+@lru_cache(maxsize=1024)
+def _log_normaliser(mechanism: Weighted, system: System, cells: tuple[int, ...]) -> float:
+    x = np.array(cells, dtype=np.int64)
+    if not isinstance(mechanism.law, L2Laplace):
+        return float(mechanism._summed_out(system, x).log_normaliser)
+
+    def log_gaussian_total(variance: Fraction) -> float:
+        return float(mechanism._summed_out(system, x, DiscreteGaussian(variance=variance)).log_normaliser)
+
+    log_own = log_base_measure(mechanism.measure_on(system), x)
+    return log_l2_total(log_gaussian_total, mechanism.law.epsilon, log_own, system.lattice.rank)
+
+
+def is_bounded(public: Public) -> bool:
+    """Whether any statement is a bound, of whatever kind."""
+    return any(type(statement).inequalities is not Statement.inequalities for statement in public)
+
+
+def _of_cells(law: IntegerLaw | L2Laplace, cells: int) -> IntegerLaw:
+    """Noise of independent cells whose weights are nowhere below those of a law."""
+    return law.wider(cells) if isinstance(law, L2Laplace) else law

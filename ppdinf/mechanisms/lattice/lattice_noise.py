@@ -1,0 +1,68 @@
+"""Mechanisms that add noise with one of the laws of `ppdinf.laws`, whatever the table is."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ppdinf.invariants import System
+from ppdinf.laws import IntegerLaw, L2Laplace
+from ppdinf.laws.additive_law import Differences
+from ppdinf.laws.likelihood import Likelihood, MixingScale
+from ppdinf.mechanisms.table_mechanism import TableMechanism
+from ppdinf.noise.primitives.stream import Tape
+from ppdinf.noise.sampler_plan import Plan, plan
+
+__all__ = ["LatticeNoise"]
+
+RARE = 1e-12  # probability with which any cell leaves its window
+
+
+class LatticeNoise(TableMechanism):
+    """Integer noise on the lattice ``{z : A z = 0}``, with a law that does not depend on the table.
+
+    The density of a release y is ``q(y - x)`` with a normaliser free of x (translation invariance), which
+    inference uses.
+    """
+
+    is_translation_invariant: ClassVar[bool] = True
+
+    @property
+    @abstractmethod
+    def law(self) -> IntegerLaw | L2Laplace:
+        """The law of the noise."""
+
+    def likelihood(self, system: System) -> Likelihood:
+        """State the law of the noise ``y - x``."""
+        cells = system.frame.size
+        scale = MixingScale(cells) if self.law.is_mixture else None
+        return Likelihood(Differences(self.law), self.law.half_width(cells, RARE), scale)
+
+    def plan_on(self, system: System, *, allow_mcmc: bool = False) -> Plan:
+        """Choose a sampler by the structure of the public sums.
+
+        Raises
+        ------
+        InvariantError
+            The public sums cross too much for every exact sampler, as both margins of a large table do for l1 noise.
+        """
+        return plan(system, self.law, allow_mcmc=allow_mcmc)
+
+    def draw(
+        self, system: System, cells: NDArray[np.int64], draws: int, tape: Tape, plan: Plan | None = None
+    ) -> NDArray[np.int64]:
+        """Draw releases of a table; int64 of shape (draws, d)."""
+        plan = plan or self.plan_on(system)
+        return cells + plan.noise_on(system.structure, self.law).draw(draws, tape)
+
+    def log_weight(self, system: System, y: NDArray[np.int64], x: NDArray[np.int64]) -> float:
+        """Log density of the noise ``y - x``, normaliser dropped; it is the same for every x."""
+        return self.law.log_mass(y - x)
+
+    @property
+    def title(self) -> str:  # type: ignore[override]
+        """The law in a few words."""
+        return f"{self.law.title} on the lattice"

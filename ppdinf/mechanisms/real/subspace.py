@@ -1,0 +1,299 @@
+"""What mechanisms with real-valued noise on the null space of public sums share.
+
+Answers W x to counting queries (the cells themselves unless a query is given) are published with noise z in
+N = {z : A z = 0}, so that every public sum of the answers is kept. Between any two neighbouring tables, the parts of
+their releases in N are (epsilon, delta)-indistinguishable: induced subspace differential privacy. Nothing is
+promised about the part that the public sums fix.
+
+The noise is drawn in multiples of a grid 1/k. Two tables with the same public sums differ by a vector of whole numbers
+in N, which is a multiple of the grid too: their releases are the same numbers, and no digit tells one from the
+other. Each law states how it is held on the multiples, and why its promise holds there, between all tables
+with the same public sums: k epsilon, and delta as it grows, where they are k neighbours apart.
+
+References
+----------
+J. Gao, R. Gong, F.-Y. Yu, "Subspace differential privacy", AAAI 2022, Definition 2.6, Theorems 3.1 and 3.3.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from copy import copy
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache, partial
+from typing import ClassVar
+
+import numpy as np
+import xarray as xr
+from numpy.typing import NDArray
+from scipy import sparse
+from scipy.linalg import null_space
+
+from ppdinf._internal.frozen import assign
+from ppdinf._internal.rationals import Parameter, as_fraction
+from ppdinf._internal.types import Array, Json
+from ppdinf.errors import InvariantError, PrivacyError
+from ppdinf.invariants import Public, System
+from ppdinf.invariants.system import bind
+from ppdinf.lattice.points.shortest import shortest_distance
+from ppdinf.lattice.structure.blocks import structure
+from ppdinf.laws.additive_law import Differences
+from ppdinf.laws.likelihood import Likelihood, RemovedShift
+from ppdinf.laws.noise_norm import NoiseNorm
+from ppdinf.mechanisms.input_checks import require_public
+from ppdinf.mechanisms.real.counting_queries import Query, answer, counting_query
+from ppdinf.mechanisms.real.real_noise import Grid, RealNoise, as_grid, real_sampler
+from ppdinf.mechanisms.real.shared_key import SharedKey
+from ppdinf.noise.primitives.stream import Tape
+from ppdinf.noise.sampler_plan import Plan
+from ppdinf.privacy.guarantees.conversion import as_delta
+from ppdinf.privacy.guarantees.guarantee import Guarantee
+from ppdinf.privacy.guarantees.release_guarantee import ReleaseGuarantee
+from ppdinf.privacy.sensitivity import NEIGHBOURS, Neighbours
+from ppdinf.releases.mechanism import Mechanism
+from ppdinf.releases.prepared_release import Draft
+from ppdinf.tables.table import TableLike, labelled_cells, reals_of
+
+__all__ = ["SubspaceMechanism", "require_choice"]
+
+type Reals = NDArray[np.float64]
+
+RECORDS: dict[str, tuple[str, ...]] = {"replaced": ("how many records there are",), "added": ()}
+"""What is taken to be known where neighbours have the same number of records."""
+
+ROUNDING = 1e-12
+"""Relative error of a public sum beyond which it counts as broken."""
+
+
+@dataclass(frozen=True, init=False)
+class SubspaceMechanism(SharedKey):
+    """Real-valued noise on the null space of public sums.
+
+    A subclass states its law in `law`.
+
+    Attributes
+    ----------
+    epsilon, delta : Fraction
+        Between neighbours; delta is 0 for pure guarantees.
+    query : tuple of tuple of int, or None
+        Rows of W.
+    neighbours : {"replaced", "added"}
+    grid : Fraction, "auto" or None
+    """
+
+    is_integer: ClassVar[bool] = False
+    is_translation_invariant: ClassVar[bool] = True
+    public: Public
+    epsilon: Fraction
+    delta: Fraction
+    query: Query | None
+    neighbours: Neighbours
+    grid: Grid
+
+    @classmethod
+    def _of_file(cls, public: Public, parameters: Json) -> Mechanism:
+        return super()._of_file(public, {"grid": None} | parameters)  # files from before grids hold real numbers
+
+    def _set(
+        self,
+        public: Public,
+        epsilon: Parameter,
+        delta: Parameter | None,
+        query: object,
+        neighbours: Neighbours,
+        grid: Parameter | None,
+    ) -> None:
+        require_public(public)
+        require_choice("neighbours", neighbours, list(NEIGHBOURS))
+        bound = Fraction(0) if delta is None else as_delta(delta)
+        steps = as_grid(grid, largest=Fraction(1))
+        read = {
+            "epsilon": as_fraction(epsilon, "epsilon"),
+            "delta": bound,
+            "query": counting_query(query),
+            "grid": steps,
+        }
+        assign(self, public=public, **read, neighbours=neighbours)
+
+    def __getstate__(self) -> Json:
+        return {name: value for name, value in vars(self).items() if name != "_found"}  # a law is found again
+
+    @property
+    def queries(self) -> Query | None:
+        """Rows of W."""
+        return self.query
+
+    @abstractmethod
+    def law(self, system: System) -> RealNoise:
+        """State the law of the noise under bound public sums."""
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """Induced subspace differential privacy (their Definition 2.6)."""
+        return Guarantee(
+            "subspace",
+            self.epsilon,
+            delta=self.delta,
+            neighbours=NEIGHBOURS[self.neighbours],
+            **self.public.open | {"known": (*self.public.known, *RECORDS[self.neighbours])},
+        )
+
+    def guarantee_on(self, system: System, plan: Plan | None, public: System | None = None) -> ReleaseGuarantee:
+        """State the guarantee of a release and how its noise was drawn; see `Mechanism.guarantee_on`."""
+        if self.grid == "auto":
+            return self.on(system).guarantee_on(system, plan, public)
+        return super().guarantee_on(system, plan, public)
+
+    def _sampled(self, plan: Plan | None) -> str:
+        return real_sampler(self.grid, plan)
+
+    def _nearest(self, promise: Guarantee, public: System) -> tuple[Fraction | float | None, str | None]:
+        """Count the neighbours on the way to the nearest other table; with a query 1, the least there can be."""
+        if self.query is not None:
+            return 1, None
+        if self.neighbours == "added":
+            return int(shortest_distance(public.free) or 1), None
+        free = public.free
+        total = sparse.csr_array(np.ones((1, public.frame.size), dtype=np.int64))
+        found = structure(sparse.vstack([free.class_system[:, free.classes], total]))
+        return int(shortest_distance(found) or 2) // 2, None
+
+    def to_dict(self) -> Json:
+        """Kind and parameters, rationals as text."""
+        parameters: Json = {"kind": self.kind, "epsilon": str(self.epsilon)}
+        if self.delta:
+            parameters["delta"] = str(self.delta)
+        if self.query is not None:
+            parameters["query"] = [list(row) for row in self.query]
+        if self.grid is not None:
+            parameters["grid"] = str(self.grid)
+        return parameters | {"neighbours": self.neighbours}
+
+    def draft(self, table: TableLike, *, allow_mcmc: bool = False) -> Draft:
+        """Check and plan a release of the answers on a table; see `TableMechanism.draft`."""
+        return super().draft(answer(self.query, table), allow_mcmc=allow_mcmc)
+
+    def simulate(
+        self, table: TableLike, *, draws: int, rng: int | np.random.Generator | None = None, allow_mcmc: bool = False
+    ) -> xr.DataArray:
+        """Draw many noisy versions of the answers for research; float64, see `TableMechanism.simulate`."""
+        return super().simulate(answer(self.query, table), draws=draws, rng=rng, allow_mcmc=allow_mcmc)
+
+    def plan_on(self, system: System, *, allow_mcmc: bool = False) -> Plan:
+        """Say how noise is drawn: exactly on its grid, in double precision, or by a chain."""
+        law = self._law(system)
+        if law.distance is not None and not allow_mcmc:
+            raise PrivacyError(f"{law.reason}: allow it with allow_mcmc=True, or choose another mechanism")
+        return Plan(law.sampler, law.exact, law.reason, distance=law.distance and law.distance())
+
+    def draw_noise(self, system: System, draws: int, tape: Tape, plan: Plan | None = None) -> Reals:
+        """Draw the noise of `draws` releases; float64 of shape (draws, d)."""
+        return self.draw(system, np.zeros(system.frame.size, dtype=np.int64), draws, tape, plan)
+
+    def draw(self, system: System, cells: NDArray[np.int64], draws: int, tape: Tape, plan: Plan | None = None) -> Reals:  # type: ignore[override]
+        """Draw noisy answers; float64 of shape (draws, d)."""
+        return self._law(system).added(cells, draws, tape)
+
+    def log_weight(self, system: System, y: Array, x: NDArray[np.int64]) -> float:
+        """Log density of the noise ``y - x``, normaliser dropped; it is the same for every x."""
+        return self._law(system).log_density(y - x)
+
+    def logp(self, y: TableLike, x: TableLike) -> float:
+        """Log density of releasing `y` when the confidential table is `x`, normaliser dropped.
+
+        Parameters
+        ----------
+        y : table of numbers
+            Noisy answers.
+        x : table of counts
+            Confidential cells, negative ones allowed.
+
+        Returns
+        -------
+        float
+            ``-inf`` where y and the answers on x differ in a public sum by more than rounding.
+
+        Raises
+        ------
+        CountError, LabelError, InvariantError
+            y is not finite, or has other labels than the answers on x.
+        """
+        frame, answers = labelled_cells(answer(self.query, x, nonnegative=False), nonnegative=False)
+        system, released = bind(self.public, frame, answers), reals_of(y, frame, "the released table").ravel()
+        difference = released - answers
+        slack = ROUNDING * (abs(system.A) @ (np.abs(released) + np.abs(answers)))
+        if np.any(np.abs(system.A @ difference) > slack):
+            return -np.inf
+        return self._law(system).log_density(difference)
+
+    def on(self, system: System) -> SubspaceMechanism:
+        """Settle the law of the noise and its grid, which follow from the public sums of a table."""
+        settled = copy(self)
+        assign(settled, _system=system)
+        if self.grid == "auto":
+            law = _law_of(self, system)
+            assign(settled, grid=law.grid, _found=law)
+        return settled
+
+    def _law(self, system: System) -> RealNoise:
+        if getattr(self, "_system", None) is system and hasattr(self, "_found"):
+            found: RealNoise = self._found
+            return found
+        return _law_of(self, system)
+
+    def likelihood(self, system: System) -> Likelihood | None:
+        """State the law of the noise: cell by cell where that is all, else by the norm that its density follows."""
+        law = self._law(system)
+        if law.norm is None:
+            return None
+        return Likelihood(
+            Differences(law.norm) if self.query is None and law.norm.factor is not None else law.norm,
+            math.ceil(law.reach),
+            None if law.shifts is None else RemovedShift(law.shifts),
+            query=None if self.query is None else sparse.csr_array(np.array(self.query, dtype=np.int64)),
+            records=partial(self._records, system, law.norm) if law.dimension < system.lattice.rank else None,
+        )
+
+    def intractable(self, system: System | None = None) -> str:
+        """Say that the density is too much work."""
+        reason = "" if system is None else f"{self._law(system).reason}, and "
+        return (
+            f"{reason}its density a linear programme at every table: for inference, publish fewer answers, or use "
+            "SubspaceGaussian or SubspaceLaplace"
+        )
+
+    def _records(self, system: System, norm: NoiseNorm, y: Reals) -> int | None:
+        """Find the number of records where the noise keeps it and no public sum states it; None elsewhere.
+
+        Replacing a record moves no answers by which all records count alike, and these get no noise.
+
+        Raises
+        ------
+        InvariantError
+            What gets no noise in y is not what any number of records makes.
+        """
+        kept = null_space(np.vstack([system.A.toarray(), norm.matrix.toarray()]))
+        weights = (kept if self.query is None else np.array(self.query).T @ kept)[0]  # the same of every record
+        found, best = kept.T @ y, int(np.argmax(np.abs(weights)))
+        counted = abs(weights[best]) > 1e-6
+        number = round(float(found[best] / weights[best])) if counted else 0
+        if np.any(np.abs(found - number * weights) > 1e-6 * max(1.0, float(np.linalg.norm(y)))):
+            raise InvariantError(
+                "the noise keeps the number of records, and the released table agrees with no whole number of them: it "
+                "is not as this mechanism released it"
+            )
+        return number if counted else None
+
+
+@lru_cache(maxsize=4)
+def _law_of(mechanism: SubspaceMechanism, system: System) -> RealNoise:
+    """Find the law once: it takes bases, ellipsoids, or all the faces of a polytope."""
+    return mechanism.law(system)
+
+
+def require_choice(name: str, value: object, known: list[str]) -> None:
+    """Refuse a word that is not one of the known ones."""
+    if value not in known:
+        raise PrivacyError(f"{name} must be one of {known}, found {value!r}")

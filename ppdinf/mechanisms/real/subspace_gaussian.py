@@ -1,0 +1,198 @@
+"""Gaussian noise on the null space of public sums, projected or extended.
+
+Projected: spherical noise for the sensitivity of the answers W, projected onto N (Corollary 3.5). Extended:
+spherical noise within N for the sensitivity of Q'W, the answers seen from N, which is never larger
+(Corollary 3.6). Both are N(0, sigma^2 P) with P the projection onto N, which is also spherical noise conditioned on
+keeping every public sum (Theorem 4.2). The mean squared error over all cells is m sigma^2 with m = dim N.
+
+On a grid, it is the discrete Gaussian on the multiples with ``A z = 0``, wide enough for the promise of real numbers
+(`ppdinf.mechanisms.real.on_grid`): two tables k neighbours apart differ by k Delta_2 at most, of W or of Q'W.
+
+J. Gao, R. Gong, F.-Y. Yu, "Subspace differential privacy", AAAI 2022.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import ClassVar
+
+import numpy as np
+from scipy import sparse
+
+from ppdinf._internal.frozen import assign
+from ppdinf._internal.types import Json
+from ppdinf.errors import InvariantError, PrivacyError
+from ppdinf.invariants import Public, System
+from ppdinf.lattice.null_space import NullSpace, null_space
+from ppdinf.laws import DiscreteGaussian
+from ppdinf.laws.noise_norm import NoiseNorm
+from ppdinf.mechanisms.real.counting_queries import Query
+from ppdinf.mechanisms.real.on_grid import gaussian_on_grid
+from ppdinf.mechanisms.real.real_noise import NARROWEST, RealNoise, gaussian_reach, in_steps, unless_noisy
+from ppdinf.mechanisms.real.subspace import Reals, SubspaceMechanism, require_choice
+from ppdinf.noise.exact_noise import exact_noise
+from ppdinf.noise.primitives.continuous import normals
+from ppdinf.noise.primitives.stream import Tape
+from ppdinf.privacy.gaussian_calibration import concentrated, gaussian_sigma
+from ppdinf.privacy.guarantees.guarantee import Guarantee
+from ppdinf.privacy.sensitivity import Neighbours, sensitivity
+
+__all__ = ["SubspaceGaussian"]
+
+
+@dataclass(frozen=True)
+class SubspaceGaussian(SubspaceMechanism):
+    """Spherical Gaussian noise among all real z with ``A z = 0``.
+
+    Parameters
+    ----------
+    public : Public
+        What is published exactly: sums of the cells, or of the answers where a query is given (`answer` is
+        then the one dimension).
+    epsilon, delta : int, float, str or Fraction
+        Privacy loss between neighbours, and the probability with which it can be exceeded.
+    method : {"projected", "extended"}
+        Whether the noise is as wide as the answers need or as wide as their part in the null space needs. The
+        second is never wider, and narrower where sums cross in small tables.
+    calibration : {"analytic", "printed"}
+        See `ppdinf.privacy.gaussian_sigma`.
+    query : matrix of whole numbers from 0 on, shape (q, d), optional
+        One row per answer, one column per cell in the order of the table. By default the cells themselves.
+    neighbours : {"replaced", "added"}
+        One record replaced by another, or one added or removed.
+    grid : power of two up to 1 as int, float, str or Fraction, "auto" or None
+        Of which the noise is a multiple. By default fine enough for 65,000 steps in its scale, where a sampler for the
+        lattice of the public sums is known; else, as with None, real numbers are drawn in double precision, and
+        plan and guarantee say so.
+
+    Raises
+    ------
+    InvariantError, PrivacyError
+        `public` is no public information; a parameter is out of range or unknown; a grid that does not serve.
+
+    Notes
+    -----
+    Draws on a grid are exact: no floating-point number decides, and every public sum of the doubles is that
+    of the counts. Without a grid, sums are kept up to rounding, and the promise is one about real numbers, whose
+    last bits an attacker may read (Mironov 2012). O(d) a draw where public sums split the cells into groups.
+
+    Examples
+    --------
+    >>> import ppdinf as ppd
+    >>> mechanism = ppd.SubspaceGaussian(ppd.invariants.total(), epsilon="1/2", delta="1e-6")
+    >>> noisy = mechanism.simulate([30, 4, 12], draws=2, rng=1)
+    >>> noisy.sum("dim_0").values
+    array([46., 46.])
+    """
+
+    kind: ClassVar[str] = "subspace-gaussian"
+    method: str
+    calibration: str
+
+    def __init__(
+        self,
+        public: Public,
+        epsilon: int | float | str | Fraction,
+        delta: int | float | str | Fraction,
+        method: str = "projected",
+        calibration: str = "analytic",
+        *,
+        query: object = None,
+        neighbours: Neighbours = "replaced",
+        grid: int | float | str | Fraction | None = "auto",
+    ) -> None:
+        self._set(public, epsilon, delta, query, neighbours, grid)
+        require_choice("method", method, ["projected", "extended"])
+        assign(self, method=method, calibration=calibration)
+        self._width(1.0)  # refuses what cannot be calibrated
+
+    def _width(self, moved: float) -> float:
+        if not moved:
+            return 0.0
+        return gaussian_sigma(self.epsilon, self.delta, sensitivity=moved, calibration=self.calibration)  # type: ignore[arg-type]
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """Induced subspace differential privacy; in zCDP by the width of the noise beside what a neighbour moves."""
+        return concentrated(super().guarantee, self._width(1.0))
+
+    def sigma(self, system: System) -> float:
+        """Find the standard deviation of the noise along every direction of the null space."""
+        space = null_space(system.structure)
+        sigma = self._sigma(space)
+        if self.grid is None or not sigma or not space.dimension:
+            return sigma
+        grid, steps = self._in_steps(sigma, system)
+        return float(grid * steps)
+
+    def _in_steps(self, sigma: float, system: System) -> tuple[Fraction, Fraction]:
+        """Find the grid, and the standard deviation in its steps."""
+        found = system.structure
+        sums = found.lattice.class_basis
+        across = (sums.multiply(sums) / found.class_sizes[:, np.newaxis]).sum(axis=0)
+        return gaussian_on_grid(sigma, max(2.0, float(np.max(across, initial=0.0))), self.grid)
+
+    def _sigma(self, space: NullSpace) -> float:
+        if self.method == "extended":
+            return self._width(_sensitivity_within(space, self.query, self.neighbours))
+        query = sparse.eye_array(space.fixed.shape[0]) if self.query is None else self.query
+        return self._width(sensitivity(query, p=2, neighbours=self.neighbours))
+
+    def law(self, system: System) -> RealNoise:
+        """Spherical Gaussian on the null space."""
+        space = null_space(system.structure)
+        sigma, d = self._sigma(space), space.fixed.shape[0]
+        width = max(sigma, NARROWEST)
+        reason = f"Gaussian noise of {d} answers on the {space.dimension} dimensions that public sums leave free"
+        if self.grid is not None and space.dimension and sigma:
+            try:
+                return self._on_lattice(system, sigma, reason)
+            except (InvariantError, PrivacyError) as error:
+                if self.grid != "auto":
+                    raise
+                reason += f"; no grid, since {str(error)[0].lower()}{str(error)[1:].rstrip('.')}"
+
+        def draw(draws: int, tape: Tape) -> Reals:
+            return sigma * space.project(normals(tape, draws, d))
+
+        norm = NoiseNorm(sparse.eye_array(d, format="csc") / width, 2)
+        reach = gaussian_reach(width, d)
+        law = RealNoise(draw, norm.log_density, "projection", reason, reach, space.dimension, norm)
+        return unless_noisy(law, self.grid, scale=sigma)
+
+    def _on_lattice(self, system: System, sigma: float, reason: str) -> RealNoise:
+        """State the discrete Gaussian on the multiples of the grid with the public sums 0."""
+        found, d = system.structure, system.frame.size
+        grid, steps = self._in_steps(sigma, system)
+        noise, width = exact_noise(found, DiscreteGaussian(steps)), float(steps * grid)
+        norm = NoiseNorm(sparse.eye_array(d, format="csc") / width, 2)
+        return RealNoise(
+            lambda draws, tape: in_steps(noise.draw(draws, tape), grid),
+            norm.log_density,
+            "Klein",
+            f"{reason}, on a lattice",
+            gaussian_reach(width, d),
+            found.lattice.rank,
+            norm,
+            grid=grid,
+            exact=True,
+        )
+
+    def to_dict(self) -> Json:
+        """Kind and parameters, rationals as text."""
+        return super().to_dict() | {"method": self.method, "calibration": self.calibration}
+
+
+def _sensitivity_within(space: NullSpace, query: Query | None, neighbours: Neighbours) -> float:
+    """l2 sensitivity of Q'W, found on P W, whose columns are as long and as far apart."""
+    if query is not None:
+        return sensitivity(space.project(np.array(query, dtype=float).T).T, p=2, neighbours=neighbours)
+    fixed = space.fixed
+    if neighbours == "added":
+        left = 1 - np.asarray((fixed**2).sum(axis=1))
+        return math.sqrt(max(0.0, left.max()))
+    if space.structure.class_sizes.max() > 1:  # moving a record within a class is seen in full
+        return math.sqrt(2)
+    return sensitivity(sparse.eye_array(fixed.shape[0]) - fixed @ fixed.T, p=2, neighbours=neighbours)

@@ -1,0 +1,230 @@
+"""Laplace noise on the null space of public sums, projected or extended.
+
+Projected: P e with independent Laplace noise e of scale Delta_1(W) / epsilon, projected onto N (Corollary 3.8).
+Extended: Q w with independent Laplace coordinates w of scale Delta_1(Q'W) / epsilon in an orthonormal basis Q of N
+(Corollary 3.9, which prints A(x) + Q w in the place of Q w). The extended law depends on the basis, which is that of
+`ppdinf.lattice.null_space`. Mean squared error over all cells: 2 m scale^2 with m = dim N, for either scale.
+
+On a grid of g, projected noise is P e for whole multiples e of g, double geometric with parameter g epsilon /
+Delta_1(W): what is published is a function of W x + e and of the public sums of W x, and W x + e alone keeps the
+promise, between any two neighbours. Its density is the sum, over all e that the projection takes to one value, of
+exp(-|e|_1 / scale); an integral stands for it in densities and inference, which differs by a share of d (g / scale)^2
+at most, 2e-10 d by default. Extended noise has mass proportional to exp(-|Q' z|_1 / scale) on the multiples with
+``A z = 0``, the same for all tables with the same public sums: it changes by exp(k epsilon) at most between two that
+are k neighbours apart, whose difference has ``|Q' h|_1 <= k Delta_1(Q' W)``.
+
+J. Gao, R. Gong, F.-Y. Yu, "Subspace differential privacy", AAAI 2022.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import ClassVar
+
+import numpy as np
+from scipy import sparse
+from scipy.special import exprel, logsumexp
+
+from ppdinf._internal.frozen import assign
+from ppdinf._internal.types import Json
+from ppdinf.errors import InvariantError, ModelError
+from ppdinf.invariants import Public, System
+from ppdinf.lattice.null_space import NullSpace, null_space
+from ppdinf.laws.noise_norm import NoiseNorm
+from ppdinf.mechanisms.real.real_noise import NARROWEST, RealNoise, grid_below, in_steps, laplace_reach, unless_noisy
+from ppdinf.mechanisms.real.subspace import Reals, SubspaceMechanism, require_choice
+from ppdinf.noise.primitives.continuous import laplaces
+from ppdinf.noise.primitives.integers import discrete_laplace
+from ppdinf.noise.primitives.stream import Tape
+from ppdinf.noise.real.triangular_laplace import triangular_laplace
+from ppdinf.privacy.sensitivity import Neighbours, sensitivity
+
+__all__ = ["SubspaceLaplace"]
+
+
+@dataclass(frozen=True)
+class SubspaceLaplace(SubspaceMechanism):
+    """Laplace noise among all real z with ``A z = 0``; pure guarantee.
+
+    Parameters
+    ----------
+    public : Public
+        What is published exactly: sums of the cells, or of the answers where a query is given.
+    epsilon : int, float, str or Fraction
+        Privacy loss between neighbours.
+    method : {"projected", "extended"}
+        Laplace noise of all answers, projected; or Laplace coordinates in a basis of the null space. Unlike
+        Gaussian noise, the second can be wider: for cells under one total, by a factor near 2.4.
+        The basis depends on the order of the cells, and the law of the second method with it.
+    query, neighbours, grid
+        As for `SubspaceGaussian`; what a projection takes off is no multiple of the grid.
+
+    Raises
+    ------
+    InvariantError, PrivacyError
+        `public` is no public information; a parameter is out of range or unknown; a grid that does not serve.
+
+    Notes
+    -----
+    Draws on a grid are exact, as those of `SubspaceGaussian`. Extended noise keeps every public sum of the
+    doubles; the projection is worked out in doubles, from the noisy answers and public sums alone, which keeps sums up
+    to rounding and tells nothing more. The density of projected noise is known in closed form where public sums split
+    the cells into groups; elsewhere `logp` refuses. Inference needs none: it draws what the projection removed along
+    with the parameters.
+
+    Examples
+    --------
+    >>> import ppdinf as ppd
+    >>> mechanism = ppd.SubspaceLaplace(ppd.invariants.total(), epsilon="0.192")
+    >>> noisy = mechanism.simulate([30, 4, 12], draws=2, rng=1)
+    >>> noisy.sum("dim_0").values.round(9)
+    array([46., 46.])
+    """
+
+    kind: ClassVar[str] = "subspace-laplace"
+    method: str
+
+    def __init__(
+        self,
+        public: Public,
+        epsilon: int | float | str | Fraction,
+        method: str = "projected",
+        *,
+        query: object = None,
+        neighbours: Neighbours = "replaced",
+        grid: int | float | str | Fraction | None = "auto",
+    ) -> None:
+        self._set(public, epsilon, None, query, neighbours, grid)
+        require_choice("method", method, ["projected", "extended"])
+        assign(self, method=method)
+
+    def scale(self, system: System) -> float:
+        """Find the scale of the Laplace coordinates, of all answers or of those of the basis."""
+        return self._scale(null_space(system.structure))
+
+    def _scale(self, space: NullSpace) -> float:
+        return self._moved(space) / float(self.epsilon)
+
+    def _moved(self, space: NullSpace) -> float:
+        d = space.fixed.shape[0]
+        query = sparse.csc_array(sparse.eye_array(d) if self.query is None else np.array(self.query, dtype=float))
+        if self.method == "extended":
+            if not space.dimension:
+                return 0.0
+            query = space.basis.T @ query
+        return sensitivity(query, p=1, neighbours=self.neighbours)
+
+    def law(self, system: System) -> RealNoise:
+        """Laplace noise, projected onto the null space or within it."""
+        space = null_space(system.structure)
+        scale, d, m = self._scale(space), space.fixed.shape[0], space.dimension
+
+        width = max(scale, NARROWEST)
+        reach = laplace_reach(width, d)
+        reason = f"Laplace noise of {d} answers on the {m} dimensions that public sums leave free"
+        if self.method == "extended":
+            norm = NoiseNorm(sparse.csc_array(space.basis.T / width), 1)
+            if self.grid is not None and scale:
+                try:
+                    return self._on_lattice(space, scale, reason)
+                except InvariantError as error:
+                    if self.grid != "auto":
+                        raise
+                    reason += f"; no grid, since {str(error)[0].lower()}{str(error)[1:].rstrip('.')}"
+
+            def extended(draws: int, tape: Tape) -> Reals:
+                return scale * (laplaces(tape, draws, m) @ space.basis.T) if m else np.zeros((draws, d))
+
+            law = RealNoise(extended, norm.log_density, "basis", reason, reach, m, norm)
+            return unless_noisy(law, self.grid, scale=scale)
+
+        def projected_density(z: Reals) -> float:
+            return _projected_log_density(space, z / scale) if scale else 0.0
+
+        # t is measured such that exp(-|t|_1) falls no faster than exp(-|z + shifts @ t|_1 / scale)
+        shifts = space.fixed * (width * math.sqrt(d - m)) if m < d else None
+        norm = NoiseNorm(sparse.eye_array(d, format="csc") / width, 1)
+        stated = (projected_density, "projection", reason, reach, m, norm, shifts)
+        if self.grid is None or not scale:
+            law = RealNoise(lambda draws, tape: scale * space.project(laplaces(tape, draws, d)), *stated)
+            return unless_noisy(law, self.grid, scale=scale)
+        grid = self.grid if isinstance(self.grid, Fraction) else min(Fraction(1), grid_below(width))
+        rate, step = grid * self.epsilon / Fraction(self._moved(space)), float(grid)
+
+        def unprojected(draws: int, tape: Tape) -> Reals:
+            return in_steps(discrete_laplace(rate, draws * d, tape).reshape(draws, d), grid)
+
+        def removed(noise: Reals) -> Reals:
+            broken = space.sums @ np.rint(noise.T / step).astype(np.int64)  # whole: no digit of the noise is left
+            found: Reals = step * (space.fixed @ (space.weights @ broken)).T
+            return found
+
+        return RealNoise(unprojected, *stated, grid=grid, exact=True, removed=removed if m < d else None)
+
+    def _on_lattice(self, space: NullSpace, scale: float, reason: str) -> RealNoise:
+        """State the law with independent Laplace coordinates in the basis, on the multiples of the grid."""
+        (d, m), lattice = space.basis.shape, space.lattice_basis
+        grid = self.grid if isinstance(self.grid, Fraction) else min(Fraction(1), grid_below(scale))
+        law, widening = triangular_laplace(space.basis.T @ lattice, scale, grid)
+        width = max(scale * widening, NARROWEST)
+        norm = NoiseNorm(sparse.csc_array(space.basis.T / width), 1)
+        reach = laplace_reach(width, d) + float(grid) * d
+        return RealNoise(
+            lambda draws, tape: in_steps((lattice @ law.draw(draws, tape).T).T, grid),
+            norm.log_density,
+            "triangular",
+            f"{reason}, on a lattice",
+            reach,
+            m,
+            norm,
+            grid=grid,
+            exact=True,
+        )
+
+    def to_dict(self) -> Json:
+        """Kind and parameters, rationals as text."""
+        return super().to_dict() | {"method": self.method}
+
+
+def _projected_log_density(space: NullSpace, z: Reals) -> float:
+    """Log density of projected noise of scale 1: integrate exp(-|z + t|_1) over shifts t that the sums remove."""
+    structure = space.structure
+    free = ~structure.determined
+    if (structure.sum_ranks > 1).any() or (free & (structure.class_sizes > 1)).any():
+        raise _no_closed_form()
+    if (np.diff(structure.lattice.class_basis.indptr) > 1).any():
+        raise _no_closed_form()
+    alone = free[structure.classes]
+    order = np.argsort(structure.classes[~alone], kind="stable")
+    groups = np.split(z[~alone][order], np.cumsum(structure.class_sizes[structure.determined])[:-1])
+    return -float(np.abs(z[alone]).sum()) + sum(_log_shift_integral(group) for group in groups)
+
+
+def _log_shift_integral(z: Reals) -> float:
+    """Log of the integral of exp(-sum_i |z_i + t|) over t, in closed form between the points -z_i.
+
+    With t from low to high, the sum is linear between consecutive points; a piece of length w between
+    values a and b of the sum has the integral w exp(-a) (1 - exp(a - b)) / (b - a), in the logarithm without overflow.
+    """
+    n = z.size
+    if not n:
+        return 0.0
+    points = np.sort(-z)
+    slopes = 2.0 * np.arange(n + 1) - n
+    widths = np.diff(points)
+    total = np.abs(points[0] - points).sum()
+    heights = total + np.concatenate([[0.0], np.cumsum(slopes[1:-1] * widths)])
+    low = np.minimum(heights[:-1], heights[1:])
+    with np.errstate(divide="ignore"):
+        pieces = np.log(widths) - low + np.log(exprel(-np.abs(np.diff(heights))))
+    ends = -heights[[0, -1]] - np.log(n)
+    return float(logsumexp(np.concatenate([pieces, ends])))
+
+
+def _no_closed_form() -> ModelError:
+    return ModelError(
+        "projected Laplace noise under crossing sums has no density in closed form: use SubspaceGaussian or "
+        "method='extended', or infer with PartiallyPrivate, which needs none"
+    )

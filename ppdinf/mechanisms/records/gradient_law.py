@@ -1,0 +1,79 @@
+"""The law of an answer given the records, exp(-rate |grad L(y)|_K / sigma(y)): its density, and a chain that draws it.
+
+Chains serve wherever no exact sampler is known. They start where the gradient is smallest, along directions that are
+scaled by its slope there.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import least_squares
+
+from ppdinf.mechanisms.records.objectives import Objective
+from ppdinf.noise.primitives.stream import Tape
+from ppdinf.noise.real.k_norm_draws import K_NORMS
+from ppdinf.noise.real.slice_lines import slice_lines
+
+__all__ = ["GradientLaw", "lines_in"]
+
+type Points = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class GradientLaw:
+    """Answers near the minimiser of an objective on records, within its ball.
+
+    Attributes
+    ----------
+    objective : Objective
+    records : as the objective takes them
+    norm : {"l2", "l1", "linf"}
+    rate : float
+        Per unit of the gradient, over its sensitivity.
+    """
+
+    objective: Objective
+    records: Any
+    norm: str
+    rate: float
+
+    def log_density(self, y: Points) -> Points:
+        """Log density of answers, shape (n, d), normaliser dropped."""
+        size = np.linalg.norm(self.objective.gradient(self.records, y), K_NORMS[self.norm], axis=1)
+        inside = np.linalg.norm(y, axis=1) <= self.objective.ball()
+        return np.where(inside, -self.rate * size / self.objective.sensitivity(y, self.norm), -np.inf)
+
+    def by_chain(self, basis: Points, draws: int, tape: Tape) -> Points:
+        """Draw answers in the span of orthonormal columns, each by a chain of its own, shape (draws, d)."""
+        m, radius = basis.shape[1], self.objective.ball()
+        found = least_squares(
+            lambda b: self.objective.gradient(self.records, (basis @ b)[None])[0],
+            np.zeros(m),
+            method="trf",
+            max_nfev=200,
+        )
+        start = found.x * min(1.0, 0.99 * radius / max(np.linalg.norm(found.x), 1e-300))
+        unit = self.objective.sensitivity((basis @ start)[None], self.norm)[0] / self.rate
+        if K_NORMS[self.norm] != 2:
+            unit *= m ** (-0.5 if self.norm == "l1" else 0.5)
+        _, slopes, axes = np.linalg.svd(found.jac)
+        widths = unit / np.maximum(slopes, unit * math.sqrt(m) / (2 * radius))
+        ends = slice_lines(
+            lambda b: self.log_density(b @ basis.T),
+            np.tile(start, (draws, 1)),
+            axes.T * widths,
+            steps=lines_in(m),
+            tape=tape,
+            radius=radius,
+        )
+        return ends @ basis.T
+
+
+def lines_in(dimensions: int) -> int:
+    """Lines of a chain, a number that nothing certifies."""
+    return 50 * (dimensions + 1)

@@ -1,0 +1,375 @@
+"""The K-norm gradient mechanism: publish an answer near the minimiser of an objective.
+
+    f_x(y)  proportional to  exp(-epsilon |grad L_x(y)|_K / (2 Delta_z sigma(y)))
+
+with respect to counting the multiples of a grid, or to Lebesgue measure on R^d, on a ball, or on the subspace that
+public information confines answers to; sigma(y) is the most by which replacing one record moves the gradient, and
+Delta_z the number of records that a secret can move given what is public (`ppdinf.privacy.delta_z`).
+
+J. Seeman, M. Reimherr, A. Slavkovic, "Formal privacy for partially private data", Theorem 10, after M. Reimherr,
+J. Awan, "KNG: the K-norm gradient mechanism", NeurIPS 2019.
+"""
+
+from __future__ import annotations
+
+import math
+from copy import copy
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any, ClassVar
+
+import numpy as np
+import xarray as xr
+from numpy.typing import ArrayLike, NDArray
+
+from ppdinf._internal.frozen import assign, made
+from ppdinf._internal.rationals import as_fraction
+from ppdinf._internal.types import Json
+from ppdinf.errors import PrivacyError
+from ppdinf.invariants import Public, System
+from ppdinf.mechanisms.input_checks import refuse_seed, require_draws
+from ppdinf.mechanisms.real.real_noise import Grid, as_grid, grid_below, real_sampler
+from ppdinf.mechanisms.records.gradient_law import GradientLaw, lines_in
+from ppdinf.mechanisms.records.mean import Mean
+from ppdinf.mechanisms.records.objectives import Draw, Objective
+from ppdinf.mechanisms.records.quantile import Quantile
+from ppdinf.mechanisms.records.regressions import LinearRegression, LogisticRegression
+from ppdinf.noise.primitives.stream import Tape, secure_tape, seeded_tape
+from ppdinf.noise.real.k_norm_draws import K_NORMS
+from ppdinf.noise.sampler_plan import Plan
+from ppdinf.privacy.guarantees.guarantee import Guarantee
+from ppdinf.releases.mechanism import Mechanism
+from ppdinf.releases.prepared_release import Draft
+from ppdinf.releases.release import Release, as_drawn
+
+__all__ = ["KNormGradient"]
+
+SAVED: dict[str, type[Objective]] = {
+    kind.__name__: kind for kind in (Mean, Quantile, LinearRegression, LogisticRegression)
+}
+"""Objectives that release files can describe."""
+
+SLACK = Fraction(1, 10**10)
+"""Share of epsilon that is left for records beyond their stated bounds by rounding, and for rounding of gradients."""
+
+type Points = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class KNormGradient(Mechanism):
+    """Real-valued answers to means, quantiles, regressions and other minimisations.
+
+    A release holds the answer as a table with the one dimension ``answer``; no sum of it is public.
+
+    Parameters
+    ----------
+    objective : Objective
+        `Mean`, `Quantile`, `LinearRegression`, `LogisticRegression`, or any `Gradient`
+        (`ppdinf.mechanisms.records.objectives`).
+    epsilon : int, float, str or Fraction
+        Bound on the privacy loss between two values of a record.
+    norm : {"l2", "l1", "linf"}
+        The norm K.
+    delta_z : int, float, str or Fraction
+        Number of records that a secret moves at most, given what is public, at least 1: a secret is a record. 1
+        where records are independent, which is differential privacy for the replacement of one record.
+    subspace : array_like, shape (d, k), optional
+        Matrix whose columns span the answers that agree with what is public; kept as it is given.
+    known : str, optional
+        What is public, as a phrase for the guarantee; required with a subspace.
+    grid : power of two as int, float, str or Fraction, "auto" or None
+        Of which answers are multiples, or for means the sums that they divide. By default it follows from the
+        objective, epsilon and the number of records, and is None, for real numbers in double precision, where
+        no sampler of multiples is known: for regressions, on subspaces, and for chains.
+
+    Raises
+    ------
+    PrivacyError
+        A parameter out of range, an unknown norm, a subspace of {0} or without `known`, a grid that does not serve.
+
+    Notes
+    -----
+    Exact draws, without floating-point numbers deciding an outcome: means on R^d in every norm, and quantiles. Up to
+    double precision: means in l2 on a subspace that holds the mean, linear regressions whose noise is
+    narrower than the ball. Everything else takes ``allow_mcmc=True`` and
+    is drawn by `ppdinf.noise.real.slice_lines`, 50 (m + 1) lines in m dimensions from near the mode, a chain that
+    nothing certifies: the guarantee then allows a distance of 1 from the law. That is for research. Whether an exact
+    sampler serves a linear regression, or a mean on a subspace, follows from the records: a refusal tells the curator
+    something of them, and an exact release tells everyone, so that its guarantee counts this among what is known.
+
+    Without a grid the promise is one about real numbers: digits of doubles can tell which records made them (I.
+    Mironov, "On significance of the least significant bits for differential privacy", CCS 2012). Coefficients in a ball
+    are therefore cut to 24 bits, and the guarantee says what remains. For means on R^d the normaliser does not depend
+    on the records, and the loss is at most epsilon / 2.
+
+    Examples
+    --------
+    >>> from ppdinf.mechanisms.records.quantile import Quantile
+    >>> median = KNormGradient(Quantile(0.5, 0, 100), epsilon=1)
+    >>> ages = np.arange(20, 80)
+    >>> draws = median.simulate(ages, draws=1000, rng=1)
+    >>> draws.shape, bool(abs(np.median(draws) - 49.5) < 1)
+    ((1000, 1), True)
+    >>> release = median.release(ages)
+    >>> bool(0 <= release.table[0] <= 100), release.guarantee.loss_at_nearest
+    (True, Fraction(1, 1))
+    """
+
+    kind: ClassVar[str] = "k-norm-gradient"
+    is_integer: ClassVar[bool] = False
+    public: Public
+    objective: Objective
+    epsilon: Fraction
+    norm: str
+    delta_z: Fraction
+    subspace: Points | None
+    known: str | None
+    grid: Grid
+
+    def __init__(
+        self,
+        objective: Objective,
+        epsilon: int | float | str | Fraction,
+        *,
+        norm: str = "l2",
+        delta_z: int | float | str | Fraction = 1,
+        subspace: ArrayLike | None = None,
+        known: str | None = None,
+        grid: int | float | str | Fraction | None = "auto",
+    ) -> None:
+        if not isinstance(objective, Objective):
+            raise PrivacyError("the first argument is an objective, for example ppdinf.mechanisms.Mean(bound=1)")
+        if norm not in K_NORMS:
+            raise PrivacyError(f"norm must be one of {list(K_NORMS)}, found {norm!r}")
+        if subspace is not None and (not isinstance(known, str) or not known.strip()):
+            raise PrivacyError("a subspace is public information: say what is public in known")
+        if subspace is not None:
+            _orthonormal(subspace)  # refuses what spans nothing
+        moved = as_fraction(delta_z, "delta_z")
+        if moved < 1:
+            raise PrivacyError(
+                f"delta_z must be at least 1, found {delta_z!r:.60}: a secret is the value of a record, and what moves "
+                "the gradient is that record in full"
+            )
+        steps = as_grid(grid)
+        if isinstance(steps, Fraction) and (subspace is not None or type(objective).grid is Objective.grid):
+            raise PrivacyError("no sampler of multiples of a grid is known for this objective: leave grid out")
+        assign(
+            self,
+            public=Public(),
+            objective=objective,
+            epsilon=as_fraction(epsilon, "epsilon"),
+            norm=norm,
+            delta_z=moved,
+            subspace=None if subspace is None else np.array(subspace, float),
+            known=known,
+            grid=steps,
+        )
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """Pufferfish given what is public (their Theorem 10)."""
+        return Guarantee(
+            "pufferfish",
+            self.epsilon,
+            neighbours="which of two values one record has",
+            models=f"every model of the data in which that moves at most Delta = {self.delta_z} records",
+            known=("how many records there are", self.objective.assumed(self.norm), *filter(None, (self.known,))),
+        )
+
+    def _promise_on(self, system: System, public: System, plan: Plan | None) -> Guarantee:
+        """Say what an exact plan tells of the records."""
+        promise = self.guarantee
+        always = self.objective.always_exact and self.subspace is None
+        if plan is not None and plan.distance is None and not always:
+            # for other records a chain would have been planned: the plan shows on which side of that line they lie
+            promise = replace(promise, known=(*promise.known, "that no Markov chain is needed for the records"))
+        return promise
+
+    def _sampled(self, plan: Plan | None) -> str:
+        return real_sampler(self.grid, plan)
+
+    def to_dict(self) -> Json:
+        """Kind and parameters, rationals as text.
+
+        Raises
+        ------
+        PrivacyError
+            The objective is not one of ppdinf's: release files hold no programs.
+        """
+        name = type(self.objective).__name__
+        if SAVED.get(name) is not type(self.objective):
+            raise PrivacyError(f"release files hold the objectives {', '.join(SAVED)} alone: another one is a program")
+        objective = {"name": name} | {field: float(value) for field, value in vars(self.objective).items()}
+        rationals = {"epsilon": str(self.epsilon), "delta_z": str(self.delta_z)}
+        further: Json = {} if self.known is None else {"known": self.known}
+        if self.grid is not None:
+            further |= {"grid": str(self.grid)}
+        if self.subspace is not None:
+            further |= {"subspace": self.subspace.tolist()}
+        return {"kind": self.kind, "objective": objective, **rationals, "norm": self.norm} | further
+
+    @classmethod
+    def _of_file(cls, public: Public, parameters: Json) -> Mechanism:
+        fields = dict(parameters.get("objective", {}))
+        name = fields.pop("name", None)
+        if name not in SAVED:
+            raise PrivacyError(f"this version of ppdinf does not know the objective {name!r}")
+        objective = {"objective": made(SAVED[name], fields, f"the objective {name!r}")}
+        older = {"grid": None}  # their files hold real numbers
+        return made(cls, older | parameters | objective, f"a mechanism of kind {cls.kind!r}")
+
+    def log_density(self, y: ArrayLike, data: object) -> Points:
+        """Log density of publishing `y`, normaliser dropped.
+
+        The normaliser depends on the data, but for means on R^d: likelihoods of data need it.
+
+        Parameters
+        ----------
+        y : array_like, shape (..., d)
+        data : records, as the objective takes them
+
+        Returns
+        -------
+        ndarray of float64, shape (...)
+            ``-inf`` outside the ball; a `y` off the subspace is not looked for.
+        """
+        _, records = self._settled(data)
+        answers = np.asarray(y, dtype=float)
+        d = self.objective.dimension(records)
+        if answers.shape[-1:] != (d,):
+            raise PrivacyError(f"y must have shape (..., {d}), found {answers.shape}")
+        return self._given(records).log_density(answers.reshape(-1, d)).reshape(answers.shape[:-1])
+
+    def plan(self, data: object, *, allow_mcmc: bool = False) -> Plan:
+        """Say how answers are drawn, and why; refuse chains unless they are allowed."""
+        settled, records = self._settled(data)
+        law = settled._law(records)
+        if law is not None:
+            return Plan("direct", settled.grid is not None, law[0])
+        basis = self._basis(records)
+        m = basis.shape[1]
+        chain = Plan("slice", False, f"{lines_in(m)} lines in {m} dimensions, which nothing certifies", distance=1.0)
+        if not allow_mcmc:
+            raise PrivacyError(
+                f"no exact sampler serves these records; allow the {chain} with allow_mcmc=True, for research"
+            )
+        return chain
+
+    def release(self, data: object, *, allow_mcmc: bool = False, **seed: object) -> Release:
+        """Publish an answer, drawn from the operating system's secure source. Takes no seed.
+
+        Parameters
+        ----------
+        data : records, as the objective takes them
+            Confidential.
+        allow_mcmc : bool
+            Fall back to a chain that nothing certifies; the guarantee then says so.
+
+        Returns
+        -------
+        Release
+            Its table is the answer, float64 of shape (d,).
+
+        Raises
+        ------
+        PrivacyError
+            Records out of the stated bounds or malformed; anything else passed beside the data; no exact sampler.
+        """
+        refuse_seed(seed, "simulate(data, draws=..., rng=...)")
+        answer: Release = self.draft(data, allow_mcmc=allow_mcmc).draw()
+        return answer
+
+    def draft(self, data: Any, *, allow_mcmc: bool = False) -> Draft:
+        """Check and plan a release, and draw nothing: `release` up to the noise, with its parameters and errors."""
+        settled, records = self._settled(data)
+        plan = settled.plan(data, allow_mcmc=allow_mcmc)
+        blank = np.zeros(self.objective.dimension(records), dtype=np.int64)
+
+        def draw() -> Release:
+            drawn = settled._draw(records, 1, secure_tape())[0]
+            return as_drawn(Release(xr.DataArray(drawn, dims="answer"), settled, plan=plan))
+
+        return Draft(settled, settled.public.on(xr.DataArray(blank, dims="answer")), plan, draw)
+
+    def simulate(self, data: object, *, draws: int, rng: int | np.random.Generator | None = None) -> Points:
+        """Draw many answers for research; never publish one.
+
+        Parameters
+        ----------
+        data : records, as the objective takes them
+        draws : int
+            At least 1. Chains, run wherever no exact sampler serves, are independent, one per draw.
+        rng : int or numpy.random.Generator, optional
+            A generator is spawned from, so that two calls with the same one differ.
+
+        Returns
+        -------
+        ndarray of float64, shape (draws, d)
+
+        Raises
+        ------
+        PrivacyError
+            As `release`; `draws` is not a positive whole number.
+        """
+        draws = require_draws(draws)
+        generator = rng.spawn(1)[0] if isinstance(rng, np.random.Generator) else np.random.default_rng(rng)
+        settled, records = self._settled(data)
+        return settled._draw(records, draws, seeded_tape(generator))
+
+    def intractable(self, system: System | None = None) -> str:
+        """Say that there is a `log_density` of records."""
+        return (
+            "the answer is about records, not about the cells of a table, and the normaliser of its law depends on "
+            "them: use log_density(y, data) in a model of the records"
+        )
+
+    def _settled(self, data: object) -> tuple[KNormGradient, Any]:
+        """Settle the grid for a number of records; return them rounded as the objective needs it."""
+        records, settled = self.objective.records(data, self.norm), self
+        if self.grid == "auto":
+            settled = copy(self)
+            grid = self.objective.grid(records, self.norm, self._rate) if self.subspace is None else None
+            assign(settled, grid=grid)
+        return settled, self.objective.on_grid(records, settled.grid)  # type: ignore[arg-type]
+
+    def _law(self, records: object) -> tuple[str, Draw] | None:
+        grid = self.grid if isinstance(self.grid, Fraction) else None
+        return self.objective.exact(records, self._basis(records), self.norm, self._rate, grid)
+
+    def _draw(self, records: object, draws: int, tape: Tape) -> Points:
+        law = self._law(records)
+        by_chain = self._given(records).by_chain
+        drawn = by_chain(self._basis(records), draws, tape) if law is None else law[1](draws, tape)
+        radius = self.objective.ball()
+        if self.grid is not None or self.subspace is not None or radius == math.inf:
+            return drawn
+        coarse = float(grid_below(radius, steps=2**24))
+        return np.trunc(drawn / coarse) * coarse  # what the digits below would tell of the records stays here
+
+    @property
+    def _rate(self) -> Fraction:
+        return self.epsilon * (1 - SLACK) / (2 * self.delta_z)
+
+    def _basis(self, records: object) -> Points:
+        d = self.objective.dimension(records)
+        if self.subspace is None:
+            return np.eye(d)
+        if len(self.subspace) != d:
+            raise PrivacyError(f"the subspace has vectors of length {len(self.subspace)}, answers have length {d}")
+        return _orthonormal(self.subspace)
+
+    def _given(self, records: object) -> GradientLaw:
+        return GradientLaw(self.objective, records, self.norm, float(self._rate))
+
+
+def _orthonormal(subspace: ArrayLike) -> Points:
+    """Orthonormal columns that span the same space."""
+    A = np.asarray(subspace)
+    if A.dtype.kind not in "iuf" or A.ndim != 2 or A.size == 0 or not np.isfinite(A.astype(float)).all():
+        raise PrivacyError("subspace must be a matrix of finite numbers whose columns span it")
+    left, sizes, _ = np.linalg.svd(A.astype(float), full_matrices=False)
+    rank = int((sizes > 1e-10 * sizes[0]).sum())
+    if sizes[0] == 0:
+        raise PrivacyError("the subspace holds nothing but 0: there is no answer to draw")
+    return left[:, :rank]

@@ -1,0 +1,94 @@
+"""The mean of records in a unit ball, as an objective: its answers are sums on a grid."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import ClassVar
+
+import numpy as np
+
+from ppdinf.mechanisms.real.real_noise import FINE, grid_below
+from ppdinf.mechanisms.records.objectives import Draw, Objective, Points, positive, require_within, rows_of
+from ppdinf.noise.real.integer_k_norm import whole_k_norm
+from ppdinf.noise.real.k_norm_draws import K_NORMS, k_norm
+
+__all__ = ["Mean"]
+
+
+@dataclass(frozen=True)
+class Mean(Objective):
+    """The mean of records in a ball: ``L = sum |x_i - y|_2^2 / 2``.
+
+    Records are rounded towards 0 to multiples of the grid, and so is the noise of their sum: answers are such sums
+    over the number of records. Rounding moves the mean by less than the grid in every coordinate.
+
+    Parameters
+    ----------
+    bound : float
+        K-norm that no record exceeds: subtract the middle of the possible values first.
+
+    Examples
+    --------
+    >>> Mean(1.0).gradient(np.array([[0.5], [0.1]]), np.array([[1.0]]))
+    array([[1.4]])
+    """
+
+    always_exact: ClassVar[bool] = True
+    bound: float
+
+    def __post_init__(self) -> None:
+        positive(self.bound, "bound")
+
+    def records(self, data: object, norm: str) -> Points:
+        """Rows are records; a vector is one number per record."""
+        rows = rows_of(data, "records")
+        require_within(np.linalg.norm(rows, K_NORMS[norm], axis=1), self.bound, f"{norm} norm of a record")
+        return rows
+
+    def assumed(self, norm: str) -> str:
+        """Name the bound."""
+        return f"no record has an {norm} norm above {self.bound:g}"
+
+    def dimension(self, records: Points) -> int:
+        """Length of a record."""
+        return int(records.shape[1])
+
+    def gradient(self, records: Points, y: Points) -> Points:
+        """``n (y - mean)``."""
+        return len(records) * (y - records.mean(axis=0))
+
+    def sensitivity(self, y: Points, norm: str) -> Points:
+        """Diameter of the ball."""
+        return np.full(len(y), 2 * self.bound)
+
+    def grid(self, records: Points, norm: str, rate: Fraction) -> Fraction:
+        """Find a grid whose rounding of the records is small beside the noise of their mean."""
+        return grid_below(2 * self.bound / float(rate), steps=min(FINE * len(records), 2**32))
+
+    def on_grid(self, records: Points, grid: Fraction | None) -> Points:
+        """Round every number towards 0, so that no norm grows."""
+        return records if grid is None else np.trunc(records / float(grid)) * float(grid)
+
+    def exact(
+        self, records: Points, basis: Points, norm: str, rate: Fraction, grid: Fraction | None
+    ) -> tuple[str, Draw] | None:
+        """Draw around the mean: on the whole space, or in l2 on a subspace that holds the mean."""
+        n, (d, m) = len(records), basis.shape
+        if grid is not None:
+            whole = (records / float(grid)).astype(np.int64).sum(axis=0)
+            step = rate * grid / (2 * Fraction(float(self.bound)))
+            return (
+                f"a {norm} law around the mean",
+                # whole numbers times a power of two, rounded once: a function of the number that is meant
+                lambda draws, tape: (whole + whole_k_norm(d, norm, step, draws, tape)) * float(grid) / n,
+            )
+        mean = records.mean(axis=0)
+        within = basis.T @ mean  # what lies off the subspace, no more than rounding, is not published
+        if m < d and (norm != "l2" or np.linalg.norm(mean - basis @ within) > 1e-9 * self.bound):
+            return None
+        scale = 2 * self.bound / (n * float(rate))
+        return (
+            f"a {norm} law around the mean",
+            lambda draws, tape: (within + scale * k_norm(m, norm, draws, tape)) @ basis.T,
+        )

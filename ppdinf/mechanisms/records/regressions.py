@@ -1,0 +1,197 @@
+"""Regressions for the K-norm gradient mechanism: coefficients in a ball, records within stated bounds.
+
+On all of R^d these densities have no finite mass: far out the gradient of a logistic regression is bounded, and
+that of least squares grows no faster than its sensitivity. Hence the ball.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit
+
+from ppdinf.errors import PrivacyError
+from ppdinf.mechanisms.records.objectives import Draw, Objective, positive, require_within, rows_of
+from ppdinf.noise.primitives.stream import Tape, seeded_tape
+from ppdinf.noise.real.k_norm_draws import K_NORMS, k_norm, uniforms
+
+__all__ = ["LinearRegression", "LogisticRegression"]
+
+type Points = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class LinearRegression(Objective):
+    """Least squares, ``L = sum (response_i - features_i . y)^2 / 2``, over coefficients in a ball.
+
+    Data are a pair ``(features, response)``.
+
+    Parameters
+    ----------
+    radius : float
+        Euclidean length that the coefficients do not exceed.
+    features, response : float
+        Bounds on the Euclidean length of a record's features and on the absolute value of its response.
+
+    Notes
+    -----
+    The gradient of one record is ``x x' y - response x``. Two matrices x x' differ by at most features**2 in operator
+    norm, neither having negative eigenvalues, so sigma(y) = c (features**2 |y| + 2 features response) with c = 1 for
+    l2 and linf and c = sqrt(d) for l1, the most by which these norms exceed the Euclidean one.
+
+    Examples
+    --------
+    >>> LinearRegression(2.0, features=1, response=3).sensitivity(np.array([[0.0, 2.0]]), "l2")
+    array([8.])
+    """
+
+    radius: float
+    features: float = 1.0
+    response: float = 1.0
+
+    def __post_init__(self) -> None:
+        for name in ("radius", "features", "response"):
+            positive(getattr(self, name), name)
+
+    def ball(self) -> float:
+        """Return the stated radius."""
+        return self.radius
+
+    def records(self, data: object, norm: str) -> tuple[Points, Points]:
+        """Features and response."""
+        x, response = _regression(data, self.features)
+        require_within(np.abs(response), self.response, "absolute response of a record")
+        return x, response
+
+    def assumed(self, norm: str) -> str:
+        """Name the bounds."""
+        return f"no record has features longer than {self.features:g} or a response beyond {self.response:g}"
+
+    def dimension(self, records: tuple[Points, Points]) -> int:
+        """Return the number of features."""
+        return int(records[0].shape[1])
+
+    def gradient(self, records: tuple[Points, Points], y: Points) -> Points:
+        """``X' (X y - response)``."""
+        x, response = records
+        return y @ (x.T @ x) - x.T @ response
+
+    def sensitivity(self, y: Points, norm: str) -> Points:
+        """See the notes of the class."""
+        size = self.features * np.linalg.norm(y, axis=1) + 2 * self.response
+        return _stretch(y.shape[1], norm) * self.features * size
+
+    def exact(
+        self, records: tuple[Points, Points], basis: Points, norm: str, rate: Fraction, grid: Fraction | None
+    ) -> tuple[str, Draw] | None:
+        """Propose from the law with the sensitivity at the sphere, a K-norm law mapped linearly, and reject.
+
+        The map is that of the records, which carries no grid to another. None where a pilot of 2,000 proposals accepts
+        fewer than 20, as it does when the noise is as wide as the ball.
+        """
+        gram, moments = records[0].T @ records[0], records[0].T @ records[1]
+        d = len(gram)
+        if basis.shape[1] < d or np.linalg.cond(gram) > 1e10:
+            return None
+        center, inverse = np.linalg.solve(gram, moments), np.linalg.inv(gram)
+        widest = _stretch(d, norm) * self.features * (self.features * self.radius + 2 * self.response)
+
+        def accepted(proposals: int, tape: Tape) -> Points:
+            z = k_norm(d, norm, proposals, tape)
+            y = center + z @ inverse * (widest / float(rate))
+            excess = np.linalg.norm(z, K_NORMS[norm], axis=1) * (widest / self.sensitivity(y, norm) - 1)
+            return y[(np.linalg.norm(y, axis=1) <= self.radius) & (np.log(uniforms(tape, proposals)) < -excess)]
+
+        share = len(accepted(2000, seeded_tape(1))) / 2000
+        if share < 0.01:
+            return None
+
+        def draw(draws: int, tape: Tape) -> Points:
+            parts, missing = [np.empty((0, d))], draws
+            while missing > 0:
+                parts.append(accepted(min(int(1.1 * missing / share) + 10, 2**16), tape))
+                missing -= len(parts[-1])
+            return np.concatenate(parts)[:draws]
+
+        return f"rejection from a {norm} law around the coefficients of least squares", draw
+
+
+@dataclass(frozen=True)
+class LogisticRegression(Objective):
+    """Logistic regression of a response of 0 or 1, over coefficients in a ball.
+
+    Data are a pair ``(features, response)``.
+
+    Parameters
+    ----------
+    radius : float
+        Euclidean length that the coefficients do not exceed.
+    features : float
+        Bound on the Euclidean length of a record's features.
+
+    Notes
+    -----
+    The gradient of one record is ``x (p - response)`` with ``|p - response| <= 1 / (1 + exp(-features |y|))``.
+
+    Examples
+    --------
+    >>> LogisticRegression(5.0, features=2).sensitivity(np.zeros((1, 3)), "l2")
+    array([2.])
+    """
+
+    radius: float
+    features: float = 1.0
+
+    def __post_init__(self) -> None:
+        positive(self.radius, "radius")
+        positive(self.features, "features")
+
+    def ball(self) -> float:
+        """Return the stated radius."""
+        return self.radius
+
+    def records(self, data: object, norm: str) -> tuple[Points, Points]:
+        """Features and response."""
+        x, response = _regression(data, self.features)
+        wrong = np.flatnonzero((response != 0) & (response != 1))
+        if wrong.size:
+            raise PrivacyError(f"the response of record {wrong[0]} is neither 0 nor 1")
+        return x, response
+
+    def assumed(self, norm: str) -> str:
+        """Name the bound."""
+        return f"no record has features longer than {self.features:g}"
+
+    def dimension(self, records: tuple[Points, Points]) -> int:
+        """Return the number of features."""
+        return int(records[0].shape[1])
+
+    def gradient(self, records: tuple[Points, Points], y: Points) -> Points:
+        """``X' (p - response)``."""
+        x, response = records
+        found: Points = (expit(y @ x.T) - response) @ x
+        return found
+
+    def sensitivity(self, y: Points, norm: str) -> Points:
+        """See the notes of the class."""
+        worst = expit(self.features * np.linalg.norm(y, axis=1))
+        found: Points = 2 * _stretch(y.shape[1], norm) * self.features * worst
+        return found
+
+
+def _regression(data: object, bound: float) -> tuple[Points, Points]:
+    if not isinstance(data, tuple) or len(data) != 2:
+        raise PrivacyError("data must be a pair (features, response)")
+    x, response = rows_of(data[0], "features"), rows_of(data[1], "response")
+    if response.shape != (len(x), 1):
+        raise PrivacyError(f"one response per row of features: found {len(x)} rows and responses {response.shape}")
+    require_within(np.linalg.norm(x, axis=1), bound, "Euclidean length of the features")
+    return x, response[:, 0]
+
+
+def _stretch(dimension: int, norm: str) -> float:
+    return math.sqrt(dimension) if norm == "l1" else 1.0

@@ -1,0 +1,78 @@
+"""`OnFiber`: a data model for integers of which exact sums are known, and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from ppdinf._internal.pymc_compat import TensorVariable
+from ppdinf.errors import ModelError
+from ppdinf.invariants import System
+from ppdinf.measurements import Measurements
+from ppdinf.models.partially_private import PartiallyPrivate
+
+__all__ = ["OnFiber"]
+
+
+def OnFiber(  # noqa: N802  (reads as a PyMC distribution)
+    name: str,
+    dist: TensorVariable,
+    public: System,
+    marginalize: bool | str = "auto",
+    *,
+    dims: str | Sequence[str] | None = None,
+) -> TensorVariable:
+    """Give a table of which only exact sums were published a distribution: no noise, no noisy cells.
+
+    Contingency tables with fixed margins, voters by group and party (ecological inference), counts behind totals. PyMC
+    itself has no sampler for latent integers with a given sum.
+
+    Parameters
+    ----------
+    name : str
+        Name of the table.
+    dist : unnamed PyMC distribution of integers
+        As for `ppdinf.PartiallyPrivate`. Not renormalised on the sums: what they tell of its parameters counts, once.
+    public : System
+        Statements bound to the labels and to their values: ``public.on(table, values=...)``.
+    marginalize : {"auto", True, False}
+        As for `ppdinf.PartiallyPrivate`: sums that nest are summed out, others are kept by walking the table.
+    dims : str or sequence of str, optional
+        Those of the table, for readers of the model.
+
+    Returns
+    -------
+    TensorVariable
+        The table.
+
+    Raises
+    ------
+    ModelError
+        `public` is not bound; a cell that neither sums nor the prior bound; what `ppdinf.PartiallyPrivate` refuses.
+    InvariantError
+        No table in the support of `dist` has these sums.
+
+    Notes
+    -----
+    The model also gets an observed variable ``{name}_release`` without entries, which stands for the sums.
+
+    Examples
+    --------
+    Two groups, two answers, both margins known: given the odds ratio the corner has Fisher's noncentral law.
+
+    >>> import pymc as pm, ppdinf as ppd
+    >>> margins = ppd.invariants.margin("group") & ppd.invariants.margin("answer")
+    >>> labels = ppd.as_table(np.zeros((2, 2), dtype=int), dims=("group", "answer"))
+    >>> public = margins.on(labels, values=[3, 4, 2, 5])
+    >>> with pm.Model(coords={"group": [0, 1], "answer": [0, 1]}) as model:
+    ...     voters = ppd.models.OnFiber("voters", pm.Poisson.dist(np.array([[3.0, 1.0], [1.0, 1.0]])), public)
+    ...     idata = pm.sample(50, tune=0, chains=1, random_seed=1, progressbar=False, quiet=True,
+    ...                       compute_convergence_checks=False)
+    >>> idata.posterior.voters.sum("answer").values[0, -1].tolist()
+    [3, 4]
+    """
+    if not isinstance(public, System):
+        raise ModelError("public must be bound to its values: pass public.on(table, values=...)")
+    labels = public.frame.table(np.zeros(public.frame.size, dtype=np.int64))
+    return PartiallyPrivate(name, dist, Measurements(labels, public=public), marginalize, dims=dims)

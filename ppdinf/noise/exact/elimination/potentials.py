@@ -1,0 +1,161 @@
+"""Weights of single integers, enclosed to any precision: what elimination multiplies and sums.
+
+A potential is a positive weight for each integer. On request it is tabulated on a window that leaves out
+at most 2^-bits of its mass, as balls that contain the exact values, with a bound on what is left out.
+"""
+
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+from functools import lru_cache
+from operator import index
+
+import numpy as np
+from flint import arb, arb_poly, ctx
+from numpy.typing import ArrayLike
+
+from ppdinf._internal.rationals import ball
+from ppdinf.errors import ModelError
+from ppdinf.noise.primitives.integers import positive
+
+__all__ = ["Potential", "Window", "class_sum", "log_concave", "product", "table"]
+
+type Window = tuple[int, list[arb], arb]
+"""First integer, weights from there on, and a bound on the sum of all other weights."""
+
+type Potential = Callable[[int], Window]
+"""``potential(bits)`` tabulates at Arb's working precision at the time of the call."""
+
+
+def table(first: int, log_weights: ArrayLike) -> Potential:
+    """Weights given by their logarithms, floating-point numbers taken at face value; none elsewhere.
+
+    Parameters
+    ----------
+    first : int
+        Integer of the first weight.
+    log_weights : array_like of float, shape (n,)
+        -inf where a value is impossible.
+
+    Raises
+    ------
+    ModelError
+        If a weight is nan or infinite, or all are 0.
+
+    Examples
+    --------
+    >>> table(-1, [0.0, -np.inf, 0.0])(64)
+    (-1, [1.00000000000000, 0, 1.00000000000000], 0)
+    """
+    logs = np.asarray(log_weights, dtype=np.float64)
+    if logs.ndim != 1 or not (logs < np.inf).all() or not (logs > -np.inf).any():
+        raise ModelError("log weights must be one row of numbers or -inf, not all of them -inf")
+    begin = index(first)
+    return lambda bits: (begin, [arb(0) if x == -np.inf else arb(x).exp() for x in logs.tolist()], arb(0))
+
+
+def log_concave(
+    weight: Callable[[int], arb], mode: int, *, first: int | None = None, last: int | None = None
+) -> Potential:
+    """Log-concave weights, on all integers or from `first`, or up to `last`.
+
+    Parameters
+    ----------
+    weight : callable
+        Encloses the weight of k at Arb's working precision; ``weight(k)**2 >= weight(k-1) * weight(k+1)``.
+    mode : int
+        A k of largest weight, from `first` to `last`.
+
+    Examples
+    --------
+    >>> first, weights, left_out = log_concave(lambda k: (-arb(abs(k - 3))).exp(), 3, first=0)(20)
+    >>> first, len(weights), bool(left_out < 1e-5)
+    (0, 19, True)
+    """
+
+    def tabulate(bits: int) -> Window:
+        top = weight(mode)
+        negligible = top / 2 ** (bits + 1)
+
+        def side(step: int, end: int | None) -> tuple[list[arb], arb]:
+            found, before, k = [], top, mode
+            while k != end:
+                k += step
+                now = weight(k)
+                ratio = now / before  # no later ratio is larger
+                found.append(now)
+                if ratio < 1 and (tail := now * ratio / (1 - ratio)) < negligible:
+                    return found, tail.upper()
+                before = now
+            return found, arb(0)
+
+        (below, low), (above, high) = side(-1, first), side(1, last)
+        return mode - len(below), [*below[::-1], top, *above], low + high
+
+    return tabulate
+
+
+def class_sum(n: int, epsilon: Fraction) -> Potential:
+    """Probabilities of the sum of n independent double geometric integers, P(k) ~ exp(-epsilon |k|) each.
+
+    The sum is U - V for independent negative binomial U and V; the product of their generating
+    functions is one polynomial multiplication.
+
+    Examples
+    --------
+    >>> first, weights, _ = class_sum(1, Fraction(1, 2))(64)
+    >>> round(float(weights[-first]), 6), round(float(np.tanh(0.25)), 6)
+    (0.244919, 0.244919)
+    """
+    rate, size = positive("epsilon", epsilon), index(n)
+    if size == 1:
+        at_zero = lambda: (ball(rate) / 2).tanh()  # noqa: E731
+        return log_concave(lambda k: at_zero() * (-abs(k) * ball(rate)).exp(), 0)  # type: ignore[no-untyped-call]
+    return lambda bits: _convolved(size, rate, bits, ctx.prec)
+
+
+def product(factors: Sequence[tuple[Potential, int]]) -> Potential:
+    """Product over factors of ``potential(height * k)``, each with sum at most 1 and a nonzero height.
+
+    Examples
+    --------
+    >>> pair = product([(class_sum(1, Fraction(1)), 1), (class_sum(1, Fraction(1)), -2)])
+    >>> first, weights, _ = pair(64)
+    >>> round(float((weights[-first + 1] / weights[-first]).log()), 6)
+    -3.0
+    """
+
+    def tabulate(bits: int) -> Window:
+        windows = [(potential(bits), height) for potential, height in factors]
+        ends = []
+        for (first, weights, _), height in windows:
+            a, b = sorted((Fraction(first, height), Fraction(first + len(weights) - 1, height)))
+            ends.append((-(-a.numerator // a.denominator), b.numerator // b.denominator))
+        low, high = max(a for a, _ in ends), min(b for _, b in ends)
+        found = [arb(1)] * max(0, high - low + 1)
+        for (first, weights, _), height in windows:
+            found = [value * weights[height * (low + i) - first] for i, value in enumerate(found)]
+        # outside, one factor is in its own tail and the others are at most 1
+        return low, found, sum((tail for (_, _, tail), _ in windows), start=arb(0))
+
+    return tabulate
+
+
+@lru_cache(maxsize=64)
+def _convolved(n: int, epsilon: Fraction, bits: int, _precision: int) -> Window:
+    a = (-ball(epsilon)).exp()
+    parts, t = [(1 - a) ** n], 0
+    left_out = arb(2) ** -(bits + 64)
+    while True:
+        ratio = a * (t + n) / (t + 1)  # falls with t
+        if ratio < 1 and (tail := parts[-1] * ratio / (1 - ratio)) < left_out:
+            break
+        parts.append(parts[-1] * ratio)
+        t += 1
+    doubt = arb(0).union(2 * tail.upper())
+    sums = (arb_poly(parts) * arb_poly(parts[::-1])).coeffs()[t:]
+    beyond, k = doubt, len(sums)
+    while k > 1 and beyond + 2 * sums[k - 1] < arb(2) ** -bits:
+        beyond += 2 * sums[k - 1]
+        k -= 1
+    half = [value + doubt for value in sums[:k]]
+    return 1 - k, [*half[:0:-1], *half], beyond.upper()

@@ -1,0 +1,93 @@
+"""Discrete Gaussian noise of any shape on a lattice: mass proportional to exp(-|M z|^2 / 2 v), M a matrix of integers.
+
+The images M z are the points of another lattice, on which the noise is round: Klein's sampler draws it there
+(`ppdinf.noise.exact.gaussian.lattice_gaussian`), exactly. Coordinates in the basis are read off an image by solving
+and rounding, and checked.
+
+References
+----------
+C. Peikert, "An efficient and parallel Gaussian sampler for lattices", CRYPTO 2010. N. Higham, Accuracy and Stability of
+Numerical Algorithms (SIAM, 2002), chapter 19.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from ppdinf.errors import InvariantError
+from ppdinf.lattice.algebra.systems import MatrixLike
+from ppdinf.noise.exact.gaussian.klein import UNIT, Klein
+from ppdinf.noise.exact.gaussian.lattice_gaussian import draw_gaussian
+
+if TYPE_CHECKING:
+    from ppdinf.noise.primitives.stream import Tape
+
+__all__ = ["ImageLattice"]
+
+LARGEST_LOSS = 0.01  # of acceptance, to rounding
+
+
+class ImageLattice:
+    """A lattice with the norm |M z|.
+
+    Parameters
+    ----------
+    basis : scipy sparse of int64, shape (d, m)
+    matrix : ndarray of int64, shape (k, d)
+        M, of rank m on the lattice.
+
+    Raises
+    ------
+    InvariantError
+        If the basis is so ill-conditioned in this norm that rounding would cost more than one percent of acceptance.
+
+    Examples
+    --------
+    >>> from ppdinf.noise.primitives.stream import seeded_tape
+    >>> shape = ImageLattice(sparse.csc_array([[1], [-1]]), np.array([[3, 0]]))
+    >>> z = shape.draw(Fraction(900), 1000, seeded_tape(1))
+    >>> bool((z.sum(axis=1) == 0).all()), bool(abs(z[:, 0].std() - 10) < 1)
+    (True, True)
+    """
+
+    def __init__(self, basis: MatrixLike, matrix: NDArray[np.int64]) -> None:
+        self.basis = sparse.csc_array(basis)
+        self.image = (sparse.csr_array(matrix) @ self.basis).toarray()
+        triangle = np.linalg.qr(self.image.astype(float), mode="r")
+        self.lengths = np.abs(np.diag(triangle))
+        self._triangle = triangle * np.sign(np.diag(triangle))[:, np.newaxis]
+        if not self.lengths.all():
+            raise InvariantError("the noise has no width in some direction of the lattice")
+
+    @property
+    def longest(self) -> float:
+        """Length of the longest orthogonal part of the basis."""
+        return float(self.lengths.max()) * (1 + 1e-9)
+
+    @cached_property
+    def klein(self) -> Klein:
+        """The lattice of images with its orthogonal parts, as `ppdinf.noise.exact.gaussian.gram_schmidt.klein` makes them."""
+        inverse = np.linalg.inv(self._triangle)
+        condition = self.image.size * np.linalg.norm(self._triangle) * np.linalg.norm(inverse)
+        rounding = 16 * UNIT * (1 + condition)
+        if rounding * self.lengths.size > LARGEST_LOSS:
+            raise InvariantError("The basis of this system is too ill-conditioned for the sequential sampler.")
+        mu = sparse.csr_array(np.triu(self._triangle, k=1) / self.lengths[:, np.newaxis])
+        starts, columns = mu.indptr.astype(np.int64), mu.indices.astype(np.int64)
+        squares = self.lengths**2 * (1 - rounding)
+        return Klein(sparse.csr_array(self.image), squares, starts, columns, mu.data, rounding)
+
+    def draw(self, variance: Fraction, size: int, tape: Tape) -> NDArray[np.int64]:
+        """Draw vectors of the lattice, int64 of shape (size, d)."""
+        images = draw_gaussian(self.klein, variance, tape, size=size)
+        solved = np.rint(np.linalg.lstsq(self.image.astype(float), images.T.astype(float), rcond=None)[0])
+        x = solved.astype(np.int64)
+        assert np.array_equal(self.image @ x, images.T), "coordinates are lost to rounding"
+        z: NDArray[np.int64] = (self.basis @ x).T
+        return z

@@ -1,0 +1,260 @@
+r"""Sequential proposals for round laws on a lattice, and the exact probability to keep one.
+
+A lattice vector z = sum_i x_i b_i of a basis with orthogonal (Gram-Schmidt) parts of squared lengths g_i has
+
+    |z|^2 = sum_i g_i (x_i + c_i)^2,    c_i = sum_{j > i} mu_ij x_j,
+
+so with v_i = v / g_i the Gaussian weight exp(-|z|^2 / 2v) is a product of one-dimensional ones. Klein's
+sampler draws x_m, ..., x_1 in turn, x_i from the discrete Gaussian of variance v_i around -c_i; its law
+is off by the factors rho_{v_i}(Z + c_i), which depend on the path. Keeping the vector with probability
+prod_i rho_{v_i}(Z + c_i) / rho_{v_i}(Z) <= 1 makes it right (Brakerski et al., Lemma 2.3).
+
+Rounding. g and mu are floating-point numbers and c_i is the result of a floating-point sum; all are then
+taken at face value, as exact numbers. They shape the proposal only: the probability to keep a vector is
+
+    exp(sum_i g_i (x_i + c_i)^2 / 2v - |z|^2 / 2v)  prod_i rho_{v_i}(Z + c_i) / rho_{v_i}(Z),
+
+with the integer |z|^2, so the law of what is kept is exact. It is at most 1 because g is shortened by a
+factor 1 - `slack` that outweighs every rounding error (by the backward error of QR and of dot products,
+N. Higham, Accuracy and Stability of Numerical Algorithms, 2002, chapters 3 and 19).
+
+One-dimensional draws. k >= 0 or -1 - k on a coin, k in the block of 2^j integers whose number is
+geometric with ratio 1/2, kept with a probability that `coins` settles exactly; about half are.
+
+References
+----------
+P. Klein, "Finding the closest lattice vector when it's unusually close", SODA 2000.
+Z. Brakerski, A. Langlois, C. Peikert, O. Regev, D. Stehle, "Classical hardness of learning with errors",
+STOC 2013, section 2.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+from flint import arb
+from numpy.typing import NDArray
+from scipy import sparse
+
+from ppdinf._internal.numba_jit import jit
+from ppdinf._internal.rationals import ball
+from ppdinf.errors import PrivacyError
+from ppdinf.noise.exact.gaussian.theta import enclose_mass, log_ratio
+from ppdinf.noise.primitives.bernoulli import settle_coin
+from ppdinf.noise.primitives.stream import ROW, Tape, Words
+
+__all__ = ["UNIT", "Klein", "Proposals"]
+
+UNIT = 2.0**-53
+FAR = 2.0**51  # centers stay exact: a number this size minus its nearest integer is a double
+WIDEST = 2.0**80  # variance of one coordinate: at least 20 bits of a word choose the block
+ERROR = 2.0**-38  # more than the relative error of a probability above 2^-60 computed in `_walk`
+
+
+@dataclass(frozen=True, eq=False)
+class Klein:
+    """A basis with its orthogonal parts; build it with `ppdinf.noise.exact.gaussian.gram_schmidt.klein`.
+
+    Attributes
+    ----------
+    basis : scipy.sparse.csr_array of int64, shape (d, m)
+    squares : ndarray of float64, shape (m,)
+        Squared lengths g of the orthogonal parts, shortened by `slack`.
+    starts, columns, factors : ndarray
+        Rows of mu, sparse: ``factors[starts[i]:starts[i + 1]]`` belong to the coordinates ``columns[...]``.
+    slack : float
+    """
+
+    basis: sparse.csr_array
+    squares: NDArray[np.float64]
+    starts: NDArray[np.int64]
+    columns: NDArray[np.int64]
+    factors: NDArray[np.float64]
+    slack: float
+
+    def propose(self, variances: Sequence[Fraction], tape: Tape) -> "Proposals":
+        """Draw one vector for each variance v by Klein's sampler.
+
+        Raises
+        ------
+        PrivacyError
+            If the noise is so wide that it leaves the integers that floating point knows exactly.
+        """
+        size, m = len(variances), self.squares.size
+        rounded = np.array([float(v) for v in variances])
+        x, centers = np.zeros((size, m), dtype=np.int64), np.zeros((size, m))
+        state = (rounded, x, centers, self.squares, self.starts, self.columns, self.factors)
+        position = 0
+        while position < size * m:
+            pairs = tape(2 * min(size * m - position, ROW)).reshape(-1, 2)
+            used = 0
+            while used < len(pairs):
+                position, used, status = _walk(pairs, used, position, *state)
+                if status == WIDE:
+                    raise PrivacyError("the noise is wider than 2^40; choose a larger epsilon or a smaller sigma")
+                if status == OPEN:
+                    draw, i = position // m, m - 1 - position % m
+                    k = self._settled(pairs[used], variances[draw], rounded[draw], i, float(centers[draw, i]), tape)
+                    used += 1
+                    if k is not None:
+                        x[draw, i] = k - round(float(np.rint(centers[draw, i])))
+                        position += 1
+        return Proposals(self, variances, rounded, x, centers, np.ascontiguousarray((self.basis @ x.T).T))
+
+    def _settled(
+        self, pair: Words, variance: Fraction, rounded: float, i: int, center: float, tape: Tape
+    ) -> int | None:
+        """Decide one proposal in ball arithmetic: its k if kept."""
+        word = int(pair[0])
+        exact = variance / Fraction(self.squares[i])
+        j = int(_halvings(rounded / self.squares[i]))
+        blocks, rest = 0, word >> (1 + j)
+        if rest == 0:
+            blocks = 63 - j
+            while (rest := int(tape(1)[0])) == 0:
+                blocks += 64
+        blocks += (rest & -rest).bit_length() - 1
+        k = blocks << j | word >> 1 & (1 << j) - 1
+        k = -1 - k if word & 1 else k
+        y = k + Fraction(center) - Fraction(float(np.rint(center)))
+
+        def keep() -> arb:
+            turn, s, v = arb(2).log(), 1 << j, ball(exact)
+            return (blocks * turn - ball(y**2) / (2 * v) - v * (turn / s) ** 2 / 2 - turn / (2 * s)).exp()
+
+        return k if settle_coin(pair[1], keep, tape) else None
+
+
+@dataclass(frozen=True, eq=False)
+class Proposals:
+    """Vectors drawn by Klein's sampler, and what decides whether to keep them.
+
+    Attributes
+    ----------
+    z : ndarray of int64, shape (size, d)
+    """
+
+    klein: Klein
+    variances: Sequence[Fraction]
+    rounded: NDArray[np.float64]
+    x: NDArray[np.int64]
+    centers: NDArray[np.float64]
+    z: NDArray[np.int64]
+
+    def log_keep(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Log probability to keep each vector, and a bound on its rounding error."""
+        return _log_keep(self.x, self.centers, self.rounded, self.klein.squares, self.z)
+
+    def enclose_keep(self, draw: int) -> arb:
+        """Enclose the probability to keep one vector, at Arb's working precision."""
+        variance = self.variances[draw]
+        exponent = Fraction(-sum(value * value for value in self.z[draw].tolist()))
+        ratio = arb(1)
+        coordinates = zip(self.x[draw].tolist(), self.centers[draw].tolist(), self.klein.squares.tolist(), strict=True)
+        for x, center, square in coordinates:
+            y, g = x + Fraction(center), Fraction(square)
+            exponent += g * y * y
+            v, f = ball(variance / g), ball(y - round(y))
+            ratio *= enclose_mass(f, v) / enclose_mass(arb(0), v)
+        return ball(exponent / (2 * variance)).exp() * ratio
+
+
+KEPT, OPEN, WIDE = 0, 1, 2
+
+
+@jit
+def _halvings(variance: float) -> int:
+    """Return the j whose blocks of 2^j integers suit: sigma / 2^j between 1.02 and 2.04, or j = 0."""
+    return max(0, math.frexp(math.sqrt(variance) / 2.04)[1])
+
+
+@jit
+def _walk(
+    pairs: Words,
+    used: int,
+    position: int,
+    variances: NDArray[np.float64],
+    x: NDArray[np.int64],
+    centers: NDArray[np.float64],
+    squares: NDArray[np.float64],
+    starts: NDArray[np.int64],
+    columns: NDArray[np.int64],
+    factors: NDArray[np.float64],
+) -> tuple[int, int, int]:
+    """Decide coordinates from `position` on, each by pairs of words; stop at a pair that stays open."""
+    m, turn = squares.size, math.log(2.0)
+    while used < len(pairs):
+        draw, i = position // m, m - 1 - position % m
+        center = 0.0
+        for entry in range(starts[i], starts[i + 1]):
+            center += factors[entry] * x[draw, columns[entry]]
+        v = variances[draw] / squares[i]
+        if not (abs(center) < FAR and v < WIDEST):
+            return position, used, WIDE
+        centers[draw, i] = center
+        nearest = np.rint(center)
+        j = _halvings(v)
+        block = float(1 << j)
+        envelope = 0.5 * v * (turn / block) ** 2 + 0.5 * turn / block
+        while used < len(pairs):
+            word, coin = pairs[used, 0], pairs[used, 1]
+            rest = word >> np.uint64(1 + j)
+            if rest == 0:
+                return position, used, OPEN
+            blocks = 0
+            while rest & np.uint64(1) == 0:
+                rest >>= np.uint64(1)
+                blocks += 1
+            k = (blocks << j) | np.int64((word >> np.uint64(1)) & np.uint64((1 << j) - 1))
+            k = -1 - k if word & np.uint64(1) else k
+            y = k + (center - nearest)
+            p = math.exp(blocks * turn - 0.5 * y * y / v - envelope)
+            u = coin * 2.0**-64
+            margin = (p + u) * ERROR + 2.0**-60
+            if u < p - margin:
+                used += 1
+                x[draw, i] = k - np.int64(nearest)
+                position += 1
+                break
+            if u <= p + margin:
+                return position, used, OPEN
+            used += 1
+    return position, used, KEPT
+
+
+@jit
+def _log_keep(
+    x: NDArray[np.int64],
+    centers: NDArray[np.float64],
+    variances: NDArray[np.float64],
+    squares: NDArray[np.float64],
+    z: NDArray[np.int64],
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Log probability to keep each vector, and a bound on its rounding error."""
+    size, m = x.shape
+    found, error = np.empty(size), np.empty(size)
+    for draw in range(size):
+        total, carried, ratio, doubt = 0.0, 0.0, 0.0, 8.0
+        for i in range(m):
+            y = x[draw, i] + centers[draw, i]
+            term = squares[i] * y * y - carried  # Kahan's sum: rounding does not grow with m
+            after = total + term
+            carried = (after - total) - term
+            total = after
+            v = variances[draw] / squares[i]
+            if v < 4.0:
+                change = log_ratio(y - np.rint(y), v)
+                ratio += change
+                doubt += 16.0 - 16.0 * change - ratio
+        norm = 0.0
+        carried = 0.0
+        for cell in range(z.shape[1]):
+            term = float(z[draw, cell]) ** 2 - carried
+            after = norm + term
+            carried = (after - norm) - term
+            norm = after
+        found[draw] = 0.5 * (total - norm) / variances[draw] + ratio
+        error[draw] = UNIT * (16.0 * total / variances[draw] + doubt)
+    return found, error

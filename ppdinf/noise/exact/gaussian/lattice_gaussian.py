@@ -1,0 +1,143 @@
+"""Discrete Gaussian noise on any lattice: exact and independent draws.
+
+P(z) is proportional to exp(-|z|^2 / (2 sigma^2)) on {z : A z = 0}. Vectors come from Klein's sequential
+sampler and are kept with a probability that makes the law exact (`ppdinf.noise.exact.gaussian.klein`). No
+floating-point comparison that rounding could change decides anything.
+
+References
+----------
+Z. Brakerski, A. Langlois, C. Peikert, O. Regev, D. Stehle, "Classical hardness of learning with errors",
+STOC 2013, Lemma 2.3.
+"""
+
+from collections.abc import Callable
+from fractions import Fraction
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ppdinf.errors import InvariantError
+from ppdinf.lattice.structure.blocks import Structure
+from ppdinf.laws import DiscreteGaussian, Law
+from ppdinf.noise.exact.gaussian.gram_schmidt import klein as klein_of
+from ppdinf.noise.exact.gaussian.klein import Klein
+from ppdinf.noise.primitives.bernoulli import toss
+from ppdinf.noise.primitives.integers import positive
+from ppdinf.noise.primitives.stream import Tape, seeded_tape
+from ppdinf.noise.sampler_offer import Answer, Declined, Offer, is_one_block
+
+__all__ = ["draw_gaussian", "gaussian_acceptance", "offer"]
+
+BATCH = 2**21  # coordinates at a time
+PILOT = 2**8  # proposals that estimate the acceptance
+LEAST = 0.1  # acceptance of all blocks together below which they are drawn one by one
+HOPELESS = 1e-5  # acceptance below which a block is declined
+
+
+def offer(structure: Structure, law: Law, cells: NDArray[np.int64]) -> Answer:
+    """Offer to draw cells together, where enough attempts are kept."""
+    if not isinstance(law, DiscreteGaussian):
+        return None
+    try:
+        basis = klein_of(*structure.restricted(cells))
+    except InvariantError as error:
+        return Declined(partial(str, error))
+    least = HOPELESS if is_one_block(structure, cells) else LEAST
+    acceptance = gaussian_acceptance(basis, law.variance)
+    if acceptance < least:
+
+        def narrow() -> str:
+            works = widened(float(law.sigma), lambda sigma: gaussian_acceptance(basis, Fraction(sigma) ** 2) / least)
+            return too_narrow(acceptance, f"sigma = {works:.2g}")
+
+        return Declined(narrow, acceptance / least)
+
+    def draw(size: int, tape: Tape) -> NDArray[np.int64]:
+        return draw_gaussian(basis, law.variance, tape, size=size)
+
+    return Offer("Klein", cells, lambda: draw, acceptance)
+
+
+def widened(scale: float, near: Callable[[float], float]) -> float:
+    """Find a scale of the noise from which on it is near enough to being drawn: 1 or more; to a few percent."""
+    low = high = scale
+    while near(high) < 1:
+        low, high = high, 2 * high
+    for _ in range(4):
+        middle = (low * high) ** 0.5
+        low, high = (middle, high) if near(middle) < 1 else (low, middle)
+    return 1.05 * high  # clear of rounding to two digits
+
+
+def too_narrow(acceptance: float, works: str) -> str:
+    """Say what share of attempts would be kept, and what noise can be drawn."""
+    return (
+        f"the noise is narrow beside the steps of this lattice, so that about {acceptance:.0e} of attempts would be "
+        f"kept; from about {works} on it can be drawn"
+    )
+
+
+def draw_gaussian(klein: Klein, sigma_squared: Fraction, tape: Tape, *, size: int = 1) -> NDArray[np.int64]:
+    """Draw from the discrete Gaussian on a lattice, exactly.
+
+    Parameters
+    ----------
+    klein : Klein
+        The lattice, from `ppdinf.noise.exact.gaussian.gram_schmidt.klein`.
+    sigma_squared : Fraction or int
+        Positive; the law is proportional to exp(-|z|^2 / (2 sigma_squared)).
+    tape : Tape
+        Source of words: about four per dimension of the lattice and attempt.
+    size : int
+        Number of independent draws.
+
+    Returns
+    -------
+    ndarray of int64, shape (size, d)
+
+    Raises
+    ------
+    PrivacyError
+        If sigma_squared is not a positive rational, or so large that sigma exceeds 2^40 or so.
+
+    Notes
+    -----
+    2.5 microseconds an attempt on 4 x 4 margins, 0.3 s on 3,143 x 51; 1 / `gaussian_acceptance` attempts a draw.
+    The number of attempts, of vectors and of single integers, says nothing of what is kept in the end; an
+    integer takes a few cycles more for each doubling of its size.
+
+    Examples
+    --------
+    >>> from ppdinf.lattice import kernel
+    >>> from ppdinf.noise.exact.gaussian.gram_schmidt import klein
+    >>> draw_gaussian(klein(kernel([[1, 1, 1]])), Fraction(4), seeded_tape(1), size=2)
+    array([[-1,  1,  0],
+           [ 2,  0, -2]])
+    """
+    sigma_squared = positive("sigma_squared", sigma_squared)
+    d, m = klein.basis.shape
+    noise = np.zeros((size, d), dtype=np.int64)
+    waiting, rows = np.arange(size if m else 0), max(1, BATCH // max(m, 1))
+    while waiting.size:
+        now = waiting[:rows]
+        proposals = klein.propose([sigma_squared] * now.size, tape)
+        kept = toss(*proposals.log_keep(), proposals.enclose_keep, tape)
+        noise[now[kept]] = proposals.z[kept]
+        waiting = np.concatenate([now[~kept], waiting[rows:]])
+    return noise
+
+
+def gaussian_acceptance(klein: Klein, sigma_squared: Fraction) -> float:
+    """Estimate the share of proposals that `draw_gaussian` keeps, from a few hundred seeded ones.
+
+    Examples
+    --------
+    >>> from ppdinf.lattice import kernel
+    >>> from ppdinf.noise.exact.gaussian.gram_schmidt import klein
+    >>> round(gaussian_acceptance(klein(kernel([[1, 1, 1]])), Fraction(1, 4)), 2)
+    0.98
+    """
+    size = max(8, min(PILOT, BATCH // max(klein.squares.size, 1)))
+    proposals = klein.propose([positive("sigma_squared", sigma_squared)] * size, seeded_tape(0))
+    return float(np.exp(proposals.log_keep()[0]).mean())

@@ -1,0 +1,131 @@
+r"""Excess of a cell's law of scales near zero, over what a Gaussian integral gives, and the bound that it is drawn by.
+
+A cell whose scale t is near zero has whole noise 0; theta3(t) = sum over k of exp(-2 pi^2 k^2 t) is the mass that this
+adds. Among other cells, the bound on it is theta3 at the variance 1 / (1/t + resistance), and
+
+    1 + excess(t) = theta3(1 / (1/t + resistance)) / (1 + kappa) below `end`, and 1 beyond,
+    1 + kappa = theta3(1 / (1/end + resistance)).
+
+The part of a law t^-gamma (1 + excess(t)) exp(-eps^2 t / 2) that is due to the excess is drawn as a Gamma variable of
+shape 1/2 - gamma, kept with its share of ``bound t^(-1/2 - gamma) exp(-rate t)``.
+"""
+
+import math
+from collections.abc import Callable
+from fractions import Fraction
+from functools import cached_property, partial
+
+import numpy as np
+from flint import arb
+from numpy.typing import NDArray
+
+from ppdinf._internal.rationals import ball
+from ppdinf.noise.exact.gaussian.theta import enclose_mass, log_mass
+from ppdinf.noise.primitives.bernoulli import settle_coin, toss
+from ppdinf.noise.primitives.stream import Tape
+
+__all__ = ["END", "LOG_ERROR", "Excess", "enclose_log_theta", "log_theta"]
+
+LOG_ERROR = 2.0**-30  # more than the error of the logarithm of any scale
+END = Fraction(3)  # beyond it theta3 is 1 to 25 digits
+SLIGHT = 2.0**-20  # an excess below it is left to ball arithmetic
+GRID = 1024  # intervals on which the excess is bounded
+RATES = np.geomspace(0.5, 16.0, 12)  # of the bound on the excess
+
+
+class Excess:
+    """Excess of the law of a cell's scale.
+
+    Parameters
+    ----------
+    epsilon, end, resistance : Fraction
+    gamma : float
+        Of the cells' laws, about.
+
+    Examples
+    --------
+    >>> Excess(Fraction(1), Fraction(1), Fraction(2), 0.1).log(np.array([0.1, 2.0])).round(3)
+    array([0.326, 0.   ])
+    """
+
+    def __init__(self, epsilon: Fraction, end: Fraction, resistance: Fraction, gamma: float) -> None:
+        self.rate, self.end, self.resistance, self.gamma = epsilon**2 / 2, end, resistance, gamma
+        self.log_flat = float(log_theta(np.array([1 / (1 / float(end) + float(resistance))]))[0])  # log (1 + kappa)
+
+    def log(self, t: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Log (1 + excess) of each scale."""
+        own = log_theta(1 / (1 / t + float(self.resistance))) - self.log_flat
+        return np.where(t < float(self.end), own, 0.0)
+
+    def enclose_log(self, t: arb) -> arb:
+        """Enclose log (1 + excess) of a scale."""
+        if t > ball(self.end):
+            return arb(0)
+        own = enclose_log_theta(1 / (1 / t + ball(self.resistance))) - self.enclose_flat()
+        return own if t < ball(self.end) else own.union(arb(0))
+
+    def enclose_flat(self) -> arb:
+        """Enclose log (1 + kappa)."""
+        return enclose_log_theta(1 / (1 / ball(self.end) + ball(self.resistance)))
+
+    def kept(self, t: NDArray[np.float64], cell: Callable[[int], arb], tape: Tape) -> NDArray[np.bool_]:
+        """Keep cells drawn by the bound of their excess with their share of it."""
+        excess = np.expm1(self.log(t))
+        log_rest = 0.5 * np.log(t) + (self.bounded[0] - float(self.rate)) * t - math.log(self.bounded[1])
+        clear = excess > SLIGHT
+        # log theta3 changes by at most half as much as log t
+        error = LOG_ERROR * (1.0 + self.bounded[0] * t[clear] + 1.0 / excess[clear])
+        places = np.flatnonzero(clear)
+        kept = np.zeros(t.size, dtype=np.bool_)
+        kept[clear] = toss(
+            log_rest[clear] + np.log(excess[clear]), error, lambda k: self._enclose_share(cell(int(places[k]))), tape
+        )
+
+        def share(k: int) -> arb:
+            return self._enclose_share(cell(k))
+
+        slight = np.flatnonzero(~clear & (t < float(self.end) * (1.0 + 2.0**-20)))
+        words = tape(slight.size)
+        below = words * 2.0**-64 <= 2.0 * SLIGHT * np.exp(log_rest[slight])
+        for word, k in zip(words[below], slight[below].tolist(), strict=True):
+            kept[k] = settle_coin(word, partial(share, k), tape)
+        return kept
+
+    def _enclose_share(self, t: arb) -> arb:
+        share = (self.enclose_log(t).exp() - 1) * t.sqrt() / ball(Fraction(self.bounded[1]))
+        return share * (t * (ball(Fraction(self.bounded[0])) - ball(self.rate))).exp()
+
+    @cached_property
+    def bounded(self) -> tuple[float, float]:
+        """A rate w and a bound on sqrt(t) excess(t) exp((w - eps^2/2) t)."""
+        end, rho = float(self.end), float(self.resistance)
+        ends = np.append(0.0, np.geomspace(1e-6, 1.0, GRID)) * end
+        left, right = ends[:-1], ends[1:]
+        # excess falls and sqrt(t) rises; near 0, sqrt(s) theta3(s) rises with s = 1 / (1/t + rho)
+        s = 1 / (1 / right + rho)
+        rising = np.sqrt(s) * np.exp(log_theta(s)) * np.sqrt(1 + rho * right) - np.sqrt(left) * (left > 0)
+        excess = np.append(math.inf, np.expm1(log_theta(1 / (1 / left[1:] + rho)) - self.log_flat) + 2.0**-44)
+        top = np.minimum(np.sqrt(right) * excess, rising)
+        rates = RATES + float(self.rate)
+        bounds = (top * np.exp(RATES[:, np.newaxis] * right)).max(axis=1)
+        best = int(np.argmin(bounds * rates ** (self.gamma - 0.5)))
+        return float(rates[best]), float(bounds[best]) * (1 + 1e-9)
+
+    def loss(self, gamma: float) -> float:
+        """Share of draws, about, that a cell's excess costs: by how much it is above theta3."""
+        shape, rate = 1 - gamma, float(self.rate)
+        t = np.geomspace(1e-6, 3.0, GRID)
+        above = np.exp(self.log(t)) - np.exp(log_theta(t))
+        density = t**shape * np.exp(-rate * t) * rate**shape / math.gamma(shape)
+        return float(np.trapezoid(above * density, np.log(t)))
+
+
+def log_theta(t: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Log of theta3(t) = sum over k of exp(-2 pi^2 k^2 t)."""
+    wide = np.maximum(t, 1e-300)
+    return log_mass(wide.ravel()).reshape(wide.shape) - 0.5 * np.log(2 * np.pi * wide)
+
+
+def enclose_log_theta(t: arb) -> arb:
+    """Enclose log theta3(t)."""
+    return enclose_mass(arb(0), t).log() - (2 * arb.pi() * t).log() / 2

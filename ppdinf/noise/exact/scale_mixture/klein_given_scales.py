@@ -1,0 +1,259 @@
+r"""Noise on a lattice given its scales, by Klein's sampler in the metric of the scales, and what its probability is.
+
+On B x the law has density exp(-x' G x / 2), G = B' T^-1 B, and the whole numbers x are drawn one after the other, the
+last first, by the triangular factors of G.
+
+Rounding. Factors shape the proposal only; the law of what is kept is exact. Variances are drawn wider by a factor
+1 + `SLACK`, so that the proposal's quadratic form stays below the true one for every x. `triangle` bounds what rounding
+does for each matrix that it factors: with G = D H D, H of unit diagonal, and entries off by u units times D_i D_j,
+factors are off by at most (m + u + 2) units (N. Higham, Accuracy and Stability of Numerical Algorithms, 2002, theorem
+10.3), so the form by m (m + u + 2) trace(H^-1) units of itself; centres, sums of m terms, add 3 (m + 1)
+sqrt(m trace(H^-1)) units, and scales the error of their logarithm. The entries of B' T^-1 B are sums of d terms.
+"""
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+from flint import arb
+from numpy.typing import NDArray
+from scipy import sparse
+
+from ppdinf._internal.numba_jit import jit
+from ppdinf._internal.rationals import ball
+from ppdinf.errors import PrivacyError
+from ppdinf.noise.exact.gaussian.klein import KEPT, OPEN, UNIT, WIDE, Klein, _walk
+from ppdinf.noise.exact.gaussian.theta import enclose_mass, log_mass, log_ratio
+from ppdinf.noise.exact.scale_mixture.excess import LOG_ERROR
+from ppdinf.noise.primitives.stream import ROW, Tape, Words
+
+__all__ = ["SLACK", "Block", "Drawn", "Rows", "draw_on", "triangle", "under_control"]
+
+SLACK = 2.0**-20
+NOWHERE = sparse.csr_array((0, 0), dtype=np.int64)
+
+
+@dataclass(frozen=True, eq=False)
+class Drawn:
+    """Noise and what its probability is made of.
+
+    Attributes
+    ----------
+    z : ndarray of int64, shape (r, c)
+    x : ndarray of int64, shape (m,)
+        Integers drawn.
+    centers : ndarray of float64, shape (m,)
+        Minus the centre of each.
+    squares : ndarray of float64, shape (m,)
+        One over its variance.
+    """
+
+    z: NDArray[np.int64]
+    x: NDArray[np.int64]
+    centers: NDArray[np.float64]
+    squares: NDArray[np.float64]
+
+    def square(self, t: NDArray[np.float64]) -> float:
+        """Sum of z^2 / t."""
+        return float((self.z.astype(np.float64) ** 2 / t).sum())
+
+    def log_ratio(self, t: NDArray[np.float64]) -> float:
+        """Log of the weight exp(-sum z^2 / 2t) over the proposal's, both with their Gaussian normalisers."""
+        return _log_weight(self.x + self.centers, self.squares) - 0.5 * self.square(t)
+
+    def enclose_ratio(self, t: list[list[arb]], log_determinant: arb) -> arb:
+        """Enclose the logarithm of the same; `log_determinant` is that of the exact precision."""
+        found = log_determinant
+        for x, center, square in zip(self.x.tolist(), self.centers.tolist(), self.squares.tolist(), strict=True):
+            y, g = x + Fraction(center), Fraction(square)
+            mass = enclose_mass(ball(y - round(y)), ball(1 / g))
+            found += 2 * mass.log() - (2 * arb.pi()).log() + ball(y * y * g)
+        for row, scales in zip(self.z.tolist(), t, strict=True):
+            found -= sum((value * value / x for value, x in zip(row, scales, strict=True) if value), start=arb(0))
+        return found / 2
+
+
+class Block:
+    """Factors of B' T^-1 B; coordinates of the last columns of B may be given, the others are drawn, the last first.
+
+    Attributes
+    ----------
+    lower : ndarray of float64, shape (m, m)
+    rounding : float
+        Bound on what rounding does to the quadratic form, relative to it.
+    """
+
+    def __init__(self, basis: NDArray[np.int64], t: NDArray[np.float64]) -> None:
+        self._basis = basis
+        self.lower, self.rounding = _factored((basis / t[:, np.newaxis]).T @ basis, float(t.size + 6))
+
+    def draw(self, given: NDArray[np.int64], tape: Tape) -> Drawn:
+        """Draw noise around 0 on B x for the last coordinates given.
+
+        Raises
+        ------
+        PrivacyError
+            The noise leaves the integers that floating point knows.
+        """
+        m = len(self.lower) - given.size
+        lengths = np.diag(self.lower)
+        factor = self.lower / lengths
+        squares = lengths[:m] ** 2 * (1 - SLACK)
+        x, centers = _draw_block(squares, factor[:m, :m].T, given @ factor[m:, :m], tape)
+        return Drawn(self._basis @ np.concatenate([x, given]), x, centers, squares)
+
+
+def draw_on(basis: NDArray[np.int64], t: NDArray[np.float64], tape: Tape) -> Drawn:
+    """Draw noise around 0 on basis x, x whole, given the scales of cells: the last coordinate first.
+
+    Raises
+    ------
+    PrivacyError
+        Rounding might be more than `SLACK` allows for, or the noise leaves the integers that floating point knows.
+    """
+    block = Block(basis, t)
+    under_control(block.rounding)
+    return block.draw(np.empty(0, dtype=np.int64), tape)
+
+
+def under_control(rounding: float) -> None:
+    """Check that the proposal's quadratic form, off by so much of itself, is below the true one."""
+    if not rounding + LOG_ERROR < SLACK:
+        raise PrivacyError("the scales drawn are so unlike that rounding is no longer under control: nothing was drawn")
+
+
+def _draw_block(
+    squares: NDArray[np.float64], factors: NDArray[np.float64], shifts: NDArray[np.float64], tape: Tape
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Draw integers x_i around -(shift_i + sum_(j > i) factor_ij x_j), the last first; also what is in parentheses."""
+    m = squares.size
+    if not m:
+        return np.empty(0, dtype=np.int64), np.empty(0)
+    rows = Rows(np.append(squares, 1.0)[np.newaxis], np.zeros((1, m * (m + 1) // 2)))
+    rows.shifts[0] = shifts
+    for i in range(m):
+        rows.mu[0, rows.starts[i] : rows.starts[i + 1] - 1] = factors[i, i + 1 :]
+    nothing = np.zeros((1, m, m))
+    rows.draw(nothing, np.array([m]), m, np.zeros(m + 1, dtype=np.int64), tape)
+    return rows.x[0, 0, :m], rows.centers[0, 0, :m]
+
+
+class Rows:
+    """Coordinates of rows to be drawn, in the form of `ppdinf.noise.exact.gaussian.klein`: a last one, 1, carries the shifts."""
+
+    def __init__(self, squares: NDArray[np.float64], mu: NDArray[np.float64]) -> None:
+        n, c = squares.shape
+        self.squares, self.mu, self.shifts = squares, mu, np.zeros((n, c - 1))
+        self.starts = np.append(0, np.cumsum(np.arange(c - 1, 0, -1)))
+        self.columns = np.concatenate([np.arange(i + 1, c) for i in range(c)])
+        self.x, self.centers = np.zeros((n, 1, c), dtype=np.int64), np.zeros((n, 1, c))
+        self.x[:, 0, -1] = 1
+
+    def draw(
+        self, pulls: NDArray[np.float64], ties: NDArray[np.int64], ground: int, lacking: NDArray[np.int64], tape: Tape
+    ) -> None:
+        """Draw row by row; `lacking` becomes what the column sums then lack; those but of one column pull at a row."""
+        n, _, c = self.x.shape
+        place, position = 0, 1
+        state = (
+            self.x,
+            self.centers,
+            self.squares,
+            self.starts,
+            self.columns,
+            self.mu,
+            self.shifts,
+            pulls,
+            ties,
+            ground,
+            lacking,
+        )
+        while place < n:
+            pairs = tape(2 * min(3 * ((n - place) * (c - 1) + 1 - position), ROW)).reshape(-1, 2)
+            used = 0
+            while used < len(pairs) and place < n:
+                place, position, used, status = _draw_rows(pairs, used, place, position, *state)
+                if status == WIDE:
+                    raise PrivacyError("the noise is wider than 2^40; choose a larger epsilon")
+                if status == OPEN:
+                    i, law = c - 1 - position, Klein(NOWHERE, self.squares[place], *state[3:6], 0.0)
+                    k = law._settled(pairs[used], Fraction(1), 1.0, i, float(self.centers[place, 0, i]), tape)
+                    used += 1
+                    if k is not None:
+                        self.x[place, 0, i] = k - round(float(np.rint(self.centers[place, 0, i])))
+                        position += 1
+
+
+@jit
+def _draw_rows(
+    pairs: Words,
+    used: int,
+    place: int,
+    position: int,
+    x: NDArray[np.int64],
+    centers: NDArray[np.float64],
+    squares: NDArray[np.float64],
+    starts: NDArray[np.int64],
+    columns: NDArray[np.int64],
+    mu: NDArray[np.float64],
+    shifts: NDArray[np.float64],
+    pulls: NDArray[np.float64],
+    ties: NDArray[np.int64],
+    ground: int,
+    lacking: NDArray[np.int64],
+) -> tuple[int, int, int, int]:
+    """Draw coordinates until the words are used up or one of them stays open."""
+    n, _, c = x.shape
+    one = np.ones(1)
+    while place < n:
+        tie = ties[place]
+        if position == 1:
+            for i in range(c - 1):
+                shift = shifts[place, i]
+                for j in range(c - 1):
+                    shift += pulls[place, i, j] * lacking[j if j < ground else j + 1]
+                mu[place, starts[i + 1] - 1] = shift
+        while position < c:
+            if used == len(pairs):
+                return place, position, used, KEPT
+            few = pairs[used : used + c - position]
+            position, more, status = _walk(
+                few, 0, position, one, x[place], centers[place], squares[place], starts, columns, mu[place]
+            )
+            used += more
+            if status != KEPT:
+                return place, position, used, status
+        for j in range(c - 1):
+            lacking[j if j < tie else j + 1] -= x[place, 0, j]
+            lacking[tie] += x[place, 0, j]
+        place, position = place + 1, 1
+    return place, position, used, KEPT
+
+
+def _factored(precision: NDArray[np.float64], units: float) -> tuple[NDArray[np.float64], float]:
+    try:
+        return triangle(precision, units)
+    except np.linalg.LinAlgError:
+        return np.eye(len(precision)), np.inf
+
+
+@jit
+def triangle(precision: NDArray[np.float64], units: float) -> tuple[NDArray[np.float64], float]:
+    """Return the lower triangle with precision = L L', whose entries may be off, and a bound on what rounding does."""
+    lower, m = np.linalg.cholesky(precision), len(precision)
+    unit_diagonal = lower.copy()
+    for i in range(m):
+        unit_diagonal[i] /= np.sqrt(precision[i, i])
+    trace = 1.1 * (np.linalg.inv(unit_diagonal) ** 2).sum() if m else 0.0
+    return lower, UNIT * (m * (m + units + 2.0) * trace + 3.0 * (m + 1.0) * np.sqrt(m * trace))
+
+
+@jit
+def _log_weight(offsets: NDArray[np.float64], squares: NDArray[np.float64]) -> float:
+    total = 0.0
+    for i in range(offsets.size):
+        y, v = offsets[i], 1.0 / squares[i]
+        total += 0.5 * y * y * squares[i]
+        if v < 4.0:
+            total += log_ratio(y - np.rint(y), v) + log_mass(np.array([v]))[0] - 0.5 * np.log(2.0 * np.pi * v)
+    return total

@@ -1,0 +1,190 @@
+r"""Scales of l1 noise on any lattice {A z = 0}: a product law over disjoint sums and, by leverages, the other cells.
+
+They have weight ``prod_e exp(-eps^2 t_e / 2) det(A T A')^(-1/2) Y(T)`` (`ppdinf.noise.exact.scale_mixture.mixture`).
+The determinant is above a product over sums and cells (`ppdinf.noise.exact.scale_mixture.leverages`), so scales are
+drawn from the product of the sums' laws (`ppdinf.noise.exact.scale_mixture.sum_scales`), and the square root of the
+ratio of both sides is the probability to keep them.
+"""
+
+import math
+from collections.abc import Sequence
+from fractions import Fraction
+from functools import cached_property
+
+import numpy as np
+from flint import arb
+from numpy.typing import NDArray
+
+from ppdinf._internal.numba_jit import jit
+from ppdinf._internal.rationals import ball
+from ppdinf.noise.exact.scale_mixture.excess import Excess
+from ppdinf.noise.exact.scale_mixture.leverages import DisjointSum, Leverages
+from ppdinf.noise.exact.scale_mixture.mixture import Scales
+from ppdinf.noise.exact.scale_mixture.sum_scales import Part, SumScales
+from ppdinf.noise.primitives.bernoulli import toss
+from ppdinf.noise.primitives.enclosed_comparison import precision
+from ppdinf.noise.primitives.lazy_reals import LazyReals
+from ppdinf.noise.primitives.stream import Tape
+
+__all__ = ["LeverageScales"]
+
+ACCURATE = 2.0**-21  # error of a log determinant that floating point is left with; beyond, it is enclosed
+
+
+class LeverageScales:
+    """The law of the scales.
+
+    Parameters
+    ----------
+    leverages : Leverages
+    sums : sequence of DisjointSum
+        With disjoint supports; they are integrated out.
+    epsilon : Fraction
+    end, resistance : Fraction
+        Of the excess.
+    """
+
+    def __init__(
+        self, leverages: Leverages, sums: Sequence[DisjointSum], epsilon: Fraction, end: Fraction, resistance: Fraction
+    ) -> None:
+        self.leverages, self.sums = leverages, sums
+        self.gammas = [p / 2 for p in leverages.exact]
+        for one in sums:
+            for e, share in zip(one.cells.tolist(), one.shares, strict=True):
+                self.gammas[e] -= one.power * share / 2
+        self.excess = Excess(epsilon, end, resistance, float(sum(self.gammas)) / len(self.gammas))
+        self.kinds: dict[SumScales, list[tuple[int, NDArray[np.int64]]]] = {}
+        known: dict[tuple[tuple[Fraction, ...], tuple[int, ...], Fraction], SumScales] = {}
+
+        def add(place: int, cells: NDArray[np.int64], squares: tuple[int, ...], beta: Fraction) -> None:
+            key = tuple(self.gammas[e] for e in cells.tolist()), squares, beta
+            law = known.setdefault(key, SumScales(*key, self.excess))
+            self.kinds.setdefault(law, []).append((place, cells))
+
+        for place, one in enumerate(sums):
+            add(place, one.cells, tuple(x * x for x in one.entries.tolist()), one.power / 2)
+        within = {e for one in sums for e in one.cells.tolist()}
+        for e in range(len(self.gammas)):
+            if e not in within:
+                add(len(sums), np.array([e]), (1,), Fraction(0))
+
+    def draw(self, size: int, tape: Tape) -> Scales:
+        """Draw so many sets of scales from the product law."""
+        d, reals = len(self.gammas), LazyReals(tape)
+        values, near = np.empty((size, 1, d)), np.empty((size, 1, d), dtype=np.bool_)
+        cells, sums = np.empty((size, 1, d), dtype=np.int64), np.empty((size, len(self.sums) + 1), dtype=np.int64)
+        for law, members in self.kinds.items():
+            part = law.draw(size * len(members), reals, tape)
+            for n, (place, own) in enumerate(members):
+                rows = slice(n * size, (n + 1) * size)
+                values[:, 0, own], near[:, 0, own] = part.values[rows], part.near[rows]
+                cells[:, 0, own], sums[:, place] = part.cells[rows], part.sums[rows]
+        return Scales(self, values, near, cells, reals, sums)
+
+    def kept(self, size: int, tape: Tape) -> Scales:
+        """Draw so many sets of scales, and return those that are kept."""
+        scales = self.draw(size, tape)
+        return scales[toss(scales.log_keep(), 2.0**-20, scales.enclose_keep, tape)]
+
+    @property
+    def first(self) -> int:
+        """Cells whose scales an attempt begins with."""
+        return len(self.gammas)
+
+    def log_keep(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Log probability to keep each set of scales, to 2^-20."""
+        system = self.leverages
+        t = values[:, 0]
+        log_det, error = _log_determinants(t, system.A.shape[0], system.starts, system.rows, system.entries)
+        for i in np.flatnonzero(~(error < ACCURATE)).tolist():
+            with precision(512):
+                log_det[i] = float(system.enclose_log_determinant([arb(x) for x in t[i].tolist()]))
+        powers = np.log(t) @ np.array([float(g) for g in self.gammas])
+        found: NDArray[np.float64] = 0.5 * (math.log(system.determinant) - log_det) + powers
+        for one in self.sums:
+            squares = one.entries.astype(np.float64) ** 2
+            found += float(one.power) / 2 * np.log(t[:, one.cells] @ squares / squares.sum())
+        return found
+
+    def enclose_keep(self, t: list[list[arb]]) -> arb:
+        """Enclose the probability to keep a set of scales."""
+        found = (ball(Fraction(self.leverages.determinant)).log() - self.leverages.enclose_log_determinant(t[0])) / 2
+        for x, gamma in zip(t[0], self.gammas, strict=True):
+            found += x.log() * ball(gamma)
+        for one in self.sums:
+            squares = [a * a for a in one.entries.tolist()]
+            total = sum((a * t[0][e] for a, e in zip(squares, one.cells.tolist(), strict=True)), start=arb(0))
+            found += (total / sum(squares)).log() * ball(one.power / 2)
+        return found.exp()
+
+    def enclose_row(self, scales: Scales, i: int, row: int) -> list[arb]:
+        """Enclose a set of scales."""
+        found = [arb(0)] * len(self.gammas)
+        for law, members in self.kinds.items():
+            for place, own in members:
+                at = i, slice(None), own
+                part = Part(
+                    scales.values[at].T, scales.near[at].T, scales.cells[at].T, scales.sums[i, place : place + 1]
+                )
+                for e, x in zip(own.tolist(), law.enclose(part, 0, scales.reals), strict=True):
+                    found[e] = x
+        return found
+
+    @cached_property
+    def loss(self) -> float:
+        """Log of the share of attempts, about, that excesses cost."""
+        return sum(len(members) * law.loss for law, members in self.kinds.items())
+
+
+@jit
+def _log_determinants(
+    t: NDArray[np.float64],
+    n: int,
+    starts: NDArray[np.int64],
+    rows: NDArray[np.int64],
+    entries: NDArray[np.float64],
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Log det(A T A'), and a bound on its error.
+
+    With unit diagonal, factors L L' are off by at most (n + d + 4) units an entry (N. Higham, Accuracy and Stability of
+    Numerical Algorithms, 2002, theorem 10.3, and sums of d terms), hence the log determinant by that times
+    n trace((L L')^-1) to first order, doubled here.
+    """
+    size, d = t.shape
+    found, error = np.empty(size), np.empty(size)
+    gram, inverse, scale = np.empty((n, n)), np.empty((n, n)), np.empty(n)
+    for draw in range(size):
+        gram[:] = 0.0
+        for e in range(d):
+            for i in range(starts[e], starts[e + 1]):
+                weighted = entries[i] * t[draw, e]
+                for j in range(starts[e], i + 1):
+                    gram[rows[i], rows[j]] += weighted * entries[j]
+        log_det = 0.0
+        for i in range(n):
+            log_det += math.log(gram[i, i])
+            scale[i] = 1.0 / math.sqrt(gram[i, i])
+        trace = 0.0
+        for i in range(n):
+            for j in range(i + 1):
+                total = gram[i, j] * scale[i] * scale[j] if j < i else 1.0
+                for k in range(j):
+                    total -= gram[i, k] * gram[j, k]
+                if j < i:
+                    gram[i, j] = total / gram[j, j]
+                elif total > 0.0:
+                    gram[i, i] = math.sqrt(total)
+                else:
+                    gram[i, i] = math.nan
+            log_det += 2.0 * math.log(gram[i, i])
+            inverse[i, i] = 1.0 / gram[i, i]
+            trace += inverse[i, i] ** 2
+            for j in range(i):
+                total = 0.0
+                for k in range(j, i):
+                    total -= gram[i, k] * inverse[k, j]
+                inverse[i, j] = total * inverse[i, i]
+                trace += inverse[i, j] ** 2
+        found[draw] = log_det
+        error[draw] = 2.0**-52 * (n + d + 4.0) * n * trace + 2.0**-50 * n * abs(log_det)
+    return found, error

@@ -1,0 +1,163 @@
+r"""A bound on det(A T A') that is a product over disjoint sums and, by leverages, over cells: of scales T = diag t.
+
+By Cauchy and Binet, det(A T A') = sum over bases B of det(A_B)^2 prod_{e in B} t_e, a mean of monomials, so that by the
+inequality of arithmetic and geometric means
+
+    det(A T A') >= det(A A') prod_e t_e^(p_e),      p_e = a_e' (A A')^-1 a_e,
+
+with equality where all scales are equal. For sums d_i = A' h_i with disjoint supports S_i, let
+u_i = d_i / |d_i| and R_i = u_i' T u_i. In coordinates where A A' = 1 the Schur complement det(A T A') / prod_i R_i is
+that of sum_i U_i' X_i U_i, X_i the covariance over S_i given the sum, sum_i U_i' U_i = 1. Logarithms of matrices are
+concave, so its logarithm is at least sum_i tr(P_i log X_i), P_i = U_i U_i'. Two bounds on that: the c_i-fold of what
+leverages q_e within S_i say, if P_i is c_i times the identity (c_i (Q_i - u_i u_i') in the space of the cells, Q_i
+the projection onto the rows of A over S_i); and, for any P_i, concavity once more, as X_i = sum_{j<k} t_j t_k / R_i w
+w', w = u_k e_j - u_j e_k, is the identity where all scales are 1: sum_{j<k} w' P_i w log(t_j t_k / R_i). With c_i
+times the identity taken out of P_i first, c_i its least eigenvalue, both together come to
+
+    det(A T A') >= det(A A') prod_i R_i^(b_i) prod_e t_e^(p_e - b_i u_ie^2),     b_i = 1 - tr P_i + c_i (tr Q_i - 2),
+
+where cells in no sum keep t_e^(p_e). The bound is linear in b_i, and right for b_i = 0, so any smaller b_i will do.
+For margins of complete tables P_i is c_i times the identity, by symmetry, and b_i = 1 - c_i; for rows of a two-way
+table 1 - 1 / r. Holes (structural zeros) make b_i a little smaller.
+
+A cell with p_e = 1 is zero on the whole lattice; none such here.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+from flint import arb, arb_mat, fmpq, fmpq_mat, fmpz_mat
+from numpy.typing import NDArray
+
+__all__ = ["DisjointSum", "Leverages", "disjoint", "independent_rows"]
+
+ORDERS = 256  # of the sums, tried for a large disjoint family
+LEAST = Fraction(
+    1, 4
+)  # power of a sum that is worth it, and can be drawn (`ppdinf.noise.exact.scale_mixture.exact_gamma.betas`)
+STEPS = 2**10  # powers are whole multiples of its inverse, unless they are simple anyway
+
+
+@dataclass(frozen=True, eq=False)
+class DisjointSum:
+    """A sum over cells that can be integrated out.
+
+    Attributes
+    ----------
+    cells : ndarray of int64
+        On which it is not 0.
+    entries : ndarray of int64
+    power : Fraction
+        b, with which the sum of scales enters the bound.
+    """
+
+    cells: NDArray[np.int64]
+    entries: NDArray[np.int64]
+    power: Fraction
+
+    @property
+    def shares(self) -> list[Fraction]:
+        """Squares of the entries, in shares of their sum."""
+        squares = [a * a for a in self.entries.tolist()]
+        return [Fraction(a, sum(squares)) for a in squares]
+
+
+class Leverages:
+    """A system of full row rank, and the leverage of each cell.
+
+    Parameters
+    ----------
+    A : ndarray of int64, shape (n, d)
+
+    Attributes
+    ----------
+    exact : list of Fraction, length d
+
+    Examples
+    --------
+    >>> Leverages(np.array([[1, 1, 1, 0], [0, 0, 1, 1]])).exact
+    [Fraction(2, 5), Fraction(2, 5), Fraction(3, 5), Fraction(3, 5)]
+    """
+
+    def __init__(self, A: NDArray[np.int64]) -> None:
+        self.A = A
+        matrix = fmpz_mat(A.tolist())
+        gram = matrix * matrix.transpose()
+        self.determinant = int(gram.det())
+        self.projection = _projection(matrix)
+        self.exact = _diagonal(self.projection)
+        cells, rows = np.nonzero(A.T)
+        self.starts = np.searchsorted(cells, np.arange(A.shape[1] + 1))
+        self.rows, self.entries = rows, A[rows, cells].astype(np.float64)
+
+    def integrated(self, entries: NDArray[np.int64]) -> DisjointSum | None:
+        """Return a sum of the row space as one that is integrated out, if that gains anything."""
+        cells = np.flatnonzero(entries)
+        own = entries[cells].tolist()
+        restricted = fmpz_mat(self.A[:, cells].tolist())
+        inner = _projection(fmpz_mat([restricted.tolist()[i] for i in independent_rows(self.A[:, cells])]))
+        outer = fmpq_mat(
+            cells.size, cells.size, [self.projection[i, j] for i in cells.tolist() for j in cells.tolist()]
+        )
+        along = fmpq_mat(fmpz_mat([[x * y for y in own] for x in own])) / sum(x * x for x in own)
+        free, bound = inner - along, outer - along
+        dimension, weight = sum(_diagonal(free), Fraction(0)), sum(_diagonal(bound), Fraction(0))
+        share = weight / dimension if dimension else Fraction(0)
+        power = 1 - share
+        if bound != free * fmpq(share.numerator, share.denominator):
+            share = _least_eigenvalue(bound, free, int(dimension))
+            power = Fraction(math.floor(STEPS * (1 - weight + share * (dimension - 1))), STEPS)
+        return DisjointSum(cells, entries[cells], power) if power >= LEAST else None
+
+    def enclose_log_determinant(self, t: list[arb]) -> arb:
+        """Enclose log det(A T A')."""
+        rows = [[(e, a) for e, a in enumerate(row) if a] for row in self.A.tolist()]
+        dense = self.A.tolist()
+        gram = [[sum((a * b[e] * t[e] for e, a in row), arb(0)) for b in dense] for row in rows]
+        return arb_mat(gram).det().log()
+
+
+def disjoint(sums: Sequence[DisjointSum], cells: int) -> list[DisjointSum]:
+    """Choose sums without a common cell, of much power together: greedily, in orders by size and at random."""
+    rng, best = np.random.default_rng(0), list[DisjointSum]()
+    for attempt in range(ORDERS if sums else 0):
+        noise = rng.random(len(sums)) * (attempt > 0)
+        taken, found = np.zeros(cells, dtype=np.bool_), []
+        for k in np.lexsort((rng.random(len(sums)), np.array([one.cells.size for one in sums]) * (1 + noise))).tolist():
+            if not taken[sums[k].cells].any():
+                taken[sums[k].cells] = True
+                found.append(sums[k])
+        if sum(one.power for one in found) > sum(one.power for one in best):
+            best = found
+    return best
+
+
+def independent_rows(A: NDArray[np.int64]) -> list[int]:
+    """Choose rows of A that span its row space."""
+    echelon, rank = fmpz_mat(A.T.tolist()).rref()[::2]
+    found = []
+    for i in range(rank):
+        found.append(next(j for j in range(A.shape[0]) if echelon[i, j]))
+    return found
+
+
+def _projection(matrix: fmpz_mat) -> fmpq_mat:
+    """Projection onto the rows of a matrix of full row rank."""
+    across = matrix.transpose()
+    return fmpq_mat(across) * fmpq_mat(matrix * across).inv() * fmpq_mat(matrix)
+
+
+def _least_eigenvalue(matrix: fmpq_mat, identity: fmpq_mat, dimension: int) -> Fraction:
+    """Return a lower bound on the least eigenvalue of a matrix on the image of a projection, positive or 0."""
+    found = np.linalg.eigvalsh([[float(fmpq(x).p) / float(fmpq(x).q) for x in row] for row in matrix.tolist()])
+    least = Fraction(max(0, math.floor(found[-dimension] * STEPS**2) - 1), STEPS**2)
+    rest = matrix - identity * fmpq(least.numerator, least.denominator)
+    signs = [x * (-1) ** i for i, x in enumerate(reversed(rest.charpoly().coeffs()))]
+    return least if all(x >= 0 for x in signs) else Fraction(0)  # roots are real: none is negative
+
+
+def _diagonal(matrix: fmpq_mat) -> list[Fraction]:
+    return [Fraction(int(matrix[e, e].p), int(matrix[e, e].q)) for e in range(matrix.nrows())]

@@ -1,0 +1,187 @@
+r"""Short vectors of a lattice, and which wide cells hold enough of them to draw noise on.
+
+With W the wide cells and N the others, W *backs* the lattice L at length p, if among its vectors listed here
+
+- every cell of N has one that is 1 or -1 there, squared length at most p on W, and 0 elsewhere, and
+- those within W, of squared length at most p + 1, have the rank of the lattice that is left, modulo 2.
+
+A further wide cell spoils neither: its own vector joins those within W, and is odd where they were 0. Then there is a
+basis of L whose vectors b_i, N's last, add to 1 / v_i at most p / tau where wide cells have scale tau or more: vectors
+s_i as above are independent, S = B_0 Q in any basis B_0, and with Q = U H, U unimodular and H upper triangular,
+B = B_0 U is a basis of L with s_i = sum_(k <= i) H_ki b_k, so its orthogonal parts are no longer than those of S in any
+metric (D. Micciancio and S. Goldwasser, Complexity of Lattice Problems, 2002, lemma 7.1). Mostly S is a basis itself.
+"""
+
+from functools import lru_cache
+
+import numpy as np
+from flint import fmpq_mat, fmpz_mat
+from numpy.typing import NDArray
+
+from ppdinf._internal.numba_jit import jit
+
+__all__ = ["ShortMoves"]
+
+MOST = 2**12  # vectors listed
+ENTRIES = 2**21  # of the sums of vectors tried at a time
+TRIED = 2**11  # vectors of which all sums are looked at
+ROUNDS = 12
+REMEMBERED = 2**12
+HELD = 2**22  # entries of bases that are remembered
+EXACT = 2.0**50  # sums of integers so large are exact in floating point
+
+type Vectors = NDArray[np.int64]
+
+
+class ShortMoves:
+    """Short vectors of a lattice.
+
+    Parameters
+    ----------
+    basis : ndarray of int64, shape (d, m)
+
+    Examples
+    --------
+    >>> moves = ShortMoves(np.array([[1, 0], [0, 1], [-1, -1]]))
+    >>> moves.lengths, moves.backs(np.array([True, True, False]), 1)
+    ([2], True)
+    """
+
+    def __init__(self, basis: Vectors) -> None:
+        self.d, self.m = basis.shape
+        self.basis = np.array(fmpz_mat(basis.T.tolist()).lll().tolist(), dtype=object).astype(np.int64).T
+        vectors = _combined(self.basis.T)
+        norms = (vectors**2).sum(axis=1)
+        order = np.argsort(norms, kind="stable")
+        self.vectors, self.norms = vectors[order], norms[order]
+        self._odd = np.ascontiguousarray(np.packbits(self.vectors & 1, axis=1))
+        self._remembered = lru_cache(maxsize=REMEMBERED)(self._backs)
+        self._bases = lru_cache(maxsize=min(REMEMBERED, HELD // basis.size))(self._basis_of)
+        every = np.ones(self.d, dtype=np.bool_)
+        lengths = [int(norm) for norm in np.unique(norms) if self.backs(every, int(norm) - 1)]
+        self.lengths = lengths[:3]
+
+    def backs(self, wide: NDArray[np.bool_], path: int) -> bool:
+        """Tell whether wide cells back the lattice; of a small one, patterns are remembered."""
+        return self._remembered(wide.tobytes(), path)
+
+    def _backs(self, pattern: bytes, path: int) -> bool:
+        wide = np.frombuffer(pattern, dtype=np.bool_)
+        within, alone = self._held(wide, wide.astype(np.float64), path)
+        wanted = self.m - alone.size
+        return bool((alone >= 0).all()) and _independent(self._odd, within, wanted).size == wanted
+
+    def basis_on(self, t: NDArray[np.float64], wide: NDArray[np.bool_], path: int) -> Vectors:
+        """Return a basis of a lattice that wide cells back, shape (d, m): of vectors short in the metric of scales."""
+        within, alone = self._held(wide, np.where(wide, 1 / t, 0.0), path)
+        chosen = _independent(self._odd, within, self.m - alone.size)
+        return self._bases(np.concatenate([chosen, alone]).tobytes())
+
+    def _basis_of(self, places: bytes) -> Vectors:
+        found = _repaired(self.basis, self.vectors[np.frombuffer(places, dtype=np.int64)].T)
+        found.flags.writeable = False
+        return found
+
+    def _held(
+        self, wide: NDArray[np.bool_], weights: NDArray[np.float64], path: int
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Which vectors are within the wide cells, the shortest first, and the shortest that reach one other cell."""
+        listed = int(np.searchsorted(self.norms, path + 1, side="right"))
+        return _shortest(self.vectors[:listed], wide, weights)
+
+
+@jit
+def _shortest(
+    vectors: Vectors, wide: NDArray[np.bool_], weights: NDArray[np.float64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Vectors within wide cells by length; for each other cell the shortest that is 1 or -1 there alone, or -1."""
+    d = wide.size
+    within, lengths = np.empty(len(vectors), dtype=np.int64), np.empty(len(vectors))
+    best, alone = np.full(d, np.inf), np.full(d, -1)
+    size = 0
+    for i in range(len(vectors)):
+        reached, outside, length = -1, 0, 0.0
+        for e in range(d):
+            x = vectors[i, e]
+            length += weights[e] * (x * x)
+            if x and not wide[e]:
+                reached, outside = e, outside + 1
+        if outside == 0:
+            within[size], lengths[size] = i, length
+            size += 1
+        elif outside == 1 and abs(vectors[i, reached]) == 1 and length < best[reached]:
+            best[reached], alone[reached] = length, i
+    return within[np.argsort(lengths[:size], kind="mergesort")], alone[~wide]
+
+
+def _combined(basis: Vectors) -> Vectors:
+    """Return sums and differences of short vectors, and of these, no longer than the longest of a basis (by rows)."""
+    rng = np.random.default_rng(0)
+    longest = int((basis**2).sum(axis=1).max(initial=0))
+    found = _unique(basis)
+    for _ in range(ROUNDS):
+        before = len(found)
+        tried = found[rng.permutation(before)[:TRIED]]
+        norms = (tried**2).sum(axis=1).astype(np.float32)
+        overlap = tried.astype(np.float32) @ tried.T.astype(np.float32)
+        lengths = np.triu(norms[:, np.newaxis] + norms - 2 * np.abs(overlap) - longest - 1, k=1)
+        i, j = np.nonzero(lengths < 0)
+        few = rng.permutation(i.size)
+        few = few[np.argsort(lengths[i[few], j[few]], kind="stable")[: ENTRIES // basis.shape[1]]]
+        both = tried[i[few]] - np.sign(overlap[i[few], j[few]]).astype(np.int64)[:, np.newaxis] * tried[j[few]]
+        found = rng.permutation(_unique(np.concatenate([found, both[both.any(axis=1)]])))
+        found = found[np.argsort((found**2).sum(axis=1), kind="stable")[:MOST]]
+        if len(found) == before:
+            break
+    return _unique(np.concatenate([basis, found]))
+
+
+def _unique(vectors: Vectors) -> Vectors:
+    """Of each vector and its negative, one, once: told apart by a random linear form modulo 2^64."""
+    form = np.random.default_rng(1).integers(1, 2**62, vectors.shape[1])
+    return vectors[np.unique(np.abs(vectors @ form), return_index=True)[1]]
+
+
+@jit
+def _independent(odd: NDArray[np.uint8], candidates: NDArray[np.int64], wanted: int) -> NDArray[np.int64]:
+    """Choose vectors independent modulo 2, the first first, up to so many."""
+    width = odd.shape[1]
+    chosen = np.empty(max(wanted, 0), dtype=np.int64)
+    rows = np.zeros((max(wanted, 0), width), dtype=np.uint8)
+    owner = np.full(8 * width, -1, dtype=np.int64)
+    size = 0
+    row = np.zeros(width, dtype=np.uint8)
+    for candidate in candidates:
+        if size >= wanted:
+            break
+        row[:] = odd[candidate]
+        for byte in range(width):
+            while row[byte]:
+                bit = 0
+                while not (row[byte] >> np.uint8(7 - bit)) & 1:
+                    bit += 1
+                place = owner[8 * byte + bit]
+                if place < 0:
+                    owner[8 * byte + bit] = size
+                    rows[size] = row
+                    chosen[size] = candidate
+                    size += 1
+                    break
+                for other in range(byte, width):
+                    row[other] ^= rows[place, other]
+            if row[byte]:
+                break
+    return chosen[:size]
+
+
+def _repaired(basis: Vectors, found: Vectors) -> Vectors:
+    """Return a basis of the lattice whose orthogonal parts are no longer than those of independent vectors."""
+    rounded = found.astype(np.float64)
+    back = np.rint(np.linalg.solve(rounded.T @ rounded, rounded.T @ basis))
+    if np.array_equal(rounded @ back, basis) and (np.abs(rounded) @ np.abs(back)).max() < EXACT:
+        return found
+    left, exact = fmpz_mat(basis.T.tolist()), fmpz_mat(basis.tolist())
+    Q = (left * exact).solve(left * fmpz_mat(found.tolist())).numer_denom()[0]
+    unimodular = fmpq_mat(Q) * fmpq_mat(Q.hnf()).inv()  # the Hermite form is upper triangular
+    product = (fmpq_mat(exact) * unimodular).numer_denom()[0]
+    return np.array([[int(x) for x in row] for row in product.tolist()], dtype=np.int64)

@@ -1,0 +1,244 @@
+r"""Scales of the cells under one public sum: independent Gamma variables but for a power of their sum, and near zero.
+
+    weight   R^-beta prod_e t_e^-gamma_e (1 + excess(t_e)) exp(-rate t_e),     R = sum_e a_e^2 t_e,
+
+over the cells e of a sum with entries a_e, 0 <= beta <= 1/2. Some cells, each near zero, take part by their excess
+(`ppdinf.noise.exact.scale_mixture.excess`). The plain sum of the others would be Gamma of shape s = sum (1 - gamma_e);
+with its power -beta it is Gamma of shape s - beta, a beta variable times the former. What is left of R^-beta is kept by
+rejection, and so is Gamma(s - beta) / Gamma(s), by which sets of cells near zero differ from independent ones: it falls
+with s, and is at most its value for the empty set times `lift` for each cell near zero. A sum of which all cells are
+near zero is left out where beta > 0: no lattice with one is backed (`ppdinf.noise.exact.scale_mixture.mixture`).
+"""
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import partial
+
+import numpy as np
+from flint import arb
+from numpy.typing import NDArray
+
+from ppdinf._internal.rationals import ball
+from ppdinf._internal.types import Array
+from ppdinf.noise.exact.scale_mixture.exact_gamma import betas, enclose_beta, enclose_gamma, gammas
+from ppdinf.noise.exact.scale_mixture.excess import LOG_ERROR, Excess
+from ppdinf.noise.primitives.bernoulli import toss
+from ppdinf.noise.primitives.inversion import bernoulli
+from ppdinf.noise.primitives.lazy_reals import LazyReals
+from ppdinf.noise.primitives.stream import Tape
+
+__all__ = ["Part", "SumScales"]
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """Scales of the cells of sums of one kind, shape (size, cells), and the real numbers they stand for.
+
+    Attributes
+    ----------
+    values : ndarray of float64
+        To a relative error of `ppdinf.noise.exact.scale_mixture.excess.LOG_ERROR`.
+    near : ndarray of bool
+        Which are drawn by their excess.
+    cells : ndarray of int64
+        Place of each cell's number among the real numbers.
+    sums : ndarray of int64, shape (size,)
+        Place of each sum's number, where it has one.
+    """
+
+    values: NDArray[np.float64]
+    near: NDArray[np.bool_]
+    cells: NDArray[np.int64]
+    sums: NDArray[np.int64]
+
+    @classmethod
+    def empty(cls, size: int, cells: int) -> "Part":
+        """Room for so many."""
+        shape = size, cells
+        return cls(np.empty(shape), np.empty(shape, np.bool_), np.empty(shape, np.int64), np.zeros(size, np.int64))
+
+    def fill(self, where: NDArray[np.int64], part: "Part", kept: NDArray[np.bool_]) -> None:
+        """Put what is kept of another part where it belongs."""
+        self.values[where], self.near[where] = part.values[kept], part.near[kept]
+        self.cells[where], self.sums[where] = part.cells[kept], part.sums[kept]
+
+
+class SumScales:
+    """The law of the scales of the cells of one sum.
+
+    Parameters
+    ----------
+    gammas : tuple of Fraction, length k
+    squares : tuple of int, length k
+        Of the sum's entries; of no account if `beta` is 0.
+    beta : Fraction
+        0 where cells are independent.
+    excess : Excess
+        It knows the rate.
+    """
+
+    def __init__(self, gammas: tuple[Fraction, ...], squares: tuple[int, ...], beta: Fraction, excess: Excess) -> None:
+        self.gammas, self.squares, self.beta, self.excess = gammas, squares, beta, excess
+        self.classes = [(g, _places([e for e, own in enumerate(gammas) if own == g])) for g in sorted(set(gammas))]
+        self.numbers = [gammas.count(gamma) for gamma, _ in self.classes]
+        self.shape = sum((1 - g for g in gammas), Fraction(0))
+        self.lift = self._lift() if beta else 1.0
+
+    def draw(self, size: int, reals: LazyReals, tape: Tape) -> Part:
+        """Draw the scales of so many sums."""
+        found, waiting = Part.empty(size, len(self.gammas)), np.arange(size)
+        while waiting.size:
+            part = self._propose(waiting.size, reals, tape)
+            kept = self._kept(part, reals, tape)
+            found.fill(waiting[kept], part, kept)
+            waiting = waiting[~kept]
+        return found
+
+    def enclose(self, part: Part, i: int, reals: LazyReals) -> list[arb]:
+        """Enclose the scales of one sum."""
+        near = part.near[i].tolist()
+        shrink = arb(1)
+        if self.beta:
+            own = ball(sum((1 - g for g, is_near in zip(self.gammas, near, strict=True) if not is_near), -self.beta))
+            shrink = (-enclose_beta(self.beta, reals.enclose(int(part.sums[i]))) / own).exp()
+        found = []
+        for gamma, is_near, place in zip(self.gammas, near, part.cells[i].tolist(), strict=True):
+            y = reals.enclose(place)
+            if is_near:
+                found.append(enclose_gamma(Fraction(1, 2) - gamma, y) / ball(Fraction(self.excess.bounded[0])))
+            else:
+                found.append(enclose_gamma(1 - gamma, y) * shrink / ball(self.excess.rate))
+        return found
+
+    @property
+    def loss(self) -> float:
+        """Log of the share of attempts, about, that excesses cost."""
+        return sum(n * self.excess.loss(float(gamma)) for n, (gamma, _) in zip(self.numbers, self.classes, strict=True))
+
+    def _propose(self, size: int, reals: LazyReals, tape: Tape) -> Part:
+        """Draw sums, some of which are to be dropped."""
+        part = Part.empty(size, len(self.gammas))
+        part.near[:] = self._draw_near(size, tape)
+        for gamma, members in self.classes:
+            near = part.near[:, members]
+            values, places, n = np.empty(near.shape), np.empty(near.shape, dtype=np.int64), int(near.sum())
+            values[~near], places[~near] = gammas(1 - gamma, near.size - n, reals, tape)
+            values[near], places[near] = gammas(Fraction(1, 2) - gamma, n, reals, tape)
+            values *= np.where(near, 1 / self.excess.bounded[0], 1 / float(self.excess.rate))
+            part.values[:, members], part.cells[:, members] = values, places
+        if self.beta:
+            shapes, which = self._shapes(part.near)
+            lowered = [shape - self.beta for shape in shapes]
+            a = np.array([float(shape) for shape in lowered])[which]
+            x, part.sums[:] = betas(a, [lowered[n] for n in which.tolist()], self.beta, reals, tape)
+            part.values[:] *= np.where(part.near, 1.0, np.exp(-x / a)[:, np.newaxis])
+        return part
+
+    def _kept(self, part: Part, reals: LazyReals, tape: Tape) -> NDArray[np.bool_]:
+        """Keep sums whose excess is as it should be, with what is left of R^-beta."""
+        values, near = part.values, part.near
+        kept = np.ones(len(values), dtype=np.bool_)
+        rows, columns = np.nonzero(near)
+        if rows.size:
+            good = self.excess.kept(
+                values[rows, columns], lambda k: self.enclose(part, int(rows[k]), reals)[int(columns[k])], tape
+            )
+            kept[rows[~good]] = False
+        if not self.beta:
+            return kept
+        least = min(self.squares)
+        left = kept & near.any(axis=1) if max(self.squares) == least else kept
+        mixed = np.flatnonzero(left)
+        own = np.where(near[mixed], 0.0, values[mixed]).sum(axis=1)
+        log_ratio = np.log(least * own / (values[mixed] @ np.array(self.squares, dtype=np.float64)))
+
+        def enclose(k: int) -> arb:
+            t, is_near = self.enclose(part, int(mixed[k]), reals), near[mixed[k]].tolist()
+            others = sum((x for x, n in zip(t, is_near, strict=True) if not n), start=arb(0))
+            return ((least * others / self.enclose_sum(t)).log() * ball(self.beta)).exp()
+
+        kept[mixed] = toss(float(self.beta) * log_ratio, 4 * LOG_ERROR, enclose, tape)
+        return kept
+
+    def enclose_sum(self, t: list[arb]) -> arb:
+        """Enclose R."""
+        return sum((a * x for a, x in zip(self.squares, t, strict=True)), start=arb(0))
+
+    # -- which cells are drawn by their excess --------------------------------------------------------------
+
+    def _draw_near(self, size: int, tape: Tape) -> NDArray[np.bool_]:
+        found, waiting = np.empty((size, len(self.gammas)), dtype=np.bool_), np.arange(size)
+        while waiting.size:
+            near = np.empty((waiting.size, len(self.gammas)), dtype=np.bool_)
+            for n, (gamma, members) in zip(self.numbers, self.classes, strict=True):
+                odds = partial(self._enclose_odds, gamma)
+                near[:, members] = bernoulli(odds, waiting.size * n, _quarters(tape), width=16).reshape(-1, n)
+            if not self.beta:
+                return near
+            kept = ~near.all(axis=1)
+            near, into = near[kept], waiting[kept]
+            shapes, which = self._shapes(near)
+            numbers = near.sum(axis=1)
+            logs = np.array([self._log_falling(shape) for shape in shapes])[which] - self._log_falling(self.shape)
+
+            def enclose(i: int, shapes=shapes, which=which, numbers=numbers) -> arb:  # type: ignore[no-untyped-def]
+                lifted = int(numbers[i]) * ball(Fraction(self.lift)).log()
+                own = self._enclose_log_falling(shapes[which[i]])
+                return (own - self._enclose_log_falling(self.shape) - lifted).exp()
+
+            good = toss(logs - numbers * math.log(self.lift), 2.0**-36, enclose, tape)
+            found[into[good]] = near[good]
+            waiting = np.concatenate([waiting[~kept], into[~good]])
+        return found
+
+    def _shapes(self, near: NDArray[np.bool_]) -> tuple[list[Fraction], NDArray[np.int64]]:
+        """Shapes of the sum of the cells that are not near zero, and which row has which."""
+        if len(self.classes) == 1:
+            which = near.sum(axis=1)
+            keys = np.arange(int(which.max(initial=0)) + 1)[:, np.newaxis]
+        else:
+            counts = np.stack([near[:, members].sum(axis=1) for _, members in self.classes], axis=1)
+            keys, which = np.unique(counts, axis=0, return_inverse=True)
+        lost = [
+            sum((n * (1 - g) for n, (g, _) in zip(key, self.classes, strict=True)), Fraction(0))
+            for key in keys.tolist()
+        ]
+        return [self.shape - own for own in lost], which
+
+    def _lift(self) -> float:
+        """Return a bound on Gamma(s - beta) / Gamma(s) over its value for the empty set, to the power 1 / number."""
+        sizes = sorted((1 - g for g in self.gammas), reverse=True)
+        shape, highest = self.shape, 0.0
+        for n, own in enumerate(sizes[:-1], start=1):
+            shape -= own
+            highest = max(highest, (self._log_falling(shape) - self._log_falling(self.shape)) / n)
+        return math.exp(highest) * (1 + 1e-9)
+
+    def _log_falling(self, shape: Fraction) -> float:
+        return math.lgamma(shape - self.beta) - math.lgamma(shape)
+
+    def _enclose_log_falling(self, shape: Fraction) -> arb:
+        return ball(shape - self.beta).lgamma() - ball(shape).lgamma()
+
+    def _enclose_odds(self, gamma: Fraction) -> arb:
+        """Enclose the probability that a cell is drawn by the bound of its excess."""
+        rate, bound = map(ball, map(Fraction, self.excess.bounded))
+        near, far = ball(Fraction(1, 2) - gamma), ball(1 - gamma)
+        close = ball(Fraction(self.lift)) * bound * near.gamma() * (-near * rate.log()).exp()
+        return close / (close + far.gamma() * (-far * ball(self.excess.rate).log()).exp())
+
+
+def _places(members: list[int]) -> NDArray[np.int64] | slice:
+    """Places of cells in a row, as a slice where they are one."""
+    one = members == list(range(members[0], members[-1] + 1))
+    return slice(members[0], members[-1] + 1) if one else np.array(members)
+
+
+def _quarters(tape: Tape) -> Tape:
+    """Read words of 16 bits off a tape: most events need no more."""
+
+    def words(n: int) -> Array:
+        return tape(-(-n // 4)).view(np.uint16)[:n]
+
+    return words

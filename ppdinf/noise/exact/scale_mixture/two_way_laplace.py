@@ -1,0 +1,139 @@
+r"""l1 noise on a two-way table whose row and column sums are public: exact and independent draws.
+
+A mixture over scales of the cells (`ppdinf.noise.exact.scale_mixture.mixture`): scales from a product law over rows
+(`ppdinf.noise.exact.scale_mixture.two_way_scales`), noise on a tree of wide cells
+(`ppdinf.noise.exact.scale_mixture.two_way_noise`), if wide cells hold one with short paths
+(`ppdinf.noise.exact.scale_mixture.spanning_tree`).
+"""
+
+import math
+from fractions import Fraction
+from functools import lru_cache
+
+import numpy as np
+from flint import arb
+from numpy.typing import NDArray
+
+from ppdinf.lattice.structure.blocks import Structure
+from ppdinf.lattice.structure.tables_in_rows import Hierarchical
+from ppdinf.laws import DoubleGeometric, Law
+from ppdinf.noise.exact.scale_mixture.excess import END
+from ppdinf.noise.exact.scale_mixture.klein_given_scales import Drawn
+from ppdinf.noise.exact.scale_mixture.mixture import ScaleMixture
+from ppdinf.noise.exact.scale_mixture.spanning_tree import PATHS, root_of
+from ppdinf.noise.exact.scale_mixture.two_way_noise import draw_given_scales
+from ppdinf.noise.exact.scale_mixture.two_way_scales import RowScales, enclose_column_determinant
+from ppdinf.noise.primitives.stream import Tape
+from ppdinf.noise.sampler_offer import Answer, Declined, Offer, is_one_block
+
+__all__ = ["Crossing", "Table", "offer", "two_way_table"]
+
+LONGEST = 20.0  # seconds of a draw
+PER_CELL = 4e-7  # seconds of an attempt, of the cells that it begins with
+
+
+def offer(structure: Structure, law: Law, cells: NDArray[np.int64]) -> Answer:
+    """Offer to draw a block that is a two-way table, one cell a position, under both margins."""
+    if not isinstance(law, DoubleGeometric) or not is_one_block(structure, cells):
+        return None
+    table = two_way_table(structure, int(structure.blocks[cells[0]]))
+    if table is None:
+        return None
+    mixture = _prepared(table.shape, law.epsilon)
+    seconds = PER_CELL * mixture.scales.first / mixture.acceptance if mixture.acceptance else math.inf
+    if seconds > LONGEST:
+        kept = f"a mixture over scales would keep about {mixture.acceptance:.0e} of its attempts"
+        return Declined(lambda: kept, LONGEST / seconds)
+    size = "a {} x {} table".format(*table.shape)
+    return Offer(
+        "scale mixture",
+        structure.lattice.representatives[table.classes],
+        lambda: mixture.draw,
+        mixture.acceptance,
+        f"of public sums that cross, {size} drawn in some {max(seconds, 1e-3):.1g} s",
+    )
+
+
+def two_way_table(structure: Structure, block: int) -> Hierarchical | None:
+    """Return the table that a block is, if it is a two-way table, one cell a position, under both margins."""
+    for table in structure.tables:
+        if structure.blocks[structure.lattice.representatives[table.classes[0]]] == block:
+            return table if len(table.shape) == 2 and table.cells == table.classes.size else None
+    return None
+
+
+class Table:
+    """A table under both margins, rows and columns at least 2.
+
+    Examples
+    --------
+    >>> Table((3, 4)).m
+    6
+    """
+
+    paths = PATHS
+
+    def __init__(self, shape: tuple[int, int]) -> None:
+        self.shape = shape
+        self.m = (shape[0] - 1) * (shape[1] - 1)
+
+    def scales(self, epsilon: Fraction, width: Fraction, path: Fraction) -> RowScales:
+        """Return the law that scales are drawn from."""
+        # wide cells of the rows that are drawn last have paths of 3 cells in any case
+        end = min(END, width / max(Fraction(1), 4 - path))
+        return RowScales(self.shape, epsilon, end, path / width)
+
+    def backing(self, wide: NDArray[np.bool_], path: Fraction) -> int | None:
+        """Return the root of a tree of wide cells with paths so short."""
+        return root_of(wide, path)
+
+    def noise(self, t: NDArray[np.float64], wide: NDArray[np.bool_], backing: int, tape: Tape) -> Drawn:
+        """Draw noise given scales."""
+        return draw_given_scales(t, wide, backing, tape)
+
+    def enclose_log_determinant(self, t: list[list[arb]]) -> arb:
+        """Enclose log det(B' T^-1 B), which is log det(A T A') - log det T."""
+        found = enclose_column_determinant(t).log()
+        for row in t:
+            found += sum(row, start=arb(0)).log() - sum((x.log() for x in row), start=arb(0))
+        return found
+
+
+class Crossing(ScaleMixture):
+    """The l1 Laplace law on r x c tables whose rows and columns sum to zero.
+
+    Parameters
+    ----------
+    shape : tuple of int
+        r and c, both at least 2; the longer side is drawn row by row.
+    epsilon : Fraction or int
+        Positive; the law is proportional to ``exp(-epsilon |z|_1)``.
+
+    Raises
+    ------
+    PrivacyError
+        If epsilon is not a positive rational.
+
+    Examples
+    --------
+    >>> from ppdinf.noise.primitives.stream import seeded_tape
+    >>> Crossing((3, 4), Fraction(1, 4)).draw(2, seeded_tape(1)).reshape(2, 3, 4).sum(axis=1)
+    array([[0, 0, 0, 0],
+           [0, 0, 0, 0]])
+    """
+
+    def __init__(self, shape: tuple[int, int], epsilon: Fraction) -> None:
+        super().__init__(Table((max(shape), min(shape))), epsilon)
+        self.shape = shape
+
+    def draw(self, size: int, tape: Tape) -> NDArray[np.int64]:
+        """Return `size` independent draws, int64 of shape (size, r * c), in C order."""
+        noise = super().draw(size, tape)
+        if self.shape != self.system.shape:
+            noise = noise.reshape(size, *self.system.shape).transpose(0, 2, 1).reshape(size, -1)
+        return noise
+
+
+@lru_cache(maxsize=8)
+def _prepared(shape: tuple[int, int], epsilon: Fraction) -> Crossing:
+    return Crossing(shape, epsilon)

@@ -1,0 +1,186 @@
+"""Noise on lattices too large to couple otherwise: Metropolised independence with annealed proposals.
+
+Target: l1 Laplace noise on {z : A z = 0}, where some cells determine the others as whole numbers.
+State: the integer vector z and its importance weight w. Kernel:
+
+1. Draw the free cells as independent double geometric noise of rate epsilon, and solve for the others
+   (the proposal of `ppdinf.noise.mcmc.metropolised_independence`). Its law is the target without the solved cells.
+2. Let the rate of the solved cells grow from 0 to epsilon in K levels s_k epsilon, s_k = (k / K)^2. At each,
+   multiply w by exp(-(s_k - s_(k-1)) epsilon sum |z_solved|), then move z by one sweep of lattice Gibbs
+   for the law with those rates (annealed importance sampling: E[f(z) w] / E[w] is the target's mean of f).
+3. Accept with probability min(1, w' / w).
+
+With K = 5 times the rank the logarithm of w has a standard deviation below 1, so that most proposals are
+accepted, and two chains that share their proposals meet at the first that both accept: after a handful of
+steps, whatever the size of the table. Without step 2 fewer than one in 10^12 would be accepted on
+10 x 10 margins.
+
+References
+----------
+R. M. Neal, "Annealed importance sampling", Statistics and Computing 11, 2001. L. Middleton, G. Deligiannidis,
+A. Doucet, P. E. Jacob, "Unbiased smoothing using particle independent Metropolis-Hastings", AISTATS 2019:
+coupled independence chains with estimated weights.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ppdinf._internal.numba_jit import jit
+from ppdinf.errors import InvariantError, PrivacyError
+from ppdinf.lattice.algebra.systems import MatrixLike
+from ppdinf.lattice.structure.blocks import Structure, structure
+from ppdinf.laws import DoubleGeometric, Law
+from ppdinf.noise.mcmc.lattice_gibbs_noise import GibbsMoves, gibbs_moves, move_space, step, word
+from ppdinf.noise.mcmc.line_conditionals import Ints, Room
+from ppdinf.noise.mcmc.metropolised_independence import Proposal, proposal, propose
+from ppdinf.noise.mcmc.parallel_chains import chains_in_threads
+
+__all__ = ["Annealing", "annealed", "annealing"]
+
+LEVELS = 5  # per dimension of the lattice
+
+
+class Annealing(NamedTuple):
+    """What the compiled chain needs.
+
+    Attributes
+    ----------
+    start : Proposal
+        Free and solved cells.
+    moves : GibbsMoves
+        Lines of the lattice; the rates of the target.
+    levels : int
+    """
+
+    start: Proposal
+    moves: GibbsMoves
+    levels: int
+
+
+def annealing(A: MatrixLike | Structure, law: Law, *, levels: int | None = None) -> Annealing:
+    """Prepare the sampler.
+
+    Parameters
+    ----------
+    A : array_like or scipy sparse of whole numbers, shape (k, d), or Structure
+    law : Law
+        Of kind l1.
+    levels : int, optional
+        Number K; by default 5 times the rank of the lattice. The variance of log w falls as 1 / K.
+
+    Returns
+    -------
+    Annealing
+
+    Raises
+    ------
+    PrivacyError
+        The law is not l1, or levels is below 1.
+    InvariantError
+        The solved cells would not be whole numbers.
+
+    Examples
+    --------
+    >>> annealing([[1, 1, 1]], DoubleGeometric(1)).levels
+    10
+    """
+    found = A if isinstance(A, Structure) else structure(A)
+    if not isinstance(law, DoubleGeometric):
+        raise PrivacyError(f"annealing is for the l1 law, found {law.name}; the others have exact samplers")
+    if levels is not None and levels < 1:
+        raise PrivacyError(f"levels must be at least 1, found {levels}")
+    start = proposal(found.class_system[:, found.classes], law, law.epsilon)
+    if start.divisor != 1:
+        raise InvariantError(
+            f"the solved cells are multiples of 1/{start.divisor}, not whole numbers; "
+            "use ppdinf.noise.mcmc.lattice_gibbs_noise"
+        )
+    none = np.empty((0, 0), dtype=np.int64)
+    lines = gibbs_moves(found, law)._replace(rows=none, columns=none, sweep=found.lattice.rank)
+    return Annealing(start, lines, levels or max(1, LEVELS * found.lattice.rank))
+
+
+def annealed(
+    system: Annealing,
+    draws: int,
+    *,
+    burn: int = 0,
+    chains: int = 1,
+    rng: int | np.random.Generator,
+    threads: int | None = None,
+) -> tuple[Ints, NDArray[np.float64]]:
+    """Run chains from the law of the proposals.
+
+    Parameters
+    ----------
+    system : Annealing
+    draws, chains, rng, threads
+        As for `ppdinf.noise.mcmc.isdp.isdp`.
+    burn : int
+        Steps before the first that is recorded; `ppdinf.noise.mcmc.tv_bound` with
+        `ppdinf.noise.mcmc.coupling.annealed_meeting` says how many are needed.
+
+    Returns
+    -------
+    noise : ndarray of int64, shape (chains, draws, d)
+    accepted : ndarray of float64, shape (chains,)
+
+    Notes
+    -----
+    A step costs `levels` sweeps of lattice Gibbs along lines: about 10 ms for 10 x 10 margins and 1.3 s for 30 x 30.
+
+    Examples
+    --------
+    >>> noise, accepted = annealed(annealing([[1, 1, 1]], DoubleGeometric(1)), 4, rng=1)
+    >>> noise.shape, int(abs(noise.sum(axis=2)).max())
+    ((1, 4, 3), 0)
+    """
+    return chains_in_threads(lambda g: _run(own_rates(system), draws, burn, g), chains, rng=rng, threads=threads)
+
+
+def own_rates(system: Annealing) -> Annealing:
+    """Copy the rates, which annealing overwrites, so that threads do not share them."""
+    return system._replace(moves=system.moves._replace(rates=system.moves.rates.copy()))
+
+
+@jit
+def _run(system: Annealing, draws: int, burn: int, rng: np.random.Generator) -> tuple[Ints, float]:
+    out, accepted = np.empty((draws, system.moves.d), np.int64), 0
+    z, candidate, room = (
+        np.zeros(system.moves.d, np.int64),
+        np.zeros(system.moves.d, np.int64),
+        move_space(system.moves),
+    )
+    log_weight = anneal(z, system, room, rng)
+    for draw in range(-burn, draws):
+        log_candidate = anneal(candidate, system, room, rng)
+        if rng.random() <= math.exp(min(0.0, log_candidate - log_weight)):
+            z[:] = candidate
+            log_weight = log_candidate
+            accepted += 1
+        if draw >= 0:
+            out[draw] = z
+    return out, accepted / (burn + draws)
+
+
+@jit
+def anneal(z: Ints, system: Annealing, room: Room, rng: np.random.Generator) -> float:
+    """Draw a proposal into z and return the logarithm of its weight; overwrites the rates of solved cells."""
+    moves, log_weight, before = system.moves, 0.0, 0.0
+    propose(z, system.start, rng)
+    for k in range(system.levels):
+        level = ((k + 1) / system.levels) ** 2
+        size = 0
+        for i in system.start.solved:
+            size += abs(z[i])
+            moves.rates[i] = level * system.start.rate
+        log_weight -= (level - before) * system.start.rate * size
+        before = level
+        for _ in range(moves.sweep):
+            step(z, moves, word(rng), room)
+    return log_weight

@@ -1,0 +1,158 @@
+r"""The law of noise along a line z + t b of the lattice, inverted: t as an increasing function of one uniform.
+
+l1. The exponent ``-sum_i epsilon_i |z_i + t b_i|``, with a rate for each cell, is linear in t between the
+breakpoints -z_i/b_i, so the law is geometric, rising or falling, on each segment of integers between
+them; masses of segments are geometric sums, taken relative to the largest weight, and a position within
+one is found in closed form.
+An integer t is on the lower side of cell i exactly when t <= floor(-z_i/b_i), which puts every integer
+on one segment also where a breakpoint falls between integers (``|b_i| > 1``).
+
+l2, Gaussian. Both depend on t through (t - c)^2 with c = -<z,b>/<b,b>, and fall away from c on both
+sides. Weights are summed over the integers whose weight exceeds exp(-40) of the largest: what is left
+out is below 1e-14 of the total.
+
+Bounds least <= t <= most truncate either. Monotone in the uniform: two states that share it are coupled
+by common quantiles, and two states on the same line go to the same point.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ppdinf._internal.numba_jit import jit
+from ppdinf.laws.chain_kernels import L1, L2, log_mass
+
+__all__ = ["FAR", "Room", "line_quantile", "work_space"]
+
+type Ints = NDArray[np.int64]
+
+FAR = 2**60  # stands for no bound
+LEFT_OUT = 40.0  # in units of the exponent
+ALMOST_ONE = 1.0 - 2.0**-53
+
+
+type Room = tuple[Ints, NDArray[np.float64]]
+
+
+@jit
+def work_space(longest: int) -> Room:
+    """Room for the breakpoints and segments of a line over at most `longest` cells."""
+    return np.empty((2, longest + 1), np.int64), np.empty((5, longest + 1))
+
+
+@jit
+def line_quantile(
+    z: Ints,
+    squares: int,
+    cells: Ints,
+    steps: Ints,
+    kind: int,
+    rates: NDArray[np.float64],
+    least: int,
+    most: int,
+    u: float,
+    room: Room,
+) -> int:
+    """Return the u-quantile of t given least <= t <= most.
+
+    `rates` holds epsilon cell by cell for the l1 law; the other laws take their scale from its first entry.
+    `squares` is |z|_2^2, which the l2 law needs.
+    """
+    if kind == L1:
+        return _piecewise_geometric(z, cells, steps, rates, least, most, u, room)
+    inner, length = 0, 0
+    for i in range(cells.size):
+        inner += z[cells[i]] * steps[i]
+        length += steps[i] * steps[i]
+    return _window(squares, inner, length, kind, rates[0], least, most, u)
+
+
+@jit
+def _piecewise_geometric(
+    z: Ints, cells: Ints, steps: Ints, rates: NDArray[np.float64], least: int, most: int, u: float, room: Room
+) -> int:
+    (turn, last), (rise, lift, grade, height, mass) = room
+    n, slope, level = cells.size, 0.0, 0.0
+    for i in range(n):  # insertion sort of the breakpoints
+        b, at, rate = steps[i], z[cells[i]], rates[cells[i]]
+        size = abs(b)
+        signed = at if b > 0 else -at
+        place = -signed if size == 1 else (-signed) // size
+        slope -= rate * size
+        level -= rate * signed
+        k = i
+        while k > 0 and turn[k - 1] > place:
+            turn[k], rise[k], lift[k] = turn[k - 1], rise[k - 1], lift[k - 1]
+            k -= 1
+        turn[k], rise[k], lift[k] = place, 2.0 * rate * size, 2.0 * rate * signed
+    # minus the exponent is slope * t + level on (first, last[k]], segment by segment
+    first, lowest = least, np.inf
+    for k in range(n + 1):
+        if k > 0:
+            slope += rise[k - 1]
+            level += lift[k - 1]
+        grade[k] = slope
+        last[k] = min(most, turn[k]) if k < n else most
+        mass[k] = 0.0
+        if last[k] >= first:
+            peak = last[k] if slope < 0 else first
+            height[k] = slope * peak + level
+            lowest = min(lowest, height[k])
+            count = last[k] - first + 1
+            if slope == 0 or count == 1:
+                mass[k] = count
+            else:
+                q = abs(slope)
+                mass[k] = math.expm1(-q * count) / math.expm1(-q)
+            first = last[k] + 1
+    total = 0.0
+    for k in range(n + 1):
+        if mass[k] > 0.0:
+            mass[k] *= math.exp(lowest - height[k])
+            total += mass[k]
+    v, k = u * total, 0
+    while k < n and v >= mass[k]:
+        v -= mass[k]
+        k += 1
+    while mass[k] == 0.0:  # rounding at the very end
+        k -= 1
+        v = mass[k]
+    slope, first = grade[k], least
+    end: int = last[k]
+    for i in range(k):
+        first = max(first, last[i] + 1)
+    count = end - first + 1
+    share = min(v / mass[k], 1.0)
+    if slope == 0 or count == 1:
+        return first + min(int(share * count), count - 1)
+    q = abs(slope)
+    gone = min(share if slope > 0 else 1.0 - share, ALMOST_ONE)  # counted from the heavy end
+    steps_in = min(int(math.log1p(gone * math.expm1(-q * count)) / -q), count - 1)
+    return first + steps_in if slope > 0 else end - steps_in
+
+
+@jit
+def _window(squares: int, inner: int, length: int, kind: int, scale: float, least: int, most: int, u: float) -> int:
+    center = -inner / length
+    mode = min(max(int(np.rint(center)), least), most)
+    offset = (mode - center) ** 2
+    if kind == L2:
+        across = max(squares - inner * inner / length, 0.0)
+        reach = math.sqrt(((math.sqrt(across + length * offset) + LEFT_OUT / scale) ** 2 - across) / length)
+    else:
+        reach = math.sqrt(offset + 2.0 * LEFT_OUT * scale * scale / length)
+    first, end = max(least, math.ceil(center - reach)), min(most, math.floor(center + reach))
+    top = log_mass(kind, scale, 0, squares + mode * (2 * inner + mode * length))
+    total = 0.0
+    for t in range(first, end + 1):
+        total += math.exp(log_mass(kind, scale, 0, squares + t * (2 * inner + t * length)) - top)
+    v, t = u * total, first
+    while t < end:
+        v -= math.exp(log_mass(kind, scale, 0, squares + t * (2 * inner + t * length)) - top)
+        if v < 0.0:
+            break
+        t += 1
+    return t

@@ -1,0 +1,85 @@
+"""Exact draws from the rows of a stochastic matrix: in floating point where that settles them.
+
+A draw inverts the distribution function of its row at a uniform real u, read off the tape 64 bits at a time. The
+function is known in floating point up to `MARGIN`; a word further from every value of it settles the draw by
+comparison. The others, hardly one in 10^7, are settled in ball arithmetic, lengthened by further words as long as
+needed. So the law is that of the stated real numbers, each row divided by its exact sum.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from itertools import accumulate
+
+import numpy as np
+from flint import arb, ctx
+from numpy.typing import NDArray
+
+from ppdinf.noise.primitives.enclosed_comparison import integer_bounds, precision, settle
+from ppdinf.noise.primitives.stream import Tape
+
+__all__ = ["draw_rows"]
+
+MARGIN = 2.0**-38
+"""More than the error of a sum of up to 2^15 probabilities, and of the word as a float."""
+
+type Row = Callable[[int], list[arb]]
+
+
+def draw_rows(matrix: NDArray[np.float64], rows: NDArray[np.int64], enclose: Row, tape: Tape) -> NDArray[np.int64]:
+    """Draw a column for every row that is asked for, exactly.
+
+    Parameters
+    ----------
+    matrix : ndarray of float64, shape (n, m)
+        Probabilities, up to rounding; each row sums to 1 within 1e-9.
+    rows : ndarray of int64, shape (d,)
+    enclose : callable
+        ``enclose(i)`` lists enclosures of the m stated weights of row i at Arb's working precision.
+    tape : Tape
+        Source of words: one a draw, and hardly ever a second.
+
+    Returns
+    -------
+    ndarray of int64, shape (d,)
+
+    Notes
+    -----
+    About 0.1 microseconds a draw; the draws of one row are made together.
+
+    Examples
+    --------
+    >>> from ppdinf.noise.primitives.stream import seeded_tape
+    >>> matrix = np.array([[0.5, 0.5], [0.25, 0.75]])
+    >>> draw_rows(matrix, np.array([0, 1, 1, 0]), lambda i: [arb(p) for p in matrix[i]], seeded_tape(1))
+    array([1, 1, 0, 1])
+    """
+    words = tape(rows.size)
+    drawn = np.empty(rows.size, dtype=np.int64)
+    order = np.argsort(rows, kind="stable")
+    present, starts = np.unique(rows[order], return_index=True)
+    for i, own in zip(present.tolist(), np.split(order, starts[1:]), strict=True):
+        levels = np.cumsum(matrix[i])
+        levels /= levels[-1]
+        u = words[own] * 2.0**-64
+        found = np.searchsorted(levels, u, side="right")
+        near = (np.searchsorted(levels[:-1], u - MARGIN) != np.searchsorted(levels[:-1], u + MARGIN)).nonzero()[0]
+        for k in near.tolist():
+            found[k] = settle(words[own[k]], 64, tape, partial(_find, i=i, enclose=enclose))
+        drawn[own] = found
+    return drawn
+
+
+def _find(word: int, bits: int, *, i: int, enclose: Row) -> int | None:
+    """Return the column that every u beginning with these bits falls into, if there is one."""
+    with precision(bits):
+        assert ctx.prec >= bits
+        sums = list(accumulate(enclose(i)))
+        for j, level in enumerate(sums[:-1]):
+            low, high = integer_bounds(level / sums[-1] * 2**bits)
+            if word < low:
+                return j
+            if word < high:
+                return None
+    return len(sums) - 1

@@ -1,0 +1,163 @@
+"""A generator whose words nobody can foretell from its draws: ChaCha20, for compiled chains of releases.
+
+Compiled chains read uniform numbers from a NumPy `Generator`. Those of NumPy are made for simulation: some of their
+words tell all that follow, and came before. A word of ChaCha20 with a key of 256 secret bits is, as far as is known,
+as good as independent of all others to whoever lacks the key. Key and stream decide the words, so that the same code
+serves releases (the operating system's words as key) and research (a seeded generator's).
+
+References
+----------
+D. J. Bernstein, "ChaCha, a variant of Salsa20", 2008, with its 64-bit counter and 64-bit stream number; Y. Nir,
+A. Langley, RFC 8439 (2018), section 2.3, for the block function and its test vectors.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numba import carray, types
+from numpy.typing import NDArray
+
+from ppdinf._internal.numba_jit import callback, jit
+from ppdinf.noise.primitives.stream import Words
+
+__all__ = ["ChaCha20", "block"]
+
+SIZE = 33  # of the state in 32-bit words: 16 that say which block comes next, 16 of the last one, and how many are used
+USED = 32
+CONSTANTS = np.frombuffer(b"expand 32-byte k", dtype="<u4").astype(np.uint32)
+
+
+@jit
+def _rotate(x: np.uint32, bits: int) -> np.uint32:
+    return np.uint32((x << np.uint32(bits)) | (x >> np.uint32(32 - bits)))
+
+
+@jit
+def _quarter(s: NDArray[np.uint32], a: int, b: int, c: int, d: int) -> None:
+    s[a] = np.uint32(s[a] + s[b])
+    s[d] = _rotate(np.uint32(s[d] ^ s[a]), 16)
+    s[c] = np.uint32(s[c] + s[d])
+    s[b] = _rotate(np.uint32(s[b] ^ s[c]), 12)
+    s[a] = np.uint32(s[a] + s[b])
+    s[d] = _rotate(np.uint32(s[d] ^ s[a]), 8)
+    s[c] = np.uint32(s[c] + s[d])
+    s[b] = _rotate(np.uint32(s[b] ^ s[c]), 7)
+
+
+@jit
+def block(state: NDArray[np.uint32]) -> None:
+    """Write the block that entries 0 to 15 ask for into 16 to 31, ten double rounds, and ask for the next.
+
+    `state` holds 32-bit words: four constants, eight of the key, two of the counter, two of the stream.
+    """
+    out = state[16:32]
+    out[:] = state[:16]
+    for _ in range(10):
+        for column in range(4):
+            _quarter(out, column, 4 + column, 8 + column, 12 + column)
+        for column in range(4):
+            _quarter(out, column, 4 + (column + 1) % 4, 8 + (column + 2) % 4, 12 + (column + 3) % 4)
+    for i in range(16):
+        out[i] = np.uint32(out[i] + state[i])
+    state[12] = np.uint32(state[12] + np.uint32(1))
+    if state[12] == 0:
+        state[13] = np.uint32(state[13] + np.uint32(1))
+
+
+@jit
+def _next(state: NDArray[np.uint32]) -> np.uint64:
+    if state[USED] == 16:
+        block(state)
+        state[USED] = 0
+    at = 16 + state[USED]
+    state[USED] += np.uint32(2)
+    return np.uint64(state[at]) | (np.uint64(state[at + 1]) << np.uint64(32))
+
+
+# -- as NumPy and numba call it --------------------------------------------------------------------------
+
+
+def _word(state: Any) -> np.uint64:
+    return _next(carray(state, SIZE))
+
+
+def _half(state: Any) -> np.uint32:
+    return np.uint32(_next(carray(state, SIZE)) >> np.uint64(32))
+
+
+def _double(state: Any) -> np.float64:
+    return np.float64(_next(carray(state, SIZE)) >> np.uint64(11)) * 1.1102230246251565e-16
+
+
+class _Interface(ctypes.Structure):
+    """What NumPy's header bitgen.h asks of a bit generator."""
+
+    _fields_ = [(name, ctypes.c_void_p) for name in ("state", "next_uint64", "next_uint32", "next_double", "next_raw")]
+
+
+@cache
+def _functions() -> dict[str, Any]:
+    """Compiled functions of the interface; they stay as long as the process."""
+    state = types.CPointer(types.uint32)
+    word = callback(types.uint64(state), _word)
+    return {
+        "next_uint64": word,
+        "next_uint32": callback(types.uint32(state), _half),
+        "next_double": callback(types.float64(state), _double),
+        "next_raw": word,
+    }
+
+
+class ChaCha20(np.random.BitGenerator):
+    """Bit generator for `numpy.random.Generator`, in Python and in compiled code.
+
+    Parameters
+    ----------
+    key : array of uint64, shape (4,)
+        256 bits, secret where draws are confidential.
+    stream : int
+        Number of a row of 2**67 words under the same key.
+
+    Notes
+    -----
+    A word takes about 20 ns, four times as long as of NumPy's own. `spawn` gives the next streams of the same key,
+    1, 2, ... One generator belongs to one thread. The state is neither shown nor pickled.
+
+    Examples
+    --------
+    >>> from ppdinf.noise.primitives.stream import secure_tape, seeded_tape
+    >>> secret = np.random.Generator(ChaCha20(secure_tape()(4)))
+    >>> 0 <= secret.random() < 1
+    True
+    >>> np.random.Generator(ChaCha20(seeded_tape(1)(4))).integers(100, size=5)
+    array([80,  5, 10,  8, 43])
+    """
+
+    def __init__(self, key: Words, stream: int = 0) -> None:
+        super().__init__(0)  # of which nothing is used
+        self._key, self._stream, self._spawned = np.array(key, dtype=np.uint64), stream, 0
+        counter_and_stream = np.array([0, stream], dtype=np.uint64)
+        self._words = np.zeros(SIZE, dtype=np.uint32)
+        self._words[:16] = np.concatenate([CONSTANTS, _halves(self._key), _halves(counter_and_stream)])
+        self._words[USED] = 16
+        where = ctypes.pythonapi.PyCapsule_GetPointer
+        where.restype, where.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+        interface = _Interface.from_address(where(self.capsule, b"BitGenerator"))
+        interface.state = self._words.ctypes.data
+        for name, function in _functions().items():
+            setattr(interface, name, function.address)
+
+    def spawn(self, n_children: int) -> list[ChaCha20]:
+        """Return generators of other streams, independent of this one and of each other."""
+        if self._stream:
+            raise ValueError("a stream of ChaCha20 has no streams of its own")
+        self._spawned += n_children
+        return [ChaCha20(self._key, self._spawned - k) for k in reversed(range(n_children))]
+
+
+def _halves(words: Words) -> NDArray[np.uint32]:
+    return words.astype("<u8").view("<u4").astype(np.uint32)

@@ -1,0 +1,181 @@
+"""Exact draws of the noise laws on the integers, and of the coin exp(-q), for rational parameters.
+
+All three invert their distribution function with certified integer bounds (`ppdinf.noise.primitives.inversion`):
+no floating point takes part, at any scale, and equal parameters share one table.
+
+References
+----------
+C. Canonne, G. Kamath, T. Steinke, "The discrete Gaussian for differential privacy", Journal of Privacy
+and Confidentiality 12(1), 2022: definitions, and the rational rejection sampler that serves the same end.
+A. Ghosh, T. Roughgarden, M. Sundararajan, "Universally utility-maximizing privacy mechanisms", SIAM
+Journal on Computing 41(6), 2012: the two-sided (double) geometric law.
+"""
+
+from fractions import Fraction
+from functools import lru_cache
+from numbers import Rational
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ppdinf._internal.numba_jit import jit
+from ppdinf._internal.rationals import ball
+from ppdinf.errors import PrivacyError
+from ppdinf.noise.primitives.inversion import Inversion, bernoulli
+from ppdinf.noise.primitives.stream import Tape, Words, bounded, fill
+
+__all__ = ["bernoulli_exp", "discrete_gaussian", "discrete_laplace", "uniform_integers"]
+
+
+def discrete_laplace(epsilon: Fraction, size: int, tape: Tape) -> NDArray[np.int64]:
+    """Draw from P(k) proportional to exp(-epsilon |k|) on the integers (the double geometric law).
+
+    Parameters
+    ----------
+    epsilon : Fraction or int
+        Positive rate.
+    size : int
+        Number of independent draws.
+    tape : Tape
+        Source of words: one a draw for epsilon above 0.011, about three below.
+
+    Returns
+    -------
+    ndarray of int64, shape (size,)
+
+    Raises
+    ------
+    PrivacyError
+        If epsilon is not a positive rational, or so small that draws might not fit 64 bits.
+
+    Notes
+    -----
+    About 0.03 microseconds a draw from a secure tape (0.2 in the wide case), after a set-up of at most
+    0.05 s for each new epsilon. Time and words read depend on the drawn values only through a binary
+    search and, in the wide case, through rejections (one draw in a hundred).
+
+    Examples
+    --------
+    >>> from fractions import Fraction
+    >>> from ppdinf.noise.primitives.stream import seeded_tape
+    >>> discrete_laplace(Fraction(1, 4), 6, seeded_tape(1))
+    array([ 0,  9, -5,  9, -2, -1])
+    """
+    return _laplace(positive("epsilon", epsilon)).draw(size, tape)
+
+
+def discrete_gaussian(sigma_squared: Fraction, size: int, tape: Tape) -> NDArray[np.int64]:
+    """Draw from P(k) proportional to exp(-k^2 / (2 sigma^2)) on the integers.
+
+    Parameters
+    ----------
+    sigma_squared : Fraction or int
+        Positive; the variance of the law is a little smaller than it for small sigma.
+    size : int
+        Number of independent draws.
+    tape : Tape
+        Source of words: one a draw for sigma below 434, about three above.
+
+    Returns
+    -------
+    ndarray of int64, shape (size,)
+
+    Raises
+    ------
+    PrivacyError
+        If sigma_squared is not a positive rational, or so large that draws might not fit 64 bits.
+
+    Notes
+    -----
+    Cost and what timing reveals: as for `discrete_laplace`, with fewer rejections.
+
+    Examples
+    --------
+    >>> from ppdinf.noise.primitives.stream import seeded_tape
+    >>> discrete_gaussian(9, 6, seeded_tape(1))
+    array([ 0,  5, -3,  5, -1, -1])
+    """
+    return _gaussian(positive("sigma_squared", sigma_squared)).draw(size, tape)
+
+
+def bernoulli_exp(q: Fraction, size: int, tape: Tape) -> NDArray[np.bool_]:
+    """Draw events of probability exp(-q).
+
+    Parameters
+    ----------
+    q : Fraction or int
+        At least 0.
+    size : int
+        Number of independent draws.
+    tape : Tape
+        Source of words: one a draw, and almost never a second.
+
+    Returns
+    -------
+    ndarray of bool, shape (size,)
+
+    Raises
+    ------
+    PrivacyError
+        If q is not a rational or is negative.
+
+    Examples
+    --------
+    >>> from ppdinf.noise.primitives.stream import seeded_tape
+    >>> bernoulli_exp(1, 6, seeded_tape(1))
+    array([False, False,  True, False,  True, False])
+    """
+    q = Fraction(0) if q == 0 else positive("q", q)
+    return bernoulli(lambda: (-ball(q)).exp(), size, tape)
+
+
+def uniform_integers(limits: NDArray[np.integer], tape: Tape) -> NDArray[np.int64]:
+    """Draw one whole number from {0, ..., n - 1} for every n of an array.
+
+    Parameters
+    ----------
+    limits : ndarray of integers, shape (size,)
+        From 1 to 2^63.
+    tape : Tape
+        Source of words: one a draw, and hardly ever a second.
+
+    Returns
+    -------
+    ndarray of int64, shape (size,)
+
+    Examples
+    --------
+    >>> from ppdinf.noise.primitives.stream import seeded_tape
+    >>> uniform_integers(np.array([1, 10, 1000]), seeded_tape(1))
+    array([  0,   9, 144])
+    """
+    found = np.empty(len(limits), dtype=np.int64)
+    fill(_bounded_each, tape, len(limits), np.asarray(limits, dtype=np.uint64), found)
+    return found
+
+
+@jit
+def _bounded_each(words: Words, position: int, limits: Words, found: NDArray[np.int64]) -> int:
+    for word in words:
+        value, accepted = bounded(word, limits[position])
+        if accepted:
+            found[position] = value
+            position += 1
+    return position
+
+
+def positive(name: str, value: Fraction) -> Fraction:
+    """Return a positive rational as a Fraction, or refuse it."""
+    if not isinstance(value, Rational) or isinstance(value, bool) or value <= 0:
+        raise PrivacyError(f"{name} is {value!r}; give a positive int or fractions.Fraction")
+    return Fraction(value)
+
+
+@lru_cache(maxsize=256)
+def _laplace(epsilon: Fraction) -> Inversion:
+    return Inversion(lambda k: (-abs(k) * ball(epsilon)).exp(), mode=0)
+
+
+@lru_cache(maxsize=256)
+def _gaussian(sigma_squared: Fraction) -> Inversion:
+    return Inversion(lambda k: (-(k**2) / ball(2 * sigma_squared)).exp(), mode=0)

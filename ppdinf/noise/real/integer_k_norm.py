@@ -1,0 +1,98 @@
+"""Whole vectors with mass proportional to exp(-rate |z|) in the l1, l2 or linf norm, exactly, and weighted choices.
+
+* l1: independent double geometric coordinates;
+* l2: a mixture of discrete Gaussians (`ppdinf.noise.exact.gaussian.l2_laplace_mixture`);
+* linf: ``exp(-rate |z|) = (1 - exp(-rate)) sum_{R >= |z|} exp(-rate R)``, so that z is uniform in the cube of radius R
+  when R has mass proportional to ``exp(-rate R) (2 R + 1)^d``, the number of its points.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from fractions import Fraction
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+import numpy as np
+from flint import arb
+from numpy.typing import NDArray
+
+from ppdinf._internal.rationals import ball
+from ppdinf.lattice import structure
+from ppdinf.laws import L2Laplace
+from ppdinf.noise.exact.elimination.variable_elimination import Elimination
+from ppdinf.noise.exact_noise import exact_noise
+from ppdinf.noise.primitives.enclosed_comparison import precision
+from ppdinf.noise.primitives.integers import discrete_laplace, uniform_integers
+from ppdinf.noise.primitives.inversion import Inversion
+
+if TYPE_CHECKING:
+    from ppdinf.noise.exact.elimination.variable_elimination import Elimination
+    from ppdinf.noise.primitives.stream import Tape
+
+__all__ = ["one_of", "whole_k_norm"]
+
+
+def whole_k_norm(dimension: int, norm: str, rate: Fraction, draws: int, tape: Tape) -> NDArray[np.int64]:
+    """Draw whole vectors with mass proportional to ``exp(-rate |z|)``.
+
+    Parameters
+    ----------
+    dimension : int
+    norm : {"l1", "l2", "linf"}
+    rate : Fraction
+        Positive.
+    draws : int
+    tape : callable
+        Uniform 64-bit words (`ppdinf.noise.primitives.stream`).
+
+    Returns
+    -------
+    ndarray of int64, shape (draws, dimension)
+
+    Examples
+    --------
+    >>> from ppdinf.noise.primitives.stream import seeded_tape
+    >>> z = whole_k_norm(2, "linf", Fraction(1, 2), 40_000, seeded_tape(1))
+    >>> at_zero = 1 / sum((8 * k or 1) * np.exp(-k / 2) for k in range(100))
+    >>> bool(abs((z == 0).all(axis=1).mean() - at_zero) < 0.002)
+    True
+    """
+    if norm == "l1":
+        return discrete_laplace(rate, draws * dimension, tape).reshape(draws, dimension)
+    if norm == "l2":
+        free = structure(np.zeros((1, dimension), dtype=np.int64))
+        return exact_noise(free, L2Laplace(rate)).draw(draws, tape)
+    radius = _radius(dimension, rate).draw(draws, tape)
+    return uniform_integers(np.repeat(2 * radius + 1, dimension), tape).reshape(draws, -1) - radius[:, None]
+
+
+@lru_cache(maxsize=16)
+def _radius(dimension: int, rate: Fraction) -> Inversion:
+    def weight(k: int) -> arb:
+        return (-ball(rate) * k).exp() * arb(2 * k + 1) ** dimension
+
+    mode = max(0, math.floor(dimension / float(rate)) - 2)
+    with precision(64):
+        while (arb(2 * mode + 3) / (2 * mode + 1)).log() * dimension > ball(rate):  # the next weight is larger
+            mode += 1
+    return Inversion(weight, mode, first=0)
+
+
+def one_of(sizes: NDArray[np.int64], log_weights: Sequence[Fraction]) -> Elimination:
+    """Choose k with mass proportional to ``sizes[k] exp(log_weights[k])``, as a system of one variable.
+
+    Examples
+    --------
+    >>> from ppdinf.noise.primitives.stream import seeded_tape
+    >>> choice = one_of(np.array([3, 0, 1]), [Fraction(0), Fraction(0), Fraction(-1)])
+    >>> np.bincount(choice.draw(4000, seeded_tape(1))[:, 0]) / 4000
+    array([0.8885, 0.    , 0.1115])
+    """
+
+    def weights(bits: int) -> tuple[int, list[arb], arb]:
+        each = zip(sizes.tolist(), log_weights, strict=True)
+        return 0, [arb(size) * ball(log).exp() if size else arb(0) for size, log in each], arb(0)
+
+    return Elimination(np.empty((0, 1), dtype=np.int64), [], [weights])

@@ -1,0 +1,198 @@
+r"""Laplace noise in the orthogonal coordinates of a lattice: mass proportional to exp(-rate |R x|_1), exactly.
+
+x are the coordinates of a lattice vector z = B x, and R is upper triangular, a matrix of whole numbers: Q'B, scaled and
+rounded, for the Gram-Schmidt basis Q of B. So the noise has the law of independent Laplace coordinates in Q, held on
+the lattice. It is drawn as Klein's sampler draws round laws (`ppdinf.noise.exact.gaussian.klein`), x_m first. Given all
+later ones,
+
+    v_i = R_ii x_i + t_i,    t_i = sum_{j > i} R_ij x_j,
+
+has mass exp(-rate |v_i|) on the whole numbers that leave the same rest f_i by R_ii as t_i does: from 0 up, f_i plus a
+geometric number of steps; below 0, f_i - R_ii minus one. The masses add up to
+
+    M(f) = (exp(-rate f) + exp(-rate (R_ii - f))) / (1 - exp(-rate R_ii)) <= M(0),
+
+which depends on the path, so that a vector is kept with probability prod_i M(f_i) / M(0). All numbers are whole or
+rational, and coins are tossed exactly (`ppdinf.noise.primitives.bernoulli`); a geometric number has independent binary
+digits, the j-th 1 with probability 1 / (1 + exp(rate R_ii 2^j)). Digits of which one is 1 with probability below
+exp(-700) are 0.
+
+References
+----------
+P. Klein, "Finding the closest lattice vector when it's unusually close", SODA 2000. L. Devroye, Non-Uniform Random
+Variate Generation (Springer, 1986), chapter X.2.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import partial
+from typing import TYPE_CHECKING
+
+import numpy as np
+from flint import arb
+from numpy.typing import NDArray
+from scipy import sparse
+from scipy.sparse.csgraph import connected_components
+
+from ppdinf._internal.rationals import ball
+from ppdinf.errors import InvariantError
+from ppdinf.lattice.algebra.systems import MatrixLike
+from ppdinf.noise.primitives.bernoulli import toss
+
+if TYPE_CHECKING:
+    from ppdinf.noise.primitives.stream import Tape
+
+__all__ = ["TriangularLaplace", "triangular_laplace"]
+
+NEGLIGIBLE = 700  # minus the logarithm of the probability of digits that are left out
+ERROR = 2.0**-45  # more than the absolute error of each log probability below
+BITS = 30  # of the entries of R, at most
+BATCH = 2**21  # coordinates at a time
+
+
+@dataclass(frozen=True, eq=False)
+class TriangularLaplace:
+    """The law of coordinates x with mass proportional to ``exp(-rate |R x|_1)``.
+
+    Attributes
+    ----------
+    triangle : scipy.sparse.csr_array of int64, shape (m, m)
+        R, upper triangular, positive on the diagonal.
+    rate : Fraction
+    """
+
+    triangle: sparse.csr_array
+    rate: Fraction
+
+    def draw(self, size: int, tape: Tape) -> NDArray[np.int64]:
+        """Draw coordinates, int64 of shape (size, m)."""
+        m = self.triangle.shape[0]
+        found = np.zeros((size, m), dtype=np.int64)
+        waiting, rows = np.arange(size if m else 0), max(1, BATCH // max(m, 1))
+        while waiting.size:
+            now = waiting[:rows]
+            proposed, rests = self._propose(now.size, tape)
+            kept = toss(*self._log_keep(rests), partial(self._enclose_keep, rests), tape)
+            found[now[kept]] = proposed[kept]
+            waiting = np.concatenate([now[~kept], waiting[rows:]])
+        return found
+
+    def _propose(self, size: int, tape: Tape) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Draw vectors one coordinate after the other; return the rests f as well."""
+        lengths = self.triangle.diagonal()
+        steps = self._geometric(size, lengths, tape)
+        x, rests = np.zeros((lengths.size, size), dtype=np.int64), np.empty((lengths.size, size), dtype=np.int64)
+        start, columns, entries = self.triangle.indptr, self.triangle.indices, self.triangle.data
+        for i in reversed(range(lengths.size)):
+            beyond = slice(start[i] + 1, start[i + 1])  # sorted: the diagonal comes first
+            t = entries[beyond] @ x[columns[beyond]] if start[i] + 1 < start[i + 1] else np.zeros(size, dtype=np.int64)
+            rests[i] = t % lengths[i]
+            up = self._sides(int(lengths[i]), rests[i], tape)
+            v = np.where(up, rests[i] + lengths[i] * steps[i], rests[i] - lengths[i] * (1 + steps[i]))
+            x[i] = (v - t) // lengths[i]
+        return x.T, rests.T
+
+    def _geometric(self, size: int, lengths: NDArray[np.int64], tape: Tape) -> NDArray[np.int64]:
+        """Draw numbers of steps, int64 of shape (m, size), with mass proportional to exp(-rate length k)."""
+        each = np.repeat(lengths, size)
+        rates: NDArray[np.float64] = np.multiply(float(self.rate), each, dtype=np.float64)
+        found = np.zeros(each.size, dtype=np.int64)
+        for j in range(max(1, math.ceil(math.log2(NEGLIGIBLE / rates.min())) + 1)):
+            high = rates * 2.0**j
+
+            def enclose(i: int, j: int = j) -> arb:
+                return 1 / (1 + ball(self.rate * int(each[i]) * 2**j).exp())
+
+            log_p = -high - np.log1p(np.exp(-high))
+            found += toss(log_p, ERROR * (1 + high), enclose, tape).astype(np.int64) << j
+        return found.reshape(lengths.size, size)
+
+    def _sides(self, length: int, rests: NDArray[np.int64], tape: Tape) -> NDArray[np.bool_]:
+        """Choose between numbers from 0 up and numbers below it."""
+
+        def enclose(i: int) -> arb:
+            return 1 / (1 + ball(self.rate * (2 * int(rests[i]) - length)).exp())
+
+        log_odds: NDArray[np.float64] = np.multiply(float(self.rate), length - 2 * rests, dtype=np.float64)
+        log_p = np.asarray(-np.logaddexp(0.0, -log_odds), dtype=np.float64)
+        return toss(log_p, ERROR * (1 + float(np.abs(log_odds).max())), enclose, tape)
+
+    def _log_keep(self, rests: NDArray[np.int64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Log of prod M(f) / M(0) for each vector, and a bound on its rounding error."""
+        half = float(self.rate) * self.triangle.diagonal() / 2
+        terms = _log_cosh(half - float(self.rate) * rests) - _log_cosh(half)
+        return terms.sum(axis=1), np.full(len(rests), ERROR * float(1 + half.sum()) * (1 + rests.shape[1]))
+
+    def _enclose_keep(self, rests: NDArray[np.int64], draw: int) -> arb:
+        found = arb(1)
+        for length, rest in zip(self.triangle.diagonal().tolist(), rests[draw].tolist(), strict=True):
+            half = self.rate * length / 2
+            found *= ball(half - self.rate * rest).cosh() / ball(half).cosh()
+        return found
+
+
+def triangular_laplace(triangle: MatrixLike, scale: float, grid: Fraction) -> tuple[TriangularLaplace, float]:
+    """Round a real triangular matrix such that noise is nowhere narrower than a scale.
+
+    Parameters
+    ----------
+    triangle : sparse array of float64, shape (m, m)
+        ``Q' B``, upper triangular but for rounding, positive on the diagonal.
+    scale : float
+        Of the Laplace coordinates in Q, in the unit of z times the grid.
+    grid : Fraction
+        By which the whole vectors z are multiplied.
+
+    Returns
+    -------
+    law : TriangularLaplace
+    widening : float
+        Factor, 1 or a little more, by which the scale had to grow: ``rate |R x|_1 <= |Q' B x|_1 grid / scale``.
+
+    Raises
+    ------
+    InvariantError
+        The basis is so long in some directions that numbers would not fit.
+
+    Examples
+    --------
+    >>> law, widening = triangular_laplace(sparse.csr_array([[1.0, 0.5], [0.0, 1.0]]), 4.0, Fraction(1, 8))
+    >>> law.triangle.toarray() / law.triangle[0, 0]
+    array([[1. , 0.5],
+           [0. , 1. ]])
+    """
+    exact = sparse.csr_array(sparse.triu(triangle))
+    long, tall, wide, count = _sizes(exact)
+    farthest = NEGLIGIBLE * scale / float(grid) * max(1.0, long) * (1 + wide)
+    bits = min(BITS, 62 - math.ceil(math.log2(farthest)))
+    whole = sparse.csr_array(exact * 2.0**bits)
+    whole.data = np.rint(whole.data)
+    whole = whole.astype(np.int64)
+    whole.sort_indices()
+    off = count * 2.0 ** -(bits + 1) * tall  # entries are off by half a unit, and by rounding of Q' B by far less
+    if bits < 1 or off > 1e-3 or np.any(whole.diagonal() < 1):
+        raise InvariantError("the basis of this system is too long in some directions for noise of whole numbers")
+    widening = (1 + off) * (1 + 1e-9)
+    rate = grid / (Fraction(scale * widening) * 2**bits)
+    return TriangularLaplace(whole, rate), widening
+
+
+def _sizes(triangle: sparse.csr_array) -> tuple[float, float, float, int]:
+    """Largest row and column sums of absolute values of the inverse, row sums of the matrix, entries in a column."""
+    long = tall = 0.0
+    component = connected_components(triangle, directed=False)[1] if triangle.shape[0] else np.zeros(0, dtype=int)
+    order = np.argsort(component, kind="stable")
+    for part in np.split(order, np.flatnonzero(np.diff(component[order])) + 1):
+        if part.size:
+            inverse = np.abs(np.linalg.inv(triangle[part][:, part].toarray()))
+            long, tall = max(long, inverse.sum(axis=1).max()), max(tall, inverse.sum(axis=0).max())
+    wide = abs(triangle).sum(axis=1).max(initial=0.0)
+    return long, tall, float(wide), int(np.bincount(triangle.indices).max(initial=0))
+
+
+def _log_cosh(x: NDArray[np.float64]) -> NDArray[np.float64]:
+    size = np.abs(x)
+    return size + np.log1p(np.expm1(-2 * size) / 2)

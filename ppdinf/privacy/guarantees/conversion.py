@@ -1,0 +1,148 @@
+r"""From zero-concentrated to approximate differential privacy, and back.
+
+rho-zCDP bounds every Renyi divergence, D_alpha <= alpha rho, and each of them bounds delta:
+
+    delta(epsilon) = min over alpha > 1 of exp((alpha - 1)(alpha rho - epsilon)) (1 - 1/alpha)^alpha / (alpha - 1).
+
+References
+----------
+C. L. Canonne, G. Kamath, T. Steinke, "The discrete Gaussian for differential privacy", NeurIPS 2020,
+Corollary 13. M. Bun, T. Steinke, "Concentrated differential privacy", TCC 2016, for zCDP itself.
+"""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+from scipy.optimize import brentq, minimize_scalar
+
+from ppdinf._internal.rationals import NUMBER, Parameter, as_fraction
+from ppdinf.errors import PrivacyError
+
+__all__ = ["zcdp_delta", "zcdp_epsilon", "zcdp_rho"]
+
+LEAST_DELTA = Fraction(1, 10**300)  # logarithms of floats go no further
+MOST = 10**100
+
+
+def zcdp_delta(rho: Parameter, epsilon: Parameter) -> float:
+    """Find the smallest delta that rho-zCDP is known to give at an epsilon.
+
+    Parameters
+    ----------
+    rho, epsilon : int, float, str or Fraction
+
+    Returns
+    -------
+    float
+        Between 0 and 1.
+
+    Examples
+    --------
+    >>> f"{zcdp_delta(0.5, 5):.1e}"
+    '2.9e-06'
+    """
+    return math.exp(_log_delta(_loss(rho), float(as_fraction(epsilon, "epsilon"))))
+
+
+def zcdp_epsilon(rho: Parameter, delta: Parameter) -> float:
+    """Find the smallest epsilon that rho-zCDP is known to give at a delta.
+
+    Parameters
+    ----------
+    rho : int, float, str or Fraction
+    delta : int, float, str or Fraction
+        Above 0 and below 1.
+
+    Returns
+    -------
+    float
+
+    Raises
+    ------
+    PrivacyError
+        A parameter is out of range.
+
+    Examples
+    --------
+    The person tables of the 2020 census redistricting data were released with rho = 2.55623.
+
+    >>> round(zcdp_epsilon(2.55623, "1e-10"), 2)
+    17.14
+    """
+    size, goal = _loss(rho), math.log(as_delta(delta))
+    highest = size + 2 * math.sqrt(-size * goal)  # Bun and Steinke's simpler conversion
+    if _log_delta(size, 0.0) <= goal:
+        return 0.0
+    return float(brentq(lambda epsilon: _log_delta(size, epsilon) - goal, 0.0, highest, xtol=1e-12 * highest))
+
+
+def zcdp_rho(epsilon: Parameter, delta: Parameter) -> float:
+    """Find the largest rho whose zCDP is known to give (epsilon, delta)-differential privacy.
+
+    Parameters
+    ----------
+    epsilon, delta : int, float, str or Fraction
+
+    Returns
+    -------
+    float
+
+    Raises
+    ------
+    PrivacyError
+        A parameter is out of range.
+
+    Examples
+    --------
+    >>> round(zcdp_rho(17.14357, "1e-10"), 5)
+    2.55623
+    """
+    target, goal = float(as_fraction(epsilon, "epsilon")), math.log(as_delta(delta))
+    lowest = (math.sqrt(target - goal) - math.sqrt(-goal)) ** 2  # Bun and Steinke's, which asks for less
+    highest = lowest
+    while _log_delta(highest, target) <= goal:
+        highest *= 2
+    return float(brentq(lambda rho: _log_delta(rho, target) - goal, lowest / 2, highest, xtol=1e-14 * highest))
+
+
+def as_delta(delta: Parameter) -> Fraction:
+    """Read a probability from 1e-300 to below 1.
+
+    Raises
+    ------
+    PrivacyError
+        It is none.
+
+    Examples
+    --------
+    >>> as_delta("1e-15")
+    Fraction(1, 1000000000000000)
+    """
+    if isinstance(delta, bool) or not isinstance(delta, int | float | str | Fraction):
+        raise PrivacyError(f"delta must be a number or text such as '1e-10', found {type(delta).__name__}")
+    if isinstance(delta, Fraction):
+        exact = delta
+    elif NUMBER.fullmatch(text := str(delta).strip()):
+        exact = Fraction(text)
+    else:
+        raise PrivacyError(f"delta must be a number such as 1e-10, found {delta!r:.60}")
+    if not LEAST_DELTA <= exact < 1:
+        raise PrivacyError(f"delta must lie above 0 (from 1e-300 on) and below 1, found {delta!r:.60}")
+    return exact
+
+
+def _loss(rho: Parameter) -> float:
+    """Read rho; one that was worked out at a distance can lie beyond the range of parameters."""
+    return float(rho if isinstance(rho, Fraction) and 0 < rho < MOST else as_fraction(rho, "rho"))
+
+
+def _log_delta(rho: float, epsilon: float) -> float:
+    def log_bound(log_order: float) -> float:
+        order = math.exp(log_order)  # alpha - 1
+        alpha = 1 + order
+        return order * (alpha * rho - epsilon) - log_order + alpha * math.log1p(-1 / alpha)
+
+    found = minimize_scalar(log_bound, bounds=(-15.0, 35.0), method="bounded", options={"xatol": 1e-10})
+    return min(0.0, float(found.fun))

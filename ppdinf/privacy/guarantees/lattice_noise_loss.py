@@ -1,0 +1,247 @@
+r"""What noise on a lattice {z : A z = 0} promises: scales of Gaussian noise, and tails of Gaussian and Laplace noise.
+
+Three ways to the sigma of the generalized Gaussian mechanism:
+
+- *zcdp*: for any h in the lattice, D_alpha(N(0) | N(h)) <= alpha |h|^2 / (2 sigma^2), since a lattice Gaussian has
+  most mass when centred on the lattice (Poisson summation); so rho = 1 / (2 sigma^2) per unit of squared distance,
+  whatever the dimension.
+- *exact*: the loss between x and x + h at noise z exceeds epsilon where <z, h> < |h|^2 / 2 - sigma^2 epsilon, so that
+  delta(epsilon) is a sum over the law of the integer <z, h> (`lattice_delta`).
+- *theorem14*: the published one, sigma^2 = 2 c ln(1/delta) / epsilon^2 with a constant c that grows with the dimension.
+  The paper leaves c open; its proof is satisfied by the smallest c with c/3 >= ln K and
+  2c/3 - 2 - 2m >= m ln(2c), K being the constant of their Theorem 12.
+
+References
+----------
+P. Dharangutte, J. Gao, R. Gong, F.-Y. Yu, "Integer subspace differential privacy", AAAI 2023, Theorems 12, 14, 15.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse, special
+from scipy.optimize import brentq
+
+from ppdinf._internal.rationals import Parameter, as_fraction
+from ppdinf.errors import PrivacyError
+from ppdinf.lattice.structure.blocks import Structure
+from ppdinf.noise.exact.gaussian.gram_schmidt import klein
+from ppdinf.noise.exact.gaussian.orthogonal_complement import squares_across
+from ppdinf.noise.exact.gaussian.theta import FLAT, log_ratio
+from ppdinf.privacy.guarantees.conversion import as_delta, zcdp_rho
+
+__all__ = ["exact_sigma", "lattice_delta", "tail_bound", "theorem14_sigma", "zcdp_sigma"]
+
+
+def zcdp_sigma(epsilon: Parameter, delta: Parameter) -> float:
+    """Find the sigma of lattice Gaussian noise whose zCDP gives (epsilon, delta) at l2 distance 1.
+
+    Examples
+    --------
+    >>> round(zcdp_sigma("1/4", 1e-6), 2)
+    16.66
+    """
+    return math.sqrt(1 / (2 * zcdp_rho(epsilon, delta)))
+
+
+def theorem14_sigma(found: Structure, epsilon: Parameter, delta: Parameter) -> float:
+    """Find the published sigma of lattice Gaussian noise, with an explicit constant.
+
+    Parameters
+    ----------
+    found : Structure
+    epsilon, delta : int, float, str or Fraction
+        At distance 1; ``0 < delta < epsilon < 1/e``.
+
+    Returns
+    -------
+    float
+
+    Raises
+    ------
+    PrivacyError
+        The theorem does not cover these parameters.
+
+    Notes
+    -----
+    The tail bound that its proof rests on is itself stated for large distances only.
+
+    Examples
+    --------
+    >>> from ppdinf.lattice import structure
+    >>> round(theorem14_sigma(structure([[1, 1, 1]]), "1/4", 1e-6), 1)
+    94.3
+    """
+    size, chance = float(as_fraction(epsilon, "epsilon")), float(as_delta(delta))
+    if not chance < size < 1 / math.e:
+        raise PrivacyError(f"Theorem 14 needs delta < epsilon < 1/e, found epsilon = {size:g}, delta = {chance:g}")
+    m = found.lattice.rank
+    c = max(3 * _log_constant(found), 0.5)
+    while 2 * c / 3 - 2 - 2 * m < m * math.log(2 * c):  # the left side wins for good once it does
+        c *= 1.001
+    return math.sqrt(2 * c * math.log(1 / chance)) / size
+
+
+def exact_sigma(found: Structure, step: NDArray[np.int64], epsilon: Parameter, delta: Parameter) -> float:
+    """Find the smallest sigma of lattice Gaussian noise for (epsilon, delta) between tables that differ by a step.
+
+    Parameters
+    ----------
+    found : Structure
+    step : array of int64, shape (d,)
+        Difference h of two tables with the same public sums.
+    epsilon, delta : int, float, str or Fraction
+        Between the two tables.
+
+    Returns
+    -------
+    float
+
+    Examples
+    --------
+    >>> from ppdinf.lattice import structure
+    >>> total = structure([[1, 1, 1]])
+    >>> round(exact_sigma(total, np.array([1, -1, 0]), "1/4", 1e-6), 2)
+    21.79
+    """
+    size, goal = float(as_fraction(epsilon, "epsilon")), float(as_delta(delta))
+    law = _step_law(found, tuple(step))
+    high = math.sqrt(float(step @ step) / (2 * zcdp_rho(epsilon, delta)))
+    while law.delta(high, size) > goal:  # the bound is wider than the conversion from zCDP where sigma is small
+        high *= 1.25
+    low = high
+    while law.delta(low, size) <= goal and low > 1e-3:
+        low /= 2
+    return float(brentq(lambda sigma: law.delta(sigma, size) / goal - 1, low, high, xtol=1e-10 * high))
+
+
+def lattice_delta(found: Structure, step: NDArray[np.int64], sigma: float, epsilon: float) -> float:
+    r"""Bound the delta of lattice Gaussian noise at an epsilon, between tables that differ by a step.
+
+    Parameters
+    ----------
+    found : Structure
+    step : array of int64, shape (d,)
+        Difference h of two tables with the same public sums.
+    sigma : float
+    epsilon : float
+        Between the two tables.
+
+    Returns
+    -------
+    float
+        ``sum over z of max(0, P(z) - exp(epsilon) P(z - h))``, never too small; too large by a factor
+        that is below 1 + 1e-9 once sigma exceeds the steps of the lattice twice.
+
+    Notes
+    -----
+    With ``t = <z, h>``, the mass of ``{z : <z, h> = t}`` is ``exp(-t^2 / (2 sigma^2 |h|^2))`` times that of a
+    shifted copy of the lattice ``{z : A z = 0, <z, h> = 0}``. Copies that differ by h have the same mass, and each
+    has at least the share r of the unshifted one, r being the product of ``rho(Z + 1/2) / rho(Z)`` along an
+    orthogonalised basis. So delta is at most 1/r times the sum for masses without the copies.
+
+    Examples
+    --------
+    >>> from ppdinf.lattice import structure
+    >>> f"{lattice_delta(structure([[1, 1, 1]]), np.array([1, -1, 0]), 21.79, 0.25):.2e}"
+    '1.00e-06'
+    """
+    return _step_law(found, tuple(step)).delta(sigma, epsilon)
+
+
+@lru_cache(maxsize=64)
+def _step_law(found: Structure, step: tuple[int, ...]) -> _StepLaw:
+    return _StepLaw(found, np.array(step, dtype=np.int64))
+
+
+class _StepLaw:
+    """The law of <z, h> for lattice Gaussian z."""
+
+    def __init__(self, found: Structure, step: NDArray[np.int64]) -> None:
+        h = np.asarray(step, dtype=np.int64)
+        values = np.abs(sparse.csc_array(found.lattice.basis).T @ h)
+        self.squared = int(h @ h)
+        self.spacing = int(np.gcd.reduce(values)) if values.size else 0
+        if not self.spacing or np.any(_system(found) @ h):
+            raise PrivacyError("the step must be a difference of two tables with the same public sums, not 0")
+        self.squares = squares_across(found, h)
+
+    def delta(self, sigma: float, epsilon: float) -> float:
+        """Sum the excess of one law over the other."""
+        spread = sigma * math.sqrt(self.squared)
+        reach = math.ceil((40 * spread + abs(sigma**2 * epsilon)) / self.spacing) + 2
+        if reach > 10**8:
+            raise PrivacyError(f"sigma = {sigma:g} is too wide to sum its law")
+        t = self.spacing * np.arange(-reach, reach + 1, dtype=np.float64)
+        own = -0.5 * (t / spread) ** 2
+        other = -0.5 * ((t + self.squared) / spread) ** 2 + epsilon
+        above = other < own
+        total = special.logsumexp(own)
+        gain = np.exp(own[above] - total) * -np.expm1(other[above] - own[above])
+        return min(1.0, float(gain.sum()) / self._evenness(sigma))
+
+    def _evenness(self, sigma: float) -> float:
+        """Least share of its mass that a shift leaves to the lattice across the step."""
+        widths = sigma**2 / self.squares
+        return math.exp(math.fsum(log_ratio(0.5, v) for v in widths[widths < FLAT].tolist()))
+
+
+def tail_bound(found: Structure, t: float, *, epsilon: Parameter | None = None, sigma: Any = None) -> float:
+    """Bound the probability that noise on the lattice moves a table by l2 distance t or more.
+
+    Parameters
+    ----------
+    found : Structure
+    t : float
+        Large: the theorems hold from some distance on that they do not name.
+    epsilon : int, float, str or Fraction, optional
+        Of l2 Laplace noise (Theorem 12).
+    sigma : int, float, str or Fraction, optional
+        Of Gaussian noise (Theorem 15).
+
+    Returns
+    -------
+    float
+        ``K t^m exp(-epsilon t)`` or ``K t^m exp(-t^2 / (2 sigma^2))``, at most 1, with m the rank of the lattice and
+        ``K = 4 2^m V_m / sqrt(det(C' C))``, V_m the volume of the unit ball and C a basis.
+
+    Raises
+    ------
+    PrivacyError
+        Neither or both of epsilon and sigma are given, or t is not positive.
+
+    Examples
+    --------
+    >>> from ppdinf.lattice import structure
+    >>> tail_bound(structure([[1, 1, 1]]), 100, epsilon="1/4") < 1e-5
+    True
+    """
+    if (epsilon is None) == (sigma is None):
+        raise PrivacyError("give epsilon for l2 Laplace noise or sigma for Gaussian noise, one of the two")
+    if not 0 < t < math.inf:
+        raise PrivacyError(f"t must be a positive distance, found {t!r}")
+    if epsilon is not None:
+        exponent = float(as_fraction(epsilon, "epsilon")) * t
+    else:
+        exponent = 0.5 * (t / float(as_fraction(sigma, "sigma"))) ** 2
+    return math.exp(min(0.0, _log_constant(found) + found.lattice.rank * math.log(t) - exponent))
+
+
+def _log_constant(found: Structure) -> float:
+    """Logarithm of the constant K of Theorem 12."""
+    m = found.lattice.rank
+    if m == 0:
+        return 0.0
+    log_ball = m / 2 * math.log(math.pi) - special.gammaln(m / 2 + 1)
+    log_squares = np.log(klein(found.lattice, found.tables).squares).tolist()  # det(C' C) is their product
+    return math.log(4) + m * math.log(2) + float(log_ball) - 0.5 * math.fsum(log_squares)
+
+
+def _system(found: Structure) -> sparse.csr_array:
+    """Public sums over all cells, from those over classes."""
+    return sparse.csr_array(sparse.csc_array(found.class_system)[:, found.classes])

@@ -1,0 +1,149 @@
+"""One guarantee said otherwise: in zCDP, as (epsilon, delta) at one distance, or as an event of dp-accounting.
+
+References
+----------
+Bun and Steinke, "Concentrated differential privacy", Proposition 1.4.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+from ppdinf._internal.rationals import Parameter
+from ppdinf._internal.types import Json
+from ppdinf.errors import PrivacyError
+from ppdinf.privacy.guarantees.conversion import as_delta, zcdp_epsilon
+from ppdinf.privacy.guarantees.guarantee import Guarantee
+from ppdinf.privacy.guarantees.release_guarantee import ReleaseGuarantee
+
+__all__ = ["to_approximate", "to_event", "to_zcdp", "whole_delta"]
+
+LARGEST = 700  # losses beyond have factors that no floating-point number holds
+
+
+def to_zcdp(guarantee: Guarantee) -> Guarantee:
+    """Restate a guarantee in zCDP: that of Gaussian noise by its rho, a pure one by half the square of its loss.
+
+    Raises
+    ------
+    PrivacyError
+        The guarantee has a delta and is not of Gaussian noise, or that of a Markov chain; or is about models of the
+        data.
+
+    Examples
+    --------
+    >>> to_zcdp(Guarantee("integer-subspace", Fraction(1, 2), metric="l1")).rho
+    Fraction(1, 8)
+    """
+    if guarantee.rho is not None:
+        return guarantee
+    if (own := guarantee.concentrated) is not None and whole_delta(guarantee) == guarantee.delta:
+        what = ("unprotected", "known", "unit", "contributions", "models", "assumed")
+        return replace(own, **{name: getattr(guarantee, name) for name in what})
+    if whole_delta(guarantee) or guarantee.variant == "pufferfish":
+        raise PrivacyError(f"a guarantee of variant {guarantee.variant!r} with these parameters has no zCDP form")
+    loss = Fraction(guarantee.loss())
+    return replace(guarantee, variant="zcdp", epsilon=None, gamma=None, rho=loss**2 / 2)
+
+
+def to_approximate(guarantee: Guarantee, delta: Parameter, *, distance: float = 1) -> Guarantee:
+    """Restate a guarantee as (epsilon, delta) between tables at one distance.
+
+    Parameters
+    ----------
+    guarantee : Guarantee
+    delta : int, float, str or Fraction
+        Wanted; not below the delta that the guarantee has at that distance, a Markov chain's share included.
+    distance : float
+        In its metric, or in steps between neighbours.
+
+    Raises
+    ------
+    PrivacyError
+        The delta is out of range, or the guarantee is about models of the data.
+
+    Examples
+    --------
+    >>> census = Guarantee("zcdp", rho=Fraction("2.55623"), neighbours="one person's record")
+    >>> round(float(to_approximate(census, "1e-10").epsilon), 2)
+    17.14
+    """
+    wanted = as_delta(delta)
+    if guarantee.variant == "pufferfish":
+        raise PrivacyError("a Pufferfish guarantee holds under models of the data: it says nothing about single tables")
+    if guarantee.rho is not None:
+        # rounded up at the 12th digit, so that the decimal is a valid bound
+        epsilon = Fraction(f"{zcdp_epsilon(Fraction(guarantee.loss(distance)), wanted) * (1 + 1e-11):.12g}")
+    else:
+        epsilon = Fraction(guarantee.loss(distance))
+        if guarantee.delta_at(distance) > float(wanted):
+            raise PrivacyError(f"delta is {guarantee.delta_at(distance):.3g} at that distance: ask for no less")
+    step = guarantee.neighbours or f"an {guarantee.metric} distance of {distance:g}"
+    return Guarantee(
+        "approximate", epsilon, wanted, unprotected=guarantee.unprotected, known=guarantee.known,
+        neighbours=step if distance == 1 or guarantee.metric else f"{distance:g} times {step}",
+        assumed=guarantee.assumed, **_unit_at(guarantee),
+    )  # fmt: skip
+
+
+def to_event(guarantee: Guarantee, *, distance: float = 1) -> Any:
+    """Restate a guarantee as an event of the dp-accounting library, to be composed there with others.
+
+    Parameters
+    ----------
+    guarantee : Guarantee
+        zCDP, or pure: then the event is randomised response, which loses as much as anything of that epsilon.
+    distance : float
+
+    Returns
+    -------
+    dp_accounting.DpEvent
+
+    Raises
+    ------
+    PrivacyError
+        The guarantee has a delta, is about models of the data, or loses more than 700; or dp-accounting is not
+        installed (``pip install ppdinf[accounting]``).
+
+    Examples
+    --------
+    >>> to_event(Guarantee("zcdp", rho=Fraction(1, 2), metric="l2"), distance=2)
+    ZCDpEvent(rho=2.0, xi=0.0)
+    """
+    try:
+        import dp_accounting
+    except ImportError:
+        raise PrivacyError("events are of the dp-accounting library: pip install 'ppdinf[accounting]'") from None
+    if guarantee.rho is not None:
+        return dp_accounting.ZCDpEvent(float(guarantee.loss(distance)))
+    if guarantee.variant == "pufferfish":
+        raise PrivacyError("dp-accounting has no event for a guarantee that holds under models of the data")
+    if whole_delta(guarantee):
+        raise PrivacyError("dp-accounting has no event for a guarantee with a delta of its own")
+    loss = float(guarantee.loss(distance))
+    if loss > LARGEST:
+        raise PrivacyError(f"a loss of {loss:.6g} is beyond what dp-accounting can hold: it protects nothing")
+    return dp_accounting.RandomizedResponseDpEvent(2 / (1 + math.exp(loss)), 2)
+
+
+def _unit_at(guarantee: Guarantee) -> Json:
+    """Name the unit between two tables at a distance: what several records of one move is no such distance."""
+    several = guarantee.contributions > 1
+    if guarantee.metric is not None:
+        return {"unit": "record" if several else guarantee.unit}
+    return {"unit": guarantee.unit, "contributions": guarantee.contributions}
+
+
+def whole_delta(guarantee: Guarantee) -> Fraction:
+    """Delta with what a Markov chain adds to it, such that `delta_at` covers every distance from the nearest one on.
+
+    The chain adds ``(1 + exp(loss)) sampler_distance``, which grows more slowly than ``exp(loss) - 1``.
+    """
+    if not isinstance(guarantee, ReleaseGuarantee) or not guarantee.sampler_distance or guarantee.nearest is None:
+        return guarantee.delta
+    unit, there = float(guarantee.loss(1)), float(guarantee.loss(guarantee.nearest))
+    share = guarantee.sampler_distance * math.expm1(min(unit, 700.0)) * (1 + math.exp(-there)) / -math.expm1(-there)
+    return guarantee.delta + min(Fraction(1), Fraction(share))

@@ -1,0 +1,51 @@
+"""A release before it is drawn: everything that is known of it while no privacy is spent yet."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from ppdinf.invariants import System
+from ppdinf.noise.sampler_plan import Plan
+from ppdinf.privacy.guarantees.release_guarantee import ReleaseGuarantee
+from ppdinf.releases.mechanism import Mechanism
+
+__all__ = ["Draft"]
+
+
+@dataclass(frozen=True, eq=False)
+class Draft:
+    """A release that was checked and planned, and has no noise yet. It holds the confidential table: never publish it.
+
+    Attributes
+    ----------
+    mechanism : Mechanism
+        Settled on the public sums of the table.
+    public : System
+        What is public of it.
+    plan : Plan or None
+        How the noise will be drawn.
+    draw : callable
+        Draws the noise, which spends `promise`, and returns the release; every call is a release of its own.
+
+    Examples
+    --------
+    >>> import ppdinf as ppd
+    >>> draft = ppd.GeneralizedLaplace(ppd.invariants.total(), epsilon="1/4").draft([3, 1, 2])
+    >>> draft.promise.loss(1)
+    Fraction(1, 4)
+    >>> int(draft.draw().table.sum())
+    6
+    """
+
+    mechanism: Mechanism
+    public: System
+    plan: Plan | None
+    draw: Callable[[], Any]
+
+    @cached_property
+    def promise(self) -> ReleaseGuarantee:
+        """The guarantee of everything that will be drawn."""
+        return self.mechanism.guarantee_on(self.public, self.plan)

@@ -1,0 +1,227 @@
+"""From a release to everything that a report shows: posterior, checks, table of cells, figures."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import arviz as az
+import numpy as np
+import pandas as pd
+import pymc as pm
+import xarray as xr
+
+from ppdinf import plots
+from ppdinf._internal.checkpoint import kept_folder
+from ppdinf.diagnostics import Diagnosis, diagnose
+from ppdinf.models import sample_confidential
+from ppdinf.models.rates import draw_rates, rate_model
+from ppdinf.releases import Release
+from ppdinf.releases.rate_inputs import effects, exposures, require_rates
+from ppdinf.releases.release_file import packed
+from ppdinf.samplers.interrupts import between_draws
+from ppdinf.samplers.resumable import kept_steps, one_rounding
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["RateAnalysis", "analyse_rates"]
+
+PROBABILITY = 0.9
+PER = 100_000
+
+
+@dataclass(frozen=True)
+class RateAnalysis:
+    """A fitted `ppdinf.models.rates.rate_model`, with the release it was fitted to.
+
+    Attributes
+    ----------
+    release : Release
+    name : str
+        What is counted; the confidential table in the posterior.
+    exposure, previous : str or None
+        Covariates of the release that the model used.
+    sampling : dict
+        Arguments of `pm.sample`, to say how it was made.
+    idata : xarray.DataTree
+        With the confidential table and ``rate`` in its posterior.
+    diagnosis : Diagnosis
+    """
+
+    release: Release
+    name: str
+    exposure: str | None
+    previous: str | None
+    sampling: dict[str, float]
+    idata: xr.DataTree
+    diagnosis: Diagnosis
+
+    @property
+    def parameters(self) -> list[str]:
+        """Names of the parameters that are shared by cells."""
+        known = ["intercept", "slope", "spread"]  # effects have a label each: too many for a page
+        return [name for name in known if name in self.idata.posterior]
+
+    def summary(self) -> pd.DataFrame:
+        """ArviZ's summary of the shared parameters as text, with equal-tailed 90 % intervals."""
+        summary = az.summary(
+            self.idata, var_names=self.parameters, ci_prob=PROBABILITY, ci_kind="eti", round_to="none"
+        ).drop(columns=["mcse_mean", "mcse_sd"])
+        return summary.apply(lambda column: column.map(("{:.0f}" if "ess" in column.name else "{:.3f}").format))
+
+    def table(self) -> pd.DataFrame:
+        """One row per cell: labels, released count, posterior of the confidential count, rates.
+
+        Rates are per 100,000 units of exposure, or expected counts where there is no exposure. The naive
+        rate takes the released count as true.
+        """
+        frame = self.release.frame
+        table = pd.DataFrame({dim: frame.broadcast(dim) for dim in frame.dims})
+        table["released"] = self.release.table.values.ravel()
+        table[["posterior_mean", "posterior_lower", "posterior_upper"]] = _summarise(
+            self.idata.posterior[self.name], frame.dims
+        )
+        at_risk = exposures(self.release, self.exposure).ravel()
+        somebody = np.where(at_risk > 0, at_risk, np.nan)  # where nobody is at risk there is no rate
+        if self.exposure is not None:
+            table.insert(len(frame.dims), self.exposure, frame.broadcast(self.exposure))
+            table["naive_rate"] = PER * table["released"] / somebody
+        scale = PER if self.exposure is not None else 1
+        rates = scale * _summarise(self.idata.posterior["rate"], frame.dims)
+        rates[np.isnan(somebody)] = np.nan
+        table[["posterior_rate", "rate_lower", "rate_upper"]] = rates
+        return table
+
+    def model(self) -> str:
+        """Say in sentences what was fitted, and how the confidential table was treated."""
+        labels = effects(self.release)
+        at_risk = f" times its {self.exposure}" if self.exposure is not None else ""
+        mean = "a mean that all cells share"
+        if labels:
+            mean += f", moved by effects of {_listed(labels)} that add up on the log scale"
+        if self.previous is not None:
+            mean += f" and follows the logarithm of the earlier rate ({self.previous}) with a slope"
+        nobody = exposures(self.release, self.exposure) == 0
+        empty = f" In {int(nobody.sum())} cells nobody is at risk: their count is 0." if nobody.any() else ""
+        stats = self.idata.get("sample_stats")
+        walked = stats is not None and "moved" in stats  # what the table's own step notes
+        rates = "integrated out, so that counts are negative binomial" if walked else "unknowns of the model"
+        treated = "an unknown, too, walked along moves that keep the public sums" if walked else "summed out exactly"
+        return (
+            f"Counts are Poisson around a rate of each cell{at_risk}. The rates vary around {mean}, by a relative "
+            f"standard deviation called spread; they are {rates}.{empty} The confidential table is {treated}: every "
+            "draw of the posterior holds a table that agrees with all that is public. No confidential count was used."
+        )
+
+    def figures(self) -> dict[str, Figure]:
+        """Figures by file name: posterior, noise, chains."""
+        rate = "rate" if self.exposure is not None else None
+        return {
+            "posterior": plots.plot_posterior_table(
+                self.idata, self.release, self.name, rate=rate, exposure=self.exposure
+            ),
+            "noise": plots.plot_noise(self.release),
+            "chains": plots.plot_chains(self.idata, self.parameters, trusted=self.diagnosis.ok),
+        }
+
+    def code(self, path: str) -> str:
+        """Python that repeats the analysis from the release file at `path`."""
+        named = {"name": self.name, "exposure": self.exposure, "previous": self.previous}
+        model = ", ".join(f"{key}={value!r}" for key, value in named.items() if value is not None)
+        rates = ", ".join(f"{key}={value!r}" for key, value in named.items() if value is not None and key != "previous")
+        sampling = ", ".join(f"{key}={value!r}" for key, value in self.sampling.items())
+        return (
+            "import pymc as pm, pytensor, ppdinf as ppd\n"
+            "from ppdinf.models.rates import draw_rates, rate_model\n\n"
+            "pytensor.config.numba__fastmath = False  # the same draws each time\n"
+            f"release = ppd.read_release({path!r})\n"
+            f"with rate_model(release, {model}) as model:\n"
+            f"    idata = pm.sample({sampling})\n"
+            "print(ppd.diagnose(idata, model))\n"
+            f"confidential = ppd.sample_confidential(idata, model, random_seed={self.sampling['random_seed'] + 1})\n"
+            f"rates = draw_rates(idata, release, {rates}, rng={self.sampling['random_seed']})\n"
+        )
+
+
+@one_rounding()
+def analyse_rates(
+    release: Release,
+    *,
+    name: str = "count",
+    exposure: str | None = None,
+    previous: str | None = None,
+    draws: int = 1000,
+    chains: int = 4,
+    cores: int | None = None,
+    random_seed: int = 1,
+    progressbar: bool = False,
+    keep: Path | None = None,
+) -> RateAnalysis:
+    """Fit the ready model of rates to a release and check the result.
+
+    Parameters
+    ----------
+    release : Release
+    name, exposure, previous : str, optional
+        As for `ppdinf.models.rates.rate_model`.
+    draws, chains, cores, random_seed, progressbar
+        As for `pm.sample`; as many draws again are spent on tuning.
+    keep : path, optional
+        Folder in which draws are kept every few seconds: begun again with the same arguments, it goes on from there, to
+        the same result. They are left there.
+
+    Returns
+    -------
+    RateAnalysis
+
+    Raises
+    ------
+    ModelError, LabelError
+        The release does not fit the model.
+
+    Warns
+    -----
+    DiagnosisWarning
+        For each problem that `ppdinf.diagnose` finds.
+    """
+    require_rates(release, name, exposure, previous)  # before anything slow
+    # short steps cost little with so few parameters, and leave no divergence to explain
+    sampling = {"draws": draws, "tune": draws, "chains": chains, "target_accept": 0.95, "random_seed": random_seed}
+    with rate_model(release, name=name, exposure=exposure, previous=previous) as model, between_draws() as stop:
+        started: dict[str, Any] = dict(sampling)
+        if keep is not None:
+            about = sampling | {"name": name, "exposure": exposure, "previous": previous, "pymc": pm.__version__}
+            folder = kept_folder(keep, packed(release), **about)
+            started["step"] = kept_steps(folder, **{key: started[key] for key in started if key != "draws"})
+            del started["target_accept"]
+        try:
+            idata = pm.sample(
+                **started,
+                cores=cores,
+                callback=stop,
+                progressbar=progressbar,
+                quiet=not progressbar,
+                compute_convergence_checks=False,
+            )
+        except ValueError as error:
+            if "Not enough samples" not in str(error):
+                raise
+            raise KeyboardInterrupt from None  # stopped while it was tuning
+    diagnosis = diagnose(idata, model)
+    tables = sample_confidential(idata, model, random_seed=random_seed + 1)  # not with the numbers that rates get
+    idata.posterior[name] = tables
+    idata.posterior["rate"] = draw_rates(idata, release, name=name, exposure=exposure, rng=random_seed)
+    return RateAnalysis(release, name, exposure, previous, sampling, idata, diagnosis)
+
+
+def _listed(names: list[str]) -> str:
+    return ", ".join(names[:-1]) + " and " + names[-1] if len(names) > 1 else names[0]
+
+
+def _summarise(draws: xr.DataArray, dims: tuple[str, ...]) -> np.ndarray:
+    """Mean and interval of each cell, shape (cells, 3)."""
+    flat = draws.transpose("chain", "draw", *dims).values.reshape(draws.sizes["chain"] * draws.sizes["draw"], -1)
+    tail = (1 - PROBABILITY) / 2
+    return np.column_stack([flat.mean(axis=0), *np.quantile(flat, [tail, 1 - tail], axis=0)])

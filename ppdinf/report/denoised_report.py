@@ -1,0 +1,152 @@
+"""What was published about a table, and its posterior without a model, as one page that stands alone."""
+
+from __future__ import annotations
+
+import base64
+from os import PathLike
+
+import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+
+from ppdinf._internal.atomic_files import write_whole
+from ppdinf.denoising import Denoised
+from ppdinf.invariants import Public
+from ppdinf.plots.style import NAIVE, POSTERIOR, clean, figure_style
+from ppdinf.report.html_page import environment, png, versions
+
+__all__ = ["write_denoised"]
+
+SHOWN = 40  # cells or sums in the figure, those with the largest estimates
+LISTED = 1000  # in the table of the page
+
+
+def write_denoised(
+    posterior: Denoised, path: str | PathLike[str], statement: Public | None = None, title: str = "", about: str = ""
+) -> None:
+    """Write the page; see `Denoised.report`."""
+    seen = posterior.seen
+    table = posterior.summary(statement)
+    verdict = " ".join(posterior.problems) or "The chains agree about every cell, and there are draws enough."
+    parts = [
+        _part(heading="What was published", text=_exact(posterior)),
+        _rows(_published(posterior), "Noisy sums, statement by statement; a law may have a scale for each sum."),
+        _part(heading="What it tells"),
+        _image(_intervals(posterior, table, statement), _caption(table)),
+        _rows(
+            table.head(LISTED).round(1),
+            "Posterior mean, standard deviation, 90 % interval and half of its width"
+            + (f"; {len(table) - LISTED} more are not shown." if len(table) > LISTED else "."),
+        ),
+        _part(heading="Whether to trust it", text=f"{verdict}\n\nTables were {posterior.plan}."),
+        _image(_convergence(posterior), "Effective draws and R-hat of every cell; dashed, what is asked for."),
+    ]
+    if posterior.parameters:
+        parts.append(_rows(_parameters(posterior), "The prior, as learned: level and effects are of log means."))
+    chains, draws = posterior.draws.sizes["chain"], posterior.draws.sizes["draw"]
+    page = (
+        environment()
+        .get_template("study.html.j2")
+        .render(
+            title=title or f"Counts by {' and '.join(seen.dims)}",
+            about=about or "Confidential counts given everything published about them, noisy and exact.",
+            claims=[],
+            parts=parts,
+            settings={"chains": chains, "draws of each": draws, "prior": "learned" if posterior.parameters else "flat"},
+            versions=versions(),
+        )
+    )
+    write_whole(path, page)
+
+
+def _part(**given: object) -> dict[str, object]:
+    return {"heading": "", "text": "", "image": "", "caption": "", "rows": None} | given
+
+
+def _rows(table: pd.DataFrame, caption: str) -> dict[str, object]:
+    flat = table.reset_index()
+    rows = [[f"{x:g}" if isinstance(x, float) else str(x) for x in row] for row in flat.values.tolist()]
+    return _part(caption=caption, columns=[str(column) for column in flat.columns], rows=rows)
+
+
+def _image(figure: Figure, caption: str) -> dict[str, object]:
+    return _part(caption=caption, image=base64.b64encode(png(figure)).decode("ascii"))
+
+
+def _caption(table: pd.DataFrame) -> str:
+    shown = f"The {SHOWN} largest of {len(table)}. " if len(table) > SHOWN else ""
+    return f"{shown}Posterior mean and 90 % interval; crosses, what was published of each alone."
+
+
+def _exact(posterior: Denoised) -> str:
+    seen = posterior.seen
+    sizes = ", ".join(f"{n} of {dim}" for dim, n in zip(seen.dims, seen.shape, strict=True))
+    exact = ", ".join(
+        f"{name}: {value:,}"
+        for name, value in zip(seen.public.names[:12], seen.public.values[:12].tolist(), strict=True)
+    )
+    more = f", and {len(seen.public.names) - 12} more" if len(seen.public.names) > 12 else ""
+    return f"{seen.frame.size:,} cells: {sizes}. {seen.public.public} " + (f"Exactly: {exact}{more}." if exact else "")
+
+
+def _published(posterior: Denoised) -> pd.DataFrame:
+    """One row for each statement that was measured."""
+    rows = []
+    for stated, part in zip(posterior.seen.stated, posterior.seen.parts, strict=True):
+        laws = [str(getattr(form, "law", form)) for form, _ in part.forms]
+        said = "; ".join(map(str, stated.statement)) or "nothing"
+        rows.append((said, part.y.size, laws[0] if len(laws) == 1 else f"{laws[0]} and {len(laws) - 1} more scales"))
+    return pd.DataFrame(rows, columns=["sums", "numbers", "law"]).set_index("sums")
+
+
+def _alone(posterior: Denoised) -> NDArray[np.float64]:
+    """Return what was published of each cell alone, the mean of several numbers; nan where nothing was."""
+    entries, d = posterior.seen.entries, posterior.seen.frame.size
+    one = np.flatnonzero((np.diff(entries.matrix.indptr) == 1) & (entries.y > -(2**61)))
+    cells = entries.matrix.indices[entries.matrix.indptr[one]]
+    number = np.bincount(cells, minlength=d)
+    with np.errstate(invalid="ignore"):
+        return np.bincount(cells, weights=entries.y[one], minlength=d) / np.where(number, number, np.nan)
+
+
+def _intervals(posterior: Denoised, table: pd.DataFrame, statement: Public | None) -> Figure:
+    largest = np.sort(np.argsort(-table["estimate"].to_numpy(), kind="stable")[:SHOWN])
+    shown = table.iloc[largest]
+    labels = [", ".join(map(str, label)) if isinstance(label, tuple) else str(label) for label in shown.index]
+    with figure_style():
+        figure = Figure(figsize=(7, 0.8 + 0.2 * len(shown)), layout="constrained")
+        axes = figure.add_subplot()
+        places = np.arange(len(shown))
+        axes.hlines(places, shown["lower"], shown["upper"], color=POSTERIOR, linewidth=2, alpha=0.5)
+        axes.plot(shown["estimate"], places, "o", color=POSTERIOR, markersize=4)
+        if statement is None:
+            axes.plot(_alone(posterior)[largest], places, "x", color=NAIVE, markersize=5)
+        axes.set(yticks=places, yticklabels=labels, xlabel="persons", ylim=(len(shown) - 0.4, -0.6))
+        clean(axes)
+    return figure
+
+
+def _convergence(posterior: Denoised) -> Figure:
+    at = posterior.convergence
+    with figure_style():
+        figure = Figure(figsize=(7, 2.2), layout="constrained")
+        panels = figure.subplots(1, 2)
+        for axes, values, wanted, label in (
+            (panels[0], at["ess_bulk"], 400, "effective draws"),
+            (panels[1], at["r_hat"], 1.02, "R-hat"),
+        ):
+            known = values.dropna().to_numpy()
+            if known.size:
+                axes.hist(known, bins=min(30, 5 + known.size // 4), color=POSTERIOR)
+            axes.axvline(wanted, color=NAIVE, linestyle="--", linewidth=1)
+            axes.set(xlabel=label, ylabel="cells")
+            clean(axes)
+    return figure
+
+
+def _parameters(posterior: Denoised) -> pd.DataFrame:
+    """Posterior means and standard deviations of the prior's scalar parameters."""
+    rows = {name: (draws.mean(), draws.std()) for name, draws in posterior.parameters.items() if np.ndim(draws) == 2}
+    found = pd.DataFrame.from_dict(rows, orient="index", columns=["mean", "sd"]).round(2)
+    return found.rename_axis("parameter")

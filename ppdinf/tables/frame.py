@@ -1,0 +1,210 @@
+"""Labels of a table without its counts: all that public statements are allowed to look at."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+import xarray as xr
+from numpy.typing import NDArray
+
+from ppdinf._internal.types import Array
+from ppdinf.errors import LabelError
+from ppdinf.tables.labels import as_labels, as_name, native, refuse_look_alikes
+
+__all__ = ["Frame"]
+
+TOTALS = frozenset({"total", "totals", "all", "(all)", "sum", "overall", "grand total", "subtotal"})
+"""What rows of totals are called, by spreadsheets and by ``pandas.crosstab(..., margins=True)``."""
+
+Coordinate = tuple[tuple[str, ...], Array]
+
+
+@dataclass(frozen=True, eq=False)
+class Frame:
+    """Dimensions, labels and coordinates of a table.
+
+    Attributes
+    ----------
+    dims : tuple of str
+        Names of the dimensions, in the order of the table.
+    shape : tuple of int
+        Number of labels along each.
+    coords : dict
+        ``name -> (dims, values)`` for the labels of each dimension and for further coordinates,
+        with their dimensions in the order of the table. Values are str, int64 or (further
+        coordinates only) float64.
+
+    Examples
+    --------
+    >>> import ppdinf as ppd
+    >>> frame = Frame.of(ppd.as_table(np.zeros((2, 2), dtype=int), dims=("county", "sex")))
+    >>> frame.cell(3)
+    'county=1, sex=1'
+    """
+
+    dims: tuple[str, ...]
+    shape: tuple[int, ...]
+    coords: dict[str, Coordinate]
+
+    @classmethod
+    def of(cls, table: xr.DataArray) -> Frame:
+        """Read the frame off a DataArray, checking every name and label.
+
+        A coordinate of one value, which says where the table was cut from, is left out.
+
+        Raises
+        ------
+        LabelError
+            Naming the dimension or coordinate, and the label that is missing, repeated, of
+            another kind, or like another one to the eye.
+        """
+        dims = tuple(as_name(dim, "dimension") for dim in table.dims)
+        if len(set(dims)) < len(dims):
+            raise LabelError(f"the table has dimensions {dims}: every dimension needs a name of its own")
+        coords: dict[str, Coordinate] = {}
+        for dim, size in zip(dims, table.shape, strict=True):
+            if isinstance(table.indexes.get(dim), pd.MultiIndex):
+                raise LabelError(f"dimension {dim!r} has several levels: unstack it or reset_index({dim!r})")
+            values = table.coords[dim].values if dim in table.coords else np.arange(size)
+            coords[dim] = ((dim,), as_labels(values, dim, "dimension"))
+        for name, coordinate in table.coords.items():
+            if name not in coords and coordinate.ndim:
+                kept = tuple(dim for dim in dims if dim in coordinate.dims)
+                values = coordinate.transpose(*kept).values
+                coords[as_name(name, "coordinate")] = (kept, as_labels(values, str(name), "coordinate"))
+        refuse_look_alikes(list(coords), "the names of dimensions and coordinates hold")
+        return cls(dims, tuple(table.shape), coords)
+
+    @property
+    def size(self) -> int:
+        """Number of cells."""
+        return math.prod(self.shape)
+
+    def refuse_totals(self) -> None:
+        """Refuse a label that says it is the total of its dimension, beside others: people would be counted twice.
+
+        Raises
+        ------
+        LabelError
+            Naming the dimension and the label.
+        """
+        for dim in self.dims:
+            labels = self.coords[dim][1]
+            found = [name for name in labels if isinstance(name, str) and name.strip().casefold() in TOTALS]
+            if found and labels.size > 1:
+                raise LabelError(
+                    f"{dim!r} has the label {found[0]!r} beside others: a total is no cell, it would count everybody "
+                    "twice. Drop it, and declare totals public with ppdinf.invariants; if it is a cell, rename it"
+                )
+
+    def coordinate(self, name: str) -> Coordinate:
+        """Dimensions and values of a coordinate, or of the labels of a dimension.
+
+        Raises
+        ------
+        LabelError
+            There is none of that name; those that exist are listed.
+        """
+        if name not in self.coords:
+            known = ", ".join(repr(key) for key in self.coords)
+            raise LabelError(f"the table has no dimension or coordinate {name!r}; it has {known}")
+        return self.coords[name]
+
+    def broadcast(self, name: str) -> Array:
+        """Coordinate `name` spread over every cell, shape (d,), in the order of the table."""
+        dims, values = self.coordinate(name)
+        return self._spread(dims, values)
+
+    def codes(self, name: str) -> tuple[NDArray[np.int64], Array]:
+        """Give every cell the number of its label in a coordinate, in order of appearance.
+
+        Returns
+        -------
+        codes : ndarray of int64, shape (d,)
+            Number of the label of each cell.
+        labels : ndarray
+            The distinct labels.
+
+        Raises
+        ------
+        LabelError
+            The coordinate holds decimals, which are no labels.
+        """
+        dims, values = self.coordinate(name)
+        if values.dtype.kind == "f":
+            raise LabelError(f"the coordinate {name!r} holds decimals: cells are grouped by strings or whole numbers")
+        if name in self.dims:  # its labels are distinct
+            return self._spread(dims, np.arange(values.size)), values
+        codes, labels = pd.factorize(values.ravel())
+        return self._spread(dims, codes.reshape(values.shape).astype(np.int64)), labels
+
+    def select(self, name: str, labels: Iterable[str | int]) -> NDArray[np.bool_]:
+        """Mark the cells whose label in coordinate `name` is one of `labels`, shape (d,).
+
+        Raises
+        ------
+        LabelError
+            Naming the first label that the coordinate does not have.
+        """
+        codes, known = self.codes(name)
+        wanted = list(labels)
+        found = pd.Index(known, dtype=object).get_indexer(pd.Index(wanted, dtype=object))
+        if np.any(found < 0):
+            absent = wanted[int(np.argmin(found))]
+            example = known[:1].tolist()[0]
+            kind = "strings" if isinstance(example, str) else "whole numbers"
+            raise LabelError(f"{name!r} has no label {absent!r}; its labels are {kind} such as {example!r}")
+        chosen = np.zeros(known.size, dtype=bool)
+        chosen[found] = True
+        return chosen[codes]
+
+    def label(self, name: str, cell: int) -> str | int:
+        """Label of one cell in coordinate `name`."""
+        dims, values = self.coordinate(name)
+        where = dict(zip(self.dims, np.unravel_index(cell, self.shape), strict=True))
+        found: str | int = native(values[tuple(where[dim] for dim in dims)])
+        return found
+
+    def cell(self, index: int) -> str:
+        """Name of the cell at flat `index`, as error messages use it."""
+        return ", ".join(f"{dim}={self.label(dim, index)}" for dim in self.dims)
+
+    def check_same(self, other: Frame, what: str) -> None:
+        """Refuse `other` unless its dimensions and labels are these, in this order.
+
+        Coordinates beside the labels must agree where both have them.
+
+        Raises
+        ------
+        LabelError
+            Naming the first dimension or label that differs; xarray would align in silence.
+        """
+        if other.dims != self.dims:
+            raise LabelError(f"{what} has dimensions {other.dims}, expected {self.dims}; transpose it first")
+        if other.shape != self.shape:
+            raise LabelError(f"{what} has {other.shape} labels along {self.dims}, expected {self.shape}")
+        for name in (name for name in self.coords if name in other.coords):
+            (dims, mine), (theirs_dims, theirs) = self.coords[name], other.coords[name]
+            if dims != theirs_dims:
+                raise LabelError(f"{what} has {name!r} along {theirs_dims}, expected along {dims}")
+            differ = np.argwhere(mine != theirs)
+            if differ.size:
+                at = tuple(differ[0].tolist())
+                raise LabelError(
+                    f"{what} has {native(theirs[at])!r} at position {', '.join(map(str, at))} of {name!r} where "
+                    f"{native(mine[at])!r} is expected; reindex it to the same order"
+                )
+
+    def table(self, values: Array, name: str | None = None) -> xr.DataArray:
+        """Dress cells of shape (d,), or draws of them of shape (draws, d), in these labels."""
+        lead = ("draw",) * (values.ndim - 1)
+        cells = values.reshape(*values.shape[:-1], *self.shape)
+        return xr.DataArray(cells, dims=lead + self.dims, coords=self.coords, name=name)
+
+    def _spread(self, dims: tuple[str, ...], values: Array) -> Array:
+        inner = values.reshape([n if dim in dims else 1 for dim, n in zip(self.dims, self.shape, strict=True)])
+        return np.broadcast_to(inner, self.shape).ravel()

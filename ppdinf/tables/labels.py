@@ -1,0 +1,124 @@
+"""What a label may be.
+
+Labels are strings or whole numbers, which every file format and R keep apart. A coordinate that is not
+a dimension, such as the population density of a county, may hold decimals too. Labels that a reader
+cannot tell apart are refused: a second "Ohio " would quietly be a state of its own.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Collection, Hashable
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from ppdinf._internal.types import Array
+from ppdinf.errors import LabelError
+
+__all__ = ["LARGEST", "as_labels", "as_name", "native", "refuse_look_alikes", "refuse_unwritable"]
+
+LARGEST = 2**53
+"""Whole numbers up to here survive every CSV, JSON and R reader unchanged."""
+
+RESERVED = {"draw", "chain", "released"}
+"""Dimensions of draws, and the column of counts in a release file."""
+
+
+def as_name(name: Hashable, what: str) -> str:
+    """Check the name of a dimension or coordinate."""
+    if not isinstance(name, str) or not name:
+        raise LabelError(f"{what} names must be non-empty strings, found {name!r}")
+    if name in RESERVED:
+        raise LabelError(f"{what} {name!r} has a name that draws and releases use themselves: rename it")
+    refuse_unwritable([name], f"the {what} is called")
+    return str(name)
+
+
+def native(label: Any) -> Any:
+    """Python's own string or number for NumPy's."""
+    return label.item() if isinstance(label, np.generic) else label
+
+
+def as_labels(values: Array, name: str, what: str) -> Array:
+    """Labels as str, int64 or, where a coordinate is no dimension, float64; whatever else is refused."""
+    where = f"{what} {name!r} holds"
+    values = values.astype(object) if values.dtype.kind in "UT" else values.copy()
+    kinds = set(map(type, values.ravel())) if values.dtype == object else {values.dtype.type}
+    if all(issubclass(kind, str) for kind in kinds):
+        if kinds != {str}:
+            values.flat = [str(label) for label in values.flat]  # NumPy's own strings
+        texts: Collection[str] = values.ravel().tolist()
+        distinct = len(set(texts))
+        texts = texts if distinct == len(texts) else set(texts)
+        refuse_unwritable(texts, where)
+        refuse_look_alikes(texts, where)
+    elif all(map(_is_whole, kinds)):
+        if values.max() > LARGEST or values.min() < -LARGEST:
+            raise LabelError(f"{where} a number beyond 2**53, which R and JSON round: write its labels as strings")
+        values = values.astype(np.int64)
+        distinct = pd.unique(values.ravel()).size
+    elif values.dtype.kind == "f" and values.dtype.itemsize <= 8 and what != "dimension":
+        lost = np.flatnonzero(~np.isfinite(values.ravel()))
+        if lost.size:
+            raise LabelError(f"{where} a missing or infinite number at position {lost[0]}: fill it or drop the row")
+        return values.astype(np.float64)
+    else:
+        raise LabelError(f"{where} {_foreign(values)}: {_ALLOWED[what]}")
+    if what == "dimension" and distinct < values.size:
+        twice = native(values[np.argmax(pd.Series(values).duplicated())])
+        raise LabelError(f"{where} label {twice!r} twice: every label must be its own")
+    return values
+
+
+def _is_whole(kind: type) -> bool:
+    return issubclass(kind, int | np.integer) and not issubclass(kind, bool | np.timedelta64)
+
+
+_ALLOWED = {
+    "dimension": "convert its labels to strings (dates: '2021-12'), or all to whole numbers",
+    "coordinate": "convert it to strings (dates: '2021-12'), whole numbers or float64",
+}
+
+
+def _foreign(values: Array) -> str:
+    """Name what is neither a string nor a whole number."""
+    if values.dtype != object:
+        return f"values of type {values.dtype}"
+    known = [isinstance(label, str) or _is_whole(type(label)) for label in values.ravel()]
+    if all(known):
+        return "both strings and whole numbers"
+    k = known.index(False)
+    return f"{type(values.ravel()[k]).__name__} at position {k}"
+
+
+def refuse_unwritable(texts: Collection[str], where: str) -> None:
+    """Refuse what no UTF-8 file can hold, and the null character, at which R and C stop reading."""
+    try:
+        if b"\0" not in "".join(texts).encode():
+            return
+    except UnicodeEncodeError:
+        pass
+    bad = next(text for text in sorted(texts) if "\0" in text or any(0xD800 <= ord(c) < 0xE000 for c in text))
+    raise LabelError(f"{where} {bad!a}, which no text file can hold: remove the null or surrogate character")
+
+
+def refuse_look_alikes(texts: Collection[str], where: str) -> None:
+    """Refuse distinct strings that a reader takes for the same."""
+    joined = f"|{'|'.join(texts)}|"
+    odd_blanks = any(pair in joined for pair in ("| ", "  ", " |"))
+    if joined.isascii() and joined.isprintable() and not odd_blanks:
+        return  # plain text with single blanks inside looks like nothing but itself
+    seen: dict[str, str] = {}
+    for text in sorted(texts):
+        twin = seen.setdefault(_appearance(text), text)
+        if twin is not text:
+            raise LabelError(f"{where} {text!a} beside its look-alike {twin!a}: spell them alike, or apart")
+
+
+def _appearance(text: str) -> str:
+    """Return what a reader sees: compatible forms alike, no invisible characters, single blanks."""
+    plain = unicodedata.normalize("NFKC", text)
+    shown = (c for c in plain if c.isspace() or unicodedata.category(c) not in ("Cc", "Cf"))
+    return " ".join("".join(shown).split())
