@@ -17,7 +17,7 @@ import numpy as np
 from ppdinf.lattice import margin_matrix, structure
 from ppdinf.noise.exact.scale_mixture.lattice_laplace import Prepared
 from ppdinf.noise.exact.scale_mixture.two_way_laplace import Crossing
-from ppdinf.noise.primitives.stream import secure_tape
+from ppdinf.noise.primitives.stream import secure_stream
 
 SECONDS = 6.0  # CPU time of each measurement, about
 SQUARES = [(n, n) for n in (5, 10, 15, 20, 25, 30, 35, 40, 45)]
@@ -56,10 +56,10 @@ OTHERS = {
 
 def measured(law):
     """Share of attempts kept, and seconds of an attempt."""
-    tape, size, kept, tries, start = secure_tape(), 100, 0, 0, time.process_time()
-    list(law._attempts(2, tape))
+    stream, size, kept, tries, start = secure_stream(), 100, 0, 0, time.process_time()
+    list(law._attempts(2, stream))
     while (seconds := time.process_time() - start) < SECONDS and kept < 400:
-        kept += sum(1 for _ in law._attempts(size, tape))
+        kept += sum(1 for _ in law._attempts(size, stream))
         tries += size
         size = min(2 * size, max(1, 2**18 // law.scales.first))
     return kept, tries, seconds / tries

@@ -67,7 +67,7 @@ def published(x, seed, exact):
 def least_squares(seen):
     """Weighted least squares of all queries, clipped at 0, with standard deviations; nothing exact."""
     entries = seen.entries
-    low, high = entries.reach()
+    low, high = entries.support_bounds()
     weight = 1 / (high - low) ** 2 * (2 * 7.13) ** 2  # one over the variance, from how far 1e-12 reaches
     Q = sp.csc_array(entries.matrix)
     precision = sp.csc_array(Q.T @ sp.diags_array(weight) @ Q)

@@ -17,8 +17,8 @@ second compare.
 - longer steps: the same with ``target_accept=0.65``, which costs least an effective draw where unknowns are many (A.
   Beskos, N. Pillai, G. Roberts, J.-M. Sanz-Serna, A. Stuart, "Optimal tuning of the hybrid Monte Carlo algorithm",
   Bernoulli 19 (2013), 1501-1534) and nothing is curved.
-- quarter turns: the same by ``ppdinf.samplers.QuarterTurns(target_accept=0.8)``. What moves is near standard normal, of
-  which a path of pi / 2 ends where nothing tells of its start; NUTS goes on until it turns, three times as far.
+- quarter turns: the same by ``ppdinf.samplers.FixedLengthHMC(target_accept=0.8)``. What moves is near standard normal,
+  of which a path of pi / 2 ends where nothing tells of its start; NUTS goes on until it turns, three times as far.
 - relaxed: real-valued cells as shares of the public sums, gamma functions for factorials, all by NUTS.
 - last cell: integer cells of PyMC, the last of each group solved, the noise as a Potential (its default steps).
 """
@@ -173,7 +173,7 @@ def work(problem, method, chain, channel):
         how["callback"] = lambda trace, draw: None if first else first.append(time.process_time())
     with METHODS[method](problem, release) as model:
         if method == "quarter turns":
-            how["step"] = ppd.samplers.QuarterTurns(target_accept=0.8)
+            how["step"] = ppd.samplers.FixedLengthHMC(target_accept=0.8)
         elif method == "longer steps":
             how["target_accept"] = 0.65
         idata = pm.sample(draws, tune=tune, random_seed=SEED + chain, **how, **QUIET)

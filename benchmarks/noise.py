@@ -8,7 +8,7 @@ compared: ``python benchmarks/noise.py "10 x 10 margins, l1" "30 x 30 margins, l
   where they report none (10 x 10, 30 x 30) at the best of three.
 - lines, row pairs: lattice Gibbs along single directions, or over pairs of rows and columns.
 - annealed: independence chains with annealed proposals, on tables of 100 cells or more.
-- exact: independent draws (`ppdinf.noise.exact_noise`), from a seeded tape.
+- exact: independent draws (`ppdinf.noise.exact_noise`), from a seeded stream.
 
 Effective draws are the smallest over cells and the l1 norm; R-hat is the largest over the same, from two
 chains started apart. A chain with R-hat above 1.05 is marked: its figure means nothing. Loading of
@@ -43,7 +43,7 @@ from ppdinf.noise.mcmc.isdp import isdp, jumps
 from ppdinf.noise.mcmc.lattice_gibbs_noise import gibbs_moves, noise_gibbs
 from ppdinf.noise.mcmc.tv_bound import tv_bound
 from ppdinf.noise.primitives.integers import discrete_gaussian, discrete_laplace
-from ppdinf.noise.primitives.stream import secure_tape, seeded_tape
+from ppdinf.noise.primitives.stream import secure_stream, seeded_stream
 
 SECONDS = 3.0  # CPU time of each measurement, about
 NUMBERS = 10**7  # cells times recorded states of a chain, at most
@@ -133,11 +133,11 @@ def annealed_rate(A, law):
 def exact(A, law):
     found = structure(A)
     noise, setup = clocked(lambda: exact_noise(found, law))
-    size, (_, seconds) = 1, clocked(lambda: noise.draw(1, seeded_tape(3)))
+    size, (_, seconds) = 1, clocked(lambda: noise.draw(1, seeded_stream(3)))
     setup += seconds
     while seconds < SECONDS / 3:
         size *= 4
-        _, seconds = clocked(lambda: noise.draw(size, seeded_tape(4)))  # noqa: B023
+        _, seconds = clocked(lambda: noise.draw(size, seeded_stream(4)))  # noqa: B023
     kinds = ", ".join(part.sampler for part in noise.parts)
     return size / seconds, setup, kinds
 
@@ -180,13 +180,13 @@ def sizes():
         (part,) = exact_noise(structure(A), law).parts
         print(f"\n{name}: {part.sampler}, acceptance {part.acceptance:.4f}", end="")
     for name, draw in (("Laplace", discrete_laplace), ("Gaussian", discrete_gaussian)):
-        draw(Fraction(1, 4), 10, secure_tape())
-        _, seconds = clocked(lambda draw=draw: draw(Fraction(1, 4), 10**6, secure_tape()))
+        draw(Fraction(1, 4), 10, secure_stream())
+        _, seconds = clocked(lambda draw=draw: draw(Fraction(1, 4), 10**6, secure_stream()))
         print(f"\n10^6 secure discrete {name} draws: {seconds:.3f} s", end="")
     states = np.repeat(np.arange(51), 10**7 // 51 + 1)[: 10**7]
     totals = sparse.csr_array((np.ones(10**7, dtype=np.int64), (states, np.arange(10**7))))
     noise, setup = clocked(lambda: exact_noise(structure(totals), DoubleGeometric("1/4")))
-    z, seconds = clocked(lambda: noise.draw(1, secure_tape()))
+    z, seconds = clocked(lambda: noise.draw(1, secure_stream()))
     kept = not (totals @ z[0]).any()
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     print(

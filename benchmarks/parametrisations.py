@@ -6,7 +6,7 @@ states with public state totals, l1 noise.
 Problems: sparse, 150 counties with counts of 0 to 3 and epsilon = 1/10; dense, 150 with counts in the hundreds and
 epsilon = 1; mixed, populations that span a factor of a thousand and epsilon = 1/2. Each is written as `log_rates`
 writes it, with effects as they are (centred), and in units of their spread (not centred), 2 x (1,000 + 1,000) draws of
-PyMC's own NUTS in one process; the first once more by `ppdinf.samplers.QuarterTurns` (turns). CPU seconds are those
+PyMC's own NUTS in one process; the first once more by `ppdinf.samplers.FixedLengthHMC` (turns). CPU seconds are those
 without compiling. ESS is bulk and the least over what all have in common: spreads, intercept and effects.
 """
 
@@ -79,7 +79,7 @@ def measure(problem, method):
         idata = pm.sample(
             1000, tune=1000, chains=CHAINS, cores=1, random_seed=SEED, nuts_sampler="pymc", progressbar=False,
             quiet=True, compute_convergence_checks=False,
-            step=ppd.samplers.QuarterTurns() if method == "turns" else None,
+            step=ppd.samplers.FixedLengthHMC() if method == "turns" else None,
             callback=lambda **_: None if begun else begun.append(time.process_time()),
         )  # fmt: skip
     seconds = time.process_time() - begun[0]

@@ -47,12 +47,12 @@ def simulated(areas, epsilon):
     from fractions import Fraction
 
     from ppdinf.noise.exact.single_sums import draw_class
-    from ppdinf.noise.primitives.stream import seeded_tape
+    from ppdinf.noise.primitives.stream import seeded_stream
 
     rng = np.random.default_rng(SEED)
     pop = rng.integers(700, 18_000, areas)
     x = rng.poisson(pop * np.exp(rng.normal(-5.1, 0.5, areas)))
-    noise = draw_class(areas, 0, Fraction(str(epsilon)), seeded_tape(rng))[0]
+    noise = draw_class(areas, 0, Fraction(str(epsilon)), seeded_stream(rng))[0]
     return {"eps": epsilon, "Y": x + noise, "pop": pop}
 
 
@@ -61,12 +61,12 @@ def simulated_months(areas=500, months=24):
     from fractions import Fraction
 
     from ppdinf.noise.exact.single_sums import draw_class
-    from ppdinf.noise.primitives.stream import seeded_tape
+    from ppdinf.noise.primitives.stream import seeded_stream
 
     rng = np.random.default_rng(SEED)
     area, course = rng.normal(0, 0.8, areas), np.cumsum(rng.normal(0, 0.15, months))
     x = rng.poisson(np.exp(np.log(10) + area[:, None] + course - course.mean()))
-    noise = draw_class(areas, 0, Fraction(1, 4), seeded_tape(rng), size=months).T
+    noise = draw_class(areas, 0, Fraction(1, 4), seeded_stream(rng), size=months).T
     return {"eps": 0.25, "Y": x + noise}
 
 

@@ -33,18 +33,18 @@ from ppdinf.laws import DiscreteGaussian, DoubleGeometric, L2Laplace
 from ppdinf.noise.exact_noise import exact_noise
 from ppdinf.noise.mcmc.coupled_noise import chain_noise
 from ppdinf.noise.primitives.integers import discrete_gaussian, discrete_laplace
-from ppdinf.noise.primitives.stream import secure_tape
+from ppdinf.noise.primitives.stream import secure_stream
 
 DRAWS, REPLAYS, BINS = 8000, 5, 8
 
 
 def integers(draw, parameter):
-    return lambda tape: draw(Fraction(parameter), 100, tape)
+    return lambda stream: draw(Fraction(parameter), 100, stream)
 
 
 def lattice(A, law, sampler=exact_noise):
     noise = sampler(structure(A), law)
-    return lambda tape: noise.draw(1, tape)
+    return lambda stream: noise.draw(1, stream)
 
 
 def two_way(*shape):
@@ -55,14 +55,14 @@ def released(mechanism, most=60, cells=6):
     """Draws of a mechanism around tables that change, with one total; what they tell is told of the table."""
     rng = np.random.default_rng(1)
 
-    def draw(tape):
+    def draw(stream):
         table = rng.multinomial(most * cells // 3, rng.dirichlet(np.full(cells, 0.5)))
         table = np.minimum(table, most - 1)
         system = mechanism.public.on(table)
         settled = mechanism.on(system)
         plan = settled.plan_on(system)
         draw.clocked = time.perf_counter_ns()
-        out = settled.draw(system, table, 1, tape, plan)
+        out = settled.draw(system, table, 1, stream, plan)
         draw.clocked = time.perf_counter_ns() - draw.clocked
         return np.minimum(table, 10) if mechanism.keeps_bounds else out - table
 
@@ -75,7 +75,7 @@ def real(mechanism, cells=12):
     system = mechanism.public.on(table)
     settled = mechanism.on(system)
     plan = settled.plan_on(system)
-    return lambda tape: settled.draw(system, table, 1, tape, plan) - table
+    return lambda stream: settled.draw(system, table, 1, stream, plan) - table
 
 
 BOUNDED = ppd.invariants.total() & ppd.invariants.nonnegative()
@@ -117,14 +117,14 @@ SAMPLERS = {
 
 
 class Recorder:
-    """A secure tape whose words can be read again."""
+    """A secure stream whose words can be read again."""
 
     def __init__(self):
-        self.tape, self.parts, self.place = secure_tape(), [], 0
+        self.stream, self.parts, self.place = secure_stream(), [], 0
 
     def __call__(self, n):
         if self.place == len(self.parts):
-            self.parts.append(self.tape(n))
+            self.parts.append(self.stream(n))
         self.place += 1
         return self.parts[self.place - 1].copy()
 
@@ -134,18 +134,18 @@ def measure(draw, draws):
     once, single, fastest, sizes, words = (np.empty(draws) for _ in range(5))
     fresh = hasattr(draw, "fresh")  # around another table each time: nothing to replay
     for _ in range(20 if fresh else 50):
-        draw(secure_tape())
+        draw(secure_stream())
     for k in range(draws):
-        tape, times = Recorder(), []
+        stream, times = Recorder(), []
         for replay in range(1 if fresh else 1 + REPLAYS):
-            tape.place = 0
+            stream.place = 0
             start = time.perf_counter_ns()
-            z = draw(tape if replay or fresh else secure_tape())
+            z = draw(stream if replay or fresh else secure_stream())
             times.append(draw.clocked if fresh else time.perf_counter_ns() - start)
             if not replay:
                 once[k], single[k] = times[0], np.abs(z).sum()
         fastest[k], sizes[k] = min(times[1:] or times), np.abs(z).sum()
-        words[k] = sum(part.size for part in tape.parts)
+        words[k] = sum(part.size for part in stream.parts)
     correlations = spearman(once, single), spearman(fastest, sizes), spearman(words, sizes)
     nats = max(by_correlation(r, draws) for r in correlations[:2]), by_ranks(once, single), by_ranks(fastest, sizes)
     return np.median(once) / 1000, correlations, nats

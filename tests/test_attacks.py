@@ -16,7 +16,7 @@ import ppdinf as ppd
 from ppdinf.errors import BudgetError, CountError, LabelError, PpdinfError, PrivacyError, PrivacyWarning
 from ppdinf.invariants import margin, total
 from ppdinf.noise.primitives.integers import discrete_laplace
-from ppdinf.noise.primitives.stream import secure_tape
+from ppdinf.noise.primitives.stream import secure_stream
 
 TABLE = np.array([30, 4, 12, 0, 7, 19])
 OTHER = np.array([29, 5, 12, 0, 7, 19])  # one person counted elsewhere: the same total
@@ -63,16 +63,16 @@ def test_tails_have_no_end():
     reached = []
     for extreme in (0, 2**64 - 1):
         for words in (1, 2, 3):
-            left, source = [words], secure_tape()
+            left, source = [words], secure_stream()
 
-            def tape(n, left=left, source=source, extreme=extreme):
+            def stream(n, left=left, source=source, extreme=extreme):
                 found = source(n)
                 if left[0] > 0:
                     found[:] = extreme
                     left[0] -= 1
                 return found
 
-            reached.append(abs(int(discrete_laplace(epsilon, 1, tape)[0])))
+            reached.append(abs(int(discrete_laplace(epsilon, 1, stream)[0])))
     assert max(reached) > naive + 1
     assert max(reached) > 1.9 * 64 * np.log(2) / float(epsilon)  # two words of one bit: beyond what one word can say
 

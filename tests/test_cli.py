@@ -143,7 +143,7 @@ def test_the_order_of_rows_is_not_published(tmp_path):
 
 def test_a_release_made_by_hand_is_not_vouched_for(tmp_path):
     mechanism = ppd.GeneralizedLaplace(ppd.invariants.total(), epsilon=1)
-    ppd.Release([30, 4, 12], mechanism, plan=mechanism.plan([30, 4, 12])).save(tmp_path / "hand.ppd")
+    ppd.Release([30, 4, 12], mechanism, plan=mechanism.sampler_plan([30, 4, 12])).save(tmp_path / "hand.ppd")
     text = run("check", tmp_path / "hand.ppd")
     assert "verified" not in text
     assert text.count("stated by whoever") == 2

@@ -21,7 +21,7 @@ from scipy.optimize import curve_fit
 import ppdinf as ppd
 from ppdinf import counts
 from ppdinf.datasets.public_files import public_folder
-from ppdinf.noise.primitives.stream import seeded_tape
+from ppdinf.noise.primitives.stream import seeded_stream
 from ppdinf.report.study import Study, arguments
 
 HERE = Path(__file__).parent
@@ -123,7 +123,7 @@ def errors(own, method, epsilon, draws, rng, share=None):
     mechanism, found = None, []
     for _ in range(draws):
         if method in TWO_STAGE:
-            noisy = counts.noisy_histogram(own, share * epsilon, seeded_tape(rng))
+            noisy = counts.noisy_histogram(own, share * epsilon, seeded_stream(rng))
             mechanism = mechanism_of(method, counts.to_distribution(noisy, "clip"), (1 - share) * epsilon, cells)
         elif mechanism is None:
             mechanism = mechanism_of(method, own / cells, epsilon, cells)
@@ -174,7 +174,7 @@ def privatizers(study, schools, draws, seed):
         for n in sizes:
             own = top_coded(schools, n)
             drawn = [
-                counts.to_distribution(counts.noisy_histogram(own, 1, seeded_tape(rng), name), "clip")
+                counts.to_distribution(counts.noisy_histogram(own, 1, seeded_stream(rng), name), "clip")
                 for _ in range(draws)
             ]
             found.loc[n, name] = np.mean([counts.wasserstein(z, own / own.sum()) for z in drawn])

@@ -24,7 +24,7 @@ from ppdinf.noise.mcmc.coupling import annealed_meeting, gibbs_meeting, isdp_mee
 from ppdinf.noise.mcmc.isdp import isdp, jumps
 from ppdinf.noise.mcmc.lattice_gibbs_noise import gibbs_moves, noise_gibbs
 from ppdinf.noise.mcmc.tv_bound import tv_bound
-from ppdinf.noise.primitives.stream import seeded_tape
+from ppdinf.noise.primitives.stream import seeded_stream
 from ppdinf.plots.noise_chains_figure import plot_noise_boxes, plot_tv_bound
 from ppdinf.report.study import Study, arguments
 
@@ -92,7 +92,7 @@ def convergence(name, pairs, seed):
         rows.append({"chain": chain, "paper": paper if lag else "", "steps": shown, "ms per draw": cost})
     exact = exact_noise(structure(A), law)
     (part,) = exact.parts
-    cost = clocked(lambda: exact.draw(2000, seeded_tape(4)), 3) / 2
+    cost = clocked(lambda: exact.draw(2000, seeded_stream(4)), 3) / 2
     rows.append({"chain": f"exact ({part.sampler})", "paper": "open", "steps": "", "ms per draw": cost})
     return bounds, pd.DataFrame(rows)
 
@@ -119,7 +119,7 @@ def counties(study, table, seed, quick):
     mechanism = ppd.GeneralizedLaplace(ppd.invariants.total(), epsilon="0.192")
     noise = (mechanism.simulate(table, draws=1000, rng=seed + 4) - table).values
     wide = jumps(kernel(np.ones((1, table.size), dtype=int)).basis, DoubleGeometric("0.1"), math.exp(-2.5))
-    system = wide._replace(scale=law.code[1])
+    system = wide._replace(scale=law.kernel_id[1])
     start = time.process_time()
     kept, _ = isdp(system, 100 if quick else 1000, thin=1000, burn=10**6, chains=4, rng=seed + 5)
     seconds = time.process_time() - start

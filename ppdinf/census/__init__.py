@@ -12,7 +12,7 @@ strategies          variances of the noise by level and query, those of producti
 """
 
 from ppdinf.census.block_measurements import read_measurements as read_measurements
-from ppdinf.census.geography import off_tree as off_tree
+from ppdinf.census.geography import off_spine_areas as off_spine_areas
 from ppdinf.census.geography import tree as tree
 from ppdinf.census.housing import read_occupied as read_occupied
 from ppdinf.census.noisy_files import read_rows as read_rows
@@ -26,6 +26,6 @@ from ppdinf.census.strategies import UNITS_2020 as UNITS_2020
 from ppdinf.census.strategies import Strategy as Strategy
 
 __all__ = [
-    "PERSONS", "PERSONS_2020", "UNITS", "UNITS_2020", "Axis", "Histogram", "Strategy", "off_tree", "read_measurements",
-    "read_occupied", "read_rows", "simulate_nmf", "tree",
+    "PERSONS", "PERSONS_2020", "UNITS", "UNITS_2020", "Axis", "Histogram", "Strategy", "off_spine_areas",
+    "read_measurements", "read_occupied", "read_rows", "simulate_nmf", "tree",
 ]  # fmt: skip

@@ -156,7 +156,7 @@ def read_measurements(
     axes : sequence of str, optional
         Axes of the table. Queries and constraints by another axis are left out; the posterior then knows less.
     coords : mapping of str to (dimension, values), optional
-        Further coordinates, such as those of `off_tree`.
+        Further coordinates, such as those of `off_spine_areas`.
     public : mapping of Public to numbers, optional
         What is known exactly beside the files: the total of a state, which is published elsewhere.
 

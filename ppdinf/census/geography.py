@@ -7,7 +7,7 @@ from itertools import pairwise
 
 from ppdinf.errors import LabelError
 
-__all__ = ["named", "off_tree", "tree"]
+__all__ = ["named", "off_spine_areas", "tree"]
 
 ROOT = "US"
 """Label of the geounit whose code is empty."""
@@ -58,7 +58,7 @@ def tree(leaves: Sequence[str], widths: Mapping[str, int], dim: str) -> dict[str
     return {level: (dim, [named(code[: widths[level]]) for code in leaves]) for level in by_width}
 
 
-def off_tree(blocks: Sequence[str], dim: str = "block") -> dict[str, tuple[str, list[str]]]:
+def off_spine_areas(blocks: Sequence[str], dim: str = "block") -> dict[str, tuple[str, list[str]]]:
     """Name the tabulation areas of blocks, which are unions of blocks but not geounits of the tree.
 
     Parameters
@@ -81,7 +81,7 @@ def off_tree(blocks: Sequence[str], dim: str = "block") -> dict[str, tuple[str, 
 
     Examples
     --------
-    >>> off_tree(["0441000700491024400701070233001"])["tabulation_tract"]
+    >>> off_spine_areas(["0441000700491024400701070233001"])["tabulation_tract"]
     ('block', ['44007010702'])
     """
     ends = [code[-TABULATION:] for code in blocks]

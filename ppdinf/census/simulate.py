@@ -21,7 +21,7 @@ from ppdinf.census.schema import Histogram
 from ppdinf.census.strategies import Strategy, variance_of
 from ppdinf.errors import LabelError
 from ppdinf.laws import DiscreteGaussian
-from ppdinf.laws.additive_law import Differences
+from ppdinf.laws.additive_law import AdditiveLaw
 from ppdinf.tables.table import as_table
 
 __all__ = ["simulate_nmf"]
@@ -111,7 +111,7 @@ def _noisy(strategy: Strategy, level: str, sums: NDArray[np.int64], rng: np.rand
     for name, squared_sigma in strategy.squared_sigmas.get(level, {}).items():
         groupings = strategy.histogram.query(name)
         answers = _answers(strategy.histogram, groupings, sums)
-        noisy = Differences(DiscreteGaussian(variance=squared_sigma)).publish(answers, rng)
+        noisy = AdditiveLaw(DiscreteGaussian(variance=squared_sigma)).publish(answers, rng)
         yield f"{name}_dpq", groupings, noisy, variance_of(squared_sigma), ""
 
 

@@ -138,7 +138,7 @@ def _show(console: Console, found: dict[str, ErrorPlan], sizes: list[int], gaps:
         for (loss, kind), row in zip(each.table.index, each.table.to_dict("records"), strict=True):
             simulated |= not row["exact"]
             shares = [f"{row[column]:.1%}" if row[column] == row[column] else "" for column in columns]
-            within = f"±{row['half_width']:g}"
+            within = f"±{row['support_radius']:g}"
             shown.add_row(f"{name} = {loss}", f"{row['cells']} {kind}", f"{row['sd']:.2f}", within, *shares)
     console.print(shown)
     notes(console, "CV: standard deviation of the noise over the count. The last columns: how probably noise turns the")

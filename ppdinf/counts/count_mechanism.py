@@ -24,7 +24,7 @@ from ppdinf.counts.scales import depths, falling
 from ppdinf.counts.sums_of_scales import Scales, add_scales, scales_ratio
 from ppdinf.errors import PrivacyError
 from ppdinf.noise.primitives.categorical_rows import draw_rows
-from ppdinf.noise.primitives.stream import Tape, seeded_tape
+from ppdinf.noise.primitives.stream import BitStream, seeded_stream
 
 __all__ = ["Audit", "CountMechanism", "Scales"]
 
@@ -232,9 +232,9 @@ class CountMechanism:
         >>> ppd.counts.truncated_geometric(5, epsilon=1).simulate([0, 0, 4, 2], rng=1)
         array([0, 2, 3, 4])
         """
-        return self.draw(counts, seeded_tape(np.random.default_rng(rng)))
+        return self.draw(counts, seeded_stream(np.random.default_rng(rng)))
 
-    def draw(self, counts: ArrayLike, tape: Tape) -> NDArray[np.int64]:
+    def draw(self, counts: ArrayLike, stream: BitStream) -> NDArray[np.int64]:
         """Draw a released count for every count from uniform words, exactly by the stated law.
 
         Scales are real numbers, sums of ``peak * exp(-epsilon depth)`` with the peaks as they are stored; rows are
@@ -243,14 +243,14 @@ class CountMechanism:
         Parameters
         ----------
         counts : array_like of int from 0 to n - 1
-        tape : Tape
+        stream : BitStream
 
         Returns
         -------
         ndarray of int64, in the shape of `counts`
         """
         found = require_counts(counts, self.n)
-        return draw_rows(self.matrix, found.ravel(), self.enclosed, tape).reshape(found.shape)
+        return draw_rows(self.matrix, found.ravel(), self.enclosed, stream).reshape(found.shape)
 
     def enclosed(self, i: int) -> list[arb]:
         """Enclose the entries of row i at Arb's working precision."""

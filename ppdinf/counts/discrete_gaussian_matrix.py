@@ -44,14 +44,14 @@ def discrete_gaussian(n: int, epsilon: Parameter, delta: Parameter) -> CountMech
     (True, array([0.206, 0.186, 0.215, 0.186, 0.206]))
     """
     require_size(n)
-    exact, rare = as_epsilon(epsilon), as_fraction(delta, "delta")
-    sigma = gaussian_sigma(exact, rare)
+    exact, tail_probability = as_epsilon(epsilon), as_fraction(delta, "delta")
+    sigma = gaussian_sigma(exact, tail_probability)
     k = np.arange(max(n + 1, math.ceil(40 * sigma) + 2), dtype=np.float64)
     log_p = -((k / sigma) ** 2) / 2
     log_p -= logsumexp(np.concatenate([log_p, log_p[1:]]))
     log_tail = np.logaddexp.accumulate(log_p[::-1])[::-1]
     return CountMechanism.of_logarithms(
-        cut_noise(log_p[:n], log_tail[: n + 1]), exact, name="discrete Gaussian", delta=rare
+        cut_noise(log_p[:n], log_tail[: n + 1]), exact, name="discrete Gaussian", delta=tail_probability
     )
 
 
@@ -60,14 +60,14 @@ def gaussian_sigma(epsilon: Fraction, delta: Fraction) -> float:
     """Least sigma whose discrete Gaussian and its shift by one are (epsilon, delta) indistinguishable, rounded up."""
     if delta >= 1:
         raise PrivacyError(f"delta must lie below 1, found {delta}")
-    rate, rare = float(epsilon), float(delta)
+    rate, tail_probability = float(epsilon), float(delta)
 
     def excess(log_sigma: float) -> float:
         sigma = math.exp(log_sigma)
         k = np.arange(-math.ceil(40 * sigma + rate * sigma**2) - 2, math.ceil(40 * sigma) + 2, dtype=np.float64)
         weight = np.exp(-((k / sigma) ** 2) / 2)
         beyond = np.maximum(0, weight - np.exp(rate - (((k + 1) / sigma) ** 2) / 2))
-        return math.log(float(beyond.sum() / weight.sum()) + 1e-300) - math.log(rare)
+        return math.log(float(beyond.sum() / weight.sum()) + 1e-300) - math.log(tail_probability)
 
     low, high = math.log(0.05), math.log(0.1)
     while excess(high) > 0:

@@ -35,12 +35,12 @@ from ppdinf.invariants import Public, System
 from ppdinf.invariants.system import bind
 from ppdinf.laws.histogram_noise import HistogramNoise
 from ppdinf.laws.likelihood import Likelihood
-from ppdinf.mechanisms.input_checks import at_border
+from ppdinf.mechanisms.input_checks import validate_input
 from ppdinf.mechanisms.transition import NOTHING, PRESENT, CellLaw, require_no_sums
-from ppdinf.noise.primitives.stream import Tape, secure_tape
+from ppdinf.noise.primitives.stream import BitStream, secure_stream
 from ppdinf.noise.sampler_plan import Plan
 from ppdinf.privacy.guarantees.guarantee import Guarantee
-from ppdinf.releases.prepared_release import Draft
+from ppdinf.releases.prepared_release import PreparedRelease
 from ppdinf.tables.table import TableLike
 
 if TYPE_CHECKING:
@@ -251,7 +251,7 @@ class TwoStage(CellLaw):
             )
         return self
 
-    def draft(self, table: TableLike, *, allow_mcmc: bool = False) -> Draft:
+    def draft(self, table: TableLike, *, allow_mcmc: bool = False) -> PreparedRelease:
         """Check a table; to draw is to privatize the histogram, build the mechanism and draw cells from it.
 
         Raises
@@ -263,28 +263,30 @@ class TwoStage(CellLaw):
         """
         if self.noisy is not None:
             raise PrivacyError("this belongs to a release already: release another table by a new TwoStage")
-        frame, cells = at_border(self.public, table)
+        frame, cells = validate_input(self.public, table)
         require_counts(cells, self.n)
 
         def draw() -> Release:
-            drawn = self._first_stage(cells, secure_tape())
+            drawn = self._first_stage(cells, secure_stream())
             made: Release = drawn._drafted(frame, cells, allow_mcmc=allow_mcmc).draw()
             return made
 
-        return Draft(self, bind(self.public, frame, cells), None, draw)
+        return PreparedRelease(self, bind(self.public, frame, cells), None, draw)
 
-    def _first_stage(self, cells: NDArray[np.int64], tape: Tape) -> TwoStage:
-        measured = PURE[self.privatizer].measure(histogram(cells, self.n), self.budgets[0], tape)
+    def _first_stage(self, cells: NDArray[np.int64], stream: BitStream) -> TwoStage:
+        measured = PURE[self.privatizer].measure(histogram(cells, self.n), self.budgets[0], stream)
         return replace(self, measured=measured.tolist())
 
     def draw(
-        self, system: System, cells: NDArray[np.int64], draws: int, tape: Tape, plan: Plan | None = None
+        self, system: System, cells: NDArray[np.int64], draws: int, stream: BitStream, plan: Plan | None = None
     ) -> NDArray[np.int64]:
         """Draw releases of a table, each with a histogram of its own unless it is drawn; int64 of shape (draws, d)."""
         if self.noisy is not None:
-            return super().draw(system, cells, draws, tape, plan)
+            return super().draw(system, cells, draws, stream, plan)
         every = np.broadcast_to(cells, (draws, np.shape(cells)[-1]))
-        return np.array([CellLaw.draw(self._first_stage(own, tape), system, own, 1, tape, plan)[0] for own in every])
+        return np.array(
+            [CellLaw.draw(self._first_stage(own, stream), system, own, 1, stream, plan)[0] for own in every]
+        )
 
     @property
     def guarantee(self) -> Guarantee:

@@ -50,8 +50,8 @@ def count_windows(observed: ObservedMeasurements) -> CountWindows:
     """
     system, d = observed.system, observed.frame.size
     nonnegative = np.ones(d, dtype=bool)
-    low, high = possible_counts(system, nonnegative, observed.implied())
-    below, upper = observed.windows(low, high)
+    low, high = possible_counts(system, nonnegative, observed.tail_inequalities())
+    below, upper = observed.truncation(low, high)
     below = np.maximum(below - FURTHER * (upper - below) / 2, low - 1)
     bounded = np.isfinite(upper)
     if not bounded.all():

@@ -58,7 +58,7 @@ class TableChain(Protocol):
 
 
 def denoise(
-    seen: Measurements | Release | list[Release],
+    data: Measurements | Release | list[Release],
     draws: int = 1000,
     *,
     tune: int | None = None,
@@ -123,17 +123,17 @@ def denoise(
     >>> set(posterior.sums(inv.total()).values.ravel().tolist())
     {40}
     """
-    if isinstance(seen, Release | list | tuple):
-        seen = Measurements.of_releases([seen] if isinstance(seen, Release) else seen)
-    if not isinstance(seen, Measurements):
-        raise ModelError(f"denoise takes Measurements or releases, found {type(seen).__name__}")
+    if isinstance(data, Release | list | tuple):
+        data = Measurements.of_releases([data] if isinstance(data, Release) else data)
+    if not isinstance(data, Measurements):
+        raise ModelError(f"denoise takes Measurements or releases, found {type(data).__name__}")
     if prior not in ("learned", "flat"):
         raise ModelError(f"prior must be 'learned' or 'flat', found {prior!r}")
     if keep is not None and not isinstance(rng, int):
         raise ModelError("what is kept is gone on from by the same seed: give a whole number, denoise(..., rng=1)")
     if min(draws, chains) < 1 or (tune is not None and tune < 0):
         raise ModelError(f"draws and chains must be at least 1, found {draws} and {chains}")
-    observed = ObservedMeasurements(seen)
+    observed = ObservedMeasurements(data)
     windows = count_windows(observed)
     sums = observed.in_forest(windows.lower, windows.counts.shape[1])
     tables: Tables = TableWalk(observed, windows) if sums is None else TableForest(sums, windows)
@@ -143,12 +143,12 @@ def denoise(
     works: list[KeptChain | None] = [None] * chains
     if keep is not None:
         about = {"draws": draws, "tune": tune, "chains": chains, "prior": prior, "seed": rng}
-        folder = kept_folder(keep, packed(seen), **about)
+        folder = kept_folder(keep, packed(data), **about)
         works = [KeptChain(folder, str(k), shared=tables) for k in range(chains)]
     with Progress(disable=not progressbar) as progress:
         tasks = [progress.add_task(f"chain {k}", total=tune + draws) for k in range(chains)]
         with ThreadPoolExecutor(min(chains, os.cpu_count() or 1)) as pool:
-            run = partial(_chain, seen, tables, windows.most, draws, tune, prior, stop)
+            run = partial(_chain, data, tables, windows.most, draws, tune, prior, stop)
             futures: list[Future[list[Draw]]] = []
             try:
                 for own, task, work in zip(generators, tasks, works, strict=True):
@@ -163,11 +163,11 @@ def denoise(
     if not shortest or len(found) < chains:
         raise KeyboardInterrupt
     whole = {name: np.array([[draw[name] for draw in own[:shortest]] for own in found]) for name in found[0][0]}
-    return Denoised(seen, whole.pop(TABLE), whole, tables.plan)
+    return Denoised(data, whole.pop(TABLE), whole, tables.plan)
 
 
 def _chain(
-    seen: Measurements,
+    data: Measurements,
     tables: Tables,
     most: int,
     draws: int,
@@ -179,11 +179,11 @@ def _chain(
     work: KeptChain | None,
 ) -> list[Draw]:
     """Draw one chain: tables, and parameters of their prior."""
-    flat = np.zeros(most + 1), np.zeros(seen.frame.size)
+    flat = np.zeros(most + 1), np.zeros(data.frame.size)
     kept: list[Draw] = []
     found = None if work is None else work.load()
     if found is None:
-        learned = LearnedPrior(seen.frame, ~seen.public.empty, tables.start) if prior == "learned" else None
+        learned = LearnedPrior(data.frame, ~data.public.empty, tables.start) if prior == "learned" else None
         done, chain = 0, tables.chain(rng)
     else:
         kept, (done, chain, learned, rng) = found  # the generator as it was: the chain's and this one are the same

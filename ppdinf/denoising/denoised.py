@@ -18,7 +18,7 @@ from ppdinf.diagnostics.rhat import limit
 from ppdinf.errors import ReleaseFileError
 from ppdinf.invariants import Public
 from ppdinf.measurements import Measurements
-from ppdinf.models.aggregates import summarize, sums_of
+from ppdinf.models.aggregates import aggregate, summary
 
 __all__ = ["Denoised", "require_name"]
 
@@ -44,10 +44,10 @@ class Denoised:
     """
 
     def __init__(
-        self, seen: Measurements, cells: NDArray[np.int64], parameters: dict[str, NDArray[np.float64]], plan: str
+        self, data: Measurements, cells: NDArray[np.int64], parameters: dict[str, NDArray[np.float64]], plan: str
     ) -> None:
-        frame, (chains, draws) = seen.frame, cells.shape[:2]
-        self.seen, self.parameters, self.plan = seen, parameters, plan
+        frame, (chains, draws) = data.frame, cells.shape[:2]
+        self.data, self.parameters, self.plan = data, parameters, plan
         own = {name: (dims, values) for name, (dims, values) in frame.coords.items()}
         self.draws = xr.DataArray(
             cells.reshape(chains, draws, *frame.shape),
@@ -57,8 +57,8 @@ class Denoised:
         )
 
     def sums(self, statement: Public) -> xr.DataArray:
-        """Sum the draws as a statement says; see `ppdinf.models.sums_of`."""
-        return sums_of(self.draws, statement)
+        """Sum the draws as a statement says; see `ppdinf.models.aggregate`."""
+        return aggregate(self.draws, statement)
 
     def summary(self, statement: Public | xr.DataArray | None = None, probability: float = 0.9) -> pd.DataFrame:
         """Say what is known of cells, of sums, or of anything computed from draws.
@@ -76,7 +76,7 @@ class Denoised:
             As `ppdinf.models.summarize`: ``estimate``, ``sd``, ``lower``, ``upper``, ``margin_of_error``.
         """
         draws = self.draws if statement is None else statement
-        return summarize(self.sums(draws) if isinstance(draws, Public) else draws, probability)
+        return summary(self.sums(draws) if isinstance(draws, Public) else draws, probability)
 
     @cached_property
     def convergence(self) -> pd.DataFrame:
@@ -106,7 +106,7 @@ class Denoised:
     def to_dataset(self, probability: float = 0.9) -> xr.Dataset:
         """Estimate, standard deviation, interval and margin of error of every cell, by the labels of the table."""
         table = self.summary(probability=probability)
-        shape, frame = self.seen.shape, self.seen.frame
+        shape, frame = self.data.shape, self.data.frame
         own = {name: (dims, values) for name, (dims, values) in frame.coords.items()}
         return xr.Dataset(
             {name: (frame.dims, values.to_numpy().reshape(shape)) for name, values in table.items()}, coords=own
@@ -159,7 +159,7 @@ class Denoised:
 
     def __repr__(self) -> str:
         sizes = ", ".join(f"{dim}: {n}" for dim, n in self.draws.sizes.items())
-        return f"<Denoised ({sizes}) given {self.seen!r}>"
+        return f"<Denoised ({sizes}) given {self.data!r}>"
 
 
 def require_name(path: str | PathLike[str]) -> None:

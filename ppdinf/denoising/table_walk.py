@@ -77,8 +77,8 @@ class TableWalk:
         B = sp.csc_array(system.B)
         self.bounds = B.indptr.astype(np.int64), B.indices.astype(np.int64), B.data.astype(np.int64)
         self.plan = (
-            f"walked along lines, since {observed.obstacle}; moves: {moves.reason}; cells go along with the level, the "
-            "effects and the shape of their prior, since few persons and what is learned from them move only together"
+            f"sampled along lines, because {observed.why_not_marginalizable}; moves: {moves.reason}; cells move "
+            "together with the level, the effects and the shape of their prior"
         )
         if diagram is not None:
             self.plan += (

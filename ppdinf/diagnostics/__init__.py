@@ -14,11 +14,11 @@ rhat                how large an R-hat may be when it is the largest of many, an
 truncation_check    whether the posterior of a table ends within the windows of counts it was looked for in
 """
 
-from ppdinf.diagnostics.acceptance_by_cell import movement as movement
-from ppdinf.diagnostics.coupling_bound import forgetting as forgetting
+from ppdinf.diagnostics.acceptance_by_cell import acceptance_by_cell as acceptance_by_cell
+from ppdinf.diagnostics.coupling_bound import coupling_bound as coupling_bound
 from ppdinf.diagnostics.diagnose import Diagnosis as Diagnosis
 from ppdinf.diagnostics.diagnose import diagnose as diagnose
 from ppdinf.noise.mcmc.tv_bound import TVBound as TVBound
 from ppdinf.noise.mcmc.tv_bound import tv_bound as tv_bound
 
-__all__ = ["Diagnosis", "TVBound", "diagnose", "forgetting", "movement", "tv_bound"]
+__all__ = ["Diagnosis", "TVBound", "acceptance_by_cell", "coupling_bound", "diagnose", "tv_bound"]

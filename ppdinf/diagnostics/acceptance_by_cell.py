@@ -10,10 +10,10 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-__all__ = ["movement"]
+__all__ = ["acceptance_by_cell"]
 
 
-def movement(draws: xr.DataArray) -> pd.DataFrame:
+def acceptance_by_cell(draws: xr.DataArray) -> pd.DataFrame:
     """Measure how often and how far each cell of a chain of integer tables moves.
 
     Parameters

@@ -28,13 +28,13 @@ from ppdinf.models.posterior_tables import of_draws
 from ppdinf.noise.mcmc.tv_bound import TVBound, tv_bound
 from ppdinf.samplers.lattice_gibbs import SWEEPS, scales_of
 
-__all__ = ["forgetting", "not_coupled"]
+__all__ = ["coupling_bound", "not_coupled"]
 
 LAWS = 16  # posterior draws of the parameters among which pairs choose theirs
 AHEAD = 8  # draws whose directions are drawn together
 
 
-def forgetting(
+def coupling_bound(
     idata: xr.DataTree,
     model: pm.Model | None = None,
     *,

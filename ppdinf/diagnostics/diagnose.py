@@ -11,9 +11,9 @@ import pymc as pm
 import xarray as xr
 
 from ppdinf._internal.pymc_compat import TensorVariable
-from ppdinf.diagnostics.acceptance_by_cell import movement
+from ppdinf.diagnostics.acceptance_by_cell import acceptance_by_cell
 from ppdinf.diagnostics.convergence import convergence
-from ppdinf.diagnostics.coupling_bound import forgetting, not_coupled
+from ppdinf.diagnostics.coupling_bound import coupling_bound, not_coupled
 from ppdinf.diagnostics.problems import fiber_problems, independent, problems_of
 from ppdinf.diagnostics.rhat import limit, shown
 from ppdinf.distributions.densities.confidential_rv import ConfidentialRV
@@ -132,7 +132,7 @@ def diagnose(idata: xr.DataTree, model: pm.Model | None = None) -> Diagnosis:
     for name, rv in free.items():
         part = convergence(posterior[name]).assign(variable=name)
         if rv.dtype.startswith(("int", "uint", "bool")):
-            moved = movement(posterior[name]).set_axis(part.index)
+            moved = acceptance_by_cell(posterior[name]).set_axis(part.index)
             integers.append(part.assign(fixed=_fixed(rv, len(part))).join(moved))
         else:
             reals.append(part)
@@ -155,8 +155,8 @@ def _forgets(idata: xr.DataTree, model: pm.Model) -> TVBound | None:
         return None
     if not_coupled(walked[0], model):
         return None
-    scouts = forgetting(idata, model, pairs=16, limit=LIMIT)
-    return scouts if scouts.unmet else forgetting(idata, model, limit=LIMIT)
+    scouts = coupling_bound(idata, model, pairs=16, limit=LIMIT)
+    return scouts if scouts.unmet else coupling_bound(idata, model, limit=LIMIT)
 
 
 def _of_forgetting(bound: TVBound) -> str:

@@ -13,7 +13,7 @@ from ppdinf._internal.types import Json, Symbolic
 from ppdinf.laws.law import IntegerLaw
 from ppdinf.laws.observation_model import Column, IndependentLaw
 
-__all__ = ["Differences"]
+__all__ = ["AdditiveLaw"]
 
 NEGLIGIBLE = -700.0
 """Log weight at which the table of a law without a formula for its tails ends."""
@@ -23,7 +23,7 @@ DRAWN = -60.0
 
 
 @dataclass(frozen=True, eq=False)
-class Differences(IndependentLaw):
+class AdditiveLaw(IndependentLaw):
     """Weights of single cells that follow from the noise ``y - x`` alone.
 
     Attributes
@@ -42,7 +42,7 @@ class Differences(IndependentLaw):
         return found
 
     @classmethod
-    def _of_texts(cls, data: Json) -> Differences:
+    def _of_texts(cls, data: Json) -> AdditiveLaw:
         return cls(IntegerLaw.from_dict(data))
 
     @property
@@ -54,16 +54,16 @@ class Differences(IndependentLaw):
         """Log weight of releasing each y when the count is x, elementwise; NumPy or PyTensor."""
         return self.law.log_weight(y - x, *scale)
 
-    def reach(self, y: Symbolic, rare: float) -> tuple[Symbolic, Symbolic]:
+    def support_bounds(self, y: Symbolic, tail_probability: float) -> tuple[Symbolic, Symbolic]:
         """Smallest and largest count that each y comes from, but with the probability `rare` of the weights."""
-        far = float(self.law.widest_half_width(1, rare)) if rare > 0 else math.inf
+        far = float(self.law.widest_half_width(1, tail_probability)) if tail_probability > 0 else math.inf
         return y - far, y + far
 
     def columns(self, y: NDArray[np.int64]) -> list[Column]:
         """One column: a formula at any distance where the law has one, else a table."""
         every = np.arange(y.size)
-        if self.law.fall is not None:
-            return [Column(np.zeros(1), every, y, left=self.law.fall, right=self.law.fall)]
+        if self.law.log_quadratic is not None:
+            return [Column(np.zeros(1), every, y, left=self.law.log_quadratic, right=self.law.log_quadratic)]
         far = self.law.tail_start(NEGLIGIBLE)
         return [Column(self.law.log_weight(np.arange(-far, far + 1.0)), every, y - far)]
 

@@ -79,7 +79,7 @@ class DiscreteGaussian(IntegerLaw):
         return exact if exact**2 == self.variance else math.sqrt(self.variance)
 
     @property
-    def code(self) -> tuple[int, float]:
+    def kernel_id(self) -> tuple[int, float]:
         """Number and scale of the law in `ppdinf.laws.chain_kernels`."""
         return GAUSSIAN, float(self.sigma)
 
@@ -96,7 +96,7 @@ class DiscreteGaussian(IntegerLaw):
         return (-ball(Fraction(2 * size + 1) / (2 * self.variance))).exp()
 
     @property
-    def fall(self) -> tuple[float, float]:
+    def log_quadratic(self) -> tuple[float, float]:
         """No rate, and the bend ``1 / sigma**2``."""
         return 0.0, 1 / float(self.variance)
 
@@ -105,13 +105,13 @@ class DiscreteGaussian(IntegerLaw):
         """``1 / (2 sigma**2)``."""
         return 1 / (2 * self.variance)
 
-    def half_width(self, cells: int, rare: float) -> int:
+    def support_radius(self, cells: int, tail_probability: float) -> int:
         """Bound on ``|z|`` over `cells` cells of a lattice, exceeded with at most the probability `rare`.
 
         A lattice Gaussian has ``E exp(u z) <= exp(sigma**2 u**2 / 2)``, its mass being largest when it is centred on
         the lattice.
         """
-        return math.ceil(float(self.sigma) * math.sqrt(2 * math.log(2 * cells / rare)))
+        return math.ceil(float(self.sigma) * math.sqrt(2 * math.log(2 * cells / tail_probability)))
 
     def to_dict(self) -> dict[str, str]:
         """Name and sigma, or the variance where sigma is not rational."""

@@ -53,7 +53,7 @@ class DoubleGeometric(IntegerLaw):
         assign(self, epsilon=as_fraction(epsilon, "epsilon"))
 
     @property
-    def code(self) -> tuple[int, float]:
+    def kernel_id(self) -> tuple[int, float]:
         """Number and scale of the law in `ppdinf.laws.chain_kernels`."""
         return L1, float(self.epsilon)
 
@@ -70,7 +70,7 @@ class DoubleGeometric(IntegerLaw):
         return (-ball(self.epsilon)).exp()
 
     @property
-    def fall(self) -> tuple[float, float]:
+    def log_quadratic(self) -> tuple[float, float]:
         """The rate epsilon, and no bend."""
         return float(self.epsilon), 0.0
 
@@ -79,14 +79,14 @@ class DoubleGeometric(IntegerLaw):
         """Epsilon."""
         return self.epsilon
 
-    def half_width(self, cells: int, rare: float) -> int:
+    def support_radius(self, cells: int, tail_probability: float) -> int:
         """Bound on ``|z|`` over `cells` cells of a lattice, exceeded with at most the probability `rare`.
 
         Given the other cells' law, a cell has mass at most ``exp(-epsilon |k|)`` relative to that of 0, since the mass
         that the others leave to ``-k`` is largest at 0, their law having a positive Fourier transform.
         """
         rate = float(self.epsilon)
-        return math.ceil(math.log(2 * cells / -math.expm1(-rate) / rare) / rate)
+        return math.ceil(math.log(2 * cells / -math.expm1(-rate) / tail_probability) / rate)
 
     def to_dict(self) -> dict[str, str]:
         """Name and epsilon."""

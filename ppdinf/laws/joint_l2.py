@@ -11,10 +11,10 @@ from scipy.special import logsumexp
 
 from ppdinf._internal.frozen import made
 from ppdinf._internal.types import Json, Symbolic
-from ppdinf.laws.additive_law import Differences
+from ppdinf.laws.additive_law import AdditiveLaw
 from ppdinf.laws.discrete_gaussian import DiscreteGaussian
 from ppdinf.laws.l2_laplace import L2Laplace
-from ppdinf.laws.observation_model import PublishedLaw
+from ppdinf.laws.observation_model import ObservationModel
 
 __all__ = ["JointL2", "mixing_precision"]
 
@@ -22,7 +22,7 @@ GRID = 400  # scales among which forward draws choose
 
 
 @dataclass(frozen=True, eq=False)
-class JointL2(PublishedLaw):
+class JointL2(ObservationModel):
     """Weight ``exp(-epsilon |y - x|_2)`` of all numbers that share one such object.
 
     A scale mixture: given v with the density ``exp(-v**2 / 2)``, the numbers are independent Gaussians with standard
@@ -56,9 +56,9 @@ class JointL2(PublishedLaw):
         norm = np.sqrt(z2.sum(axis=0))
         return -float(self.law.epsilon) * z2 / np.where(norm > 0, norm, 1.0)
 
-    def reach(self, y: Symbolic, rare: float) -> tuple[Symbolic, Symbolic]:
+    def support_bounds(self, y: Symbolic, tail_probability: float) -> tuple[Symbolic, Symbolic]:
         """Smallest and largest count that each y comes from, but with probability `rare` among all."""
-        far = float(self.law.half_width(max(np.size(y), 1), rare)) if rare > 0 else np.inf
+        far = float(self.law.support_radius(max(np.size(y), 1), tail_probability)) if tail_probability > 0 else np.inf
         return y - far, y + far
 
     def publish(self, x: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.int64]:
@@ -72,7 +72,7 @@ class JointL2(PublishedLaw):
         noisy = np.empty_like(x)
         for at in np.ndindex(x.shape[:-1]):
             gaussian = DiscreteGaussian(float(v[rng.choice(GRID, p=p)] / epsilon))
-            noisy[at] = Differences(gaussian).publish(x[at], rng)
+            noisy[at] = AdditiveLaw(gaussian).publish(x[at], rng)
         return noisy
 
 

@@ -55,7 +55,7 @@ class L2Laplace(Law):
         assign(self, epsilon=as_fraction(epsilon, "epsilon"))
 
     @property
-    def code(self) -> tuple[int, float]:
+    def kernel_id(self) -> tuple[int, float]:
         """Number and scale of the law in `ppdinf.laws.chain_kernels`."""
         return L2, float(self.epsilon)
 
@@ -78,20 +78,22 @@ class L2Laplace(Law):
         sigma = scale / float(self.epsilon)
         return -0.5 * z**2 / sigma**2
 
-    def half_width(self, cells: int, rare: float) -> int:
+    def support_radius(self, cells: int, tail_probability: float) -> int:
         """Bound on ``|z|`` over `cells` cells of a lattice, exceeded with at most the probability `rare`.
 
         Given the mixing scale v it is Gaussian, and v is stochastically smaller than a chi variable with one degree of
         freedom more than the lattice has dimensions.
         """
-        widest = math.sqrt(2 * float(gammainccinv((cells + 1) / 2, rare / 2))) / float(self.epsilon)  # chi's quantile
-        return math.ceil(widest * math.sqrt(2 * math.log(4 * cells / rare)))
+        widest = math.sqrt(2 * float(gammainccinv((cells + 1) / 2, tail_probability / 2))) / float(
+            self.epsilon
+        )  # chi's quantile
+        return math.ceil(widest * math.sqrt(2 * math.log(4 * cells / tail_probability)))
 
-    def widest_half_width(self, cells: int, rare: float) -> int:
-        """Bound as `half_width` under any further condition that zero noise meets: that of wider l1 noise."""
-        return self.wider(cells).widest_half_width(cells, rare)
+    def widest_half_width(self, cells: int, tail_probability: float) -> int:
+        """Bound as `support_radius` under any further condition that zero noise meets: that of wider l1 noise."""
+        return self.dominating_law(cells).widest_half_width(cells, tail_probability)
 
-    def wider(self, cells: int) -> DoubleGeometric:
+    def dominating_law(self, cells: int) -> DoubleGeometric:
         """Noise whose weights are nowhere below ``exp(-epsilon |z|_2)``.
 
         |z|_2 is at least |z|_1 over the root of `cells`.

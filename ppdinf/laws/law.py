@@ -45,7 +45,7 @@ class Law(ABC):
     is_of_norm: ClassVar[bool] = False
 
     @property
-    def code(self) -> tuple[int, float]:
+    def kernel_id(self) -> tuple[int, float]:
         """Number and scale of the law in `ppdinf.laws.chain_kernels`, where it `is_of_norm`."""
         raise PrivacyError(f"samplers for whole lattices do not know {self.name} noise")
 
@@ -54,12 +54,12 @@ class Law(ABC):
         """Logarithm of the mass at a vector, up to a constant."""
 
     @abstractmethod
-    def half_width(self, cells: int, rare: float) -> int:
+    def support_radius(self, cells: int, tail_probability: float) -> int:
         """Bound on ``|z|`` over `cells` cells of a lattice, exceeded with at most the probability `rare`."""
 
     @abstractmethod
-    def widest_half_width(self, cells: int, rare: float) -> int:
-        """Bound as `half_width` under any further condition that zero noise meets.
+    def widest_half_width(self, cells: int, tail_probability: float) -> int:
+        """Bound as `support_radius` under any further condition that zero noise meets.
 
         Zero noise has the weight 1, so that no set of vectors is more probable than the sum of its weights.
         """
@@ -92,7 +92,7 @@ class IntegerLaw(NamedInFiles, Law, by="name"):
         return 1
 
     @property
-    def fall(self) -> tuple[float, float] | None:
+    def log_quadratic(self) -> tuple[float, float] | None:
         """Rate r and bend b where the log weight of k is ``-(r |k| + b k^2 / 2)``; None where it has no such form."""
         return None
 
@@ -134,13 +134,13 @@ class IntegerLaw(NamedInFiles, Law, by="name"):
         """Logarithm of the mass at a vector: the sum over its cells."""
         return float(np.sum(self.log_weight(np.asarray(z, dtype=np.int64))))
 
-    def half_width(self, cells: int, rare: float) -> int:
+    def support_radius(self, cells: int, tail_probability: float) -> int:
         """Bound on ``|z|`` over `cells` cells of a lattice, exceeded with at most the probability `rare`."""
-        return self.widest_half_width(cells, rare)
+        return self.widest_half_width(cells, tail_probability)
 
-    def widest_half_width(self, cells: int, rare: float) -> int:
-        """Bound as `half_width` under any further condition that zero noise meets: from the weights of all others."""
-        return self.tail_start(math.log(rare / cells) - (cells - 1) * self.log_total)
+    def widest_half_width(self, cells: int, tail_probability: float) -> int:
+        """Return `support_radius` under any further condition that zero noise meets, from the weights of the others."""
+        return self.tail_start(math.log(tail_probability / cells) - (cells - 1) * self.log_total)
 
     def tail_start(self, log_rare: float) -> int:
         """Bound on the absolute value beyond which weights add up to ``exp(log_rare)`` at most, 0 having weight 1."""

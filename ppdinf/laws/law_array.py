@@ -15,7 +15,7 @@ from ppdinf.errors import PrivacyError
 
 if TYPE_CHECKING:
     from ppdinf.laws.law import IntegerLaw
-    from ppdinf.laws.observation_model import PublishedLaw
+    from ppdinf.laws.observation_model import ObservationModel
 
 type Labelled = Array | xr.DataArray | pd.DataFrame | pd.Series
 
@@ -33,7 +33,7 @@ class LawArray:
 
     Attributes
     ----------
-    laws : tuple of IntegerLaw, or of PublishedLaw
+    laws : tuple of IntegerLaw, or of ObservationModel
         The different ones.
     number : numpy.ndarray, xarray.DataArray or pandas object of int
         Which of them each entry has, with the labels of the parameter; -1 for none.
@@ -46,7 +46,7 @@ class LawArray:
     array([ 0,  1, -1,  0])
     """
 
-    laws: tuple[IntegerLaw | PublishedLaw, ...]
+    laws: tuple[IntegerLaw | ObservationModel, ...]
     number: Labelled
 
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from ppdinf._internal.types import Symbolic
-from ppdinf.laws.additive_law import Differences
+from ppdinf.laws.additive_law import AdditiveLaw
 from ppdinf.laws.histogram_noise import HistogramNoise
 from ppdinf.laws.noise_norm import NoiseNorm
 from ppdinf.laws.transition_matrix import TransitionMatrix
@@ -109,7 +109,7 @@ class Likelihood:
     ----------
     form : Differences, TransitionMatrix or NoiseNorm
         Weights of single cells, which are then independent but for the public sums; or a norm of all noise together.
-    half_width : int
+    support_radius : int
         Bound on ``|y - W x|`` that no cell exceeds but with probability 1e-12, base measures apart.
     auxiliary : MixingScale or RemovedShift, optional
         A variable given which the weights are stated.
@@ -126,8 +126,8 @@ class Likelihood:
         What was published of the table's histogram of counts before, as noisy sums.
     """
 
-    form: Differences | TransitionMatrix | NoiseNorm
-    half_width: int
+    form: AdditiveLaw | TransitionMatrix | NoiseNorm
+    support_radius: int
     auxiliary: MixingScale | RemovedShift | None = None
     normaliser: Normaliser | None = None
     query: sparse.csr_array | None = None

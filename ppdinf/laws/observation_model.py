@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from ppdinf._internal.frozen import NamedInFiles
 from ppdinf._internal.types import Json, Symbolic
 
-__all__ = ["Column", "IndependentLaw", "PublishedLaw"]
+__all__ = ["Column", "IndependentLaw", "ObservationModel"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,7 +38,7 @@ class Column:
     right: tuple[float, float] = (np.inf, 0.0)
 
 
-class PublishedLaw(NamedInFiles, ABC, by="name"):
+class ObservationModel(NamedInFiles, ABC, by="name"):
     """Law of published numbers given the counts, or sums of counts, that they are of.
 
     A subclass in a file of its own serves measurements everywhere: windows, walks, draws, files, and where it is an
@@ -57,7 +57,7 @@ class PublishedLaw(NamedInFiles, ABC, by="name"):
         """Name and parameters: rationals as text, matrices as arrays."""
 
     @staticmethod
-    def from_dict(data: Json) -> PublishedLaw:
+    def from_dict(data: Json) -> ObservationModel:
         """Rebuild a law from `to_dict`; laws of noise alone (`IntegerLaw`) by their own names.
 
         Raises
@@ -68,17 +68,17 @@ class PublishedLaw(NamedInFiles, ABC, by="name"):
         Examples
         --------
         >>> import ppdinf as ppd
-        >>> PublishedLaw.from_dict({"name": "random-rounding", "base": "3"})
+        >>> ObservationModel.from_dict({"name": "random-rounding", "base": "3"})
         RandomRounding(base=3)
-        >>> PublishedLaw.from_dict({"name": "double-geometric", "epsilon": "1/4"}).law
+        >>> ObservationModel.from_dict({"name": "double-geometric", "epsilon": "1/4"}).law
         DoubleGeometric(epsilon=Fraction(1, 4))
         """
-        found: type[PublishedLaw] = PublishedLaw._named_in(data) or PublishedLaw._family["differences"]
+        found: type[ObservationModel] = ObservationModel._named_in(data) or ObservationModel._family["differences"]
         return found._of_texts(data)
 
     @classmethod
     @abstractmethod
-    def _of_texts(cls, data: Json) -> PublishedLaw:
+    def _of_texts(cls, data: Json) -> ObservationModel:
         """Make a law of what `to_dict` has said."""
 
     @property
@@ -91,7 +91,7 @@ class PublishedLaw(NamedInFiles, ABC, by="name"):
         """Log weight of publishing each y when the count is x, elementwise; ``-inf`` where it cannot be."""
 
     @abstractmethod
-    def reach(self, y: Symbolic, rare: float) -> tuple[Symbolic, Symbolic]:
+    def support_bounds(self, y: Symbolic, tail_probability: float) -> tuple[Symbolic, Symbolic]:
         """Smallest and largest count that each y comes from, but with probability `rare`; 0 for what is certain."""
 
     @abstractmethod
@@ -103,7 +103,7 @@ class PublishedLaw(NamedInFiles, ABC, by="name"):
         return np.ones(np.shape(y), dtype=bool)
 
 
-class IndependentLaw(PublishedLaw):
+class IndependentLaw(ObservationModel):
     """Law of a published number given the count, or sum of counts, that it is of, whatever else is published."""
 
     @abstractmethod

@@ -68,7 +68,7 @@ class RandomRounding(IndependentLaw):
         possible: NDArray[np.bool_] = y % self.base == 0
         return possible
 
-    def reach(self, y: Symbolic, rare: float) -> tuple[Symbolic, Symbolic]:
+    def support_bounds(self, y: Symbolic, tail_probability: float) -> tuple[Symbolic, Symbolic]:
         """Smallest and largest count that each y can come from."""
         return y - self.base + 1, y + self.base - 1
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from ppdinf._internal.types import Array, Json, Symbolic
 from ppdinf.errors import PrivacyError
-from ppdinf.laws.additive_law import Differences
+from ppdinf.laws.additive_law import AdditiveLaw
 from ppdinf.laws.law import IntegerLaw
 from ppdinf.laws.observation_model import Column, IndependentLaw
 
@@ -91,9 +91,9 @@ class Thresholded(IndependentLaw):
         possible: NDArray[np.bool_] = (y == ABSENT) | (y >= self.threshold)
         return possible
 
-    def reach(self, y: Symbolic, rare: float) -> tuple[Symbolic, Symbolic]:
+    def support_bounds(self, y: Symbolic, tail_probability: float) -> tuple[Symbolic, Symbolic]:
         """Smallest and largest count that each y can come from; no smallest for what is absent."""
-        far = float(self.law.widest_half_width(1, rare)) if rare > 0 else math.inf
+        far = float(self.law.widest_half_width(1, tail_probability)) if tail_probability > 0 else math.inf
         absent = np.asarray(y) == ABSENT
         low = np.where(absent, -np.inf, np.where(absent, 0, y) - far)
         return low, np.where(absent, self.threshold - 1, y) + far
@@ -101,7 +101,7 @@ class Thresholded(IndependentLaw):
     def columns(self, y: NDArray[np.int64]) -> list[Column]:
         """One column for what is absent, flat towards smaller counts, and those of the law for the rest."""
         (absent,), (there,) = np.nonzero(y == ABSENT), np.nonzero(y != ABSENT)
-        found = [replace(column, entries=there[column.entries]) for column in Differences(self.law).columns(y[there])]
+        found = [replace(column, entries=there[column.entries]) for column in AdditiveLaw(self.law).columns(y[there])]
         if absent.size:
             far, _ = self._log_sums
             counts = self.threshold - 1 + np.arange(-far, far + 1)
@@ -111,7 +111,7 @@ class Thresholded(IndependentLaw):
 
     def publish(self, x: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.int64]:
         """Add noise, and leave out what stays below."""
-        noisy = Differences(self.law).publish(x, rng)
+        noisy = AdditiveLaw(self.law).publish(x, rng)
         return np.where(noisy >= self.threshold, noisy, ABSENT)
 
     def _log_below(self, z: Array) -> NDArray[np.float64]:

@@ -90,9 +90,9 @@ class TransitionMatrix(IndependentLaw):
         possible = np.append((self.probabilities > 0).any(axis=0), False)
         return possible[np.where((y >= 0) & (y < possible.size), y, -1)]
 
-    def reach(self, y: Symbolic, rare: float) -> tuple[Symbolic, Symbolic]:
+    def support_bounds(self, y: Symbolic, tail_probability: float) -> tuple[Symbolic, Symbolic]:
         """Smallest and largest count with a row that each y can come from, but with probability `rare`."""
-        possible = self.probabilities > rare * self.probabilities.max(axis=0, initial=0)
+        possible = self.probabilities > tail_probability * self.probabilities.max(axis=0, initial=0)
         first, last = possible.argmax(axis=0), possible.shape[0] - 1 - possible[::-1].argmax(axis=0)
         column = np.clip(np.asarray(y, dtype=np.int64), 0, first.size - 1)
         return first[column], last[column]

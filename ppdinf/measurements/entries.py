@@ -10,7 +10,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from ppdinf.invariants.names import Names
-from ppdinf.laws.observation_model import IndependentLaw, PublishedLaw
+from ppdinf.laws.observation_model import IndependentLaw, ObservationModel
 
 __all__ = ["Entries"]
 
@@ -29,14 +29,14 @@ class Entries:
     names : sequence of str
     y : array of int64, shape (k,)
         What was published; `ppdinf.laws.thresholded.ABSENT` for what stayed below its threshold.
-    forms : tuple of (PublishedLaw, array of int64)
+    forms : tuple of (ObservationModel, array of int64)
         Laws, each with the entries that have it.
     """
 
     matrix: sp.csr_array
     names: Sequence[str]
     y: NDArray[np.int64]
-    forms: tuple[tuple[PublishedLaw, NDArray[np.int64]], ...]
+    forms: tuple[tuple[ObservationModel, NDArray[np.int64]], ...]
 
     @property
     def are_independent(self) -> bool:
@@ -51,11 +51,11 @@ class Entries:
             found[rows] = form.log_weight(y, sums[rows])
         return found
 
-    def reach(self, rare: float = RARE) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def support_bounds(self, tail_probability: float = RARE) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Smallest and largest value of each sum that its entry comes from, but with probability `rare`."""
         low, high = np.empty(self.y.size), np.empty(self.y.size)
         for form, rows in self.forms:
-            low[rows], high[rows] = form.reach(self.y[rows], rare)
+            low[rows], high[rows] = form.support_bounds(self.y[rows], tail_probability)
         return low, high
 
     def publish(self, sums: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.int64]:

@@ -15,18 +15,18 @@ from ppdinf.errors import CountError, InvariantError, PrivacyError
 from ppdinf.invariants import Public
 from ppdinf.invariants.names import Joined
 from ppdinf.laws import IntegerLaw, JointL2, L2Laplace, LawArray, Thresholded, TransitionMatrix
-from ppdinf.laws.additive_law import Differences
-from ppdinf.laws.observation_model import PublishedLaw
+from ppdinf.laws.additive_law import AdditiveLaw
+from ppdinf.laws.observation_model import ObservationModel
 from ppdinf.laws.thresholded import ABSENT
 from ppdinf.measurements.entries import Entries
 from ppdinf.measurements.measured_rows import onto_rows
 from ppdinf.tables.frame import Frame
 from ppdinf.tables.labels import LARGEST
 
-__all__ = ["Measured", "as_form", "measured"]
+__all__ = ["Measured", "as_observation_model", "measured"]
 
 
-type Forms = tuple[tuple[PublishedLaw, NDArray[np.int64]], ...]
+type Forms = tuple[tuple[ObservationModel, NDArray[np.int64]], ...]
 type Rows = tuple[sp.csr_array, Sequence[str], NDArray[np.int64], NDArray[np.bool_], Forms]
 
 
@@ -77,13 +77,13 @@ class Measured:
     def _forms(self, names: Sequence[str], frame: Frame, there: NDArray[np.bool_]) -> Forms:
         """Laws, each with the rows that have it."""
         if not isinstance(self.law, LawArray):
-            return ((as_form(self.law), np.arange(len(names))),)
+            return ((as_observation_model(self.law), np.arange(len(names))),)
         what = "the scales of the noise"
         number = pd.to_numeric(pd.Series(onto_rows(self.law.number, names, frame, what))).to_numpy(np.int64)
         for row in np.flatnonzero(there & (number < 0))[:1]:
             raise PrivacyError(f"{names[row]!r} was measured, but the scale of its noise is missing")
         rows = [np.flatnonzero(number == k) for k in range(len(self.law.laws))]
-        return tuple((as_form(law), own) for law, own in zip(self.law.laws, rows, strict=True) if own.size)
+        return tuple((as_observation_model(law), own) for law, own in zip(self.law.laws, rows, strict=True) if own.size)
 
 
 def measured(statement: Public, values: object, law: object) -> Measured:
@@ -128,16 +128,16 @@ def measured(statement: Public, values: object, law: object) -> Measured:
             f"say what was measured by ppdinf.invariants, such as margin('county'), found {type(statement).__name__}"
         )
     if not isinstance(law, LawArray):
-        as_form(law)
+        as_observation_model(law)
     return Measured(statement, values, law)
 
 
-def as_form(law: object) -> PublishedLaw:
+def as_observation_model(law: object) -> ObservationModel:
     """How a law weighs counts, given what was published."""
-    if isinstance(law, PublishedLaw):
+    if isinstance(law, ObservationModel):
         return law
     if isinstance(law, IntegerLaw):
-        return Differences(law)
+        return AdditiveLaw(law)
     if isinstance(law, L2Laplace):
         return JointL2(law)
     probabilities = getattr(law, "probabilities", None)
@@ -165,7 +165,7 @@ def _whole(given: Array, names: Sequence[str], what: str) -> tuple[NDArray[np.in
 
 
 def _require_possible(
-    forms: tuple[tuple[PublishedLaw, NDArray[np.int64]], ...],
+    forms: tuple[tuple[ObservationModel, NDArray[np.int64]], ...],
     y: NDArray[np.int64],
     there: NDArray[np.bool_],
     names: Sequence[str],

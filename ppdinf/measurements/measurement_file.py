@@ -28,22 +28,22 @@ FIELDS = {"holds", "schema", "dims", "coordinates", "public", "measured", "parts
 CELLS, PUBLIC = "cells.csv", "public.csv"
 
 
-def packed(seen: Measurements) -> bytes:
+def packed(data: Measurements) -> bytes:
     """Bytes of the file: the same for the same measurements, on every machine."""
-    frame = seen.frame
+    frame = data.frame
     parts = {
         CELLS: as_csv(list(frame.coords), *(frame.broadcast(name).tolist() for name in frame.coords)),
-        PUBLIC: as_csv(["sum", "value"], seen.public.names, seen.public.values.tolist()),
+        PUBLIC: as_csv(["sum", "value"], data.public.names, data.public.values.tolist()),
     }
     matrices: dict[bytes, str] = {}
-    for number, part in enumerate(seen.stated):
+    for number, part in enumerate(data.stated):
         parts[name_of(number)] = _part(part, frame, matrices)
     manifest = {
         "holds": HOLDS,
         "schema": SCHEMA,
         **sealed.coordinates(frame),
-        "public": seen.public.public.to_dict(),
-        "measured": [part.statement.to_dict() for part in seen.stated],
+        "public": data.public.public.to_dict(),
+        "measured": [part.statement.to_dict() for part in data.stated],
     }
     return sealed.packed(manifest, parts | {name: matrix for matrix, name in matrices.items()})
 

@@ -12,7 +12,7 @@ from ppdinf.errors import ReleaseFileError
 from ppdinf.invariants import Public
 from ppdinf.invariants.system import bind
 from ppdinf.laws.law_array import LawArray
-from ppdinf.laws.observation_model import PublishedLaw
+from ppdinf.laws.observation_model import ObservationModel
 from ppdinf.measurements.measured import Measured
 from ppdinf.measurements.measurement_file import CELLS, FIELDS, HOLDS, PUBLIC, SCHEMA, name_of, packed
 from ppdinf.measurements.measurements import Measurements
@@ -96,14 +96,14 @@ def _measured(statement: Public, name: str, parts: dict[str, bytes]) -> Measured
     values = np.array([int(value) if value else np.nan for value in text], dtype=object)
     del columns["sum"]  # compared when the file is packed again
     columns["name"] = columns.pop("law")
-    laws: list[PublishedLaw] = []
+    laws: list[ObservationModel] = []
     number, known = np.full(values.size, -1), {}
     for row, given in enumerate(zip(*columns.values(), strict=True)):
         if given not in known:
             stated = {key: value for key, value in zip(columns, given, strict=True) if value}
             known[given] = len(laws) if stated else -1
             if stated:
-                laws.append(PublishedLaw.from_dict(_with_matrices(stated, parts)))
+                laws.append(ObservationModel.from_dict(_with_matrices(stated, parts)))
         number[row] = known[given]
     if len(laws) == 1 and (number == 0).all():
         return Measured(statement, values, laws[0])

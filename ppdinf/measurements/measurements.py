@@ -20,7 +20,7 @@ from ppdinf.invariants.system import bind
 from ppdinf.lattice.algebra.integer_rows import check_consistent
 from ppdinf.laws.joint_l2 import JointL2
 from ppdinf.laws.likelihood import MixingScale
-from ppdinf.laws.observation_model import PublishedLaw
+from ppdinf.laws.observation_model import ObservationModel
 from ppdinf.measurements.entries import Entries
 from ppdinf.measurements.label_frame import frame_of_labels
 from ppdinf.measurements.measured import Measured
@@ -150,7 +150,7 @@ class Measurements:
             for part, start in zip(self.parts, starts[:-1].tolist(), strict=True)
             for form, rows in part.forms
         ]
-        together: dict[int, tuple[PublishedLaw, list[NDArray[np.int64]]]] = {}
+        together: dict[int, tuple[ObservationModel, list[NDArray[np.int64]]]] = {}
         for form, rows in forms:
             together.setdefault(id(form), (form, []))[1].append(rows)
         return Entries(
@@ -273,7 +273,7 @@ def _entries_of(release: Release, number: int) -> Entries:
     d, frame = release.frame.size, release.frame
     names = [f"{frame.cell(k)}, release {number + 1}" for k in range(d)]
     y = release.table.values.ravel().astype(np.int64)
-    form: PublishedLaw = JointL2(likelihood.form.law) if mixed else likelihood.form  # type: ignore[union-attr, assignment]
+    form: ObservationModel = JointL2(likelihood.form.law) if mixed else likelihood.form  # type: ignore[union-attr, assignment]
     return Entries(sp.eye_array(d, dtype=np.int64, format="csr"), names, y, ((form, np.arange(d)),))
 
 

@@ -34,9 +34,9 @@ class ErrorPlan:
     ----------
     table : pandas.DataFrame
         One row for each loss and kind of cell, with the columns of `Mechanism.expected_error`: ``cells``; ``sd`` and
-        ``half_width``, in persons; ``cv_50``: sd over a count of 50; ``across_5``: probability that a count 5 away from
-        a limit is released beyond it; ``swap_5``: that two cells whose counts differ by 5 are released in the other
-        order; ``exact``.
+        ``support_radius``, in persons; ``cv_50``: sd over a count of 50; ``across_5``: probability that a count 5 away
+        from a limit is released beyond it; ``swap_5``: that two cells whose counts differ by 5 are released in the
+        other order; ``exact``.
     """
 
     table: pd.DataFrame
@@ -47,7 +47,7 @@ class ErrorPlan:
         self,
         *,
         sd: Loss | None = None,
-        half_width: int | None = None,
+        support_radius: int | None = None,
         cv: Loss | None = None,
         at: int | None = None,
     ) -> Fraction:
@@ -57,7 +57,7 @@ class ErrorPlan:
         ----------
         sd : number, optional
             Largest standard deviation of the noise, in persons.
-        half_width : int, optional
+        support_radius : int, optional
             Persons that 90 % of the noise has to stay within.
         cv : number, optional
             Largest coefficient of variation, such as ``"1/10"``, of a count of `at`.
@@ -82,9 +82,9 @@ class ErrorPlan:
         >>> found.loss_for(cv="1/10", at=50)
         Fraction(5, 18)
         """
-        if sum(value is not None for value in (sd, half_width, cv)) != 1 or (cv is None) != (at is None):
-            raise PrivacyError("name one error: sd=, half_width=, or cv= with the count it is meant at, at=")
-        what, most = ("half_width", half_width) if half_width is not None else ("sd", sd)
+        if sum(value is not None for value in (sd, support_radius, cv)) != 1 or (cv is None) != (at is None):
+            raise PrivacyError("name one error: sd=, support_radius=, or cv= with the count it is meant at, at=")
+        what, most = ("support_radius", support_radius) if support_radius is not None else ("sd", sd)
         if cv is not None and at is not None:
             most = as_fraction(cv, "cv") * as_fraction(at, "at")
         limit = as_fraction(most or 0, what)
@@ -151,7 +151,7 @@ def plan(
     loss         1/4     1
     cells        335   335
     sd          4.36  1.01
-    half_width   7.0   2.0
+    support_radius   7.0   2.0
     cv_50       0.09  0.02
     across_5    0.11   0.0
     swap_5       0.2  0.01

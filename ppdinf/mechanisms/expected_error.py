@@ -78,7 +78,7 @@ def expected_error(
             mass = np.full(values.size, 1 / values.size)
             swaps = _seen_reversed(drawn[:, cells], gaps)
         sd = float(np.sqrt(mass @ values.astype(float) ** 2))
-        rows[kind] = {"cells": cells.size, "sd": sd, "half_width": _half_width(values, mass)}
+        rows[kind] = {"cells": cells.size, "sd": sd, "support_radius": _half_width(values, mass)}
         rows[kind] |= {f"cv_{count}": sd / count for count in sizes}
         rows[kind] |= {f"across_{gap}": _beyond(values, mass, gap) for gap in gaps}
         rows[kind] |= {
@@ -203,7 +203,7 @@ def reversed_share(law: IntegerLaw, cells: int, gaps: Sequence[int]) -> NDArray[
 
 
 def _free_law(law: IntegerLaw, cells: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    reach = law.half_width(cells, RARE)
+    reach = law.support_radius(cells, RARE)
     values = np.arange(-reach, reach + 1)
     mass = np.exp(law.log_weight(values.astype(float)))
     return values, mass / mass.sum()

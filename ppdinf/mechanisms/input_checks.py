@@ -14,19 +14,19 @@ from ppdinf.tables.frame import Frame
 from ppdinf.tables.table import LARGEST, TableLike, labelled_cells, ranked
 
 __all__ = [
-    "at_border",
     "copied_counts",
     "ranked_labels",
     "refuse_seed",
     "refuse_undeclared",
     "require_draws",
     "require_public",
+    "validate_input",
     "warn_fixed",
-    "warn_telling",
+    "warn_leaky_labels",
 ]
 
 
-def at_border(public: Public, table: TableLike) -> tuple[Frame, NDArray[np.int64]]:
+def validate_input(public: Public, table: TableLike) -> tuple[Frame, NDArray[np.int64]]:
     """Validate a confidential table, once.
 
     Raises
@@ -115,7 +115,7 @@ def copied_counts(frame: Frame, cells: NDArray[np.int64]) -> str | None:
     return None
 
 
-def warn_telling(frame: Frame, cells: NDArray[np.int64], public: Public) -> None:
+def warn_leaky_labels(frame: Frame, cells: NDArray[np.int64], public: Public) -> None:
     """Warn of labels that come in the order of their counts, and of coordinates that are the counts."""
     for told in (ranked_labels(frame, cells, public), copied_counts(frame, cells)):
         if told:

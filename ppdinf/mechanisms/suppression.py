@@ -20,11 +20,11 @@ from ppdinf.errors import ModelError
 from ppdinf.invariants import Public, System
 from ppdinf.lattice.points.feasible import nearest_feasible
 from ppdinf.lattice.points.fiber_tables import cell_intervals
-from ppdinf.laws.additive_law import Differences
+from ppdinf.laws.additive_law import AdditiveLaw
 from ppdinf.laws.likelihood import Likelihood
 from ppdinf.mechanisms.input_checks import require_public
 from ppdinf.mechanisms.table_mechanism import TableMechanism
-from ppdinf.noise.primitives.stream import Tape
+from ppdinf.noise.primitives.stream import BitStream
 from ppdinf.noise.sampler_plan import Plan
 from ppdinf.privacy.guarantees.guarantee import Guarantee
 
@@ -105,14 +105,14 @@ class Suppression(TableMechanism):
                 "model the public sums themselves, which are all that was released"
             )
         # no possible count lies at the edge of a window
-        return Likelihood(Differences(_Alike()), int(reach) + 1)
+        return Likelihood(AdditiveLaw(_Alike()), int(reach) + 1)
 
     def plan_on(self, system: System, *, allow_mcmc: bool = False) -> Plan:
         """Say that nothing is drawn."""
         return Plan("deterministic", True, "the table is worked out from what is public; there is no noise")
 
     def draw(
-        self, system: System, cells: NDArray[np.int64], draws: int, tape: Tape, plan: Plan | None = None
+        self, system: System, cells: NDArray[np.int64], draws: int, stream: BitStream, plan: Plan | None = None
     ) -> NDArray[np.int64]:
         """Repeat the stand-in; int64 of shape (draws, d)."""
         return np.tile(_stand_in(system), (draws, 1))

@@ -16,12 +16,12 @@ from ppdinf.invariants import System
 from ppdinf.invariants.system import bind
 from ppdinf.lattice.algebra.systems import exact_product
 from ppdinf.mechanisms.expected_error import expected_error
-from ppdinf.mechanisms.input_checks import at_border, refuse_seed, require_draws, warn_fixed, warn_telling
+from ppdinf.mechanisms.input_checks import refuse_seed, require_draws, validate_input, warn_fixed, warn_leaky_labels
 from ppdinf.mechanisms.kept_sums import require_kept
-from ppdinf.noise.primitives.stream import Tape, secure_tape, seeded_tape
+from ppdinf.noise.primitives.stream import BitStream, secure_stream, seeded_stream
 from ppdinf.noise.sampler_plan import Plan
 from ppdinf.releases.mechanism import Mechanism
-from ppdinf.releases.prepared_release import Draft
+from ppdinf.releases.prepared_release import PreparedRelease
 from ppdinf.releases.release import Release
 from ppdinf.tables.frame import Frame
 from ppdinf.tables.table import TableLike, labelled_cells
@@ -49,12 +49,12 @@ class TableMechanism(Mechanism):
 
     @abstractmethod
     def draw(
-        self, system: System, cells: NDArray[np.int64], draws: int, tape: Tape, plan: Plan | None = None
+        self, system: System, cells: NDArray[np.int64], draws: int, stream: BitStream, plan: Plan | None = None
     ) -> NDArray[np.int64]:
         """Draw releases of a table from uniform 64-bit words; int64 of shape (draws, d)."""
 
     def checked_draw(
-        self, system: System, cells: NDArray[np.int64], draws: int, tape: Tape, plan: Plan | None = None
+        self, system: System, cells: NDArray[np.int64], draws: int, stream: BitStream, plan: Plan | None = None
     ) -> Array:
         """Draw as `draw` does, and check that every draw keeps what is public.
 
@@ -63,7 +63,7 @@ class TableMechanism(Mechanism):
         InternalError
             A draw breaks a public sum or bound.
         """
-        drawn = self.draw(system, cells, draws, tape, plan)
+        drawn = self.draw(system, cells, draws, stream, plan)
         require_kept(system, drawn, cells, bounds=self.keeps_bounds)
         return drawn
 
@@ -82,7 +82,7 @@ class TableMechanism(Mechanism):
         """Log density as `log_weight`, up to any function of x; for comparisons of releases of one table."""
         return self.log_weight(system, y, x)
 
-    def plan(self, table: TableLike, *, allow_mcmc: bool = False) -> Plan:
+    def sampler_plan(self, table: TableLike, *, allow_mcmc: bool = False) -> Plan:
         """Say how the noise for `table` would be drawn, and why.
 
         Parameters
@@ -117,7 +117,7 @@ class TableMechanism(Mechanism):
         -------
         pandas.DataFrame
             One row per kind of cell, by the public sums that it is in: how many ``cells``; ``sd`` of the noise, in
-            persons; ``half_width`` that 90 % of the noise stays within; ``cv_10`` and so on, sd over count;
+            persons; ``support_radius`` that 90 % of the noise stays within; ``cv_10`` and so on, sd over count;
             ``across_5``: probability that a count 5 away from a limit is released beyond it; ``swap_5``: that two cells
             of this kind, 5 apart, are released in the other order; ``exact``: computed, or read off simulated draws
             (right to about 2 %).
@@ -135,7 +135,7 @@ class TableMechanism(Mechanism):
         noise of cells in a public sum of 67 cells
         cells                                   67
         sd                                    5.54
-        half_width                             9.0
+        support_radius                             9.0
         cv_10                                 0.55
         cv_100                                0.06
         cv_1000                               0.01
@@ -181,24 +181,24 @@ class TableMechanism(Mechanism):
         made: Release = self.draft(table, allow_mcmc=allow_mcmc).draw()
         return made
 
-    def draft(self, table: TableLike, *, allow_mcmc: bool = False) -> Draft:
+    def draft(self, table: TableLike, *, allow_mcmc: bool = False) -> PreparedRelease:
         """Check and plan a release, and draw nothing: `release` up to the noise, with its parameters and errors."""
-        return self._drafted(*at_border(self.public, table), allow_mcmc=allow_mcmc)
+        return self._drafted(*validate_input(self.public, table), allow_mcmc=allow_mcmc)
 
-    def _drafted(self, frame: Frame, cells: NDArray[np.int64], *, allow_mcmc: bool = False) -> Draft:
+    def _drafted(self, frame: Frame, cells: NDArray[np.int64], *, allow_mcmc: bool = False) -> PreparedRelease:
         """Plan the release of a table that was checked at the border."""
         system = bind(self.public, frame, cells)
         system.require_cells(cells)
         mechanism = self.on(system)
         plan = mechanism.plan_on(system, allow_mcmc=allow_mcmc)
         warn_fixed(system)
-        warn_telling(frame, cells, self.public)
+        warn_leaky_labels(frame, cells, self.public)
 
         def draw() -> Release:
-            released = mechanism.checked_draw(system, cells, 1, secure_tape(), plan)[0]
+            released = mechanism.checked_draw(system, cells, 1, secure_stream(), plan)[0]
             return Release.of_draw(frame, released, mechanism, system, plan)
 
-        return Draft(mechanism, system, plan, draw)
+        return PreparedRelease(mechanism, system, plan, draw)
 
     def simulate(
         self, table: TableLike, *, draws: int, rng: int | np.random.Generator | None = None, allow_mcmc: bool = False
@@ -236,7 +236,7 @@ class TableMechanism(Mechanism):
         mechanism = self.on(system)
         plan = mechanism.plan_on(system, allow_mcmc=allow_mcmc)
         generator = rng.spawn(1)[0] if isinstance(rng, np.random.Generator) else np.random.default_rng(rng)
-        return frame.table(mechanism.checked_draw(system, cells, draws, seeded_tape(generator), plan))
+        return frame.table(mechanism.checked_draw(system, cells, draws, seeded_stream(generator), plan))
 
     def dist(self, table: TableLike, labels: object = None) -> Symbolic:
         """State the release of a table that is itself a variable, as an unnamed PyMC distribution.

@@ -27,7 +27,7 @@ from ppdinf.laws.transition_matrix import TransitionMatrix
 from ppdinf.mechanisms.input_checks import require_public
 from ppdinf.mechanisms.table_mechanism import TableMechanism
 from ppdinf.noise.primitives.categorical_rows import draw_rows
-from ppdinf.noise.primitives.stream import Tape
+from ppdinf.noise.primitives.stream import BitStream
 from ppdinf.noise.sampler_plan import Plan
 from ppdinf.privacy.guarantees.guarantee import Guarantee
 
@@ -66,7 +66,7 @@ class CellLaw(TableMechanism):
         return Plan("rows of a matrix", True, "every cell is drawn from the row of its count")
 
     def draw(
-        self, system: System, cells: NDArray[np.int64], draws: int, tape: Tape, plan: Plan | None = None
+        self, system: System, cells: NDArray[np.int64], draws: int, stream: BitStream, plan: Plan | None = None
     ) -> NDArray[np.int64]:
         """Draw releases of a table; int64 of shape (draws, d)."""
         every = np.broadcast_to(cells, (draws, np.shape(cells)[-1]))
@@ -75,7 +75,7 @@ class CellLaw(TableMechanism):
                 f"some counts lie outside 0 to {self.probabilities.shape[0] - 1}, for which the matrix has rows: "
                 "top-code what lies above with numpy.minimum(counts, ...), or give a larger matrix"
             )
-        return draw_rows(self.probabilities, every.ravel(), self._enclosed, tape).reshape(every.shape)
+        return draw_rows(self.probabilities, every.ravel(), self._enclosed, stream).reshape(every.shape)
 
 
 def require_no_sums(public: Public) -> None:

@@ -7,7 +7,7 @@ comparators           what analysts do with a noisy table who do not condition o
                       not to use
 compare               how ways of publishing and of reading a table compare: bias, error, coverage and width over
                       simulated releases
-constrained_counts    `OnFiber`: a data model for integers of which exact sums are known, and nothing else
+constrained_counts    `ConstrainedCounts`: a data model for integers of which exact sums are known, and nothing else
 coordinates           coordinates of effects of labels in which NUTS takes long steps, with what is told of them
 log_likelihood        pointwise log likelihoods of a release, for ``az.loo`` and ``az.compare``: one for the cells
                       of each public sum
@@ -28,10 +28,10 @@ starts                normal variables with a start of their own, that of chains
 
 from ppdinf.models import ready as ready
 from ppdinf.models import reparametrize as levels
-from ppdinf.models.aggregates import summarize as summarize
-from ppdinf.models.aggregates import sums_of as sums_of
+from ppdinf.models.aggregates import aggregate as aggregate
+from ppdinf.models.aggregates import summary as summary
 from ppdinf.models.compare import compare as compare
-from ppdinf.models.constrained_counts import OnFiber as OnFiber
+from ppdinf.models.constrained_counts import ConstrainedCounts as ConstrainedCounts
 from ppdinf.models.log_likelihood import log_likelihood as log_likelihood
 from ppdinf.models.log_likelihood import sample_release as sample_release
 from ppdinf.models.one_sided_test import OneSidedTest as OneSidedTest
@@ -40,6 +40,16 @@ from ppdinf.models.posterior_tables import sample_confidential as sample_confide
 from ppdinf.models.released_table import Released as Released
 
 __all__ = [
-    "OnFiber", "OneSidedTest", "PartiallyPrivate", "Released", "compare", "levels", "log_likelihood", "ready",
-    "sample_confidential", "sample_release", "summarize", "sums_of",
+    "ConstrainedCounts",
+    "OneSidedTest",
+    "PartiallyPrivate",
+    "Released",
+    "aggregate",
+    "compare",
+    "levels",
+    "log_likelihood",
+    "ready",
+    "sample_confidential",
+    "sample_release",
+    "summary",
 ]  # fmt: skip

@@ -14,12 +14,12 @@ from ppdinf.invariants import Public
 from ppdinf.invariants.names import CellNames, GroupNames
 from ppdinf.tables.frame import Frame
 
-__all__ = ["summarize", "sums_of"]
+__all__ = ["aggregate", "summary"]
 
 SAMPLE = ("chain", "draw")
 
 
-def sums_of(draws: xr.DataArray, statement: Public) -> xr.DataArray:
+def aggregate(draws: xr.DataArray, statement: Public) -> xr.DataArray:
     """Sum posterior draws of a table as a statement says.
 
     Ratios, ranks and comparisons follow from sums draw by draw: ``a / b``, ``a.rank("county")``, ``(a > b).mean()``.
@@ -49,7 +49,7 @@ def sums_of(draws: xr.DataArray, statement: Public) -> xr.DataArray:
     --------
     >>> import ppdinf as ppd
     >>> table = xr.DataArray(np.arange(8).reshape(1, 2, 2, 2), dims=("chain", "draw", "county", "sex"))
-    >>> sums_of(table, ppd.invariants.margin("county")).values.tolist()
+    >>> aggregate(table, ppd.invariants.margin("county")).values.tolist()
     [[[1, 5], [9, 13]]]
     """
     if not set(SAMPLE) <= set(draws.dims):
@@ -78,7 +78,7 @@ def sums_of(draws: xr.DataArray, statement: Public) -> xr.DataArray:
     return xr.DataArray(found, dims=(*SAMPLE, dim), coords={**sample, dim: labels}, name=str(parts[0]))
 
 
-def summarize(draws: xr.DataArray, probability: float = 0.9) -> pd.DataFrame:
+def summary(draws: xr.DataArray, probability: float = 0.9) -> pd.DataFrame:
     """Say what posterior draws tell of each of several numbers.
 
     Parameters

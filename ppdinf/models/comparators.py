@@ -16,7 +16,7 @@ from ppdinf._internal.pymc_compat import TensorVariable
 from ppdinf._internal.types import Symbolic
 from ppdinf.errors import ModelError
 from ppdinf.lattice.points.feasible import nearest_feasible
-from ppdinf.laws.additive_law import Differences
+from ppdinf.laws.additive_law import AdditiveLaw
 from ppdinf.laws.likelihood import MixingScale
 from ppdinf.releases import Release
 
@@ -91,9 +91,9 @@ def gaussian(name: str, mean: Symbolic, variance: Symbolic, release: Release) ->
     ...     observed = gaussian("counts", rate, rate, release)
     """
     likelihood = release.likelihood
-    if not isinstance(likelihood.form, Differences):
+    if not isinstance(likelihood.form, AdditiveLaw):
         raise ModelError("noise of these releases has no law of single cells that depends on the difference alone")
-    noise = np.arange(-likelihood.half_width, likelihood.half_width + 1)
+    noise = np.arange(-likelihood.support_radius, likelihood.support_radius + 1)
     scale = (likelihood.auxiliary.typical,) if isinstance(likelihood.auxiliary, MixingScale) else ()
     mass = np.exp(likelihood.form.law.log_weight(noise, *scale))
     spread = float((mass @ noise**2) / mass.sum())

@@ -1,4 +1,4 @@
-"""`OnFiber`: a data model for integers of which exact sums are known, and nothing else."""
+"""`ConstrainedCounts`: a data model for integers of which exact sums are known, and nothing else."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from ppdinf.invariants import System
 from ppdinf.measurements import Measurements
 from ppdinf.models.partially_private import PartiallyPrivate
 
-__all__ = ["OnFiber"]
+__all__ = ["ConstrainedCounts"]
 
 
-def OnFiber(  # noqa: N802  (reads as a PyMC distribution)
+def ConstrainedCounts(  # noqa: N802  (reads as a PyMC distribution)
     name: str,
     dist: TensorVariable,
     public: System,
@@ -66,7 +66,7 @@ def OnFiber(  # noqa: N802  (reads as a PyMC distribution)
     >>> labels = ppd.as_table(np.zeros((2, 2), dtype=int), dims=("group", "answer"))
     >>> public = margins.on(labels, values=[3, 4, 2, 5])
     >>> with pm.Model(coords={"group": [0, 1], "answer": [0, 1]}) as model:
-    ...     voters = ppd.models.OnFiber("voters", pm.Poisson.dist(np.array([[3.0, 1.0], [1.0, 1.0]])), public)
+    ...     voters = ppd.models.ConstrainedCounts("voters", pm.Poisson.dist(np.array([[3.0, 1.0], [1.0, 1.0]])), public)
     ...     idata = pm.sample(50, tune=0, chains=1, random_seed=1, progressbar=False, quiet=True,
     ...                       compute_convergence_checks=False)
     >>> idata.posterior.voters.sum("answer").values[0, -1].tolist()

@@ -135,7 +135,7 @@ def sample_release(
 def _pointwise(law: ConfidentialRV, given: Sequence[Variable]) -> TensorVariable:
     """Log likelihood of each group and of each cell in none, symbolic."""
     block, total = law.groups
-    free, grouped, form = np.flatnonzero(block < 0), np.flatnonzero(block >= 0), law.natural(given)
+    free, grouped, form = np.flatnonzero(block < 0), np.flatnonzero(block >= 0), law.exponential_family(given)
     place = {"lo": law.fiber.lower, "total": total, "block": block}
     parts = []
     if total.size and form:

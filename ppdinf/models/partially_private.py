@@ -24,7 +24,7 @@ from ppdinf._internal.pymc_compat import (
 )
 from ppdinf.distributions.densities.confidential_rv import confidential
 from ppdinf.distributions.densities.released_rv import released
-from ppdinf.distributions.model_graph.build_fiber import at_initial_point, lay_out
+from ppdinf.distributions.model_graph.build_fiber import at_initial_point, build_fiber
 from ppdinf.distributions.model_graph.dependents import tables_of
 from ppdinf.distributions.model_graph.model_hooks import settle
 from ppdinf.distributions.observation.float64 import constant, in_double
@@ -156,11 +156,11 @@ def PartiallyPrivate(  # noqa: N802  (reads as a PyMC distribution)
     base = in_double(_fit_to_table(dist, observed), root)
     _refuse_counted_twice(root, base, observed)
     above = settle(model, base, name)
-    hindered = f"its distribution depends on the table {above[0]!r}" if above else observed.obstacle
+    hindered = f"its distribution depends on the table {above[0]!r}" if above else observed.why_not_marginalizable
     if marginalize is True and hindered:
         raise ModelError(f"the confidential table cannot be summed out: {hindered}; use marginalize='auto'")
     summed_out = bool(marginalize) and not hindered
-    fiber, start = lay_out(root, base, observed, gaps=summed_out)
+    fiber, start = build_fiber(root, base, observed, gaps=summed_out)
     auxiliary = None
     if (variable := observed.likelihood.auxiliary) is not None:
         auxiliary = PRIORS[type(variable)](f"{name}_{variable.name}", variable)

@@ -233,7 +233,7 @@ def law_of_draws(
         From a chain and a draw to ``eta``, shape (d,), or where there is no such form to log weights, shape (d, width).
     """
     given, (by_cell, _) = table.variable.owner.inputs, factors_of(table.variable, model)
-    form = None if by_cell else table.law.natural(given)
+    form = None if by_cell else table.law.exponential_family(given)
     function = of_draws([form[0] if form else table.law.weights(given, by_cell)], posterior, model, mode)
     return form[2] if form else None, lambda at: function(at)[0]
 

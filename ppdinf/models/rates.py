@@ -98,7 +98,7 @@ def rate_model(
         log_mean = log_mean + np.zeros(release.shape)
         mean = pm.Deterministic("mean_rate", pm.math.exp(log_mean), dims=release.dims)
         observed = ObservedRelease(release, release.frame)
-        walked = bool(observed.obstacle) or observed.likelihood.auxiliary is not None
+        walked = bool(observed.why_not_marginalizable) or observed.likelihood.auxiliary is not None
         if walked:
             size = 1 / spread**2
             # nobody at risk: no count but 0, and no gradient, which the density of negative binomials lacks there
@@ -118,7 +118,7 @@ def _information(release: Release) -> NDArray[np.float64]:
     its reach: a 24th under l1 noise, an eighth under Gaussian.
     """
     counts = np.maximum(release.table.values, 1.0)
-    noise = release.likelihood.half_width / REACH
+    noise = release.likelihood.support_radius / REACH
     told = USUAL**2 * counts**2 / (counts + noise**2)
     return told / (1 + told)
 

@@ -84,7 +84,7 @@ def log_rates(release: Release, effects: list[str], *, exposure: str | None = No
     Adds to the model ``intercept`` ~ Normal(log of the overall rate, 2.5), ``{label}_spread`` ~ HalfNormal(1) and
     ``{label}_effect`` ~ Normal(0, spread), one for each label in order of appearance. What chains move are levels,
     ``level`` and ``{label}_level``: effects on top of log sums over finer labels. Forward draws know all of it.
-    Where labels are many, `ppdinf.samplers.QuarterTurns` draws from it in half the gradients of NUTS.
+    Where labels are many, `ppdinf.samplers.FixedLengthHMC` draws from it in half the gradients of NUTS.
 
     Examples
     --------
@@ -201,7 +201,7 @@ def _log_sums(group: NDArray[np.int64], size: NDArray[np.float64], terms: _Sum) 
 
 def _fit(release: Release, at_risk: NDArray[np.float64], codes: dict[str, NDArray[np.int64]]) -> _Fit:
     """Fit effects by turns, each shrunk as far as noise and a usual spread say."""
-    noisy, noise = release.table.values.ravel().astype(float), (release.likelihood.half_width / REACH) ** 2
+    noisy, noise = release.table.values.ravel().astype(float), (release.likelihood.support_radius / REACH) ** 2
     overall = float(np.log(max(noisy.sum(), 1) / at_risk.sum()))
     expected, public = at_risk * np.exp(overall), {name: _public(release, codes[name]) for name in codes}
     effects = {name: np.zeros(codes[name].max() + 1) for name in codes}

@@ -1,6 +1,6 @@
-"""Drawing noise: from a tape of random words to whole and real numbers.
+"""Drawing noise: from a stream of random words to whole and real numbers.
 
-Rule: NumPy in and out; every exact sampler is a function of its tape.
+Rule: NumPy in and out; every exact sampler is a function of its stream.
 
 bits/        from random words to integers, coins and reals
 

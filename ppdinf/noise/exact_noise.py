@@ -20,7 +20,7 @@ from ppdinf.noise.exact.gaussian import l2_laplace_mixture as mixture
 from ppdinf.noise.exact.gaussian import lattice_gaussian as gaussian
 from ppdinf.noise.exact.scale_mixture import lattice_laplace as crossing_lattice
 from ppdinf.noise.exact.scale_mixture import two_way_laplace as crossing
-from ppdinf.noise.primitives.stream import Tape
+from ppdinf.noise.primitives.stream import BitStream
 from ppdinf.noise.sampler_offer import Declined, Offer, Sampler, is_one_block
 
 __all__ = ["OFFERS", "ExactNoise", "exact_noise", "exact_or_refusal"]
@@ -64,13 +64,13 @@ class ExactNoise:
         """Smallest share of attempts that a part keeps; None where no attempt can fail."""
         return min((part.acceptance for part in self.parts if part.acceptance is not None), default=None)
 
-    def draw(self, size: int, tape: Tape) -> NDArray[np.int64]:
+    def draw(self, size: int, stream: BitStream) -> NDArray[np.int64]:
         """Return `size` independent draws of the noise, int64 of shape (size, d)."""
         if len(self.parts) == 1 and np.array_equal(self.parts[0].cells, np.arange(self.d)):
-            return self.parts[0].draw(size, tape)  # saves a copy
+            return self.parts[0].draw(size, stream)  # saves a copy
         noise = np.zeros((size, self.d), dtype=np.int64)
         for part in self.parts:
-            noise[:, part.cells] = part.draw(size, tape)
+            noise[:, part.cells] = part.draw(size, stream)
         return noise
 
 
@@ -100,9 +100,9 @@ def exact_noise(structure: Structure, law: Law) -> ExactNoise:
     Examples
     --------
     >>> from ppdinf.lattice import structure
-    >>> from ppdinf.noise.primitives.stream import seeded_tape
+    >>> from ppdinf.noise.primitives.stream import seeded_stream
     >>> noise = exact_noise(structure([[1, 1, 1, 0, 0]]), DoubleGeometric("1/2"))
-    >>> [part.sampler for part in noise.parts], noise.draw(2, seeded_tape(1))[:, :3].sum(axis=1)
+    >>> [part.sampler for part in noise.parts], noise.draw(2, seeded_stream(1))[:, :3].sum(axis=1)
     (['free', 'class'], array([0, 0]))
     """
     found = exact_or_refusal(structure, law)

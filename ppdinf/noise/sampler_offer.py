@@ -19,12 +19,12 @@ from numpy.typing import NDArray
 
 from ppdinf.lattice.structure.blocks import Structure
 from ppdinf.laws import Law
-from ppdinf.noise.primitives.stream import Tape
+from ppdinf.noise.primitives.stream import BitStream
 
 __all__ = ["Answer", "Declined", "Draw", "Offer", "Sampler", "is_one_block"]
 
-type Draw = Callable[[int, Tape], NDArray[np.int64]]
-"""``draw(size, tape)`` returns noise of shape (size, n) for n cells, exactly of its law."""
+type Draw = Callable[[int, BitStream], NDArray[np.int64]]
+"""``draw(size, stream)`` returns noise of shape (size, n) for n cells, exactly of its law."""
 
 
 @dataclass(frozen=True, eq=False)

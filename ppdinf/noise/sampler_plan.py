@@ -119,7 +119,7 @@ def plan(system: System, law: Law, *, allow_mcmc: bool = False) -> Plan:
     Klein sampler (exact): discrete Gaussian on a lattice of rank 9 over 16 cells; its sums form a 4 x 4 table with 2 \
 margins, in closed form; 98 % of attempts are kept
     """
-    if not isinstance(law, DoubleGeometric) and law.half_width(system.frame.size, 1e-12) > WIDEST:
+    if not isinstance(law, DoubleGeometric) and law.support_radius(system.frame.size, 1e-12) > WIDEST:
         # not once a draw shows it: whoever then draws again has noise of another law
         raise PrivacyError("the noise would be wider than whole numbers are kept exactly: choose a larger epsilon")
     found = exact_or_refusal(system.structure, law)

@@ -52,7 +52,7 @@ def plot_plan(plans: ErrorPlan | Mapping[str, ErrorPlan], name: str = "epsilon")
                 order = np.argsort(loss)
                 label = f"{rows['cells'].iloc[0]:,} {kind}"
                 persons.plot(loss[order], rows["sd"].to_numpy()[order], "o-", color=colour, label=label)
-                persons.plot(loss[order], rows["half_width"].to_numpy()[order], "o:", color=colour, markersize=3)
+                persons.plot(loss[order], rows["support_radius"].to_numpy()[order], "o:", color=colour, markersize=3)
             widest = noisy.groupby(level="loss", sort=False).max()
             loss = np.array([float(Fraction(text)) for text in widest.index])
             order = np.argsort(loss)

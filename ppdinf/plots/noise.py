@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 
 from ppdinf.errors import PrivacyError
-from ppdinf.noise.primitives.stream import seeded_tape
+from ppdinf.noise.primitives.stream import seeded_stream
 from ppdinf.plots.style import NAIVE, figure_style, headline
 from ppdinf.releases import Release
 
@@ -49,9 +49,9 @@ def noise_values(release: Release) -> np.ndarray:
         raise PrivacyError("the public sums fix every cell: there is no noise to show")
     draws = -(-VALUES // noisy.size)
     # around the released table, which is all that is known; for most mechanisms the noise is the same around any
-    around, tape = release.table.values.ravel(), seeded_tape(np.random.default_rng(1))
+    around, stream = release.table.values.ravel(), seeded_stream(np.random.default_rng(1))
     mechanism: Any = release.mechanism
-    return (mechanism.draw(release.kept, around, draws, tape, release.plan) - around)[:, noisy].ravel()
+    return (mechanism.draw(release.kept, around, draws, stream, release.plan) - around)[:, noisy].ravel()
 
 
 def plot_noise(release: Release) -> Figure:
@@ -68,7 +68,7 @@ def plot_noise(release: Release) -> Figure:
     """
     noise = noise_values(release)
     distance = np.abs(noise)
-    often, rare = (int(np.quantile(distance, q, method="inverted_cdf")) for q in (0.5, 0.95))
+    often, tail_probability = (int(np.quantile(distance, q, method="inverted_cdf")) for q in (0.5, 0.95))
     edge = int(np.quantile(distance, 0.999, method="inverted_cdf")) + 1
     width = 2 * (edge // 60) + 1  # odd, so that a bar stands on zero
     edges = np.arange(-(edge // width) - 1, edge // width + 2) * width + np.array([-width / 2])
@@ -79,7 +79,9 @@ def plot_noise(release: Release) -> Figure:
     with figure_style():
         figure = Figure(figsize=(7.5, 3.6), layout="constrained")
         axes = figure.subplots()
-        axes.bar(middle, share, width=0.86 * width, color=np.where(abs(middle) > rare, NAIVE, "#9AA5B1").tolist())
+        axes.bar(
+            middle, share, width=0.86 * width, color=np.where(abs(middle) > tail_probability, NAIVE, "#9AA5B1").tolist()
+        )
         axes.set_xlabel("noise in one cell (persons)")
         axes.set_ylabel("share of cells" if width == 1 else f"share of cells, per {width} persons")
         axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
@@ -87,8 +89,8 @@ def plot_noise(release: Release) -> Figure:
         axes.set_axisbelow(True)
         axes.tick_params(axis="both", length=0)
         axes.annotate(
-            f"{(distance > rare).mean():.1%} of cells are off\nby more than {rare}",
-            (rare + 1.5 * width, share[middle > rare].max()),
+            f"{(distance > tail_probability).mean():.1%} of cells are off\nby more than {tail_probability}",
+            (tail_probability + 1.5 * width, share[middle > tail_probability].max()),
             xytext=(10, 34),
             textcoords="offset points",
             color=NAIVE,

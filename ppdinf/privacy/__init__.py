@@ -32,10 +32,10 @@ from ppdinf.privacy.conditioning import Erosion as Erosion
 from ppdinf.privacy.conditioning import conditioning_cost as conditioning_cost
 from ppdinf.privacy.conditioning import erosion as erosion
 from ppdinf.privacy.conditioning import posterior_range as posterior_range
-from ppdinf.privacy.delta_z import count_pair as count_pair
 from ppdinf.privacy.delta_z import delta_z as delta_z
 from ppdinf.privacy.delta_z import delta_z_counts as delta_z_counts
 from ppdinf.privacy.delta_z import delta_z_normal as delta_z_normal
+from ppdinf.privacy.delta_z import secret_pair as secret_pair
 from ppdinf.privacy.disclosure_limits import KAnonymity as KAnonymity
 from ppdinf.privacy.disclosure_limits import TCloseness as TCloseness
 from ppdinf.privacy.disclosure_limits import condition_pairs as condition_pairs
@@ -69,7 +69,6 @@ __all__ = [
     "condition_output",
     "condition_pairs",
     "conditioning_cost",
-    "count_pair",
     "delta_z",
     "delta_z_counts",
     "delta_z_normal",
@@ -77,6 +76,7 @@ __all__ = [
     "gaussian_delta",
     "gaussian_sigma",
     "posterior_range",
+    "secret_pair",
     "sensitivity",
     "sensitivity_polytope",
     "to_approximate",

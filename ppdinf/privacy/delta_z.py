@@ -27,7 +27,7 @@ from ppdinf.errors import PrivacyError
 from ppdinf.privacy.disclosure_limits import probability, whole
 from ppdinf.privacy.wasserstein_distance import wasserstein_infinity
 
-__all__ = ["count_pair", "delta_z", "delta_z_counts", "delta_z_normal"]
+__all__ = ["delta_z", "delta_z_counts", "delta_z_normal", "secret_pair"]
 
 MOST = 10_000  # persons, whose counts have exact probabilities of as many digits each
 
@@ -65,7 +65,7 @@ def delta_z(pairs: Iterable[tuple[object, object]], *, norm: str = "l1") -> int 
     return max(distances)
 
 
-def count_pair(n: int, z0: Parameter, z1: Parameter) -> tuple[dict[int, Fraction], dict[int, Fraction]]:
+def secret_pair(n: int, z0: Parameter, z1: Parameter) -> tuple[dict[int, Fraction], dict[int, Fraction]]:
     """Return the laws of a count of n persons given that one of them is not, or is, counted.
 
     Given that the person is counted the others are with probability `z1` each, else with probability `z0`:
@@ -89,7 +89,7 @@ def count_pair(n: int, z0: Parameter, z1: Parameter) -> tuple[dict[int, Fraction
 
     Examples
     --------
-    >>> count_pair(2, 0, "1/3")
+    >>> secret_pair(2, 0, "1/3")
     ({0: Fraction(1, 1)}, {1: Fraction(2, 3), 2: Fraction(1, 3)})
     """
     whole(n, 1, MOST, "n")
@@ -118,13 +118,13 @@ def delta_z_counts(n: int, z0: Parameter, z1: Parameter) -> int:
     Raises
     ------
     PrivacyError
-        As `count_pair`.
+        As `secret_pair`.
 
     Notes
     -----
     Figure 4 of Seeman et al. The paper bounds the probability given the one secret by z1 from above only, and
     given the other by z0 from below only; taken by itself this admits 0 and 1 in the wrong order, at
-    distance n - 2 whatever z0 and z1. The family here has both probabilities in [z0, z1], and `count_pair`
+    distance n - 2 whatever z0 and z1. The family here has both probabilities in [z0, z1], and `secret_pair`
     is its worst pair: with F the distribution function of Bin(n - 1, z0) and G that of 1 + Bin(n - 1, z1),
     every law given "not counted" has a function between those of Bin(n - 1, z1) and F, every law given
     "counted" one between G and that of 1 + Bin(n - 1, z0), so F(x) <= G(x + h) carries over to all of them.
@@ -134,7 +134,7 @@ def delta_z_counts(n: int, z0: Parameter, z1: Parameter) -> int:
     >>> [delta_z_counts(100, z0, z1) for z0, z1 in [(0.3, 0.3), (0.3, 0.4), (0.1, 0.9), (0, 1)]]
     [1, 12, 81, 100]
     """
-    return int(wasserstein_infinity(*count_pair(n, z0, z1)))
+    return int(wasserstein_infinity(*secret_pair(n, z0, z1)))
 
 
 def delta_z_normal(covariance: ArrayLike, width: float) -> float:

@@ -98,8 +98,8 @@ def condition_pairs(pairs: Iterable[tuple[Law, Law]], possible: Collection[objec
 
     Examples
     --------
-    >>> from ppdinf.privacy import count_pair, delta_z
-    >>> pair = count_pair(40, "0.2", "0.6")
+    >>> from ppdinf.privacy import secret_pair, delta_z
+    >>> pair = secret_pair(40, "0.2", "0.6")
     >>> delta_z([pair]), delta_z(condition_pairs([pair], KAnonymity(40, 15).counts))
     (18, 9)
     >>> list(condition_pairs([pair], [0]))

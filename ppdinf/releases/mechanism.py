@@ -23,7 +23,7 @@ from ppdinf.privacy.guarantees.release_guarantee import ReleaseGuarantee
 from ppdinf.tables.table import TableLike
 
 if TYPE_CHECKING:
-    from ppdinf.releases.prepared_release import Draft
+    from ppdinf.releases.prepared_release import PreparedRelease
 
 __all__ = ["Mechanism"]
 
@@ -194,7 +194,7 @@ class Mechanism(NamedInFiles, ABC, by="kind"):
         """
         raise ModelError(self.intractable())
 
-    def draft(self, data: Any, *, allow_mcmc: bool = False) -> Draft:
+    def draft(self, data: Any, *, allow_mcmc: bool = False) -> PreparedRelease:
         """Check and plan a release, and draw nothing: what `ppdinf.Session` asks what it will cost.
 
         Raises

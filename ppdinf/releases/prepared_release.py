@@ -12,11 +12,11 @@ from ppdinf.noise.sampler_plan import Plan
 from ppdinf.privacy.guarantees.release_guarantee import ReleaseGuarantee
 from ppdinf.releases.mechanism import Mechanism
 
-__all__ = ["Draft"]
+__all__ = ["PreparedRelease"]
 
 
 @dataclass(frozen=True, eq=False)
-class Draft:
+class PreparedRelease:
     """A release that was checked and planned, and has no noise yet. It holds the confidential table: never publish it.
 
     Attributes
@@ -46,6 +46,6 @@ class Draft:
     draw: Callable[[], Any]
 
     @cached_property
-    def promise(self) -> ReleaseGuarantee:
+    def guarantee(self) -> ReleaseGuarantee:
         """The guarantee of everything that will be drawn."""
         return self.mechanism.guarantee_on(self.public, self.plan)

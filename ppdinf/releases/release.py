@@ -183,7 +183,7 @@ class Release:
         return self
 
     @property
-    def promise_of_whole(self) -> Guarantee:
+    def joint_guarantee(self) -> Guarantee:
         """The guarantee of everything that was drawn for the release."""
         return self.guarantee if self.part_of is None else self.part_of.guarantee_on(self.public, None)
 

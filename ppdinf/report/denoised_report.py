@@ -26,7 +26,7 @@ def write_denoised(
     posterior: Denoised, path: str | PathLike[str], statement: Public | None = None, title: str = "", about: str = ""
 ) -> None:
     """Write the page; see `Denoised.report`."""
-    seen = posterior.seen
+    data = posterior.data
     table = posterior.summary(statement)
     verdict = " ".join(posterior.problems) or "The chains agree about every cell, and there are draws enough."
     parts = [
@@ -49,7 +49,7 @@ def write_denoised(
         environment()
         .get_template("study.html.j2")
         .render(
-            title=title or f"Counts by {' and '.join(seen.dims)}",
+            title=title or f"Counts by {' and '.join(data.dims)}",
             about=about or "Confidential counts given everything published about them, noisy and exact.",
             claims=[],
             parts=parts,
@@ -80,20 +80,20 @@ def _caption(table: pd.DataFrame) -> str:
 
 
 def _exact(posterior: Denoised) -> str:
-    seen = posterior.seen
-    sizes = ", ".join(f"{n} of {dim}" for dim, n in zip(seen.dims, seen.shape, strict=True))
+    data = posterior.data
+    sizes = ", ".join(f"{n} of {dim}" for dim, n in zip(data.dims, data.shape, strict=True))
     exact = ", ".join(
         f"{name}: {value:,}"
-        for name, value in zip(seen.public.names[:12], seen.public.values[:12].tolist(), strict=True)
+        for name, value in zip(data.public.names[:12], data.public.values[:12].tolist(), strict=True)
     )
-    more = f", and {len(seen.public.names) - 12} more" if len(seen.public.names) > 12 else ""
-    return f"{seen.frame.size:,} cells: {sizes}. {seen.public.public} " + (f"Exactly: {exact}{more}." if exact else "")
+    more = f", and {len(data.public.names) - 12} more" if len(data.public.names) > 12 else ""
+    return f"{data.frame.size:,} cells: {sizes}. {data.public.public} " + (f"Exactly: {exact}{more}." if exact else "")
 
 
 def _published(posterior: Denoised) -> pd.DataFrame:
     """One row for each statement that was measured."""
     rows = []
-    for stated, part in zip(posterior.seen.stated, posterior.seen.parts, strict=True):
+    for stated, part in zip(posterior.data.stated, posterior.data.parts, strict=True):
         laws = [str(getattr(form, "law", form)) for form, _ in part.forms]
         said = "; ".join(map(str, stated.statement)) or "nothing"
         rows.append((said, part.y.size, laws[0] if len(laws) == 1 else f"{laws[0]} and {len(laws) - 1} more scales"))
@@ -102,7 +102,7 @@ def _published(posterior: Denoised) -> pd.DataFrame:
 
 def _alone(posterior: Denoised) -> NDArray[np.float64]:
     """Return what was published of each cell alone, the mean of several numbers; nan where nothing was."""
-    entries, d = posterior.seen.entries, posterior.seen.frame.size
+    entries, d = posterior.data.entries, posterior.data.frame.size
     one = np.flatnonzero((np.diff(entries.matrix.indptr) == 1) & (entries.y > -(2**61)))
     cells = entries.matrix.indices[entries.matrix.indptr[one]]
     number = np.bincount(cells, minlength=d)

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from ppdinf._internal.pymc_compat import CpuLeapfrogIntegrator, HMCStepData, RaveledVars, State
 from ppdinf.errors import ModelError
 
-__all__ = ["QuarterTurns"]
+__all__ = ["FixedLengthHMC"]
 
 DRIFT, KICK = 0.29619504261126, 0.11888010966548
 DRIFTS = (DRIFT, 1 - 2 * DRIFT, DRIFT)  # parts of a step by which places move, between
@@ -32,7 +32,7 @@ FIRST = 4.0  # step to begin with, as PyMC scales it: half a radian in 4,000 dim
 UNEVEN = 0.15  # by how much the length of a path varies, so that none leads back again and again
 
 
-class QuarterTurns(pm.HamiltonianMC):
+class FixedLengthHMC(pm.HamiltonianMC):
     """Step method of PyMC: Hamiltonian paths of a quarter turn, in steps of three stages.
 
     For models in which all that moves is near standard normal, above all those of `ppdinf.models.ready.log_rates`:
@@ -73,7 +73,7 @@ class QuarterTurns(pm.HamiltonianMC):
     >>> with pm.Model(coords=release.coords):
     ...     rate = pm.math.exp(log_rates(release, ["dim_0"]))
     ...     x = ppd.PartiallyPrivate("x", pm.Poisson.dist(rate), release=release)
-    ...     idata = pm.sample(20, tune=20, chains=1, step=ppd.samplers.QuarterTurns(), random_seed=1, **quiet)
+    ...     idata = pm.sample(20, tune=20, chains=1, step=ppd.samplers.FixedLengthHMC(), random_seed=1, **quiet)
     >>> int(idata.sample_stats.n_steps.min())
     3
     """

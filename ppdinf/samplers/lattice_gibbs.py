@@ -43,7 +43,7 @@ from ppdinf.errors import ModelError
 from ppdinf.fiber.gibbs.dispatch import Directions, advance, directions
 from ppdinf.fiber.gibbs.fiber import Fiber
 from ppdinf.fiber.gibbs.random_windows import Cuts, cuts
-from ppdinf.noise.primitives.stream import seeded_tape
+from ppdinf.noise.primitives.stream import seeded_stream
 
 __all__ = ["LatticeGibbs", "dense_steps"]
 
@@ -260,7 +260,7 @@ class LatticeGibbs(BlockedStep):
             ratio = normaliser.log(before) - normaliser.log(table)
         else:
             mechanism, kept = mechanism_of(release), release.kept
-            (other,) = mechanism.draw(kept, table, 1, seeded_tape(self.rng))
+            (other,) = mechanism.draw(kept, table, 1, seeded_stream(self.rng))
             ratio = mechanism.log_unnormalised(kept, other, before) - mechanism.log_unnormalised(kept, other, table)
         return bool(np.log(self.rng.random()) < ratio)
 

@@ -67,7 +67,7 @@ def _table_bound(table: Table) -> float:
         return np.inf
     # noise that is mixed over scales has its mode at 0 too, of weight 1
     mode = float(law.fiber.log_noise.max(axis=1).sum())
-    (cells, log_sums), form = law.base(given), law.natural(given)
+    (cells, log_sums), form = law.base(given), law.exponential_family(given)
     if form is None or not isinstance(cells.owner.op, PoissonRV) or not isinstance(log_sums, float):
         return mode
     (block, total), told = law.groups, ~law.fiber.uninformed

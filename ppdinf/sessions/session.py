@@ -200,7 +200,7 @@ class Session:
         draft = mechanism.draft(table, allow_mcmc=allow_mcmc)
         if part is not None:
             self._require_part(part, draft.public.frame)
-        promise = to_plain(draft.promise)
+        promise = to_plain(draft.guarantee)
         intent = {
             "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
             "name": name,

@@ -255,9 +255,9 @@ def agreement(draws, listed, probabilities):
             return 0.0
         seen[k] += 1
     expected = probabilities * seen.sum()
-    rare = expected < 5
-    seen = np.append(seen[~rare], seen[rare].sum())
-    expected = np.append(expected[~rare], expected[rare].sum())
+    tail_probability = expected < 5
+    seen = np.append(seen[~tail_probability], seen[tail_probability].sum())
+    expected = np.append(expected[~tail_probability], expected[tail_probability].sum())
     if expected[-1] < 5:  # rarer than once in thousands altogether
         keep = expected.argmax()
         expected[keep], seen[keep] = expected[keep] + expected[-1], seen[keep] + seen[-1]

@@ -8,7 +8,7 @@ import pytest
 import xarray as xr
 
 import ppdinf as ppd
-from ppdinf.census import Axis, Histogram, Strategy, off_tree, read_measurements, read_rows, simulate_nmf, tree
+from ppdinf.census import Axis, Histogram, Strategy, off_spine_areas, read_measurements, read_rows, simulate_nmf, tree
 from ppdinf.census.strategies import squared_sigma, variance_of
 from ppdinf.errors import CountError, LabelError, PpdinfError, PrivacyError, ReleaseFileError
 
@@ -279,12 +279,12 @@ def test_trees_name_nested_sums():
 
 
 def test_areas_off_the_tree():
-    found = off_tree(["044100070049102" + "4400701070233001", "044100070049102" + "4400701080233001"])
+    found = off_spine_areas(["044100070049102" + "4400701070233001", "044100070049102" + "4400701080233001"])
     assert found["tabulation_tract"][1] == ["44007010702", "44007010802"]
     assert found["tabulation_county"][1] == ["44007"] * 2
     assert found["tabulation_block_group"][1][0] == "440070107023"
     with pytest.raises(LabelError, match="16 digits"):
-        off_tree(["0441"])
+        off_spine_areas(["0441"])
 
 
 def test_denoised_files_are_those_of_measurements_by_hand(root):

@@ -42,7 +42,7 @@ def posterior(rng):
         place = "ppd.PartiallyPrivate({name!r}, {dist}, release=seen{option})"
         coords = "seen.coords"
         if way == "fiber":
-            place, setup = "ppd.models.OnFiber({name!r}, {dist}, seen.public{option})", setup
+            place, setup = "ppd.models.ConstrainedCounts({name!r}, {dist}, seen.public{option})", setup
     else:
         text, system, terms, truth, y, equal = released(rng, frame, law, features)
         setup = f"mechanism = {text}\nreleased = {frame.table_code(y)}"

@@ -54,8 +54,10 @@ def test_known_faults_are_still_there(word, seed, reason):
 def test_compositions_have_every_feature():
     """Compositions are cheap to make: all 1,000, and how many have what."""
     number = Counter(feature for seed in range(DEEP) for feature in compose(seed).features)
-    rare = {feature: n for feature, n in number.items() if n < 3 and not feature.startswith(("shape", "late"))}
-    assert not rare, rare
+    tail_probability = {
+        feature: n for feature, n in number.items() if n < 3 and not feature.startswith(("shape", "late"))
+    }
+    assert not tail_probability, tail_probability
     for word in WORDS:
         assert any(word in feature and n >= 8 for feature, n in number.items()), word
 

@@ -9,7 +9,7 @@ from scipy import stats
 import ppdinf as ppd
 from ppdinf.errors import CountError
 from ppdinf.noise.primitives.categorical_rows import draw_rows
-from ppdinf.noise.primitives.stream import secure_tape
+from ppdinf.noise.primitives.stream import secure_stream
 
 MECHANISMS = {
     "heuristic": lambda: ppd.counts.heuristic(distribution("geometric", 12), 1),
@@ -32,7 +32,7 @@ def p_value(mechanism, i, draws, law=None):
 def test_law_from_secure_words(name):
     """False alarm below 1e-4 over all rows; a band that is off by 5 % is caught."""
     mechanism = MECHANISMS[name]()
-    drawn = {i: mechanism.draw(np.full(100_000, i), secure_tape()) for i in range(mechanism.n)}
+    drawn = {i: mechanism.draw(np.full(100_000, i), secure_stream()) for i in range(mechanism.n)}
     assert min(p_value(mechanism, i, drawn[i]) for i in drawn) > 1e-4 / mechanism.n / len(MECHANISMS)
     wrong = mechanism.matrix * np.where(np.abs(np.subtract.outer(range(12), range(12))) == 0, 1.05, 1)
     wrong /= wrong.sum(axis=1, keepdims=True)
@@ -44,14 +44,14 @@ def test_words_that_floating_point_leaves_open():
     third = 2**64 // 3  # 64 bits do not settle it: the next word does
     for further, column in ((0, 0), (2**64 - 1, 1)):
         words = iter([third, further])
-        tape = lambda n, words=words: np.array([next(words) for _ in range(n)], dtype=np.uint64)  # noqa: E731
+        stream = lambda n, words=words: np.array([next(words) for _ in range(n)], dtype=np.uint64)  # noqa: E731
         assert draw_rows(
-            np.array([[1 / 3, 2 / 3]]), np.array([0]), lambda i: [arb(1) / 3, arb(2) / 3], tape
+            np.array([[1 / 3, 2 / 3]]), np.array([0]), lambda i: [arb(1) / 3, arb(2) / 3], stream
         ).tolist() == [column]
     for word, column in ((third - 1, 0), (third + 1, 1)):
-        tape = lambda n, word=word: np.full(n, word, dtype=np.uint64)  # noqa: E731
+        stream = lambda n, word=word: np.full(n, word, dtype=np.uint64)  # noqa: E731
         assert draw_rows(
-            np.array([[1 / 3, 2 / 3]]), np.array([0]), lambda i: [arb(1) / 3, arb(2) / 3], tape
+            np.array([[1 / 3, 2 / 3]]), np.array([0]), lambda i: [arb(1) / 3, arb(2) / 3], stream
         ).tolist() == [column]
 
 

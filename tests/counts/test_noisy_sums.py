@@ -10,7 +10,7 @@ from scipy import stats
 from ppdinf.counts.distribution import histogram
 from ppdinf.counts.privatizers import PURE
 from ppdinf.laws.histogram_noise import HistogramNoise
-from ppdinf.noise.primitives.stream import seeded_tape
+from ppdinf.noise.primitives.stream import seeded_stream
 
 N = 3
 TABLES = np.array(list(product(range(N), repeat=4)))
@@ -46,7 +46,7 @@ def test_noise_of_sums(name, n):
     """Minus the rate times the distance between the sums, with what a cell's step changes of them."""
     rng, privatizer = np.random.default_rng(3), PURE[name]
     cells = rng.integers(0, n, 12)
-    measured = privatizer.measure(histogram(cells, n), Fraction(1, 2), seeded_tape(rng))
+    measured = privatizer.measure(histogram(cells, n), Fraction(1, 2), seeded_stream(rng))
     noise, sums = privatizer.noise(measured, n, Fraction(1, 2)), privatizer.sums(n).toarray()
     rate = float(privatizer.rate(n, Fraction(1, 2)))
     assert np.abs(sums[:, 1:] - sums[:, :-1])[privatizer.tells_total :].sum(axis=0).max() * rate <= 0.5  # the budget
@@ -64,9 +64,9 @@ def test_measured_sums_follow_their_law(name):
     3,000 draws of each table, by a chi-square of the two samples' odds against the law (p above 1e-4, four kinds).
     """
     one, other = np.array([0, 1, 1, 2]), np.array([0, 1, 2, 2])
-    epsilon, tape, draws, privatizer = Fraction(4), seeded_tape(5), 3000, PURE[name]
+    epsilon, stream, draws, privatizer = Fraction(4), seeded_stream(5), 3000, PURE[name]
     keys = [
-        [tuple(privatizer.measure(histogram(table, N), epsilon, tape).tolist()) for _ in range(draws)]
+        [tuple(privatizer.measure(histogram(table, N), epsilon, stream).tolist()) for _ in range(draws)]
         for table in (one, other)
     ]
     values, number = np.unique(np.array(keys[0] + keys[1]), axis=0, return_inverse=True)

@@ -8,14 +8,14 @@ import pytest
 import ppdinf as ppd
 from ppdinf.counts.privatizers import PRIVATIZERS
 from ppdinf.errors import CountError, PrivacyError
-from ppdinf.noise.primitives.stream import seeded_tape
+from ppdinf.noise.primitives.stream import seeded_stream
 
 PURE = [name for name in PRIVATIZERS if name != "cyclic-gaussian"]
 
 
 def spread(name, counts, epsilon, draws=4000, **more):
-    tape = seeded_tape(3)
-    noisy = np.array([ppd.counts.noisy_histogram(counts, epsilon, tape, name, **more) for _ in range(draws)])
+    stream = seeded_stream(3)
+    noisy = np.array([ppd.counts.noisy_histogram(counts, epsilon, stream, name, **more) for _ in range(draws)])
     return noisy - counts
 
 
@@ -110,4 +110,4 @@ def test_histograms_refuse_what_they_cannot_hold():
     with pytest.raises(CountError, match="whole numbers"):
         ppd.counts.histogram([0.5], 5)
     with pytest.raises(PrivacyError, match="privatizer must be"):
-        ppd.counts.noisy_histogram([1, 2], Fraction(1), seeded_tape(1), "smooth")
+        ppd.counts.noisy_histogram([1, 2], Fraction(1), seeded_stream(1), "smooth")

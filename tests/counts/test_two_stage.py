@@ -24,7 +24,7 @@ from ppdinf.fiber.gibbs.fiber import Fiber
 from ppdinf.invariants import Public
 from ppdinf.lattice.moves.moves import connected_moves
 from ppdinf.mechanisms import Mechanism
-from ppdinf.noise.primitives.stream import seeded_tape
+from ppdinf.noise.primitives.stream import seeded_stream
 
 COUNTS = np.repeat(np.arange(12), (distribution("geometric", 12) * 300).astype(int))
 
@@ -105,7 +105,7 @@ def test_the_histogram_survives_a_release():
 def small_release(privatizer="cyclic-laplace"):
     """Six cells of counts 0 to 3, with noisy sums that say more than the cells do."""
     stage = ppd.counts.TwoStage(4, 4, split="3/4", privatizer=privatizer)
-    settled = stage._first_stage(np.array([0, 0, 1, 1, 2, 3]), seeded_tape(np.random.default_rng(6)))
+    settled = stage._first_stage(np.array([0, 0, 1, 1, 2, 3]), seeded_stream(np.random.default_rng(6)))
     return ppd.Release([0, 1, 1, 2, 2, 3], settled)
 
 
@@ -189,10 +189,10 @@ def test_ranks_with_a_public_fixed_point():
     """Uniform (p above 1e-4); not with the counts taken as true, nor by the transposed matrix."""
     rng = np.random.default_rng(8)
     mechanism = ppd.counts.heuristic(distribution("geometric", 24), 1)
-    right, naive = ranks(lambda x: (mechanism.draw(x, seeded_tape(rng)), mechanism.matrix), 1500, rng)
+    right, naive = ranks(lambda x: (mechanism.draw(x, seeded_stream(rng)), mechanism.matrix), 1500, rng)
     assert right.pvalue > 1e-4 > naive.pvalue
     wrong = mechanism.matrix.T / mechanism.matrix.sum(axis=0)[:, np.newaxis]
-    assert ranks(lambda x: (mechanism.draw(x, seeded_tape(rng)), wrong), 1500, rng)[0].pvalue < 1e-4
+    assert ranks(lambda x: (mechanism.draw(x, seeded_stream(rng)), wrong), 1500, rng)[0].pvalue < 1e-4
 
 
 RATES = stats.gamma.ppf((np.arange(400) + 0.5) / 400, 4)
@@ -255,9 +255,9 @@ def test_ranks_through_a_release(epsilon, split):
         rate = rng.integers(RATES.size)
         x = rng.choice(24, 60, p=LAW[rate] / LAW[rate].sum())
         settled = ppd.counts.TwoStage(epsilon, 24, split=split, constructor="sandwich")._first_stage(
-            x, seeded_tape(rng)
+            x, seeded_stream(rng)
         )
-        y, noise = settled.draw(None, x, 1, seeded_tape(rng))[0], settled.histogram_noise
+        y, noise = settled.draw(None, x, 1, seeded_stream(rng))[0], settled.histogram_noise
         log_given = np.log(np.maximum(settled.probabilities[:, y].T, 1e-300))
         fiber = Fiber(system, lower, log_given, moves, histogram=noise)
         right.append(ranks_in_a_chain(x, rate, fiber, noise, rng))
@@ -328,7 +328,7 @@ def test_a_release_does_not_fail_where_rounding_ends_the_search():
         counts = rng.integers(0, [3, 5, 8, 12][i % 4], size=6)
     mechanism = TwoStage(1, 12, constructor="optimal")
     generator = np.random.default_rng(k)
-    settled = mechanism._first_stage(counts, seeded_tape(generator))
+    settled = mechanism._first_stage(counts, seeded_stream(generator))
     z = to_distribution(settled.noisy, "simplex")
     with pytest.raises(RoundingError, match="short of the optimum"):
         optimal(z, settled.budgets[1] * (1 - SPARE))

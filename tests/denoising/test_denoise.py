@@ -107,7 +107,7 @@ def test_several_releases():
             InvariantError,
             "total",
         ),
-        (lambda: ppd.models.sums_of(ppd.as_table([1, 2]), inv.total()), LabelError, "chain"),
+        (lambda: ppd.models.aggregate(ppd.as_table([1, 2]), inv.total()), LabelError, "chain"),
     ],
 )
 def test_refused(call, error, words):
@@ -117,7 +117,7 @@ def test_refused(call, error, words):
 
 def test_the_plan_says_how_and_why():
     posterior = ppd.denoise(SEEN, draws=10, rng=1, progressbar=False)
-    assert posterior.plan.startswith("walked along lines, since noisy and exact sums cross each other; moves: ")
+    assert posterior.plan.startswith("sampled along lines, because noisy and exact sums cross each other; moves: ")
     assert "all 4 noisy and exact sums" in posterior.plan
     free = ppd.Measurements(
         {"a": ["A", "B"], "b": ["f", "m"]},

@@ -21,7 +21,7 @@ from ppdinf.invariants import nonnegative, total
 from ppdinf.lattice.moves.moves import connected_moves
 from ppdinf.lattice.points.fiber_tables import fiber_tables
 from ppdinf.mechanisms import DoubleGeometric
-from ppdinf.noise.primitives.stream import seeded_tape
+from ppdinf.noise.primitives.stream import seeded_stream
 
 GRID = np.linspace(-2, 2, 17)
 PRIOR = stats.norm.pdf(GRID, 0, 0.8) / stats.norm.pdf(GRID, 0, 0.8).sum()
@@ -122,7 +122,7 @@ def test_the_oracle_is_the_mechanism():
     mechanism, system = ppd.Conditioned(PUBLIC, noise=DoubleGeometric(EPSILON)), PUBLIC.on(x)
     tables, log_c = fiber(6)
     assert log_c[tuple(x)] == pytest.approx(mechanism.log_normaliser(system, x), abs=1e-10)
-    drawn = mechanism.draw(system, x, 4000, seeded_tape(1))
+    drawn = mechanism.draw(system, x, 4000, seeded_stream(1))
     weights = np.exp(-EPSILON * np.abs(tables - x).sum(axis=1) - log_c[tuple(x)])
     mean, sd = weights @ tables, np.sqrt(weights @ tables**2 - (weights @ tables) ** 2)
     assert np.all(np.abs(drawn.mean(axis=0) - mean) < 5 * sd / np.sqrt(4000))

@@ -8,7 +8,7 @@ import xarray as xr
 from arviz_stats.base import array_stats
 
 import ppdinf as ppd
-from ppdinf.diagnostics import movement
+from ppdinf.diagnostics import acceptance_by_cell
 from ppdinf.diagnostics.convergence import convergence
 from ppdinf.diagnostics.rhat import limit
 from ppdinf.errors import DiagnosisWarning, ModelError
@@ -94,7 +94,7 @@ def test_idata_of_another_model_is_refused():
 
 def test_movement_counts_changes_and_values():
     values = np.array([[[1, 5], [2, 5], [2, 5]], [[1, 6], [1, 6], [3, 6]]])
-    found = movement(xr.DataArray(values, dims=("chain", "draw", "county")))
+    found = acceptance_by_cell(xr.DataArray(values, dims=("chain", "draw", "county")))
     expected = pd.DataFrame({"moved": [0.5, 0.0], "distinct": [3, 2]}, index=pd.Index([0, 1], name="county"))
     pd.testing.assert_frame_equal(found, expected)
 
@@ -128,7 +128,7 @@ def test_a_table_with_an_empty_column_beside_a_rate_for_each_column_is_not_found
     assert (diagnosis.cells["r_hat"].isna() == diagnosis.cells["fixed"]).all()
 
 
-def rare(share, length, rng, cells=20):
+def tail_probability(share, length, rng, cells=20):
     """Chains of cells that are 1 in a share of their draws, in excursions of a mean length, and else 0."""
     values = np.zeros((4, 1000, cells))
     values[:, 0] = rng.random((4, cells)) < share
@@ -141,7 +141,7 @@ def rare(share, length, rng, cells=20):
 
 def test_cells_that_are_nearly_always_0_pass_where_they_come_and_go_and_fail_where_they_linger():
     rng = np.random.default_rng(7)
-    quick, slow = rare(0.01, 1.5, rng), rare(0.05, 60, rng)
+    quick, slow = tail_probability(0.01, 1.5, rng), tail_probability(0.05, 60, rng)
     assert (quick["ess_bulk"] > 400).all()
     assert (quick["r_hat"] < limit(20)).all()
     assert ((slow["ess_bulk"] < 400) | (slow["r_hat"] > limit(20))).mean() > 0.8

@@ -10,10 +10,10 @@ import xarray as xr
 from scipy import special
 
 import ppdinf as ppd
-from ppdinf.diagnostics import forgetting
+from ppdinf.diagnostics import coupling_bound
 from ppdinf.errors import InvariantError, ModelError
 
-module = sys.modules[forgetting.__module__]  # the function hides the name of its file
+module = sys.modules[coupling_bound.__module__]  # the function hides the name of its file
 Y, RATES = np.array([3, -1, 2, 1, 0]), np.array([0.5, 2.0, 1.0, 1.0, 3.0])
 
 
@@ -56,7 +56,7 @@ def test_the_bound_holds_and_is_not_idle(monkeypatch):
     log_weights = (tables * np.log(RATES) - special.gammaln(tables + 1) - 0.5 * np.abs(Y - tables)).sum(axis=1)
     law, kernel = special.softmax(log_weights), one_draw(tables, log_weights, 5)
     row = (tables == [5, 0, 0, 0, 0]).all(axis=1).astype(float)
-    bound = forgetting(draws_of([[5, 0, 0, 0, 0]] * 2), model_of(), pairs=2000, rng=1)
+    bound = coupling_bound(draws_of([[5, 0, 0, 0, 0]] * 2), model_of(), pairs=2000, rng=1)
     for t in range(8):
         distance = 0.5 * np.abs(row - law).sum()
         assert bound.upper(t) >= distance
@@ -75,9 +75,9 @@ def test_moves_that_do_not_connect_do_not_meet(monkeypatch):
         return starts, cells, steps
 
     draws = draws_of(np.random.default_rng(2).permutation(fiber())[:50])
-    assert forgetting(draws, model_of(), pairs=50, limit=50, rng=1).unmet == 0
+    assert coupling_bound(draws, model_of(), pairs=50, limit=50, rng=1).unmet == 0
     monkeypatch.setattr(module, "directions", crippled)
-    assert forgetting(draws, model_of(), pairs=50, limit=50, rng=1).unmet > 40
+    assert coupling_bound(draws, model_of(), pairs=50, limit=50, rng=1).unmet > 40
 
 
 def test_noise_that_couples_cells_and_seeds():
@@ -86,19 +86,19 @@ def test_noise_that_couples_cells_and_seeds():
     with pm.Model(coords=release.coords) as model:
         ppd.PartiallyPrivate("x", pm.Poisson.dist(RATES), release=release)
     draws = draws_of(fiber()[::7])
-    first, again = (forgetting(draws, model, pairs=30, rng=4) for _ in range(2))
+    first, again = (coupling_bound(draws, model, pairs=30, rng=4) for _ in range(2))
     assert first.unmet == 0
     np.testing.assert_array_equal(first.meetings, again.meetings)
 
 
 def test_refusals():
     with pytest.raises(InvariantError, match="public"):
-        forgetting(draws_of([[1, 1, 1, 1, 2]] * 3), model_of())
+        coupling_bound(draws_of([[1, 1, 1, 1, 2]] * 3), model_of())
     release = ppd.Release(Y, ppd.GeneralizedLaplace(ppd.invariants.total(), epsilon=1))
     with pm.Model(coords=release.coords) as model:
         ppd.PartiallyPrivate("x", pm.Poisson.dist(RATES), release=release)
     with pytest.raises(ModelError, match="0 confidential tables"):
-        forgetting(draws_of(fiber()), model)
+        coupling_bound(draws_of(fiber()), model)
 
 
 def test_diagnose_says_it():
@@ -123,7 +123,7 @@ def test_diagnose_where_something_looks_at_several_cells():
         pm.Poisson("visits", counts.sum() + 1, observed=9)
         idata = pm.sample(400, tune=100, chains=2, cores=1, random_seed=1, progressbar=False, quiet=True)
     with pytest.raises(ModelError, match="depends on several cells of 'counts'"):
-        forgetting(idata, model)
+        coupling_bound(idata, model)
     found = ppd.diagnose(idata, model)
     assert found.forgets is None
     assert len(found.cells) == 5

@@ -72,7 +72,7 @@ def test_windows_of_noise_alone_do_not_hold_it():
     lost = []
     for name, (y, epsilon, _, log_prior) in FAMILIES.items():
         x, law = posterior(y, eval(str(epsilon)), log_prior, "laplace")
-        reach = ppd.GeneralizedLaplace(NOTHING, epsilon=epsilon).law.half_width(1, 1e-12)
+        reach = ppd.GeneralizedLaplace(NOTHING, epsilon=epsilon).law.support_radius(1, 1e-12)
         lost += [name] if law[abs(x - y) >= reach].sum() > 1e-3 else []
     assert len(lost) >= 5
 
@@ -146,7 +146,7 @@ def test_windows_of_doubtful_cells_are_those_found_among_all(family, monkeypatch
 def test_priors_that_know_little_leave_windows_to_the_noise():
     y = np.array([3, 20, 100, 0, 7])
     release = ppd.Release(y, ppd.GeneralizedLaplace(NOTHING, epsilon="1/4"))
-    reach = release.likelihood.half_width
+    reach = release.likelihood.support_radius
     fiber = fiber_of(release, lambda: pm.Poisson.dist(pm.math.exp(pm.Normal("log_rate", 0, 10, shape=5))))
     assert fiber.width <= 2 * reach + 3
 

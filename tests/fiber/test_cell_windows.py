@@ -8,10 +8,10 @@ from scipy.special import gammaln
 from ppdinf.fiber.sums_given_totals.cell_windows import (
     Weights,
     exp_of,
-    lids,
     normalise,
     probabilities,
     row_of,
+    upper_envelope,
     vectorised,
 )
 from ppdinf.fiber.sums_given_totals.saddlepoint import moments
@@ -58,7 +58,7 @@ def test_nothing_is_left_far_below():
 def test_probabilities_and_moments_of_rows_of_any_length(n):
     k = np.arange(n)
     logw = (-gammaln(k + 1.0) - 0.5 * np.abs(3 - k))[None]
-    rows, log_z = probabilities(Weights(logw, lids(logw), np.array([0]), np.array([0.7])), np.array([0]), 0.2)
+    rows, log_z = probabilities(Weights(logw, upper_envelope(logw), np.array([0]), np.array([0.7])), np.array([0]), 0.2)
     weight = np.exp(logw[0] + 0.9 * k)
     p = weight / weight.sum()
     assert log_z == pytest.approx(np.log(weight.sum()), abs=1e-13)

@@ -53,7 +53,7 @@ def on_grids(problem, most=2**24):
 def test_sums_of_a_few_cells_against_convolution_and_rows(family, noise, epsilon, d, level, off):
     problem = logw, row, eta, lo, _, total = block(family, noise, epsilon, d, level, 7, off)
     pieces, grids = on_grids(problem)
-    w, means = Weights(logw, totals.lids(logw), row, eta), np.empty(d)
+    w, means = Weights(logw, totals.upper_envelope(logw), row, eta), np.empty(d)
     part = by_frequencies(w, pieces, grids, 0, np.arange(d), int(total[0] - lo.sum()), means)
     assert not np.isnan(part)  # this is what is tested
     value, found = evaluated(*problem, pieces, grids)
@@ -124,7 +124,7 @@ def test_bounds_hold_between_the_points_where_they_are_found(seed):
     if seed == 0:  # at -1 the left lump, at 1 the right one, in between that without width
         logw[:] = -np.inf
         logw[[5, 6, 20, 34, 35]], center = [0.0, 0.0, 2.5, 0.0, 0.0], 0.0
-    w = Weights(logw[None], totals.lids(logw[None]), np.zeros(1, np.int64), np.zeros(1))
+    w = Weights(logw[None], totals.upper_envelope(logw[None]), np.zeros(1, np.int64), np.zeros(1))
     entry = np.empty(width(n))
     fill(w, 0, center, half, modulus, n, entry)
     beyond = 2 * np.pi * np.arange(n, modulus // 2 + 1) / modulus

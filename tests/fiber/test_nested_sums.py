@@ -34,12 +34,12 @@ def plan_of(p, scale=1.0, scaled=range(4), without=(), **changes):
 def moments(p):
     """Posterior marginals, then means and variances of cells and sums, by enumeration."""
     q = p.posterior()
-    cells, sums = q @ p.tables, q @ p.sums_of
+    cells, sums = q @ p.tables, q @ p.aggregate
     marginals = np.zeros(p.log_weight.size)
     for i in range(p.low.size):
         np.add.at(marginals, p.start[i] + p.tables[:, i] - p.low[i], q)
     variance = q @ (p.tables - cells) ** 2
-    return marginals, cells, variance, sums, q @ (p.sums_of - sums) ** 2
+    return marginals, cells, variance, sums, q @ (p.aggregate - sums) ** 2
 
 
 @pytest.mark.parametrize("far", CONTRADICTIONS)
@@ -102,9 +102,9 @@ def p_value(tables, law, drawn):
     for row in drawn.tolist():
         seen[code[tuple(row)]] += 1
     expected = law * len(drawn)
-    rare = expected < 8
-    seen = np.append(seen[~rare], seen[rare].sum())
-    expected = np.append(expected[~rare], expected[rare].sum())
+    tail_probability = expected < 8
+    seen = np.append(seen[~tail_probability], seen[tail_probability].sum())
+    expected = np.append(expected[~tail_probability], expected[tail_probability].sum())
     if expected[-1] == 0:
         if seen[-1] > 0:
             return 0.0  # tables that cannot be

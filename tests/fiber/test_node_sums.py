@@ -45,7 +45,7 @@ def by_nodes_of(problem, nodes):
     """Log coefficient and means; nan where nodes do not serve."""
     logw, row, eta, lo, _, total = problem
     means = np.zeros(eta.size)
-    w = Weights(logw, totals.lids(logw), row, eta)
+    w = Weights(logw, totals.upper_envelope(logw), row, eta)
     part = by_nodes(w, nodes, np.arange(eta.size), int(total[0] - lo.sum()), means)
     return part + eta @ lo, means + lo
 

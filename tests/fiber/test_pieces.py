@@ -26,7 +26,7 @@ from ppdinf.fiber.sums_given_totals.piecewise_polynomials import placed
 
 def place(pieces, logw, row, eta):
     number, by = np.empty(row.size, np.int64), np.empty(row.size)
-    w = Weights(logw, totals.lids(logw), row, eta)
+    w = Weights(logw, totals.upper_envelope(logw), row, eta)
     placed(pieces, w, np.arange(row.size), 0.0, number, by)
     return number, by
 
@@ -113,7 +113,7 @@ BLOCKS = [
 def test_sums_of_cells_against_convolution_and_rows(family, noise, epsilon, d, level, off):
     problem = logw, row, eta, lo, _, total = block(family, noise, epsilon, d, level, 7, off)
     pieces = cut(logw)
-    w, means = Weights(logw, totals.lids(logw), row, eta), np.empty(d)
+    w, means = Weights(logw, totals.upper_envelope(logw), row, eta), np.empty(d)
     part = by_cumulants(w, pieces, np.arange(d), int(total[0] - lo.sum()), means)
     assert not np.isnan(part)  # this is what is tested
     value, found = evaluated(*problem, pieces)

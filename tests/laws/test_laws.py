@@ -16,7 +16,7 @@ from ppdinf.invariants import Public, between, total
 from ppdinf.lattice import structure
 from ppdinf.laws import IntegerLaw, L2Laplace, Law
 from ppdinf.noise.exact_noise import exact_noise
-from ppdinf.noise.primitives.stream import seeded_tape
+from ppdinf.noise.primitives.stream import seeded_stream
 
 FOUND = [law for name in laws.__all__ if inspect.isclass(law := getattr(laws, name)) and issubclass(law, Law)]
 EVERY = [law for law in FOUND if not inspect.isabstract(law)]
@@ -48,8 +48,8 @@ def test_weights_of_cells(make, scale):
         ahead = w[4000 + size + law.period : 4400 + law.period]
         ratios = (ahead / np.maximum(w[4000 + size : 4400], 1e-300))[ahead > 1e-290]
         assert ratios.max() <= float(law.largest_ratio(size).upper()) * (1 + 1e-12)
-    if law.fall is not None:
-        rate, bend = law.fall
+    if law.log_quadratic is not None:
+        rate, bend = law.log_quadratic
         np.testing.assert_allclose(law.log_weight(K.astype(float)), -(rate * np.abs(K) + bend * K**2 / 2), rtol=1e-12)
     assert law.log_mass([2, -1, 0]) == pytest.approx(float(law.log_weight(2) + law.log_weight(1)))
 
@@ -62,13 +62,13 @@ def test_sums_of_weights(make, scale):
     w, size = np.exp(law.log_weight(k.astype(float))), np.abs(k)
     whole = w.sum()
     assert np.log(whole) - 1e-12 <= law.log_total <= np.log(whole) + 0.05
-    for rare in (1e-2, 1e-4):
-        start = law.tail_start(np.log(rare))
-        assert w[size > start].sum() <= rare < 100 * w[size > start // 4].sum()
-        one = law.half_width(1, rare)
-        assert w[size > one].sum() / whole <= rare
-        beyond = w[size > law.half_width(1000, rare)].sum() / whole  # of one cell among a thousand
-        assert 1 - (1 - beyond) ** 1000 <= rare
+    for tail_probability in (1e-2, 1e-4):
+        start = law.tail_start(np.log(tail_probability))
+        assert w[size > start].sum() <= tail_probability < 100 * w[size > start // 4].sum()
+        one = law.support_radius(1, tail_probability)
+        assert w[size > one].sum() / whole <= tail_probability
+        beyond = w[size > law.support_radius(1000, tail_probability)].sum() / whole  # of one cell among a thousand
+        assert 1 - (1 - beyond) ** 1000 <= tail_probability
     if law.tail_start(-20 * np.log(2)) < 2**20:
         weights, left = law.window(20, ctx.prec)
         assert w[size >= len(weights)].sum() <= float(left) <= 2.0**-20
@@ -83,16 +83,16 @@ def test_sums_of_weights(make, scale):
 @pytest.mark.parametrize("make", EVERY, ids=named)
 def test_noise_stays_within_its_half_width(make, scale):
     """Three cells with a public sum, and with every noise value between -1 and 2 besides, all enumerated."""
-    law, rare, reach = make(scale), 1e-3, 40
+    law, tail_probability, reach = make(scale), 1e-3, 40
     points = box(-reach, reach, 2)
     points = np.column_stack([points, -points.sum(axis=1)])
     p = np.exp([law.log_mass(z) for z in points])
     assert law.log_mass(np.zeros(3)) == 0
-    beyond = np.abs(points).max(axis=1) > law.half_width(3, rare)
-    assert p[beyond].sum() <= rare * p.sum()
+    beyond = np.abs(points).max(axis=1) > law.support_radius(3, tail_probability)
+    assert p[beyond].sum() <= tail_probability * p.sum()
     bounded = (points >= -1).all(axis=1) & (points <= 2).all(axis=1)
-    beyond = np.abs(points).max(axis=1) > law.widest_half_width(3, rare)
-    assert p[beyond & bounded].sum() <= rare * p[bounded].sum()
+    beyond = np.abs(points).max(axis=1) > law.widest_half_width(3, tail_probability)
+    assert p[beyond & bounded].sum() <= tail_probability * p[bounded].sum()
 
 
 @pytest.mark.parametrize("scale", SCALES)
@@ -116,8 +116,8 @@ def drawn(law, public, cells):
     zeros = np.zeros(cells, dtype=int)
     system = public.on(zeros)
     if isinstance(law, L2Laplace):
-        return exact_noise(structure(system.A), law).draw(20_000, seeded_tape(1))
-    return ppd.Conditioned(public, noise=law).draw(system, zeros, 20_000, seeded_tape(1))
+        return exact_noise(structure(system.A), law).draw(20_000, seeded_stream(1))
+    return ppd.Conditioned(public, noise=law).draw(system, zeros, 20_000, seeded_stream(1))
 
 
 def grid(ends, free):

@@ -132,7 +132,7 @@ def test_it_goes_to_other_processes(name):
     again, given = pickle.loads(pickle.dumps(likelihood)), auxiliary(likelihood)
     answers = X if likelihood.query is None else likelihood.query @ X
     assert again.log_table(y, answers, *given) == likelihood.log_table(y, answers, *given)
-    assert again.half_width == likelihood.half_width
+    assert again.support_radius == likelihood.support_radius
 
 
 def test_which_have_variables_of_their_own():

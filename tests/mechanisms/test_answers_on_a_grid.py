@@ -11,7 +11,7 @@ from scipy import stats
 
 from ppdinf import read_release
 from ppdinf.mechanisms import KNormGradient, LinearRegression, Mean, Quantile
-from ppdinf.noise.primitives.stream import seeded_tape
+from ppdinf.noise.primitives.stream import seeded_stream
 from ppdinf.noise.real.integer_k_norm import one_of, whole_k_norm
 from ppdinf.noise.real.k_norm_draws import K_NORMS
 
@@ -78,7 +78,7 @@ def test_digits_of_a_quantile_prove_nothing():
 @pytest.mark.parametrize("norm", K_NORMS)
 def test_whole_k_norm_vectors_against_enumeration(norm):
     """Two dimensions, chi-square over the square of side 25; wrong: the rate 10 % off."""
-    z = whole_k_norm(2, norm, Fraction(1, 2), 100_000, seeded_tape(1))
+    z = whole_k_norm(2, norm, Fraction(1, 2), 100_000, seeded_stream(1))
     points = box(-12, 12, 2)
     far = box(-90, 90, 2)
     for rate, agrees in ((0.5, True), (0.55, False)):
@@ -86,16 +86,16 @@ def test_whole_k_norm_vectors_against_enumeration(norm):
         p = np.exp(-rate * np.linalg.norm(points, K_NORMS[norm], axis=1)) / total
         counts = (z[:, :1] + 12) * 25 + z[:, 1:] + 12
         counts = np.bincount(counts[(np.abs(z) <= 12).all(axis=1), 0], minlength=625)
-        rare = p * 1e5 < 5
-        observed = np.append(counts[~rare], 100_000 - counts[~rare].sum())
-        expected = np.append(p[~rare], 1 - p[~rare].sum()) * 1e5
+        tail_probability = p * 1e5 < 5
+        observed = np.append(counts[~tail_probability], 100_000 - counts[~tail_probability].sum())
+        expected = np.append(p[~tail_probability], 1 - p[~tail_probability].sum()) * 1e5
         assert (stats.chisquare(observed, expected).pvalue > 1e-6) == agrees
 
 
 @pytest.mark.parametrize("rate", [Fraction(1, 10**6), Fraction(7, 3)])
 def test_radii_of_cubes(rate):
     """Means of narrow and wide noise: E |z| of linf noise in three dimensions, by summation or its limit 3 / rate."""
-    size = np.abs(whole_k_norm(3, "linf", rate, 40_000, seeded_tape(2))).max(axis=1)
+    size = np.abs(whole_k_norm(3, "linf", rate, 40_000, seeded_stream(2))).max(axis=1)
     k = np.arange(200)
     p = np.where(k, (2 * k + 1) ** 3 - (2 * k - 1) ** 3, 1) * np.exp(-float(rate) * k)
     mean = 3 / float(rate) if rate < 1 else p @ k / p.sum()
@@ -105,7 +105,7 @@ def test_radii_of_cubes(rate):
 def test_choices_with_masses_of_very_unlike_size():
     sizes, logs = np.array([1, 2**40, 5]), [Fraction(0), Fraction(-40), Fraction(-3000)]
     p = np.array([1, 2**40 * math.exp(-40), 0.0])
-    found = np.bincount(one_of(sizes, logs).draw(20_000, seeded_tape(3))[:, 0], minlength=3)
+    found = np.bincount(one_of(sizes, logs).draw(20_000, seeded_stream(3))[:, 0], minlength=3)
     assert found[2] == 0
     assert stats.binomtest(int(found[0]), 20_000, p[0] / p.sum()).pvalue > 1e-6
 
@@ -121,8 +121,8 @@ def test_means_are_sums_on_the_grid(norm):
         1000
     )
     # noise of a step of the grid in the sum costs rate / 4 / diameter, rate being half of epsilon
-    step = whole_k_norm(2, norm, Fraction(1, 4) / 2 * (1 - Fraction(1, 10**10)), 1000, seeded_tape(1))
-    own = KNormGradient(Mean(1), 2, norm=norm, grid="1/4")._draw(np.zeros((3, 2)), 1000, seeded_tape(1))
+    step = whole_k_norm(2, norm, Fraction(1, 4) / 2 * (1 - Fraction(1, 10**10)), 1000, seeded_stream(1))
+    own = KNormGradient(Mean(1), 2, norm=norm, grid="1/4")._draw(np.zeros((3, 2)), 1000, seeded_stream(1))
     assert np.array_equal(own, step / 4 / 3)
 
 

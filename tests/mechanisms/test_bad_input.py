@@ -182,7 +182,7 @@ def test_tables(name, case):
     mechanism = (PUBLIC | OTHER)[name](total() & nonnegative() if name in ("Conditioned", "Suppression") else total())
     uses = [mechanism.release, lambda t: mechanism.simulate(t, draws=2, rng=1)]
     if case != "negative":  # a plan reads labels alone; it may be asked for a noisy table
-        uses.append(mechanism.plan)
+        uses.append(mechanism.sampler_plan)
     for use in uses:
         with pytest.raises(error) as caught:
             use(table)

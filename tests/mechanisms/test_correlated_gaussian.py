@@ -14,9 +14,9 @@ from ppdinf.invariants import Public, cells, linear, margin, total
 from ppdinf.lattice.null_space import null_space
 from ppdinf.mechanisms import CorrelatedGaussian, Mechanism, SubspaceGaussian
 from ppdinf.mechanisms.real.correlated_gaussian import base_decomposition
-from ppdinf.mechanisms.real.sensitivity_directions import moves_within
+from ppdinf.mechanisms.real.sensitivity_directions import sensitivity_directions
 from ppdinf.noise.primitives.keyed import keyed_tape
-from ppdinf.noise.primitives.stream import seeded_tape
+from ppdinf.noise.primitives.stream import seeded_stream
 from ppdinf.privacy import gaussian_delta
 from ppdinf.privacy.ellipsoid import enclosing_ellipsoid
 
@@ -51,7 +51,7 @@ def test_draws_have_the_stated_covariance_and_density(public, table, query):
     mechanism = CorrelatedGaussian(public, 1, "1e-3", query=query)
     system = bound(public, table, query)
     F = mechanism.factor(system)
-    draws = mechanism.draw_noise(system, 20_000, seeded_tape(1))
+    draws = mechanism.draw_noise(system, 20_000, seeded_stream(1))
     white = draws @ np.linalg.pinv(F).T
     k = F.shape[1]
     assert stats.kstest(white.ravel(), "norm").pvalue > 1e-6
@@ -75,7 +75,7 @@ def test_overlapping_queries_gain():
 
 def test_short_axes_come_first():
     """With the long ones first, as in a plain reading, the error is larger, and larger than that of spherical noise."""
-    directions, moves = moves_within(_space(Public(), 32), np.tril(np.ones((32, 32), dtype=int)), "added")
+    directions, moves = sensitivity_directions(_space(Public(), 32), np.tril(np.ones((32, 32), dtype=int)), "added")
 
     def error(shape):
         return np.linalg.norm(np.linalg.solve(shape, moves), axis=0).max() ** 2 * (shape**2).sum()
@@ -135,8 +135,8 @@ def test_agents_draw_it_together():
     mechanism = CorrelatedGaussian(total(), 1, "1e-6")
     shared = {"key": bytes(range(32)), "occasion": "May"}
     parts = [mechanism.distributed(part, 0 * whole, **shared) for part in (whole[:2], whole[2:])]
-    tape = keyed_tape(**shared)
-    assert np.array_equal(np.concatenate(parts), whole + mechanism.draw_noise(total().on(whole), 1, tape)[0])
+    stream = keyed_tape(**shared)
+    assert np.array_equal(np.concatenate(parts), whole + mechanism.draw_noise(total().on(whole), 1, stream)[0])
 
 
 def test_it_survives_its_description():

@@ -36,7 +36,7 @@ def test_a_cell_under_one_sum_against_enumeration(kind, scale, cells):
     assert np.sqrt(mass @ values**2.0) == pytest.approx(sd, rel=1e-9)
     made = ppd.GeneralizedLaplace if kind == "l1" else ppd.GeneralizedGaussian
     (row,) = made(TOTAL, **{"epsilon" if kind == "l1" else "sigma": scale}).expected_error((cells,)).to_dict("records")
-    assert (row["sd"], row["half_width"], row["exact"]) == (pytest.approx(sd), half, True)
+    assert (row["sd"], row["support_radius"], row["exact"]) == (pytest.approx(sd), half, True)
     assert row["cv_100"] == pytest.approx(sd / 100)
     free = np.sqrt(cell_law(law, 1)[1] @ cell_law(law, 1)[0] ** 2.0)
     assert free > 1.1 * sd  # the law without the sum would be wrong
@@ -181,13 +181,20 @@ def test_the_loss_for_an_error_serves_and_hardly_less_does(name):
     assert family(loss).expected_error(labels)["sd"].max() <= 5
     assert family(loss * Fraction(96, 100)).expected_error(labels)["sd"].max() > 5
     assert loss.denominator <= 1000
-    within = found.loss_for(half_width=8)
-    assert family(within).expected_error(labels)["half_width"].max() <= 8
+    within = found.loss_for(support_radius=8)
+    assert family(within).expected_error(labels)["support_radius"].max() <= 8
 
 
 def test_an_error_that_cannot_be_had_is_refused():
     found = ppd.plan(laplace(), (67,), [1])
-    for wrong in ({}, {"sd": 1, "half_width": 2}, {"cv": "1/10"}, {"sd": 1, "at": 5}, {"sd": -1}, {"cv": "x", "at": 5}):
+    for wrong in (
+        {},
+        {"sd": 1, "support_radius": 2},
+        {"cv": "1/10"},
+        {"sd": 1, "at": 5},
+        {"sd": -1},
+        {"cv": "x", "at": 5},
+    ):
         with pytest.raises(PrivacyError):
             found.loss_for(**wrong)
     with pytest.raises(PrivacyError, match="least loss serves"):
@@ -226,7 +233,7 @@ def test_what_is_stated_is_what_is_drawn(name):
     draws = 600_000 // blank.size
     noise = mechanism.simulate(blank, draws=draws, rng=2).values.reshape(draws, -1)
     assert noise.std() == pytest.approx(row["sd"], rel=0.02)
-    assert np.quantile(np.abs(noise), 0.9) == pytest.approx(row["half_width"], rel=0.02)
+    assert np.quantile(np.abs(noise), 0.9) == pytest.approx(row["support_radius"], rel=0.02)
     assert (noise > 20).mean() + (noise == 20).mean() / 2 == pytest.approx(row["across_20"], abs=0.01)
     apart = noise[:, 0] - noise[:, -1]
     assert (apart > 20).mean() + (apart == 20).mean() / 2 == pytest.approx(row["swap_20"], abs=0.02)

@@ -11,7 +11,7 @@ from ppdinf.errors import InvariantError, PrivacyError
 from ppdinf.invariants import Public, cells, groups, linear, margin, total
 from ppdinf.mechanisms import KNorm, Mechanism
 from ppdinf.mechanisms.real import k_norm as module
-from ppdinf.noise.primitives.stream import seeded_tape
+from ppdinf.noise.primitives.stream import seeded_stream
 
 QUERY = np.array([[1, 1, 1, 1], [1, 1, 0, 0], [1, 0, 2, 0]])
 CASES = {
@@ -31,7 +31,7 @@ def test_the_density_keeps_the_promise_between_all_neighbours(public, table, que
     law = mechanism.law(system)
     moves = dense_moves(system, query, neighbours).T
     worst = 0.0
-    for z in law.draw(100, seeded_tape(2)):
+    for z in law.draw(100, seeded_stream(2)):
         here = law.log_density(z)
         worst = max([worst, *(abs(law.log_density(z + move) - here) for move in moves if np.any(np.abs(move) > 1e-9))])
     assert worst <= 0.5 + 1e-9
@@ -44,7 +44,7 @@ def test_draws_have_the_stated_density(public, table, query):
     mechanism = KNorm(public, 2, query=query)
     system = bound(public, table, query)
     law = mechanism.law(system)
-    noise = mechanism.draw_noise(system, 5000, seeded_tape(3))
+    noise = mechanism.draw_noise(system, 5000, seeded_stream(3))
     k = np.linalg.matrix_rank(dense_moves(system, query, "replaced"), tol=1e-9)
     sizes = np.array([-law.log_density(z) for z in noise])
     assert stats.kstest(sizes, stats.gamma(k).cdf).pvalue > 1e-6
@@ -81,7 +81,7 @@ def test_a_chain_serves_where_faces_are_too_many(monkeypatch):
     mechanism = KNorm(total(), 1, neighbours="added")
     with pytest.raises(PrivacyError, match=r"needs a hit-and-run chain.*allow_mcmc=True"):
         mechanism.simulate(table, draws=1, rng=1)
-    plan = mechanism.plan(table, allow_mcmc=True)
+    plan = mechanism.sampler_plan(table, allow_mcmc=True)
     assert not plan.exact
     assert 0 < plan.distance < 0.5
     promise = mechanism.guarantee_on(total().on(table), plan)
@@ -96,7 +96,7 @@ def test_a_chain_serves_where_faces_are_too_many(monkeypatch):
     monkeypatch.setattr(module, "LIMIT", 2)
     module._chain.cache_clear()
     with pytest.raises(PrivacyError, match="no chain serves K-norm noise in 4 dimensions"):
-        mechanism.plan(table, allow_mcmc=True)
+        mechanism.sampler_plan(table, allow_mcmc=True)
     module._chain.cache_clear()
 
 

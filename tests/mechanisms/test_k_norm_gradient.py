@@ -64,7 +64,7 @@ def test_means_are_k_norm_laws(norm):
     y = center + error[:2]
     difference = mechanism.log_density(y[0], data) - mechanism.log_density(y[1], data)
     assert difference == pytest.approx((size[1] - size[0]) / scale)
-    assert str(mechanism.plan(data)) == f"direct sampler (exact): a {norm} law around the mean"
+    assert str(mechanism.sampler_plan(data)) == f"direct sampler (exact): a {norm} law around the mean"
 
 
 def test_means_on_a_subspace_that_holds_them():
@@ -74,7 +74,7 @@ def test_means_on_a_subspace_that_holds_them():
     data = rng.uniform(-0.2, 0.2, (30, 2)) @ A.T
     bound = np.linalg.norm(data, axis=1).max()
     mechanism = KNormGradient(Mean(bound), epsilon=1, subspace=A @ [[1, 2, 3], [0, 1, 1]], known="the span of two")
-    assert mechanism.plan(data).distance is None
+    assert mechanism.sampler_plan(data).distance is None
     draws = mechanism.simulate(data, draws=40_000, rng=3)
     off = draws - draws @ A @ np.linalg.pinv(A.T @ A) @ A.T
     np.testing.assert_allclose(off, 0, atol=1e-12)
@@ -107,7 +107,7 @@ def test_means_on_a_line_that_misses_them_against_integration(norm):
     data = np.array([[0.3, 0.1], [-0.1, 0.5], [0.4, 0.2]])
     direction = np.array([[1.0], [2.0]])
     mechanism = KNormGradient(Mean(1), epsilon=2, norm=norm, subspace=direction, known="the second is twice the first")
-    assert not mechanism.plan(data, allow_mcmc=True).exact
+    assert not mechanism.sampler_plan(data, allow_mcmc=True).exact
     draws = mechanism.simulate(data, draws=20_000, rng=4)
     np.testing.assert_allclose(draws[:, 1], 2 * draws[:, 0], rtol=1e-9, atol=1e-12)
     grid = np.linspace(-15, 15, 12_001)
@@ -132,7 +132,7 @@ def test_quantiles_against_integration(probability):
     other = KNormGradient(Quantile(probability, 0, 10), epsilon="1.2", delta_z="1.5")
     assert stats.kstest(other.simulate(data, draws=60_000, rng=5)[:, 0], cdf).pvalue < 1e-6
     assert mechanism.log_density([10.5], data) == -math.inf
-    assert mechanism.plan(data).exact
+    assert mechanism.sampler_plan(data).exact
 
 
 def by_hand(radius, d):
@@ -151,8 +151,8 @@ def test_linear_regression_by_rejection_against_the_chain(n, radius, epsilon):
     x, response = data = regression_data(np.random.default_rng(6), n, 3, "linear")
     exact = KNormGradient(LinearRegression(radius), epsilon=epsilon)
     chain = KNormGradient(by_hand(radius, 3), epsilon=epsilon)
-    assert exact.plan(data).reason.startswith("rejection")
-    assert not chain.plan(data, allow_mcmc=True).exact
+    assert exact.sampler_plan(data).reason.startswith("rejection")
+    assert not chain.sampler_plan(data, allow_mcmc=True).exact
     drawn, walked = exact.simulate(data, draws=20_000, rng=7), chain.simulate(data, draws=4000, rng=8)
     for column in range(3):
         assert stats.ks_2samp(drawn[:, column], walked[:, column]).pvalue > 1e-5
@@ -171,7 +171,7 @@ def test_linear_regression_in_one_dimension_against_integration(norm, n):
     draws = mechanism.simulate(data, draws=5000, rng=17)[:, 0]
     grid = np.linspace(-0.5, 0.5, 4001)[:-1] + 0.000125
     assert stats.kstest(draws, cdf_on_grid(mechanism, data, grid)).pvalue > 1e-6
-    assert (mechanism.plan(data, allow_mcmc=True).distance is None) == (n == 30)
+    assert (mechanism.sampler_plan(data, allow_mcmc=True).distance is None) == (n == 30)
 
 
 @pytest.mark.parametrize("norm", K_NORMS)

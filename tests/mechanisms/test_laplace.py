@@ -170,7 +170,7 @@ def test_density_is_zero_off_the_fiber():
 def test_large_noise_is_rare_as_stated():
     for epsilon in ("1/20", "1/3", "4"):
         mechanism = laplace(epsilon=epsilon)
-        width = mechanism.likelihood(total().on([1, 0, 0])).half_width
+        width = mechanism.likelihood(total().on([1, 0, 0])).support_radius
         z = np.arange(-2 * width, 2 * width + 1)
         one = np.exp(mechanism.law.log_weight(z))
         law = one * np.convolve(one, one, mode="same")  # of one cell among three that sum to zero

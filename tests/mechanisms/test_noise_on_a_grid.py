@@ -15,7 +15,7 @@ from ppdinf.invariants import Public, cells, covariates, groups, margin, total
 from ppdinf.lattice.null_space import null_space
 from ppdinf.mechanisms.real.real_noise import as_grid
 from ppdinf.mechanisms.real.sensitivity_directions import moved_structure
-from ppdinf.noise.primitives.stream import seeded_tape
+from ppdinf.noise.primitives.stream import seeded_stream
 from ppdinf.noise.real.triangular_laplace import triangular_laplace
 from ppdinf.noise.sampler_plan import Plan
 
@@ -80,7 +80,7 @@ def test_draws_follow_the_stated_law_on_the_grid(name):
     law = mechanism.law(system)
     assert law.exact
     assert law.grid == Fraction(kwargs["grid"])
-    noise = law.added(np.zeros(system.frame.size, dtype=np.int64), DRAWS, seeded_tape(1))
+    noise = law.added(np.zeros(system.frame.size, dtype=np.int64), DRAWS, seeded_stream(1))
     points, near = lattice_points(mechanism, system, law, 40)
     wrong = make(public, **kwargs | {"epsilon": mechanism.epsilon * Fraction(115, 100)})
     index = {tuple(point): k for k, point in enumerate(points)}
@@ -111,7 +111,7 @@ def projected_law(rate, grid, reach):
 def test_projected_draws_are_projections_of_multiples_of_the_grid():
     """Under a total, chi-square against the sum over all noise that is projected to one value; wrong: epsilon."""
     mechanism = ppd.SubspaceLaplace(total(), 1, grid="1/2")
-    noise = mechanism.draw_noise(total().on(THREE), DRAWS, seeded_tape(2))
+    noise = mechanism.draw_noise(total().on(THREE), DRAWS, seeded_stream(2))
     keys, _ = projected_law(0.25, 0.5, 30)
     index = {tuple(key): k for k, key in enumerate((keys * 6).round().astype(int).tolist())}
     place = [index.get(tuple(z), len(keys)) for z in (noise * 6).round().astype(int).tolist()]
@@ -154,7 +154,7 @@ def told(mechanism, table, other, draws):
     """Share of releases of a table that another table, with the same public sums, cannot give."""
     system = mechanism.public.on(table)
     law = mechanism.law(system)
-    noise = law.draw(draws, seeded_tape(1))
+    noise = law.draw(draws, seeded_stream(1))
     noisy = table.values + noise
     elsewhere = noisy - other.values  # the noise that takes the other table there
     fits = (other.values + elsewhere == noisy).all(axis=1)
@@ -252,7 +252,7 @@ def test_agents_publish_what_is_declared_and_are_told_what_the_key_tells():
     labels = 0 * STATES
     own = mechanism.distributed(labels, labels, **shared)  # what any holder of the key can take off
     assert np.array_equal(together - own, STATES)
-    plan = mechanism.plan(labels, shared=True)
+    plan = mechanism.sampler_plan(labels, shared=True)
     assert "to whoever holds the key that agents share, the noise of every cell" in str(plan)
     release = ppd.Release(together.drop_vars("income"), mechanism, plan=plan)
     assert "to whoever holds the key that agents share, the noise of every cell." in release.guarantee.describe()
@@ -317,7 +317,7 @@ def test_triangular_noise_against_enumeration():
     R = np.array([[1.2, 0.6, -0.3], [0, 1.0, 0.5], [0, 0, 1.4]])
     law, widening = triangular_laplace(sparse.csr_array(R), 0.4, Fraction(1))
     assert widening < 1 + 1e-8
-    x, proposed = law.draw(DRAWS, seeded_tape(1)), law._propose(DRAWS, seeded_tape(1))[0]
+    x, proposed = law.draw(DRAWS, seeded_stream(1)), law._propose(DRAWS, seeded_stream(1))[0]
     points = box(-3, 3, 3)
     p = np.exp(-np.abs(box(-9, 9, 3) @ R.T).sum(axis=1) / 0.4)
     p = np.exp(-np.abs(points @ R.T).sum(axis=1) / 0.4) / p.sum()

@@ -15,7 +15,7 @@ from ppdinf.lattice.null_space import null_space
 from ppdinf.mechanisms import Mechanism, SubspaceGaussian, SubspaceLaplace
 from ppdinf.noise.primitives.continuous import laplaces
 from ppdinf.noise.primitives.keyed import keyed_tape
-from ppdinf.noise.primitives.stream import secure_tape, seeded_tape
+from ppdinf.noise.primitives.stream import secure_stream, seeded_stream
 from ppdinf.privacy import gaussian_delta
 
 MARGINS = margin("dim_0") & margin("dim_1")
@@ -107,7 +107,7 @@ def test_noise_lies_in_the_null_space_and_unprojected_noise_does_not(method):
     for public, table in CASES.values():
         system = public.on(table)
         for mechanism in (SubspaceGaussian(public, 1, "1e-6", method), SubspaceLaplace(public, 1, method)):
-            noise = mechanism.draw_noise(system, 50, secure_tape())
+            noise = mechanism.draw_noise(system, 50, secure_stream())
             assert noise.dtype == np.float64
             assert np.abs(system.A @ noise.T).max(initial=0) < 1e-10
             y = np.asarray(table).ravel() + noise[0]
@@ -126,7 +126,7 @@ def test_projected_gaussian_noise_is_conditioned_gaussian_noise(public, table):
     mechanism = SubspaceGaussian(public, 1, "1e-3")
     A, sigma = system.A.toarray().astype(float), mechanism.sigma(system)
     conditioned = sigma**2 * (np.eye(A.shape[1]) - A.T @ np.linalg.pinv(A @ A.T) @ A)
-    draws = mechanism.draw_noise(system, 50_000, seeded_tape(4))
+    draws = mechanism.draw_noise(system, 50_000, seeded_stream(4))
     factor = np.linalg.eigh(conditioned)
     m = np.linalg.matrix_rank(conditioned)
     axes = draws @ factor[1][:, -m:] / np.sqrt(factor[0][-m:])
@@ -143,7 +143,7 @@ def test_projected_gaussian_noise_is_conditioned_gaussian_noise(public, table):
 def test_projected_laplace_noise_is_not_conditioned_laplace_noise():
     """Two cells under a total: projected noise is half a difference of Laplaces, conditioned noise is Laplace."""
     mechanism = SubspaceLaplace(total(), 1)
-    z = mechanism.draw_noise(total().on([3, 4]), 50_000, seeded_tape(4))[:, 0]
+    z = mechanism.draw_noise(total().on([3, 4]), 50_000, seeded_stream(4))[:, 0]
     scale = mechanism.scale(total().on([3, 4])) / 2
 
     def cdf(x):  # of scale (e - e'), e and e' Laplace
@@ -193,9 +193,9 @@ def test_the_densities_of_laplace_noise_keep_the_promise():
 
 def test_unprojected_noise_has_another_error():
     """Five cells under a total: 4 of 5 dimensions of noise are kept, and the difference is seen."""
-    tape = seeded_tape(6)
-    z = SubspaceLaplace(total(), 1).draw_noise(total().on(np.ones(5, dtype=int)), 20_000, tape)
-    unprojected = 2 * laplaces(tape, 20_000, 5)
+    stream = seeded_stream(6)
+    z = SubspaceLaplace(total(), 1).draw_noise(total().on(np.ones(5, dtype=int)), 20_000, stream)
+    unprojected = 2 * laplaces(stream, 20_000, 5)
     for noise, expected in ((z, 8 * 4), (unprojected, 8 * 5)):
         squared = (noise**2).sum(axis=1)
         assert squared.mean() == pytest.approx(expected, abs=5 * squared.std() / math.sqrt(20_000))
@@ -242,7 +242,7 @@ def test_standard_deviation_of_the_wifi_geometry():
     assert np.sqrt(kept) == pytest.approx(math.sqrt(13 / 14 * 23 / 24), rel=1e-12)
     assert round(math.sqrt(13 / 14 * 23 / 24), 3) == 0.943
     mechanism = SubspaceGaussian(public, 1, "1e-6")
-    noise = mechanism.draw_noise(system, 400, seeded_tape(8)) / mechanism.sigma(system)
+    noise = mechanism.draw_noise(system, 400, seeded_stream(8)) / mechanism.sigma(system)
     assert np.median(noise.std(axis=0)) == pytest.approx(0.943, abs=0.003)
     repetitions = noise.var(axis=1)
     assert np.quantile(repetitions, [0.05, 0.5, 0.95]) == pytest.approx([0.863, 0.890, 0.917], abs=0.005)
@@ -266,8 +266,8 @@ def test_the_parts_of_agents_are_one_release():
         together = xr.full_like(whole, np.nan, dtype=float)
         for part in ({"site": ["c"]}, {"site": ["a", "b"], "hour": [3, 1]}, {"site": ["b", "a"], "hour": [0, 2]}):
             together.loc[part] = mechanism.distributed(whole.sel(part), 0 * whole, key=KEY, occasion="May")
-        tape = keyed_tape(KEY, "May")
-        central = whole + mechanism.draw_noise(public.on(whole), 1, tape)[0].reshape(3, 4)
+        stream = keyed_tape(KEY, "May")
+        central = whole + mechanism.draw_noise(public.on(whole), 1, stream)[0].reshape(3, 4)
         assert np.array_equal(together, central)  # the same draw, to the last bit
         assert np.allclose(together.sum("hour"), whole.sum("hour"), rtol=1e-12)
         assert np.allclose(together.sum("site"), whole.sum("site"), rtol=1e-12)
@@ -312,11 +312,11 @@ def test_guarantees_say_what_is_kept_and_between_whom(mechanism):
     assert "one record" in text
     table = np.array([3, 1, 4, 1])
     system = total().on(QUERY @ table if mechanism.query else table)
-    promise = mechanism.guarantee_on(system, mechanism.plan(table))
+    promise = mechanism.guarantee_on(system, mechanism.sampler_plan(table))
     assert (promise.nearest, promise.fixed, promise.cells) == (1, 0, 4)
     assert re.match(r"in multiples of 1/\d+, \w+ sampler \(exact\): ", promise.sampler)
     in_doubles = replace_grid(mechanism)
-    promise = in_doubles.guarantee_on(system, in_doubles.plan(table))
+    promise = in_doubles.guarantee_on(system, in_doubles.sampler_plan(table))
     assert "(in double precision)" in promise.sampler
     assert "the last digits of what is published can tell more" in promise.describe()
 
@@ -422,4 +422,4 @@ def test_densities_where_there_is_no_noise():
     with pytest.warns(PrivacyWarning, match="fix 2 of 2 cells"):
         release = mechanism.release(np.array([[3], [1]]))
     assert release.likelihood.log_cells(np.array([0.0, 1.0]), np.zeros(2)).tolist() == [0.0, -500_000.0]
-    assert release.likelihood.half_width == 1
+    assert release.likelihood.support_radius == 1

@@ -108,7 +108,7 @@ def test_files_bring_it_back(tmp_path):
     assert again.mechanism == release.mechanism
     assert again.guarantee == release.guarantee
     assert again.table.equals(release.table)
-    assert again.likelihood.half_width == release.likelihood.half_width
+    assert again.likelihood.support_radius == release.likelihood.support_radius
 
 
 def test_refuses_what_has_no_end():

@@ -13,7 +13,7 @@ import ppdinf as ppd
 from ppdinf.errors import CountError, InvariantError, ModelError, PrivacyError
 from ppdinf.mechanisms import random_rounding
 from ppdinf.models.comparators import gaussian
-from ppdinf.noise.primitives.stream import seeded_tape
+from ppdinf.noise.primitives.stream import seeded_stream
 
 THREE = random_rounding(3, most=12)
 
@@ -129,7 +129,7 @@ def test_ranks_through_random_rounding():
     rounding, rng = random_rounding(3, most=39), np.random.default_rng(3)
 
     def draw(x, says=rounding.probabilities):
-        return rounding.draw(None, x, 1, seeded_tape(rng))[0], says
+        return rounding.draw(None, x, 1, seeded_stream(rng))[0], says
 
     right = ranks(draw, product_likelihood, 600, rng)
     assert stats.kstest(right, "uniform").pvalue > 1e-4

@@ -209,7 +209,7 @@ def test_bounds_of_any_kind_cost_the_same():
     stated, usual = (ppd.Conditioned(total() & bounds, noise=noise) for bounds in (rows, nonnegative()))
     assert stated.guarantee.gamma == usual.guarantee.gamma == 1
     free = ppd.Conditioned(total(), noise=noise)
-    widths = [mechanism.likelihood(mechanism.public.on(THREE)).half_width for mechanism in (stated, usual, free)]
+    widths = [mechanism.likelihood(mechanism.public.on(THREE)).support_radius for mechanism in (stated, usual, free)]
     assert widths[0] == widths[1] > widths[2]
     assert stated.release(THREE).guarantee.gamma == usual.release(THREE).guarantee.gamma > 0
 
@@ -480,7 +480,7 @@ def test_the_plan_decides_whatever_the_counts_are(epsilon):
     mechanism, verdicts = ppd.Conditioned(public, noise=DoubleGeometric(epsilon)), set()
     for counts in ([60_000, 0, 0, 0], [15_000] * 4, [30_000, 30_000, 0, 0]):
         try:
-            plan = mechanism.plan(np.array(counts))
+            plan = mechanism.sampler_plan(np.array(counts))
         except InvariantError as error:
             verdicts.add(str(error))
             continue

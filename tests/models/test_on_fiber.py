@@ -42,7 +42,7 @@ def p_value(values, law):
 def test_two_by_two_has_fishers_law(odds):
     public = (margin("a") & margin("b")).on(blank((2, 2), ("a", "b")), values=[7, 9, 6, 10])
     with pm.Model(coords={"a": [0, 1], "b": [0, 1]}) as model:
-        ppd.models.OnFiber("x", pm.Poisson.dist(np.array([[odds, 1.0], [1.0, 1.0]])), public)
+        ppd.models.ConstrainedCounts("x", pm.Poisson.dist(np.array([[odds, 1.0], [1.0, 1.0]])), public)
     corner = walked(model, 3000)[:, 0, 0]
     law = stats.nchypergeom_fisher.pmf(np.arange(17), 16, 7, 6, odds)
     assert p_value(corner, law) > RARE
@@ -61,7 +61,7 @@ def test_fixed_margins_against_all_tables(shape):
         margins = margins & further
     bound = margins.on(ppd.as_table(truth, dims=dims))
     with pm.Model(coords={dim: range(n) for dim, n in zip(dims, shape, strict=True)}) as model:
-        ppd.models.OnFiber("x", pm.Poisson.dist(rates), bound)
+        ppd.models.ConstrainedCounts("x", pm.Poisson.dist(rates), bound)
     tables = np.array(listed(bound, truth.size))
     log_weight = (tables * np.log(rates.ravel()) - gammaln(tables + 1)).sum(axis=1)
     law = np.exp(log_weight - log_weight.max())
@@ -93,7 +93,7 @@ def test_nested_sums_are_summed_out():
     public = (total() & groups("county", states)).on(table)
     with pm.Model() as model:
         rate = pm.Gamma("rate", 2, 1, default_transform=None)
-        ppd.models.OnFiber("x", pm.Poisson.dist(rate * np.ones(3)), public)
+        ppd.models.ConstrainedCounts("x", pm.Poisson.dist(rate * np.ones(3)), public)
     assert [rv.name for rv in model.free_RVs] == ["rate"]
     log_p = model.compile_logp()
     found = [float(log_p({"rate": np.array(r)})) - float(pm.logp(pm.Gamma.dist(2, 1), r).eval()) for r in (0.5, 2.0)]
@@ -104,7 +104,7 @@ def test_nested_sums_are_summed_out():
 def test_refused():
     with pm.Model():
         with pytest.raises(ModelError, match="bound"):
-            ppd.models.OnFiber("x", pm.Poisson.dist(1.0), total())
+            ppd.models.ConstrainedCounts("x", pm.Poisson.dist(1.0), total())
         impossible = total().on(np.zeros(3, dtype=int), values=[-2])
         with pytest.raises((InvariantError, ModelError)):
-            ppd.models.OnFiber("x", pm.Poisson.dist(np.ones(3)), impossible)
+            ppd.models.ConstrainedCounts("x", pm.Poisson.dist(np.ones(3)), impossible)

@@ -6,7 +6,7 @@ import pytest
 from scipy import stats
 
 from ppdinf.noise.primitives.chacha import SIZE, ChaCha20, block
-from ppdinf.noise.primitives.stream import seeded_tape
+from ppdinf.noise.primitives.stream import seeded_stream
 
 KEY = np.arange(32, dtype=np.uint8).view("<u8")
 NONCE = bytes.fromhex("000000090000004a00000000")
@@ -80,8 +80,8 @@ def test_counter_carries_into_its_upper_half():
 
 
 def test_streams_keys_and_bits_differ():
-    tape = seeded_tape(1)
-    first = np.random.Generator(ChaCha20(tape(4)))
+    stream = seeded_stream(1)
+    first = np.random.Generator(ChaCha20(stream(4)))
     generators = first.spawn(2) + first.spawn(1)
     words = np.concatenate([g.bit_generator.random_raw(1000) for g in generators])
     assert np.unique(words).size == 3000

@@ -18,7 +18,7 @@ from ppdinf.noise.mcmc.coupling import gibbs_meeting
 from ppdinf.noise.mcmc.lattice_gibbs_noise import gibbs_moves, noise_gibbs
 from ppdinf.noise.mcmc.tv_bound import TVBound, tv_bound
 from ppdinf.noise.primitives.chacha import ChaCha20
-from ppdinf.noise.primitives.stream import seeded_tape
+from ppdinf.noise.primitives.stream import seeded_stream
 from ppdinf.noise.sampler_offer import Declined
 
 MARGINS = ppd.invariants.margin("dim_0") & ppd.invariants.margin("dim_1")
@@ -77,11 +77,11 @@ def test_twelve_by_twelve_margins(monkeypatch):
     """The mean of |z| by the chain, and exactly, is that of row-pair Gibbs, a chain of another kind."""
     monkeypatch.setattr(chain_noise, "PAIRS", 15)
     mechanism, table = ppd.GeneralizedLaplace(MARGINS, epsilon="1/4"), np.full((12, 12), 9)
-    assert mechanism.plan(table).exact
+    assert mechanism.sampler_plan(table).exact
     noise = mechanism.simulate(table, draws=40, rng=1) - table
     assert abs(float(abs(noise).sum(("dim_0", "dim_1")).mean()) - 477) < 35  # sd 43 a draw, so five standard errors
     chain = chain_noise.chain_noise(structure(MARGINS.on(table).A), DoubleGeometric("1/4"))
-    drawn = chain.draw(10, seeded_tape(1))
+    drawn = chain.draw(10, seeded_stream(1))
     assert not drawn.reshape(10, 12, 12).sum(axis=2).any()
     assert abs(abs(drawn).sum(axis=1).mean() - 477) < 80
 
@@ -106,7 +106,7 @@ def test_narrow_noise_under_both_margins_of_a_table(monkeypatch):
 def test_draws_have_the_law_and_shorter_chains_do_not():
     chain = chain_noise.chain_noise(structure(MARGINS.on(TABLE).A), DoubleGeometric(1))
     truth = margins_law(1.0, "l1")
-    assert fit(chain.draw(3000, seeded_tape(1)), truth) > 1e-6
+    assert fit(chain.draw(3000, seeded_stream(1)), truth) > 1e-6
     system = chain_noise.annealing(structure(MARGINS.on(TABLE).A), DoubleGeometric(1), levels=1)
     first, _ = chain_noise.annealed(system, 1, chains=3000, rng=1)
     assert fit(first[:, 0], truth) < 1e-6
@@ -117,7 +117,7 @@ def test_lattice_gibbs_where_solved_cells_would_be_fractions():
     A, law = np.array([[2, 3, 5]]), DoubleGeometric("2/3")
     chain = chain_noise.chain_noise(structure(A), law)
     assert chain.sampler == "lattice Gibbs"
-    z = chain.draw(5000, seeded_tape(2))
+    z = chain.draw(5000, seeded_stream(2))
     assert not (z @ A.T).any()
     truth = enumerated(A, "l1", law.epsilon)
     assert fit(z, truth) > 1e-6
@@ -142,11 +142,11 @@ def test_every_seed_word_matters_and_nothing_but_the_tape_decides():
     chain = chain_noise.chain_noise(structure([[1, 1, 0], [0, 1, 1]]), DoubleGeometric("1/4"))
     taken = []
 
-    def tape(words):
+    def stream(words):
         return lambda n: taken.append(n) or np.array(words, dtype=np.uint64)
 
     def draw(words):
-        return chain.draw(50, tape(words))
+        return chain.draw(50, stream(words))
 
     words = [2**63 + 5, 11, 2**40, 3]
     np.random.seed(1)  # noqa: NPY002  (the global state must not matter)
@@ -170,10 +170,10 @@ def test_chains_read_the_streams_of_a_cipher_whose_key_is_the_tape():
         seen.append(rng)
         return np.zeros((size, 1), dtype=np.int64)
 
-    chain_noise.ChainNoise("any", 1, TVBound(1, np.array([2, 2]), limit=10), run).draw(1, seeded_tape(1))
+    chain_noise.ChainNoise("any", 1, TVBound(1, np.array([2, 2]), limit=10), run).draw(1, seeded_stream(1))
     (generator,) = seen
     words = np.array([stream.bit_generator.random_raw(8) for stream in generator.spawn(2)])
-    key = seeded_tape(1)(4)
+    key = seeded_stream(1)(4)
     assert (words == [ChaCha20(key, 1).random_raw(8), ChaCha20(key, 2).random_raw(8)]).all()
 
 
@@ -186,7 +186,7 @@ def test_a_release_takes_its_key_from_the_operating_system_and_a_simulation_from
     mechanism.release(TABLE, allow_mcmc=True)
     assert keys[0].tobytes() in given
     mechanism.simulate(TABLE, draws=1, rng=1, allow_mcmc=True)
-    assert (keys[1] == seeded_tape(1)(4)).all()
+    assert (keys[1] == seeded_stream(1)(4)).all()
     assert len(given) == 1
 
 

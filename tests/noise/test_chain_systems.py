@@ -209,7 +209,7 @@ def proposals(prepared, draws, rng):
 
 
 def independent(A, law, number, factor=1, accept=True):
-    rate = law.epsilon / 2 if law.is_mixture else law.code[1]  # wider than the target where that has no l1 tails
+    rate = law.epsilon / 2 if law.is_mixture else law.kernel_id[1]  # wider than the target where that has no l1 tails
     prepared = proposal(A, scaled(law, factor), rate)
     if not accept:
         return proposals(prepared, DRAWS, np.random.default_rng(number))

@@ -14,9 +14,9 @@ from ppdinf._internal.rationals import ball
 from ppdinf.errors import InvariantError, PrivacyError
 from ppdinf.noise.exact import single_sums as classes
 from ppdinf.noise.exact.single_sums import _bars, _negative_part, _urn, draw_class, draw_partition
-from ppdinf.noise.primitives import stream as tape
+from ppdinf.noise.primitives import stream as stream
 from ppdinf.noise.primitives.inversion import Inversion
-from ppdinf.noise.primitives.stream import secure_tape, seeded_tape
+from ppdinf.noise.primitives.stream import secure_stream, seeded_stream
 
 NOISE = [(2, 0, "1/2"), (2, 3, "1"), (3, 0, "3/2"), (3, -2, "2/3"), (3, 4, "10/11"), (4, 1, "3")]
 SMALL = [(n, total, Fraction(epsilon)) for n, total, epsilon in NOISE]
@@ -124,7 +124,7 @@ def test_draws_and_power(monkeypatch, n, total, epsilon):
     size = 100_000
     reach = {2: 100, 3: 45}[n]
     truth = brute_law(n, total, epsilon, reach)
-    draws = draw_class(n, total, epsilon, seeded_tape(6), size=size)
+    draws = draw_class(n, total, epsilon, seeded_stream(6), size=size)
     assert draws.dtype == np.int64
     assert (draws.sum(axis=1) == total).all()
     assert fit(draws, truth) > 1e-6
@@ -140,7 +140,7 @@ def test_draws_and_power(monkeypatch, n, total, epsilon):
 
     with monkeypatch.context() as patched:
         patched.setattr(classes, "_negative_part", wrong_exponent)
-        assert fit(draw_class(n, total, epsilon, seeded_tape(6), size=size), truth) < 1e-6
+        assert fit(draw_class(n, total, epsilon, seeded_stream(6), size=size), truth) < 1e-6
 
     def independent_bars(totals, n, _tape):
         inner = np.random.default_rng(1).integers(0, totals[:, np.newaxis] + 1, size=(len(totals), n - 1))
@@ -149,7 +149,7 @@ def test_draws_and_power(monkeypatch, n, total, epsilon):
     if n > 2:
         with monkeypatch.context() as patched:
             patched.setattr(classes, "_bars", independent_bars)
-            assert fit(draw_class(n, total, epsilon, seeded_tape(6), size=size), truth) < 1e-6
+            assert fit(draw_class(n, total, epsilon, seeded_stream(6), size=size), truth) < 1e-6
 
 
 def test_hundred_and_two_cells():
@@ -170,7 +170,7 @@ def test_hundred_and_two_cells():
     size_l1 = n * float(marginal @ np.abs(k[1:]))
     assert size_l1 == pytest.approx(523, abs=0.5)
 
-    z = draw_class(n, 0, epsilon, seeded_tape(7), size=size)
+    z = draw_class(n, 0, epsilon, seeded_stream(7), size=size)
     assert not z.sum(axis=1).any()
     for values, mean in ((np.abs(z).sum(axis=1), size_l1), ((z**2).sum(axis=1), n * variance)):
         error = values.std() / np.sqrt(size)
@@ -187,7 +187,7 @@ def test_many_large_draws_through_blocks():
     # t spreads over more values than the table holds
     n, epsilon, size = 40, Fraction(1, 10**6), 4000
     assert _negative_part(n, 0, epsilon).block > 1
-    z = draw_class(n, 0, epsilon, seeded_tape(2), size=size)
+    z = draw_class(n, 0, epsilon, seeded_stream(2), size=size)
     assert not z.sum(axis=1).any()
     # in the limit: Laplace noise conditioned on its sum, whose l1 size is Gamma(n - 1, 1/epsilon)
     l1 = np.abs(z).sum(axis=1) * float(epsilon)
@@ -201,7 +201,7 @@ def test_partition_keeps_every_class_sum():
     labels[labels == 5] = 6  # an empty class
     labels[0] = 12  # a class of one cell
     labels[1:][labels[1:] == 12] = 0
-    z = draw_partition(labels, 14, Fraction(1, 3), secure_tape(), 200)
+    z = draw_partition(labels, 14, Fraction(1, 3), secure_stream(), 200)
     assert z.shape == (200, 300)
     for c in range(14):
         assert not z[:, labels == c].sum(axis=1).any()
@@ -211,7 +211,7 @@ def test_partition_keeps_every_class_sum():
 
 def test_partition_is_class_by_class_the_class_law():
     labels = np.array([1, 0, 2, 1, 2, 0, 1])  # sizes 2, 3, 2
-    z = draw_partition(labels, 3, Fraction(2, 3), seeded_tape(12), 60_000)
+    z = draw_partition(labels, 3, Fraction(2, 3), seeded_stream(12), 60_000)
     pair, triple = brute_law(2, 0, Fraction(2, 3), 60), brute_law(3, 0, Fraction(2, 3), 30)
     assert fit(z[:, [1, 5]], pair) > 1e-6
     assert fit(z[:, [2, 4]], pair) > 1e-6
@@ -223,13 +223,13 @@ def test_partition_is_class_by_class_the_class_law():
 
 
 def test_draws_do_not_depend_on_how_the_tape_is_cut(monkeypatch):
-    whole = draw_class(50, 3, Fraction(1, 2), seeded_tape(1), size=30)
-    monkeypatch.setattr(tape, "ROW", 17)
-    np.testing.assert_array_equal(draw_class(50, 3, Fraction(1, 2), seeded_tape(1), size=30), whole)
+    whole = draw_class(50, 3, Fraction(1, 2), seeded_stream(1), size=30)
+    monkeypatch.setattr(stream, "ROW", 17)
+    np.testing.assert_array_equal(draw_class(50, 3, Fraction(1, 2), seeded_stream(1), size=30), whole)
 
 
 def test_words_read_do_not_depend_on_the_noise():
-    words, read = seeded_tape(0), []
+    words, read = seeded_stream(0), []
 
     def counting(n):
         read.append(n)
@@ -242,23 +242,23 @@ def test_words_read_do_not_depend_on_the_noise():
 
 
 def test_single_cells_and_no_draws():
-    assert (draw_class(1, -9, Fraction(1), seeded_tape(1), size=3) == [[-9]] * 3).all()
-    assert draw_class(4, 0, Fraction(1), seeded_tape(1), size=0).shape == (0, 4)
-    assert draw_partition(np.array([], dtype=int), 0, Fraction(1), seeded_tape(1), 5).shape == (5, 0)
+    assert (draw_class(1, -9, Fraction(1), seeded_stream(1), size=3) == [[-9]] * 3).all()
+    assert draw_class(4, 0, Fraction(1), seeded_stream(1), size=0).shape == (0, 4)
+    assert draw_partition(np.array([], dtype=int), 0, Fraction(1), seeded_stream(1), 5).shape == (5, 0)
 
 
 def test_huge_epsilon_gives_the_least_noise():
-    assert not draw_class(30, 0, Fraction(100), seeded_tape(1), size=1000).any()
-    z = draw_class(3, -6, Fraction(100), seeded_tape(1), size=20_000)
+    assert not draw_class(30, 0, Fraction(100), seeded_stream(1), size=1000).any()
+    z = draw_class(3, -6, Fraction(100), seeded_stream(1), size=20_000)
     assert (z <= 0).all()  # all 28 compositions of 6 have the least l1 size
     law = {tuple(-x for x in u): 1 / 28 for u in product(range(7), repeat=3) if sum(u) == 6}
     assert fit(z, law) > 1e-6
 
 
 def test_huge_totals():
-    z = draw_class(3, 10**15, Fraction(1, 2), seeded_tape(1), size=10)
+    z = draw_class(3, 10**15, Fraction(1, 2), seeded_stream(1), size=10)
     assert (z.sum(axis=1) == 10**15).all()
-    bars = _bars(np.array([2**61]), 4, seeded_tape(1))
+    bars = _bars(np.array([2**61]), 4, seeded_stream(1))
     assert (np.diff(bars) >= 0).all()
 
 
@@ -276,7 +276,7 @@ REFUSED = [
 @pytest.mark.parametrize(("arguments", "error", "message"), REFUSED)
 def test_bad_class(arguments, error, message):
     with pytest.raises(error, match=message):
-        draw_class(*arguments, seeded_tape(1))
+        draw_class(*arguments, seeded_stream(1))
 
 
 LABELS = {
@@ -291,13 +291,13 @@ LABELS = {
 @pytest.mark.parametrize("message", LABELS)
 def test_bad_labels(message):
     with pytest.raises(InvariantError, match=message):
-        draw_partition(LABELS[message], 2, Fraction(1), seeded_tape(1), 1)
+        draw_partition(LABELS[message], 2, Fraction(1), seeded_stream(1), 1)
 
 
 @pytest.mark.deep
 def test_ten_million_cells():
     labels = np.random.default_rng(1).integers(0, 51, size=10**7)
-    z = draw_partition(labels, 51, Fraction(24, 125), secure_tape(), 1)[0]
+    z = draw_partition(labels, 51, Fraction(24, 125), secure_stream(), 1)[0]
     assert not np.bincount(labels, weights=z).any()
     expected = 1 / (2 * np.sinh(0.096) ** 2)  # conditioning on 51 sums changes one part in 200,000
     assert z.var() == pytest.approx(expected, rel=0.005)

@@ -7,7 +7,7 @@ from scipy import stats
 from ppdinf.errors import PrivacyError
 from ppdinf.noise.primitives.continuous import exponentials, laplaces, normals
 from ppdinf.noise.primitives.keyed import BLOCK, keyed_tape
-from ppdinf.noise.primitives.stream import seeded_tape
+from ppdinf.noise.primitives.stream import seeded_stream
 
 LAWS = [(normals, stats.norm), (laplaces, stats.laplace), (exponentials, stats.expon)]
 KEY = bytes(range(32))
@@ -15,7 +15,7 @@ KEY = bytes(range(32))
 
 @pytest.mark.parametrize(("sampler", "law"), LAWS)
 def test_draws_follow_their_law(sampler, law):
-    draws = sampler(seeded_tape(5), 200_000)
+    draws = sampler(seeded_stream(5), 200_000)
     assert stats.kstest(draws, law.cdf).pvalue > 1e-6
     assert stats.kstest(1.05 * draws, law.cdf).pvalue < 1e-6
 
@@ -35,16 +35,16 @@ def test_the_ends_of_the_tape_reach_the_last_bit_of_the_tails():
 
 
 def test_every_word_decides_one_draw():
-    tape = seeded_tape(1)
-    whole = normals(seeded_tape(1), 6)
-    assert np.array_equal(np.concatenate([normals(tape, 2), normals(tape, 4)]), whole)
+    stream = seeded_stream(1)
+    whole = normals(seeded_stream(1), 6)
+    assert np.array_equal(np.concatenate([normals(stream, 2), normals(stream, 4)]), whole)
 
 
 def test_words_of_a_key_depend_on_key_occasion_and_place_alone():
     n = 2 * BLOCK + 5
     whole = keyed_tape(KEY, "May")(n)
-    tape = keyed_tape(KEY, "May")
-    assert np.array_equal(np.concatenate([tape(0), tape(3), tape(BLOCK), tape(n - BLOCK - 3)]), whole)
+    stream = keyed_tape(KEY, "May")
+    assert np.array_equal(np.concatenate([stream(0), stream(3), stream(BLOCK), stream(n - BLOCK - 3)]), whole)
     for other in (keyed_tape(KEY, "June"), keyed_tape(KEY[::-1], "May"), keyed_tape(KEY + b"M", "ay")):
         assert not np.any(other(n) == whole)
     bits = np.unpackbits(whole.view(np.uint8))

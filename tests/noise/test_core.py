@@ -11,7 +11,7 @@ from ppdinf.lattice import kernel
 from ppdinf.noise.exact.elimination import rejection as core_module
 from ppdinf.noise.exact.elimination.rejection import core, core_acceptance, draw_core
 from ppdinf.noise.primitives import bernoulli as coins
-from ppdinf.noise.primitives.stream import secure_tape, seeded_tape
+from ppdinf.noise.primitives.stream import secure_stream, seeded_stream
 
 EPSILONS = [Fraction(3, 2), Fraction(1), Fraction(10, 11), Fraction(2)]
 
@@ -23,7 +23,7 @@ def test_random_lattices(seed):
         A = random_system(rng, largest_rank=2)
         split = core(kernel(A))
     epsilon = EPSILONS[seed % len(EPSILONS)]
-    z = draw_core(split, epsilon, seeded_tape(seed), size=20_000)
+    z = draw_core(split, epsilon, seeded_stream(seed), size=20_000)
     assert not (z @ A.T).any()
     truth = enumerated(A, "l1", epsilon)
     assert fit(z, truth) > 1e-6
@@ -35,16 +35,16 @@ def test_margins_and_wrong_variants(monkeypatch):
     split, truth = core(kernel(two_way(3, 3))), margins_law(1.5, "l1")
 
     def p_value(epsilon=Fraction(3, 2), size=200_000):
-        return fit(draw_core(split, epsilon, seeded_tape(3), size=size), truth)
+        return fit(draw_core(split, epsilon, seeded_stream(3), size=size), truth)
 
     assert p_value() > 1e-6
     assert p_value(Fraction(63, 40)) < 1e-6
-    right = coins.toss
+    right = coins.draw_bernoulli
     with monkeypatch.context() as patched:
         patched.setattr(core_module, "toss", lambda logs, *_: np.ones(len(logs), dtype=bool))
         assert p_value() < 1e-6  # no rejection
     with monkeypatch.context() as patched:
-        patched.setattr(core_module, "toss", lambda logs, error, f, tape: right(0.9 * logs, error, f, tape))
+        patched.setattr(core_module, "toss", lambda logs, error, f, stream: right(0.9 * logs, error, f, stream))
         assert p_value() < 1e-6  # biased coin
     with monkeypatch.context() as patched:  # wrong tilt within the classes
         usual = core_module.draw_class
@@ -57,7 +57,7 @@ def test_margins_and_wrong_variants(monkeypatch):
 def test_four_by_four():
     split = core(kernel(two_way(4, 4)))
     assert core_acceptance(split, Fraction(1, 4)) == pytest.approx(0.033, rel=0.05)
-    z = draw_core(split, Fraction(1, 4), secure_tape(), size=4000).reshape(-1, 4, 4)
+    z = draw_core(split, Fraction(1, 4), secure_stream(), size=4000).reshape(-1, 4, 4)
     assert not z.sum(1).any()
     assert not z.sum(2).any()
     # all cells are alike by symmetry, though drawn in four different ways
@@ -68,7 +68,7 @@ def test_four_by_four():
 def test_a_basis_without_an_identity_block_is_brought_to_one():
     sets = np.array([[1, 0, 0, 1, 1, 0, 1], [0, 1, 0, 1, 0, 1, 1], [0, 0, 1, 0, 1, 1, 1]])
     split = core(kernel(sets))
-    z = draw_core(split, Fraction(1), seeded_tape(1), size=20_000)
+    z = draw_core(split, Fraction(1), seeded_stream(1), size=20_000)
     assert not (z @ sets.T).any()
     # by symmetry between the sets
     sizes = np.abs(z).mean(0)
@@ -82,14 +82,14 @@ def test_lattices_without_free_cells():
 
 def test_ball_arithmetic_decides_alike(monkeypatch):
     split = core(kernel(two_way(2, 3)))
-    usual = draw_core(split, Fraction(1), seeded_tape(5), size=30)
+    usual = draw_core(split, Fraction(1), seeded_stream(5), size=30)
     monkeypatch.setattr(coins, "ROUNDING", 1e6)
-    np.testing.assert_array_equal(draw_core(split, Fraction(1), seeded_tape(5), size=30), usual)
+    np.testing.assert_array_equal(draw_core(split, Fraction(1), seeded_stream(5), size=30), usual)
 
 
 def test_small_epsilon_and_bad_epsilon():
     split = core(kernel(two_way(3, 3)))
-    z = draw_core(split, Fraction(1, 10**6), seeded_tape(1), size=50)
+    z = draw_core(split, Fraction(1, 10**6), seeded_stream(1), size=50)
     assert np.abs(z).mean() > 10**5
     with pytest.raises(PrivacyError, match="epsilon"):
-        draw_core(split, 0.5, seeded_tape(1))
+        draw_core(split, 0.5, seeded_stream(1))

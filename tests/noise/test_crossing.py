@@ -24,7 +24,7 @@ from ppdinf.noise.exact.scale_mixture.two_way_laplace import Crossing, Table
 from ppdinf.noise.exact.scale_mixture.two_way_noise import _spine, draw_given_scales
 from ppdinf.noise.exact.scale_mixture.two_way_scales import RowScales
 from ppdinf.noise.primitives.lazy_reals import LazyReals
-from ppdinf.noise.primitives.stream import secure_tape, seeded_tape
+from ppdinf.noise.primitives.stream import secure_stream, seeded_stream
 
 QUICK = [((3, 3), Fraction(1, 2), 14)]
 SMALL = [
@@ -49,7 +49,7 @@ def law_of(shape, epsilon, reach):
     ("shape", "epsilon", "reach"), QUICK + [pytest.param(*one, marks=pytest.mark.deep) for one in SMALL]
 )
 def test_small_tables(shape, epsilon, reach):
-    z = Crossing(shape, epsilon).draw(3_000, seeded_tape(reach))
+    z = Crossing(shape, epsilon).draw(3_000, seeded_stream(reach))
     assert not (z @ two_way(*shape).T).any()
     truth = law_of(shape, epsilon, reach)
     assert fit(z, truth) > 1e-6
@@ -59,7 +59,7 @@ def test_small_tables(shape, epsilon, reach):
 
 def p_value(law, size=4_000):
     """Chi-square over tables, and the mean size against its law: the smaller p-value, twice."""
-    z, truth = law.draw(size, seeded_tape(3)), margins_law(1.0, "l1", 10)
+    z, truth = law.draw(size, seeded_stream(3)), margins_law(1.0, "l1", 10)
     sizes, p = np.abs(np.array(list(truth))).sum(axis=1), np.array(list(truth.values()))
     mean = p @ sizes
     score = (np.abs(z).sum(axis=1).mean() - mean) / np.sqrt(p @ (sizes - mean) ** 2 / size)
@@ -84,7 +84,7 @@ class TestWrongVariantsAreCaught:
 
     def test_theta_left_out(self, monkeypatch):
         """Cells near zero have no mass of their own."""
-        monkeypatch.setattr(SumScales, "_draw_near", lambda self, size, tape: np.zeros((size, 3), dtype=np.bool_))
+        monkeypatch.setattr(SumScales, "_draw_near", lambda self, size, stream: np.zeros((size, 3), dtype=np.bool_))
         assert p_value(Crossing((3, 3), Fraction(1))) < 1e-4
 
     @pytest.mark.deep
@@ -111,7 +111,7 @@ class TestWrongVariantsAreCaught:
 def test_noise_of_larger_tables():
     """Row by row with a spine and without: sums are kept, and size and correlation are those of independent cells."""
     for shape in ((7, 5), (5, 7), (12, 4)):
-        z = Crossing(shape, Fraction(1, 4)).draw(200, secure_tape())
+        z = Crossing(shape, Fraction(1, 4)).draw(200, secure_stream())
         assert not (z @ two_way(*shape).T).any()
         r, c = shape
         # wide noise: E |z|_1 is that of the continuous law by homogeneity, (r - 1)(c - 1) / epsilon
@@ -122,7 +122,7 @@ def test_noise_of_larger_tables():
 @pytest.mark.parametrize("shape", [(3, 3), (6, 4)])
 def test_very_wide_noise(shape):
     """Squares of the noise are beyond 64 bits."""
-    z, (r, c) = Crossing(shape, Fraction(1, 10**10)).draw(60, seeded_tape(2)), shape
+    z, (r, c) = Crossing(shape, Fraction(1, 10**10)).draw(60, seeded_stream(2)), shape
     assert not (z @ two_way(*shape).T).any()
     assert abs(np.abs(z).sum(axis=1).mean() / 1e10 / ((r - 1) * (c - 1)) - 1) < 6 / math.sqrt((r - 1) * (c - 1) * 60)
 
@@ -136,16 +136,16 @@ def test_noise_too_wide_is_refused_before_it_starts():
 
 
 def test_gamma_and_beta_variables():
-    tape = seeded_tape(1)
-    reals = LazyReals(tape)
+    stream = seeded_stream(1)
+    reals = LazyReals(stream)
     for shape in (Fraction(59, 60), Fraction(1, 2), Fraction(1, 4)):
-        values, places = gammas(shape, 50_000, reals, tape)
+        values, places = gammas(shape, 50_000, reals, stream)
         assert stats.kstest(values, stats.gamma(float(shape)).cdf).pvalue > 1e-5
         with ctx.workprec(192):
             exact = [float(enclose_gamma(shape, reals.enclose(int(place)))) for place in places[:200]]
         np.testing.assert_allclose(values[:200], exact, rtol=2.0**-35)
     for a, b in itertools.product((Fraction(1, 2), Fraction(57, 2)), (Fraction(29, 60), Fraction(1, 4))):
-        values, places = betas(np.full(50_000, float(a)), [a] * 50_000, b, reals, tape)
+        values, places = betas(np.full(50_000, float(a)), [a] * 50_000, b, reals, stream)
         assert stats.kstest(np.exp(-values / float(a)), stats.beta(float(a), float(b)).cdf).pvalue > 1e-5
         with ctx.workprec(192):
             exact = [float(enclose_beta(b, reals.enclose(int(place)))) for place in places[:200]]
@@ -156,12 +156,12 @@ def test_gamma_variables_near_the_ends_are_settled():
     """Words of nothing but zeros or ones at first: ball arithmetic asks for more digits."""
     for extreme in (0, 2**64 - 1):
         given = [np.full(1, extreme, dtype=np.uint64)] * 5
-        later = seeded_tape(2)
+        later = seeded_stream(2)
 
-        def tape(n, given=given, later=later):
+        def stream(n, given=given, later=later):
             return np.full(n, given.pop()[0]) if given else later(n)
 
-        reals = LazyReals(tape)
+        reals = LazyReals(stream)
         values, places = gammas(Fraction(1, 2), 1, reals, later)
         assert 0 < values[0] < np.inf
         with ctx.workprec(192):
@@ -172,8 +172,8 @@ def test_gamma_variables_near_the_ends_are_settled():
     ("shape", "epsilon"), [((3, 3), Fraction(1)), ((4, 3), Fraction(1, 4)), ((9, 6), Fraction(1, 4))]
 )
 def test_balls_agree_with_floating_point(shape, epsilon):
-    law, tape = Crossing(shape, epsilon), seeded_tape(4)
-    scales = law.scales.draw(20_000 // math.prod(shape), tape)
+    law, stream = Crossing(shape, epsilon), seeded_stream(4)
+    scales = law.scales.draw(20_000 // math.prod(shape), stream)
     logs = scales.log_keep()
     assert logs.max() <= 0
     checked = 0
@@ -185,7 +185,7 @@ def test_balls_agree_with_floating_point(shape, epsilon):
             assert abs(float(scales.enclose_keep(i).log()) - logs[i]) < 2.0**-30
         if (root := root_of(wide, law.path)) is None:
             continue
-        drawn = draw_given_scales(t, wide, root, tape)
+        drawn = draw_given_scales(t, wide, root, stream)
         with ctx.workprec(192):
             found = float(law.enclose_keep(drawn, scales, i).log())
         assert found <= 0
@@ -218,7 +218,7 @@ def staged(shape, monkeypatch, size=40_000):
     monkeypatch.setattr(crossing_scales, "STAGE", 0.05)
     law = RowScales(shape, Fraction(1), Fraction(1), Fraction(3))
     assert len(law.stages) >= 4
-    kept, scales = law.kept(size, seeded_tape(1)).values, law.draw(size, seeded_tape(2))
+    kept, scales = law.kept(size, seeded_stream(1)).values, law.draw(size, seeded_stream(2))
     weights = np.exp(scales.log_keep())
     share = len(kept) / size
     scores = [(share - weights.mean()) / np.sqrt((share * (1 - share) + weights.var()) / size)]
@@ -265,7 +265,7 @@ def test_the_ratio_is_below_its_bound(path):
         root = root_of(wide, path)
         if root is None:
             return 1.0
-        drawn = draw_given_scales(t, wide, root, seeded_tape(0))
+        drawn = draw_given_scales(t, wide, root, seeded_stream(0))
         assert drawn.squares.size == m
         found = log_theta(1 / (drawn.squares / (1 - SLACK))).sum()
         assert drawn.log_ratio(t) - 0.5 * m * math.log1p(-SLACK) <= found + m * SLACK
@@ -339,19 +339,19 @@ def recorded(t, wide, root):
     seen, forms = {}, []
     before, block = Rows.draw, crossing_rows.Block.draw
 
-    def rows(self, pulls, ties, ground, lacking, tape):
+    def rows(self, pulls, ties, ground, lacking, stream):
         if self.squares.shape[1] == t.shape[1] and "own" not in seen:
             seen["own"] = self.squares.copy(), self.mu.copy(), pulls.copy(), ties.copy(), ground
-        before(self, pulls, ties, ground, lacking, tape)
+        before(self, pulls, ties, ground, lacking, stream)
 
-    def last(self, given, tape):
+    def last(self, given, stream):
         forms.append((self._basis, self.lower))
-        return block(self, given, tape)
+        return block(self, given, stream)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Rows, "draw", rows)
         patch.setattr(crossing_rows.Block, "draw", last)
-        drawn = draw_given_scales(t, wide, root, seeded_tape(1))
+        drawn = draw_given_scales(t, wide, root, seeded_stream(1))
     return drawn, proposal(t.shape, wide, root, t, seen["own"], *forms[0])
 
 
@@ -407,7 +407,7 @@ def test_rounding_beyond_bounds_stops_the_sampler():
     t = np.ones((5, 3))
     t[2] = 1e14
     with pytest.raises(PrivacyError, match="rounding"):
-        draw_given_scales(t, t >= 1, 0, seeded_tape(1))
+        draw_given_scales(t, t >= 1, 0, seeded_stream(1))
 
 
 # -- backed tables ----------------------------------------------------------------------------------------------
@@ -482,11 +482,11 @@ def test_noise_is_kept_by_the_odds_of_a_backbone(path):
     def backed_by(wide):
         return root_of(wide, path) is not None
 
-    tape = seeded_tape(path)
-    kept = sum(kept_for_backbone(z, epsilon, width, backed_by, tape) for _ in range(3000))
+    stream = seeded_stream(path)
+    kept = sum(kept_for_backbone(z, epsilon, width, backed_by, stream) for _ in range(3000))
     assert expected < 0.9
     assert stats.binomtest(kept, 3000, expected).pvalue > 1e-6
-    assert all(kept_for_backbone(np.zeros((3, 2), dtype=int), epsilon, width, backed_by, tape) for _ in range(200))
+    assert all(kept_for_backbone(np.zeros((3, 2), dtype=int), epsilon, width, backed_by, stream) for _ in range(200))
 
 
 def test_probabilities_to_stay_narrow():
@@ -515,17 +515,17 @@ def test_probabilities_to_stay_narrow():
     ("shape", "epsilon"), [((3, 3), Fraction(1)), ((6, 6), Fraction(1, 4)), ((10, 4), Fraction(1, 2))]
 )
 def test_acceptance_is_predicted_within_a_factor_of_two(shape, epsilon):
-    law, tape, kept, tries = Crossing(shape, epsilon), seeded_tape(5), 0, 0
+    law, stream, kept, tries = Crossing(shape, epsilon), seeded_stream(5), 0, 0
     while kept < 100:
-        kept += sum(1 for _ in law._attempts(400, tape))
+        kept += sum(1 for _ in law._attempts(400, stream))
         tries += 400
     assert 0.5 < law.acceptance / (kept / tries) < 2
 
 
 def test_the_tape_decides():
     law = Crossing((4, 3), Fraction(1, 4))
-    assert np.array_equal(law.draw(5, seeded_tape(1)), law.draw(5, seeded_tape(1)))
-    assert law.draw(0, seeded_tape(1)).shape == (0, 12)
+    assert np.array_equal(law.draw(5, seeded_stream(1)), law.draw(5, seeded_stream(1)))
+    assert law.draw(0, seeded_stream(1)).shape == (0, 12)
 
 
 def test_bad_epsilon_is_refused():

@@ -24,7 +24,7 @@ from ppdinf.noise.exact.scale_mixture.leverages import Leverages
 from ppdinf.noise.exact.scale_mixture.mixture import ScaleMixture
 from ppdinf.noise.exact.scale_mixture.short_vectors import _independent, _repaired
 from ppdinf.noise.exact.scale_mixture.sum_scales import SumScales
-from ppdinf.noise.primitives.stream import seeded_tape
+from ppdinf.noise.primitives.stream import seeded_stream
 from ppdinf.noise.sampler_offer import Offer
 
 EVERY = 80  # random systems
@@ -82,7 +82,7 @@ def score(seed, draws=None, drawn=1):
         system.sums = []  # leverages alone; nearly all others have sums to integrate out
     law = ScaleMixture(system, epsilon * drawn)
     draws = draws or int(np.clip(ATTEMPTS * law.acceptance, FEWEST, MOST))
-    z = law.draw(draws, seeded_tape(seed))
+    z = law.draw(draws, seeded_stream(seed))
     assert not (z @ A.T).any()
     truth = enumerated(A, "l1", epsilon, {1: 200, 2: 70, 3: 36}[system.m])
     if drawn == 1:
@@ -123,7 +123,7 @@ CROSSING = np.array([[1, 1, 1, 0, 0], [0, 0, 1, 1, 2]])
 def p_value(A, epsilon, size=6_000, drawn=1):
     """Chi-square over tables, and the mean size of all cells and of each against its law: the smallest, Bonferroni."""
     A = np.array(A)
-    z = ScaleMixture(system_of(A), epsilon * drawn).draw(size, seeded_tape(3))
+    z = ScaleMixture(system_of(A), epsilon * drawn).draw(size, seeded_stream(3))
     truth = enumerated(A, "l1", epsilon, 60 if A.shape == (1, 3) else 36)
 
     def sizes(z):
@@ -189,8 +189,8 @@ class TestWrongVariantsAreCaught:
 
 
 def test_balls_agree_with_floating_point():
-    law, tape = ScaleMixture(system_of(CROSSING), Fraction(1, 2)), seeded_tape(4)
-    scales = law.scales.draw(2_000, tape)
+    law, stream = ScaleMixture(system_of(CROSSING), Fraction(1, 2)), seeded_stream(4)
+    scales = law.scales.draw(2_000, stream)
     logs = scales.log_keep()
     assert logs.max() <= 0
     checked = 0
@@ -201,7 +201,7 @@ def test_balls_agree_with_floating_point():
             assert abs(float(scales.enclose_keep(i).log()) - logs[i]) < 2.0**-20
         if (path := law.system.backing(wide, law.path)) is None:
             continue
-        drawn = law.system.noise(t, wide, path, tape)
+        drawn = law.system.noise(t, wide, path, stream)
         with ctx.workprec(192):
             found = float(law.enclose_keep(drawn, scales, i).log())
         assert found <= 0
@@ -249,7 +249,7 @@ def test_rounding_is_bounded():
         precision = (basis / t[:, np.newaxis]).T @ basis
         lower, rounding = crossing_klein.triangle(precision, len(basis))
         assert rounding + LOG_ERROR < SLACK
-        drawn = crossing_klein.draw_on(basis, t, seeded_tape(1))
+        drawn = crossing_klein.draw_on(basis, t, seeded_stream(1))
         np.testing.assert_array_equal(drawn.squares, np.diag(lower) ** 2 * (1 - SLACK))
         factor = lower / np.diag(lower)
         left = [[Fraction(0)] * m for _ in range(m)]
@@ -266,7 +266,7 @@ def test_rounding_is_bounded():
 def test_rounding_beyond_bounds_stops_the_sampler():
     nearly = np.array([[1, 1], [1, 1], [-2, -2]]) * 10**6 + np.array([[1, 0], [0, 1], [-1, -1]])
     with pytest.raises(PrivacyError, match="rounding"):
-        crossing_klein.draw_on(nearly, np.ones(3), seeded_tape(1))
+        crossing_klein.draw_on(nearly, np.ones(3), seeded_stream(1))
 
 
 @pytest.mark.parametrize("A", [CROSSING, two_way(3, 3)[:, 1:], [[2, 3, 5]]])
@@ -281,7 +281,7 @@ def test_the_ratio_is_below_its_bound(A):
         wide = t >= width
         if system.backing(wide, path) is None:
             return 1.0
-        drawn = system.noise(t, wide, path, seeded_tape(0))
+        drawn = system.noise(t, wide, path, seeded_stream(0))
         found = log_theta(1 / (drawn.squares / (1 - SLACK))).sum()
         assert drawn.log_ratio(t) - 0.5 * system.m * math.log1p(-SLACK) <= found + system.m * SLACK
         return system.m * excess.log_flat + excess.log(t).sum() - found
@@ -369,9 +369,9 @@ def test_vectors_of_an_odd_index_are_made_a_basis():
 
 def test_acceptance_is_predicted_within_a_factor_of_two():
     for A, epsilon in ((CROSSING, Fraction(3, 4)), (margin_matrix((3, 3, 2), [(0,), (1,), (2,)]).toarray(), "1/4")):
-        law, tape, kept, tries = ScaleMixture(system_of(A), Fraction(epsilon)), seeded_tape(5), 0, 0
+        law, stream, kept, tries = ScaleMixture(system_of(A), Fraction(epsilon)), seeded_stream(5), 0, 0
         while kept < 100:
-            kept += sum(1 for _ in law._attempts(400, tape))
+            kept += sum(1 for _ in law._attempts(400, stream))
             tries += 400
         assert 0.5 < law.acceptance / (kept / tries) < 2
 
@@ -380,7 +380,7 @@ def test_margins_of_three_dimensions_are_offered():
     A = margin_matrix((4, 4, 4), [(0,), (1,), (2,)]).toarray()
     found = offer(structure(A), DoubleGeometric("1/4"), np.arange(64))
     assert isinstance(found, Offer)
-    z = found.build()(40, seeded_tape(1))
+    z = found.build()(40, seeded_stream(1))
     assert not (z @ A.T).any()
     # wide noise: |z|_1 is that of the continuous law by homogeneity, Gamma of shape 54 and rate epsilon
     assert abs(np.abs(z).sum(axis=1).mean() / 216 - 1) < 6 / np.sqrt(54 * 40)
@@ -393,7 +393,7 @@ def test_two_way_margins_of_three_dimensions_are_offered():
     found = offer(structure(A), DoubleGeometric("1/4"), np.arange(64))
     assert isinstance(found, Offer)
     assert found.acceptance > 1e-4
-    z = found.build()(10, seeded_tape(1))
+    z = found.build()(10, seeded_stream(1))
     assert not (z @ A.T).any()
     assert abs(np.abs(z).sum(axis=1).mean() / 108 - 1) < 6 / np.sqrt(27 * 10)  # Gamma of shape 27 and rate epsilon
 

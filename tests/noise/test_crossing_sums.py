@@ -17,7 +17,7 @@ from ppdinf.noise.exact.scale_mixture.lattice_scales import LeverageScales
 from ppdinf.noise.exact.scale_mixture.leverages import DisjointSum, disjoint
 from ppdinf.noise.exact.scale_mixture.sum_scales import SumScales
 from ppdinf.noise.primitives.lazy_reals import LazyReals
-from ppdinf.noise.primitives.stream import seeded_tape
+from ppdinf.noise.primitives.stream import seeded_stream
 
 MIXED = (Fraction(1, 6), Fraction(1, 10), Fraction(1, 6))
 
@@ -46,7 +46,7 @@ def masses(law):
 @pytest.mark.parametrize("gammas", [MIXED, (Fraction(1, 10),) * 4])
 def test_sets_of_cells_near_zero_have_their_law(gammas):
     law = of(gammas, (1,) * len(gammas), Fraction(2, 5))
-    drawn = law._draw_near(40_000, seeded_tape(1))
+    drawn = law._draw_near(40_000, seeded_stream(1))
     weights = masses(law)
     expected = np.array(list(weights.values())) / sum(weights.values()) * len(drawn)
     observed = [int((drawn == near).all(axis=1).sum()) for near in weights]
@@ -75,8 +75,8 @@ def test_the_lift_bounds_every_set(gammas):
 def test_density_of_two_cells(squares):
     """Against the density, by numerical integration; not both cells are near zero by their excess."""
     gammas, beta = (Fraction(1, 6), Fraction(1, 10)), Fraction(1, 3)
-    law, tape = of(gammas, squares, beta), seeded_tape(1)
-    t = law.draw(20_000, LazyReals(tape), tape).values
+    law, stream = of(gammas, squares, beta), seeded_stream(1)
+    t = law.draw(20_000, LazyReals(stream), stream).values
     ends = np.array([0.0, 0.02, 0.06, 0.15, 0.5, 1.5, 4.0, 60.0])
     edges = [np.linspace(low**0.25, high**0.25, 60) ** 4 for low, high in itertools.pairwise(ends)]
     middles, widths = [(e[1:] + e[:-1]) / 2 for e in edges], [np.diff(e) for e in edges]
@@ -101,9 +101,9 @@ def test_density_of_two_cells(squares):
 
 
 def test_balls_agree_with_floating_point():
-    law, tape = of(MIXED, (1, 4, 9), Fraction(1, 3)), seeded_tape(2)
-    reals = LazyReals(tape)
-    part = law.draw(300, reals, tape)
+    law, stream = of(MIXED, (1, 4, 9), Fraction(1, 3)), seeded_stream(2)
+    reals = LazyReals(stream)
+    part = law.draw(300, reals, stream)
     assert part.near.any()
     with ctx.workprec(192):
         exact = [[float(x) for x in law.enclose(part, i, reals)] for i in range(300)]

@@ -21,7 +21,7 @@ from ppdinf.noise.exact.elimination import variable_elimination as elimination
 from ppdinf.noise.exact.elimination.potentials import class_sum, log_concave, product, table
 from ppdinf.noise.exact.elimination.variable_elimination import Elimination
 from ppdinf.noise.primitives.enclosed_comparison import precision
-from ppdinf.noise.primitives.stream import seeded_tape
+from ppdinf.noise.primitives.stream import seeded_stream
 from ppdinf.noise.sampler_offer import Declined, Offer
 
 
@@ -46,7 +46,7 @@ def test_random_tables_with_bounds(seed):
     A, a, potentials, total, truth = random_problem(np.random.default_rng(seed))
     law = Elimination(A, a, potentials)
     assert law.log_normaliser == pytest.approx(math.log(total), abs=1e-12)
-    x = law.draw(20_000, seeded_tape(seed))
+    x = law.draw(20_000, seeded_stream(seed))
     assert (x @ A.T == a).all()
     assert fit(x, truth) > 1e-6
     distance, expected = total_variation(x, truth)
@@ -60,7 +60,7 @@ def test_random_lattices(seed):
         pass
     epsilon = [Fraction(3, 2), Fraction(10, 11), Fraction(3)][seed % 3]
     law = Elimination(A, [0] * len(A), [class_sum(1, epsilon)] * A.shape[1])
-    z = law.draw(20_000, seeded_tape(seed))
+    z = law.draw(20_000, seeded_stream(seed))
     truth = enumerated(A, "l1", epsilon)
     assert fit(z, truth) > 1e-6
     at_zero = math.tanh(float(epsilon) / 2) ** A.shape[1]
@@ -81,7 +81,7 @@ def test_wrong_variants_are_caught(monkeypatch):
 
     def p_value(weights=weights, size=100_000):
         law = Elimination(A, a, [table(0, w) for w in weights])
-        return fit(law.draw(size, seeded_tape(3)), truth)
+        return fit(law.draw(size, seeded_stream(3)), truth)
 
     assert p_value() > 1e-6
     assert p_value([[1.05 * x for x in w] for w in weights]) < 1e-6
@@ -102,11 +102,11 @@ def test_ball_arithmetic_decides_alike(monkeypatch):
     A, a, weights, _ = chain()
     bounded = Elimination(A, a, [table(0, w) for w in weights])
     noise = Elimination([[1, 1, 0], [0, 1, 1]], [0, 0], [class_sum(n, Fraction(2)) for n in (1, 2, 3)])
-    usual = bounded.draw(40, seeded_tape(5)), noise.draw(40, seeded_tape(5))
+    usual = bounded.draw(40, seeded_stream(5)), noise.draw(40, seeded_stream(5))
     with monkeypatch.context() as patched:
         patched.setattr(elimination, "UNIT", 1e300)  # no comparison of doubles settles anything
-        np.testing.assert_array_equal(bounded.draw(40, seeded_tape(5)), usual[0])
-        np.testing.assert_array_equal(noise.draw(40, seeded_tape(5)), usual[1])
+        np.testing.assert_array_equal(bounded.draw(40, seeded_stream(5)), usual[0])
+        np.testing.assert_array_equal(noise.draw(40, seeded_stream(5)), usual[1])
 
 
 def test_double_tables_are_as_good_as_they_claim():
@@ -139,7 +139,7 @@ def test_a_conditioned_mechanism_with_bounds():
     weights = np.exp(-0.75 * np.abs(y - counts).sum(1))
     assert law.log_normaliser == pytest.approx(math.log(weights.sum()), abs=1e-12)
     truth = dict(zip(map(tuple, y.tolist()), (weights / weights.sum()).tolist(), strict=True))
-    assert fit(law.draw(50_000, seeded_tape(1)), truth) > 1e-6
+    assert fit(law.draw(50_000, seeded_stream(1)), truth) > 1e-6
 
 
 @pytest.mark.parametrize(("n", "epsilon"), [(1, "1/4"), (2, "3/2"), (7, "2/3"), (40, "1")])
@@ -180,7 +180,7 @@ def test_far_apart_values_are_found():
 
 def test_free_and_redundant():
     law = Elimination([[1, 1, 0], [2, 2, 0]], [1, 2], [table(0, [0.0, 0.0])] * 3)
-    x = law.draw(1000, seeded_tape(1))
+    x = law.draw(1000, seeded_stream(1))
     assert (x[:, 0] + x[:, 1] == 1).all()
     assert 400 < x[:, 2].sum() < 600
     assert law.log_normaliser == pytest.approx(math.log(4))
@@ -218,7 +218,7 @@ def test_work_of_very_narrow_noise_is_finite(epsilon):
     found = structure(margin_matrix((3, 4), [(0,), (1,)]))
     answer = class_sums.offer(found, DoubleGeometric(epsilon), np.arange(12))
     assert isinstance(answer, Offer)
-    assert not answer.draw(3, seeded_tape(1)).any()
+    assert not answer.draw(3, seeded_stream(1)).any()
 
 
 def test_more_constraints_than_dimensions_are_refused_by_name():

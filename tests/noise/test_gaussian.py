@@ -18,7 +18,7 @@ from ppdinf.noise.exact.gaussian.klein import Klein
 from ppdinf.noise.exact.gaussian.lattice_gaussian import draw_gaussian, gaussian_acceptance
 from ppdinf.noise.exact.gaussian.theta import enclose_mass, log_mass, log_ratio
 from ppdinf.noise.primitives import bernoulli as coins
-from ppdinf.noise.primitives.stream import secure_tape, seeded_tape
+from ppdinf.noise.primitives.stream import secure_stream, seeded_stream
 
 SIGMAS = [Fraction(1, 2), Fraction(3, 2), Fraction(2, 3), Fraction(10, 11), Fraction(2)]
 
@@ -27,7 +27,7 @@ SIGMAS = [Fraction(1, 2), Fraction(3, 2), Fraction(2, 3), Fraction(10, 11), Frac
 def test_random_lattices(seed):
     rng = np.random.default_rng(seed)
     A, sigma = random_system(rng, largest_rank=2 + seed % 2), SIGMAS[seed % len(SIGMAS)]
-    z = draw_gaussian(klein(kernel(A)), sigma**2, seeded_tape(seed), size=20_000)
+    z = draw_gaussian(klein(kernel(A)), sigma**2, seeded_stream(seed), size=20_000)
     assert not (z @ A.T).any()
     truth = enumerated(A, "gaussian", sigma)
     assert fit(z, truth) > 1e-6
@@ -41,7 +41,7 @@ def test_random_lattices(seed):
 )
 def test_acceptance_on_margins(cells, sigma, acceptance):
     proposals = klein(kernel(two_way(cells, cells))).propose(
-        [Fraction(sigma) ** 2] * (20_000 if cells == 4 else 100), seeded_tape(1)
+        [Fraction(sigma) ** 2] * (20_000 if cells == 4 else 100), seeded_stream(1)
     )
     keep = np.exp(proposals.log_keep()[0])
     assert keep.max() <= 1 + 1e-12
@@ -61,7 +61,7 @@ def test_wrong_variants_are_caught(monkeypatch):
     right = klein(kernel(A))
 
     def p_value(basis=right, sigma_squared=HALF, size=200_000):
-        return fit(draw_gaussian(basis, sigma_squared, seeded_tape(3), size=size), truth)
+        return fit(draw_gaussian(basis, sigma_squared, seeded_stream(3), size=size), truth)
 
     assert p_value() > 1e-6
     assert p_value(sigma_squared=HALF * Fraction(441, 400)) < 1e-6  # scale off by five percent
@@ -72,7 +72,9 @@ def test_wrong_variants_are_caught(monkeypatch):
         assert p_value(uncentered) < 1e-6  # wrong centers
     with monkeypatch.context() as patched:  # a coin biased by a tenth of its exponent
         patched.setattr(
-            gaussian, "toss", lambda logs, error, enclose, tape: coins.toss(0.5 * logs, error, enclose, tape)
+            gaussian,
+            "toss",
+            lambda logs, error, enclose, stream: coins.draw_bernoulli(0.5 * logs, error, enclose, stream),
         )
         assert p_value() < 1e-6
 
@@ -81,10 +83,10 @@ def test_an_unsaturated_basis_is_caught():
     A = np.array([[2, 3, 5]])
     lattice = kernel(A)
     truth = enumerated(A, "gaussian", Fraction(3, 2))
-    assert fit(draw_gaussian(klein(lattice), Fraction(9, 4), seeded_tape(1), size=20_000), truth) > 1e-6
+    assert fit(draw_gaussian(klein(lattice), Fraction(9, 4), seeded_stream(1), size=20_000), truth) > 1e-6
     rational = lattice.class_basis @ np.array([[2, 1], [0, 1]])  # index 2
     wrong = klein(replace(lattice, class_basis=sparse.csc_array(rational)))
-    assert fit(draw_gaussian(wrong, Fraction(9, 4), seeded_tape(1), size=20_000), truth) < 1e-6
+    assert fit(draw_gaussian(wrong, Fraction(9, 4), seeded_stream(1), size=20_000), truth) < 1e-6
 
 
 def test_the_law_does_not_depend_on_the_basis():
@@ -92,7 +94,7 @@ def test_the_law_does_not_depend_on_the_basis():
     lattice = kernel(A)
     skewed = lattice.class_basis @ np.array([[1, 3], [0, 1]])
     other = klein(replace(lattice, class_basis=sparse.csc_array(skewed)))
-    z = draw_gaussian(other, Fraction(1), seeded_tape(1), size=30_000)
+    z = draw_gaussian(other, Fraction(1), seeded_stream(1), size=30_000)
     assert fit(z, enumerated(A, "gaussian", 1, reach=12)) > 1e-6
 
 
@@ -108,27 +110,27 @@ def test_rounded_bases_cost_acceptance_not_correctness():
         np.round(exact.factors, 3),
         0.05,
     )
-    z = draw_gaussian(rough, Fraction(1), seeded_tape(1), size=60_000)
-    proposals = rough.propose([Fraction(1)] * 2000, seeded_tape(2))
+    z = draw_gaussian(rough, Fraction(1), seeded_stream(1), size=60_000)
+    proposals = rough.propose([Fraction(1)] * 2000, seeded_stream(2))
     assert proposals.log_keep()[0].max() <= 0
     assert fit(z, margins_law(1)) > 1e-6
 
 
 def test_ball_arithmetic_decides_alike(monkeypatch):
     basis = klein(kernel(np.array([[1, 1, 1, 2]])))
-    usual = draw_gaussian(basis, Fraction(3, 7), seeded_tape(5), size=60)
-    wide = draw_gaussian(basis, Fraction(10**9), seeded_tape(5), size=20)
+    usual = draw_gaussian(basis, Fraction(3, 7), seeded_stream(5), size=60)
+    wide = draw_gaussian(basis, Fraction(10**9), seeded_stream(5), size=20)
     with monkeypatch.context() as patched:
         patched.setattr(klein_module, "_walk", klein_module._walk.py_func)
         patched.setattr(klein_module, "ERROR", 1e6)  # no comparison of doubles settles anything
         patched.setattr(coins, "ROUNDING", 1e6)
-        np.testing.assert_array_equal(draw_gaussian(basis, Fraction(3, 7), seeded_tape(5), size=60), usual)
-        np.testing.assert_array_equal(draw_gaussian(basis, Fraction(10**9), seeded_tape(5), size=20), wide)
+        np.testing.assert_array_equal(draw_gaussian(basis, Fraction(3, 7), seeded_stream(5), size=60), usual)
+        np.testing.assert_array_equal(draw_gaussian(basis, Fraction(10**9), seeded_stream(5), size=20), wide)
 
 
 def test_logarithms_of_acceptances_are_as_good_as_they_claim():
     for A, sigma in ((two_way(4, 4), "1/2"), (np.array([[2, 3, 5, 7]]), "1/3"), (np.ones((1, 40), int), "1/2")):
-        proposals = klein(kernel(A)).propose([Fraction(sigma) ** 2] * 20, seeded_tape(1))
+        proposals = klein(kernel(A)).propose([Fraction(sigma) ** 2] * 20, seeded_stream(1))
         logs, error = proposals.log_keep()
         with ctx.workprec(200):
             for i in range(20):
@@ -149,27 +151,27 @@ def test_gaussian_masses():
 
 def test_words_that_say_nothing_are_lengthened():
     # a first word of zeros leaves the block open; 2^70 blocks out, no coin but zero keeps the proposal
-    begin, rest = [0, 2**63, 0, 2**6], seeded_tape(1)
+    begin, rest = [0, 2**63, 0, 2**6], seeded_stream(1)
 
-    def tape(n):
+    def stream(n):
         taken = [begin.pop(0) if begin else int(rest(1)[0]) for _ in range(n)]
         return np.array(taken, dtype=np.uint64)
 
-    assert draw_gaussian(klein(kernel([[1, 1]])), Fraction(1), tape).sum() == 0
+    assert draw_gaussian(klein(kernel([[1, 1]])), Fraction(1), stream).sum() == 0
     assert not begin
 
 
 def test_many_cells_and_wide_noise():
     basis = klein(kernel(np.ones((1, 3143), dtype=int)))
-    z = draw_gaussian(basis, Fraction(100), secure_tape(), size=3)
+    z = draw_gaussian(basis, Fraction(100), secure_stream(), size=3)
     assert not z.sum(1).any()
     assert z.std() == pytest.approx(10, rel=0.05)
-    z = draw_gaussian(klein(kernel(two_way(3, 3))), Fraction(10**16), seeded_tape(1), size=3000)
+    z = draw_gaussian(klein(kernel(two_way(3, 3))), Fraction(10**16), seeded_stream(1), size=3000)
     assert np.sqrt((z**2).mean()) == pytest.approx(10**8 * 2 / 3, rel=0.05)
     with pytest.raises(PrivacyError, match="wider"):
-        draw_gaussian(klein(kernel(two_way(3, 3))), Fraction(10**40), seeded_tape(1))
+        draw_gaussian(klein(kernel(two_way(3, 3))), Fraction(10**40), seeded_stream(1))
     with pytest.raises(PrivacyError, match="sigma_squared"):
-        draw_gaussian(basis, 0.5, seeded_tape(1))
+        draw_gaussian(basis, 0.5, seeded_stream(1))
 
 
 def test_ill_conditioned_bases_are_refused():
@@ -180,5 +182,5 @@ def test_ill_conditioned_bases_are_refused():
 
 
 def test_nothing_to_draw():
-    assert draw_gaussian(klein(kernel(np.eye(3, dtype=int))), Fraction(1), seeded_tape(1), size=4).shape == (4, 3)
-    assert draw_gaussian(klein(kernel([[1, 1]])), Fraction(1), seeded_tape(1), size=0).shape == (0, 2)
+    assert draw_gaussian(klein(kernel(np.eye(3, dtype=int))), Fraction(1), seeded_stream(1), size=4).shape == (4, 3)
+    assert draw_gaussian(klein(kernel([[1, 1]])), Fraction(1), seeded_stream(1), size=0).shape == (0, 2)

@@ -6,7 +6,7 @@ from scipy import stats
 
 from ppdinf.errors import PrivacyError
 from ppdinf.noise.mcmc.tv_bound import tv_bound
-from ppdinf.noise.primitives.stream import seeded_tape
+from ppdinf.noise.primitives.stream import seeded_stream
 from ppdinf.noise.real import hit_and_run as module
 from ppdinf.noise.real.hit_and_run import hit_and_run, hit_and_run_meeting, hull_chord
 from ppdinf.noise.real.polytope import polytope
@@ -24,11 +24,11 @@ def test_chains_of_certified_length_end_uniformly():
     assert bound.unmet == 0
     assert bound.upper(steps) < 0.05
     assert steps < 200
-    w = hit_and_run(BODY.chord, ROOT, steps, 2500, seeded_tape(2))
+    w = hit_and_run(BODY.chord, ROOT, steps, 2500, seeded_stream(2))
     assert stats.kstest(BODY.gauge(w) ** 4, "uniform").pvalue > 1e-6
-    exact = BODY.uniform(20_000, seeded_tape(3))
+    exact = BODY.uniform(20_000, seeded_stream(3))
     assert all(stats.ks_2samp(w[:, i], exact[:, i]).pvalue > 1e-6 for i in range(4))
-    short = hit_and_run(BODY.chord, ROOT, 1, 2500, seeded_tape(2))
+    short = hit_and_run(BODY.chord, ROOT, 1, 2500, seeded_stream(2))
     assert stats.kstest(BODY.gauge(short) ** 4, "uniform").pvalue < 1e-6
 
 
@@ -37,10 +37,10 @@ def test_each_of_two_coupled_chains_takes_the_steps_of_the_chain(monkeypatch, ne
     """From two near points: both new points have the law of a single step, whichever way they are coupled."""
     monkeypatch.setattr(module, "NEAR", near)
     w, v = np.zeros(4), np.array([0.05, 0.1, -0.1, 0.3])
-    tape = seeded_tape(4)
-    pairs = [module._coupled(BODY.chord, ROOT, w, v, tape) for _ in range(4000)]
+    stream = seeded_stream(4)
+    pairs = [module._coupled(BODY.chord, ROOT, w, v, stream) for _ in range(4000)]
     for start, which in ((w, 0), (v, 1)):
-        alone = np.array([module._step(BODY.chord, ROOT, start, *module._words(ROOT, tape)) for _ in range(4000)])
+        alone = np.array([module._step(BODY.chord, ROOT, start, *module._words(ROOT, stream)) for _ in range(4000)])
         coupled = np.array([pair[which] for pair in pairs])
         for direction in np.vstack([np.eye(4), np.ones(4)]):
             assert stats.ks_2samp(alone @ direction, coupled @ direction).pvalue > 1e-6
@@ -61,7 +61,7 @@ def test_the_density_of_a_step_is_the_one_that_is_coupled():
 
 
 def test_a_release_repeats_from_its_tape_and_a_limit_is_reported():
-    first, again = (hit_and_run(hull_chord(np.eye(2)), np.eye(2), 5, 2, seeded_tape(6)) for _ in range(2))
+    first, again = (hit_and_run(hull_chord(np.eye(2)), np.eye(2), 5, 2, seeded_stream(6)) for _ in range(2))
     assert np.array_equal(first, again)
     assert hit_and_run_meeting(BODY.chord, ROOT)(1, 1, np.random.default_rng(1)) == -1
 

@@ -6,7 +6,7 @@ from scipy import stats
 
 from ppdinf.invariants import total
 from ppdinf.mechanisms import KNorm
-from ppdinf.noise.primitives.stream import seeded_tape
+from ppdinf.noise.primitives.stream import seeded_stream
 from ppdinf.noise.real.independent_moves import independent_moves
 from ppdinf.noise.real.polytope import polytope
 
@@ -33,7 +33,7 @@ def test_norms_and_draws_are_those_of_the_hull(columns, differences):
     body, faces = independent_moves(columns, differences=differences), hull(columns, differences)
     w = RNG.normal(size=(50, len(columns)))
     np.testing.assert_allclose(np.abs(w @ body.forms.T).sum(axis=1), faces.gauge(w))
-    found, expected = body.noise(20_000, seeded_tape(1)), faces.noise(20_000, seeded_tape(2))
+    found, expected = body.noise(20_000, seeded_stream(1)), faces.noise(20_000, seeded_stream(2))
     for form in (*faces.forms[:4], *np.eye(len(columns))):
         assert stats.ks_2samp(found @ form, expected @ form).pvalue > 1e-6
     assert stats.kstest(faces.gauge(found), stats.gamma(len(columns)).cdf).pvalue > 1e-6
@@ -42,11 +42,11 @@ def test_norms_and_draws_are_those_of_the_hull(columns, differences):
 
 def test_how_many_points_gain_is_not_uniform(monkeypatch):
     columns = np.column_stack([np.eye(5), np.zeros(5)])
-    expected = hull(columns, True).noise(20_000, seeded_tape(2))
+    expected = hull(columns, True).noise(20_000, seeded_stream(2))
     body = independent_moves(columns, differences=True)
-    assert stats.ks_2samp(body.noise(20_000, seeded_tape(1)).max(axis=1), expected.max(axis=1)).pvalue > 1e-6
+    assert stats.ks_2samp(body.noise(20_000, seeded_stream(1)).max(axis=1), expected.max(axis=1)).pvalue > 1e-6
     monkeypatch.setattr("ppdinf.noise.real.independent_moves.gammaln", np.zeros_like)
-    assert stats.ks_2samp(body.noise(20_000, seeded_tape(1)).max(axis=1), expected.max(axis=1)).pvalue < 1e-6
+    assert stats.ks_2samp(body.noise(20_000, seeded_stream(1)).max(axis=1), expected.max(axis=1)).pvalue < 1e-6
 
 
 def test_dependent_points_are_left_to_others():

@@ -6,7 +6,7 @@ from scipy import stats
 
 from ppdinf.errors import PrivacyError
 from ppdinf.noise.primitives.integers import bernoulli_exp, discrete_gaussian, discrete_laplace
-from ppdinf.noise.primitives.stream import secure_tape, seeded_tape
+from ppdinf.noise.primitives.stream import secure_stream, seeded_stream
 
 AWKWARD = [Fraction(3, 2), Fraction(3), Fraction(10, 11), Fraction(2, 3)]
 WIDER = Fraction(21, 20)
@@ -37,15 +37,15 @@ def fit(draws, pmf):
 def test_law_and_power(sampler, pmf, parameter):
     if sampler is discrete_gaussian and parameter < 1:
         parameter = 1 / parameter
-    draws = sampler(parameter, 400_000, seeded_tape(8))
+    draws = sampler(parameter, 400_000, seeded_stream(8))
     assert fit(draws, lambda k: pmf(float(parameter), k)) > 1e-6
     assert fit(draws, lambda k: pmf(float(parameter * WIDER), k)) < 1e-6
 
 
 @pytest.mark.parametrize("scale", [10**3, 10**9, 10**16])
 def test_huge_scales_approach_the_continuous_laws(scale):
-    laplace = discrete_laplace(Fraction(1, scale), 60_000, seeded_tape(9)) / scale
-    gaussian = discrete_gaussian(Fraction(scale**2), 60_000, seeded_tape(9)) / scale
+    laplace = discrete_laplace(Fraction(1, scale), 60_000, seeded_stream(9)) / scale
+    gaussian = discrete_gaussian(Fraction(scale**2), 60_000, seeded_stream(9)) / scale
     jitter = np.random.default_rng(1).uniform(-0.5, 0.5, 60_000) / scale  # ties at scale 1000
     for draws, law in ((laplace + jitter, stats.laplace), (gaussian + jitter, stats.norm)):
         assert stats.kstest(draws, law.cdf).pvalue > 1e-6
@@ -55,8 +55,8 @@ def test_huge_scales_approach_the_continuous_laws(scale):
 def test_parity_is_fair_in_wide_laws():
     # A block that offered only even integers would pass every test above.
     for draws in (
-        discrete_laplace(Fraction(1, 10**9), 40_000, seeded_tape(2)),
-        discrete_gaussian(10**12, 40_000, seeded_tape(2)),
+        discrete_laplace(Fraction(1, 10**9), 40_000, seeded_stream(2)),
+        discrete_gaussian(10**12, 40_000, seeded_stream(2)),
     ):
         for bit in range(4):
             assert stats.binomtest(int((draws >> bit & 1).sum()), len(draws)).pvalue > 1e-6
@@ -64,7 +64,7 @@ def test_parity_is_fair_in_wide_laws():
 
 @pytest.mark.parametrize("q", [Fraction(1, 1000), *AWKWARD, Fraction(12)])
 def test_bernoulli_exp(q):
-    happens = bernoulli_exp(q, 1_000_000, seeded_tape(3))
+    happens = bernoulli_exp(q, 1_000_000, seeded_stream(3))
     assert happens.dtype == bool
     assert stats.binomtest(int(happens.sum()), len(happens), np.exp(-float(q))).pvalue > 1e-6
     if q in AWKWARD:  # elsewhere five percent of q change too few outcomes
@@ -72,17 +72,17 @@ def test_bernoulli_exp(q):
 
 
 def test_bernoulli_exp_at_the_ends():
-    assert bernoulli_exp(0, 1000, secure_tape()).all()
-    assert not bernoulli_exp(10**9, 1000, secure_tape()).any()
+    assert bernoulli_exp(0, 1000, secure_stream()).all()
+    assert not bernoulli_exp(10**9, 1000, secure_stream()).any()
 
 
 def test_secure_draws_differ():
-    assert len({tuple(discrete_gaussian(10**6, 8, secure_tape())) for _ in range(50)}) == 50
+    assert len({tuple(discrete_gaussian(10**6, 8, secure_stream())) for _ in range(50)}) == 50
 
 
 def test_no_draws():
     for sampler in (discrete_laplace, discrete_gaussian, bernoulli_exp):
-        assert sampler(Fraction(1, 10**6), 0, seeded_tape(1)).shape == (0,)
+        assert sampler(Fraction(1, 10**6), 0, seeded_stream(1)).shape == (0,)
 
 
 @pytest.mark.parametrize("bad", [0, -1, Fraction(-1, 2), 0.5, "1/2", True, None, float("nan"), np.float64(1)])
@@ -93,11 +93,11 @@ def test_refuses_what_is_not_a_positive_rational(sampler, name, bad):
     if sampler is bernoulli_exp and bad == 0:
         return
     with pytest.raises(PrivacyError, match=f"{name} is .*Fraction"):
-        sampler(bad, 1, seeded_tape(1))
+        sampler(bad, 1, seeded_stream(1))
 
 
 def test_refuses_scales_beyond_64_bits():
     with pytest.raises(PrivacyError, match="64-bit"):
-        discrete_laplace(Fraction(1, 10**18), 1, seeded_tape(1))
+        discrete_laplace(Fraction(1, 10**18), 1, seeded_stream(1))
     with pytest.raises(PrivacyError, match="64-bit"):
-        discrete_gaussian(10**40, 1, seeded_tape(1))
+        discrete_gaussian(10**40, 1, seeded_stream(1))

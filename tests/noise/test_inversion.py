@@ -13,7 +13,7 @@ from scipy import stats
 from ppdinf.errors import PrivacyError
 from ppdinf.noise.primitives import inversion
 from ppdinf.noise.primitives.inversion import Inversion, bernoulli
-from ppdinf.noise.primitives.stream import seeded_tape
+from ppdinf.noise.primitives.stream import seeded_stream
 
 mp.mp.dps = 90
 AWKWARD = [Fraction(3, 2), Fraction(3), Fraction(10, 11), Fraction(2, 3)]
@@ -71,7 +71,7 @@ LAWS = [(laplace, TrueLaplace), (gaussian, TrueGaussian)]
 
 
 class TapeEndError(Exception):
-    """A finite tape was read to its end."""
+    """A finite stream was read to its end."""
 
 
 def finite_tape(words):
@@ -87,7 +87,7 @@ def finite_tape(words):
 
 
 def branches(sample, width, depth, words=()):
-    """Yield (words, outcome) for every shortest tape that settles ``sample``; outcome None at the depth."""
+    """Yield (words, outcome) for every shortest stream that settles ``sample``; outcome None at the depth."""
     try:
         yield words, sample(finite_tape(words))
     except TapeEndError:
@@ -104,9 +104,9 @@ def interval(words, width):
 
 
 def all_inside(law, truth, depth=2):
-    """Check that each settled tape lies between F(k-1) and F(k), and return the mass left open."""
+    """Check that each settled stream lies between F(k-1) and F(k), and return the mass left open."""
     opened = Fraction(0)
-    for words, k in branches(lambda tape: int(law.draw(1, tape)[0]), law.width, depth):
+    for words, k in branches(lambda stream: int(law.draw(1, stream)[0]), law.width, depth):
         low, high = interval(words, law.width)
         if k is None:
             opened += high - low
@@ -158,7 +158,7 @@ def test_enumeration_catches_bounds_that_are_only_rounded(monkeypatch):
 def test_outcome_probabilities_as_fractions():
     sampler, truth = laplace(Fraction(2, 3), width=8), TrueLaplace(Fraction(2, 3))
     mass, opened = {}, Fraction(0)
-    for words, k in branches(lambda tape: int(sampler.draw(1, tape)[0]), 8, 3):
+    for words, k in branches(lambda stream: int(sampler.draw(1, stream)[0]), 8, 3):
         if k is None:
             opened += Fraction(1, 256 ** len(words))
         else:
@@ -176,8 +176,8 @@ def test_blocks_keep_each_integer_with_its_probability(monkeypatch, first):
     sampler = gaussian(Fraction(9), first=first, width=4)
     assert sampler.block == 4
 
-    def propose(tape):
-        values, kept = sampler._propose(1, tape)
+    def propose(stream):
+        values, kept = sampler._propose(1, stream)
         return int(values[0]), bool(kept[0])
 
     mass, opened = {}, Fraction(0)
@@ -237,22 +237,22 @@ def test_wide_laws(monkeypatch, half_table, sigma):
     monkeypatch.setattr(inversion, "HALF_TABLE", half_table)
     sampler = gaussian(Fraction(sigma**2))
     assert sampler.block > 1
-    draws = sampler.draw(30_000, seeded_tape(11))
+    draws = sampler.draw(30_000, seeded_stream(11))
     assert fit(draws, sigma) > 1e-6
     assert fit(draws, 1.05 * sigma) < 1e-6
-    assert fit(draws[:5_000], sigma) > 1e-6  # kept and repeated draws stay in order of the tape, not of size
+    assert fit(draws[:5_000], sigma) > 1e-6  # kept and repeated draws stay in order of the stream, not of size
     assert stats.pearsonr(draws[:-1], draws[1:]).pvalue > 1e-6
 
 
 def test_wide_laws_need_their_rejections(monkeypatch):
     monkeypatch.setattr(inversion, "HALF_TABLE", 4)
     monkeypatch.setattr(Inversion, "_keeps", lambda *_: True)
-    assert fit(gaussian(Fraction(900)).draw(40_000, seeded_tape(11)), 30) < 1e-6
+    assert fit(gaussian(Fraction(900)).draw(40_000, seeded_stream(11)), 30) < 1e-6
 
 
 def test_support_with_a_lower_end():
     sampler = Inversion(lambda k: (-arb(k) / 3).exp(), 5, 5)
-    draws = sampler.draw(50_000, seeded_tape(3))
+    draws = sampler.draw(50_000, seeded_stream(3))
     assert draws.min() == 5
     counts = np.bincount(np.minimum(draws - 5, 20))
     ratio = np.exp(-1 / 3)
@@ -263,8 +263,8 @@ def test_support_with_a_lower_end():
 
 def test_laws_narrower_than_one_part_in_two_to_the_64():
     for scale in (50, 1000, 10**30):
-        assert not laplace(Fraction(scale)).draw(1000, seeded_tape(1)).any()
-        assert not gaussian(Fraction(1, scale)).draw(1000, seeded_tape(1)).any()
+        assert not laplace(Fraction(scale)).draw(1000, seeded_stream(1)).any()
+        assert not gaussian(Fraction(1, scale)).draw(1000, seeded_stream(1)).any()
 
 
 def test_probability_below_one_word_is_still_drawn():
@@ -281,7 +281,7 @@ def test_enumerated_coins(numerator):
         q = Fraction(numerator, denominator)
         truth, heads, opened = mp.exp(-real(q)), Fraction(0), Fraction(0)
         for words, outcome in branches(
-            lambda tape, q=q: bool(bernoulli(lambda: (-ball(q)).exp(), 1, tape, width=8)[0]), 8, 2
+            lambda stream, q=q: bool(bernoulli(lambda: (-ball(q)).exp(), 1, stream, width=8)[0]), 8, 2
         ):
             mass = Fraction(1, 256 ** len(words))
             heads += mass * (outcome is True)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from ppdinf.noise.primitives.stream import seeded_tape
+from ppdinf.noise.primitives.stream import seeded_stream
 from ppdinf.noise.real.k_norm_draws import K_NORMS, k_norm, uniforms
 
 
@@ -19,7 +19,7 @@ def in_ball(dimension, norm, rng):
 def test_sizes_and_directions(norm, dimension):
     """100,000 draws; a degree more in the size is seen, a scale 5 % off, and another norm's directions."""
     rng = np.random.default_rng(100)
-    z = k_norm(dimension, norm, 100_000, seeded_tape(dimension))
+    z = k_norm(dimension, norm, 100_000, seeded_stream(dimension))
     size = np.linalg.norm(z, K_NORMS[norm], axis=1)
     assert stats.kstest(size, stats.gamma(dimension).cdf).pvalue > 1e-6
     for wrong in (stats.gamma(dimension + 1), stats.gamma(dimension, scale=1.05)):
@@ -36,7 +36,7 @@ def test_sizes_and_directions(norm, dimension):
 
 
 def test_coordinates_are_independent_of_the_size():
-    z = k_norm(3, "l2", 100_000, seeded_tape(5))
+    z = k_norm(3, "l2", 100_000, seeded_stream(5))
     size = np.linalg.norm(z, axis=1)
     large = size > np.median(size)
     assert stats.ks_2samp(z[large, 0] / size[large], z[~large, 0] / size[~large]).pvalue > 1e-6

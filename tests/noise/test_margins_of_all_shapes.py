@@ -20,7 +20,7 @@ from ppdinf.lattice import margin_matrix, structure
 from ppdinf.laws import DoubleGeometric
 from ppdinf.noise import exact_noise
 from ppdinf.noise.exact.scale_mixture import two_way_laplace as crossing
-from ppdinf.noise.primitives.stream import seeded_tape
+from ppdinf.noise.primitives.stream import seeded_stream
 
 RARE = 1e-6
 EPSILON = "1/4"
@@ -88,14 +88,14 @@ def test_the_mixture_over_scales_has_the_law(shape, monkeypatch):
         structure(margin_matrix(shape, single_sums(2))), DoubleGeometric("3/2")
     )
     assert found.sampler == "scale mixture"
-    assert fit(found.draw(1_000, seeded_tape(3)), law(shape, 1.5)) > RARE
+    assert fit(found.draw(1_000, seeded_stream(3)), law(shape, 1.5)) > RARE
 
 
 @pytest.mark.deep
 @pytest.mark.parametrize("shape", SMALL)
 def test_small_tables_have_the_law(shape):
     found = exact_noise.exact_noise(structure(margin_matrix(shape, single_sums(len(shape)))), DoubleGeometric("3/2"))
-    assert fit(found.draw(5_000, seeded_tape(3)), law(shape, 1.5)) > RARE
+    assert fit(found.draw(5_000, seeded_stream(3)), law(shape, 1.5)) > RARE
 
 
 @pytest.mark.deep

@@ -21,7 +21,7 @@ from ppdinf.noise.exact.gaussian.l2_laplace_mixture import (
 )
 from ppdinf.noise.exact.gaussian.theta import log_mass
 from ppdinf.noise.primitives import bernoulli as coins
-from ppdinf.noise.primitives.stream import secure_tape, seeded_tape
+from ppdinf.noise.primitives.stream import secure_stream, seeded_stream
 
 EPSILONS = [Fraction(3, 2), Fraction(3), Fraction(10, 11), Fraction(2)]
 
@@ -31,7 +31,7 @@ def test_random_lattices(seed):
     rng = np.random.default_rng(100 + seed)
     epsilon = EPSILONS[seed % len(EPSILONS)]
     A = random_system(rng, largest_rank=3 if epsilon == 3 else 2)
-    z = Mixture(klein(kernel(A)), epsilon).draw(20_000, seeded_tape(seed))
+    z = Mixture(klein(kernel(A)), epsilon).draw(20_000, seeded_stream(seed))
     assert not (z @ A.T).any()
     truth = enumerated(A, "l2", epsilon)
     assert fit(z, truth) > 1e-6
@@ -46,10 +46,10 @@ def test_random_lattices(seed):
 def test_acceptance_on_margins(cells, epsilon, least):
     law = Mixture(klein(kernel(two_way(cells, cells))), Fraction(epsilon))
     assert mixture_acceptance(law) > least
-    assert law.log_keep(law.propose(50, seeded_tape(1)))[0].max() <= 0
+    assert law.log_keep(law.propose(50, seeded_stream(1)))[0].max() <= 0
     # without invariants |z| would be Gamma(m, 1/epsilon); wide noise on a lattice of rank m comes close
     if epsilon == "1/4":
-        z = law.draw(2000 if cells < 30 else 100, secure_tape())
+        z = law.draw(2000 if cells < 30 else 100, secure_stream())
         m = (cells - 1) ** 2
         radius = np.linalg.norm(z, axis=1) / 4
         assert abs(radius.mean() - m) < 6 * np.sqrt(m / len(z)) + 0.05
@@ -62,7 +62,7 @@ def test_wrong_variants_are_caught(monkeypatch):
     basis = klein(kernel(two_way(3, 3)))
 
     def p_value(law, size=100_000):
-        return fit(law.draw(size, seeded_tape(3)), truth)
+        return fit(law.draw(size, seeded_stream(3)), truth)
 
     assert p_value(Mixture(basis, epsilon)) > 1e-6
     assert p_value(Mixture(basis, epsilon * Fraction(21, 20))) < 1e-6
@@ -70,7 +70,9 @@ def test_wrong_variants_are_caught(monkeypatch):
         patched.setattr(mixture, "toss", lambda logs, *_: np.ones(len(logs), dtype=bool))
         assert p_value(Mixture(basis, epsilon)) < 1e-6  # no rejection
     with monkeypatch.context() as patched:  # a coin biased by half its exponent
-        patched.setattr(mixture, "toss", lambda logs, error, enclose, tape: coins.toss(logs / 2, error, enclose, tape))
+        patched.setattr(
+            mixture, "toss", lambda logs, error, enclose, stream: coins.draw_bernoulli(logs / 2, error, enclose, stream)
+        )
         assert p_value(Mixture(basis, epsilon), 400_000) < 1e-6  # 1e-23 to 1e-39 by three seeds; .2 to 1e-5 by 100,000
     with monkeypatch.context() as patched:  # masses of the integers as if they were integrals: wrong normaliser
         patched.setattr(gaussian_masses, "log_mass", lambda v: 0.5 * np.log(2 * np.pi * v))
@@ -128,13 +130,13 @@ def test_nodes_against_their_law():
 
 def test_ball_arithmetic_decides_alike(monkeypatch):
     law = Mixture(klein(kernel([[1, 1, 2]])), Fraction(2))
-    usual = law.draw(20, seeded_tape(5))
+    usual = law.draw(20, seeded_stream(5))
     with monkeypatch.context() as patched:
         patched.setattr(law, "_margin", 2.0)
         patched.setattr(coins, "ROUNDING", 1e6)
-        np.testing.assert_array_equal(law.draw(20, seeded_tape(5)), usual)
+        np.testing.assert_array_equal(law.draw(20, seeded_stream(5)), usual)
 
 
 def test_nothing_to_draw():
-    assert Mixture(klein(kernel(np.eye(3, dtype=int))), Fraction(1)).draw(4, seeded_tape(1)).shape == (4, 3)
-    assert Mixture(klein(kernel([[1, 1]])), Fraction(1)).draw(0, seeded_tape(1)).shape == (0, 2)
+    assert Mixture(klein(kernel(np.eye(3, dtype=int))), Fraction(1)).draw(4, seeded_stream(1)).shape == (4, 3)
+    assert Mixture(klein(kernel([[1, 1]])), Fraction(1)).draw(0, seeded_stream(1)).shape == (0, 2)

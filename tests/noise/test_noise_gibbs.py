@@ -51,7 +51,7 @@ def disagreement(law, z, cells, steps, least, most, rng, *, truth=None):
     """Share of uniforms whose quantile differs from that of the enumerated line, rounding at jumps aside."""
     t, cdf = line_cdf(*(truth or (law, z, steps)), least, most)
     u = rng.random(400)
-    got = quantiles(z, cells, steps, *law.code, least, most, u)
+    got = quantiles(z, cells, steps, *law.kernel_id, least, most, u)
     want = t[np.minimum(np.searchsorted(cdf, u, side="right"), len(t) - 1)]
     near_jump = np.abs(u[:, None] - cdf).min(axis=1) < 1e-12
     return ((got != want) & ~near_jump).mean()
@@ -80,7 +80,7 @@ def test_quantiles_in_far_tails_and_at_the_ends_are_finite_and_ordered():
     z, cells, steps = np.array([10_000_000, -3]), np.arange(2), np.array([1, -1])
     u = np.array([0.0, 1e-300, 1e-17, 0.5, 1 - 2**-53])
     for law in (DoubleGeometric("1/4"), DoubleGeometric(50)):
-        t = quantiles(z, cells, steps, *law.code, -FAR, FAR, u)
+        t = quantiles(z, cells, steps, *law.kernel_id, -FAR, FAR, u)
         assert (np.diff(t) >= 0).all()
         assert (abs(t + 5_000_000) <= 5_001_000).all()
 
@@ -90,8 +90,8 @@ def test_states_on_one_line_go_to_one_point():
     for law in LAWS:
         z, cells, steps = random_line(rng, False)
         u = rng.random(200)
-        there = quantiles(z + 7 * steps, cells, steps, *law.code, -FAR, FAR, u)
-        assert (quantiles(z, cells, steps, *law.code, -FAR, FAR, u) == there + 7).mean() > 0.99
+        there = quantiles(z + 7 * steps, cells, steps, *law.kernel_id, -FAR, FAR, u)
+        assert (quantiles(z, cells, steps, *law.kernel_id, -FAR, FAR, u) == there + 7).mean() > 0.99
 
 
 @pytest.mark.parametrize("system", SYSTEMS)

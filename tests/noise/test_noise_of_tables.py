@@ -23,7 +23,7 @@ from ppdinf.noise.exact.gaussian.lattice_gaussian import draw_gaussian
 from ppdinf.noise.exact.gaussian.orthogonal_complement import squares_across
 from ppdinf.noise.exact.gaussian.theta import log_mass
 from ppdinf.noise.exact_noise import exact_noise
-from ppdinf.noise.primitives.stream import seeded_tape
+from ppdinf.noise.primitives.stream import seeded_stream
 from ppdinf.privacy.guarantees.lattice_noise_loss import exact_sigma, lattice_delta
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "lattice"))
@@ -56,37 +56,37 @@ def test_closed_form_against_qr(A):
 @pytest.mark.parametrize("sigma", [Fraction(1, 2), Fraction(1)])
 def test_gaussian_draws_against_enumeration(sigma):
     basis = closed_form(two_way(3, 3))
-    z = draw_gaussian(basis, sigma**2, seeded_tape(2), size=40_000)
+    z = draw_gaussian(basis, sigma**2, seeded_stream(2), size=40_000)
     assert fit(z, margins_law(float(sigma))) > 1e-4
-    wider = draw_gaussian(basis, sigma**2 * Fraction(21, 20), seeded_tape(2), size=40_000)
+    wider = draw_gaussian(basis, sigma**2 * Fraction(21, 20), seeded_stream(2), size=40_000)
     assert fit(wider, margins_law(float(sigma))) < 1e-4
 
 
 def test_three_way_draws_against_enumeration():
     A = margin_matrix((2, 2, 2), [(0,), (1,), (2,)]).toarray()
-    z = draw_gaussian(closed_form(A), Fraction(9, 16), seeded_tape(4), size=40_000)
+    z = draw_gaussian(closed_form(A), Fraction(9, 16), seeded_stream(4), size=40_000)
     assert fit(z, enumerated(A, "gaussian", Fraction(3, 4), reach=6)) > 1e-4
 
 
 def test_l2_draws_against_enumeration():
     truth = margins_law(2.5, "l2")
     basis = closed_form(two_way(3, 3))
-    assert fit(Mixture(basis, Fraction(5, 2)).draw(40_000, seeded_tape(5)), truth) > 1e-4
-    assert fit(Mixture(basis, Fraction(11, 4)).draw(40_000, seeded_tape(5)), truth) < 1e-6
+    assert fit(Mixture(basis, Fraction(5, 2)).draw(40_000, seeded_stream(5)), truth) > 1e-4
+    assert fit(Mixture(basis, Fraction(11, 4)).draw(40_000, seeded_stream(5)), truth) < 1e-6
 
 
 def test_wrong_orthogonal_parts_are_caught():
     """Parts that are too long would keep a vector with more than certainty; wrong centers keep next to none."""
     basis, sigma = closed_form(two_way(8, 9)), [Fraction(4)] * 200
-    right = basis.propose(sigma, seeded_tape(6)).log_keep()[0]
+    right = basis.propose(sigma, seeded_stream(6)).log_keep()[0]
     assert -0.01 < right.min() <= right.max() <= 0
     longer = replace(basis, squares=basis.squares * 1.01)
-    assert longer.propose(sigma, seeded_tape(6)).log_keep()[0].max() > 0.1
+    assert longer.propose(sigma, seeded_stream(6)).log_keep()[0].max() > 0.1
     mu = sparse.csr_array((basis.factors, basis.columns, basis.starts), shape=(56, 56)).tocoo()
     kept = mu.col - mu.row != 9  # without the diagonal neighbour
     mu = sparse.csr_array((mu.data[kept], (mu.row[kept], mu.col[kept])), shape=mu.shape)
     skewed = replace(basis, factors=mu.data, columns=mu.indices.astype(np.int64), starts=mu.indptr.astype(np.int64))
-    assert skewed.propose(sigma, seeded_tape(6)).log_keep()[0].max() < -1
+    assert skewed.propose(sigma, seeded_stream(6)).log_keep()[0].max() < -1
 
 
 def moments(z, sigma, m, swaps):
@@ -106,7 +106,7 @@ def test_large_two_way_tables(rows, columns, draws):
     """Wide noise: |z|^2 / sigma^2 is chi-square, a swap's projection a normal integer; both to 1e-9 and better."""
     noise = exact_noise(structure(two_way(rows, columns)), DiscreteGaussian(5))
     assert noise.parts[0].acceptance > 0.99
-    z = noise.draw(draws, seeded_tape(7))
+    z = noise.draw(draws, seeded_stream(7))
     assert not z.reshape(draws, rows, columns).sum(axis=1).any()
     assert not z.reshape(draws, rows, columns).sum(axis=2).any()
     cell = np.arange(rows * columns).reshape(rows, columns)
@@ -128,7 +128,7 @@ def test_l2_noise_on_a_large_table_has_its_radius():
     basis = closed_form(two_way(67, 24))
     law = Mixture(basis, Fraction(1, 2))
     assert law._counted[0] > 0
-    radius = np.linalg.norm(law.draw(200, seeded_tape(8)).astype(float), axis=1) / 2
+    radius = np.linalg.norm(law.draw(200, seeded_stream(8)).astype(float), axis=1) / 2
     assert stats.kstest(radius, stats.gamma(1518).cdf).pvalue > 1e-4
     assert stats.kstest(radius, stats.gamma(1518 * 1.01).cdf).pvalue < 1e-4
 
@@ -150,9 +150,9 @@ def test_products_of_masses(v):
 def test_ball_arithmetic_finds_the_same_nodes(monkeypatch):
     law = Mixture(klein(kernel(np.ones((1, 200), dtype=int))), Fraction(3))
     assert law._counted[0] > 0
-    usual = law._draw_nodes(200, seeded_tape(9))
+    usual = law._draw_nodes(200, seeded_stream(9))
     monkeypatch.setattr(law, "_margin", 2.0)
-    np.testing.assert_array_equal(law._draw_nodes(200, seeded_tape(9)), usual)
+    np.testing.assert_array_equal(law._draw_nodes(200, seeded_stream(9)), usual)
 
 
 @pytest.mark.parametrize("A", [two_way(4, 6), two_way(3, 3), two_way(3, 2), margin_matrix((4, 5, 2), [(0,), (1,)])])

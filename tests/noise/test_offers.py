@@ -18,7 +18,7 @@ from ppdinf.laws import DiscreteGaussian, DoubleGeometric, IntegerLaw, L2Laplace
 from ppdinf.noise import exact_noise as exact
 from ppdinf.noise.exact.scale_mixture import mixture as crossing_mixture
 from ppdinf.noise.exact_noise import OFFERS, exact_noise
-from ppdinf.noise.primitives.stream import seeded_tape
+from ppdinf.noise.primitives.stream import seeded_stream
 from ppdinf.noise.sampler_offer import Declined, Offer
 
 RARE = 1e-6
@@ -93,10 +93,10 @@ def test_what_is_offered_is_drawn(sampler):
             assert offer.acceptance is None or 0 < offer.acceptance <= 1
             draw = offer.build()
             draws = 2_000 if offer.sampler == "scale mixture" else DRAWS  # a millisecond each
-            z = draw(draws, seeded_tape(n))
+            z = draw(draws, seeded_stream(n))
             assert z.shape == (draws, offer.cells.size)
             assert z.dtype == np.int64
-            assert np.array_equal(draw(20, seeded_tape(5)), draw(20, seeded_tape(5))), "the tape decides"
+            assert np.array_equal(draw(20, seeded_stream(5)), draw(20, seeded_stream(5))), "the stream decides"
             assert not (z @ np.array(SYSTEMS[system])[:, offer.cells].T).any()
             assert fit(z, enumerated(system, tuple(offer.cells.tolist()), law)) > RARE, (system, law, offer)
     assert served > 1, "none of these systems and laws is served: add one"
@@ -110,7 +110,7 @@ def test_a_scale_that_is_off_is_found(law):
     for sampler in OFFERS:
         answer = sampler(structure(np.array(SYSTEMS["crossing sums"])), wrong, cells)
         if isinstance(answer, Offer):
-            z = answer.build()(DRAWS, seeded_tape(0))
+            z = answer.build()(DRAWS, seeded_stream(0))
             assert fit(z, enumerated("crossing sums", tuple(cells.tolist()), law)) < RARE
             return
     raise AssertionError("nobody offers")
@@ -123,7 +123,7 @@ def test_parts_together_have_the_law(system, law):
     A = np.array(SYSTEMS[system])
     noise = exact_noise(structure(A), law)
     assert sorted(np.concatenate([part.cells for part in noise.parts])) == list(range(A.shape[1]))
-    assert fit(noise.draw(DRAWS, seeded_tape(3)), enumerated(system, tuple(range(A.shape[1])), law)) > RARE
+    assert fit(noise.draw(DRAWS, seeded_stream(3)), enumerated(system, tuple(range(A.shape[1])), law)) > RARE
 
 
 def test_what_is_refused_names_every_reason(monkeypatch):

@@ -16,7 +16,7 @@ from ppdinf.noise import exact_noise as exact_noise_module
 from ppdinf.noise.exact.elimination import class_sums
 from ppdinf.noise.exact.gaussian import lattice_gaussian as gaussian
 from ppdinf.noise.exact_noise import exact_noise
-from ppdinf.noise.primitives.stream import secure_tape, seeded_tape
+from ppdinf.noise.primitives.stream import secure_stream, seeded_stream
 from ppdinf.noise.sampler_plan import Plan, _two_digits_up, plan
 
 MARGINS = ppd.invariants.margin("dim_0") & ppd.invariants.margin("dim_1")
@@ -39,7 +39,7 @@ def test_random_systems(seed):
             assert kind == "l1"
             continue
         break
-    z = noise.draw(2_000 if "scale mixture" in noise.sampler else 20_000, seeded_tape(seed))
+    z = noise.draw(2_000 if "scale mixture" in noise.sampler else 20_000, seeded_stream(seed))
     assert not (z @ A.T).any()
     truth = enumerated(A, kind, scale)
     assert fit(z, truth) > 1e-6
@@ -65,17 +65,17 @@ def test_l1_samplers(A, samplers):
 def test_samplers_agree_where_two_are_exact(monkeypatch):
     A, law, truth = two_way(2, 3), DoubleGeometric("3/2"), enumerated(two_way(2, 3), "l1", Fraction(3, 2))
     assert used(A, law) == ["elimination"]
-    assert fit(exact_noise(structure(A), law).draw(30_000, seeded_tape(1)), truth) > 1e-6
+    assert fit(exact_noise(structure(A), law).draw(30_000, seeded_stream(1)), truth) > 1e-6
     monkeypatch.setattr(class_sums, "QUICK", 0)
     assert used(A, law) == ["rejection"]
-    assert fit(exact_noise(structure(A), law).draw(30_000, seeded_tape(1)), truth) > 1e-6
+    assert fit(exact_noise(structure(A), law).draw(30_000, seeded_stream(1)), truth) > 1e-6
 
 
 def test_classes_within_crossing_sums():
     A = np.array([[1, 1, 1, 1, 0, 0], [0, 0, 1, 1, 1, 1]])
     noise = exact_noise(structure(A), DoubleGeometric("2"))
     assert [part.sampler for part in noise.parts] == ["elimination"]
-    z = noise.draw(60_000, seeded_tape(1))
+    z = noise.draw(60_000, seeded_stream(1))
     assert not (z @ A.T).any()
     assert fit(z, brute(A, 2.0)) > 1e-6
     assert fit(z, brute(A, 2.1)) < 1e-6
@@ -95,7 +95,7 @@ def test_narrow_gaussians_are_drawn_block_by_block(monkeypatch):
     monkeypatch.setattr(gaussian, "LEAST", 1.0)
     noise = exact_noise(structure(A), law)
     assert [part.cells.size for part in noise.parts] == [9, 9, 9]
-    z = noise.draw(40_000, seeded_tape(1))
+    z = noise.draw(40_000, seeded_stream(1))
     for block in range(3):
         assert fit(z[:, 9 * block : 9 * block + 9], margins_law(0.5)) > 1e-6
 
@@ -121,15 +121,15 @@ def test_a_plan_keeps_what_was_built_for_it(monkeypatch):
     system, law = MARGINS.on(np.ones((2, 3), dtype=int)), DoubleGeometric("3/2")
     found = plan(system, law)
     read = [Plan(**found.to_dict()), pickle.loads(pickle.dumps(found))]
-    first = found.noise_on(system.structure, law).draw(5, seeded_tape(1))
+    first = found.noise_on(system.structure, law).draw(5, seeded_stream(1))
     other = ppd.invariants.total().on(np.ones((2, 3), dtype=int)).structure
     for unlike in (read[0].noise_on(system.structure, law), read[1].noise_on(system.structure, law)):
-        np.testing.assert_array_equal(unlike.draw(5, seeded_tape(1)), first)
+        np.testing.assert_array_equal(unlike.draw(5, seeded_stream(1)), first)
     assert found.noise_on(other, law).parts[0].sampler == "class"
     assert found.noise_on(system.structure, DiscreteGaussian(1)).sampler == "Klein"
     monkeypatch.setattr(exact_noise_module, "OFFERS", ())
     exact_noise_module.exact_or_refusal.cache_clear()
-    np.testing.assert_array_equal(found.noise_on(system.structure, law).draw(5, seeded_tape(1)), first)
+    np.testing.assert_array_equal(found.noise_on(system.structure, law).draw(5, seeded_stream(1)), first)
     with pytest.raises(InvariantError, match="no exact sampler"):
         read[0].noise_on(system.structure, law)
     exact_noise_module.exact_or_refusal.cache_clear()
@@ -146,7 +146,7 @@ def test_intersecting_sets_over_few_records():
     sets = np.zeros((3, 14), dtype=int)
     sets[0, :7], sets[1, 4:10], sets[2, [0, 5, 6, 8, 9, 11, 12]] = 1, 1, 1
     noise = exact_noise(structure(sets), DoubleGeometric("1/4"))
-    z = noise.draw(5000, secure_tape())
+    z = noise.draw(5000, secure_stream())
     assert not (z @ sets.T).any()
     assert z.any(axis=0).all()
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from ppdinf.noise.primitives.stream import seeded_tape
+from ppdinf.noise.primitives.stream import seeded_stream
 from ppdinf.noise.real.hit_and_run import hull_chord
 from ppdinf.noise.real.polytope import polytope
 from ppdinf.privacy.sensitivity import sensitivity_polytope
@@ -39,7 +39,7 @@ def test_gauges_and_chords_against_linear_programmes(points):
 def test_uniform_points_against_rejection_from_a_box(points):
     """Each coordinate, and the gauge, whose m-th power is uniform; a point shrunk by 5 % is seen."""
     body, m = polytope(points), len(points)
-    w = body.uniform(20_000, seeded_tape(3))
+    w = body.uniform(20_000, seeded_stream(3))
     assert body.gauge(w).max() <= 1 + 1e-9
     assert stats.kstest(body.gauge(w) ** m, "uniform").pvalue > 1e-6
     assert stats.kstest(body.gauge(0.95 * w) ** m, "uniform").pvalue < 1e-6
@@ -54,7 +54,7 @@ def test_uniform_points_need_the_volumes():
     """Simplices chosen all alike would favour the small ones."""
     body = polytope(BODIES["random"])
     even = type(body)(body.forms, body.corners, np.arange(1, len(body.corners) + 1) / len(body.corners))
-    right, wrong = (b.uniform(20_000, seeded_tape(4)) for b in (body, even))
+    right, wrong = (b.uniform(20_000, seeded_stream(4)) for b in (body, even))
     assert min(stats.ks_2samp(right[:, i], wrong[:, i]).pvalue for i in range(3)) < 1e-6
 
 
@@ -72,13 +72,13 @@ def test_volumes_of_differences_are_known():
 def test_the_norm_of_the_noise_is_gamma(points):
     """A uniform point times Gamma(m + 1) has norm Gamma(m); a radius of Gamma(m) would not do."""
     body, m = polytope(points), len(points)
-    size = body.gauge(body.noise(20_000, seeded_tape(5)))
+    size = body.gauge(body.noise(20_000, seeded_stream(5)))
     assert stats.kstest(size, stats.gamma(m).cdf).pvalue > 1e-6
-    wrong = body.gauge(body.uniform(20_000, seeded_tape(6))) * stats.gamma(m).rvs(20_000, random_state=1)
+    wrong = body.gauge(body.uniform(20_000, seeded_stream(6))) * stats.gamma(m).rvs(20_000, random_state=1)
     assert stats.kstest(wrong, stats.gamma(m).cdf).pvalue < 1e-6
 
 
 def test_noise_of_the_cross_polytope_is_laplace():
-    noise = polytope(np.eye(3)).noise(20_000, seeded_tape(7))
+    noise = polytope(np.eye(3)).noise(20_000, seeded_stream(7))
     for i in range(3):
         assert stats.kstest(noise[:, i], "laplace").pvalue > 1e-6

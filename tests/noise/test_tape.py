@@ -6,8 +6,8 @@ import pytest
 from numba import njit
 from scipy import stats
 
-from ppdinf.noise.primitives import stream as tape
-from ppdinf.noise.primitives.stream import bounded, fill, multiply, secure_tape, seeded_tape
+from ppdinf.noise.primitives import stream as stream
+from ppdinf.noise.primitives.stream import bounded, fill, multiply, secure_stream, seeded_stream
 
 WORDS = 2**64
 RANGES = [
@@ -85,10 +85,10 @@ def test_counting_words_catches_a_missing_rejection(n):
 def test_bounded_integers_are_uniform_where_a_remainder_is_not():
     n, size = 3 * 2**62, 30_000
     out = np.empty(size, dtype=np.uint64)
-    fill(place, seeded_tape(5), size, np.uint64(n), out)
+    fill(place, seeded_stream(5), size, np.uint64(n), out)
     third = np.uint64(2**62)
     assert stats.chisquare(np.bincount((out // third).astype(int), minlength=3)).pvalue > 1e-6
-    wrong = seeded_tape(5)(size) % np.uint64(n)
+    wrong = seeded_stream(5)(size) % np.uint64(n)
     assert stats.chisquare(np.bincount((wrong // third).astype(int), minlength=3)).pvalue < 1e-6
 
 
@@ -96,17 +96,17 @@ def test_bounded_integers_are_uniform_where_a_remainder_is_not():
 def test_outcome_does_not_depend_on_how_the_tape_is_cut(monkeypatch, row):
     def outcome():
         out = np.empty(500, dtype=np.uint64)
-        fill(place, seeded_tape(2), len(out), np.uint64(3 * 2**62), out)
+        fill(place, seeded_stream(2), len(out), np.uint64(3 * 2**62), out)
         return out
 
     whole = outcome()
-    monkeypatch.setattr(tape, "ROW", row)
+    monkeypatch.setattr(stream, "ROW", row)
     np.testing.assert_array_equal(outcome(), whole)
 
 
 def test_fill_reads_no_word_too_many():
     read = []
-    words = seeded_tape(3)
+    words = seeded_stream(3)
 
     def counting(n):
         read.append(n)
@@ -114,19 +114,19 @@ def test_fill_reads_no_word_too_many():
 
     out = np.empty(1000, dtype=np.uint64)
     fill(place, counting, len(out), np.uint64(3 * 2**62), out)
-    assert sum(read) == np.flatnonzero(seeded_tape(3)(2000) * np.uint64(3 * 2**62) >= 2**62)[999] + 1
+    assert sum(read) == np.flatnonzero(seeded_stream(3)(2000) * np.uint64(3 * 2**62) >= 2**62)[999] + 1
 
 
 def test_seeded_tape_repeats_and_leaves_the_generator_further_on():
     rng = np.random.default_rng(4)
-    first = seeded_tape(rng)(10)
-    np.testing.assert_array_equal(first, seeded_tape(4)(10))
-    assert not np.array_equal(first, seeded_tape(rng)(10))
+    first = seeded_stream(rng)(10)
+    np.testing.assert_array_equal(first, seeded_stream(4)(10))
+    assert not np.array_equal(first, seeded_stream(rng)(10))
     assert first.dtype == np.uint64
 
 
 def test_secure_tape_gives_fresh_writable_words():
-    words = secure_tape()(2000)
+    words = secure_stream()(2000)
     assert words.dtype == np.uint64
     assert words.flags.writeable
     assert len(np.unique(words)) == 2000
@@ -137,8 +137,8 @@ def test_secure_tape_gives_fresh_writable_words():
 def test_a_forked_process_reads_words_of_its_own():
     code = """
 import os
-from ppdinf.noise.primitives.stream import secure_tape
-take = secure_tape()
+from ppdinf.noise.primitives.stream import secure_stream
+take = secure_stream()
 take(3)
 if os.fork():
     os.wait()  # one process writes at a time

@@ -13,24 +13,24 @@ import ppdinf as ppd
 from ppdinf.lattice import structure
 from ppdinf.noise.exact_noise import exact_noise
 from ppdinf.noise.primitives.integers import discrete_gaussian, discrete_laplace
-from ppdinf.noise.primitives.stream import seeded_tape
+from ppdinf.noise.primitives.stream import seeded_stream
 
 DRAWS = 4000  # without any relation the correlation has a standard error of 0.016
 TOTAL = np.ones((1, 100), dtype=int)
 
 
 def words_and_sizes(draw, draws=DRAWS):
-    """Words read and |z|_1 of each of many draws from one tape."""
-    source, read = seeded_tape(1), []
+    """Words read and |z|_1 of each of many draws from one stream."""
+    source, read = seeded_stream(1), []
 
-    def tape(n):
+    def stream(n):
         read[-1] += n
         return source(n)
 
     sizes = []
     for _ in range(draws):
         read.append(0)
-        sizes.append(np.abs(draw(tape)).sum())
+        sizes.append(np.abs(draw(stream)).sum())
     return np.array(read), np.array(sizes)
 
 
@@ -40,14 +40,14 @@ def spearman(words, sizes):
 
 def lattice(A, kind, scale):
     noise = cache(lambda: exact_noise(structure(np.array(A)), KINDS[kind](scale)))
-    return lambda tape: noise().draw(1, tape)
+    return lambda stream: noise().draw(1, stream)
 
 
 @pytest.mark.parametrize(
     ("draw", "words"),
     [
-        (lambda tape: discrete_laplace(Fraction(1, 4), 100, tape), 100),
-        (lambda tape: discrete_gaussian(Fraction(9), 100, tape), 100),
+        (lambda stream: discrete_laplace(Fraction(1, 4), 100, stream), 100),
+        (lambda stream: discrete_gaussian(Fraction(9), 100, stream), 100),
         (lattice(TOTAL, "l1", "1/4"), 199),
     ],
     ids=["discrete Laplace", "discrete Gaussian", "class"],
@@ -62,7 +62,7 @@ def test_words_are_the_same_for_every_noise(draw, words):
 def on_a_grid(make, *arguments):
     total = ppd.invariants.total()
     law = cache(lambda: make(total, "1/10", *arguments).law(total.on(np.ones(12, dtype=int))))
-    return lambda tape: law().draw(1, tape)
+    return lambda stream: law().draw(1, stream)
 
 
 def test_words_of_extended_noise_on_a_grid_are_the_same_for_every_noise():
@@ -74,8 +74,8 @@ def test_words_of_extended_noise_on_a_grid_are_the_same_for_every_noise():
 @pytest.mark.parametrize(
     "draw",
     [
-        lambda tape: discrete_laplace(Fraction(1, 500), 100, tape),
-        lambda tape: discrete_gaussian(Fraction(10**6), 100, tape),
+        lambda stream: discrete_laplace(Fraction(1, 500), 100, stream),
+        lambda stream: discrete_gaussian(Fraction(10**6), 100, stream),
         lattice(TOTAL, "l1", "1/100"),
         lattice(two_way(2, 5), "l1", "1/4"),
         lattice(two_way(3, 3), "l1", "1/4"),
@@ -97,10 +97,10 @@ def test_words_are_nearly_unrelated_to_the_noise(draw):
 
 
 def test_a_sampler_that_counts_up_to_its_noise_is_seen():
-    def unary(tape):
+    def unary(stream):
         """Geometric noise, one word a step: the textbook loop."""
         z = 0
-        while tape(1)[0] > 2**62:
+        while stream(1)[0] > 2**62:
             z += 1
         return np.array([z])
 

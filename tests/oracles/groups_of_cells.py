@@ -54,7 +54,9 @@ def block(family, noise, epsilon, d, level, seed, off=0.0):
 
 def evaluated(logw, row, eta, lo, blocks, total, pieces=totals.NO_PIECES, grids=totals.NO_GRIDS, nodes=totals.NO_NODES):
     value, means = np.zeros(total.size + 1), np.zeros((eta.size, 1))
-    totals.evaluate(logw, eta, totals.lids(logw), row, lo, blocks, total, pieces, grids, nodes, True, value, means)
+    totals.evaluate(
+        logw, eta, totals.upper_envelope(logw), row, lo, blocks, total, pieces, grids, nodes, True, value, means
+    )
     return value, means[:, 0]
 
 

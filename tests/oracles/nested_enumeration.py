@@ -36,8 +36,8 @@ class Problem:
             while v >= 0:
                 self.members[v, i] = 1
                 v = parent[v]
-        self.sums_of = self.tables @ self.members.T
-        truth = self.sums_of[rng.integers(len(self.tables))]
+        self.aggregate = self.tables @ self.members.T
+        truth = self.aggregate[rng.integers(len(self.tables))]
         self.least, self.most = np.full(m, -1000), np.full(m, 1000)
         for v in range(m):
             kind = rng.random()
@@ -73,7 +73,7 @@ class Problem:
         slope = self.slope if slope is None else slope
         total = (log_weight[self.start + self.tables - self.low]).sum(1) + self.tables @ slope
         for v in range(len(self.parent)):
-            s = self.sums_of[:, v]
+            s = self.aggregate[:, v]
             if v not in without:
                 total = np.where((self.least[v] <= s) & (s <= self.most[v]), total, -np.inf)
             for sum_, value, law in self.measured:

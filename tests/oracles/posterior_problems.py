@@ -120,7 +120,9 @@ class Problem:
             self.parts = {"lo": np.zeros(y.size, np.int64), "total": total, "block": block}
             member = (block == np.arange(total.size)[:, None]).astype(float)
             place = block, np.arange(y.size), self.parts["lo"], total
-            packed = pack(log_h, totals.lids(log_h), *place, totals.NO_PIECES, totals.NO_GRIDS, totals.NO_NODES)
+            packed = pack(
+                log_h, totals.upper_envelope(log_h), *place, totals.NO_PIECES, totals.NO_GRIDS, totals.NO_NODES
+            )
             data = {**packed._asdict(), "total": total, "member": member}
         self.log_h = log_h if self.block is not None else data["log_h"]
         for name, value in {**data, "log_base": self.log_base, "forget": np.array(forget)}.items():

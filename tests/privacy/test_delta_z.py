@@ -13,10 +13,10 @@ from ppdinf.privacy import (
     KAnonymity,
     TCloseness,
     condition_pairs,
-    count_pair,
     delta_z,
     delta_z_counts,
     delta_z_normal,
+    secret_pair,
     wasserstein_infinity,
 )
 
@@ -24,7 +24,7 @@ from ppdinf.privacy import (
 @pytest.mark.parametrize(("n", "z0", "z1"), [(4, "1/5", "2/3"), (5, 0, "1/2"), (3, "0.3", 0.3), (1, "1/2", 1)])
 def test_count_pair_by_enumeration(n, z0, z1):
     """All outcomes of the other n - 1 persons."""
-    for j, z, law in zip((0, 1), (Fraction(str(z0)), Fraction(str(z1))), count_pair(n, z0, z1), strict=True):
+    for j, z, law in zip((0, 1), (Fraction(str(z0)), Fraction(str(z1))), secret_pair(n, z0, z1), strict=True):
         found = {}
         for others in itertools.product((0, 1), repeat=n - 1):
             weight = math.prod(z if x else 1 - z for x in others)
@@ -52,9 +52,11 @@ def test_the_pair_is_the_worst_of_its_family():
     """Both probabilities anywhere in [z0, z1]; the printed one-sided bounds alone would give n - 2 everywhere."""
     n, z0, z1 = 12, Fraction(1, 4), Fraction(3, 5)
     inside = [z0 + (z1 - z0) * Fraction(k, 5) for k in range(6)]
-    pairs = [(count_pair(n, p, p)[0], count_pair(n, q, q)[1]) for p in inside for q in inside]
+    pairs = [(secret_pair(n, p, p)[0], secret_pair(n, q, q)[1]) for p in inside for q in inside]
     assert delta_z(pairs) == delta_z_counts(n, z0, z1)
-    assert wasserstein_infinity(count_pair(n, 1, 1)[0], count_pair(n, 0, 0)[1]) == n - 2  # P = 1 >= z0 and P = 0 <= z1
+    assert (
+        wasserstein_infinity(secret_pair(n, 1, 1)[0], secret_pair(n, 0, 0)[1]) == n - 2
+    )  # P = 1 >= z0 and P = 0 <= z1
 
 
 def random_covariance(rng, k):
@@ -131,7 +133,7 @@ def test_k_anonymity_and_t_closeness_as_printed():
 
 
 def test_conditioning_is_bayes_and_drops_what_is_decided():
-    first, second = count_pair(6, "1/3", "1/2")
+    first, second = secret_pair(6, "1/3", "1/2")
     ((given, other),) = condition_pairs([(first, second)], KAnonymity(6, 2).counts)
     assert given == {s: first[s] / (first[2] + first[3] + first[4]) for s in (2, 3, 4)}
     assert sum(other.values()) == 1
@@ -143,7 +145,7 @@ def test_conditioning_is_bayes_and_drops_what_is_decided():
 def test_disclosure_limits_do_not_raise_the_sensitivity_of_counts():
     """Observed for every pair of binomial laws tried here: conditioning on an interval never moves them apart."""
     for z0, z1 in [("0.1", "0.9"), ("0.3", "0.3"), ("0.02", "0.5"), ("0.4", "0.45")]:
-        pair = count_pair(24, z0, z1)
+        pair = secret_pair(24, z0, z1)
         distances = [delta_z(condition_pairs([pair], KAnonymity(24, k).counts)) for k in range(12)]
         assert distances == sorted(distances, reverse=True)
         assert all(d <= 24 - 2 * k for k, d in enumerate(distances))
@@ -152,9 +154,9 @@ def test_disclosure_limits_do_not_raise_the_sensitivity_of_counts():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: count_pair(0, 0, 1), "n must be a whole number"),
-        (lambda: count_pair(2.0, 0, 1), "n must be a whole number"),
-        (lambda: count_pair(True, 0, 1), "n must be a whole number"),
+        (lambda: secret_pair(0, 0, 1), "n must be a whole number"),
+        (lambda: secret_pair(2.0, 0, 1), "n must be a whole number"),
+        (lambda: secret_pair(True, 0, 1), "n must be a whole number"),
         (lambda: delta_z_counts(3, "0.6", "0.5"), "z0 must not exceed z1"),
         (lambda: delta_z_counts(3, -0.1, 0.5), "z0 must be positive"),
         (lambda: delta_z_counts(3, 0, 1.5), "z1 must be a probability"),
@@ -226,6 +228,6 @@ def test_mechanisms_calibrated_to_delta_z_keep_their_promise():
 def test_the_promise_for_counts_that_hang_together():
     """Noise for independent persons breaks the promise to persons who are not."""
     for z0, z1 in [("1/5", "1/2"), ("1/10", "9/10"), (0, 1)]:
-        pair = count_pair(12, z0, z1)
+        pair = secret_pair(12, z0, z1)
         assert worst_loss(pair, delta_z([pair]) / 0.5, range(-300, 313)) <= 0.5 + 1e-9
         assert worst_loss(pair, 1 / 0.5, range(-300, 313)) > 1

@@ -11,7 +11,7 @@ import ppdinf as ppd
 from ppdinf.errors import CountError, InvariantError, PrivacyError
 from ppdinf.invariants import at_least, margin, nonnegative, total
 from ppdinf.mechanisms import DoubleGeometric, Staircase
-from ppdinf.privacy import conditioning_cost, count_pair, delta_z_counts, wasserstein_infinity
+from ppdinf.privacy import conditioning_cost, delta_z_counts, secret_pair, wasserstein_infinity
 
 LARGE = 330_000_000
 
@@ -74,7 +74,7 @@ def test_narrow_bounds_need_no_wide_tables():
 @pytest.mark.parametrize(
     "refused",
     [
-        lambda: count_pair(10**9, 0, "1/3"),
+        lambda: secret_pair(10**9, 0, "1/3"),
         lambda: delta_z_counts(10**7, "1/3", "1/2"),
         lambda: wasserstein_infinity(stats.binom(10**11, 0.5), stats.binom(10**11, 0.25)),
         lambda: wasserstein_infinity(*({(k, j): 1 / 2000 for k in range(2000)} for j in range(2))),

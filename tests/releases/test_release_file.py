@@ -62,7 +62,7 @@ def round_trip(release, tmp_path):
 def small(tmp_path):
     table = xr.DataArray([5, -1, 2], dims="county", coords={"county": ["x", "y", "z"], "size": ("county", [10, 5, 7])})
     mechanism = ppd.GeneralizedLaplace(total() & covariates("size") & nonnegative(), epsilon="1/4")
-    return saved(ppd.Release(table, mechanism, plan=mechanism.plan(table)), tmp_path / "small.ppd")
+    return saved(ppd.Release(table, mechanism, plan=mechanism.sampler_plan(table)), tmp_path / "small.ppd")
 
 
 @pytest.mark.parametrize(
@@ -573,7 +573,7 @@ def test_only_release_draws(tmp_path):
     """A table put together by hand, the confidential one or a seeded draw, carries no promise but its maker's."""
     confidential = np.array([30, 4, 12])
     mechanism = ppd.GeneralizedLaplace(total(), epsilon=1)
-    drawn, plan = mechanism.release(confidential), mechanism.plan(confidential)
+    drawn, plan = mechanism.release(confidential), mechanism.sampler_plan(confidential)
     seeded = mechanism.simulate(confidential, draws=1, rng=1)[0].values
     assert round_trip(drawn, tmp_path).provenance == "drawn"
     assert drawn.guarantee.assumed == ()

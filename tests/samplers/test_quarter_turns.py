@@ -10,7 +10,7 @@ from scipy.special import digamma, polygamma
 import ppdinf as ppd
 from ppdinf.errors import ModelError
 from ppdinf.samplers import fixed_length_hmc as quarter_turns
-from ppdinf.samplers.fixed_length_hmc import QuarterTurns
+from ppdinf.samplers.fixed_length_hmc import FixedLengthHMC
 
 QUIET = {"chains": 1, "cores": 1, "progressbar": False, "quiet": True, "compute_convergence_checks": False}
 
@@ -37,7 +37,7 @@ def gone(step, q, p, steps=2, size=0.8):
 
 
 def test_a_path_with_its_momentum_turned_round_leads_back():
-    step = QuarterTurns(model=curved())
+    step = FixedLengthHMC(model=curved())
     q, p = np.array([0.3, -0.2, 0.5]), np.array([1.0, -0.4, 0.7])
     end = gone(step, q, p)
     assert np.abs(end.q.data - q).min() > 0.1
@@ -46,7 +46,7 @@ def test_a_path_with_its_momentum_turned_round_leads_back():
 
 
 def test_paths_keep_volume():
-    step = QuarterTurns(model=curved())
+    step = FixedLengthHMC(model=curved())
     start, h = np.array([0.3, -0.2, 0.5, 1.0, -0.4, 0.7]), 1e-5
 
     def end(x):
@@ -61,7 +61,7 @@ def energy_errors():
     """Root mean square error of the energy of a quarter turn of a thousand normals, in six gradients."""
     with pm.Model() as model:
         pm.Normal("z", shape=1000)
-    step, rng, errors = QuarterTurns(model=model), np.random.default_rng(1), []
+    step, rng, errors = FixedLengthHMC(model=model), np.random.default_rng(1), []
     for _ in range(20):
         q, p = rng.normal(size=(2, 1000))
         start = begin(step, q, p)
@@ -84,7 +84,7 @@ def largest_deviation(shape, draws=4000):
     with pm.Model():
         x = pm.Flat("x", shape=3)
         pm.Potential("density", (shape * x - pt.exp(x)).sum())
-        step = QuarterTurns(path_length=6, step_scale=10, adapt_step_size=False)
+        step = FixedLengthHMC(path_length=6, step_scale=10, adapt_step_size=False)
         idata = pm.sample(draws, tune=100, random_seed=2, step=step, **QUIET)
     assert (idata.sample_stats.n_steps == 3).all()
     x = idata.posterior["x"].values[0]
@@ -103,7 +103,7 @@ def test_draws_have_their_law():
 
 
 def test_paths_accepted_whatever_their_energy_are_seen(monkeypatch):
-    original = QuarterTurns._hamiltonian_step
+    original = FixedLengthHMC._hamiltonian_step
 
     def accepted(self, start, p0, step_size):
         class Zero:
@@ -118,7 +118,7 @@ def test_paths_accepted_whatever_their_energy_are_seen(monkeypatch):
         finally:
             self.rng = rng
 
-    monkeypatch.setattr(QuarterTurns, "_hamiltonian_step", accepted)
+    monkeypatch.setattr(FixedLengthHMC, "_hamiltonian_step", accepted)
     assert largest_deviation(0.7) > 4.5
 
 
@@ -136,7 +136,7 @@ def counted(step):
 
 def test_a_path_takes_three_gradients_a_step_and_none_for_its_start():
     with curved():
-        step = QuarterTurns()
+        step = FixedLengthHMC()
         calls = counted(step)
         idata = pm.sample(30, tune=10, random_seed=1, discard_tuned_samples=False, step=step, **QUIET)
     spent = int(idata.sample_stats.n_steps.sum() + idata.warmup_sample_stats.n_steps.sum())
@@ -148,7 +148,7 @@ def test_steps_do_not_grow_on_and_on_where_one_goes_all_the_way():
     """As they would where nearly all paths are accepted, to be too long for many draws once fewer are."""
     with pm.Model():
         pm.Normal("z", shape=3)
-        idata = pm.sample(50, tune=500, random_seed=1, step=QuarterTurns(), **QUIET)
+        idata = pm.sample(50, tune=500, random_seed=1, step=FixedLengthHMC(), **QUIET)
     assert (idata.sample_stats.n_steps == 3).all()
     assert idata.sample_stats.step_size_bar.max() < 50  # ten times the first
 
@@ -160,7 +160,7 @@ def test_a_start_is_looked_at_again_where_other_steps_move_something(alone):
     with pm.Model(coords=release.coords):
         rate = pm.Gamma("rate", 2, 1, dims=release.dims)
         x = ppd.PartiallyPrivate("x", pm.Poisson.dist(rate), release=release, marginalize=False)
-        step = QuarterTurns([rate])
+        step = FixedLengthHMC([rate])
         assert not step.integrator._alone
         step.integrator._alone = alone
         starts, inner = [], step.integrator.compute_state
@@ -179,7 +179,7 @@ def test_data_that_change_between_runs_are_seen():
     with curved():
         known = pm.Data("known", 1.0)
         pm.Normal("observed", pm.modelcontext(None)["level"], 0.1, observed=known)
-        step = QuarterTurns()
+        step = FixedLengthHMC()
         pm.sample(3, tune=3, random_seed=1, step=step, **QUIET)
         here = step.integrator.known[-1].q
         pm.set_data({"known": 2.0})
@@ -193,4 +193,4 @@ def test_what_is_no_probability_is_refused(wrong):
     with pm.Model():
         pm.Normal("x", 0, 1)
         with pytest.raises(ModelError, match="target_accept is a probability between 0 and 1"):
-            QuarterTurns(target_accept=wrong)
+            FixedLengthHMC(target_accept=wrong)

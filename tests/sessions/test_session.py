@@ -103,7 +103,7 @@ def test_the_loss_that_is_written_down_is_that_of_the_release(name, file):
             assert session.spent == dict.fromkeys(budget, 0)
             assert name in (("wasserstein", "mean"), ("gaussian",))[k]
             continue
-        promise = release.entry.promise_of_whole
+        promise = release.entry.joint_guarantee
         assert session.table()["outcome"].tolist() == ["drawn"]
         if "rho" in budget:
             ledger = Ledger(rho=100)
@@ -154,7 +154,7 @@ def test_a_draft_draws_nothing(name, monkeypatch):
     draft = MECHANISMS[name].draft(table)
     monkeypatch.setattr(os, "urandom", refused)
     draft = MECHANISMS[name].draft(table)
-    assert draft.promise.loss(1) >= 0
+    assert draft.guarantee.loss(1) >= 0
     if name != "suppression":
         with pytest.raises(AssertionError, match="drawn"):
             draft.draw()

@@ -26,7 +26,7 @@ from ppdinf.counts.privatizers.hierarchical_privatizer import Hierarchical
 from ppdinf.counts.privatizers.independent_privatizer import Independent
 from ppdinf.counts.privatizers.privelet_privatizer import Privelet
 from ppdinf.errors import PrivacyError
-from ppdinf.noise.primitives.stream import Tape
+from ppdinf.noise.primitives.stream import BitStream
 
 __all__ = ["PRIVATIZERS", "PURE", "noisy_histogram"]
 
@@ -44,7 +44,7 @@ type Name = Literal["cyclic-laplace", "cyclic-gaussian", "laplace", "privelet", 
 def noisy_histogram(
     histogram: ArrayLike,
     epsilon: Parameter,
-    tape: Tape,
+    stream: BitStream,
     privatizer: Name = "cyclic-laplace",
     *,
     delta: Parameter | None = None,
@@ -57,8 +57,8 @@ def noisy_histogram(
         Number of cells that hold each count.
     epsilon : int, float, str or Fraction
         Privacy loss between tables that differ by one person, present or absent.
-    tape : Tape
-        `ppdinf.noise.primitives.stream.secure_tape` for releases, `seeded_tape` for research.
+    stream : BitStream
+        `ppdinf.noise.primitives.stream.secure_stream` for releases, `seeded_stream` for research.
     privatizer : {"cyclic-laplace", "cyclic-gaussian", "laplace", "privelet", "hierarchical"}
     delta : int, float, str or Fraction, optional
         For "cyclic-gaussian", which needs it, and no other.
@@ -75,8 +75,8 @@ def noisy_histogram(
 
     Examples
     --------
-    >>> from ppdinf.noise.primitives.stream import seeded_tape
-    >>> noisy_histogram([50, 30, 20, 0], epsilon=1, tape=seeded_tape(1))
+    >>> from ppdinf.noise.primitives.stream import seeded_stream
+    >>> noisy_histogram([50, 30, 20, 0], epsilon=1, stream=seeded_stream(1))
     array([48., 33., 17.,  2.])
     """
     if privatizer not in PRIVATIZERS:
@@ -86,6 +86,6 @@ def noisy_histogram(
     exact = as_fraction(epsilon, "epsilon")
     counts = np.asarray(histogram, dtype=np.int64)
     if delta is not None:
-        return cyclic_gaussian(counts, exact, as_fraction(delta, "delta"), tape).astype(np.float64)
+        return cyclic_gaussian(counts, exact, as_fraction(delta, "delta"), stream).astype(np.float64)
     found = PURE[privatizer]
-    return found.estimate(found.measure(counts, exact, tape), counts.size)
+    return found.estimate(found.measure(counts, exact, stream), counts.size)

@@ -13,7 +13,7 @@ from scipy import sparse
 
 from ppdinf.laws.histogram_noise import HistogramNoise
 from ppdinf.noise.primitives.integers import discrete_laplace
-from ppdinf.noise.primitives.stream import Tape
+from ppdinf.noise.primitives.stream import BitStream
 
 __all__ = ["Privatizer"]
 
@@ -41,11 +41,11 @@ class Privatizer(ABC):
     def estimate(self, measured: NDArray[np.int64], n: int) -> NDArray[np.float64]:
         """Estimate the histogram from its noisy sums, shape (n,)."""
 
-    def measure(self, histogram: NDArray[np.int64], epsilon: Fraction, tape: Tape) -> NDArray[np.int64]:
+    def measure(self, histogram: NDArray[np.int64], epsilon: Fraction, stream: BitStream) -> NDArray[np.int64]:
         """Draw the noisy sums of a histogram: what its share of the budget pays for, and what is published."""
         measured = _sums(self, histogram.size) @ histogram
         noisy = measured[self.tells_total :]
-        noisy += discrete_laplace(self.rate(histogram.size, epsilon), noisy.size, tape)
+        noisy += discrete_laplace(self.rate(histogram.size, epsilon), noisy.size, stream)
         found: NDArray[np.int64] = measured
         return found
 

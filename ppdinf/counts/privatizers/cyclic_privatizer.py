@@ -19,7 +19,7 @@ from ppdinf.counts.discrete_gaussian_matrix import gaussian_sigma
 from ppdinf.counts.privatizers.base import Privatizer
 from ppdinf.laws.histogram_noise import HistogramNoise
 from ppdinf.noise.primitives.integers import discrete_gaussian, discrete_laplace
-from ppdinf.noise.primitives.stream import Tape
+from ppdinf.noise.primitives.stream import BitStream
 
 __all__ = ["CyclicLaplace", "cyclic_gaussian"]
 
@@ -39,9 +39,9 @@ class CyclicLaplace(Privatizer):
         """Take the noisy bins as they are."""
         return measured.astype(np.float64)
 
-    def measure(self, histogram: NDArray[np.int64], epsilon: Fraction, tape: Tape) -> NDArray[np.int64]:
+    def measure(self, histogram: NDArray[np.int64], epsilon: Fraction, stream: BitStream) -> NDArray[np.int64]:
         """Draw a noisy histogram, of the same total."""
-        return _around(histogram, discrete_laplace(epsilon, histogram.size, tape))
+        return _around(histogram, discrete_laplace(epsilon, histogram.size, stream))
 
     def cells(self, measured: NDArray[np.int64]) -> int | None:
         """Read the number of cells off the bins: noise around a cycle keeps it."""
@@ -55,10 +55,12 @@ class CyclicLaplace(Privatizer):
         return HistogramNoise(below, lowest, sparse.csc_array(steps), float(epsilon), shifted=True)
 
 
-def cyclic_gaussian(histogram: NDArray[np.int64], epsilon: Fraction, delta: Fraction, tape: Tape) -> NDArray[np.int64]:
+def cyclic_gaussian(
+    histogram: NDArray[np.int64], epsilon: Fraction, delta: Fraction, stream: BitStream
+) -> NDArray[np.int64]:
     """Draw a histogram with discrete Gaussian noise around a cycle, of exact (epsilon, delta) for a shift by one."""
     sigma = Fraction(gaussian_sigma(epsilon, delta)).limit_denominator(10**6)
-    return _around(histogram, discrete_gaussian((sigma + Fraction(1, 10**6)) ** 2, histogram.size, tape))
+    return _around(histogram, discrete_gaussian((sigma + Fraction(1, 10**6)) ** 2, histogram.size, stream))
 
 
 def _around(histogram: NDArray[np.int64], noise: NDArray[np.int64]) -> NDArray[np.int64]:

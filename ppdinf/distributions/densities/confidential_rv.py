@@ -167,7 +167,7 @@ class ConfidentialRV(SymbolicRandomVariable):
             return 0.0
         return self.observed.log_counts(counts, inputs[-1])
 
-    def natural(self, inputs: Sequence[Variable]) -> Natural | None:
+    def exponential_family(self, inputs: Sequence[Variable]) -> Natural | None:
         """Write the weights, noise included, as ``exp(log_h + eta x - log_normaliser)`` where they have that form.
 
         Natural parameters and log normalisers of shape (d,), symbolic, and ``log_h`` of shape (d, width).

@@ -36,7 +36,7 @@ ON_GRIDS = 2**24  # numbers on grids of frequencies, at most: 130 MB
 # by what they were made of, as long as a graph has them: PyMC asks for the density of a model several times
 _in_graphs: WeakValueDictionary[tuple[bytes, str], TensorVariable] = WeakValueDictionary()
 
-# distinct rows of weights, their lids, and the row of each cell
+# distinct rows of weights, their upper_envelope, and the row of each cell
 type OfRows = tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.int64]]
 
 
@@ -241,4 +241,4 @@ def logp_natural(
         raise ModelError(f"logh must be a (cells, width) table without nan or +inf; its shape is {table.shape}")
     table, row = np.unique(table, axis=0, return_inverse=True)  # cells with the same noisy count share a row
     row = row.astype(np.int64)
-    return _logp(eta, row.size, (table, totals.lids(table), row), lo, total, block, True, near)
+    return _logp(eta, row.size, (table, totals.upper_envelope(table), row), lo, total, block, True, near)

@@ -33,7 +33,7 @@ from ppdinf.invariants import System
 from ppdinf.invariants.system import bind
 from ppdinf.lattice.algebra.systems import exact_product
 from ppdinf.mechanisms.table_mechanism import TableMechanism
-from ppdinf.noise.primitives.stream import seeded_tape
+from ppdinf.noise.primitives.stream import seeded_stream
 from ppdinf.noise.sampler_plan import Plan
 from ppdinf.tables.frame import Frame
 from ppdinf.tables.table import TableLike, labelled_reals
@@ -72,7 +72,7 @@ class ReleaseLaw:
             A table breaks a bound or structural zero that the mechanism takes to be public.
         """
         drawn = np.empty(cells.shape, dtype=np.int64 if self.mechanism.is_integer else np.float64)
-        blank, tape = self._blank, seeded_tape(rng)
+        blank, stream = self._blank, seeded_stream(rng)
         for own in cells if blank.limits.size or blank.empty.any() else ():
             bind(blank.public, self.frame, own).require_cells(own)
         alike: dict[tuple[int, ...], list[int]] = {}
@@ -80,7 +80,7 @@ class ReleaseLaw:
             alike.setdefault(self._sums(own), []).append(row)
         for sums, rows in alike.items():
             system, mechanism, plan = self._settled(sums)
-            drawn[rows] = mechanism.checked_draw(system, cells[rows], len(rows), tape, plan)
+            drawn[rows] = mechanism.checked_draw(system, cells[rows], len(rows), stream, plan)
         return drawn
 
     def log_density(self, y: Array, x: NDArray[np.int64]) -> float:

@@ -41,13 +41,13 @@ from ppdinf.lattice.points.feasible import nearest_feasible
 from ppdinf.lattice.points.presolve import Support
 from ppdinf.lattice.points.tables_with_holes import nearest_table
 
-__all__ = ["at_initial_point", "feasible_start", "give_windows", "lay_out"]
+__all__ = ["at_initial_point", "build_fiber", "feasible_start", "give_windows"]
 
 UNBOUNDED = (GeometricRV, MultinomialRV, DirichletMultinomialRV, NegBinomialRV, PoissonRV)
 BOUNDED_BY_FIRST = (BetaBinomialRV, BinomialRV)
 
 
-def lay_out(
+def build_fiber(
     model: pm.Model,
     base: TensorVariable,
     observed: Observed,
@@ -131,7 +131,7 @@ def give_windows(table: TensorVariable, read: NDArray[np.bool_], model: pm.Model
     read = read | ~law.fiber.uninformed
     dist, _ = law.base(table.owner.inputs)
     summed_out = table not in model.free_RVs
-    law.fiber, law.start = lay_out(model, dist, law.observed, gaps=summed_out, read=read)
+    law.fiber, law.start = build_fiber(model, dist, law.observed, gaps=summed_out, read=read)
     for name in ("groups", "nested"):
         law.__dict__.pop(name, None)
 
@@ -215,7 +215,7 @@ def feasible_start(
     system, cells = fiber.system, sp.eye_array(fiber.lower.size, dtype=np.int64, format="csc")
     lowest = fiber.lower + allowed.argmax(axis=1)
     highest = fiber.lower + fiber.width - 1 - allowed[:, ::-1].argmax(axis=1)
-    further, least = observed.certain()
+    further, least = observed.hard_inequalities()
     B = sp.vstack([cells, -cells, system.B, further])
     limits = np.concatenate([lowest, -highest, system.limits, least])
     near = np.rint(observed.nearest_reals(lowest, highest)).astype(np.int64)

@@ -19,7 +19,16 @@ from ppdinf.distributions.densities.factors import Factor, factors_in
 from ppdinf.distributions.densities.released_rv import ReleasedRV
 from ppdinf.distributions.model_graph.marginal_rewrite import table_of
 
-__all__ = ["Table", "all_above", "dependents_of", "drawn_for", "factors_of", "factors_of_one", "looks_at", "tables_of"]
+__all__ = [
+    "Table",
+    "all_above",
+    "dependents_of",
+    "depends_on",
+    "drawn_for",
+    "factors_of",
+    "factors_of_one",
+    "tables_of",
+]
 
 
 @dataclass(frozen=True)
@@ -68,7 +77,7 @@ def tables_of(model: pm.Model) -> list[Table]:
     return found
 
 
-def looks_at(var: TensorVariable, table: TensorVariable, model: pm.Model) -> bool:
+def depends_on(var: TensorVariable, table: TensorVariable, model: pm.Model) -> bool:
     """Tell whether a variable or expression depends on a table given all other variables, other than as its release."""
     if var is table or var.owner is None or (isinstance(var.owner.op, ReleasedRV) and table_of(var) is table):
         return False
@@ -115,7 +124,7 @@ def factors_of_one(
 
 def dependents_of(table: TensorVariable, model: pm.Model) -> list[TensorVariable]:
     """List the random variables and potentials that depend on a table given all others, besides its release."""
-    return [var for var in (*model.basic_RVs, *model.potentials) if looks_at(var, table, model)]
+    return [var for var in (*model.basic_RVs, *model.potentials) if depends_on(var, table, model)]
 
 
 def factors_of(

@@ -35,8 +35,8 @@ from ppdinf._internal.types import Array
 from ppdinf.distributions.densities.confidential_rv import confidential
 from ppdinf.distributions.densities.factors import Factor
 from ppdinf.distributions.densities.mechanism_rv import MechanismRV
-from ppdinf.distributions.model_graph.build_fiber import lay_out
-from ppdinf.distributions.model_graph.dependents import factors_of, looks_at
+from ppdinf.distributions.model_graph.build_fiber import build_fiber
+from ppdinf.distributions.model_graph.dependents import depends_on, factors_of
 from ppdinf.distributions.model_graph.model_hooks import restart
 from ppdinf.distributions.observation.float64 import in_double
 from ppdinf.distributions.observation.observed import Observed
@@ -89,10 +89,12 @@ class PlainTable:
             inputs[-2] = pt.constant(np.asarray(known(inputs[-2]), dtype=np.int64))  # data may hold it as a real number
         again = var.owner.op.make_node(*inputs).outputs[var.owner.outputs.index(var)]
         base = in_double(again, model)
-        fiber, start = lay_out(model, base, observed)
+        fiber, start = build_fiber(model, base, observed)
         table = confidential(base, observed, fiber, start)
         table.name = var.name
-        others = [v for v in (*model.observed_RVs, *model.potentials) if v not in self.told and looks_at(v, var, model)]
+        others = [
+            v for v in (*model.observed_RVs, *model.potentials) if v not in self.told and depends_on(v, var, model)
+        ]
         if others:
             restart(table, others, model, var)
         return table
@@ -165,7 +167,7 @@ def plain_table(var: TensorVariable, model: pm.Model) -> PlainTable | None:
     elif op.ndim_supp != 0:
         return None
     for seen in model.observed_RVs:
-        if not looks_at(seen, var, model):
+        if not depends_on(seen, var, model):
             continue
         value = known(model.rvs_to_values[seen])
         if isinstance(seen.owner.op, MechanismRV) and _is(seen.owner.inputs[-1], var) and value is not None:

@@ -221,7 +221,7 @@ def _marginal_logp(
     drawn = graph_replace(op.drawn, dict(zip(op.given, inputs, strict=True)), strict=False)
     release, table = drawn[0], table_of(drawn[0])
     law, given = table.owner.op, table.owner.inputs
-    form = law.natural(given)
+    form = law.exponential_family(given)
     if form is None or drawn[1:]:
         factors = factors_given(table, drawn[1:], values[1:])
         log_l = _of_weights(law, law.weights(given, factors)) + sum(factor.apart(law.start) for factor in factors)

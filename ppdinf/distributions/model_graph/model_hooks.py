@@ -20,7 +20,7 @@ from ppdinf.distributions.densities.confidential_rv import ConfidentialRV
 from ppdinf.distributions.densities.factors import Factor, read_cells
 from ppdinf.distributions.densities.released_rv import ReleasedRV
 from ppdinf.distributions.model_graph.build_fiber import at_initial_point, feasible_start, give_windows
-from ppdinf.distributions.model_graph.dependents import all_above, dependents_of, factors_of_one, looks_at, tables_of
+from ppdinf.distributions.model_graph.dependents import all_above, dependents_of, depends_on, factors_of_one, tables_of
 from ppdinf.distributions.model_graph.marginal_rewrite import not_by_cell
 from ppdinf.distributions.model_graph.observed_potential import told
 from ppdinf.distributions.observation.table_moves import with_support
@@ -39,7 +39,7 @@ def _add_named_variable(model: pm.Model, var: TensorVariable, dims: Dims | None 
     Stands for the method `pymc.Model.add_named_variable`, by way of which PyMC names whatever enters a model.
     """
     root = model.root
-    above = [table for table in _tables_above(var, root) if looks_at(var, table, root)]
+    above = [table for table in _tables_above(var, root) if depends_on(var, table, root)]
     try:
         _refuse_as_a_table(var, root)
         is_told = _settle(var, above, model)
@@ -68,7 +68,7 @@ def settle(model: pm.Model, expression: TensorVariable, name: str) -> list[str]:
     for table in _tables_above(expression, root):
         if table not in root.basic_RVs:
             _make_variable(table, model, name)
-    return [table.name for table in tables_of(root) if looks_at(expression, table.variable, root)]
+    return [table.name for table in tables_of(root) if depends_on(expression, table.variable, root)]
 
 
 def _settle(var: TensorVariable, above: list[TensorVariable], model: pm.Model) -> bool:

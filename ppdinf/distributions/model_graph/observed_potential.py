@@ -24,10 +24,10 @@ from ppdinf._internal.pymc_compat import (
     numba_njit,
 )
 
-__all__ = ["ToldRV", "told"]
+__all__ = ["ObservedPotentialRV", "told"]
 
 
-class ToldRV(RandomVariable):
+class ObservedPotentialRV(RandomVariable):
     """Numbers whose log densities are those given."""
 
     name = "told"
@@ -45,13 +45,15 @@ class ToldRV(RandomVariable):
 
 def told(density: TensorVariable) -> TensorVariable:
     """Return a random variable with these log densities, elementwise."""
-    _, found = ToldRV()(density.astype("float64"), rng=pt.random.shared_rng(seed=None), return_next_rng=True)
+    _, found = ObservedPotentialRV()(
+        density.astype("float64"), rng=pt.random.shared_rng(seed=None), return_next_rng=True
+    )
     return found
 
 
-@_logprob.register(ToldRV)
+@_logprob.register(ObservedPotentialRV)
 def _told_logp(
-    op: ToldRV,
+    op: ObservedPotentialRV,
     values: Sequence[TensorVariable],
     rng: Variable,
     size: Variable,
@@ -61,8 +63,8 @@ def _told_logp(
     return density
 
 
-@numba_core_rv_funcify.register(ToldRV)
-def _told_numba(op: ToldRV, node: Apply) -> tuple[Callable[[np.random.Generator, float], float], int]:
+@numba_core_rv_funcify.register(ObservedPotentialRV)
+def _told_numba(op: ObservedPotentialRV, node: Apply) -> tuple[Callable[[np.random.Generator, float], float], int]:
     @numba_njit
     def zero(rng, density):  # type: ignore[no-untyped-def]
         return 0.0

@@ -77,8 +77,8 @@ def count_windows(
         Naming a cell whose window would have more than ``ENTRIES / d`` counts.
     """
     system = observed.system
-    low, high = possible_counts(system, nonnegative, observed.implied())
-    lower, upper = observed.windows(low, high)
+    low, high = possible_counts(system, nonnegative, observed.tail_inequalities())
+    lower, upper = observed.truncation(low, high)
     prior, law = _Prior(model, base, system.frame.shape), _noise_law(observed)
     if uninformed.any():
         typical = np.quantile(prior.tables, 0.5, axis=0, method="nearest") if len(prior.tables) else np.maximum(low, 0)
@@ -140,7 +140,7 @@ def _noise_law(observed: Observed) -> Law:
     likelihood = observed.likelihood
     if likelihood.is_fixed_by_cell:
         return lambda counts: observed.log_counts(np.atleast_2d(counts).T).T.reshape(np.shape(counts))
-    y, rate = observed.y, -math.log(NOISE) / max(likelihood.half_width, 1)
+    y, rate = observed.y, -math.log(NOISE) / max(likelihood.support_radius, 1)
     return lambda counts: np.asarray(-rate * abs(y - counts), dtype=np.float64)
 
 
@@ -171,15 +171,15 @@ class _Prior:
         self._base, self._shape, drawn = base, shape, []
         with np.errstate(all="ignore"):
             draw = compile_pymc([], [base, *self._parameters], givens=self._given, mode="FAST_COMPILE", random_seed=1)
-            rare = 0
+            tail_probability = 0
             for _ in range(DRAWS):
                 try:
                     drawn.append(draw())
                 except (NotImplementedError, ValueError, OverflowError):
                     continue  # flat priors, Poisson counts with a mean beyond 1e18
                 except pm.exceptions.TruncationError:
-                    rare += 1  # truncation to what is rare: half a second of attempts
-                    if rare == FAILURES:
+                    tail_probability += 1  # truncation to what is rare: half a second of attempts
+                    if tail_probability == FAILURES:
                         break
         self._draws = [parameters for _, *parameters in drawn]
         self.tables = np.array([table.ravel() for table, *_ in drawn]).reshape(len(drawn), math.prod(self._shape))

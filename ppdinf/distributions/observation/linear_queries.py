@@ -43,7 +43,7 @@ def cell_windows(observed: Observed, nonnegative: NDArray[np.bool_]) -> tuple[ND
         Naming a cell whose count no answer and no public sum bounds.
     """
     system, likelihood, y = observed.system, observed.likelihood, observed.y
-    query, reach = sp.csr_array(likelihood.query), likelihood.half_width
+    query, reach = sp.csr_array(likelihood.query), likelihood.support_radius
     rows = {
         "A_ub": sp.vstack([query, -query, -system.B]),
         "b_ub": np.concatenate([y + reach, reach - y, -system.limits]),

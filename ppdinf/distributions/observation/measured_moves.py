@@ -21,16 +21,16 @@ __all__ = ["measured_moves"]
 SUMS = 4000  # noisy sums that are held together with what is exact, where a lattice has to be found for that
 
 
-def measured_moves(plan: SupportMoves, seen: Measurements) -> Moves:
+def measured_moves(plan: SupportMoves, data: Measurements) -> Moves:
     """Add to moves that connect a fiber: transfers within the sums of each part, and moves that hold them all.
 
     The reason of the moves says which, and what for.
     """
-    connected, d, A = plan.moves, seen.frame.size, seen.public.A
+    connected, d, A = plan.moves, data.frame.size, data.public.A
     families = list(connected.families)
     base = sum(weight for _, weight, _ in families) or 1.0
     held, reasons = [A] if A.shape[0] else [], [connected.reason]
-    for part, stated in zip(seen.parts, seen.stated, strict=True):
+    for part, stated in zip(data.parts, data.stated, strict=True):
         matrix = part.matrix
         if (np.diff(matrix.indptr) <= 1).all():
             continue
@@ -49,7 +49,7 @@ def measured_moves(plan: SupportMoves, seen: Measurements) -> Moves:
                 reasons.append(f"persons change places within what {said} is of, which stays: its noise may be narrow")
     together = sp.csr_array(sp.vstack(held, format="csr")) if held else None
     if together is not None and together.shape[0] <= SUMS:
-        moves = plan.with_sums(together, seen.shape)
+        moves = plan.with_sums(together, data.shape)
         if moves.families:
             families.append((Embedded(moves, np.arange(d), d), base, False))
             reasons.append(

@@ -66,7 +66,7 @@ class Observed(ABC):
 
     @property
     @abstractmethod
-    def obstacle(self) -> str:
+    def why_not_marginalizable(self) -> str:
         """What links cells, so that the table cannot be summed out; empty if nothing does."""
 
     def crossing(self) -> str:
@@ -82,7 +82,7 @@ class Observed(ABC):
         """Log weights of counts of each cell, shape (d, n), by what was observed of it alone; 0 where nothing was."""
 
     @abstractmethod
-    def windows(self, low: Reals, high: Reals) -> tuple[Reals, Reals]:
+    def truncation(self, low: Reals, high: Reals) -> tuple[Reals, Reals]:
         """Find counts of each cell between which noise leaves it, one further where `low` and `high` permit.
 
         `low` and `high`, shape (d,), are the ends of what public statements allow; infinite where nothing tells.
@@ -92,11 +92,11 @@ class Observed(ABC):
         """Tell cells that nothing published depends on, shape (d,); `nonnegative` by the data model."""
         return np.zeros(nonnegative.size, dtype=bool)
 
-    def implied(self) -> tuple[sp.csr_array, NDArray[np.int64]]:
+    def tail_inequalities(self) -> tuple[sp.csr_array, NDArray[np.int64]]:
         """Inequalities ``B x >= limits`` that hold but with the probability of noise beyond its reach."""
         return sp.csr_array((0, self.frame.size), dtype=np.int64), np.zeros(0, dtype=np.int64)
 
-    def certain(self) -> tuple[sp.csr_array, NDArray[np.int64]]:
+    def hard_inequalities(self) -> tuple[sp.csr_array, NDArray[np.int64]]:
         """Those of them without which a table has no weight at all."""
         return sp.csr_array((0, self.frame.size), dtype=np.int64), np.zeros(0, dtype=np.int64)
 

@@ -29,7 +29,7 @@ from ppdinf.fiber.nested_sums.laminar import Forest
 from ppdinf.fiber.nested_sums.nested_sums import NestedSums, OutOfReachError
 from ppdinf.lattice.moves.moves import Moves
 from ppdinf.lattice.moves.support_moves import SupportMoves
-from ppdinf.laws.additive_law import Differences
+from ppdinf.laws.additive_law import AdditiveLaw
 from ppdinf.laws.joint_l2 import JointL2
 from ppdinf.laws.likelihood import Likelihood
 from ppdinf.laws.noise_norm import NoiseNorm
@@ -80,7 +80,7 @@ class ObservedMeasurements(Observed):
         self.likelihood = Likelihood(self._by_cell, 0)  # type: ignore[arg-type]
 
     @cached_property
-    def obstacle(self) -> str:
+    def why_not_marginalizable(self) -> str:
         """What links cells, so that the table cannot be summed out; empty if nothing does."""
         if self.forest is not None:
             return ""
@@ -120,7 +120,7 @@ class ObservedMeasurements(Observed):
         """Tell cells that no measurement, no exact sum and no bound depends on."""
         return without_information(self.system, self.published.entries.matrix.indices, nonnegative)
 
-    def windows(self, low: Reals, high: Reals) -> tuple[Reals, Reals]:
+    def truncation(self, low: Reals, high: Reals) -> tuple[Reals, Reals]:
         """Find counts that the noise of all readings of a cell reaches, given each other and what is public."""
         entries, cells = self.of_cells, self.of_cells.matrix.indices
         ends = reaches(entries, cells, self._rare, low[cells], high[cells])
@@ -132,24 +132,24 @@ class ObservedMeasurements(Observed):
         lower[above], upper[above] = high[above] - width[1], high[above]
         return np.maximum(lower, low - 1), np.minimum(upper, high + 1)
 
-    def implied(self) -> tuple[sp.csr_array, NDArray[np.int64]]:
+    def tail_inequalities(self) -> tuple[sp.csr_array, NDArray[np.int64]]:
         """Bound sums to where the noise of all their readings reaches."""
         groups = self._groups
         low, high = joint_reach(groups, *self._reaches_of_sums(self._rare), int(groups.max(initial=-1)) + 1)
         return self._within(low[groups], high[groups])
 
-    def certain(self) -> tuple[sp.csr_array, NDArray[np.int64]]:
+    def hard_inequalities(self) -> tuple[sp.csr_array, NDArray[np.int64]]:
         """Bound sums to where their law has any weight."""
-        return self._within(*self.of_sums.reach(0.0))
+        return self._within(*self.of_sums.support_bounds(0.0))
 
     @cached_property
     def _groups(self) -> NDArray[np.int64]:
         """Number of the sum that each entry of several cells is a reading of."""
         return groups_of_rows(self.of_sums.matrix)
 
-    def _reaches_of_sums(self, rare: float) -> tuple[Reals, Reals]:
+    def _reaches_of_sums(self, tail_probability: float) -> tuple[Reals, Reals]:
         anywhere = np.full(self.of_sums.y.size, np.inf)
-        return reaches(self.of_sums, self._groups, rare, -anywhere, anywhere)
+        return reaches(self.of_sums, self._groups, tail_probability, -anywhere, anywhere)
 
     def _within(self, low: Reals, high: Reals) -> tuple[sp.csr_array, NDArray[np.int64]]:
         Q = self.of_sums.matrix
@@ -172,7 +172,7 @@ class ObservedMeasurements(Observed):
                 mixtures.append((rows, epsilon))
                 precision[rows] = epsilon**2 / rows.size
                 continue
-            fall = form.law.fall if isinstance(form, Differences) else None
+            fall = form.law.log_quadratic if isinstance(form, AdditiveLaw) else None
             if fall is None or all(fall):
                 tabulated.append(rows)
             else:
@@ -208,7 +208,7 @@ class ObservedMeasurements(Observed):
         """Precision of every cell by Gaussian noise of it alone, shape (d,); 0 without any."""
         found, entries = np.zeros(self.frame.size), self.of_cells
         for form, rows in entries.forms:
-            fall = form.law.fall if isinstance(form, Differences) else None
+            fall = form.law.log_quadratic if isinstance(form, AdditiveLaw) else None
             if fall is not None:
                 np.add.at(found, entries.matrix.indices[rows], fall[1])
         return found
@@ -220,7 +220,7 @@ class ObservedMeasurements(Observed):
     def nearest_reals(self, lowest: NDArray[np.int64], highest: NDArray[np.int64]) -> Reals:
         """Weighted least squares of everything published, each entry by how far its noise reaches."""
         entries = self.published.entries
-        low, high = entries.reach()
+        low, high = entries.support_bounds()
         told = np.isfinite(low) & np.isfinite(high)
         weight = 1 / (1 + high[told] - low[told])
         middle = (lowest + highest) / 2

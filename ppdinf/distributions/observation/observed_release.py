@@ -27,7 +27,7 @@ from ppdinf.lattice.moves.moves import Moves
 from ppdinf.lattice.moves.support_moves import SupportMoves
 from ppdinf.laws.noise_norm import NoiseNorm
 from ppdinf.mechanisms.table_mechanism import TableMechanism
-from ppdinf.noise.primitives.stream import seeded_tape
+from ppdinf.noise.primitives.stream import seeded_stream
 from ppdinf.releases import Release
 from ppdinf.tables.frame import Frame
 
@@ -83,7 +83,7 @@ class ObservedRelease(Observed):
         return self.published.mechanism.is_integer
 
     @cached_property
-    def obstacle(self) -> str:
+    def why_not_marginalizable(self) -> str:
         """What links groups of cells, so that the table cannot be summed out group by group; empty if nothing does."""
         if self.likelihood.norm is not None:
             return "its noise is not independent in the cells"
@@ -98,7 +98,7 @@ class ObservedRelease(Observed):
         """Log weights of counts of each cell, by the noise on it."""
         return self.likelihood.log_counts(self.y, counts, *auxiliary)
 
-    def windows(self, low: Reals, high: Reals) -> tuple[Reals, Reals]:
+    def truncation(self, low: Reals, high: Reals) -> tuple[Reals, Reals]:
         """Find counts that noise reaches from the released ones, or from the nearest that are allowed."""
         likelihood = self.likelihood
         if likelihood.normaliser is not None and likelihood.follows_bounds:
@@ -108,7 +108,7 @@ class ObservedRelease(Observed):
         return self._reached(low, high)
 
     def _reached(self, low: Reals, high: Reals) -> tuple[Reals, Reals]:
-        reach, center = self.likelihood.half_width, np.clip(self.y, low, high)  # noise weighs most there
+        reach, center = self.likelihood.support_radius, np.clip(self.y, low, high)  # noise weighs most there
         return np.maximum(np.floor(center) - reach, low - 1), np.minimum(np.ceil(center) + reach, high + 1)
 
     def coupling(self, lower: NDArray[np.int64], width: int) -> NoiseNorm | MeasuredSums | None:
@@ -144,5 +144,5 @@ class ObservedRelease(Observed):
         """Release tables again, by the mechanism's own sampler."""
         release, query = self.published, self.likelihood.query
         answers = cells if query is None else cells @ query.T
-        drawn = mechanism_of(release).draw(release.kept, answers, len(cells), seeded_tape(rng), release.plan)
+        drawn = mechanism_of(release).draw(release.kept, answers, len(cells), seeded_stream(rng), release.plan)
         return drawn.reshape(len(cells), *release.shape)

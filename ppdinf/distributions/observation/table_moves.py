@@ -64,7 +64,7 @@ def fiber_of(
     without_window : array of bool, shape (d,), optional
         As for `ppdinf.fiber.gibbs.fiber.Fiber`.
     """
-    system, held = observed.system, observed.certain()
+    system, held = observed.system, observed.hard_inequalities()
     B = sp.csr_array(sp.vstack([system.B, held[0]], format="csr"))
     plan = support_moves(
         system.A, system.values, B, np.concatenate([system.limits, held[1]]), Support(lower, support.possible),

@@ -116,7 +116,9 @@ def groups_of_rows(matrix: sp.csr_array) -> NDArray[np.int64]:
     return np.array(found, dtype=np.int64)
 
 
-def reaches(entries: Entries, groups: NDArray[np.int64], rare: float, low: Reals, high: Reals) -> tuple[Reals, Reals]:
+def reaches(
+    entries: Entries, groups: NDArray[np.int64], tail_probability: float, low: Reals, high: Reals
+) -> tuple[Reals, Reals]:
     r"""Find the range of the sum that each reading comes from, given the other readings of the same sum.
 
     Parameters
@@ -145,7 +147,7 @@ def reaches(entries: Entries, groups: NDArray[np.int64], rare: float, low: Reals
     for form, rows in entries.forms:
         for digit in np.unique(digits[rows]).tolist():
             own = digits[rows] == digit
-            found = form.reach(entries.y[rows], max(rare * 10.0**-digit, 1e-300))
+            found = form.support_bounds(entries.y[rows], max(tail_probability * 10.0**-digit, 1e-300))
             for end in (0, 1):
                 ends[end, rows[own]] = np.broadcast_to(found[end], rows.shape)[own]
     return ends[0], ends[1]
@@ -159,7 +161,7 @@ def _log_agreement(entries: Entries, groups: NDArray[np.int64], low: Reals, high
     found = np.zeros(entries.y.size)
     if not found.size:
         return found
-    least, most = (np.asarray(end, dtype=np.float64) for end in entries.reach(0.5))
+    least, most = (np.asarray(end, dtype=np.float64) for end in entries.support_bounds(0.5))
     least, most = np.where(np.isfinite(least), least, most), np.where(np.isfinite(most), most, least)
     middle = np.clip(np.nan_to_num((least + most) / 2), low, high)
     doubtful = (np.bincount(groups)[groups] > 1) | (middle < least) | (middle > most)

@@ -79,8 +79,7 @@ def walk_histogram(
     left: Ints,
     rng: np.random.Generator,
 ) -> None:
-    """Move the table in place as `ppdinf.fiber.gibbs.line_gibbs.walk` does, with ``-rate |left|_1`` added to the log
-    weights.
+    """Move the table in place as `line_gibbs.walk` does, with ``-rate |left|_1`` added to the log weights.
 
     Parameters
     ----------

@@ -63,7 +63,7 @@ class Parts(NamedTuple):
     size: NDArray  # (2,)
     first: NDArray  # (2,)
     known: NDArray  # (2, 3): SCALE, MASS, LOST
-    rare: float  # cells are cut down to this weight over their top,
+    tail_probability: float  # cells are cut down to this weight over their top,
     cut: float  # minus its logarithm
     logs: bool
 
@@ -75,7 +75,7 @@ def cell_row(
     slope: float,
     tilt: float,
     center: int,
-    rare: float,
+    tail_probability: float,
     cut: float,
     logs: bool,
     out: NDArray,
@@ -112,15 +112,23 @@ def cell_row(
     for k in range(size):
         row[k] = exp_of(row[k] - top)
         mass += row[k]
-    return size, low + first, top, mass, (width - size) * rare + TINY * size
+    return size, low + first, top, mass, (width - size) * tail_probability + TINY * size
 
 
 @vectorised
 def parts_of(tree: Tree, share: float, logs: bool, widest: int) -> Parts:
     """Room for the rows of both parts of a join; at most ``share`` of its mass is trimmed of each cell."""
-    rare = 0.0 if logs else share / tree.widest
+    tail_probability = 0.0 if logs else share / tree.widest
     cut = np.inf if logs else np.log(tree.widest / share)
-    return Parts(np.empty((2, widest)), np.empty(2, np.int64), np.empty(2, np.int64), np.empty((2, 3)), rare, cut, logs)
+    return Parts(
+        np.empty((2, widest)),
+        np.empty(2, np.int64),
+        np.empty(2, np.int64),
+        np.empty((2, 3)),
+        tail_probability,
+        cut,
+        logs,
+    )
 
 
 @inlined
@@ -128,7 +136,7 @@ def load_parts(join: int, tree: Tree, w: CellWeights, rows: Rows, parts: Parts) 
     """Load the rows of both parts of a join."""
     joins, cells, place, amount, entries = tree.joins, tree.cells, rows.place, rows.amount, rows.entries
     log_weight, slope, tilt, cell_center = w.log_weight, w.slope, w.tilt, w.cell_center
-    pair, size, first, known, rare, cut, logs = parts
+    pair, size, first, known, tail_probability, cut, logs = parts
     for side in range(2):
         part = joins[join, side]
         if part >= 0:
@@ -148,7 +156,7 @@ def load_parts(join: int, tree: Tree, w: CellWeights, rows: Rows, parts: Parts) 
                 slope[i],
                 tilt[above] if above >= 0 else 0.0,
                 cell_center[i],
-                rare,
+                tail_probability,
                 cut,
                 logs,
                 pair[side],

@@ -15,12 +15,12 @@ __all__ = [
     "Rows",
     "Weights",
     "exp_of",
-    "lids",
     "log_rows",
     "normalise",
     "probabilities",
-    "room_for",
     "row_of",
+    "slack_for",
+    "upper_envelope",
     "vectorised",
 ]
 
@@ -32,7 +32,7 @@ CHUNK = 16  # neighbouring entries of a row under one line, its lid
 
 
 class Weights(NamedTuple):
-    """Cell i has log weight ``logw[row[i], k] + slope[i] k`` at offset k; ``lid`` is ``lids(logw)``."""
+    """Cell i has log weight ``logw[row[i], k] + slope[i] k`` at offset k; ``lid`` is ``upper_envelope(logw)``."""
 
     logw: NDArray
     lid: NDArray
@@ -55,7 +55,7 @@ def row_of(rows: Rows, i: int) -> NDArray:
 
 
 @vectorised
-def room_for(rows: Rows, target: int) -> int:
+def slack_for(rows: Rows, target: int) -> int:
     """Return what is left of a total when every cell is at the first offset of its window."""
     room = target
     for i in range(rows.first.size):
@@ -64,7 +64,7 @@ def room_for(rows: Rows, target: int) -> int:
 
 
 @vectorised
-def lids(logw: NDArray) -> NDArray:
+def upper_envelope(logw: NDArray) -> NDArray:
     """Lay a line over every ``CHUNK`` neighbours of a row: heights at their first entry, then slopes (d, 2 chunks).
 
     Height -inf where they have no weight, nan where one is nan or +inf.

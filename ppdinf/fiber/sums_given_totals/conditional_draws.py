@@ -8,7 +8,7 @@ modes), backward sampling through the convolution replaces them. Both are exact 
 import numpy as np
 from numpy.typing import NDArray
 
-from ppdinf.fiber.sums_given_totals.cell_windows import Weights, probabilities, room_for, row_of, vectorised
+from ppdinf.fiber.sums_given_totals.cell_windows import Weights, probabilities, row_of, slack_for, vectorised
 from ppdinf.fiber.sums_given_totals.convolution import by_convolution
 from ppdinf.fiber.sums_given_totals.saddlepoint import tilted
 from ppdinf.fiber.sums_given_totals.value_and_gradient import grouped, log_weight_of_zero
@@ -41,7 +41,7 @@ def _draw_block(w: Weights, cells: NDArray, target: int, rng: np.random.Generato
     rows, _, var, tilt, log_z = tilted(w, cells, target)
     if not log_z > -np.inf:
         return False
-    room, widest, top = room_for(rows, target), 0, 0.0
+    room, widest, top = slack_for(rows, target), 0, 0.0
     for i in range(d):
         widest = i if var[i] > var[widest] else widest
     own = row_of(rows, widest).copy() if d else rows.p
@@ -65,7 +65,7 @@ def _draw_block(w: Weights, cells: NDArray, target: int, rng: np.random.Generato
         return True
     value, rows, partial = by_convolution(w, cells, target, tilt, log_z)
     while n < out.shape[0] and value > -np.inf:
-        rest = room_for(rows, target)
+        rest = slack_for(rows, target)
         for i in range(d - 1, -1, -1):
             row, u, chosen = row_of(rows, i), rng.random(), 0
             for k in range(min(row.size, rest + 1)):

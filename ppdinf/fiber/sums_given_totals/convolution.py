@@ -6,7 +6,7 @@ Where a total is so rare that the error bound of Fourier inversion hides it, thi
 import numpy as np
 from numpy.typing import NDArray
 
-from ppdinf.fiber.sums_given_totals.cell_windows import Rows, Weights, log_rows, room_for, row_of, vectorised
+from ppdinf.fiber.sums_given_totals.cell_windows import Rows, Weights, log_rows, row_of, slack_for, vectorised
 
 __all__ = ["by_convolution", "convolved"]
 
@@ -35,7 +35,7 @@ def by_convolution(w: Weights, cells: NDArray, target: int, tilt: float, log_z: 
     """Tilted log coefficient, log weights and forward partial sums, whatever the weights."""
     for cut in (200.0, np.inf):
         rows = log_rows(w, cells, tilt, cut)
-        room = room_for(rows, target)
+        room = slack_for(rows, target)
         partial = convolved(rows, max(room, 0), False)
         value = partial[cells.size, room] if room >= 0 else -np.inf
         if value > log_z + 60.0 - cut:  # what was cut off is negligible

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ppdinf.fiber.sums_given_totals.cell_windows import Weights, lids, room_for, row_of, vectorised
+from ppdinf.fiber.sums_given_totals.cell_windows import Weights, row_of, slack_for, upper_envelope, vectorised
 from ppdinf.fiber.sums_given_totals.fourier import project
 from ppdinf.fiber.sums_given_totals.frequency_polynomials import DROP, RATE, fill, law_at, parts_of, waves, width
 from ppdinf.fiber.sums_given_totals.piecewise_polynomials import CENTER, Pieces
@@ -69,7 +69,7 @@ def _wanted(w: Weights, cells: NDArray, target: int) -> tuple[float, float]:
         return np.nan, np.pi
     for i in range(cells.size):
         widest = max(widest, row_of(rows, i).size)
-    sd, powers, room = math.sqrt(spread), np.empty(widest), 1.0 * room_for(rows, target)
+    sd, powers, room = math.sqrt(spread), np.empty(widest), 1.0 * slack_for(rows, target)
     modulus = 8.0 + RATE * widest / 600.0  # no power overflows
     while reach > RATE:
         modulus *= 1.05
@@ -184,7 +184,7 @@ def grids_of(
     -------
     Grids
     """
-    lid, every = lids(logw), np.arange(len(logw))
+    lid, every = upper_envelope(logw), np.arange(len(logw))
     by_row, alike = Weights(logw, lid, every, np.zeros(len(logw))), Weights(logw, lid, row, np.zeros(row.size))
     middle, ways = _middles(logw, row, near), [alike]
     if near is not None:

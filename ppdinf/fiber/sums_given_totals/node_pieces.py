@@ -26,7 +26,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ppdinf.fiber.sums_given_totals.cell_windows import Weights, lids, vectorised
+from ppdinf.fiber.sums_given_totals.cell_windows import Weights, upper_envelope, vectorised
 from ppdinf.fiber.sums_given_totals.fourier import project, turn
 from ppdinf.fiber.sums_given_totals.gauss_nodes import gauss_rule
 from ppdinf.fiber.sums_given_totals.log_normaliser import law_of
@@ -171,7 +171,7 @@ def node_pieces(logw: NDArray, wanted: NDArray, near: NDArray, most: int) -> Nod
         Pieces to make; rows after that have none.
     """
     rows, pieces = logw.shape[0], 0
-    w = Weights(logw, lids(logw), np.arange(rows), np.zeros(rows))
+    w = Weights(logw, upper_envelope(logw), np.arange(rows), np.zeros(rows))
     first, start, table = np.zeros(rows + 1, np.int64), np.empty(64), np.zeros((64, WIDTH))
     for r in range(rows):
         middle = middle_of(w, r) if wanted[r] and pieces < most else np.nan

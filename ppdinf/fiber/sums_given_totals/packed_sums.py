@@ -56,7 +56,7 @@ def pack(
     logw : array, shape (rows, W)
         Distinct rows of log weights; without entries where weights themselves vary, of which each cell has a row.
     lid : array, shape (rows, 2 chunks)
-        ``lids(logw)``.
+        ``upper_envelope(logw)``.
     block, row, lo : arrays of int64, shape (d,)
         Total of each cell, -1 for none; its row of weights; the count that column 0 of it stands for.
     total : array of int64, shape (n,)
@@ -86,8 +86,7 @@ def _cut(array: NDArray, start: int, rows: int, columns: int) -> NDArray:
 def through_pointers(  # type: ignore[no-untyped-def]
     varying, reals, whole, d, width, n_reals, n_whole, as_means, value, out
 ) -> int:
-    """Evaluate sums given their totals for callers in C; see
-    `ppdinf.fiber.sums_given_totals.value_and_gradient.evaluate`.
+    """Evaluate sums given their totals for callers in C; see `value_and_gradient.evaluate`.
 
     Parameters
     ----------

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ppdinf.fiber.sums_given_totals.cell_windows import Weights, lids, vectorised
+from ppdinf.fiber.sums_given_totals.cell_windows import Weights, upper_envelope, vectorised
 from ppdinf.fiber.sums_given_totals.log_normaliser import BEND, BEYOND, CENTER, ORDER, REACH, WIDTH, fill, law_of
 
 __all__ = [
@@ -153,7 +153,7 @@ def pieces_of(logw: NDArray, wanted: NDArray, most: int) -> Pieces:
     Pieces
     """
     rows = logw.shape[0]
-    w = Weights(logw, lids(logw), np.arange(rows), np.zeros(rows))
+    w = Weights(logw, upper_envelope(logw), np.arange(rows), np.zeros(rows))
     first, unit, table = np.zeros((rows, 4), np.int64), np.zeros((16, 2), np.int64), np.zeros((64, WIDTH))
     units = pieces = 0
     room = 2**HALVINGS

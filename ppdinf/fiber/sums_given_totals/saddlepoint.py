@@ -16,8 +16,8 @@ from ppdinf.fiber.sums_given_totals.cell_windows import (
     Rows,
     Weights,
     probabilities,
-    room_for,
     row_of,
+    slack_for,
     vectorised,
 )
 
@@ -66,7 +66,7 @@ def tilted(w: Weights, cells: NDArray, target: int) -> tuple[Rows, NDArray, NDAr
     d = cells.size
     mean, var, tilt, low, high = np.zeros(d), np.zeros(d), 0.0, -np.inf, np.inf
     rows, log_z = probabilities(w, cells, tilt)
-    room = room_for(rows, target)
+    room = slack_for(rows, target)
     if not 0 < room < rows.p.size - d or log_z == -np.inf:  # entries that were cut off may reach the target
         for side in (1, -1):
             edge, reach, log_edge = _edge(w, cells, side)
@@ -75,7 +75,7 @@ def tilted(w: Weights, cells: NDArray, target: int) -> tuple[Rows, NDArray, NDAr
             if target == reach:
                 return Rows(edge, np.arange(d + 1), np.ones(d)), mean, var, tilt, log_edge
     for _ in range(200):
-        gap, spread = 1.0 * room_for(rows, target), 0.0
+        gap, spread = 1.0 * slack_for(rows, target), 0.0
         for i in range(d):
             mean[i], var[i] = moments(row_of(rows, i))
             gap -= mean[i]

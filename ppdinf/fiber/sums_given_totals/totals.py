@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ppdinf.errors import InvariantError, ModelError
-from ppdinf.fiber.sums_given_totals.cell_windows import lids
+from ppdinf.fiber.sums_given_totals.cell_windows import upper_envelope
 from ppdinf.fiber.sums_given_totals.conditional_draws import draw_tables
 from ppdinf.fiber.sums_given_totals.cumulants import MANY
 from ppdinf.fiber.sums_given_totals.frequency_grids import FEW, FEWEST, NO_GRIDS, Grids, grids_of
@@ -35,8 +35,24 @@ from ppdinf.fiber.sums_given_totals.piecewise_polynomials import NO_PIECES, Piec
 from ppdinf.fiber.sums_given_totals.value_and_gradient import evaluate
 
 __all__ = [
-    "FEW", "FEWEST", "MANY", "NO_GRIDS", "NO_NODES", "NO_PIECES", "WIDEST", "Grids", "NodePieces", "Pieces", "draw",
-    "evaluate", "grids_of", "lids", "log_coefficient", "marginals", "node_pieces", "pieces_of",
+    "FEW",
+    "FEWEST",
+    "MANY",
+    "NO_GRIDS",
+    "NO_NODES",
+    "NO_PIECES",
+    "WIDEST",
+    "Grids",
+    "NodePieces",
+    "Pieces",
+    "draw",
+    "evaluate",
+    "grids_of",
+    "log_coefficient",
+    "marginals",
+    "node_pieces",
+    "pieces_of",
+    "upper_envelope",
 ]  # fmt: skip
 
 
@@ -229,7 +245,7 @@ def draw(
     for n in range(repeats):
         if n == 0 or table.ndim == 3:
             rows = table[n % len(table)] if table.ndim == 3 else table
-            lid = lids(rows)
+            lid = upper_envelope(rows)
         rates = slope[n % len(slope)] if slope.ndim == 2 else slope
         into = out[n] if lead else out
         missed = draw_tables(rows, rates, lid, ends, blocks, goal, generator, into)

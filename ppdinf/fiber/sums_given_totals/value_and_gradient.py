@@ -8,7 +8,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ppdinf.errors import InvariantError, ModelError
-from ppdinf.fiber.sums_given_totals.cell_windows import Rows, Weights, lids, probabilities, room_for, row_of, vectorised
+from ppdinf.fiber.sums_given_totals.cell_windows import (
+    Rows,
+    Weights,
+    probabilities,
+    row_of,
+    slack_for,
+    upper_envelope,
+    vectorised,
+)
 from ppdinf.fiber.sums_given_totals.convolution import by_convolution, convolved
 from ppdinf.fiber.sums_given_totals.cumulants import MANY, by_cumulants, values_and_means
 from ppdinf.fiber.sums_given_totals.fixed_frequencies import by_frequencies
@@ -29,7 +37,7 @@ def _block(w: Weights, cells: NDArray, target: int, as_means: bool) -> tuple[flo
     rows, mean, var, tilt, log_z = tilted(w, cells, target)
     if not log_z > -np.inf:
         return log_z, Rows(rows.first, np.zeros(d + 1, np.int64), rows.p), mean
-    room, center = room_for(rows, target), mean
+    room, center = slack_for(rows, target), mean
     probability, error, rest, mean = inverted(rows, center, var, room, as_means, as_means)
     if as_means and not (probability > 0 and error < 1e-9):  # moments may be too rough in the place of wide cells
         probability, error, rest, mean = inverted(rows, center, var, room, as_means, False)
@@ -43,7 +51,7 @@ def _block(w: Weights, cells: NDArray, target: int, as_means: bool) -> tuple[flo
         value, rows, partial = by_convolution(w, cells, target, tilt, log_z)
         if value == -np.inf:
             return value, Rows(rows.first, np.zeros(d + 1, np.int64), rows.p), mean
-        room = room_for(rows, target)
+        room = slack_for(rows, target)
         after = convolved(rows, room, True)
         for i in range(d):
             row = row_of(rows, i)
@@ -127,13 +135,13 @@ def evaluate(
     """Add log coefficients to ``value`` (one per total, then all free cells), posteriors to ``out``.
 
     Cell i reads row ``row[i]`` of ``logw``. ``out`` takes posterior means (d, 1) or marginals (d, W); ``lid``
-    is ``lids(logw)``, or without entries and found here; ``pieces`` are those of ``logw``, or `NO_PIECES`, and spare
-    means a look at most rows; ``grids`` are theirs for small blocks, or `NO_GRIDS`;
+    is ``upper_envelope(logw)``, or without entries and found here; ``pieces`` are those of ``logw``, or `NO_PIECES`,
+    and spare means a look at most rows; ``grids`` are theirs for small blocks, or `NO_GRIDS`;
     ``nodes`` are Gauss nodes of ``logw``, or `NO_NODES`.
     """
     if not row.size == eta.size == lo.size == block.size:
         raise ModelError("weights, natural parameters, lower ends and blocks differ in their number of cells")
-    w = Weights(logw, lid if lid.size else lids(logw), row, eta)
+    w = Weights(logw, lid if lid.size else upper_envelope(logw), row, eta)
     order, bounds = grouped(block, total.size, eta)
     for i in range(eta.size):
         if eta[i] == -np.inf:

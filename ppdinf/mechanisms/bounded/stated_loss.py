@@ -21,7 +21,7 @@ from ppdinf.lattice.points.fiber_tables import fiber_tables
 from ppdinf.mechanisms.bounded.base_measure import BaseMeasure, log_base_measure
 from ppdinf.noise.exact.elimination.potentials import table
 from ppdinf.noise.exact.elimination.variable_elimination import Elimination
-from ppdinf.noise.primitives.stream import Tape
+from ppdinf.noise.primitives.stream import BitStream
 
 __all__ = ["ListedLaw", "listed_law"]
 
@@ -42,10 +42,10 @@ class ListedLaw:
         found = np.flatnonzero((self.tables == cells).all(axis=1))
         return int(found[0]) if found.size else None
 
-    def draw(self, cells: NDArray[np.int64], draws: int, tape: Tape) -> NDArray[np.int64]:
+    def draw(self, cells: NDArray[np.int64], draws: int, stream: BitStream) -> NDArray[np.int64]:
         """Draw releases of a table; int64 of shape (draws, d), exact for the weights in double precision."""
         one_of = Elimination(np.empty((0, 1), dtype=np.int64), [], [table(0, self.log_w[self.place(cells)])])
-        return self.tables[one_of.draw(draws, tape)[:, 0]]
+        return self.tables[one_of.draw(draws, stream)[:, 0]]
 
     def log_normaliser(self, cells: NDArray[np.int64]) -> float:
         """Logarithm of C(x)."""

@@ -26,7 +26,7 @@ from ppdinf.mechanisms.bounded.dirichlet_multinomial import DirichletMultinomial
 from ppdinf.mechanisms.bounded.stated_loss import ListedLaw, listed_law
 from ppdinf.mechanisms.bounded.weighted import Weighted
 from ppdinf.mechanisms.input_checks import require_public
-from ppdinf.noise.primitives.stream import Tape
+from ppdinf.noise.primitives.stream import BitStream
 from ppdinf.noise.sampler_plan import Plan
 from ppdinf.privacy.guarantees.guarantee import Guarantee
 from ppdinf.releases.mechanism import Mechanism
@@ -273,10 +273,10 @@ class StatedLoss(WassersteinExponential):
         return Plan("listed", True, f"{len(self._law.tables)} tables agree with what is public")
 
     def draw(
-        self, system: System, cells: NDArray[np.int64], draws: int, tape: Tape, plan: Plan | None = None
+        self, system: System, cells: NDArray[np.int64], draws: int, stream: BitStream, plan: Plan | None = None
     ) -> NDArray[np.int64]:
         """Draw releases of a table; int64 of shape (draws, d), exact for the weights in double precision."""
-        return self._law.draw(cells, draws, tape)
+        return self._law.draw(cells, draws, stream)
 
     def log_normaliser(self, system: System, cells: NDArray[np.int64]) -> float:
         """Logarithm of C(x)."""

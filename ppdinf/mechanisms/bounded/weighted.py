@@ -23,15 +23,15 @@ from ppdinf.errors import InvariantError
 from ppdinf.invariants import Public, System
 from ppdinf.invariants.statement import Statement
 from ppdinf.laws import DiscreteGaussian, IntegerLaw, L2Laplace
-from ppdinf.laws.additive_law import Differences
+from ppdinf.laws.additive_law import AdditiveLaw
 from ppdinf.laws.likelihood import Likelihood, MixingScale, Normaliser
 from ppdinf.mechanisms.bounded.base_measure import BaseMeasure, log_base_measure
 from ppdinf.mechanisms.bounded.l2_normalizer import log_l2_total
 from ppdinf.mechanisms.bounded.table_sums import summed_out, work_of
 from ppdinf.mechanisms.table_mechanism import TableMechanism
 from ppdinf.noise.exact.elimination.variable_elimination import LARGEST_WORK, Elimination, steps
-from ppdinf.noise.primitives.bernoulli import toss
-from ppdinf.noise.primitives.stream import Tape
+from ppdinf.noise.primitives.bernoulli import draw_bernoulli
+from ppdinf.noise.primitives.stream import BitStream
 from ppdinf.noise.sampler_plan import Plan, plan
 
 __all__ = ["Weighted", "is_bounded"]
@@ -61,11 +61,11 @@ class Weighted(TableMechanism):
         Bounds can carry a release far: where most counts are 0 and must not fall, the others fall to keep the total.
         """
         law, cells, normaliser = self.law, system.frame.size, None
-        bound = law.widest_half_width if is_bounded(self.public) else law.half_width
+        bound = law.widest_half_width if is_bounded(self.public) else law.support_radius
         if not self._is_free(system):
             normaliser = Normaliser(None if law.is_mixture else partial(self.log_normaliser, system))
         return Likelihood(
-            Differences(law),
+            AdditiveLaw(law),
             bound(cells, RARE),
             MixingScale(cells) if law.is_mixture else None,
             normaliser,
@@ -100,41 +100,43 @@ class Weighted(TableMechanism):
         return Plan("elimination", True, reason)
 
     def draw(
-        self, system: System, cells: NDArray[np.int64], draws: int, tape: Tape, plan: Plan | None = None
+        self, system: System, cells: NDArray[np.int64], draws: int, stream: BitStream, plan: Plan | None = None
     ) -> NDArray[np.int64]:
         """Draw releases of a table, or of one table each; int64 of shape (draws, d)."""
         if self._is_free(system) and self.law.is_of_norm:
             plan = plan or self.plan_on(system)
-            return cells + plan.noise_on(system.structure, self.law).draw(draws, tape)
+            return cells + plan.noise_on(system.structure, self.law).draw(draws, stream)
         tables, which = np.unique(np.atleast_2d(cells), axis=0, return_inverse=True)
         which = np.broadcast_to(which, draws)
         released = np.empty((draws, system.frame.size), dtype=np.int64)
         for k, table in enumerate(tables):
             rows = np.flatnonzero(which == k)
             if isinstance(self.law, L2Laplace):
-                released[rows] = self._draw_l2(system, table, self.law, rows.size, tape)
+                released[rows] = self._draw_l2(system, table, self.law, rows.size, stream)
             else:
-                released[rows] = self._summed_out(system, table).draw(rows.size, tape)[:, : system.frame.size]
+                released[rows] = self._summed_out(system, table).draw(rows.size, stream)[:, : system.frame.size]
         return released
 
     def _draw_l2(
-        self, system: System, x: NDArray[np.int64], law: L2Laplace, size: int, tape: Tape
+        self, system: System, x: NDArray[np.int64], law: L2Laplace, size: int, stream: BitStream
     ) -> NDArray[np.int64]:
         """Thin l1 proposals."""
-        d, wider = x.size, law.wider(x.size)
+        d, wider = x.size, law.dominating_law(x.size)
         epsilon, rate = law.epsilon, wider.epsilon
         proposals = summed_out(system, tuple(x.tolist()), wider, self.measure_on(system))
         kept, tried = [np.empty((0, d), dtype=np.int64)], 0
         while sum(map(len, kept)) < size:
             batch = min(BATCH, 64 + 4 * (size - sum(map(len, kept))))
-            y = proposals.draw(batch, tape)[:, :d]
+            y = proposals.draw(batch, stream)[:, :d]
             absolute, squares = np.abs(y - x).sum(axis=1), ((y - x) ** 2).sum(axis=1)
             log_p = float(rate) * absolute - float(epsilon) * np.sqrt(squares)
 
             def enclose(i: int, a: NDArray[np.int64] = absolute, s: NDArray[np.int64] = squares) -> arb:
                 return (ball(rate) * int(a[i]) - ball(epsilon) * arb(int(s[i])).sqrt()).exp()
 
-            kept.append(y[toss(log_p, 1e-15 * (1 + float(epsilon) * (absolute + np.sqrt(squares))), enclose, tape)])
+            kept.append(
+                y[draw_bernoulli(log_p, 1e-15 * (1 + float(epsilon) * (absolute + np.sqrt(squares))), enclose, stream)]
+            )
             tried += batch
             if tried * HOPELESS > 1 + sum(map(len, kept)):
                 raise InvariantError(
@@ -194,4 +196,4 @@ def is_bounded(public: Public) -> bool:
 
 def _of_cells(law: IntegerLaw | L2Laplace, cells: int) -> IntegerLaw:
     """Noise of independent cells whose weights are nowhere below those of a law."""
-    return law.wider(cells) if isinstance(law, L2Laplace) else law
+    return law.dominating_law(cells) if isinstance(law, L2Laplace) else law

@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 
 from ppdinf.invariants import System
 from ppdinf.laws import IntegerLaw, L2Laplace
-from ppdinf.laws.additive_law import Differences
+from ppdinf.laws.additive_law import AdditiveLaw
 from ppdinf.laws.likelihood import Likelihood, MixingScale
 from ppdinf.mechanisms.table_mechanism import TableMechanism
-from ppdinf.noise.primitives.stream import Tape
+from ppdinf.noise.primitives.stream import BitStream
 from ppdinf.noise.sampler_plan import Plan, plan
 
 __all__ = ["LatticeNoise"]
@@ -39,7 +39,7 @@ class LatticeNoise(TableMechanism):
         """State the law of the noise ``y - x``."""
         cells = system.frame.size
         scale = MixingScale(cells) if self.law.is_mixture else None
-        return Likelihood(Differences(self.law), self.law.half_width(cells, RARE), scale)
+        return Likelihood(AdditiveLaw(self.law), self.law.support_radius(cells, RARE), scale)
 
     def plan_on(self, system: System, *, allow_mcmc: bool = False) -> Plan:
         """Choose a sampler by the structure of the public sums.
@@ -52,11 +52,11 @@ class LatticeNoise(TableMechanism):
         return plan(system, self.law, allow_mcmc=allow_mcmc)
 
     def draw(
-        self, system: System, cells: NDArray[np.int64], draws: int, tape: Tape, plan: Plan | None = None
+        self, system: System, cells: NDArray[np.int64], draws: int, stream: BitStream, plan: Plan | None = None
     ) -> NDArray[np.int64]:
         """Draw releases of a table; int64 of shape (draws, d)."""
         plan = plan or self.plan_on(system)
-        return cells + plan.noise_on(system.structure, self.law).draw(draws, tape)
+        return cells + plan.noise_on(system.structure, self.law).draw(draws, stream)
 
     def log_weight(self, system: System, y: NDArray[np.int64], x: NDArray[np.int64]) -> float:
         """Log density of the noise ``y - x``, normaliser dropped; it is the same for every x."""

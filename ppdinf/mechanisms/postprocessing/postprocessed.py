@@ -29,17 +29,17 @@ from ppdinf.errors import InvariantError, PrivacyError
 from ppdinf.invariants import Public, System, covariates
 from ppdinf.invariants.system import bind
 from ppdinf.lattice.points.feasible import nearest_feasible
-from ppdinf.mechanisms.input_checks import at_border, refuse_seed, require_public, warn_fixed
+from ppdinf.mechanisms.input_checks import refuse_seed, require_public, validate_input, warn_fixed
 from ppdinf.mechanisms.lattice.generalized_laplace import GeneralizedLaplace
 from ppdinf.mechanisms.postprocessing.processed_release import PostProcessedRelease
 from ppdinf.mechanisms.postprocessing.projection import onto_sums
 from ppdinf.mechanisms.postprocessing.target import Target
 from ppdinf.mechanisms.table_mechanism import TableMechanism
 from ppdinf.noise.primitives.integers import discrete_laplace
-from ppdinf.noise.primitives.stream import Tape, secure_tape
+from ppdinf.noise.primitives.stream import BitStream, secure_stream
 from ppdinf.noise.sampler_plan import Plan
 from ppdinf.privacy.guarantees.guarantee import Guarantee
-from ppdinf.releases.prepared_release import Draft
+from ppdinf.releases.prepared_release import PreparedRelease
 from ppdinf.tables.frame import Frame
 from ppdinf.tables.table import TableLike
 
@@ -131,9 +131,9 @@ class PostProcessed(TableMechanism):
         made: PostProcessedRelease = self.draft(table).draw()
         return made
 
-    def draft(self, table: TableLike, *, allow_mcmc: bool = False) -> Draft:
+    def draft(self, table: TableLike, *, allow_mcmc: bool = False) -> PreparedRelease:
         """Check and plan a release, and draw nothing; what is drawn is a `PostProcessedRelease`."""
-        frame, cells = at_border(self.measurement.public, table)
+        frame, cells = validate_input(self.measurement.public, table)
         system = bind(self.public, frame, cells)
         system.require_cells(cells)
         levels, plan = self._levels(frame), self.plan_on(system)
@@ -142,17 +142,19 @@ class PostProcessed(TableMechanism):
 
         def draw() -> PostProcessedRelease:
             noisy = measured.draw()
-            sums = [_noisy(G, rate, cells, 1, secure_tape()) for G, rate in levels[:-1]]
+            sums = [_noisy(G, rate, cells, 1, secure_stream()) for G, rate in levels[:-1]]
             (found,) = self._fit(system, levels, [*sums, noisy.table.values.reshape(1, -1)])
             table = frame.table(found, "post-processed")
             return PostProcessedRelease(table, noisy.within(system, self), self.guarantee_on(system, plan))
 
-        return Draft(self, system, plan, draw)
+        return PreparedRelease(self, system, plan, draw)
 
-    def draw(self, system: System, cells: NDArray[np.int64], draws: int, tape: Tape, plan: Plan | None = None) -> Array:
+    def draw(
+        self, system: System, cells: NDArray[np.int64], draws: int, stream: BitStream, plan: Plan | None = None
+    ) -> Array:
         """Draw post-processed tables; shape (draws, d)."""
         levels = self._levels(system.frame)
-        return self._fit(system, levels, [_noisy(G, rate, cells, draws, tape) for G, rate in levels])
+        return self._fit(system, levels, [_noisy(G, rate, cells, draws, stream) for G, rate in levels])
 
     def plan_on(self, system: System, *, allow_mcmc: bool = False) -> Plan:
         """Say what is drawn."""
@@ -257,9 +259,11 @@ class PostProcessed(TableMechanism):
         return np.stack([nearest_feasible(system.A, system.values, B, b, y, structure=system.structure) for y in noisy])
 
 
-def _noisy(G: sparse.csr_array, rate: Fraction, cells: NDArray[np.int64], draws: int, tape: Tape) -> NDArray[np.int64]:
+def _noisy(
+    G: sparse.csr_array, rate: Fraction, cells: NDArray[np.int64], draws: int, stream: BitStream
+) -> NDArray[np.int64]:
     sums = G @ cells
-    found: NDArray[np.int64] = sums + discrete_laplace(rate, draws * sums.size, tape).reshape(draws, sums.size)
+    found: NDArray[np.int64] = sums + discrete_laplace(rate, draws * sums.size, stream).reshape(draws, sums.size)
     return found
 
 

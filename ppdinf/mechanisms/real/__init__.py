@@ -11,7 +11,7 @@ sensitivity_directions  what one person can change in the answers, as seen from 
 shared_key              noise of agents who each hold some cells of a table and share a secret key: all parts
                         together are one release
 subspace                real noise on the null space of public sums: subspace_gaussian, subspace_laplace,
-                        correlated_gaussian, k_norm (real_noise, on_grid, moves_within, counting_queries,
+                        correlated_gaussian, k_norm (real_noise, on_grid, sensitivity_directions, counting_queries,
                         shared_key)
 subspace_gaussian       gaussian noise on the null space of public sums, projected or extended
 subspace_laplace        laplace noise on the null space of public sums, projected or extended

@@ -33,11 +33,11 @@ from ppdinf.lattice.null_space import null_space
 from ppdinf.laws.noise_norm import NoiseNorm
 from ppdinf.mechanisms.real.on_grid import gaussian_on_grid
 from ppdinf.mechanisms.real.real_noise import RealNoise, gaussian_reach, in_steps, unless_noisy
-from ppdinf.mechanisms.real.sensitivity_directions import inside, moved_structure, moves_within
+from ppdinf.mechanisms.real.sensitivity_directions import inside, moved_structure, sensitivity_directions
 from ppdinf.mechanisms.real.subspace import Reals, SubspaceMechanism
 from ppdinf.noise.exact.gaussian.image_lattice import ImageLattice
 from ppdinf.noise.primitives.continuous import normals
-from ppdinf.noise.primitives.stream import Tape
+from ppdinf.noise.primitives.stream import BitStream
 from ppdinf.privacy.ellipsoid import enclosing_ellipsoid
 from ppdinf.privacy.gaussian_calibration import concentrated, gaussian_sigma
 from ppdinf.privacy.guarantees.guarantee import Guarantee
@@ -106,7 +106,7 @@ class CorrelatedGaussian(SubspaceMechanism):
 
     def factor(self, system: System) -> Reals:
         """Find F, shape (d, k), such that the noise is F e with e standard normal, before any grid."""
-        directions, moves = moves_within(null_space(system.structure), self.query, self.neighbours)
+        directions, moves = sensitivity_directions(null_space(system.structure), self.query, self.neighbours)
         if not moves.size:
             return directions
         shape = base_decomposition(moves)
@@ -119,8 +119,8 @@ class CorrelatedGaussian(SubspaceMechanism):
         widths = np.linalg.norm(factor, axis=0)
         axes = factor / widths  # orthogonal
 
-        def draw(draws: int, tape: Tape) -> Reals:
-            return normals(tape, draws, widths.size) @ factor.T if widths.size else np.zeros((draws, factor.shape[0]))
+        def draw(draws: int, stream: BitStream) -> Reals:
+            return normals(stream, draws, widths.size) @ factor.T if widths.size else np.zeros((draws, factor.shape[0]))
 
         parts = np.unique(widths.round(12)).size
         reason = f"Gaussian noise of {parts} width{'s' * (parts != 1)} along {widths.size} orthogonal axes"
@@ -137,7 +137,7 @@ class CorrelatedGaussian(SubspaceMechanism):
     def _on_lattice(self, system: System, factor: Reals, white: Reals, reason: str) -> RealNoise:
         """State the discrete Gaussian on the multiples of the grid that moves span."""
         space = null_space(system.structure)
-        directions, moves = moves_within(space, self.query, self.neighbours)
+        directions, moves = sensitivity_directions(space, self.query, self.neighbours)
         unit = 2.0 ** (WHITE - math.ceil(math.log2(np.abs(white).max())))
         whole = np.rint(white * unit).astype(np.int64)
         # the longest move in these numbers, over what it is in those that were calibrated
@@ -147,14 +147,16 @@ class CorrelatedGaussian(SubspaceMechanism):
         lattice.klein  # noqa: B018  (refuses what cannot be drawn, before anything is promised)
         width = float(grid * steps)  # of M z
 
-        def draw(draws: int, tape: Tape) -> Reals:
-            return in_steps(lattice.draw(steps**2, draws, tape), grid)
+        def draw(draws: int, stream: BitStream) -> Reals:
+            return in_steps(lattice.draw(steps**2, draws, stream), grid)
 
         law = _stated(factor * (width / unit), whole / width, draw, "Klein", f"{reason}, on a lattice")
         return replace(law, grid=grid, exact=True)
 
 
-def _stated(factor: Reals, white: Reals, draw: Callable[[int, Tape], Reals], sampler: str, reason: str) -> RealNoise:
+def _stated(
+    factor: Reals, white: Reals, draw: Callable[[int, BitStream], Reals], sampler: str, reason: str
+) -> RealNoise:
     """State Gaussian noise F e by F, its whitening matrix and what draws it."""
     norm, axes = NoiseNorm(sparse.csc_array(white), 2), factor / np.linalg.norm(factor, axis=0)
 

@@ -37,12 +37,12 @@ from ppdinf.lattice.null_space import NullSpace, null_space
 from ppdinf.laws import DoubleGeometric
 from ppdinf.laws.noise_norm import NoiseNorm
 from ppdinf.mechanisms.real.real_noise import RARE, RealNoise, grid_below, in_steps, unless_noisy
-from ppdinf.mechanisms.real.sensitivity_directions import inside, moved_structure, moves_within
+from ppdinf.mechanisms.real.sensitivity_directions import inside, moved_structure, sensitivity_directions
 from ppdinf.mechanisms.real.subspace import Reals, SubspaceMechanism
 from ppdinf.noise.exact_noise import exact_noise
 from ppdinf.noise.mcmc.tv_bound import TVBound, tv_bound
 from ppdinf.noise.primitives.continuous import exponentials
-from ppdinf.noise.primitives.stream import Tape
+from ppdinf.noise.primitives.stream import BitStream
 from ppdinf.noise.real.hit_and_run import hit_and_run, hit_and_run_meeting, hull_chord
 from ppdinf.noise.real.independent_moves import IndependentMoves, independent_moves
 from ppdinf.noise.real.polytope import Polytope, polytope
@@ -112,11 +112,11 @@ class KNorm(SubspaceMechanism):
     def law(self, system: System) -> RealNoise:
         """K-norm noise; its chain, where it needs one, is measured when it is first used."""
         space = null_space(system.structure)
-        directions, moves = moves_within(space, self.query, self.neighbours)
+        directions, moves = sensitivity_directions(space, self.query, self.neighbours)
         epsilon, (d, k) = float(self.epsilon), directions.shape
         if not k:
             norm = NoiseNorm(sparse.csc_array((0, d)), 1)
-            nothing = (lambda draws, tape: np.zeros((draws, d)), lambda z: 0.0, "none", "no move is seen", 0, 0, norm)
+            nothing = (lambda draws, stream: np.zeros((draws, d)), lambda z: 0.0, "none", "no move is seen", 0, 0, norm)
             return unless_noisy(RealNoise(*nothing), self.grid)
         reach = float(np.abs(directions @ moves).max() * gammainccinv(k + 1, RARE)) / epsilon
         columns = directions.T if self.query is None else directions.T @ np.array(self.query)
@@ -141,14 +141,14 @@ class KNorm(SubspaceMechanism):
             if counts is not None and self.grid is not None:
                 return replace(RealNoise(counts[0], *stated), grid=counts[1], exact=True)
             return self._rounded(
-                RealNoise(lambda draws, tape: body.noise(draws, tape) @ directions.T / epsilon, *stated), space
+                RealNoise(lambda draws, stream: body.noise(draws, stream) @ directions.T / epsilon, *stated), space
             )
         chord = hull_chord(moves)
 
-        def draw(draws: int, tape: Tape) -> Reals:
+        def draw(draws: int, stream: BitStream) -> Reals:
             root, bound = _chain(moves.tobytes(), moves.shape)
-            radius = exponentials(tape, draws, k + 1).sum(axis=1, keepdims=True) / epsilon
-            found: Reals = radius * hit_and_run(chord, root, _steps(bound), draws, tape) @ directions.T
+            radius = exponentials(stream, draws, k + 1).sum(axis=1, keepdims=True) / epsilon
+            found: Reals = radius * hit_and_run(chord, root, _steps(bound), draws, stream) @ directions.T
             return found
 
         def log_density(z: Reals) -> float:
@@ -167,7 +167,9 @@ class KNorm(SubspaceMechanism):
         """Choose a grid beside which one record weighs 65,000 steps or more."""
         return self.grid if isinstance(self.grid, Fraction) else min(Fraction(1), grid_below(1 / float(self.epsilon)))
 
-    def _records_moved(self, system: System, columns: Reals) -> tuple[Callable[[int, Tape], Reals], Fraction] | None:
+    def _records_moved(
+        self, system: System, columns: Reals
+    ) -> tuple[Callable[[int, BitStream], Reals], Fraction] | None:
         """Draw how many records of each kind move, where all moves keep the public sums; None where some do not."""
         distinct = np.unique(columns.round(9), axis=1, return_index=True)[1]
         if self.neighbours == "added":
@@ -181,7 +183,7 @@ class KNorm(SubspaceMechanism):
         grid, ones = self._step(), np.full((1, distinct.size), int(replaced))
         rate = self.epsilon * grid / (2 if replaced else 1)  # a replaced record is taken from one kind and added to one
         noise = exact_noise(structure(ones), DoubleGeometric(rate))
-        return lambda draws, tape: in_steps((kinds @ noise.draw(draws, tape).T).T, grid), grid
+        return lambda draws, stream: in_steps((kinds @ noise.draw(draws, stream).T).T, grid), grid
 
     def _rounded(self, law: RealNoise, space: NullSpace) -> RealNoise:
         """Round draws to multiples of the grid with the public sums 0, in coordinates of the lattice."""
@@ -191,8 +193,8 @@ class KNorm(SubspaceMechanism):
         inverse, grid = np.linalg.pinv(basis.toarray().astype(float)), self._step()
         step = float(grid)
 
-        def draw(draws: int, tape: Tape) -> Reals:
-            coordinates = np.rint(law.draw(draws, tape) @ inverse.T / step).astype(np.int64)
+        def draw(draws: int, stream: BitStream) -> Reals:
+            coordinates = np.rint(law.draw(draws, stream) @ inverse.T / step).astype(np.int64)
             return in_steps((basis @ coordinates.T).T, grid)
 
         return replace(law, draw=draw, grid=grid)

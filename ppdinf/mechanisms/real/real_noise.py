@@ -21,7 +21,7 @@ from ppdinf._internal.rationals import Parameter, as_fraction
 from ppdinf._internal.types import Array
 from ppdinf.errors import PrivacyError
 from ppdinf.laws.noise_norm import NoiseNorm
-from ppdinf.noise.primitives.stream import Tape
+from ppdinf.noise.primitives.stream import BitStream
 from ppdinf.noise.sampler_plan import Plan
 
 __all__ = [
@@ -116,7 +116,7 @@ class RealNoise:
     Attributes
     ----------
     draw : callable
-        ``draw(draws, tape)``, float64 of shape (draws, d): multiples of the grid, where there is one.
+        ``draw(draws, stream)``, float64 of shape (draws, d): multiples of the grid, where there is one.
     log_density : callable
         Of one vector of the null space, shape (d,), normaliser dropped.
     sampler, reason : str
@@ -141,7 +141,7 @@ class RealNoise:
         ``answers + noise - removed(noise)`` is a function of the noisy answers and of what is public.
     """
 
-    draw: Callable[[int, Tape], Reals]
+    draw: Callable[[int, BitStream], Reals]
     log_density: Callable[[Reals], float]
     sampler: str
     reason: str
@@ -154,9 +154,9 @@ class RealNoise:
     exact: bool = False
     removed: Callable[[Reals], Reals] | None = None
 
-    def added(self, answers: Array, draws: int, tape: Tape) -> Reals:
+    def added(self, answers: Array, draws: int, stream: BitStream) -> Reals:
         """Draw noisy answers, float64 of shape (draws, d)."""
-        noise = self.draw(draws, tape)
+        noise = self.draw(draws, stream)
         noisy = answers + noise  # whole numbers and multiples of a power of two: rounded once at most
         return noisy if self.removed is None else noisy - self.removed(noise)
 

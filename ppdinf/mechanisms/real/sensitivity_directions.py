@@ -13,12 +13,12 @@ from ppdinf.lattice.structure.blocks import Structure, structure
 from ppdinf.mechanisms.real.counting_queries import Query
 from ppdinf.privacy.sensitivity import Neighbours, sensitivity_polytope
 
-__all__ = ["inside", "moved_structure", "moves_within"]
+__all__ = ["inside", "moved_structure", "sensitivity_directions"]
 
 SMALLEST = 1e-6  # extent of the moves along any of their directions, relative to the longest
 
 
-def moves_within(space: NullSpace, query: Query | None, neighbours: Neighbours) -> tuple[Array, Array]:
+def sensitivity_directions(space: NullSpace, query: Query | None, neighbours: Neighbours) -> tuple[Array, Array]:
     """List the moves of Q'W by one person in coordinates of the directions that they span.
 
     Returns
@@ -37,7 +37,7 @@ def moves_within(space: NullSpace, query: Query | None, neighbours: Neighbours) 
     --------
     >>> from ppdinf.lattice import structure
     >>> from ppdinf.lattice.null_space import null_space
-    >>> directions, moves = moves_within(null_space(structure([[1, 1, 1]])), None, "replaced")
+    >>> directions, moves = sensitivity_directions(null_space(structure([[1, 1, 1]])), None, "replaced")
     >>> np.linalg.norm(moves, axis=0).round(9)
     array([1.41421356, 1.41421356, 1.41421356])
     """

@@ -43,13 +43,14 @@ class SharedKey(TableMechanism):
 
     query: Query | None
 
-    def plan(self, table: TableLike, *, allow_mcmc: bool = False, shared: bool = False) -> Plan:
+    def sampler_plan(self, table: TableLike, *, allow_mcmc: bool = False, shared: bool = False) -> Plan:
         """Say how the noise for `table` would be drawn, and why; see `TableMechanism.plan`.
 
         With `shared`, by agents who share a key (`distributed`): a release put together from their parts is
-        ``Release(parts, mechanism, plan=mechanism.plan(labels, shared=True))``, whose guarantee says what a key tells.
+        ``Release(parts, mechanism, plan=mechanism.sampler_plan(labels, shared=True))``, whose guarantee says what a
+        key tells.
         """
-        found = super().plan(answer(self.query, table), allow_mcmc=allow_mcmc)
+        found = super().sampler_plan(answer(self.query, table), allow_mcmc=allow_mcmc)
         if not shared:
             return found
         return replace(found, sampler=f"{KEYED}{found.sampler}", reason=f"{found.reason}; known {SHARED}")

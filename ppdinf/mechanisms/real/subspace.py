@@ -39,21 +39,21 @@ from ppdinf.invariants import Public, System
 from ppdinf.invariants.system import bind
 from ppdinf.lattice.points.shortest import shortest_distance
 from ppdinf.lattice.structure.blocks import structure
-from ppdinf.laws.additive_law import Differences
+from ppdinf.laws.additive_law import AdditiveLaw
 from ppdinf.laws.likelihood import Likelihood, RemovedShift
 from ppdinf.laws.noise_norm import NoiseNorm
 from ppdinf.mechanisms.input_checks import require_public
 from ppdinf.mechanisms.real.counting_queries import Query, answer, counting_query
 from ppdinf.mechanisms.real.real_noise import Grid, RealNoise, as_grid, real_sampler
 from ppdinf.mechanisms.real.shared_key import SharedKey
-from ppdinf.noise.primitives.stream import Tape
+from ppdinf.noise.primitives.stream import BitStream
 from ppdinf.noise.sampler_plan import Plan
 from ppdinf.privacy.guarantees.conversion import as_delta
 from ppdinf.privacy.guarantees.guarantee import Guarantee
 from ppdinf.privacy.guarantees.release_guarantee import ReleaseGuarantee
 from ppdinf.privacy.sensitivity import NEIGHBOURS, Neighbours
 from ppdinf.releases.mechanism import Mechanism
-from ppdinf.releases.prepared_release import Draft
+from ppdinf.releases.prepared_release import PreparedRelease
 from ppdinf.tables.table import TableLike, labelled_cells, reals_of
 
 __all__ = ["SubspaceMechanism", "require_choice"]
@@ -171,7 +171,7 @@ class SubspaceMechanism(SharedKey):
             parameters["grid"] = str(self.grid)
         return parameters | {"neighbours": self.neighbours}
 
-    def draft(self, table: TableLike, *, allow_mcmc: bool = False) -> Draft:
+    def draft(self, table: TableLike, *, allow_mcmc: bool = False) -> PreparedRelease:
         """Check and plan a release of the answers on a table; see `TableMechanism.draft`."""
         return super().draft(answer(self.query, table), allow_mcmc=allow_mcmc)
 
@@ -188,13 +188,15 @@ class SubspaceMechanism(SharedKey):
             raise PrivacyError(f"{law.reason}: allow it with allow_mcmc=True, or choose another mechanism")
         return Plan(law.sampler, law.exact, law.reason, distance=law.distance and law.distance())
 
-    def draw_noise(self, system: System, draws: int, tape: Tape, plan: Plan | None = None) -> Reals:
+    def draw_noise(self, system: System, draws: int, stream: BitStream, plan: Plan | None = None) -> Reals:
         """Draw the noise of `draws` releases; float64 of shape (draws, d)."""
-        return self.draw(system, np.zeros(system.frame.size, dtype=np.int64), draws, tape, plan)
+        return self.draw(system, np.zeros(system.frame.size, dtype=np.int64), draws, stream, plan)
 
-    def draw(self, system: System, cells: NDArray[np.int64], draws: int, tape: Tape, plan: Plan | None = None) -> Reals:  # type: ignore[override]
+    def draw(  # type: ignore[override]
+        self, system: System, cells: NDArray[np.int64], draws: int, stream: BitStream, plan: Plan | None = None
+    ) -> Reals:
         """Draw noisy answers; float64 of shape (draws, d)."""
-        return self._law(system).added(cells, draws, tape)
+        return self._law(system).added(cells, draws, stream)
 
     def log_weight(self, system: System, y: Array, x: NDArray[np.int64]) -> float:
         """Log density of the noise ``y - x``, normaliser dropped; it is the same for every x."""
@@ -249,7 +251,7 @@ class SubspaceMechanism(SharedKey):
         if law.norm is None:
             return None
         return Likelihood(
-            Differences(law.norm) if self.query is None and law.norm.factor is not None else law.norm,
+            AdditiveLaw(law.norm) if self.query is None and law.norm.factor is not None else law.norm,
             math.ceil(law.reach),
             None if law.shifts is None else RemovedShift(law.shifts),
             query=None if self.query is None else sparse.csr_array(np.array(self.query, dtype=np.int64)),

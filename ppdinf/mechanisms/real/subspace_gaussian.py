@@ -34,7 +34,7 @@ from ppdinf.mechanisms.real.real_noise import NARROWEST, RealNoise, gaussian_rea
 from ppdinf.mechanisms.real.subspace import Reals, SubspaceMechanism, require_choice
 from ppdinf.noise.exact_noise import exact_noise
 from ppdinf.noise.primitives.continuous import normals
-from ppdinf.noise.primitives.stream import Tape
+from ppdinf.noise.primitives.stream import BitStream
 from ppdinf.privacy.gaussian_calibration import concentrated, gaussian_sigma
 from ppdinf.privacy.guarantees.guarantee import Guarantee
 from ppdinf.privacy.sensitivity import Neighbours, sensitivity
@@ -154,8 +154,8 @@ class SubspaceGaussian(SubspaceMechanism):
                     raise
                 reason += f"; no grid, since {str(error)[0].lower()}{str(error)[1:].rstrip('.')}"
 
-        def draw(draws: int, tape: Tape) -> Reals:
-            return sigma * space.project(normals(tape, draws, d))
+        def draw(draws: int, stream: BitStream) -> Reals:
+            return sigma * space.project(normals(stream, draws, d))
 
         norm = NoiseNorm(sparse.eye_array(d, format="csc") / width, 2)
         reach = gaussian_reach(width, d)
@@ -169,7 +169,7 @@ class SubspaceGaussian(SubspaceMechanism):
         noise, width = exact_noise(found, DiscreteGaussian(steps)), float(steps * grid)
         norm = NoiseNorm(sparse.eye_array(d, format="csc") / width, 2)
         return RealNoise(
-            lambda draws, tape: in_steps(noise.draw(draws, tape), grid),
+            lambda draws, stream: in_steps(noise.draw(draws, stream), grid),
             norm.log_density,
             "Klein",
             f"{reason}, on a lattice",

@@ -37,7 +37,7 @@ from ppdinf.mechanisms.real.real_noise import NARROWEST, RealNoise, grid_below, 
 from ppdinf.mechanisms.real.subspace import Reals, SubspaceMechanism, require_choice
 from ppdinf.noise.primitives.continuous import laplaces
 from ppdinf.noise.primitives.integers import discrete_laplace
-from ppdinf.noise.primitives.stream import Tape
+from ppdinf.noise.primitives.stream import BitStream
 from ppdinf.noise.real.triangular_laplace import triangular_laplace
 from ppdinf.privacy.sensitivity import Neighbours, sensitivity
 
@@ -134,8 +134,8 @@ class SubspaceLaplace(SubspaceMechanism):
                         raise
                     reason += f"; no grid, since {str(error)[0].lower()}{str(error)[1:].rstrip('.')}"
 
-            def extended(draws: int, tape: Tape) -> Reals:
-                return scale * (laplaces(tape, draws, m) @ space.basis.T) if m else np.zeros((draws, d))
+            def extended(draws: int, stream: BitStream) -> Reals:
+                return scale * (laplaces(stream, draws, m) @ space.basis.T) if m else np.zeros((draws, d))
 
             law = RealNoise(extended, norm.log_density, "basis", reason, reach, m, norm)
             return unless_noisy(law, self.grid, scale=scale)
@@ -148,13 +148,13 @@ class SubspaceLaplace(SubspaceMechanism):
         norm = NoiseNorm(sparse.eye_array(d, format="csc") / width, 1)
         stated = (projected_density, "projection", reason, reach, m, norm, shifts)
         if self.grid is None or not scale:
-            law = RealNoise(lambda draws, tape: scale * space.project(laplaces(tape, draws, d)), *stated)
+            law = RealNoise(lambda draws, stream: scale * space.project(laplaces(stream, draws, d)), *stated)
             return unless_noisy(law, self.grid, scale=scale)
         grid = self.grid if isinstance(self.grid, Fraction) else min(Fraction(1), grid_below(width))
         rate, step = grid * self.epsilon / Fraction(self._moved(space)), float(grid)
 
-        def unprojected(draws: int, tape: Tape) -> Reals:
-            return in_steps(discrete_laplace(rate, draws * d, tape).reshape(draws, d), grid)
+        def unprojected(draws: int, stream: BitStream) -> Reals:
+            return in_steps(discrete_laplace(rate, draws * d, stream).reshape(draws, d), grid)
 
         def removed(noise: Reals) -> Reals:
             broken = space.sums @ np.rint(noise.T / step).astype(np.int64)  # whole: no digit of the noise is left
@@ -172,7 +172,7 @@ class SubspaceLaplace(SubspaceMechanism):
         norm = NoiseNorm(sparse.csc_array(space.basis.T / width), 1)
         reach = laplace_reach(width, d) + float(grid) * d
         return RealNoise(
-            lambda draws, tape: in_steps((lattice @ law.draw(draws, tape).T).T, grid),
+            lambda draws, stream: in_steps((lattice @ law.draw(draws, stream).T).T, grid),
             norm.log_density,
             "triangular",
             f"{reason}, on a lattice",

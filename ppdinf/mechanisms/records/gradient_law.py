@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from scipy.optimize import least_squares
 
 from ppdinf.mechanisms.records.objectives import Objective
-from ppdinf.noise.primitives.stream import Tape
+from ppdinf.noise.primitives.stream import BitStream
 from ppdinf.noise.real.k_norm_draws import K_NORMS
 from ppdinf.noise.real.slice_lines import slice_lines
 
@@ -48,7 +48,7 @@ class GradientLaw:
         inside = np.linalg.norm(y, axis=1) <= self.objective.ball()
         return np.where(inside, -self.rate * size / self.objective.sensitivity(y, self.norm), -np.inf)
 
-    def by_chain(self, basis: Points, draws: int, tape: Tape) -> Points:
+    def by_chain(self, basis: Points, draws: int, stream: BitStream) -> Points:
         """Draw answers in the span of orthonormal columns, each by a chain of its own, shape (draws, d)."""
         m, radius = basis.shape[1], self.objective.ball()
         found = least_squares(
@@ -68,7 +68,7 @@ class GradientLaw:
             np.tile(start, (draws, 1)),
             axes.T * widths,
             steps=lines_in(m),
-            tape=tape,
+            stream=stream,
             radius=radius,
         )
         return ends @ basis.T

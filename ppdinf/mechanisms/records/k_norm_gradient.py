@@ -34,12 +34,12 @@ from ppdinf.mechanisms.records.mean import Mean
 from ppdinf.mechanisms.records.objectives import Draw, Objective
 from ppdinf.mechanisms.records.quantile import Quantile
 from ppdinf.mechanisms.records.regressions import LinearRegression, LogisticRegression
-from ppdinf.noise.primitives.stream import Tape, secure_tape, seeded_tape
+from ppdinf.noise.primitives.stream import BitStream, secure_stream, seeded_stream
 from ppdinf.noise.real.k_norm_draws import K_NORMS
 from ppdinf.noise.sampler_plan import Plan
 from ppdinf.privacy.guarantees.guarantee import Guarantee
 from ppdinf.releases.mechanism import Mechanism
-from ppdinf.releases.prepared_release import Draft
+from ppdinf.releases.prepared_release import PreparedRelease
 from ppdinf.releases.release import Release, as_drawn
 
 __all__ = ["KNormGradient"]
@@ -241,7 +241,7 @@ class KNormGradient(Mechanism):
             raise PrivacyError(f"y must have shape (..., {d}), found {answers.shape}")
         return self._given(records).log_density(answers.reshape(-1, d)).reshape(answers.shape[:-1])
 
-    def plan(self, data: object, *, allow_mcmc: bool = False) -> Plan:
+    def sampler_plan(self, data: object, *, allow_mcmc: bool = False) -> Plan:
         """Say how answers are drawn, and why; refuse chains unless they are allowed."""
         settled, records = self._settled(data)
         law = settled._law(records)
@@ -280,17 +280,17 @@ class KNormGradient(Mechanism):
         answer: Release = self.draft(data, allow_mcmc=allow_mcmc).draw()
         return answer
 
-    def draft(self, data: Any, *, allow_mcmc: bool = False) -> Draft:
+    def draft(self, data: Any, *, allow_mcmc: bool = False) -> PreparedRelease:
         """Check and plan a release, and draw nothing: `release` up to the noise, with its parameters and errors."""
         settled, records = self._settled(data)
-        plan = settled.plan(data, allow_mcmc=allow_mcmc)
+        plan = settled.sampler_plan(data, allow_mcmc=allow_mcmc)
         blank = np.zeros(self.objective.dimension(records), dtype=np.int64)
 
         def draw() -> Release:
-            drawn = settled._draw(records, 1, secure_tape())[0]
+            drawn = settled._draw(records, 1, secure_stream())[0]
             return as_drawn(Release(xr.DataArray(drawn, dims="answer"), settled, plan=plan))
 
-        return Draft(settled, settled.public.on(xr.DataArray(blank, dims="answer")), plan, draw)
+        return PreparedRelease(settled, settled.public.on(xr.DataArray(blank, dims="answer")), plan, draw)
 
     def simulate(self, data: object, *, draws: int, rng: int | np.random.Generator | None = None) -> Points:
         """Draw many answers for research; never publish one.
@@ -315,7 +315,7 @@ class KNormGradient(Mechanism):
         draws = require_draws(draws)
         generator = rng.spawn(1)[0] if isinstance(rng, np.random.Generator) else np.random.default_rng(rng)
         settled, records = self._settled(data)
-        return settled._draw(records, draws, seeded_tape(generator))
+        return settled._draw(records, draws, seeded_stream(generator))
 
     def intractable(self, system: System | None = None) -> str:
         """Say that there is a `log_density` of records."""
@@ -337,10 +337,10 @@ class KNormGradient(Mechanism):
         grid = self.grid if isinstance(self.grid, Fraction) else None
         return self.objective.exact(records, self._basis(records), self.norm, self._rate, grid)
 
-    def _draw(self, records: object, draws: int, tape: Tape) -> Points:
+    def _draw(self, records: object, draws: int, stream: BitStream) -> Points:
         law = self._law(records)
         by_chain = self._given(records).by_chain
-        drawn = by_chain(self._basis(records), draws, tape) if law is None else law[1](draws, tape)
+        drawn = by_chain(self._basis(records), draws, stream) if law is None else law[1](draws, stream)
         radius = self.objective.ball()
         if self.grid is not None or self.subspace is not None or radius == math.inf:
             return drawn

@@ -81,7 +81,7 @@ class Mean(Objective):
             return (
                 f"a {norm} law around the mean",
                 # whole numbers times a power of two, rounded once: a function of the number that is meant
-                lambda draws, tape: (whole + whole_k_norm(d, norm, step, draws, tape)) * float(grid) / n,
+                lambda draws, stream: (whole + whole_k_norm(d, norm, step, draws, stream)) * float(grid) / n,
             )
         mean = records.mean(axis=0)
         within = basis.T @ mean  # what lies off the subspace, no more than rounding, is not published
@@ -90,5 +90,5 @@ class Mean(Objective):
         scale = 2 * self.bound / (n * float(rate))
         return (
             f"a {norm} law around the mean",
-            lambda draws, tape: (within + scale * k_norm(m, norm, draws, tape)) @ basis.T,
+            lambda draws, stream: (within + scale * k_norm(m, norm, draws, stream)) @ basis.T,
         )

@@ -19,14 +19,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ppdinf.errors import PrivacyError
-from ppdinf.noise.primitives.stream import Tape
+from ppdinf.noise.primitives.stream import BitStream
 
 __all__ = ["Gradient", "Objective", "finite", "positive", "require_within", "rows_of"]
 
 ROUNDING = 1e-12  # relative excess of a record over a stated bound that is put down to rounding
 
 type Points = NDArray[np.float64]
-type Draw = Callable[[int, Tape], Points]
+type Draw = Callable[[int, BitStream], Points]
 
 
 class Objective(ABC):

@@ -13,7 +13,7 @@ from ppdinf.errors import PrivacyError
 from ppdinf.mechanisms.real.real_noise import grid_below
 from ppdinf.mechanisms.records.objectives import Draw, Objective, Points, finite, require_within, rows_of
 from ppdinf.noise.primitives.integers import uniform_integers
-from ppdinf.noise.primitives.stream import Tape
+from ppdinf.noise.primitives.stream import BitStream
 from ppdinf.noise.real.integer_k_norm import one_of
 from ppdinf.noise.real.k_norm_draws import uniforms
 
@@ -100,9 +100,9 @@ class Quantile(Objective):
             off = np.abs(np.arange(n + 1) - n * self.probability)
             mass = np.cumsum(np.diff(edges) * np.exp(-float(rate) * (off - off.min())))
 
-            def in_doubles(draws: int, tape: Tape) -> Points:
-                chosen = np.searchsorted(mass, uniforms(tape, draws) * mass[-1], side="right")
-                found: Points = (edges[chosen] + uniforms(tape, draws) * np.diff(edges)[chosen])[:, None]
+            def in_doubles(draws: int, stream: BitStream) -> Points:
+                chosen = np.searchsorted(mass, uniforms(stream, draws) * mass[-1], side="right")
+                found: Points = (edges[chosen] + uniforms(stream, draws) * np.diff(edges)[chosen])[:, None]
                 return found
 
             return "a density that is constant between neighbouring records", in_doubles
@@ -117,9 +117,9 @@ class Quantile(Objective):
         log_weights = [-rate * (abs(k - n * p) - least) for k in range(n + 1)]
         count = one_of(sizes, log_weights)
 
-        def draw(draws: int, tape: Tape) -> Points:
-            chosen = count.draw(draws, tape)[:, 0]
-            steps = starts[chosen] + uniform_integers(sizes[chosen], tape)
+        def draw(draws: int, stream: BitStream) -> Points:
+            chosen = count.draw(draws, stream)[:, 0]
+            steps = starts[chosen] + uniform_integers(sizes[chosen], stream)
             return (steps.astype(np.float64) * float(grid))[:, np.newaxis]
 
         return f"one of {last - first + 1:,} answers", draw

@@ -16,7 +16,7 @@ from scipy.special import expit
 
 from ppdinf.errors import PrivacyError
 from ppdinf.mechanisms.records.objectives import Draw, Objective, positive, require_within, rows_of
-from ppdinf.noise.primitives.stream import Tape, seeded_tape
+from ppdinf.noise.primitives.stream import BitStream, seeded_stream
 from ppdinf.noise.real.k_norm_draws import K_NORMS, k_norm, uniforms
 
 __all__ = ["LinearRegression", "LogisticRegression"]
@@ -100,20 +100,20 @@ class LinearRegression(Objective):
         center, inverse = np.linalg.solve(gram, moments), np.linalg.inv(gram)
         widest = _stretch(d, norm) * self.features * (self.features * self.radius + 2 * self.response)
 
-        def accepted(proposals: int, tape: Tape) -> Points:
-            z = k_norm(d, norm, proposals, tape)
+        def accepted(proposals: int, stream: BitStream) -> Points:
+            z = k_norm(d, norm, proposals, stream)
             y = center + z @ inverse * (widest / float(rate))
             excess = np.linalg.norm(z, K_NORMS[norm], axis=1) * (widest / self.sensitivity(y, norm) - 1)
-            return y[(np.linalg.norm(y, axis=1) <= self.radius) & (np.log(uniforms(tape, proposals)) < -excess)]
+            return y[(np.linalg.norm(y, axis=1) <= self.radius) & (np.log(uniforms(stream, proposals)) < -excess)]
 
-        share = len(accepted(2000, seeded_tape(1))) / 2000
+        share = len(accepted(2000, seeded_stream(1))) / 2000
         if share < 0.01:
             return None
 
-        def draw(draws: int, tape: Tape) -> Points:
+        def draw(draws: int, stream: BitStream) -> Points:
             parts, missing = [np.empty((0, d))], draws
             while missing > 0:
-                parts.append(accepted(min(int(1.1 * missing / share) + 10, 2**16), tape))
+                parts.append(accepted(min(int(1.1 * missing / share) + 10, 2**16), stream))
                 missing -= len(parts[-1])
             return np.concatenate(parts)[:draws]
 

@@ -6,7 +6,7 @@ from numpy.typing import NDArray
 from ppdinf.lattice.structure.blocks import Structure
 from ppdinf.laws import DoubleGeometric, Law
 from ppdinf.noise.primitives.integers import discrete_laplace
-from ppdinf.noise.primitives.stream import Tape
+from ppdinf.noise.primitives.stream import BitStream
 from ppdinf.noise.sampler_offer import Answer, Offer
 
 __all__ = ["offer"]
@@ -19,7 +19,7 @@ def offer(structure: Structure, law: Law, cells: NDArray[np.int64]) -> Answer:
     sizes = np.bincount(structure.blocks, minlength=structure.sum_ranks.size)
     free = cells[((sizes == 1) & (structure.sum_ranks == 1))[structure.blocks[cells]]]
 
-    def draw(size: int, tape: Tape) -> NDArray[np.int64]:
-        return discrete_laplace(law.epsilon, size * free.size, tape).reshape(size, -1)
+    def draw(size: int, stream: BitStream) -> NDArray[np.int64]:
+        return discrete_laplace(law.epsilon, size * free.size, stream).reshape(size, -1)
 
     return Offer("free", free, lambda: draw) if free.size else None

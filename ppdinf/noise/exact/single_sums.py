@@ -31,7 +31,7 @@ from ppdinf.lattice.structure.blocks import Structure
 from ppdinf.laws import DoubleGeometric, Law
 from ppdinf.noise.primitives.integers import positive
 from ppdinf.noise.primitives.inversion import LARGEST, Inversion
-from ppdinf.noise.primitives.stream import Tape, Words, bounded, fill
+from ppdinf.noise.primitives.stream import BitStream, Words, bounded, fill
 from ppdinf.noise.sampler_offer import Answer, Offer
 
 __all__ = ["draw_class", "draw_partition", "offer"]
@@ -47,13 +47,13 @@ def offer(structure: Structure, law: Law, cells: NDArray[np.int64]) -> Answer:
     of_class = structure.classes[grouped]
     labels = (np.cumsum(np.bincount(of_class) > 0) - 1)[of_class]  # those here from 0 on, without sorting cells
 
-    def draw(size: int, tape: Tape) -> NDArray[np.int64]:
-        return draw_partition(labels, int(labels.max()) + 1, law.epsilon, tape, size)
+    def draw(size: int, stream: BitStream) -> NDArray[np.int64]:
+        return draw_partition(labels, int(labels.max()) + 1, law.epsilon, stream, size)
 
     return Offer("class", grouped, lambda: draw) if grouped.size else None
 
 
-def draw_class(n: int, total: int, epsilon: Fraction, tape: Tape, *, size: int = 1) -> NDArray[np.int64]:
+def draw_class(n: int, total: int, epsilon: Fraction, stream: BitStream, *, size: int = 1) -> NDArray[np.int64]:
     """Draw the noise of n cells given its sum, exactly.
 
     Parameters
@@ -64,7 +64,7 @@ def draw_class(n: int, total: int, epsilon: Fraction, tape: Tape, *, size: int =
         Sum of the noise over the class.
     epsilon : Fraction or int
         Rate of each cell's law, proportional to exp(-epsilon |z_i|).
-    tape : Tape
+    stream : BitStream
         Source of words: 2n - 1 a draw, hardly ever more.
     size : int
         Number of independent draws.
@@ -83,7 +83,7 @@ def draw_class(n: int, total: int, epsilon: Fraction, tape: Tape, *, size: int =
 
     Notes
     -----
-    Per cell about 50 ns from a secure tape and 30 ns from a seeded one, whatever epsilon is, after a
+    Per cell about 50 ns from a secure stream and 30 ns from a seeded one, whatever epsilon is, after a
     set-up of at most 0.1 s for each new (n, total, epsilon).
 
     An observer of the running time learns n and size, and next to nothing of the noise: the words read
@@ -93,8 +93,8 @@ def draw_class(n: int, total: int, epsilon: Fraction, tape: Tape, *, size: int =
 
     Examples
     --------
-    >>> from ppdinf.noise.primitives.stream import seeded_tape
-    >>> draw_class(4, 1, Fraction(1, 2), seeded_tape(1), size=2)
+    >>> from ppdinf.noise.primitives.stream import seeded_stream
+    >>> draw_class(4, 1, Fraction(1, 2), seeded_stream(1), size=2)
     array([[ 0, -2,  2,  1],
            [ 1, -1,  0,  1]])
     """
@@ -107,18 +107,18 @@ def draw_class(n: int, total: int, epsilon: Fraction, tape: Tape, *, size: int =
     if n == 1:
         noise[:] = total
         return noise
-    negative = _negative_part(n, total, epsilon).draw(size, tape)
+    negative = _negative_part(n, total, epsilon).draw(size, stream)
     rows = max(1, BATCH // n)
     for start in range(0, size, rows):
         t = negative[start : start + rows]
-        bars = _bars(t + total, n, tape)
-        bars -= _bars(t, n, tape)
+        bars = _bars(t + total, n, stream)
+        bars -= _bars(t, n, stream)
         noise[start : start + rows] = np.diff(bars, axis=1)
     return noise
 
 
 def draw_partition(
-    labels: NDArray[np.integer], n_classes: int, epsilon: Fraction, tape: Tape, draws: int
+    labels: NDArray[np.integer], n_classes: int, epsilon: Fraction, stream: BitStream, draws: int
 ) -> NDArray[np.int64]:
     """Draw the noise of a table whose cells are split into classes, every class sum kept at zero.
 
@@ -130,7 +130,7 @@ def draw_partition(
         Number of classes; some may be empty.
     epsilon : Fraction or int
         Rate of each cell's law, proportional to exp(-epsilon |z_i|).
-    tape : Tape
+    stream : BitStream
         Source of words.
     draws : int
         Number of independent draws.
@@ -155,8 +155,8 @@ def draw_partition(
 
     Examples
     --------
-    >>> from ppdinf.noise.primitives.stream import seeded_tape
-    >>> draw_partition(np.array([0, 1, 0, 1, 2, 0]), 3, Fraction(1, 2), seeded_tape(1), 2)
+    >>> from ppdinf.noise.primitives.stream import seeded_stream
+    >>> draw_partition(np.array([0, 1, 0, 1, 2, 0]), 3, Fraction(1, 2), seeded_stream(1), 2)
     array([[-2,  0, -1,  0,  0,  3],
            [ 1,  3,  0, -3,  0, -1]])
     """
@@ -173,7 +173,7 @@ def draw_partition(
     noise = np.empty((draws, labels.size), dtype=np.int64)
     for n in np.unique(sizes[sizes > 0]):
         cells = cells_by_class[starts[sizes == n, np.newaxis] + np.arange(n)]
-        alike = draw_class(int(n), 0, epsilon, tape, size=draws * len(cells))
+        alike = draw_class(int(n), 0, epsilon, stream, size=draws * len(cells))
         noise[:, cells] = alike.reshape(draws, *cells.shape)
     return noise
 
@@ -214,12 +214,12 @@ def _negative_part(n: int, total: int, epsilon: Fraction) -> Inversion:
     return Inversion(weight, low, first)
 
 
-def _bars(totals: NDArray[np.int64], n: int, tape: Tape) -> NDArray[np.int64]:
+def _bars(totals: NDArray[np.int64], n: int, stream: BitStream) -> NDArray[np.int64]:
     """Draw uniform compositions of each total into n >= 2 parts, as partial sums 0 <= ... <= total."""
     bars = np.empty((len(totals), n + 1), dtype=np.int64)
     bars[:, 0] = 0
     bars[:, n] = totals
-    fill(_urn, tape, len(totals) * (n - 1), bars)
+    fill(_urn, stream, len(totals) * (n - 1), bars)
     bars[:, 1:n].sort(axis=1)
     return bars
 

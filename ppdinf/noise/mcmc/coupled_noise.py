@@ -27,7 +27,7 @@ from ppdinf.noise.mcmc.coupling import annealed_meeting, gibbs_meeting
 from ppdinf.noise.mcmc.lattice_gibbs_noise import gibbs_moves, noise_gibbs
 from ppdinf.noise.mcmc.tv_bound import TVBound, tv_bound
 from ppdinf.noise.primitives.chacha import ChaCha20
-from ppdinf.noise.primitives.stream import Tape
+from ppdinf.noise.primitives.stream import BitStream
 
 __all__ = ["ChainNoise", "chain_noise"]
 
@@ -65,13 +65,13 @@ class ChainNoise:
         digit = 10.0 ** (math.floor(math.log10(limit)) - 1)
         return min(1.0, float(f"{math.ceil(limit / digit) * digit:.2g}"))
 
-    def draw(self, size: int, tape: Tape) -> NDArray[np.int64]:
+    def draw(self, size: int, stream: BitStream) -> NDArray[np.int64]:
         """Return the ends of `size` independent chains, int64 of shape (size, d).
 
-        Four words of the tape are the key of a cipher, whose streams the chains read: for a release nobody foretells
+        Four words of the stream are the key of a cipher, whose streams the chains read: for a release nobody foretells
         one word from others.
         """
-        return self.run(size, np.random.Generator(ChaCha20(tape(4))))
+        return self.run(size, np.random.Generator(ChaCha20(stream(4))))
 
 
 @lru_cache(maxsize=4)
@@ -103,9 +103,9 @@ def chain_noise(structure: Structure, law: Law) -> ChainNoise:
     --------
     >>> from ppdinf.lattice import structure
     >>> from ppdinf.laws import DoubleGeometric
-    >>> from ppdinf.noise.primitives.stream import seeded_tape
+    >>> from ppdinf.noise.primitives.stream import seeded_stream
     >>> chain = chain_noise(structure([[1, 1, 0], [0, 1, 1]]), DoubleGeometric(1))
-    >>> chain.sampler, chain.distance < 0.05, chain.draw(2, seeded_tape(1)).shape
+    >>> chain.sampler, chain.distance < 0.05, chain.draw(2, seeded_stream(1)).shape
     ('annealed independence', True, (2, 3))
     """
     try:

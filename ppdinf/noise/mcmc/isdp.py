@@ -92,7 +92,7 @@ def jumps(basis: MatrixLike, law: Law, a: float) -> Jumps:
         raise InvariantError(
             f"the basis is {columns.dtype}; give whole numbers, such as ppdinf.lattice.algebra.kernel(A).basis"
         )
-    kind, scale = law.code
+    kind, scale = law.kernel_id
     return Jumps(
         kind=kind,
         scale=scale,

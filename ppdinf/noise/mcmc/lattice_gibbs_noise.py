@@ -126,7 +126,7 @@ def gibbs_moves(
         table = none
     drawn = moves.draw(LISTED if found.lattice.rank else 0, rng=rng)
     listed = _distinct(sparse.hstack([found.lattice.basis, drawn], format="csc"))
-    kind, scale = law.code
+    kind, scale = law.kernel_id
     return GibbsMoves(
         kind=kind,
         rates=np.full(d, scale),

@@ -124,7 +124,7 @@ def proposal(
     if (bounds > 0).any():
         raise InvariantError(f"limits[{int(np.argmax(bounds > 0))}] is positive: zero noise, the start, breaks it")
     cells, solved, factors, divisor = _solve(matrix, free)
-    kind, scale = law.code
+    kind, scale = law.kernel_id
     return Proposal(
         kind=kind,
         scale=scale,

@@ -88,8 +88,8 @@ class TVBound:
         last = last[last > 0]
         length = last.mean() + z * last.std() / math.sqrt(last.size) if last.size else 1.0
         apart = (excess > 0).sum(axis=-1)
-        rare = stats.beta.ppf(self.confidence, apart + 1, np.maximum(R - apart, 1)) * length
-        bound: NDArray[np.float64] = np.minimum(1.0, np.where(apart >= min(ENOUGH, R), mean, rare))
+        tail_probability = stats.beta.ppf(self.confidence, apart + 1, np.maximum(R - apart, 1)) * length
+        bound: NDArray[np.float64] = np.minimum(1.0, np.where(apart >= min(ENOUGH, R), mean, tail_probability))
         return bound
 
     def steps(self, tv: float) -> int | None:

@@ -1,6 +1,6 @@
 """Exact draws from the rows of a stochastic matrix: in floating point where that settles them.
 
-A draw inverts the distribution function of its row at a uniform real u, read off the tape 64 bits at a time. The
+A draw inverts the distribution function of its row at a uniform real u, read off the stream 64 bits at a time. The
 function is known in floating point up to `MARGIN`; a word further from every value of it settles the draw by
 comparison. The others, hardly one in 10^7, are settled in ball arithmetic, lengthened by further words as long as
 needed. So the law is that of the stated real numbers, each row divided by its exact sum.
@@ -17,7 +17,7 @@ from flint import arb, ctx
 from numpy.typing import NDArray
 
 from ppdinf.noise.primitives.enclosed_comparison import integer_bounds, precision, settle
-from ppdinf.noise.primitives.stream import Tape
+from ppdinf.noise.primitives.stream import BitStream
 
 __all__ = ["draw_rows"]
 
@@ -27,7 +27,9 @@ MARGIN = 2.0**-38
 type Row = Callable[[int], list[arb]]
 
 
-def draw_rows(matrix: NDArray[np.float64], rows: NDArray[np.int64], enclose: Row, tape: Tape) -> NDArray[np.int64]:
+def draw_rows(
+    matrix: NDArray[np.float64], rows: NDArray[np.int64], enclose: Row, stream: BitStream
+) -> NDArray[np.int64]:
     """Draw a column for every row that is asked for, exactly.
 
     Parameters
@@ -37,7 +39,7 @@ def draw_rows(matrix: NDArray[np.float64], rows: NDArray[np.int64], enclose: Row
     rows : ndarray of int64, shape (d,)
     enclose : callable
         ``enclose(i)`` lists enclosures of the m stated weights of row i at Arb's working precision.
-    tape : Tape
+    stream : BitStream
         Source of words: one a draw, and hardly ever a second.
 
     Returns
@@ -50,12 +52,12 @@ def draw_rows(matrix: NDArray[np.float64], rows: NDArray[np.int64], enclose: Row
 
     Examples
     --------
-    >>> from ppdinf.noise.primitives.stream import seeded_tape
+    >>> from ppdinf.noise.primitives.stream import seeded_stream
     >>> matrix = np.array([[0.5, 0.5], [0.25, 0.75]])
-    >>> draw_rows(matrix, np.array([0, 1, 1, 0]), lambda i: [arb(p) for p in matrix[i]], seeded_tape(1))
+    >>> draw_rows(matrix, np.array([0, 1, 1, 0]), lambda i: [arb(p) for p in matrix[i]], seeded_stream(1))
     array([1, 1, 0, 1])
     """
-    words = tape(rows.size)
+    words = stream(rows.size)
     drawn = np.empty(rows.size, dtype=np.int64)
     order = np.argsort(rows, kind="stable")
     present, starts = np.unique(rows[order], return_index=True)
@@ -66,7 +68,7 @@ def draw_rows(matrix: NDArray[np.float64], rows: NDArray[np.int64], enclose: Row
         found = np.searchsorted(levels, u, side="right")
         near = (np.searchsorted(levels[:-1], u - MARGIN) != np.searchsorted(levels[:-1], u + MARGIN)).nonzero()[0]
         for k in near.tolist():
-            found[k] = settle(words[own[k]], 64, tape, partial(_find, i=i, enclose=enclose))
+            found[k] = settle(words[own[k]], 64, stream, partial(_find, i=i, enclose=enclose))
         drawn[own] = found
     return drawn
 

@@ -129,11 +129,11 @@ class ChaCha20(np.random.BitGenerator):
 
     Examples
     --------
-    >>> from ppdinf.noise.primitives.stream import secure_tape, seeded_tape
-    >>> secret = np.random.Generator(ChaCha20(secure_tape()(4)))
+    >>> from ppdinf.noise.primitives.stream import secure_stream, seeded_stream
+    >>> secret = np.random.Generator(ChaCha20(secure_stream()(4)))
     >>> 0 <= secret.random() < 1
     True
-    >>> np.random.Generator(ChaCha20(seeded_tape(1)(4))).integers(100, size=5)
+    >>> np.random.Generator(ChaCha20(seeded_stream(1)(4))).integers(100, size=5)
     array([80,  5, 10,  8, 43])
     """
 

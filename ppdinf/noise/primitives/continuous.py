@@ -1,4 +1,4 @@
-"""Real-valued draws from a tape: one word a draw, by inversion, to the last bit of the tail.
+"""Real-valued draws from a stream: one word a draw, by inversion, to the last bit of the tail.
 
 A word gives a sign and 63 bits u in (0, 1), read relative to 0, so that draws reach to where the tail has mass
 2^-64: 9.2 standard deviations of a normal law, 44 scales of a Laplace law. Nothing further out can be drawn, and
@@ -22,53 +22,53 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 
 if TYPE_CHECKING:
-    from ppdinf.noise.primitives.stream import Tape
+    from ppdinf.noise.primitives.stream import BitStream
 
 __all__ = ["exponentials", "laplaces", "normals"]
 
 type Reals = NDArray[np.float64]
 
 
-def normals(tape: Tape, *shape: int) -> Reals:
+def normals(stream: BitStream, *shape: int) -> Reals:
     """Draw from the standard normal law.
 
     Examples
     --------
-    >>> from ppdinf.noise.primitives.stream import seeded_tape
-    >>> normals(seeded_tape(1), 2, 3).shape
+    >>> from ppdinf.noise.primitives.stream import seeded_stream
+    >>> normals(seeded_stream(1), 2, 3).shape
     (2, 3)
     """
-    sign, u = _signed(tape, *shape)
+    sign, u = _signed(stream, *shape)
     drawn: Reals = sign * ndtri(u / 2)
     return drawn
 
 
-def laplaces(tape: Tape, *shape: int) -> Reals:
+def laplaces(stream: BitStream, *shape: int) -> Reals:
     """Draw from the Laplace law of scale 1.
 
     Examples
     --------
-    >>> from ppdinf.noise.primitives.stream import seeded_tape
-    >>> bool(abs(abs(laplaces(seeded_tape(1), 10_000)).mean() - 1) < 0.05)
+    >>> from ppdinf.noise.primitives.stream import seeded_stream
+    >>> bool(abs(abs(laplaces(seeded_stream(1), 10_000)).mean() - 1) < 0.05)
     True
     """
-    sign, u = _signed(tape, *shape)
+    sign, u = _signed(stream, *shape)
     return sign * np.log(u)
 
 
-def exponentials(tape: Tape, *shape: int) -> Reals:
+def exponentials(stream: BitStream, *shape: int) -> Reals:
     """Draw from the exponential law of mean 1.
 
     Examples
     --------
-    >>> from ppdinf.noise.primitives.stream import seeded_tape
-    >>> bool(exponentials(seeded_tape(1), 10_000).min() > 0)
+    >>> from ppdinf.noise.primitives.stream import seeded_stream
+    >>> bool(exponentials(seeded_stream(1), 10_000).min() > 0)
     True
     """
-    return -np.log((tape(prod(shape)).reshape(shape).astype(float) + 0.5) * 2.0**-64)
+    return -np.log((stream(prod(shape)).reshape(shape).astype(float) + 0.5) * 2.0**-64)
 
 
-def _signed(tape: Tape, *shape: int) -> tuple[Reals, Reals]:
-    words = tape(prod(shape)).reshape(shape)
+def _signed(stream: BitStream, *shape: int) -> tuple[Reals, Reals]:
+    words = stream(prod(shape)).reshape(shape)
     magnitude = (words & np.uint64(2**63 - 1)).astype(float)
     return np.where(words >> np.uint64(63), 1.0, -1.0), (magnitude + 0.5) * 2.0**-63

@@ -1,8 +1,8 @@
-"""Words of a tape compared with enclosures of real numbers, in as many bits as it takes.
+"""Words of a stream compared with enclosures of real numbers, in as many bits as it takes.
 
 A real number u, uniform on [0, 1), begins with the bits of a word. Ball arithmetic (Arb) encloses the number it is
 compared with between integers; a word that lies between them leaves the comparison open, and is lengthened by the
-tape's next word, with enclosures of more bits, until it does not. Floating point decides nothing.
+stream's next word, with enclosures of more bits, until it does not. Floating point decides nothing.
 """
 
 from collections.abc import Callable, Iterator
@@ -12,7 +12,7 @@ from threading import Lock
 import numpy as np
 from flint import arb, ctx
 
-from ppdinf.noise.primitives.stream import Tape
+from ppdinf.noise.primitives.stream import BitStream
 
 __all__ = ["integer_bounds", "is_below", "precision", "scaled", "settle"]
 
@@ -26,11 +26,11 @@ def precision(bits: int) -> Iterator[None]:
         yield
 
 
-def settle[T](word: np.uint64, width: int, tape: Tape, verdict: Callable[[int, int], T | None]) -> T:
-    """Lengthen a word from the tape until ``verdict(word, bits)`` settles it."""
+def settle[T](word: np.uint64, width: int, stream: BitStream, verdict: Callable[[int, int], T | None]) -> T:
+    """Lengthen a word from the stream until ``verdict(word, bits)`` settles it."""
     longer, bits = int(word), width
     while (answer := verdict(longer, bits)) is None:
-        longer, bits = longer << width | int(tape(1)[0]), bits + width
+        longer, bits = longer << width | int(stream(1)[0]), bits + width
     return answer
 
 

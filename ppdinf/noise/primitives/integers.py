@@ -22,12 +22,12 @@ from ppdinf._internal.numba_jit import jit
 from ppdinf._internal.rationals import ball
 from ppdinf.errors import PrivacyError
 from ppdinf.noise.primitives.inversion import Inversion, bernoulli
-from ppdinf.noise.primitives.stream import Tape, Words, bounded, fill
+from ppdinf.noise.primitives.stream import BitStream, Words, bounded, fill
 
 __all__ = ["bernoulli_exp", "discrete_gaussian", "discrete_laplace", "uniform_integers"]
 
 
-def discrete_laplace(epsilon: Fraction, size: int, tape: Tape) -> NDArray[np.int64]:
+def discrete_laplace(epsilon: Fraction, size: int, stream: BitStream) -> NDArray[np.int64]:
     """Draw from P(k) proportional to exp(-epsilon |k|) on the integers (the double geometric law).
 
     Parameters
@@ -36,7 +36,7 @@ def discrete_laplace(epsilon: Fraction, size: int, tape: Tape) -> NDArray[np.int
         Positive rate.
     size : int
         Number of independent draws.
-    tape : Tape
+    stream : BitStream
         Source of words: one a draw for epsilon above 0.011, about three below.
 
     Returns
@@ -50,21 +50,21 @@ def discrete_laplace(epsilon: Fraction, size: int, tape: Tape) -> NDArray[np.int
 
     Notes
     -----
-    About 0.03 microseconds a draw from a secure tape (0.2 in the wide case), after a set-up of at most
+    About 0.03 microseconds a draw from a secure stream (0.2 in the wide case), after a set-up of at most
     0.05 s for each new epsilon. Time and words read depend on the drawn values only through a binary
     search and, in the wide case, through rejections (one draw in a hundred).
 
     Examples
     --------
     >>> from fractions import Fraction
-    >>> from ppdinf.noise.primitives.stream import seeded_tape
-    >>> discrete_laplace(Fraction(1, 4), 6, seeded_tape(1))
+    >>> from ppdinf.noise.primitives.stream import seeded_stream
+    >>> discrete_laplace(Fraction(1, 4), 6, seeded_stream(1))
     array([ 0,  9, -5,  9, -2, -1])
     """
-    return _laplace(positive("epsilon", epsilon)).draw(size, tape)
+    return _laplace(positive("epsilon", epsilon)).draw(size, stream)
 
 
-def discrete_gaussian(sigma_squared: Fraction, size: int, tape: Tape) -> NDArray[np.int64]:
+def discrete_gaussian(sigma_squared: Fraction, size: int, stream: BitStream) -> NDArray[np.int64]:
     """Draw from P(k) proportional to exp(-k^2 / (2 sigma^2)) on the integers.
 
     Parameters
@@ -73,7 +73,7 @@ def discrete_gaussian(sigma_squared: Fraction, size: int, tape: Tape) -> NDArray
         Positive; the variance of the law is a little smaller than it for small sigma.
     size : int
         Number of independent draws.
-    tape : Tape
+    stream : BitStream
         Source of words: one a draw for sigma below 434, about three above.
 
     Returns
@@ -91,14 +91,14 @@ def discrete_gaussian(sigma_squared: Fraction, size: int, tape: Tape) -> NDArray
 
     Examples
     --------
-    >>> from ppdinf.noise.primitives.stream import seeded_tape
-    >>> discrete_gaussian(9, 6, seeded_tape(1))
+    >>> from ppdinf.noise.primitives.stream import seeded_stream
+    >>> discrete_gaussian(9, 6, seeded_stream(1))
     array([ 0,  5, -3,  5, -1, -1])
     """
-    return _gaussian(positive("sigma_squared", sigma_squared)).draw(size, tape)
+    return _gaussian(positive("sigma_squared", sigma_squared)).draw(size, stream)
 
 
-def bernoulli_exp(q: Fraction, size: int, tape: Tape) -> NDArray[np.bool_]:
+def bernoulli_exp(q: Fraction, size: int, stream: BitStream) -> NDArray[np.bool_]:
     """Draw events of probability exp(-q).
 
     Parameters
@@ -107,7 +107,7 @@ def bernoulli_exp(q: Fraction, size: int, tape: Tape) -> NDArray[np.bool_]:
         At least 0.
     size : int
         Number of independent draws.
-    tape : Tape
+    stream : BitStream
         Source of words: one a draw, and almost never a second.
 
     Returns
@@ -121,22 +121,22 @@ def bernoulli_exp(q: Fraction, size: int, tape: Tape) -> NDArray[np.bool_]:
 
     Examples
     --------
-    >>> from ppdinf.noise.primitives.stream import seeded_tape
-    >>> bernoulli_exp(1, 6, seeded_tape(1))
+    >>> from ppdinf.noise.primitives.stream import seeded_stream
+    >>> bernoulli_exp(1, 6, seeded_stream(1))
     array([False, False,  True, False,  True, False])
     """
     q = Fraction(0) if q == 0 else positive("q", q)
-    return bernoulli(lambda: (-ball(q)).exp(), size, tape)
+    return bernoulli(lambda: (-ball(q)).exp(), size, stream)
 
 
-def uniform_integers(limits: NDArray[np.integer], tape: Tape) -> NDArray[np.int64]:
+def uniform_integers(limits: NDArray[np.integer], stream: BitStream) -> NDArray[np.int64]:
     """Draw one whole number from {0, ..., n - 1} for every n of an array.
 
     Parameters
     ----------
     limits : ndarray of integers, shape (size,)
         From 1 to 2^63.
-    tape : Tape
+    stream : BitStream
         Source of words: one a draw, and hardly ever a second.
 
     Returns
@@ -145,12 +145,12 @@ def uniform_integers(limits: NDArray[np.integer], tape: Tape) -> NDArray[np.int6
 
     Examples
     --------
-    >>> from ppdinf.noise.primitives.stream import seeded_tape
-    >>> uniform_integers(np.array([1, 10, 1000]), seeded_tape(1))
+    >>> from ppdinf.noise.primitives.stream import seeded_stream
+    >>> uniform_integers(np.array([1, 10, 1000]), seeded_stream(1))
     array([  0,   9, 144])
     """
     found = np.empty(len(limits), dtype=np.int64)
-    fill(_bounded_each, tape, len(limits), np.asarray(limits, dtype=np.uint64), found)
+    fill(_bounded_each, stream, len(limits), np.asarray(limits, dtype=np.uint64), found)
     return found
 
 

@@ -1,9 +1,9 @@
 """Exact inverse-CDF sampling of log-concave laws on the integers.
 
-A real number u, uniform on [0, 1), is read off the tape 64 bits at a time, and the draw is the k with
+A real number u, uniform on [0, 1), is read off the stream 64 bits at a time, and the draw is the k with
 F(k-1) <= u < F(k). Ball arithmetic (Arb) encloses 2^64 F(k) between integers for every k in a window;
 a word between the upper bound of F(k-1) and the lower bound of F(k) settles the draw by comparing
-integers. A word that settles nothing (about one in 2^64 / window) is lengthened by the tape's next
+integers. A word that settles nothing (about one in 2^64 / window) is lengthened by the stream's next
 word, with bounds of more bits over a wider window, until it does. Floating point decides nothing and
 no tail is cut off: the law is exact.
 
@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 from ppdinf._internal.types import Array
 from ppdinf.errors import PrivacyError
 from ppdinf.noise.primitives.enclosed_comparison import integer_bounds, is_below, precision, scaled, settle
-from ppdinf.noise.primitives.stream import Tape
+from ppdinf.noise.primitives.stream import BitStream
 
 __all__ = ["Inversion", "bernoulli"]
 
@@ -38,7 +38,7 @@ HALF_TABLE = 2**12  # blocks on each side of the mode that hold all but 2^-64 of
 LARGEST = 2**61  # draws are 64-bit integers, with room for the sums callers make of them
 
 
-def bernoulli(probability: Callable[[], arb], size: int, tape: Tape, *, width: int = 64) -> NDArray[np.bool_]:
+def bernoulli(probability: Callable[[], arb], size: int, stream: BitStream, *, width: int = 64) -> NDArray[np.bool_]:
     """Draw ``size`` independent events of one probability, exactly.
 
     Parameters
@@ -47,22 +47,22 @@ def bernoulli(probability: Callable[[], arb], size: int, tape: Tape, *, width: i
         Encloses the probability at Arb's working precision at the time of the call.
     size : int
         Number of draws, each of which reads one word and almost never a second.
-    tape : Tape
+    stream : BitStream
         Source of words.
     width : int
-        Bits in each of the tape's words; fewer than 64 serves proofs by enumeration.
+        Bits in each of the stream's words; fewer than 64 serves proofs by enumeration.
 
     Examples
     --------
-    >>> from ppdinf.noise.primitives.stream import seeded_tape
-    >>> bernoulli(lambda: arb(-1).exp(), 6, seeded_tape(1))
+    >>> from ppdinf.noise.primitives.stream import seeded_stream
+    >>> bernoulli(lambda: arb(-1).exp(), 6, seeded_stream(1))
     array([False, False,  True, False,  True, False])
     """
-    words = tape(size)
+    words = stream(size)
     low, high = scaled(probability, width)
     happens = words < low
     for i in np.flatnonzero(~happens & (words < high)):
-        happens[i] = settle(words[i], width, tape, lambda word, bits: is_below(word, probability, bits))
+        happens[i] = settle(words[i], width, stream, lambda word, bits: is_below(word, probability, bits))
     return happens
 
 
@@ -106,7 +106,7 @@ class Inversion:
     first : int, optional
         The smallest k of the support; without it the support has no lower end. It has no upper end.
     width : int
-        Bits in each of the tape's words; fewer than 64 serves proofs by enumeration.
+        Bits in each of the stream's words; fewer than 64 serves proofs by enumeration.
 
     Raises
     ------
@@ -120,9 +120,9 @@ class Inversion:
 
     Examples
     --------
-    >>> from ppdinf.noise.primitives.stream import seeded_tape
+    >>> from ppdinf.noise.primitives.stream import seeded_stream
     >>> law = Inversion(lambda k: (-arb(k) ** 2 / 18).exp(), mode=0)
-    >>> law.draw(5, seeded_tape(1))
+    >>> law.draw(5, seeded_stream(1))
     array([ 0,  5, -3,  5, -1])
     """
 
@@ -135,49 +135,49 @@ class Inversion:
         self._table = lru_cache(maxsize=4)(self._tabulate)
         self._table(width)
 
-    def draw(self, size: int, tape: Tape) -> NDArray[np.int64]:
+    def draw(self, size: int, stream: BitStream) -> NDArray[np.int64]:
         """Return ``size`` independent draws."""
         if self.block == 1:
-            return self.mode + self._draw_blocks(size, tape)
+            return self.mode + self._draw_blocks(size, stream)
         draws = np.empty(size, dtype=np.int64)
         waiting = np.arange(size)
         while waiting.size:
-            values, kept = self._propose(waiting.size, tape)
+            values, kept = self._propose(waiting.size, stream)
             draws[waiting[kept]] = values[kept]
             waiting = waiting[~kept]
         return draws
 
-    def _draw_blocks(self, size: int, tape: Tape) -> NDArray[np.int64]:
-        words = tape(size)
+    def _draw_blocks(self, size: int, stream: BitStream) -> NDArray[np.int64]:
+        words = stream(size)
         blocks, settled = self._table(self.width).find(words)
         for i in np.flatnonzero(~settled):
-            blocks[i] = settle(words[i], self.width, tape, self._find)
+            blocks[i] = settle(words[i], self.width, stream, self._find)
         return blocks
 
     def _find(self, word: int, bits: int) -> int | None:
         blocks, settled = self._table(bits).find(np.array([word], dtype=object))
         return int(blocks[0]) if settled[0] else None
 
-    def _propose(self, size: int, tape: Tape) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    def _propose(self, size: int, stream: BitStream) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
         """Draw blocks, an integer in each, and which of these to keep."""
-        blocks = self._draw_blocks(size, tape)
+        blocks = self._draw_blocks(size, stream)
         above = blocks >= 0
         nearest = self.mode + np.where(above, self.block * blocks, self.block * (blocks + 1) - 1)
-        offsets = (tape(size) >> np.uint64(self.width + 1 - self.block.bit_length())).astype(np.int64)
+        offsets = (stream(size) >> np.uint64(self.width + 1 - self.block.bit_length())).astype(np.int64)
         values = nearest + np.where(above, offsets, -offsets)
-        words = tape(size)
+        words = stream(size)
         kept = words < self._table(self.width).kept_below(blocks)
         for i in np.flatnonzero(~kept):
-            kept[i] = self._keeps(int(values[i]), int(nearest[i]), words[i], tape)
+            kept[i] = self._keeps(int(values[i]), int(nearest[i]), words[i], stream)
         return values, kept
 
-    def _keeps(self, value: int, nearest: int, word: np.uint64, tape: Tape) -> bool:
+    def _keeps(self, value: int, nearest: int, word: np.uint64, stream: BitStream) -> bool:
         if value == nearest or (self.first is not None and value < self.first):
             return value == nearest
         return settle(
             word,
             self.width,
-            tape,
+            stream,
             lambda w, bits: is_below(w, lambda: self.weight(value) / self.weight(nearest), bits),
         )
 

@@ -15,7 +15,7 @@ import numpy as np
 from ppdinf.errors import PrivacyError
 
 if TYPE_CHECKING:
-    from ppdinf.noise.primitives.stream import Tape, Words
+    from ppdinf.noise.primitives.stream import BitStream, Words
 
 __all__ = ["keyed_tape"]
 
@@ -23,7 +23,7 @@ BLOCK = 2**12  # words in the output of one call
 SHORTEST_KEY = 32  # bytes
 
 
-def keyed_tape(key: bytes, occasion: str) -> Tape:
+def keyed_tape(key: bytes, occasion: str) -> BitStream:
     """Words from a secret key and the name of an occasion.
 
     Parameters
@@ -37,7 +37,7 @@ def keyed_tape(key: bytes, occasion: str) -> Tape:
 
     Returns
     -------
-    Tape
+    BitStream
         20 ns a word.
 
     Raises

@@ -12,29 +12,29 @@ Press, 1976).
 import numpy as np
 from flint import arb, ctx
 
-from ppdinf.noise.primitives.stream import Tape, Words
+from ppdinf.noise.primitives.stream import BitStream, Words
 
 __all__ = ["LazyReals"]
 
 
 class LazyReals:
-    """A row of independent uniform real numbers, read off a tape.
+    """A row of independent uniform real numbers, read off a stream.
 
     Parameters
     ----------
-    tape : Tape
+    stream : BitStream
 
     Examples
     --------
-    >>> from ppdinf.noise.primitives.stream import seeded_tape
-    >>> reals = LazyReals(seeded_tape(1))
+    >>> from ppdinf.noise.primitives.stream import seeded_stream
+    >>> reals = LazyReals(seeded_stream(1))
     >>> words = reals.take(3)
     >>> bool(abs(float(reals.enclose(2)) - words[2] / 2.0**64) < 1e-15)
     True
     """
 
-    def __init__(self, tape: Tape) -> None:
-        self._tape = tape
+    def __init__(self, stream: BitStream) -> None:
+        self._tape = stream
         self._taken: list[Words] = []
         self._starts: list[int] = []
         self._longer: dict[int, tuple[int, int]] = {}

@@ -1,8 +1,8 @@
-"""Random tapes: every exact sampler is a function of an endless row of uniform 64-bit words.
+"""Random streams: every exact sampler is a function of an endless row of uniform 64-bit words.
 
-A *tape* is any function ``take(n)`` that returns its next ``n`` words. Three kinds serve the same
+A *stream* is any function ``take(n)`` that returns its next ``n`` words. Three kinds serve the same
 integer code: the operating system's words for releases, a seeded generator's for research, and an
-enumerated tape for proofs. A sampler whose law holds for one uniform tape holds for all of them.
+enumerated stream for proofs. A sampler whose law holds for one uniform stream holds for all of them.
 
 References
 ----------
@@ -18,16 +18,16 @@ from numpy.typing import NDArray
 
 from ppdinf._internal.numba_jit import jit
 
-__all__ = ["Tape", "Words", "bounded", "fill", "secure_tape", "seeded_tape"]
+__all__ = ["BitStream", "Words", "bounded", "fill", "secure_stream", "seeded_stream"]
 
 ROW = 2**20  # words read at a time: 8 MB
 RAW = np.random.PCG64, np.random.PCG64DXSM, np.random.Philox, np.random.SFC64  # whose own words are of 64 bits
 
 type Words = NDArray[np.uint64]
-type Tape = Callable[[int], Words]
+type BitStream = Callable[[int], Words]
 
 
-def secure_tape() -> Tape:
+def secure_stream() -> BitStream:
     """Words from the operating system's secure source, for releases.
 
     The source is the kernel's, so nothing is seeded, stored or shared: a forked process reads words
@@ -35,21 +35,21 @@ def secure_tape() -> Tape:
 
     Examples
     --------
-    >>> secure_tape()(3).shape
+    >>> secure_stream()(3).shape
     (3,)
     """
-    # bytearray: a writable array, as the seeded tape gives, so that kernels are compiled once
+    # bytearray: a writable array, as the seeded stream gives, so that kernels are compiled once
     return lambda n: np.frombuffer(bytearray(os.urandom(8 * n)), dtype=np.uint64)
 
 
-def seeded_tape(rng: int | np.random.Generator) -> Tape:
+def seeded_stream(rng: int | np.random.Generator) -> BitStream:
     """Words from a NumPy generator, for simulation: reproducible, and never for a release.
 
-    A passed generator is read in place: it moves on with the tape.
+    A passed generator is read in place: it moves on with the stream.
 
     Examples
     --------
-    >>> first, second = seeded_tape(1), seeded_tape(1)
+    >>> first, second = seeded_stream(1), seeded_stream(1)
     >>> bool((np.append(first(2), first(3)) == second(5)).all())
     True
     """
@@ -59,17 +59,17 @@ def seeded_tape(rng: int | np.random.Generator) -> Tape:
     return lambda n: rng.integers(0, 2**64, size=n, dtype=np.uint64)
 
 
-def fill(kernel: Callable[..., int], tape: Tape, entries: int, *state: object) -> None:
+def fill(kernel: Callable[..., int], stream: BitStream, entries: int, *state: object) -> None:
     """Run a compiled kernel until it has decided all its entries.
 
     ``kernel(words, position, *state)`` reads its words in order, each of which decides the entry at
     ``position`` or, if rejected, nothing; it writes into ``state`` and returns the next undecided
-    position. So no word is ever read twice or left over, and the outcome is a function of the tape
-    alone, however the tape is cut into rows.
+    position. So no word is ever read twice or left over, and the outcome is a function of the stream
+    alone, however the stream is cut into rows.
     """
     position = 0
     while position < entries:
-        position = kernel(tape(min(entries - position, ROW)), position, *state)
+        position = kernel(stream(min(entries - position, ROW)), position, *state)
 
 
 @jit

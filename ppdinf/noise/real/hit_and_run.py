@@ -29,10 +29,10 @@ from scipy.optimize import linprog
 
 from ppdinf.errors import PrivacyError
 from ppdinf.noise.primitives.continuous import exponentials, normals
-from ppdinf.noise.primitives.stream import seeded_tape
+from ppdinf.noise.primitives.stream import seeded_stream
 
 if TYPE_CHECKING:
-    from ppdinf.noise.primitives.stream import Tape
+    from ppdinf.noise.primitives.stream import BitStream
 
 __all__ = ["Chord", "hit_and_run", "hit_and_run_meeting", "hull_chord"]
 
@@ -42,7 +42,7 @@ type Chord = Callable[[Reals, Reals], tuple[float, float]]
 NEAR = 16  # times m^(-3/2), in coordinates where the body is within the unit ball: pairs coupled maximally
 
 
-def hit_and_run(chord: Chord, root: Reals, steps: int, draws: int, tape: Tape) -> Reals:
+def hit_and_run(chord: Chord, root: Reals, steps: int, draws: int, stream: BitStream) -> Reals:
     """Run independent chains from 0 and return where they end.
 
     Parameters
@@ -55,7 +55,7 @@ def hit_and_run(chord: Chord, root: Reals, steps: int, draws: int, tape: Tape) -
     steps : int
         Of each chain; `ppdinf.noise.mcmc.tv_bound` says how many are enough.
     draws : int
-    tape : Tape
+    stream : BitStream
         m + 1 words a step.
 
     Returns
@@ -65,16 +65,16 @@ def hit_and_run(chord: Chord, root: Reals, steps: int, draws: int, tape: Tape) -
     Examples
     --------
     >>> from ppdinf.noise.real.polytope import polytope
-    >>> from ppdinf.noise.primitives.stream import seeded_tape
+    >>> from ppdinf.noise.primitives.stream import seeded_stream
     >>> square = polytope(np.array([[1.0, 1.0], [1.0, -1.0]]))
-    >>> w = hit_and_run(square.chord, np.eye(2), 20, 500, seeded_tape(1))
+    >>> w = hit_and_run(square.chord, np.eye(2), 20, 500, seeded_stream(1))
     >>> bool(abs(w).max() <= 1), bool(abs(w.mean()) < 0.1)
     (True, True)
     """
     ends = np.zeros((draws, len(root)))
     for i in range(draws):
         for _ in range(steps):
-            ends[i] = _step(chord, root, ends[i], *_words(root, tape))
+            ends[i] = _step(chord, root, ends[i], *_words(root, stream))
     return ends
 
 
@@ -95,12 +95,12 @@ def hit_and_run_meeting(chord: Chord, root: Reals) -> Callable[[int, int, np.ran
     """
 
     def meeting(lag: int, limit: int, rng: np.random.Generator) -> int:
-        tape = seeded_tape(rng)
+        stream = seeded_stream(rng)
         first, second = np.zeros(len(root)), np.zeros(len(root))
         for _ in range(lag):
-            first = _step(chord, root, first, *_words(root, tape))
+            first = _step(chord, root, first, *_words(root, stream))
         for step in range(lag + 1, limit + 1):
-            first, second, met = _coupled(chord, root, first, second, tape)
+            first, second, met = _coupled(chord, root, first, second, stream)
             if met:
                 return step
         return -1
@@ -142,9 +142,9 @@ def hull_chord(points: Reals) -> Chord:
     return lambda w, direction: (-end(w, -direction), end(w, direction))
 
 
-def _words(root: Reals, tape: Tape) -> tuple[Reals, float]:
+def _words(root: Reals, stream: BitStream) -> tuple[Reals, float]:
     """Read a direction and a fraction in (0, 1)."""
-    return root @ normals(tape, len(root)), math.exp(-float(exponentials(tape, 1)[0]))
+    return root @ normals(stream, len(root)), math.exp(-float(exponentials(stream, 1)[0]))
 
 
 def _step(chord: Chord, root: Reals, w: Reals, direction: Reals, fraction: float) -> Reals:
@@ -152,18 +152,18 @@ def _step(chord: Chord, root: Reals, w: Reals, direction: Reals, fraction: float
     return w + (low + fraction * (high - low)) * direction
 
 
-def _coupled(chord: Chord, root: Reals, w: Reals, v: Reals, tape: Tape) -> tuple[Reals, Reals, bool]:
+def _coupled(chord: Chord, root: Reals, w: Reals, v: Reals, stream: BitStream) -> tuple[Reals, Reals, bool]:
     """One step of both chains; how they are coupled must depend on where they are alone."""
-    direction, fraction = _words(root, tape)
+    direction, fraction = _words(root, stream)
     moved = _step(chord, root, w, direction, fraction)
     if np.linalg.norm(np.linalg.solve(root, v - w)) > NEAR / len(root) ** 1.5:
         return moved, _step(chord, root, v, direction, fraction), False
-    if -float(exponentials(tape, 1)[0]) <= _log_density(chord, root, v, moved) - _log_density(chord, root, w, moved):
+    if -float(exponentials(stream, 1)[0]) <= _log_density(chord, root, v, moved) - _log_density(chord, root, w, moved):
         return moved, moved, True
     while True:
-        other = _step(chord, root, v, *_words(root, tape))
+        other = _step(chord, root, v, *_words(root, stream))
         ratio = _log_density(chord, root, w, other) - _log_density(chord, root, v, other)
-        if -float(exponentials(tape, 1)[0]) > ratio:
+        if -float(exponentials(stream, 1)[0]) > ratio:
             return moved, other, False
 
 

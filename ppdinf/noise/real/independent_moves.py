@@ -23,7 +23,7 @@ from ppdinf.noise.primitives.continuous import exponentials, laplaces
 from ppdinf.noise.real.k_norm_draws import uniforms
 
 if TYPE_CHECKING:
-    from ppdinf.noise.primitives.stream import Tape
+    from ppdinf.noise.primitives.stream import BitStream
 
 __all__ = ["IndependentMoves", "independent_moves"]
 
@@ -45,21 +45,21 @@ class IndependentMoves:
     points: Reals
     forms: Reals
 
-    def noise(self, draws: int, tape: Tape) -> Reals:
+    def noise(self, draws: int, stream: BitStream) -> Reals:
         """Draw from the density proportional to exp(-|w|_K), shape (draws, k)."""
         k, n = self.points.shape
         if n == k:
-            return laplaces(tape, draws, k) @ self.points.T
+            return laplaces(stream, draws, k) @ self.points.T
         j = np.arange(1, n)
         log_weights = -gammaln(j + 1) - gammaln(n - j + 1) - gammaln(j) - gammaln(n - j)
         cumulative = np.cumsum(np.exp(log_weights - log_weights.max()))
-        gaining = 1 + np.searchsorted(cumulative, uniforms(tape, draws) * cumulative[-1])
-        order = np.argsort(exponentials(tape, draws, n), axis=1)
+        gaining = 1 + np.searchsorted(cumulative, uniforms(stream, draws) * cumulative[-1])
+        order = np.argsort(exponentials(stream, draws, n), axis=1)
         gains = np.argsort(order, axis=1) < gaining[:, np.newaxis]
-        spread = exponentials(tape, draws, n)
+        spread = exponentials(stream, draws, n)
         up, down = np.where(gains, spread, 0.0), np.where(gains, 0.0, spread)
         weights = up / up.sum(axis=1, keepdims=True) - down / down.sum(axis=1, keepdims=True)
-        return exponentials(tape, draws, k).sum(axis=1, keepdims=True) * weights @ self.points.T
+        return exponentials(stream, draws, k).sum(axis=1, keepdims=True) * weights @ self.points.T
 
 
 def independent_moves(columns: Reals, *, differences: bool) -> IndependentMoves | None:

@@ -29,12 +29,12 @@ from ppdinf.noise.primitives.inversion import Inversion
 
 if TYPE_CHECKING:
     from ppdinf.noise.exact.elimination.variable_elimination import Elimination
-    from ppdinf.noise.primitives.stream import Tape
+    from ppdinf.noise.primitives.stream import BitStream
 
 __all__ = ["one_of", "whole_k_norm"]
 
 
-def whole_k_norm(dimension: int, norm: str, rate: Fraction, draws: int, tape: Tape) -> NDArray[np.int64]:
+def whole_k_norm(dimension: int, norm: str, rate: Fraction, draws: int, stream: BitStream) -> NDArray[np.int64]:
     """Draw whole vectors with mass proportional to ``exp(-rate |z|)``.
 
     Parameters
@@ -44,7 +44,7 @@ def whole_k_norm(dimension: int, norm: str, rate: Fraction, draws: int, tape: Ta
     rate : Fraction
         Positive.
     draws : int
-    tape : callable
+    stream : callable
         Uniform 64-bit words (`ppdinf.noise.primitives.stream`).
 
     Returns
@@ -53,19 +53,19 @@ def whole_k_norm(dimension: int, norm: str, rate: Fraction, draws: int, tape: Ta
 
     Examples
     --------
-    >>> from ppdinf.noise.primitives.stream import seeded_tape
-    >>> z = whole_k_norm(2, "linf", Fraction(1, 2), 40_000, seeded_tape(1))
+    >>> from ppdinf.noise.primitives.stream import seeded_stream
+    >>> z = whole_k_norm(2, "linf", Fraction(1, 2), 40_000, seeded_stream(1))
     >>> at_zero = 1 / sum((8 * k or 1) * np.exp(-k / 2) for k in range(100))
     >>> bool(abs((z == 0).all(axis=1).mean() - at_zero) < 0.002)
     True
     """
     if norm == "l1":
-        return discrete_laplace(rate, draws * dimension, tape).reshape(draws, dimension)
+        return discrete_laplace(rate, draws * dimension, stream).reshape(draws, dimension)
     if norm == "l2":
         free = structure(np.zeros((1, dimension), dtype=np.int64))
-        return exact_noise(free, L2Laplace(rate)).draw(draws, tape)
-    radius = _radius(dimension, rate).draw(draws, tape)
-    return uniform_integers(np.repeat(2 * radius + 1, dimension), tape).reshape(draws, -1) - radius[:, None]
+        return exact_noise(free, L2Laplace(rate)).draw(draws, stream)
+    radius = _radius(dimension, rate).draw(draws, stream)
+    return uniform_integers(np.repeat(2 * radius + 1, dimension), stream).reshape(draws, -1) - radius[:, None]
 
 
 @lru_cache(maxsize=16)
@@ -85,9 +85,9 @@ def one_of(sizes: NDArray[np.int64], log_weights: Sequence[Fraction]) -> Elimina
 
     Examples
     --------
-    >>> from ppdinf.noise.primitives.stream import seeded_tape
+    >>> from ppdinf.noise.primitives.stream import seeded_stream
     >>> choice = one_of(np.array([3, 0, 1]), [Fraction(0), Fraction(0), Fraction(-1)])
-    >>> np.bincount(choice.draw(4000, seeded_tape(1))[:, 0]) / 4000
+    >>> np.bincount(choice.draw(4000, seeded_stream(1))[:, 0]) / 4000
     array([0.8885, 0.    , 0.1115])
     """
 

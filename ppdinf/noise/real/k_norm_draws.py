@@ -23,7 +23,7 @@ from scipy.special import gammainccinv
 from ppdinf.noise.primitives.continuous import laplaces, normals
 
 if TYPE_CHECKING:
-    from ppdinf.noise.primitives.stream import Tape
+    from ppdinf.noise.primitives.stream import BitStream
 
 __all__ = ["K_NORMS", "k_norm", "uniforms"]
 
@@ -31,12 +31,12 @@ K_NORMS = {"l1": 1, "l2": 2, "linf": np.inf}
 """Norms and their order in `numpy.linalg.norm`."""
 
 
-def uniforms(tape: Tape, *shape: int) -> NDArray[np.float64]:
-    """Read uniform numbers in (0, 1) from a tape, 52 bits each, neither end included."""
-    return ((tape(prod(shape)) >> np.uint64(12)).astype(float).reshape(shape) + 0.5) * 2.0**-52
+def uniforms(stream: BitStream, *shape: int) -> NDArray[np.float64]:
+    """Read uniform numbers in (0, 1) from a stream, 52 bits each, neither end included."""
+    return ((stream(prod(shape)) >> np.uint64(12)).astype(float).reshape(shape) + 0.5) * 2.0**-52
 
 
-def k_norm(dimension: int, norm: str, draws: int, tape: Tape) -> NDArray[np.float64]:
+def k_norm(dimension: int, norm: str, draws: int, stream: BitStream) -> NDArray[np.float64]:
     """Draw from the density proportional to ``exp(-|z|)``, exactly up to double precision.
 
     Parameters
@@ -44,7 +44,7 @@ def k_norm(dimension: int, norm: str, draws: int, tape: Tape) -> NDArray[np.floa
     dimension : int
     norm : {"l1", "l2", "linf"}
     draws : int
-    tape : callable
+    stream : callable
         Uniform 64-bit words (`ppdinf.noise.primitives.stream`).
 
     Returns
@@ -53,19 +53,19 @@ def k_norm(dimension: int, norm: str, draws: int, tape: Tape) -> NDArray[np.floa
 
     Examples
     --------
-    >>> from ppdinf.noise.primitives.stream import seeded_tape
-    >>> z = k_norm(3, "linf", 40_000, seeded_tape(1))
+    >>> from ppdinf.noise.primitives.stream import seeded_stream
+    >>> z = k_norm(3, "linf", 40_000, seeded_stream(1))
     >>> bool(abs(np.abs(z).max(axis=1).mean() - 3) < 0.05)
     True
     """
     if norm == "l1":
-        return laplaces(tape, draws, dimension)
+        return laplaces(stream, draws, dimension)
     if norm == "l2":
-        direction = normals(tape, draws, dimension)
-        size = gammainccinv(dimension, uniforms(tape, draws, 1))
+        direction = normals(stream, draws, dimension)
+        size = gammainccinv(dimension, uniforms(stream, draws, 1))
         unit = direction / np.linalg.norm(direction, axis=1, keepdims=True)
     else:
-        size = gammainccinv(dimension + 1, uniforms(tape, draws, 1))
-        unit = 2 * uniforms(tape, draws, dimension) - 1
+        size = gammainccinv(dimension + 1, uniforms(stream, draws, 1))
+        unit = 2 * uniforms(stream, draws, dimension) - 1
     z: NDArray[np.float64] = size * unit
     return z

@@ -23,7 +23,7 @@ from scipy.spatial import ConvexHull
 from ppdinf.noise.primitives.continuous import exponentials
 
 if TYPE_CHECKING:
-    from ppdinf.noise.primitives.stream import Tape
+    from ppdinf.noise.primitives.stream import BitStream
 
 __all__ = ["Polytope", "polytope"]
 
@@ -59,19 +59,19 @@ class Polytope:
             t = room / speed
         return float(np.max(t[speed < 0])), float(np.min(t[speed > 0]))
 
-    def uniform(self, draws: int, tape: Tape) -> Reals:
+    def uniform(self, draws: int, stream: BitStream) -> Reals:
         """Draw uniform points of K, shape (draws, m); m + 2 words each."""
         m = self.forms.shape[1]
-        e = exponentials(tape, draws, m + 2)
+        e = exponentials(stream, draws, m + 2)
         which = np.searchsorted(self.cumulative, np.exp(-e[:, 0]), side="right").clip(max=self.cumulative.size - 1)
         shares = e[:, 2:] / e[:, 1:].sum(axis=1, keepdims=True)
         points: Reals = np.einsum("im,imk->ik", shares, self.corners[which])
         return points
 
-    def noise(self, draws: int, tape: Tape) -> Reals:
+    def noise(self, draws: int, stream: BitStream) -> Reals:
         """Draw from the density proportional to exp(-|w|_K): a uniform point times a Gamma(m + 1) radius."""
-        radius = exponentials(tape, draws, self.forms.shape[1] + 1).sum(axis=1, keepdims=True)
-        return radius * self.uniform(draws, tape)
+        radius = exponentials(stream, draws, self.forms.shape[1] + 1).sum(axis=1, keepdims=True)
+        return radius * self.uniform(draws, stream)
 
 
 def polytope(points: Reals) -> Polytope:

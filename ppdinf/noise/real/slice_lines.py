@@ -23,7 +23,7 @@ from ppdinf.noise.primitives.continuous import normals
 from ppdinf.noise.real.k_norm_draws import uniforms
 
 if TYPE_CHECKING:
-    from ppdinf.noise.primitives.stream import Tape
+    from ppdinf.noise.primitives.stream import BitStream
 
 __all__ = ["slice_lines"]
 
@@ -38,7 +38,7 @@ def slice_lines(
     scale: Points,
     *,
     steps: int,
-    tape: Tape,
+    stream: BitStream,
     radius: float = np.inf,
 ) -> Points:
     """Run one chain per row of `start` and return where they end.
@@ -53,7 +53,7 @@ def slice_lines(
         The matrix S. Mixing is best when the target is round after division by S, with steps of its own size.
     steps : int
         Number of lines.
-    tape : callable
+    stream : callable
         Uniform 64-bit words.
     radius : float
         The target lives on the ball of this radius around 0.
@@ -68,9 +68,9 @@ def slice_lines(
 
     Examples
     --------
-    >>> from ppdinf.noise.primitives.stream import seeded_tape
+    >>> from ppdinf.noise.primitives.stream import seeded_stream
     >>> normal = lambda b: -0.5 * (b**2).sum(axis=1)
-    >>> ends = slice_lines(normal, np.zeros((4000, 2)), np.eye(2), steps=20, tape=seeded_tape(1))
+    >>> ends = slice_lines(normal, np.zeros((4000, 2)), np.eye(2), steps=20, stream=seeded_stream(1))
     >>> bool(abs(ends.std() - 1) < 0.03)
     True
     """
@@ -78,12 +78,12 @@ def slice_lines(
     chains, m = point.shape
     height = log_density(point)
     for _ in range(steps):
-        direction = normals(tape, chains, m)
+        direction = normals(stream, chains, m)
         line = (direction * (math.sqrt(m) / np.linalg.norm(direction, axis=1, keepdims=True))) @ scale.T
-        level = height + np.log(uniforms(tape, chains))
+        level = height + np.log(uniforms(stream, chains))
         first, last = _chord(point, line, radius)
-        low, high = _bracket(log_density, point, line, level, first, last, tape)
-        point, height = _shrink(log_density, point, line, level, low, high, tape)
+        low, high = _bracket(log_density, point, line, level, first, last, stream)
+        point, height = _shrink(log_density, point, line, level, low, high, stream)
     return point
 
 
@@ -99,10 +99,10 @@ def _chord(point: Points, line: Points, radius: float) -> tuple[Points, Points]:
 
 def _bracket(
     log_density: Callable[[Points], Points], point: Points, line: Points, level: Points, first: Points, last: Points,
-    tape: Tape,
+    stream: BitStream,
 ) -> tuple[Points, Points]:  # fmt: skip
     """Step out from a randomly placed interval until both ends are below the level or on the sphere."""
-    low = -WIDTH * uniforms(tape, len(point))
+    low = -WIDTH * uniforms(stream, len(point))
     ends = []
     for end, limit, way in ((low, first, -1.0), (low + WIDTH, last, 1.0)):
         end = way * np.minimum(way * end, way * limit)
@@ -118,13 +118,13 @@ def _bracket(
 
 def _shrink(
     log_density: Callable[[Points], Points], point: Points, line: Points, level: Points, low: Points, high: Points,
-    tape: Tape,
+    stream: BitStream,
 ) -> tuple[Points, Points]:  # fmt: skip
     """Draw from the bracket, cutting it off at every point that is below the level."""
     found, height = point.copy(), np.empty(len(point))
     left = np.arange(len(point))
     while left.size:
-        t = low[left] + (high - low)[left] * uniforms(tape, left.size)
+        t = low[left] + (high - low)[left] * uniforms(stream, left.size)
         there = point[left] + t[:, None] * line[left]
         value = log_density(there)
         above = value > level[left]

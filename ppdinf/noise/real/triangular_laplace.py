@@ -40,10 +40,10 @@ from scipy.sparse.csgraph import connected_components
 from ppdinf._internal.rationals import ball
 from ppdinf.errors import InvariantError
 from ppdinf.lattice.algebra.systems import MatrixLike
-from ppdinf.noise.primitives.bernoulli import toss
+from ppdinf.noise.primitives.bernoulli import draw_bernoulli
 
 if TYPE_CHECKING:
-    from ppdinf.noise.primitives.stream import Tape
+    from ppdinf.noise.primitives.stream import BitStream
 
 __all__ = ["TriangularLaplace", "triangular_laplace"]
 
@@ -67,35 +67,35 @@ class TriangularLaplace:
     triangle: sparse.csr_array
     rate: Fraction
 
-    def draw(self, size: int, tape: Tape) -> NDArray[np.int64]:
+    def draw(self, size: int, stream: BitStream) -> NDArray[np.int64]:
         """Draw coordinates, int64 of shape (size, m)."""
         m = self.triangle.shape[0]
         found = np.zeros((size, m), dtype=np.int64)
         waiting, rows = np.arange(size if m else 0), max(1, BATCH // max(m, 1))
         while waiting.size:
             now = waiting[:rows]
-            proposed, rests = self._propose(now.size, tape)
-            kept = toss(*self._log_keep(rests), partial(self._enclose_keep, rests), tape)
+            proposed, rests = self._propose(now.size, stream)
+            kept = draw_bernoulli(*self._log_keep(rests), partial(self._enclose_keep, rests), stream)
             found[now[kept]] = proposed[kept]
             waiting = np.concatenate([now[~kept], waiting[rows:]])
         return found
 
-    def _propose(self, size: int, tape: Tape) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def _propose(self, size: int, stream: BitStream) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Draw vectors one coordinate after the other; return the rests f as well."""
         lengths = self.triangle.diagonal()
-        steps = self._geometric(size, lengths, tape)
+        steps = self._geometric(size, lengths, stream)
         x, rests = np.zeros((lengths.size, size), dtype=np.int64), np.empty((lengths.size, size), dtype=np.int64)
         start, columns, entries = self.triangle.indptr, self.triangle.indices, self.triangle.data
         for i in reversed(range(lengths.size)):
             beyond = slice(start[i] + 1, start[i + 1])  # sorted: the diagonal comes first
             t = entries[beyond] @ x[columns[beyond]] if start[i] + 1 < start[i + 1] else np.zeros(size, dtype=np.int64)
             rests[i] = t % lengths[i]
-            up = self._sides(int(lengths[i]), rests[i], tape)
+            up = self._sides(int(lengths[i]), rests[i], stream)
             v = np.where(up, rests[i] + lengths[i] * steps[i], rests[i] - lengths[i] * (1 + steps[i]))
             x[i] = (v - t) // lengths[i]
         return x.T, rests.T
 
-    def _geometric(self, size: int, lengths: NDArray[np.int64], tape: Tape) -> NDArray[np.int64]:
+    def _geometric(self, size: int, lengths: NDArray[np.int64], stream: BitStream) -> NDArray[np.int64]:
         """Draw numbers of steps, int64 of shape (m, size), with mass proportional to exp(-rate length k)."""
         each = np.repeat(lengths, size)
         rates: NDArray[np.float64] = np.multiply(float(self.rate), each, dtype=np.float64)
@@ -107,10 +107,10 @@ class TriangularLaplace:
                 return 1 / (1 + ball(self.rate * int(each[i]) * 2**j).exp())
 
             log_p = -high - np.log1p(np.exp(-high))
-            found += toss(log_p, ERROR * (1 + high), enclose, tape).astype(np.int64) << j
+            found += draw_bernoulli(log_p, ERROR * (1 + high), enclose, stream).astype(np.int64) << j
         return found.reshape(lengths.size, size)
 
-    def _sides(self, length: int, rests: NDArray[np.int64], tape: Tape) -> NDArray[np.bool_]:
+    def _sides(self, length: int, rests: NDArray[np.int64], stream: BitStream) -> NDArray[np.bool_]:
         """Choose between numbers from 0 up and numbers below it."""
 
         def enclose(i: int) -> arb:
@@ -118,7 +118,7 @@ class TriangularLaplace:
 
         log_odds: NDArray[np.float64] = np.multiply(float(self.rate), length - 2 * rests, dtype=np.float64)
         log_p = np.asarray(-np.logaddexp(0.0, -log_odds), dtype=np.float64)
-        return toss(log_p, ERROR * (1 + float(np.abs(log_odds).max())), enclose, tape)
+        return draw_bernoulli(log_p, ERROR * (1 + float(np.abs(log_odds).max())), enclose, stream)
 
     def _log_keep(self, rests: NDArray[np.int64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Log of prod M(f) / M(0) for each vector, and a bound on its rounding error."""

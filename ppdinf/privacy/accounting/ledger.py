@@ -34,7 +34,7 @@ class Entry(Protocol):
     @property
     def guarantee(self) -> Guarantee: ...
     @property
-    def promise_of_whole(self) -> Guarantee: ...
+    def joint_guarantee(self) -> Guarantee: ...
 
 
 class Ledger:
@@ -104,7 +104,7 @@ class Ledger:
         for other in self.releases[:1]:
             other.frame.check_same(entry.frame, "the table of the earlier releases")
         _require_one_norm([*self.releases, entry])
-        self._budget.require(self._promises, entry.promise_of_whole)
+        self._budget.require(self._promises, entry.joint_guarantee)
         self.releases.append(entry)
         self._warn_fixed()
 
@@ -137,7 +137,7 @@ class Ledger:
         -------
         float
         """
-        events = [to_event(release.promise_of_whole, distance=distance) for release in self.releases]
+        events = [to_event(release.joint_guarantee, distance=distance) for release in self.releases]
         import dp_accounting  # `to_event` has said what to do where it is missing
 
         replaced = dp_accounting.NeighboringRelation.REPLACE_ONE
@@ -160,7 +160,7 @@ class Ledger:
 
     @property
     def _promises(self) -> list[Guarantee]:
-        return [release.promise_of_whole for release in self.releases]
+        return [release.joint_guarantee for release in self.releases]
 
     def _warn_fixed(self) -> None:
         systems = [release.public for release in self.releases]

@@ -242,8 +242,8 @@ class Guarantee:
         steps = self.contributions * (1 if self.metric is None else SWAP[self.metric])
         if self.rho is not None:
             return f" {self._group().capitalize()}, {where}: the loss is then rho = {shown(loss)}."
-        rare = f", but for a probability of {round_up(self.delta_at(steps))}" if self.delta else ""
-        then = f"the factor is then at most exp({shown(loss)}) = {factor_of(loss)}{rare}"
+        tail_probability = f", but for a probability of {round_up(self.delta_at(steps))}" if self.delta else ""
+        then = f"the factor is then at most exp({shown(loss)}) = {factor_of(loss)}{tail_probability}"
         return f" {self._group().capitalize()}, {where}: {then}."
 
     def _strength(self, per: str) -> str:

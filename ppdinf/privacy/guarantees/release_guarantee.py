@@ -97,10 +97,12 @@ class ReleaseGuarantee(Guarantee):
         if self.metric is None and self.nearest == 1:
             return super()._closed()
         if self.metric is None:
-            rare = f", but for a probability of {round_up(super().delta_at(self.nearest))}" if self.delta else ""
+            tail_probability = (
+                f", but for a probability of {round_up(super().delta_at(self.nearest))}" if self.delta else ""
+            )
             return (
                 f"{super()._closed()} No two such tables are closer than {self.nearest} such steps; {self.nearest} of "
-                f"them apart, the factor is at most exp({shown(loss)}) = {factor_of(loss)}{rare}."
+                f"them apart, the factor is at most exp({shown(loss)}) = {factor_of(loss)}{tail_probability}."
             )
         if self.rho is None:
             there = f"the factor is at most exp({shown(loss)}) = {factor_of(loss)}"

@@ -17,7 +17,7 @@ from ppdinf.laws import DoubleGeometric, Law
 from ppdinf.noise.exact.elimination.potentials import class_sum, product
 from ppdinf.noise.exact.elimination.variable_elimination import LARGEST_WORK, Elimination, steps
 from ppdinf.noise.exact.single_sums import draw_class
-from ppdinf.noise.primitives.stream import Tape
+from ppdinf.noise.primitives.stream import BitStream
 from ppdinf.noise.sampler_offer import Answer, Declined, Draw, Offer, is_one_block
 
 __all__ = ["offer", "quick_offer"]
@@ -78,15 +78,15 @@ def _build(structure: Structure, sums: CoreSums, cells: NDArray[np.int64], law: 
     place[cells] = np.arange(cells.size)
     of_class = [place[np.flatnonzero(structure.classes == c)] for c in range(structure.class_sizes.size)]
 
-    def draw(size: int, tape: Tape) -> NDArray[np.int64]:
+    def draw(size: int, stream: BitStream) -> NDArray[np.int64]:
         noise = np.empty((size, cells.size), dtype=np.int64)
-        w = elimination.draw(size, tape)
+        w = elimination.draw(size, stream)
         for v, group in enumerate(members):
             for c in group:
                 totals = sums.heights[c] * w[:, v]
                 for total in np.unique(totals):
                     rows = np.flatnonzero(totals == total)
-                    drawn = draw_class(of_class[c].size, int(total), law.epsilon, tape, size=rows.size)
+                    drawn = draw_class(of_class[c].size, int(total), law.epsilon, stream, size=rows.size)
                     noise[rows[:, np.newaxis], of_class[c]] = drawn
         return noise
 

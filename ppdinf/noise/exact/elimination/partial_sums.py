@@ -71,7 +71,7 @@ class Table:
         flat = np.where(inside, at @ strides, 0)
         return np.where(inside, self.entries.ravel()[flat], _zero(self.entries))
 
-    def reach(
+    def support_bounds(
         self, factor: Factor, low: NDArray[np.int64], high: NDArray[np.int64]
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return the least and largest sums with a factor, between `low` and `high`."""
@@ -84,7 +84,7 @@ class Table:
     def convolve(self, factor: Factor, low: NDArray[np.int64], high: NDArray[np.int64], trim: float) -> "Table":
         """Add a factor: the table of its sums with these, between `low` and `high`, edges below `trim` cut off."""
         shifts, shape = factor.shifts, np.array(self.entries.shape, dtype=np.int64)
-        low, high = self.reach(factor, low, high)
+        low, high = self.support_bounds(factor, low, high)
         out = np.full(np.maximum(high - low + 1, 0), _zero(self.entries), dtype=self.entries.dtype)
         if out.size:
             for shift, weight in zip(self.origin + shifts - low, factor.weights, strict=True):

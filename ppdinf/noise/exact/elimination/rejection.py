@@ -33,9 +33,9 @@ from ppdinf.lattice.algebra.kernel import Lattice
 from ppdinf.lattice.structure.blocks import Structure
 from ppdinf.laws import DoubleGeometric, Law
 from ppdinf.noise.exact.single_sums import draw_class
-from ppdinf.noise.primitives.bernoulli import toss
+from ppdinf.noise.primitives.bernoulli import draw_bernoulli
 from ppdinf.noise.primitives.integers import discrete_laplace, positive
-from ppdinf.noise.primitives.stream import Tape, seeded_tape
+from ppdinf.noise.primitives.stream import BitStream, seeded_stream
 from ppdinf.noise.sampler_offer import Answer, Declined, Offer, is_one_block
 
 __all__ = ["Core", "core", "core_acceptance", "draw_core", "offer", "quick_offer"]
@@ -55,8 +55,8 @@ def offer(structure: Structure, law: Law, cells: NDArray[np.int64], *, longest: 
     if split is None or near < 1:
         return Declined(lambda: f"rejection would keep about {acceptance:.0e} of its attempts", near)
 
-    def draw(size: int, tape: Tape) -> NDArray[np.int64]:
-        return draw_core(split, law.epsilon, tape, size=size)
+    def draw(size: int, stream: BitStream) -> NDArray[np.int64]:
+        return draw_core(split, law.epsilon, stream, size=size)
 
     return Offer("rejection", cells, lambda: draw, acceptance, block="of public sums that cross")
 
@@ -95,12 +95,12 @@ class Core:
     deciding: NDArray[np.int64]
     combination: sparse.csr_array
 
-    def propose(self, epsilon: Fraction, size: int, tape: Tape) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def propose(self, epsilon: Fraction, size: int, stream: BitStream) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Draw vectors, and the l1 size of the cells that decide on each."""
         z = np.zeros((size, self.combination.shape[1]), dtype=np.int64)
-        z[:, self.free] = discrete_laplace(epsilon, size * self.free.size, tape).reshape(size, -1)
+        z[:, self.free] = discrete_laplace(epsilon, size * self.free.size, stream).reshape(size, -1)
         for cells, signs in self.classes:
-            z[:, cells] = signs * draw_class(cells.size, 0, epsilon, tape, size=size)
+            z[:, cells] = signs * draw_class(cells.size, 0, epsilon, stream, size=size)
         z[:, self.deciding] = (self.combination @ z.T).T
         return z, np.abs(z[:, self.deciding]).sum(axis=1)
 
@@ -171,7 +171,7 @@ def _combinations(sums: sparse.csr_array, lead: NDArray[np.int64]) -> sparse.csr
     return sparse.csr_array(sums @ np.array([[int(x.p) for x in row] for row in inverse.tolist()], dtype=np.int64))
 
 
-def draw_core(split: Core, epsilon: Fraction, tape: Tape, *, size: int = 1) -> NDArray[np.int64]:
+def draw_core(split: Core, epsilon: Fraction, stream: BitStream, *, size: int = 1) -> NDArray[np.int64]:
     """Draw from the l1 Laplace law on a lattice, exactly.
 
     Parameters
@@ -180,7 +180,7 @@ def draw_core(split: Core, epsilon: Fraction, tape: Tape, *, size: int = 1) -> N
         The lattice, from `core`.
     epsilon : Fraction or int
         Positive; the law is proportional to exp(-epsilon |z|_1).
-    tape : Tape
+    stream : BitStream
         Source of words: at most 2d an attempt, hardly ever more.
     size : int
         Number of independent draws.
@@ -196,14 +196,14 @@ def draw_core(split: Core, epsilon: Fraction, tape: Tape, *, size: int = 1) -> N
 
     Notes
     -----
-    About 50 ns per cell and attempt from a secure tape, 1 / `core_acceptance` attempts a draw. The number of
+    About 50 ns per cell and attempt from a secure stream, 1 / `core_acceptance` attempts a draw. The number of
     attempts says nothing of the draw that is kept.
 
     Examples
     --------
     >>> from ppdinf.lattice import kernel, margin_matrix
     >>> split = core(kernel(margin_matrix((3, 3), [(0,), (1,)])))
-    >>> draw_core(split, Fraction(1), seeded_tape(1)).reshape(3, 3)
+    >>> draw_core(split, Fraction(1), seeded_stream(1)).reshape(3, 3)
     array([[ 0,  0,  0],
            [ 1, -1,  0],
            [-1,  1,  0]])
@@ -212,8 +212,8 @@ def draw_core(split: Core, epsilon: Fraction, tape: Tape, *, size: int = 1) -> N
     d = split.combination.shape[1]
     noise, done, attempts = np.empty((size, d), dtype=np.int64), 0, size
     while done < size:
-        z, decides = split.propose(epsilon, min(attempts, max(1, BATCH // d)), tape)
-        kept = np.flatnonzero(_tossed(epsilon, decides, tape))[: size - done]
+        z, decides = split.propose(epsilon, min(attempts, max(1, BATCH // d)), stream)
+        kept = np.flatnonzero(_tossed(epsilon, decides, stream))[: size - done]
         noise[done : done + kept.size] = z[kept]
         done += kept.size
         attempts = 2 * attempts if not kept.size else 1 + (size - done) * len(z) // kept.size
@@ -229,14 +229,14 @@ def core_acceptance(split: Core, epsilon: Fraction) -> float:
     >>> round(core_acceptance(core(kernel(margin_matrix((3, 3), [(0,), (1,)]))), Fraction(1, 4)), 2)
     0.15
     """
-    rows, tape, sums = max(1, BATCH // split.combination.shape[1]), seeded_tape(0), []
+    rows, stream, sums = max(1, BATCH // split.combination.shape[1]), seeded_stream(0), []
     for _ in range(PILOT // BATCH):
-        _, decides = split.propose(positive("epsilon", epsilon), rows, tape)
+        _, decides = split.propose(positive("epsilon", epsilon), rows, stream)
         sums.append(np.exp(-float(epsilon) * decides).mean())
     return float(np.mean(sums))
 
 
-def _tossed(epsilon: Fraction, decides: NDArray[np.int64], tape: Tape) -> NDArray[np.bool_]:
+def _tossed(epsilon: Fraction, decides: NDArray[np.int64], stream: BitStream) -> NDArray[np.bool_]:
     """Toss a coin of probability exp(-epsilon k) for each k."""
     exponent: NDArray[np.float64] = np.multiply(decides, float(epsilon))
-    return toss(-exponent, 2.0**-50 * exponent, lambda i: (-ball(epsilon * int(decides[i]))).exp(), tape)
+    return draw_bernoulli(-exponent, 2.0**-50 * exponent, lambda i: (-ball(epsilon * int(decides[i]))).exp(), stream)

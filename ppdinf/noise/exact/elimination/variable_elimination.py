@@ -9,7 +9,7 @@ drawn given the sums it must leave, so draws are independent and have the stated
 
 Exactness. Weights are positive, so each sum and product in floating point adds a relative error of one
 rounding, and windows and trimmed edges leave out a known mass: tables come with the bounds `relative` and
-`absolute`. A word of the tape that falls within them of a boundary is settled by the same tables in ball
+`absolute`. A word of the stream that falls within them of a boundary is settled by the same tables in ball
 arithmetic (Arb) with wider windows, lengthened by further words until it is.
 
 References
@@ -37,7 +37,7 @@ from ppdinf.lattice.structure.elimination_order import elimination_order
 from ppdinf.noise.exact.elimination.partial_sums import UNDERFLOW, UNIT, Factor, Table, merged
 from ppdinf.noise.exact.elimination.potentials import Potential, Window
 from ppdinf.noise.primitives.enclosed_comparison import integer_bounds, precision, settle
-from ppdinf.noise.primitives.stream import Tape
+from ppdinf.noise.primitives.stream import BitStream
 
 __all__ = ["Elimination", "steps"]
 
@@ -86,11 +86,11 @@ class Elimination:
     Three dice with a total of 10: 27 of 216 ways.
 
     >>> from ppdinf.noise.exact.elimination.potentials import table
-    >>> from ppdinf.noise.primitives.stream import seeded_tape
+    >>> from ppdinf.noise.primitives.stream import seeded_stream
     >>> dice = Elimination([[1, 1, 1]], [10], [table(1, [0.0] * 6)] * 3)
     >>> round(math.exp(dice.log_normaliser), 9)
     27.0
-    >>> dice.draw(2, seeded_tape(1)).sum(axis=1)
+    >>> dice.draw(2, seeded_stream(1)).sum(axis=1)
     array([10, 10])
     """
 
@@ -118,7 +118,7 @@ class Elimination:
             raise InvariantError("no integers obey the constraints within reach of their weights")
         self._finer = lru_cache(maxsize=1)(partial(self._forward, exact=True))
 
-    def draw(self, size: int, tape: Tape) -> NDArray[np.int64]:
+    def draw(self, size: int, stream: BitStream) -> NDArray[np.int64]:
         """Return `size` independent draws, int64 of shape (size, n)."""
         x = np.zeros((size, self._A.shape[1]), dtype=np.int64)
         sums = {len(self._stages) - 1: np.zeros((size, 0), dtype=np.int64)}
@@ -127,24 +127,24 @@ class Elimination:
             closed = self._values[stage.scope[:1]]
             left = np.hstack([np.tile(closed, (size, 1)), sums.get(s, np.zeros((size, 0), dtype=np.int64))])
             for k in reversed(range(len(stage.factors))):
-                found = self._choose((s, k), left, tape)
+                found = self._choose((s, k), left, stream)
                 left = left - found @ stage.factors[k].steps
                 if stage.factors[k].stage < 0:
-                    self._divide((s, k), stage.factors[k], found, x, tape)
+                    self._divide((s, k), stage.factors[k], found, x, stream)
                 else:
                     sums[stage.factors[k].stage] = found
         return x
 
     def _divide(
-        self, path: tuple[int, ...], factor: Factor, total: NDArray[np.int64], x: NDArray[np.int64], tape: Tape
+        self, path: tuple[int, ...], factor: Factor, total: NDArray[np.int64], x: NDArray[np.int64], stream: BitStream
     ) -> None:
         """Draw the variables of a factor given their sum."""
         if factor.parts is None:
             x[:, factor.variables[0]] = total[:, 0]
             return
-        first = self._choose((*path, 0), total, tape)
-        self._divide((*path, 0), factor.parts[0], first, x, tape)
-        self._divide((*path, 1), factor.parts[1], total - first, x, tape)
+        first = self._choose((*path, 0), total, stream)
+        self._divide((*path, 0), factor.parts[0], first, x, stream)
+        self._divide((*path, 1), factor.parts[1], total - first, x, stream)
 
     def _at(self, stages: list[_Stage], path: tuple[int, ...]) -> tuple[Factor, Table, NDArray[np.int64], float]:
         """Return a factor, the table of what it adds to, its shifts there, and what the sums leave out."""
@@ -183,7 +183,7 @@ class Elimination:
                     out[factor.variables] = False
                     target = self._values[scope]
                     low, high = target - most[scope][:, out].sum(axis=1), target - least[scope][:, out].sum(axis=1)
-                    begin, end = stage.tables[-1].reach(factor, low, high)
+                    begin, end = stage.tables[-1].support_bounds(factor, low, high)
                     entries = math.prod((end - begin + 1).tolist())
                     work += len(factor.weights) * entries
                     if work > self._largest and not exact:
@@ -214,10 +214,10 @@ class Elimination:
             groups.setdefault(int(self._alike[i]), []).append(variables[i])
         return [merged(group, trim) for group in groups.values()]
 
-    def _choose(self, path: tuple[int, ...], left: NDArray[np.int64], tape: Tape) -> NDArray[np.int64]:
+    def _choose(self, path: tuple[int, ...], left: NDArray[np.int64], stream: BitStream) -> NDArray[np.int64]:
         """Draw the values of one factor given the sums that it and the factors before it must make."""
         factor, table, shifts, left_out = self._at(self._stages, path)
-        words, n = tape(len(left)), len(factor.weights)
+        words, n = stream(len(left)), len(factor.weights)
         found = np.empty((len(left), factor.values.shape[1]), dtype=np.int64)
         rows = max(1, CHUNK // (n * max(1, left.shape[1])))
         for start in range(0, len(left), rows):
@@ -236,7 +236,7 @@ class Elimination:
             found[part] = factor.values[np.minimum(choice, n - 1)]
             for i in np.flatnonzero((near <= margin) | (choice == n)):
                 verdict = partial(self._find, path, left[start + i])
-                found[start + i] = settle(words[start + i], 64, tape, verdict)
+                found[start + i] = settle(words[start + i], 64, stream, verdict)
         return found
 
     def _find(self, path: tuple[int, ...], left: NDArray[np.int64], word: int, bits: int) -> NDArray[np.int64] | None:

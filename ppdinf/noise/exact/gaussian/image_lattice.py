@@ -26,7 +26,7 @@ from ppdinf.noise.exact.gaussian.klein import UNIT, Klein
 from ppdinf.noise.exact.gaussian.lattice_gaussian import draw_gaussian
 
 if TYPE_CHECKING:
-    from ppdinf.noise.primitives.stream import Tape
+    from ppdinf.noise.primitives.stream import BitStream
 
 __all__ = ["ImageLattice"]
 
@@ -49,9 +49,9 @@ class ImageLattice:
 
     Examples
     --------
-    >>> from ppdinf.noise.primitives.stream import seeded_tape
+    >>> from ppdinf.noise.primitives.stream import seeded_stream
     >>> shape = ImageLattice(sparse.csc_array([[1], [-1]]), np.array([[3, 0]]))
-    >>> z = shape.draw(Fraction(900), 1000, seeded_tape(1))
+    >>> z = shape.draw(Fraction(900), 1000, seeded_stream(1))
     >>> bool((z.sum(axis=1) == 0).all()), bool(abs(z[:, 0].std() - 10) < 1)
     (True, True)
     """
@@ -72,7 +72,7 @@ class ImageLattice:
 
     @cached_property
     def klein(self) -> Klein:
-        """The lattice of images with its orthogonal parts, as `ppdinf.noise.exact.gaussian.gram_schmidt.klein` makes them."""
+        """The lattice of images with its orthogonal parts, as `gram_schmidt.klein` returns them."""
         inverse = np.linalg.inv(self._triangle)
         condition = self.image.size * np.linalg.norm(self._triangle) * np.linalg.norm(inverse)
         rounding = 16 * UNIT * (1 + condition)
@@ -83,9 +83,9 @@ class ImageLattice:
         squares = self.lengths**2 * (1 - rounding)
         return Klein(sparse.csr_array(self.image), squares, starts, columns, mu.data, rounding)
 
-    def draw(self, variance: Fraction, size: int, tape: Tape) -> NDArray[np.int64]:
+    def draw(self, variance: Fraction, size: int, stream: BitStream) -> NDArray[np.int64]:
         """Draw vectors of the lattice, int64 of shape (size, d)."""
-        images = draw_gaussian(self.klein, variance, tape, size=size)
+        images = draw_gaussian(self.klein, variance, stream, size=size)
         solved = np.rint(np.linalg.lstsq(self.image.astype(float), images.T.astype(float), rcond=None)[0])
         x = solved.astype(np.int64)
         assert np.array_equal(self.image @ x, images.T), "coordinates are lost to rounding"

@@ -43,7 +43,7 @@ from ppdinf._internal.rationals import ball
 from ppdinf.errors import PrivacyError
 from ppdinf.noise.exact.gaussian.theta import enclose_mass, log_ratio
 from ppdinf.noise.primitives.bernoulli import settle_coin
-from ppdinf.noise.primitives.stream import ROW, Tape, Words
+from ppdinf.noise.primitives.stream import ROW, BitStream, Words
 
 __all__ = ["UNIT", "Klein", "Proposals"]
 
@@ -74,7 +74,7 @@ class Klein:
     factors: NDArray[np.float64]
     slack: float
 
-    def propose(self, variances: Sequence[Fraction], tape: Tape) -> "Proposals":
+    def propose(self, variances: Sequence[Fraction], stream: BitStream) -> "Proposals":
         """Draw one vector for each variance v by Klein's sampler.
 
         Raises
@@ -88,7 +88,7 @@ class Klein:
         state = (rounded, x, centers, self.squares, self.starts, self.columns, self.factors)
         position = 0
         while position < size * m:
-            pairs = tape(2 * min(size * m - position, ROW)).reshape(-1, 2)
+            pairs = stream(2 * min(size * m - position, ROW)).reshape(-1, 2)
             used = 0
             while used < len(pairs):
                 position, used, status = _walk(pairs, used, position, *state)
@@ -96,7 +96,7 @@ class Klein:
                     raise PrivacyError("the noise is wider than 2^40; choose a larger epsilon or a smaller sigma")
                 if status == OPEN:
                     draw, i = position // m, m - 1 - position % m
-                    k = self._settled(pairs[used], variances[draw], rounded[draw], i, float(centers[draw, i]), tape)
+                    k = self._settled(pairs[used], variances[draw], rounded[draw], i, float(centers[draw, i]), stream)
                     used += 1
                     if k is not None:
                         x[draw, i] = k - round(float(np.rint(centers[draw, i])))
@@ -104,7 +104,7 @@ class Klein:
         return Proposals(self, variances, rounded, x, centers, np.ascontiguousarray((self.basis @ x.T).T))
 
     def _settled(
-        self, pair: Words, variance: Fraction, rounded: float, i: int, center: float, tape: Tape
+        self, pair: Words, variance: Fraction, rounded: float, i: int, center: float, stream: BitStream
     ) -> int | None:
         """Decide one proposal in ball arithmetic: its k if kept."""
         word = int(pair[0])
@@ -113,7 +113,7 @@ class Klein:
         blocks, rest = 0, word >> (1 + j)
         if rest == 0:
             blocks = 63 - j
-            while (rest := int(tape(1)[0])) == 0:
+            while (rest := int(stream(1)[0])) == 0:
                 blocks += 64
         blocks += (rest & -rest).bit_length() - 1
         k = blocks << j | word >> 1 & (1 << j) - 1
@@ -124,7 +124,7 @@ class Klein:
             turn, s, v = arb(2).log(), 1 << j, ball(exact)
             return (blocks * turn - ball(y**2) / (2 * v) - v * (turn / s) ** 2 / 2 - turn / (2 * s)).exp()
 
-        return k if settle_coin(pair[1], keep, tape) else None
+        return k if settle_coin(pair[1], keep, stream) else None
 
 
 @dataclass(frozen=True, eq=False)

@@ -45,10 +45,10 @@ from ppdinf.noise.exact.gaussian.gaussian_masses import GaussianMasses
 from ppdinf.noise.exact.gaussian.gram_schmidt import klein as klein_of
 from ppdinf.noise.exact.gaussian.klein import UNIT, Klein, Proposals
 from ppdinf.noise.exact.gaussian.lattice_gaussian import too_narrow, widened
-from ppdinf.noise.primitives.bernoulli import toss
+from ppdinf.noise.primitives.bernoulli import draw_bernoulli
 from ppdinf.noise.primitives.enclosed_comparison import integer_bounds, precision, settle
 from ppdinf.noise.primitives.integers import positive
-from ppdinf.noise.primitives.stream import Tape, seeded_tape
+from ppdinf.noise.primitives.stream import BitStream, seeded_stream
 from ppdinf.noise.sampler_offer import Answer, Declined, Offer
 
 __all__ = ["Mixture", "mixture_acceptance", "offer"]
@@ -106,8 +106,8 @@ class Mixture:
     --------
     >>> from ppdinf.lattice import kernel
     >>> from ppdinf.noise.exact.gaussian.gram_schmidt import klein
-    >>> from ppdinf.noise.primitives.stream import seeded_tape
-    >>> Mixture(klein(kernel([[1, 1, 1]])), Fraction(1, 2)).draw(2, seeded_tape(1)).sum(axis=1)
+    >>> from ppdinf.noise.primitives.stream import seeded_stream
+    >>> Mixture(klein(kernel([[1, 1, 1]])), Fraction(1, 2)).draw(2, seeded_stream(1)).sum(axis=1)
     array([0, 0])
     """
 
@@ -118,7 +118,7 @@ class Mixture:
         self._counted, self._cumulative, self._margin = self._tabulate()
         self._enclosures = lru_cache(maxsize=2)(self._enclosed)
 
-    def draw(self, size: int, tape: Tape) -> NDArray[np.int64]:
+    def draw(self, size: int, stream: BitStream) -> NDArray[np.int64]:
         """Return `size` independent draws, int64 of shape (size, d).
 
         Raises
@@ -131,15 +131,15 @@ class Mixture:
         waiting, rows = np.arange(size if m else 0), max(1, BATCH // max(m, 1))
         while waiting.size:
             now = waiting[:rows]
-            proposals = self.propose(now.size, tape)
-            kept = toss(*self.log_keep(proposals), partial(self.enclose_keep, proposals), tape)
+            proposals = self.propose(now.size, stream)
+            kept = draw_bernoulli(*self.log_keep(proposals), partial(self.enclose_keep, proposals), stream)
             noise[now[kept]] = proposals.z[kept]
             waiting = np.concatenate([now[~kept], waiting[rows:]])
         return noise
 
-    def propose(self, size: int, tape: Tape) -> Proposals:
+    def propose(self, size: int, stream: BitStream) -> Proposals:
         """Draw nodes, and a vector at the variance of each."""
-        return self.klein.propose([self._variance(j) for j in self._draw_nodes(size, tape).tolist()], tape)
+        return self.klein.propose([self._variance(j) for j in self._draw_nodes(size, stream).tolist()], stream)
 
     def log_keep(self, proposals: Proposals) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Log probability to keep each vector, and a bound on its rounding error."""
@@ -159,8 +159,8 @@ class Mixture:
         """Count the nodes that hold all but 2^-bits of the mass, or so."""
         return math.ceil(PER_UNIT * (math.sqrt(self.klein.squares.size) + math.sqrt(1.4 * bits) + 3))
 
-    def _draw_nodes(self, size: int, tape: Tape) -> NDArray[np.int64]:
-        words = tape(size)
+    def _draw_nodes(self, size: int, stream: BitStream) -> NDArray[np.int64]:
+        words = stream(size)
         u = words * 2.0**-64
         nodes = np.searchsorted(self._cumulative, u, side="right")
         ends = np.concatenate([[-1.0 if self._counted[0] == 0 else 0.0], self._cumulative, [2.0]])
@@ -168,7 +168,7 @@ class Mixture:
         near |= nodes == self._cumulative.size
         nodes = self._counted[nodes]
         for i in np.flatnonzero(near):
-            nodes[i] = settle(words[i], 64, tape, self._find)
+            nodes[i] = settle(words[i], 64, stream, self._find)
         return nodes
 
     def _counting(self, bits: int) -> tuple[NDArray[np.int64], float]:
@@ -240,7 +240,7 @@ def mixture_acceptance(mixture: Mixture) -> float:
     1.0
     """
     size = max(8, min(PILOT, BATCH // max(mixture.klein.squares.size, 1)))
-    return float(np.exp(mixture.log_keep(mixture.propose(size, seeded_tape(0)))[0]).mean())
+    return float(np.exp(mixture.log_keep(mixture.propose(size, seeded_stream(0)))[0]).mean())
 
 
 @jit

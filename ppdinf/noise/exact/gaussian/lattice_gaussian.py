@@ -22,9 +22,9 @@ from ppdinf.lattice.structure.blocks import Structure
 from ppdinf.laws import DiscreteGaussian, Law
 from ppdinf.noise.exact.gaussian.gram_schmidt import klein as klein_of
 from ppdinf.noise.exact.gaussian.klein import Klein
-from ppdinf.noise.primitives.bernoulli import toss
+from ppdinf.noise.primitives.bernoulli import draw_bernoulli
 from ppdinf.noise.primitives.integers import positive
-from ppdinf.noise.primitives.stream import Tape, seeded_tape
+from ppdinf.noise.primitives.stream import BitStream, seeded_stream
 from ppdinf.noise.sampler_offer import Answer, Declined, Offer, is_one_block
 
 __all__ = ["draw_gaussian", "gaussian_acceptance", "offer"]
@@ -53,8 +53,8 @@ def offer(structure: Structure, law: Law, cells: NDArray[np.int64]) -> Answer:
 
         return Declined(narrow, acceptance / least)
 
-    def draw(size: int, tape: Tape) -> NDArray[np.int64]:
-        return draw_gaussian(basis, law.variance, tape, size=size)
+    def draw(size: int, stream: BitStream) -> NDArray[np.int64]:
+        return draw_gaussian(basis, law.variance, stream, size=size)
 
     return Offer("Klein", cells, lambda: draw, acceptance)
 
@@ -78,7 +78,7 @@ def too_narrow(acceptance: float, works: str) -> str:
     )
 
 
-def draw_gaussian(klein: Klein, sigma_squared: Fraction, tape: Tape, *, size: int = 1) -> NDArray[np.int64]:
+def draw_gaussian(klein: Klein, sigma_squared: Fraction, stream: BitStream, *, size: int = 1) -> NDArray[np.int64]:
     """Draw from the discrete Gaussian on a lattice, exactly.
 
     Parameters
@@ -87,7 +87,7 @@ def draw_gaussian(klein: Klein, sigma_squared: Fraction, tape: Tape, *, size: in
         The lattice, from `ppdinf.noise.exact.gaussian.gram_schmidt.klein`.
     sigma_squared : Fraction or int
         Positive; the law is proportional to exp(-|z|^2 / (2 sigma_squared)).
-    tape : Tape
+    stream : BitStream
         Source of words: about four per dimension of the lattice and attempt.
     size : int
         Number of independent draws.
@@ -111,7 +111,7 @@ def draw_gaussian(klein: Klein, sigma_squared: Fraction, tape: Tape, *, size: in
     --------
     >>> from ppdinf.lattice import kernel
     >>> from ppdinf.noise.exact.gaussian.gram_schmidt import klein
-    >>> draw_gaussian(klein(kernel([[1, 1, 1]])), Fraction(4), seeded_tape(1), size=2)
+    >>> draw_gaussian(klein(kernel([[1, 1, 1]])), Fraction(4), seeded_stream(1), size=2)
     array([[-1,  1,  0],
            [ 2,  0, -2]])
     """
@@ -121,8 +121,8 @@ def draw_gaussian(klein: Klein, sigma_squared: Fraction, tape: Tape, *, size: in
     waiting, rows = np.arange(size if m else 0), max(1, BATCH // max(m, 1))
     while waiting.size:
         now = waiting[:rows]
-        proposals = klein.propose([sigma_squared] * now.size, tape)
-        kept = toss(*proposals.log_keep(), proposals.enclose_keep, tape)
+        proposals = klein.propose([sigma_squared] * now.size, stream)
+        kept = draw_bernoulli(*proposals.log_keep(), proposals.enclose_keep, stream)
         noise[now[kept]] = proposals.z[kept]
         waiting = np.concatenate([now[~kept], waiting[rows:]])
     return noise
@@ -139,5 +139,5 @@ def gaussian_acceptance(klein: Klein, sigma_squared: Fraction) -> float:
     0.98
     """
     size = max(8, min(PILOT, BATCH // max(klein.squares.size, 1)))
-    proposals = klein.propose([positive("sigma_squared", sigma_squared)] * size, seeded_tape(0))
+    proposals = klein.propose([positive("sigma_squared", sigma_squared)] * size, seeded_stream(0))
     return float(np.exp(proposals.log_keep()[0]).mean())

@@ -29,7 +29,7 @@ from ppdinf._internal.numba_jit import jit
 from ppdinf._internal.rationals import ball
 from ppdinf.noise.primitives.bernoulli import settle_coin
 from ppdinf.noise.primitives.lazy_reals import LazyReals
-from ppdinf.noise.primitives.stream import Tape, Words
+from ppdinf.noise.primitives.stream import BitStream, Words
 
 __all__ = ["betas", "enclose_beta", "enclose_gamma", "gammas"]
 
@@ -40,7 +40,7 @@ REJECTED, KEPT, OPEN = 0, 1, 2
 type Drawn = tuple[NDArray[np.float64], NDArray[np.int64]]
 
 
-def gammas(shape: Fraction, size: int, reals: LazyReals, tape: Tape) -> Drawn:
+def gammas(shape: Fraction, size: int, reals: LazyReals, stream: BitStream) -> Drawn:
     """Draw gamma variables of scale 1.
 
     Parameters
@@ -50,7 +50,7 @@ def gammas(shape: Fraction, size: int, reals: LazyReals, tape: Tape) -> Drawn:
     size : int
     reals : LazyReals
         Takes the numbers behind them.
-    tape : Tape
+    stream : BitStream
         Decides which are kept.
 
     Returns
@@ -62,9 +62,9 @@ def gammas(shape: Fraction, size: int, reals: LazyReals, tape: Tape) -> Drawn:
 
     Examples
     --------
-    >>> from ppdinf.noise.primitives.stream import seeded_tape
-    >>> tape = seeded_tape(1)
-    >>> values, _ = gammas(Fraction(1, 2), 10_000, LazyReals(tape), tape)
+    >>> from ppdinf.noise.primitives.stream import seeded_stream
+    >>> stream = seeded_stream(1)
+    >>> values, _ = gammas(Fraction(1, 2), 10_000, LazyReals(stream), stream)
     >>> bool(abs(values.mean() - 0.5) < 0.03)
     True
     """
@@ -72,15 +72,15 @@ def gammas(shape: Fraction, size: int, reals: LazyReals, tape: Tape) -> Drawn:
     while done < size:
         start = reals.size
         words = reals.take(size - done + (size - done) // 32 + 4)
-        digits = tape(-(-words.size // 4)).view(np.uint16)[: words.size]  # the first 16 of each coin settle most
+        digits = stream(-(-words.size // 4)).view(np.uint16)[: words.size]  # the first 16 of each coin settle most
         found, verdicts = np.empty(words.size), np.empty(words.size, dtype=np.int8)
         _gamma_each(words, digits, float(shape), found, verdicts)
         late = np.flatnonzero(verdicts == OPEN)
         coins = np.zeros(words.size, dtype=np.uint64)
-        coins[late] = digits[late].astype(np.uint64) << np.uint64(48) | tape(late.size) >> np.uint64(16)
+        coins[late] = digits[late].astype(np.uint64) << np.uint64(48) | stream(late.size) >> np.uint64(16)
         _gamma_late(late, coins, float(shape), found, verdicts)
         _settle_open(
-            verdicts, found, coins, start, reals, tape,
+            verdicts, found, coins, start, reals, stream,
             lambda _, y: enclose_gamma(shape, y), lambda _, t: _keep_gamma(shape, t),
         )  # fmt: skip
         kept = np.flatnonzero(verdicts == KEPT)[: size - done]
@@ -89,7 +89,7 @@ def gammas(shape: Fraction, size: int, reals: LazyReals, tape: Tape) -> Drawn:
     return values, places
 
 
-def betas(a: NDArray[np.float64], exact: list[Fraction], b: Fraction, reals: LazyReals, tape: Tape) -> Drawn:
+def betas(a: NDArray[np.float64], exact: list[Fraction], b: Fraction, reals: LazyReals, stream: BitStream) -> Drawn:
     """Draw a beta variable of shapes a and b for each a.
 
     Parameters
@@ -112,11 +112,11 @@ def betas(a: NDArray[np.float64], exact: list[Fraction], b: Fraction, reals: Laz
     while waiting.size:
         start, mine = reals.size, waiting
         words = reals.take(mine.size)
-        coins = tape(words.size)
+        coins = stream(words.size)
         found, verdicts = np.empty(words.size), np.empty(words.size, dtype=np.int8)
         _beta_each(words, coins, a[mine], float(b), found, verdicts)
         _settle_open(
-            verdicts, found, coins, start, reals, tape,
+            verdicts, found, coins, start, reals, stream,
             lambda _, y: enclose_beta(b, y), lambda i, x: _keep_beta(exact[mine[i]], b, x),  # noqa: B023
         )  # fmt: skip
         kept = verdicts == KEPT
@@ -152,7 +152,7 @@ def _settle_open(
     coins: Words,
     start: int,
     reals: LazyReals,
-    tape: Tape,
+    stream: BitStream,
     variable: Callable[[int, arb], arb],
     keep: Callable[[int, arb], arb],
 ) -> None:
@@ -162,7 +162,7 @@ def _settle_open(
         return keep(i, variable(i, reals.enclose(start + i)))
 
     for i in np.flatnonzero(verdicts == OPEN).tolist():
-        kept = settle_coin(coins[i], partial(probability, i), tape)
+        kept = settle_coin(coins[i], partial(probability, i), stream)
         with ctx.workprec(192):
             values[i] = float(variable(i, reals.enclose(start + i)))
         verdicts[i] = KEPT if kept else REJECTED

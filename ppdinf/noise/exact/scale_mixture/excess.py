@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 
 from ppdinf._internal.rationals import ball
 from ppdinf.noise.exact.gaussian.theta import enclose_mass, log_mass
-from ppdinf.noise.primitives.bernoulli import settle_coin, toss
-from ppdinf.noise.primitives.stream import Tape
+from ppdinf.noise.primitives.bernoulli import draw_bernoulli, settle_coin
+from ppdinf.noise.primitives.stream import BitStream
 
 __all__ = ["END", "LOG_ERROR", "Excess", "enclose_log_theta", "log_theta"]
 
@@ -68,7 +68,7 @@ class Excess:
         """Enclose log (1 + kappa)."""
         return enclose_log_theta(1 / (1 / ball(self.end) + ball(self.resistance)))
 
-    def kept(self, t: NDArray[np.float64], cell: Callable[[int], arb], tape: Tape) -> NDArray[np.bool_]:
+    def kept(self, t: NDArray[np.float64], cell: Callable[[int], arb], stream: BitStream) -> NDArray[np.bool_]:
         """Keep cells drawn by the bound of their excess with their share of it."""
         excess = np.expm1(self.log(t))
         log_rest = 0.5 * np.log(t) + (self.bounded[0] - float(self.rate)) * t - math.log(self.bounded[1])
@@ -77,18 +77,18 @@ class Excess:
         error = LOG_ERROR * (1.0 + self.bounded[0] * t[clear] + 1.0 / excess[clear])
         places = np.flatnonzero(clear)
         kept = np.zeros(t.size, dtype=np.bool_)
-        kept[clear] = toss(
-            log_rest[clear] + np.log(excess[clear]), error, lambda k: self._enclose_share(cell(int(places[k]))), tape
+        kept[clear] = draw_bernoulli(
+            log_rest[clear] + np.log(excess[clear]), error, lambda k: self._enclose_share(cell(int(places[k]))), stream
         )
 
         def share(k: int) -> arb:
             return self._enclose_share(cell(k))
 
         slight = np.flatnonzero(~clear & (t < float(self.end) * (1.0 + 2.0**-20)))
-        words = tape(slight.size)
+        words = stream(slight.size)
         below = words * 2.0**-64 <= 2.0 * SLIGHT * np.exp(log_rest[slight])
         for word, k in zip(words[below], slight[below].tolist(), strict=True):
-            kept[k] = settle_coin(word, partial(share, k), tape)
+            kept[k] = settle_coin(word, partial(share, k), stream)
         return kept
 
     def _enclose_share(self, t: arb) -> arb:

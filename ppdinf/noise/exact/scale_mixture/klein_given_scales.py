@@ -25,7 +25,7 @@ from ppdinf.errors import PrivacyError
 from ppdinf.noise.exact.gaussian.klein import KEPT, OPEN, UNIT, WIDE, Klein, _walk
 from ppdinf.noise.exact.gaussian.theta import enclose_mass, log_mass, log_ratio
 from ppdinf.noise.exact.scale_mixture.excess import LOG_ERROR
-from ppdinf.noise.primitives.stream import ROW, Tape, Words
+from ppdinf.noise.primitives.stream import ROW, BitStream, Words
 
 __all__ = ["SLACK", "Block", "Drawn", "Rows", "draw_on", "triangle", "under_control"]
 
@@ -87,7 +87,7 @@ class Block:
         self._basis = basis
         self.lower, self.rounding = _factored((basis / t[:, np.newaxis]).T @ basis, float(t.size + 6))
 
-    def draw(self, given: NDArray[np.int64], tape: Tape) -> Drawn:
+    def draw(self, given: NDArray[np.int64], stream: BitStream) -> Drawn:
         """Draw noise around 0 on B x for the last coordinates given.
 
         Raises
@@ -99,11 +99,11 @@ class Block:
         lengths = np.diag(self.lower)
         factor = self.lower / lengths
         squares = lengths[:m] ** 2 * (1 - SLACK)
-        x, centers = _draw_block(squares, factor[:m, :m].T, given @ factor[m:, :m], tape)
+        x, centers = _draw_block(squares, factor[:m, :m].T, given @ factor[m:, :m], stream)
         return Drawn(self._basis @ np.concatenate([x, given]), x, centers, squares)
 
 
-def draw_on(basis: NDArray[np.int64], t: NDArray[np.float64], tape: Tape) -> Drawn:
+def draw_on(basis: NDArray[np.int64], t: NDArray[np.float64], stream: BitStream) -> Drawn:
     """Draw noise around 0 on basis x, x whole, given the scales of cells: the last coordinate first.
 
     Raises
@@ -113,7 +113,7 @@ def draw_on(basis: NDArray[np.int64], t: NDArray[np.float64], tape: Tape) -> Dra
     """
     block = Block(basis, t)
     under_control(block.rounding)
-    return block.draw(np.empty(0, dtype=np.int64), tape)
+    return block.draw(np.empty(0, dtype=np.int64), stream)
 
 
 def under_control(rounding: float) -> None:
@@ -123,7 +123,7 @@ def under_control(rounding: float) -> None:
 
 
 def _draw_block(
-    squares: NDArray[np.float64], factors: NDArray[np.float64], shifts: NDArray[np.float64], tape: Tape
+    squares: NDArray[np.float64], factors: NDArray[np.float64], shifts: NDArray[np.float64], stream: BitStream
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     """Draw integers x_i around -(shift_i + sum_(j > i) factor_ij x_j), the last first; also what is in parentheses."""
     m = squares.size
@@ -134,12 +134,12 @@ def _draw_block(
     for i in range(m):
         rows.mu[0, rows.starts[i] : rows.starts[i + 1] - 1] = factors[i, i + 1 :]
     nothing = np.zeros((1, m, m))
-    rows.draw(nothing, np.array([m]), m, np.zeros(m + 1, dtype=np.int64), tape)
+    rows.draw(nothing, np.array([m]), m, np.zeros(m + 1, dtype=np.int64), stream)
     return rows.x[0, 0, :m], rows.centers[0, 0, :m]
 
 
 class Rows:
-    """Coordinates of rows to be drawn, in the form of `ppdinf.noise.exact.gaussian.klein`: a last one, 1, carries the shifts."""
+    """Coordinates of rows to be drawn, in the form of the module `klein`: the last one, 1, carries the shifts."""
 
     def __init__(self, squares: NDArray[np.float64], mu: NDArray[np.float64]) -> None:
         n, c = squares.shape
@@ -150,7 +150,12 @@ class Rows:
         self.x[:, 0, -1] = 1
 
     def draw(
-        self, pulls: NDArray[np.float64], ties: NDArray[np.int64], ground: int, lacking: NDArray[np.int64], tape: Tape
+        self,
+        pulls: NDArray[np.float64],
+        ties: NDArray[np.int64],
+        ground: int,
+        lacking: NDArray[np.int64],
+        stream: BitStream,
     ) -> None:
         """Draw row by row; `lacking` becomes what the column sums then lack; those but of one column pull at a row."""
         n, _, c = self.x.shape
@@ -169,7 +174,7 @@ class Rows:
             lacking,
         )
         while place < n:
-            pairs = tape(2 * min(3 * ((n - place) * (c - 1) + 1 - position), ROW)).reshape(-1, 2)
+            pairs = stream(2 * min(3 * ((n - place) * (c - 1) + 1 - position), ROW)).reshape(-1, 2)
             used = 0
             while used < len(pairs) and place < n:
                 place, position, used, status = _draw_rows(pairs, used, place, position, *state)
@@ -177,7 +182,7 @@ class Rows:
                     raise PrivacyError("the noise is wider than 2^40; choose a larger epsilon")
                 if status == OPEN:
                     i, law = c - 1 - position, Klein(NOWHERE, self.squares[place], *state[3:6], 0.0)
-                    k = law._settled(pairs[used], Fraction(1), 1.0, i, float(self.centers[place, 0, i]), tape)
+                    k = law._settled(pairs[used], Fraction(1), 1.0, i, float(self.centers[place, 0, i]), stream)
                     used += 1
                     if k is not None:
                         self.x[place, 0, i] = k - round(float(np.rint(self.centers[place, 0, i])))

@@ -26,7 +26,7 @@ from ppdinf.noise.exact.scale_mixture.leverages import Leverages, disjoint, inde
 from ppdinf.noise.exact.scale_mixture.mixture import ScaleMixture
 from ppdinf.noise.exact.scale_mixture.short_vectors import ShortMoves
 from ppdinf.noise.exact.scale_mixture.two_way_laplace import two_way_table
-from ppdinf.noise.primitives.stream import Tape
+from ppdinf.noise.primitives.stream import BitStream
 from ppdinf.noise.sampler_offer import Answer, Declined, Offer, is_one_block
 
 __all__ = ["LatticeSystem", "offer"]
@@ -103,10 +103,10 @@ class LatticeSystem:
         """Return the path if wide cells back the lattice."""
         return int(path) if self.moves.backs(wide[0], int(path)) else None
 
-    def noise(self, t: NDArray[np.float64], wide: NDArray[np.bool_], backing: int, tape: Tape) -> Drawn:
+    def noise(self, t: NDArray[np.float64], wide: NDArray[np.bool_], backing: int, stream: BitStream) -> Drawn:
         """Draw noise given scales."""
         basis = self.moves.basis_on(t[0], wide[0], backing)
-        drawn = draw_on(basis, t[0], tape)
+        drawn = draw_on(basis, t[0], stream)
         return Drawn(drawn.z[np.newaxis], drawn.x, drawn.centers, drawn.squares)
 
     def enclose_log_determinant(self, t: list[list[arb]]) -> arb:

@@ -21,10 +21,10 @@ from ppdinf.noise.exact.scale_mixture.excess import Excess
 from ppdinf.noise.exact.scale_mixture.leverages import DisjointSum, Leverages
 from ppdinf.noise.exact.scale_mixture.mixture import Scales
 from ppdinf.noise.exact.scale_mixture.sum_scales import Part, SumScales
-from ppdinf.noise.primitives.bernoulli import toss
+from ppdinf.noise.primitives.bernoulli import draw_bernoulli
 from ppdinf.noise.primitives.enclosed_comparison import precision
 from ppdinf.noise.primitives.lazy_reals import LazyReals
-from ppdinf.noise.primitives.stream import Tape
+from ppdinf.noise.primitives.stream import BitStream
 
 __all__ = ["LeverageScales"]
 
@@ -68,23 +68,23 @@ class LeverageScales:
             if e not in within:
                 add(len(sums), np.array([e]), (1,), Fraction(0))
 
-    def draw(self, size: int, tape: Tape) -> Scales:
+    def draw(self, size: int, stream: BitStream) -> Scales:
         """Draw so many sets of scales from the product law."""
-        d, reals = len(self.gammas), LazyReals(tape)
+        d, reals = len(self.gammas), LazyReals(stream)
         values, near = np.empty((size, 1, d)), np.empty((size, 1, d), dtype=np.bool_)
         cells, sums = np.empty((size, 1, d), dtype=np.int64), np.empty((size, len(self.sums) + 1), dtype=np.int64)
         for law, members in self.kinds.items():
-            part = law.draw(size * len(members), reals, tape)
+            part = law.draw(size * len(members), reals, stream)
             for n, (place, own) in enumerate(members):
                 rows = slice(n * size, (n + 1) * size)
                 values[:, 0, own], near[:, 0, own] = part.values[rows], part.near[rows]
                 cells[:, 0, own], sums[:, place] = part.cells[rows], part.sums[rows]
         return Scales(self, values, near, cells, reals, sums)
 
-    def kept(self, size: int, tape: Tape) -> Scales:
+    def kept(self, size: int, stream: BitStream) -> Scales:
         """Draw so many sets of scales, and return those that are kept."""
-        scales = self.draw(size, tape)
-        return scales[toss(scales.log_keep(), 2.0**-20, scales.enclose_keep, tape)]
+        scales = self.draw(size, stream)
+        return scales[draw_bernoulli(scales.log_keep(), 2.0**-20, scales.enclose_keep, stream)]
 
     @property
     def first(self) -> int:

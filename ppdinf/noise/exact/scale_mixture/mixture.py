@@ -36,11 +36,11 @@ from ppdinf.errors import PrivacyError
 from ppdinf.noise.exact.scale_mixture.excess import LOG_ERROR, Excess
 from ppdinf.noise.exact.scale_mixture.klein_given_scales import SLACK, Drawn
 from ppdinf.noise.exact.scale_mixture.spanning_tree import kept_for_backbone
-from ppdinf.noise.primitives.bernoulli import toss
+from ppdinf.noise.primitives.bernoulli import draw_bernoulli
 from ppdinf.noise.primitives.enclosed_comparison import precision
 from ppdinf.noise.primitives.integers import positive
 from ppdinf.noise.primitives.lazy_reals import LazyReals
-from ppdinf.noise.primitives.stream import Tape, seeded_tape
+from ppdinf.noise.primitives.stream import BitStream, seeded_stream
 
 __all__ = ["ScaleLaw", "ScaleMixture", "Scales", "System"]
 
@@ -70,10 +70,10 @@ class ScaleLaw(Protocol):
     def first(self) -> int:
         """Cells whose scales an attempt begins with."""
 
-    def draw(self, size: int, tape: Tape) -> "Scales":
+    def draw(self, size: int, stream: BitStream) -> "Scales":
         """Draw so many sets of scales."""
 
-    def kept(self, size: int, tape: Tape) -> "Scales":
+    def kept(self, size: int, stream: BitStream) -> "Scales":
         """Draw so many sets of scales, and return those that are kept."""
 
     def log_keep(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -107,7 +107,7 @@ class System(Protocol):
     def backing(self, wide: NDArray[np.bool_], path: Fraction) -> Any:
         """Return what wide cells of shape `shape` offer to draw noise on; None if they do not back the lattice."""
 
-    def noise(self, t: NDArray[np.float64], wide: NDArray[np.bool_], backing: Any, tape: Tape) -> Drawn:
+    def noise(self, t: NDArray[np.float64], wide: NDArray[np.bool_], backing: Any, stream: BitStream) -> Drawn:
         """Draw noise given scales."""
 
     def enclose_log_determinant(self, t: list[list[arb]]) -> arb:
@@ -187,7 +187,7 @@ class ScaleMixture:
             self.width, self.path, self.scales = found
             self._predict()
 
-    def draw(self, size: int, tape: Tape) -> NDArray[np.int64]:
+    def draw(self, size: int, stream: BitStream) -> NDArray[np.int64]:
         """Return `size` independent draws, int64 of shape (size, cells), row by row."""
         r, c = self.system.shape
         noise = np.empty((size, r, c), dtype=np.int64)
@@ -195,34 +195,34 @@ class ScaleMixture:
         most = max(1, CELLS // self.scales.first)
         while done < size:
             wanted = (size - done) / max(self.acceptance, 1e-9)
-            for z in self._attempts(min(most, math.ceil(1.1 * wanted) + 1), tape):
+            for z in self._attempts(min(most, math.ceil(1.1 * wanted) + 1), stream):
                 noise[done] = z
                 done += 1
                 if done == size:
                     break
         return noise.reshape(size, r * c)
 
-    def _attempts(self, number: int, tape: Tape) -> Iterator[NDArray[np.int64]]:
+    def _attempts(self, number: int, stream: BitStream) -> Iterator[NDArray[np.int64]]:
         """Yield what so many attempts bring."""
-        scales = self.scales.kept(number, tape)
+        scales = self.scales.kept(number, stream)
         for i, (t, wide) in enumerate(zip(scales.values, self._wide(scales), strict=True)):
             backing = self.system.backing(wide, self.path)
             if backing is None:
                 continue
-            drawn = self.system.noise(t, wide, backing, tape)
+            drawn = self.system.noise(t, wide, backing, stream)
             log_p = np.array([self.log_keep(drawn, t)])
             error = 2.0**-24 * (1.0 + drawn.square(t))
             assert log_p[0] <= error, "the ratio exceeds its bound"
-            if not toss(log_p, error, partial(self._enclosed, drawn, scales, i), tape)[0]:
+            if not draw_bernoulli(log_p, error, partial(self._enclosed, drawn, scales, i), stream)[0]:
                 continue
-            if self._kept_for_backbone(drawn.z, tape):
+            if self._kept_for_backbone(drawn.z, stream):
                 yield drawn.z
 
-    def _kept_for_backbone(self, z: NDArray[np.int64], tape: Tape) -> bool:
+    def _kept_for_backbone(self, z: NDArray[np.int64], stream: BitStream) -> bool:
         def backed(wide: NDArray[np.bool_]) -> bool:
             return self.system.backing(wide, self.path) is not None
 
-        return kept_for_backbone(z, self.epsilon, self.width, backed, tape)
+        return kept_for_backbone(z, self.epsilon, self.width, backed, stream)
 
     def log_keep(self, drawn: Drawn, t: NDArray[np.float64]) -> float:
         """Log probability to keep noise given its scales."""
@@ -276,8 +276,8 @@ class ScaleMixture:
     def _predict(self) -> None:
         """Predict the share of attempts that are kept, from seeded ones, weighted in place of tossed."""
         r, c = self.system.shape
-        tape = seeded_tape(0)
-        scales = self.scales.draw(min(max(16, PILOT // (r * c)), MOST), tape)
+        stream = seeded_stream(0)
+        scales = self.scales.draw(min(max(16, PILOT // (r * c)), MOST), stream)
         weights = np.exp(scales.log_keep())
         rng = np.random.default_rng(0)
         chosen = rng.choice(weights.size, size=LOOKED_AT, p=weights / weights.sum())
@@ -289,8 +289,8 @@ class ScaleMixture:
         kept = []
         for i in backed[:DRAWN]:
             t = scales.values[i]
-            drawn = self.system.noise(t, t >= width, found[i], tape)
-            for_backbone = [self._kept_for_backbone(drawn.z, tape) for _ in range(COINS)]
+            drawn = self.system.noise(t, t >= width, found[i], stream)
+            for_backbone = [self._kept_for_backbone(drawn.z, stream) for _ in range(COINS)]
             kept.append(math.exp(self.log_keep(drawn, t)) * np.mean(for_backbone))
         share = len(backed) / chosen.size * np.mean(kept)
         self.acceptance = float(weights.mean() * share)

@@ -24,8 +24,8 @@ from scipy.special import erfc, erfcx
 
 from ppdinf._internal.numba_jit import jit
 from ppdinf._internal.rationals import ball
-from ppdinf.noise.primitives.bernoulli import toss
-from ppdinf.noise.primitives.stream import Tape
+from ppdinf.noise.primitives.bernoulli import draw_bernoulli
+from ppdinf.noise.primitives.stream import BitStream
 
 __all__ = ["PATHS", "kept_for_backbone", "root_of"]
 
@@ -53,18 +53,22 @@ def root_of(wide: NDArray[np.bool_], path: Fraction | int) -> int | None:
 
 
 def kept_for_backbone(
-    z: NDArray[np.int64], epsilon: Fraction, width: Fraction, backed: Callable[[NDArray[np.bool_]], bool], tape: Tape
+    z: NDArray[np.int64],
+    epsilon: Fraction,
+    width: Fraction,
+    backed: Callable[[NDArray[np.bool_]], bool],
+    stream: BitStream,
 ) -> bool:
     """Keep noise with probability c(0) / c(z); cells are wide from scale `width` on, and more of them back no less."""
     square = epsilon**2 * width / 2
     log_wide = np.full(z.size, math.log(math.erfc(math.sqrt(square))))
     while True:
-        still = toss(log_wide, ERROR, lambda _: ball(square).sqrt().erfc(), tape).reshape(z.shape)
+        still = draw_bernoulli(log_wide, ERROR, lambda _: ball(square).sqrt().erfc(), stream).reshape(z.shape)
         if backed(still):
             return True
         narrow = ~still
         sizes = np.abs(z[narrow])
-        narrow[narrow] = toss(*_log_stays(sizes, epsilon, width), _Stays(sizes, epsilon, width), tape)
+        narrow[narrow] = draw_bernoulli(*_log_stays(sizes, epsilon, width), _Stays(sizes, epsilon, width), stream)
         if backed(~narrow):
             return False
 

@@ -23,10 +23,10 @@ from ppdinf._internal.rationals import ball
 from ppdinf._internal.types import Array
 from ppdinf.noise.exact.scale_mixture.exact_gamma import betas, enclose_beta, enclose_gamma, gammas
 from ppdinf.noise.exact.scale_mixture.excess import LOG_ERROR, Excess
-from ppdinf.noise.primitives.bernoulli import toss
+from ppdinf.noise.primitives.bernoulli import draw_bernoulli
 from ppdinf.noise.primitives.inversion import bernoulli
 from ppdinf.noise.primitives.lazy_reals import LazyReals
-from ppdinf.noise.primitives.stream import Tape
+from ppdinf.noise.primitives.stream import BitStream
 
 __all__ = ["Part", "SumScales"]
 
@@ -85,12 +85,12 @@ class SumScales:
         self.shape = sum((1 - g for g in gammas), Fraction(0))
         self.lift = self._lift() if beta else 1.0
 
-    def draw(self, size: int, reals: LazyReals, tape: Tape) -> Part:
+    def draw(self, size: int, reals: LazyReals, stream: BitStream) -> Part:
         """Draw the scales of so many sums."""
         found, waiting = Part.empty(size, len(self.gammas)), np.arange(size)
         while waiting.size:
-            part = self._propose(waiting.size, reals, tape)
-            kept = self._kept(part, reals, tape)
+            part = self._propose(waiting.size, reals, stream)
+            kept = self._kept(part, reals, stream)
             found.fill(waiting[kept], part, kept)
             waiting = waiting[~kept]
         return found
@@ -116,33 +116,33 @@ class SumScales:
         """Log of the share of attempts, about, that excesses cost."""
         return sum(n * self.excess.loss(float(gamma)) for n, (gamma, _) in zip(self.numbers, self.classes, strict=True))
 
-    def _propose(self, size: int, reals: LazyReals, tape: Tape) -> Part:
+    def _propose(self, size: int, reals: LazyReals, stream: BitStream) -> Part:
         """Draw sums, some of which are to be dropped."""
         part = Part.empty(size, len(self.gammas))
-        part.near[:] = self._draw_near(size, tape)
+        part.near[:] = self._draw_near(size, stream)
         for gamma, members in self.classes:
             near = part.near[:, members]
             values, places, n = np.empty(near.shape), np.empty(near.shape, dtype=np.int64), int(near.sum())
-            values[~near], places[~near] = gammas(1 - gamma, near.size - n, reals, tape)
-            values[near], places[near] = gammas(Fraction(1, 2) - gamma, n, reals, tape)
+            values[~near], places[~near] = gammas(1 - gamma, near.size - n, reals, stream)
+            values[near], places[near] = gammas(Fraction(1, 2) - gamma, n, reals, stream)
             values *= np.where(near, 1 / self.excess.bounded[0], 1 / float(self.excess.rate))
             part.values[:, members], part.cells[:, members] = values, places
         if self.beta:
             shapes, which = self._shapes(part.near)
             lowered = [shape - self.beta for shape in shapes]
             a = np.array([float(shape) for shape in lowered])[which]
-            x, part.sums[:] = betas(a, [lowered[n] for n in which.tolist()], self.beta, reals, tape)
+            x, part.sums[:] = betas(a, [lowered[n] for n in which.tolist()], self.beta, reals, stream)
             part.values[:] *= np.where(part.near, 1.0, np.exp(-x / a)[:, np.newaxis])
         return part
 
-    def _kept(self, part: Part, reals: LazyReals, tape: Tape) -> NDArray[np.bool_]:
+    def _kept(self, part: Part, reals: LazyReals, stream: BitStream) -> NDArray[np.bool_]:
         """Keep sums whose excess is as it should be, with what is left of R^-beta."""
         values, near = part.values, part.near
         kept = np.ones(len(values), dtype=np.bool_)
         rows, columns = np.nonzero(near)
         if rows.size:
             good = self.excess.kept(
-                values[rows, columns], lambda k: self.enclose(part, int(rows[k]), reals)[int(columns[k])], tape
+                values[rows, columns], lambda k: self.enclose(part, int(rows[k]), reals)[int(columns[k])], stream
             )
             kept[rows[~good]] = False
         if not self.beta:
@@ -158,7 +158,7 @@ class SumScales:
             others = sum((x for x, n in zip(t, is_near, strict=True) if not n), start=arb(0))
             return ((least * others / self.enclose_sum(t)).log() * ball(self.beta)).exp()
 
-        kept[mixed] = toss(float(self.beta) * log_ratio, 4 * LOG_ERROR, enclose, tape)
+        kept[mixed] = draw_bernoulli(float(self.beta) * log_ratio, 4 * LOG_ERROR, enclose, stream)
         return kept
 
     def enclose_sum(self, t: list[arb]) -> arb:
@@ -167,13 +167,13 @@ class SumScales:
 
     # -- which cells are drawn by their excess --------------------------------------------------------------
 
-    def _draw_near(self, size: int, tape: Tape) -> NDArray[np.bool_]:
+    def _draw_near(self, size: int, stream: BitStream) -> NDArray[np.bool_]:
         found, waiting = np.empty((size, len(self.gammas)), dtype=np.bool_), np.arange(size)
         while waiting.size:
             near = np.empty((waiting.size, len(self.gammas)), dtype=np.bool_)
             for n, (gamma, members) in zip(self.numbers, self.classes, strict=True):
                 odds = partial(self._enclose_odds, gamma)
-                near[:, members] = bernoulli(odds, waiting.size * n, _quarters(tape), width=16).reshape(-1, n)
+                near[:, members] = bernoulli(odds, waiting.size * n, _quarters(stream), width=16).reshape(-1, n)
             if not self.beta:
                 return near
             kept = ~near.all(axis=1)
@@ -187,7 +187,7 @@ class SumScales:
                 own = self._enclose_log_falling(shapes[which[i]])
                 return (own - self._enclose_log_falling(self.shape) - lifted).exp()
 
-            good = toss(logs - numbers * math.log(self.lift), 2.0**-36, enclose, tape)
+            good = draw_bernoulli(logs - numbers * math.log(self.lift), 2.0**-36, enclose, stream)
             found[into[good]] = near[good]
             waiting = np.concatenate([waiting[~kept], into[~good]])
         return found
@@ -235,10 +235,10 @@ def _places(members: list[int]) -> NDArray[np.int64] | slice:
     return slice(members[0], members[-1] + 1) if one else np.array(members)
 
 
-def _quarters(tape: Tape) -> Tape:
-    """Read words of 16 bits off a tape: most events need no more."""
+def _quarters(stream: BitStream) -> BitStream:
+    """Read words of 16 bits off a stream: most events need no more."""
 
     def words(n: int) -> Array:
-        return tape(-(-n // 4)).view(np.uint16)[:n]
+        return stream(-(-n // 4)).view(np.uint16)[:n]
 
     return words

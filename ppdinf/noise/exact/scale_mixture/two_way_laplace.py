@@ -23,7 +23,7 @@ from ppdinf.noise.exact.scale_mixture.mixture import ScaleMixture
 from ppdinf.noise.exact.scale_mixture.spanning_tree import PATHS, root_of
 from ppdinf.noise.exact.scale_mixture.two_way_noise import draw_given_scales
 from ppdinf.noise.exact.scale_mixture.two_way_scales import RowScales, enclose_column_determinant
-from ppdinf.noise.primitives.stream import Tape
+from ppdinf.noise.primitives.stream import BitStream
 from ppdinf.noise.sampler_offer import Answer, Declined, Offer, is_one_block
 
 __all__ = ["Crossing", "Table", "offer", "two_way_table"]
@@ -87,9 +87,9 @@ class Table:
         """Return the root of a tree of wide cells with paths so short."""
         return root_of(wide, path)
 
-    def noise(self, t: NDArray[np.float64], wide: NDArray[np.bool_], backing: int, tape: Tape) -> Drawn:
+    def noise(self, t: NDArray[np.float64], wide: NDArray[np.bool_], backing: int, stream: BitStream) -> Drawn:
         """Draw noise given scales."""
-        return draw_given_scales(t, wide, backing, tape)
+        return draw_given_scales(t, wide, backing, stream)
 
     def enclose_log_determinant(self, t: list[list[arb]]) -> arb:
         """Enclose log det(B' T^-1 B), which is log det(A T A') - log det T."""
@@ -116,8 +116,8 @@ class Crossing(ScaleMixture):
 
     Examples
     --------
-    >>> from ppdinf.noise.primitives.stream import seeded_tape
-    >>> Crossing((3, 4), Fraction(1, 4)).draw(2, seeded_tape(1)).reshape(2, 3, 4).sum(axis=1)
+    >>> from ppdinf.noise.primitives.stream import seeded_stream
+    >>> Crossing((3, 4), Fraction(1, 4)).draw(2, seeded_stream(1)).reshape(2, 3, 4).sum(axis=1)
     array([[0, 0, 0, 0],
            [0, 0, 0, 0]])
     """
@@ -126,9 +126,9 @@ class Crossing(ScaleMixture):
         super().__init__(Table((max(shape), min(shape))), epsilon)
         self.shape = shape
 
-    def draw(self, size: int, tape: Tape) -> NDArray[np.int64]:
+    def draw(self, size: int, stream: BitStream) -> NDArray[np.int64]:
         """Return `size` independent draws, int64 of shape (size, r * c), in C order."""
-        noise = super().draw(size, tape)
+        noise = super().draw(size, stream)
         if self.shape != self.system.shape:
             noise = noise.reshape(size, *self.system.shape).transpose(0, 2, 1).reshape(size, -1)
         return noise

@@ -27,12 +27,12 @@ from numpy.typing import NDArray
 
 from ppdinf._internal.numba_jit import jit
 from ppdinf.noise.exact.scale_mixture.klein_given_scales import SLACK, Block, Drawn, Rows, triangle, under_control
-from ppdinf.noise.primitives.stream import Tape
+from ppdinf.noise.primitives.stream import BitStream
 
 __all__ = ["draw_given_scales"]
 
 
-def draw_given_scales(t: NDArray[np.float64], wide: NDArray[np.bool_], root: int, tape: Tape) -> Drawn:
+def draw_given_scales(t: NDArray[np.float64], wide: NDArray[np.bool_], root: int, stream: BitStream) -> Drawn:
     """Draw noise on a backed table.
 
     Parameters
@@ -43,7 +43,7 @@ def draw_given_scales(t: NDArray[np.float64], wide: NDArray[np.bool_], root: int
         Which of them the tree may use.
     root : int
         From `ppdinf.noise.exact.scale_mixture.spanning_tree.root_of`.
-    tape : Tape
+    stream : BitStream
 
     Returns
     -------
@@ -71,7 +71,7 @@ def draw_given_scales(t: NDArray[np.float64], wide: NDArray[np.bool_], root: int
     under_control(block.rounding + rounding)
     own = Rows(squares, mu)
     lacking = np.zeros(c, dtype=np.int64)
-    own.draw(pulls, ties, ground, lacking, tape)
+    own.draw(pulls, ties, ground, lacking, stream)
     x = own.x[:, 0, :-1]
     free = np.arange(c) != ties[:, np.newaxis]
     z = np.zeros((r, c), dtype=np.int64)
@@ -79,7 +79,7 @@ def draw_given_scales(t: NDArray[np.float64], wide: NDArray[np.bool_], root: int
     part[free] = x.ravel()
     part[~free] = -x.sum(axis=1)
     z[others] = part
-    last = block.draw(np.delete(lacking, ground), tape)
+    last = block.draw(np.delete(lacking, ground), stream)
     z[rows] = last.z.reshape(len(rows), c)
     return Drawn(
         z,

@@ -36,9 +36,9 @@ from ppdinf._internal.numba_jit import jit
 from ppdinf.noise.exact.scale_mixture.excess import Excess
 from ppdinf.noise.exact.scale_mixture.mixture import Scales
 from ppdinf.noise.exact.scale_mixture.sum_scales import Part, SumScales
-from ppdinf.noise.primitives.bernoulli import toss
+from ppdinf.noise.primitives.bernoulli import draw_bernoulli
 from ppdinf.noise.primitives.lazy_reals import LazyReals
-from ppdinf.noise.primitives.stream import Tape
+from ppdinf.noise.primitives.stream import BitStream
 
 __all__ = ["RowScales", "enclose_column_determinant"]
 
@@ -69,25 +69,25 @@ class RowScales:
         self.stages = np.diff(np.linspace(0, r, number + 1).round().astype(int)).tolist()  # rows that each adds
         self.first = self.stages[0] * c
 
-    def draw(self, size: int, tape: Tape) -> Scales:
+    def draw(self, size: int, stream: BitStream) -> Scales:
         """Draw scales of so many tables from the product law."""
-        return self._rows(self.shape[0], size, LazyReals(tape), tape)
+        return self._rows(self.shape[0], size, LazyReals(stream), stream)
 
-    def kept(self, size: int, tape: Tape) -> Scales:
+    def kept(self, size: int, stream: BitStream) -> Scales:
         """Draw scales of so many tables, some rows at a time, and return those that are kept."""
-        reals = LazyReals(tape)
-        scales, log_kept = self._rows(0, size, reals, tape), np.zeros(size)
+        reals = LazyReals(stream)
+        scales, log_kept = self._rows(0, size, reals, stream), np.zeros(size)
         for rows in self.stages:
-            longer = scales.beside(self._rows(rows, log_kept.size, reals, tape))
+            longer = scales.beside(self._rows(rows, log_kept.size, reals, stream))
             log_keep = longer.log_keep()
             share = partial(_enclose_share, longer, scales)
-            on = toss(log_keep - log_kept, 2.0**-19, share, tape)
+            on = draw_bernoulli(log_keep - log_kept, 2.0**-19, share, stream)
             scales, log_kept = longer[on], log_keep[on]
         return scales
 
-    def _rows(self, rows: int, size: int, reals: LazyReals, tape: Tape) -> Scales:
+    def _rows(self, rows: int, size: int, reals: LazyReals, stream: BitStream) -> Scales:
         full = size, rows, self.shape[1]
-        part = self.row.draw(size * rows, reals, tape)
+        part = self.row.draw(size * rows, reals, stream)
         values, near, cells = part.values.reshape(full), part.near.reshape(full), part.cells.reshape(full)
         return Scales(self, values, near, cells, reals, part.sums.reshape(size, rows))
 
