@@ -1,23 +1,23 @@
-"""Laws of noise, stated once: weights up to the normaliser, how far noise reaches, what samplers may ask.
+"""Laws of noise and of published numbers: log weights up to a constant, supports, and bounds for samplers.
 
-Rule: what a law weighs, how far it reaches, what samplers may ask of it; nothing here draws.
+Rule: this package states laws. It does not draw noise.
 
-additive_law       published numbers whose noise alone decides what they weigh
-chain_kernels      the same weights for compiled chains
-discrete_gaussian  exp(-z^2 / (2 sigma^2))
-double_geometric   exp(-epsilon |z|), l1 Laplace noise once it is held on a lattice
-histogram_noise    noisy sums of a table's histogram of counts
-joint_l2           l2 Laplace noise of several published numbers together
-l2_laplace         exp(-epsilon |z|_2) of whole vectors
-law                what a law states; `IntegerLaw`: independent whole numbers, cell by cell
-law_array          laws whose scale differs from entry to entry
-likelihood         what inference asks of a mechanism, in the terms of these
-noise_norm         minus a norm of a linear image of real noise
-observation_model  what a law of published numbers states
-random_rounding    random rounding to multiples of a base, whatever the count
-staircase          exp(-epsilon times the number of the stair)
-thresholded        noisy counts of which those below a threshold were not published
-transition_matrix  a probability of every released count for every count
+additive_law       Laws of published numbers that depend only on the noise ``y - x``.
+chain_kernels      The same log masses for compiled Markov chains.
+discrete_gaussian  Discrete Gaussian noise: exp(-z^2 / (2 sigma^2)).
+double_geometric   Double geometric noise: exp(-epsilon |z|), or l1 Laplace noise on a lattice.
+histogram_noise    Noisy sums of a table's histogram of counts.
+joint_l2           l2 Laplace noise of several published numbers together.
+l2_laplace         l2 Laplace noise of vectors: exp(-epsilon |z|_2).
+law                The base classes `Law` and `IntegerLaw` (independent integer noise, cell by cell).
+law_array          Laws whose scale differs from entry to entry.
+likelihood         The likelihood of a mechanism's release as a function of the confidential cells.
+noise_norm         Real noise whose log density is minus a norm of a linear image.
+observation_model  The base classes of laws of published numbers given the counts.
+random_rounding    Unbiased random rounding to multiples of a base.
+staircase          Staircase noise: exp(-epsilon j) on the j-th stair.
+thresholded        Noisy counts that are published only at or above a threshold.
+transition_matrix  A transition matrix with the probability of every released count for every count.
 """
 
 from ppdinf.laws.discrete_gaussian import DiscreteGaussian as DiscreteGaussian
@@ -39,4 +39,4 @@ __all__ = [
 ]  # fmt: skip
 
 LAPLACE: dict[str, type[DoubleGeometric] | type[L2Laplace]] = {"l1": DoubleGeometric, "l2": L2Laplace}
-"""Noise with mass proportional to exp(-epsilon |z|), by the norm."""
+"""Laws with mass proportional to exp(-epsilon |z|), by the name of the norm."""

@@ -1,4 +1,4 @@
-"""Published numbers whose noise ``y - x`` alone decides what they weigh."""
+"""Laws of published numbers that depend only on the noise ``y - x``."""
 
 from __future__ import annotations
 
@@ -16,30 +16,30 @@ from ppdinf.laws.observation_model import Column, IndependentLaw
 __all__ = ["AdditiveLaw"]
 
 NEGLIGIBLE = -700.0
-"""Log weight at which the table of a law without a formula for its tails ends."""
+"""Log weight at which tabulated weights end, for laws without a formula for their tails."""
 
 DRAWN = -60.0
-"""Log weight beyond which noise is not drawn."""
+"""Log weight below which noise values are not drawn."""
 
 
 @dataclass(frozen=True, eq=False)
 class AdditiveLaw(IndependentLaw):
-    """Weights of single cells that follow from the noise ``y - x`` alone.
+    """Weights of single cells that depend only on the noise ``y - x``.
 
     Attributes
     ----------
     law : object
-        With a method ``log_weight(z, *scale)``, elementwise; NumPy or PyTensor. What is published about sums asks an
-        `IntegerLaw` for more.
+        A law with a method ``log_weight(z, *scale)``, elementwise, for NumPy and PyTensor. Measurements of sums require
+        an `IntegerLaw`.
     """
 
     name: ClassVar[str] = "differences"
     law: Any
 
     def to_dict(self) -> Json:
-        """Those of the law of the noise."""
-        found: Json = self.law.to_dict()
-        return found
+        """Return the name and parameters of the law of the noise."""
+        parameters: Json = self.law.to_dict()
+        return parameters
 
     @classmethod
     def _of_texts(cls, data: Json) -> AdditiveLaw:
@@ -47,20 +47,20 @@ class AdditiveLaw(IndependentLaw):
 
     @property
     def gives(self) -> str:
-        """What is published, in words."""
+        """Description of a published number, for messages."""
         return "a count with noise"
 
     def log_weight(self, y: Symbolic, x: Symbolic, *scale: Symbolic) -> Symbolic:
-        """Log weight of releasing each y when the count is x, elementwise; NumPy or PyTensor."""
+        """Return the log weight of each released y given the count x, elementwise; NumPy or PyTensor."""
         return self.law.log_weight(y - x, *scale)
 
     def support_bounds(self, y: Symbolic, tail_probability: float) -> tuple[Symbolic, Symbolic]:
-        """Smallest and largest count that each y comes from, but with the probability `rare` of the weights."""
+        """Return bounds on the count given each y; the weight outside of them is at most `tail_probability`."""
         far = float(self.law.widest_half_width(1, tail_probability)) if tail_probability > 0 else math.inf
         return y - far, y + far
 
     def columns(self, y: NDArray[np.int64]) -> list[Column]:
-        """One column: a formula at any distance where the law has one, else a table."""
+        """Return one column: the formula of the law if it has one, otherwise tabulated weights."""
         every = np.arange(y.size)
         if self.law.log_quadratic is not None:
             return [Column(np.zeros(1), every, y, left=self.law.log_quadratic, right=self.law.log_quadratic)]
@@ -68,9 +68,9 @@ class AdditiveLaw(IndependentLaw):
         return [Column(self.law.log_weight(np.arange(-far, far + 1.0)), every, y - far)]
 
     def publish(self, x: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.int64]:
-        """Add noise, by inversion."""
+        """Draw noise by inversion and add it to the counts."""
         far = self.law.tail_start(DRAWN)
         below = np.cumsum(np.exp(self.law.log_weight(np.arange(-far, far + 1.0))))
-        place = np.searchsorted(below, rng.random(x.shape) * below[-1], side="right")
-        y: NDArray[np.int64] = x + np.minimum(place, 2 * far) - far
+        index = np.searchsorted(below, rng.random(x.shape) * below[-1], side="right")
+        y: NDArray[np.int64] = x + np.minimum(index, 2 * far) - far
         return y

@@ -4,7 +4,7 @@ References
 ----------
 C. Canonne, G. Kamath, T. Steinke, "The discrete Gaussian for differential privacy", Journal of Privacy and
 Confidentiality 12(1), 2022. P. Dharangutte, J. Gao, R. Gong, F.-Y. Yu, "Integer subspace differential privacy", AAAI
-2023, Definition 12, for the law on lattices.
+2023, Definition 12 (the law on lattices).
 """
 
 from __future__ import annotations
@@ -28,22 +28,22 @@ __all__ = ["DiscreteGaussian"]
 
 @dataclass(frozen=True)
 class DiscreteGaussian(IntegerLaw):
-    """Weight ``exp(-k**2 / (2 sigma**2))``: zCDP with ``1 / (2 sigma**2)`` per unit of squared l2 distance.
+    """Weight ``exp(-k**2 / (2 sigma**2))``: zCDP with rho = ``1 / (2 sigma**2)`` per unit of squared l2 distance.
 
     Parameters
     ----------
     sigma : int, float, str or Fraction
     variance : int, float, str or Fraction, optional
-        ``sigma**2``, in place of sigma. The variance of the noise is a little less where it is below 1.
+        ``sigma**2``, instead of sigma. For values below 1, the variance of the noise is slightly smaller.
 
     Raises
     ------
     PrivacyError
-        Neither or both are given; it is not a positive finite number.
+        Neither or both parameters are given, or the parameter is not a positive finite number.
 
     Notes
     -----
-    With an array for its parameter: a law for each entry (`ppdinf.laws.LawArray`).
+    An array as the parameter gives one law for each entry (`ppdinf.laws.LawArray`).
 
     Examples
     --------
@@ -69,18 +69,18 @@ class DiscreteGaussian(IntegerLaw):
         elif variance is not None and sigma is None:
             assign(self, variance=as_fraction(variance, "variance", power=2))
         else:
-            raise PrivacyError("discrete Gaussian noise takes sigma or variance, one of the two")
+            raise PrivacyError("discrete Gaussian noise requires exactly one of sigma and variance")
 
     @property
     def sigma(self) -> Fraction | float:
-        """Square root of `variance`, rational where that is a square."""
+        """Square root of `variance`; a Fraction if it is rational."""
         ends = (math.isqrt(self.variance.numerator), math.isqrt(self.variance.denominator))
         exact = Fraction(*ends)
         return exact if exact**2 == self.variance else math.sqrt(self.variance)
 
     @property
     def kernel_id(self) -> tuple[int, float]:
-        """Number and scale of the law in `ppdinf.laws.chain_kernels`."""
+        """Identifier and scale of the law in `ppdinf.laws.chain_kernels`."""
         return GAUSSIAN, float(self.sigma)
 
     def log_weight(self, z: Symbolic) -> Symbolic:
@@ -92,29 +92,29 @@ class DiscreteGaussian(IntegerLaw):
         return (-ball(Fraction(size**2) / (2 * self.variance))).exp()
 
     def largest_ratio(self, size: int) -> arb:
-        """Enclose ``exp(-(2 k + 1) / (2 sigma**2))``, which falls with k."""
+        """Enclose ``exp(-(2 k + 1) / (2 sigma**2))``, which decreases in k."""
         return (-ball(Fraction(2 * size + 1) / (2 * self.variance))).exp()
 
     @property
     def log_quadratic(self) -> tuple[float, float]:
-        """No rate, and the bend ``1 / sigma**2``."""
+        """Rate 0 and curvature ``1 / sigma**2``."""
         return 0.0, 1 / float(self.variance)
 
     @property
     def rho_per_square(self) -> Fraction:
-        """``1 / (2 sigma**2)``."""
+        """ZCDP loss ``1 / (2 sigma**2)`` per unit of squared distance."""
         return 1 / (2 * self.variance)
 
     def support_radius(self, cells: int, tail_probability: float) -> int:
-        """Bound on ``|z|`` over `cells` cells of a lattice, exceeded with at most the probability `rare`.
+        """Return a bound on ``|z|`` over `cells` cells of a lattice, with tail probability `tail_probability`.
 
-        A lattice Gaussian has ``E exp(u z) <= exp(sigma**2 u**2 / 2)``, its mass being largest when it is centred on
-        the lattice.
+        A lattice Gaussian satisfies ``E exp(u z) <= exp(sigma**2 u**2 / 2)``, because its mass is largest when it is
+        centred on a lattice point.
         """
         return math.ceil(float(self.sigma) * math.sqrt(2 * math.log(2 * cells / tail_probability)))
 
     def to_dict(self) -> dict[str, str]:
-        """Name and sigma, or the variance where sigma is not rational."""
+        """Return the name and sigma, or the variance if sigma is not rational."""
         sigma = self.sigma
-        known = {"sigma": str(sigma)} if isinstance(sigma, Fraction) else {"variance": str(self.variance)}
-        return {"name": self.name, **known}
+        parameters = {"sigma": str(sigma)} if isinstance(sigma, Fraction) else {"variance": str(self.variance)}
+        return {"name": self.name, **parameters}

@@ -1,10 +1,10 @@
-"""Double geometric noise: exp(-epsilon |z|) on the integers, l1 Laplace noise of whole vectors.
+"""Double geometric noise: exp(-epsilon |z|) on the integers, or l1 Laplace noise on a lattice.
 
 References
 ----------
 A. Ghosh, T. Roughgarden, M. Sundararajan, "Universally utility-maximizing privacy mechanisms", SIAM Journal on
 Computing 41(6), 2012. P. Dharangutte, J. Gao, R. Gong, F.-Y. Yu, "Integer subspace differential privacy", AAAI 2023,
-Definition 9, for the law on lattices.
+Definition 9 (the law on lattices).
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class DoubleGeometric(IntegerLaw):
 
     @property
     def kernel_id(self) -> tuple[int, float]:
-        """Number and scale of the law in `ppdinf.laws.chain_kernels`."""
+        """Identifier and scale of the law in `ppdinf.laws.chain_kernels`."""
         return L1, float(self.epsilon)
 
     def log_weight(self, z: Symbolic) -> Symbolic:
@@ -71,23 +71,23 @@ class DoubleGeometric(IntegerLaw):
 
     @property
     def log_quadratic(self) -> tuple[float, float]:
-        """The rate epsilon, and no bend."""
+        """Rate epsilon and curvature 0."""
         return float(self.epsilon), 0.0
 
     @property
     def epsilon_per_unit(self) -> Fraction:
-        """Epsilon."""
+        """Privacy loss epsilon per unit of distance."""
         return self.epsilon
 
     def support_radius(self, cells: int, tail_probability: float) -> int:
-        """Bound on ``|z|`` over `cells` cells of a lattice, exceeded with at most the probability `rare`.
+        """Return a bound on ``|z|`` over `cells` cells of a lattice, with tail probability `tail_probability`.
 
-        Given the other cells' law, a cell has mass at most ``exp(-epsilon |k|)`` relative to that of 0, since the mass
-        that the others leave to ``-k`` is largest at 0, their law having a positive Fourier transform.
+        Given the law of the other cells, a cell has mass at most ``exp(-epsilon |k|)`` relative to its mass at 0. The
+        law of the other cells has a positive Fourier transform. Their mass at ``-k`` is therefore largest for k = 0.
         """
         rate = float(self.epsilon)
         return math.ceil(math.log(2 * cells / -math.expm1(-rate) / tail_probability) / rate)
 
     def to_dict(self) -> dict[str, str]:
-        """Name and epsilon."""
+        """Return the name and epsilon."""
         return {"name": self.name, "epsilon": str(self.epsilon)}

@@ -1,12 +1,12 @@
-"""What noisy sums of a table's histogram of counts tell of the table.
+"""The law of noisy sums of a table's histogram of counts, as a function of the table.
 
 A table of N cells with counts 0 to n - 1 has the histogram h. Sums S h were published with independent double geometric
-noise of one rate: for noisy sums m, the log probability of a table is ``-rate |m - S h|_1`` up to a constant. A cell
-that goes from the count a to a + 1 changes the sums by a column of *steps*, which mostly has one or two entries: that
-is all that walks of the table need.
+noise of one rate. For noisy sums m, the log probability of a table is ``-rate |m - S h|_1`` up to a constant. A cell
+that changes from the count a to a + 1 changes the sums by a column of *steps*. This column usually has one or two
+nonzero entries, and Gibbs updates of the table use only these columns.
 
-Noise around a cycle, ``h_i + L_i - L_(i+1)``, tells the noise L but for a shift that all of its values have in common:
-the partial sums of the noisy histogram are those of h, plus L_0 - L_i. The shift is summed out.
+Noise around a cycle, ``h_i + L_i - L_(i+1)``, determines the noise L up to a common shift of all values. The partial
+sums of the noisy histogram equal the partial sums of h plus L_0 - L_i. The shift is marginalized.
 """
 
 from __future__ import annotations
@@ -23,20 +23,21 @@ __all__ = ["HistogramNoise"]
 
 @dataclass(frozen=True, eq=False)
 class HistogramNoise:
-    """Law of noisy sums of a histogram, as a function of the table that it is of.
+    """Law of noisy sums of a histogram as a function of the table.
 
     Attributes
     ----------
     measured : array of int64, shape (k,)
         The noisy sums.
     lowest : array of int64, shape (k,)
-        What a cell with the count 0 adds to each sum.
+        Contribution of a cell with the count 0 to each sum.
     steps : scipy.sparse.csc_array of int64, shape (k, n - 1)
-        What it adds further on the way from each count to the next.
+        Change of the contribution of a cell from each count to the next count.
     rate : float
-        Of the noise, per cell.
+        Rate of the noise of each sum.
     shifted : bool
-        Whether the noise is known but for a whole number that is added to all of it.
+        Whether the noise is known only up to an integer that is added to all of its values.
+
 
     Examples
     --------
@@ -53,11 +54,11 @@ class HistogramNoise:
 
     @staticmethod
     def of_sums(sums: object, measured: object, rate: float) -> HistogramNoise:
-        """State the law by a matrix of sums of the histogram, shape (k, n)."""
-        found = sparse.csc_array(sums).astype(np.int64)
-        steps = sparse.csc_array(found[:, 1:] - found[:, :-1])
+        """Construct the law from a matrix of sums of the histogram, shape (k, n)."""
+        matrix = sparse.csc_array(sums).astype(np.int64)
+        steps = sparse.csc_array(matrix[:, 1:] - matrix[:, :-1])
         steps.eliminate_zeros()
-        return HistogramNoise(np.asarray(measured, dtype=np.int64), found[:, [0]].toarray().ravel(), steps, rate)
+        return HistogramNoise(np.asarray(measured, dtype=np.int64), matrix[:, [0]].toarray().ravel(), steps, rate)
 
     @property
     def n(self) -> int:
@@ -65,13 +66,18 @@ class HistogramNoise:
         return int(self.steps.shape[1]) + 1
 
     def left(self, cells: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the noise that a table leaves, shape (k,): measured sums minus its own."""
-        above = cells.size - np.cumsum(np.bincount(cells.ravel(), minlength=self.n))[:-1]  # cells above each count
+        """Return the residual noise given a table, shape (k,): measured sums minus the sums of the table."""
+        above = (
+            cells.size - np.cumsum(np.bincount(cells.ravel(), minlength=self.n))[:-1]
+        )  # number of cells above each count
         left: NDArray[np.int64] = self.measured - cells.size * self.lowest - self.steps @ above
         return left
 
     def log_density(self, cells: NDArray[np.int64]) -> float:
-        """Log probability of the noisy sums given a table, up to a constant; ``-inf`` outside 0 to n - 1."""
+        """Return the log probability of the noisy sums given a table, up to a constant.
+
+        It is ``-inf`` for counts outside 0 to n - 1.
+        """
         if ((cells < 0) | (cells >= self.n)).any():
             return -math.inf
         left = self.left(cells)
@@ -79,12 +85,12 @@ class HistogramNoise:
 
 
 def _log_shifted(left: NDArray[np.int64], rate: float) -> float:
-    """Log of the sum over whole c of ``exp(-rate |left + c|_1)``; the two tails are geometric series."""
-    low, high = -int(left.max()), -int(left.min())  # between them signs of left + c change
+    """Return the log of the sum over integers c of ``exp(-rate |left + c|_1)``; both tails are geometric series."""
+    low, high = -int(left.max()), -int(left.min())  # the signs of left + c change between these values
     ordered = np.sort(left)
     sums = np.append(0, np.cumsum(ordered))
     c = np.arange(low, high + 1)
-    below = np.searchsorted(ordered, -c)  # entries with left + c < 0
+    below = np.searchsorted(ordered, -c)  # number of entries with left + c < 0
     norm = sums[-1] - 2 * sums[below] + c * (left.size - 2 * below)
     tails = -rate * norm[[0, -1]] - math.log(math.expm1(rate * left.size))
     return float(np.logaddexp.reduce(np.concatenate([-rate * norm, tails])))

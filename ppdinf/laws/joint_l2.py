@@ -1,4 +1,4 @@
-"""l2 Laplace noise of several published numbers together: the larger one error, the likelier others are large."""
+"""l2 Laplace noise of several published numbers together, which is large or small in all numbers at once."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from ppdinf.laws.observation_model import ObservationModel
 
 __all__ = ["JointL2", "mixing_precision"]
 
-GRID = 400  # scales among which forward draws choose
+GRID = 400  # number of scales in the grid of forward draws
 
 
 @dataclass(frozen=True, eq=False)
 class JointL2(ObservationModel):
-    """Weight ``exp(-epsilon |y - x|_2)`` of all numbers that share one such object.
+    """Weight ``exp(-epsilon |y - x|_2)`` of all numbers that share one object of this class.
 
-    A scale mixture: given v with the density ``exp(-v**2 / 2)``, the numbers are independent Gaussians with standard
-    deviation ``v / epsilon``, and integrating v out leaves the weight. Walks draw v anew given the table.
+    The noise is a scale mixture. Given v with density ``exp(-v**2 / 2)``, the numbers are independent Gaussians with
+    standard deviation ``v / epsilon``. Integrating over v gives the weight. Samplers draw v given the table.
 
     Attributes
     ----------
@@ -37,7 +37,7 @@ class JointL2(ObservationModel):
     law: L2Laplace
 
     def to_dict(self) -> Json:
-        """Name and epsilon."""
+        """Return the name and epsilon."""
         return {"name": self.name, "epsilon": str(self.law.epsilon)}
 
     @classmethod
@@ -47,27 +47,27 @@ class JointL2(ObservationModel):
 
     @property
     def gives(self) -> str:
-        """What is published, in words."""
+        """Description of a published number, for messages."""
         return "a count with noise"
 
     def log_weight(self, y: Symbolic, x: Symbolic) -> Symbolic:
-        """Share of each number in the log weight of all, which lie along the first axis: they add up to it."""
+        """Return the contribution of each number to the joint log weight; the numbers are along the first axis."""
         z2 = (np.asarray(y - x, dtype=np.float64)) ** 2
         norm = np.sqrt(z2.sum(axis=0))
         return -float(self.law.epsilon) * z2 / np.where(norm > 0, norm, 1.0)
 
     def support_bounds(self, y: Symbolic, tail_probability: float) -> tuple[Symbolic, Symbolic]:
-        """Smallest and largest count that each y comes from, but with probability `rare` among all."""
+        """Return bounds on the count given each y; jointly they fail with probability at most `tail_probability`."""
         far = float(self.law.support_radius(max(np.size(y), 1), tail_probability)) if tail_probability > 0 else np.inf
         return y - far, y + far
 
     def publish(self, x: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.int64]:
-        """Add noise to numbers along the last axis: a scale from a fine grid, then Gaussian noise by inversion."""
+        """Add noise to numbers along the last axis: draw a scale from a fine grid, then Gaussian noise by inversion."""
         k, epsilon = x.shape[-1], float(self.law.epsilon)
         v = np.sqrt(k) * np.exp(np.linspace(-5, 2, GRID)) + 1e-9
         far = np.arange(-int(12 * v[-1] / epsilon) - 1, int(12 * v[-1] / epsilon) + 2.0)
         log_total = np.array([logsumexp(-0.5 * (far * epsilon / scale) ** 2) for scale in v])
-        log_p = -0.5 * v**2 + k * log_total + np.log(v)  # of log v, as the grid is even in that
+        log_p = -0.5 * v**2 + k * log_total + np.log(v)  # log density of log v, because the grid is even in log v
         p = np.exp(log_p - logsumexp(log_p))
         noisy = np.empty_like(x)
         for at in np.ndindex(x.shape[:-1]):
@@ -79,8 +79,9 @@ class JointL2(ObservationModel):
 def mixing_precision(epsilon: float, squares: float, rng: np.random.Generator) -> float:
     """Draw ``(epsilon / v)**2`` given the sum of squared errors.
 
-    v has the density ``exp(-v**2 / 2 - b / (2 v**2))`` with ``b = epsilon**2 squares``: v squared is generalized
-    inverse Gaussian of order 1/2, one over it inverse Gaussian with mean ``1 / sqrt(b)`` and shape 1.
+    The scale v has density proportional to ``exp(-v**2 / 2 - b / (2 v**2))`` with ``b = epsilon**2 squares``. Its
+    square is generalized inverse Gaussian of order 1/2. The reciprocal of the square is inverse Gaussian with mean
+    ``1 / sqrt(b)`` and shape 1.
     """
     b = epsilon**2 * squares
     inverse = rng.wald(b**-0.5, 1.0) if b > 0 else 1 / max(rng.standard_normal() ** 2, 1e-300)

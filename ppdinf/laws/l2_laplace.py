@@ -1,4 +1,4 @@
-"""l2 Laplace noise of whole vectors: exp(-epsilon |z|_2), a scale mixture of discrete Gaussians.
+"""l2 Laplace noise of vectors, exp(-epsilon |z|_2): a scale mixture of discrete Gaussians.
 
 References
 ----------
@@ -56,7 +56,7 @@ class L2Laplace(Law):
 
     @property
     def kernel_id(self) -> tuple[int, float]:
-        """Number and scale of the law in `ppdinf.laws.chain_kernels`."""
+        """Identifier and scale of the law in `ppdinf.laws.chain_kernels`."""
         return L2, float(self.epsilon)
 
     def log_mass(self, z: ArrayLike) -> float:
@@ -65,37 +65,37 @@ class L2Laplace(Law):
         return -float(self.epsilon) * math.sqrt(int((z * z).sum()))
 
     def log_weight(self, z: Symbolic, scale: Symbolic) -> Symbolic:
-        """Log weight of each integer given the mixing scale, elementwise; NumPy or PyTensor.
+        """Return the log weight of each integer given the mixing scale, elementwise; NumPy or PyTensor.
 
         Parameters
         ----------
         z : array or tensor of integers
         scale : scalar
-            A value v with density ``exp(-v**2 / 2)``: given v, the noise is Gaussian with standard deviation
-            ``v / epsilon``, and integrating v out leaves ``exp(-epsilon |z|_2)``
+            A value v with density ``exp(-v**2 / 2)``. Given v, the noise is Gaussian with standard deviation
+            ``v / epsilon``. Integrating over v gives ``exp(-epsilon |z|_2)``
             (`ppdinf.noise.exact.gaussian.l2_laplace_mixture`).
         """
         sigma = scale / float(self.epsilon)
         return -0.5 * z**2 / sigma**2
 
     def support_radius(self, cells: int, tail_probability: float) -> int:
-        """Bound on ``|z|`` over `cells` cells of a lattice, exceeded with at most the probability `rare`.
+        """Return a bound on ``|z|`` over `cells` cells of a lattice, with tail probability `tail_probability`.
 
-        Given the mixing scale v it is Gaussian, and v is stochastically smaller than a chi variable with one degree of
-        freedom more than the lattice has dimensions.
+        Given the mixing scale v, the noise is Gaussian. The scale v is stochastically smaller than a chi variable whose
+        degrees of freedom are the dimension of the lattice plus 1.
         """
         widest = math.sqrt(2 * float(gammainccinv((cells + 1) / 2, tail_probability / 2))) / float(
             self.epsilon
-        )  # chi's quantile
+        )  # quantile of the chi distribution
         return math.ceil(widest * math.sqrt(2 * math.log(4 * cells / tail_probability)))
 
     def widest_half_width(self, cells: int, tail_probability: float) -> int:
-        """Bound as `support_radius` under any further condition that zero noise meets: that of wider l1 noise."""
+        """Return the bound of the dominating l1 noise; every further condition that zero noise satisfies is allowed."""
         return self.dominating_law(cells).widest_half_width(cells, tail_probability)
 
     def dominating_law(self, cells: int) -> DoubleGeometric:
-        """Noise whose weights are nowhere below ``exp(-epsilon |z|_2)``.
+        """Return noise whose weights are not smaller than ``exp(-epsilon |z|_2)`` anywhere.
 
-        |z|_2 is at least |z|_1 over the root of `cells`.
+        |z|_2 is at least |z|_1 divided by the square root of `cells`.
         """
         return DoubleGeometric(self.epsilon * Fraction(2**20, math.isqrt(cells * 2**40) + 1))

@@ -1,4 +1,4 @@
-"""What a law of whole-numbered noise states."""
+"""Base classes of laws of integer noise."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ from ppdinf.laws.law_array import law_array
 
 __all__ = ["IntegerLaw", "Law"]
 
-NEAR = 2**10  # weights that are summed one by one
-LARGEST = 2**20  # weights that are tabulated for one cell: some seconds
+NEAR = 2**10  # number of weights that are summed one by one
+LARGEST = 2**20  # largest number of tabulated weights of one cell; takes several seconds
 
 
 class Law(ABC):
-    """A law of vectors of whole numbers, largest at 0, where its weight is 1; stated up to its normaliser.
+    """A law of integer vectors, stated up to its normaliser; its weight is largest at 0, where it is 1.
 
     Attributes
     ----------
     name : str
-        In release files.
+        Name in release files.
     title : str
-        The law in a few words, on lattices.
+        Short name of the law on lattices, for messages.
     is_mixture : bool
         Whether the cells are independent only given a common scale.
     is_of_norm : bool
-        Whether the mass follows from |z|_1 or |z|_2 alone, as samplers for whole lattices need it.
+        Whether the mass depends only on |z|_1 or |z|_2, as samplers on lattices require.
     """
 
     name: ClassVar[str]
@@ -46,37 +46,37 @@ class Law(ABC):
 
     @property
     def kernel_id(self) -> tuple[int, float]:
-        """Number and scale of the law in `ppdinf.laws.chain_kernels`, where it `is_of_norm`."""
-        raise PrivacyError(f"samplers for whole lattices do not know {self.name} noise")
+        """Identifier and scale of the law in `ppdinf.laws.chain_kernels`, if it `is_of_norm`."""
+        raise PrivacyError(f"samplers on lattices do not support {self.name} noise")
 
     @abstractmethod
     def log_mass(self, z: ArrayLike) -> float:
-        """Logarithm of the mass at a vector, up to a constant."""
+        """Return the log mass of a vector, up to a constant."""
 
     @abstractmethod
     def support_radius(self, cells: int, tail_probability: float) -> int:
-        """Bound on ``|z|`` over `cells` cells of a lattice, exceeded with at most the probability `rare`."""
+        """Return a bound on ``|z|`` over `cells` cells of a lattice, with tail probability `tail_probability`."""
 
     @abstractmethod
     def widest_half_width(self, cells: int, tail_probability: float) -> int:
-        """Bound as `support_radius` under any further condition that zero noise meets.
+        """Return a bound like `support_radius` that holds under every further condition that zero noise satisfies.
 
-        Zero noise has the weight 1, so that no set of vectors is more probable than the sum of its weights.
+        Zero noise has weight 1. The probability of a set of vectors is therefore at most the sum of its weights.
         """
 
 
 class IntegerLaw(NamedInFiles, Law, by="name"):
-    """Independent whole numbers, one for each cell: a symmetric law whose mass falls with the absolute value."""
+    """Independent integer noise for each cell: a symmetric law whose mass decreases with the absolute value."""
 
     def __new__(cls, *args: ArrayLike, **kwargs: ArrayLike) -> Any:
-        """Make a law, or where a parameter is an array, a law for each of its entries."""
+        """Return a law, or one law for each entry if a parameter is an array."""
         if any(np.ndim(value) for value in (*args, *kwargs.values())):
             return law_array(cls, args, kwargs)
         return super().__new__(cls)
 
     @abstractmethod
     def log_weight(self, z: Symbolic) -> Symbolic:
-        """Logarithm of the weight of each integer, 0 at 0, elementwise; NumPy or PyTensor."""
+        """Return the log weight of each integer, 0 at 0, elementwise; NumPy or PyTensor."""
 
     @abstractmethod
     def weight(self, size: int) -> arb:
@@ -88,27 +88,27 @@ class IntegerLaw(NamedInFiles, Law, by="name"):
 
     @property
     def period(self) -> int:
-        """Steps over which the weight surely falls."""
+        """Number of steps over which the weight strictly decreases."""
         return 1
 
     @property
     def log_quadratic(self) -> tuple[float, float] | None:
-        """Rate r and bend b where the log weight of k is ``-(r |k| + b k^2 / 2)``; None where it has no such form."""
+        """Rate r and curvature b if the log weight of k is ``-(r |k| + b k^2 / 2)``; None otherwise."""
         return None
 
     @property
     def epsilon_per_unit(self) -> Fraction | None:
-        """Most by which the log weight changes from one integer to the next; None where there is no end."""
+        """Upper bound on the change of the log weight from one integer to the next; None if it is unbounded."""
         return None
 
     @property
     def rho_per_square(self) -> Fraction | None:
-        """ZCDP loss per unit of squared distance; None where that is not known."""
+        """ZCDP loss per unit of squared distance; None if it is not known."""
         return None
 
     @abstractmethod
     def to_dict(self) -> dict[str, str]:
-        """Name and parameters, rationals as text."""
+        """Return the name and parameters, with rationals as text."""
 
     @staticmethod
     def from_dict(data: object) -> IntegerLaw:
@@ -117,12 +117,12 @@ class IntegerLaw(NamedInFiles, Law, by="name"):
         Raises
         ------
         PrivacyError
-            A law that this version does not know, or other parameters than it has.
+            This version does not support the law, or the parameters are not parameters of the law.
         """
         found = IntegerLaw._named_in(data)
         if found is None or not isinstance(data, dict):
             name = data.get("name") if isinstance(data, dict) else None
-            raise PrivacyError(f"this version of ppdinf does not know noise of the name {name!r:.60}")
+            raise PrivacyError(f"this version of ppdinf does not know noise with the name {name!r:.60}")
         return found._of_texts({key: value for key, value in data.items() if key != "name"})
 
     @classmethod
@@ -131,19 +131,19 @@ class IntegerLaw(NamedInFiles, Law, by="name"):
         return law
 
     def log_mass(self, z: ArrayLike) -> float:
-        """Logarithm of the mass at a vector: the sum over its cells."""
+        """Return the log mass of a vector: the sum over its cells."""
         return float(np.sum(self.log_weight(np.asarray(z, dtype=np.int64))))
 
     def support_radius(self, cells: int, tail_probability: float) -> int:
-        """Bound on ``|z|`` over `cells` cells of a lattice, exceeded with at most the probability `rare`."""
+        """Return a bound on ``|z|`` over `cells` cells of a lattice, with tail probability `tail_probability`."""
         return self.widest_half_width(cells, tail_probability)
 
     def widest_half_width(self, cells: int, tail_probability: float) -> int:
-        """Return `support_radius` under any further condition that zero noise meets, from the weights of the others."""
+        """Return a bound from the sums of weights, valid under every further condition that zero noise satisfies."""
         return self.tail_start(math.log(tail_probability / cells) - (cells - 1) * self.log_total)
 
     def tail_start(self, log_rare: float) -> int:
-        """Bound on the absolute value beyond which weights add up to ``exp(log_rare)`` at most, 0 having weight 1."""
+        """Return a bound on the absolute value beyond which the weights sum to at most ``exp(log_rare)``."""
         k = 1
         while self.log_tail(k) > log_rare:
             k = k + 1 + k // 16
@@ -153,21 +153,22 @@ class IntegerLaw(NamedInFiles, Law, by="name"):
     def window(
         self, bits: int, precision: int, farthest: float = math.inf, tilt: Fraction = Fraction(0)
     ) -> tuple[list[arb], arb]:
-        """Tabulate weights of 0, 1, ..., up to `farthest`, and bound the sum of what is left out by 2^-bits or less.
+        """Tabulate the weights of 0, 1, ..., up to `farthest`; the omitted weights sum to at most 2^-bits.
 
-        Weights of k are multiplied by ``exp(tilt k)``; they must fall nevertheless, or end at `farthest`. What is left
-        out is counted twice, for a law that has the same weights below 0.
+        Weights of k are multiplied by ``exp(tilt k)``. The products must decrease, or end at `farthest`. The omitted
+        weights are counted twice because the law has the same weights below 0.
+
 
         Raises
         ------
         PrivacyError
-            They would be more than a million.
+            The table would have more than a million weights.
         """
         assert ctx.prec == precision, "weights are enclosed at Arb's working precision"
         if farthest > LARGEST and self.tail_start(-bits * math.log(2)) > LARGEST:
             raise PrivacyError(
-                f"{self.name} noise this wide reaches over more than {LARGEST:,} counts of a cell, too many to list: "
-                "use more epsilon, tighter bounds, or GeneralizedLaplace, whose releases need not obey bounds"
+                f"{self.name} noise of this scale covers more than {LARGEST:,} counts of a cell, too many to list: "
+                "use more epsilon, tighter bounds, or GeneralizedLaplace, which does not require releases within bounds"
             )
         rise = ball(tilt)
         weights, negligible = [self.weight(0)], arb(2) ** -bits
@@ -180,7 +181,7 @@ class IntegerLaw(NamedInFiles, Law, by="name"):
             tail = arb("inf")
             if ratio < 1:
                 tail = 2 * sum(ahead, start=arb(0)) / (1 - ratio)
-            elif not tilt and size > 1:  # weights that fall ever more slowly
+            elif not tilt and size > 1:  # weights whose ratio increases to 1
                 tail = arb(math.exp(self.log_tail(size - 1)) * (1 + 1e-9))
             if tail < negligible:
                 return weights, tail.upper()
@@ -188,11 +189,11 @@ class IntegerLaw(NamedInFiles, Law, by="name"):
 
     @property
     def log_total(self) -> float:
-        """Bound on the logarithm of the sum of all weights, that of 0 being 1."""
+        """Upper bound on the log of the sum of all weights; the weight of 0 is 1."""
         near = sum(math.exp(float(self.log_weight(k))) for k in range(1, NEAR))
         return math.log1p(2 * near + math.exp(self.log_tail(NEAR - 1)))
 
     def log_tail(self, size: int) -> float:
-        """Bound on the logarithm of the sum of all weights of absolute values above a size."""
-        most = float(self.log_weight(size + 1)) + math.log(2 * self.period)
-        return most - math.log(-math.expm1(float(self.largest_ratio(size + 1).log().upper())))
+        """Return an upper bound on the log of the sum of the weights of absolute values above `size`."""
+        upper = float(self.log_weight(size + 1)) + math.log(2 * self.period)
+        return upper - math.log(-math.expm1(float(self.largest_ratio(size + 1).log().upper())))

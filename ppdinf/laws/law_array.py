@@ -22,21 +22,23 @@ type Labelled = Array | xr.DataArray | pd.DataFrame | pd.Series
 __all__ = ["LawArray", "law_array"]
 
 NONE = -1
-"""Number of the law of an entry that has none, its parameter being nan."""
+"""Index of an entry without a law, whose parameter is nan."""
 
 
 @dataclass(frozen=True, eq=False)
 class LawArray:
     """A law for each entry of an array.
 
-    Made by giving a law an array for its parameter; nan stands where nothing was measured.
+    A law returns this object if its parameter is an array; nan marks entries that were not measured.
+
 
     Attributes
     ----------
     laws : tuple of IntegerLaw, or of ObservationModel
-        The different ones.
+        The different laws.
     number : numpy.ndarray, xarray.DataArray or pandas object of int
-        Which of them each entry has, with the labels of the parameter; -1 for none.
+        Index into `laws` for each entry, with the labels of the parameter; -1 for entries without a law.
+
 
     Examples
     --------
@@ -51,28 +53,28 @@ class LawArray:
 
 
 def law_array(kind: type[IntegerLaw], args: tuple[Any, ...], kwargs: dict[str, Any]) -> LawArray:
-    """Make a law for each entry of parameters of which one is an array.
+    """Return a law for each entry of the one parameter that is an array.
 
     Raises
     ------
     PrivacyError
-        Several are; or an entry is out of range.
+        More than one parameter is an array, or an entry is out of range.
     """
     arrays = [("", k, value) for k, value in enumerate(args) if np.ndim(value)]
     arrays += [(name, -1, value) for name, value in kwargs.items() if np.ndim(value)]
     if len(arrays) > 1:
-        raise PrivacyError(f"one parameter of {kind.name} noise can differ from entry to entry, found {len(arrays)}")
+        raise PrivacyError(f"at most one parameter of {kind.name} noise may be an array, found {len(arrays)}")
     name, position, given = arrays[0]
-    shown = given if isinstance(given, xr.DataArray | pd.Series | pd.DataFrame) else np.asarray(given)
-    missing = np.asarray(pd.isna(np.asarray(shown)))
-    different, inverse = _different(np.asarray(shown)[~missing])
+    labelled = given if isinstance(given, xr.DataArray | pd.Series | pd.DataFrame) else np.asarray(given)
+    missing = np.asarray(pd.isna(np.asarray(labelled)))
+    different, inverse = _different(np.asarray(labelled)[~missing])
     laws = []
     for value in different:
         by_place = (*args[:position], value, *args[position + 1 :]) if position >= 0 else args
         laws.append(kind(*by_place, **kwargs | ({name: value} if name else {})))
     number = np.full(missing.shape, NONE)
     number[~missing] = inverse
-    return LawArray(tuple(laws), _dressed(shown, number))
+    return LawArray(tuple(laws), _with_labels_of(labelled, number))
 
 
 def _different(values: Array) -> tuple[list[object], NDArray[np.int64]]:
@@ -80,8 +82,8 @@ def _different(values: Array) -> tuple[list[object], NDArray[np.int64]]:
     return [value.item() if isinstance(value, np.generic) else value for value in found], codes.astype(np.int64)
 
 
-def _dressed(like: Labelled, number: NDArray[np.int64]) -> Labelled:
-    """Give the numbers of laws the labels of the parameter."""
+def _with_labels_of(like: Labelled, number: NDArray[np.int64]) -> Labelled:
+    """Return the indices of laws with the labels of the parameter."""
     if isinstance(like, xr.DataArray):
         return like.copy(data=number)
     if isinstance(like, pd.DataFrame):

@@ -1,4 +1,4 @@
-"""What a law of published numbers states: how they weigh counts, and how counts are published."""
+"""Base classes of laws of published numbers: log weights of counts, supports, and simulated publication."""
 
 from __future__ import annotations
 
@@ -17,18 +17,19 @@ __all__ = ["Column", "IndependentLaw", "ObservationModel"]
 
 @dataclass(frozen=True, eq=False)
 class Column:
-    """Log weights of the values of a sum, the same for several published numbers but for where they begin.
+    """Log weights of the values of a sum, shared up to a shift by several published numbers.
 
     Attributes
     ----------
     log_weights : array of float64
-        Of consecutive values.
+        Log weights of consecutive values.
     entries : array of int64
-        Which of the published numbers have them.
+        Indices of the published numbers with these log weights.
     begins : array of int64
-        The value that the first is of, for each of these.
+        The first value of the column, for each entry.
     left, right : tuple of float
-        Beyond either end weights fall further: k values on by ``rate k + bend k^2 / 2``; ``inf`` where they end.
+        Rate and curvature beyond either end: k values outside, the log weight is lower by
+        ``rate k + curvature k^2 / 2``; the rate ``inf`` means weight 0.
     """
 
     log_weights: NDArray[np.float64]
@@ -39,31 +40,32 @@ class Column:
 
 
 class ObservationModel(NamedInFiles, ABC, by="name"):
-    """Law of published numbers given the counts, or sums of counts, that they are of.
+    """Law of published numbers given counts or sums of counts.
 
-    A subclass in a file of its own serves measurements everywhere: windows, walks, draws, files, and where it is an
-    `IndependentLaw`, forests.
+    A subclass in its own file is supported everywhere in measurements: truncation, Gibbs updates, draws and files.
+    An `IndependentLaw` is also supported by marginalization over nested sums.
+
 
     Attributes
     ----------
     name : str
-        In files.
+        Name in files.
     """
 
     name: ClassVar[str]
 
     @abstractmethod
     def to_dict(self) -> Json:
-        """Name and parameters: rationals as text, matrices as arrays."""
+        """Return the name and parameters: rationals as text, matrices as arrays."""
 
     @staticmethod
     def from_dict(data: Json) -> ObservationModel:
-        """Rebuild a law from `to_dict`; laws of noise alone (`IntegerLaw`) by their own names.
+        """Rebuild a law from `to_dict`; additive laws are named by the law of their noise (`IntegerLaw`).
 
         Raises
         ------
         PrivacyError
-            A law that this version does not know, or other parameters than it has.
+            This version does not support the law, or the parameters are not parameters of the law.
 
         Examples
         --------
@@ -79,33 +81,36 @@ class ObservationModel(NamedInFiles, ABC, by="name"):
     @classmethod
     @abstractmethod
     def _of_texts(cls, data: Json) -> ObservationModel:
-        """Make a law of what `to_dict` has said."""
+        """Construct a law from the output of `to_dict`."""
 
     @property
     @abstractmethod
     def gives(self) -> str:
-        """What is published, in words."""
+        """Description of a published number, for messages."""
 
     @abstractmethod
     def log_weight(self, y: Symbolic, x: Symbolic) -> Symbolic:
-        """Log weight of publishing each y when the count is x, elementwise; ``-inf`` where it cannot be."""
+        """Return the log weight of each published y given the count x, elementwise; ``-inf`` if it is impossible."""
 
     @abstractmethod
     def support_bounds(self, y: Symbolic, tail_probability: float) -> tuple[Symbolic, Symbolic]:
-        """Smallest and largest count that each y comes from, but with probability `rare`; 0 for what is certain."""
+        """Return the smallest and largest count given each y, except with probability `tail_probability`.
+
+        The probability 0 gives bounds that hold with certainty.
+        """
 
     @abstractmethod
     def publish(self, x: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.int64]:
-        """Publish counts: a model's own draws in double precision, no release."""
+        """Simulate the publication of counts in double precision; such draws are not private releases."""
 
     def is_possible(self, y: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Tell numbers that some count gives: all, unless a subclass knows better."""
+        """Return whether each number has positive probability for some count; always true unless overridden."""
         return np.ones(np.shape(y), dtype=bool)
 
 
 class IndependentLaw(ObservationModel):
-    """Law of a published number given the count, or sum of counts, that it is of, whatever else is published."""
+    """Law of a published number given its count or sum of counts, independent of all other published numbers."""
 
     @abstractmethod
     def columns(self, y: NDArray[np.int64]) -> list[Column]:
-        """State the log weights of all values of the sums that numbers are of; each number in one column."""
+        """Return log weights of all values of the published sums; each published number belongs to one column."""

@@ -1,4 +1,4 @@
-"""Random rounding to a multiple of a base, without bias, whatever the count: as statistical offices publish counts."""
+"""Unbiased random rounding of counts to a multiple of a base, as statistical offices publish counts."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ __all__ = ["RandomRounding"]
 
 @dataclass(frozen=True)
 class RandomRounding(IndependentLaw):
-    """A count x goes to the multiple of the base above with probability ``(x mod base) / base``, else to that below.
+    """Rounding of a count x up to a multiple of the base with probability ``(x mod base) / base``, otherwise down.
 
-    So a multiple y is published with the probability ``1 - |y - x| / base`` where that is positive.
+    A multiple y is published with probability ``1 - |y - x| / base`` where this is positive.
 
     Parameters
     ----------
     base : int
-        At least 2; Stats NZ and Statistics Canada publish with 3, 5 and 10.
+        At least 2; Stats NZ and Statistics Canada use 3, 5 and 10.
 
     Raises
     ------
     PrivacyError
-        The base is no whole number from 2 on.
+        The base is not an integer of at least 2.
 
     Examples
     --------
@@ -43,10 +43,10 @@ class RandomRounding(IndependentLaw):
 
     def __post_init__(self) -> None:
         if isinstance(self.base, bool) or not isinstance(self.base, int | np.integer) or self.base < 2:
-            raise PrivacyError(f"counts are rounded to multiples of a whole number from 2 on, found {self.base!r}")
+            raise PrivacyError(f"base must be an integer >= 2, found {self.base!r}")
 
     def to_dict(self) -> Json:
-        """Name and base."""
+        """Return the name and the base."""
         return {"name": self.name, "base": str(self.base)}
 
     @classmethod
@@ -54,30 +54,30 @@ class RandomRounding(IndependentLaw):
         return made(cls, {key: int(value) for key, value in data.items() if key != "name"}, "random rounding")
 
     def log_weight(self, y: Symbolic, x: Symbolic) -> Symbolic:
-        """Log probability of publishing each y when the count is x, elementwise; ``-inf`` where it is 0."""
+        """Return the log probability of each published y given the count x, elementwise; ``-inf`` if it is 0."""
         with np.errstate(divide="ignore"):
             return np.log(np.maximum(1 - abs(y - x) / self.base, 0) * (np.mod(y, self.base) == 0))
 
     @property
     def gives(self) -> str:
-        """What is published, in words."""
+        """Description of a published number, for messages."""
         return f"which is rounded to a multiple of {self.base}"
 
     def is_possible(self, y: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Tell numbers that some count gives."""
+        """Return whether each number has positive probability for some count."""
         possible: NDArray[np.bool_] = y % self.base == 0
         return possible
 
     def support_bounds(self, y: Symbolic, tail_probability: float) -> tuple[Symbolic, Symbolic]:
-        """Smallest and largest count that each y can come from."""
+        """Return the smallest and largest possible count given each y."""
         return y - self.base + 1, y + self.base - 1
 
     def columns(self, y: NDArray[np.int64]) -> list[Column]:
-        """One column: the nearer to its number, the likelier a count."""
+        """Return one column of triangular weights around each published number."""
         away = np.arange(-self.base + 1, self.base)
         return [Column(self.log_weight(0, away), np.arange(y.size), y - self.base + 1)]
 
     def publish(self, x: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.int64]:
-        """Round counts."""
+        """Round the counts at random."""
         above = x % self.base
         return x - above + self.base * (rng.random(x.shape) < above / self.base)

@@ -25,17 +25,17 @@ __all__ = ["Staircase"]
 
 @dataclass(frozen=True)
 class Staircase(IntegerLaw):
-    """Weight ``exp(-epsilon j)`` on stairs of width `sensitivity`, the first `step` values on the top one.
+    """Weight ``exp(-epsilon j)`` on stairs j of width `sensitivity`, where the top stair has `step` values from 0 on.
 
-    Counts that differ by at most `sensitivity` differ in loss by at most epsilon.
+    The privacy loss between counts that differ by at most `sensitivity` is at most epsilon.
 
     Parameters
     ----------
     epsilon : int, float, str or Fraction
     sensitivity : int
-        At least 1; with 1 the law is double geometric.
+        Width of a stair, at least 1; with 1 the law is double geometric.
     step : int
-        From 1 to `sensitivity`.
+        Number of values on the top stair, from 1 to `sensitivity`.
 
     Raises
     ------
@@ -55,10 +55,11 @@ class Staircase(IntegerLaw):
     step: int
 
     def __init__(self, epsilon: int | float | str | Fraction, sensitivity: int = 2, step: int = 1) -> None:
-        whole = all(isinstance(value, int) and not isinstance(value, bool) for value in (sensitivity, step))
-        if not whole or not 1 <= step <= sensitivity <= 10**6:
+        integers = all(isinstance(value, int) and not isinstance(value, bool) for value in (sensitivity, step))
+        if not integers or not 1 <= step <= sensitivity <= 10**6:
             raise PrivacyError(
-                f"sensitivity and step must be whole numbers, 1 <= step <= sensitivity, found {sensitivity!r}, {step!r}"
+                "sensitivity and step must be integers with 1 <= step <= sensitivity <= 10**6, "
+                f"found {sensitivity!r}, {step!r}"
             )
         assign(self, epsilon=as_fraction(epsilon, "epsilon"), sensitivity=sensitivity, step=step)
 
@@ -66,7 +67,7 @@ class Staircase(IntegerLaw):
         return (size + self.sensitivity - self.step) // self.sensitivity
 
     def log_weight(self, z: Symbolic) -> Symbolic:
-        """Return ``-epsilon`` times the number of the stair."""
+        """Return ``-epsilon j`` for the stair j of each integer."""
         return -float(self.epsilon) * self._stair(abs(z))
 
     def weight(self, size: int) -> arb:
@@ -75,25 +76,25 @@ class Staircase(IntegerLaw):
 
     @property
     def period(self) -> int:
-        """The width of a stair."""
+        """Width of a stair."""
         return self.sensitivity
 
     def largest_ratio(self, size: int) -> arb:
-        """Enclose ``exp(-epsilon)``, from one stair to the next."""
+        """Enclose ``exp(-epsilon)``, the ratio of one stair to the next."""
         return (-ball(self.epsilon)).exp()
 
     @property
     def epsilon_per_unit(self) -> Fraction:
-        """Epsilon: from one stair to the next."""
+        """Change of the log weight from one stair to the next, epsilon."""
         return self.epsilon
 
     @classmethod
     def _of_texts(cls, parameters: Json) -> IntegerLaw:
-        whole = {name: int(parameters[name]) for name in ("sensitivity", "step") if name in parameters}
-        return super()._of_texts(parameters | whole)
+        integers = {name: int(parameters[name]) for name in ("sensitivity", "step") if name in parameters}
+        return super()._of_texts(parameters | integers)
 
     def to_dict(self) -> dict[str, str]:
-        """Name and parameters."""
+        """Return the name and parameters."""
         return {
             "name": self.name,
             "epsilon": str(self.epsilon),

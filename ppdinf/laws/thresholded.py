@@ -1,4 +1,4 @@
-"""Noisy counts of which only those from a threshold on were published: an absent one was below."""
+"""Noisy counts that are published only at or above a threshold; an absent count was below the threshold."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from ppdinf.laws.observation_model import Column, IndependentLaw
 __all__ = ["ABSENT", "Thresholded"]
 
 ABSENT = -(2**62)
-"""Stands for a noisy count that was not published; the smallest integer would be a missing value to PyMC."""
+"""Marks a noisy count that was not published. PyMC treats the smallest integer as a missing value."""
 
-EXACT = 10**7  # noise values that are summed for the weight of an absent count
+EXACT = 10**7  # largest number of noise values summed for the weight of an absent count
 
 
 @dataclass(frozen=True)
 class Thresholded(IndependentLaw):
-    """Noise of a law; the noisy count is published if it reaches the threshold, and absent otherwise.
+    """Additive noise; a noisy count is published if it reaches the threshold, and absent otherwise.
 
-    An absent count (nan, or a label that is not there) is censored, not zero: it weighs counts x by the probability
-    that ``x + noise < threshold``.
+    An absent count (nan, or a label that is missing) is censored. It is not zero. The weight of a count x is then
+    the probability that ``x + noise < threshold``.
 
     Parameters
     ----------
@@ -40,7 +40,7 @@ class Thresholded(IndependentLaw):
     Raises
     ------
     PrivacyError
-        `law` is no law of whole numbers, or the threshold no whole number.
+        `law` is not a law of integers, or the threshold is not an integer.
 
     Examples
     --------
@@ -56,12 +56,12 @@ class Thresholded(IndependentLaw):
 
     def __post_init__(self) -> None:
         if not isinstance(self.law, IntegerLaw):
-            raise PrivacyError(f"a law of whole numbers is cut at a threshold, found {type(self.law).__name__}")
+            raise PrivacyError(f"law must be a law of integers (IntegerLaw), found {type(self.law).__name__}")
         if isinstance(self.threshold, bool) or not isinstance(self.threshold, int | np.integer):
-            raise PrivacyError(f"threshold must be a whole number, found {self.threshold!r}")
+            raise PrivacyError(f"threshold must be an integer, found {self.threshold!r}")
 
     def to_dict(self) -> Json:
-        """Name, threshold, and the law of the noise."""
+        """Return the name, the threshold, and the law of the noise."""
         noise = self.law.to_dict()
         return {"name": self.name, "of": noise.pop("name"), **noise, "threshold": str(self.threshold)}
 
@@ -71,9 +71,9 @@ class Thresholded(IndependentLaw):
         return cls(IntegerLaw.from_dict({"name": data.get("of"), **noise}), int(data["threshold"]))
 
     def log_weight(self, y: Symbolic, x: Symbolic) -> Symbolic:
-        """Log weight of publishing each y, `ABSENT` among them, when the count is x, elementwise.
+        """Return the log weight of each y (possibly `ABSENT`) given the count x, elementwise.
 
-        Those of published counts and of absent ones are each up to a constant of their own.
+        Log weights of published and of absent counts are each stated up to a separate constant.
         """
         y, x = np.broadcast_arrays(np.asarray(y), np.asarray(x))
         found, absent = np.empty(x.shape), y == ABSENT
@@ -83,23 +83,23 @@ class Thresholded(IndependentLaw):
 
     @property
     def gives(self) -> str:
-        """What is published, in words."""
+        """Description of a published number, for messages."""
         return f"which is published from {self.threshold} on"
 
     def is_possible(self, y: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Tell numbers that some count gives."""
+        """Return whether each number has positive probability for some count."""
         possible: NDArray[np.bool_] = (y == ABSENT) | (y >= self.threshold)
         return possible
 
     def support_bounds(self, y: Symbolic, tail_probability: float) -> tuple[Symbolic, Symbolic]:
-        """Smallest and largest count that each y can come from; no smallest for what is absent."""
+        """Return the smallest and largest count given each y; absent numbers have no lower bound."""
         far = float(self.law.widest_half_width(1, tail_probability)) if tail_probability > 0 else math.inf
         absent = np.asarray(y) == ABSENT
         low = np.where(absent, -np.inf, np.where(absent, 0, y) - far)
         return low, np.where(absent, self.threshold - 1, y) + far
 
     def columns(self, y: NDArray[np.int64]) -> list[Column]:
-        """One column for what is absent, flat towards smaller counts, and those of the law for the rest."""
+        """Return one column for absent numbers, constant towards smaller counts, and the law's columns for the rest."""
         (absent,), (there,) = np.nonzero(y == ABSENT), np.nonzero(y != ABSENT)
         found = [replace(column, entries=there[column.entries]) for column in AdditiveLaw(self.law).columns(y[there])]
         if absent.size:
@@ -110,12 +110,12 @@ class Thresholded(IndependentLaw):
         return found
 
     def publish(self, x: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.int64]:
-        """Add noise, and leave out what stays below."""
+        """Add noise and remove the noisy counts below the threshold."""
         noisy = AdditiveLaw(self.law).publish(x, rng)
         return np.where(noisy >= self.threshold, noisy, ABSENT)
 
     def _log_below(self, z: Array) -> NDArray[np.float64]:
-        """Log probability that noise is at most z."""
+        """Return the log probability that the noise is at most z."""
         far, log_sums = self._log_sums
         at = np.clip(np.asarray(z, dtype=np.int64) + far, 0, 2 * far)
         found: NDArray[np.float64] = log_sums[at]
@@ -123,10 +123,10 @@ class Thresholded(IndependentLaw):
 
     @cached_property
     def _log_sums(self) -> tuple[int, NDArray[np.float64]]:
-        """How far noise reaches but with probability 1e-300 or so, and log probabilities of at most -far, ..., far."""
+        """Radius of the noise (tail probability about 1e-300), and its log distribution function at -far, ..., far."""
         far = self.law.tail_start(-math.log(2) * 1000)
         if far > EXACT:
-            raise PrivacyError(f"{self.law.name} noise this wide reaches over more than {EXACT:,} counts")
+            raise PrivacyError(f"{self.law.name} noise of this scale covers more than {EXACT:,} counts; use less noise")
         weights = self.law.log_weight(np.arange(-far, far + 1).astype(np.float64))
         sums = np.logaddexp.accumulate(weights)
         return far, sums - sums[-1]

@@ -1,4 +1,4 @@
-"""Cells released one by one by a stochastic matrix: a law that need not depend on the noise alone."""
+"""Cells that are released independently through a transition matrix; the law need not depend on the noise alone."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from ppdinf.laws.observation_model import Column, IndependentLaw
 
 __all__ = ["TransitionMatrix"]
 
-ROUNDING = 1e-6  # by which the sum of a row may differ from 1
+ROUNDING = 1e-6  # tolerance for the sum of a row
 
 
 @dataclass(frozen=True, eq=False)
 class TransitionMatrix(IndependentLaw):
-    """Probabilities P(y | x) of every released count for every count, both from 0 on.
+    """Probabilities P(y | x) of every released count for every count; both start at 0.
 
     Attributes
     ----------
@@ -30,7 +30,7 @@ class TransitionMatrix(IndependentLaw):
     Raises
     ------
     PrivacyError
-        A row that is no row of probabilities, or no matrix.
+        The array is not a matrix, or a row is not a probability vector.
 
     Examples
     --------
@@ -45,14 +45,16 @@ class TransitionMatrix(IndependentLaw):
     def __post_init__(self) -> None:
         p = np.asarray(self.probabilities, dtype=np.float64)
         if p.ndim != 2 or not p.size:
-            raise PrivacyError(f"a transition matrix has a row for every count, found an array of shape {p.shape}")
+            raise PrivacyError(
+                f"a transition matrix must be two-dimensional, with one row for every count, found shape {p.shape}"
+            )
         wrong = np.flatnonzero((p < 0).any(axis=1) | ~(np.abs(p.sum(axis=1) - 1) < ROUNDING))
         if wrong.size:
-            raise PrivacyError(f"the row of the count {wrong[0]} is none of probabilities, 0 or more with the sum 1")
+            raise PrivacyError(f"row {wrong[0]} is not a probability vector: entries must be non-negative and sum to 1")
         assign(self, probabilities=p)
 
     def to_dict(self) -> Json:
-        """Name and probabilities."""
+        """Return the name and the probabilities."""
         return {"name": self.name, "probabilities": self.probabilities}
 
     @classmethod
@@ -61,12 +63,12 @@ class TransitionMatrix(IndependentLaw):
 
     @cached_property
     def _log_probabilities(self) -> NDArray[np.float64]:
-        """Logarithms, with a row and a column of ``-inf`` before the first and after the last."""
+        """Log probabilities, padded on all sides by ``-inf``."""
         with np.errstate(divide="ignore"):
             return np.pad(np.log(self.probabilities), 1, constant_values=-np.inf)
 
     def log_weight(self, y: Symbolic, x: Symbolic) -> Symbolic:
-        """Log probability of releasing each y when the count is x, elementwise; ``-inf`` outside the matrix.
+        """Return the log probability of each released y given the count x, elementwise; ``-inf`` outside the matrix.
 
         NumPy or PyTensor.
         """
@@ -82,23 +84,23 @@ class TransitionMatrix(IndependentLaw):
 
     @property
     def gives(self) -> str:
-        """What is published, in words."""
+        """Description of a published number, for messages."""
         return "whose probability is 0 in every row of the matrix"
 
     def is_possible(self, y: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Tell numbers that some count gives."""
+        """Return whether each number has positive probability for some count."""
         possible = np.append((self.probabilities > 0).any(axis=0), False)
         return possible[np.where((y >= 0) & (y < possible.size), y, -1)]
 
     def support_bounds(self, y: Symbolic, tail_probability: float) -> tuple[Symbolic, Symbolic]:
-        """Smallest and largest count with a row that each y can come from, but with probability `rare`."""
+        """Return the smallest and largest count given each y whose relative probability exceeds `tail_probability`."""
         possible = self.probabilities > tail_probability * self.probabilities.max(axis=0, initial=0)
         first, last = possible.argmax(axis=0), possible.shape[0] - 1 - possible[::-1].argmax(axis=0)
         column = np.clip(np.asarray(y, dtype=np.int64), 0, first.size - 1)
         return first[column], last[column]
 
     def columns(self, y: NDArray[np.int64]) -> list[Column]:
-        """Return the columns of the matrix."""
+        """Return one column of log probabilities for each different released number."""
         counts = np.arange(self.probabilities.shape[0])
         different, number = np.unique(y, return_inverse=True)
         found = []
@@ -108,6 +110,6 @@ class TransitionMatrix(IndependentLaw):
         return found
 
     def publish(self, x: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.int64]:
-        """Draw from the rows of counts."""
+        """Draw a released number for each count from its row."""
         rows = np.cumsum(self.probabilities, axis=1)[x]
         return (rng.random(x.shape)[..., None] * rows[..., -1:] >= rows).sum(axis=-1)

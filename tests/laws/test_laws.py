@@ -1,4 +1,4 @@
-"""What every law of `ppdinf.laws` states, against sums and draws; a new law is found by itself."""
+"""The properties of every law of `ppdinf.laws`, against sums and draws; new laws are included automatically."""
 
 import inspect
 from fractions import Fraction
@@ -18,9 +18,9 @@ from ppdinf.laws import IntegerLaw, L2Laplace, Law
 from ppdinf.noise.exact_noise import exact_noise
 from ppdinf.noise.primitives.stream import seeded_stream
 
-FOUND = [law for name in laws.__all__ if inspect.isclass(law := getattr(laws, name)) and issubclass(law, Law)]
-EVERY = [law for law in FOUND if not inspect.isabstract(law)]
-OF_CELLS = [law for law in EVERY if issubclass(law, IntegerLaw)]
+EXPORTED = [law for name in laws.__all__ if inspect.isclass(law := getattr(laws, name)) and issubclass(law, Law)]
+CONCRETE = [law for law in EXPORTED if not inspect.isabstract(law)]
+OF_CELLS = [law for law in CONCRETE if issubclass(law, IntegerLaw)]
 SCALES = ["1/2", "1", "3/2"]  # the first parameter of every law
 K = np.arange(-4000, 4001)
 
@@ -29,10 +29,10 @@ def named(law):
     return law.name
 
 
-def test_all_laws_are_here():
-    """Those that files name among them: a law that is not exported would not be tested."""
+def test_all_laws_are_exported():
+    """Every law that files can name is exported; laws that are not exported would not be tested."""
     assert {law.name: law for law in OF_CELLS} == IntegerLaw._family
-    assert len({law.name for law in EVERY}) == len(EVERY) >= 4
+    assert len({law.name for law in CONCRETE}) == len(CONCRETE) >= 4
 
 
 @pytest.mark.parametrize("scale", SCALES)
@@ -57,7 +57,7 @@ def test_weights_of_cells(make, scale):
 @pytest.mark.parametrize("scale", SCALES)
 @pytest.mark.parametrize("make", OF_CELLS, ids=named)
 def test_sums_of_weights(make, scale):
-    """Bounds on tails hold, and are not idle: beyond a quarter of where they end is a hundredth of what they allow."""
+    """Bounds on tails hold and are sharp: beyond a quarter of the bound, the weight exceeds 1 % of the limit."""
     law, k = make(scale), np.arange(-200_000, 200_001)
     w, size = np.exp(law.log_weight(k.astype(float))), np.abs(k)
     whole = w.sum()
@@ -80,9 +80,9 @@ def test_sums_of_weights(make, scale):
 
 
 @pytest.mark.parametrize("scale", SCALES)
-@pytest.mark.parametrize("make", EVERY, ids=named)
-def test_noise_stays_within_its_half_width(make, scale):
-    """Three cells with a public sum, and with every noise value between -1 and 2 besides, all enumerated."""
+@pytest.mark.parametrize("make", CONCRETE, ids=named)
+def test_noise_stays_within_its_support_radius(make, scale):
+    """Enumerate three cells with a public sum, also with all noise values between -1 and 2."""
     law, tail_probability, reach = make(scale), 1e-3, 40
     points = box(-reach, reach, 2)
     points = np.column_stack([points, -points.sum(axis=1)])
@@ -97,8 +97,8 @@ def test_noise_stays_within_its_half_width(make, scale):
 
 @pytest.mark.parametrize("scale", SCALES)
 @pytest.mark.parametrize("make", OF_CELLS, ids=named)
-def test_losses_that_are_promised(make, scale):
-    """Pure: every step. zCDP: Renyi divergences of orders 2, 3 and 10 between noise around neighbouring integers."""
+def test_privacy_loss_bounds(make, scale):
+    """Pure DP: every step. zCDP: Renyi divergences of orders 2, 3 and 10 for neighbouring integers."""
     law = make(scale)
     log_w = law.log_weight(K.astype(float))
     log_p = log_w - np.logaddexp.reduce(log_w)
@@ -112,7 +112,7 @@ def test_losses_that_are_promised(make, scale):
 
 
 def drawn(law, public, cells):
-    """Draws of noise around 0: by the samplers of lattices, or by conditioning on everything public."""
+    """Draw noise around 0 with the lattice samplers, or conditional on all public information."""
     zeros = np.zeros(cells, dtype=int)
     system = public.on(zeros)
     if isinstance(law, L2Laplace):
@@ -133,9 +133,9 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES)
-@pytest.mark.parametrize("make", EVERY, ids=named)
+@pytest.mark.parametrize("make", CONCRETE, ids=named)
 def test_draws_follow_the_weights(make, case):
-    """False alarms below 1e-6 for each case; a law of another scale is caught."""
+    """The false alarm rate of each case is below 1e-6; a law with another scale is rejected."""
     public, points = CASES[case]
     bounded = case.endswith("bounds")
     if bounded and not issubclass(make, IntegerLaw):
@@ -178,7 +178,7 @@ def test_unknown_laws_are_refused():
             IntegerLaw.from_dict(data)
 
 
-def test_faults_of_constructors_are_not_taken_for_other_parameters():
+def test_errors_in_constructors_are_raised():
     class Faulty(laws.Staircase):
         name = "faulty"
 
@@ -192,10 +192,10 @@ def test_faults_of_constructors_are_not_taken_for_other_parameters():
         del IntegerLaw._family["faulty"]
 
 
-def test_a_discrete_gaussian_by_its_standard_deviation_or_its_variance():
+def test_discrete_gaussian_from_sigma_or_variance():
     half, root = laws.DiscreteGaussian("3/2"), laws.DiscreteGaussian(variance=2)
     assert (half.sigma, half.variance) == (Fraction(3, 2), Fraction(9, 4))
     assert root.sigma == pytest.approx(2**0.5)
     for wrong in ({}, {"sigma": 1, "variance": 1}):
-        with pytest.raises(PrivacyError, match="one of the two"):
+        with pytest.raises(PrivacyError, match="exactly one of"):
             laws.DiscreteGaussian(**wrong)

@@ -1,4 +1,4 @@
-"""Likelihoods as mechanisms state them: one number on three roads, auxiliary variables integrated out, refusals."""
+"""Likelihoods of mechanisms: three equal evaluations, integration over auxiliary variables, and refusals."""
 
 import pickle
 
@@ -42,7 +42,7 @@ POSSIBLE = {"rounding": [3, 3, 0, 0], "two stages": [3, 1, 0, 1]}  # releases th
 
 
 def stated(name):
-    """Settled mechanism, the system of its answers, its likelihood, and a release of `X`."""
+    """Return the bound mechanism, the system of its answers, its likelihood, and a release of `X`."""
     mechanism = MECHANISMS[name]
     answers = X if mechanism.queries is None else np.array(mechanism.queries) @ X
     system = mechanism.public.on(answers)
@@ -73,8 +73,8 @@ def test_numpy_and_pytensor_agree(name):
 
 
 @pytest.mark.parametrize("name", [name for name in MECHANISMS if name not in ("answers", "projected answers")])
-def test_weights_of_counts_add_up(name):
-    """The same number cell by cell, from a table of all counts; norms of all noise together have no such table."""
+def test_weights_of_cells_sum_to_the_weight_of_the_table(name):
+    """The sum of the weights of single cells equals the weight of the table; norms do not have such weights."""
     _, _, likelihood, y = stated(name)
     if likelihood.norm is not None:
         assert name in ("extended", "correlated", "k-norm")
@@ -90,11 +90,11 @@ def test_weights_of_counts_add_up(name):
 
 
 @pytest.mark.parametrize("name", [name for name in MECHANISMS if name not in ("projected answers", "nothing")])
-def test_densities_derive_from_it(name):
-    """The mechanism's density up to one constant, with the factor of the whole table and the auxiliary integrated out.
+def test_densities_agree_up_to_a_constant(name):
+    """The likelihood equals the mechanism's density up to one constant.
 
-    For l2 noise the normalizer of the table is not part of the likelihood: the exchange step of the sampler accounts
-    for it.
+    The factor of the whole table is included, and the auxiliary variable is integrated out. For l2 noise the normaliser
+    of the table is not part of the likelihood, because the exchange step of the sampler accounts for it.
     """
     settled, system, likelihood, y = stated(name)
     tables = TABLES if likelihood.query is None else TABLES @ likelihood.query.T
@@ -127,7 +127,7 @@ def test_densities_derive_from_it(name):
 
 
 @pytest.mark.parametrize("name", MECHANISMS)
-def test_it_goes_to_other_processes(name):
+def test_likelihoods_can_be_pickled(name):
     _, _, likelihood, y = stated(name)
     again, given = pickle.loads(pickle.dumps(likelihood)), auxiliary(likelihood)
     answers = X if likelihood.query is None else likelihood.query @ X
@@ -135,7 +135,7 @@ def test_it_goes_to_other_processes(name):
     assert again.support_radius == likelihood.support_radius
 
 
-def test_which_have_variables_of_their_own():
+def test_mechanisms_with_auxiliary_variables():
     kinds = {name: type(stated(name)[2].auxiliary) for name in MECHANISMS}
     of = lambda kind: {name for name, found in kinds.items() if found is kind}  # noqa: E731
     assert of(MixingScale) == {"l2", "wasserstein, l2"}
@@ -165,7 +165,7 @@ BOX = (margin("dim_0") & margin("dim_1")).on(np.ones((4, 5), dtype=int))
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_one_sentence_where_there_is_none(name):
+def test_missing_likelihoods_raise(name):
     make, message = REFUSED[name]
     if name == "many dimensions":
         settled = ppd.KNorm(margin("dim_0") & margin("dim_1"), 1)

@@ -124,11 +124,11 @@ def test_absent_from_a_thresholded_release():
             "contradict",
         ),
         (lambda: ppd.Measurements(LABELS, public={inv.total(): -5}, bounds=inv.nonnegative()), InvariantError, "total"),
-        (lambda: laws.DiscreteGaussian(2, variance=4), PrivacyError, "one of the two"),
+        (lambda: laws.DiscreteGaussian(2, variance=4), PrivacyError, "exactly one of"),
         (lambda: laws.DiscreteGaussian(variance=[1, -1]), PrivacyError, "positive"),
         (lambda: laws.Staircase([1, 2], sensitivity=[2, 3]), PrivacyError, "one parameter"),
-        (lambda: laws.RandomRounding(1), PrivacyError, "from 2 on"),
-        (lambda: laws.Thresholded(laws.L2Laplace(1), 3), PrivacyError, "whole numbers"),
+        (lambda: laws.RandomRounding(1), PrivacyError, ">= 2"),
+        (lambda: laws.Thresholded(laws.L2Laplace(1), 3), PrivacyError, "IntegerLaw"),
     ],
 )
 def test_what_does_not_fit_is_named(make, error, words):
