@@ -48,9 +48,7 @@ class Posed:
         if self.release.reach is None:
             return False
         probable = listed.probabilities(self.log_joint(point, listed)) > 1e-11
-        return bool(
-            (np.abs(listed.tables[probable] - np.ravel(self.release.noisy)) > self.release.reach).any()
-        )
+        return bool((np.abs(listed.tables[probable] - np.ravel(self.release.noisy)) > self.release.reach).any())
 
     def points(self, which):
         return [{"theta": np.array(theta)} for theta in getattr(self.law, which)]

@@ -302,9 +302,9 @@ def test_files_bring_mechanisms_back(name, tmp_path):
         (lambda: ppd.Conditioned(DoubleGeometric(1), total()), PrivacyError, r"first: Conditioned\(public, noise="),
         (lambda: DoubleGeometric(0), PrivacyError, "positive"),
         (lambda: DiscreteGaussian("x"), PrivacyError, "sigma"),
-        (lambda: Staircase(1, 0), PrivacyError, "whole numbers"),
-        (lambda: Staircase(1, 2, 3), PrivacyError, "whole numbers"),
-        (lambda: Staircase(1, 2.0, 1), PrivacyError, "whole numbers"),
+        (lambda: Staircase(1, 0), PrivacyError, "must be integers"),
+        (lambda: Staircase(1, 2, 3), PrivacyError, "must be integers"),
+        (lambda: Staircase(1, 2.0, 1), PrivacyError, "must be integers"),
         (
             lambda: ppd.Conditioned(total() & nonnegative(), noise=DiscreteGaussian(1)),
             PrivacyError,
