@@ -43,6 +43,10 @@ class TableMechanism(Mechanism):
         """Settle whatever the mechanism leaves open until it meets a table's public sums; never its counts."""
         return self
 
+    def has_public_noise_law(self, table: TableLike) -> bool:
+        """Whether the noise has the same law for all tables with the public sums of `table`."""
+        return self.is_translation_invariant
+
     @abstractmethod
     def plan_on(self, system: System, *, allow_mcmc: bool = False) -> Plan:
         """Choose the sampler for a bound system."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 
 import joblib
 import numpy as np
@@ -12,6 +12,7 @@ from rich.progress import track
 
 from ppdinf._internal.types import Array
 from ppdinf.errors import LabelError, ModelError
+from ppdinf.mechanisms.real.counting_queries import answer
 from ppdinf.mechanisms.table_mechanism import TableMechanism
 from ppdinf.models.posterior_tables import sample_confidential
 from ppdinf.releases import Release
@@ -21,6 +22,9 @@ __all__ = ["compare"]
 
 Analysis = Callable[[Release], xr.DataArray | pm.Model]
 type Job = tuple[Release, Analysis, str | None, float, int]
+type Reading = tuple[xr.DataArray, xr.DataArray, xr.DataArray, str]
+SAMPLE = ("chain", "draw")
+NO_LAW = "none: the law of the noise depends on the counts or is not known"
 NOISE_DRAWS = 4000  # from which the quantiles of a mechanism's own noise are read
 SAMPLING = {"draws": 500, "tune": 500, "chains": 2, "cores": 1, "progressbar": False, "quiet": True}
 
@@ -42,8 +46,10 @@ def compare(
     ----------
     methods : mapping of name to mechanism or (mechanism, analysis)
         A mechanism alone is read as an estimate with the error of its noise: the noisy table, and intervals
-        by quantiles of the noise. An analysis takes a `Release` and returns either the table that it takes
-        for the confidential one, without doubt (the functions of `ppdinf.models.comparators`), or a
+        by quantiles of the noise. There are no intervals where users cannot compute these quantiles from the
+        published values alone: the law of the noise depends on the confidential counts, or is not known (public
+        bounds, matrices, post-processing). An analysis takes a `Release` and returns either the table that it
+        takes for the confidential one, without doubt (the functions of `ppdinf.models.comparators`), or a
         `pymc.Model`, whose posterior is drawn by `pm.sample`.
     table : xarray.DataArray, pandas object or numpy.ndarray of counts
         Research only: what comes out depends on it.
@@ -62,14 +68,17 @@ def compare(
     -------
     xarray.Dataset, dimensions ``("analysis", *truth.dims)``
         ``bias`` (mean of estimate minus truth; its standard error is at most ``rmse / sqrt(draws)``), ``rmse``,
-        ``coverage`` and ``width`` of the intervals. ``.to_dataframe()`` gives one row per analysis and cell.
+        ``coverage`` and ``width`` of the intervals, nan where a method has no interval; and ``intervals``, with the
+        dimension ``"analysis"`` alone: how the intervals were computed, or why there are none. ``.to_dataframe()``
+        gives one row per analysis and cell.
 
     Raises
     ------
     ModelError
         `interval` is not between 0 and 1, there is no release to read, or an analysis returns something else.
     LabelError
-        An estimate has other dimensions than the truth.
+        An estimate has other dimensions or labels than the truth. Their order does not matter: cells are matched by
+        name and label.
 
     Notes
     -----
@@ -89,6 +98,8 @@ def compare(
     True
     >>> bool((found["coverage"].sel(analysis="conditioned") > 0.88).all())
     True
+    >>> found["intervals"].values.tolist()
+    ['quantiles of the noise', 'none: the estimate is taken for the truth']
     """
     if not 0 < interval < 1:
         raise ModelError(f"interval must be a probability between 0 and 1, found {interval!r}")
@@ -97,67 +108,87 @@ def compare(
     table = as_table(table)
     truth = table if truth is None else truth
     noise_seed, *seeds = np.random.default_rng(rng).integers(2**31, size=draws + 1).tolist()
-    rows = []
+    rows, intervals = [], []
     for name, method in methods.items():
         mechanism, analysis = method if isinstance(method, tuple) else (method, None)
-        noisy = mechanism.simulate(table, draws=draws, rng=noise_seed).transpose("draw", *table.dims)
+        noisy = mechanism.simulate(table, draws=draws, rng=noise_seed)
         if analysis is None:
-            noise = mechanism.simulate(table, draws=NOISE_DRAWS, rng=noise_seed + 1) - table
-            low, high = (noise.quantile(q, "draw", method="inverted_cdf").values for q in _tails(interval))
-            readings = np.stack([noisy, noisy - high, noisy - low])
-            _require_labels(name, noisy[0], truth)
+            ends, how = _noise_ends(mechanism, table, interval, noise_seed + 1)
+            parts = [noisy, *(noisy - end for end in ends)]
+            readings = np.stack([_aligned(name, part, truth) for part in parts])
         else:
             jobs = [(Release(y, mechanism), analysis, estimand, interval, k) for y, k in zip(noisy, seeds, strict=True)]
             done = list(track(_results(jobs), name, draws, disable=not progressbar, transient=True))
-            _require_labels(name, done[0][0], truth)
-            readings = np.stack([[part.transpose(*truth.dims) for part in reading] for reading in done], axis=1)
+            readings = np.stack([[_aligned(name, part, truth) for part in reading[:3]] for reading in done], axis=1)
+            how = done[0][3]
         rows.append(_scores(readings, truth))
-    return xr.concat(rows, xr.Variable("analysis", list(methods)))
+        intervals.append(how)
+    return xr.concat(rows, xr.Variable("analysis", list(methods))).assign(intervals=("analysis", intervals))
+
+
+def _noise_ends(
+    mechanism: TableMechanism, table: xr.DataArray, interval: float, seed: int
+) -> tuple[list[xr.DataArray | float], str]:
+    """Return what to subtract from a noisy table for the lower and the upper end, and how these were computed."""
+    if not mechanism.has_public_noise_law(table):
+        return [np.nan, np.nan], NO_LAW
+    noise = mechanism.simulate(table, draws=NOISE_DRAWS, rng=seed) - answer(mechanism.queries, table)
+    ends = [noise.quantile(q, "draw", method="inverted_cdf") for q in reversed(_tails(interval))]
+    return ends, "quantiles of the noise"
 
 
 def _tails(interval: float) -> tuple[float, float]:
     return (1 - interval) / 2, (1 + interval) / 2
 
 
-def _results(jobs: list[Job]) -> Iterator[tuple[xr.DataArray, ...]]:
+def _results(jobs: list[Job]) -> Iterator[Reading]:
     """Read each release; on all cores where reading means to sample a posterior."""
     if isinstance(jobs[0][1](jobs[0][0]), pm.Model):
         return joblib.Parallel(n_jobs=-1, return_as="generator")(joblib.delayed(_read)(*job) for job in jobs)
     return (_read(*job) for job in jobs)
 
 
-def _read(
-    release: Release, analysis: Analysis, estimand: str | None, interval: float, seed: int
-) -> tuple[xr.DataArray, xr.DataArray, xr.DataArray]:
-    """Estimate, lower and upper end of the interval."""
+def _read(release: Release, analysis: Analysis, estimand: str | None, interval: float, seed: int) -> Reading:
+    """Return the estimate, the lower and the upper end of the interval, and how the interval was computed."""
     found = analysis(release)
     if isinstance(found, xr.DataArray):
-        return found, found, found
+        return found, found, found, "none: the estimate is taken for the truth"
     if not isinstance(found, pm.Model):
         raise ModelError(f"an analysis returns a DataArray or a pymc.Model, found {type(found).__name__}")
     with found:
         idata = pm.sample(**SAMPLING, random_seed=seed, compute_convergence_checks=False)
     table = estimand is None
     posterior = sample_confidential(idata, found, random_seed=seed) if table else idata.posterior[estimand]
-    low, high = (posterior.quantile(q, ("chain", "draw")).drop_vars("quantile") for q in _tails(interval))
-    return posterior.mean(("chain", "draw")), low, high
+    low, high = (posterior.quantile(q, SAMPLE).drop_vars("quantile") for q in _tails(interval))
+    return posterior.mean(SAMPLE), low, high, "quantiles of the posterior"
 
 
-def _require_labels(name: str, estimate: xr.DataArray, truth: xr.DataArray) -> None:
-    same = set(estimate.dims) == set(truth.dims) and all(
-        estimate.get_index(dim).equals(truth.get_index(dim)) for dim in truth.dims
-    )
-    if not same:
+def _aligned(name: str, estimate: xr.DataArray, truth: xr.DataArray) -> Array:
+    """Return estimates in the order of the dimensions and labels of the truth, after draws if there are any."""
+    places = {dim: _places(estimate, truth, dim) for dim in truth.dims if dim in estimate.dims}
+    unmatched = [dim for dim, place in places.items() if place is None]
+    if set(places) != set(truth.dims) or set(estimate.dims) - set(truth.dims) - {"draw"} or unmatched:
         raise LabelError(
             f"{name!r} estimates a table over {estimate.dims}, the truth is one over {truth.dims}: dimensions and "
             "labels must be the same; pass truth= for the estimand"
         )
+    return estimate.transpose(..., *truth.dims).isel(places).values
+
+
+def _places(estimate: xr.DataArray, truth: xr.DataArray, dim: Hashable) -> Array | None:
+    """Find the labels of the truth among those of an estimate; None where they differ."""
+    own, wanted = estimate.get_index(dim), truth.get_index(dim)
+    if own.equals(wanted):
+        return np.arange(own.size)
+    labelled = dim in estimate.indexes and dim in truth.indexes and own.is_unique and own.size == wanted.size
+    places = own.get_indexer(wanted) if labelled else np.array([-1])
+    return None if (places < 0).any() or np.unique(places).size < own.size else places
 
 
 def _scores(readings: Array, truth: xr.DataArray) -> xr.Dataset:
     estimate, low, high = readings
     error = estimate - truth.values
-    covered = (low <= truth.values) & (truth.values <= high)
+    covered = np.where(np.isnan(low), np.nan, (low <= truth.values) & (truth.values <= high))
     scores = {
         "bias": error.mean(axis=0),
         "rmse": np.sqrt((error**2).mean(axis=0)),

@@ -107,6 +107,85 @@ def test_models_are_fitted_and_tables_keep_their_total():
     assert float(tables["bias"].sum()) == pytest.approx(0, abs=1e-9)  # posterior tables keep the total
 
 
+SQUARE = xr.DataArray(
+    [[40, 3, 0], [7, 90, 1], [2, 5, 160]], dims=("home", "work"), coords={"home": list("abc"), "work": list("xyz")}
+)
+BOUNDED = total() & ppd.invariants.nonnegative()
+BY_MATRIX = ppd.Transition(ppd.counts.truncated_geometric(200, 1).matrix)
+EARTH = {"sensitivity": 2, "secrets": "a case"}
+
+
+@pytest.mark.parametrize(
+    "unknown",
+    [
+        ppd.TopDown(total(), 1, ppd.invariants.margin("home")),
+        *(ppd.PostProcessed(total(), 1, method) for method in ("rounded", "nonnegative", "l2", "l1", "truncated")),
+        ppd.Conditioned(BOUNDED, ppd.mechanisms.DoubleGeometric("1/2")),
+        ppd.WassersteinExponential(BOUNDED, 1, **EARTH),
+        BY_MATRIX,
+        ppd.Suppression(BOUNDED),
+    ],
+    ids=lambda mechanism: f"{mechanism.kind} {getattr(mechanism, 'method', '')}",
+)
+def test_noise_whose_law_users_do_not_know_has_no_interval(unknown):
+    table = SQUARE.isel(home=0) if unknown.kind in ("conditioned", "wasserstein-exponential") else SQUARE
+    found = compare({"a": unknown, "b": mechanism()}, table, draws=20, **QUIET)
+    assert found["intervals"].values.tolist() == [
+        "none: the law of the noise depends on the counts or is not known",
+        "quantiles of the noise",
+    ]
+    for name in ("coverage", "width"):
+        assert found[name].sel(analysis="a").isnull().all()
+        assert found[name].sel(analysis="b").notnull().all()
+    for name in ("bias", "rmse"):
+        assert found[name].notnull().all()
+    assert "intervals" in found.to_dataframe()
+
+
+@pytest.mark.parametrize(
+    "known",
+    [
+        mechanism(),
+        ppd.GeneralizedGaussian(total(), rho="1/8"),
+        ppd.SubspaceLaplace(total(), 1),
+        ppd.Conditioned(total(), ppd.mechanisms.DoubleGeometric("1/2")),
+        ppd.WassersteinExponential(total(), 1, **EARTH),
+    ],
+    ids=lambda mechanism: mechanism.kind,
+)
+def test_intervals_of_noise_with_a_public_law_cover_as_stated(known):
+    found = compare({"a": known}, SQUARE.isel(home=0), draws=400, **QUIET)
+    assert found["intervals"].item() == "quantiles of the noise"
+    # at least 90 %, for noise is whole; 5 standard errors of 400 draws, and 0.01 for the simulated quantiles
+    assert (found["coverage"] > 0.9 - 0.01 - 5 * np.sqrt(0.09 / 400)).all()
+
+
+def test_cells_are_matched_by_dimension_and_label():
+    methods = {"noise": mechanism(), "own order": (mechanism(), lambda release: release.table.T[::-1])}
+    expected = compare(methods, SQUARE, draws=20, **QUIET)
+    for truth in (SQUARE.T, SQUARE[::-1], SQUARE[[1, 2, 0], [2, 0, 1]], SQUARE.T[:, ::-1]):
+        found = compare(methods, SQUARE, truth=truth, draws=20, **QUIET)
+        assert found["bias"].dims == ("analysis", *truth.dims)
+        xr.testing.assert_identical(
+            found.transpose("analysis", *SQUARE.dims).sel(home=SQUARE["home"], work=SQUARE["work"]), expected
+        )
+    assert abs(float(expected["bias"].max())) < 10  # 100 and more where cells are matched by position
+    for truth in (SQUARE.assign_coords(home=list("abd")), SQUARE[:2], SQUARE.drop_vars("home"), SQUARE[:, 0]):
+        with pytest.raises(LabelError, match="'noise' estimates"):
+            compare(methods, SQUARE, truth=truth, draws=2, **QUIET)
+
+
+def test_answers_to_queries_are_compared_with_their_true_values():
+    query = [[1, 1, 0], [0, 1, 1]]
+    noise = ppd.SubspaceLaplace(ppd.invariants.Public(), 1, query=query)
+    truth = xr.DataArray([40, 3], dims="answer")
+    found = compare({"a": noise}, SQUARE[0, [0, 2, 1]], truth=truth, draws=200, **QUIET)
+    assert (np.abs(found["bias"]) < 5 * found["rmse"] / np.sqrt(200)).all()
+    assert (found["coverage"] > 0.78).all()  # 0.9 less 5 standard errors and 0.01
+    with pytest.raises(LabelError, match="'a' estimates"):
+        compare({"a": noise}, SQUARE[0], draws=2, **QUIET)
+
+
 def test_bad_input_is_refused():
     with pytest.raises(ModelError, match="interval must be a probability"):
         compare({"a": mechanism()}, TABLE, interval=90, **QUIET)

@@ -33,6 +33,7 @@ from ppdinf.noise.exact.elimination.variable_elimination import LARGEST_WORK, El
 from ppdinf.noise.primitives.bernoulli import draw_bernoulli
 from ppdinf.noise.primitives.stream import BitStream
 from ppdinf.noise.sampler_plan import Plan, plan
+from ppdinf.tables.table import TableLike
 
 __all__ = ["Weighted", "is_bounded"]
 
@@ -75,6 +76,10 @@ class Weighted(TableMechanism):
     def _is_free(self, system: System) -> bool:
         """Whether nothing but public sums is imposed, so that the noise does not depend on the table."""
         return not system.limits.size and self.measure_on(system) is None
+
+    def has_public_noise_law(self, table: TableLike) -> bool:
+        """Whether neither bounds nor a base measure make the law of the noise depend on the table."""
+        return self._is_free(self.public.on(table))
 
     def plan_on(self, system: System, *, allow_mcmc: bool = False) -> Plan:
         """Choose a sampler: that of the lattice where nothing else is imposed, elimination elsewhere.
