@@ -15,7 +15,14 @@ LAWS = {
     "transition matrices": (2, "matrix"),
     "thresholds and censored values": (3, "thresholded"),
 }
-OTHERS = ["exact sums", "bounds", "missing entries", "several numbers of one sum", "noise on sums of sums", "cells without information"]
+OTHERS = [
+    "exact sums",
+    "bounds",
+    "missing entries",
+    "several numbers of one sum",
+    "noise on sums of sums",
+    "cells without information",
+]
 
 
 def tree_kinds(p):
