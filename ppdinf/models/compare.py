@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 
 import joblib
 import numpy as np
@@ -128,7 +128,7 @@ def compare(
 
 def _noise_ends(
     mechanism: TableMechanism, table: xr.DataArray, interval: float, seed: int
-) -> tuple[list[xr.DataArray | float], str]:
+) -> tuple[Sequence[xr.DataArray | float], str]:
     """Return what to subtract from a noisy table for the lower and the upper end, and how these were computed."""
     if not mechanism.has_public_noise_law(table):
         return [np.nan, np.nan], NO_LAW
