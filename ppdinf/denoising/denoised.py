@@ -66,14 +66,15 @@ class Denoised:
         Parameters
         ----------
         statement : Public or xarray.DataArray, optional
-            Sums, ``inv.groups("area")``; or draws such as ratios and ranks. Without it, all cells.
+            Sums, ``inv.groups("area")``; or draws such as ratios, ranks and comparisons. Without it, all cells.
         probability : float, default 0.9
             That the number lies within its interval.
 
         Returns
         -------
         pandas.DataFrame
-            As `ppdinf.models.summarize`: ``estimate``, ``sd``, ``lower``, ``upper``, ``margin_of_error``.
+            As `ppdinf.models.summary`: ``estimate``, ``sd``, ``lower``, ``upper``, ``margin_of_error``; of comparisons
+            ``probability`` and ``monte_carlo_error``.
         """
         draws = self.draws if statement is None else statement
         return summary(self.sums(draws) if isinstance(draws, Public) else draws, probability)

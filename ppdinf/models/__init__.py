@@ -2,7 +2,8 @@
 
 Rule: what an analyst writes, reads and compares.
 
-aggregates            sums of posterior draws of a table, by label, and what is said of them
+aggregates            sums and ranks of posterior draws of a table, by label; estimates, intervals and probabilities
+                      computed from draws
 comparators           what analysts do with a noisy table who do not condition on how it was made: to compare with,
                       not to use
 compare               how ways of publishing and of reading a table compare: bias, error, coverage and width over
@@ -29,6 +30,7 @@ starts                normal variables with a start of their own, that of chains
 from ppdinf.models import ready as ready
 from ppdinf.models import reparametrize as levels
 from ppdinf.models.aggregates import aggregate as aggregate
+from ppdinf.models.aggregates import ranks as ranks
 from ppdinf.models.aggregates import summary as summary
 from ppdinf.models.compare import compare as compare
 from ppdinf.models.constrained_counts import ConstrainedCounts as ConstrainedCounts
@@ -48,6 +50,7 @@ __all__ = [
     "compare",
     "levels",
     "log_likelihood",
+    "ranks",
     "ready",
     "sample_confidential",
     "sample_release",

@@ -1,20 +1,23 @@
-"""Sums of posterior draws of a table, by label, and what is said of them: estimate, interval, margin of error."""
+"""Sums and ranks of posterior draws of a table, by label; estimates, intervals and probabilities from draws."""
 
 from __future__ import annotations
 
 from collections.abc import Hashable
 from typing import Literal
 
+import arviz as az
 import numpy as np
 import pandas as pd
 import xarray as xr
+from scipy.stats import rankdata
 
-from ppdinf.errors import InvariantError, LabelError
+from ppdinf._internal.types import Array
+from ppdinf.errors import InvariantError, LabelError, ModelError
 from ppdinf.invariants import Public
 from ppdinf.invariants.names import CellNames, GroupNames
 from ppdinf.tables.frame import Frame
 
-__all__ = ["aggregate", "summary"]
+__all__ = ["aggregate", "ranks", "summary"]
 
 SAMPLE = ("chain", "draw")
 
@@ -22,7 +25,8 @@ SAMPLE = ("chain", "draw")
 def aggregate(draws: xr.DataArray, statement: Public) -> xr.DataArray:
     """Sum posterior draws of a table as a statement says.
 
-    Ratios, ranks and comparisons follow from sums draw by draw: ``a / b``, ``a.rank("county")``, ``(a > b).mean()``.
+    Ratios, ranks and comparisons follow from sums draw by draw: ``a / b``, ``ranks(a, "county")``, ``a > b``. `summary`
+    gives their estimates and probabilities.
 
     Parameters
     ----------
@@ -78,13 +82,50 @@ def aggregate(draws: xr.DataArray, statement: Public) -> xr.DataArray:
     return xr.DataArray(found, dims=(*SAMPLE, dim), coords={**sample, dim: labels}, name=str(parts[0]))
 
 
+def ranks(draws: xr.DataArray, dim: Hashable) -> xr.DataArray:
+    """Rank the numbers along a dimension, draw by draw.
+
+    Parameters
+    ----------
+    draws : xarray.DataArray
+        Posterior draws of cells, sums, ratios, ...
+    dim : str
+        The dimension whose labels are ranked.
+
+    Returns
+    -------
+    xarray.DataArray of float64
+        The shape and the labels of `draws`. 1 is the rank of the smallest number; equal numbers have the mean of
+        their ranks; the rank of nan is nan.
+
+    Raises
+    ------
+    LabelError
+        `draws` has no such dimension.
+
+    See Also
+    --------
+    xarray.DataArray.rank : The same result; requires the package bottleneck.
+
+    Examples
+    --------
+    >>> draws = xr.DataArray([[[30, 5, 8], [20, 9, 9]]], dims=("chain", "draw", "county"))
+    >>> ranks(draws, "county").values.tolist()
+    [[[3.0, 1.0, 2.0], [3.0, 1.5, 1.5]]]
+    """
+    if dim not in draws.dims:
+        raise LabelError(f"the draws have no dimension {dim!r}, only {draws.dims}")
+    found = rankdata(draws.values, axis=draws.get_axis_num(dim), nan_policy="omit")
+    return draws.copy(data=np.asarray(found, dtype=np.float64))
+
+
 def summary(draws: xr.DataArray, probability: float = 0.9) -> pd.DataFrame:
-    """Say what posterior draws tell of each of several numbers.
+    """Estimate each of several numbers from its posterior draws, or the probability of each of several statements.
 
     Parameters
     ----------
     draws : xarray.DataArray, dimensions ``("chain", "draw", ...)``
-        Of cells, sums, ratios, ranks, ...
+        Of cells, sums, ratios, ranks, ...; or of bool, such as ``a > b``.
     probability : float, default 0.9
         That the number lies within its interval.
 
@@ -92,30 +133,46 @@ def summary(draws: xr.DataArray, probability: float = 0.9) -> pd.DataFrame:
     -------
     pandas.DataFrame
         One row per number, by its labels: ``estimate`` (posterior mean), ``sd``, ``lower`` and ``upper`` (equal tails)
-        and ``margin_of_error``, half the length of the interval.
+        and ``margin_of_error``, half the length of the interval. Of bool: ``probability`` (posterior probability that
+        the statement is true) and ``monte_carlo_error``, the standard error of this probability from the finite
+        number of effective draws. It is nan for fewer than four draws a chain.
 
     Raises
     ------
     LabelError
         No dimensions ``chain`` and ``draw``.
+    ModelError
+        The draws are neither numbers nor bool.
+
+    Notes
+    -----
+    With n effective draws of a statement and a share p of them true, the Monte Carlo error is
+    ``sqrt(q (1 - q) / n)``, ``q = (n p + 1) / (n + 2)``. It is above 0 where all draws agree.
 
     Examples
     --------
     >>> table = xr.DataArray(np.arange(40).reshape(1, 20, 2), coords={"sex": ["f", "m"]}, dims=("chain", "draw", "sex"))
-    >>> summarize(table).round(1)
+    >>> summary(table).round(1)
          estimate    sd  lower  upper  margin_of_error
     sex
     f        19.0  11.5      0     36             18.0
     m        20.0  11.5      1     37             18.0
+    >>> summary(table % 5 == 0).round(2)
+         probability  monte_carlo_error
+    sex
+    f            0.2               0.08
+    m            0.2               0.08
     """
     if not set(SAMPLE) <= set(draws.dims):
         raise LabelError(f"posterior draws have the dimensions chain and draw, found {draws.dims}")
+    if draws.dtype.kind not in "biuf":
+        raise ModelError(
+            f"posterior draws are numbers or bool, found {draws.dtype}: compare labels with one of them, "
+            "(draws == label), for its probability"
+        )
     ordered = draws.transpose(*SAMPLE, ...)
     values = ordered.values.reshape(-1, int(np.prod(ordered.shape[2:])))
-    tail = (1 - probability) / 2
-    # ends of whole numbers are whole
-    method: Literal["inverted_cdf", "linear"] = "inverted_cdf" if values.dtype.kind == "i" else "linear"
-    lower, upper = np.quantile(values, [tail, 1 - tail], axis=0, method=method)
+    columns = _probabilities(ordered) if values.dtype.kind == "b" else _estimates(values, probability)
     rest = ordered.isel(chain=0, draw=0, drop=True)
     labels = [rest.coords[dim].values if dim in rest.coords else np.arange(n) for dim, n in rest.sizes.items()]
     if not labels:
@@ -125,13 +182,28 @@ def summary(draws: xr.DataArray, probability: float = 0.9) -> pd.DataFrame:
         index = pd.Index(labels[0], name=str(rest.dims[0]))
     else:
         index = pd.MultiIndex.from_product(labels, names=list(map(str, rest.dims)))
-    return pd.DataFrame(
-        {
-            "estimate": values.mean(axis=0),
-            "sd": values.std(axis=0),
-            "lower": lower,
-            "upper": upper,
-            "margin_of_error": (upper - lower) / 2,
-        },
-        index=index,
-    )
+    return pd.DataFrame(columns, index=index)
+
+
+def _estimates(values: Array, probability: float) -> dict[str, Array]:
+    """Means, standard deviations and intervals of numbers, shape (draws, numbers)."""
+    tail = (1 - probability) / 2
+    # the ends of intervals of integers are integers
+    method: Literal["inverted_cdf", "linear"] = "linear" if values.dtype.kind == "f" else "inverted_cdf"
+    lower, upper = np.quantile(values, [tail, 1 - tail], axis=0, method=method)
+    return {
+        "estimate": values.mean(axis=0),
+        "sd": values.std(axis=0),
+        "lower": lower,
+        "upper": upper,
+        "margin_of_error": upper / 2 - lower / 2,
+    }
+
+
+def _probabilities(draws: xr.DataArray) -> dict[str, Array]:
+    """Share of true draws of each statement, and its Monte Carlo error."""
+    numbers = draws.astype(np.float64)
+    n = np.asarray(az.ess(numbers, method="mean").transpose(*draws.dims[2:]).values).ravel()
+    p = numbers.values.reshape(-1, n.size).mean(axis=0)
+    q = (n * p + 1) / (n + 2)
+    return {"probability": p, "monte_carlo_error": np.sqrt(q * (1 - q) / n)}
