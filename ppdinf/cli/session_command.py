@@ -81,13 +81,4 @@ def _show(console: Console, opened: ppd.Session) -> None:
         console.print(table)
     if len(releases) and (releases["outcome"] != "void").any():
         paragraphs(console, "Guarantee of all together", opened.guarantee.describe())
-        _say_loss(console, opened)
     notes(console, f"Last line: {opened.digest} (noted elsewhere, it shows whether lines were taken from the end)")
-
-
-def _say_loss(console: Console, opened: ppd.Session) -> None:
-    """Say what the budget is counted in, and what that is for one unit."""
-    together = opened.guarantee
-    part = "epsilon" if together.rho is None else "rho"
-    how = "counted elsewhere" if together.metric else "replaced"
-    notes(console, f"What one {opened.unit} has lost, all records {how}: {part} = {loss_shown(together.loss_of_unit)}.")

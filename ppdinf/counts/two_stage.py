@@ -36,10 +36,11 @@ from ppdinf.invariants.system import bind
 from ppdinf.laws.histogram_noise import HistogramNoise
 from ppdinf.laws.likelihood import Likelihood
 from ppdinf.mechanisms.input_checks import validate_input
-from ppdinf.mechanisms.transition import NOTHING, PRESENT, CellLaw, require_no_sums
+from ppdinf.mechanisms.transition import NOTHING, CellLaw, require_no_sums
 from ppdinf.noise.primitives.stream import BitStream, secure_stream
 from ppdinf.noise.sampler_plan import Plan
 from ppdinf.privacy.guarantees.guarantee import Guarantee
+from ppdinf.privacy.guarantees.unit_loss import PRESENT
 from ppdinf.releases.prepared_release import PreparedRelease
 from ppdinf.tables.table import TableLike
 

@@ -30,13 +30,13 @@ from ppdinf.noise.primitives.categorical_rows import draw_rows
 from ppdinf.noise.primitives.stream import BitStream
 from ppdinf.noise.sampler_plan import Plan
 from ppdinf.privacy.guarantees.guarantee import Guarantee
+from ppdinf.privacy.guarantees.unit_loss import PRESENT
 
 __all__ = ["CellLaw", "Transition", "random_rounding"]
 
 ENTRIES = 25_000_000  # of a matrix: 200 MB
 ROUNDING = 1e-9  # error of a row's sum that is taken for rounding
 NOTHING = Public()  # is published exactly
-PRESENT = "one person, who is counted in one of them and not in the other"
 
 
 class CellLaw(TableMechanism):

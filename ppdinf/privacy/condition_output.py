@@ -59,4 +59,5 @@ def condition_output(guarantee: Guarantee, known: str) -> Guarantee:
         unit=guarantee.unit,
         contributions=guarantee.contributions,
         assumed=guarantee.assumed,
+        steps=guarantee.steps,
     )

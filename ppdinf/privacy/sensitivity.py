@@ -20,12 +20,13 @@ from scipy.sparse.csgraph import connected_components
 
 from ppdinf.errors import PrivacyError
 from ppdinf.lattice.algebra.systems import MatrixLike
+from ppdinf.privacy.guarantees.unit_loss import ADDED, REPLACED
 
 __all__ = ["NEIGHBOURS", "Neighbours", "sensitivity", "sensitivity_polytope"]
 
 type Neighbours = Literal["replaced", "added"]
 
-NEIGHBOURS = {"replaced": "one record replaced by another", "added": "one record added or removed"}
+NEIGHBOURS = {"replaced": REPLACED, "added": ADDED}
 
 LARGEST_POLYTOPE = 2**27
 """Entries of a list of moves that is still written out: 1 GB."""

@@ -8,6 +8,7 @@ from fractions import Fraction
 from ppdinf._internal.types import Json
 from ppdinf.privacy.guarantees.guarantee import Guarantee
 from ppdinf.privacy.guarantees.restatement import whole_delta
+from ppdinf.privacy.guarantees.unit_loss import tied_distance
 
 __all__ = ["promise_of", "to_plain"]
 
@@ -22,8 +23,9 @@ def to_plain(promise: Guarantee) -> Json:
     """
     found: Json = {}
     delta = whole_delta(promise)
+    worked_out = {"delta": delta, "tied": tied_distance(promise)}
     for field in fields(Guarantee):
-        value = delta if field.name == "delta" else getattr(promise, field.name)
+        value = worked_out.get(field.name, getattr(promise, field.name))
         if value == field.default or (field.name == "concentrated" and delta != promise.delta):
             continue
         found[field.name] = _plain(value)

@@ -43,7 +43,7 @@ def test_a_year_from_an_empty_folder(tmp_path, monkeypatch):
     assert "takes epsilon = 5/27." in said["plan cases-2024-01.csv"]
     shown = said["session show"]
     assert "65/27 (about 2.40741) spent, 0 left" in shown
-    assert "all records counted elsewhere: epsilon = 130/27 " in shown
+    assert "One person can lose at most epsilon = 130/27 (about 4.81481)" in shown
     assert shown.count("drawn") == 13
     assert "0 is left in cases-2024.budget" in said["release cases-2024-10.csv"]
     session = ppd.Session.open("cases-2024.budget")

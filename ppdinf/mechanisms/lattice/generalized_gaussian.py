@@ -24,6 +24,7 @@ from ppdinf.noise.sampler_plan import Plan
 from ppdinf.privacy.guarantees.conversion import as_delta
 from ppdinf.privacy.guarantees.guarantee import Guarantee
 from ppdinf.privacy.guarantees.lattice_noise_loss import exact_sigma, lattice_delta, theorem14_sigma, zcdp_sigma
+from ppdinf.privacy.guarantees.unit_loss import SMALLEST
 
 __all__ = ["GeneralizedGaussian"]
 
@@ -168,7 +169,8 @@ class GeneralizedGaussian(LatticeNoise):
         open_ |= {"epsilon": self.epsilon, "delta": self.delta, "concentrated": zcdp}
         if self.calibration == "theorem14":
             return Guarantee("integer-subspace", metric="l2", **open_)
-        return Guarantee("subspace", neighbours="the smallest change that keeps every public sum", **open_)
+        # under public sums, smallest changes need not lead to every table that one record can cause
+        return Guarantee("subspace", neighbours=SMALLEST, steps=0 if open_["unprotected"] else 2, **open_)
 
     def _promise_on(self, system: System, public: System, plan: Plan | None) -> Guarantee:
         """Say how long the smallest change is; where more is public than the noise keeps, none may be so small."""
@@ -178,7 +180,14 @@ class GeneralizedGaussian(LatticeNoise):
         length, nearest = (shortest_distance(found, "l2") or 0 for found in (system.structure, public.free))
         if nearest > length:
             return Guarantee("zcdp", rho=1 / (2 * self.sigma**2), metric="l2", **self.public.open)  # type: ignore[operator]
-        return replace(promise, neighbours=f"{promise.neighbours}, an l2 distance of {length:.4g}")
+        zcdp = promise.concentrated and replace(promise.concentrated, tied=length)
+        one = length**2 > 1.5 and promise.contributions == 1  # then a record is counted elsewhere, or nothing changes
+        return replace(
+            promise,
+            neighbours=f"{promise.neighbours}, an l2 distance of {length:.4g}",
+            concentrated=zcdp,
+            steps=1 if one else promise.steps,
+        )
 
     def to_dict(self) -> Json:
         """Kind and parameters, rationals as text."""

@@ -38,6 +38,7 @@ from ppdinf.noise.primitives.stream import BitStream, secure_stream, seeded_stre
 from ppdinf.noise.real.k_norm_draws import K_NORMS
 from ppdinf.noise.sampler_plan import Plan
 from ppdinf.privacy.guarantees.guarantee import Guarantee
+from ppdinf.privacy.guarantees.unit_loss import VALUE
 from ppdinf.releases.mechanism import Mechanism
 from ppdinf.releases.prepared_release import PreparedRelease
 from ppdinf.releases.release import Release, as_drawn
@@ -172,7 +173,7 @@ class KNormGradient(Mechanism):
         return Guarantee(
             "pufferfish",
             self.epsilon,
-            neighbours="which of two values one record has",
+            neighbours=VALUE,
             models=f"every model of the data in which that moves at most Delta = {self.delta_z} records",
             known=("how many records there are", self.objective.assumed(self.norm), *filter(None, (self.known,))),
         )

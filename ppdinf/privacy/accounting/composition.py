@@ -14,7 +14,7 @@ fails where the data of two parts hang together (`compose_parallel` refuses it).
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any
@@ -22,6 +22,7 @@ from typing import Any
 from ppdinf.errors import PrivacyError
 from ppdinf.privacy.guarantees.guarantee import Guarantee
 from ppdinf.privacy.guarantees.restatement import whole_delta
+from ppdinf.privacy.guarantees.unit_loss import tied_distance
 
 __all__ = ["compose", "compose_parallel", "compose_partition"]
 
@@ -143,7 +144,11 @@ def compose_parallel(
             f"do neighbours, who differ in {first.neighbours}, differ in one part only? A record that is replaced by "
             "one of another part changes both: pass within=True or within=False"
         )
-    together, zero = _joined(first, guarantees), Fraction(0)
+
+    def largest(losses: Sequence[Fraction | float]) -> Any:
+        return sum(sorted(losses)[-1 if within else -2 :])
+
+    together, zero = _joined(first, guarantees, largest), Fraction(0)
     if not within:
         if "added" not in str(first.neighbours):
             raise PrivacyError(
@@ -152,10 +157,6 @@ def compose_parallel(
                 "mechanisms for records added or removed, or make the sizes public and pass within=True"
             )
         together = replace(together, neighbours=f"{first.neighbours}, or moved from one part to another")
-
-    def largest(losses: Sequence[Fraction | float]) -> Any:
-        return sum(sorted(losses)[-1 if within else -2 :])
-
     if first.rho is not None:
         return replace(together, rho=largest([g.rho or zero for g in guarantees]))
     epsilon, delta = largest([g.epsilon or zero for g in guarantees]), largest([whole_delta(g) for g in guarantees])
@@ -217,11 +218,11 @@ def compose_partition(guarantees: Sequence[Guarantee], parts: Sequence[str | Non
     first = _alike(tuple(cut))
     most = max(cut, key=lambda guarantee: guarantee.loss())
     together = replace(
-        _joined(first, tuple(cut)), epsilon=most.epsilon, gamma=most.gamma, rho=most.rho,
+        _joined(first, tuple(cut), max), epsilon=most.epsilon, gamma=most.gamma, rho=most.rho,
         delta=sum((guarantee.delta for guarantee in cut), start=Fraction(0)),
     )  # fmt: skip
     if together.rho is None:
-        together = replace(together, metric="l1")
+        together = replace(together, metric="l1", tied=_tied_in(together, "l1"))
     return compose(*everybody, together, independent=True)
 
 
@@ -245,13 +246,13 @@ def _alike(guarantees: tuple[Guarantee, ...]) -> Guarantee:
     if len(units) > 1:
         kinds = "; ".join(f"one {unit} with at most {count} records" for unit, count in sorted(units))
         raise PrivacyError(f"the guarantees protect units of several kinds ({kinds}): they do not add up")
-    if len({g.neighbours for g in guarantees}) > 1:
+    if len({(g.neighbours, g.steps) for g in guarantees}) > 1:
         raise PrivacyError("the guarantees hold between neighbours of several kinds: they do not add up")
     return guarantees[0]
 
 
-def _joined(first: Guarantee, guarantees: tuple[Guarantee, ...]) -> Guarantee:
-    """Drop what is said of one release, and join what is open."""
+def _joined(first: Guarantee, guarantees: tuple[Guarantee, ...], total: Callable[..., Any] = sum) -> Guarantee:
+    """Drop what is said of one release, and join what is open; `total` joins zCDP losses."""
     metric = "l1" if any(g.metric == "l1" for g in guarantees) else first.metric
     return Guarantee(
         first.variant,
@@ -267,4 +268,24 @@ def _joined(first: Guarantee, guarantees: tuple[Guarantee, ...]) -> Guarantee:
         contributions=first.contributions,
         models=" and ".join(dict.fromkeys(g.models for g in guarantees if g.models)) or None,
         assumed=tuple(dict.fromkeys(what for g in guarantees for what in g.assumed)),
+        concentrated=_concentrated(guarantees, total),
+        steps=first.steps,
+        tied=max(_tied_in(g, metric) for g in guarantees),
     )
+
+
+def _tied_in(guarantee: Guarantee, metric: str | None) -> float | Fraction:
+    """Return the distance of the nearest table; in l1 at most the square of that in l2, since counts are integers."""
+    tied = tied_distance(guarantee)
+    return round(float(tied) ** 2) if metric == "l1" and guarantee.metric == "l2" else tied
+
+
+def _concentrated(guarantees: tuple[Guarantee, ...], total: Callable[..., Any]) -> Guarantee | None:
+    """Join the zCDP losses of the noise, where all of it is Gaussian, states them, and counts them alike."""
+    found = [g.concentrated for g in guarantees]
+    if any(g is None for g in found) or any(whole_delta(g) != g.delta for g in guarantees):
+        return None
+    first, *others = zcdp = [g for g in found if g is not None]
+    if any((g.metric, g.neighbours, g.steps) != (first.metric, first.neighbours, first.steps) for g in others):
+        return None
+    return replace(first, rho=total([g.rho or Fraction(0) for g in zcdp]), tied=max(g.tied for g in zcdp))

@@ -10,9 +10,10 @@ from typing import Literal
 
 from ppdinf._internal.types import Json
 from ppdinf.errors import PrivacyError
+from ppdinf.privacy.guarantees.unit_loss import UnitLoss, describe_unit, distance_of_unit, group_delta, unit_loss
 from ppdinf.privacy.guarantees.wording import factor_of, round_up, shown
 
-__all__ = ["SWAP", "Guarantee", "require_distance"]
+__all__ = ["Guarantee", "require_distance"]
 
 type Variant = Literal["pure", "approximate", "zcdp", "subspace", "integer-subspace", "congenial", "pufferfish"]
 
@@ -30,7 +31,6 @@ _METRICS = {
     "l1": "the sum over all cells of the absolute differences of their counts",
     "l2": "the Euclidean distance of their counts",
 }
-SWAP = {"l1": 2, "l2": math.sqrt(2)}
 
 
 @dataclass(frozen=True)
@@ -73,6 +73,11 @@ class Guarantee:
         What the promise takes on trust, since nothing proves it.
     concentrated : Guarantee, optional
         What the same noise promises in zCDP, where it is Gaussian and stated otherwise: for `ppdinf.privacy.to_zcdp`.
+    steps : int, optional
+        Number of steps between `neighbours` from a table to one that counts one record in another cell; 0 where steps
+        do not lead to every such table. By default 1 for a record that is replaced and 2 for other neighbours.
+    tied : float
+        Distance of the nearest other table with the same public sums, where one unit's records alone keep no sum.
 
     Raises
     ------
@@ -81,11 +86,11 @@ class Guarantee:
 
     Examples
     --------
-    >>> promise = Guarantee("integer-subspace", Fraction(1, 4), metric="l1", unprotected=("the total",))
+    >>> promise = Guarantee("integer-subspace", Fraction(1, 4), metric="l1")
     >>> print(promise.describe().splitlines()[0])
-    Not protected, because it is published exactly: the total.
-    >>> promise.loss(2)
-    Fraction(1, 2)
+    One person can lose at most epsilon = 0.5 (a factor of 1.65 in the odds), delta = 0.
+    >>> promise.loss(2), promise.loss_of_unit
+    (Fraction(1, 2), Fraction(1, 2))
     """
 
     variant: str
@@ -102,6 +107,8 @@ class Guarantee:
     models: str | None = None
     assumed: tuple[str, ...] = ()
     concentrated: Guarantee | None = None
+    steps: int | None = None
+    tied: float | Fraction = 0
 
     def __post_init__(self) -> None:
         if self.variant not in _FLAVOURS:
@@ -114,6 +121,9 @@ class Guarantee:
             raise PrivacyError("a guarantee holds per unit of a metric, or between neighbours: state one of the two")
         if not 0 <= self.delta < 1:
             raise PrivacyError(f"delta must lie in [0, 1), found {float(self.delta):g}")
+        if self.steps is not None and (type(self.steps) is not int or self.steps < 0):
+            raise PrivacyError(f"steps must be an integer from 0 on, found {self.steps!r:.60}")
+        require_distance(self.tied)
 
     def loss(self, distance: float | Fraction = 1) -> Fraction | float:
         """Privacy loss at a distance of the metric, or for a group of that many steps between neighbours.
@@ -140,32 +150,37 @@ class Guarantee:
         return self.epsilon * distance * (1 if self.gamma is None else 1 + self.gamma)
 
     @property
-    def loss_of_unit(self) -> Fraction | float:
-        """Privacy loss when one unit's records are all counted elsewhere, or replaced: the loss of their group.
+    def distance_of_unit(self) -> int | float | None:
+        """Distance, or number of steps between neighbours, by which one unit's records can move a table.
 
-        Of a Pufferfish guarantee that between the two statements of a pair, whatever they are about.
+        All records of the unit are counted in other cells, replaced, or absent: 2 in l1 and the square root of 2 in l2
+        for each record, one step for a record that is replaced, two for one that is removed and added elsewhere. None
+        where steps do not lead to every such table.
         """
-        if self.variant == "pufferfish":
-            return self.loss()
-        if self.metric is None:
-            return self.loss(self.contributions)
-        if self.metric == "l2" and self.rho is not None:
-            return 2 * self.rho * self.contributions**2
-        return self.loss(self.contributions * SWAP[self.metric])
+        return distance_of_unit(self, self.tied)
+
+    @property
+    def unit_loss(self) -> UnitLoss:
+        """Privacy loss of one unit with all its records, and the delta that belongs to it."""
+        return unit_loss(self)
+
+    @property
+    def loss_of_unit(self) -> Fraction | float:
+        """Privacy loss of one unit with all its records: epsilon, or rho in zCDP; infinite where none is known."""
+        return self.unit_loss.loss
+
+    @property
+    def delta_of_unit(self) -> Fraction | float:
+        """Probability with which ``exp(loss_of_unit)`` can be exceeded."""
+        return self.unit_loss.delta
 
     def delta_at(self, distance: float | Fraction = 1) -> float:
         """Probability with which ``exp(loss(k))`` can be exceeded: ``(e^(epsilon k) - 1) / (e^epsilon - 1) delta``."""
         require_distance(distance)
-        if self.delta == 0 or distance == 1 or self.epsilon is None:
-            return float(self.delta)
-        unit, there = float(self.loss(1)), float(self.loss(distance))
-        if not unit or not there:
-            return min(1.0, float(self.delta) * float(distance))
-        log_ratio = there - unit + math.log(-math.expm1(-there)) - math.log(-math.expm1(-unit))
-        return math.exp(min(0.0, log_ratio + math.log(self.delta)))
+        return float(group_delta(self, distance))
 
     def describe(self) -> str:
-        """Say it in two paragraphs that need no background in privacy."""
+        """Say it in two paragraphs that need no background in privacy; the first number is the loss of one unit."""
         return "\n\n".join([self._open(), f"{self._closed()} {self._limits()}".rstrip()])
 
     def numbers(self) -> Json:
@@ -181,6 +196,7 @@ class Guarantee:
         if self.unprotected and self.variant in ("pure", "approximate", "zcdp"):
             name = f"{name} among tables with the same public information"
         unit = self.neighbours or f"per unit of {self.metric} distance{' squared' * (self.rho is not None)}"
+        group = f"one {self.unit} has up to {self.contributions} records"
         return {
             "dp_flavor": {
                 "name": name,
@@ -190,7 +206,7 @@ class Guarantee:
             },
             "privacy_loss": {
                 "privacy_unit": self.unit,
-                "privacy_unit_description": f"{unit}; {self._group()}" if self.contributions > 1 else unit,
+                "privacy_unit_description": f"{unit}; {group}" if self.contributions > 1 else unit,
                 "privacy_parameters": {
                     name: value for name, value in Guarantee.numbers(self).items() if name not in ("variant", "metric")
                 },
@@ -200,7 +216,7 @@ class Guarantee:
     def _open(self) -> str:
         published = "; ".join(self.unprotected)
         exactly = f"Not protected, because it is published exactly: {published}."
-        lines = [exactly if published else "Nothing is published exactly."]
+        lines = [self._unit(), exactly if published else "Nothing is published exactly."]
         if self.known:
             lines.append(f"Not protected, because it is taken to be known of every table: {'; '.join(self.known)}.")
         lines.append(
@@ -209,6 +225,15 @@ class Guarantee:
         if self.assumed:
             lines.append(f"Taken on trust, since nothing here proves it: {'; '.join(self.assumed)}.")
         return "\n".join(lines)
+
+    def _unit(self) -> str:
+        """State how much one unit can lose, before a table shows whether public sums tie its records to others."""
+        if not (self.unprotected and self.metric):
+            return describe_unit(self)
+        return (
+            f"{describe_unit(self)} Where the public sums can be kept only by changing records of others too, the loss "
+            "is that of the whole change."
+        )
 
     def _closed(self) -> str:
         if self.variant == "pufferfish":
@@ -221,30 +246,14 @@ class Guarantee:
         if self.metric is None:
             return (
                 f"{which}else somebody knows, the release can change the odds between two such tables that differ "
-                f"in {self.neighbours} by {self._strength('')}.{self._together()}"
+                f"in {self.neighbours} by {self._strength('')}."
             )
         return (
             f"{which}else somebody knows, the release can change the odds between two such tables at distance k by "
             f"{self._strength(' k')}. The distance between two tables is {_METRICS[self.metric]}; counting one "
             f"{self.unit if self.contributions == 1 else 'record'} in another cell is a distance of "
-            f"{'2' if self.metric == 'l1' else 'the square root of 2'}.{self._together()}"
+            f"{'2' if self.metric == 'l1' else 'the square root of 2'}."
         )
-
-    def _group(self) -> str:
-        """Say how many records one unit has."""
-        return f"one {self.unit} has up to {self.contributions} records"
-
-    def _together(self) -> str:
-        """Say what all records of one unit lose, where there can be several."""
-        if self.contributions == 1:
-            return ""
-        loss, where = self.loss_of_unit, "which all of them can move together"
-        steps = self.contributions * (1 if self.metric is None else SWAP[self.metric])
-        if self.rho is not None:
-            return f" {self._group().capitalize()}, {where}: the loss is then rho = {shown(loss)}."
-        tail_probability = f", but for a probability of {round_up(self.delta_at(steps))}" if self.delta else ""
-        then = f"the factor is then at most exp({shown(loss)}) = {factor_of(loss)}{tail_probability}"
-        return f" {self._group().capitalize()}, {where}: {then}."
 
     def _strength(self, per: str) -> str:
         if self.rho is not None:

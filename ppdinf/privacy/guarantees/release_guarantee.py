@@ -8,6 +8,14 @@ from fractions import Fraction
 
 from ppdinf._internal.types import Json
 from ppdinf.privacy.guarantees.guarantee import Guarantee
+from ppdinf.privacy.guarantees.unit_loss import (
+    UNLIMITED,
+    UnitLoss,
+    describe_unit,
+    distance_of_unit,
+    tied_distance,
+    unit_loss,
+)
 from ppdinf.privacy.guarantees.wording import factor_of, round_up, shown
 
 __all__ = ["ReleaseGuarantee"]
@@ -57,6 +65,16 @@ class ReleaseGuarantee(Guarantee):
         """Privacy loss between a table and its closest alternative."""
         return None if self.nearest is None else self.loss(self.nearest)
 
+    @property
+    def distance_of_unit(self) -> int | float | None:
+        """As for `Guarantee`; no less than the distance of the nearest table with the same public sums."""
+        return distance_of_unit(self, self.nearest or 0)
+
+    @property
+    def unit_loss(self) -> UnitLoss:
+        """As for `Guarantee`; infinite where every cell is published, or the law of the noise is not known."""
+        return UNLIMITED if self.nearest is None or self.sampler_distance >= 1 else unit_loss(self)
+
     def delta_at(self, distance: float | Fraction = 1) -> float:
         """Delta at a distance, with what a Markov chain adds to it."""
         return min(1.0, super().delta_at(distance) + self._chain_delta(distance))
@@ -81,6 +99,15 @@ class ReleaseGuarantee(Guarantee):
         """Plain data, rationals as text, under the field names of the OpenDP deployments registry."""
         numbers = self.numbers()
         return super().to_dict() | {name: numbers[name] for name in ("nearest", "fixed", "cells", "sampler_distance")}
+
+    def _unit(self) -> str:
+        if self.nearest is None:
+            return "Nothing limits the loss: what is published exactly fixes every cell of the table."
+        if self.sampler_distance >= 1:
+            return "Nothing limits the loss: the distance of the noise from its stated law is not known."
+        if not tied_distance(self):
+            return describe_unit(self)
+        return f"{describe_unit(self)} The public sums can be kept only by changing records of others too."
 
     def _open(self) -> str:
         if not self.fixed:

@@ -18,6 +18,7 @@ from ppdinf.errors import PrivacyError
 from ppdinf.privacy.guarantees.conversion import as_delta, zcdp_epsilon
 from ppdinf.privacy.guarantees.guarantee import Guarantee
 from ppdinf.privacy.guarantees.release_guarantee import ReleaseGuarantee
+from ppdinf.privacy.guarantees.unit_loss import steps_at, tied_distance
 
 __all__ = ["to_approximate", "to_event", "to_zcdp", "whole_delta"]
 
@@ -42,7 +43,9 @@ def to_zcdp(guarantee: Guarantee) -> Guarantee:
         return guarantee
     if (own := guarantee.concentrated) is not None and whole_delta(guarantee) == guarantee.delta:
         what = ("unprotected", "known", "unit", "contributions", "models", "assumed")
-        return replace(own, **{name: getattr(guarantee, name) for name in what})
+        alike = (own.metric, own.neighbours) == (guarantee.metric, guarantee.neighbours)
+        tied = tied_distance(guarantee) if alike else own.tied
+        return replace(own, **{name: getattr(guarantee, name) for name in what}, tied=tied)
     if whole_delta(guarantee) or guarantee.variant == "pufferfish":
         raise PrivacyError(f"a guarantee of variant {guarantee.variant!r} with these parameters has no zCDP form")
     loss = Fraction(guarantee.loss())
@@ -85,7 +88,9 @@ def to_approximate(guarantee: Guarantee, delta: Parameter, *, distance: float = 
     return Guarantee(
         "approximate", epsilon, wanted, unprotected=guarantee.unprotected, known=guarantee.known,
         neighbours=step if distance == 1 or guarantee.metric else f"{distance:g} times {step}",
-        assumed=guarantee.assumed, **_unit_at(guarantee),
+        assumed=guarantee.assumed, steps=steps_at(guarantee, distance),
+        tied=0 if guarantee.metric or not distance else math.ceil(tied_distance(guarantee) / distance),
+        **_unit_at(guarantee),
     )  # fmt: skip
 
 

@@ -1,0 +1,203 @@
+"""The privacy loss of one protected unit, from the neighbour relation, the unit and its number of records.
+
+A unit's records can be counted in other cells, replaced or absent. Each record then moves the table by a fixed
+distance: 2 in l1 and the square root of 2 in l2 (counted in another cell), one step where neighbours differ in a
+record that is replaced, and two steps where they differ in a record that is added or removed. The loss of the unit is
+the loss at the distance of all its records: group privacy for approximate differential privacy, the squared distance
+for zCDP. All numbers are rounded up.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+from ppdinf.privacy.guarantees.conversion import zcdp_epsilon
+from ppdinf.privacy.guarantees.wording import factor_of, round_up, shown
+
+if TYPE_CHECKING:
+    from ppdinf.privacy.guarantees.guarantee import Guarantee
+
+__all__ = [
+    "ADDED",
+    "PRESENT",
+    "REPLACED",
+    "SMALLEST",
+    "UNLIMITED",
+    "VALUE",
+    "UnitLoss",
+    "describe_loss",
+    "describe_unit",
+    "distance_of_unit",
+    "group_delta",
+    "steps_at",
+    "tied_distance",
+    "unit_loss",
+]
+
+REPLACED = "one record replaced by another"
+ADDED = "one record added or removed"
+PRESENT = "one person, who is counted in one of them and not in the other"
+VALUE = "which of two values one record has"
+SMALLEST = "the smallest change that keeps every public sum"
+
+_STEPS = {REPLACED: 1, ADDED: 2, PRESENT: 2, VALUE: 1}
+_SWAP_SQUARED = {"l1": 4, "l2": 2}  # squared distance of two tables that count one record in different cells
+
+DELTA = Fraction(1, 10**6)  # at which a zCDP loss is also stated as an epsilon
+ABOVE = 1 + 1e-11  # more than the errors of conversions in floating-point numbers
+
+
+@dataclass(frozen=True)
+class UnitLoss:
+    """Privacy loss of one unit.
+
+    Attributes
+    ----------
+    loss : Fraction or float
+        Epsilon, or rho in zCDP; infinite where no limit is known.
+    delta : Fraction or float
+        Probability with which ``exp(loss)`` can be exceeded; 0 in zCDP, whose deltas depend on epsilon.
+    """
+
+    loss: Fraction | float
+    delta: Fraction | float
+
+
+UNLIMITED = UnitLoss(math.inf, Fraction(0))
+
+
+def distance_of_unit(guarantee: Guarantee, tied: float | Fraction = 0) -> int | float | None:
+    """Return the distance, or the number of steps between neighbours, by which one unit's records can move a table.
+
+    Parameters
+    ----------
+    guarantee : Guarantee
+    tied : float
+        Distance of the nearest other table with the same public sums, where it is known: the result is no smaller.
+
+    Returns
+    -------
+    int, float or None
+        None where steps do not lead to every table that one unit's records can cause.
+    """
+    records = guarantee.contributions
+    if guarantee.metric is not None:
+        return _root(max(records**2 * _SWAP_SQUARED[guarantee.metric], round(float(tied) ** 2)))
+    if guarantee.steps is not None:
+        steps = guarantee.steps
+    else:  # two steps suffice for all relations between tables that differ in one record
+        steps = _STEPS.get(str(guarantee.neighbours), 0 if guarantee.variant == "pufferfish" else 2)
+    return max(records * steps, math.ceil(tied)) if steps else None
+
+
+def tied_distance(guarantee: Guarantee) -> float | Fraction:
+    """Return the distance of the nearest table where one unit's records alone keep no public sum; 0 elsewhere."""
+    alone, tied = distance_of_unit(guarantee), guarantee.distance_of_unit
+    return tied if tied is not None and alone is not None and tied > alone else 0
+
+
+def steps_at(guarantee: Guarantee, distance: float) -> int:
+    """Count the changes at one distance that it takes to count one record elsewhere; 0 if they may not lead there."""
+    if guarantee.metric is None:
+        steps = distance_of_unit(replace(guarantee, contributions=1))
+        return math.ceil(steps / distance) if steps and distance else 0
+    if tied_distance(guarantee) > distance:
+        return 0
+    if distance**2 >= _SWAP_SQUARED[guarantee.metric]:
+        return 1
+    return 2 if distance >= 1 and not guarantee.unprotected else 0  # one record removed, and one added
+
+
+def unit_loss(guarantee: Guarantee) -> UnitLoss:
+    """Compute the loss of one unit's records, all counted elsewhere, replaced or absent.
+
+    Parameters
+    ----------
+    guarantee : Guarantee
+
+    Returns
+    -------
+    UnitLoss
+
+    Examples
+    --------
+    >>> from ppdinf.privacy.guarantees.guarantee import Guarantee
+    >>> unit_loss(Guarantee("pure", Fraction(1), neighbours="one record added or removed"))
+    UnitLoss(loss=Fraction(2, 1), delta=Fraction(0, 1))
+    """
+    distance = guarantee.distance_of_unit
+    if distance is None and guarantee.variant == "pufferfish":  # a pair of statements, without steps
+        distance = 1
+    if distance is None:
+        return _from_zcdp(guarantee)
+    if guarantee.rho is not None:
+        return UnitLoss(guarantee.rho * round(distance**2), Fraction(0))
+    loss = _loss(guarantee, distance)
+    delta, chain = group_delta(guarantee, distance), float(getattr(guarantee, "sampler_distance", 0))
+    if chain:
+        delta = min(1.0, (float(delta) + (1 + math.exp(min(float(loss), 700.0))) * chain) * ABOVE)
+    return UnitLoss(loss, delta)
+
+
+def _from_zcdp(guarantee: Guarantee) -> UnitLoss:
+    """State the loss by the zCDP guarantee of the same noise, which holds at all distances."""
+    zcdp = guarantee.concentrated
+    if zcdp is None or zcdp.metric is None or not guarantee.delta or getattr(guarantee, "sampler_distance", False):
+        return UNLIMITED
+    rho = unit_loss(replace(zcdp, contributions=guarantee.contributions)).loss
+    return UnitLoss(zcdp_epsilon(Fraction(rho), guarantee.delta) * ABOVE, guarantee.delta)
+
+
+def _loss(guarantee: Guarantee, distance: float) -> Fraction | float:
+    """Return epsilon at a distance; rounded up where it is no fraction."""
+    exact = (guarantee.epsilon or 0) * Fraction(distance)
+    if guarantee.gamma is None and isinstance(distance, int):
+        return exact
+    exact *= 1 + Fraction(guarantee.gamma or 0)
+    nearest = float(exact)
+    return nearest if nearest >= exact else math.nextafter(nearest, math.inf)
+
+
+def group_delta(guarantee: Guarantee, distance: float | Fraction) -> Fraction | float:
+    """Return delta at a distance, ``(exp(epsilon k) - 1) / (exp(epsilon) - 1) delta``; rounded up, at most 1."""
+    if guarantee.delta == 0 or distance == 1 or guarantee.epsilon is None:
+        return guarantee.delta
+    unit, there = float(_loss(guarantee, 1)), float(_loss(guarantee, float(distance)))
+    if not unit or not there:
+        return min(Fraction(1), guarantee.delta * Fraction(distance))
+    log_ratio = there - unit + math.log(-math.expm1(-there)) - math.log(-math.expm1(-unit))
+    return min(1.0, math.exp(min(0.0, log_ratio + math.log(guarantee.delta))) * ABOVE)
+
+
+def _root(square: int) -> int | float:
+    """Square root, rounded up where it is no whole number."""
+    root = math.isqrt(square)
+    if root**2 == square:
+        return root
+    nearest = math.sqrt(square)
+    return nearest if Fraction(nearest) ** 2 >= square else math.nextafter(nearest, math.inf)
+
+
+def describe_loss(guarantee: Guarantee) -> str:
+    """State the loss of one unit in numbers: epsilon and delta, or rho and one epsilon and delta that it implies."""
+    found = guarantee.unit_loss
+    if guarantee.rho is None:
+        factor = f"a factor of {factor_of(found.loss)} in the odds"
+        return f"epsilon = {shown(found.loss)} ({factor}), delta = {round_up(found.delta)}"
+    epsilon = zcdp_epsilon(Fraction(found.loss), DELTA) * ABOVE if found.loss else 0
+    return f"rho = {shown(found.loss)} in zCDP, which implies epsilon = {round_up(epsilon)} with delta = 1e-06"
+
+
+def describe_unit(guarantee: Guarantee) -> str:
+    """State in one sentence how much one unit can lose."""
+    who = f"one {guarantee.unit}"
+    if guarantee.contributions > 1:
+        who += f" with up to {guarantee.contributions} records"
+    if guarantee.unit_loss.loss == math.inf:
+        return f"No limit on the loss of {who} follows from this guarantee."
+    if guarantee.variant == "pufferfish":
+        who = f"a secret about {who}"
+    return f"{who[0].upper()}{who[1:]} can lose at most {describe_loss(guarantee)}."

@@ -1,0 +1,386 @@
+"""The loss of one unit as stated, against all outputs of all small tables that differ in one unit's records.
+
+A unit with k records can turn a table x into x + z where z adds at most k records and removes at most k. Laws are
+written out here; from the package come the stated guarantee, matrices of single cells and scales of the noise.
+"""
+
+import math
+from decimal import Decimal, localcontext
+from fractions import Fraction
+from itertools import product
+
+import numpy as np
+import pytest
+from scipy.special import logsumexp
+from scipy.stats import norm
+
+import ppdinf as ppd
+from ppdinf.counts import TwoStage, truncated_geometric
+from ppdinf.invariants import Public, linear, margin, nonnegative, total
+from ppdinf.privacy import Guarantee, compose, to_approximate
+from ppdinf.privacy.guarantees.unit_loss import ADDED, PRESENT, REPLACED
+
+SUMS = {"nothing": [[0, 0, 0]], "total": [[1, 1, 1]], "two of three": [[1, 1, 0]], "weighted": [[1, 1, 2]]}
+PUBLIC = {"nothing": Public(), "total": total(), "two of three": linear([[1, 1, 0]]), "weighted": linear([[1, 1, 2]])}
+TABLE = np.array([9, 4, 5])
+REACH = 16  # noise beyond has less than 1e-9 of the mass of any law here
+ALPHAS = (1.1, 2.0, 5.0, 30.0)
+
+
+def changes(records, sums, *, same_number=False):
+    """All z of one unit that keep the sums; with the number of records known, those that keep it too."""
+    sums = np.atleast_2d(sums)
+    steps = [np.array(z) for z in product(range(-records, records + 1), repeat=sums.shape[1])]
+    fits = [z for z in steps if z.any() and z[z > 0].sum() <= records and -z[z < 0].sum() <= records]
+    return [z for z in fits if not (sums @ z).any() and not (same_number and z.sum())]
+
+
+def noise(sums, log_weight):
+    """Log probability of every noise vector within reach that keeps the sums; -inf elsewhere."""
+    z = np.stack(np.meshgrid(*[np.arange(-REACH, REACH + 1)] * 3, indexing="ij"), axis=-1)
+    weight = np.where((z @ np.transpose(sums)).any(axis=-1), -np.inf, log_weight(z))
+    return weight - logsumexp(weight)
+
+
+def shifted(law, z):
+    """Log probabilities of each output for two tables that differ by z; -inf beyond the reach."""
+    there = np.full_like(law, -np.inf)
+    size = law.shape[0]
+    to = tuple(slice(max(0, k), size + min(0, k)) for k in z)
+    there[to] = law[tuple(slice(max(0, -k), size + min(0, -k)) for k in z)]
+    return law[np.isfinite(law)], there[np.isfinite(law)]
+
+
+def delta_between(law, z, epsilon):
+    """Mass by which one law exceeds ``exp(epsilon)`` times the other, in the worse direction."""
+    one, other = np.exp(shifted(law, z))
+    return max(np.maximum(0, one - math.exp(epsilon) * other).sum(), delta_of(other, one, epsilon))
+
+
+def delta_of(one, other, epsilon):
+    return np.maximum(0, one - math.exp(epsilon) * other).sum()
+
+
+def with_unit(public, records):
+    return public & ppd.invariants.unit("visit", contributions=records) if records > 1 else public
+
+
+def stated(mechanism, table=TABLE):
+    """Guarantees of a mechanism and of its release: both must hold."""
+    return [mechanism.guarantee, mechanism.release(table).guarantee]
+
+
+@pytest.mark.parametrize("records", [1, 2])
+@pytest.mark.parametrize("public", PUBLIC)
+@pytest.mark.parametrize(("metric", "power"), [("l1", 1), ("l2", 2)])
+def test_laplace(metric, power, public, records):
+    law = noise(SUMS[public], lambda z: -0.5 * (np.abs(z) ** power).sum(axis=-1) ** (1 / power))
+    worst = 0.0
+    for z in changes(records, SUMS[public]):
+        one, other = shifted(law, z)
+        worst = max(worst, float((one - other)[np.isfinite(other)].max()))
+    for found in stated(ppd.GeneralizedLaplace(with_unit(PUBLIC[public], records), "1/2", norm=metric)):
+        assert found.delta_of_unit == 0
+        assert found.loss_of_unit >= worst * (1 - 1e-12)
+        assert public == "weighted" or found.loss_of_unit == pytest.approx(worst)  # reached
+
+
+def test_both_margins_need_two_records():
+    """One record alone keeps no margin of a 2 x 2 table, two do: then the loss at the nearest table counts."""
+    margins = [[1, 1, 0, 0], [0, 0, 1, 1], [1, 0, 1, 0], [0, 1, 0, 1]]
+    assert not changes(1, margins)
+    assert [np.abs(z).sum() for z in changes(2, margins)] == [4, 4]
+    for records in (1, 2):
+        public = with_unit(margin("dim_0") & margin("dim_1"), records)
+        release = ppd.GeneralizedLaplace(public, "1/2").release(np.array([[9, 4], [3, 8]]))
+        assert release.guarantee.loss_of_unit == 2
+
+
+@pytest.mark.parametrize("records", [1, 2])
+@pytest.mark.parametrize("public", PUBLIC)
+@pytest.mark.parametrize("calibration", ["zcdp", "exact"])
+def test_gaussian(calibration, public, records):
+    """All mass above the stated epsilon is within the stated delta; zCDP bounds every divergence."""
+    mechanism = ppd.GeneralizedGaussian(with_unit(PUBLIC[public], records), 4, "1e-3", calibration=calibration)
+    release = mechanism.release(TABLE)
+    sigma = float(release.mechanism.sigma)
+    law = noise(SUMS[public], lambda z: -(z**2).sum(axis=-1) / (2 * sigma**2))
+    for found in (mechanism.guarantee, release.guarantee):
+        if found.loss_of_unit == math.inf:  # the scale follows from the sums of a table, and the loss with it
+            assert (calibration, public != "nothing", found) == ("exact", True, mechanism.guarantee)
+            continue
+        for z in changes(records, SUMS[public]):
+            if found.rho is None:
+                true = delta_between(law, z, float(found.loss_of_unit))
+                assert true <= found.delta_of_unit * (1 + 1e-6)
+                continue
+            one, other = shifted(law, z)
+            near = np.isfinite(other)
+            for alpha in ALPHAS:
+                true = logsumexp(alpha * one[near] + (1 - alpha) * other[near]) / (alpha - 1)
+                assert true <= alpha * float(found.loss_of_unit) * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("records", [1, 2])
+def test_published_calibration_of_gaussian_noise(records):
+    """Two cells under a total, where noise is one whole number: mass above the stated epsilon."""
+    public = with_unit(total(), records)
+    mechanism = ppd.GeneralizedGaussian(public, "3/10", "1e-2", calibration="theorem14")
+    release = mechanism.release(TABLE[:2])
+    t = np.arange(-2000, 2001)
+    law = np.exp(-(t**2) / float(release.mechanism.sigma) ** 2)
+    law /= law.sum()
+    for found in (mechanism.guarantee, release.guarantee):
+        for moved in range(1, records + 1):
+            assert delta_of(law[moved:], law[:-moved], float(found.loss_of_unit)) <= found.delta_of_unit
+
+
+def test_the_smallest_change_is_not_one_person_moved():
+    """Without sums the calibration is for one record more in a cell: a record in another cell is above that delta."""
+    mechanism = ppd.GeneralizedGaussian(Public(), 1, "1e-3", calibration="exact")
+    sigma = float(mechanism.release(TABLE).mechanism.sigma)
+    one, other = (np.exp(-((np.arange(-60, 61) - at) ** 2) / (2 * sigma**2)) for at in (0, 1))
+    first, second = np.outer(one, other).ravel() / one.sum() ** 2, np.outer(other, one).ravel() / one.sum() ** 2
+    assert delta_of(first, second, 1.0) > 0.0125
+    for found in stated(mechanism):
+        assert (found.loss_of_unit, found.delta_of_unit) == (2, pytest.approx(1e-3 * (1 + math.e)))
+        assert delta_of(first, second, 2.0) <= found.delta_of_unit
+    with_total = ppd.GeneralizedGaussian(total(), 1, "1e-3", calibration="exact").release(TABLE).guarantee
+    assert (with_total.loss_of_unit, with_total.delta_of_unit) == (1, pytest.approx(1e-3))
+
+
+@pytest.mark.parametrize("records", [1, 2])
+@pytest.mark.parametrize("public", ["nothing", "total"])
+def test_conditioned_on_bounds(public, records):
+    """Noise among tables without negative cells: normalizers differ between tables and count."""
+    sums = np.array(SUMS[public])
+    tables = np.array(list(product(range(9), repeat=3)))
+    table = np.array([2, 1, 0])
+    near = tables[(tables.sum(axis=1) == 3) if public == "total" else tables.sum(axis=1) <= 3]
+    worst = 0.0
+    moved = {tuple(z) for z in changes(records, sums)}
+    outputs = tables[tables.sum(axis=1) == 3] if public == "total" else tables
+    weight = -0.5 * np.abs(outputs[None] - near[:, None]).sum(axis=2)
+    law = weight - logsumexp(weight, axis=1, keepdims=True)
+    for i, x in enumerate(near):
+        for j, other in enumerate(near):
+            if tuple(x - other) in moved:
+                worst = max(worst, float((law[i] - law[j]).max()))
+    public_ = with_unit(PUBLIC[public] & nonnegative(), records)
+    mechanism = ppd.Conditioned(public_, noise=ppd.mechanisms.DoubleGeometric("1/2"))
+    for found in stated(mechanism, table):
+        assert found.delta_of_unit == 0
+        assert found.loss_of_unit >= worst - 1e-3  # outputs above 8 are left out
+
+
+@pytest.mark.parametrize("records", [1, 2])
+@pytest.mark.parametrize("matrix", ["geometric", "rounding"])
+def test_single_cells(matrix, records):
+    """Two cells of counts 0 to 3, all pairs of tables: the ratio of the product of rows, or its distance."""
+    public = with_unit(Public(), records)
+    law = truncated_geometric(4, 1).matrix if matrix == "geometric" else None
+    mechanism = ppd.Transition(law, public) if matrix == "geometric" else ppd.mechanisms.random_rounding(3, 3, public)
+    rows = mechanism.probabilities
+    tables = np.array(list(product(range(4), repeat=2)))
+    joint = np.einsum("ia,ib->iab", rows[tables[:, 0]], rows[tables[:, 1]]).reshape(len(tables), -1)
+    moved = {tuple(z) for z in changes(records, [[0, 0]])}
+    pairs = [(i, j) for i in range(16) for j in range(16) if tuple(tables[i] - tables[j]) in moved]
+    for found in stated(mechanism, np.array([1, 2])):
+        if matrix == "rounding":
+            true = max(delta_of(joint[i], joint[j], float(found.loss_of_unit)) for i, j in pairs)
+            assert true <= found.delta_of_unit
+            continue
+        true = max(np.abs(np.log(joint[i] / joint[j])).max() for i, j in pairs)
+        assert true == pytest.approx(2 * records)
+        assert true <= found.loss_of_unit <= true + 1e-8
+
+
+@pytest.mark.parametrize("records", [1, 2])
+def test_two_stages(records):
+    """Three cells of counts 0 to 2: noise around the cycle for the histogram, then the matrix made of it."""
+    epsilon, n = 1.0, 3
+    reach = np.arange(-7, 8)
+    around = np.array(list(product(reach, repeat=n)))
+    weight = (np.tanh(epsilon / 4) * np.exp(-epsilon / 2 * np.abs(around))).prod(axis=1)
+    shift = around - np.roll(around, -1, axis=1)
+    laws, matrices = {}, {}
+
+    def law_of(histogram):
+        if histogram not in laws:
+            found = laws.setdefault(histogram, {})
+            for noisy, w in zip(map(tuple, histogram + shift), weight, strict=True):
+                found[noisy] = found.get(noisy, 0.0) + w
+        return laws[histogram]
+
+    def log_matrix(noisy):
+        if noisy not in matrices:
+            made = ppd.counts.heuristic(ppd.counts.to_distribution(noisy), "1/2").matrix
+            with np.errstate(divide="ignore"):
+                matrices[noisy] = np.log(made)
+        return matrices[noisy]
+
+    table = np.array([1, 1, 0])
+    worst = 0.0
+    for z in changes(records, [[0, 0, 0]]):
+        other = table + z
+        if (other < 0).any() or (other >= n).any():
+            continue
+        one, two = (law_of(tuple(np.bincount(t, minlength=n))) for t in (table, other))
+        for noisy in one.keys() & two.keys():
+            if max(np.abs(noisy)) > 3:
+                continue  # the reach cuts noise that leads there
+            T = log_matrix(noisy)
+            with np.errstate(invalid="ignore"):
+                cells = np.nan_to_num(T[table] - T[other], nan=0.0).max(axis=1).sum()
+            worst = max(worst, math.log(one[noisy] / two[noisy]) + cells)
+    assert worst > epsilon * 1.2  # above the loss of one step
+    assert worst <= TwoStage(epsilon=1, n=n, split="1/2", public=with_unit(Public(), records)).guarantee.loss_of_unit
+
+
+REAL = {
+    "extended laplace": lambda public, neighbours: ppd.SubspaceLaplace(
+        public, "1/2", method="extended", neighbours=neighbours
+    ),
+    "k-norm": lambda public, neighbours: ppd.KNorm(public, "1/2", neighbours=neighbours),
+    "gaussian": lambda public, neighbours: ppd.SubspaceGaussian(public, "1/2", "1e-3", neighbours=neighbours),
+    "extended gaussian": lambda public, neighbours: ppd.SubspaceGaussian(
+        public, "1/2", "1e-3", method="extended", neighbours=neighbours
+    ),
+    "correlated": lambda public, neighbours: ppd.CorrelatedGaussian(public, "1/2", "1e-3", neighbours=neighbours),
+}
+
+
+@pytest.mark.parametrize("records", [1, 2])
+@pytest.mark.parametrize("neighbours", ["replaced", "added"])
+@pytest.mark.parametrize("public", ["nothing", "total", "two of three"])
+@pytest.mark.parametrize("law", REAL)
+def test_real_noise(law, public, neighbours, records):
+    """Densities at shifted points: the largest ratio, or the delta of two normal laws with these means."""
+    mechanism = REAL[law](with_unit(PUBLIC[public], records), neighbours)
+    moved = changes(records, SUMS[public], same_number=neighbours == "replaced")
+    release = mechanism.release(TABLE)
+    log_density = release.mechanism.law(release.kept).log_density
+    noise_vectors = [k * z for z in moved for k in (0, 1, 3, -2)]
+    for found in (mechanism.guarantee, release.guarantee):
+        for z in moved:
+            if "gaussian" in law or law == "correlated":
+                apart = math.sqrt(-2 * (log_density(z) - log_density(0 * z)))
+                epsilon = float(found.loss_of_unit)
+                above, below = apart / 2 - epsilon / apart, -apart / 2 - epsilon / apart
+                true = norm.cdf(above) - math.exp(epsilon) * norm.cdf(below)
+                assert true <= found.delta_of_unit * (1 + 1e-9)
+            else:
+                true = max(abs(log_density(e) - log_density(e - z)) for e in noise_vectors)
+                assert true <= found.loss_of_unit * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("sensitivity", [2, 4])
+def test_secrets(sensitivity):
+    """Secrets that move the table by at most Delta: the loss of the pair, normalizers included."""
+    tables = np.array([t for t in product(range(4), repeat=3) if sum(t) == 3])
+    apart = np.abs(tables[:, None] - tables[None]).sum(axis=2)
+    law = -0.5 * apart / (2 * sensitivity)
+    law -= logsumexp(law, axis=1, keepdims=True)
+    near = [(i, j) for i, j in zip(*np.nonzero(apart <= sensitivity), strict=True)]
+    true = max(float((law[i] - law[j]).max()) for i, j in near)
+    mechanism = ppd.WassersteinExponential(total() & nonnegative(), "1/2", sensitivity, "the cell of one person")
+    for found in stated(mechanism, np.array([1, 2, 0])):
+        assert true <= found.loss_of_unit
+
+
+@pytest.mark.parametrize("records", [1, 2])
+def test_post_processed_and_suppressed_tables(records):
+    """A function of l1 noise loses no more than the noise; what is left out by a fixed rule loses nothing."""
+    public = with_unit(total() & nonnegative(), records)
+    release = ppd.PostProcessed(public, epsilon="1/2").release(TABLE)
+    for found in (release.guarantee, release.noisy.guarantee):
+        assert found.loss_of_unit == 2 * records * Fraction(1, 2)
+    assert ppd.Suppression(public).guarantee.loss_of_unit == 0
+
+
+@pytest.mark.parametrize(
+    ("neighbours", "given", "steps"),
+    [
+        (REPLACED, None, 1),
+        (ADDED, None, 2),
+        (PRESENT, None, 2),
+        (f"{ADDED}, or moved from one part to another", None, 2),
+        ("anything else", None, 2),
+        ("anything else", 3, 3),
+    ],
+)
+def test_steps_of_relations(neighbours, given, steps):
+    """As many chained neighbours as it takes to replace one record: losses of groups in each variant."""
+    for k in (1, 2):
+        how = {"neighbours": neighbours, "steps": given, "contributions": k}
+        pure = Guarantee("pure", Fraction(1), **how)
+        assert (pure.loss_of_unit, pure.delta_of_unit) == (steps * k, 0)
+        zcdp = Guarantee("zcdp", rho=Fraction(1, 2), **how)
+        assert zcdp.loss_of_unit == Fraction((steps * k) ** 2, 2)
+        approximate = Guarantee("approximate", Fraction(1), Fraction(1, 10**4), **how)
+        assert approximate.delta_of_unit == pytest.approx(1e-4 * sum(math.e**i for i in range(steps * k)))
+
+
+@pytest.mark.parametrize(
+    ("promise", "distance", "loss"),
+    [
+        (Guarantee("pure", Fraction(1), metric="l1"), 2, 2),
+        (Guarantee("pure", Fraction(1), metric="l1"), 1, 2),  # one record removed, one added
+        (Guarantee("pure", Fraction(1), metric="l1"), 0.5, math.inf),  # no two tables are so near
+        (Guarantee("pure", Fraction(1), metric="l1", unprotected=("the total",)), 1, math.inf),
+        (Guarantee("pure", Fraction(1), metric="l1", unprotected=("the margins",), tied=4), 2, math.inf),
+        (Guarantee("pure", Fraction(1), metric="l1", unprotected=("the margins",), tied=4), 4, 4),
+        (Guarantee("pure", Fraction(1), metric="l2"), math.sqrt(2), math.sqrt(2)),
+        (Guarantee("pure", Fraction(1), neighbours=ADDED), 2, 2),
+        (Guarantee("pure", Fraction(1), neighbours=ADDED), 3, 3),
+        (Guarantee("pure", Fraction(1), neighbours=REPLACED, tied=2), 1, 2),
+        (Guarantee("pure", Fraction(1), neighbours=REPLACED, contributions=2), 1, 2),
+    ],
+)
+def test_restated_at_one_distance(promise, distance, loss):
+    """Between tables at one distance, a record is counted elsewhere in one step or more, or in none that is known."""
+    found = to_approximate(promise, "1e-6", distance=distance)
+    assert found.loss_of_unit == pytest.approx(loss)
+    assert (loss == math.inf) == found.describe().startswith("No limit on the loss of one person follows")
+
+
+@pytest.mark.parametrize("records", range(1, 60))
+def test_losses_are_rounded_up(records):
+    """The exact loss is the square root of ``2 k**2 epsilon**2``; deltas of groups as sums of exact powers."""
+    epsilon = Fraction(1, 7)
+    found = Guarantee("pure", epsilon, metric="l2", contributions=records)
+    assert 0 <= Fraction(found.loss_of_unit) ** 2 - 2 * records**2 * epsilon**2 < Fraction(1, 10**12)
+    gamma = 1 / 3
+    congenial = Guarantee("congenial", epsilon, metric="l1", gamma=gamma, contributions=records)
+    assert Fraction(congenial.loss_of_unit) >= epsilon * 2 * records * (1 + Fraction(gamma))
+    group = Guarantee("approximate", epsilon, Fraction(1, 10**9), neighbours=REPLACED, contributions=records)
+    with localcontext(prec=60):
+        e = (Decimal(1) / 7).exp()
+        assert Decimal(float(group.delta_of_unit)) >= sum(e**i for i in range(records)) * Decimal(10) ** -9
+
+
+def test_zcdp_of_gaussian_noise_adds_up():
+    one = ppd.GeneralizedGaussian(total(), 1, "1e-3", calibration="exact").release(TABLE).guarantee
+    two = compose(one, one)
+    assert two.concentrated.rho == 2 * one.concentrated.rho
+    assert two.loss_of_unit == 2
+
+
+@pytest.mark.parametrize(
+    "mechanism",
+    [
+        ppd.Transition(truncated_geometric(4, 1).matrix),
+        ppd.GeneralizedLaplace(total(), 1),
+        ppd.SubspaceGaussian(total(), 2, "1e-6"),
+    ],
+)
+def test_the_first_number_is_the_loss_of_one_person(mechanism):
+    text = mechanism.guarantee.describe()
+    assert text.startswith("One person can lose at most epsilon = 2")
+    assert "delta = " in text.splitlines()[0]
+
+
+def test_zcdp_says_epsilon_and_delta():
+    first = ppd.GeneralizedGaussian(total(), rho="1/50").guarantee.describe().splitlines()[0]
+    assert first.startswith("One person can lose at most rho = 0.04 in zCDP, which implies epsilon = ")
+    assert "with delta = 1e-06." in first
