@@ -25,6 +25,8 @@ The versions that were tried are the bounds in pyproject.toml and the newest one
 `compile_pymc`, `reseed_rngs`, `inputvars`, `join_nonshared_inputs`, `get_value_vars_from_user_vars`
     Functions of a point of the model, with fresh random numbers at every call. Instead: ``pytensor.function`` with
     updates written out.
+`CheckAndRaise`, `SharedVariable`
+    Refuse to evaluate a density whose windows were computed from other data. Instead: compile again at every call.
 `Transform`
     Effects that move in coordinates which depend on their spread. Instead: ``pm.distributions.transforms.Transform``.
 `STEP_METHODS`, `BlockedStep`, `Competence`, `StepMethodState`, `dataclass_state`
@@ -72,6 +74,7 @@ from pymc.step_methods.hmc.quadpotential import QuadPotentialFullAdapt
 from pymc.step_methods.state import dataclass_state
 from pymc.util import check_dist_not_registered, get_value_vars_from_user_vars
 from pytensor.compile.ops import ViewOp
+from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.gradient import DisconnectedType, disconnected_type, grad_not_implemented
 from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.fg import FunctionGraph
@@ -87,6 +90,7 @@ from pytensor.link.numba.dispatch.basic import (
     register_funcify_default_op_cache_key,
 )
 from pytensor.link.numba.dispatch.random import numba_core_rv_funcify
+from pytensor.raise_op import CheckAndRaise
 from pytensor.scalar.basic import Add, Mul, Neg, Sub, TrueDiv
 from pytensor.scalar.math import Sigmoid
 from pytensor.tensor.basic import Alloc, Join, MakeVector
@@ -123,6 +127,7 @@ __all__ = [
     "BinomialRV",
     "BlockedStep",
     "CAReduce",
+    "CheckAndRaise",
     "CheckParameterValue",
     "Competence",
     "CompoundStep",
@@ -161,6 +166,7 @@ __all__ = [
     "Reshape",
     "Shape",
     "Shape_i",
+    "SharedVariable",
     "Sigmoid",
     "SpecifyShape",
     "SplitDims",

@@ -10,6 +10,7 @@ import pymc as pm
 import xarray as xr
 
 from ppdinf.distributions.model_graph.dependents import tables_of
+from ppdinf.distributions.model_graph.renewed_windows import follow_data
 from ppdinf.errors import ModelError
 from ppdinf.models.mass_outside_windows import outside_of_draws, outside_of_law, window_problem
 from ppdinf.models.posterior_tables import law_of_draws
@@ -35,6 +36,7 @@ def window_problems(idata: xr.DataTree, model: pm.Model) -> list[str]:
     -----
     For a table that was summed out, compiles one function and works out the law of every cell at 64 posterior draws.
     """
+    follow_data(model)
     problems = []
     posterior = idata.posterior
     for table in tables_of(model):

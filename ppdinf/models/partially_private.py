@@ -27,6 +27,7 @@ from ppdinf.distributions.densities.released_rv import released
 from ppdinf.distributions.model_graph.build_fiber import at_initial_point, build_fiber
 from ppdinf.distributions.model_graph.dependents import tables_of
 from ppdinf.distributions.model_graph.model_hooks import settle
+from ppdinf.distributions.model_graph.shared_data import note_data
 from ppdinf.distributions.observation.float64 import constant, in_double
 from ppdinf.distributions.observation.multinomial_rows import has_rows, require_public_rows
 from ppdinf.distributions.observation.observed import Observed
@@ -166,6 +167,7 @@ def PartiallyPrivate(  # noqa: N802  (reads as a PyMC distribution)
         auxiliary = PRIORS[type(variable)](f"{name}_{variable.name}", variable)
     table = confidential(base, observed, fiber, start, auxiliary)
     table.name = model.name_for(name)
+    note_data(table, root)
     table.owner.op.dims, table.owner.op.is_kept_out = dims, marginalize is True
     if not summed_out:
         model.register_rv(table, name, dims=dims)

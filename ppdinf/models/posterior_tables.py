@@ -15,6 +15,7 @@ from ppdinf._internal.pymc_compat import TensorVariable, ancestors, compile_pymc
 from ppdinf._internal.types import Array
 from ppdinf.distributions.densities.data_model_draws import DataModelDraws, uninformed_cells
 from ppdinf.distributions.model_graph.dependents import Table, drawn_for, factors_of, tables_of
+from ppdinf.distributions.model_graph.renewed_windows import follow_data
 from ppdinf.errors import DiagnosisWarning, ModelError
 from ppdinf.fiber.nested_sums.nested_sums import NestedSums
 from ppdinf.fiber.sums_given_totals import totals
@@ -117,6 +118,7 @@ def only_table(model: pm.Model, name: str | None = None) -> Table:
     ModelError
         It has none, several, or none of that name.
     """
+    follow_data(model)
     tables = {table.name: table for table in tables_of(model)}
     if not tables:
         raise ModelError("the model has no confidential table, expected one made by PartiallyPrivate")

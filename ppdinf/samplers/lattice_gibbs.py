@@ -38,6 +38,7 @@ from ppdinf.distributions.model_graph.build_fiber import at_initial_point, give_
 from ppdinf.distributions.model_graph.dependents import factors_of
 from ppdinf.distributions.model_graph.latent_tables import plain_table
 from ppdinf.distributions.model_graph.model_hooks import restart_by_data
+from ppdinf.distributions.model_graph.renewed_windows import follow_data
 from ppdinf.distributions.observation.observed_release import mechanism_of
 from ppdinf.errors import ModelError
 from ppdinf.fiber.gibbs.dispatch import Directions, advance, directions
@@ -137,6 +138,7 @@ class LatticeGibbs(BlockedStep):
         table = self._model.values_to_rvs[self.vars[0]]
         self._is_plain = not isinstance(table.owner.op, ConfidentialRV)
         if not self._is_plain:
+            follow_data(self._model)
             by_cell, of_all = factors_of(table, self._model)
         else:
             by_cell, of_all, table = self._stand_in(table)

@@ -21,6 +21,7 @@ from pymc import logp
 
 from ppdinf._internal.pymc_compat import (
     Apply,
+    CheckAndRaise,
     MeasurableOp,
     Op,
     RandomType,
@@ -40,10 +41,16 @@ from ppdinf.distributions.densities.marginal_logp import fixed
 from ppdinf.distributions.densities.stop_gradient import apart
 from ppdinf.distributions.observation.multinomial_rows import elementwise
 from ppdinf.distributions.observation.observed import Observed
+from ppdinf.errors import ModelError
 from ppdinf.fiber.gibbs.fiber import Fiber
 from ppdinf.fiber.nested_sums.nested_sums import NestedSums
 
 __all__ = ["ConfidentialRV", "confidential", "log_density", "window_logp"]
+
+CHANGED = (
+    "data that the distribution of the confidential table depends on have changed since this function was compiled. "
+    "Its windows of counts were computed from the earlier data: compile it again, as pm.sample and compile_logp do"
+)
 
 # natural parameters, log normalisers, and log weights of counts apart from these
 type Natural = tuple[TensorVariable, TensorVariable, NDArray[np.float64]]
@@ -110,6 +117,10 @@ class ConfidentialRV(SymbolicRandomVariable):
         Of the table where it becomes a variable of the model. Kept here, since copies of a model share its ops.
     is_kept_out : bool
         Whether it must not become one.
+    data_digest : bytes
+        Of the data that the windows were computed from.
+    unchanged : list of TensorVariable
+        Conditions that the data of the model are these.
     """
 
     default_output = 0
@@ -127,6 +138,7 @@ class ConfidentialRV(SymbolicRandomVariable):
         self.base_op, self.observed, self.fiber, self.start = base_op, observed, fiber, start
         self.dims: Sequence[str] | None = None
         self.is_kept_out = False
+        self.data_digest, self.unchanged = b"", list[TensorVariable]()
         super().__init__(*args, **kwargs)
 
     @cached_property
@@ -173,10 +185,17 @@ class ConfidentialRV(SymbolicRandomVariable):
         Natural parameters and log normalisers of shape (d,), symbolic, and ``log_h`` of shape (d, width).
         """
         form = None if self.observed.likelihood.auxiliary is not None else self._natural(inputs)
-        if form is None or not self.fiber.uninformed.any():
+        if form is None:
             return form
-        eta, log_normaliser = (pt.switch(self.fiber.uninformed, 0.0, part) for part in form[:2])
-        return eta, log_normaliser, np.where(self.fiber.uninformed[:, None], self.fiber.log_noise, form[2])
+        eta, log_normaliser, log_h = form
+        if self.fiber.uninformed.any():
+            eta, log_normaliser = (pt.switch(self.fiber.uninformed, 0.0, part) for part in form[:2])
+            log_h = np.where(self.fiber.uninformed[:, None], self.fiber.log_noise, log_h)
+        return self._if_unchanged(eta), log_normaliser, log_h
+
+    def _if_unchanged(self, weights: TensorVariable) -> TensorVariable:
+        """Return what the windows are needed for; a function of it raises an error where the data have changed."""
+        return CheckAndRaise(ModelError, CHANGED)(weights, *self.unchanged) if self.unchanged else weights
 
     def _natural(self, inputs: Sequence[Variable]) -> Natural | None:
         """Return the natural form, less what noise weighs given an auxiliary variable."""
@@ -211,6 +230,7 @@ class ConfidentialRV(SymbolicRandomVariable):
         if self.fiber.uninformed.any():  # the weight 1 at the first count of the window, which stands for all counts
             alone = pt.switch(pt.eq(at, self.fiber.lower[:, None]), 0.0, -np.inf)
             weights = pt.switch(self.fiber.uninformed[:, None], alone, weights)
+        weights = self._if_unchanged(weights)
         if not factors:
             return weights
         # dependents may have no law at counts that the table cannot have: those are evaluated at the likeliest one

@@ -11,6 +11,9 @@ marginal_rewrite    the marginal likelihood of a release: its confidential table
 model_hooks         what is added to a model while one of its tables is summed out
 observed_potential  a potential by cell as a random variable that was observed, so that its table can be summed out
                     with it
+renewed_windows     windows of counts are computed again when the data of a model have changed
+shared_data         data that the distribution of a table depends on: a digest of their values, and conditions that
+                    they are the same
 truncation          windows of counts: where noise, public statements and the data model let each confidential count
                     be
 """

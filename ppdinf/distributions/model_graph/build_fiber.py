@@ -29,6 +29,7 @@ from ppdinf._internal.pymc_compat import (
     inputvars,
 )
 from ppdinf.distributions.densities.confidential_rv import log_density
+from ppdinf.distributions.model_graph.shared_data import note_data
 from ppdinf.distributions.model_graph.truncation import common_width, count_windows
 from ppdinf.distributions.observation.linear_queries import cell_windows
 from ppdinf.distributions.observation.multinomial_rows import elementwise
@@ -41,7 +42,7 @@ from ppdinf.lattice.points.feasible import nearest_feasible
 from ppdinf.lattice.points.presolve import Support
 from ppdinf.lattice.points.tables_with_holes import nearest_table
 
-__all__ = ["at_initial_point", "build_fiber", "feasible_start", "give_windows"]
+__all__ = ["at_initial_point", "build_fiber", "feasible_start", "give_windows", "renew_windows"]
 
 UNBOUNDED = (GeometricRV, MultinomialRV, DirichletMultinomialRV, NegBinomialRV, PoissonRV)
 BOUNDED_BY_FIRST = (BetaBinomialRV, BinomialRV)
@@ -123,17 +124,35 @@ def give_windows(table: TensorVariable, read: NDArray[np.bool_], model: pm.Model
         Cells that other variables depend on.
     model : pymc.Model
     """
+    uninformed = table.owner.op.fiber.uninformed
+    if (uninformed & read).any():
+        renew_windows(table, read | ~uninformed, model)
+
+
+def renew_windows(table: TensorVariable, read: NDArray[np.bool_], model: pm.Model) -> None:
+    """Compute the windows of a table, with its moves and its start, from the data of a model as they are now.
+
+    Parameters
+    ----------
+    table : TensorVariable
+    read : array of bool, shape (d,)
+        Cells that need a window even where nothing published does.
+    model : pymc.Model
+
+    Raises
+    ------
+    ModelError, InvariantError
+        As for `build_fiber`.
+    """
     law = table.owner.op
-    if not (law.fiber.uninformed & read).any():
-        return
     for rv in model.free_RVs:  # one that is just being added has no start of its own yet
         model.rvs_to_initial_values.setdefault(rv, None)
-    read = read | ~law.fiber.uninformed
     dist, _ = law.base(table.owner.inputs)
     summed_out = table not in model.free_RVs
     law.fiber, law.start = build_fiber(model, dist, law.observed, gaps=summed_out, read=read)
     for name in ("groups", "nested"):
         law.__dict__.pop(name, None)
+    note_data(table, model)
 
 
 def _kind_of_support(base: TensorVariable) -> Literal["constant", "counts", "unknown"]:

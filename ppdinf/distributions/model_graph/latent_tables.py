@@ -38,6 +38,7 @@ from ppdinf.distributions.densities.mechanism_rv import MechanismRV
 from ppdinf.distributions.model_graph.build_fiber import build_fiber
 from ppdinf.distributions.model_graph.dependents import depends_on, factors_of
 from ppdinf.distributions.model_graph.model_hooks import restart
+from ppdinf.distributions.model_graph.shared_data import note_data
 from ppdinf.distributions.observation.float64 import in_double
 from ppdinf.distributions.observation.observed import Observed
 from ppdinf.distributions.observation.observed_measurements import ObservedMeasurements
@@ -92,6 +93,7 @@ class PlainTable:
         fiber, start = build_fiber(model, base, observed)
         table = confidential(base, observed, fiber, start)
         table.name = var.name
+        note_data(table, model)
         others = [
             v for v in (*model.observed_RVs, *model.potentials) if v not in self.told and depends_on(v, var, model)
         ]

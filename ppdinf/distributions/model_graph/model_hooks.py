@@ -26,7 +26,7 @@ from ppdinf.distributions.model_graph.observed_potential import told
 from ppdinf.distributions.observation.table_moves import with_support
 from ppdinf.errors import ModelError
 
-__all__ = ["restart", "restart_by_data", "settle"]
+__all__ = ["restart", "restart_among", "restart_by_data", "settle"]
 
 type Dims = str | Sequence[str | None]
 
@@ -53,10 +53,7 @@ def _add_named_variable(model: pm.Model, var: TensorVariable, dims: Dims | None 
     _add(model, var, dims)
     if var in root.potentials or isinstance(var.owner and var.owner.op, MeasurableOp):
         for table in above:
-            depending = list(dict.fromkeys([*dependents_of(table, root), var]))
-            told = [x for x in depending if x not in root.free_RVs]
-            if told and any(x in root.free_RVs for x in (table, *depending)):  # chains start from the table
-                restart(table, told, root)
+            restart_among(table, list(dict.fromkeys([*dependents_of(table, root), var])), root)
 
 
 pm.Model.add_named_variable = _add_named_variable
@@ -113,6 +110,19 @@ def restart(
     allowed = np.isfinite(at_initial_point(model, law.weights(table.owner.inputs, by_cell)))
     law.fiber = with_support(law.fiber, law.observed, allowed)
     law.start = feasible_start(law.fiber, allowed, law.observed)
+
+
+def restart_among(table: TensorVariable, depending: list[TensorVariable], model: pm.Model) -> None:
+    """Restart a table for what was observed among its dependents, if chains start from the table.
+
+    Raises
+    ------
+    InvariantError
+        As for `restart`.
+    """
+    told = [x for x in depending if x not in model.free_RVs]
+    if told and any(x in model.free_RVs for x in (table, *depending)):
+        restart(table, told, model)
 
 
 def restart_by_data(table: TensorVariable, model: pm.Model) -> None:

@@ -1,0 +1,74 @@
+"""Data that the distribution of a confidential table depends on: their digest, and conditions that they are the same.
+
+Windows of counts are computed from these data (`ppdinf.distributions.model_graph.build_fiber`). They are part of the
+prior draws that windows are compared with, so data of the priors of the parameters count as well.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+
+from ppdinf._internal.pymc_compat import (
+    Constant,
+    RandomType,
+    SharedVariable,
+    TensorVariable,
+    Variable,
+    ancestors,
+    graph_inputs,
+)
+from ppdinf._internal.types import Array
+from ppdinf.distributions.densities.marginal_logp import fixed
+
+__all__ = ["note_data", "windows_are_stale"]
+
+
+def windows_are_stale(table: TensorVariable, model: pm.Model) -> bool:
+    """Return whether data differ from those that the windows of a table were computed from."""
+    return table.owner.op.data_digest != _digest(table, model)
+
+
+def note_data(table: TensorVariable, model: pm.Model) -> None:
+    """Store with a table the data that its windows were computed from.
+
+    A function that is compiled from its weights later raises an error where the data differ when it is called.
+    """
+    law = table.owner.op
+    law.data_digest = _digest(table, model)
+    shared = dict.fromkeys(leaf for leaf in _leaves(table, model) if isinstance(leaf, SharedVariable))
+    law.unchanged = [_equals(leaf, np.asarray(leaf.get_value())) for leaf in shared]
+
+
+def _leaves(table: TensorVariable, model: pm.Model) -> Iterator[Variable]:
+    """Iterate over constants and shared data that a table depends on, in an order that copies of a model have too."""
+    given = [x for x in table.owner.inputs if not isinstance(x.type, RandomType)]
+    above = set(ancestors(given))
+    values = [value for rv, value in model.rvs_to_values.items() if rv in above and rv in model.observed_RVs]
+    for leaf in graph_inputs([*given, *values]):
+        if isinstance(leaf, Constant | SharedVariable) and not isinstance(leaf.type, RandomType):
+            yield leaf
+
+
+def _digest(table: TensorVariable, model: pm.Model) -> bytes:
+    found = hashlib.sha256()
+    for leaf in _leaves(table, model):
+        values = leaf.data if isinstance(leaf, Constant) else leaf.get_value(borrow=True)
+        if isinstance(values, np.ndarray | np.generic):
+            found.update(f"{values.shape} {values.dtype}".encode() + values.tobytes())
+    return found.digest()
+
+
+def _equals(shared: TensorVariable, values: Array) -> TensorVariable:
+    """Condition that data have these values, of any shape that the data may take."""
+    same_shape = pt.all(pt.eq(shared.shape, np.array(values.shape, dtype=np.int64)))
+    known = fixed(values.ravel(), "data_of_windows")
+    given = pt.concatenate([shared.ravel(), pt.zeros(values.size, dtype=shared.dtype)])[: values.size]
+    same = pt.eq(given, known)
+    if values.dtype.kind == "f":
+        same = pt.or_(same, pt.and_(pt.isnan(given), pt.isnan(known)))
+    return pt.and_(same_shape, pt.all(same))
