@@ -395,6 +395,47 @@ def test_case_studies_write_where_they_are_told(case):
     assert {"output", "quick"} <= options <= {"output", "quick", "data", "seed", "workers"}
 
 
+@pytest.mark.parametrize(
+    ("budget", "losses"),
+    [
+        (
+            ["--epsilon", "2"],
+            ["epsilon = 4 (a factor of 54.6 in the odds), delta = 0", "epsilon = 2.82843", "epsilon = 2 "],
+        ),
+        (["--epsilon", "1", "--delta", "1e-6"], ["epsilon = 2 (a factor of 7.39 in the odds), delta = 3.72e-06"]),
+        (["--epsilon", "1", "--contributions", "3"], ["epsilon = 6 ", "epsilon = 4.24265 ", "epsilon = 3 "]),
+        (["--rho", "1/8"], ["rho = 0.5 in zCDP, which implies epsilon = 5.2", "rho = 0.25 ", "rho = 0.125 "]),
+        (["--rho", "1/8", "--contributions", "2"], ["rho = 2 ", "rho = 1 ", "rho = 0.5 "]),
+    ],
+)
+def test_a_session_begins_with_the_loss_of_one_person(budget, losses, tmp_path):
+    """By l1 noise, l2 noise and for replaced records: 2 k, sqrt(2) k and k times epsilon; their squares for rho."""
+    text = run("session", "begin", tmp_path / "a.budget", *budget)
+    assert text.startswith("One person ")
+    places = [text.index(loss) for loss in losses]
+    assert places == sorted(places)
+    assert places[0] < text.index("Budget per unit of ")
+    assert "delta = " in text[: text.index(" by l1 noise")]
+
+
+def test_every_command_states_the_loss_of_one_person_first(table, tmp_path):
+    budget = tmp_path / "a.budget"
+    run("session", "begin", budget, "--epsilon", "2", "--delta", "1e-5")
+    loss = "One person can lose at most epsilon = 1 (a factor of 2.72 in the odds), delta = 0."
+    base = [table, "--count", "n", "--dims", "county,sex", "--public", "total", "--epsilon", "1/2"]
+    assert run("plan", *base).startswith(f"{loss} This is the loss of one release with epsilon = 1/2.")
+    text = run("release", *base, "--session", budget, "--output", tmp_path / "a.ppd")
+    assert f"Guarantee {loss}" in text
+    assert f"All releases: {loss}" in text[text.index("Budget") :]
+    assert run("session", "show", budget).startswith(f"All releases: {loss}")
+    mixed = tmp_path / "mixed.budget"
+    session = ppd.Session.open(mixed, epsilon=2, delta="1e-5")
+    session.release(ppd.SubspaceGaussian(ppd.invariants.total(), "1/2", "1e-6", neighbours="added"), [5, 3, 8])
+    assert run("session", "show", mixed).startswith(
+        "All releases: One person can lose at most epsilon = 1 (a factor of 2.72 in the odds), delta = 2.65e-06."
+    )
+
+
 def test_a_session_keeps_the_budget(table, tmp_path):
     budget = tmp_path / "year.budget"
     assert "0 of 0.5 spent, 0.5 left" in run("session", "begin", budget, "--epsilon", "1/2", "--unit", "household")

@@ -186,6 +186,8 @@ def test_the_page_describes_the_model_that_was_fitted(analysis, tmp_path):
 def test_the_page_states_the_loss_in_its_own_unit_and_no_rate_where_nobody_lives(tmp_path):
     write_report(two_way(), tmp_path / "report.html", title="t", release_file="f.ppd")
     parsed = Page((tmp_path / "report.html").read_text(encoding="utf-8")).text
+    losses = Page((tmp_path / "report.html").read_text(encoding="utf-8")).text.split("cells, by")[0]
+    assert "0.25rho at most for one person: rho = 0.25 in zCDP, which implies epsilon = " in losses
     assert "0.125rho: zCDP loss per unit of squared distance" in parsed
     assert "epsilon: privacy loss" not in parsed
     assert " nan" not in parsed

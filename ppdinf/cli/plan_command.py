@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable
+from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -79,13 +80,22 @@ def plan(
     found = {
         name: ppd.plan(family, labels, losses, sizes=sizes, gaps=gaps) for name, (family, losses) in families.items()
     }
+    for name, each in found.items():
+        for loss in each.table.index.unique("loss"):
+            notes(console, _one_person(each, name, loss))
     _show(console, found, sizes, gaps)
     if cv is not None:
         for name, each in found.items():
-            notes(console, f"{cv} at {at} persons takes {name} = {each.loss_for(cv=_share(cv), at=at)}.")
+            loss = each.loss_for(cv=_share(cv), at=at)
+            notes(console, f"{_one_person(each, name, loss)} {cv} at {at} persons takes {name} = {loss}.")
     if figure is not None:
         _draw(found, figure)
         notes(console, f"Drawn in {figure}.")
+
+
+def _one_person(found: ErrorPlan, name: str, loss: Fraction | str) -> str:
+    """State how much one person can lose, and the loss per unit of distance that leads to it."""
+    return f"{found.guarantee(loss).describe_unit()} This is the loss of one release with {name} = {loss}."
 
 
 def _laplace(kind: Callable[..., TableMechanism], statements: Public, norm: str) -> Family:

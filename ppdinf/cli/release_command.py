@@ -153,7 +153,8 @@ def _say_left(console: Console, budget: Session | None) -> None:
         notes(console, "No budget counts this release: ppdinf session keeps one for all releases of the same people.")
     else:
         left = ", ".join(f"{name} = {loss_shown(value)}" for name, value in budget.left.items())
-        paragraphs(console, "Budget", f"{left} is left in {budget.path.name}")
+        loss = f"All releases: {budget.guarantee.describe_unit()}"
+        paragraphs(console, "Budget", f"{loss}\n{left} is left in {budget.path.name}")
 
 
 def read_labels(given: list[str], option: str = "--labels") -> dict[str, list[str]]:

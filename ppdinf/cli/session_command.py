@@ -45,8 +45,9 @@ def begin(
 ) -> None:
     """Begin a session: say once what all releases together may spend.
 
-    Then draw each release with **ppdinf release --session FILE**, whose losses add up as they are given there: per unit
-    of distance, of which one person counted elsewhere is 2. The file tells what was spent and nothing
+    It is shown first how much one person can lose under this budget: a person counted in another cell is an l1 distance
+    of 2, so that a budget of epsilon = 2 permits a loss of 4. Then draw each release with **ppdinf release --session
+    FILE**, whose losses add up as they are given there, per unit of distance. The file tells what was spent and nothing
     confidential; it belongs to the curator, since whoever changes or copies it could spend the budget again.
     """
     if epsilon is None and rho is None:
@@ -66,8 +67,13 @@ def show(file: FILE) -> None:
 
 def _show(console: Console, opened: ppd.Session) -> None:
     left, spent, releases = opened.left, opened.spent, opened.table()
+    together = opened.guarantee if len(releases) and (releases["outcome"] != "void").any() else None
+    if together is not None:
+        notes(console, f"All releases: {together.describe_unit()}")
+    notes(console, opened.budget.describe(opened.unit, opened.contributions))
     records = "1 record" if opened.contributions == 1 else f"up to {opened.contributions} records"
     notes(console, f"Protects one {opened.unit} with {records} in each table.")
+    notes(console, f"Budget per unit of {'squared ' * ('rho' in left)}distance, or between neighbours:")
     for name, total in opened.budget.total.items():
         notes(
             console, f"{name}: {loss_shown(spent[name])} of {loss_shown(total)} spent, {loss_shown(left[name])} left."
@@ -79,6 +85,6 @@ def _show(console: Console, opened: ppd.Session) -> None:
             texts = [f"{value:.6g}" if isinstance(value, float) else escape(str(value)) for value in row]
             table.add_row(str(number), *texts)
         console.print(table)
-    if len(releases) and (releases["outcome"] != "void").any():
-        paragraphs(console, "Guarantee of all together", opened.guarantee.describe())
+    if together is not None:
+        paragraphs(console, "Guarantee of all together", together.describe())
     notes(console, f"Last line: {opened.digest} (noted elsewhere, it shows whether lines were taken from the end)")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
 import numpy as np
@@ -12,9 +12,12 @@ import xarray as xr
 
 from ppdinf._internal.rationals import as_fraction
 from ppdinf.errors import InvariantError, PrivacyError
+from ppdinf.invariants.system import bind
 from ppdinf.mechanisms.expected_error import labels_alone, require_simulation
+from ppdinf.mechanisms.real.counting_queries import answer
 from ppdinf.mechanisms.table_mechanism import TableMechanism
-from ppdinf.tables.table import TableLike
+from ppdinf.privacy.guarantees.release_guarantee import ReleaseGuarantee
+from ppdinf.tables.table import TableLike, labelled_cells
 
 __all__ = ["LOSSES", "ErrorPlan", "plan"]
 
@@ -99,6 +102,31 @@ class ErrorPlan:
             low, high = (low, middle) if serves(middle) else (middle, high)
         simple = simplest_between(high, high * (1 + NEAR))
         return simple if serves(simple) else high.limit_denominator(10**6)
+
+    def guarantee(self, loss: Loss) -> ReleaseGuarantee:
+        """State the guarantee of a release with one loss, from labels and public sums alone.
+
+        Parameters
+        ----------
+        loss : int, float, str or Fraction
+
+        Returns
+        -------
+        ReleaseGuarantee
+            Its `describe_unit` states how much one person can lose; the sampler is not planned.
+
+        Examples
+        --------
+        >>> import ppdinf as ppd
+        >>> found = plan(lambda e: ppd.GeneralizedLaplace(ppd.invariants.total(), epsilon=e), (67,))
+        >>> print(found.guarantee("1/4").describe_unit())
+        One person can lose at most epsilon = 0.5 (a factor of 1.65 in the odds), delta = 0.
+        """
+        mechanism = self.family(as_fraction(loss, "a loss"))
+        answers, zeros = labelled_cells(answer(mechanism.queries, self.labels), nonnegative=False)
+        system = bind(mechanism.public, answers, zeros)
+        system = replace(system, B=system.B[:0], limits=system.limits[:0])  # bounds depend on counts
+        return mechanism.on(system).guarantee_on(system, None)
 
 
 def plan(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import io
+import math
 import platform
 from importlib.metadata import version
 from os import PathLike
@@ -16,6 +17,8 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from ppdinf._internal.atomic_files import write_whole
 from ppdinf.plots.noise import noise_values
+from ppdinf.privacy.guarantees.unit_loss import describe_loss
+from ppdinf.privacy.guarantees.wording import shown
 from ppdinf.report.analysis_report import PER, RateAnalysis
 
 if TYPE_CHECKING:
@@ -69,6 +72,7 @@ def _render(analysis: RateAnalysis, images: dict[str, bytes], title: str, releas
             noise_often=np.quantile(abs(noise), 0.5, method="inverted_cdf"),
             noise_rare=np.quantile(abs(noise), 0.95, method="inverted_cdf"),
             digits=0 if release.mechanism.is_integer else 1,
+            one_person=_one_person(release.guarantee),
             loss=_loss(release.guarantee),
             sums=list(zip(release.public.names, release.public.values.tolist(), strict=True)),
             kept=bool(release.public.check(release.table)["agrees"].all()),
@@ -98,6 +102,14 @@ def environment() -> Environment:
 def versions() -> list[tuple[str, str]]:
     """Name the packages that a page was made with."""
     return [(name, version(name)) for name in PACKAGES] + [("Python", platform.python_version())]
+
+
+def _one_person(guarantee: ReleaseGuarantee) -> tuple[str, str]:
+    """Loss of one unit as text, and all its numbers."""
+    loss, name = guarantee.loss_of_unit, "epsilon" if guarantee.rho is None else "rho"
+    if loss == math.inf:
+        return "no limit", f"on the loss of one {guarantee.unit}"
+    return shown(loss), f"{name} at most for one {guarantee.unit}: {describe_loss(guarantee)}"
 
 
 def _loss(promise: ReleaseGuarantee) -> tuple[str, str]:

@@ -256,6 +256,25 @@ def test_simulations_that_take_too_long_are_refused_before_any_begins(monkeypatc
         laplace(1).expected_error((10, 10))
 
 
+def test_a_plan_states_the_loss_of_one_person():
+    """By labels alone, as releases state it: with both margins four cells change; bounds and zeros do not matter."""
+    both, shape = ppd.invariants.margin("dim_0") & ppd.invariants.margin("dim_1"), (3, 4)
+    table, total = np.arange(12).reshape(shape) + 1, ppd.invariants.total()
+    for public, epsilon in (
+        (both, 4),
+        (total, 2),
+        (total & ppd.invariants.nonnegative(), 2),
+        (ppd.invariants.Public(), 2),
+    ):
+        found = ppd.plan(lambda e, public=public: ppd.GeneralizedLaplace(public, epsilon=e), shape, ["1/4"])
+        planned, released = found.guarantee(1), ppd.GeneralizedLaplace(public, epsilon=1).release(table).guarantee
+        assert planned.loss_of_unit == released.loss_of_unit == epsilon
+    rho = ppd.plan(lambda rho: ppd.GeneralizedGaussian(both, rho=rho), shape, ["1/4"])
+    assert rho.guarantee("1/4").loss_of_unit == 1
+    exact = ppd.plan(lambda e: ppd.GeneralizedGaussian(total, e, "1e-3", calibration="exact"), shape, ["1/4"])
+    assert (exact.guarantee(1).loss_of_unit, float(exact.guarantee(1).delta_of_unit)) == (1, 1e-3)
+
+
 def test_fewer_draws_are_simulated_where_they_take_long():
     margins = ppd.invariants.margin("dim_0") & ppd.invariants.margin("dim_1")
     found = [

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 
 from ppdinf._internal.frozen import assign
 from ppdinf._internal.rationals import Parameter, as_fraction
@@ -13,6 +14,7 @@ from ppdinf.privacy.accounting.composition import compose_partition
 from ppdinf.privacy.guarantees.conversion import as_delta
 from ppdinf.privacy.guarantees.guarantee import Guarantee
 from ppdinf.privacy.guarantees.restatement import to_zcdp
+from ppdinf.privacy.guarantees.unit_loss import REPLACED, describe_loss
 
 __all__ = ["Budget"]
 
@@ -68,6 +70,35 @@ class Budget:
         """The budget by the name of each of its parts."""
         parts = {"epsilon": self.epsilon, "delta": self.delta, "rho": self.rho}
         return {name: value for name, value in parts.items() if value is not None}
+
+    def describe(self, unit: str = "person", contributions: int = 1) -> str:
+        """State how much one unit can lose if the whole budget is spent, for each way in which losses are counted.
+
+        Parameters
+        ----------
+        unit : str
+            Whom the budget protects.
+        contributions : int
+            Records of one unit at most.
+
+        Examples
+        --------
+        >>> print(Budget(epsilon=1).describe().splitlines()[1].strip())
+        epsilon = 2 (a factor of 7.39 in the odds), delta = 0 by l1 noise, or noise for a record added or removed
+        """
+        variant = "zcdp" if self.rho is not None else "approximate" if self.delta is not None else "pure"
+        whole = partial(Guarantee, variant, self.epsilon, self.delta or Fraction(0), self.rho)
+        whole = partial(whole, unit=unit, contributions=contributions)
+        records = f" with up to {contributions} records" if contributions > 1 else ""
+        return "\n".join(
+            (
+                f"One {unit}{records} can lose at most, if the whole budget is spent:",
+                f"  {describe_loss(whole(metric='l1'))} by l1 noise, or noise for a record added or removed",
+                f"  {describe_loss(whole(metric='l2'))} by l2 noise",
+                f"  {describe_loss(whole(neighbours=REPLACED))} by noise for a record replaced by another",
+                "Under public sums it can be more: the guarantee of each release states its loss.",
+            )
+        )
 
     def composed(self, promises: Sequence[Guarantee], parts: Sequence[str | None] | None = None) -> Guarantee:
         """Join what releases promise, in the terms of the budget, where `parts` says which are about whom.

@@ -156,7 +156,7 @@ class Ledger:
         head = (
             f"{len(self.releases)} releases have spent {self._name} = {float(spent):.6g} of {float(self.budget):.6g}."
         )
-        return f"{head}\n\n{self.guarantee.describe()}" if self.releases else head
+        return f"{self.guarantee.describe()}\n\n{head}" if self.releases else head
 
     @property
     def _promises(self) -> list[Guarantee]:

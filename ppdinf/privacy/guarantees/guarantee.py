@@ -183,6 +183,21 @@ class Guarantee:
         """Say it in two paragraphs that need no background in privacy; the first number is the loss of one unit."""
         return "\n\n".join([self._open(), f"{self._closed()} {self._limits()}".rstrip()])
 
+    def describe_unit(self) -> str:
+        """State in one or two sentences how much one unit can lose, with delta; `describe` starts with them.
+
+        Examples
+        --------
+        >>> print(Guarantee("pure", Fraction(1, 2), neighbours="one record added or removed").describe_unit())
+        One person can lose at most epsilon = 1 (a factor of 2.72 in the odds), delta = 0.
+        """
+        if not (self.unprotected and self.metric):
+            return describe_unit(self)
+        return (
+            f"{describe_unit(self)} Where the public sums can be kept only by changing records of others too, the loss "
+            "is that of the whole change."
+        )
+
     def numbers(self) -> Json:
         """Give what a release file holds, rationals as text: words are made when they are read."""
         given = {"epsilon": self.epsilon, "delta": self.delta or None, "rho": self.rho}
@@ -216,7 +231,7 @@ class Guarantee:
     def _open(self) -> str:
         published = "; ".join(self.unprotected)
         exactly = f"Not protected, because it is published exactly: {published}."
-        lines = [self._unit(), exactly if published else "Nothing is published exactly."]
+        lines = [self.describe_unit(), exactly if published else "Nothing is published exactly."]
         if self.known:
             lines.append(f"Not protected, because it is taken to be known of every table: {'; '.join(self.known)}.")
         lines.append(
@@ -225,15 +240,6 @@ class Guarantee:
         if self.assumed:
             lines.append(f"Taken on trust, since nothing here proves it: {'; '.join(self.assumed)}.")
         return "\n".join(lines)
-
-    def _unit(self) -> str:
-        """State how much one unit can lose, before a table shows whether public sums tie its records to others."""
-        if not (self.unprotected and self.metric):
-            return describe_unit(self)
-        return (
-            f"{describe_unit(self)} Where the public sums can be kept only by changing records of others too, the loss "
-            "is that of the whole change."
-        )
 
     def _closed(self) -> str:
         if self.variant == "pufferfish":

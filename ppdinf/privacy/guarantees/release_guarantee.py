@@ -89,6 +89,16 @@ class ReleaseGuarantee(Guarantee):
             return 0.0
         return min(1.0, (1 + math.exp(min(float(self.loss(distance)), 700.0))) * self.sampler_distance)
 
+    def describe_unit(self) -> str:
+        """As for `Guarantee`; states whether public sums tie the records of one unit to those of others."""
+        if self.nearest is None:
+            return "Nothing limits the loss: what is published exactly fixes every cell of the table."
+        if self.sampler_distance >= 1:
+            return "Nothing limits the loss: the distance of the noise from its stated law is not known."
+        if not tied_distance(self):
+            return describe_unit(self)
+        return f"{describe_unit(self)} The public sums can be kept only by changing records of others too."
+
     def numbers(self) -> Json:
         """Give what a release file holds, rationals as text: words are made when they are read."""
         nearest = None if self.nearest is None else float(self.nearest)
@@ -99,15 +109,6 @@ class ReleaseGuarantee(Guarantee):
         """Plain data, rationals as text, under the field names of the OpenDP deployments registry."""
         numbers = self.numbers()
         return super().to_dict() | {name: numbers[name] for name in ("nearest", "fixed", "cells", "sampler_distance")}
-
-    def _unit(self) -> str:
-        if self.nearest is None:
-            return "Nothing limits the loss: what is published exactly fixes every cell of the table."
-        if self.sampler_distance >= 1:
-            return "Nothing limits the loss: the distance of the noise from its stated law is not known."
-        if not tied_distance(self):
-            return describe_unit(self)
-        return f"{describe_unit(self)} The public sums can be kept only by changing records of others too."
 
     def _open(self) -> str:
         if not self.fixed:
