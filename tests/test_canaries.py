@@ -102,21 +102,9 @@ def test_nothing_confidential_leaves_but_through_a_mechanism(table, tmp_path):
     assert escaped(said, cells) == []
 
 
-KEPT = """
-import sys
-import ppdinf as ppd
-from ppdinf._internal import checkpoint as _kept_work
-from ppdinf.report import analyse_rates
-_kept_work.EVERY = 0.0
-release = ppd.read_release(sys.argv[1])
-ppd.denoise(release, draws=20, rng=1, progressbar=False, keep="kept")
-analyse_rates(release, draws=20, chains=2, cores=1, keep="kept")
-"""
-
-
 @pytest.mark.deep
 def test_nothing_of_the_machine_is_in_what_an_analyst_makes(tmp_path, monkeypatch):
-    """Reports, tables, figures, printed lines, tracebacks, work that is kept: no host, user, path, environment."""
+    """Reports, tables, figures, printed lines, tracebacks: no host, user, path, environment."""
     out = tmp_path / "very-private-folder"
     out.mkdir()
     monkeypatch.setenv("PASSWORD_OF_THE_DATABASE", "open sesame")
@@ -129,12 +117,7 @@ def test_nothing_of_the_machine_is_in_what_an_analyst_makes(tmp_path, monkeypatc
         ran(out, "denoise", "cases.ppd", "--output", "cells.csv", "--report", "cells.html", *few, code=1),
         ran(out, "check", "cases.ppd"),
     ]
-    with (out / "kept.log").open("w") as log:
-        subprocess.run(
-            [sys.executable, "-W", "ignore", "-c", KEPT, "cases.ppd"], cwd=out, check=True, stdout=log, stderr=log
-        )
     assert {"report.html", "posterior.csv", "posterior.png"} <= {path.name for path in (out / "report").iterdir()}
-    assert len(list((out / "kept").rglob("state"))) == 4
     said = [(f"printed {k}", text.encode()) for k, text in enumerate(printed)]
     user = getpass.getuser()
     machine = [str(tmp_path), "very-private-folder", str(Path.home()), f"/{user}/", "open sesame"]

@@ -53,7 +53,6 @@ WRITERS = {
     "new session": lambda path, _: lambda: ppd.Session.open(path, epsilon=1),
     "session": lambda path, _: begun(path),
     "study": lambda path, _: studied(path),
-    "work under way": lambda path, _: lambda: ppd.denoise(SEEN, draws=20, rng=1, progressbar=False, keep=path / "kept"),
     "key": lambda path, _: lambda: new_key(path),
     "signature": lambda path, _: signed(path),
 }

@@ -1,8 +1,6 @@
 """Helpers that no user imports: compilation, files, exact rationals, and the private names of PyMC that are used.
 
 atomic_files  files that are written as a whole or not at all, whatever happens meanwhile
-checkpoint    long work kept in a folder while it is under way: what is begun again goes on from there, to the same
-              result
 frozen        frozen values whose constructors read what users and files give them, and families of classes that
               files name
 numba_jit     compilation of kernels, the hot loops of the package: `jit` for those called from Python and from each

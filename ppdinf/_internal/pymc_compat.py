@@ -31,8 +31,6 @@ The versions that were tried are the bounds in pyproject.toml and the newest one
     Effects that move in coordinates which depend on their spread. Instead: ``pm.distributions.transforms.Transform``.
 `STEP_METHODS`, `BlockedStep`, `Competence`, `StepMethodState`, `dataclass_state`
     A step that PyMC assigns by itself and runs beside NUTS. Instead: a loop of our own around a point of the model.
-`CompoundStep`, `assign_step_methods`, `instantiate_steppers`
-    Keep what the steps that PyMC chooses do, so that a chain can go on after a kill. Instead: chains as a whole.
 `QuadPotentialFullAdapt`
     A dense metric beside another step. Instead: PyMC's diagonal one, which needs more gradients.
 `CpuLeapfrogIntegrator`, `HMCStepData`, `RaveledVars`, `State`
@@ -65,9 +63,8 @@ from pymc.logprob.transforms import Transform
 from pymc.logprob.utils import CheckParameterValue, replace_rvs_by_values
 from pymc.pytensorf import compile as compile_pymc
 from pymc.pytensorf import inputvars, join_nonshared_inputs, reseed_rngs
-from pymc.sampling.mcmc import assign_step_methods, instantiate_steppers
 from pymc.step_methods import STEP_METHODS
-from pymc.step_methods.compound import BlockedStep, Competence, CompoundStep, StepMethodState
+from pymc.step_methods.compound import BlockedStep, Competence, StepMethodState
 from pymc.step_methods.hmc.base_hmc import HMCStepData
 from pymc.step_methods.hmc.integration import CpuLeapfrogIntegrator, State
 from pymc.step_methods.hmc.quadpotential import QuadPotentialFullAdapt
@@ -130,7 +127,6 @@ __all__ = [
     "CheckAndRaise",
     "CheckParameterValue",
     "Competence",
-    "CompoundStep",
     "Constant",
     "CpuLeapfrogIntegrator",
     "CustomDistRV",
@@ -185,7 +181,6 @@ __all__ = [
     "_logprob",
     "_support_point",
     "ancestors",
-    "assign_step_methods",
     "change_dist_size",
     "check_dist_not_registered",
     "compile_pymc",
@@ -200,7 +195,6 @@ __all__ = [
     "indices_from_subtensor",
     "initial_point_rewrites_db",
     "inputvars",
-    "instantiate_steppers",
     "join_nonshared_inputs",
     "logprob_rewrites_db",
     "node_rewriter",

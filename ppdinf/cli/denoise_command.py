@@ -32,10 +32,9 @@ def denoise(
     """Estimate confidential counts from releases of a table, or from measurements of it, without a model of your own.
 
     Every draw agrees with everything public, and no count is negative. The prior learns its level, effects and sparsity
-    from what was published. Exit code 1 when the chains disagree. While it runs, draws are kept beside the output: the
-    same command, after a crash or Ctrl-C, goes on from them and comes to the same result.
+    from what was published. Exit code 1 when the chains disagree. Ctrl-C keeps the finished draws, and the table is
+    written from them.
     """
-    from ppdinf._internal.checkpoint import forget
     from ppdinf.denoising.denoised import require_name
 
     require_name(output)
@@ -43,11 +42,8 @@ def denoise(
         require_place(path)
     console = stdout()
     seen = ppd.measurements.read_published(files[0]) if len(files) == 1 else [ppd.read_release(file) for file in files]
-    keep = output.with_name(f"{output.name}.unfinished")
-    if keep.exists():
-        notes(console, f"Going on from the draws in {keep}, where they are of the same work.")
     with plain_warnings(console):
-        found = ppd.denoise(seen, draws, rng=seed, progressbar=console.is_terminal, keep=keep)
+        found = ppd.denoise(seen, draws, rng=seed, progressbar=console.is_terminal)
     statement = ppd.invariants.margin(*by) if by else None
     table = found.summary(statement)
     found.save(output, statement)
@@ -58,10 +54,9 @@ def denoise(
     if report is not None:
         found.report(report, statement)
         notes(console, f"Wrote {report.name}.")
-    if found.draws.sizes["draw"] < draws:
-        notes(console, f"Interrupted: the same command goes on from {keep}, to what it would have come to.")
-    else:
-        forget(keep)
+    drawn = found.draws.sizes["draw"]
+    if drawn < draws:
+        notes(console, f"Interrupted: the results use the first {drawn} of {draws} draws of each chain.")
     for problem in found.problems:
         notes(console, problem)
     if found.problems:

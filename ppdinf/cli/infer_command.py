@@ -41,8 +41,8 @@ def infer(
     """Estimate confidential counts and rates from a release, with honest intervals.
 
     Fits a hierarchical Poisson model that knows the law of the noise and every public sum, checks the result, and
-    writes report.html, posterior.csv and the figures. Exit code 1 when the checks fail. While it runs, its draws are
-    kept in the folder: the same command, after a crash or Ctrl-C, goes on from them and comes to the same result.
+    writes report.html, posterior.csv and the figures. Exit code 1 when the checks fail. Ctrl-C while it samples keeps
+    the finished draws, and the report is written from them.
     """
     console = stdout()
     release = ppd.read_release(file)
@@ -56,7 +56,7 @@ def infer(
         "random_seed": seed,
     }
     title = f"{name.capitalize()} from {file.name}"
-    analysis = run(console, release, settings, output, title, file.name, keep=output / "unfinished")
+    analysis = run(console, release, settings, output, title, file.name)
     if not analysis.diagnosis.ok:
         raise typer.Exit(1)
 
@@ -69,32 +69,22 @@ def run(
     title: str,
     file: str,
     about: str = "",
-    keep: Path | None = None,
 ) -> RateAnalysis:
-    """Fit, print, write: the half of the road that the analyst walks."""
-    from ppdinf._internal.checkpoint import forget
+    """Fit the ready model to a release, print the results and write the report."""
     from ppdinf.releases.rate_inputs import require_rates
     from ppdinf.report import analyse_rates, write_report
 
     require_rates(release, *(settings[name] for name in ("name", "exposure", "previous")))
     make_folder(output)
-    if keep is not None and keep.exists():
-        notes(console, f"Going on from the draws in {keep}, where they are of the same work.")
     live = console.is_terminal
     with plain_warnings(console), stage(console, "Sampling the posterior", shows_progress=live):
-        try:
-            analysis = analyse_rates(release, **settings, progressbar=live, keep=keep)
-        except KeyboardInterrupt:
-            if keep is not None:
-                notes(console, f"Interrupted while tuning: the same command goes on from {keep}.")
-            raise
+        analysis = analyse_rates(release, **settings, progressbar=live)
     with stage(console, "Drawing figures"):
         write_report(analysis, output / "report.html", title=title, release_file=file, about=about)
         write_whole(output / "posterior.csv", analysis.table().to_csv(index=False))
-    if keep is not None and analysis.idata.posterior.sizes["draw"] < settings["draws"]:
-        notes(console, f"Interrupted: the same command goes on from {keep}, to what it would have come to.")
-    elif keep is not None:
-        forget(keep)
+    drawn = analysis.idata.posterior.sizes["draw"]
+    if drawn < settings["draws"]:
+        notes(console, f"Interrupted: the results use the first {drawn} of {settings['draws']} draws of each chain.")
 
     paragraphs(console, "Guarantee", release.guarantee.describe())
     paragraphs(console, "Posterior (ArviZ summary)", analysis.summary().to_string())

@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 from rich.progress import Progress
 
-from ppdinf._internal.checkpoint import KeptChain, kept_folder
 from ppdinf.denoising.count_windows import count_windows
 from ppdinf.denoising.denoised import Denoised
 from ppdinf.denoising.learned_prior import LearnedPrior
@@ -23,7 +22,6 @@ from ppdinf.distributions.observation.observed_measurements import ObservedMeasu
 from ppdinf.errors import ModelError
 from ppdinf.fiber.nested_sums.nested_sums import OutOfReachError
 from ppdinf.measurements import Measurements
-from ppdinf.measurements.measurement_file import packed
 from ppdinf.releases import Release
 
 __all__ = ["denoise"]
@@ -66,7 +64,6 @@ def denoise(
     prior: str = "learned",
     rng: int | np.random.Generator | None = None,
     progressbar: bool = True,
-    keep: str | os.PathLike[str] | None = None,
 ) -> Denoised:
     """Draw the posterior of a table of counts given everything published about it.
 
@@ -76,7 +73,7 @@ def denoise(
 
     Parameters
     ----------
-    seen : Measurements, Release or list of Release
+    data : Measurements, Release or list of Release
     draws : int, default 1000
         Kept from each chain.
     tune : int, optional
@@ -88,9 +85,6 @@ def denoise(
         covers far less than it says.
     rng : int or numpy.random.Generator, optional
     progressbar : bool, default True
-    keep : str or path, optional
-        Folder in which draws are kept every few seconds: begun again with the same arguments, and a whole number as
-        `rng`, it goes on from there, to the same draws. They are left there.
 
     Returns
     -------
@@ -129,8 +123,6 @@ def denoise(
         raise ModelError(f"denoise takes Measurements or releases, found {type(data).__name__}")
     if prior not in ("learned", "flat"):
         raise ModelError(f"prior must be 'learned' or 'flat', found {prior!r}")
-    if keep is not None and not isinstance(rng, int):
-        raise ModelError("what is kept is gone on from by the same seed: give a whole number, denoise(..., rng=1)")
     if min(draws, chains) < 1 or (tune is not None and tune < 0):
         raise ModelError(f"draws and chains must be at least 1, found {draws} and {chains}")
     observed = ObservedMeasurements(data)
@@ -140,19 +132,14 @@ def denoise(
     tune = draws // 2 if tune is None else tune
     stop = threading.Event()
     generators = np.random.default_rng(rng).spawn(chains)
-    works: list[KeptChain | None] = [None] * chains
-    if keep is not None:
-        about = {"draws": draws, "tune": tune, "chains": chains, "prior": prior, "seed": rng}
-        folder = kept_folder(keep, packed(data), **about)
-        works = [KeptChain(folder, str(k), shared=tables) for k in range(chains)]
     with Progress(disable=not progressbar) as progress:
         tasks = [progress.add_task(f"chain {k}", total=tune + draws) for k in range(chains)]
         with ThreadPoolExecutor(min(chains, os.cpu_count() or 1)) as pool:
             run = partial(_chain, data, tables, windows.most, draws, tune, prior, stop)
             futures: list[Future[list[Draw]]] = []
             try:
-                for own, task, work in zip(generators, tasks, works, strict=True):
-                    futures.append(pool.submit(run, own, partial(progress.advance, task), work))
+                for own, task in zip(generators, tasks, strict=True):
+                    futures.append(pool.submit(run, own, partial(progress.advance, task)))
                 found = [future.result() for future in futures]
             except OutOfReachError as error:
                 raise observed.contradiction(error) from error
@@ -176,19 +163,13 @@ def _chain(
     stop: threading.Event,
     rng: np.random.Generator,
     advance: Callable[[int], None],
-    work: KeptChain | None,
 ) -> list[Draw]:
     """Draw one chain: tables, and parameters of their prior."""
     flat = np.zeros(most + 1), np.zeros(data.frame.size)
     kept: list[Draw] = []
-    found = None if work is None else work.load()
-    if found is None:
-        learned = LearnedPrior(data.frame, ~data.public.empty, tables.start) if prior == "learned" else None
-        done, chain = 0, tables.chain(rng)
-    else:
-        kept, (done, chain, learned, rng) = found  # the generator as it was: the chain's and this one are the same
-        advance(done)
-    for k in range(done, tune + draws):
+    learned = LearnedPrior(data.frame, ~data.public.empty, tables.start) if prior == "learned" else None
+    chain = tables.chain(rng)
+    for k in range(tune + draws):
         if stop.is_set():
             break
         for _ in range(SWEEPS):
@@ -198,12 +179,5 @@ def _chain(
             chain.move_with(learned, *(flat if learned is None else learned.log_weights(most)), tune=k < tune)
         if k >= tune:
             kept.append({TABLE: chain.table} | ({} if learned is None else learned.parameters))
-            if work is not None:
-                work.add(kept[-1])
-        done = k + 1
-        if work is not None and work.due:
-            work.keep((done, chain, learned, rng))
         advance(1)
-    if work is not None:
-        work.keep((done, chain, learned, rng))
     return kept

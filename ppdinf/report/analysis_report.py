@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import arviz as az
 import numpy as np
@@ -13,15 +12,12 @@ import pymc as pm
 import xarray as xr
 
 from ppdinf import plots
-from ppdinf._internal.checkpoint import kept_folder
 from ppdinf.diagnostics import Diagnosis, diagnose
 from ppdinf.models import sample_confidential
 from ppdinf.models.rates import draw_rates, rate_model
 from ppdinf.releases import Release
 from ppdinf.releases.rate_inputs import effects, exposures, require_rates
-from ppdinf.releases.release_file import packed
 from ppdinf.samplers.interrupts import between_draws
-from ppdinf.samplers.resumable import kept_steps, one_rounding
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -133,9 +129,8 @@ class RateAnalysis:
         rates = ", ".join(f"{key}={value!r}" for key, value in named.items() if value is not None and key != "previous")
         sampling = ", ".join(f"{key}={value!r}" for key, value in self.sampling.items())
         return (
-            "import pymc as pm, pytensor, ppdinf as ppd\n"
+            "import pymc as pm, ppdinf as ppd\n"
             "from ppdinf.models.rates import draw_rates, rate_model\n\n"
-            "pytensor.config.numba__fastmath = False  # the same draws each time\n"
             f"release = ppd.read_release({path!r})\n"
             f"with rate_model(release, {model}) as model:\n"
             f"    idata = pm.sample({sampling})\n"
@@ -145,7 +140,6 @@ class RateAnalysis:
         )
 
 
-@one_rounding()
 def analyse_rates(
     release: Release,
     *,
@@ -157,7 +151,6 @@ def analyse_rates(
     cores: int | None = None,
     random_seed: int = 1,
     progressbar: bool = False,
-    keep: Path | None = None,
 ) -> RateAnalysis:
     """Fit the ready model of rates to a release and check the result.
 
@@ -168,9 +161,6 @@ def analyse_rates(
         As for `ppdinf.models.rates.rate_model`.
     draws, chains, cores, random_seed, progressbar
         As for `pm.sample`; as many draws again are spent on tuning.
-    keep : path, optional
-        Folder in which draws are kept every few seconds: begun again with the same arguments, it goes on from there, to
-        the same result. They are left there.
 
     Returns
     -------
@@ -190,15 +180,9 @@ def analyse_rates(
     # short steps cost little with so few parameters, and leave no divergence to explain
     sampling = {"draws": draws, "tune": draws, "chains": chains, "target_accept": 0.95, "random_seed": random_seed}
     with rate_model(release, name=name, exposure=exposure, previous=previous) as model, between_draws() as stop:
-        started: dict[str, Any] = dict(sampling)
-        if keep is not None:
-            about = sampling | {"name": name, "exposure": exposure, "previous": previous, "pymc": pm.__version__}
-            folder = kept_folder(keep, packed(release), **about)
-            started["step"] = kept_steps(folder, **{key: started[key] for key in started if key != "draws"})
-            del started["target_accept"]
         try:
             idata = pm.sample(
-                **started,
+                **sampling,
                 cores=cores,
                 callback=stop,
                 progressbar=progressbar,

@@ -18,8 +18,6 @@ posterior_proposal    proposals of importance sampling: mixtures of multivariate
 posterior_rejection   exact independent posterior draws by rejection from the prior
 posterior_target      log posterior density of a model in its unconstrained space, compiled for one point and for
                       many
-resumable             steps of PyMC's samplers that are kept on the disk, so that a chain goes on after a kill from
-                      where it was
 """
 
 import lazy_loader

@@ -6,7 +6,6 @@ import pytest
 
 import ppdinf as ppd
 from ppdinf.samplers.lattice_gibbs import LatticeGibbs
-from ppdinf.samplers.resumable import kept_steps
 
 QUIET = {"progressbar": False, "quiet": True, "compute_convergence_checks": False, "cores": 1, "random_seed": 1}
 
@@ -54,15 +53,6 @@ def test_a_step_of_ones_own_starts_on_the_fiber():
         sums()
         draws = pm.sample(5, tune=5, chains=1, step=[LatticeGibbs([pm.modelcontext(None)["x"]])], **QUIET)
     assert set(draws.posterior["x"].sum("x_dim_0").values.ravel().tolist()) == {7}
-
-
-def test_kept_steps_start_on_the_fiber(tmp_path):
-    with pm.Model():
-        sums()
-        settings = {"chains": 1, "tune": 5, "random_seed": 1}
-        steps = kept_steps(tmp_path, target_accept=0.8, **settings)
-        draws = pm.sample(5, step=steps, **{**QUIET, **settings}).posterior["x"].values
-    assert set(draws.sum(axis=-1).ravel().tolist()) == {7}
 
 
 def test_tables_that_are_walked_start_where_the_data_are_now():
