@@ -30,7 +30,7 @@ def acceptance_by_cell(draws: xr.DataArray) -> pd.DataFrame:
     --------
     >>> import numpy as np
     >>> table = xr.DataArray(np.array([[[1, 5], [2, 5], [2, 5]]]), dims=("chain", "draw", "county"))
-    >>> movement(table)
+    >>> acceptance_by_cell(table)
             moved  distinct
     county
     0         0.5         2

@@ -82,7 +82,7 @@ def coupling_bound(
     ...     x = ppd.PartiallyPrivate("x", pm.Poisson.dist(2.0), release=release, marginalize=False)
     ...     idata = pm.sample(50, tune=0, chains=2, cores=1, random_seed=1, progressbar=False, quiet=True,
     ...                       compute_convergence_checks=False)
-    >>> forgetting(idata, model).steps(0.05) <= 3
+    >>> coupling_bound(idata, model).steps(0.05) <= 3
     True
     """
     model = pm.modelcontext(model)

@@ -34,7 +34,7 @@ class PreparedRelease:
     --------
     >>> import ppdinf as ppd
     >>> draft = ppd.GeneralizedLaplace(ppd.invariants.total(), epsilon="1/4").draft([3, 1, 2])
-    >>> draft.promise.loss(1)
+    >>> draft.guarantee.loss(1)
     Fraction(1, 4)
     >>> int(draft.draw().table.sum())
     6

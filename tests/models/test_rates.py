@@ -33,7 +33,7 @@ def make(values=(3, -1, 12), persons=PERSONS, before=(2, 0, 10), public=PUBLIC, 
 @pytest.fixture
 def walked(monkeypatch):
     """The form of the model for tables that cannot be summed out, on tables that can."""
-    monkeypatch.setattr(ObservedRelease, "obstacle", "public sums cross each other")
+    monkeypatch.setattr(ObservedRelease, "why_not_marginalizable", "public sums cross each other")
 
 
 @pytest.mark.usefixtures("walked")

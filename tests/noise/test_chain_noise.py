@@ -67,7 +67,7 @@ def test_without_leave_and_for_other_laws_it_is_refused():
 
 
 def test_an_exact_sampler_goes_before_a_chain():
-    plan = ppd.GeneralizedLaplace(MARGINS, epsilon="1/2").plan(TABLE, allow_mcmc=True)
+    plan = ppd.GeneralizedLaplace(MARGINS, epsilon="1/2").sampler_plan(TABLE, allow_mcmc=True)
     assert plan.exact
     assert plan.distance is None
 

@@ -41,10 +41,12 @@ def test_margins_and_wrong_variants(monkeypatch):
     assert p_value(Fraction(63, 40)) < 1e-6
     right = coins.draw_bernoulli
     with monkeypatch.context() as patched:
-        patched.setattr(core_module, "toss", lambda logs, *_: np.ones(len(logs), dtype=bool))
+        patched.setattr(core_module, "draw_bernoulli", lambda logs, *_: np.ones(len(logs), dtype=bool))
         assert p_value() < 1e-6  # no rejection
     with monkeypatch.context() as patched:
-        patched.setattr(core_module, "toss", lambda logs, error, f, stream: right(0.9 * logs, error, f, stream))
+        patched.setattr(
+            core_module, "draw_bernoulli", lambda logs, error, f, stream: right(0.9 * logs, error, f, stream)
+        )
         assert p_value() < 1e-6  # biased coin
     with monkeypatch.context() as patched:  # wrong tilt within the classes
         usual = core_module.draw_class

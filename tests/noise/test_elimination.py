@@ -232,4 +232,4 @@ def test_a_sparse_table_with_many_crossing_sums_is_refused_by_the_plan():
     counts[0, 0], counts[3, 4] = 4, 2
     public = ppd.invariants.margin("dim_0") & ppd.invariants.margin("dim_1") & ppd.invariants.nonnegative()
     with pytest.raises(InvariantError, match="more steps than floating point can count"):
-        ppd.Conditioned(public, DoubleGeometric(1)).plan(counts)
+        ppd.Conditioned(public, DoubleGeometric(1)).sampler_plan(counts)

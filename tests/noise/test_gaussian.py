@@ -67,13 +67,13 @@ def test_wrong_variants_are_caught(monkeypatch):
     assert p_value(sigma_squared=HALF * Fraction(441, 400)) < 1e-6  # scale off by five percent
     uncentered = replace(right, factors=np.zeros_like(right.factors))
     with monkeypatch.context() as patched:
-        patched.setattr(gaussian, "toss", lambda logs, *_: np.ones(len(logs), dtype=bool))
+        patched.setattr(gaussian, "draw_bernoulli", lambda logs, *_: np.ones(len(logs), dtype=bool))
         assert p_value() < 1e-6  # no rejection
         assert p_value(uncentered) < 1e-6  # wrong centers
     with monkeypatch.context() as patched:  # a coin biased by a tenth of its exponent
         patched.setattr(
             gaussian,
-            "toss",
+            "draw_bernoulli",
             lambda logs, error, enclose, stream: coins.draw_bernoulli(0.5 * logs, error, enclose, stream),
         )
         assert p_value() < 1e-6

@@ -67,11 +67,13 @@ def test_wrong_variants_are_caught(monkeypatch):
     assert p_value(Mixture(basis, epsilon)) > 1e-6
     assert p_value(Mixture(basis, epsilon * Fraction(21, 20))) < 1e-6
     with monkeypatch.context() as patched:
-        patched.setattr(mixture, "toss", lambda logs, *_: np.ones(len(logs), dtype=bool))
+        patched.setattr(mixture, "draw_bernoulli", lambda logs, *_: np.ones(len(logs), dtype=bool))
         assert p_value(Mixture(basis, epsilon)) < 1e-6  # no rejection
     with monkeypatch.context() as patched:  # a coin biased by half its exponent
         patched.setattr(
-            mixture, "toss", lambda logs, error, enclose, stream: coins.draw_bernoulli(logs / 2, error, enclose, stream)
+            mixture,
+            "draw_bernoulli",
+            lambda logs, error, enclose, stream: coins.draw_bernoulli(logs / 2, error, enclose, stream),
         )
         assert p_value(Mixture(basis, epsilon), 400_000) < 1e-6  # 1e-23 to 1e-39 by three seeds; .2 to 1e-5 by 100,000
     with monkeypatch.context() as patched:  # masses of the integers as if they were integrals: wrong normaliser

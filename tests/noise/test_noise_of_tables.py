@@ -177,9 +177,9 @@ def test_calibration_does_not_grow_with_the_table():
 def test_noise_too_narrow_for_many_cells_is_refused_with_what_works():
     table = np.full((60, 40), 9)
     with pytest.raises(InvariantError, match=r"from about sigma = 0\.\d+ on it can be drawn") as refused:
-        ppd.GeneralizedGaussian(BOTH, sigma="3/8").plan(table)
+        ppd.GeneralizedGaussian(BOTH, sigma="3/8").sampler_plan(table)
     works = str(refused.value).split("sigma = ")[1].split()[0]
-    assert ppd.GeneralizedGaussian(BOTH, sigma=works).plan(table).exact
+    assert ppd.GeneralizedGaussian(BOTH, sigma=works).sampler_plan(table).exact
 
 
 @pytest.mark.parametrize("shape", [(67, 24), pytest.param((3143, 51), marks=pytest.mark.deep)])
@@ -206,4 +206,4 @@ def test_structural_zeros_in_a_large_table_are_refused_before_anything_dense_is_
     table[0, 0] = 0
     holes = BOTH & ppd.invariants.zeros({"dim_0": 0, "dim_1": 0})
     with pytest.raises(InvariantError, match="sums of rank 7,020, too ill-conditioned"):
-        ppd.GeneralizedGaussian(holes, sigma=4).plan(table)
+        ppd.GeneralizedGaussian(holes, sigma=4).sampler_plan(table)

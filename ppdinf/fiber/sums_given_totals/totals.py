@@ -149,7 +149,7 @@ def log_coefficient(
     Three dice with a total of 10: 27 of 216 ways.
 
     >>> import numpy as np
-    >>> from ppdinf.fiber import totals
+    >>> from ppdinf.fiber.sums_given_totals import totals
     >>> dice = np.full((3, 6), -np.log(6))
     >>> round(float(216 * np.exp(totals.log_coefficient(dice, lo=1, total=10)[0])), 9)
     27.0
@@ -178,7 +178,7 @@ def marginals(
     Examples
     --------
     >>> import numpy as np
-    >>> from ppdinf.fiber import totals
+    >>> from ppdinf.fiber.sums_given_totals import totals
     >>> coins = np.log([[0.5, 0.5], [0.9, 0.1]])
     >>> totals.marginals(coins, lo=0, total=1).round(3)  # one head: whose?
     array([[0.1, 0.9],
@@ -230,7 +230,7 @@ def draw(
     Examples
     --------
     >>> import numpy as np
-    >>> from ppdinf.fiber import totals
+    >>> from ppdinf.fiber.sums_given_totals import totals
     >>> x = totals.draw(np.zeros((3, 6)), lo=1, total=10, draws=1000, rng=1)
     >>> x.shape, set(x.sum(axis=1).tolist())
     ((1000, 3), {10})

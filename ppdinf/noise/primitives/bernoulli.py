@@ -57,7 +57,7 @@ def draw_bernoulli(
     Examples
     --------
     >>> from ppdinf.noise.primitives.stream import seeded_stream
-    >>> toss(np.log([0.5, 0.25, 1.0]), 1e-15, lambda i: arb([0.5, 0.25, 1.0][i]), seeded_stream(1))
+    >>> draw_bernoulli(np.log([0.5, 0.25, 1.0]), 1e-15, lambda i: arb([0.5, 0.25, 1.0][i]), seeded_stream(1))
     array([False, False,  True])
     """
     words = stream(len(log_probability))
