@@ -16,7 +16,7 @@ optimal                   the mechanism of least error among those with a given 
                           solved by its structure
 postprocessing            from a noisy histogram, with negative numbers and another total, to a distribution of
                           counts
-privatizers               None
+privatizers               mechanisms for the histogram of counts, which is privatized first
 runs                      what the rows of a mechanism still lack, as runs of rows with one rigid shape each
 scales                    powers of exp(epsilon), and the scales that are built of them
 staircase_matrix          staircase noise on a count, rounded and cut at both ends, to compare with

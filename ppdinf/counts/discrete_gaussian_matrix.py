@@ -6,11 +6,8 @@ C. Canonne, G. Kamath, T. Steinke, "The discrete Gaussian for differential priva
 from __future__ import annotations
 
 import math
-from fractions import Fraction
-from functools import lru_cache
 
 import numpy as np
-from scipy.optimize import brentq
 from scipy.special import logsumexp
 
 from ppdinf._internal.rationals import Parameter, as_fraction
@@ -18,9 +15,9 @@ from ppdinf.counts.count_mechanism import CountMechanism
 from ppdinf.counts.cut_noise import cut_noise
 from ppdinf.counts.distribution import require_size
 from ppdinf.counts.scales import as_epsilon
-from ppdinf.errors import PrivacyError
+from ppdinf.privacy.discrete_gaussian_scale import discrete_gaussian_sigma
 
-__all__ = ["discrete_gaussian", "gaussian_sigma"]
+__all__ = ["discrete_gaussian"]
 
 
 def discrete_gaussian(n: int, epsilon: Parameter, delta: Parameter) -> CountMechanism:
@@ -45,7 +42,7 @@ def discrete_gaussian(n: int, epsilon: Parameter, delta: Parameter) -> CountMech
     """
     require_size(n)
     exact, tail_probability = as_epsilon(epsilon), as_fraction(delta, "delta")
-    sigma = gaussian_sigma(exact, tail_probability)
+    sigma = discrete_gaussian_sigma(exact, tail_probability)
     k = np.arange(max(n + 1, math.ceil(40 * sigma) + 2), dtype=np.float64)
     log_p = -((k / sigma) ** 2) / 2
     log_p -= logsumexp(np.concatenate([log_p, log_p[1:]]))
@@ -53,25 +50,3 @@ def discrete_gaussian(n: int, epsilon: Parameter, delta: Parameter) -> CountMech
     return CountMechanism.of_logarithms(
         cut_noise(log_p[:n], log_tail[: n + 1]), exact, name="discrete Gaussian", delta=tail_probability
     )
-
-
-@lru_cache(maxsize=32)
-def gaussian_sigma(epsilon: Fraction, delta: Fraction) -> float:
-    """Least sigma whose discrete Gaussian and its shift by one are (epsilon, delta) indistinguishable, rounded up."""
-    if delta >= 1:
-        raise PrivacyError(f"delta must lie below 1, found {delta}")
-    rate, tail_probability = float(epsilon), float(delta)
-
-    def excess(log_sigma: float) -> float:
-        sigma = math.exp(log_sigma)
-        k = np.arange(-math.ceil(40 * sigma + rate * sigma**2) - 2, math.ceil(40 * sigma) + 2, dtype=np.float64)
-        weight = np.exp(-((k / sigma) ** 2) / 2)
-        beyond = np.maximum(0, weight - np.exp(rate - (((k + 1) / sigma) ** 2) / 2))
-        return math.log(float(beyond.sum() / weight.sum()) + 1e-300) - math.log(tail_probability)
-
-    low, high = math.log(0.05), math.log(0.1)
-    while excess(high) > 0:
-        high += math.log(2)
-    if excess(low) <= 0:
-        return math.exp(low)
-    return math.exp(brentq(excess, low, high, xtol=1e-10)) * (1 + 1e-9)

@@ -3,6 +3,7 @@
 Rule: a promise is stated where its law is; what cannot be drawn is refused by the plan.
 
 bounded          mechanisms whose releases also satisfy bounds, or use a base measure
+counting_queries  counting queries: weighted numbers of records, computed from the cells of a table
 error_plan       which loss gives which error, and which loss an error needs
 expected_error   how large noise is, before any privacy is spent
 input_checks     what is checked of a table before noise is added

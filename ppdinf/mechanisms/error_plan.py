@@ -13,8 +13,8 @@ import xarray as xr
 from ppdinf._internal.rationals import as_fraction
 from ppdinf.errors import InvariantError, PrivacyError
 from ppdinf.invariants.system import bind
+from ppdinf.mechanisms.counting_queries import answer
 from ppdinf.mechanisms.expected_error import labels_alone, require_simulation
-from ppdinf.mechanisms.real.counting_queries import answer
 from ppdinf.mechanisms.table_mechanism import TableMechanism
 from ppdinf.privacy.guarantees.release_guarantee import ReleaseGuarantee
 from ppdinf.tables.table import TableLike, labelled_cells

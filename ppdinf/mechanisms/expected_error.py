@@ -20,7 +20,7 @@ from ppdinf.errors import InvariantError, LabelError, PrivacyError
 from ppdinf.invariants import System
 from ppdinf.invariants.system import bind
 from ppdinf.laws import IntegerLaw
-from ppdinf.mechanisms.real.counting_queries import answer
+from ppdinf.mechanisms.counting_queries import answer
 from ppdinf.tables.frame import Frame
 from ppdinf.tables.table import TableLike, labelled_cells
 

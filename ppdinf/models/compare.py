@@ -12,7 +12,7 @@ from rich.progress import track
 
 from ppdinf._internal.types import Array
 from ppdinf.errors import LabelError, ModelError
-from ppdinf.mechanisms.real.counting_queries import answer
+from ppdinf.mechanisms.counting_queries import answer
 from ppdinf.mechanisms.table_mechanism import TableMechanism
 from ppdinf.models.posterior_tables import sample_confidential
 from ppdinf.releases import Release

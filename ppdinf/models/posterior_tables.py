@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from ppdinf._internal.pymc_compat import TensorVariable, ancestors, compile_pymc, graph_replace
 from ppdinf._internal.types import Array
-from ppdinf.distributions.densities.data_model_draws import DataModelDraws, uninformed_cells
+from ppdinf.distributions.model_graph.data_model_draws import DataModelDraws, uninformed_cells
 from ppdinf.distributions.model_graph.dependents import Table, drawn_for, factors_of, tables_of
 from ppdinf.distributions.model_graph.renewed_windows import follow_data
 from ppdinf.errors import DiagnosisWarning, ModelError

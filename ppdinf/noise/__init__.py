@@ -10,6 +10,5 @@ exact_noise    exact noise for all cells of a system: samplers are asked in orde
 mcmc           markov chains for noise that no exact sampler covers, with couplings that bound their bias
 primitives     exact draws of integers and of comparisons from a stream of random bits
 real           real-valued noise: K-norm laws, polytopes, and Laplace noise on subspaces
-sampler_offer  what samplers answer when they are asked for noise: an offer to draw it, or why they decline
 sampler_plan   which sampler a system of public sums allows, and why
 """

@@ -20,8 +20,8 @@ from ppdinf.noise.exact.gaussian import l2_laplace_mixture as mixture
 from ppdinf.noise.exact.gaussian import lattice_gaussian as gaussian
 from ppdinf.noise.exact.scale_mixture import lattice_laplace as crossing_lattice
 from ppdinf.noise.exact.scale_mixture import two_way_laplace as crossing
+from ppdinf.noise.primitives.sampler_offer import Declined, Offer, Sampler, is_one_block
 from ppdinf.noise.primitives.stream import BitStream
-from ppdinf.noise.sampler_offer import Declined, Offer, Sampler, is_one_block
 
 __all__ = ["OFFERS", "ExactNoise", "exact_noise", "exact_or_refusal"]
 

@@ -14,7 +14,7 @@ from ppdinf.lattice.structure.blocks import Structure
 from ppdinf.laws import DoubleGeometric, Law
 from ppdinf.noise.exact_noise import ExactNoise, exact_noise, exact_or_refusal
 from ppdinf.noise.mcmc.coupled_noise import ChainNoise, chain_noise
-from ppdinf.noise.sampler_offer import Offer
+from ppdinf.noise.primitives.sampler_offer import Offer
 
 if TYPE_CHECKING:
     from ppdinf.invariants import System

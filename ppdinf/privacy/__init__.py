@@ -11,6 +11,7 @@ conditioning          what conditioning noise on public information costs, or sa
 conditioning_blocks   gamma, the cost of conditioning noise on bounds, block by block and without listing all tables
 delta_z               sensitivity given public information: how far a secret can move the law of a statistic
 disclosure_limits     disclosure limits as public information: k-anonymity and t-closeness of a count
+discrete_gaussian_scale  scale of discrete Gaussian noise on one count for a given epsilon and delta
 ellipsoid             the smallest ellipsoid around a set of points and their opposites, with a certificate
 gaussian_calibration  how wide Gaussian noise must be for (epsilon, delta) differential privacy
 guarantees            statements of guarantees and conversions between them

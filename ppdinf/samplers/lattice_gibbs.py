@@ -32,9 +32,9 @@ from ppdinf._internal.pymc_compat import (
 )
 from ppdinf._internal.types import Array
 from ppdinf.distributions.densities.confidential_rv import ConfidentialRV
-from ppdinf.distributions.densities.data_model_draws import DataModelDraws, uninformed_cells
 from ppdinf.distributions.densities.factors import Factor, read_cells
 from ppdinf.distributions.model_graph.build_fiber import at_initial_point, give_windows
+from ppdinf.distributions.model_graph.data_model_draws import DataModelDraws, uninformed_cells
 from ppdinf.distributions.model_graph.dependents import factors_of
 from ppdinf.distributions.model_graph.latent_tables import plain_table
 from ppdinf.distributions.model_graph.model_hooks import restart_by_data

@@ -12,7 +12,7 @@ from pymc.model.transform.optimization import freeze_dims_and_data
 from scipy import stats
 
 import ppdinf as ppd
-from ppdinf.distributions.model_graph.constant_indices import cells_of
+from ppdinf.distributions.densities.constant_indices import cells_of
 from ppdinf.distributions.model_graph.dependents import tables_of
 from ppdinf.errors import InvariantError, ModelError
 

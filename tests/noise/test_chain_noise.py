@@ -18,8 +18,8 @@ from ppdinf.noise.mcmc.coupling import gibbs_meeting
 from ppdinf.noise.mcmc.lattice_gibbs_noise import gibbs_moves, noise_gibbs
 from ppdinf.noise.mcmc.tv_bound import TVBound, tv_bound
 from ppdinf.noise.primitives.chacha import ChaCha20
+from ppdinf.noise.primitives.sampler_offer import Declined
 from ppdinf.noise.primitives.stream import seeded_stream
-from ppdinf.noise.sampler_offer import Declined
 
 MARGINS = ppd.invariants.margin("dim_0") & ppd.invariants.margin("dim_1")
 TABLE = np.array([[5, 0, 2], [1, 7, 3], [4, 4, 0]])

@@ -24,8 +24,8 @@ from ppdinf.noise.exact.scale_mixture.leverages import Leverages
 from ppdinf.noise.exact.scale_mixture.mixture import ScaleMixture
 from ppdinf.noise.exact.scale_mixture.short_vectors import _independent, _repaired
 from ppdinf.noise.exact.scale_mixture.sum_scales import SumScales
+from ppdinf.noise.primitives.sampler_offer import Offer
 from ppdinf.noise.primitives.stream import seeded_stream
-from ppdinf.noise.sampler_offer import Offer
 
 EVERY = 80  # random systems
 QUICK = range(0, 72, 12)

@@ -21,8 +21,8 @@ from ppdinf.noise.exact.elimination import variable_elimination as elimination
 from ppdinf.noise.exact.elimination.potentials import class_sum, log_concave, product, table
 from ppdinf.noise.exact.elimination.variable_elimination import Elimination
 from ppdinf.noise.primitives.enclosed_comparison import precision
+from ppdinf.noise.primitives.sampler_offer import Declined, Offer
 from ppdinf.noise.primitives.stream import seeded_stream
-from ppdinf.noise.sampler_offer import Declined, Offer
 
 
 def random_problem(rng):

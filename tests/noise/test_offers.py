@@ -18,8 +18,8 @@ from ppdinf.laws import DiscreteGaussian, DoubleGeometric, IntegerLaw, L2Laplace
 from ppdinf.noise import exact_noise as exact
 from ppdinf.noise.exact.scale_mixture import mixture as crossing_mixture
 from ppdinf.noise.exact_noise import OFFERS, exact_noise
+from ppdinf.noise.primitives.sampler_offer import Declined, Offer
 from ppdinf.noise.primitives.stream import seeded_stream
-from ppdinf.noise.sampler_offer import Declined, Offer
 
 RARE = 1e-6
 DRAWS = 10_000

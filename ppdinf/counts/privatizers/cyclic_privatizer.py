@@ -15,11 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from ppdinf.counts.discrete_gaussian_matrix import gaussian_sigma
 from ppdinf.counts.privatizers.base import Privatizer
 from ppdinf.laws.histogram_noise import HistogramNoise
 from ppdinf.noise.primitives.integers import discrete_gaussian, discrete_laplace
 from ppdinf.noise.primitives.stream import BitStream
+from ppdinf.privacy.discrete_gaussian_scale import discrete_gaussian_sigma
 
 __all__ = ["CyclicLaplace", "cyclic_gaussian"]
 
@@ -59,7 +59,7 @@ def cyclic_gaussian(
     histogram: NDArray[np.int64], epsilon: Fraction, delta: Fraction, stream: BitStream
 ) -> NDArray[np.int64]:
     """Draw a histogram with discrete Gaussian noise around a cycle, of exact (epsilon, delta) for a shift by one."""
-    sigma = Fraction(gaussian_sigma(epsilon, delta)).limit_denominator(10**6)
+    sigma = Fraction(discrete_gaussian_sigma(epsilon, delta)).limit_denominator(10**6)
     return _around(histogram, discrete_gaussian((sigma + Fraction(1, 10**6)) ** 2, histogram.size, stream))
 
 

@@ -2,7 +2,7 @@
 
 confidential_rv       PyMC's view of a confidential table: a random variable of which the released one is an
                       observation
-data_model_draws      draws of cells from the data model alone, for cells that nothing published depends on
+constant_indices      which cell each element of a graph depends on
 exponential_family    data models of the form ``h(x) exp(eta x) / Z(eta)``: only eta varies, so no table of
                       densities is rebuilt
 factors               densities of what depends on a confidential table, taken apart by cell

@@ -2,7 +2,7 @@
 
 Deaths that are binomial in a county's cases, an outcome whose exposure is a count, a potential: each multiplies the law
 of the table by a factor f(x). Where every element of log f looks at one cell
-(`ppdinf.distributions.model_graph.constant_indices`), the sums of the elements by cell are further log weights of its
+(`ppdinf.distributions.densities.constant_indices`), the sums of the elements by cell are further log weights of its
 counts, and the table can be summed out with them, or walked by exact full conditionals. Otherwise f is a function of
 the whole table.
 """
@@ -31,7 +31,7 @@ from ppdinf._internal.pymc_compat import (
     graph_replace,
     vectorize_graph,
 )
-from ppdinf.distributions.model_graph.constant_indices import NONE, cells_of
+from ppdinf.distributions.densities.constant_indices import NONE, cells_of
 
 __all__ = ["Factor", "factors_in", "read_cells"]
 

@@ -2,8 +2,7 @@
 
 build_fiber         from what was observed and a data model to a fiber: windows, supports, moves and a table to
                     start from
-constant_indices    which cell of a table each element of a graph looks at, derived from the operations that the
-                    graph is made of
+data_model_draws    draws of cells that nothing published depends on
 dependents          what else in a model depends on its confidential tables, and what that tells about them
 latent_tables       latent integers of plain models, as tables of which exact sums, and perhaps releases, are known
 marginal_rewrite    the marginal likelihood of a release: its confidential table summed out, with everything that

@@ -1,7 +1,6 @@
 """Real-valued noise on the subspace that keeps all public sums.
 
 correlated_gaussian     gaussian noise shaped like what one person can change
-counting_queries        counting queries: weighted numbers of records, answered from the cells of a table
 k_norm                  noise whose level sets are what one person can change: the K-norm mechanism
 on_grid                 gaussian noise on a lattice that keeps what was calibrated for Gaussian noise of real
                         numbers

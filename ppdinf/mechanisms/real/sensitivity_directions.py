@@ -10,7 +10,7 @@ from ppdinf.errors import PrivacyError
 from ppdinf.lattice.algebra.kernel import kernel
 from ppdinf.lattice.null_space import NullSpace
 from ppdinf.lattice.structure.blocks import Structure, structure
-from ppdinf.mechanisms.real.counting_queries import Query
+from ppdinf.mechanisms.counting_queries import Query
 from ppdinf.privacy.sensitivity import Neighbours, sensitivity_polytope
 
 __all__ = ["inside", "moved_structure", "sensitivity_directions"]

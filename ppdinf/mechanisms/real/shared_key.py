@@ -17,8 +17,8 @@ import xarray as xr
 from ppdinf.errors import LabelError, PrivacyError
 from ppdinf.invariants import System
 from ppdinf.invariants.system import bind
+from ppdinf.mechanisms.counting_queries import Query, answer
 from ppdinf.mechanisms.input_checks import refuse_undeclared
-from ppdinf.mechanisms.real.counting_queries import Query, answer
 from ppdinf.mechanisms.table_mechanism import TableMechanism
 from ppdinf.noise.primitives.keyed import keyed_tape
 from ppdinf.noise.sampler_plan import Plan

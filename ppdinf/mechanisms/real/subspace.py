@@ -42,8 +42,8 @@ from ppdinf.lattice.structure.blocks import structure
 from ppdinf.laws.additive_law import AdditiveLaw
 from ppdinf.laws.likelihood import Likelihood, RemovedShift
 from ppdinf.laws.noise_norm import NoiseNorm
+from ppdinf.mechanisms.counting_queries import Query, answer, counting_query
 from ppdinf.mechanisms.input_checks import require_public
-from ppdinf.mechanisms.real.counting_queries import Query, answer, counting_query
 from ppdinf.mechanisms.real.real_noise import Grid, RealNoise, as_grid, real_sampler
 from ppdinf.mechanisms.real.shared_key import SharedKey
 from ppdinf.noise.primitives.stream import BitStream

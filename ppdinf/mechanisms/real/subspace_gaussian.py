@@ -28,7 +28,7 @@ from ppdinf.invariants import Public, System
 from ppdinf.lattice.null_space import NullSpace, null_space
 from ppdinf.laws import DiscreteGaussian
 from ppdinf.laws.noise_norm import NoiseNorm
-from ppdinf.mechanisms.real.counting_queries import Query
+from ppdinf.mechanisms.counting_queries import Query
 from ppdinf.mechanisms.real.on_grid import gaussian_on_grid
 from ppdinf.mechanisms.real.real_noise import NARROWEST, RealNoise, gaussian_reach, in_steps, unless_noisy
 from ppdinf.mechanisms.real.subspace import Reals, SubspaceMechanism, require_choice

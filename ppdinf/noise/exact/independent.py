@@ -6,8 +6,8 @@ from numpy.typing import NDArray
 from ppdinf.lattice.structure.blocks import Structure
 from ppdinf.laws import DoubleGeometric, Law
 from ppdinf.noise.primitives.integers import discrete_laplace
+from ppdinf.noise.primitives.sampler_offer import Answer, Offer
 from ppdinf.noise.primitives.stream import BitStream
-from ppdinf.noise.sampler_offer import Answer, Offer
 
 __all__ = ["offer"]
 

@@ -31,8 +31,8 @@ from ppdinf.lattice.structure.blocks import Structure
 from ppdinf.laws import DoubleGeometric, Law
 from ppdinf.noise.primitives.integers import positive
 from ppdinf.noise.primitives.inversion import LARGEST, Inversion
+from ppdinf.noise.primitives.sampler_offer import Answer, Offer
 from ppdinf.noise.primitives.stream import BitStream, Words, bounded, fill
-from ppdinf.noise.sampler_offer import Answer, Offer
 
 __all__ = ["draw_class", "draw_partition", "offer"]
 

@@ -11,5 +11,6 @@ integers             exact draws of the noise laws on the integers, and of the c
 inversion            exact inverse-CDF sampling of log-concave laws on the integers
 keyed                words that everybody who holds a key can draw again: noise shared by agents who never meet
 lazy_reals           uniform real numbers whose binary digits are drawn as they are needed
+sampler_offer        offers of samplers: which cells a sampler can draw, or the reason why it cannot
 stream               random streams: every exact sampler is a function of an endless row of uniform 64-bit words
 """

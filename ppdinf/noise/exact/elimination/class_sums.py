@@ -17,8 +17,8 @@ from ppdinf.laws import DoubleGeometric, Law
 from ppdinf.noise.exact.elimination.potentials import class_sum, product
 from ppdinf.noise.exact.elimination.variable_elimination import LARGEST_WORK, Elimination, steps
 from ppdinf.noise.exact.single_sums import draw_class
+from ppdinf.noise.primitives.sampler_offer import Answer, Declined, Draw, Offer, is_one_block
 from ppdinf.noise.primitives.stream import BitStream
-from ppdinf.noise.sampler_offer import Answer, Declined, Draw, Offer, is_one_block
 
 __all__ = ["offer", "quick_offer"]
 

@@ -35,8 +35,8 @@ from ppdinf.laws import DoubleGeometric, Law
 from ppdinf.noise.exact.single_sums import draw_class
 from ppdinf.noise.primitives.bernoulli import draw_bernoulli
 from ppdinf.noise.primitives.integers import discrete_laplace, positive
+from ppdinf.noise.primitives.sampler_offer import Answer, Declined, Offer, is_one_block
 from ppdinf.noise.primitives.stream import BitStream, seeded_stream
-from ppdinf.noise.sampler_offer import Answer, Declined, Offer, is_one_block
 
 __all__ = ["Core", "core", "core_acceptance", "draw_core", "offer", "quick_offer"]
 

@@ -48,8 +48,8 @@ from ppdinf.noise.exact.gaussian.lattice_gaussian import too_narrow, widened
 from ppdinf.noise.primitives.bernoulli import draw_bernoulli
 from ppdinf.noise.primitives.enclosed_comparison import integer_bounds, precision, settle
 from ppdinf.noise.primitives.integers import positive
+from ppdinf.noise.primitives.sampler_offer import Answer, Declined, Offer
 from ppdinf.noise.primitives.stream import BitStream, seeded_stream
-from ppdinf.noise.sampler_offer import Answer, Declined, Offer
 
 __all__ = ["Mixture", "mixture_acceptance", "offer"]
 

@@ -24,8 +24,8 @@ from ppdinf.noise.exact.gaussian.gram_schmidt import klein as klein_of
 from ppdinf.noise.exact.gaussian.klein import Klein
 from ppdinf.noise.primitives.bernoulli import draw_bernoulli
 from ppdinf.noise.primitives.integers import positive
+from ppdinf.noise.primitives.sampler_offer import Answer, Declined, Offer, is_one_block
 from ppdinf.noise.primitives.stream import BitStream, seeded_stream
-from ppdinf.noise.sampler_offer import Answer, Declined, Offer, is_one_block
 
 __all__ = ["draw_gaussian", "gaussian_acceptance", "offer"]
 

@@ -26,8 +26,8 @@ from ppdinf.noise.exact.scale_mixture.leverages import Leverages, disjoint, inde
 from ppdinf.noise.exact.scale_mixture.mixture import ScaleMixture
 from ppdinf.noise.exact.scale_mixture.short_vectors import ShortMoves
 from ppdinf.noise.exact.scale_mixture.two_way_laplace import two_way_table
+from ppdinf.noise.primitives.sampler_offer import Answer, Declined, Offer, is_one_block
 from ppdinf.noise.primitives.stream import BitStream
-from ppdinf.noise.sampler_offer import Answer, Declined, Offer, is_one_block
 
 __all__ = ["LatticeSystem", "offer"]
 

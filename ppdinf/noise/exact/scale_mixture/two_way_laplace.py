@@ -23,8 +23,8 @@ from ppdinf.noise.exact.scale_mixture.mixture import ScaleMixture
 from ppdinf.noise.exact.scale_mixture.spanning_tree import PATHS, root_of
 from ppdinf.noise.exact.scale_mixture.two_way_noise import draw_given_scales
 from ppdinf.noise.exact.scale_mixture.two_way_scales import RowScales, enclose_column_determinant
+from ppdinf.noise.primitives.sampler_offer import Answer, Declined, Offer, is_one_block
 from ppdinf.noise.primitives.stream import BitStream
-from ppdinf.noise.sampler_offer import Answer, Declined, Offer, is_one_block
 
 __all__ = ["Crossing", "Table", "offer", "two_way_table"]
 
