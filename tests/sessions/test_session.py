@@ -313,7 +313,7 @@ def counted(*arguments):
     os.write(drawn, b".")  # what was drawn, told apart from the session
     return draw(*arguments)
 ppd.GeneralizedLaplace.draw = counted
-mechanism.draft(np.array([3, 1, 2])).promise
+mechanism.draft(np.array([3, 1, 2])).guarantee
 os.write(1, b"ready\\n")
 while True:
     try:
@@ -345,7 +345,7 @@ import gc, signal, time
 rng = np.random.default_rng({seed})
 def release():
     mechanism = ppd.GeneralizedLaplace(ppd.invariants.total(), epsilon="1/1000")
-    mechanism.draft(np.array([3, 1, 2])).promise
+    mechanism.draft(np.array([3, 1, 2])).guarantee
     ppd.Session.open(sys.argv[1] + " warm").release(mechanism, np.array([3, 1, 2]))
 ppd.Session.open(sys.argv[1] + " warm", epsilon=1)
 release()  # all that children need is compiled and loaded
