@@ -36,7 +36,7 @@ from ppdinf.invariants.system import bind
 from ppdinf.laws.histogram_noise import HistogramNoise
 from ppdinf.laws.likelihood import Likelihood
 from ppdinf.mechanisms.input_checks import validate_input
-from ppdinf.mechanisms.transition import NOTHING, CellLaw, require_no_sums
+from ppdinf.mechanisms.transition import NO_SUMS, CellLaw, require_no_sums
 from ppdinf.noise.primitives.stream import BitStream, secure_stream
 from ppdinf.noise.sampler_plan import Plan
 from ppdinf.privacy.guarantees.guarantee import Guarantee
@@ -133,7 +133,7 @@ class TwoStage(CellLaw):
     constructor: str = "best"
     privatizer: str = "cyclic-laplace"
     postprocessing: str = "simplex"
-    public: Public = NOTHING
+    public: Public = NO_SUMS
     measured: Sequence[float] | None = None
     noisy: Any = None
 

@@ -1,20 +1,20 @@
-"""The curator's side: one family of mechanisms per file.
+"""Release mechanisms: one family per file.
 
-Rule: a promise is stated where its law is; what cannot be drawn is refused by the plan.
+Rule: the file that states the law of a mechanism states its guarantee. `plan_on` refuses noise that cannot be drawn.
 
-bounded          mechanisms whose releases also satisfy bounds, or use a base measure
-counting_queries  counting queries: weighted numbers of records, computed from the cells of a table
-error_plan       which loss gives which error, and which loss an error needs
-expected_error   how large noise is, before any privacy is spent
-input_checks     what is checked of a table before noise is added
-kept_sums        checks that drawn tables keep what is public
-lattice          integer noise on the lattice that keeps all public sums
-postprocessing   None
-real             real-valued noise on the subspace that keeps all public sums
-records          mechanisms for estimates from individual records: means, quantiles, regressions
-suppression      nothing but what is public
-table_mechanism  what mechanisms that publish tables share: release, simulation, density
-transition       cells released one by one by a matrix
+bounded          Mechanisms whose releases also satisfy bounds, or use a base measure.
+counting_queries Counting queries: weighted numbers of records, computed from the cells of a table.
+error_plan       The error for each privacy loss, and the loss for a required error.
+expected_error   The size of the noise, computed before any privacy is spent.
+input_checks     Validation of a confidential table before noise is added.
+kept_sums        Checks that drawn tables satisfy their public sums and bounds.
+lattice          Integer noise on the lattice that keeps all public sums.
+postprocessing   Deterministic steps after the noise: projection, rounding, TopDown.
+real             Real-valued noise on the subspace that keeps all public sums.
+records          Mechanisms for estimates from individual records: means, quantiles, regressions.
+suppression      Publication of the public statements alone.
+table_mechanism  The base class of mechanisms that publish tables: release, simulation, density.
+transition       Cells released independently by a matrix of transition probabilities.
 """
 
 from ppdinf.laws import DiscreteGaussian as DiscreteGaussian

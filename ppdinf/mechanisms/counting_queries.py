@@ -1,4 +1,4 @@
-"""Counting queries: weighted numbers of records, answered from the cells of a table."""
+"""Counting queries: weighted numbers of records, computed from the cells of a table."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ type Query = tuple[tuple[int, ...], ...]
 
 
 def counting_query(query: object) -> Query | None:
-    """Read a query matrix, one row per answer and one column per cell; None stands for the cells themselves.
+    """Validate a query matrix, one row per answer and one column per cell; None means the cells themselves.
 
     Raises
     ------
     PrivacyError
-        Anything but a matrix of whole numbers from 0 to a million: sensitivities are found in double precision.
+        The query is not a matrix of integers from 0 to 1,000,000: sensitivities are computed in double precision.
 
     Examples
     --------
@@ -36,21 +36,21 @@ def counting_query(query: object) -> Query | None:
     except ValueError:
         matrix = np.zeros(0)
     if matrix.ndim != 2 or not matrix.size or matrix.dtype.kind not in "iu" or matrix.min() < 0:
-        raise PrivacyError("a query is a matrix of whole numbers from 0 on, one row per answer, one column per cell")
+        raise PrivacyError("a query must be a matrix of non-negative integers: one row per answer, one column per cell")
     if matrix.max() > LARGEST_WEIGHT:
-        raise PrivacyError("a weight of the query is beyond a million: state it in a larger unit")
+        raise PrivacyError("a weight of the query exceeds 1,000,000: state it in a larger unit")
     return tuple(tuple(row) for row in matrix.tolist())
 
 
 def answer(query: Query | None, table: TableLike, *, nonnegative: bool = True) -> TableLike:
-    """Answer a query on a table: a vector with the dimension ``answer``, or the table itself without a query.
+    """Compute the answers to a query: a vector with the dimension ``answer``, or the table itself without a query.
 
     Raises
     ------
     CountError, LabelError
-        The table cannot be taken as it is; an answer is beyond 2**53.
+        The table is not a valid table of counts; an answer exceeds 2**53.
     InvariantError
-        The query has another number of columns than the table has cells.
+        The number of columns of the query differs from the number of cells.
 
     Examples
     --------
@@ -62,7 +62,7 @@ def answer(query: Query | None, table: TableLike, *, nonnegative: bool = True) -
     frame, cells = labelled_cells(table, nonnegative=nonnegative)
     if len(query[0]) != frame.size:
         raise InvariantError(f"the query has {len(query[0])} columns, the table has {frame.size} cells")
-    found = [sum(weight * cell for weight, cell in zip(row, cells.tolist(), strict=True)) for row in query]
-    if max(map(abs, found)) > LARGEST:
-        raise CountError("an answer is beyond 2**53: use smaller weights")
-    return xr.DataArray(np.array(found, dtype=np.int64), dims="answer")
+    answers = [sum(weight * cell for weight, cell in zip(row, cells.tolist(), strict=True)) for row in query]
+    if max(map(abs, answers)) > LARGEST:
+        raise CountError("an answer exceeds 2**53: use smaller weights")
+    return xr.DataArray(np.array(answers, dtype=np.int64), dims="answer")

@@ -1,4 +1,4 @@
-"""Which privacy loss gives which error, and which loss an error needs: decided before any of it is spent."""
+"""The error for each privacy loss, and the loss for a required error: computed before any privacy is spent."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from ppdinf.tables.table import TableLike, labelled_cells
 __all__ = ["LOSSES", "ErrorPlan", "plan"]
 
 LOSSES = ("1/20", "1/10", "1/4", "1/2", "1", "2")
-NEAR = Fraction(1, 50)  # by how much more than the least loss is taken for the sake of a simple fraction
-DOUBLINGS = 18  # from 1: noise of up to some hundred thousand persons
+NEAR = Fraction(1, 50)  # relative excess over the smallest sufficient loss that is accepted for a simpler fraction
+DOUBLINGS = 18  # from 1: noise of up to several hundred thousand persons
 
 type Loss = int | float | str | Fraction
 type Family = Callable[[Fraction], TableMechanism]
@@ -36,10 +36,10 @@ class ErrorPlan:
     Attributes
     ----------
     table : pandas.DataFrame
-        One row for each loss and kind of cell, with the columns of `Mechanism.expected_error`: ``cells``; ``sd`` and
-        ``support_radius``, in persons; ``cv_50``: sd over a count of 50; ``across_5``: probability that a count 5 away
-        from a limit is released beyond it; ``swap_5``: that two cells whose counts differ by 5 are released in the
-        other order; ``exact``.
+        One row for each loss and kind of cell, with the columns of `Mechanism.expected_error`. ``cells``: number of
+        cells; ``sd`` and ``support_radius``: in persons; ``cv_50``: standard deviation divided by a count of 50;
+        ``across_5``: probability that a count at distance 5 from a limit is released beyond the limit; ``swap_5``:
+        probability that two cells whose counts differ by 5 are released in reversed order; ``exact``.
     """
 
     table: pd.DataFrame
@@ -54,14 +54,14 @@ class ErrorPlan:
         cv: Loss | None = None,
         at: int | None = None,
     ) -> Fraction:
-        """Find the loss that an error needs: for the cells whose noise is largest.
+        """Find the loss that an error requires, for the cells with the largest noise.
 
         Parameters
         ----------
         sd : number, optional
             Largest standard deviation of the noise, in persons.
         support_radius : int, optional
-            Persons that 90 % of the noise has to stay within.
+            Number of persons that the noise must not exceed with probability 90 %.
         cv : number, optional
             Largest coefficient of variation, such as ``"1/10"``, of a count of `at`.
         at : int, optional
@@ -69,39 +69,39 @@ class ErrorPlan:
         Returns
         -------
         Fraction
-            A simple one that serves, at most 2 % (and one half) above the least that does; where sums cross or noise
-            is simulated, as right as simulated draws are.
+            A simple fraction that suffices, at upper 2 % (and one half) above the smallest sufficient loss. Where sums
+            cross or noise is simulated, its accuracy is limited by the simulated draws.
 
         Raises
         ------
         PrivacyError
-            Not one error is named; `cv` comes without `at`; no loss from 1/250,000 to 250,000 serves, or one of them
-            is more than the mechanism can draw.
+            Not exactly one error is named; `cv` is given without `at`; no loss between 1/250,000 and 250,000
+            suffices, or the mechanism cannot draw noise for a loss in this range.
 
         Examples
         --------
         >>> import ppdinf as ppd
-        >>> found = plan(lambda e: ppd.GeneralizedLaplace(ppd.invariants.total(), epsilon=e), (67,))
-        >>> found.loss_for(cv="1/10", at=50)
+        >>> error_plan = plan(lambda e: ppd.GeneralizedLaplace(ppd.invariants.total(), epsilon=e), (67,))
+        >>> error_plan.loss_for(cv="1/10", at=50)
         Fraction(5, 18)
         """
         if sum(value is not None for value in (sd, support_radius, cv)) != 1 or (cv is None) != (at is None):
-            raise PrivacyError("name one error: sd=, support_radius=, or cv= with the count it is meant at, at=")
-        what, most = ("support_radius", support_radius) if support_radius is not None else ("sd", sd)
+            raise PrivacyError("name exactly one error: sd=, support_radius=, or cv= together with its count at=")
+        column, upper = ("support_radius", support_radius) if support_radius is not None else ("sd", sd)
         if cv is not None and at is not None:
-            most = as_fraction(cv, "cv") * as_fraction(at, "at")
-        limit = as_fraction(most or 0, what)
+            upper = as_fraction(cv, "cv") * as_fraction(at, "at")
+        limit = as_fraction(upper or 0, column)
 
-        def serves(loss: Fraction) -> bool:
-            found = self.family(loss).expected_error(self.labels, sizes=())
-            return bool(found[what].max() <= limit)
+        def suffices(loss: Fraction) -> bool:
+            errors = self.family(loss).expected_error(self.labels, sizes=())
+            return bool(errors[column].max() <= limit)
 
-        low, high = _bracket(serves)
+        low, high = _bracket(suffices)
         while high > low * (1 + NEAR / 4):
             middle = (low + high) / 2
-            low, high = (low, middle) if serves(middle) else (middle, high)
+            low, high = (low, middle) if suffices(middle) else (middle, high)
         simple = simplest_between(high, high * (1 + NEAR))
-        return simple if serves(simple) else high.limit_denominator(10**6)
+        return simple if suffices(simple) else high.limit_denominator(10**6)
 
     def guarantee(self, loss: Loss) -> ReleaseGuarantee:
         """State the guarantee of a release with one loss, from labels and public sums alone.
@@ -137,36 +137,36 @@ def plan(
     sizes: Sequence[int] = (10, 100, 1000),
     gaps: Sequence[int] = (1, 10, 100),
 ) -> ErrorPlan:
-    """Tabulate which privacy loss gives which error, before anything is drawn: from labels and laws, never from counts.
+    """Tabulate the error for each privacy loss, from labels and noise distributions, never from counts.
 
     Parameters
     ----------
     family : callable
-        Makes the mechanism of a loss: ``lambda epsilon: ppd.GeneralizedLaplace(public, epsilon=epsilon)``. What is
-        public matters: sums that are kept exactly take part of the noise away, and cells that they fix have none.
+        Returns the mechanism for a loss: ``lambda epsilon: ppd.GeneralizedLaplace(public, epsilon=epsilon)``. The
+        public statements matter: sums that are kept exactly reduce the noise, and cells that they fix have no noise.
     table : table, tuple of int, or dict
-        What is looked at are labels alone. A shape will do where statements name no labels, or sizes by dimension,
+        Only the labels are used. A shape suffices where the statements name no labels, or sizes by dimension,
         ``{"county": 67, "sex": 2}``.
     losses : iterable of int, float, str or Fraction
     sizes : sequence of int
         Counts for which to state the coefficient of variation.
     gaps : sequence of int
-        Distances from a limit, and between two cells of one kind, for which to state the probability that noise turns
-        the order around; ties count half.
+        Distances from a limit, and between two cells of one kind, for which to state the probability that noise
+        reverses the order; ties count half.
 
     Returns
     -------
     ErrorPlan
-        Its `table`; the loss that an error needs, `loss_for`; `ppdinf.plots.plot_plan` draws it.
+        `ErrorPlan.table` holds the errors, `loss_for` finds the loss for an error, `ppdinf.plots.plot_plan` draws them.
 
     Raises
     ------
     PrivacyError
-        The error depends on the counts, as it does with bounds, base measures or post-processing; sizes or gaps are no
-        whole numbers from 1 on.
+        The error depends on the counts, as for mechanisms with bounds, base measures or post-processing; or sizes or
+        gaps are not positive integers.
     InvariantError
-        Where sums cross, the error is read off simulated draws: it takes more than 20 seconds for one of the losses, by
-        an estimate, or no sampler suits. The losses that can be planned are named.
+        Where sums cross, the error is computed from simulated draws: for one of the losses they would take more than
+        20 seconds by an estimate, or no sampler applies. The message names the losses that can be planned.
 
     Examples
     --------
@@ -174,8 +174,8 @@ def plan(
     >>> public = ppd.invariants.margin("county")
     >>> def laplace(epsilon):
     ...     return ppd.GeneralizedLaplace(public, epsilon=epsilon)
-    >>> found = plan(laplace, {"county": 67, "age": 5}, ["1/4", 1], sizes=[50], gaps=[5])
-    >>> found.table.round(2).reset_index("noise of cells", drop=True).T
+    >>> error_plan = plan(laplace, {"county": 67, "age": 5}, ["1/4", 1], sizes=[50], gaps=[5])
+    >>> error_plan.table.round(2).reset_index("noise of cells", drop=True).T
     loss         1/4     1
     cells        335   335
     sd          4.36  1.01
@@ -189,14 +189,14 @@ def plan(
     blank = labels.table(np.zeros(labels.size, dtype=np.int64))
     mechanisms = {str(exact): family(exact) for exact in (as_fraction(loss, "a loss") for loss in losses)}
     if not mechanisms:
-        raise PrivacyError("losses are empty: name some, such as ['1/10', '1/4', 1]")
+        raise PrivacyError("losses are empty: name at least one, such as ['1/10', '1/4', 1]")
     _require_simulations(mechanisms, blank)
-    found = {loss: each.expected_error(blank, sizes=sizes, gaps=gaps) for loss, each in mechanisms.items()}
-    return ErrorPlan(pd.concat(found, names=["loss"]), family, blank)
+    errors = {loss: each.expected_error(blank, sizes=sizes, gaps=gaps) for loss, each in mechanisms.items()}
+    return ErrorPlan(pd.concat(errors, names=["loss"]), family, blank)
 
 
 def _require_simulations(mechanisms: Mapping[str, TableMechanism], blank: xr.DataArray) -> None:
-    """Refuse losses whose noise cannot be simulated, before any is simulated, and name those that can."""
+    """Refuse losses whose noise cannot be simulated, before any simulation, and name the other losses."""
     refused: dict[str, InvariantError] = {}
     for loss, mechanism in mechanisms.items():
         try:
@@ -219,23 +219,23 @@ def simplest_between(low: Fraction, high: Fraction) -> Fraction:
     >>> simplest_between(Fraction(314, 100), Fraction(315, 100))
     Fraction(22, 7)
     """
-    whole = low.numerator // low.denominator
-    if low == whole:
-        return Fraction(whole)
-    if whole + 1 <= high:
-        return Fraction(whole + 1)
-    return whole + 1 / simplest_between(1 / (high - whole), 1 / (low - whole))
+    floor = low.numerator // low.denominator
+    if low == floor:
+        return Fraction(floor)
+    if floor + 1 <= high:
+        return Fraction(floor + 1)
+    return floor + 1 / simplest_between(1 / (high - floor), 1 / (low - floor))
 
 
-def _bracket(serves: Callable[[Fraction], bool]) -> tuple[Fraction, Fraction]:
-    """Two losses, one twice the other, of which the larger serves and the smaller does not."""
+def _bracket(suffices: Callable[[Fraction], bool]) -> tuple[Fraction, Fraction]:
+    """Return two losses, one twice the other: the larger suffices and the smaller does not."""
     loss = Fraction(1)
-    step = Fraction(1, 2) if serves(loss) else Fraction(2)
+    step = Fraction(1, 2) if suffices(loss) else Fraction(2)
     for _ in range(DOUBLINGS):
         further = loss * step
-        if serves(further) != (step < 1):
+        if suffices(further) != (step < 1):
             return (further, loss) if step < 1 else (loss, further)
         loss = further
     if step < 1:
-        raise PrivacyError("the least loss serves: the error that you allow is larger than any sensible noise")
-    raise PrivacyError("no loss that is any privacy gives so small an error")
+        raise PrivacyError("the smallest loss suffices: the allowed error is larger than any sensible noise")
+    raise PrivacyError("no loss in the searched range is large enough for so small an error")

@@ -1,9 +1,9 @@
-"""How large the noise of a mechanism is, before anything is released: from its law and the labels, never from counts.
+"""The size of a mechanism's noise before a release, from its distribution and the labels, never from counts.
 
-A cell in no public sum has the law of the noise itself, ``w(z)``. Under one public sum of n cells with independent
-weights (l1 Laplace, Gaussian) a cell has the law ``w(z) W(-z)``, W the n - 1 fold convolution of w, by the fast Fourier
-transform; two cells have ``w(z) w(z') V(-z - z')``, V the n - 2 fold one. Where public sums cross, and for other noise,
-the law is read off simulated draws around an empty table.
+The noise of a cell in no public sum has the distribution ``w(z)``. Under one public sum of n cells with independent
+weights (l1 Laplace, Gaussian) it is ``w(z) W(-z)``, where W is the (n - 1)-fold convolution of w, computed by the fast
+Fourier transform. Two cells have ``w(z) w(z') V(-z - z')``, where V is the (n - 2)-fold convolution. Where public sums
+cross, and for other noise, the distribution is estimated from simulated draws around an empty table.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ if TYPE_CHECKING:
 __all__ = ["cell_law", "expected_error", "labels_alone", "require_simulation", "reversed_share"]
 
 PROBABILITY = 0.9
-VALUES, FEWEST, MOST = 200_000, 200, 10_000  # simulated noise values in all, and bounds on draws
-PAIRS = 8  # other cells that each cell is compared with where laws are simulated
-SECONDS_OF_CELL = {"scale mixture": 8e-7, "rejection": 6e-8}  # of one attempt, by what samplers attempt
-SECONDS_OF_DRAW = 6e-3  # of one attempt that is kept
-PLENTY, LONGEST = 5.0, 20.0  # seconds beyond which fewer draws are simulated, and none at all
-LEAST = 2_000  # simulated noise values in all, where draws take so long
+VALUES, FEWEST, LARGEST = 200_000, 200, 10_000  # simulated noise values in total, and bounds on the number of draws
+PAIRS = 8  # other cells that each cell is compared with where noise is simulated
+SECONDS_OF_CELL = {"scale mixture": 8e-7, "rejection": 6e-8}  # seconds per attempt and cell, by sampler
+SECONDS_OF_DRAW = 6e-3  # seconds per accepted attempt
+SLOW, TOO_SLOW = 5.0, 20.0  # seconds above which fewer draws are simulated, and above which none are
+REDUCED = 2_000  # simulated noise values in total, where draws are slow
 RARE = 1e-15
 LARGEST_GAP = 10_000
 
@@ -49,13 +49,13 @@ def expected_error(
     """Tabulate the error of released cells; see `Mechanism.expected_error`."""
     if not mechanism.is_translation_invariant:
         raise PrivacyError(
-            f"how far releases of {type(mechanism).__name__} are off may depend on the counts, or on records: simulate "
-            "them around a table that is public already, (mechanism.simulate(old, draws=1000, rng=1) - old).std('draw')"
+            f"the error of {type(mechanism).__name__} may depend on the counts or records: simulate "
+            "releases around an already public table, (mechanism.simulate(old, draws=1000, rng=1) - old).std('draw')"
         )
-    _require("sizes", sizes, most=2**53)
-    _require("gaps", gaps, most=LARGEST_GAP)
+    _require("sizes", sizes, upper=2**53)
+    _require("gaps", gaps, upper=LARGEST_GAP)
     frame = labels_alone(table)
-    blank = frame.table(np.zeros(frame.size, dtype=np.int64))  # from here on: labels alone
+    blank = frame.table(np.zeros(frame.size, dtype=np.int64))  # labels only: all counts are 0
     answers, zeros = labelled_cells(answer(mechanism.queries, blank), nonnegative=False)
     system = bind(mechanism.public, answers, zeros)
     law = getattr(mechanism.on(system), "law", None)
@@ -72,15 +72,15 @@ def expected_error(
             swaps = reversed_share(law, size, gaps)
         else:
             if drawn is None:
-                draws = _draws(mechanism, system)
+                draws = _simulated_draws(mechanism, system)
                 drawn = mechanism.simulate(blank, draws=draws, rng=1).values.reshape(draws, -1)
             values = drawn[:, cells].ravel()
             mass = np.full(values.size, 1 / values.size)
-            swaps = _seen_reversed(drawn[:, cells], gaps)
+            swaps = _estimate_reversed_share(drawn[:, cells], gaps)
         sd = float(np.sqrt(mass @ values.astype(float) ** 2))
-        rows[kind] = {"cells": cells.size, "sd": sd, "support_radius": _half_width(values, mass)}
+        rows[kind] = {"cells": cells.size, "sd": sd, "support_radius": _radius(values, mass)}
         rows[kind] |= {f"cv_{count}": sd / count for count in sizes}
-        rows[kind] |= {f"across_{gap}": _beyond(values, mass, gap) for gap in gaps}
+        rows[kind] |= {f"across_{gap}": _tail_probability(values, mass, gap) for gap in gaps}
         rows[kind] |= {
             f"swap_{gap}": share if cells.size > 1 else np.nan for gap, share in zip(gaps, swaps, strict=True)
         }
@@ -89,38 +89,38 @@ def expected_error(
 
 
 def require_simulation(mechanism: TableMechanism, blank: TableLike) -> None:
-    """Refuse a mechanism whose error has to be simulated, and whose noise takes too long to draw.
+    """Refuse a mechanism whose error has to be simulated and whose noise takes too long to draw.
 
     Raises
     ------
     InvariantError
-        No sampler suits its public sums, or draws that are enough take more than 20 seconds.
+        No sampler applies to its public sums, or enough draws take more than 20 seconds.
     """
     answers, zeros = labelled_cells(answer(mechanism.queries, blank), nonnegative=False)
     system = bind(mechanism.public, answers, zeros)
     if (_kinds(system)[1] < 0).any():
-        _draws(mechanism, system)
+        _simulated_draws(mechanism, system)
 
 
-def _draws(mechanism: TableMechanism, system: System) -> int:
-    """Return the number of draws that are simulated: fewer where a draw takes long, by an estimate from its sampler."""
+def _simulated_draws(mechanism: TableMechanism, system: System) -> int:
+    """Return the number of simulated draws: fewer where a draw is slow, by an estimate from its sampler."""
     plan, size = mechanism.on(system).plan_on(system), system.frame.size
-    most = int(np.clip(VALUES // size, FEWEST, MOST))
+    upper = int(np.clip(VALUES // size, FEWEST, LARGEST))
     attempt = size * max((cost for name, cost in SECONDS_OF_CELL.items() if name in plan.sampler), default=0.0)
     if not attempt:
-        return most
-    seconds, least = SECONDS_OF_DRAW + attempt / (plan.acceptance or 1.0), -(-LEAST // size)
-    if least * seconds > LONGEST:
+        return upper
+    seconds, lower = SECONDS_OF_DRAW + attempt / (plan.acceptance or 1.0), -(-REDUCED // size)
+    if lower * seconds > TOO_SLOW:
         raise InvariantError(
-            f"the error of {size:,} cells under public sums that cross has to be simulated, and {least} draws would "
-            f"take about {least * seconds:,.0f} s ({plan}): state a smaller loss, choose l2 or Gaussian noise, or "
+            f"the error of {size:,} cells under public sums that cross has to be simulated, and {lower} draws would "
+            f"take about {lower * seconds:,.0f} s ({plan}): state a smaller loss, choose l2 or Gaussian noise, or "
             "publish fewer crossing sums"
         )
-    return min(most, max(least, int(PLENTY / seconds)))
+    return min(upper, max(lower, int(SLOW / seconds)))
 
 
 def labels_alone(table: TableLike | tuple[int, ...] | Mapping[str, int]) -> Frame:
-    """Labels of a table; a shape, or sizes by dimension, will do.
+    """Return the labels of a table; a shape, or sizes by dimension, suffices.
 
     Examples
     --------
@@ -131,23 +131,23 @@ def labels_alone(table: TableLike | tuple[int, ...] | Mapping[str, int]) -> Fram
     if not isinstance(sizes, tuple) or not all(isinstance(size, int) for size in sizes):
         return labelled_cells(table)[0]
     if not all(size > 0 for size in sizes):
-        raise LabelError(f"sizes of dimensions are whole numbers from 1 on, found {sizes}")
+        raise LabelError(f"sizes of dimensions must be positive integers, found {sizes}")
     return labelled_cells(np.zeros(sizes, dtype=np.int64), dims=names)[0]
 
 
 def cell_law(law: IntegerLaw, cells: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Law of the noise of one cell among `cells` under one public sum; 1: a cell in no public sum.
+    """Return the distribution of the noise of one cell among `cells` under one public sum (1: no public sum).
 
     Parameters
     ----------
     law : IntegerLaw
-        Whose cells are independent but for the sum.
+        Distribution of the cells, which are independent except for the sum.
     cells : int
 
     Returns
     -------
     values : array of int64
-        Those that have a probability above 1e-15, about.
+        The values with a probability above about 1e-15.
     mass : array of float64
         Their probabilities.
 
@@ -160,21 +160,21 @@ def cell_law(law: IntegerLaw, cells: int) -> tuple[NDArray[np.int64], NDArray[np
     """
     values, mass = _free_law(law, cells)
     if cells > 1:
-        mass = mass * _others(values, mass, cells, cells - 1)[-values]
+        mass = mass * _sum_mass(values, mass, cells, cells - 1)[-values]
     return values, mass / mass.sum()
 
 
 def reversed_share(law: IntegerLaw, cells: int, gaps: Sequence[int]) -> NDArray[np.float64]:
-    """Probability that two cells under one public sum are released in the other order, ties counting half.
+    """Return the probability that two cells under one public sum are released in reversed order; ties count half.
 
     Parameters
     ----------
     law : IntegerLaw
-        Whose cells are independent but for the sum.
+        Distribution of the cells, which are independent except for the sum.
     cells : int
-        Cells under the sum; 1: both are in no public sum.
+        Number of cells under the sum; 1: both cells are in no public sum.
     gaps : sequence of int
-        By how much the counts of the two differ.
+        Differences between the counts of the two cells.
 
     Returns
     -------
@@ -190,16 +190,16 @@ def reversed_share(law: IntegerLaw, cells: int, gaps: Sequence[int]) -> NDArray[
         return np.zeros(0)
     values, mass = _free_law(law, cells)
     n = values.size
-    others = _others(values, mass, cells, cells - 2) if cells > 1 else None
-    apart = np.empty(max(gaps) + 1)  # mass of z' - z = d, for d = 0, 1, ...
-    for d in range(min(apart.size, n)):
+    others = _sum_mass(values, mass, cells, cells - 2) if cells > 1 else None
+    differences = np.empty(max(gaps) + 1)  # mass of z' - z = d, for d = 0, 1, ...
+    for d in range(min(differences.size, n)):
         weights = mass[: n - d] * mass[d:]
-        apart[d] = weights.sum() if others is None else weights @ others[-(2 * values[: n - d] + d)]
-    apart[n:] = 0
+        differences[d] = weights.sum() if others is None else weights @ others[-(2 * values[: n - d] + d)]
+    differences[n:] = 0
     if others is not None:
-        apart /= mass @ _others(values, mass, cells, cells - 1)[-values]
-    within = 2 * np.cumsum(apart) - apart[0]  # of |z' - z| <= d
-    return np.array([max(0.0, (1 - within[g - 1] - apart[g]) / 2) for g in gaps])
+        differences /= mass @ _sum_mass(values, mass, cells, cells - 1)[-values]
+    within = 2 * np.cumsum(differences) - differences[0]  # of |z' - z| <= d
+    return np.array([max(0.0, (1 - within[g - 1] - differences[g]) / 2) for g in gaps])
 
 
 def _free_law(law: IntegerLaw, cells: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
@@ -209,52 +209,54 @@ def _free_law(law: IntegerLaw, cells: int) -> tuple[NDArray[np.int64], NDArray[n
     return values, mass / mass.sum()
 
 
-def _others(values: NDArray[np.int64], mass: NDArray[np.float64], cells: int, count: int) -> NDArray[np.float64]:
-    """Mass of the sum of `count` cells, on a circle: entry s is that of s, entry -s that of -s."""
+def _sum_mass(values: NDArray[np.int64], mass: NDArray[np.float64], cells: int, count: int) -> NDArray[np.float64]:
+    """Return the mass of the sum of `count` cells on a circle: entry s holds the sum s, entry -s the sum -s."""
     spread = np.sqrt(mass @ values**2.0)
-    # wide enough that sums of all cells do not meet themselves on the circle of the transform
+    # The circle is wide enough for the largest sum of all cells, so the transform does not wrap around.
     around = 1 << int(np.ceil(np.log2(6 * values[-1] + 24 * spread * np.sqrt(cells) + 2)))
     circle = np.zeros(around)
     circle[values % around] = mass
     return np.maximum(np.fft.irfft(np.fft.rfft(circle) ** count, around), 0)
 
 
-def _beyond(values: Array, mass: NDArray[np.float64], gap: int) -> float:
-    """Probability that symmetric noise is `gap` or more in one direction; exactly that counts half."""
+def _tail_probability(values: Array, mass: NDArray[np.float64], gap: int) -> float:
+    """Return the probability that symmetric noise is `gap` or more in one direction; `gap` itself counts half."""
     distance = np.abs(values)
     return float(mass @ (distance > gap) + mass @ (distance == gap) / 2) / 2
 
 
-def _seen_reversed(noise: Array, gaps: Sequence[int]) -> NDArray[np.float64]:
-    """Like `reversed_share`, from draws of several cells; each is compared with some others."""
+def _estimate_reversed_share(noise: Array, gaps: Sequence[int]) -> NDArray[np.float64]:
+    """Estimate `reversed_share` from draws of several cells; each cell is compared with at most `PAIRS` others."""
     shifts = range(1, min(noise.shape[1], PAIRS + 1))
-    apart = np.concatenate([(noise - np.roll(noise, shift, axis=1)).ravel() for shift in shifts] or [np.zeros(1)])
-    return np.array([_beyond(apart, np.full(apart.size, 1 / apart.size), gap) for gap in gaps])
+    differences = np.concatenate([(noise - np.roll(noise, shift, axis=1)).ravel() for shift in shifts] or [np.zeros(1)])
+    return np.array(
+        [_tail_probability(differences, np.full(differences.size, 1 / differences.size), gap) for gap in gaps]
+    )
 
 
-def _require(name: str, given: Sequence[int], most: int) -> None:
-    for value in given:
-        if isinstance(value, bool) or not isinstance(value, int | np.integer) or not 0 < value <= most:
-            raise PrivacyError(f"{name} are whole numbers of persons from 1 to {most:,}, found {value!r:.40}")
+def _require(name: str, values: Sequence[int], upper: int) -> None:
+    for value in values:
+        if isinstance(value, bool) or not isinstance(value, int | np.integer) or not 0 < value <= upper:
+            raise PrivacyError(f"{name} must be integers from 1 to {upper:,}, found {value!r:.40}")
 
 
 def _kinds(system: System) -> tuple[NDArray[np.object_], NDArray[np.int64]]:
-    """Say what holds the noise of each cell, and how many cells share its sum: 0 if fixed, -1 where sums cross."""
+    """Describe the sums that each cell is in, and return the size of its sum: 0 if fixed, -1 where sums cross."""
     structure = system.structure
     linked = np.bincount(structure.blocks)[structure.blocks]
     one_sum = structure.partition[structure.blocks]
     sums = np.where(one_sum, structure.class_sizes[structure.classes], np.where(linked == 1, 1, -1))
     sums = np.where(structure.fixed, 0, sums)
-    said = {0: "fixed by public sums", 1: "in no public sum"}
+    descriptions = {0: "fixed by public sums", 1: "in no public sum"}
     kinds = [
-        said.get(n, f"in a public sum of {n} cells") if n >= 0 else f"in sums that cross, {k} cells"
+        descriptions.get(n, f"in a public sum of {n} cells") if n >= 0 else f"in sums that cross, {k} cells"
         for n, k in zip(sums.tolist(), linked.tolist(), strict=True)
     ]
     return np.array(kinds, dtype=object), sums
 
 
-def _half_width(values: Array, mass: NDArray[np.float64]) -> float:
-    """Smallest distance that noise stays within with probability 90 %."""
+def _radius(values: Array, mass: NDArray[np.float64]) -> float:
+    """Return the smallest distance that contains the noise with probability 90 %."""
     distance = np.abs(values)
     order = np.argsort(distance, kind="stable")
     within = np.cumsum(mass[order])

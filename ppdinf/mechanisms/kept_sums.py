@@ -1,4 +1,4 @@
-"""Checks that drawn tables keep what their mechanism keeps: a draw without its public sums is never returned."""
+"""Checks that drawn tables satisfy the public sums and bounds of their mechanism before they are returned."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from ppdinf.lattice.algebra.systems import exact_product
 __all__ = ["require_kept"]
 
 ROUNDING = 1e-9
-"""Relative error of a sum of real numbers beyond which the sum counts as broken."""
+"""Relative error of a sum of real numbers above which the sum counts as violated."""
 BATCH = 2**20
-"""Cells that are checked at a time."""
+"""Cells that are checked in one batch."""
 
 
 def require_kept(system: System, drawn: Array, cells: NDArray[np.int64], *, bounds: bool) -> None:
@@ -34,7 +34,7 @@ def require_kept(system: System, drawn: Array, cells: NDArray[np.int64], *, boun
     Raises
     ------
     InternalError
-        Naming the first public sum or bound that is broken; no count is shown.
+        The message names the first violated public sum or bound and shows no count.
     """
     rows = max(1, BATCH // max(1, system.frame.size))
     for start in range(0, len(drawn), rows):
@@ -47,7 +47,7 @@ def require_kept(system: System, drawn: Array, cells: NDArray[np.int64], *, boun
             names += [system.bound_names[row] for row in np.flatnonzero(below)[:1]]
         if names:
             raise InternalError(
-                f"internal fault of ppdinf: the noise breaks {names[0]!r}, which is public. The table is not the "
+                f"internal error of ppdinf: the noise violates {names[0]!r}, which is public. The table is not the "
                 "cause. Nothing was published. Report the version of ppdinf, the mechanism, and the shape of the table"
             )
 

@@ -1,8 +1,8 @@
-"""Suppression: what is public is published, and nothing of the table beyond it.
+"""Suppression: only the public statements are published, and nothing else about the table.
 
 R. Gong, X.-L. Meng, "Congenial differential privacy under mandated disclosure", FODS 2020, Definition 1.4: the
-0-differentially private procedure, after which everybody knows what they knew before. Double geometric noise has no
-limit law as its epsilon falls to 0; the limit of its likelihood is a constant, which is that of suppression.
+0-differentially private procedure, which leaves everybody's knowledge unchanged. Double geometric noise has no limit
+distribution as its epsilon goes to 0; its likelihood goes to a constant, the likelihood of suppression.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from ppdinf.privacy.guarantees.guarantee import Guarantee
 
 __all__ = ["Suppression"]
 
-LARGEST = 2**27  # counts in all windows together: a gigabyte of weights
+LARGEST = 2**27  # counts in the supports of all cells together: 1 GB of weights
 
 
-class _Alike:
-    """Weights of 1, whatever the noise is."""
+class _Constant:
+    """Weight 1 for every noise value."""
 
     def log_weight(self, z: Symbolic) -> Symbolic:
         return 0.0 * z
@@ -42,19 +42,19 @@ class _Alike:
 
 @dataclass(frozen=True)
 class Suppression(TableMechanism):
-    """Publish what is public, and a table that is worked out from this alone.
+    """Publish the public statements, and a table that is computed from them alone.
 
     Parameters
     ----------
     public : Public
-        What is published exactly, and bounds that every table obeys.
+        Statements that are published exactly, and bounds that every table satisfies.
 
     Notes
     -----
-    The table of such a release is the one nearest to zero that agrees with everything public: a stand-in, which
-    somebody who knows the public sums could have written down. Inference by `ppdinf.PartiallyPrivate` is from the
-    public sums alone. It looks at every count that they allow, so they must limit every cell: declare
-    ``nonnegative()`` beside a total.
+    The table of such a release is the table nearest to zero that satisfies all public statements: a placeholder that
+    anybody who knows the public sums can compute. Inference by `ppdinf.PartiallyPrivate` uses the public sums alone. It
+    enumerates every count that they allow, so they must bound every cell: declare ``nonnegative()`` in addition to a
+    total.
 
     Examples
     --------
@@ -74,56 +74,56 @@ class Suppression(TableMechanism):
 
     @property
     def guarantee(self) -> Guarantee:
-        """Nothing is learned about which table it is, among those with the same public sums: epsilon is 0."""
+        """Epsilon is 0: a release does not distinguish tables with the same public sums."""
         return Guarantee("integer-subspace", Fraction(0), metric="l1", **self.public.open)
 
     def _sampled(self, plan: Plan | None) -> str:
-        return "none is drawn, the table is worked out from what is public"
+        return "not sampled: the table is computed from the public statements"
 
     def to_dict(self) -> Json:
-        """Kind; there are no parameters."""
+        """Return the kind; the mechanism has no parameters."""
         return {"kind": self.kind}
 
     def likelihood(self, system: System) -> Likelihood:
-        """State that no table makes the release more probable than another.
+        """Return a constant likelihood.
 
         Raises
         ------
         ModelError
-            What is public does not limit every cell, or leaves too many counts.
+            The public statements do not bound every cell, or leave too many counts.
         """
         low, high = cell_intervals(system.A, system.values, system.B, system.limits)
         reach, cells = float(np.max(high - low, initial=0.0)), system.frame.size
         if math.isinf(reach):
             raise ModelError(
-                "what is public does not limit every cell, and nothing else was released: declare nonnegative() beside "
-                "a public total, or between(0, most)"
+                "the public statements do not bound every cell, and nothing else was released: declare nonnegative() "
+                "in addition to a public total, or between(0, upper)"
             )
         if cells * reach > LARGEST:
             raise ModelError(
-                f"what is public leaves up to {reach:,.0f} counts in each of {cells:,} cells, too many: "
-                "model the public sums themselves, which are all that was released"
+                f"the public statements leave up to {reach:,.0f} counts in each of {cells:,} cells, too many to "
+                "enumerate: model the public sums themselves, which are all that was released"
             )
-        # no possible count lies at the edge of a window
-        return Likelihood(AdditiveLaw(_Alike()), int(reach) + 1)
+        # One more than the largest distance: no possible count is at the end of the support.
+        return Likelihood(AdditiveLaw(_Constant()), int(reach) + 1)
 
     def plan_on(self, system: System, *, allow_mcmc: bool = False) -> Plan:
-        """Say that nothing is drawn."""
+        """Return a plan without a sampler."""
         return Plan("deterministic", True, "the table is worked out from what is public; there is no noise")
 
     def draw(
         self, system: System, cells: NDArray[np.int64], draws: int, stream: BitStream, plan: Plan | None = None
     ) -> NDArray[np.int64]:
-        """Repeat the stand-in; int64 of shape (draws, d)."""
-        return np.tile(_stand_in(system), (draws, 1))
+        """Repeat the placeholder; int64 of shape (draws, d)."""
+        return np.tile(_placeholder(system), (draws, 1))
 
     def log_weight(self, system: System, y: NDArray[np.int64], x: NDArray[np.int64]) -> float:
-        """Return 0 for the stand-in, whatever the table; ``-inf`` for any other release, or a table out of bounds."""
-        possible = np.array_equal(y, _stand_in(system)) and not np.any(system.B @ x < system.limits)
+        """Return 0 for the placeholder, ``-inf`` for any other release and for tables that violate a bound."""
+        possible = np.array_equal(y, _placeholder(system)) and not np.any(system.B @ x < system.limits)
         return 0.0 if possible else -np.inf
 
 
-def _stand_in(system: System) -> NDArray[np.int64]:
+def _placeholder(system: System) -> NDArray[np.int64]:
     return nearest_feasible(
         system.A, system.values, system.B, system.limits,
         structure=system.structure, row_names=system.names, bound_names=system.bound_names,

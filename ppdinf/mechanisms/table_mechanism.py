@@ -1,4 +1,4 @@
-"""Mechanisms that publish tables: a law stated once, from which release, simulation and inference derive."""
+"""The base class of mechanisms that publish tables: release, simulation and inference derive from the law."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ from ppdinf.tables.table import TableLike, labelled_cells
 __all__ = ["TableMechanism"]
 
 ANALYST = "ppdinf.models.released_table"
-"""Room above this one that knows PyMC, loaded when a mechanism is to be a distribution."""
+"""Module that knows PyMC, imported when a mechanism becomes a distribution."""
 
 
 class TableMechanism(Mechanism):
-    """Tables drawn near a confidential one, with all of its public sums.
+    """Tables drawn near a confidential table, with the same public sums.
 
-    A subclass states its law in `likelihood`, and says how to draw from it in `plan_on` and `draw`. Release,
-    simulation, density, file format and inference derive from these.
+    A subclass states its law in `likelihood`, and its sampler in `plan_on` and `draw`. Release, simulation, density,
+    file format and inference derive from these methods.
     """
 
     def on(self, system: System) -> TableMechanism:
-        """Settle whatever the mechanism leaves open until it meets a table's public sums; never its counts."""
+        """Return the mechanism with all parameters that depend on a table's public sums; never on its counts."""
         return self
 
     def has_public_noise_law(self, table: TableLike) -> bool:
@@ -55,39 +55,39 @@ class TableMechanism(Mechanism):
     def draw(
         self, system: System, cells: NDArray[np.int64], draws: int, stream: BitStream, plan: Plan | None = None
     ) -> NDArray[np.int64]:
-        """Draw releases of a table from uniform 64-bit words; int64 of shape (draws, d)."""
+        """Draw releases of a table from random bits; int64 of shape (draws, d)."""
 
     def checked_draw(
         self, system: System, cells: NDArray[np.int64], draws: int, stream: BitStream, plan: Plan | None = None
     ) -> Array:
-        """Draw as `draw` does, and check that every draw keeps what is public.
+        """Draw as `draw` does, and check that every draw satisfies the public sums and bounds.
 
         Raises
         ------
         InternalError
-            A draw breaks a public sum or bound.
+            A draw violates a public sum or bound.
         """
         drawn = self.draw(system, cells, draws, stream, plan)
         require_kept(system, drawn, cells, bounds=self.keeps_bounds)
         return drawn
 
     def log_weight(self, system: System, y: NDArray[np.int64], x: NDArray[np.int64]) -> float:
-        """Log density of releasing y when the table is x, up to what is the same for every x; they share all sums.
+        """Return the log density of releasing y given the table x, up to a constant; x and y share all sums.
 
         Raises
         ------
         ModelError
-            It is not known.
+            The density is not known.
         """
         likelihood = self.require_likelihood(system)
         return float(likelihood.log_table(y, x)) + likelihood.log_of_table(x)
 
     def log_unnormalised(self, system: System, y: NDArray[np.int64], x: NDArray[np.int64]) -> float:
-        """Log density as `log_weight`, up to any function of x; for comparisons of releases of one table."""
+        """Return the log density as `log_weight`, up to any function of x, to compare releases of one table."""
         return self.log_weight(system, y, x)
 
     def sampler_plan(self, table: TableLike, *, allow_mcmc: bool = False) -> Plan:
-        """Say how the noise for `table` would be drawn, and why.
+        """Describe the sampler that would draw the noise for `table`, and the reason for this choice.
 
         Parameters
         ----------
@@ -105,31 +105,31 @@ class TableMechanism(Mechanism):
     def expected_error(
         self, table: TableLike | Mapping[str, int], *, sizes: Sequence[int] = (10, 100, 1000), gaps: Sequence[int] = ()
     ) -> pd.DataFrame:
-        """Tabulate how far released cells will be off, before any privacy is spent: from the law of the noise alone.
+        """Tabulate the error of released cells before any privacy is spent, from the noise distribution alone.
 
         Parameters
         ----------
         table : table, tuple of int, or dict
-            Labels and public statements are looked at, counts are not; a shape, or sizes by dimension, will do where
-            the statements need no labels. Of the cells, where the mechanism answers a query.
+            Only labels and public statements are used, not counts. A shape, or sizes by dimension, suffices where
+            the statements need no labels. If the mechanism answers a query: the table of the answers.
         sizes : sequence of int
             Counts for which to state the coefficient of variation.
         gaps : sequence of int
-            Distances for which to state how probably noise turns an order around; see `ppdinf.plan`.
+            Distances for which to state the probability that noise reverses an order; see `ppdinf.plan`.
 
         Returns
         -------
         pandas.DataFrame
-            One row per kind of cell, by the public sums that it is in: how many ``cells``; ``sd`` of the noise, in
-            persons; ``support_radius`` that 90 % of the noise stays within; ``cv_10`` and so on, sd over count;
-            ``across_5``: probability that a count 5 away from a limit is released beyond it; ``swap_5``: that two cells
-            of this kind, 5 apart, are released in the other order; ``exact``: computed, or read off simulated draws
-            (right to about 2 %).
+            One row per kind of cell, by the public sums that contain the cell. ``cells``: number of cells; ``sd`` of
+            the noise, in persons; ``support_radius`` that contains 90 % of the noise; ``cv_10`` and so on: standard
+            deviation divided by the count; ``across_5``: probability that a count at distance 5 from a limit is
+            released beyond the limit; ``swap_5``: probability that two cells of this kind, 5 apart, are released in
+            reversed order; ``exact``: computed, or estimated from simulated draws (accurate to about 2 %).
 
         Raises
         ------
         PrivacyError
-            The error depends on the counts, as it does with bounds, base measures or post-processing.
+            The error depends on the counts, as for mechanisms with bounds, base measures or post-processing.
 
         Examples
         --------
@@ -150,16 +150,16 @@ class TableMechanism(Mechanism):
     def release(self, table: TableLike, *, allow_mcmc: bool = False, **seed: object) -> Release:
         """Publish a table: draw noise from the operating system's secure source and add it.
 
-        Takes no seed: noise that can be drawn again can be subtracted again.
+        It takes no seed: noise that can be repeated can be subtracted.
 
         Parameters
         ----------
         table : xarray.DataArray, pandas object or numpy.ndarray of counts
-            Confidential. Every coordinate beside the labels of its dimensions must be declared
+            Confidential. Every coordinate other than the labels of the dimensions must be declared
             public (`ppdinf.invariants.covariates`) or dropped.
         allow_mcmc : bool
-            Fall back to a Markov chain where no exact sampler serves. Its measured distance from the law enters
-            the guarantee, and its generator is seeded with 256 secure bits instead of reading secure words.
+            Fall back to a Markov chain where no exact sampler applies. Its measured distance from the law enters the
+            guarantee, and its generator is seeded with 256 secure bits instead of reading a secure bit stream.
 
         Returns
         -------
@@ -169,28 +169,28 @@ class TableMechanism(Mechanism):
         Raises
         ------
         CountError, LabelError, InvariantError
-            The table cannot be taken as it is, or breaks a declared bound or structural zero.
+            The table is not a valid table of counts, or violates a declared bound or structural zero.
         PrivacyError
-            Anything is passed beside the table: there is no seed to set.
+            Further arguments are passed, such as a seed.
         InternalError
-            The noise breaks a public sum: a fault of ppdinf. Nothing is published, and a session spends nothing.
+            The noise violates a public sum: a bug in ppdinf. Nothing is published, and a session spends nothing.
 
         Warns
         -----
         PrivacyWarning
-            The public sums fix cells that are no structural zeros: they are published as they are. The labels come
-            in the order of their counts, which is published with them. A coordinate is the counts over again.
+            The public sums fix cells that are not structural zeros: their exact counts are published. The labels are
+            in the order of their counts, which is published. A coordinate is proportional to the counts.
         """
         refuse_seed(seed, "simulate(table, draws=..., rng=...)")
         made: Release = self.draft(table, allow_mcmc=allow_mcmc).draw()
         return made
 
     def draft(self, table: TableLike, *, allow_mcmc: bool = False) -> PreparedRelease:
-        """Check and plan a release, and draw nothing: `release` up to the noise, with its parameters and errors."""
+        """Validate a table and plan its release without drawing; parameters and errors as in `release`."""
         return self._drafted(*validate_input(self.public, table), allow_mcmc=allow_mcmc)
 
     def _drafted(self, frame: Frame, cells: NDArray[np.int64], *, allow_mcmc: bool = False) -> PreparedRelease:
-        """Plan the release of a table that was checked at the border."""
+        """Plan the release of a validated table."""
         system = bind(self.public, frame, cells)
         system.require_cells(cells)
         mechanism = self.on(system)
@@ -207,7 +207,7 @@ class TableMechanism(Mechanism):
     def simulate(
         self, table: TableLike, *, draws: int, rng: int | np.random.Generator | None = None, allow_mcmc: bool = False
     ) -> xr.DataArray:
-        """Draw many noisy versions of a table for research; never publish one.
+        """Draw many noisy versions of a table for research; never publish them.
 
         Parameters
         ----------
@@ -215,8 +215,8 @@ class TableMechanism(Mechanism):
         draws : int
             At least 1.
         rng : int or numpy.random.Generator, optional
-            The same algorithm as `release`, on a stream that can be repeated. A generator is spawned from,
-            so that two calls with the same one differ.
+            Draws use the same algorithm as `release`, with a repeatable bit stream. A generator is spawned, so that
+            two calls with the same generator differ.
         allow_mcmc : bool
             As in `release`.
 
@@ -227,11 +227,11 @@ class TableMechanism(Mechanism):
         Raises
         ------
         CountError, LabelError, InvariantError
-            As `release`, but coordinates need not be declared.
+            As for `release`, but coordinates need not be declared.
         PrivacyError
-            `draws` is not a positive whole number.
+            `draws` is not a positive integer.
         InternalError
-            The noise breaks a public sum: a fault of ppdinf.
+            The noise violates a public sum: a bug in ppdinf.
         """
         draws = require_draws(draws)
         frame, cells = labelled_cells(table)
@@ -243,23 +243,23 @@ class TableMechanism(Mechanism):
         return frame.table(mechanism.checked_draw(system, cells, draws, seeded_stream(generator), plan))
 
     def dist(self, table: TableLike, labels: object = None) -> Symbolic:
-        """State the release of a table that is itself a variable, as an unnamed PyMC distribution.
+        """Return the release of a table that is itself a random variable, as an unnamed PyMC distribution.
 
-        For models written generatively: draws of the prior predictive are releases, and what was published is observed.
-        `ppdinf.models.Released` gives it a name in a model.
+        Use it in generative models: draws from the prior predictive distribution are releases, and the published
+        table is observed. `ppdinf.models.Released` adds a named release to a model.
 
         Parameters
         ----------
         table : TensorVariable of integers
             The confidential table: ``pm.Poisson("cases", rate, dims="county")``, ``pm.Multinomial``, any expression.
         labels : mapping of str to sequence, or a table, optional
-            What the mechanism's public sums speak of; by default the dimensions that the variable has in its model.
+            Labels for the mechanism's public statements; by default the dimensions of the variable in its model.
 
         Returns
         -------
         TensorVariable
-            Forward draws are exact, with a seed. Its log density is that of the release given the table, up to what is
-            the same for all tables with the same public sums; ``-inf`` where the two differ in a sum.
+            Forward draws are exact, with a seed. Its log density is the log density of the release given the table,
+            up to a constant for all tables with the same public sums; ``-inf`` where a sum differs.
 
         Raises
         ------
@@ -270,8 +270,8 @@ class TableMechanism(Mechanism):
 
         Notes
         -----
-        Given an observed release, `pm.sample` walks the table by `ppdinf.samplers.lattice_gibbs.LatticeGibbs`. Where
-        the table can be summed out, `ppdinf.PartiallyPrivate` states the same posterior for NUTS alone.
+        Given an observed release, `pm.sample` samples the table by `ppdinf.samplers.lattice_gibbs.LatticeGibbs`. Where
+        the table can be marginalized, `ppdinf.PartiallyPrivate` states the same posterior for NUTS alone.
 
         Examples
         --------
@@ -284,14 +284,14 @@ class TableMechanism(Mechanism):
         return importlib.import_module(ANALYST).mechanism_dist(self, table, labels)
 
     def logp(self, y: TableLike, x: TableLike) -> float:
-        """Log density of releasing `y` when the confidential table is `x`, up to what is the same for every x.
+        """Return the log density of releasing `y` given the confidential table `x`, up to a constant in x.
 
         Differences between tables are exact.
 
         Parameters
         ----------
         y, x : tables with the same labels
-            Both can hold negative cells: bounds do not enter the law of noise that does not depend on the table.
+            Both can hold negative cells: bounds do not enter the density of noise that is independent of the table.
 
         Returns
         -------

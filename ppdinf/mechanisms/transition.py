@@ -1,8 +1,8 @@
-"""Cells released one by one by a stochastic matrix: a law of noise that need not depend on the difference alone.
+"""Cells released independently by a stochastic matrix: noise that need not depend on the difference alone.
 
 Random rounding to a base, cell-key tables, truncated geometric noise and mechanisms with a fixed point state a
-probability P(y | x) for every count x and released count y. As a likelihood of x given y such a matrix serves inference
-as any other noise does: summed out where the public sums allow, by walks otherwise.
+probability P(y | x) for every count x and released count y. The matrix is a likelihood of x given y. In inference the
+counts are marginalized where the public sums allow, and sampled otherwise.
 """
 
 from __future__ import annotations
@@ -35,19 +35,19 @@ from ppdinf.privacy.guarantees.unit_loss import PRESENT
 __all__ = ["CellLaw", "Transition", "random_rounding"]
 
 ENTRIES = 25_000_000  # of a matrix: 200 MB
-ROUNDING = 1e-9  # error of a row's sum that is taken for rounding
-NOTHING = Public()  # is published exactly
+ROUNDING = 1e-9  # error of the sum of a row that is attributed to rounding
+NO_SUMS = Public()  # nothing is published exactly
 
 
 class CellLaw(TableMechanism):
-    """Releases that are drawn cell by cell, each count from its own row of probabilities."""
+    """Releases drawn cell by cell: each count has its own row of probabilities."""
 
     public: Public
 
     @property
     @abstractmethod
     def probabilities(self) -> NDArray[np.float64]:
-        """Probability of each released count for every count, shape (counts, released counts), both from 0 on."""
+        """Probability of each released count for each count, shape (counts, released counts), both starting at 0."""
 
     @abstractmethod
     def _enclosed(self, i: int) -> list[arb]:
@@ -58,11 +58,11 @@ class CellLaw(TableMechanism):
         return TransitionMatrix(self.probabilities)
 
     def likelihood(self, system: System) -> Likelihood:
-        """State the matrix; no released count is as far from its count as it is long."""
+        """Return the matrix as a likelihood; its length bounds the distance between a count and its release."""
         return Likelihood(self._matrix, max(self.probabilities.shape))
 
     def plan_on(self, system: System, *, allow_mcmc: bool = False) -> Plan:
-        """Say that cells are independent."""
+        """Return the plan: cells are independent."""
         return Plan("rows of a matrix", True, "every cell is drawn from the row of its count")
 
     def draw(
@@ -72,50 +72,50 @@ class CellLaw(TableMechanism):
         every = np.broadcast_to(cells, (draws, np.shape(cells)[-1]))
         if ((every < 0) | (every >= self.probabilities.shape[0])).any():
             raise CountError(
-                f"some counts lie outside 0 to {self.probabilities.shape[0] - 1}, for which the matrix has rows: "
-                "top-code what lies above with numpy.minimum(counts, ...), or give a larger matrix"
+                f"some counts lie outside 0 to {self.probabilities.shape[0] - 1}, the rows of the matrix: "
+                "top-code larger counts with numpy.minimum(counts, ...), or give a larger matrix"
             )
         return draw_rows(self.probabilities, every.ravel(), self._enclosed, stream).reshape(every.shape)
 
 
 def require_no_sums(public: Public) -> None:
-    """Refuse sums that a law of single cells cannot keep."""
+    """Refuse public sums, which independent cells do not keep."""
     require_public(public)
     if public.exact and any(not statement.known and statement.kind != "covariates" for statement in public):
         raise InvariantError(
-            "cells that are released one by one keep no sum: leave sums out here, and where some are public anyway, "
-            "give them to ppd.Release(table, mechanism, public=sums.on(table, values=...))"
+            "cells that are released independently keep no sums: leave sums out here; if sums are public for another "
+            "reason, give them to ppd.Release(table, mechanism, public=sums.on(table, values=...))"
         )
 
 
 @dataclass(frozen=True, eq=False)
 class Transition(CellLaw):
-    """Cells released one by one by a matrix of probabilities.
+    """Cells released independently by a matrix of probabilities.
 
     Parameters
     ----------
     matrix : array_like of float, shape (n, m)
-        ``matrix[x, y]``, probability of releasing y when the count is x; each row adds up to 1 within 1e-9, by which
-        it is divided.
+        ``matrix[x, y]`` is the probability of releasing y when the count is x. Each row must sum to 1 within 1e-9
+        and is divided by its sum.
     public : Public, optional
-        Covariates and bounds that hold for every table; no sums, which such releases do not keep.
+        Covariates and bounds that hold for every table; no sums, because such releases do not keep them.
 
     Raises
     ------
     PrivacyError
-        No matrix of probabilities; neighbouring counts that are told apart for certain.
+        `matrix` is not a matrix of probabilities, or a release distinguishes neighbouring counts with certainty.
     InvariantError
-        Sums among the public statements.
+        The public statements contain sums.
 
     Notes
     -----
-    The guarantee is read off the matrix, between a count and the next: epsilon where all ratios of neighbouring rows
-    are finite, else epsilon 0 but for a probability delta, their largest distance in total variation.
+    The guarantee is computed from the matrix, between each count and the next. If all ratios of neighbouring rows are
+    finite, it is epsilon; otherwise epsilon is 0 and delta is the largest total variation distance between these rows.
 
     Examples
     --------
     >>> import ppdinf as ppd
-    >>> rounding = ppd.mechanisms.random_rounding(3, most=6)
+    >>> rounding = ppd.mechanisms.random_rounding(3, upper=6)
     >>> rounding.probabilities[:4].round(2)
     array([[1.  , 0.  , 0.  , 0.  , 0.  , 0.  , 0.  ],
            [0.67, 0.  , 0.  , 0.33, 0.  , 0.  , 0.  ],
@@ -129,25 +129,25 @@ class Transition(CellLaw):
     kind: ClassVar[str] = "transition"
     title = "probabilities of single cells"
     matrix: Array
-    public: Public = NOTHING
+    public: Public = NO_SUMS
 
     def __post_init__(self) -> None:
         require_no_sums(self.public)
         try:
             found = np.array(self.matrix, dtype=np.float64)
         except (TypeError, ValueError) as error:
-            raise PrivacyError("matrix holds the probability of every released count for every count") from error
+            raise PrivacyError("matrix must hold the probability of every released count for every count") from error
         if found.ndim != 2 or 0 in found.shape or not np.isfinite(found).all() or (found < 0).any():
-            raise PrivacyError("matrix must have two dimensions and hold finite probabilities from 0 on")
+            raise PrivacyError("matrix must have two dimensions and finite non-negative entries")
         off = np.abs(found.sum(axis=1) - 1)
         if (off > ROUNDING).any():
-            raise PrivacyError(f"the probabilities for a count of {int(np.argmax(off))} do not add up to 1")
+            raise PrivacyError(f"row {int(np.argmax(off))} of matrix is not a probability vector: it must sum to 1")
         found.setflags(write=False)
         assign(self, matrix=found)
 
     @property
     def probabilities(self) -> NDArray[np.float64]:
-        """The matrix."""
+        """Return the matrix."""
         found: NDArray[np.float64] = self.matrix
         return found
 
@@ -156,7 +156,7 @@ class Transition(CellLaw):
 
     @cached_property
     def guarantee(self) -> Guarantee:
-        """What neighbouring rows promise between tables that differ by one person, present or absent."""
+        """Return the guarantee of neighbouring rows for tables that differ by one person, present or absent."""
         with np.errstate(divide="ignore", invalid="ignore"):
             steps = np.abs(np.diff(np.log(self.matrix), axis=0))
         worst = float(np.nan_to_num(steps, nan=0.0, posinf=np.inf).max(initial=0.0))
@@ -166,23 +166,23 @@ class Transition(CellLaw):
             )
         delta = Fraction(math.ceil(np.abs(np.diff(self.matrix, axis=0)).sum(axis=1).max() / 2 * 10**9), 10**9)
         if delta >= 1:
-            raise PrivacyError("the matrix tells some count from the next for certain: there is nothing to promise")
+            raise PrivacyError("matrix distinguishes two neighbouring counts with certainty and has no guarantee")
         return Guarantee("approximate", Fraction(0), delta=delta, neighbours=PRESENT, **self.public.open)
 
     def to_dict(self) -> Json:
-        """Kind and matrix."""
+        """Return the kind and the matrix."""
         return {"kind": self.kind, "matrix": self.matrix.tolist()}
 
 
-def random_rounding(base: int, most: int, public: Public | None = None) -> Transition:
-    """Random rounding to a multiple of a base, without bias, as statistical offices use it (Stats NZ: base 3).
+def random_rounding(base: int, upper: int, public: Public | None = None) -> Transition:
+    """Return unbiased random rounding to multiples of a base, as used by statistical offices (Stats NZ: base 3).
 
     Parameters
     ----------
     base : int
-        At least 2. A count x goes up with probability (x mod base) / base.
-    most : int
-        Largest count that a cell can have, public.
+        At least 2. A count x is rounded up with probability (x mod base) / base.
+    upper : int
+        Public upper bound on the counts of all cells.
     public : Public, optional
         As in `Transition`.
 
@@ -192,20 +192,20 @@ def random_rounding(base: int, most: int, public: Public | None = None) -> Trans
 
     Examples
     --------
-    >>> round(float(random_rounding(5, most=10).guarantee.delta), 6)  # how often 4 and 5 are told apart
+    >>> round(float(random_rounding(5, upper=10).guarantee.delta), 6)  # total variation distance of counts 4 and 5
     0.2
     """
-    whole = all(isinstance(value, int) and not isinstance(value, bool) for value in (base, most))
-    if not whole or base < 2 or most < 1:
-        raise PrivacyError(f"base must be a whole number from 2 on, most one from 1 on, found {base!r} and {most!r}")
-    columns = -(-most // base) * base + 1
-    if (most + 1) * columns > ENTRIES:
+    whole = all(isinstance(value, int) and not isinstance(value, bool) for value in (base, upper))
+    if not whole or base < 2 or upper < 1:
+        raise PrivacyError(f"base must be an integer >= 2 and upper an integer >= 1, found {base!r} and {upper!r}")
+    columns = -(-upper // base) * base + 1
+    if (upper + 1) * columns > ENTRIES:
         raise PrivacyError(
-            f"counts up to {most} rounded to multiples of {base} take {most + 1} x {columns} probabilities, more than "
-            f"{ENTRIES:,}: choose a smaller most, or a law of noise that needs no matrix"
+            f"counts up to {upper} rounded to multiples of {base} take {upper + 1} x {columns} probabilities, above "
+            f"the limit of {ENTRIES:,}: choose a smaller upper, or noise that needs no matrix"
         )
-    counts = np.arange(most + 1)
-    matrix = np.zeros((most + 1, columns))
+    counts = np.arange(upper + 1)
+    matrix = np.zeros((upper + 1, columns))
     matrix[counts, counts // base * base] = 1 - counts % base / base
     matrix[counts, -(-counts // base) * base] += counts % base / base
     return Transition(matrix, Public() if public is None else public)

@@ -26,7 +26,7 @@ MECHANISMS = {
     "staircase": ppd.Conditioned(BOUNDED, noise=Staircase(1)),
     "bounded": ppd.Conditioned(BOUNDED, noise=DoubleGeometric("1/2")),
     "wasserstein, l2": ppd.WassersteinExponential(BOUNDED, 1, 2, "x", loss="l2"),
-    "rounding": random_rounding(3, most=12),
+    "rounding": random_rounding(3, upper=12),
     "two stages": ppd.counts.TwoStage(1, n=8, measured=[1, 2, 0, 1, 0, 0, 0, 0]),
     "nothing": ppd.Suppression(BOUNDED),
     "subspace gaussian": ppd.SubspaceGaussian(total(), 1, "1e-4"),
@@ -145,7 +145,7 @@ def test_mechanisms_with_auxiliary_variables():
 REFUSED = {
     "post-processed": (
         lambda: ppd.Release(X, ppd.PostProcessed(total(), 1)),
-        "intractable: infer from the noisy table",
+        "intractable: use the noisy table",
     ),
     "records": (
         lambda: ppd.KNormGradient(Mean(bound=1), epsilon=1).release(np.array([[0.1], [0.4]])),
@@ -153,13 +153,13 @@ REFUSED = {
     ),
     "own loss": (
         lambda: ppd.WassersteinExponential(BOUNDED, 1, 2, "x", loss=lambda y, x: np.abs(y - x).max()).release(X),
-        "no sum over the cells",
+        "not a sum over the cells",
     ),
     "many dimensions": (
         lambda: ppd.Release(np.arange(12.0), ppd.KNorm(margin("dim_0") & margin("dim_1"), 1).on(BOX), public=BOX),
         "a linear programme at every table",
     ),
-    "no end": (lambda: ppd.Suppression(total()).release(X), "does not limit every cell"),
+    "no end": (lambda: ppd.Suppression(total()).release(X), "do not bound every cell"),
 }
 BOX = (margin("dim_0") & margin("dim_1")).on(np.ones((4, 5), dtype=int))
 

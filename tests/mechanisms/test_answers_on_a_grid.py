@@ -1,4 +1,4 @@
-"""Means and quantiles in multiples of a grid: the law of the published bits, and what they tell of the records."""
+"""Means and quantiles in multiples of a grid: the law of the published bits, and the information about the records."""
 
 import itertools
 import math
@@ -36,7 +36,7 @@ def quantile_law(records, probability, lower, upper, grid, rate):
     ],
 )
 def test_quantiles_follow_the_stated_law(records, probability, lower, upper, grid):
-    """Chi-square over all candidates; wrong: epsilon 20 % off, records counted from the next candidate on."""
+    """Chi-square over all candidates; wrong laws: epsilon 20 % off, records counted from the next candidate."""
     objective = Quantile(float(Fraction(probability)), lower, upper)
     drawn = KNormGradient(objective, "3/2", grid=grid).simulate(records, draws=50_000, rng=1)[:, 0]
     moved = [x + float(Fraction(grid)) for x in records]
@@ -47,8 +47,8 @@ def test_quantiles_follow_the_stated_law(records, probability, lower, upper, gri
         assert (stats.chisquare(counts, 50_000 * p).pvalue > 1e-6) == agrees
 
 
-def test_quantiles_keep_the_promise_bit_by_bit():
-    """All neighbours of four records; between candidates, at them, and beside them."""
+def test_the_guarantee_of_quantiles_holds_for_every_bit():
+    """All neighbours of four records; between candidates, at candidates, and close to candidates."""
     worst = 0.0
     for data in itertools.combinations_with_replacement([0.0, 0.3, 1.0, 1.99, 2.0], 4):
         for other in (0.0, 0.3, 1.0, 1.99, 2.0):
@@ -58,9 +58,9 @@ def test_quantiles_keep_the_promise_bit_by_bit():
 
 
 def test_digits_of_a_quantile_prove_nothing():
-    """Every answer is one that both of two neighbouring data sets can give, and a double without rounding.
+    """Two neighbouring data sets have the same support of answers, all of them exact doubles.
 
-    In doubles, the answers u (b - a) between records a and b show b in a third of cases.
+    In doubles, the answers u (b - a) between records a and b reveal b in a third of cases.
     """
 
     def provable(drawn, grid):
@@ -76,7 +76,7 @@ def test_digits_of_a_quantile_prove_nothing():
 
 
 @pytest.mark.parametrize("norm", K_NORMS)
-def test_whole_k_norm_vectors_against_enumeration(norm):
+def test_integer_k_norm_vectors_against_enumeration(norm):
     """Two dimensions, chi-square over the square of side 25; wrong: the rate 10 % off."""
     z = whole_k_norm(2, norm, Fraction(1, 2), 100_000, seeded_stream(1))
     points = box(-12, 12, 2)
@@ -112,7 +112,7 @@ def test_choices_with_masses_of_very_unlike_size():
 
 @pytest.mark.parametrize("norm", K_NORMS)
 def test_means_are_sums_on_the_grid(norm):
-    """Sums of records cut towards 0, plus whole noise: the same law around every neighbour, at half of epsilon."""
+    """Sums of records truncated towards 0, plus integer noise: the same law around all neighbours, at epsilon / 2."""
     records = np.array([[0.3, -0.29], [0.01, 0.99 if norm == "linf" else 0.7], [-0.26, 0.1]])
     mechanism = KNormGradient(Mean(1), 2, norm=norm, grid="1/4")
     sums = mechanism.simulate(records, draws=1000, rng=1) * 3
@@ -133,8 +133,8 @@ def test_records_are_cut_to_the_grid_of_the_density_too():
     assert not np.array_equal(mechanism.log_density(y, [0.3, 0.6]), mechanism.log_density(y, [0.25, 0.75]))
 
 
-def test_what_lies_off_a_subspace_is_not_published():
-    """Records beside the subspace by what passes for rounding: none of it shows."""
+def test_components_off_a_subspace_are_not_published():
+    """Records are off the subspace by a rounding error, which is not published."""
     records = np.array([[1.0, 2.0 + 1e-10], [0.5, 1.0]]) / 4
     line = {"subspace": [[1.0], [2.0]], "known": "the second is twice the first"}
     drawn = KNormGradient(Mean(1), 1, **line).simulate(records, draws=200, rng=1)
@@ -148,7 +148,7 @@ def test_coefficients_are_cut_to_24_bits():
 
 
 def test_older_files_hold_real_numbers(tmp_path):
-    """What was written without a grid: read, written again as it was, and said not to be exact."""
+    """Files without a grid are read, written again unchanged, and described as not exact."""
     release = KNormGradient(Quantile(0.5, 0, 10), 1, grid=None).release([1, 2, 7])
     assert "grid" not in release.mechanism.to_dict()
     release.save(tmp_path / "old.ppd")

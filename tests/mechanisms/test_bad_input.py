@@ -1,4 +1,4 @@
-"""Every constructor and every release refuses bad input by a typed error that says what to do and shows no count."""
+"""Every constructor and every release refuses bad input by a typed error that states a remedy and shows no count."""
 
 import math
 
@@ -41,7 +41,7 @@ from ppdinf.mechanisms import (
 COUNTS = [7_654_321, 8_123_457, 9_031_333]
 PREVIOUS = [4, 2, 3]
 
-PUBLIC = {  # constructors that take what is public, and epsilon
+PUBLIC = {  # constructors with the parameters public and epsilon
     "GeneralizedLaplace": lambda public, epsilon=1: GeneralizedLaplace(public, epsilon),
     "GeneralizedLaplace l2": lambda public, epsilon=1: GeneralizedLaplace(public, epsilon, norm="l2"),
     "GeneralizedGaussian": lambda public, epsilon=1: GeneralizedGaussian(public, epsilon, "1e-6"),
@@ -117,7 +117,7 @@ def test_bounds_of_objectives(name, value):
     "public", [None, "total", [[1, 1, 1]], total, 1], ids=["none", "text", "matrix", "function", "number"]
 )
 @pytest.mark.parametrize("name", [*PUBLIC, *OTHER])
-def test_what_is_public(name, public):
+def test_public_statements(name, public):
     with pytest.raises(PpdinfError):
         (PUBLIC | OTHER)[name](public)
 
@@ -181,7 +181,7 @@ def test_tables(name, case):
     table, error = TABLES[case]
     mechanism = (PUBLIC | OTHER)[name](total() & nonnegative() if name in ("Conditioned", "Suppression") else total())
     uses = [mechanism.release, lambda t: mechanism.simulate(t, draws=2, rng=1)]
-    if case != "negative":  # a plan reads labels alone; it may be asked for a noisy table
+    if case != "negative":  # a plan uses labels only, so a noisy table is valid input
         uses.append(mechanism.sampler_plan)
     for use in uses:
         with pytest.raises(error) as caught:

@@ -1,4 +1,4 @@
-"""Correlated Gaussian noise: its covariance, its promise in closed form, and what it gains."""
+"""Correlated Gaussian noise: its covariance, its guarantee in closed form, and its gain."""
 
 import math
 
@@ -33,7 +33,7 @@ CASES = {
 
 @pytest.mark.parametrize(("public", "table", "query"), CASES.values(), ids=CASES)
 @pytest.mark.parametrize("neighbours", ["replaced", "added"])
-def test_the_promise_holds_in_closed_form_and_is_not_wider_than_needed(public, table, query, neighbours):
+def test_the_guarantee_holds_in_closed_form_and_is_tight(public, table, query, neighbours):
     mechanism = CorrelatedGaussian(public, "1/2", "1e-5", query=query, neighbours=neighbours)
     system = bound(public, table, query)
     F = mechanism.factor(system)
@@ -65,7 +65,7 @@ def test_draws_have_the_stated_covariance_and_density(public, table, query):
 
 
 def test_overlapping_queries_gain():
-    """The error of 128 cumulative counts: a fifteenth of spherical noise, where one person moves every count."""
+    """The error of 128 cumulative counts is 1/15 of the error of spherical noise: one person moves every count."""
     query = np.tril(np.ones((128, 128), dtype=int))
     system = Public().on(xr.DataArray(np.zeros(128, dtype=int), dims="answer"))
     F = CorrelatedGaussian(Public(), 1, "1e-6", query=query, neighbours="added").factor(system)
@@ -74,7 +74,7 @@ def test_overlapping_queries_gain():
 
 
 def test_short_axes_come_first():
-    """With the long ones first, as in a plain reading, the error is larger, and larger than that of spherical noise."""
+    """If the long axes come first, the error is larger, and larger than the error of spherical noise."""
     directions, moves = sensitivity_directions(_space(Public(), 32), np.tril(np.ones((32, 32), dtype=int)), "added")
 
     def error(shape):
@@ -107,8 +107,8 @@ def test_calibration_at_once_is_never_wider_than_part_by_part():
         assert np.allclose(shape.T @ shape, np.diag(np.diag(shape.T @ shape)), atol=1e-8)
 
 
-def test_answers_that_nobody_moves_get_no_noise():
-    """The first answer is the number of records, which replacing one does not change."""
+def test_constant_answers_get_no_noise():
+    """The first answer is the number of records, which replacing a record does not change."""
     mechanism = CorrelatedGaussian(Public(), 1, "1e-6", query=[[1, 1, 1], [1, 0, 0], [0, 1, 0]])
     drawn = mechanism.simulate([3, 4, 5], draws=4, rng=1)
     assert np.allclose(drawn[:, 0], 12)
@@ -120,7 +120,7 @@ def test_answers_that_nobody_moves_get_no_noise():
 
 
 def test_small_moves_are_not_lost_to_rounding():
-    """A second answer that a record moves by 1, beside one that it moves by up to a million."""
+    """A record moves the second answer by 1 and the first by up to 1,000,000."""
     for weight in (2**18, 10**6):
         mechanism = CorrelatedGaussian(Public(), 1, "1e-6", query=[[weight, 0, 1], [1, 1, 0]])
         if weight == 2**18:
@@ -160,5 +160,5 @@ def test_refuses_malformed_parameters(arguments, keywords):
 
 
 def test_tables_with_too_many_moves_are_refused():
-    with pytest.raises(PrivacyError, match="too many to write out"):
+    with pytest.raises(PrivacyError, match="too many to enumerate"):
         CorrelatedGaussian(total(), 1, "1e-6").simulate(np.ones(800, dtype=int), draws=1)

@@ -1,4 +1,4 @@
-"""What is said of the error before a release, against enumeration, and that no count enters it."""
+"""The expected error of a release against enumeration; no count enters it."""
 
 from fractions import Fraction
 from itertools import product
@@ -11,7 +11,7 @@ from enumerated import KINDS
 import ppdinf as ppd
 from ppdinf.errors import InvariantError, PpdinfError, PrivacyError
 from ppdinf.laws import DoubleGeometric
-from ppdinf.mechanisms.expected_error import _draws, cell_law, reversed_share
+from ppdinf.mechanisms.expected_error import _simulated_draws, cell_law, reversed_share
 from ppdinf.plots import plot_plan
 
 TOTAL = ppd.invariants.total()
@@ -59,7 +59,7 @@ def test_each_kind_of_cell_has_a_row():
     assert none.index.tolist() == ["in no public sum"]
 
 
-def test_simulated_laws_agree_with_enumeration_and_say_that_they_are():
+def test_simulated_laws_agree_with_enumeration_and_are_marked():
     """3 x 2 with both margins, and l2: pooled draws; four standard errors of a simulated sd are 4 %."""
     margins = ppd.invariants.margin("dim_0") & ppd.invariants.margin("dim_1")
     found = ppd.GeneralizedLaplace(margins, epsilon=1).expected_error((3, 2))
@@ -94,7 +94,7 @@ def test_errors_that_depend_on_counts_are_refused():
 
 
 def pairs(law, cells, reach):
-    """All noise tables of a few cells that sum to zero, with their masses; without a sum for two free ones."""
+    """All noise tables of a few cells that sum to zero, with their masses; without a sum, for two free cells."""
     moves = np.array([(*z, -sum(z)) for z in product(range(-reach, reach + 1), repeat=cells - 1)])
     mass = np.exp(law.log_weight(moves.astype(float)).sum(axis=1))
     return moves, mass / mass.sum()
@@ -102,8 +102,8 @@ def pairs(law, cells, reach):
 
 @pytest.mark.parametrize(("kind", "scale"), [("l1", "1"), ("l1", "1/2"), ("gaussian", "2")])
 @pytest.mark.parametrize("cells", [1, 2, 3, 4])
-def test_orders_turned_around_against_enumeration(kind, scale, cells):
-    """Swaps and limits, ties counting half; the swap of independent cells is another one under a sum of few."""
+def test_reversed_orders_against_enumeration(kind, scale, cells):
+    """Swaps and limits, ties counting half; cells under a sum of few cells differ from independent cells."""
     law, reach, gaps = KINDS[kind](scale), 24 if cells == 4 else 50, [1, 2, 5]
     found = reversed_share(law, cells, gaps)
     if cells == 1:
@@ -129,7 +129,7 @@ def test_orders_turned_around_against_enumeration(kind, scale, cells):
 
 
 def test_swaps_of_simulated_laws_are_those_of_two_different_cells():
-    """Two cells with the same sums are off together: their differences are not those of independent noise."""
+    """Two cells with the same sums have dependent noise: their differences are not those of independent noise."""
     margins = ppd.invariants.margin("dim_0") & ppd.invariants.margin("dim_1")
     (row,) = ppd.GeneralizedLaplace(margins, epsilon="1/4").expected_error((2, 2), gaps=[5]).to_dict("records")
     z = np.arange(-400, 401)  # the table of noise is z, -z, -z, z: two of three other cells differ by 2 z
@@ -197,7 +197,7 @@ def test_an_error_that_cannot_be_had_is_refused():
     ):
         with pytest.raises(PrivacyError):
             found.loss_for(**wrong)
-    with pytest.raises(PrivacyError, match="least loss serves"):
+    with pytest.raises(PrivacyError, match="smallest loss suffices"):
         ppd.plan(laplace(), (1,), [1]).loss_for(sd=1)
 
 
@@ -220,11 +220,11 @@ SYSTEMS = {
 @pytest.mark.parametrize(
     "name", [n if n in ("total of 67", "groups") else pytest.param(n, marks=pytest.mark.deep) for n in SYSTEMS]
 )
-def test_what_is_stated_is_what_is_drawn(name):
-    """Standard deviation and half-width within 2 % of other draws, by another seed; of 400,000 values and more.
+def test_stated_errors_agree_with_draws(name):
+    """Standard deviation and half-width within 2 % of other draws, with another seed, of at least 400,000 values.
 
-    The standard error of either side is below .5 % for the systems that are simulated, and below .25 % for those that
-    are computed, so that 2 % are beyond 2.8 standard errors of the difference at worst.
+    The standard error of either side is below 0.5 % for the simulated systems, and below 0.25 % for the computed
+    systems, so that 2 % are at least 2.8 standard errors of the difference.
     """
     mechanism, labels = SYSTEMS[name]
     (row,) = mechanism.expected_error(labels, gaps=[20]).to_dict("records")
@@ -240,7 +240,7 @@ def test_what_is_stated_is_what_is_drawn(name):
 
 
 def test_simulations_that_take_too_long_are_refused_before_any_begins(monkeypatch):
-    """10 x 10 cells with loss 1 take half a minute a draw; the losses that can be planned are named."""
+    """10 x 10 cells with loss 1 take 30 s per draw; the message names the losses that can be planned."""
     margins = ppd.invariants.margin("dim_0") & ppd.invariants.margin("dim_1")
 
     def laplace(epsilon):
@@ -278,7 +278,7 @@ def test_a_plan_states_the_loss_of_one_person():
 def test_fewer_draws_are_simulated_where_they_take_long():
     margins = ppd.invariants.margin("dim_0") & ppd.invariants.margin("dim_1")
     found = [
-        _draws(ppd.GeneralizedLaplace(margins, epsilon), margins.on(np.zeros((10, 6), dtype=int)))
+        _simulated_draws(ppd.GeneralizedLaplace(margins, epsilon), margins.on(np.zeros((10, 6), dtype=int)))
         for epsilon in ("1/4", 1)
     ]
     assert 500 < found[0] < 1_000

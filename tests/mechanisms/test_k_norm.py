@@ -25,7 +25,7 @@ CASES = {
 
 @pytest.mark.parametrize(("public", "table", "query"), CASES.values(), ids=CASES)
 @pytest.mark.parametrize("neighbours", ["replaced", "added"])
-def test_the_density_keeps_the_promise_between_all_neighbours(public, table, query, neighbours):
+def test_the_density_satisfies_the_guarantee_between_all_neighbours(public, table, query, neighbours):
     mechanism = KNorm(public, "1/2", query=query, neighbours=neighbours)
     system = bound(public, table, query)
     law = mechanism.law(system)
@@ -63,7 +63,7 @@ def test_cells_under_one_total_get_conditioned_laplace_noise():
 
 
 def test_the_body_of_columns_is_too_small_for_replaced_records():
-    """One column of Q' is a move of an added record; the difference of two is up to twice as long."""
+    """One column of Q' is the change by an added record; the difference of two columns is up to twice as long."""
     table = np.zeros(4, dtype=int)
     wrong = KNorm(total(), 1, neighbours="added").law(total().on(table))
     move = np.array([1.0, -1, 0, 0])
@@ -71,8 +71,8 @@ def test_the_body_of_columns_is_too_small_for_replaced_records():
 
 
 @pytest.mark.deep
-def test_a_chain_serves_where_faces_are_too_many(monkeypatch):
-    """With faces listed up to two dimensions only, the chain's law agrees with the exact one."""
+def test_a_chain_is_used_where_faces_are_too_many(monkeypatch):
+    """With faces enumerated up to two dimensions only, the chain's law agrees with the exact law."""
     table = np.ones(5, dtype=int)
     exact = KNorm(total(), 1, neighbours="added").simulate(table, draws=4000, rng=1) - table
     monkeypatch.setattr(module, "EXACT", 2)

@@ -1,4 +1,4 @@
-"""K-norm gradient: densities, draws, and an audit of the promise by integration over neighbouring data."""
+"""K-norm gradient: densities, draws, and an audit of the guarantee by integration over neighbouring data."""
 
 import itertools
 import math
@@ -23,14 +23,14 @@ from ppdinf.noise.real.k_norm_draws import K_NORMS
 
 
 def on_grid(mechanism, data, grid):
-    """Normalised density on a grid of equal cells, by the public log density."""
+    """Normalized density on a grid of equal cells, by the public log density."""
     log = mechanism.log_density(grid if grid.ndim == 2 else grid[:, None], data)
     density = np.exp(log - log.max())
     return density / density.sum()
 
 
 def cdf_on_grid(mechanism, data, grid):
-    """Distribution function at the right ends of the cells whose middles are the grid."""
+    """Distribution function at the right ends of the cells with the given midpoints."""
     mass = on_grid(mechanism, data, grid)
     step = grid[1] - grid[0]
     return lambda t: np.interp(t, grid + step / 2, np.cumsum(mass), left=0)
@@ -50,7 +50,7 @@ def regression_data(rng, n, d, kind):
 
 @pytest.mark.parametrize("norm", K_NORMS)
 def test_means_are_k_norm_laws(norm):
-    """The size of the error is Gamma(d) with scale 2 diameter Delta_z / (n epsilon); 5 % off is seen."""
+    """The size of the error is Gamma(d) with scale 2 diameter Delta_z / (n epsilon); a deviation of 5 % is detected."""
     rng = np.random.default_rng(1)
     data = rng.uniform(-0.3, 0.3, (40, 3))
     mechanism = KNormGradient(Mean(bound=1), epsilon="1/2", norm=norm, delta_z=3)
@@ -67,7 +67,7 @@ def test_means_are_k_norm_laws(norm):
     assert str(mechanism.sampler_plan(data)) == f"direct sampler (exact): a {norm} law around the mean"
 
 
-def test_means_on_a_subspace_that_holds_them():
+def test_means_on_a_subspace_that_contains_them():
     """Half the dimensions, half the degrees; every answer is in the subspace."""
     rng = np.random.default_rng(2)
     A = rng.normal(size=(6, 2))
@@ -103,7 +103,7 @@ def test_errors_of_projected_and_confined_means(d1, d2):
 @pytest.mark.parametrize("norm", K_NORMS)
 @pytest.mark.deep
 def test_means_on_a_line_that_misses_them_against_integration(norm):
-    """A chain: no closed form where the mean is off the subspace, or the norm is not l2."""
+    """A chain: no closed form exists if the mean is off the subspace, or the norm is not l2."""
     data = np.array([[0.3, 0.1], [-0.1, 0.5], [0.4, 0.2]])
     direction = np.array([[1.0], [2.0]])
     mechanism = KNormGradient(Mean(1), epsilon=2, norm=norm, subspace=direction, known="the second is twice the first")
@@ -136,7 +136,7 @@ def test_quantiles_against_integration(probability):
 
 
 def by_hand(radius, d):
-    """Least squares stated as a gradient of one's own, which is drawn by the chain."""
+    """Least squares stated as a user-defined gradient, which the chain draws."""
     return Gradient(
         lambda data, y: y @ (data[0].T @ data[0]) - data[0].T @ data[1],
         lambda y: np.linalg.norm(y, axis=1) + 2,
@@ -147,7 +147,7 @@ def by_hand(radius, d):
 
 @pytest.mark.parametrize(("n", "radius", "epsilon"), [(400, 1.5, 2), (60, 2.0, 1)])
 def test_linear_regression_by_rejection_against_the_chain(n, radius, epsilon):
-    """Two routes to one law, the second with answers at the edge of the ball; a scale 10 % off is seen."""
+    """Two algorithms for one law, the second with answers at the edge of the ball; a scale 10 % off is detected."""
     x, response = data = regression_data(np.random.default_rng(6), n, 3, "linear")
     exact = KNormGradient(LinearRegression(radius), epsilon=epsilon)
     chain = KNormGradient(by_hand(radius, 3), epsilon=epsilon)
@@ -165,7 +165,7 @@ def test_linear_regression_by_rejection_against_the_chain(n, radius, epsilon):
 @pytest.mark.parametrize("norm", K_NORMS)
 @pytest.mark.parametrize("n", [30, 3])
 def test_linear_regression_in_one_dimension_against_integration(norm, n):
-    """By rejection, and by the chain where the noise is as wide as the ball."""
+    """By rejection, and by the chain for noise as wide as the ball."""
     data = regression_data(np.random.default_rng(16), n, 1, "linear")
     mechanism = KNormGradient(LinearRegression(0.5), epsilon="1/2" if n == 30 else "1/100", norm=norm)
     draws = mechanism.simulate(data, draws=5000, rng=17)[:, 0]
@@ -196,7 +196,7 @@ def test_separable_records_stay_in_the_ball():
     assert draws[:, 0].mean() > 0.5
 
 
-# The promise
+# The guarantee
 
 
 def worst_loss(mechanism, pairs, grid):
@@ -206,7 +206,7 @@ def worst_loss(mechanism, pairs, grid):
 
 
 def neighbours(values, n):
-    """All data of n records from a few values, next to each of those that differ in one record."""
+    """All data of n records from a few values, each with all data that differ in one record."""
     for data in itertools.combinations_with_replacement(values, n):
         for other in values:
             if other != data[0]:
@@ -214,7 +214,7 @@ def neighbours(values, n):
 
 
 def test_audit_of_quantiles():
-    """Every pair of neighbours; half the epsilon would not do, so the factor of 2 is needed."""
+    """Every pair of neighbours; half the epsilon would be too small, so the factor of 2 is needed."""
     mechanism = KNormGradient(Quantile(0.5, 0, 4), epsilon=1)
     grid = np.linspace(0, 4, 401)[:-1] + 0.005
     loss = worst_loss(mechanism, neighbours([0.0, 1.0, 2.0, 3.5, 4.0], 4), grid)
@@ -222,7 +222,7 @@ def test_audit_of_quantiles():
 
 
 def test_audit_of_means():
-    """Without a normaliser that depends on the data, half of the stated loss is never exceeded."""
+    """The normalizer does not depend on the data, so half of the stated loss is never exceeded."""
     grid = np.linspace(-40, 40, 16_001)
     loss = worst_loss(KNormGradient(Mean(1), epsilon=1), neighbours([-1.0, 0.0, 1.0], 3), grid)
     assert loss == pytest.approx(0.5, abs=1e-4)
@@ -245,7 +245,7 @@ def test_audit_of_regressions(objective):
 @pytest.mark.parametrize("norm", K_NORMS)
 @pytest.mark.parametrize("kind", ["linear", "logistic"])
 def test_sensitivities_hold_and_are_nearly_reached(norm, kind):
-    """Random records and answers: no change of the gradient exceeds the bound, and some come within a quarter of it."""
+    """Random records and answers: no change of the gradient exceeds the bound, the largest is at least 3/4."""
     rng, features = np.random.default_rng(13), 2.0
     objective = (
         LinearRegression(3.0, features=features, response=0.5)
@@ -304,8 +304,8 @@ def test_releases_carry_their_guarantee_and_come_back_from_their_files(objective
     assert difference == 0
 
 
-def test_a_release_says_nothing_more_of_the_records():
-    """The share of accepted attempts depends on them, and stays with the curator."""
+def test_a_release_reveals_nothing_more_about_the_records():
+    """The share of accepted attempts depends on the records, and is not published."""
     data = regression_data(np.random.default_rng(1), 400, 3, "linear")
     release = KNormGradient(LinearRegression(1.5), epsilon=2).release(data)
     assert "%" not in release.guarantee.describe()
@@ -313,19 +313,19 @@ def test_a_release_says_nothing_more_of_the_records():
 
 
 class SometimesExact(Quantile):
-    """One of the user's own, which does not say that its sampler serves all records."""
+    """A user-defined objective that does not state that its sampler applies to all records."""
 
     always_exact = False
 
 
-def test_what_an_exact_release_tells_of_the_records_counts_as_known():
-    """Records decide between exact draws and a chain; where they do not, nothing is added."""
+def test_the_choice_of_an_exact_sampler_counts_as_known():
+    """The records decide between exact draws and a chain; otherwise nothing is added to the guarantee."""
     data = regression_data(np.random.default_rng(1), 400, 3, "linear")
     line, word = {"subspace": [[1], [2]], "known": "a line"}, "that no Markov chain is needed for the records"
     for objective, records, kwargs, tells in (
         (LinearRegression(1.5), data, {}, True),
         (Mean(1), [[0.1, 0.2]], line, True),
-        (Mean(1), [[0.1, 0.3]], line, False),  # a chain, whose guarantee promises nothing
+        (Mean(1), [[0.1, 0.3]], line, False),  # a chain without a guarantee
         (Mean(1), [[0.1, 0.3]], {}, False),
         (Quantile(0.5, 0, 1), [0.3], {}, False),
         (SometimesExact(0.5, 0, 1), [0.3], {}, True),
@@ -337,17 +337,17 @@ def test_what_an_exact_release_tells_of_the_records_counts_as_known():
 
 def test_chains_are_released_only_when_allowed():
     data = (np.eye(2), [1, 0])
-    with pytest.raises(PrivacyError, match="allow_mcmc=True, for research"):
+    with pytest.raises(PrivacyError, match="for research, allow the"):
         KNormGradient(LogisticRegression(2), 1).release(data)
 
 
-def test_programs_are_not_saved_and_answers_are_no_tables(tmp_path):
+def test_functions_are_not_saved_and_answers_are_not_tables(tmp_path):
     release = KNormGradient(by_hand(2.0, 2), 1).release((np.eye(2), np.ones(2)), allow_mcmc=True)
-    with pytest.raises(PrivacyError, match="another one is a program"):
+    with pytest.raises(PrivacyError, match="any other one is code"):
         release.save(tmp_path / "r.ppd")
-    with pytest.raises(ModelError, match="about records"):
+    with pytest.raises(ModelError, match="depends on records"):
         release.mechanism.logp(release.table, [1, 2])
-    with pytest.raises(ModelError, match="about records"), pm.Model():
+    with pytest.raises(ModelError, match="depends on records"), pm.Model():
         PartiallyPrivate("x", pm.Poisson.dist(1.0), release=release)
 
 
@@ -368,19 +368,19 @@ def test_releases_take_no_seed_and_simulations_repeat():
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: KNormGradient("mean", 1), "first argument is an objective"),
+        (lambda: KNormGradient("mean", 1), "first argument must be an objective"),
         (lambda: KNormGradient(Mean(1), 0), "epsilon must be positive"),
         (lambda: KNormGradient(Mean(1), 1, norm="l3"), "norm must be one of"),
         (lambda: KNormGradient(Mean(1), 1, delta_z=-1), "delta_z must be positive"),
         (lambda: KNormGradient(Mean(1), 1, delta_z="0.99"), "delta_z must be at least 1"),
         (lambda: KNormGradient(Mean(1), 1, grid=0.1), "grid must be a power of two"),
         (lambda: KNormGradient(Mean(1), 1, grid="fine"), "grid must be a finite number"),
-        (lambda: KNormGradient(LogisticRegression(1), 1, grid=1), "no sampler of multiples"),
-        (lambda: KNormGradient(Mean(1), 1, subspace=[[1], [2]], known="x", grid=1), "no sampler of multiples"),
-        (lambda: KNormGradient(Mean(1), 1, subspace=[[1]]), "say what is public"),
+        (lambda: KNormGradient(LogisticRegression(1), 1, grid=1), "no sampler on a grid"),
+        (lambda: KNormGradient(Mean(1), 1, subspace=[[1], [2]], known="x", grid=1), "no sampler on a grid"),
+        (lambda: KNormGradient(Mean(1), 1, subspace=[[1]]), "describe it in known"),
         (lambda: KNormGradient(Mean(1), 1, subspace=[1], known="x"), "subspace must be a matrix"),
         (lambda: KNormGradient(Mean(1), 1, subspace=[[np.nan]], known="x"), "subspace must be a matrix"),
-        (lambda: KNormGradient(Mean(1), 1, subspace=[[0], [0]], known="x"), "nothing but 0"),
+        (lambda: KNormGradient(Mean(1), 1, subspace=[[0], [0]], known="x"), "contains only 0"),
         (lambda: Mean(0), "bound must be positive"),
         (lambda: Mean(math.inf), "bound must be positive"),
         (lambda: Mean("1"), "bound must be positive"),
@@ -392,7 +392,7 @@ def test_releases_take_no_seed_and_simulations_repeat():
         (lambda: LogisticRegression(math.nan), "radius must be positive"),
         (lambda: Gradient("f", 1, answers=1, radius=1), "function must be a gradient"),
         (lambda: Gradient(abs, 0, answers=1, radius=1), "sensitivity_bound must be positive"),
-        (lambda: Gradient(abs, 1, answers=0, radius=1), "answers must be a positive whole number"),
+        (lambda: Gradient(abs, 1, answers=0, radius=1), "answers must be a positive integer"),
         (lambda: Gradient(abs, 1, answers=1, radius=math.inf), "radius must be positive"),
     ],
 )
@@ -407,24 +407,24 @@ X = np.array([[0.6, 0.8], [0.1, 0.2]])
 @pytest.mark.parametrize(
     ("objective", "data", "message"),
     [
-        (Mean(1), [[0.5], [1.2345]], "exceeds 1, the first in row 1"),
+        (Mean(1), [[0.5], [1.2345]], "exceeds 1, first in row 1"),
         (Mean(1), [0.5, math.nan], "records 1 is not finite"),
         (Mean(1), ["a"], "records must be numbers"),
         (Mean(1), [[1], [1, 2]], "records must be numbers"),
         (Mean(1), [True], "records must be numbers"),
         (Mean(1), [], "records must be numbers"),
-        (Mean(1e-14), [0.0, 1e-13], "exceeds 1e-14, the first in row 1"),
-        (Quantile(0.5, 0, 1), [0.5, 1.2345], "the first in row 1"),
+        (Mean(1e-14), [0.0, 1e-13], "exceeds 1e-14, first in row 1"),
+        (Quantile(0.5, 0, 1), [0.5, 1.2345], "first in row 1"),
         (Quantile(0.5, 0, 1), [[0.5, 0.6]], "one number per record"),
         (LinearRegression(1), X, "a pair"),
         (LinearRegression(1), (X, [0.5]), "one response per row"),
-        (LinearRegression(1), (X * 1.2345, [0, 0]), "features exceeds 1, the first in row 0"),
+        (LinearRegression(1), (X * 1.2345, [0, 0]), "features exceeds 1, first in row 0"),
         (LinearRegression(1), (X, [0, 1.2345]), "response of a record exceeds 1"),
-        (LogisticRegression(1), (X, [0, 2]), "record 1 is neither 0 nor 1"),
+        (LogisticRegression(1), (X, [0, 2]), "record 1 must be 0 or 1"),
         (Gradient(lambda x, y: y[0], 1, answers=2, radius=1), None, "must have the shape of y"),
     ],
 )
-def test_refuses_records_out_of_bounds_and_shows_none(objective, data, message):
+def test_refuses_records_out_of_bounds_without_showing_them(objective, data, message):
     with pytest.raises(PrivacyError, match=message) as caught:
         KNormGradient(objective, epsilon=1).release(data, allow_mcmc=True)
     assert "1.23" not in str(caught.value)

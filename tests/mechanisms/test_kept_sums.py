@@ -1,4 +1,4 @@
-"""Noise that breaks a public sum is a fault of the package: nothing is returned, and a session spends nothing."""
+"""Noise that violates a public sum is a bug in the package: nothing is returned, and a session spends nothing."""
 
 from fractions import Fraction
 
@@ -26,7 +26,7 @@ MECHANISMS = {
 
 
 def broken(mechanism, monkeypatch, change=1):
-    """Let every draw but the first one add to the last cell."""
+    """Modify the last cell of every draw except the first."""
     drawn = type(mechanism).draw
 
     def draw(*arguments):
@@ -42,7 +42,7 @@ def test_a_broken_sum_is_never_returned(name, monkeypatch):
     mechanism = MECHANISMS[name]
     assert mechanism.simulate(TABLE, draws=3, rng=1).shape == (3, 2, 2)
     broken(mechanism, monkeypatch)
-    with pytest.raises(InternalError, match=r"internal fault of ppdinf: the noise breaks 'dim_[01]=1'.*not the"):
+    with pytest.raises(InternalError, match=r"internal error of ppdinf: the noise violates 'dim_[01]=1'.*not the"):
         mechanism.simulate(TABLE, draws=3, rng=1)
     if name != "post-processed":  # its release draws by the mechanism of the noisy cells
         with pytest.raises(InternalError, match="Nothing was published") as refused:
@@ -54,7 +54,7 @@ def test_a_broken_bound_is_never_returned(monkeypatch):
     monkeypatch.setattr(
         ppd.Conditioned, "draw", lambda self, system, x, draws, *_: np.tile([[740, -5, 3, 16]], (draws, 1))
     )
-    with pytest.raises(InternalError, match="breaks 'dim_0=0, dim_1=1 at least 0'"):
+    with pytest.raises(InternalError, match="violates 'dim_0=0, dim_1=1 at least 0'"):
         MECHANISMS["bounded"].simulate(TABLE, draws=2)
 
 
@@ -67,7 +67,7 @@ def test_draws_of_a_distribution_are_checked(monkeypatch):
 
 
 def test_every_draw_is_checked(monkeypatch):
-    """Also where draws are checked a few at a time."""
+    """Also if draws are checked in small batches."""
     system = MARGINS.on(TABLE)
     drawn = np.tile(TABLE.ravel(), (50, 1))
     monkeypatch.setattr(kept_sums, "BATCH", 12)

@@ -1,4 +1,4 @@
-"""Generalized Laplace: what it refuses, its density, its draws, and an audit of its promise by enumeration."""
+"""Generalized Laplace: refusals, density, draws, and an audit of the guarantee by enumeration."""
 
 import math
 import os
@@ -71,8 +71,8 @@ def test_refuses_malformed_parameters(arguments, error):
 
 
 @pytest.mark.parametrize("draws", [0, -1, True, 1.0, "1"])
-def test_refuses_a_number_of_draws_that_is_none(draws):
-    with pytest.raises(PrivacyError, match="draws must be a positive whole number"):
+def test_refuses_invalid_numbers_of_draws(draws):
+    with pytest.raises(PrivacyError, match="draws must be a positive integer"):
         laplace().simulate([3, 1, 2], draws=draws, rng=1)
 
 
@@ -108,7 +108,7 @@ def test_counts_near_zero_become_negative():
     assert any(laplace(epsilon="1/10").release([0, 1, 0]).table.min() < 0 for _ in range(50))
 
 
-def test_structural_zeros_are_no_surprise():
+def test_structural_zeros_do_not_warn():
     table = TABLE.drop_vars(["state", "density"]).copy(data=[5, 0, 7])
     release = laplace(total() & zeros({"county": "y"}), epsilon="1/10").release(table)  # a warning would be an error
     assert release.table[1] == 0
@@ -116,7 +116,7 @@ def test_structural_zeros_are_no_surprise():
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded")
-def test_forked_processes_draw_noise_of_their_own():
+def test_forked_processes_draw_different_noise():
     reader, writer = os.pipe()
     if os.fork() == 0:
         os.write(writer, laplace(epsilon="1/1000").release([10**6] * 40).table.values.tobytes())
@@ -220,7 +220,10 @@ def p_value(draws, points, law):
 
 @pytest.mark.parametrize(("public", "table", "width"), SYSTEMS.values(), ids=SYSTEMS)
 def test_draws_follow_the_enumerated_law(public, table, width):
-    """400,000 draws; an epsilon that is 5 % off either way is seen. What lies outside the box has mass below 1e-6."""
+    """400,000 draws; an epsilon that is 5 % off in either direction is detected.
+
+    The mass outside the box is below 1e-6.
+    """
     if "c" not in table.coords:
         table = table.assign_coords(c=range(table.size))
     draws = laplace(public, epsilon="3/2").simulate(table, draws=400_000, rng=11).values - table.values
@@ -230,8 +233,8 @@ def test_draws_follow_the_enumerated_law(public, table, width):
         assert p_value(draws, points, outcome_law(points, wrong)) < 1e-6
 
 
-def test_the_law_is_not_that_of_noise_with_a_balancing_cell():
-    """Two cells of free noise and a third that balances them keep the total too, and follow another law."""
+def test_the_law_differs_from_noise_with_a_balancing_cell():
+    """Two cells of free noise and a third cell that balances them also keep the total, but have another law."""
     a = math.exp(-1)
     free = np.random.default_rng(5).geometric(1 - a, (400_000, 2, 2)) @ [1, -1]
     points = lattice_points(np.ones((1, 3), dtype=int), 14)
@@ -239,8 +242,8 @@ def test_the_law_is_not_that_of_noise_with_a_balancing_cell():
 
 
 @pytest.mark.parametrize(("public", "table", "width"), SYSTEMS.values(), ids=SYSTEMS)
-def test_the_promise_holds_between_all_equivalent_tables(public, table, width):
-    """Every pair of tables with the same public sums, every outcome; half the stated epsilon would not do."""
+def test_the_guarantee_holds_between_all_equivalent_tables(public, table, width):
+    """Every pair of tables with the same public sums, every outcome; half the stated epsilon would be too small."""
     mechanism = laplace(public, epsilon="2/5")
     system = public.on(table)
     offsets = lattice_points(system.A.toarray(), 3)
@@ -260,7 +263,7 @@ def test_the_promise_holds_between_all_equivalent_tables(public, table, width):
 
 def worst_losses(mechanism, tables, outcomes):
     """Largest log ratio of outcome probabilities, and l1 distance, for every ordered pair of tables."""
-    log_p = np.array([mechanism.law.log_weight(outcomes - x).sum(axis=1) for x in tables])  # one normaliser for all x
+    log_p = np.array([mechanism.law.log_weight(outcomes - x).sum(axis=1) for x in tables])  # one normalizer for all x
     loss = np.array([np.max(row - log_p, axis=1) for row in log_p])
     distance = np.abs(np.array(tables)[:, None] - np.array(tables)[None]).sum(axis=2)
     return loss, distance

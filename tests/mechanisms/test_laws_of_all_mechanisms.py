@@ -1,7 +1,7 @@
-"""Every mechanism with every option: what `logp` and `dist` sum to over all outputs, and invariance under relabelling.
+"""Every mechanism with every option: total mass of `logp` and `dist`, and invariance under relabelling.
 
 Outputs of integer mechanisms are enumerated. Noise without bounds has outputs y = x + z with A z = 0, for the same z
-around every table; within bounds, outputs are the tables that obey them, and the density is a probability. The total
+around every table; within bounds, outputs are the tables that satisfy them, and the density is a probability. The total
 is the same for every confidential table.
 """
 
@@ -89,7 +89,7 @@ CELLS = {
 
 
 def agreeing(public, tables=TABLES):
-    """Tables with the public sums of the first one, and within its bounds."""
+    """Tables with the public sums of the first table, and within its bounds."""
     system = public.on(table(tables[0]))
     flat = box(0, 4, 6)
     inside = (flat @ system.A.T == system.values).all(axis=1) if system.A.shape[0] else np.ones(len(flat), dtype=bool)
@@ -136,8 +136,8 @@ def test_releases_within_bounds_have_the_same_total_for_all_tables(sums, bounds,
 
 
 @pytest.mark.parametrize("kind", CELLS)
-def test_cells_released_one_by_one(kind):
-    """The likelihood of two stages also has the noisy sums, which are the same for tables with one histogram."""
+def test_cells_released_independently(kind):
+    """The likelihood of two stages also contains the noisy sums, which are the same for tables with one histogram."""
     mechanism = CELLS[kind]
     outputs = box(0, 3, 3)
     tables = [[0, 1, 3], [3, 0, 1], [1, 3, 0]] if kind == "two-stage" else [[0, 1, 3], [2, 2, 2], [3, 0, 0]]

@@ -1,4 +1,4 @@
-"""Real-valued noise in multiples of a grid: the law of the published bits, what they tell, and the promises there."""
+"""Real-valued noise in multiples of a grid: the law of the published bits, their information, and the guarantees."""
 
 import math
 from fractions import Fraction
@@ -62,7 +62,7 @@ def bound(mechanism, table):
 
 
 def lattice_points(mechanism, system, law, reach):
-    """Multiples of the grid that the noise can take, within a box of coordinates of the lattice; whether near 0."""
+    """Multiples of the grid in the support, within a box of lattice coordinates; and a mask of those near 0."""
     space = null_space(system.structure)
     spanned = (
         space.structure if law.dimension == space.dimension else moved_structure(space, mechanism.query, "replaced")
@@ -73,7 +73,7 @@ def lattice_points(mechanism, system, law, reach):
 
 @pytest.mark.parametrize("name", CASES)
 def test_draws_follow_the_stated_law_on_the_grid(name):
-    """Chi-square over the multiples that are not rare; wrong: epsilon 15 % off."""
+    """Chi-square over the multiples that are not rare; wrong law: epsilon 15 % off."""
     make, public, table, kwargs = CASES[name]
     mechanism = make(public, **kwargs)
     system = bound(mechanism, table)
@@ -109,7 +109,7 @@ def projected_law(rate, grid, reach):
 
 
 def test_projected_draws_are_projections_of_multiples_of_the_grid():
-    """Under a total, chi-square against the sum over all noise that is projected to one value; wrong: epsilon."""
+    """Under a total, chi-square against the sum over all noise with the same projection; wrong law: epsilon."""
     mechanism = ppd.SubspaceLaplace(total(), 1, grid="1/2")
     noise = mechanism.draw_noise(total().on(THREE), DRAWS, seeded_stream(2))
     keys, _ = projected_law(0.25, 0.5, 30)
@@ -124,8 +124,8 @@ def test_projected_draws_are_projections_of_multiples_of_the_grid():
 
 
 @pytest.mark.parametrize("grid", [1, "1/4"])
-def test_the_integral_stands_for_the_sum_of_a_projected_law(grid):
-    """The share by which they differ is below d (grid / scale)^2."""
+def test_the_integral_approximates_the_sum_of_a_projected_law(grid):
+    """Their relative difference is below d (grid / scale)^2."""
     mechanism = ppd.SubspaceLaplace(total(), 1, grid=grid)
     law, step = mechanism.law(total().on(THREE)), float(Fraction(grid))
     keys, p = projected_law(step / 2, step, round(12 / step))
@@ -150,7 +150,7 @@ def in_doubles(mechanism):
     return type(mechanism).from_dict(data, mechanism.public)
 
 
-def told(mechanism, table, other, draws):
+def distinguished(mechanism, table, other, draws):
     """Share of releases of a table that another table, with the same public sums, cannot give."""
     system = mechanism.public.on(table)
     law = mechanism.law(system)
@@ -169,20 +169,20 @@ def told(mechanism, table, other, draws):
 
 
 @pytest.mark.parametrize("mechanism", PUBLISHED, ids=repr)
-def test_digits_tell_nothing_of_the_table(mechanism):
-    """Whatever is released, a neighbour with the same sums gives it as well, by multiples of the grid in its reach.
+def test_digits_reveal_nothing_about_the_table(mechanism):
+    """Every release is also a release of every neighbour with the same sums, by multiples of the grid within reach.
 
     In doubles, some releases cannot be written as the neighbour plus a double.
     """
     table = xr.DataArray([0, 40, 6], dims="c", coords={"g": ("c", list("PPP"))})
     other = table.copy(data=[1, 39, 6])
-    assert told(mechanism, table, other, 100_000) == 0
-    assert told(in_doubles(mechanism), table, other, 100_000) > 0.01
+    assert distinguished(mechanism, table, other, 100_000) == 0
+    assert distinguished(in_doubles(mechanism), table, other, 100_000) > 0.01
 
 
 @pytest.mark.parametrize(("epsilon", "grid"), [("1/4", 1), ("1/4", 2**-4), (1, "1/4"), (1, 2**-6)])
-def test_gaussian_promise_on_the_grid(grid, epsilon):
-    """Delta between tables one, two and three neighbours apart, summed over the multiples; wrong: a width 20 % less."""
+def test_gaussian_guarantee_on_the_grid(grid, epsilon):
+    """Delta between tables at distances 1, 2 and 3, summed over the multiples; wrong law: a width 20 % smaller."""
     delta, grid = 1e-3, float(Fraction(grid))
     sigma = ppd.SubspaceGaussian(total(), epsilon, "1e-3", grid=grid).sigma(total().on(THREE[:2]))
     k = np.arange(-round(12 * sigma / grid), round(12 * sigma / grid) + 1) * grid  # z = (k, -k)
@@ -197,8 +197,8 @@ def test_gaussian_promise_on_the_grid(grid, epsilon):
     assert spent(0.8 * sigma, 1) > delta
 
 
-def test_noise_of_rounded_bodies_keeps_the_sums_and_says_that_doubles_decide():
-    """Both margins: moves break public sums, so that no counts of records give the noise."""
+def test_noise_of_rounded_bodies_keeps_the_sums_and_states_double_precision():
+    """Both margins: changes by a record violate public sums, so the noise is not a vector of record counts."""
     table = np.arange(6).reshape(2, 3)
     release = ppd.KNorm(MARGINS, 1, neighbours="added").release(table)
     steps = (release.table.values - table) / float(release.mechanism.grid)
@@ -206,10 +206,10 @@ def test_noise_of_rounded_bodies_keeps_the_sums_and_says_that_doubles_decide():
     assert not steps.sum(axis=0).any()
     assert not release.plan.exact
     assert release.plan.distance is None
-    assert "how likely each is was worked out in double precision" in release.guarantee.describe()
+    assert "the probability of each multiple was computed in double precision" in release.guarantee.describe()
 
 
-def test_where_no_grid_is_possible_it_is_said(monkeypatch, tmp_path):
+def test_the_plan_states_that_no_grid_is_possible(monkeypatch, tmp_path):
     def refuse(*arguments):
         raise InvariantError("The basis is too ill-conditioned.")
 
@@ -217,16 +217,16 @@ def test_where_no_grid_is_possible_it_is_said(monkeypatch, tmp_path):
     release = gaussian(total()).release(THREE)
     assert release.mechanism.grid is None
     assert not release.plan.exact
-    assert "no grid, since the basis is too ill-conditioned" in release.plan.reason
-    assert "the last digits of what is published can tell more" in release.guarantee.describe()
+    assert "no grid, because the basis is too ill-conditioned" in release.plan.reason
+    assert "the last digits of published numbers can reveal more" in release.guarantee.describe()
     release.save(tmp_path / "r.ppd")
     assert ppd.read_release(tmp_path / "r.ppd").guarantee == release.guarantee
     with pytest.raises(InvariantError, match="too ill-conditioned"):
         gaussian(total(), grid="1/8").release(THREE)
 
 
-def test_files_from_before_grids_are_read_and_said_not_to_be_exact(tmp_path):
-    """They hold no grid and a plan that calls doubles exact; written again, they are the same bytes."""
+def test_files_without_a_grid_are_read_and_not_exact(tmp_path):
+    """Such files contain no grid and a plan that calls doubles exact; written again, they have the same bytes."""
     for mechanism in PUBLISHED[:5]:
         noisy = in_doubles(mechanism).simulate(THREE, draws=1, rng=1)[0]
         ppd.Release(noisy, in_doubles(mechanism), plan=Plan("projection", True, "as it was")).save(tmp_path / "old.ppd")
@@ -239,7 +239,7 @@ def test_files_from_before_grids_are_read_and_said_not_to_be_exact(tmp_path):
         (tmp_path / "old.ppd").unlink()
 
 
-def test_agents_publish_what_is_declared_and_are_told_what_the_key_tells():
+def test_agents_publish_declared_coordinates_and_the_guarantee_names_the_key():
     whole = STATES.assign_coords(income=("c", [10, 20, 30, 40]))
     shared = {"key": bytes(range(32)), "occasion": "May"}
     mechanism = gaussian(groups("g"))
@@ -250,7 +250,7 @@ def test_agents_publish_what_is_declared_and_are_told_what_the_key_tells():
     together = xr.concat(parts, "c")
     assert np.array_equal(together.groupby("g").sum(), STATES.groupby("g").sum())  # to the last bit
     labels = 0 * STATES
-    own = mechanism.distributed(labels, labels, **shared)  # what any holder of the key can take off
+    own = mechanism.distributed(labels, labels, **shared)  # every holder of the key can subtract it
     assert np.array_equal(together - own, STATES)
     plan = mechanism.sampler_plan(labels, shared=True)
     assert "to whoever holds the key that agents share, the noise of every cell" in str(plan)
@@ -264,7 +264,7 @@ def test_agents_publish_what_is_declared_and_are_told_what_the_key_tells():
         ("1/3", "power of two"),
         (0.1, "power of two"),
         (3, "power of two"),
-        (2, "grid must be 1 or less"),
+        (2, "grid must be at most 1"),
         (0, "grid must be positive"),
         ("fine", "finite number"),
         (True, "number or text"),
@@ -299,7 +299,7 @@ def test_answers_that_nobody_moves_get_no_noise_on_any_grid():
     ids=str,
 )
 def test_bases_of_null_spaces(A):
-    """A basis of all whole vectors whose orthogonal parts are the real one; and projections from sums alone."""
+    """A basis of all integer vectors whose orthogonal parts agree with the real basis; projections from sums."""
     from ppdinf.lattice import structure
 
     space = null_space(structure(A))
@@ -313,7 +313,7 @@ def test_bases_of_null_spaces(A):
 
 
 def test_triangular_noise_against_enumeration():
-    """Full triangles, where every coordinate is off center; wrong: kept without looking at the rests."""
+    """Full triangles, where every coordinate is off center; wrong law: accepted without use of the remainders."""
     R = np.array([[1.2, 0.6, -0.3], [0, 1.0, 0.5], [0, 0, 1.4]])
     law, widening = triangular_laplace(sparse.csr_array(R), 0.4, Fraction(1))
     assert widening < 1 + 1e-8

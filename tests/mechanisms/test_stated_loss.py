@@ -1,4 +1,4 @@
-"""The Wasserstein exponential mechanism with a loss of one's own, against the formula and the norms."""
+"""The Wasserstein exponential mechanism with a user-defined loss, against the formula and the norms."""
 
 import math
 
@@ -73,7 +73,7 @@ def test_the_law_is_that_of_the_theorem(loss, sigma, base):
 
 @pytest.mark.parametrize("loss", [largest, weighted, by_square])
 def test_losses_between_laws_of_the_table_stay_within_epsilon(loss):
-    """Statements about one person's cell, the others anywhere with known probabilities: Delta_z = 2 in l1."""
+    """Statements about one person's cell, with known probabilities for the others: Delta_z = 2 in l1."""
     found = audit(mechanism(loss), SUM.on(THREE))
     shares, laws = np.array([0.2, 0.5, 0.3]), []
     for cell in range(3):
@@ -86,7 +86,7 @@ def test_losses_between_laws_of_the_table_stay_within_epsilon(loss):
     releases = [law @ np.exp(found.log_p) for law in laws]
     worst = max(np.max(np.log(a / b)) for a in releases for b in releases)
     assert worst <= 2
-    # a sensitivity stated for the wrong norm, 2 for a loss that moves by more, would break the promise
+    # with a sensitivity for the wrong norm, 2 for a loss that changes by more, the guarantee would be violated
     system = SUM.on(THREE)
     too_small = 2 * 2 * mechanism(loss).on(system).sigma / 0.5
     narrow = audit(mechanism(loss, epsilon=too_small), system)
@@ -107,8 +107,8 @@ def test_a_release_and_its_density():
     assert other.log_normaliser(None, np.array([1, 1, 2])) != release.mechanism.log_normaliser(None, THREE.values)
 
 
-def test_tables_of_another_shape_have_losses_of_their_own():
-    """The same cells under the same sums: the most in any row is another number in 2 x 3 than in 3 x 2 cells."""
+def test_the_loss_depends_on_the_shape_of_the_table():
+    """The same cells under the same sums: the largest row sum differs between 2 x 3 and 3 x 2 cells."""
     by_row = mechanism(lambda y, x: np.abs(y - x).sum(axis=1).max())
     wide, tall = (SUM.on(np.array([1, 0, 0, 1, 0, 1]).reshape(shape)) for shape in ((2, 3), (3, 2)))
     y, x = np.array([3, 0, 0, 0, 0, 0]), np.array([0, 1, 1, 1, 0, 0])
@@ -120,9 +120,9 @@ def test_tables_of_another_shape_have_losses_of_their_own():
 
 def test_files_and_chains_refuse_it(tmp_path):
     release = mechanism(largest).release(THREE)
-    with pytest.raises(PrivacyError, match="a loss of one's own is a program"):
+    with pytest.raises(PrivacyError, match="a user-defined loss is code"):
         release.save(tmp_path / "r.ppd")
-    with pm.Model(coords=release.coords), pytest.raises(ModelError, match="no sum over the cells"):
+    with pm.Model(coords=release.coords), pytest.raises(ModelError, match="not a sum over the cells"):
         ppd.PartiallyPrivate("x", pm.Poisson.dist(1.0), release=release)
 
 
@@ -130,16 +130,16 @@ def test_files_and_chains_refuse_it(tmp_path):
     ("loss", "table", "error", "message"),
     [
         ("l3", [1, 2], PrivacyError, "function of two tables"),
-        (lambda y, x: -1.0, [1, 2], PrivacyError, "finite number from 0 on"),
-        (lambda y, x: math.nan, [1, 2], PrivacyError, "finite number from 0 on"),
-        (lambda y, x: y - x, [1, 2], PrivacyError, "one finite number"),
+        (lambda y, x: -1.0, [1, 2], PrivacyError, "must be finite and non-negative"),
+        (lambda y, x: math.nan, [1, 2], PrivacyError, "must be finite and non-negative"),
+        (lambda y, x: y - x, [1, 2], PrivacyError, "must be (one number|finite)"),
         (lambda y, x: "far", [1, 2], PrivacyError, "one number"),
-        (lambda y, x: 1.0, [1, 2], PrivacyError, "the same for all tables"),
+        (lambda y, x: 1.0, [1, 2], PrivacyError, "constant between tables"),
         (largest, [30, 20, 10, 5], InvariantError, "more than 1,000"),
         (lambda y, x: y.sort(), [1, 2], PrivacyError, "one number"),
     ],
 )
-def test_refuses_what_is_no_loss(loss, table, error, message):
+def test_refuses_invalid_losses(loss, table, error, message):
     with pytest.raises(error, match=message):
         mechanism(loss).release(table)
 

@@ -39,13 +39,13 @@ EVERY = [
 
 
 def replace_grid(mechanism, grid=None):
-    """The same mechanism as a file from before grids describes it, or on another grid."""
+    """The same mechanism as in a file without a grid, or on another grid."""
     data = {name: value for name, value in mechanism.to_dict().items() if name != "grid"}
     return Mechanism.from_dict(data if grid is None else data | {"grid": grid}, mechanism.public)
 
 
 def moved(public, table, neighbours="replaced"):
-    """Moves of the cells by one person, seen from the null space, by dense linear algebra."""
+    """Changes of the cells by one person, projected onto the null space, by dense linear algebra."""
     A = public.on(table).A.toarray()
     d = np.size(table)
     projection = np.eye(d) - np.linalg.pinv(A) @ A
@@ -78,8 +78,8 @@ def test_squared_errors_are_those_of_the_corollaries(public, table, method):
 @pytest.mark.parametrize(("public", "table"), CASES.values(), ids=CASES)
 @pytest.mark.parametrize("neighbours", ["replaced", "added"])
 @pytest.mark.parametrize("method", ["projected", "extended"])
-def test_gaussian_promise_in_closed_form(public, table, neighbours, method):
-    """Seen from the null space, two tables are two spherical Gaussians: their delta is known."""
+def test_gaussian_guarantee_in_closed_form(public, table, neighbours, method):
+    """In the null space, releases of two tables are two spherical Gaussians with a known delta."""
     mechanism = SubspaceGaussian(public, "3/4", "1e-5", method, neighbours=neighbours)
     sigma = mechanism.sigma(public.on(table))
     far = np.sqrt((moved(public, table, neighbours) ** 2).sum(axis=1).max())
@@ -90,10 +90,10 @@ def test_gaussian_promise_in_closed_form(public, table, neighbours, method):
 
 
 def test_the_sensitivity_within_the_null_space_matters():
-    """2 x 2 margins leave one direction: a move is seen at half its squared length, and the error halves."""
+    """2 x 2 margins leave one direction: a change has half its squared length there, and the error is halved."""
     projected, extended = (SubspaceGaussian(MARGINS, 1, "1e-6", method) for method in ("projected", "extended"))
     system = MARGINS.on(np.ones((2, 2), dtype=int))
-    # but for what either is wider on its grid, less than a part in 10^8
+    # up to the widening on the grid, below 1e-8
     assert extended.sigma(system) / projected.sigma(system) == pytest.approx(math.sqrt(1 / 2), rel=1e-9)
     in_doubles = [replace_grid(mechanism) for mechanism in (projected, extended)]
     assert in_doubles[1].sigma(system) / in_doubles[0].sigma(system) == pytest.approx(math.sqrt(1 / 2), rel=1e-12)
@@ -171,8 +171,8 @@ def test_density_of_projected_laplace_noise_by_integration(cells_):
     assert mechanism.logp(table + z, table) == pytest.approx(log_density(z), abs=1e-7)
 
 
-def test_the_densities_of_laplace_noise_keep_the_promise():
-    """Log ratios over all neighbours, at random outcomes; the bound is attained, and half of it would not do."""
+def test_the_densities_of_laplace_noise_satisfy_the_guarantee():
+    """Log ratios over all neighbours, at random outcomes; the bound is attained, and half of it would be too small."""
     rng = np.random.default_rng(7)
     for public, table, method in (
         (groups("g"), BLOCKS, "projected"),
@@ -192,7 +192,7 @@ def test_the_densities_of_laplace_noise_keep_the_promise():
 
 
 def test_unprojected_noise_has_another_error():
-    """Five cells under a total: 4 of 5 dimensions of noise are kept, and the difference is seen."""
+    """Five cells under a total: 4 of 5 dimensions of noise remain, and the difference is detected."""
     stream = seeded_stream(6)
     z = SubspaceLaplace(total(), 1).draw_noise(total().on(np.ones(5, dtype=int)), 20_000, stream)
     unprojected = 2 * laplaces(stream, 20_000, 5)
@@ -203,7 +203,7 @@ def test_unprojected_noise_has_another_error():
 
 
 def test_the_answers_can_be_queries():
-    """Invariants are then stated on the answers: the first is the total, and the next two add up to it."""
+    """Invariants are then stated for the answers: the first is the total, and the next two add up to it."""
     public = cells({"answer": 0}) & linear([[1, -1, -1, 0]], ["both halves"])
     table = np.array([4, 0, 3, 2])
     for mechanism in (
@@ -231,8 +231,8 @@ def test_standard_deviation_of_the_wifi_geometry():
     """Each of 20 tables of 14 x 24 keeps both margins; noise of scale 1 (Gao et al., Section 5.2).
 
     The standard deviation of every cell is sqrt((13/14)(23/24)) = 0.943. The paper prints a median of 0.88 over 50
-    repetitions, with 5 % and 95 % quantiles 0.86 and 0.91: those of the variance over the cells of one repetition,
-    (13/14)(23/24) = 0.890 in the mean and 0.863 to 0.917 in 90 % of repetitions.
+    repetitions, with 5 % and 95 % quantiles 0.86 and 0.91: these are values of the variance over the cells of one
+    repetition, (13/14)(23/24) = 0.890 in the mean and 0.863 to 0.917 in 90 % of repetitions.
     """
     public = margin("dim_0", "dim_1") & margin("dim_0", "dim_2")
     system = public.on(np.zeros((20, 14, 24), dtype=int))
@@ -249,7 +249,7 @@ def test_standard_deviation_of_the_wifi_geometry():
     assert np.sqrt(repetitions).min() > 0.91
 
 
-def test_the_noise_of_corollary_3_9_is_free_of_the_answers():
+def test_the_noise_of_corollary_3_9_does_not_depend_on_the_answers():
     """It prints A(x) + Q w as the noise, which would add the answers twice; the noise is Q w."""
     mechanism = SubspaceLaplace(total(), 1, "extended")
     small, large = (mechanism.simulate(t, draws=500, rng=9).values - t for t in (np.arange(4), 1000 + np.arange(4)))
@@ -291,8 +291,8 @@ def test_agents_with_other_labels_are_refused(part, error, message):
         SubspaceGaussian(total(), 1, "1e-6").distributed(part, whole, key=KEY, occasion="May")
 
 
-def test_agents_answer_no_queries():
-    with pytest.raises(PrivacyError, match="cells of their own"):
+def test_agents_do_not_answer_queries():
+    with pytest.raises(PrivacyError, match="not to answers"):
         EVERY[1].distributed(np.ones(4, int), np.ones(4, int), key=KEY, occasion="May")
 
 
@@ -306,7 +306,7 @@ def test_mechanisms_are_values_and_survive_their_description(mechanism):
 
 
 @pytest.mark.parametrize("mechanism", EVERY)
-def test_guarantees_say_what_is_kept_and_between_whom(mechanism):
+def test_guarantees_name_kept_sums_and_neighbours(mechanism):
     text = mechanism.guarantee.describe()
     assert "published exactly: the total" in text
     assert "one record" in text
@@ -318,7 +318,7 @@ def test_guarantees_say_what_is_kept_and_between_whom(mechanism):
     in_doubles = replace_grid(mechanism)
     promise = in_doubles.guarantee_on(system, in_doubles.sampler_plan(table))
     assert "(in double precision)" in promise.sampler
-    assert "the last digits of what is published can tell more" in promise.describe()
+    assert "the last digits of published numbers can reveal more" in promise.describe()
 
 
 def test_cells_that_are_fixed_get_no_noise():
@@ -374,7 +374,7 @@ def test_laplace_refuses_malformed_parameters(arguments):
         (xr.DataArray([1.0, 2.0, 3.0], dims="county"), LabelError),
     ],
 )
-def test_densities_refuse_what_is_no_release(y, error):
+def test_densities_refuse_invalid_releases(y, error):
     with pytest.raises(error):
         SubspaceGaussian(total(), 1, "1e-6").logp(y, [1, 2, 3])
 
@@ -383,11 +383,11 @@ def test_queries_must_fit_the_table():
     mechanism = SubspaceLaplace(Public(), 1, query=[[1, 2**19]])
     with pytest.raises(InvariantError, match="2 columns, the table has 3 cells"):
         mechanism.simulate([1, 2, 3], draws=1)
-    with pytest.raises(CountError, match="an answer is beyond"):
+    with pytest.raises(CountError, match="an answer exceeds"):
         mechanism.simulate([1, 2**40], draws=1)
 
 
-def test_what_has_no_law_cell_by_cell_says_so():
+def test_laws_without_independent_cells_are_refused_by_name():
     mechanism = SubspaceLaplace(MARGINS, 1)
     with pytest.raises(ModelError, match="no density in closed form"):
         mechanism.logp(np.ones((3, 3)), np.ones((3, 3), dtype=int))
@@ -410,14 +410,14 @@ def test_what_has_no_law_cell_by_cell_says_so():
     ],
 )
 def test_nearest_tables_are_counted_in_neighbours(public, neighbours, steps):
-    """Both margins leave no two tables that differ in one record: what is promised starts at a swap."""
+    """With both margins, no two tables differ in one record: the guarantee starts at a swap of two records."""
     release = SubspaceGaussian(public, 1, "1e-6", neighbours=neighbours).release(np.array([[3, 4, 5], [1, 2, 3]]))
     assert release.guarantee.nearest == steps
     assert ("No two such tables are closer" in release.guarantee.describe()) == (steps > 1)
     assert release.guarantee.loss_at_nearest == steps
 
 
-def test_densities_where_there_is_no_noise():
+def test_densities_without_noise():
     mechanism = SubspaceGaussian(margin("dim_0"), 1, "1e-6", "extended")
     with pytest.warns(PrivacyWarning, match="fix 2 of 2 cells"):
         release = mechanism.release(np.array([[3], [1]]))

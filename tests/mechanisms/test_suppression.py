@@ -1,4 +1,4 @@
-"""Suppression: what is public is all that is told."""
+"""Suppression: only the public statements are published."""
 
 import math
 
@@ -75,7 +75,7 @@ def test_likelihood_is_that_of_the_public_total():
 @pytest.mark.parametrize(("public", "table"), [(SUM, THREE), (MARGINS, SQUARE), (total() & between(0, 3), THREE - 1)])
 @pytest.mark.deep
 def test_posterior_of_the_table_equals_enumeration(public, table):
-    """Given the public sums alone: multinomial or hypergeometric tables, whatever stands in for them."""
+    """Given the public sums alone: multinomial or hypergeometric tables, for every placeholder."""
     table = np.abs(table)
     release = ppd.Suppression(public).release(table)
     system, rates = release.public, np.array([0.5, 2.0, 1.0, 1.5])[: table.size]
@@ -111,12 +111,12 @@ def test_files_bring_it_back(tmp_path):
     assert again.likelihood.support_radius == release.likelihood.support_radius
 
 
-def test_refuses_what_has_no_end():
-    with pytest.raises(InvariantError, match="what is public"):
+def test_refuses_unbounded_cells():
+    with pytest.raises(InvariantError, match="must be public statements"):
         ppd.Suppression(None)
     for public, table, message in [
-        (Public(), THREE, "does not limit every cell"),
-        (total(), THREE, "does not limit every cell"),
+        (Public(), THREE, "do not bound every cell"),
+        (total(), THREE, "do not bound every cell"),
         (SUM, THREE + 10**9, "too many"),
     ]:
         release = ppd.Suppression(public).release(table)

@@ -1,4 +1,4 @@
-"""Tilted noise: the same draws, normalisers and laws as without, proved tails, and sums far out in their tails."""
+"""Tilted noise: unchanged draws, normalizers and laws, proved tails, and sums far in their tails."""
 
 import math
 from fractions import Fraction
@@ -14,8 +14,7 @@ from ppdinf.errors import InvariantError
 from ppdinf.invariants import at_least, between, groups, margin, nonnegative, total
 from ppdinf.lattice.points.fiber_tables import fiber_tables
 from ppdinf.mechanisms import DiscreteGaussian, DoubleGeometric, Staircase
-from ppdinf.mechanisms.bounded import table_sums as summing_out
-from ppdinf.mechanisms.bounded import tilting
+from ppdinf.mechanisms.bounded import table_sums, tilting
 from ppdinf.mechanisms.bounded.tilting import sides, tilts
 from ppdinf.noise.exact.elimination import variable_elimination as elimination
 
@@ -43,10 +42,10 @@ CASES = {
 
 
 @pytest.fixture(autouse=True)
-def forget():
-    summing_out.summed_out.cache_clear()
+def clear_caches():
+    table_sums.eliminated_releases.cache_clear()
     yield
-    summing_out.summed_out.cache_clear()
+    table_sums.eliminated_releases.cache_clear()
 
 
 def law_of(noise, system, x):
@@ -63,8 +62,8 @@ def chi_square(drawn, points, p):
     return stats.chisquare(seen[expected > 0], expected[expected > 0]).pvalue
 
 
-def drawn_and_normaliser(noise, public, table, draws):
-    summing_out.summed_out.cache_clear()
+def draws_and_normalizer(noise, public, table, draws):
+    table_sums.eliminated_releases.cache_clear()
     mechanism = ppd.Conditioned(public, noise=noise)
     drawn = mechanism.simulate(table, draws=draws, rng=1).values.reshape(draws, -1)
     return drawn, mechanism.log_normaliser(public.on(table), table.values.ravel())
@@ -72,11 +71,11 @@ def drawn_and_normaliser(noise, public, table, draws):
 
 @pytest.mark.parametrize("name", ["zeros", "groups", "full cells", "staircase", "bounds that link cells"])
 def test_sums_far_from_their_untilted_mean_follow_the_formula(name, monkeypatch):
-    """False alarms below 1e-6 a case; a tilt of one side alone, or other ones within a sum, are caught."""
+    """False alarms below 1e-6 per case; a tilt of one side only, or different tilts within a sum, are detected."""
     noise, public, table = CASES[name]
     x = table.values.ravel()
     points, p, log_c = law_of(noise, public.on(table), x)
-    drawn, log_normaliser = drawn_and_normaliser(noise, public, table, 20_000)
+    drawn, log_normaliser = draws_and_normalizer(noise, public, table, 20_000)
     assert log_normaliser == pytest.approx(log_c, abs=1e-9)
     assert chi_square(drawn, points, p) > 1e-6
 
@@ -93,14 +92,14 @@ def test_sums_far_from_their_untilted_mean_follow_the_formula(name, monkeypatch)
     for attribute, wrong in [("sides", upward), ("_groups", lambda _: np.arange(x.size) * 2 // x.size)]:
         with monkeypatch.context() as patch:
             patch.setattr(tilting, "DEVIATIONS", 0.0)
-            patch.setattr(summing_out, attribute, wrong)
-            drawn, log_normaliser = drawn_and_normaliser(noise, public, table, 20_000)
+            patch.setattr(table_sums, attribute, wrong)
+            drawn, log_normaliser = draws_and_normalizer(noise, public, table, 20_000)
         assert abs(log_normaliser - log_c) > 1e-3
         assert chi_square(drawn, points, p) < 1e-6
 
 
 def test_a_sum_far_out_under_bounds_that_link_cells(monkeypatch):
-    """Two deaths in all among 150 counties, each of which weighs one more: windows of 80 bits need the tilt."""
+    """Two deaths in total among 150 counties, with one more at weight 1: supports of 80 bits need the tilt."""
     cases = np.ones(150, dtype=int)
     cases[::5] = 0
     deaths = np.where(np.isin(np.arange(150), [3, 6]), 1, 0)
@@ -110,28 +109,28 @@ def test_a_sum_far_out_under_bounds_that_link_cells(monkeypatch):
     monkeypatch.setattr(elimination, "BITS", (80,))
     drawn = mechanism.simulate(table, draws=3, rng=1)
     assert (drawn.sel(kind="cases") >= drawn.sel(kind="deaths")).all()
-    summing_out.summed_out.cache_clear()
-    monkeypatch.setattr(summing_out, "tilts", lambda *a: {})
+    table_sums.eliminated_releases.cache_clear()
+    monkeypatch.setattr(table_sums, "tilts", lambda *a: {})
     with pytest.raises(InvariantError, match="within reach"):
         mechanism.simulate(table, draws=3, rng=1)
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_each_draw_is_the_untilted_one(name, monkeypatch):
-    """What is drawn given the sums is free of the tilt, and settled exactly: the same words give the same tables."""
+    """Draws given the sums do not depend on the tilt, and are decided exactly: the same bits give the same tables."""
     noise, public, table = CASES[name]
     monkeypatch.setattr(tilting, "DEVIATIONS", 0.0)
     found = []
-    monkeypatch.setattr(summing_out, "tilts", lambda *a: found.append(tilts(*a)) or found[-1])
-    tilted, normaliser = drawn_and_normaliser(noise, public, table, 2000)
+    monkeypatch.setattr(table_sums, "tilts", lambda *a: found.append(tilts(*a)) or found[-1])
+    tilted, normaliser = draws_and_normalizer(noise, public, table, 2000)
     assert found[0]
-    monkeypatch.setattr(summing_out, "tilts", lambda *a: {})
-    usual, expected = drawn_and_normaliser(noise, public, table, 2000)
+    monkeypatch.setattr(table_sums, "tilts", lambda *a: {})
+    usual, expected = draws_and_normalizer(noise, public, table, 2000)
     np.testing.assert_array_equal(tilted, usual)
     assert normaliser == pytest.approx(expected, abs=1e-9)
     # an arbitrary tilt does as well
-    monkeypatch.setattr(summing_out, "tilts", lambda *a: dict.fromkeys(found[0], Fraction(noise.epsilon / 7)))
-    other, normaliser = drawn_and_normaliser(noise, public, table, 2000)
+    monkeypatch.setattr(table_sums, "tilts", lambda *a: dict.fromkeys(found[0], Fraction(noise.epsilon / 7)))
+    other, normaliser = draws_and_normalizer(noise, public, table, 2000)
     np.testing.assert_array_equal(other, usual)
     assert normaliser == pytest.approx(expected, abs=1e-9)
 
@@ -139,7 +138,7 @@ def test_each_draw_is_the_untilted_one(name, monkeypatch):
 @pytest.mark.parametrize("noise", [QUARTER, DoubleGeometric(3), Staircase(1, 3, 2), DiscreteGaussian(9)])
 @pytest.mark.parametrize("share", ["-3", "-1/2", "0", "1/2", "15/16"])
 def test_tails_of_tilted_weights(noise, share):
-    """The bound on what is left out holds, is small, and is not that of untilted noise."""
+    """The bound on the omitted mass holds, is small, and differs from the bound for untilted noise."""
     rate = Fraction(1, 81) if isinstance(noise, DiscreteGaussian) else noise.epsilon / noise.period
     tilt = rate * Fraction(share)
     with ctx.workprec(200):
@@ -169,8 +168,8 @@ def test_weights_that_rise_up_to_a_bound_are_all_listed():
 
 
 @pytest.mark.parametrize("noise", [QUARTER, DoubleGeometric("1/100"), Staircase(1, 3, 2)])
-def test_tilted_sums_have_their_mean_where_it_is_wanted(noise):
-    """Within two deviations, where they were beyond ten; few large cells balance many that are nearly empty."""
+def test_tilted_sums_have_the_required_mean(noise):
+    """Within two standard deviations, where they were beyond ten; a few large cells balance many nearly empty cells."""
     rng = np.random.default_rng(3)
     scale = math.exp(0.5 * noise.log_total)
     x = np.concatenate([rng.poisson(0.2 * scale, 2000), rng.poisson(0.05 * scale, 1960), [10**5] * 40])
@@ -200,14 +199,14 @@ def test_cells_without_bounds_or_public_sums_are_not_tilted():
 
 @pytest.mark.parametrize("mean", [0.5, 3])
 def test_thousands_of_cells_near_their_bounds(mean, monkeypatch):
-    """Windows of the first width do; without a tilt the public sum is lost in what they leave out."""
+    """The initial supports suffice; without a tilt, the omitted mass exceeds the mass of the public sum."""
     monkeypatch.setattr(elimination, "BITS", (80,))
     table = np.random.default_rng(1).poisson(mean, (1, 2047))
     mechanism = ppd.Conditioned(margin("dim_0") & nonnegative(), noise=QUARTER)
     release = mechanism.release(table)
     assert release.table.values.sum() == table.sum()
     assert release.table.values.min() >= 0
-    summing_out.summed_out.cache_clear()
-    monkeypatch.setattr(summing_out, "tilts", lambda *a: {})
+    table_sums.eliminated_releases.cache_clear()
+    monkeypatch.setattr(table_sums, "tilts", lambda *a: {})
     with pytest.raises(InvariantError, match="within reach"):
         mechanism.release(table)

@@ -15,17 +15,17 @@ from ppdinf.mechanisms import random_rounding
 from ppdinf.models.comparators import gaussian
 from ppdinf.noise.primitives.stream import seeded_stream
 
-THREE = random_rounding(3, most=12)
+THREE = random_rounding(3, upper=12)
 
 
 def skewed(n=5):
-    """A matrix that is no law of differences."""
+    """A matrix that is not a law of differences."""
     matrix = np.random.default_rng(2).dirichlet(np.ones(n), size=n)
     return matrix / matrix.sum(axis=1, keepdims=True)
 
 
 def exact_posterior(matrix, y, rate, total=None):
-    """Probability of every table, by listing all of them."""
+    """Probability of every table, by enumeration."""
     tables = np.array(list(product(range(len(matrix)), repeat=len(y))))
     if total is not None:
         tables = tables[tables.sum(axis=1) == total]
@@ -48,7 +48,7 @@ def model_of(mechanism, y, total=None, **options):
 
 @pytest.mark.parametrize("total", [None, 6])
 @pytest.mark.parametrize("matrix", [skewed(), THREE.matrix[:7]], ids=["skewed", "rounding"])
-def test_summed_out_is_the_listed_sum(matrix, total):
+def test_marginal_density_is_the_enumerated_sum(matrix, total):
     y = [3, 0, 3] if len(matrix) == 7 else [1, 4, 2]
     model = model_of(ppd.Transition(matrix), y, total)
     assert [v.name for v in model.free_RVs] == ["rate"]
@@ -125,8 +125,8 @@ def product_likelihood(of_cells, y):
 
 
 def test_ranks_through_random_rounding():
-    """Uniform with the matrix (p above 1e-4), not when rounded counts are taken as true to within the base's half."""
-    rounding, rng = random_rounding(3, most=39), np.random.default_rng(3)
+    """Uniform with the matrix (p above 1e-4), not if rounded counts are taken as true to within half of the base."""
+    rounding, rng = random_rounding(3, upper=39), np.random.default_rng(3)
 
     def draw(x, says=rounding.probabilities):
         return rounding.draw(None, x, 1, seeded_stream(rng))[0], says
@@ -158,7 +158,7 @@ def test_law_of_draws():
 
 
 def test_refusals():
-    with pytest.raises(PrivacyError, match="for a count of 1 do not add up"):
+    with pytest.raises(PrivacyError, match="row 1 of matrix is not a probability vector"):
         ppd.Transition([[1, 0], [0.5, 0.4]])
     for matrix in ([0.5, 0.5], [[np.nan, 1]], [[-1, 2]], [["a"]], [[]]):
         with pytest.raises(PrivacyError, match="matrix"):
@@ -167,7 +167,7 @@ def test_refusals():
         ppd.Transition(skewed(), ppd.invariants.total())
     with pytest.raises(CountError, match="outside 0 to 12"):
         THREE.release([13])
-    with pytest.raises(PrivacyError, match="nothing to promise"):
+    with pytest.raises(PrivacyError, match="has no guarantee"):
         ppd.Transition(np.eye(3)).guarantee  # noqa: B018
     release = ppd.Release([0, 3], THREE)
     with pm.Model(), pytest.raises(ModelError, match="law of single cells"):

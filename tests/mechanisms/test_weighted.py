@@ -1,4 +1,4 @@
-"""Conditioned noise and the Wasserstein exponential mechanism: laws, normalisers and losses against enumeration."""
+"""Conditioned noise and the Wasserstein exponential mechanism: laws, normalizers and losses against enumeration."""
 
 import math
 from dataclasses import dataclass
@@ -89,7 +89,7 @@ def enumerated(mechanism, system, x, log_base_measure=None):
 
 
 def chi_square(drawn, points, probabilities):
-    """p-value of draws against a law over points; 0 when one lies elsewhere."""
+    """p-value of draws against a law over points; 0 if a draw is not one of the points."""
     place = {tuple(point): k for k, point in enumerate(points.tolist())}
     counts = np.bincount([place.get(tuple(row), len(points)) for row in drawn.tolist()], minlength=len(points) + 1)
     if counts[-1]:
@@ -101,8 +101,8 @@ def chi_square(drawn, points, probabilities):
 
 
 @pytest.mark.parametrize("name", MECHANISMS)
-def test_draws_and_normalisers_follow_the_formula(name):
-    """False alarms below 1e-6 for each case; noise 10 % narrower or a base measure left out is caught."""
+def test_draws_and_normalizers_follow_the_formula(name):
+    """False alarms below 1e-6 for each case; noise 10 % narrower or a missing base measure is detected."""
     make, public, table = MECHANISMS[name]
     mechanism, system, x = make(public), public.on(table), table.values.ravel()
     points, p, log_c = enumerated(mechanism, system, x)
@@ -123,7 +123,7 @@ def test_draws_and_normalisers_follow_the_formula(name):
 
 
 @pytest.mark.parametrize("name", MECHANISMS)
-def test_density_is_normalised(name):
+def test_density_is_normalized(name):
     make, public, table = MECHANISMS[name]
     mechanism, system, x = make(public), public.on(table), table.values.ravel()
     points, p, _ = enumerated(mechanism, system, x)
@@ -137,8 +137,8 @@ def test_density_is_normalised(name):
 
 @pytest.mark.parametrize("epsilon", ["1/100", "2", "200"])
 @pytest.mark.parametrize("name", ["wasserstein, l2", "dirichlet, l2"])
-def test_normalisers_of_l2_noise(name, epsilon):
-    """Of noise wider than all tables, and so narrow that nothing moves."""
+def test_normalizers_of_l2_noise(name, epsilon):
+    """For noise wider than all tables, and for noise so narrow that nothing moves."""
     make, public, table = MECHANISMS[name]
     mechanism, system = make(public), public.on(table)
     mechanism = ppd.WassersteinExponential(public, epsilon, 2, "x", mechanism.base_measure, "l2")
@@ -148,7 +148,7 @@ def test_normalisers_of_l2_noise(name, epsilon):
 
 
 def test_erratum_2_the_printed_base_measure_is_another_law():
-    """Gamma(y) for y! and Gamma(alpha + 1) for Gamma(alpha): the printed weights make no law."""
+    """Gamma(y) for y! and Gamma(alpha + 1) for Gamma(alpha): the printed weights are not a law."""
     alpha, n = np.array([1.5, 0.5, 1.0]), 4
     points = fiber_tables([[1, 1, 1]], np.array([n]), np.eye(3, dtype=int), np.zeros(3, dtype=int))
     right = special.gammaln(points + alpha) - special.gammaln(alpha) - special.gammaln(points + 1)
@@ -170,7 +170,7 @@ def test_a_cell_without_history_can_fill():
 
 @dataclass(frozen=True)
 class Even:
-    """Twice the weight for even counts: a base measure of one's own."""
+    """Twice the weight for even counts: a user-defined base measure."""
 
     def weight(self, cell, count):
         return arb(1 + (count % 2 == 0))
@@ -179,14 +179,14 @@ class Even:
         return arb(2)
 
 
-def test_a_base_measure_of_ones_own():
+def test_a_user_defined_base_measure():
     public = total() & nonnegative()
     mechanism, system = ppd.WassersteinExponential(public, 2, 2, "x", base_measure=Even()), public.on(THREE)
     points = fiber_tables(system.A, system.values, system.B, system.limits)
     weights = np.exp(mechanism.law.log_weight(points - THREE.values).sum(axis=1)) * 2.0 ** (points % 2 == 0).sum(axis=1)
     drawn = mechanism.simulate(THREE, draws=10_000, rng=1).values
     assert chi_square(drawn, points, weights / weights.sum()) > 1e-6
-    with pytest.raises(PrivacyError, match="Dirichlet-multinomial base measures alone"):
+    with pytest.raises(PrivacyError, match="Dirichlet-multinomial base measures only"):
         mechanism.to_dict()
 
 
@@ -204,7 +204,7 @@ def test_sums_alone_leave_the_lattice_law():
 
 
 def test_bounds_of_any_kind_cost_the_same():
-    """Counts from 0 on, stated as rows of a matrix."""
+    """Counts >= 0, stated as rows of a matrix."""
     noise, rows = DoubleGeometric("1/4"), inequality(np.eye(3, dtype=int), [0, 0, 0])
     stated, usual = (ppd.Conditioned(total() & bounds, noise=noise) for bounds in (rows, nonnegative()))
     assert stated.guarantee.gamma == usual.guarantee.gamma == 1
@@ -216,7 +216,7 @@ def test_bounds_of_any_kind_cost_the_same():
 
 @pytest.mark.parametrize("epsilon", ["1/4", "1", "3"])
 def test_gamma_covers_every_pair_and_no_less_would(epsilon):
-    """Enumerated audit: the loss over all pairs and releases is within (1 + gamma) epsilon k, and gamma is attained."""
+    """Enumerated audit: the loss over all pairs and releases is at most (1 + gamma) epsilon k, attained."""
     public = total() & nonnegative()
     mechanism, system = ppd.Conditioned(public, noise=DoubleGeometric(epsilon)), public.on(THREE)
     cost = conditioning_cost(mechanism, system)
@@ -232,7 +232,7 @@ def test_gamma_covers_every_pair_and_no_less_would(epsilon):
     assert 0 < cost.gamma < 1
 
 
-def test_two_bins_save_what_conditioning_gives():
+def test_conditioning_reduces_the_loss_of_two_bins():
     """CDP section 5.1: base noise of scale 2 / epsilon, loss epsilon at distance 2, gamma = -1/2 in their counting."""
     public = total()
     mechanism = ppd.Conditioned(public, noise=DoubleGeometric("1/2"))  # epsilon = 1, shared by two bins
@@ -241,14 +241,14 @@ def test_two_bins_save_what_conditioning_gives():
 
 
 def test_gamma_is_searched_where_tables_are_many():
-    """Where bounds link cells none below 1 is known; a search says how much of it there is at least."""
+    """If bounds concern several cells, no bound below 1 is known; a search gives a lower bound."""
     public = margin("kind") & nonnegative() & at_least("cases", "deaths", dim="kind")
     table = CASES.copy(data=[[9, 8, 7], [3, 2, 1]])
     mechanism = ppd.Conditioned(public, noise=DoubleGeometric("1/2"))
     cost = conditioning_cost(mechanism, public.on(table))
     assert not cost.exact
     assert cost.gamma == 1
-    assert 0 < cost.found < 1
+    assert 0 < cost.lower < 1
     assert "gamma = 1" in mechanism.guarantee_on(public.on(table), None).describe()
 
 
@@ -296,10 +296,18 @@ def test_files_bring_mechanisms_back(name, tmp_path):
 @pytest.mark.parametrize(
     ("make", "error", "message"),
     [
-        (lambda: ppd.Conditioned(total(), noise=None), PrivacyError, "noise is a law of single cells"),
-        (lambda: ppd.Conditioned(total(), noise={"name": "other"}), PrivacyError, "noise is a law of single cells"),
-        (lambda: ppd.Conditioned(None, noise=DoubleGeometric(1)), InvariantError, "what is public"),
-        (lambda: ppd.Conditioned(DoubleGeometric(1), total()), PrivacyError, r"first: Conditioned\(public, noise="),
+        (lambda: ppd.Conditioned(total(), noise=None), PrivacyError, "noise must be a distribution of single cells"),
+        (
+            lambda: ppd.Conditioned(total(), noise={"name": "other"}),
+            PrivacyError,
+            "noise must be a distribution of single cells",
+        ),
+        (lambda: ppd.Conditioned(None, noise=DoubleGeometric(1)), InvariantError, "must be public statements"),
+        (
+            lambda: ppd.Conditioned(DoubleGeometric(1), total()),
+            PrivacyError,
+            r"first argument: Conditioned\(public, noise=",
+        ),
         (lambda: DoubleGeometric(0), PrivacyError, "positive"),
         (lambda: DiscreteGaussian("x"), PrivacyError, "sigma"),
         (lambda: Staircase(1, 0), PrivacyError, "must be integers"),
@@ -315,19 +323,19 @@ def test_files_bring_mechanisms_back(name, tmp_path):
             PrivacyError,
             "no known guarantee",
         ),
-        (lambda: ppd.WassersteinExponential(None, 1, 1, "x"), InvariantError, "what is public"),
+        (lambda: ppd.WassersteinExponential(None, 1, 1, "x"), InvariantError, "must be public statements"),
         (lambda: ppd.WassersteinExponential(total(), 0, 1, "x"), PrivacyError, "epsilon"),
         (lambda: ppd.WassersteinExponential(total(), 1, 0, "x"), PrivacyError, "sensitivity"),
-        (lambda: ppd.WassersteinExponential(total(), 1, 1, " "), PrivacyError, "in words"),
+        (lambda: ppd.WassersteinExponential(total(), 1, 1, " "), PrivacyError, "must describe the secret"),
         (
             lambda: ppd.WassersteinExponential(total(), 1, 1, "x", base_measure=[1]),
             PrivacyError,
             "DirichletMultinomial",
         ),
         (lambda: ppd.WassersteinExponential(total(), 1, 1, "x", loss="l3"), PrivacyError, "loss must be"),
-        (lambda: DirichletMultinomial([1, -1]), CountError, "from 0 on"),
-        (lambda: DirichletMultinomial([1.5]), CountError, "from 0 on"),
-        (lambda: DirichletMultinomial([]), CountError, "from 0 on"),
+        (lambda: DirichletMultinomial([1, -1]), CountError, "non-negative integers"),
+        (lambda: DirichletMultinomial([1.5]), CountError, "non-negative integers"),
+        (lambda: DirichletMultinomial([]), CountError, "non-negative integers"),
         (lambda: DirichletMultinomial([1], 0), PrivacyError, "concentration"),
         (lambda: DirichletMultinomial([1], 1, 0), PrivacyError, "pseudo_count"),
         (
@@ -370,7 +378,7 @@ def test_weights_beyond_a_width(noise):
 
 
 def test_gamma_in_a_guarantee_is_a_bound_in_few_digits():
-    """Its last digits, which differ between machines, would make a release file look edited."""
+    """Its last digits, which differ between machines, would make a release file invalid."""
     mechanism = ppd.Conditioned(total() & nonnegative(), noise=DoubleGeometric("1/2"))
     release = mechanism.release(np.array([3, 0, 2]))
     exact = conditioning_cost(mechanism, release.public).gamma
@@ -392,8 +400,8 @@ def test_releases_that_no_conditioned_mechanism_makes_are_refused():
         ppd.Release([-1, 2, 3], mechanism)
 
 
-def test_narrow_bounds_make_quick_work_of_wide_noise():
-    """Windows end at the public bounds, not where noise of a millionth per person does."""
+def test_narrow_bounds_make_wide_noise_fast():
+    """Supports end at the public bounds, not where noise with a rate of 1e-6 per person ends."""
     mechanism = ppd.Conditioned(total() & nonnegative(), noise=DoubleGeometric("1e-6"))
     drawn = mechanism.simulate([5, 3], draws=2000, rng=1)
     assert chi_square(drawn.values, np.array([[k, 8 - k] for k in range(9)]), np.full(9, 1 / 9)) > 1e-6
@@ -414,17 +422,17 @@ def test_impossible_tables_have_no_density(name):
     assert np.isfinite(mechanism.logp(table, table))
 
 
-def test_slacks_end_where_what_is_public_does():
-    """Noise of a millionth per person reaches millions of slacks; bounds and sums leave few."""
-    from ppdinf.mechanisms.bounded.table_sums import summed_out
+def test_slacks_end_at_the_public_limits():
+    """Noise with a rate of 1e-6 per person reaches millions of slack values; bounds and sums leave few."""
+    from ppdinf.mechanisms.bounded.table_sums import eliminated_releases
 
     public = margin("kind") & nonnegative() & at_least("cases", "deaths", dim="kind")
     system, x = public.on(CASES), CASES.values.ravel()
-    wide = summed_out(system, tuple(x.tolist()), DoubleGeometric("1e-6"))
+    wide = eliminated_releases(system, tuple(x.tolist()), DoubleGeometric("1e-6"))
     assert len(wide._potentials[-1](80)[1]) <= 7
     points = fiber_tables(system.A, system.values, system.B, system.limits)
     assert wide.log_normaliser == pytest.approx(math.log(len(points)), abs=1e-4)
-    narrow = summed_out(system, tuple(x.tolist()), DoubleGeometric("1/2"))
+    narrow = eliminated_releases(system, tuple(x.tolist()), DoubleGeometric("1/2"))
     _, _, log_c = enumerated(ppd.Conditioned(public, noise=DoubleGeometric("1/2")), system, x)
     assert narrow.log_normaliser == pytest.approx(log_c, abs=1e-10)
 
@@ -439,7 +447,7 @@ STRONG = {
 
 @pytest.mark.parametrize("where", STRONG)
 def test_base_measures_that_outweigh_the_noise(where):
-    """Weights of a thousand earlier tables: they grow by powers that cancel where sums are public."""
+    """Weights of 1,000 earlier tables grow by powers that cancel if sums are public."""
     public, table, earlier = STRONG[where]
     base, system = DirichletMultinomial(earlier, 1000), public.on(table)
     mechanism = ppd.WassersteinExponential(public, 4, sensitivity=4, secrets="x", base_measure=base)
@@ -451,7 +459,7 @@ def test_base_measures_that_outweigh_the_noise(where):
     assert chi_square(drawn, points, p**1.5 / (p**1.5).sum()) < 1e-6
 
 
-def test_what_still_outweighs_it_is_said(monkeypatch):
+def test_base_measures_that_remain_too_large_are_refused_by_name(monkeypatch):
     monkeypatch.delattr(DirichletMultinomial, "around")
     base = DirichletMultinomial([1000] * 3, 1000)
     mechanism = ppd.WassersteinExponential(total() & nonnegative(), 1, 2, "x", base_measure=base)
@@ -474,8 +482,8 @@ def test_many_cells_in_disjoint_groups_do_not_cross():
 
 
 @pytest.mark.parametrize("epsilon", ["1/4", "1/100", "1/500", "1/5000"])
-def test_the_plan_decides_whatever_the_counts_are(epsilon):
-    """Total and bounds are public: tables that share them are all drawn, or all refused before anything starts."""
+def test_the_plan_does_not_depend_on_the_counts(epsilon):
+    """Total and bounds are public: all tables with the same values are drawn, or all refused before any work."""
     public = ppd.invariants.total() & ppd.invariants.nonnegative()
     mechanism, verdicts = ppd.Conditioned(public, noise=DoubleGeometric(epsilon)), set()
     for counts in ([60_000, 0, 0, 0], [15_000] * 4, [30_000, 30_000, 0, 0]):

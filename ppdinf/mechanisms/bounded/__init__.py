@@ -1,19 +1,15 @@
 """Mechanisms whose releases also satisfy bounds, or use a base measure.
 
-base_measure             weights of released counts, whatever the confidential table is
-conditioned              congenial mechanisms: independent noise, conditioned on everything public
-dirichlet_multinomial    base measures that know an earlier table: Dirichlet-multinomial weights of the released
-                         counts
-l2_normalizer            total weight of all releases with l2 noise, by quadrature over the scale of a mixture of
-                         Gaussians
-stated_loss              the law of the Wasserstein exponential mechanism with any loss, over tables that are few
-                         enough to list
-table_sums               the total weight of all releases of a table, by elimination: noise and base measures
-                         tabulated cell by cell
-tilting                  tilted noise: windows of weights around a public sum that bounds have put out in the tail
-                         of the law
-wasserstein_exponential  the Wasserstein exponential mechanism on integer tables, with base measures that know what
-                         is public
-weighted                 whole tables weighted by noise, within bounds: conditioned, wasserstein (stated_loss,
-                         base_measure, dirichlet_multinomial, summing_out, tilting, l2_normaliser)
+base_measure             The interface of weights on released counts.
+conditioned              Congenial mechanisms: independent noise, conditioned on all public statements.
+dirichlet_multinomial    Dirichlet-multinomial base measures, computed from an earlier table.
+l2_normalizer            Total weight of all releases with l2 noise, by quadrature over the scale of a mixture of
+                         Gaussians.
+stated_loss              The law of the Wasserstein exponential mechanism with a user-defined loss, by enumeration of
+                         all tables.
+table_sums               The total weight of all releases of a table, by elimination.
+tilting                  Exponential tilting of the noise, for public sums in the tail of the law of the unconditioned
+                         sum.
+wasserstein_exponential  The Wasserstein exponential mechanism on integer tables, with or without a base measure.
+weighted                 Base class of mechanisms whose releases are weighted cell by cell within bounds.
 """

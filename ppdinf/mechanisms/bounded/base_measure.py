@@ -1,4 +1,4 @@
-"""Weights of released counts, whatever the confidential table is."""
+"""The interface of weights on released counts, which do not depend on the confidential table."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ __all__ = ["BaseMeasure", "log_base_measure"]
 
 @runtime_checkable
 class BaseMeasure(Hashable, Protocol):
-    """Weights of the released counts, whatever the confidential ones. Anything hashable with these methods will do.
+    """Weights of the released counts, independent of the confidential counts. Any hashable object with these methods.
 
-    A method ``around(center, groups)``, where there is one, returns the same weights times one for each cell that
-    cancel in every table whose groups have the sums of `center`, so that weights grow less with the counts.
+    An optional method ``around(center, groups)`` returns the same weights times a factor for each cell. The factors
+    cancel in every table whose groups have the sums of `center`; with them, weights grow less with the counts.
     """
 
     def weight(self, cell: int, count: int) -> arb:
-        """Enclose the weight of a count in a cell, counted along the table."""
+        """Enclose the weight of a count in a cell; cells are numbered in the order of the table."""
 
     def largest(self, cell: int, low: float, high: float) -> arb:
-        """Enclose the largest weight of counts from `low` to `high`."""
+        """Enclose the largest weight of the counts from `low` to `high`."""
 
 
 def log_base_measure(base: BaseMeasure | None, cells: NDArray[np.int64]) -> float:
-    """Log weight of a release, whatever the table; 0 without a base measure."""
+    """Return the log weight of a release, for every table; 0 without a base measure."""
     weights = [] if base is None else [base.weight(i, count) for i, count in enumerate(cells.tolist())]
     return sum((float(weight.log()) if weight > 0 else -math.inf for weight in weights), start=0.0)

@@ -1,4 +1,4 @@
-"""Congenial mechanisms: independent noise, conditioned on everything public.
+"""Congenial mechanisms: independent noise, conditioned on all public statements.
 
 R. Gong, X.-L. Meng, "Congenial differential privacy under mandated disclosure", FODS 2020, Theorem 2.1.
 """
@@ -28,26 +28,26 @@ GRAIN = 10**6  # gamma is rounded up to a multiple of 1 / GRAIN
 
 @dataclass(frozen=True)
 class Conditioned(Weighted):
-    """Independent noise in every cell, given that the noisy table agrees with everything public, bounds included.
+    """Independent noise in every cell, conditioned on a table that satisfies all public sums and bounds.
 
     Parameters
     ----------
     public : Public
-        Sums that the release shares with the table, and bounds that both obey.
+        Sums that the release shares with the table, and bounds that both satisfy.
     noise : DoubleGeometric, DiscreteGaussian, Staircase or another law of `ppdinf.laws`
         Noise of each cell before conditioning.
 
     Raises
     ------
     PrivacyError
-        `noise` is no noise, comes first as in earlier versions, or has no guarantee: with bounds (the discrete
-        Gaussian), or at all.
+        `noise` is not a noise distribution, is the first argument (as in earlier versions), or has no known guarantee
+        under bounds (the discrete Gaussian) or at all.
 
     Notes
     -----
-    With bounds, the probability C(x) that noise around x meets them differs between tables: it enters the
-    guarantee as gamma (`ppdinf.privacy.conditioning_cost`) and the likelihood as a normaliser. Draws
-    are exact, by elimination: seconds of set-up for tables with tens of cells under crossing sums.
+    With bounds, the probability C(x) that noise around x satisfies them differs between tables. It enters the guarantee
+    as gamma (`ppdinf.privacy.conditioning_cost`) and the likelihood as a normalizer. Draws are exact, by elimination:
+    seconds of set-up for tables with tens of cells under crossing sums.
 
     Examples
     --------
@@ -65,11 +65,12 @@ class Conditioned(Weighted):
 
     def __init__(self, public: Public, noise: IntegerLaw) -> None:
         if isinstance(public, IntegerLaw):
-            raise PrivacyError("what is public comes first: Conditioned(public, noise=DoubleGeometric('1/2'))")
+            raise PrivacyError("public must be the first argument: Conditioned(public, noise=DoubleGeometric('1/2'))")
         require_public(public)
         if not isinstance(noise, IntegerLaw):
             raise PrivacyError(
-                f"noise is a law of single cells such as ppdinf.mechanisms.DoubleGeometric('1/2'), found {noise!r:.60}"
+                "noise must be a distribution of single cells such as ppdinf.mechanisms.DoubleGeometric('1/2'), found "
+                f"{noise!r:.60}"
             )
         if noise.epsilon_per_unit is None and (noise.rho_per_square is None or is_bounded(public)):
             raise PrivacyError(
@@ -79,23 +80,23 @@ class Conditioned(Weighted):
 
     @property
     def law(self) -> IntegerLaw:
-        """The noise before conditioning."""
+        """Return the noise before conditioning."""
         return self.noise
 
     @property
     def guarantee(self) -> Guarantee:
-        """Congenial privacy with the gamma that always holds, 1; 0 where no bounds are imposed (their Theorem 2.1)."""
+        """Return congenial privacy with the general bound gamma = 1; gamma = 0 without bounds (their Theorem 2.1)."""
         return self._guarantee(1.0 if is_bounded(self.public) else 0.0)
 
     @property
     def title(self) -> str:  # type: ignore[override]
-        """The law in a few words."""
+        """Return a short description of the law."""
         return f"{self.noise.name} conditioned on what is public"
 
-    def _promise_on(self, system: System, public: System, plan: Plan | None) -> Guarantee:
-        """Work gamma out where it can be."""
+    def _guarantee_on(self, system: System, public: System, plan: Plan | None) -> Guarantee:
+        """Compute gamma where it can be computed."""
         gamma = conditioning_cost(self, system, search=0).gamma if system.limits.size else 0.0
-        # a bound in few digits: the same on every machine, as release files need
+        # gamma is rounded up to few digits, so that release files are the same on every machine
         return self._guarantee(min(1.0, math.ceil(gamma * GRAIN + 1e-3) / GRAIN) if gamma else 0.0)
 
     def _guarantee(self, gamma: float) -> Guarantee:

@@ -1,4 +1,4 @@
-"""Base measures that know an earlier table: Dirichlet-multinomial weights of the released counts.
+"""Dirichlet-multinomial base measures: weights of the released counts, computed from an earlier table.
 
 J. Seeman, M. Reimherr, A. Slavković, "Formal privacy for partially private data", section 4.2.
 """
@@ -27,27 +27,27 @@ __all__ = ["DirichletMultinomial"]
 
 @dataclass(frozen=True)
 class DirichletMultinomial:
-    r"""Weights of a table that resembles an earlier one: ``prod_j Gamma(y_j + alpha_j) / (Gamma(alpha_j) y_j!)``.
+    r"""Weights of a table that resembles an earlier table: ``prod_j Gamma(y_j + alpha_j) / (Gamma(alpha_j) y_j!)``.
 
-    Up to a constant the Dirichlet-multinomial law of a table with a given total, with ``alpha_j`` the `concentration`
-    times the earlier count plus `pseudo_count`. (The paper prints ``Gamma(y_j)`` for ``y_j!``, ``Gamma(alpha_j + 1)``
-    for ``Gamma(alpha_j)``, and no pseudo-count.)
+    Up to a constant, this is the Dirichlet-multinomial distribution of a table with a given total. ``alpha_j`` is
+    `concentration` times the earlier count plus `pseudo_count`. (The paper prints ``Gamma(y_j)`` for ``y_j!``,
+    ``Gamma(alpha_j + 1)`` for ``Gamma(alpha_j)``, and no pseudo-count.)
 
     Parameters
     ----------
     previous : sequence of int
-        The earlier counts, in the order of the cells, last dimension fastest; public.
+        The earlier counts in the order of the cells, last dimension fastest; public.
     concentration : int, float, str or Fraction
-        How much an earlier person weighs.
+        Weight of one person in the earlier table.
     pseudo_count : int, float, str or Fraction
-        Added to every earlier count: a cell with none would otherwise be forced to stay empty.
+        Added to every earlier count; without it, a cell with the earlier count 0 would always be 0.
 
     Raises
     ------
     CountError
-        The earlier counts are not whole numbers from 0 on.
+        The earlier counts are not non-negative integers.
     LabelError
-        They have labels, which would be ignored.
+        The earlier counts have labels, which would be ignored.
 
     Examples
     --------
@@ -68,12 +68,12 @@ class DirichletMultinomial:
     ) -> None:
         if isinstance(previous, xr.DataArray | pd.Series | pd.DataFrame):
             raise LabelError(
-                "previous is stored without labels: bring the earlier table into the order of the released table, and "
-                "give its cells, such as earlier.transpose(*table.dims).reindex_like(table).values"
+                "previous must not have labels, which are not stored: arrange the earlier table in the order of the "
+                "released table and give its cells, such as earlier.transpose(*table.dims).reindex_like(table).values"
             )
         counts = np.asarray(previous).ravel()
         if counts.dtype.kind not in "iu" or not counts.size or (counts < 0).any():
-            raise CountError("previous must hold whole numbers from 0 on, one for each cell")
+            raise CountError("previous must hold non-negative integers, one for each cell")
         assign(
             self,
             previous=tuple(int(count) for count in counts),
@@ -83,7 +83,7 @@ class DirichletMultinomial:
 
     @property
     def alpha(self) -> tuple[Fraction, ...]:
-        """Parameters of the Dirichlet law."""
+        """Parameters of the Dirichlet distribution."""
         return tuple(self.concentration * (count + self.pseudo_count) for count in self.previous)
 
     def weight(self, cell: int, count: int) -> arb:
@@ -92,24 +92,24 @@ class DirichletMultinomial:
         return ((alpha + count).lgamma() - alpha.lgamma() - (arb(count) + 1).lgamma()).exp()
 
     def largest(self, cell: int, low: float, high: float) -> arb:
-        """Enclose the largest weight of counts from `low` to `high`: at an end, since the weights rise or fall."""
+        """Enclose the largest weight of counts from `low` to `high`, at one end: the weights are monotone."""
         if low < 0:
-            raise PrivacyError("Dirichlet-multinomial weights need counts from 0 on: declare nonnegative() public")
+            raise PrivacyError("Dirichlet-multinomial weights require counts >= 0: declare nonnegative() public")
         if self.concentration * (self.previous[cell] + self.pseudo_count) <= 1:
             return self.weight(cell, int(low))
         if math.isinf(high):
             raise PrivacyError(
-                "Dirichlet-multinomial weights have no end where no public sum limits a cell: declare between(0, most)"
+                "Dirichlet-multinomial weights require bounded cells: declare a public sum, or between(0, upper)"
             )
         return self.weight(cell, int(high))
 
     def around(self, center: Sequence[int], groups: NDArray[np.int64]) -> BaseMeasure:
-        """Take the growth out of the weights, for tables whose groups of cells have the sums of `center`.
+        """Remove the growth of the weights, for tables whose groups of cells have the sums of `center`.
 
-        Every weight is divided by ``ratio ** (y_j - center_j)`` with the ratio ``1 + alpha_0 / n`` of its group, n
-        being the sum of the group and alpha_0 that of its alpha: it then peaks where the Dirichlet-multinomial law
-        does.
-        Cells with the label -1 stay as they are.
+        Every weight is divided by ``ratio ** (y_j - center_j)`` with ``ratio = 1 + alpha_0 / n`` for each group, where
+        n is the sum of the group and alpha_0 the sum of its alpha. The weights then peak at the mode of the
+        Dirichlet-multinomial distribution.
+        Cells with the label -1 do not change.
         """
         alpha, counts, ratios = np.array(self.alpha), np.array(center), [Fraction(1)] * len(center)
         for group in np.unique(groups[groups >= 0]):
@@ -120,7 +120,7 @@ class DirichletMultinomial:
         return _Around(self, tuple(center), tuple(ratios))
 
     def to_dict(self) -> Json:
-        """Parameters, rationals as text."""
+        """Return the parameters, with rational numbers as text."""
         return {
             "previous": list(self.previous),
             "concentration": str(self.concentration),
@@ -130,7 +130,7 @@ class DirichletMultinomial:
 
 @dataclass(frozen=True)
 class _Around:
-    """Dirichlet-multinomial weights over ``ratios ** (y - center)``."""
+    """Dirichlet-multinomial weights divided by ``ratios ** (y - center)``."""
 
     measure: DirichletMultinomial
     center: tuple[int, ...]
@@ -140,7 +140,7 @@ class _Around:
         return self.measure.weight(cell, count) * ball(self.ratios[cell]) ** (self.center[cell] - count)
 
     def largest(self, cell: int, low: float, high: float) -> arb:
-        """Enclose the largest weight: the next one is larger up to ``(alpha - ratio) / (ratio - 1)``."""
+        """Enclose the largest weight: the weights increase up to the count ``(alpha - ratio) / (ratio - 1)``."""
         ratio = self.ratios[cell]
         if ratio == 1 or low < 0:
             return self.measure.largest(cell, low, high)

@@ -3,8 +3,8 @@ r"""Total weight of all releases with l2 noise, by quadrature over the scale of 
     exp(-epsilon r) = integral over v > 0 of sqrt(2 / pi) exp(-v^2 / 2 - (epsilon r)^2 / (2 v^2)),
 
 so the total weight is the mean, over a half-normal v, of the total weight Z(v) of releases with Gaussian noise of
-standard deviation v / epsilon, which elimination computes. The release that is the table itself has the same weight
-for every v and is taken out of the integral, which then falls off quickly at both ends. In log v the integrand is
+standard deviation v / epsilon, which elimination computes. The release that equals the table has the same weight for
+every v. It is subtracted from the integrand, which then decreases fast at both ends. In log v the integrand is
 analytic in a strip of half-width pi / 4, and the trapezoidal rule with steps of 1/8 has a relative error below 1e-12.
 
 References
@@ -22,25 +22,25 @@ import numpy as np
 __all__ = ["log_l2_total"]
 
 STEP = 1 / 8
-DEVIATIONS = 9.0  # beyond which a normal density is negligible
-NEGLIGIBLE = -40.0  # logarithm of a share of the total
+DEVIATIONS = 9.0  # standard deviations beyond which a normal density is negligible
+NEGLIGIBLE = -40.0  # log of a negligible share of the total
 
 
 def log_l2_total(
-    log_gaussian_total: Callable[[Fraction], float], epsilon: Fraction, log_own: float, dimension: int
+    log_gaussian_total: Callable[[Fraction], float], epsilon: Fraction, log_identity: float, dimension: int
 ) -> float:
     """Compute the logarithm of the total weight of all releases with l2 noise.
 
     Parameters
     ----------
     log_gaussian_total : callable
-        From a variance to log Z, the total weight with Gaussian noise of this variance, of weight 1 at zero noise.
+        Maps a variance to log Z, the log total weight with Gaussian noise of this variance; zero noise has weight 1.
     epsilon : Fraction
         Rate of the l2 noise.
-    log_own : float
+    log_identity : float
         Log weight of the release that equals the table.
     dimension : int
-        Of the lattice of releases, at most.
+        Upper bound on the dimension of the lattice of releases.
 
     Returns
     -------
@@ -50,30 +50,33 @@ def log_l2_total(
     --------
     Releases at distances 0 and 2:
 
-    >>> found = log_l2_total(lambda v: math.log1p(math.exp(-2 / v)), Fraction(1), 0.0, 1)
-    >>> round(math.exp(found) - 1, 9), round(math.exp(-2), 9)
+    >>> log_total = log_l2_total(lambda v: math.log1p(math.exp(-2 / v)), Fraction(1), 0.0, 1)
+    >>> round(math.exp(log_total) - 1, 9), round(math.exp(-2), 9)
     (0.135335283, 0.135335283)
     """
 
     def term(k: int) -> float:
         v = math.exp(STEP * k)
         log_total = log_gaussian_total((Fraction(v) / epsilon) ** 2)
-        others = log_total + math.log(-math.expm1(log_own - log_total)) if log_total > log_own else -math.inf
-        return math.log(STEP * math.sqrt(2 / math.pi)) + STEP * k - v**2 / 2 + others
+        other_weight = (
+            log_total + math.log(-math.expm1(log_identity - log_total)) if log_total > log_identity else -math.inf
+        )
+        return math.log(STEP * math.sqrt(2 / math.pi)) + STEP * k - v**2 / 2 + other_weight
 
     first = math.floor(math.log(float(epsilon) / DEVIATIONS) / STEP)
     last = math.ceil(math.log(math.sqrt(dimension + 1) + DEVIATIONS) / STEP)
-    terms = [log_own, *map(term, range(min(first, last), last + 1))]
-    for outward in (count(last + 1), count(min(first, last) - 1, -1)):  # further where other weights carry releases far
+    terms = [log_identity, *map(term, range(min(first, last), last + 1))]
+    # Extend both ends where bounds or base measures move releases far from the table.
+    for outward in (count(last + 1), count(min(first, last) - 1, -1)):
         terms += _until_negligible(map(term, outward), float(np.logaddexp.reduce(terms)))
     return float(np.logaddexp.reduce(terms))
 
 
 def _until_negligible(terms: Iterator[float], log_total: float) -> list[float]:
-    found = []
+    terms = []
     for log_term in terms:
-        found.append(log_term)
+        terms.append(log_term)
         log_total = float(np.logaddexp(log_total, log_term))
         if log_term < log_total + NEGLIGIBLE:
-            return found
-    return found
+            return terms
+    return terms

@@ -1,7 +1,7 @@
-"""The law of the Wasserstein exponential mechanism with any loss, over tables that are few enough to list.
+"""The law of the Wasserstein exponential mechanism with a user-defined loss, by enumeration of all tables.
 
-How much a loss can change between tables that a secret moves is its sensitivity sigma(Delta_z). Of a norm that is
-Delta_z itself; of any other loss it is found here among all tables that agree with what is public.
+The sensitivity sigma(Delta_z) of a loss is its largest change between tables that a secret pair moves by Delta_z. For a
+norm it equals Delta_z. For any other loss it is computed here among all tables that satisfy the public statements.
 
 J. Seeman, M. Reimherr, A. Slavković, "Formal privacy for partially private data", Theorem 9.
 """
@@ -25,7 +25,7 @@ from ppdinf.noise.primitives.stream import BitStream
 
 __all__ = ["ListedLaw", "listed_law"]
 
-MOST = 1000  # tables, whose losses are worked out for all pairs
+MOST = 1000  # tables; losses are computed for all pairs
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,9 +38,9 @@ class ListedLaw:
     sigma: float
 
     def place(self, cells: NDArray[np.int64]) -> int | None:
-        """Find a table in the list."""
-        found = np.flatnonzero((self.tables == cells).all(axis=1))
-        return int(found[0]) if found.size else None
+        """Return the index of a table in the list, or None."""
+        places = np.flatnonzero((self.tables == cells).all(axis=1))
+        return int(places[0]) if places.size else None
 
     def draw(self, cells: NDArray[np.int64], draws: int, stream: BitStream) -> NDArray[np.int64]:
         """Draw releases of a table; int64 of shape (draws, d), exact for the weights in double precision."""
@@ -48,25 +48,25 @@ class ListedLaw:
         return self.tables[one_of.draw(draws, stream)[:, 0]]
 
     def log_normaliser(self, cells: NDArray[np.int64]) -> float:
-        """Logarithm of C(x)."""
+        """Return the logarithm of C(x)."""
         return float(np.logaddexp.reduce(self.log_w[self.place(cells)]))
 
     def log_probability(self, y: NDArray[np.int64], x: NDArray[np.int64]) -> float:
-        """Log probability of releasing y when the table is x; ``-inf`` where either is not in the list."""
-        released, own = self.place(y), self.place(x)
-        if released is None or own is None:
+        """Return the log probability of releasing y given the table x; ``-inf`` where one of them is not listed."""
+        released, confidential = self.place(y), self.place(x)
+        if released is None or confidential is None:
             return -np.inf
-        return float(self.log_w[own, released]) - self.log_normaliser(x)
+        return float(self.log_w[confidential, released]) - self.log_normaliser(x)
 
     def is_of(self, system: System) -> bool:
-        """Whether a system has the same tables, given that its statements are the same."""
-        own = self.system
+        """Return whether a system has the same tables; its statements must be the same."""
+        same = self.system
         return (
-            own.frame.shape == system.frame.shape
-            and np.array_equal(own.values, system.values)
-            and np.array_equal(own.limits, system.limits)
-            and np.array_equal(own.A.toarray(), system.A.toarray())
-            and np.array_equal(own.B.toarray(), system.B.toarray())
+            same.frame.shape == system.frame.shape
+            and np.array_equal(same.values, system.values)
+            and np.array_equal(same.limits, system.limits)
+            and np.array_equal(same.A.toarray(), system.A.toarray())
+            and np.array_equal(same.B.toarray(), system.B.toarray())
         )
 
 
@@ -77,27 +77,27 @@ def listed_law(
     sensitivity: float,
     base: BaseMeasure | None = None,
 ) -> ListedLaw:
-    """Work out the loss for every pair of tables, and weights ``exp(-rate loss / sigma)`` times the base measure.
+    """Compute the loss for every pair of tables, and the weights ``exp(-rate loss / sigma)`` times the base measure.
 
     Raises
     ------
     InvariantError
-        More than 1,000 tables agree with what is public.
+        More than 1,000 tables satisfy the public statements.
     PrivacyError
-        The loss is no finite number from 0 on, or the same for all tables within `sensitivity` of each other.
+        The loss is not finite and non-negative, or is the same for all tables within `sensitivity` of each other.
     """
     tables = fiber_tables(system.A, system.values, system.B, system.limits, most=MOST)
     if tables is None:
         raise InvariantError(
-            f"a loss of one's own is worked out for all tables, and more than {MOST:,} agree with what is public: "
+            f"a user-defined loss is computed for all tables, and more than {MOST:,} satisfy the public statements: "
             "use the loss 'l1' or 'l2', or make more public"
         )
     losses = _losses(loss, tables, system.frame.shape)
     sigma = _sensitivity(losses, tables, sensitivity)
     if not sigma and len(tables) > 1:
         raise PrivacyError(
-            f"the loss is the same for all tables within a distance of {sensitivity:g} of each other: give a "
-            "loss that tells tables apart, or a larger sensitivity"
+            f"the loss is constant between tables within distance {sensitivity:g} of each other: give a loss that "
+            "distinguishes these tables, or a larger sensitivity"
         )
     log_w = -rate / (sigma or 1.0) * losses
     log_w += [log_base_measure(base, y) for y in tables]
@@ -107,19 +107,19 @@ def listed_law(
 def _losses(
     loss: Callable[[Array, Array], float], tables: NDArray[np.int64], shape: tuple[int, ...]
 ) -> NDArray[np.float64]:
-    """Work out ``loss(y, x)`` for all pairs, ``[x, y]``."""
+    """Compute ``loss(y, x)`` for all pairs, indexed ``[x, y]``."""
     shaped = tables.reshape(-1, *shape)
     shaped.flags.writeable = False
     try:
-        found = np.array([[loss(y, x) for y in shaped] for x in shaped], dtype=np.float64)
+        losses = np.array([[loss(y, x) for y in shaped] for x in shaped], dtype=np.float64)
     except (TypeError, ValueError) as error:
-        raise PrivacyError("the loss of two tables must be one number: loss(y, x) of whole arrays") from error
-    if found.shape != (len(tables), len(tables)) or not np.isfinite(found).all() or (found < 0).any():
-        raise PrivacyError("the loss of two tables must be one finite number from 0 on")
-    return found
+        raise PrivacyError("the loss of two tables must be one number: loss(y, x) of two arrays") from error
+    if losses.shape != (len(tables), len(tables)) or not np.isfinite(losses).all() or (losses < 0).any():
+        raise PrivacyError("the loss of two tables must be finite and non-negative")
+    return losses
 
 
 def _sensitivity(losses: NDArray[np.float64], tables: NDArray[np.int64], reach: float) -> float:
-    """Find the largest ``|loss(y, x) - loss(y, x')|`` over all y and tables x, x' at l1 distance `reach` or less."""
+    """Return the largest ``|loss(y, x) - loss(y, x')|`` over all y and all x, x' within l1 distance `reach`."""
     near = (np.abs(tables - x).sum(axis=1) <= reach for x in tables)
     return max(float(np.abs(losses[close] - own).max()) for own, close in zip(losses, near, strict=True))

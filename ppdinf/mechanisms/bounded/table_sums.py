@@ -1,7 +1,7 @@
-"""The total weight of all releases of a table, by elimination: noise and base measures tabulated cell by cell.
+"""The total weight of all releases of a table, by elimination of cells with tabulated noise and base measures.
 
-The noise is tilted so that public sums lie in the middle of their laws; the law stays the same. What an elimination
-costs is foretold from what is public alone.
+The noise is tilted so that public sums lie near the mean of the unconditioned sum; the conditional law does not change.
+The work of an elimination is estimated from the public statements alone.
 """
 
 from __future__ import annotations
@@ -28,26 +28,26 @@ from ppdinf.mechanisms.bounded.tilting import Sides, sides, tilts
 from ppdinf.noise.exact.elimination.potentials import Potential, Window
 from ppdinf.noise.exact.elimination.variable_elimination import LARGEST_SCOPE, LARGEST_WORK, Elimination
 
-__all__ = ["SLACK", "summed_out", "work_of"]
+__all__ = ["SLACK", "eliminated_releases", "work_of"]
 
-SLACK = 16  # by which tables may be more work than planned before a draw is given up
-LEFT_OUT = -56.0  # logarithm of what windows leave out at first
-DEVIATIONS = 11.0  # of a sum, beyond which it is trimmed
+SLACK = 16  # factor by which the work may exceed the estimate before a draw is refused
+LEFT_OUT = -56.0  # log probability outside the initial truncation
+DEVIATIONS = 11.0  # standard deviations of a sum at which it is truncated
 NEAR = 2**9
 
 
 @lru_cache(maxsize=4)
-def summed_out(
+def eliminated_releases(
     system: System, center: tuple[int, ...], noise: IntegerLaw, base: BaseMeasure | None = None
 ) -> Elimination:
-    """Sum the weights of all releases of a table; the result draws them and knows their total.
+    """Sum the weights of all releases of a table; the result also draws releases.
 
-    A bound that links cells becomes a sum with one more variable, its slack.
+    A bound on several cells becomes a sum with one additional variable, its slack.
 
     Parameters
     ----------
     system : System
-        Public sums, whose values are those of the table, and bounds that every release obeys.
+        Public sums, whose values are those of the table, and bounds that every release satisfies.
     center : tuple of int
         The confidential cells.
     noise : IntegerLaw
@@ -56,7 +56,7 @@ def summed_out(
     Returns
     -------
     Elimination
-        Over the cells, followed by one slack for every bound that links cells.
+        Over the cells, followed by one slack variable for every bound on several cells.
 
     Raises
     ------
@@ -67,7 +67,7 @@ def summed_out(
     around = getattr(base, "around", None)
     base = around(center, _groups(system)) if around is not None else base
     low, high = cell_intervals(system.A, values, system.B, system.limits)
-    farthest = float(np.max(high - low, initial=0.0))  # the same for all cells and tables, so that weights are shared
+    farthest = float(np.max(high - low, initial=0.0))  # the same for all cells and tables, so that weights are cached
     linked = np.flatnonzero(np.diff(system.B.indptr) > 1)
     if base is None and system.limits.size:
         tabulated = _tilted(noise, np.array(center) - low, high - np.array(center), _groups(system), farthest)
@@ -84,11 +84,12 @@ def summed_out(
 
 
 def work_of(system: System, noise: IntegerLaw) -> float:
-    """Estimate the multiplications of an elimination from what is public alone, the widest over all tables.
+    """Estimate the multiplications of an elimination from the public statements: an upper bound over all tables.
 
-    A cell cut off by its bounds spreads no more than a free one, nor than its interval. Infinite where it is beyond
-    floating point, or more constraints are open at a time than an array has dimensions.
+    The spread of a truncated cell is at most the spread of the untruncated cell, and at most its interval. The estimate
+    is infinite if it overflows or if more constraints are open at a time than an array has dimensions.
     """
+    # Intervals and standard deviations of the cells.
     low, high = cell_intervals(system.A, system.values, system.B, system.limits)
     reach = float(noise.tail_start(LEFT_OUT))
     sizes = np.arange(-NEAR, NEAR + 1) * max(1.0, reach / NEAR)
@@ -96,10 +97,12 @@ def work_of(system: System, noise: IntegerLaw) -> float:
     spread = math.sqrt(float(weights @ sizes**2 / weights.sum()))
     half = np.clip((high - low) / 2, 0.0, reach)
     spreads = np.minimum(spread, half)
+    # A bound on several cells is a sum with a slack variable.
     linked = np.flatnonzero(np.diff(system.B.indptr) > 1)
-    rows = sp.csr_array(sp.vstack([system.A, system.B[linked]]))  # a bound that links cells is a sum with a slack
+    rows = sp.csr_array(sp.vstack([system.A, system.B[linked]]))
     A = sp.csc_array(rows[row_algebra(sp.csc_array(rows)).independent])
     size = abs(A)
+    # Number of values of each partial sum: from the intervals, or from a multiple of its standard deviation.
     width = 1 + 2 * np.minimum(
         size @ half, float(size.data.max(initial=0)) * reach + DEVIATIONS * np.sqrt(size**2 @ spreads**2)
     )
@@ -107,11 +110,12 @@ def work_of(system: System, noise: IntegerLaw) -> float:
     order, work = elimination_order(A), 0.0
     if order.width >= LARGEST_SCOPE:
         return math.inf
+    # Work of each elimination step: convolutions of identical cells in pairs, then one product per step.
     for row, near, cells in zip(order.rows, order.open_rows, order.variables, strict=True):
         groups = np.unique(alike[cells], return_counts=True)[1]
         widest = 1 + 2 * float(half[cells].max(initial=0.0))
         for n in groups.tolist():
-            while n > 1:  # two by two
+            while n > 1:  # in pairs
                 work += n / 2 * widest**2
                 n, widest = (
                     n / 2,
@@ -122,7 +126,7 @@ def work_of(system: System, noise: IntegerLaw) -> float:
 
 
 def _groups(system: System) -> NDArray[np.int64]:
-    """Label cells whose sum is public: those of a class, and all others together; -1 where it is not."""
+    """Label cells whose sum is public: one label per class, one for all other cells; -1 where no sum is public."""
     structure = system.structure
     labels = np.where(structure.determined[structure.classes], structure.classes, structure.class_sizes.size)
     others = labels == structure.class_sizes.size
@@ -138,7 +142,7 @@ def _tilted(
     groups: NDArray[np.int64],
     farthest: float,
 ) -> list[Sides]:
-    """Tabulate the noise of every cell, tilted where that puts a public sum into the middle of its law."""
+    """Tabulate the noise of every cell, tilted where this moves the mean of a sum to its public value."""
     usual = sides(noise, Fraction(0), farthest, farthest)
     found = {}
     for group, tilt in tilts(noise, below, above, groups).items():
@@ -156,7 +160,7 @@ def _potential(tabulated: Sides, x: int, ends: tuple[float, float], cell: int, b
             up, down, tail = tabulated(bits + further)
             first, last = int(max(x - len(down) + 1, low)), int(min(x + len(up) - 1, high))
             if first > last:
-                raise InvariantError("a confidential count lies further from its public bounds than noise reaches")
+                raise InvariantError("a confidential count is further from its public bounds than the noise can move")
             found = [*down[max(1, x - last) : x - first + 1][::-1], *up[max(0, first - x) : last - x + 1]]
             if base is not None:
                 found = [weight * base.weight(cell, first + k) for k, weight in enumerate(found)]
@@ -171,9 +175,9 @@ def _potential(tabulated: Sides, x: int, ends: tuple[float, float], cell: int, b
 def _slack(
     row: sp.csr_array, limit: int, potentials: list[Potential], ends: Sequence[NDArray[np.float64]]
 ) -> Callable[[int], Window]:
-    """All values that the slack takes while the cells are within their windows and bounds count alike."""
+    """Tabulate all values of the slack variable, with weight 1, while the cells are within their supports."""
     (low, high), rising = (end[row.indices] for end in ends), row.data > 0
-    most = float(np.sum(row.data * np.where(rising, high, low))) - limit
+    largest = float(np.sum(row.data * np.where(rising, high, low))) - limit
 
     def tabulate(bits: int) -> Window:
         windows = [potentials[cell](bits) for cell in row.indices.tolist()]
@@ -183,6 +187,6 @@ def _slack(
                 for (first, weights, _), up in zip(windows, rising.tolist(), strict=True)
             ]
         )
-        return 0, [arb(1)] * (int(min(row.data @ last - limit, most)) + 1), arb(0)
+        return 0, [arb(1)] * (int(min(row.data @ last - limit, largest)) + 1), arb(0)
 
     return tabulate

@@ -1,14 +1,14 @@
-r"""Tilted noise: windows of weights around a public sum that bounds have put out in the tail of the law.
+r"""Exponential tilting of the noise, for public sums in the tail of the law of the unconditioned sum.
 
-Where most counts are 0 and must not fall, independent noise raises their sum by many standard deviations above what
-is public, and windows around the counts leave out more than that sum weighs. With one factor ``exp(theta z)`` for the
-noise z of every cell of a public sum, the product over the cells is ``exp(theta 0) = 1`` for every release that keeps
-the sum: the law, its normaliser and even each draw from given random words stay the same, whatever theta is, while the
-law of the unconditioned sum moves to where it is wanted. So theta may come out of rounded arithmetic: it is taken at
-face value, as a rational, and no exactness depends on how well it was found.
+Where most counts are 0 and must not decrease, independent noise increases their sum by many standard deviations above
+the public value, and truncation around the counts would drop more weight than this sum has. Multiply the weight of the
+noise z of every cell of a public sum by ``exp(theta z)``. The product over the cells is ``exp(theta 0) = 1`` for every
+release that keeps the sum. The law, its normalizer and each draw from given random bits do not depend on theta, while
+the mean of the unconditioned sum moves to the public value. So theta can be computed in floating point: it is used as
+an exact rational number, and its accuracy affects only the speed.
 
-Beyond r, on the side that rises, double geometric noise tilted by theta weighs ``q^(r + 1) / (1 - q)`` with
-``q = exp(|theta| - epsilon)``; windows end where such a bound is small, or at the public bounds.
+Beyond r, on the increasing side, double geometric noise tilted by theta has weight ``q^(r + 1) / (1 - q)`` with
+``q = exp(|theta| - epsilon)``. Truncation is where such a bound is small, or at the public bounds.
 
 Reference
 ---------
@@ -31,19 +31,19 @@ from ppdinf.laws import IntegerLaw
 
 __all__ = ["Sides", "sides", "tilts"]
 
-DEVIATIONS = 3.0  # within which of its mean a sum needs no tilt
-WIDEST = 2**17  # values of one cell, up to which tilted windows widen where no bound ends them
-FASTEST = 40.0  # rate beyond which tilted noise is 0
-NEAR = 64  # noise values that are looked at one by one
-GROWTH = 1.02  # of the steps by which larger ones are
-BITS = 80  # of the first windows
+DEVIATIONS = 3.0  # standard deviations of a sum within which it needs no tilt
+WIDEST = 2**17  # values of one cell, up to which the tilted support extends where no bound ends it
+FASTEST = 40.0  # rate above which tilted noise is 0
+NEAR = 64  # noise values that are treated individually
+GROWTH = 1.02  # growth of the steps between larger noise values
+BITS = 80  # precision of the initial truncation
 
 type Sides = Callable[[int], tuple[list[arb], list[arb], arb]]
-"""``sides(bits)``: weights of 0, 1, ... and of 0, -1, ..., and a bound on the sum of all others."""
+"""``sides(bits)``: weights of 0, 1, ... and of 0, -1, ..., and a bound on the sum of all other weights."""
 
 
 def sides(noise: IntegerLaw, tilt: Fraction, below: float, above: float) -> Sides:
-    """Tabulate ``weight(z) exp(tilt z)`` for z from ``-below`` to `above`, once for all cells of a sum."""
+    """Tabulate ``weight(z) exp(tilt z)`` for z from ``-below`` to `above`, once for all cells of a group."""
 
     @lru_cache(maxsize=2)
     def tabulated(bits: int, precision: int) -> tuple[list[arb], list[arb], arb]:
@@ -57,26 +57,26 @@ def sides(noise: IntegerLaw, tilt: Fraction, below: float, above: float) -> Side
 def tilts(
     noise: IntegerLaw, below: NDArray[np.float64], above: NDArray[np.float64], groups: NDArray[np.int64]
 ) -> dict[int, Fraction]:
-    """Tilt every group of cells so that noise that ends at `below` under and `above` over 0 has a mean sum of 0.
+    """Tilt every group of cells so that noise between ``-below`` and `above` has a sum with mean 0.
 
     Parameters
     ----------
     noise : IntegerLaw
     below, above : ndarray of float64, shape (d,)
-        From 0 on, perhaps infinite.
+        Non-negative, possibly infinite.
     groups : ndarray of int64, shape (d,)
-        Cells with one public sum share a label; -1 where there is none.
+        Cells with one public sum share a label; -1: no public sum.
 
     Returns
     -------
     dict from labels to Fraction
-        The groups whose sum needs a tilt. Its absolute value stays below the rate at which weights fall, so far that
-        few cells with much room can balance many without, and their windows stay short enough to be listed; unless
-        bounds end all cells of the group on that side within the untilted reach.
+        The groups whose sum needs a tilt. Its absolute value is below the rate at which weights decrease, by a margin
+        that keeps the supports short enough to be listed when a few wide cells balance many narrow cells. The
+        exception: bounds end all cells of the group on that side within the untilted support.
 
     Examples
     --------
-    Counts of 0 and 1 that must not fall, with a public sum; then counts of 9 from 0 to 18:
+    Counts of 0 and 1 that must not decrease, with a public sum; then counts of 9 from 0 to 18:
 
     >>> from ppdinf.mechanisms import DoubleGeometric
     >>> noise, one_sum = DoubleGeometric("1/4"), np.zeros(50, dtype=int)
@@ -89,26 +89,26 @@ def tilts(
         return {}
     widest = float(max(below.max(), above.max()))
     reach = float(min(noise.tail_start(-BITS * math.log(2)), widest))
-    law = _rough(noise, int(min(widest, max(reach, WIDEST))))
+    law = _approximate_moments(noise, int(min(widest, max(reach, WIDEST))))
     pairs, like = np.unique(np.column_stack([law.within(below), law.within(above)]), axis=0, return_inverse=True)
     mean, variance = law.moments(pairs, 0.0)
     inside = groups >= 0
     sums, spreads = (np.bincount(groups[inside], weights=part[like][inside]) for part in (mean, variance))
-    found = {}
+    tilt_of_group = {}
     for group in np.flatnonzero(np.abs(sums) > DEVIATIONS * np.sqrt(spreads)).tolist():
         cells = np.flatnonzero(groups == group)
         kinds, counts = np.unique(like[cells], return_counts=True)
         ends = below[cells] if sums[group] > 0 else above[cells]
         rate = -float(noise.largest_ratio(0).log()) / noise.period
-        most = rate + FASTEST if ends.max() <= reach else rate * max(0.5, 1 - reach / WIDEST)
-        tilt = law.balanced(pairs[kinds], counts, -most if sums[group] > 0 else most)
+        limit = rate + FASTEST if ends.max() <= reach else rate * max(0.5, 1 - reach / WIDEST)
+        tilt = law.balanced(pairs[kinds], counts, -limit if sums[group] > 0 else limit)
         if tilt:
-            found[group] = Fraction(tilt)
-    return found
+            tilt_of_group[group] = Fraction(tilt)
+    return tilt_of_group
 
 
-class _Rough:
-    """Moments of tilted noise between bounds, to a few percent: one value for every stretch of large ones."""
+class _ApproximateMoments:
+    """Approximate moments of tilted noise between bounds, to a few percent: one value for each interval."""
 
     def __init__(self, noise: IntegerLaw, reach: int) -> None:
         starts = list(range(min(NEAR, reach) + 1))
@@ -121,12 +121,12 @@ class _Rough:
         self._logs = np.concatenate([logs[:0:-1], logs])
 
     def within(self, ends: NDArray[np.float64]) -> NDArray[np.int64]:
-        """Return the farthest value looked at up to each end, so that few different ends are left."""
+        """Return the largest represented value up to each end, so that few different ends remain."""
         sizes = self._z[self._z >= 0]
         return sizes[np.searchsorted(sizes, ends, side="right") - 1]
 
     def moments(self, pairs: NDArray[np.int64], tilt: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Mean and variance of noise from ``-pairs[:, 0]`` to ``pairs[:, 1]``."""
+        """Return the mean and variance of noise from ``-pairs[:, 0]`` to ``pairs[:, 1]``."""
         possible = (self._z >= -pairs[:, :1]) & (self._z <= pairs[:, 1:])
         logs = np.where(possible, self._logs + tilt * self._z, -np.inf)
         weights = np.exp(logs - logs.max(axis=1, keepdims=True))
@@ -134,15 +134,15 @@ class _Rough:
         mean = weights @ self._z / total
         return mean, weights @ self._z.astype(np.float64) ** 2 / total - mean**2
 
-    def balanced(self, pairs: NDArray[np.int64], counts: NDArray[np.int64], most: float) -> float:
-        """Find the tilt between 0 and `most` for which the sum of all noise has mean 0, or comes nearest to it."""
+    def balanced(self, pairs: NDArray[np.int64], counts: NDArray[np.int64], limit: float) -> float:
+        """Return the tilt between 0 and `limit` for which the sum of all noise has the mean nearest to 0."""
 
         def mean(tilt: float) -> float:
             return float(counts @ self.moments(pairs, tilt)[0])
 
-        if mean(0.0) * mean(most) >= 0:
-            return most
-        return float(brentq(mean, 0.0, most, rtol=1e-6, xtol=1e-9 * abs(most)))
+        if mean(0.0) * mean(limit) >= 0:
+            return limit
+        return float(brentq(mean, 0.0, limit, rtol=1e-6, xtol=1e-9 * abs(limit)))
 
 
-_rough = lru_cache(maxsize=16)(_Rough)
+_approximate_moments = lru_cache(maxsize=16)(_ApproximateMoments)

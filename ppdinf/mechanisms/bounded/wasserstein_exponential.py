@@ -1,4 +1,4 @@
-"""The Wasserstein exponential mechanism on integer tables, with base measures that know what is public.
+"""The Wasserstein exponential mechanism on integer tables, with or without a base measure.
 
 J. Seeman, M. Reimherr, A. Slavković, "Formal privacy for partially private data", Theorem 9 and section 4.2.
 """
@@ -41,37 +41,37 @@ class WassersteinExponential(Weighted):
     Parameters
     ----------
     public : Public
-        Sums that the release shares with the table, and bounds that both obey: the congenial set.
+        Sums that the release shares with the table, and bounds that both satisfy: the congenial set.
     epsilon : int, float, str or Fraction
         Privacy loss between the two statements of every secret pair, in total.
     sensitivity : int, float, str or Fraction
-        Delta_z: infinity-Wasserstein distance, in the norm of `loss` (l1 where it is no norm), of the laws of the table
-        given what is public and either statement of a secret pair (`ppdinf.privacy.delta_z`).
+        Delta_z: infinity-Wasserstein distance between the distributions of the table given the public statements and
+        either statement of a secret pair, in the norm of `loss` (l1 for a callable); `ppdinf.privacy.delta_z`.
     secrets : str
-        What the pairs are, for example "whether one person is a case".
+        Description of the secret pairs, for example "whether one person is a case".
     base_measure : DirichletMultinomial or another BaseMeasure, optional
-        Weights of the released counts; by default all tables of the congenial set count alike. Release files hold
-        the first alone.
+        Weights of the released counts; by default all tables of the congenial set have the same weight. Release files
+        can store a DirichletMultinomial only.
     loss : {"l1", "l2"} or callable
-        Norm of ``y - x``, the same that `sensitivity` goes by. Or ``loss(y, x)``, a finite number from 0 on for two
-        whole tables as arrays of the table's shape: ``|y - x| / sensitivity`` above is then ``loss / sigma``, with
-        sigma the most by which the loss of a release changes between tables at l1 distance `sensitivity`, found among
-        all of them. At most 1,000 tables can then agree with what is public, and release files hold no such loss
+        Norm of ``y - x``, also the norm of `sensitivity`. Or ``loss(y, x)``, a finite non-negative number for two
+        tables, given as arrays of the table's shape. Then ``|y - x| / sensitivity`` above is ``loss / sigma``, where
+        sigma is the largest change of the loss of a release between tables at l1 distance `sensitivity`, computed by
+        enumeration. At most 1,000 tables may satisfy the public statements, and release files cannot store the loss
         (`ppdinf.mechanisms.bounded.stated_loss`).
 
     Raises
     ------
     PrivacyError, CountError
-        A parameter is out of range, or `base_measure` none; when a table comes, a sensitivity below the distance of
-        the nearest two tables that agree with what is public.
+        A parameter is out of range, or `base_measure` is not a base measure. For a given table: the sensitivity is
+        below the distance of the nearest two tables that satisfy the public statements.
 
     Notes
     -----
-    Exact draws by elimination; in l2 with bounds or a base measure by rejection from it, for up to some twenty cells.
-    Many pairs of counts, one within the other, under one total are too wide for elimination at small epsilon: for
+    Draws are exact, by elimination. l2 noise with bounds or a base measure uses rejection from elimination, for up to
+    about 20 cells. Many nested pairs of counts under one total are too wide for elimination at small epsilon: for
     research, `ppdinf.fiber.count_pairs.pairs` draws them exactly up to double precision.
-    The normaliser depends on the table where there are bounds or a base measure. For the counting measure on all
-    integer tables leave sums out of `public` and tell the release what is public:
+    With bounds or a base measure, the normalizer depends on the table. For the counting measure on all integer
+    tables, leave sums out of `public` and state them for the release:
     ``ppd.Release(table, mechanism, public=...)``.
 
     Examples
@@ -103,10 +103,10 @@ class WassersteinExponential(Weighted):
     ) -> None:
         require_public(public)
         if not isinstance(secrets, str) or not secrets.strip():
-            raise PrivacyError("secrets says in words what is protected, for example 'whether one person is a case'")
+            raise PrivacyError("secrets must describe the secret, for example 'whether one person is a case'")
         if base_measure is not None and not isinstance(base_measure, BaseMeasure):
             raise PrivacyError(
-                f"base_measure must be a DirichletMultinomial or like one, found {type(base_measure).__name__}"
+                f"base_measure must be a DirichletMultinomial or a BaseMeasure, found {type(base_measure).__name__}"
             )
         if loss not in ("l1", "l2") and not callable(loss):
             raise PrivacyError(f"loss must be 'l1', 'l2' or a function of two tables, found {loss!r}")
@@ -115,7 +115,7 @@ class WassersteinExponential(Weighted):
 
     @property
     def law(self) -> DoubleGeometric | L2Laplace:
-        """Rate ``epsilon / (2 sensitivity)`` per unit of distance."""
+        """Return noise with rate ``epsilon / (2 sensitivity)`` per unit of distance."""
         return LAPLACE[self.distance](self.epsilon / (2 * self.sensitivity))
 
     def measure_on(self, system: System) -> BaseMeasure | None:
@@ -124,14 +124,14 @@ class WassersteinExponential(Weighted):
         Raises
         ------
         CountError
-            The earlier table has another number of cells.
+            The earlier table has a different number of cells.
         """
         if isinstance(self.base_measure, DirichletMultinomial) and len(self.base_measure.previous) != system.frame.size:
             raise CountError(f"previous has {len(self.base_measure.previous)} cells, the table {system.frame.size}")
         return self.base_measure
 
     def on(self, system: System) -> WassersteinExponential:
-        """Refuse an earlier table of another size, as `measure_on` does; work out a loss of one's own."""
+        """Validate the size of an earlier table, and enumerate the tables for a user-defined loss."""
         self.measure_on(system)
         if callable(self.loss):
             return StatedLoss(self, system)
@@ -139,7 +139,7 @@ class WassersteinExponential(Weighted):
 
     @property
     def guarantee(self) -> Guarantee:
-        """Pufferfish privacy given what is public (their Definition 3 and Theorem 9)."""
+        """Return Pufferfish privacy given the public statements (their Definition 3 and Theorem 9)."""
         return Guarantee(
             "pufferfish",
             self.epsilon,
@@ -153,21 +153,21 @@ class WassersteinExponential(Weighted):
 
     @property
     def distance(self) -> str:
-        """The norm that `sensitivity` is in: losses of another one do not add up with it."""
+        """Norm of `sensitivity`; losses in different norms cannot be added."""
         return "l2" if self.loss == "l2" else "l1"
 
-    def _promise_on(self, system: System, public: System, plan: Plan | None) -> Guarantee:
-        """Refuse where more is public than the noise keeps, so much that no secret moves the table so little."""
+    def _guarantee_on(self, system: System, public: System, plan: Plan | None) -> Guarantee:
+        """Refuse if more is public than the noise keeps and no two tables are within the sensitivity."""
         self._require_sensitivity(public)
         return self.guarantee
 
     def plan_on(self, system: System, *, allow_mcmc: bool = False) -> Plan:
-        """Choose a sampler, as every weighted mechanism does.
+        """Choose a sampler as for all weighted mechanisms.
 
         Raises
         ------
         InvariantError
-            No exact sampler suits the public sums.
+            No exact sampler applies to the public sums.
         PrivacyError
             The sensitivity is below the distance of the nearest two tables.
         """
@@ -178,14 +178,14 @@ class WassersteinExponential(Weighted):
         nearest = None if system.fixed.all() else shortest_distance(system.free, self.distance)
         if nearest is not None and float(self.sensitivity) < nearest * (1 - 1e-9):
             raise PrivacyError(
-                f"the sensitivity is {self.sensitivity}, but no two tables with this public information are nearer "
-                f"than {nearest:.4g} in {self.distance}: a secret that moves the table at all moves it that far"
+                f"sensitivity must be at least {nearest:.4g}, the smallest {self.distance} distance between two tables "
+                f"with this public information; it is {self.sensitivity}"
             )
 
     def to_dict(self) -> Json:
-        """Kind and parameters, rationals as text."""
+        """Return the kind and parameters, with rational numbers as text."""
         if callable(self.loss):
-            raise PrivacyError("release files hold the losses 'l1' and 'l2' alone: a loss of one's own is a program")
+            raise PrivacyError("release files store the losses 'l1' and 'l2' only: a user-defined loss is code")
         parameters = {
             "epsilon": str(self.epsilon),
             "sensitivity": str(self.sensitivity),
@@ -193,7 +193,7 @@ class WassersteinExponential(Weighted):
             "loss": self.loss,
         }
         if self.base_measure is not None and not isinstance(self.base_measure, DirichletMultinomial):
-            raise PrivacyError("release files hold Dirichlet-multinomial base measures alone")
+            raise PrivacyError("release files store Dirichlet-multinomial base measures only")
         further = {} if self.base_measure is None else {"base_measure": self.base_measure.to_dict()}
         return {"kind": self.kind} | parameters | further
 
@@ -206,9 +206,9 @@ class WassersteinExponential(Weighted):
 
 
 class StatedLoss(WassersteinExponential):
-    """A Wasserstein exponential mechanism with a loss of one's own, settled on everything public of a table.
+    """A Wasserstein exponential mechanism with a user-defined loss, bound to the public statements of a table.
 
-    `WassersteinExponential` with a callable for `loss` becomes one when it meets public sums.
+    `WassersteinExponential` with a callable `loss` becomes a `StatedLoss` when it is bound to public sums.
 
     Parameters
     ----------
@@ -219,13 +219,13 @@ class StatedLoss(WassersteinExponential):
     Raises
     ------
     InvariantError
-        There are too many tables.
+        Too many tables satisfy the public statements.
     PrivacyError
-        The loss is no finite number from 0 on, or the same for all tables within `sensitivity` of each other.
+        The loss is not finite and non-negative, or is constant between tables within `sensitivity`.
 
     Notes
     -----
-    The loss is worked out for every pair of tables: a million calls for 1,000 of them.
+    The loss is computed for every pair of tables: 1,000,000 calls for 1,000 tables.
 
     Examples
     --------
@@ -249,28 +249,28 @@ class StatedLoss(WassersteinExponential):
 
     @property
     def sigma(self) -> float:
-        """Most by which the loss of any release changes between tables at l1 distance `sensitivity` or less."""
+        """Largest change of the loss of any release between tables within l1 distance `sensitivity`."""
         return self._law.sigma
 
     def on(self, system: System) -> WassersteinExponential:
-        """Settle again where what is public has other values."""
+        """Bind again where the public statements have other values."""
         return self if self._law.is_of(system) else StatedLoss(self, system)
 
     def likelihood(self, system: System) -> Likelihood | None:
-        """Return None: walks go cell by cell, and this loss does not."""
+        """Return None: samplers update single cells, and this loss does not factor over cells."""
         return None
 
     def intractable(self, system: System | None = None) -> str:
-        """Say what to do instead."""
+        """Return the message that states an alternative."""
         return (
-            "a loss of one's own is no sum over the cells, which inference by chains needs: the tables are few, so add "
-            "release.mechanism.logp(release.table, x) to the log prior of each, or release by the loss 'l1' or 'l2'"
+            "a user-defined loss is not a sum over the cells, which sampling requires: the tables are few, so add "
+            "release.mechanism.logp(release.table, x) to the log prior of each table, or use the loss 'l1' or 'l2'"
         )
 
     def plan_on(self, system: System, *, allow_mcmc: bool = False) -> Plan:
-        """Say that all tables are listed; refuse too small a sensitivity."""
+        """Return a plan that enumerates all tables; refuse too small a sensitivity."""
         self._require_sensitivity(system)
-        return Plan("listed", True, f"{len(self._law.tables)} tables agree with what is public")
+        return Plan("listed", True, f"{len(self._law.tables)} tables satisfy the public statements")
 
     def draw(
         self, system: System, cells: NDArray[np.int64], draws: int, stream: BitStream, plan: Plan | None = None
@@ -279,13 +279,13 @@ class StatedLoss(WassersteinExponential):
         return self._law.draw(cells, draws, stream)
 
     def log_normaliser(self, system: System, cells: NDArray[np.int64]) -> float:
-        """Logarithm of C(x)."""
+        """Return the logarithm of C(x)."""
         return self._law.log_normaliser(cells)
 
     def log_weight(self, system: System, y: NDArray[np.int64], x: NDArray[np.int64]) -> float:
-        """Log probability of releasing y when the table is x; ``-inf`` where either breaks a public bound."""
+        """Return the log probability of releasing y given the table x; ``-inf`` where one violates a public bound."""
         return self._law.log_probability(y, x)
 
     def log_unnormalised(self, system: System, y: NDArray[np.int64], x: NDArray[np.int64]) -> float:
-        """Return `log_weight`: the law is listed with its normaliser."""
+        """Return `log_weight`: the listed law is normalized."""
         return self.log_weight(system, y, x)

@@ -1,10 +1,10 @@
-r"""Releases drawn among the tables that share everything public, each with a weight that factors over the cells.
+r"""Tables with the same public sums and bounds, each with a weight that factors over the cells.
 
     P(y | x) = prod_i w(y_i - x_i) nu_i(y_i) / C(x)    on {y : A y = A x, B y >= b}
 
-with noise weights w and, perhaps, base measures nu_i. Conditioned noise and the Wasserstein exponential mechanism are
-of this kind. The normaliser C(x) depends on x through the bounds and base measures: summing over y by elimination
-gives it, and exact draws (`ppdinf.noise.exact.elimination.variable_elimination`).
+with noise weights w and optional base measures nu_i. Conditioned noise and the Wasserstein exponential mechanism have
+this form. The normalizer C(x) depends on x through the bounds and base measures. Elimination sums over y and gives C(x)
+and exact draws (`ppdinf.noise.exact.elimination.variable_elimination`).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from ppdinf.laws.additive_law import AdditiveLaw
 from ppdinf.laws.likelihood import Likelihood, MixingScale, Normaliser
 from ppdinf.mechanisms.bounded.base_measure import BaseMeasure, log_base_measure
 from ppdinf.mechanisms.bounded.l2_normalizer import log_l2_total
-from ppdinf.mechanisms.bounded.table_sums import summed_out, work_of
+from ppdinf.mechanisms.bounded.table_sums import eliminated_releases, work_of
 from ppdinf.mechanisms.table_mechanism import TableMechanism
 from ppdinf.noise.exact.elimination.variable_elimination import LARGEST_WORK, Elimination, steps
 from ppdinf.noise.primitives.bernoulli import draw_bernoulli
@@ -37,9 +37,9 @@ from ppdinf.tables.table import TableLike
 
 __all__ = ["Weighted", "is_bounded"]
 
-BATCH = 2**12  # proposals at a time, at most
+BATCH = 2**12  # largest number of proposals at a time
 HOPELESS = 1e-5
-RARE = 1e-15  # probability with which any cell leaves its window, before conditioning makes more of it
+RARE = 1e-15  # probability that any cell is outside the truncated support, before conditioning increases it
 
 
 class Weighted(TableMechanism):
@@ -50,16 +50,16 @@ class Weighted(TableMechanism):
     @property
     @abstractmethod
     def law(self) -> IntegerLaw | L2Laplace:
-        """The law of the noise before anything is imposed on the release."""
+        """Return the law of the noise before conditioning on the public statements."""
 
     def measure_on(self, system: System) -> BaseMeasure | None:
-        """Weights of the released counts; None where all count alike."""
+        """Return the weights of the released counts; None where all have weight 1."""
         return None
 
     def likelihood(self, system: System) -> Likelihood | None:
-        """State the weights of the noise ``y - x``; what the release is weighted with besides is free of x.
+        """Return the weights of the noise ``y - x``; the base measure of the release does not depend on x.
 
-        Bounds can carry a release far: where most counts are 0 and must not fall, the others fall to keep the total.
+        Bounds can move a release far: where most counts are 0 and must not decrease, others decrease to keep the total.
         """
         law, cells, normaliser = self.law, system.frame.size, None
         bound = law.widest_half_width if is_bounded(self.public) else law.support_radius
@@ -74,7 +74,7 @@ class Weighted(TableMechanism):
         )
 
     def _is_free(self, system: System) -> bool:
-        """Whether nothing but public sums is imposed, so that the noise does not depend on the table."""
+        """Return whether only public sums constrain the release, so that the noise does not depend on the table."""
         return not system.limits.size and self.measure_on(system) is None
 
     def has_public_noise_law(self, table: TableLike) -> bool:
@@ -82,21 +82,21 @@ class Weighted(TableMechanism):
         return self._is_free(self.public.on(table))
 
     def plan_on(self, system: System, *, allow_mcmc: bool = False) -> Plan:
-        """Choose a sampler: that of the lattice where nothing else is imposed, elimination elsewhere.
+        """Choose the lattice sampler where only sums are public, and elimination otherwise.
 
         Raises
         ------
         InvariantError
-            No exact sampler suits the public sums.
+            No exact sampler applies to the public sums.
         """
         if self._is_free(system) and self.law.is_of_norm:
             return plan(system, self.law, allow_mcmc=allow_mcmc)
         work = work_of(system, _of_cells(self.law, system.frame.size))
         if work > LARGEST_WORK:
             raise InvariantError(
-                f"noise this wide under {len(system.names)} public sums over {system.frame.size:,} cells takes tables "
-                f"of partial sums with {steps(work)}, whatever the counts are: the sums are too wide or cross "
-                "too much for elimination; choose a larger epsilon, or publish fewer crossing sums or bounds"
+                f"noise this wide under {len(system.names)} public sums over {system.frame.size:,} cells needs tables "
+                f"of partial sums with {steps(work)} for all counts: the sums are too wide or cross too much for "
+                "elimination; choose a larger epsilon, or publish fewer crossing sums or bounds"
             )
         bounds = f"{system.limits.size} bounds" if system.limits.size else "no bounds"
         reason = f"weights of single cells under {len(system.names)} public sums and {bounds} on the release"
@@ -107,7 +107,7 @@ class Weighted(TableMechanism):
     def draw(
         self, system: System, cells: NDArray[np.int64], draws: int, stream: BitStream, plan: Plan | None = None
     ) -> NDArray[np.int64]:
-        """Draw releases of a table, or of one table each; int64 of shape (draws, d)."""
+        """Draw releases of one table, or of one table each; int64 of shape (draws, d)."""
         if self._is_free(system) and self.law.is_of_norm:
             plan = plan or self.plan_on(system)
             return cells + plan.noise_on(system.structure, self.law).draw(draws, stream)
@@ -119,16 +119,16 @@ class Weighted(TableMechanism):
             if isinstance(self.law, L2Laplace):
                 released[rows] = self._draw_l2(system, table, self.law, rows.size, stream)
             else:
-                released[rows] = self._summed_out(system, table).draw(rows.size, stream)[:, : system.frame.size]
+                released[rows] = self._eliminated(system, table).draw(rows.size, stream)[:, : system.frame.size]
         return released
 
     def _draw_l2(
         self, system: System, x: NDArray[np.int64], law: L2Laplace, size: int, stream: BitStream
     ) -> NDArray[np.int64]:
-        """Thin l1 proposals."""
+        """Draw l2 noise by rejection from l1 proposals."""
         d, wider = x.size, law.dominating_law(x.size)
         epsilon, rate = law.epsilon, wider.epsilon
-        proposals = summed_out(system, tuple(x.tolist()), wider, self.measure_on(system))
+        proposals = eliminated_releases(system, tuple(x.tolist()), wider, self.measure_on(system))
         kept, tried = [np.empty((0, d), dtype=np.int64)], 0
         while sum(map(len, kept)) < size:
             batch = min(BATCH, 64 + 4 * (size - sum(map(len, kept))))
@@ -145,38 +145,38 @@ class Weighted(TableMechanism):
             tried += batch
             if tried * HOPELESS > 1 + sum(map(len, kept)):
                 raise InvariantError(
-                    f"l2 distances over {d} cells keep less than one in {1 / HOPELESS:,.0f} attempts: use l1"
+                    f"l2 distances over {d} cells accept fewer than one in {1 / HOPELESS:,.0f} proposals: use l1"
                 )
         return np.concatenate(kept)[:size]
 
     def log_normaliser(self, system: System, cells: NDArray[np.int64]) -> float:
-        """Logarithm of C(x); of l2 noise by quadrature, to a relative error of C(x) of 1e-12."""
+        """Return the logarithm of C(x); for l2 noise by quadrature, with relative error 1e-12 of C(x)."""
         return _log_normaliser(self, system, tuple(cells.tolist()))
 
     def log_weight(self, system: System, y: NDArray[np.int64], x: NDArray[np.int64]) -> float:
-        """Log density of releasing y when the table is x; with its normaliser where that depends on x.
+        """Return the log density of releasing y given the table x, normalized where the normalizer depends on x.
 
-        ``-inf`` where either breaks a public bound.
+        ``-inf`` where x or y violates a public bound.
         """
-        found = self.log_unnormalised(system, y, x)
-        return found if self._is_free(system) or found == -np.inf else found - self.log_normaliser(system, x)
+        log_mass = self.log_unnormalised(system, y, x)
+        return log_mass if self._is_free(system) or log_mass == -np.inf else log_mass - self.log_normaliser(system, x)
 
     def log_unnormalised(self, system: System, y: NDArray[np.int64], x: NDArray[np.int64]) -> float:
-        """Logarithm of the weight of releasing y when the table is x, which C(x) normalises."""
+        """Return the log weight of releasing y given the table x, before division by C(x)."""
         if np.any(system.B @ y < system.limits) or np.any(system.B @ x < system.limits):
             return -np.inf
         return self.law.log_mass(y - x) + log_base_measure(self.measure_on(system), y)
 
-    def _summed_out(self, system: System, cells: NDArray[np.int64], noise: IntegerLaw | None = None) -> Elimination:
+    def _eliminated(self, system: System, cells: NDArray[np.int64], noise: IntegerLaw | None = None) -> Elimination:
         """Sum the weights of all releases of a table, by its own noise or by other noise of independent cells."""
         base = self.measure_on(system)
         try:
-            return summed_out(system, tuple(cells.tolist()), noise or _of_cells(self.law, cells.size), base)
+            return eliminated_releases(system, tuple(cells.tolist()), noise or _of_cells(self.law, cells.size), base)
         except InvariantError as error:
             if base is None:
                 raise
             raise InvariantError(
-                f"releases with this base measure cannot be summed: {error}; where it draws releases too far from the "
+                f"releases with this base measure cannot be summed: {error}; if it moves releases too far from the "
                 "table, lower its concentration"
             ) from error
 
@@ -185,20 +185,20 @@ class Weighted(TableMechanism):
 def _log_normaliser(mechanism: Weighted, system: System, cells: tuple[int, ...]) -> float:
     x = np.array(cells, dtype=np.int64)
     if not isinstance(mechanism.law, L2Laplace):
-        return float(mechanism._summed_out(system, x).log_normaliser)
+        return float(mechanism._eliminated(system, x).log_normaliser)
 
     def log_gaussian_total(variance: Fraction) -> float:
-        return float(mechanism._summed_out(system, x, DiscreteGaussian(variance=variance)).log_normaliser)
+        return float(mechanism._eliminated(system, x, DiscreteGaussian(variance=variance)).log_normaliser)
 
-    log_own = log_base_measure(mechanism.measure_on(system), x)
-    return log_l2_total(log_gaussian_total, mechanism.law.epsilon, log_own, system.lattice.rank)
+    log_identity = log_base_measure(mechanism.measure_on(system), x)
+    return log_l2_total(log_gaussian_total, mechanism.law.epsilon, log_identity, system.lattice.rank)
 
 
 def is_bounded(public: Public) -> bool:
-    """Whether any statement is a bound, of whatever kind."""
+    """Return whether any statement is a bound of any kind."""
     return any(type(statement).inequalities is not Statement.inequalities for statement in public)
 
 
 def _of_cells(law: IntegerLaw | L2Laplace, cells: int) -> IntegerLaw:
-    """Noise of independent cells whose weights are nowhere below those of a law."""
+    """Return independent noise whose weights are at least those of a law."""
     return law.dominating_law(cells) if isinstance(law, L2Laplace) else law

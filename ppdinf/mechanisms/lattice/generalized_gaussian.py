@@ -30,7 +30,7 @@ __all__ = ["GeneralizedGaussian"]
 
 CALIBRATIONS = ("zcdp", "exact", "theorem14")
 DIGITS = 10  # of sigma, which is rounded up
-SLACK = 1e-9  # of sigma, so that rounding on another machine makes none too small
+SLACK = 1e-9  # relative to sigma, so that rounding on another machine never makes it too small
 
 
 @dataclass(frozen=True)
@@ -40,28 +40,29 @@ class GeneralizedGaussian(LatticeNoise):
     Parameters
     ----------
     public : Public
-        What is published exactly.
+        Statements that are published exactly.
     epsilon, delta : int, float, str or Fraction, optional
         (epsilon, delta) at l2 distance 1 between tables with the same public sums (calibrations "zcdp" and
         "theorem14"), or between nearest such tables ("exact"). One person in another cell is a distance
         of the square root of 2.
     rho : int, float, str or Fraction, optional
-        zCDP loss per unit of squared l2 distance, in the place of epsilon and delta.
+        zCDP loss per unit of squared l2 distance, instead of epsilon and delta.
     calibration : {"zcdp", "exact", "theorem14"}
-        How sigma follows from epsilon and delta: from ``rho = 1 / (2 sigma**2)``; the smallest whose delta, summed over
-        the lattice, suffices between nearest tables; or as published, which grows with the table.
+        How sigma is computed from epsilon and delta. "zcdp": from ``rho = 1 / (2 sigma**2)``. "exact": the smallest
+        sigma whose delta, summed over the lattice, suffices between nearest tables. "theorem14": as published; this
+        sigma grows with the table.
     sigma : int, float, str or Fraction, optional
-        Scale of the noise, in persons. Worked out where it is not given: at once for "zcdp", else when
-        the mechanism meets a table's public sums.
+        Scale of the noise, in persons. If it is not given, it is computed: immediately for "zcdp", otherwise
+        when the mechanism is applied to a table's public sums.
 
     Raises
     ------
     PrivacyError
-        No or too many parameters, or one out of range; an unknown calibration; a sigma too small for the others.
+        Missing or redundant parameters, a parameter out of range, an unknown calibration, or too small a sigma.
 
     Notes
     -----
-    Whatever the calibration, the noise is zCDP with ``1 / (2 sigma**2)`` per unit of squared distance. Draws are
+    For every calibration, the noise is zCDP with ``1 / (2 sigma**2)`` per unit of squared distance. Draws are
     exact (`ppdinf.noise.exact.gaussian.lattice_gaussian`): 3 microseconds for 4 x 4 margins, 0.3 s for 3,143 x 51.
 
     Examples
@@ -94,11 +95,11 @@ class GeneralizedGaussian(LatticeNoise):
         if calibration not in CALIBRATIONS:
             raise PrivacyError(f"calibration must be one of {CALIBRATIONS}, found {calibration!r}")
         if (epsilon is None) != (delta is None):
-            raise PrivacyError("epsilon and delta go together; give both, or rho, or sigma")
+            raise PrivacyError("give both epsilon and delta, or rho, or sigma")
         if (epsilon is None) == (rho is None) and (rho is not None or sigma is None):
-            raise PrivacyError("give epsilon and delta, or rho, or sigma")
+            raise PrivacyError("no privacy loss is given: give epsilon and delta, or rho, or sigma")
         if epsilon is None and calibration != "zcdp":
-            raise PrivacyError(f"calibration={calibration!r} works out sigma from epsilon and delta: give both")
+            raise PrivacyError(f"calibration={calibration!r} computes sigma from epsilon and delta: give both")
         given = {
             "public": public,
             "epsilon": None if epsilon is None else as_fraction(epsilon, "epsilon"),
@@ -112,7 +113,7 @@ class GeneralizedGaussian(LatticeNoise):
             assign(self, sigma=self._zcdp_sigma())
         stated = calibration == "zcdp" and (rho, epsilon) != (None, None)
         if sigma is not None and stated and self.sigma < self._zcdp_sigma():  # type: ignore[operator]
-            raise PrivacyError("sigma is too small for the rho, or epsilon and delta, given beside it")
+            raise PrivacyError("sigma is too small for the given rho, or epsilon and delta: leave sigma out")
 
     def _zcdp_sigma(self) -> Fraction:
         if self.rho is None:
@@ -123,17 +124,17 @@ class GeneralizedGaussian(LatticeNoise):
         return root if 2 * self.rho * root**2 == 1 else _rounded_up(math.sqrt(1 / (2 * self.rho)))
 
     def on(self, system: System) -> GeneralizedGaussian:
-        """Work out sigma where the calibration needs the public sums of a table, or see that it is wide enough.
+        """Compute sigma where the calibration depends on a table's public sums, or validate a given sigma.
 
         Raises
         ------
         PrivacyError
-            A sigma was given that is too small.
+            The given sigma is too small.
         """
         if self.calibration == "zcdp":
             return self
         if not system.lattice.rank:
-            return self if self.sigma else replace(self, sigma=Fraction(1))  # there is no noise to scale
+            return self if self.sigma else replace(self, sigma=Fraction(1))  # the noise is 0 for every sigma
         assert self.epsilon is not None
         assert self.delta is not None
         if self.calibration == "theorem14":
@@ -148,19 +149,19 @@ class GeneralizedGaussian(LatticeNoise):
                 lattice_delta(block, step, float(least), float(self.epsilon)) > self.delta for block, step in steps
             )
         if narrow:
-            raise PrivacyError("sigma is too small for the epsilon and delta given beside it")
+            raise PrivacyError("sigma is too small for the given epsilon and delta: leave sigma out")
         return self if self.sigma else replace(self, sigma=least)
 
     @property
     def law(self) -> DiscreteGaussian:
-        """Gaussian with standard deviation sigma before it is held on the lattice."""
+        """Return the Gaussian with standard deviation sigma, before it is restricted to the lattice."""
         if self.sigma is None:
-            raise InvariantError("sigma follows from the public sums of a table: use mechanism.on(public.on(table))")
+            raise InvariantError("sigma depends on the public sums of a table: use mechanism.on(public.on(table))")
         return DiscreteGaussian(self.sigma)
 
     @property
     def guarantee(self) -> Guarantee:
-        """ZCDP per unit of squared distance, or what the calibration is for."""
+        """Return zCDP per unit of squared distance, or the guarantee of the calibration."""
         open_ = self.public.open
         if self.calibration == "zcdp":
             rho = self.rho or 1 / (2 * self.sigma**2)  # type: ignore[operator]
@@ -172,8 +173,8 @@ class GeneralizedGaussian(LatticeNoise):
         # under public sums, smallest changes need not lead to every table that one record can cause
         return Guarantee("subspace", neighbours=SMALLEST, steps=0 if open_["unprotected"] else 2, **open_)
 
-    def _promise_on(self, system: System, public: System, plan: Plan | None) -> Guarantee:
-        """Say how long the smallest change is; where more is public than the noise keeps, none may be so small."""
+    def _guarantee_on(self, system: System, public: System, plan: Plan | None) -> Guarantee:
+        """Add the length of the smallest change; if more is public than the noise keeps, fall back to zCDP."""
         promise = self.guarantee
         if promise.neighbours is None:
             return promise
@@ -190,7 +191,7 @@ class GeneralizedGaussian(LatticeNoise):
         )
 
     def to_dict(self) -> Json:
-        """Kind and parameters, rationals as text."""
+        """Return the kind and parameters, with rational numbers as text."""
         given = {name: getattr(self, name) for name in ("epsilon", "delta", "rho", "sigma")}
         texts = {name: str(value) for name, value in given.items() if value is not None}
         return {"kind": self.kind, "calibration": self.calibration} | texts

@@ -29,13 +29,13 @@ class GeneralizedLaplace(LatticeNoise):
     Parameters
     ----------
     public : Public
-        What is published exactly.
+        Statements that are published exactly.
     epsilon : int, float, str or Fraction
         Privacy loss per unit of distance between tables with the same public information. Moving one person
         between two cells is an l1 distance of 2, hence a loss of ``2 * epsilon``, and an l2 distance of
         the square root of 2.
     norm : {"l1", "l2"}
-        The norm of the noise, and of the distances between tables.
+        Norm of the noise, and of the distances between tables.
 
     Raises
     ------
@@ -44,14 +44,14 @@ class GeneralizedLaplace(LatticeNoise):
 
     Notes
     -----
-    l1 noise equals in law independent double geometric noise conditioned on ``A z = 0``. Draws are exact: in
-    O(d) where every cell lies under at most one public sum once redundant sums are set aside, by elimination
-    or rejection where sums cross in small systems, and by a mixture over scales for both margins of a two-way table
-    (`ppdinf.noise.exact.scale_mixture.two_way_laplace`; at epsilon 1/4, 10 x 10 take a millisecond, 30 x 30 a fifth of
-    a second) and some 30 other sums that cross over up to 300 cells
-    (`ppdinf.noise.exact.scale_mixture.lattice_laplace`). What is beyond is left to chains, ``release(...,
-    allow_mcmc=True)``. l2 noise is exact on any lattice (`ppdinf.noise.exact.gaussian.l2_laplace_mixture`; 30 x 30
-    margins take a millisecond).
+    l1 noise has the distribution of independent double geometric noise conditioned on ``A z = 0``. Draws are exact. If
+    every cell is in at most one public sum after redundant sums are removed, a draw takes O(d) operations. Crossing
+    sums in small systems use elimination or rejection. Both margins of a two-way table use a scale mixture
+    (`ppdinf.noise.exact.scale_mixture.two_way_laplace`; at epsilon 1/4, 10 x 10 take 1 ms, 30 x 30 take 0.2 s). A scale
+    mixture also draws about 30 other crossing sums over up to 300 cells
+    (`ppdinf.noise.exact.scale_mixture.lattice_laplace`). Larger systems need a Markov chain, ``release(...,
+    allow_mcmc=True)``. l2 noise is exact on every lattice (`ppdinf.noise.exact.gaussian.l2_laplace_mixture`; 30 x 30
+    margins take 1 ms).
 
     Examples
     --------
@@ -75,12 +75,12 @@ class GeneralizedLaplace(LatticeNoise):
 
     @property
     def law(self) -> DoubleGeometric | L2Laplace:
-        """Laplace in the chosen norm."""
+        """Return the Laplace distribution in the chosen norm."""
         return LAPLACE[self.norm](self.epsilon)
 
     @property
     def guarantee(self) -> Guarantee:
-        """Pure integer subspace differential privacy (their Theorem 10)."""
+        """Return pure integer subspace differential privacy (their Theorem 10)."""
         return Guarantee(
             "integer-subspace",
             self.epsilon,
@@ -89,5 +89,5 @@ class GeneralizedLaplace(LatticeNoise):
         )
 
     def to_dict(self) -> Json:
-        """Kind and parameters, rationals as text."""
+        """Return the kind and parameters, with rational numbers as text."""
         return {"kind": self.kind, "epsilon": str(self.epsilon), "norm": self.norm}

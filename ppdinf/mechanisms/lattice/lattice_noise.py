@@ -1,4 +1,4 @@
-"""Mechanisms that add noise with one of the laws of `ppdinf.laws`, whatever the table is."""
+"""Base class of mechanisms that add noise with a law of `ppdinf.laws` that does not depend on the table."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from ppdinf.noise.sampler_plan import Plan, plan
 
 __all__ = ["LatticeNoise"]
 
-RARE = 1e-12  # probability with which any cell leaves its window
+RARE = 1e-12  # probability that any cell is outside the truncated support
 
 
 class LatticeNoise(TableMechanism):
     """Integer noise on the lattice ``{z : A z = 0}``, with a law that does not depend on the table.
 
-    The density of a release y is ``q(y - x)`` with a normaliser free of x (translation invariance), which
-    inference uses.
+    The density of a release y is ``q(y - x)``. Its normalizer does not depend on x (translation invariance); inference
+    uses this property.
     """
 
     is_translation_invariant: ClassVar[bool] = True
@@ -33,21 +33,22 @@ class LatticeNoise(TableMechanism):
     @property
     @abstractmethod
     def law(self) -> IntegerLaw | L2Laplace:
-        """The law of the noise."""
+        """Return the law of the noise."""
 
     def likelihood(self, system: System) -> Likelihood:
-        """State the law of the noise ``y - x``."""
+        """Return the likelihood given by the law of the noise ``y - x``."""
         cells = system.frame.size
         scale = MixingScale(cells) if self.law.is_mixture else None
         return Likelihood(AdditiveLaw(self.law), self.law.support_radius(cells, RARE), scale)
 
     def plan_on(self, system: System, *, allow_mcmc: bool = False) -> Plan:
-        """Choose a sampler by the structure of the public sums.
+        """Choose a sampler from the structure of the public sums.
 
         Raises
         ------
         InvariantError
-            The public sums cross too much for every exact sampler, as both margins of a large table do for l1 noise.
+            The public sums cross too much for every exact sampler, for example both margins of a large table with l1
+            noise.
         """
         return plan(system, self.law, allow_mcmc=allow_mcmc)
 
@@ -59,10 +60,10 @@ class LatticeNoise(TableMechanism):
         return cells + plan.noise_on(system.structure, self.law).draw(draws, stream)
 
     def log_weight(self, system: System, y: NDArray[np.int64], x: NDArray[np.int64]) -> float:
-        """Log density of the noise ``y - x``, normaliser dropped; it is the same for every x."""
+        """Return the log density of the noise ``y - x`` without its normalizer, which is the same for every x."""
         return self.law.log_mass(y - x)
 
     @property
     def title(self) -> str:  # type: ignore[override]
-        """The law in a few words."""
+        """Return a short description of the law."""
         return f"{self.law.title} on the lattice"

@@ -1,18 +1,16 @@
-"""Noise first, repair afterwards: what other curators do, with its guarantee and its bias.
+"""Post-processing of noisy tables as other curators use it, with its guarantee and its bias.
 
-Rule: post-processing reads the noisy table and what is public, nothing else.
+Rule: post-processing reads the noisy table and the public statements, nothing else.
 
-controlled         controlled rounding: a real table and all its sums, each rounded to a neighbouring whole number
-postprocessed      post-processed noise: independent noise in every cell, then made to agree with what is public
-processed_release  a post-processed table as it is published, with the noisy table that inference starts from
-projection         nearest real table, in weighted squares, that agrees with public sums and bounds
-rounding           whole counts from a real table with public sums: the floor of each, plus a 0/1 table that
-                   restores the sums
-simplex            nearest non-negative numbers with public sums over disjoint groups, by sorting
-target             the tables without negative cells that agree with everything public: what agencies project onto
-                   and round into
-topdown            top-down estimation: every level of a hierarchy is measured with noise, and fitted below the
-                   level above
+controlled         Controlled rounding: a real table and all its sums, each rounded to a neighbouring integer.
+postprocessed      Independent noise in every cell, then a projection onto the public statements.
+processed_release  A post-processed table together with its noisy table, which inference uses.
+projection         Weighted least-squares projection onto public sums and bounds.
+rounding           Rounding of a real table to integers that have the public sums.
+simplex            Projection onto non-negative numbers with public sums over disjoint groups, by sorting.
+target             The set of non-negative tables that satisfy all public statements: projection and rounding.
+topdown            Top-down estimation: every level of a hierarchy is measured with noise and fitted below the
+                   level above.
 """
 
 from ppdinf.mechanisms.postprocessing.controlled import controlled_rounding as controlled_rounding

@@ -1,8 +1,8 @@
-"""Controlled rounding: a real table and all its sums, each rounded to a neighbouring whole number.
+"""Controlled rounding: a real table and all its sums, each rounded to a neighbouring integer.
 
-Given a real table r and sums A r (margins, whole or not), find whole x with ``|x - r| < 1`` cell by cell and
-``|A x - A r| < 1`` sum by sum, nearest to r in l1. What is whole stays as it is, zeros in particular. For two-way
-tables there always is one; for three-way margins there may be none.
+Given a real table r and sums A r (for example margins), find integers x with ``|x - r| < 1`` for each cell and
+``|A x - A r| < 1`` for each sum, nearest to r in l1. Integer entries, zeros in particular, do not change. For two-way
+tables a solution always exists; for three-way margins there may be no solution.
 
 References
 ----------
@@ -20,20 +20,20 @@ from scipy.optimize import LinearConstraint, milp
 
 from ppdinf.errors import InvariantError
 from ppdinf.lattice.algebra.systems import MatrixLike, exact_product
-from ppdinf.mechanisms.postprocessing.rounding import WHOLE, whole_floor
+from ppdinf.mechanisms.postprocessing.rounding import WHOLE, integer_floor
 
 __all__ = ["controlled_rounding"]
 
 
 def controlled_rounding(real: ArrayLike, A: MatrixLike) -> NDArray[np.int64]:
-    """Round a table and its sums together, each to a neighbouring whole number.
+    """Round a table and its sums together, each to a neighbouring integer.
 
     Parameters
     ----------
     real : array_like of float, shape (d,)
-        Numbers within 1e-6 of a whole one count as whole.
+        Numbers within 1e-6 of an integer count as integers.
     A : array_like or scipy sparse of int, shape (k, d)
-        Sums to control; those of `real` that are whole are kept exactly.
+        Sums to control; integer sums of `real` are kept exactly.
 
     Returns
     -------
@@ -42,11 +42,11 @@ def controlled_rounding(real: ArrayLike, A: MatrixLike) -> NDArray[np.int64]:
     Raises
     ------
     InvariantError
-        There is none, which can happen where sums cross in more than two ways.
+        No such table exists, which is possible where sums cross in more than two ways.
 
     Notes
     -----
-    100 x 100 cells with both margins take about a second.
+    100 x 100 cells with both margins take about 1 s.
 
     Examples
     --------
@@ -54,11 +54,11 @@ def controlled_rounding(real: ArrayLike, A: MatrixLike) -> NDArray[np.int64]:
     array([0, 1, 1, 2])
     """
     r, rows = np.asarray(real, dtype=np.float64), sparse.csc_array(A, dtype=np.int64)
-    floor = whole_floor(r)
+    floor = integer_floor(r)
     fraction = np.maximum(r - floor, 0.0)
     fraction[fraction < WHOLE] = 0.0
     left = rows @ fraction
-    low = whole_floor(left)
+    low = integer_floor(left)
     high = low + (left - low > WHOLE)
     answer = milp(
         1 - 2 * fraction,
@@ -67,10 +67,10 @@ def controlled_rounding(real: ArrayLike, A: MatrixLike) -> NDArray[np.int64]:
         constraints=LinearConstraint(rows, low, high) if low.size else (),
     )
     if answer.x is None:
-        raise InvariantError(f"no table within one of every cell has sums within one of every sum ({answer.message})")
+        raise InvariantError(f"no rounding changes every cell and every sum by less than 1 ({answer.message})")
     up = np.rint(answer.x).astype(np.int64)
     sums = exact_product(rows, up)
     if (sums < low).any() or (sums > high).any():
-        raise InvariantError("HiGHS lost the last digit of a sum: the sums are too large for it")
-    found: NDArray[np.int64] = floor + up
-    return found
+        raise InvariantError("a sum is too large for HiGHS: its last digit is lost")
+    rounded: NDArray[np.int64] = floor + up
+    return rounded

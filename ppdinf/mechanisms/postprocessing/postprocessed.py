@@ -1,14 +1,14 @@
-"""Post-processed noise: independent noise in every cell, then made to agree with what is public.
+"""Post-processed noise: independent noise in every cell, then a projection onto the public statements.
 
-Comparators, not recommendations. The noise is double geometric, ``P(k) ~ exp(-epsilon |k|)`` in every cell; what is
-done to the noisy table afterwards costs no privacy, but hides its law: nobody can state the likelihood of the result.
-So a release carries the noisy table too, which is as private and from which inference starts.
+These mechanisms are for comparison, not recommended. The noise is double geometric, ``P(k) ~ exp(-epsilon |k|)`` in
+every cell. Post-processing of the noisy table costs no privacy, but makes the likelihood of the result intractable.
+Therefore a release also contains the noisy table, which has the same guarantee and which inference uses.
 
 References
 ----------
 R. Gong, X.-L. Meng, "Congenial differential privacy under mandated disclosure", FODS 2020, sections 3 and 4.
-J. Seeman, M. Reimherr, A. Slavković, "Formal privacy for partially private data", section 4.2. The formula of the
-noise is missing there; with loss epsilon and a sensitivity of 2 it is this one at rate ``epsilon / 2``.
+J. Seeman, M. Reimherr, A. Slavković, "Formal privacy for partially private data", section 4.2. It omits the formula of
+the noise; with loss epsilon and a sensitivity of 2 it is this noise at rate ``epsilon / 2``.
 """
 
 from __future__ import annotations
@@ -58,17 +58,17 @@ type Levels = list[tuple[sparse.csr_array, Fraction]]
 
 @dataclass(frozen=True)
 class PostProcessed(TableMechanism):
-    """Independent double geometric noise, then one of the usual repairs.
+    """Independent double geometric noise, followed by a common post-processing step.
 
     Parameters
     ----------
     public : Public
-        What the published table must agree with. "truncated" uses no sums, and publishes none.
+        Statements that the published table satisfies. "truncated" uses no sums, and publishes none.
     epsilon : int, float, str or Fraction
-        Privacy loss when one record is added or removed, an l1 distance of 1; per unit of distance beyond.
+        Privacy loss when one record is added or removed, an l1 distance of 1; proportional to larger distances.
     method : {"rounded", "nonnegative", "l2", "l1", "truncated"}
-        "truncated" sets negative cells to zero; "l2" projects onto the public sums; "nonnegative" onto sums and
-        bounds, without negative cells; "rounded" rounds that in a second stage; "l1" finds the nearest counts.
+        "truncated" sets negative cells to zero; "l2" projects onto the public sums; "nonnegative" projects onto sums
+        and bounds, without negative cells; "rounded" then rounds the projection; "l1" computes the nearest counts.
 
     Raises
     ------
@@ -77,8 +77,8 @@ class PostProcessed(TableMechanism):
 
     Notes
     -----
-    "l2" and "nonnegative" give fractions, the others counts. 10,000 cells with both margins take a quarter of a second
-    by "rounded", milliseconds where public sums split the cells into groups.
+    "l2" and "nonnegative" return real numbers, the others counts. 10,000 cells with both margins take 0.25 s by
+    "rounded", and milliseconds where public sums split the cells into groups.
 
     Examples
     --------
@@ -106,12 +106,12 @@ class PostProcessed(TableMechanism):
         assign(self, public=public, epsilon=as_fraction(epsilon, "epsilon"), method=method)
 
     def release(self, table: TableLike, **seed: object) -> PostProcessedRelease:  # type: ignore[override]
-        """Publish a table: add noise from the operating system's secure source, and post-process.
+        """Publish a table: add noise from the operating system's secure source, then post-process.
 
         Parameters
         ----------
         table : xarray.DataArray, pandas object or numpy.ndarray of counts
-            Confidential. Every coordinate beside the labels of its dimensions must be declared public.
+            Confidential. Every coordinate other than the labels of the dimensions must be declared public.
 
         Returns
         -------
@@ -120,19 +120,19 @@ class PostProcessed(TableMechanism):
         Raises
         ------
         CountError, LabelError, InvariantError, PrivacyError
-            As every mechanism.
+            As for every mechanism.
 
         Warns
         -----
         PrivacyWarning
-            The public sums fix cells that are no structural zeros: they are published as they are.
+            The public sums fix cells that are not structural zeros: their exact counts are published.
         """
         refuse_seed(seed, "simulate(table, draws=..., rng=...)")
         made: PostProcessedRelease = self.draft(table).draw()
         return made
 
     def draft(self, table: TableLike, *, allow_mcmc: bool = False) -> PreparedRelease:
-        """Check and plan a release, and draw nothing; what is drawn is a `PostProcessedRelease`."""
+        """Validate a table and plan its release without drawing; a draw is a `PostProcessedRelease`."""
         frame, cells = validate_input(self.measurement.public, table)
         system = bind(self.public, frame, cells)
         system.require_cells(cells)
@@ -157,28 +157,28 @@ class PostProcessed(TableMechanism):
         return self._fit(system, levels, [_noisy(G, rate, cells, draws, stream) for G, rate in levels])
 
     def plan_on(self, system: System, *, allow_mcmc: bool = False) -> Plan:
-        """Say what is drawn."""
+        """Return the plan of the noise."""
         return Plan("independent", True, self.title)
 
     @property
     def title(self) -> str:  # type: ignore[override]
-        """The law in a few words."""
-        return f"noise in every cell by itself; then, {METHODS[self.method]}"
+        """Return a short description of the law."""
+        return f"independent noise in every cell; then, {METHODS[self.method]}"
 
     @property
     def measurement(self) -> GeneralizedLaplace:
-        """The mechanism of the noisy cells alone.
+        """Return the mechanism of the noisy cells alone.
 
-        ``Release(published, mechanism.measurement, public=...)`` reads a post-processed table as if it were the noisy
-        one: the naive analysis, to compare with.
+        ``Release(published, mechanism.measurement, public=...)`` treats a post-processed table as if it were the noisy
+        table: the naive analysis, for comparison.
         """
         return GeneralizedLaplace(_coordinates(self.public), self.epsilon)
 
     @property
     def guarantee(self) -> Guarantee:
-        """Pure differential privacy; where sums are exact, among tables with the same sums: integer subspace privacy.
+        """Pure differential privacy; where sums are exact, among tables with the same sums (integer subspace privacy).
 
-        Between those, post-processing is one fixed function of the noisy table, and adds nothing to its loss.
+        Between such tables, post-processing is a fixed function of the noisy table and does not increase its loss.
         """
         exact = any(statement.kind != "covariates" for statement in self.public if not statement.known)
         return Guarantee("integer-subspace" if exact else "pure", self.epsilon, metric="l1", **self.public.open)
@@ -187,20 +187,20 @@ class PostProcessed(TableMechanism):
         return str(plan or Plan("independent", True, self.title))
 
     def push(self, system: System, tables: NDArray[np.int64], reach: int) -> NDArray[np.float64]:
-        """Push the law of the noise through the repair, for audits.
+        """Push the law of the noise through the post-processing, for audits.
 
         Parameters
         ----------
         system : System
         tables : ndarray of int64, shape (n, d)
-            Tables that agree with everything public.
+            Tables that satisfy all public statements.
         reach : int
-            Measurements are enumerated up to this far outside the range of those of the tables.
+            Measurements are enumerated up to this distance outside the range of the tables' measurements.
 
         Returns
         -------
         ndarray of float64, shape (n, m)
-            Log probability, given every table, of every outcome from measurements within reach.
+            Log probability, given each table, of each outcome from measurements within reach.
 
         Raises
         ------
@@ -214,12 +214,12 @@ class PostProcessed(TableMechanism):
         ends = [(int(a) - reach, int(b) + reach + 1) for a, b in zip(exact.min(axis=0), exact.max(axis=0), strict=True)]
         if math.prod(last - first for first, last in ends) > MOST:
             raise InvariantError(
-                f"there are more than {MOST:,} measurements: audit a smaller table, or a smaller reach"
+                f"more than {MOST:,} measurements have to be enumerated: audit a smaller table, or use a smaller reach"
             )
         ranges = [np.arange(first, last) for first, last in ends]
         measured = np.stack(np.meshgrid(*ranges, indexing="ij"), axis=-1).reshape(-1, rates.size)
         outcomes = self._fit(system, levels, np.split(measured, np.cumsum(sizes)[:-1], axis=1))
-        # real numbers that differ in their last digits only count as one, or as several: finer outcomes tell no less
+        # outcomes that differ only in their last digits may be merged or not: finer outcomes are not less informative
         kinds, which = np.unique(np.round(outcomes, 6), axis=0, return_inverse=True)
         p = np.zeros((len(tables), len(kinds)))
         for own, sums in zip(p, exact, strict=True):
@@ -228,23 +228,23 @@ class PostProcessed(TableMechanism):
         return found
 
     def intractable(self, system: System | None = None) -> str:
-        """Say what to infer from instead."""
+        """Return the message that names the tables to infer from."""
         return (
-            "the likelihood of a post-processed table is intractable: infer from the noisy table, which is "
-            "`release.noisy` of a PostProcessedRelease, or publish with a mechanism that needs no post-processing "
+            "the likelihood of a post-processed table is intractable: use the noisy table, which is "
+            "`release.noisy` of a PostProcessedRelease, or publish with a mechanism without post-processing "
             "(ppdinf.GeneralizedLaplace)"
         )
 
     def to_dict(self) -> Json:
-        """Kind and parameters, rationals as text."""
+        """Return the kind and parameters, with rational numbers as text."""
         return {"kind": self.kind, "epsilon": str(self.epsilon), "method": self.method}
 
     def _levels(self, frame: Frame) -> Levels:
-        """Say what is measured, at which rate; the cells are last."""
+        """Return the measured groups and the rate of each level; the cells are last."""
         return [(sparse.csr_array(sparse.eye_array(frame.size, dtype=np.int64)), self.epsilon)]
 
     def _fit(self, system: System, levels: Levels, measured: list[NDArray[np.int64]]) -> Array:
-        """Repair noisy sums, one array of shape (draws, m) for each level; shape (draws, d)."""
+        """Post-process noisy sums, one array of shape (draws, m) for each level; shape (draws, d)."""
         (noisy,) = measured
         if self.method == "truncated":
             return np.where(system.empty, 0, np.maximum(noisy, 0))
@@ -268,6 +268,6 @@ def _noisy(
 
 
 def _coordinates(public: Public) -> Public:
-    """Keep the coordinates that statements make public, declared labels, and whom the guarantee protects."""
+    """Return the statements about coordinates, labels and the protected unit."""
     names, further = sorted(public.coordinates()), Public(tuple(s for s in public if s.kind in ("labels", "unit")))
     return covariates(*names) & further if names else further

@@ -1,4 +1,4 @@
-"""A post-processed table as it is published, with the noisy table that inference starts from."""
+"""A post-processed table together with its noisy table, which inference uses."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ __all__ = ["PostProcessedRelease"]
 
 @dataclass(frozen=True, eq=False)
 class PostProcessedRelease:
-    """A post-processed table, and what somebody needs who wants to learn from it.
+    """A post-processed table, and the information that inference requires.
 
     Attributes
     ----------
     table : xarray.DataArray
-        As published; int64, or float64 by methods that leave fractions.
+        As published; int64, or float64 for methods that return real numbers.
     noisy : Release
-        The noisy table before post-processing, with everything public: infer from this.
+        The noisy table before post-processing, with all public statements: use it for inference.
     guarantee : ReleaseGuarantee
-        Of both together.
+        Guarantee of both tables together.
     """
 
     table: xr.DataArray
@@ -34,7 +34,7 @@ class PostProcessedRelease:
 
     @property
     def entry(self) -> Release:
-        """What a ledger enters: the noisy table, which knows what it is part of."""
+        """Return the ledger entry: the noisy table, which refers to the complete release."""
         return self.noisy
 
     @property
@@ -49,7 +49,7 @@ class PostProcessedRelease:
 
     @property
     def report(self) -> pd.Series:
-        """What post-processing did to the noisy table; all of it is computed from what is published.
+        """Summarize the changes by post-processing, computed from published tables only.
 
         Returns
         -------

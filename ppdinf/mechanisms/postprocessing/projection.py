@@ -1,17 +1,18 @@
-"""Nearest real table, in weighted squares, that agrees with public sums and bounds.
+"""Weighted least-squares projection of a real table onto public sums and bounds.
 
-Minimises ``sum_i w_i (x_i - y_i)^2`` subject to A x = a and B x >= b.
+Minimizes ``sum_i w_i (x_i - y_i)^2`` subject to A x = a and B x >= b.
 
 - Sums alone: the orthogonal projection ``x = y + W^-1 A' v`` with ``(A W^-1 A') v = a - A y``. Repeated sums make
-  that matrix singular; a small multiple of the identity is added, and residuals are fed back until they vanish.
-- With bounds: clarabel's interior point finds which bounds hold with equality; projecting onto those and the sums
-  then gives the answer to rounding, with exact zeros.
+  this matrix singular. A small multiple of the identity is added, and the solution is refined until the residuals
+  vanish.
+- With bounds: clarabel's interior-point method finds the active bounds. Projection onto the active bounds and the sums
+  then gives the solution to rounding error, with exact zeros.
 
 References
 ----------
 P. Goulart, Y. Chen, "Clarabel: an interior-point solver for conic programs with quadratic objectives", 2024.
 B. Stellato et al., "OSQP: an operator splitting solver for quadratic programs", Mathematical Programming
-Computation 12, 2020, section 5.2: solving once more on the active bounds.
+Computation 12, 2020, section 5.2: a final solve on the active bounds.
 """
 
 from __future__ import annotations
@@ -29,8 +30,8 @@ __all__ = ["onto_bounds", "onto_sums"]
 
 Vector = NDArray[np.float64]
 RIDGE, ROUNDS = 1e-9, 20
-TOLERANCES = (1e-10, 1e-8, 1e-6)  # of the interior point; looser where it stalls
-CLEAN = 1e-9  # residual that rounding may leave, relative to the largest number
+TOLERANCES = (1e-10, 1e-8, 1e-6)  # of the interior-point method; looser where it stalls
+CLEAN = 1e-9  # residual that is attributed to rounding, relative to the largest number
 
 
 def onto_sums(y: ArrayLike, A: MatrixLike, a: ArrayLike, weights: ArrayLike | None = None) -> Vector:
@@ -43,7 +44,7 @@ def onto_sums(y: ArrayLike, A: MatrixLike, a: ArrayLike, weights: ArrayLike | No
         Any rank.
     a : array_like, shape (k,)
     weights : array_like of positive float, shape (d,), optional
-        Of the squares; ones when omitted.
+        Weights of the squares; ones by default.
 
     Returns
     -------
@@ -56,7 +57,7 @@ def onto_sums(y: ArrayLike, A: MatrixLike, a: ArrayLike, weights: ArrayLike | No
 
     Notes
     -----
-    One sparse factorisation of order k.
+    One sparse factorization of order k.
 
     Examples
     --------
@@ -75,36 +76,36 @@ def onto_sums(y: ArrayLike, A: MatrixLike, a: ArrayLike, weights: ArrayLike | No
             if _worst(E @ x - e) <= 1e-14 * _size(x, e):
                 break
     if _worst(E @ x - e) > CLEAN * _size(x, e):
-        raise InvariantError("the public sums contradict each other: no table has them all")
+        raise InvariantError("the public sums contradict each other: no table satisfies all of them")
     return x.T
 
 
 def onto_bounds(
     y: ArrayLike, A: MatrixLike, a: ArrayLike, B: MatrixLike, b: ArrayLike, weights: ArrayLike | None = None
 ) -> Vector:
-    """Find the nearest point of {x : A x = a, B x >= b}.
+    """Return the nearest point of {x : A x = a, B x >= b}.
 
     Parameters
     ----------
     y, A, a, weights
-        As `onto_sums`; cells of weight 0 move at no cost, and then only the others are unique.
+        As in `onto_sums`. Cells of weight 0 move without cost; then only the other cells are unique.
     B : array_like or scipy sparse, shape (l, d)
     b : array_like, shape (l,)
 
     Returns
     -------
     ndarray of float64, shape (d,)
-        Sums and active bounds hold to rounding; where weights are 0 or active bounds are many ways dependent,
-        to 1e-8 of the largest number.
+        Sums and active bounds hold to rounding error. If weights are 0 or many active bounds are linearly dependent,
+        they hold to 1e-8 of the largest number.
 
     Raises
     ------
     InvariantError
-        No real table satisfies everything.
+        No real table satisfies all sums and bounds.
 
     Notes
     -----
-    100 x 100 cells with both margins take about half a second.
+    100 x 100 cells with both margins take about 0.5 s.
 
     Examples
     --------
@@ -135,7 +136,7 @@ def onto_bounds(
 def _interior_point(
     w: Vector, A: sparse.csr_array, a: Vector, B: sparse.csr_array, b: Vector
 ) -> tuple[Vector, NDArray[np.bool_]]:
-    """Minimise ``sum_i w_i t_i^2 / 2`` subject to A t = a, B t >= b; also say which bounds hold with equality."""
+    """Minimize ``sum_i w_i t_i^2 / 2`` subject to A t = a, B t >= b; also return the mask of active bounds."""
     size = _size(a, b)
     cones = [clarabel.ZeroConeT(a.size), clarabel.NonnegativeConeT(b.size)]
     rows = sparse.csc_matrix(sparse.vstack([A, -B]))
@@ -148,7 +149,7 @@ def _interior_point(
         answer = clarabel.DefaultSolver(objective, np.zeros(w.size), rows, target, cones, settings).solve()
         if answer.status == clarabel.SolverStatus.Solved:
             return size * np.array(answer.x), np.array(answer.z)[a.size :] > np.array(answer.s)[a.size :]
-    raise InvariantError(f"no table meets the public sums and bounds together (clarabel: {answer.status})")
+    raise InvariantError(f"no table satisfies all public sums and bounds (clarabel: {answer.status})")
 
 
 def _prepare(
@@ -157,7 +158,7 @@ def _prepare(
     x = np.array(y, dtype=np.float64)
     w = np.ones(x.shape[-1]) if weights is None else np.asarray(weights, dtype=np.float64)
     if w.shape != x.shape[-1:] or not (np.isfinite(w) & (w >= 0)).all():
-        raise InvariantError(f"weights must be {x.shape[-1]} numbers, none of them negative")
+        raise InvariantError(f"weights must be {x.shape[-1]} non-negative numbers")
     return x, sparse.csr_array(A, dtype=np.float64), np.asarray(a, dtype=np.float64), w
 
 

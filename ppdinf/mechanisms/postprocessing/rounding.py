@@ -1,16 +1,16 @@
-"""Whole counts from a real table with public sums: the floor of each, plus a 0/1 table that restores the sums.
+"""Rounding of a real table to integers with public sums: each cell rounded down, plus a 0/1 table.
 
-The second stage of the post-processing of Seeman et al.: with f the fractional parts of the real table r,
+The second stage of the post-processing of Seeman et al.: with f the fractional parts of the real table r and v = r - f,
 
-    minimise  sum_i |u_i - f_i|  over u in {0, 1}^d  subject to  A (floor(r) + u) = a,  B (floor(r) + u) >= b.
+    minimize  sum_i |u_i - f_i|  over u in {0, 1}^d  subject to  A (v + u) = a,  B (v + u) >= b.
 
-The paper prints ``sum u = s - floor(r)``; what is left to distribute is the sum less the *sum of floors*. It also
-prints ``u_c + floor(c) >= u_d floor(d)`` for counts c that must not fall below d, which lets d be rounded up past c;
-the right bound is on the rounded counts. For u in {0, 1} the objective is linear, and for public sums
-that nest or cross in two ways the relaxed programme has whole solutions, so HiGHS ends at its first node.
+The paper prints ``sum u = s - floor(r)``; the correct remainder is s minus the *sum of the cells rounded down*. It also
+prints ``u_c + floor(c) >= u_d floor(d)`` for counts c that must be at least d, which allows d to be rounded up above c;
+the correct bound is on the rounded counts. For u in {0, 1} the objective is linear. For public sums that nest or cross
+in two ways the linear relaxation has integer solutions, so HiGHS stops at its first node.
 
-With one sum for each group of cells, the cells with the largest fractions are rounded up: no solver is needed.
-The same with sums of cells in place of cells (`groups`) rounds one level of a hierarchy.
+With one sum for each group of cells, the cells with the largest fractions are rounded up, without a solver. The
+argument `groups` rounds sums of cells, one level of a hierarchy, in the same way.
 
 References
 ----------
@@ -31,9 +31,9 @@ from ppdinf._internal.types import Array
 from ppdinf.errors import InvariantError
 from ppdinf.lattice.algebra.systems import exact_product
 
-__all__ = ["largest_fractions", "round_to_sums", "whole_floor"]
+__all__ = ["integer_floor", "largest_fractions", "round_to_sums"]
 
-WHOLE = 1e-6  # a solver's number this near to a whole one is taken for it
+WHOLE = 1e-6  # distance within which a solver's number counts as an integer
 
 
 def round_to_sums(
@@ -50,26 +50,26 @@ def round_to_sums(
     Parameters
     ----------
     real : array_like of float, shape (d,), or (m,) with `groups`
-        Satisfies A x = a and B x >= b, but for a solver's rounding.
+        Satisfies A x = a and B x >= b up to the rounding error of a solver.
     A, B : scipy sparse of int64, shapes (k, d) and (l, d)
     a, b : array_like of int, shapes (k,) and (l,)
     groups : scipy sparse of int64, shape (m, d), optional
-        Sums of cells that `real` gives; the cells themselves when omitted.
+        Groups of cells whose sums are `real`; single cells by default.
 
     Returns
     -------
     ndarray of int64, shape (d,)
-        A x = a and B x >= b, verified in integers; ``groups @ x - floor(real)`` is 0 or 1 if any such table exists.
-        It does for one sum, sums that nest and two-way margins; otherwise the nearest whole table in l1 is found.
+        A x = a and B x >= b, verified in integers. ``groups @ x - floor(real)`` is 0 or 1 if any such table exists, as
+        it does for one sum, nested sums and two-way margins; otherwise the nearest integer table in l1 is returned.
 
     Raises
     ------
     InvariantError
-        No whole table satisfies everything.
+        No integer table satisfies all sums and bounds.
 
     Notes
     -----
-    10,000 cells with both margins of a square take about a second.
+    10,000 cells with both margins of a square table take about 1 s.
 
     Examples
     --------
@@ -78,35 +78,35 @@ def round_to_sums(
     array([0, 2, 4])
     """
     G = sparse.csc_array(sparse.eye_array(A.shape[1], dtype=np.int64)) if groups is None else sparse.csc_array(groups)
-    # Cells count from their floor, which keeps the numbers that HiGHS sees small.
-    start = whole_floor(real) if groups is None else np.zeros(A.shape[1], dtype=np.int64)
-    floor = whole_floor(real) - exact_product(G, start)
-    fraction = np.asarray(real) - whole_floor(real)
+    # Variables are differences from the floor, which keeps the numbers in HiGHS small.
+    start = integer_floor(real) if groups is None else np.zeros(A.shape[1], dtype=np.int64)
+    floor = integer_floor(real) - exact_product(G, start)
+    fraction = np.asarray(real) - integer_floor(real)
     rows = [(A, a - exact_product(A, start), a - exact_product(A, start)), (B, b - exact_product(B, start), np.inf)]
     step = _solve(G.T @ (1 - 2 * fraction), [*rows, (G, floor, floor + 1)])
     if step is None:
-        # No 0/1 table: the nearest sums at any distance e, with e >= |G x - real|.
+        # No 0/1 table exists: minimize the distances e of the sums, with e >= |G x - real|.
         m, eye = floor.size, sparse.eye_array(floor.size)
         wide = [(sparse.hstack([rows_of, sparse.csc_array((rows_of.shape[0], m))]), *ends) for rows_of, *ends in rows]
         wide += [
             (sparse.hstack([G, eye]), floor + fraction, np.inf),
             (sparse.hstack([-G, eye]), -floor - fraction, np.inf),
         ]
-        step = _solve(np.repeat([0.0, 1.0], [start.size, m]), wide, whole=start.size)
+        step = _solve(np.repeat([0.0, 1.0], [start.size, m]), wide, integers=start.size)
     if step is None:
-        raise InvariantError("no whole table has all public sums and bounds: HiGHS finds none near the real one")
-    found = start + step[: start.size]
-    if (exact_product(A, found) != a).any() or (exact_product(B, found) < b).any():
-        raise InvariantError("HiGHS lost the last digit of a public sum: the sums are too large for it")
-    return found
+        raise InvariantError("no integer table near the real table satisfies all public sums and bounds")
+    rounded = start + step[: start.size]
+    if (exact_product(A, rounded) != a).any() or (exact_product(B, rounded) < b).any():
+        raise InvariantError("a public sum is too large for HiGHS: its last digit is lost")
+    return rounded
 
 
 def _solve(
-    cost: Array, rows: Sequence[tuple[sparse.csc_array, ArrayLike, ArrayLike]], whole: int | None = None
+    cost: Array, rows: Sequence[tuple[sparse.csc_array, ArrayLike, ArrayLike]], integers: int | None = None
 ) -> NDArray[np.int64] | None:
-    """Minimise over whole numbers (the first `whole` of them) with ``low <= M x <= high`` for each of `rows`."""
+    """Minimize over integers (the first `integers` variables) with ``low <= M x <= high`` for each of `rows`."""
     stated = [LinearConstraint(sparse.csc_array(M), low, high) for M, low, high in rows if M.shape[0]]
-    integral = np.arange(cost.size) < (cost.size if whole is None else whole)
+    integral = np.arange(cost.size) < (cost.size if integers is None else integers)
     answer = milp(cost, integrality=integral.astype(int), bounds=(-np.inf, np.inf), constraints=stated)
     return None if answer.x is None else np.rint(answer.x).astype(np.int64)
 
@@ -117,19 +117,19 @@ def largest_fractions(real: ArrayLike, groups: ArrayLike, sums: ArrayLike) -> ND
     Parameters
     ----------
     real : array_like of float, shape (d,)
-        The cells of each group have its sum, but for a solver's rounding.
+        The cells of each group have its sum, up to the rounding error of a solver.
     groups : array_like of int, shape (d,)
-        Group of each cell, from 0; -1 for cells without a sum, which go to the nearest whole number.
+        Group of each cell, starting at 0; -1 for cells without a sum, which are rounded to the nearest integer.
     sums : array_like of int, shape (n_groups,)
 
     Returns
     -------
     ndarray of int64, shape (d,)
-        The same optimum as `round_to_sums`; the first of equal fractions go up.
+        The same optimum as `round_to_sums`; among equal fractions, the first are rounded up.
 
     Notes
     -----
-    O(d log d).
+    The cost is O(d log d).
 
     Examples
     --------
@@ -137,27 +137,27 @@ def largest_fractions(real: ArrayLike, groups: ArrayLike, sums: ArrayLike) -> ND
     array([0, 2, 4, 3])
     """
     real, groups, sums = np.asarray(real, dtype=np.float64), np.asarray(groups), np.asarray(sums, dtype=np.int64)
-    found = np.where(groups < 0, np.rint(real), whole_floor(real)).astype(np.int64)
-    order = np.lexsort((found - real, groups))[np.count_nonzero(groups < 0) :]
+    rounded = np.where(groups < 0, np.rint(real), integer_floor(real)).astype(np.int64)
+    order = np.lexsort((rounded - real, groups))[np.count_nonzero(groups < 0) :]
     group = groups[order]
     sizes = np.bincount(group, minlength=sums.size)
     left = sums.copy()
-    np.subtract.at(left, group, found[order])
+    np.subtract.at(left, group, rounded[order])
     place = np.arange(order.size) - (np.cumsum(sizes) - sizes)[group]
-    found[order] += place < left[group]
+    rounded[order] += place < left[group]
     if ((left < 0) | (left > sizes)).any():
-        raise InvariantError("the real table does not have the sums that its rounding should have")
-    return found
+        raise InvariantError("the real table does not have the sums that the rounded table must have")
+    return rounded
 
 
-def whole_floor(real: ArrayLike) -> NDArray[np.int64]:
-    """Round down, but 2.9999999 to 3.
+def integer_floor(real: ArrayLike) -> NDArray[np.int64]:
+    """Round down, except for numbers just below an integer, such as 2.9999999, which is rounded to 3.
 
     Examples
     --------
-    >>> whole_floor([2.9999999, 2.9, -0.5])
+    >>> integer_floor([2.9999999, 2.9, -0.5])
     array([ 3,  2, -1])
     """
     near = np.rint(real)
-    found: NDArray[np.int64] = np.where(np.abs(real - near) < WHOLE, near, np.floor(real)).astype(np.int64)
-    return found
+    rounded: NDArray[np.int64] = np.where(np.abs(real - near) < WHOLE, near, np.floor(real)).astype(np.int64)
+    return rounded

@@ -1,8 +1,8 @@
-"""Nearest non-negative numbers with public sums over disjoint groups, by sorting.
+"""Projection onto non-negative numbers with public sums over disjoint groups, by sorting.
 
-Minimises ``sum_i (x_i - y_i)^2`` subject to x >= 0 and one sum s per group. The solution lowers (or raises) the
-cells of a group by one amount t and clips: x_i = max(y_i - t, 0). With the cells in falling order, k of them stay
-positive, where k is the largest number with ``y_(k) > (y_(1) + ... + y_(k) - s) / k``, and t is that ratio.
+Minimizes ``sum_i (x_i - y_i)^2`` subject to x >= 0 and one sum s per group. The solution shifts all cells of a group by
+the same amount t and clips: x_i = max(y_i - t, 0). With the cells in decreasing order, the first k remain positive,
+where k is the largest number with ``y_(k) > (y_(1) + ... + y_(k) - s) / k``, and t is this ratio.
 
 References
 ----------
@@ -27,7 +27,7 @@ def onto_simplices(y: ArrayLike, groups: ArrayLike, sums: ArrayLike) -> NDArray[
     y : array_like of float, shape (d,)
         Noisy cells.
     groups : array_like of int, shape (d,)
-        Group of each cell, from 0; -1 for cells without a sum, which are only clipped.
+        Group of each cell, starting at 0; -1 for cells without a sum, which are only clipped.
     sums : array_like of float, shape (n_groups,)
 
     Returns
@@ -37,11 +37,11 @@ def onto_simplices(y: ArrayLike, groups: ArrayLike, sums: ArrayLike) -> NDArray[
     Raises
     ------
     InvariantError
-        A sum is negative, or positive over no cell.
+        A sum is negative, or a positive sum has no cell.
 
     Notes
     -----
-    O(d log d): 10,000 cells take about a millisecond.
+    The cost is O(d log d): 10,000 cells take about 1 ms.
 
     Examples
     --------
@@ -51,7 +51,7 @@ def onto_simplices(y: ArrayLike, groups: ArrayLike, sums: ArrayLike) -> NDArray[
     y, groups, sums = np.asarray(y, dtype=np.float64), np.asarray(groups), np.asarray(sums, dtype=np.float64)
     sizes = np.bincount(groups[groups >= 0], minlength=sums.size)
     for group in np.flatnonzero((sums < 0) | ((sums > 0) & (sizes == 0)))[:1]:
-        raise InvariantError(f"the sum of group {group} cannot be met by its {sizes[group]} non-negative cells")
+        raise InvariantError(f"group {group} of {sizes[group]} non-negative cells cannot have its sum")
     order = np.lexsort((-y, groups))[np.count_nonzero(groups < 0) :]
     group = groups[order]
     start = np.cumsum(sizes) - sizes
@@ -61,7 +61,7 @@ def onto_simplices(y: ArrayLike, groups: ArrayLike, sums: ArrayLike) -> NDArray[
     ratio = (below[1:] - below[start[group]] - sums[group]) / (place + 1)
     ratio += y[order][start[group]]
     positive = order[(y[order] > ratio) & (sums[group] > 0)]
-    # Again from the cells that stay positive: differences of long cumulative sums lose digits.
+    # Compute t again from the positive cells only: differences of long cumulative sums lose digits.
     kept = np.bincount(groups[positive], minlength=sums.size)
     t = (np.bincount(groups[positive], y[positive], sums.size) - sums) / np.maximum(kept, 1)
     found = np.where(groups < 0, np.maximum(y, 0.0), 0.0)

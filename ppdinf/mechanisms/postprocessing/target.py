@@ -1,7 +1,7 @@
-"""The tables without negative cells that agree with everything public: what agencies project onto and round into.
+"""The set of non-negative tables that satisfy all public statements, with projection and rounding onto it.
 
-Where public sums split the cells into groups and bounds say no more than x >= 0, both steps have closed forms by
-sorting; otherwise clarabel projects and HiGHS rounds.
+Where public sums split the cells into groups and the only bounds are x >= 0, both steps have closed forms by sorting.
+Otherwise clarabel projects and HiGHS rounds.
 """
 
 from __future__ import annotations
@@ -42,21 +42,21 @@ class Target:
 
     @classmethod
     def of(cls, system: System) -> Target:
-        """Everything public about a table, and that no count is negative."""
+        """Return the set given by all public statements about a table and x >= 0."""
         B = sparse.csr_array(system.B)
         implied = (np.diff(B.indptr) == 1) & (np.asarray(B.min(axis=1).todense()).ravel() >= 0) & (system.limits <= 0)
         return cls(sparse.csr_array(system.A), system.values, B[~implied], system.limits[~implied])
 
     @property
     def bounds(self) -> tuple[sparse.csr_array, NDArray[np.int64]]:
-        """All bounds, x >= 0 first."""
+        """Return all bounds, x >= 0 first."""
         d = self.A.shape[1]
         eye = sparse.eye_array(d, dtype=np.int64)
         return sparse.csr_array(sparse.vstack([eye, self.B])), np.concatenate([np.zeros(d, dtype=np.int64), self.b])
 
     @cached_property
     def groups(self) -> tuple[NDArray[np.int64], NDArray[np.int64]] | None:
-        """Group of each cell (-1 for none) and sum of each group, if sums split the cells and nothing links them."""
+        """Return the group of each cell (-1 for none) and the sum of each group, or None if the sums cross."""
         found = structure(self.A)
         summed = np.diff(sparse.csc_array(self.A).indptr) > 0
         if self.b.size or (summed & ~found.determined[found.classes]).any():
@@ -66,13 +66,13 @@ class Target:
         return np.where(summed, found.classes, -1), np.where(found.determined, sums, 0)
 
     def project(self, y: Array) -> NDArray[np.float64]:
-        """Find the nearest real table in squares."""
+        """Return the nearest real table in least squares."""
         if self.groups is None:
             return onto_bounds(y, self.A, self.a, *self.bounds)
         return onto_simplices(y, *self.groups)
 
     def round(self, real: NDArray[np.float64]) -> NDArray[np.int64]:
-        """Round a real table of the set to a whole one, by at most one in each cell."""
+        """Round a real table of the set to integers, by at most one in each cell."""
         if self.groups is None:
             return round_to_sums(real, self.A, self.a, *self.bounds)
         return largest_fractions(real, *self.groups)

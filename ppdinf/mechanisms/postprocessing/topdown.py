@@ -1,10 +1,10 @@
-"""Top-down estimation: every level of a hierarchy is measured with noise, and fitted below the level above.
+"""Top-down estimation: every level of a hierarchy is measured with noise and fitted below the level above.
 
-From the top down, with the sums of the level above and everything public held exactly: the nearest real sums without
-negative numbers, then their rounding. Children add up to their parents; the last level are the cells.
+Each level is fitted with the sums of the level above and all public statements held exactly: first the nearest
+non-negative real sums, then their rounding. Children add up to their parents; the last level contains the cells.
 
-Sums of a level are found as sums of cells wherever what is public looks inside its groups, so that a level never
-settles on sums that the cells below could not reach.
+If public statements refer to parts of the groups of a level, the fit of the level has the cells as variables. Its
+sums can then always be attained by the cells below.
 
 References
 ----------
@@ -43,12 +43,12 @@ __all__ = ["TopDown", "top_down"]
 def top_down(
     target: Target, levels: Sequence[sparse.csr_array], measured: Sequence[NDArray[np.int64]]
 ) -> NDArray[np.int64]:
-    """Fit whole cells to noisy sums, level by level.
+    """Fit integer cells to noisy sums, level by level.
 
     Parameters
     ----------
     target : Target
-        What the cells must agree with.
+        The set that must contain the cells.
     levels : sequence of scipy sparse 0/1 matrices, shapes (m_l, d)
         Groups of cells of each level, from coarse to fine and nested; the last one is the identity.
     measured : sequence of ndarray, shapes (m_l,)
@@ -57,17 +57,17 @@ def top_down(
     Returns
     -------
     ndarray of int64, shape (d,)
-        In `target`.
+        A member of `target`.
 
     Raises
     ------
     InvariantError
-        What is public crosses the levels so that some level has no rounding.
+        The public statements cross the levels so that a level has no rounding.
 
     Notes
     -----
-    10,000 cells in three levels take a few milliseconds where nothing but the levels themselves is public, about a
-    second where sums cross.
+    10,000 cells in three levels take a few milliseconds where only the levels themselves are public, and about 1 s
+    where sums cross.
 
     Examples
     --------
@@ -92,11 +92,11 @@ def _level(target: Target, G: sparse.csr_array, noisy: NDArray[np.int64]) -> NDA
     np.minimum.at(first, group[group >= 0], np.flatnonzero(group >= 0))
     columns = sparse.csc_array(target.A)
     if not target.b.size and (group >= 0).all() and abs(columns - columns[:, first[group]]).nnz == 0:
-        # What is public sees whole groups only: groups are the cells of a smaller problem.
+        # Public statements refer to whole groups only: the groups are the cells of a smaller problem.
         coarse = Target(sparse.csr_array(columns[:, first]), target.a, sparse.csr_array((0, m), dtype=int), target.b)
         return coarse.round(coarse.project(noisy))
     B, b = target.bounds
-    # Cells move at no cost; sums are variables of their own, tied to the cells.
+    # Cells move without cost; the sums are additional variables with equality constraints.
     A = sparse.block_array([[target.A, None], [G, -sparse.eye_array(m)]])
     wide = sparse.hstack([B, sparse.csr_array((b.size, m))])
     start, free = np.concatenate([np.zeros(d), noisy]), np.repeat([0.0, 1.0], [d, m])
@@ -107,30 +107,30 @@ def _level(target: Target, G: sparse.csr_array, noisy: NDArray[np.int64]) -> NDA
 
 @dataclass(frozen=True)
 class TopDown(PostProcessed):
-    """Noise at every level of a hierarchy, fitted from the top down to counts that add up.
+    """Noise at every level of a hierarchy, fitted from the top down to consistent counts.
 
     Parameters
     ----------
     public : Public
-        What the published table agrees with exactly, on whatever level.
+        Statements that the published table satisfies exactly, on any level.
     epsilon : int, float, str or Fraction
-        Privacy loss of all levels together when one record is added or removed.
+        Total privacy loss of all levels when one record is added or removed.
     levels : Public
-        What is measured above the cells, one statement per level from coarse to fine, such as
+        Measured sums above the cells, one statement per level from coarse to fine, such as
         ``ppdinf.invariants.hierarchy("state", "county")``. These sums are *not* published exactly.
     shares : sequence of numbers, optional
-        Of epsilon for each level and, last, for the cells; they add up to 1. Equal by default.
+        Share of epsilon for each level and, last, for the cells; the shares sum to 1. Equal by default.
 
     Raises
     ------
     PrivacyError
-        epsilon or a share is no positive number, or the shares do not add up to 1.
+        epsilon or a share is not a positive number, or the shares do not sum to 1.
     InvariantError
-        `levels` names no level; when a table comes, a cell lies in two groups of one level.
+        `levels` contains no level; or, for a given table, a cell is in two groups of one level.
 
     Notes
     -----
-    The noisy sums above the cells are used, and not published: `noisy` of a release holds the cells alone.
+    The noisy sums above the cells are used but not published: `noisy` of a release holds the cells only.
 
     Examples
     --------
@@ -156,30 +156,30 @@ class TopDown(PostProcessed):
         super().__init__(public, epsilon, "rounded")
         levels = Public.from_dict(levels) if isinstance(levels, list) else levels
         if not isinstance(levels, Public) or not levels.statements:
-            raise InvariantError("levels says what is measured above the cells, for example margin('state')")
+            raise InvariantError("levels must state the sums above the cells, for example margin('state')")
         n = len(levels.statements) + 1
         parts = [Fraction(1, n)] * n if shares is None else [as_fraction(share, "a share") for share in shares]
         if len(parts) != n or sum(parts) != 1:
-            raise PrivacyError(f"shares must be {n} numbers that add up to 1: {n - 1} levels, and the cells")
+            raise PrivacyError(f"shares must be {n} numbers that sum to 1: {n - 1} levels, and the cells")
         assign(self, method="topdown", levels=levels, shares=tuple(parts))
 
     def plan_on(self, system: System, *, allow_mcmc: bool = False) -> Plan:
-        """Say what is drawn."""
+        """Return the plan of the noise."""
         return Plan("independent", True, self.title)
 
     @property
     def title(self) -> str:  # type: ignore[override]
-        """The law in a few words."""
+        """Return a short description of the law."""
         return f"noise at {len(self.shares)} levels, fitted from the top down"
 
     def to_dict(self) -> Json:
-        """Kind and parameters, rationals as text."""
+        """Return the kind and parameters, with rational numbers as text."""
         further = {"levels": self.levels.to_dict(), "shares": [str(share) for share in self.shares]}
         return {"kind": self.kind, "epsilon": str(self.epsilon)} | further
 
     @property
     def measurement(self) -> GeneralizedLaplace:
-        """The mechanism of the noisy cells alone, at their share of epsilon."""
+        """Return the mechanism of the noisy cells alone, at their share of epsilon."""
         return GeneralizedLaplace(_coordinates(self.public & self.levels), self.epsilon * self.shares[-1])
 
     def _levels(self, frame: Frame) -> Levels:
@@ -187,7 +187,7 @@ class TopDown(PostProcessed):
         for statement in self.levels:
             G = sparse.csr_array(statement.equalities(frame)[0])
             if (G.data != 1).any() or (np.bincount(G.indices, minlength=frame.size) != 1).any():
-                raise InvariantError(f"{statement} is no level: it must count every cell once, in one group")
+                raise InvariantError(f"{statement} is not a level: it must count every cell in exactly one group")
             found.append(G)
         found.append(sparse.csr_array(sparse.eye_array(frame.size, dtype=np.int64)))
         return [(G, self.epsilon * share) for G, share in zip(found, self.shares, strict=True)]

@@ -1,15 +1,15 @@
-"""Gaussian noise shaped like what one person can change.
+"""Gaussian noise with a covariance adapted to the sensitivity directions.
 
-The moves of one person, seen from the null space, have a smallest enclosing ellipsoid. Its shorter half-axes get
-noise of one width, the longest move along them; what is left is treated likewise, with an ellipsoid of its own,
-down to the last axis. This is the base decomposition of Nikolov, Talwar and Zhang, which starts with the short axes:
-with the long ones first, short axes end up with the width of long ones.
+The changes by one person, projected onto the null space, have a smallest enclosing ellipsoid. Its shorter half-axes
+receive noise of one width, the longest change along them. The remaining directions are treated recursively with a new
+ellipsoid, down to the last axis. This is the base decomposition of Nikolov, Talwar and Zhang, which starts with the
+short axes: if it started with the long axes, short axes would receive the width of long axes.
 
-They then scale the noise by the square root of the number of parts. Here the whole is calibrated at once, by the
-longest move in the norm of the noise, which is at most as much and mostly less.
+They then scale the noise by the square root of the number of parts. Here all parts are calibrated jointly, by the
+longest change in the norm of the noise, which is at most as large and usually smaller.
 
-On a grid it is the discrete Gaussian with weight exp(-|M z|^2 / 2 tau^2) on the multiples that moves span, M the
-whitening matrix F^+ in whole numbers and tau what these ask for; what is said of spherical noise
+On a grid the noise is discrete Gaussian with weight exp(-|M z|^2 / 2 tau^2) on the lattice spanned by the changes. M is
+the whitening matrix F^+ with integer entries, and tau is the width that M requires. The argument for spherical noise
 (`ppdinf.mechanisms.real.on_grid`) holds in the coordinates M z.
 
 A. Nikolov, K. Talwar, L. Zhang, "The geometry of differential privacy: the sparse and approximate cases",
@@ -45,33 +45,34 @@ from ppdinf.privacy.sensitivity import Neighbours
 
 __all__ = ["CorrelatedGaussian", "base_decomposition"]
 
-WHITE = 24  # bits of the entries of the whitening matrix in whole numbers
+WHITE = 24  # bits of the integer entries of the whitening matrix
 
 
 @dataclass(frozen=True)
 class CorrelatedGaussian(SubspaceMechanism):
-    """Gaussian noise among all real z with ``A z = 0``, wider where one person changes more.
+    """Gaussian noise among all real z with ``A z = 0``, wider in directions of larger sensitivity.
 
     Parameters
     ----------
     public : Public
-        What is published exactly: sums of the cells, or of the answers where a query is given.
+        Statements that are published exactly: sums of the cells, or of the answers if a query is given.
     epsilon, delta : int, float, str or Fraction
-        Privacy loss between neighbours, and the probability with which it can be exceeded.
+        Privacy loss between neighbours, and the probability of exceeding it.
     query, neighbours, grid
         As for `SubspaceGaussian`.
 
     Raises
     ------
     InvariantError, PrivacyError
-        `public` is no public information; a parameter is out of range or unknown; when drawing, too many cells.
+        `public` is not public information; a parameter is out of range or unknown; when drawing, too many cells.
 
     Notes
     -----
-    Mean squared error within a factor O(log^2 m log(1/delta)) of the best there is, for small epsilon and delta. It
-    pays for queries that overlap: the error of 128 cumulative counts is a fifteenth of that of spherical noise. For
-    cells alone, where all directions are much alike, `SubspaceGaussian` has less. Lists the moves of one person,
-    d^2 / 2 for records replaced: for tables of some hundred cells. Draws on a grid are exact.
+    The mean squared error is within a factor O(log^2 m log(1/delta)) of the optimum, for small epsilon and delta. The
+    mechanism is useful for overlapping queries: the error of 128 cumulative counts is 1/15 of the error of spherical
+    noise. For single cells, where all directions are similar, `SubspaceGaussian` has a smaller error. All changes by
+    one person are enumerated, d^2 / 2 for replaced records, so tables can have several hundred cells. Draws on a grid
+    are exact.
 
     Examples
     --------
@@ -97,15 +98,15 @@ class CorrelatedGaussian(SubspaceMechanism):
         grid: int | float | str | Fraction | None = "auto",
     ) -> None:
         self._set(public, epsilon, delta, query, neighbours, grid)
-        gaussian_sigma(self.epsilon, self.delta)  # refuses what cannot be calibrated
+        gaussian_sigma(self.epsilon, self.delta)  # raises for values that cannot be calibrated
 
     @property
     def guarantee(self) -> Guarantee:
-        """Induced subspace differential privacy; in zCDP by the width of the noise beside what a neighbour moves."""
+        """Return induced subspace differential privacy; zCDP follows from the noise width and the sensitivity."""
         return concentrated(super().guarantee, gaussian_sigma(self.epsilon, self.delta))
 
     def factor(self, system: System) -> Reals:
-        """Find F, shape (d, k), such that the noise is F e with e standard normal, before any grid."""
+        """Return F, shape (d, k), such that the noise is F e with e standard normal, before any grid."""
         directions, moves = sensitivity_directions(null_space(system.structure), self.query, self.neighbours)
         if not moves.size:
             return directions
@@ -114,7 +115,7 @@ class CorrelatedGaussian(SubspaceMechanism):
         return gaussian_sigma(self.epsilon, self.delta, sensitivity=longest) * (directions @ shape)
 
     def law(self, system: System) -> RealNoise:
-        """Gaussian with covariance F F'."""
+        """Return the Gaussian with covariance F F'."""
         factor = self.factor(system)
         widths = np.linalg.norm(factor, axis=0)
         axes = factor / widths  # orthogonal
@@ -130,34 +131,34 @@ class CorrelatedGaussian(SubspaceMechanism):
             except (InvariantError, PrivacyError) as error:
                 if self.grid != "auto":
                     raise
-                reason += f"; no grid, since {str(error)[0].lower()}{str(error)[1:].rstrip('.')}"
+                reason += f"; no grid, because {str(error)[0].lower()}{str(error)[1:].rstrip('.')}"
         law = _stated(factor, axes.T / widths[:, np.newaxis], draw, "axes", reason)
         return unless_noisy(law, self.grid, scale=1.0)
 
     def _on_lattice(self, system: System, factor: Reals, white: Reals, reason: str) -> RealNoise:
-        """State the discrete Gaussian on the multiples of the grid that moves span."""
+        """Return the discrete Gaussian on the multiples of the grid that the changes span."""
         space = null_space(system.structure)
         directions, moves = sensitivity_directions(space, self.query, self.neighbours)
         unit = 2.0 ** (WHITE - math.ceil(math.log2(np.abs(white).max())))
-        whole = np.rint(white * unit).astype(np.int64)
-        # the longest move in these numbers, over what it is in those that were calibrated
-        longest = [np.linalg.norm(matrix @ (directions @ moves), axis=0).max() for matrix in (whole, white)]
-        lattice = ImageLattice(moved_structure(space, self.query, self.neighbours).lattice.basis, whole)
+        integers = np.rint(white * unit).astype(np.int64)
+        # the ratio of the longest change in these integers and in the calibrated real numbers
+        longest = [np.linalg.norm(matrix @ (directions @ moves), axis=0).max() for matrix in (integers, white)]
+        lattice = ImageLattice(moved_structure(space, self.query, self.neighbours).lattice.basis, integers)
         grid, steps = gaussian_on_grid(float(longest[0] / longest[1]), lattice.longest**2, self.grid)
-        lattice.klein  # noqa: B018  (refuses what cannot be drawn, before anything is promised)
+        lattice.klein  # noqa: B018  (raises if the noise cannot be drawn, before a guarantee is stated)
         width = float(grid * steps)  # of M z
 
         def draw(draws: int, stream: BitStream) -> Reals:
             return in_steps(lattice.draw(steps**2, draws, stream), grid)
 
-        law = _stated(factor * (width / unit), whole / width, draw, "Klein", f"{reason}, on a lattice")
+        law = _stated(factor * (width / unit), integers / width, draw, "Klein", f"{reason}, on a lattice")
         return replace(law, grid=grid, exact=True)
 
 
 def _stated(
     factor: Reals, white: Reals, draw: Callable[[int, BitStream], Reals], sampler: str, reason: str
 ) -> RealNoise:
-    """State Gaussian noise F e by F, its whitening matrix and what draws it."""
+    """Return Gaussian noise F e, given F, its whitening matrix and its sampler."""
     norm, axes = NoiseNorm(sparse.csc_array(white), 2), factor / np.linalg.norm(factor, axis=0)
 
     def log_density(z: Reals) -> float:
@@ -168,12 +169,12 @@ def _stated(
 
 
 def base_decomposition(moves: Reals) -> Reals:
-    """Orthogonal axes, each as long as the longest move along its part.
+    """Return orthogonal axes, each as long as the longest change along its part.
 
     Parameters
     ----------
     moves : ndarray of float64, shape (k, n)
-        They span R^k.
+        The columns span R^k.
 
     Returns
     -------
@@ -188,10 +189,10 @@ def base_decomposition(moves: Reals) -> Reals:
     """
     left, axes = np.eye(len(moves)), []
     while left.shape[1]:
-        _, directions = np.linalg.eigh(enclosing_ellipsoid(left.T @ moves))  # short ones first
+        _, directions = np.linalg.eigh(enclosing_ellipsoid(left.T @ moves))  # increasing order
         half = (left.shape[1] + 1) // 2
         part = left @ directions[:, :half]
         axes.append(part * np.linalg.norm(part.T @ moves, axis=0).max())
         left = left @ directions[:, half:]
-    found = np.hstack(axes)
-    return found * np.sign(found[np.argmax(np.abs(found), axis=0), np.arange(len(moves))])
+    basis = np.hstack(axes)
+    return basis * np.sign(basis[np.argmax(np.abs(basis), axis=0), np.arange(len(moves))])

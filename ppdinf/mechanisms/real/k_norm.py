@@ -1,18 +1,18 @@
-"""Noise whose level sets are what one person can change: the K-norm mechanism.
+"""The K-norm mechanism: the level sets of the noise are multiples of the sensitivity polytope.
 
-K is the convex hull of the moves of one person, seen from the null space of the public sums, and |z|_K the factor by
-which K must grow to reach z. The density proportional to exp(-epsilon |z|_K) changes by a factor of at most
-exp(epsilon) under any such move, since |z + a|_K <= |z|_K + 1. A draw is a uniform point of K times a
-Gamma(k + 1, 1 / epsilon) radius, k the dimension of K.
+K is the convex hull of the changes by one person, projected onto the null space of the public sums, and |z|_K the
+smallest factor by which K must be scaled to contain z. The density proportional to exp(-epsilon |z|_K) changes by a
+factor of at most exp(epsilon) under any such change, because |z + a|_K <= |z|_K + 1. A draw is a uniform point of K
+times a Gamma(k + 1, 1 / epsilon) radius, where k is the dimension of K.
 
-K is exactly as large as the neighbours need: the hull of the columns of Q'W and their opposites for records added,
-of the differences of columns for records replaced, which is smaller than twice the former. Where these are as
-few as can be, norm and draws are simple in any dimension (`ppdinf.noise.real.independent_moves`).
+K depends on the adjacency. For added records it is the hull of the columns of Q'W and their negatives. For replaced
+records it is the hull of the differences of columns, which is smaller than twice the former. If the number of changes
+is minimal, norm and draws are simple in every dimension (`ppdinf.noise.real.independent_moves`).
 
-On a grid, noise has mass proportional to exp(-epsilon |z|_K) on the multiples with ``A z = 0``, and the same holds: two
-tables with the same public sums, k neighbours apart, differ by a vector of them with |h|_K <= k. Where
-moves are as few as can be and keep every public sum, z counts records that move, whole numbers with an l1 law that is
-drawn exactly. Elsewhere a draw of real numbers is rounded to the multiples, by one rule around all of them.
+On a grid, noise has mass proportional to exp(-epsilon |z|_K) on the multiples with ``A z = 0``, and the bound still
+holds: two tables with the same public sums, at distance k, differ by a vector h of multiples with |h|_K <= k. If the
+number of changes is minimal and all changes keep the public sums, z counts changed records; these integers have an l1
+law that is drawn exactly. Otherwise a draw of real numbers is rounded to the multiples by a fixed rule.
 
 M. Hardt, K. Talwar, "On the geometry of differential privacy", STOC 2010. J. Gao, R. Gong, F.-Y. Yu, "Subspace
 differential privacy", AAAI 2022, Section 3.4.
@@ -51,9 +51,9 @@ from ppdinf.privacy.sensitivity import Neighbours
 
 __all__ = ["KNorm"]
 
-EXACT = 8  # dimensions in which the faces of K are listed
-PAIRS = 50  # of coupled chains
-LIMIT = 5000  # steps after which two chains are given up
+EXACT = 8  # largest dimension in which the faces of K are enumerated
+PAIRS = 50  # pairs of coupled chains
+LIMIT = 5000  # largest number of steps until two chains meet
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class KNorm(SubspaceMechanism):
     Parameters
     ----------
     public : Public
-        What is published exactly: sums of the cells, or of the answers where a query is given.
+        Statements that are published exactly: sums of the cells, or of the answers if a query is given.
     epsilon : int, float, str or Fraction
         Privacy loss between neighbours.
     query, neighbours, grid
@@ -72,20 +72,20 @@ class KNorm(SubspaceMechanism):
     Raises
     ------
     InvariantError, PrivacyError
-        `public` is no public information; a parameter is out of range or unknown; when drawing, chains that did
+        `public` is not public information; a parameter is out of range or unknown; when drawing, chains that did
         not meet.
 
     Notes
     -----
-    Pure guarantee; near the best squared error there is where K is about as long as wide. For the cells under one
-    total and records replaced, |z|_K is half the l1 norm. Draws follow the law exactly where no move of a record
-    follows from others and none breaks a public sum (cells under one total or none, as many independent queries as
-    cells). Elsewhere, in up to 8 free dimensions, they follow it up to double precision, and are rounded to the grid:
-    every table with the same public sums can give the released one, and guarantee and plan say what is left to doubles.
-    Listing the faces takes from a millisecond to 12 s. Beyond, hit-and-run chains
-    (``allow_mcmc=True``) are as long as 50 coupled pairs took to meet, and the upper limit of their distance, not
-    below 0.06 for so few pairs, enters the guarantee: they are for research. 11 cells with records added take a
-    minute to measure, and 0.7 s a draw.
+    The guarantee is pure. The squared error is near the optimum if K has similar extent in all directions. For the
+    cells under one total and replaced records, |z|_K is half the l1 norm. Draws follow the law exactly if no change by
+    a record is a combination of other changes and no change violates a public sum (cells under one total or none, as
+    many independent queries as cells). Otherwise, in up to 8 free dimensions, they follow it up to double precision and
+    are rounded to the grid. Every table with the same public sums can then give the released one; guarantee and plan
+    state the role of double precision. Enumerating the faces takes between 1 ms and 12 s. In higher dimensions,
+    hit-and-run chains (``allow_mcmc=True``) run for as many steps as 50 coupled pairs needed to meet. The upper limit
+    of their distance from the law, at least 0.06 for so few pairs, enters the guarantee: use them for research only.
+    For 11 cells and added records, measuring takes 1 minute and a draw 0.7 s.
 
     Examples
     --------
@@ -110,20 +110,20 @@ class KNorm(SubspaceMechanism):
         self._set(public, epsilon, None, query, neighbours, grid)
 
     def law(self, system: System) -> RealNoise:
-        """K-norm noise; its chain, where it needs one, is measured when it is first used."""
+        """Return the law of K-norm noise; if it needs a chain, the chain is measured on first use."""
         space = null_space(system.structure)
         directions, moves = sensitivity_directions(space, self.query, self.neighbours)
         epsilon, (d, k) = float(self.epsilon), directions.shape
         if not k:
             norm = NoiseNorm(sparse.csc_array((0, d)), 1)
-            nothing = (lambda draws, stream: np.zeros((draws, d)), lambda z: 0.0, "none", "no move is seen", 0, 0, norm)
-            return unless_noisy(RealNoise(*nothing), self.grid)
+            no_noise = (lambda draws, stream: np.zeros((draws, d)), lambda z: 0.0, "none", "no changes", 0, 0, norm)
+            return unless_noisy(RealNoise(*no_noise), self.grid)
         reach = float(np.abs(directions @ moves).max() * gammainccinv(k + 1, RARE)) / epsilon
         columns = directions.T if self.query is None else directions.T @ np.array(self.query)
         body: IndependentMoves | Polytope | None
         body = independent_moves(columns, differences=self.neighbours == "replaced")
         if body is not None:
-            order, sampler, how = 1.0, "independent moves", "in which no move of a record follows from others"
+            order, sampler, how = 1.0, "independent moves", "where no change by a record is a combination of others"
         elif k <= EXACT:
             body = polytope(moves)
             order, sampler, how = np.inf, "polytope", f"from the {len(body.corners):,} simplices of K"
@@ -148,8 +148,8 @@ class KNorm(SubspaceMechanism):
         def draw(draws: int, stream: BitStream) -> Reals:
             root, bound = _chain(moves.tobytes(), moves.shape)
             radius = exponentials(stream, draws, k + 1).sum(axis=1, keepdims=True) / epsilon
-            found: Reals = radius * hit_and_run(chord, root, _steps(bound), draws, stream) @ directions.T
-            return found
+            noise: Reals = radius * hit_and_run(chord, root, _steps(bound), draws, stream) @ directions.T
+            return noise
 
         def log_density(z: Reals) -> float:
             if not inside(directions, z) or not np.any(z):
@@ -164,13 +164,13 @@ class KNorm(SubspaceMechanism):
         return self._rounded(RealNoise(draw, log_density, "hit-and-run", reason, reach, k, distance=distance), space)
 
     def _step(self) -> Fraction:
-        """Choose a grid beside which one record weighs 65,000 steps or more."""
+        """Return a grid that divides the scale of one record into at least 65,000 steps."""
         return self.grid if isinstance(self.grid, Fraction) else min(Fraction(1), grid_below(1 / float(self.epsilon)))
 
     def _records_moved(
         self, system: System, columns: Reals
     ) -> tuple[Callable[[int, BitStream], Reals], Fraction] | None:
-        """Draw how many records of each kind move, where all moves keep the public sums; None where some do not."""
+        """Return a sampler of the numbers of changed records by kind; None if a change violates a public sum."""
         distinct = np.unique(columns.round(9), axis=1, return_index=True)[1]
         if self.neighbours == "added":
             distinct = distinct[np.abs(columns[:, distinct]).max(axis=0) > 1e-9]
@@ -181,12 +181,12 @@ class KNorm(SubspaceMechanism):
         if (system.A @ moves).count_nonzero():
             return None
         grid, ones = self._step(), np.full((1, distinct.size), int(replaced))
-        rate = self.epsilon * grid / (2 if replaced else 1)  # a replaced record is taken from one kind and added to one
+        rate = self.epsilon * grid / (2 if replaced else 1)  # replacement removes one record and adds one
         noise = exact_noise(structure(ones), DoubleGeometric(rate))
         return lambda draws, stream: in_steps((kinds @ noise.draw(draws, stream).T).T, grid), grid
 
     def _rounded(self, law: RealNoise, space: NullSpace) -> RealNoise:
-        """Round draws to multiples of the grid with the public sums 0, in coordinates of the lattice."""
+        """Round draws to multiples of the grid with public sums 0, in coordinates of the lattice."""
         if self.grid is None:
             return law
         basis = moved_structure(space, self.query, self.neighbours).lattice.basis
@@ -202,12 +202,12 @@ class KNorm(SubspaceMechanism):
 
 @lru_cache(maxsize=4)
 def _chain(data: bytes, shape: tuple[int, int]) -> tuple[Reals, TVBound]:
-    """Directions of the chain for a list of moves, and the meeting times of its coupled pairs."""
+    """Return the directions of the chain, and the meeting times of its coupled pairs."""
     moves = np.frombuffer(data).reshape(shape)
     root = np.linalg.cholesky(enclosing_ellipsoid(moves))
     bound = tv_bound(hit_and_run_meeting(hull_chord(moves), root), pairs=PAIRS, limit=LIMIT, rng=0)
     if bound.unmet:
-        raise PrivacyError(f"no chain serves K-norm noise in {shape[0]} dimensions: {bound}")
+        raise PrivacyError(f"no chain converges fast enough for K-norm noise in {shape[0]} dimensions: {bound}")
     return root, bound
 
 

@@ -1,14 +1,13 @@
-r"""Gaussian noise on a lattice that keeps what was calibrated for Gaussian noise of real numbers.
+r"""Gaussian noise on a lattice with the guarantee of real-valued Gaussian noise.
 
-Let w be Gaussian with variance (1 - t) v along every direction of the lattice, and round it to a lattice point by
-Gaussian rounding of variance t v around it. The result is the discrete Gaussian of variance v, but for the factor by
-which the mass of the rounding depends on where in the lattice's cell w lies (C. Peikert, "An efficient and parallel
-Gaussian sampler for lattices", CRYPTO 2010). On a basis with orthogonal parts of squared length at most g, that factor
-is within a product over all coordinates of 1 +- 4 exp(-2 pi^2 t v / g): at t v = 3 g nobody sees it, 1e-25 for each.
-Around answers that differ by a lattice vector, rounding is the same function of the noisy answers: what somebody
-could tell of them from noise of variance (1 - t) v, no more can be told from the multiples of the grid. So noise that
-is wider by 1 / (1 - t) than a calibration for real numbers asks for keeps its promise, for any delta, and
-between tables any number of neighbours apart.
+Let w be Gaussian with variance (1 - t) v in every direction of the lattice, and round it to a lattice point by
+Gaussian rounding with variance t v around it. The result is discrete Gaussian with variance v, up to a factor: the mass
+of the rounding, which depends on the position of w in its cell of the lattice (C. Peikert, "An efficient and parallel
+Gaussian sampler for lattices", CRYPTO 2010). On a basis whose orthogonal parts have squared length at most g, this
+factor is within a product over all coordinates of 1 +- 4 exp(-2 pi^2 t v / g); at t v = 3 g each deviation is 1e-25.
+Around answers that differ by a lattice vector, rounding is the same function of the noisy answers, so it is
+post-processing of noise with variance (1 - t) v. Therefore noise that is wider by 1 / (1 - t) than the calibration for
+real numbers requires has the same guarantee, for every delta, and between tables at every distance.
 """
 
 from __future__ import annotations
@@ -22,23 +21,23 @@ from ppdinf.mechanisms.real.real_noise import Grid, grid_below
 __all__ = ["gaussian_on_grid"]
 
 HIDDEN = 3.0  # variance of the rounding in squared lengths of orthogonal parts
-SLACK = 1e-9  # of sigma: more than rounding in calibrations, and than what HIDDEN leaves to see
+SLACK = 1e-9  # relative to sigma: exceeds rounding errors in calibrations and the deviation at HIDDEN
 
 
 def gaussian_on_grid(
     sigma: float, square: float, grid: Grid, largest: Fraction = Fraction(1)
 ) -> tuple[Fraction, Fraction]:
-    """Widen Gaussian noise for a lattice, and choose its grid where that is left open.
+    """Widen Gaussian noise for a lattice, and choose its grid if it is "auto".
 
     Parameters
     ----------
     sigma : float
-        Standard deviation that real numbers need.
+        Standard deviation required for real numbers.
     square : float
-        Bound on the squared lengths of the orthogonal parts of the lattice's basis, before the grid.
+        Bound on the squared lengths of the orthogonal parts of the lattice's basis, in steps of the grid.
     grid : Fraction or "auto"
     largest : Fraction
-        Of grids to choose from.
+        Upper bound on the chosen grid.
 
     Returns
     -------
@@ -49,7 +48,7 @@ def gaussian_on_grid(
     Raises
     ------
     PrivacyError
-        The grid is too coarse for noise that narrow.
+        The grid is too coarse for the noise.
 
     Examples
     --------
@@ -62,6 +61,6 @@ def gaussian_on_grid(
     share = HIDDEN * (length * float(step) / sigma) ** 2
     if share > 0.5:
         raise PrivacyError(
-            f"a grid of {step} is too coarse for noise with a standard deviation of {sigma:.4g}: choose a finer one"
+            f"a grid of {step} is too coarse for noise with standard deviation {sigma:.4g}: choose a finer grid"
         )
     return step, Fraction(sigma * (1 + SLACK) / math.sqrt(1 - share)) / step

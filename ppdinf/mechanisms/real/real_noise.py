@@ -1,9 +1,10 @@
-"""The law of real-valued noise under the public sums of one table, as release and inference use it.
+"""The law of real-valued noise under the public sums of one table, for release and inference.
 
-Differential privacy of noise in floating point is a promise about real numbers: which of two tables made a sum of
-doubles can be read off its last digits (I. Mironov, "On significance of the least significant bits for differential
-privacy", CCS 2012). So the noise is z times a grid g, a power of two, with whole z from the exact samplers: then a
-published number is a double without rounding, and every law is stated, kept and inferred on these multiples alone.
+Differential privacy of floating-point noise is a guarantee about real numbers only: the low-order bits of a sum of
+doubles can reveal which of two tables produced it (I. Mironov, "On significance of the least significant bits for
+differential privacy", CCS 2012). Therefore the noise is z times a grid g, a power of two, with integers z from the
+exact samplers. A published number is then a double without rounding, and every law is stated, conditioned and used in
+inference on these multiples alone.
 """
 
 from __future__ import annotations
@@ -38,24 +39,24 @@ __all__ = [
     "unless_noisy",
 ]
 
-NARROWEST = 1e-3  # stands for no noise in densities of counts: 1 off weighs exp(-500,000) or exp(-1,000)
+NARROWEST = 1e-3  # scale that replaces zero noise in densities of counts: 1 off weighs exp(-500,000) or exp(-1,000)
 RARE = 1e-12
-"""Probability with which noise leaves its reach in any cell."""
+"""Probability that noise exceeds its reach in any cell."""
 
 FINE = 2**16
-"""Steps of the grid in the scale of the noise, by default."""
+"""Default number of steps of the grid in the scale of the noise."""
 
 type Reals = NDArray[np.float64]
 type Grid = Fraction | str | None
 
 
 def as_grid(value: Parameter | None, *, largest: Fraction | None = None) -> Grid:
-    """Read a grid: "auto", a power of two, or None for real numbers in double precision.
+    """Validate a grid: "auto", a power of two, or None for real numbers in double precision.
 
     Raises
     ------
     PrivacyError
-        Anything else, or a grid above `largest`.
+        The grid is invalid, or exceeds `largest`.
 
     Examples
     --------
@@ -66,14 +67,14 @@ def as_grid(value: Parameter | None, *, largest: Fraction | None = None) -> Grid
         return value
     grid = as_fraction(value, "grid")
     if (grid.numerator & (grid.numerator - 1)) or (grid.denominator & (grid.denominator - 1)):
-        raise PrivacyError(f"grid must be a power of two such as '1/64', whose multiples are doubles, found {value!r}")
+        raise PrivacyError(f"grid must be a power of two such as '1/64' (multiples are doubles), found {value!r}")
     if largest is not None and grid > largest:
-        raise PrivacyError(f"grid must be {largest} or less, so that counts lie on it, found {value!r}")
+        raise PrivacyError(f"grid must be at most {largest}, so that counts are multiples of it, found {value!r}")
     return grid
 
 
 def grid_below(scale: float, *, steps: int = FINE) -> Fraction:
-    """Find the largest power of two, at least 2^-30, of which `steps` fit into a scale.
+    """Return the largest power of two, at least 2^-30, that divides a scale into at least `steps` steps.
 
     Examples
     --------
@@ -84,26 +85,26 @@ def grid_below(scale: float, *, steps: int = FINE) -> Fraction:
 
 
 def in_steps(z: Array, grid: Fraction) -> Reals:
-    """Multiply whole numbers by a grid: exact up to 2^53."""
-    found: Reals = np.multiply(z, float(grid), dtype=np.float64)
-    return found
+    """Multiply integers by a grid; exact up to 2^53."""
+    product: Reals = np.multiply(z, float(grid), dtype=np.float64)
+    return product
 
 
 def unless_noisy(law: RealNoise, grid: Grid, *, scale: float = 0.0) -> RealNoise:
-    """State that a law without noise is exact, where a grid is wanted."""
+    """Mark a law without noise as exact, if a grid is set."""
     return law if grid is None or (scale and law.dimension) else replace(law, grid=Fraction(1), exact=True)
 
 
 def real_sampler(grid: Grid, plan: Plan | None) -> str:
-    """Say in a guarantee how real-valued noise was drawn, and what that means for its digits."""
+    """Describe for a guarantee how real-valued noise was drawn, and the consequence for low-order digits."""
     if grid is None:
         if plan is not None and plan.distance is None:
             plan = replace(plan, exact=False)
         return (
-            f"real-valued, {plan or 'drawn in a way that is not stated'}; in double precision, so that the promise is "
-            "one about real numbers, and the last digits of what is published can tell more"
+            f"real-valued, {plan or 'drawn in a way that is not stated'}; in double precision, so that the guarantee "
+            "is one about real numbers, and the last digits of published numbers can reveal more"
         )
-    doubles = "; how likely each is was worked out in double precision" * (
+    doubles = "; the probability of each multiple was computed in double precision" * (
         plan is not None and not plan.exact and plan.distance is None
     )
     return f"in multiples of {grid}, {plan or 'drawn in a way that is not stated'}{doubles}"
@@ -118,27 +119,27 @@ class RealNoise:
     draw : callable
         ``draw(draws, stream)``, float64 of shape (draws, d): multiples of the grid, where there is one.
     log_density : callable
-        Of one vector of the null space, shape (d,), normaliser dropped.
+        Log density of one vector of the null space, shape (d,), without normalizer.
     sampler, reason : str
-        How it is drawn, and why so.
+        Name of the sampler, and the reason for its choice.
     reach : float
-        Bound on ``|z|`` that no cell exceeds but with probability 1e-12.
+        Bound on ``|z|`` that no cell exceeds except with probability 1e-12.
     dimension : int
-        Of what the noise spans: less than the null space where no record moves some answers.
+        Dimension of the span of the noise: less than the null space if no record changes some combinations of answers.
     norm : NoiseNorm, optional
-        Its log density as minus a norm, where there is one.
+        The norm, if the log density is minus a norm.
     shifts : sparse array of float64, shape (d, r), optional
-        What a projection removes from the noise: `norm` is then that of ``z + shifts @ t``, and the density at z the
-        integral over t.
+        Directions that a projection removes from the noise: `norm` is then the norm of ``z + shifts @ t``, and the
+        density at z is the integral over t.
     distance : callable, optional
-        Of a Markov chain: measure an upper limit of its total variation from the law.
+        For a Markov chain: computes an upper limit of its total variation distance from the law.
     grid : Fraction, optional
-        Power of two of which what is drawn is a multiple; without it real numbers are drawn, in double precision.
+        Power of two; draws are multiples of it. Without a grid, draws are real numbers in double precision.
     exact : bool
-        Whether the draws follow the law exactly; floating-point numbers decide about others.
+        Whether the draws follow the law exactly; otherwise floating-point numbers decide outcomes.
     removed : callable, optional
-        What the projection removes of drawn noise. It looks at nothing but the sums that the noise breaks, so that
-        ``answers + noise - removed(noise)`` is a function of the noisy answers and of what is public.
+        The component of drawn noise that the projection removes. It depends only on the sums of the noise, so
+        that ``answers + noise - removed(noise)`` is a function of the noisy answers and the public sums.
     """
 
     draw: Callable[[int, BitStream], Reals]
@@ -157,12 +158,12 @@ class RealNoise:
     def added(self, answers: Array, draws: int, stream: BitStream) -> Reals:
         """Draw noisy answers, float64 of shape (draws, d)."""
         noise = self.draw(draws, stream)
-        noisy = answers + noise  # whole numbers and multiples of a power of two: rounded once at most
+        noisy = answers + noise  # integers and multiples of a power of two: rounded at most once
         return noisy if self.removed is None else noisy - self.removed(noise)
 
 
 def gaussian_reach(sigma: float, cells: int) -> float:
-    """Bound on Gaussian noise whose standard deviation is at most sigma in each of that many cells.
+    """Return a bound on Gaussian noise with standard deviation at most sigma in each of `cells` cells.
 
     Examples
     --------
@@ -173,10 +174,10 @@ def gaussian_reach(sigma: float, cells: int) -> float:
 
 
 def laplace_reach(scale: float, cells: int) -> float:
-    """Bound on sums ``sum_k q_k e_k`` with ``|q|_2 <= 1`` of independent Laplace noise, one in each of that many cells.
+    """Return a bound on sums ``sum_k q_k e_k`` with ``|q|_2 <= 1`` of independent Laplace noise, for `cells` cells.
 
-    ``E exp(u q e) = 1 / (1 - (u scale q)^2)``, and the logarithm is convex in q^2, so that all weight on one e is the
-    worst: Chernoff's bound for one Laplace variable holds for every sum. Any u would do; a good one is taken.
+    ``E exp(u q e) = 1 / (1 - (u scale q)^2)``, and its logarithm is convex in q^2, so that the maximum puts all weight
+    on one e: Chernoff's bound for one Laplace variable holds for every sum. Every u is valid; a good u is used.
 
     Examples
     --------

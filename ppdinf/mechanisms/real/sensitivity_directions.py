@@ -1,4 +1,4 @@
-"""What one person can change in the answers, as seen from the null space of the public sums."""
+"""The changes of the answers by one person, projected onto the null space of the public sums."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from ppdinf.privacy.sensitivity import Neighbours, sensitivity_polytope
 
 __all__ = ["inside", "moved_structure", "sensitivity_directions"]
 
-SMALLEST = 1e-6  # extent of the moves along any of their directions, relative to the longest
+SMALLEST = 1e-6  # smallest extent of the changes along any direction, relative to the largest
 
 
 def sensitivity_directions(space: NullSpace, query: Query | None, neighbours: Neighbours) -> tuple[Array, Array]:
-    """List the moves of Q'W by one person in coordinates of the directions that they span.
+    """Enumerate the changes of Q'W by one person, in coordinates of the directions that they span.
 
     Returns
     -------
     directions : ndarray of float64, shape (d, k)
-        Orthonormal, within the null space. Answers never differ along any other of its directions.
+        Orthonormal, within the null space. Answers of neighbours never differ along the other directions.
     moves : ndarray of float64, shape (k, n)
-        Up to sign; they span R^k.
+        Without the negatives; the columns span R^k.
 
     Raises
     ------
     PrivacyError
-        There are too many moves to list, or their extent differs too much between directions.
+        There are too many changes to enumerate, or their extent differs too much between directions.
 
     Examples
     --------
@@ -50,20 +50,20 @@ def sensitivity_directions(space: NullSpace, query: Query | None, neighbours: Ne
     left, extent, _ = np.linalg.svd(moves, full_matrices=False)
     if extent[k - 1] < SMALLEST * extent[0]:
         raise PrivacyError(
-            "the answers differ in scale by more than a million, too much for double precision: use smaller weights, "
-            "or SubspaceGaussian"
+            "the extents of the answers differ by a factor above 1,000,000, too much for double precision: use smaller "
+            "weights, or SubspaceGaussian"
         )
     return space.basis @ left[:, :k], left[:, :k].T @ moves
 
 
 def moved_structure(space: NullSpace, query: Query | None, neighbours: Neighbours) -> Structure:
-    """Structure of the whole vectors that moves span in the null space: of the public sums, and of what nobody moves.
+    """Return the structure of the integer vectors that changes span in the null space.
 
     Examples
     --------
     >>> from ppdinf.lattice.null_space import null_space
     >>> free = null_space(structure([[0, 0, 0]]))
-    >>> moved_structure(free, None, "replaced").lattice.rank  # the number of records stays as it is
+    >>> moved_structure(free, None, "replaced").lattice.rank  # the number of records does not change
     2
     """
     d = space.fixed.shape[0]
@@ -76,9 +76,9 @@ def moved_structure(space: NullSpace, query: Query | None, neighbours: Neighbour
 
 
 def _seen(space: NullSpace, answers: sparse.csc_array, neighbours: Neighbours) -> tuple[int, sparse.csc_array]:
-    """Dimension of what moves span in the null space, in integers: a move lost to rounding would get no noise.
+    """Return the dimension of the span of the changes in the null space, the changes and the public sums.
 
-    Also moves and public sums, one per column.
+    The rank is computed in integers: a direction lost to rounding would receive no noise. One column per vector.
     """
     if neighbours == "replaced":
         d = answers.shape[1]
@@ -90,6 +90,6 @@ def _seen(space: NullSpace, answers: sparse.csc_array, neighbours: Neighbours) -
 
 
 def inside(directions: Array, z: Array) -> bool:
-    """Whether z lies in the span of orthonormal directions, but for the rounding of large counts."""
+    """Return whether z lies in the span of orthonormal directions, up to rounding of large counts."""
     away = z - directions @ (directions.T @ z)
     return bool(np.linalg.norm(away) <= 1e-6 * max(1.0, float(np.linalg.norm(z))))

@@ -1,6 +1,7 @@
-"""Noise of agents who each hold some cells of a table and share a secret key: all parts together are one release.
+"""Noise of agents who hold parts of a table and share a secret key.
 
-Every agent draws the noise of the whole table from the key, and adds that of its own cells.
+Every agent draws the noise of the whole table from the key, and adds the noise of the agent's cells. All parts together
+are one release.
 
 References
 ----------
@@ -29,66 +30,66 @@ __all__ = ["SharedKey"]
 
 SHARED = "to whoever holds the key that agents share, the noise of every cell"
 KEYED = "shared key, "
-"""How plans of agents who share a key begin."""
+"""Prefix of the sampler names in plans of agents who share a key."""
 
 
 class SharedKey(TableMechanism):
-    """Mechanisms whose noise agents can add in parts.
+    """Mechanisms whose noise can be added by agents in parts.
 
     Attributes
     ----------
     query : tuple of tuple of int, or None
-        Rows of W, where answers to queries are published; no agent can answer these alone.
+        Rows of W, if answers to queries are published; no single agent can compute these answers.
     """
 
     query: Query | None
 
     def sampler_plan(self, table: TableLike, *, allow_mcmc: bool = False, shared: bool = False) -> Plan:
-        """Say how the noise for `table` would be drawn, and why; see `TableMechanism.plan`.
+        """Describe the sampler for `table`, and the reason for this choice; see `TableMechanism.sampler_plan`.
 
-        With `shared`, by agents who share a key (`distributed`): a release put together from their parts is
-        ``Release(parts, mechanism, plan=mechanism.sampler_plan(labels, shared=True))``, whose guarantee says what a
-        key tells.
+        `shared` is for agents who share a key (`distributed`). A release assembled from their parts is
+        ``Release(parts, mechanism, plan=mechanism.sampler_plan(labels, shared=True))``; its guarantee states the
+        consequences of the key.
         """
-        found = super().sampler_plan(answer(self.query, table), allow_mcmc=allow_mcmc)
+        plan = super().sampler_plan(answer(self.query, table), allow_mcmc=allow_mcmc)
         if not shared:
-            return found
-        return replace(found, sampler=f"{KEYED}{found.sampler}", reason=f"{found.reason}; known {SHARED}")
+            return plan
+        return replace(plan, sampler=f"{KEYED}{plan.sampler}", reason=f"{plan.reason}; known {SHARED}")
 
     def distributed(self, part: object, labels: object, *, key: bytes, occasion: str) -> xr.DataArray:
         """Add noise to one agent's cells, such that all agents' cells together are one release.
 
-        Agents share a secret key and the labels of the whole table. Each draws the noise of all cells and adds
-        that of its own; no count leaves an agent without noise, and every public sum over all agents is kept.
+        Agents share a secret key and the labels of the whole table. Each agent draws the noise of all cells and adds
+        the noise of the agent's cells. No count leaves an agent without noise, and every public sum over all agents is
+        kept.
 
-        Everyone who holds the key can take the noise off *every* cell, those of other agents included: towards each
-        other, and towards whoever learns the key from one of them, agents are protected by nothing. Noise
-        that none of them knows takes a protocol in which none of them draws it, which this is not.
+        Everyone who holds the key can subtract the noise of *every* cell, including the cells of other agents. So
+        agents are not protected from each other, nor from anyone who obtains the key. Noise that is unknown to all
+        agents requires a cryptographic protocol, which this method does not implement.
 
         Parameters
         ----------
         part : xarray.DataArray of counts
-            The agent's cells: for each dimension, some labels of the whole table. Every coordinate beside these must
-            be declared public (`ppdinf.invariants.covariates`) or dropped.
+            The agent's cells: for each dimension, a subset of the labels of the whole table. Every other coordinate
+            must be declared public (`ppdinf.invariants.covariates`) or dropped.
         labels : xarray.DataArray of counts
-            A table with the labels of all agents; its counts are not looked at and can be zeros.
+            A table with the labels of all agents; its counts are not used and can be zeros.
         key, occasion
             As for `ppdinf.noise.primitives.keyed.keyed_tape`: a secret of at least 32 bytes, and a name of this release
-            that no other one with this key has.
+            that is unique for the key.
 
         Returns
         -------
         xarray.DataArray of float64, as `part`
-            To be put together, see `plan` with `shared`. Agents on unlike machines may, once in many millions of
-            draws, settle a comparison differently, and hence draw different noise.
+            Parts to be assembled, see `sampler_plan` with `shared`. On different types of machines a comparison may
+            have a different result, once in many millions of draws, and then the noise of the agents differs.
 
         Raises
         ------
         LabelError
-            The part has dimensions or labels that the whole table has not, or coordinates that nothing declares
-            public.
+            The part has dimensions or labels that the whole table does not have, or undeclared coordinates.
         PrivacyError
-            The mechanism answers queries, which no agent can answer alone; a key that is too short.
+            The mechanism answers queries, which no single agent can compute; or the key is too short.
 
         References
         ----------
@@ -105,29 +106,33 @@ class SharedKey(TableMechanism):
         53.0
         """
         if self.query is not None:
-            raise PrivacyError("agents add noise to cells of their own: give no query")
+            raise PrivacyError("agents add noise to their cells, not to answers: give no query")
         frame, _ = labelled_cells(labels)
-        own, cells = labelled_cells(part)
-        refuse_undeclared(own, self.public)
-        if own.dims != frame.dims:
-            raise LabelError(f"the part has dimensions {own.dims}, the whole table {frame.dims}: transpose it first")
-        for dim, whole, n in zip(frame.dims, frame.shape, own.shape, strict=True):
+        part_frame, cells = labelled_cells(part)
+        refuse_undeclared(part_frame, self.public)
+        if part_frame.dims != frame.dims:
+            raise LabelError(
+                f"the part has dimensions {part_frame.dims}, the whole table {frame.dims}: transpose it first"
+            )
+        for dim, whole, n in zip(frame.dims, frame.shape, part_frame.shape, strict=True):
             if n < whole and dim not in getattr(part, "coords", {}):
-                raise LabelError(f"the part has no labels along {dim!r}: it must say which cells of the whole it holds")
-            frame.select(dim, own.coords[dim][1].tolist())  # refuses labels that the whole table has not
+                raise LabelError(f"the part has no labels along {dim!r}: labels must identify its cells")
+            frame.select(
+                dim, part_frame.coords[dim][1].tolist()
+            )  # raises for labels that the whole table does not have
         system = bind(self.public, frame, np.zeros(frame.size, dtype=np.int64))
         plan = self.plan_on(system)
         known = [{label: k for k, label in enumerate(frame.coords[dim][1].tolist())} for dim in frame.dims]
         axes = [
-            [places[label] for label in own.coords[dim][1].tolist()]
-            for dim, places in zip(own.dims, known, strict=True)
+            [places[label] for label in part_frame.coords[dim][1].tolist()]
+            for dim, places in zip(part_frame.dims, known, strict=True)
         ]
         place = np.ravel_multi_index(np.meshgrid(*axes, indexing="ij"), frame.shape).ravel()
         padded = np.zeros(frame.size, dtype=np.int64)
         padded[place] = cells
-        return own.table(self.checked_draw(system, padded, 1, keyed_tape(key, occasion), plan)[0][place])
+        return part_frame.table(self.checked_draw(system, padded, 1, keyed_tape(key, occasion), plan)[0][place])
 
-    def _promise_on(self, system: System, public: System, plan: Plan | None) -> Guarantee:
+    def _guarantee_on(self, system: System, public: System, plan: Plan | None) -> Guarantee:
         if plan is None or not plan.sampler.startswith(KEYED):
             return self.guarantee
         return replace(self.guarantee, known=(*self.guarantee.known, SHARED))

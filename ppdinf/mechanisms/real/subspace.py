@@ -1,14 +1,14 @@
-"""What mechanisms with real-valued noise on the null space of public sums share.
+"""Base class of mechanisms with real-valued noise on the null space of public sums.
 
 Answers W x to counting queries (the cells themselves unless a query is given) are published with noise z in
-N = {z : A z = 0}, so that every public sum of the answers is kept. Between any two neighbouring tables, the parts of
-their releases in N are (epsilon, delta)-indistinguishable: induced subspace differential privacy. Nothing is
-promised about the part that the public sums fix.
+N = {z : A z = 0}, so that every public sum of the answers is kept. For any two neighbouring tables, the components of
+their releases in N are (epsilon, delta)-indistinguishable: induced subspace differential privacy. The guarantee
+does not cover the component that the public sums fix.
 
-The noise is drawn in multiples of a grid 1/k. Two tables with the same public sums differ by a vector of whole numbers
-in N, which is a multiple of the grid too: their releases are the same numbers, and no digit tells one from the
-other. Each law states how it is held on the multiples, and why its promise holds there, between all tables
-with the same public sums: k epsilon, and delta as it grows, where they are k neighbours apart.
+The noise is drawn in multiples of a grid 1/k. Two tables with the same public sums differ by an integer vector
+in N, which is also a multiple of the grid: their releases have the same support, and no low-order digit distinguishes
+them. Each law states its restriction to the multiples, and why its guarantee holds there, between all tables with the
+same public sums: k epsilon for tables at distance k, with a delta that grows with k.
 
 References
 ----------
@@ -61,10 +61,10 @@ __all__ = ["SubspaceMechanism", "require_choice"]
 type Reals = NDArray[np.float64]
 
 RECORDS: dict[str, tuple[str, ...]] = {"replaced": ("how many records there are",), "added": ()}
-"""What is taken to be known where neighbours have the same number of records."""
+"""Assumed knowledge if neighbours have the same number of records."""
 
 ROUNDING = 1e-12
-"""Relative error of a public sum beyond which it counts as broken."""
+"""Relative error of a public sum above which it counts as violated."""
 
 
 @dataclass(frozen=True, init=False)
@@ -94,7 +94,7 @@ class SubspaceMechanism(SharedKey):
 
     @classmethod
     def _of_file(cls, public: Public, parameters: Json) -> Mechanism:
-        return super()._of_file(public, {"grid": None} | parameters)  # files from before grids hold real numbers
+        return super()._of_file(public, {"grid": None} | parameters)  # files without a grid hold real numbers
 
     def _set(
         self,
@@ -118,7 +118,7 @@ class SubspaceMechanism(SharedKey):
         assign(self, public=public, **read, neighbours=neighbours)
 
     def __getstate__(self) -> Json:
-        return {name: value for name, value in vars(self).items() if name != "_found"}  # a law is found again
+        return {name: value for name, value in vars(self).items() if name != "_found"}  # the law is computed again
 
     @property
     def queries(self) -> Query | None:
@@ -127,11 +127,11 @@ class SubspaceMechanism(SharedKey):
 
     @abstractmethod
     def law(self, system: System) -> RealNoise:
-        """State the law of the noise under bound public sums."""
+        """Return the law of the noise under bound public sums."""
 
     @property
     def guarantee(self) -> Guarantee:
-        """Induced subspace differential privacy (their Definition 2.6)."""
+        """Return induced subspace differential privacy (their Definition 2.6)."""
         return Guarantee(
             "subspace",
             self.epsilon,
@@ -141,7 +141,7 @@ class SubspaceMechanism(SharedKey):
         )
 
     def guarantee_on(self, system: System, plan: Plan | None, public: System | None = None) -> ReleaseGuarantee:
-        """State the guarantee of a release and how its noise was drawn; see `Mechanism.guarantee_on`."""
+        """Return the guarantee of a release with a description of its noise; see `Mechanism.guarantee_on`."""
         if self.grid == "auto":
             return self.on(system).guarantee_on(system, plan, public)
         return super().guarantee_on(system, plan, public)
@@ -150,7 +150,7 @@ class SubspaceMechanism(SharedKey):
         return real_sampler(self.grid, plan)
 
     def _nearest(self, promise: Guarantee, public: System) -> tuple[Fraction | float | None, str | None]:
-        """Count the neighbours on the way to the nearest other table; with a query 1, the least there can be."""
+        """Return the number of neighbours to the nearest other table; with a query, the lower bound 1."""
         if self.query is not None:
             return 1, None
         if self.neighbours == "added":
@@ -161,7 +161,7 @@ class SubspaceMechanism(SharedKey):
         return int(shortest_distance(found) or 2) // 2, None
 
     def to_dict(self) -> Json:
-        """Kind and parameters, rationals as text."""
+        """Return the kind and parameters, with rational numbers as text."""
         parameters: Json = {"kind": self.kind, "epsilon": str(self.epsilon)}
         if self.delta:
             parameters["delta"] = str(self.delta)
@@ -172,7 +172,7 @@ class SubspaceMechanism(SharedKey):
         return parameters | {"neighbours": self.neighbours}
 
     def draft(self, table: TableLike, *, allow_mcmc: bool = False) -> PreparedRelease:
-        """Check and plan a release of the answers on a table; see `TableMechanism.draft`."""
+        """Validate a table and plan a release of its answers; see `TableMechanism.draft`."""
         return super().draft(answer(self.query, table), allow_mcmc=allow_mcmc)
 
     def simulate(
@@ -182,7 +182,7 @@ class SubspaceMechanism(SharedKey):
         return super().simulate(answer(self.query, table), draws=draws, rng=rng, allow_mcmc=allow_mcmc)
 
     def plan_on(self, system: System, *, allow_mcmc: bool = False) -> Plan:
-        """Say how noise is drawn: exactly on its grid, in double precision, or by a chain."""
+        """Describe how noise is drawn: exactly on its grid, in double precision, or by a chain."""
         law = self._law(system)
         if law.distance is not None and not allow_mcmc:
             raise PrivacyError(f"{law.reason}: allow it with allow_mcmc=True, or choose another mechanism")
@@ -199,18 +199,18 @@ class SubspaceMechanism(SharedKey):
         return self._law(system).added(cells, draws, stream)
 
     def log_weight(self, system: System, y: Array, x: NDArray[np.int64]) -> float:
-        """Log density of the noise ``y - x``, normaliser dropped; it is the same for every x."""
+        """Return the log density of the noise ``y - x`` without normalizer; it is the same for every x."""
         return self._law(system).log_density(y - x)
 
     def logp(self, y: TableLike, x: TableLike) -> float:
-        """Log density of releasing `y` when the confidential table is `x`, normaliser dropped.
+        """Return the log density of releasing `y` given the confidential table `x`, without normalizer.
 
         Parameters
         ----------
         y : table of numbers
             Noisy answers.
         x : table of counts
-            Confidential cells, negative ones allowed.
+            Confidential cells, which may be negative.
 
         Returns
         -------
@@ -220,7 +220,7 @@ class SubspaceMechanism(SharedKey):
         Raises
         ------
         CountError, LabelError, InvariantError
-            y is not finite, or has other labels than the answers on x.
+            y is not finite, or has different labels than the answers on x.
         """
         frame, answers = labelled_cells(answer(self.query, x, nonnegative=False), nonnegative=False)
         system, released = bind(self.public, frame, answers), reals_of(y, frame, "the released table").ravel()
@@ -231,7 +231,7 @@ class SubspaceMechanism(SharedKey):
         return self._law(system).log_density(difference)
 
     def on(self, system: System) -> SubspaceMechanism:
-        """Settle the law of the noise and its grid, which follow from the public sums of a table."""
+        """Compute the law of the noise and its grid, which depend on the public sums of a table."""
         settled = copy(self)
         assign(settled, _system=system)
         if self.grid == "auto":
@@ -246,7 +246,7 @@ class SubspaceMechanism(SharedKey):
         return _law_of(self, system)
 
     def likelihood(self, system: System) -> Likelihood | None:
-        """State the law of the noise: cell by cell where that is all, else by the norm that its density follows."""
+        """Return the law of the noise: per cell if cells are independent, otherwise by the norm of its density."""
         law = self._law(system)
         if law.norm is None:
             return None
@@ -259,43 +259,43 @@ class SubspaceMechanism(SharedKey):
         )
 
     def intractable(self, system: System | None = None) -> str:
-        """Say that the density is too much work."""
+        """Return the message that the density is too expensive."""
         reason = "" if system is None else f"{self._law(system).reason}, and "
         return (
-            f"{reason}its density a linear programme at every table: for inference, publish fewer answers, or use "
-            "SubspaceGaussian or SubspaceLaplace"
+            f"{reason}its density requires a linear program for every table: for inference, publish fewer answers, or "
+            "use SubspaceGaussian or SubspaceLaplace"
         )
 
     def _records(self, system: System, norm: NoiseNorm, y: Reals) -> int | None:
-        """Find the number of records where the noise keeps it and no public sum states it; None elsewhere.
+        """Return the number of records if the noise keeps it and no public sum states it; otherwise None.
 
-        Replacing a record moves no answers by which all records count alike, and these get no noise.
+        Replacing a record does not change answers in which all records have equal weights, so they get no noise.
 
         Raises
         ------
         InvariantError
-            What gets no noise in y is not what any number of records makes.
+            The component of y without noise does not correspond to any number of records.
         """
         kept = null_space(np.vstack([system.A.toarray(), norm.matrix.toarray()]))
-        weights = (kept if self.query is None else np.array(self.query).T @ kept)[0]  # the same of every record
+        weights = (kept if self.query is None else np.array(self.query).T @ kept)[0]  # equal for all records
         found, best = kept.T @ y, int(np.argmax(np.abs(weights)))
         counted = abs(weights[best]) > 1e-6
         number = round(float(found[best] / weights[best])) if counted else 0
         if np.any(np.abs(found - number * weights) > 1e-6 * max(1.0, float(np.linalg.norm(y)))):
             raise InvariantError(
-                "the noise keeps the number of records, and the released table agrees with no whole number of them: it "
-                "is not as this mechanism released it"
+                "the noise keeps the number of records, but the released table does not correspond to an integer "
+                "number of records: it was not released by this mechanism"
             )
         return number if counted else None
 
 
 @lru_cache(maxsize=4)
 def _law_of(mechanism: SubspaceMechanism, system: System) -> RealNoise:
-    """Find the law once: it takes bases, ellipsoids, or all the faces of a polytope."""
+    """Compute the law once: it may require bases, ellipsoids, or all faces of a polytope."""
     return mechanism.law(system)
 
 
 def require_choice(name: str, value: object, known: list[str]) -> None:
-    """Refuse a word that is not one of the known ones."""
+    """Require one of the known values."""
     if value not in known:
         raise PrivacyError(f"{name} must be one of {known}, found {value!r}")

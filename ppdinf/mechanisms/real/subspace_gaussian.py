@@ -1,12 +1,12 @@
 """Gaussian noise on the null space of public sums, projected or extended.
 
 Projected: spherical noise for the sensitivity of the answers W, projected onto N (Corollary 3.5). Extended:
-spherical noise within N for the sensitivity of Q'W, the answers seen from N, which is never larger
-(Corollary 3.6). Both are N(0, sigma^2 P) with P the projection onto N, which is also spherical noise conditioned on
-keeping every public sum (Theorem 4.2). The mean squared error over all cells is m sigma^2 with m = dim N.
+spherical noise within N for the sensitivity of Q'W, the projected answers, which is never larger (Corollary 3.6). Both
+are N(0, sigma^2 P) with P the projection onto N, which is also spherical noise conditioned on keeping every public sum
+(Theorem 4.2). The mean squared error over all cells is m sigma^2 with m = dim N.
 
-On a grid, it is the discrete Gaussian on the multiples with ``A z = 0``, wide enough for the promise of real numbers
-(`ppdinf.mechanisms.real.on_grid`): two tables k neighbours apart differ by k Delta_2 at most, of W or of Q'W.
+On a grid, the noise is discrete Gaussian on the multiples with ``A z = 0``, wide enough for the guarantee of real
+numbers (`ppdinf.mechanisms.real.on_grid`): tables at distance k differ by at most k Delta_2, of W or of Q'W.
 
 J. Gao, R. Gong, F.-Y. Yu, "Subspace differential privacy", AAAI 2022.
 """
@@ -49,34 +49,34 @@ class SubspaceGaussian(SubspaceMechanism):
     Parameters
     ----------
     public : Public
-        What is published exactly: sums of the cells, or of the answers where a query is given (`answer` is
-        then the one dimension).
+        Statements that are published exactly: sums of the cells, or of the answers if a query is given (then
+        `answer` is the only dimension).
     epsilon, delta : int, float, str or Fraction
-        Privacy loss between neighbours, and the probability with which it can be exceeded.
+        Privacy loss between neighbours, and the probability of exceeding it.
     method : {"projected", "extended"}
-        Whether the noise is as wide as the answers need or as wide as their part in the null space needs. The
-        second is never wider, and narrower where sums cross in small tables.
+        Whether the noise is calibrated to the answers or to their projection onto the null space. The second is never
+        wider, and is narrower where sums cross in small tables.
     calibration : {"analytic", "printed"}
         See `ppdinf.privacy.gaussian_sigma`.
-    query : matrix of whole numbers from 0 on, shape (q, d), optional
+    query : matrix of non-negative integers, shape (q, d), optional
         One row per answer, one column per cell in the order of the table. By default the cells themselves.
     neighbours : {"replaced", "added"}
         One record replaced by another, or one added or removed.
     grid : power of two up to 1 as int, float, str or Fraction, "auto" or None
-        Of which the noise is a multiple. By default fine enough for 65,000 steps in its scale, where a sampler for the
-        lattice of the public sums is known; else, as with None, real numbers are drawn in double precision, and
-        plan and guarantee say so.
+        The noise is a multiple of the grid. By default the scale of the noise has at least 65,000 steps, if a sampler
+        for the lattice of the public sums is known. Otherwise, and for None, real numbers are drawn in double
+        precision, as stated by plan and guarantee.
 
     Raises
     ------
     InvariantError, PrivacyError
-        `public` is no public information; a parameter is out of range or unknown; a grid that does not serve.
+        `public` is not public information; a parameter is out of range or unknown; an unusable grid.
 
     Notes
     -----
-    Draws on a grid are exact: no floating-point number decides, and every public sum of the doubles is that
-    of the counts. Without a grid, sums are kept up to rounding, and the promise is one about real numbers, whose
-    last bits an attacker may read (Mironov 2012). O(d) a draw where public sums split the cells into groups.
+    Draws on a grid are exact: no floating-point number decides an outcome, and every public sum of the doubles equals
+    the sum of the counts. Without a grid, sums are kept up to rounding, and the guarantee is about real numbers, whose
+    low-order bits an attacker may use (Mironov 2012). A draw is O(d) where public sums split the cells into groups.
 
     Examples
     --------
@@ -106,7 +106,7 @@ class SubspaceGaussian(SubspaceMechanism):
         self._set(public, epsilon, delta, query, neighbours, grid)
         require_choice("method", method, ["projected", "extended"])
         assign(self, method=method, calibration=calibration)
-        self._width(1.0)  # refuses what cannot be calibrated
+        self._width(1.0)  # raises for values that cannot be calibrated
 
     def _width(self, moved: float) -> float:
         if not moved:
@@ -115,11 +115,11 @@ class SubspaceGaussian(SubspaceMechanism):
 
     @property
     def guarantee(self) -> Guarantee:
-        """Induced subspace differential privacy; in zCDP by the width of the noise beside what a neighbour moves."""
+        """Return induced subspace differential privacy; zCDP follows from the noise width and the sensitivity."""
         return concentrated(super().guarantee, self._width(1.0))
 
     def sigma(self, system: System) -> float:
-        """Find the standard deviation of the noise along every direction of the null space."""
+        """Return the standard deviation of the noise in every direction of the null space."""
         space = null_space(system.structure)
         sigma = self._sigma(space)
         if self.grid is None or not sigma or not space.dimension:
@@ -128,7 +128,7 @@ class SubspaceGaussian(SubspaceMechanism):
         return float(grid * steps)
 
     def _in_steps(self, sigma: float, system: System) -> tuple[Fraction, Fraction]:
-        """Find the grid, and the standard deviation in its steps."""
+        """Return the grid, and the standard deviation in its steps."""
         found = system.structure
         sums = found.lattice.class_basis
         across = (sums.multiply(sums) / found.class_sizes[:, np.newaxis]).sum(axis=0)
@@ -141,7 +141,7 @@ class SubspaceGaussian(SubspaceMechanism):
         return self._width(sensitivity(query, p=2, neighbours=self.neighbours))
 
     def law(self, system: System) -> RealNoise:
-        """Spherical Gaussian on the null space."""
+        """Return the spherical Gaussian on the null space."""
         space = null_space(system.structure)
         sigma, d = self._sigma(space), space.fixed.shape[0]
         width = max(sigma, NARROWEST)
@@ -152,7 +152,7 @@ class SubspaceGaussian(SubspaceMechanism):
             except (InvariantError, PrivacyError) as error:
                 if self.grid != "auto":
                     raise
-                reason += f"; no grid, since {str(error)[0].lower()}{str(error)[1:].rstrip('.')}"
+                reason += f"; no grid, because {str(error)[0].lower()}{str(error)[1:].rstrip('.')}"
 
         def draw(draws: int, stream: BitStream) -> Reals:
             return sigma * space.project(normals(stream, draws, d))
@@ -163,7 +163,7 @@ class SubspaceGaussian(SubspaceMechanism):
         return unless_noisy(law, self.grid, scale=sigma)
 
     def _on_lattice(self, system: System, sigma: float, reason: str) -> RealNoise:
-        """State the discrete Gaussian on the multiples of the grid with the public sums 0."""
+        """Return the discrete Gaussian on the multiples of the grid with public sums 0."""
         found, d = system.structure, system.frame.size
         grid, steps = self._in_steps(sigma, system)
         noise, width = exact_noise(found, DiscreteGaussian(steps)), float(steps * grid)
@@ -181,18 +181,18 @@ class SubspaceGaussian(SubspaceMechanism):
         )
 
     def to_dict(self) -> Json:
-        """Kind and parameters, rationals as text."""
+        """Return the kind and parameters, with rational numbers as text."""
         return super().to_dict() | {"method": self.method, "calibration": self.calibration}
 
 
 def _sensitivity_within(space: NullSpace, query: Query | None, neighbours: Neighbours) -> float:
-    """l2 sensitivity of Q'W, found on P W, whose columns are as long and as far apart."""
+    """Return the l2 sensitivity of Q'W, computed from P W, whose columns have the same lengths and distances."""
     if query is not None:
         return sensitivity(space.project(np.array(query, dtype=float).T).T, p=2, neighbours=neighbours)
     fixed = space.fixed
     if neighbours == "added":
         left = 1 - np.asarray((fixed**2).sum(axis=1))
         return math.sqrt(max(0.0, left.max()))
-    if space.structure.class_sizes.max() > 1:  # moving a record within a class is seen in full
+    if space.structure.class_sizes.max() > 1:  # moving a record within a class is not affected by the projection
         return math.sqrt(2)
     return sensitivity(sparse.eye_array(fixed.shape[0]) - fixed @ fixed.T, p=2, neighbours=neighbours)

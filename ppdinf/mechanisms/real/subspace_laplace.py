@@ -2,16 +2,16 @@
 
 Projected: P e with independent Laplace noise e of scale Delta_1(W) / epsilon, projected onto N (Corollary 3.8).
 Extended: Q w with independent Laplace coordinates w of scale Delta_1(Q'W) / epsilon in an orthonormal basis Q of N
-(Corollary 3.9, which prints A(x) + Q w in the place of Q w). The extended law depends on the basis, which is that of
+(Corollary 3.9, which prints A(x) + Q w instead of Q w). The extended law depends on the basis, which is computed by
 `ppdinf.lattice.null_space`. Mean squared error over all cells: 2 m scale^2 with m = dim N, for either scale.
 
-On a grid of g, projected noise is P e for whole multiples e of g, double geometric with parameter g epsilon /
-Delta_1(W): what is published is a function of W x + e and of the public sums of W x, and W x + e alone keeps the
-promise, between any two neighbours. Its density is the sum, over all e that the projection takes to one value, of
-exp(-|e|_1 / scale); an integral stands for it in densities and inference, which differs by a share of d (g / scale)^2
-at most, 2e-10 d by default. Extended noise has mass proportional to exp(-|Q' z|_1 / scale) on the multiples with
-``A z = 0``, the same for all tables with the same public sums: it changes by exp(k epsilon) at most between two that
-are k neighbours apart, whose difference has ``|Q' h|_1 <= k Delta_1(Q' W)``.
+On a grid g, projected noise is P e for integer multiples e of g, double geometric with parameter g epsilon /
+Delta_1(W). The release is a function of W x + e and of the public sums of W x, and W x + e alone has the guarantee,
+between any two neighbours. Its density is the sum of exp(-|e|_1 / scale) over all e with the same projection. In
+densities and inference an integral approximates this sum, with a relative error of at most d (g / scale)^2, by default
+2e-10 d. Extended noise has mass proportional to exp(-|Q' z|_1 / scale) on the multiples with ``A z = 0``, the same for
+all tables with the same public sums. The mass changes by at most exp(k epsilon) between tables at distance k, whose
+difference h has ``|Q' h|_1 <= k Delta_1(Q' W)``.
 
 J. Gao, R. Gong, F.-Y. Yu, "Subspace differential privacy", AAAI 2022.
 """
@@ -51,28 +51,28 @@ class SubspaceLaplace(SubspaceMechanism):
     Parameters
     ----------
     public : Public
-        What is published exactly: sums of the cells, or of the answers where a query is given.
+        Statements that are published exactly: sums of the cells, or of the answers if a query is given.
     epsilon : int, float, str or Fraction
         Privacy loss between neighbours.
     method : {"projected", "extended"}
-        Laplace noise of all answers, projected; or Laplace coordinates in a basis of the null space. Unlike
-        Gaussian noise, the second can be wider: for cells under one total, by a factor near 2.4.
-        The basis depends on the order of the cells, and the law of the second method with it.
+        Laplace noise of all answers, projected; or Laplace coordinates in a basis of the null space. Unlike for
+        Gaussian noise, the second can be wider: for cells under one total, by a factor of about 2.4.
+        The basis depends on the order of the cells, and so does the law of the second method.
     query, neighbours, grid
-        As for `SubspaceGaussian`; what a projection takes off is no multiple of the grid.
+        As for `SubspaceGaussian`; the component that a projection removes is not a multiple of the grid.
 
     Raises
     ------
     InvariantError, PrivacyError
-        `public` is no public information; a parameter is out of range or unknown; a grid that does not serve.
+        `public` is not public information; a parameter is out of range or unknown; an unusable grid.
 
     Notes
     -----
-    Draws on a grid are exact, as those of `SubspaceGaussian`. Extended noise keeps every public sum of the
-    doubles; the projection is worked out in doubles, from the noisy answers and public sums alone, which keeps sums up
-    to rounding and tells nothing more. The density of projected noise is known in closed form where public sums split
-    the cells into groups; elsewhere `logp` refuses. Inference needs none: it draws what the projection removed along
-    with the parameters.
+    Draws on a grid are exact, as for `SubspaceGaussian`. Extended noise keeps every public sum of the doubles. The
+    projection is computed in doubles from the noisy answers and public sums alone; it keeps sums up to rounding and
+    reveals nothing more. The density of projected noise has a closed form if public sums split the cells into groups;
+    otherwise `logp` raises an error. Inference needs no closed form: it samples the removed component together with
+    the parameters.
 
     Examples
     --------
@@ -101,7 +101,7 @@ class SubspaceLaplace(SubspaceMechanism):
         assign(self, method=method)
 
     def scale(self, system: System) -> float:
-        """Find the scale of the Laplace coordinates, of all answers or of those of the basis."""
+        """Return the scale of the Laplace coordinates, of all answers or of the basis."""
         return self._scale(null_space(system.structure))
 
     def _scale(self, space: NullSpace) -> float:
@@ -117,7 +117,7 @@ class SubspaceLaplace(SubspaceMechanism):
         return sensitivity(query, p=1, neighbours=self.neighbours)
 
     def law(self, system: System) -> RealNoise:
-        """Laplace noise, projected onto the null space or within it."""
+        """Return Laplace noise, projected onto the null space or within it."""
         space = null_space(system.structure)
         scale, d, m = self._scale(space), space.fixed.shape[0], space.dimension
 
@@ -132,7 +132,7 @@ class SubspaceLaplace(SubspaceMechanism):
                 except InvariantError as error:
                     if self.grid != "auto":
                         raise
-                    reason += f"; no grid, since {str(error)[0].lower()}{str(error)[1:].rstrip('.')}"
+                    reason += f"; no grid, because {str(error)[0].lower()}{str(error)[1:].rstrip('.')}"
 
             def extended(draws: int, stream: BitStream) -> Reals:
                 return scale * (laplaces(stream, draws, m) @ space.basis.T) if m else np.zeros((draws, d))
@@ -143,7 +143,7 @@ class SubspaceLaplace(SubspaceMechanism):
         def projected_density(z: Reals) -> float:
             return _projected_log_density(space, z / scale) if scale else 0.0
 
-        # t is measured such that exp(-|t|_1) falls no faster than exp(-|z + shifts @ t|_1 / scale)
+        # t is scaled such that exp(-|t|_1) falls no faster than exp(-|z + shifts @ t|_1 / scale)
         shifts = space.fixed * (width * math.sqrt(d - m)) if m < d else None
         norm = NoiseNorm(sparse.eye_array(d, format="csc") / width, 1)
         stated = (projected_density, "projection", reason, reach, m, norm, shifts)
@@ -157,14 +157,14 @@ class SubspaceLaplace(SubspaceMechanism):
             return in_steps(discrete_laplace(rate, draws * d, stream).reshape(draws, d), grid)
 
         def removed(noise: Reals) -> Reals:
-            broken = space.sums @ np.rint(noise.T / step).astype(np.int64)  # whole: no digit of the noise is left
+            broken = space.sums @ np.rint(noise.T / step).astype(np.int64)  # exact integers
             found: Reals = step * (space.fixed @ (space.weights @ broken)).T
             return found
 
         return RealNoise(unprojected, *stated, grid=grid, exact=True, removed=removed if m < d else None)
 
     def _on_lattice(self, space: NullSpace, scale: float, reason: str) -> RealNoise:
-        """State the law with independent Laplace coordinates in the basis, on the multiples of the grid."""
+        """Return the law with independent Laplace coordinates in the basis, on the multiples of the grid."""
         (d, m), lattice = space.basis.shape, space.lattice_basis
         grid = self.grid if isinstance(self.grid, Fraction) else min(Fraction(1), grid_below(scale))
         law, widening = triangular_laplace(space.basis.T @ lattice, scale, grid)
@@ -184,12 +184,12 @@ class SubspaceLaplace(SubspaceMechanism):
         )
 
     def to_dict(self) -> Json:
-        """Kind and parameters, rationals as text."""
+        """Return the kind and parameters, with rational numbers as text."""
         return super().to_dict() | {"method": self.method}
 
 
 def _projected_log_density(space: NullSpace, z: Reals) -> float:
-    """Log density of projected noise of scale 1: integrate exp(-|z + t|_1) over shifts t that the sums remove."""
+    """Return the log density of projected noise of scale 1: the integral of exp(-|z + t|_1) over removed shifts t."""
     structure = space.structure
     free = ~structure.determined
     if (structure.sum_ranks > 1).any() or (free & (structure.class_sizes > 1)).any():
@@ -203,10 +203,10 @@ def _projected_log_density(space: NullSpace, z: Reals) -> float:
 
 
 def _log_shift_integral(z: Reals) -> float:
-    """Log of the integral of exp(-sum_i |z_i + t|) over t, in closed form between the points -z_i.
+    """Return the log of the integral of exp(-sum_i |z_i + t|) over t, in closed form between the points -z_i.
 
-    With t from low to high, the sum is linear between consecutive points; a piece of length w between
-    values a and b of the sum has the integral w exp(-a) (1 - exp(a - b)) / (b - a), in the logarithm without overflow.
+    For increasing t, the sum is linear between consecutive points. A piece of length w between values a and b of
+    the sum has the integral w exp(-a) (1 - exp(a - b)) / (b - a); its logarithm does not overflow.
     """
     n = z.size
     if not n:
@@ -226,5 +226,5 @@ def _log_shift_integral(z: Reals) -> float:
 def _no_closed_form() -> ModelError:
     return ModelError(
         "projected Laplace noise under crossing sums has no density in closed form: use SubspaceGaussian or "
-        "method='extended', or infer with PartiallyPrivate, which needs none"
+        "method='extended', or infer with PartiallyPrivate, which needs no closed form"
     )

@@ -1,7 +1,7 @@
-"""The law of an answer given the records, exp(-rate |grad L(y)|_K / sigma(y)): its density, and a chain that draws it.
+"""The law of an answer given the records, exp(-rate |grad L(y)|_K / sigma(y)): its density, and a Markov chain.
 
-Chains serve wherever no exact sampler is known. They start where the gradient is smallest, along directions that are
-scaled by its slope there.
+Chains are used where no exact sampler is known. They start at the smallest gradient and move along directions that are
+scaled by the derivative of the gradient there.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ type Points = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class GradientLaw:
-    """Answers near the minimiser of an objective on records, within its ball.
+    """Answers near the minimizer of an objective on records, within its ball.
 
     Attributes
     ----------
     objective : Objective
-    records : as the objective takes them
+    records : as the objective requires
     norm : {"l2", "l1", "linf"}
     rate : float
-        Per unit of the gradient, over its sensitivity.
+        Rate per unit of the gradient divided by its sensitivity.
     """
 
     objective: Objective
@@ -43,13 +43,13 @@ class GradientLaw:
     rate: float
 
     def log_density(self, y: Points) -> Points:
-        """Log density of answers, shape (n, d), normaliser dropped."""
+        """Return the log density of answers without the normalizer, shape (n, d)."""
         size = np.linalg.norm(self.objective.gradient(self.records, y), K_NORMS[self.norm], axis=1)
         inside = np.linalg.norm(y, axis=1) <= self.objective.ball()
         return np.where(inside, -self.rate * size / self.objective.sensitivity(y, self.norm), -np.inf)
 
     def by_chain(self, basis: Points, draws: int, stream: BitStream) -> Points:
-        """Draw answers in the span of orthonormal columns, each by a chain of its own, shape (draws, d)."""
+        """Draw answers in the span of orthonormal columns, each by a separate chain, shape (draws, d)."""
         m, radius = basis.shape[1], self.objective.ball()
         found = least_squares(
             lambda b: self.objective.gradient(self.records, (basis @ b)[None])[0],
@@ -75,5 +75,5 @@ class GradientLaw:
 
 
 def lines_in(dimensions: int) -> int:
-    """Lines of a chain, a number that nothing certifies."""
+    """Return the number of lines of a chain; nothing certifies that it is large enough."""
     return 50 * (dimensions + 1)

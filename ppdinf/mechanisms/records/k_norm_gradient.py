@@ -1,10 +1,11 @@
-"""The K-norm gradient mechanism: publish an answer near the minimiser of an objective.
+"""The K-norm gradient mechanism: publish an answer near the minimizer of an objective.
 
     f_x(y)  proportional to  exp(-epsilon |grad L_x(y)|_K / (2 Delta_z sigma(y)))
 
-with respect to counting the multiples of a grid, or to Lebesgue measure on R^d, on a ball, or on the subspace that
-public information confines answers to; sigma(y) is the most by which replacing one record moves the gradient, and
-Delta_z the number of records that a secret can move given what is public (`ppdinf.privacy.delta_z`).
+with respect to counting measure on the multiples of a grid, or to Lebesgue measure on R^d, on a ball, or on the
+subspace that contains the answers by public information. sigma(y) is the largest change of the gradient when one record
+is replaced. Delta_z is the largest number of records that a secret changes given the public information
+(`ppdinf.privacy.delta_z`).
 
 J. Seeman, M. Reimherr, A. Slavkovic, "Formal privacy for partially private data", Theorem 10, after M. Reimherr,
 J. Awan, "KNG: the K-norm gradient mechanism", NeurIPS 2019.
@@ -48,19 +49,19 @@ __all__ = ["KNormGradient"]
 SAVED: dict[str, type[Objective]] = {
     kind.__name__: kind for kind in (Mean, Quantile, LinearRegression, LogisticRegression)
 }
-"""Objectives that release files can describe."""
+"""Objectives that release files can store."""
 
 SLACK = Fraction(1, 10**10)
-"""Share of epsilon that is left for records beyond their stated bounds by rounding, and for rounding of gradients."""
+"""Share of epsilon that is reserved for records slightly beyond their bounds and for rounding of gradients."""
 
 type Points = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
 class KNormGradient(Mechanism):
-    """Real-valued answers to means, quantiles, regressions and other minimisations.
+    """Real-valued answers to means, quantiles, regressions and other minimization problems.
 
-    A release holds the answer as a table with the one dimension ``answer``; no sum of it is public.
+    A release holds the answer as a table with the single dimension ``answer``; no sum of the answer is public.
 
     Parameters
     ----------
@@ -72,36 +73,36 @@ class KNormGradient(Mechanism):
     norm : {"l2", "l1", "linf"}
         The norm K.
     delta_z : int, float, str or Fraction
-        Number of records that a secret moves at most, given what is public, at least 1: a secret is a record. 1
-        where records are independent, which is differential privacy for the replacement of one record.
+        Largest number of records that a secret changes given the public information, at least 1: a secret is a record.
+        1 for independent records, which is differential privacy for the replacement of one record.
     subspace : array_like, shape (d, k), optional
-        Matrix whose columns span the answers that agree with what is public; kept as it is given.
+        Matrix whose columns span the answers that agree with the public information; stored unchanged.
     known : str, optional
-        What is public, as a phrase for the guarantee; required with a subspace.
+        Description of the public information for the guarantee; required with a subspace.
     grid : power of two as int, float, str or Fraction, "auto" or None
-        Of which answers are multiples, or for means the sums that they divide. By default it follows from the
-        objective, epsilon and the number of records, and is None, for real numbers in double precision, where
-        no sampler of multiples is known: for regressions, on subspaces, and for chains.
+        Grid of the answers, or for means of the sums that are divided by the number of records. By default it is
+        computed from the objective, epsilon and the number of records. None means real numbers in double precision:
+        for regressions, on subspaces, and for chains, where no sampler on a grid is known.
 
     Raises
     ------
     PrivacyError
-        A parameter out of range, an unknown norm, a subspace of {0} or without `known`, a grid that does not serve.
+        A parameter out of range, an unknown norm, the subspace {0}, a subspace without `known`, or an unusable grid.
 
     Notes
     -----
-    Exact draws, without floating-point numbers deciding an outcome: means on R^d in every norm, and quantiles. Up to
-    double precision: means in l2 on a subspace that holds the mean, linear regressions whose noise is
-    narrower than the ball. Everything else takes ``allow_mcmc=True`` and
-    is drawn by `ppdinf.noise.real.slice_lines`, 50 (m + 1) lines in m dimensions from near the mode, a chain that
-    nothing certifies: the guarantee then allows a distance of 1 from the law. That is for research. Whether an exact
-    sampler serves a linear regression, or a mean on a subspace, follows from the records: a refusal tells the curator
-    something of them, and an exact release tells everyone, so that its guarantee counts this among what is known.
+    Exact draws, in which no floating-point number decides an outcome: means on R^d in every norm, and quantiles. Exact
+    up to double precision: means in l2 on a subspace that contains the mean, and linear regressions whose noise is
+    narrower than the ball. Everything else requires ``allow_mcmc=True``: `ppdinf.noise.real.slice_lines` samples 50
+    (m + 1) lines in m dimensions from near the mode. Nothing certifies this chain: the guarantee allows a distance of 1
+    from the law, so use it for research only. Whether an exact sampler applies to a linear regression, or to a mean on
+    a subspace, depends on the records. A refusal reveals this fact to the curator, and an exact release reveals it to
+    everyone; the guarantee therefore lists it as known.
 
-    Without a grid the promise is one about real numbers: digits of doubles can tell which records made them (I.
+    Without a grid, the guarantee is about real numbers: low-order bits of doubles can reveal the records (I.
     Mironov, "On significance of the least significant bits for differential privacy", CCS 2012). Coefficients in a ball
-    are therefore cut to 24 bits, and the guarantee says what remains. For means on R^d the normaliser does not depend
-    on the records, and the loss is at most epsilon / 2.
+    are therefore truncated to 24 bits, and the guarantee states the remaining assumption. For means on R^d the
+    normalizer does not depend on the records, and the loss is at most epsilon / 2.
 
     Examples
     --------
@@ -139,22 +140,22 @@ class KNormGradient(Mechanism):
         grid: int | float | str | Fraction | None = "auto",
     ) -> None:
         if not isinstance(objective, Objective):
-            raise PrivacyError("the first argument is an objective, for example ppdinf.mechanisms.Mean(bound=1)")
+            raise PrivacyError("the first argument must be an objective, for example ppdinf.mechanisms.Mean(bound=1)")
         if norm not in K_NORMS:
             raise PrivacyError(f"norm must be one of {list(K_NORMS)}, found {norm!r}")
         if subspace is not None and (not isinstance(known, str) or not known.strip()):
-            raise PrivacyError("a subspace is public information: say what is public in known")
+            raise PrivacyError("a subspace is public information: describe it in known=")
         if subspace is not None:
-            _orthonormal(subspace)  # refuses what spans nothing
+            _orthonormal(subspace)  # raises for an empty span
         moved = as_fraction(delta_z, "delta_z")
         if moved < 1:
             raise PrivacyError(
-                f"delta_z must be at least 1, found {delta_z!r:.60}: a secret is the value of a record, and what moves "
-                "the gradient is that record in full"
+                f"delta_z must be at least 1, found {delta_z!r:.60}: a secret is the value of a record, and one full "
+                "record changes the gradient"
             )
         steps = as_grid(grid)
         if isinstance(steps, Fraction) and (subspace is not None or type(objective).grid is Objective.grid):
-            raise PrivacyError("no sampler of multiples of a grid is known for this objective: leave grid out")
+            raise PrivacyError("no sampler on a grid is known for this objective: leave grid out")
         assign(
             self,
             public=Public(),
@@ -169,7 +170,7 @@ class KNormGradient(Mechanism):
 
     @property
     def guarantee(self) -> Guarantee:
-        """Pufferfish given what is public (their Theorem 10)."""
+        """Return Pufferfish privacy given the public information (their Theorem 10)."""
         return Guarantee(
             "pufferfish",
             self.epsilon,
@@ -178,12 +179,12 @@ class KNormGradient(Mechanism):
             known=("how many records there are", self.objective.assumed(self.norm), *filter(None, (self.known,))),
         )
 
-    def _promise_on(self, system: System, public: System, plan: Plan | None) -> Guarantee:
-        """Say what an exact plan tells of the records."""
+    def _guarantee_on(self, system: System, public: System, plan: Plan | None) -> Guarantee:
+        """Add the information about the records that an exact plan reveals."""
         promise = self.guarantee
         always = self.objective.always_exact and self.subspace is None
         if plan is not None and plan.distance is None and not always:
-            # for other records a chain would have been planned: the plan shows on which side of that line they lie
+            # other records would need a chain, so the plan reveals a property of these records
             promise = replace(promise, known=(*promise.known, "that no Markov chain is needed for the records"))
         return promise
 
@@ -191,16 +192,16 @@ class KNormGradient(Mechanism):
         return real_sampler(self.grid, plan)
 
     def to_dict(self) -> Json:
-        """Kind and parameters, rationals as text.
+        """Return the kind and parameters, with rational numbers as text.
 
         Raises
         ------
         PrivacyError
-            The objective is not one of ppdinf's: release files hold no programs.
+            The objective is not defined in ppdinf: release files store no code.
         """
         name = type(self.objective).__name__
         if SAVED.get(name) is not type(self.objective):
-            raise PrivacyError(f"release files hold the objectives {', '.join(SAVED)} alone: another one is a program")
+            raise PrivacyError(f"release files store the objectives {', '.join(SAVED)} only: any other one is code")
         objective = {"name": name} | {field: float(value) for field, value in vars(self.objective).items()}
         rationals = {"epsilon": str(self.epsilon), "delta_z": str(self.delta_z)}
         further: Json = {} if self.known is None else {"known": self.known}
@@ -217,23 +218,23 @@ class KNormGradient(Mechanism):
         if name not in SAVED:
             raise PrivacyError(f"this version of ppdinf does not know the objective {name!r}")
         objective = {"objective": made(SAVED[name], fields, f"the objective {name!r}")}
-        older = {"grid": None}  # their files hold real numbers
+        older = {"grid": None}  # files of earlier versions hold real numbers
         return made(cls, older | parameters | objective, f"a mechanism of kind {cls.kind!r}")
 
     def log_density(self, y: ArrayLike, data: object) -> Points:
-        """Log density of publishing `y`, normaliser dropped.
+        """Return the log density of publishing `y` without the normalizer.
 
-        The normaliser depends on the data, but for means on R^d: likelihoods of data need it.
+        The normalizer depends on the data, except for means on R^d: likelihoods of data need it.
 
         Parameters
         ----------
         y : array_like, shape (..., d)
-        data : records, as the objective takes them
+        data : records, as the objective requires
 
         Returns
         -------
         ndarray of float64, shape (...)
-            ``-inf`` outside the ball; a `y` off the subspace is not looked for.
+            ``-inf`` outside the ball; it is not checked whether `y` is in the subspace.
         """
         _, records = self._settled(data)
         answers = np.asarray(y, dtype=float)
@@ -243,7 +244,7 @@ class KNormGradient(Mechanism):
         return self._given(records).log_density(answers.reshape(-1, d)).reshape(answers.shape[:-1])
 
     def sampler_plan(self, data: object, *, allow_mcmc: bool = False) -> Plan:
-        """Say how answers are drawn, and why; refuse chains unless they are allowed."""
+        """Describe how answers are drawn and why; refuse chains unless they are allowed."""
         settled, records = self._settled(data)
         law = settled._law(records)
         if law is not None:
@@ -253,19 +254,19 @@ class KNormGradient(Mechanism):
         chain = Plan("slice", False, f"{lines_in(m)} lines in {m} dimensions, which nothing certifies", distance=1.0)
         if not allow_mcmc:
             raise PrivacyError(
-                f"no exact sampler serves these records; allow the {chain} with allow_mcmc=True, for research"
+                f"no exact sampler applies to these records; for research, allow the {chain} with allow_mcmc=True"
             )
         return chain
 
     def release(self, data: object, *, allow_mcmc: bool = False, **seed: object) -> Release:
-        """Publish an answer, drawn from the operating system's secure source. Takes no seed.
+        """Publish an answer, drawn from the operating system's secure source. It takes no seed.
 
         Parameters
         ----------
-        data : records, as the objective takes them
+        data : records, as the objective requires
             Confidential.
         allow_mcmc : bool
-            Fall back to a chain that nothing certifies; the guarantee then says so.
+            Fall back to a chain that nothing certifies; the guarantee then states this.
 
         Returns
         -------
@@ -275,14 +276,14 @@ class KNormGradient(Mechanism):
         Raises
         ------
         PrivacyError
-            Records out of the stated bounds or malformed; anything else passed beside the data; no exact sampler.
+            Records are malformed or out of the stated bounds; further arguments are passed; no exact sampler applies.
         """
         refuse_seed(seed, "simulate(data, draws=..., rng=...)")
         answer: Release = self.draft(data, allow_mcmc=allow_mcmc).draw()
         return answer
 
     def draft(self, data: Any, *, allow_mcmc: bool = False) -> PreparedRelease:
-        """Check and plan a release, and draw nothing: `release` up to the noise, with its parameters and errors."""
+        """Validate records and plan their release without drawing; parameters and errors as in `release`."""
         settled, records = self._settled(data)
         plan = settled.sampler_plan(data, allow_mcmc=allow_mcmc)
         blank = np.zeros(self.objective.dimension(records), dtype=np.int64)
@@ -294,15 +295,15 @@ class KNormGradient(Mechanism):
         return PreparedRelease(settled, settled.public.on(xr.DataArray(blank, dims="answer")), plan, draw)
 
     def simulate(self, data: object, *, draws: int, rng: int | np.random.Generator | None = None) -> Points:
-        """Draw many answers for research; never publish one.
+        """Draw many answers for research; never publish them.
 
         Parameters
         ----------
-        data : records, as the objective takes them
+        data : records, as the objective requires
         draws : int
-            At least 1. Chains, run wherever no exact sampler serves, are independent, one per draw.
+            At least 1. Where no exact sampler applies, each draw is from a separate, independent chain.
         rng : int or numpy.random.Generator, optional
-            A generator is spawned from, so that two calls with the same one differ.
+            A generator is spawned, so that two calls with the same generator differ.
 
         Returns
         -------
@@ -311,7 +312,7 @@ class KNormGradient(Mechanism):
         Raises
         ------
         PrivacyError
-            As `release`; `draws` is not a positive whole number.
+            As for `release`; or `draws` is not a positive integer.
         """
         draws = require_draws(draws)
         generator = rng.spawn(1)[0] if isinstance(rng, np.random.Generator) else np.random.default_rng(rng)
@@ -319,14 +320,14 @@ class KNormGradient(Mechanism):
         return settled._draw(records, draws, seeded_stream(generator))
 
     def intractable(self, system: System | None = None) -> str:
-        """Say that there is a `log_density` of records."""
+        """Return the message that refers to the `log_density` of records."""
         return (
-            "the answer is about records, not about the cells of a table, and the normaliser of its law depends on "
-            "them: use log_density(y, data) in a model of the records"
+            "the answer depends on records, not on the cells of a table, and the normalizer of its law depends on the "
+            "records: use log_density(y, data) in a model of the records"
         )
 
     def _settled(self, data: object) -> tuple[KNormGradient, Any]:
-        """Settle the grid for a number of records; return them rounded as the objective needs it."""
+        """Choose the grid for the number of records; return the records rounded as the objective requires."""
         records, settled = self.objective.records(data, self.norm), self
         if self.grid == "auto":
             settled = copy(self)
@@ -346,7 +347,7 @@ class KNormGradient(Mechanism):
         if self.grid is not None or self.subspace is not None or radius == math.inf:
             return drawn
         coarse = float(grid_below(radius, steps=2**24))
-        return np.trunc(drawn / coarse) * coarse  # what the digits below would tell of the records stays here
+        return np.trunc(drawn / coarse) * coarse  # low-order digits that could reveal the records are removed
 
     @property
     def _rate(self) -> Fraction:
@@ -365,12 +366,12 @@ class KNormGradient(Mechanism):
 
 
 def _orthonormal(subspace: ArrayLike) -> Points:
-    """Orthonormal columns that span the same space."""
+    """Return orthonormal columns that span the same space."""
     A = np.asarray(subspace)
     if A.dtype.kind not in "iuf" or A.ndim != 2 or A.size == 0 or not np.isfinite(A.astype(float)).all():
-        raise PrivacyError("subspace must be a matrix of finite numbers whose columns span it")
+        raise PrivacyError("subspace must be a matrix of finite numbers, one column per spanning vector")
     left, sizes, _ = np.linalg.svd(A.astype(float), full_matrices=False)
     rank = int((sizes > 1e-10 * sizes[0]).sum())
     if sizes[0] == 0:
-        raise PrivacyError("the subspace holds nothing but 0: there is no answer to draw")
+        raise PrivacyError("the subspace contains only 0: give at least one non-zero column")
     return left[:, :rank]

@@ -20,13 +20,13 @@ __all__ = ["Mean"]
 class Mean(Objective):
     """The mean of records in a ball: ``L = sum |x_i - y|_2^2 / 2``.
 
-    Records are rounded towards 0 to multiples of the grid, and so is the noise of their sum: answers are such sums
-    over the number of records. Rounding moves the mean by less than the grid in every coordinate.
+    Records are rounded towards 0 to multiples of the grid, and so is the noise of their sum: answers are these sums
+    divided by the number of records. Rounding moves the mean by less than the grid in every coordinate.
 
     Parameters
     ----------
     bound : float
-        K-norm that no record exceeds: subtract the middle of the possible values first.
+        Upper bound on the K-norm of every record: subtract the midpoint of the possible values first.
 
     Examples
     --------
@@ -41,50 +41,50 @@ class Mean(Objective):
         positive(self.bound, "bound")
 
     def records(self, data: object, norm: str) -> Points:
-        """Rows are records; a vector is one number per record."""
+        """Return one row per record; a vector holds one number per record."""
         rows = rows_of(data, "records")
         require_within(np.linalg.norm(rows, K_NORMS[norm], axis=1), self.bound, f"{norm} norm of a record")
         return rows
 
     def assumed(self, norm: str) -> str:
-        """Name the bound."""
+        """Return the bound as a phrase."""
         return f"no record has an {norm} norm above {self.bound:g}"
 
     def dimension(self, records: Points) -> int:
-        """Length of a record."""
+        """Return the length of a record."""
         return int(records.shape[1])
 
     def gradient(self, records: Points, y: Points) -> Points:
-        """``n (y - mean)``."""
+        """Return ``n (y - mean)``."""
         return len(records) * (y - records.mean(axis=0))
 
     def sensitivity(self, y: Points, norm: str) -> Points:
-        """Diameter of the ball."""
+        """Return the diameter of the ball."""
         return np.full(len(y), 2 * self.bound)
 
     def grid(self, records: Points, norm: str, rate: Fraction) -> Fraction:
-        """Find a grid whose rounding of the records is small beside the noise of their mean."""
+        """Return a grid whose rounding of the records is small compared with the noise of their mean."""
         return grid_below(2 * self.bound / float(rate), steps=min(FINE * len(records), 2**32))
 
     def on_grid(self, records: Points, grid: Fraction | None) -> Points:
-        """Round every number towards 0, so that no norm grows."""
+        """Round every number towards 0, so that no norm increases."""
         return records if grid is None else np.trunc(records / float(grid)) * float(grid)
 
     def exact(
         self, records: Points, basis: Points, norm: str, rate: Fraction, grid: Fraction | None
     ) -> tuple[str, Draw] | None:
-        """Draw around the mean: on the whole space, or in l2 on a subspace that holds the mean."""
+        """Draw around the mean, on the whole space or in l2 on a subspace that contains the mean."""
         n, (d, m) = len(records), basis.shape
         if grid is not None:
             whole = (records / float(grid)).astype(np.int64).sum(axis=0)
             step = rate * grid / (2 * Fraction(float(self.bound)))
             return (
                 f"a {norm} law around the mean",
-                # whole numbers times a power of two, rounded once: a function of the number that is meant
+                # integers times a power of two, rounded once: a function of the exact number
                 lambda draws, stream: (whole + whole_k_norm(d, norm, step, draws, stream)) * float(grid) / n,
             )
         mean = records.mean(axis=0)
-        within = basis.T @ mean  # what lies off the subspace, no more than rounding, is not published
+        within = basis.T @ mean  # the component outside the subspace, which is rounding error, is not published
         if m < d and (norm != "l2" or np.linalg.norm(mean - basis @ within) > 1e-9 * self.bound):
             return None
         scale = 2 * self.bound / (n * float(rate))

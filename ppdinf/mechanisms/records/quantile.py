@@ -1,4 +1,4 @@
-"""Quantiles as an objective: an answer is chosen among the multiples of a grid."""
+"""Quantiles as an objective: an answer is drawn among the multiples of a grid."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from ppdinf.noise.real.k_norm_draws import uniforms
 
 __all__ = ["Quantile"]
 
-CANDIDATES = 2**20  # answers among which a quantile is chosen, at least
+CANDIDATES = 2**20  # smallest number of answers among which a quantile is drawn
 
 
 @dataclass(frozen=True)
 class Quantile(Objective):
     """A quantile of numbers in an interval: the check loss, with gradient ``#{x_i <= y} - n probability``.
 
-    The answer is one of the multiples of the grid in the interval, chosen exactly.
+    The answer is one of the multiples of the grid in the interval, drawn exactly.
 
     Parameters
     ----------
     probability : float
-        Of the quantile: 0.5 is the median.
+        Probability of the quantile: 0.5 is the median.
     lower, upper : float
-        Ends of the interval that records and answers lie in.
+        Ends of the interval that contains records and answers.
 
     Examples
     --------
@@ -56,21 +56,21 @@ class Quantile(Objective):
             raise PrivacyError(f"lower must be below upper, found {self.lower!r} and {self.upper!r}")
 
     def ball(self) -> float:
-        """Return the radius of a ball around 0 that holds the interval."""
+        """Return the radius of a ball around 0 that contains the interval."""
         return max(abs(self.lower), abs(self.upper))
 
     def records(self, data: object, norm: str) -> Points:
-        """Return the numbers in order."""
+        """Return the numbers in increasing order."""
         rows = rows_of(data, "records")
         if rows.shape[1] != 1:
-            raise PrivacyError(f"a quantile is taken of one number per record, found {rows.shape[1]}")
+            raise PrivacyError(f"a quantile requires one number per record, found {rows.shape[1]}")
         require_within(
             np.maximum(self.lower - rows[:, 0], rows[:, 0] - self.upper), 0, "distance of a record to the interval"
         )
         return np.sort(rows[:, 0])
 
     def assumed(self, norm: str) -> str:
-        """Name the interval."""
+        """Return the interval as a phrase."""
         return f"every record lies between {self.lower:g} and {self.upper:g}"
 
     def dimension(self, records: Points) -> int:
@@ -78,7 +78,7 @@ class Quantile(Objective):
         return 1
 
     def gradient(self, records: Points, y: Points) -> Points:
-        """``#{x_i <= y} - n probability``; inf outside the interval."""
+        """Return ``#{x_i <= y} - n probability``; inf outside the interval."""
         steps = np.searchsorted(records, y, side="right") - len(records) * self.probability
         return np.where((y < self.lower) | (y > self.upper), np.inf, steps)
 
@@ -87,13 +87,13 @@ class Quantile(Objective):
         return np.ones(len(y))
 
     def grid(self, records: Points, norm: str, rate: Fraction) -> Fraction:
-        """Find a grid with a million multiples in the interval."""
+        """Return a grid with about a million multiples in the interval."""
         return grid_below(self.upper - self.lower, steps=CANDIDATES)
 
     def exact(
         self, records: Points, basis: Points, norm: str, rate: Fraction, grid: Fraction | None
     ) -> tuple[str, Draw]:
-        """Choose how many records lie below by the mass of such answers, then one of these answers."""
+        """Draw the number of records below the answer from the total mass of such answers, then the answer."""
         n, p = len(records), Fraction(str(float(self.probability)))
         if grid is None:
             edges = np.concatenate([[self.lower], records, [self.upper]])
@@ -106,7 +106,7 @@ class Quantile(Objective):
                 return found
 
             return "a density that is constant between neighbouring records", in_doubles
-        # multiples of the grid, by their number: from the first at or above a record on, that record is counted
+        # answers are indexed by multiples of the grid; a record counts from the first multiple at or above it
         first, last = math.ceil(Fraction(self.lower) / grid), math.floor(Fraction(self.upper) / grid)
         if last < first:
             raise PrivacyError(f"no multiple of the grid, {grid}, lies between {self.lower:g} and {self.upper:g}")

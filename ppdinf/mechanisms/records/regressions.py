@@ -1,7 +1,7 @@
 """Regressions for the K-norm gradient mechanism: coefficients in a ball, records within stated bounds.
 
-On all of R^d these densities have no finite mass: far out the gradient of a logistic regression is bounded, and
-that of least squares grows no faster than its sensitivity. Hence the ball.
+On all of R^d these densities have infinite mass: far from 0 the gradient of a logistic regression is bounded, and the
+gradient of least squares grows no faster than its sensitivity. Therefore the coefficients are restricted to a ball.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ class LinearRegression(Objective):
     Parameters
     ----------
     radius : float
-        Euclidean length that the coefficients do not exceed.
+        Upper bound on the Euclidean length of the coefficients.
     features, response : float
         Bounds on the Euclidean length of a record's features and on the absolute value of its response.
 
     Notes
     -----
     The gradient of one record is ``x x' y - response x``. Two matrices x x' differ by at most features**2 in operator
-    norm, neither having negative eigenvalues, so sigma(y) = c (features**2 |y| + 2 features response) with c = 1 for
-    l2 and linf and c = sqrt(d) for l1, the most by which these norms exceed the Euclidean one.
+    norm, because both are positive semidefinite. Hence sigma(y) = c (features**2 |y| + 2 features response) with c = 1
+    for l2 and linf and c = sqrt(d) for l1, the largest ratio of the norm to the Euclidean norm.
 
     Examples
     --------
@@ -62,13 +62,13 @@ class LinearRegression(Objective):
         return self.radius
 
     def records(self, data: object, norm: str) -> tuple[Points, Points]:
-        """Features and response."""
+        """Return features and response."""
         x, response = _regression(data, self.features)
         require_within(np.abs(response), self.response, "absolute response of a record")
         return x, response
 
     def assumed(self, norm: str) -> str:
-        """Name the bounds."""
+        """Return the bounds as a phrase."""
         return f"no record has features longer than {self.features:g} or a response beyond {self.response:g}"
 
     def dimension(self, records: tuple[Points, Points]) -> int:
@@ -76,21 +76,22 @@ class LinearRegression(Objective):
         return int(records[0].shape[1])
 
     def gradient(self, records: tuple[Points, Points], y: Points) -> Points:
-        """``X' (X y - response)``."""
+        """Return ``X' (X y - response)``."""
         x, response = records
         return y @ (x.T @ x) - x.T @ response
 
     def sensitivity(self, y: Points, norm: str) -> Points:
-        """See the notes of the class."""
+        """Return the sensitivity; see the notes of the class."""
         size = self.features * np.linalg.norm(y, axis=1) + 2 * self.response
         return _stretch(y.shape[1], norm) * self.features * size
 
     def exact(
         self, records: tuple[Points, Points], basis: Points, norm: str, rate: Fraction, grid: Fraction | None
     ) -> tuple[str, Draw] | None:
-        """Propose from the law with the sensitivity at the sphere, a K-norm law mapped linearly, and reject.
+        """Propose from the law with the sensitivity at the sphere, a linearly mapped K-norm law, and reject.
 
-        The map is that of the records, which carries no grid to another. None where a pilot of 2,000 proposals accepts
+        The map depends on the records and does not preserve a grid. None if a pilot of 2,000 proposals accepts fewer
+        than 20, as for noise as wide as the ball.
         fewer than 20, as it does when the noise is as wide as the ball.
         """
         gram, moments = records[0].T @ records[0], records[0].T @ records[1]
@@ -129,7 +130,7 @@ class LogisticRegression(Objective):
     Parameters
     ----------
     radius : float
-        Euclidean length that the coefficients do not exceed.
+        Upper bound on the Euclidean length of the coefficients.
     features : float
         Bound on the Euclidean length of a record's features.
 
@@ -155,15 +156,15 @@ class LogisticRegression(Objective):
         return self.radius
 
     def records(self, data: object, norm: str) -> tuple[Points, Points]:
-        """Features and response."""
+        """Return features and response."""
         x, response = _regression(data, self.features)
         wrong = np.flatnonzero((response != 0) & (response != 1))
         if wrong.size:
-            raise PrivacyError(f"the response of record {wrong[0]} is neither 0 nor 1")
+            raise PrivacyError(f"the response of record {wrong[0]} must be 0 or 1")
         return x, response
 
     def assumed(self, norm: str) -> str:
-        """Name the bound."""
+        """Return the bound as a phrase."""
         return f"no record has features longer than {self.features:g}"
 
     def dimension(self, records: tuple[Points, Points]) -> int:
@@ -171,13 +172,13 @@ class LogisticRegression(Objective):
         return int(records[0].shape[1])
 
     def gradient(self, records: tuple[Points, Points], y: Points) -> Points:
-        """``X' (p - response)``."""
+        """Return ``X' (p - response)``."""
         x, response = records
         found: Points = (expit(y @ x.T) - response) @ x
         return found
 
     def sensitivity(self, y: Points, norm: str) -> Points:
-        """See the notes of the class."""
+        """Return the sensitivity; see the notes of the class."""
         worst = expit(self.features * np.linalg.norm(y, axis=1))
         found: Points = 2 * _stretch(y.shape[1], norm) * self.features * worst
         return found

@@ -1,4 +1,4 @@
-"""What post-processed tables keep, what they admit, and how they fare as comparators."""
+"""Post-processed tables: kept sums, guarantees, and comparison with other mechanisms."""
 
 import numpy as np
 import pymc as pm
@@ -60,7 +60,7 @@ def test_same_noise_nearest_and_rounded():
     assert (l2(real) <= l2(nearest) + 1e-6).all()
 
 
-def test_a_release_carries_its_noisy_table_and_says_what_was_moved():
+def test_a_release_contains_its_noisy_table_and_reports_moves():
     release = PostProcessed(groups("state"), "1/4").release(TABLE)
     public = release.noisy.public
     assert public.check(release.table)["agrees"].all()
@@ -98,7 +98,7 @@ def test_likelihoods_are_refused_with_a_way_out():
     settled = total().on(TABLE)
     assert mechanism.likelihood(settled) is None
     for call in (lambda: mechanism.logp(TABLE, TABLE), lambda: mechanism.require_likelihood(settled)):
-        with pytest.raises(ModelError, match=r"intractable: infer from the noisy table.*release\.noisy"):
+        with pytest.raises(ModelError, match=r"intractable: use the noisy table.*release\.noisy"):
             call()
     published = mechanism.simulate(TABLE, draws=1, rng=1)[0]
     release = ppd.Release(published, mechanism)
@@ -120,7 +120,7 @@ def test_a_baseline_in_compare():
     bias = found["bias"].sum("county")
     assert float(bias.sel(analysis="rounded")) == pytest.approx(0, abs=1e-9)
     assert float(bias.sel(analysis="truncated")) > 3
-    assert float(found["bias"].sel(analysis="rounded", county=3)) < -2  # what small cells gain, large ones lose
+    assert float(found["bias"].sel(analysis="rounded", county=3)) < -2  # small cells gain as much as large cells lose
     assert float(found["rmse"].sel(analysis="rounded", county=0)) < float(
         found["rmse"].sel(analysis="conditioned", county=0)
     )
@@ -192,11 +192,11 @@ def test_refusals():
         PostProcessed(groups("state"), 1).release(
             xr.DataArray([1, 2, 3, 4, 5, 6], dims="c", coords={"state": ("c", list("AABBBC"))})
         )
-    with pytest.raises(PrivacyError, match="3 numbers that add up to 1"):
+    with pytest.raises(PrivacyError, match="3 numbers that sum to 1"):
         TopDown(total(), 1, hierarchy("state"), ["1/2", "1/2"])
-    with pytest.raises(PrivacyError, match="3 numbers that add up to 1"):
+    with pytest.raises(PrivacyError, match="3 numbers that sum to 1"):
         TopDown(total(), 1, hierarchy("state"), ["1/2", "1/2", "1/2"])
-    with pytest.raises(InvariantError, match="levels says what is measured"):
+    with pytest.raises(InvariantError, match="levels must state the sums"):
         TopDown(total(), 1, Public())
     with pytest.raises(InvariantError, match="is no level"):
         TopDown(total(), 1, nonnegative()).simulate(TABLE, draws=1)

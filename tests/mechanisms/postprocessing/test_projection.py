@@ -1,4 +1,4 @@
-"""Projections against all faces tried one by one, and against each other."""
+"""Projections against enumeration of all faces, and against each other."""
 
 import itertools
 
@@ -89,12 +89,12 @@ def test_large_totals_keep_their_digits():
     assert onto_bounds(y, A, sums, sparse.eye_array(10_000), np.zeros(10_000)) == pytest.approx(found, abs=1e-6)
 
 
-def test_what_cannot_be_met_is_refused():
+def test_infeasible_targets_are_refused():
     with pytest.raises(InvariantError, match="contradict"):
         onto_sums([1, 2], [[1, 1], [1, 1]], [3, 4])
-    with pytest.raises(InvariantError, match="bounds together"):
+    with pytest.raises(InvariantError, match="all public sums and bounds"):
         onto_bounds([1, 2], [[1, 1]], [-1], np.eye(2), np.zeros(2))
-    with pytest.raises(InvariantError, match="the sum of group 0"):
+    with pytest.raises(InvariantError, match="group 0 of 2 non-negative cells"):
         onto_simplices([1, 2], [0, 0], [-1])
     with pytest.raises(InvariantError, match="weights must be 2 numbers"):
         onto_sums([1, 2], [[1, 1]], [3], weights=[1, -1])

@@ -1,4 +1,4 @@
-"""Rounding against all 0/1 tables, and against what the paper prints and what one would do without thinking."""
+"""Rounding against all 0/1 tables, against the formulas printed in the paper, and against naive rounding."""
 
 import itertools
 
@@ -10,7 +10,7 @@ from ppdinf.errors import InvariantError
 from ppdinf.lattice import margin_matrix
 from ppdinf.mechanisms.postprocessing.controlled import controlled_rounding
 from ppdinf.mechanisms.postprocessing.projection import onto_bounds
-from ppdinf.mechanisms.postprocessing.rounding import round_to_sums, whole_floor
+from ppdinf.mechanisms.postprocessing.rounding import integer_floor, round_to_sums
 
 NONE = sparse.csr_array((0, 4), dtype=np.int64)
 
@@ -37,7 +37,7 @@ def test_two_stages_against_all_zero_one_tables():
         total = [int(cases.sum())]
         real = onto_bounds(y, A, total, B, np.zeros(8))
         found = round_to_sums(real, sparse.csr_array(A), total, sparse.csr_array(B), np.zeros(8, dtype=int))
-        floor = whole_floor(real)
+        floor = integer_floor(real)
         tables = floor + us
         feasible = us[(tables @ A[0] == total[0]) & (tables @ B.T >= 0).all(axis=1)]
         least = np.abs(feasible - (real - floor)).sum(axis=1).min()
@@ -48,10 +48,10 @@ def test_two_stages_against_all_zero_one_tables():
     assert unrestored > 5
 
 
-def test_the_sum_of_floors_is_what_restores_the_sum():
+def test_the_sum_of_floors_restores_the_sum():
     """Erratum: s less one floor, as printed, is more than a 0/1 table can add up to."""
     real, total = np.array([2.5, 3.5, 4.0, 1.0]), 11
-    floor, us = whole_floor(real), all_zero_one(4)
+    floor, us = integer_floor(real), all_zero_one(4)
     assert not any((us.sum(axis=1) == total - one).any() for one in floor)
     restored = us[us.sum(axis=1) == total - floor.sum()] + floor
     assert (restored.sum(axis=1) == total).all()
@@ -64,7 +64,7 @@ def test_the_bound_is_on_rounded_counts():
     """Erratum: with ``y_d * floor(d)`` for the rounded deaths, they end above the cases."""
     A, B = cases_and_deaths(3)
     real, total = np.array([3.55, 0.7, 0.75, 3.55, 0, 0]), [5]
-    floor, us = whole_floor(real), all_zero_one(6)
+    floor, us = integer_floor(real), all_zero_one(6)
     us = us[us @ A[0] == total[0] - floor @ A[0]]
     cost = np.abs(us - (real - floor)).sum(axis=1)
     printed = (us[:, :3] + floor[:3] >= us[:, 3:] * floor[3:]).all(axis=1)
@@ -91,16 +91,16 @@ def test_controlled_rounding_against_enumeration():
 
 
 def test_three_ways_can_have_no_controlled_rounding():
-    """Halves on a cube whose one- and two-way sums are whole, placed so that no 0/1 table has the sums."""
+    """Halves on a cube with integer one- and two-way sums, placed so that no 0/1 table has these sums."""
     A = np.array([[1, 1, 0], [0, 1, 1], [1, 0, 1]])
-    with pytest.raises(InvariantError, match="no table within one"):
+    with pytest.raises(InvariantError, match="no rounding changes every cell"):
         controlled_rounding([0.5, 0.5, 0.5], A)
-    with pytest.raises(InvariantError, match="no whole table"):
+    with pytest.raises(InvariantError, match="no integer table"):
         round_to_sums([0.5, 0.5, 0.5], sparse.csr_array(A), [1, 1, 1], sparse.csr_array((0, 3), dtype=int), [])
 
 
 def test_where_no_neighbouring_table_fits_the_nearest_is_found():
-    """A bound that needs a cell to rise by more than one: no floor plus 0 or 1 meets it."""
+    """A bound requires a cell to increase by more than 1, so no floor plus 0 or 1 satisfies it."""
     A, B = sparse.csr_array(margin_matrix((2, 2), [(0,), (1,)])), sparse.csr_array([[0, 1, 0, 0]])
     found = round_to_sums([1.5, 1.5, 0.5, 3.5], A, [3, 4, 2, 5], B, [3])
     assert found.tolist() == [0, 3, 2, 2]
@@ -116,4 +116,4 @@ def test_a_level_of_a_hierarchy_rounds_sums_of_cells():
     found = round_to_sums([2.7, 4.3], total, [7], sparse.eye_array(4, dtype=int), [0] * 4, groups=G)
     assert (G @ found).tolist() == [3, 4]
     assert (found >= 0).all()
-    assert whole_floor([3 - 1e-8, 3 + 1e-8, 2.5, -0.5]).tolist() == [3, 3, 2, -1]
+    assert integer_floor([3 - 1e-8, 3 + 1e-8, 2.5, -0.5]).tolist() == [3, 3, 2, -1]

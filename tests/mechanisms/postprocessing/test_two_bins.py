@@ -1,7 +1,7 @@
-"""The two-bin histogram with a public total: laws, variances and privacy levels of repairs, by hand and by enumeration.
+"""The two-bin histogram with a public total: laws, variances and privacy levels of post-processing.
 
 Noise of rate epsilon / 2 in both bins, s = (s_1, s_2) confidential. Conditioned, the noise of the first bin is Laplace
-of rate epsilon; projected it is (u_1 - u_2) / 2; nearest in l1 is any mixture beta u_1 - (1 - beta) u_2.
+of rate epsilon; projected, it is (u_1 - u_2) / 2; nearest in l1 is any mixture beta u_1 - (1 - beta) u_2.
 """
 
 import numpy as np
@@ -68,7 +68,7 @@ def mixture(beta):
 
 @pytest.mark.parametrize("beta", [0, 0.25, 0.4, 0.7, 1])
 def test_l1_level(beta):
-    """Moving a person shifts the first bin by one: the loss is epsilon / (2 max(beta, 1 - beta)), and no less."""
+    """Moving a person shifts the first bin by 1: the loss is exactly epsilon / (2 max(beta, 1 - beta))."""
     density = mixture(beta)
     if 0 < beta < 1:
         for t in (0.4, 3.0, 17.0):
@@ -84,8 +84,8 @@ def test_l1_level(beta):
     assert level < EPSILON or beta == 0.5
 
 
-def test_whole_noise_does_not_reach_that_level():
-    """The level is that of continuous noise. Whole noise leaves traces of its grid: 2 u_1 - u_2 moved by 3."""
+def test_integer_noise_does_not_reach_that_level():
+    """The level is that of continuous noise. Integer noise reveals its grid: 2 u_1 - u_2 moved by 3."""
     beta, u = 2 / 3, np.arange(-200, 201)
     mass = A ** np.abs(u)
     law = np.zeros(1201)
@@ -98,7 +98,7 @@ def test_whole_noise_does_not_reach_that_level():
 @pytest.mark.parametrize(
     "method", ["l2", pytest.param("l1", marks=pytest.mark.deep), "nonnegative", "rounded", "truncated"]
 )
-def test_no_repair_loses_more_than_the_noise(method):
+def test_post_processing_loses_no_more_than_the_noise(method):
     """All noise within reach, all tables with a total of 4: the loss is at most rate times l1 distance."""
     rate, reach = 1.0, 22
     mechanism = PostProcessed(total(), rate, method)
