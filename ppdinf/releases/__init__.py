@@ -1,16 +1,15 @@
-"""What was published: the release and its file.
+"""Published releases and their files.
 
-Rule: nothing here has seen a confidential count.
+Rule: this package does not see confidential counts.
 
-mechanism         what a release knows of how it was made: a name in files, a promise, and perhaps a likelihood
-prepared_release  a release before it is drawn: everything that is known of it while no privacy is spent yet
-rate_inputs       what a model of rates takes from a release: persons at risk, counts of an earlier time, labels
-                  with effects
-release           A release: the noisy table, what is public, and the mechanism that made it
-release_file      the release file: a zip of canonical JSON and CSV that R, Excel and people can read
-release_reader    reading release files, every byte of which is verified before it is believed
-sealed            a sealed archive: a zip of one JSON manifest and CSV parts, every byte of which is accounted for
-signatures        signatures of files: who vouches for them, by a key that only they hold
+mechanism         The base class of mechanisms: kind in files, guarantee, and optional likelihood.
+prepared_release  A validated and planned release, before its noise is drawn and any privacy is spent.
+rate_inputs       Inputs of a model of rates from a release: exposures, earlier counts, labels with effects.
+release           A release: the noisy table, the public statements, and the mechanism.
+release_file      The release file: a zip of canonical JSON and CSV that R, Excel and people can read.
+release_reader    Reading of release files, with verification of every byte.
+sealed            A sealed archive: a zip of one JSON manifest and CSV parts, verified byte by byte.
+signatures        Ed25519 signatures of files.
 """
 
 from ppdinf.releases.release import Release as Release

@@ -1,4 +1,4 @@
-"""What a release knows of how it was made: a name in files, a promise, and perhaps a likelihood."""
+"""The base class of mechanisms: kind in files, guarantee, and optional likelihood."""
 
 from __future__ import annotations
 
@@ -28,28 +28,28 @@ if TYPE_CHECKING:
 __all__ = ["Mechanism"]
 
 ROOMS = ("ppdinf.mechanisms", "ppdinf.counts")
-"""Rooms above this one that define kinds, loaded when a file names a kind that nothing has defined yet."""
+"""Packages that define kinds of mechanisms, imported when a file names a kind that is not defined yet."""
 
 CHAIN = "that the chain which drew the noise is as near to its law as coupled chains show at 95 % confidence"
 
 
 class Mechanism(NamedInFiles, ABC, by="kind"):
-    """A way to publish something of confidential data.
+    """A way to publish results from confidential data.
 
     Attributes
     ----------
     kind : str
         Name in release files.
     title : str
-        The law in a few words.
+        Short description of the law.
     is_integer : bool
-        Whether releases are whole numbers; others are doubles, multiples of a grid where that is possible.
+        Whether releases are integers; otherwise they are doubles, multiples of a grid where possible.
     is_translation_invariant : bool
         Whether the noise has the same law around every table with the same public sums.
     keeps_bounds : bool
-        Whether releases obey public bounds as the confidential table does.
+        Whether releases satisfy public bounds as the confidential table does.
     public : Public
-        What is kept exactly.
+        Statements that are published exactly.
     """
 
     kind: ClassVar[str]
@@ -61,32 +61,32 @@ class Mechanism(NamedInFiles, ABC, by="kind"):
 
     @property
     def distance(self) -> str:
-        """Name of the distance that losses are stated in; those in one distance add up."""
+        """Name of the distance of losses; only losses in the same distance can be added."""
         return self.kind
 
     @property
     def queries(self) -> tuple[tuple[int, ...], ...] | None:
-        """Rows of the counting queries that are answered; None where a release has the cells of the table."""
+        """Rows of the counting queries; None if a release has the cells of the table."""
         return None
 
     @property
     @abstractmethod
     def guarantee(self) -> Guarantee:
-        """What the law promises on any table."""
+        """The guarantee of the law for every table."""
 
     def guarantee_on(self, system: System, plan: Plan | None, public: System | None = None) -> ReleaseGuarantee:
-        """State the guarantee of a release and the sampler that was planned.
+        """Return the guarantee of a release, with the planned sampler.
 
         Parameters
         ----------
         system : System
-            What the release keeps.
+            The sums that the release keeps.
         plan : Plan or None
         public : System, optional
-            Everything public, where that is more: it decides which tables there are to choose from.
+            All public statements, if more is public: they determine the set of possible tables.
         """
         public = system if public is None else public
-        promise = self._promise_on(system, public, plan)
+        promise = self._guarantee_on(system, public, plan)
         distance = 0.0 if plan is None or plan.distance is None else plan.distance
         nearest, change = (None, None) if public.fixed.all() else self._nearest(promise, public)
         measured = (CHAIN,) if 0 < distance < 1 else ()
@@ -101,12 +101,12 @@ class Mechanism(NamedInFiles, ABC, by="kind"):
             change=change,
         )
 
-    def _promise_on(self, system: System, public: System, plan: Plan | None) -> Guarantee:
-        """Say what is promised of releases that keep the sums of `system`."""
+    def _guarantee_on(self, system: System, public: System, plan: Plan | None) -> Guarantee:
+        """Return the guarantee of releases that keep the sums of `system`."""
         return self.guarantee
 
     def _nearest(self, promise: Guarantee, public: System) -> tuple[Fraction | float | None, str | None]:
-        """Find how far the nearest other table is, in steps where there is no metric, and what it differs in."""
+        """Return the distance of the nearest other table (in steps without a metric), and a description of it."""
         if promise.metric is None:
             return 1, None
         step = shortest_step(public.free, promise.metric)
@@ -116,12 +116,12 @@ class Mechanism(NamedInFiles, ABC, by="kind"):
         return size, _in_words(step, promise.unit if promise.contributions == 1 else "record")
 
     def _sampled(self, plan: Plan | None) -> str:
-        """Say how the noise was drawn."""
+        """Describe how the noise was drawn."""
         return f"{self.title}, {plan or 'drawn in a way that is not stated'}"
 
     @abstractmethod
     def to_dict(self) -> Json:
-        """Kind and parameters, without `public`, as plain data; `from_dict` reads them back."""
+        """Return the kind and parameters, without `public`, as plain data for `from_dict`."""
 
     @staticmethod
     def from_dict(data: Any, public: Public) -> Mechanism:
@@ -130,7 +130,7 @@ class Mechanism(NamedInFiles, ABC, by="kind"):
         Raises
         ------
         PrivacyError
-            A kind of mechanism that this version does not know, or other parameters than it has.
+            The kind of mechanism, or one of its parameters, is unknown to this version.
         """
         found = Mechanism._named_in(data)
         for room in ROOMS:
@@ -139,36 +139,36 @@ class Mechanism(NamedInFiles, ABC, by="kind"):
                 found = Mechanism._named_in(data)
         if found is None:
             kind = data.get("kind") if isinstance(data, dict) else None
-            raise PrivacyError(f"this version of ppdinf does not know mechanisms of kind {kind!r}")
+            raise PrivacyError(f"this version of ppdinf does not know mechanisms of kind {kind!r}: use a newer version")
         return found._of_file(public, {name: value for name, value in data.items() if name != "kind"})
 
     @classmethod
     def _of_file(cls, public: Public, parameters: Json) -> Mechanism:
-        """Make a mechanism of what `to_dict` has said."""
+        """Return a mechanism from the data of `to_dict`."""
         return made(cls, {"public": public} | parameters, f"a mechanism of kind {cls.kind!r}")
 
     def likelihood(self, system: System) -> Likelihood | None:
-        """State how probable releases are given the cells of a table with these public sums.
+        """Return the likelihood of the cells of a table with these public sums, given a release.
 
         Parameters
         ----------
         system : System
-            What the release keeps.
+            The sums that the release keeps.
 
         Returns
         -------
         Likelihood or None
-            None where inference by `ppdinf.PartiallyPrivate` has no use for the law; `intractable` says why.
+            None if `ppdinf.PartiallyPrivate` cannot use the law; `intractable` states the reason.
 
         Raises
         ------
         ModelError
-            What is public leaves no likelihood that could be worked with.
+            The public statements leave no tractable likelihood.
         """
         return None
 
     def intractable(self, system: System | None = None) -> str:
-        """Say why there is no `likelihood` or no density, and what to do instead."""
+        """Return the reason why `likelihood` or a density is not available, and an alternative."""
         return f"the likelihood of releases by {type(self).__name__} is not known"
 
     def require_likelihood(self, system: System) -> Likelihood:
@@ -177,7 +177,7 @@ class Mechanism(NamedInFiles, ABC, by="kind"):
         Raises
         ------
         ModelError
-            There is none.
+            The likelihood is not available.
         """
         found = self.likelihood(system)
         if found is None:
@@ -185,32 +185,32 @@ class Mechanism(NamedInFiles, ABC, by="kind"):
         return found
 
     def logp(self, y: TableLike, x: TableLike) -> float:
-        """Log density of releasing `y` when the confidential data are `x`, where that is known.
+        """Return the log density of releasing `y` given the confidential data `x`, if it is known.
 
         Raises
         ------
         ModelError
-            It is not.
+            The density is not known.
         """
         raise ModelError(self.intractable())
 
     def draft(self, data: Any, *, allow_mcmc: bool = False) -> PreparedRelease:
-        """Check and plan a release, and draw nothing: what `ppdinf.Session` asks what it will cost.
+        """Validate data and plan a release without drawing; `ppdinf.Session` uses its guarantee.
 
         Raises
         ------
         PrivacyError
-            The mechanism draws no releases. Or whatever its `release` refuses.
+            The mechanism cannot plan releases, or the reasons of its `release`.
         """
-        raise PrivacyError(f"{type(self).__name__} draws no releases that can be planned ahead")
+        raise PrivacyError(f"{type(self).__name__} does not support releases that are planned before they are drawn")
 
     def on(self, system: System) -> Mechanism:
-        """Settle whatever the mechanism leaves open until it meets a table's public sums; never its counts."""
+        """Return the mechanism with all parameters that depend on a table's public sums; never on its counts."""
         return self
 
 
 def _in_words(step: NDArray[np.int64], unit: str) -> str:
-    """Say what a smallest change of the table is."""
+    """Describe a smallest change of the table."""
     moved = step[step != 0]
     if moved.size == 1 and abs(moved[0]) == 1:
         return f"one {unit} more or less in a cell that no public sum covers"

@@ -1,4 +1,4 @@
-"""A release before it is drawn: everything that is known of it while no privacy is spent yet."""
+"""A validated and planned release, before its noise is drawn and any privacy is spent."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ __all__ = ["PreparedRelease"]
 
 @dataclass(frozen=True, eq=False)
 class PreparedRelease:
-    """A release that was checked and planned, and has no noise yet. It holds the confidential table: never publish it.
+    """A validated and planned release without noise. It holds the confidential table: never publish it.
 
     Attributes
     ----------
     mechanism : Mechanism
-        Settled on the public sums of the table.
+        Bound to the public sums of the table.
     public : System
-        What is public of it.
+        Public statements about the table.
     plan : Plan or None
         How the noise will be drawn.
     draw : callable
-        Draws the noise, which spends `promise`, and returns the release; every call is a release of its own.
+        Draws the noise, which spends `guarantee`, and returns the release; every call is a separate release.
 
     Examples
     --------
@@ -47,5 +47,5 @@ class PreparedRelease:
 
     @cached_property
     def guarantee(self) -> ReleaseGuarantee:
-        """The guarantee of everything that will be drawn."""
+        """The guarantee of the complete release."""
         return self.mechanism.guarantee_on(self.public, self.plan)

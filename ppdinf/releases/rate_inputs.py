@@ -1,6 +1,6 @@
-"""What a model of rates takes from a release: persons at risk, counts of an earlier time, labels with effects.
+"""Inputs of a model of rates from a release: exposures, earlier counts, labels with effects.
 
-No PyMC here, so that what cannot be fitted is refused before anything loads or runs.
+This module does not use PyMC, so that invalid inputs are refused before anything is imported or compiled.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ PARAMETERS = ("intercept", "slope", "spread", "deviation", "mean_rate", "rate")
 
 
 def require_rates(release: Release, name: str, exposure: str | None, previous: str | None) -> None:
-    """Refuse what `ppdinf.models.rates.rate_model` cannot fit, at once.
+    """Refuse inputs that `ppdinf.models.rates.rate_model` cannot fit.
 
     Raises
     ------
@@ -26,19 +26,21 @@ def require_rates(release: Release, name: str, exposure: str | None, previous: s
     """
     if release.mechanism.queries is not None:
         raise ModelError(
-            "the release answers a query, and the rates are those of the cells behind it: write the model of the cells "
+            "the release answers a query, but a model of rates needs the cells behind it: write a model of the cells "
             "with PartiallyPrivate(..., dims=...)"
         )
     taken = [*PARAMETERS, *release.frame.coords, *(f"{dim}_effect" for dim in effects(release))]
     if not name or name in taken:
-        raise ModelError(f"the table cannot be called {name!r}: {', '.join(taken)} are names in the model already")
+        raise ModelError(
+            f"name must differ from the names in the model ({', '.join(taken)}) and not be empty: {name!r}"
+        )
     at_risk = exposures(release, exposure)
     if previous is not None:
         log_earlier_rates(release, previous, at_risk)
 
 
 def effects(release: Release) -> list[str]:
-    """Dimensions whose labels have effects: all of a table with several, where they have two labels or more.
+    """Return the dimensions whose labels have effects: of several dimensions, those with at least two labels.
 
     Examples
     --------
@@ -53,18 +55,18 @@ def effects(release: Release) -> list[str]:
 
 
 def exposures(release: Release, exposure: str | None) -> NDArray[np.float64]:
-    """Exposure of every cell, in the shape of the table; 1 where none is named.
+    """Return the exposure of every cell, in the shape of the table; 1 if no exposure is named.
 
     Parameters
     ----------
     release : Release
     exposure : str, optional
-        A covariate with the persons at risk in each cell; 0 where nobody lives.
+        A covariate with the persons at risk in each cell; 0 for uninhabited cells.
 
     Raises
     ------
     ModelError
-        It is negative somewhere, 0 everywhere, or holds text.
+        The exposure is negative in a cell, 0 in all cells, or text.
     LabelError
         The release has no such covariate.
 
@@ -81,25 +83,25 @@ def exposures(release: Release, exposure: str | None) -> NDArray[np.float64]:
     if np.any(values < 0):
         raise ModelError(f"the exposure {exposure!r} at {release.frame.cell(int(np.argmin(values)))} is negative")
     if not values.any():
-        raise ModelError(f"the exposure {exposure!r} is 0 in every cell: nobody is at risk, and there are no rates")
+        raise ModelError(f"exposure {exposure!r} must be positive in at least one cell: it is 0 in every cell")
     return values.reshape(release.shape)
 
 
 def log_earlier_rates(release: Release, previous: str, at_risk: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Logarithm of the rate behind an earlier count, centred over the cells where somebody is at risk; else 0.
+    """Return the log rates of an earlier count, centred over the cells at risk; 0 elsewhere.
 
     Parameters
     ----------
     release : Release
     previous : str
-        A covariate with an earlier count of each cell; half a case is added, so that a zero has a logarithm.
+        A covariate with an earlier count of each cell; 0.5 is added, so that a zero has a logarithm.
     at_risk : array, shape of the table
-        `exposures`.
+        Return value of `exposures`.
 
     Raises
     ------
     ModelError
-        An earlier count is negative, or text.
+        An earlier count is negative or text.
     LabelError
         The release has no such covariate.
     """

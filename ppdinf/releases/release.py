@@ -1,4 +1,4 @@
-"""A release: the noisy table, what is public, and the mechanism that made it."""
+"""A release: the noisy table, the public statements, and the mechanism."""
 
 from __future__ import annotations
 
@@ -30,58 +30,58 @@ __all__ = ["Release", "as_drawn", "as_undated"]
 
 ON_TRUST = {
     "stated": (
-        "that the noise was drawn as is said here: no mechanism made this release, so its promise is stated by whoever "
-        "put it together",
+        "that the noise was drawn as described here: no mechanism made this release, so its guarantee is stated by the "
+        "person who put it together",
     ),
-    "unknown": ("that the noise was drawn as is said here: the file does not say whether a mechanism drew it",),
+    "unknown": ("that the noise was drawn as described here: the file does not state that a mechanism drew it",),
 }
-ROUNDING = 1e-9  # relative error of a sum of real numbers beyond which it counts as broken
+ROUNDING = 1e-9  # relative error of a sum of real numbers above which it counts as violated
 
 
 class Release:
-    """Everything an analyst gets, and nothing that an analyst must not get.
+    """A published table: everything that an analyst may know, and nothing confidential.
 
     Parameters
     ----------
     table : xarray.DataArray, pandas object or numpy.ndarray of integers
-        The noisy table; cells can be negative, and real numbers where the mechanism's noise is real.
+        The noisy table; cells can be negative, and real numbers if the mechanism's noise is real.
     mechanism : Mechanism
-        How it was made.
+        The mechanism of the noise.
     public : System, optional
-        Public information bound to exact values. Without it the sums that the mechanism keeps are read
-        off `table`. Give it where more is public than the noisy table itself satisfies, as in noisy
+        Public statements bound to exact values. By default the sums that the mechanism keeps are computed from
+        `table`. Give it if more is public than the noisy table itself satisfies, as in noisy
         measurement files: ``public.on(table, values=...)``.
     plan : Plan, optional
-        How the noise was drawn, where that is known.
+        How the noise was drawn, if known.
 
     Attributes
     ----------
     table : xarray.DataArray of int64, or float64
     mechanism : Mechanism
-        Settled on the public sums of the table (`Mechanism.on`).
+        Bound to the public sums of the table (`Mechanism.on`).
     public : System
-        ``public.A``, ``public.values``, ``public.check(table)``: what the confidential table satisfies,
-        the sums that the noise keeps included.
+        ``public.A``, ``public.values``, ``public.check(table)``: the statements that the confidential table
+        satisfies, including the sums that the noise keeps.
     kept : System
-        The sums that the noise keeps: what released and confidential table have in common. The same
-        object as `public` unless that was bound to other statements.
+        The sums that the noise keeps, which released and confidential table share. The same
+        object as `public` unless `public` was bound to other statements.
     plan : Plan or None
     frame : Frame
         Labels of the table.
     provenance : {"drawn", "stated", "unknown"}
-        Whether the mechanism's own `release` drew the table, or whoever put the release together says that it was
-        drawn so; a file of an earlier version does not say which.
+        "drawn": the mechanism's `release` method drew the table. "stated": the creator of this object states how it
+        was drawn. "unknown": a file of an earlier version, which does not record this.
     part_of : Mechanism or None
-        What was published as a whole, where this is the noisy table of a post-processed one.
+        The mechanism of the complete publication, if this is the noisy table of a post-processed table.
 
     Raises
     ------
     PrivacyError
-        `mechanism` is not one of ppdinf's.
+        `mechanism` is not a mechanism of ppdinf.
     InvariantError
-        `public` is not bound; the table breaks a sum that the mechanism keeps, or a structural zero.
+        `public` is not bound; the table violates a sum that the mechanism keeps, or a structural zero.
     LabelError
-        `public` belongs to a table with other labels.
+        `public` is bound to a table with other labels.
 
     Examples
     --------
@@ -96,7 +96,7 @@ class Release:
         self, table: TableLike, mechanism: Mechanism, public: System | None = None, plan: Plan | None = None
     ) -> None:
         if not isinstance(mechanism, Mechanism):
-            raise PrivacyError(f"mechanism says how the noise was drawn, found {type(mechanism).__name__}")
+            raise PrivacyError(f"mechanism must be a ppdinf mechanism, found {type(mechanism).__name__}")
         if public is not None and not isinstance(public, System):
             raise InvariantError("public must be bound to its values: pass public.on(table, values=...)")
         cells: Array
@@ -106,7 +106,7 @@ class Release:
             frame, cells = labelled_reals(table)
         if public is None:
             public = _read_off(mechanism.public, frame, cells)
-        frame.check_same(public.frame, "the table that the public information was bound to")
+        frame.check_same(public.frame, "the table that the public information is bound to")
         kept = public if public.public == mechanism.public else _read_off(mechanism.public, frame, cells)
         _require_kept(kept, cells, bounds=mechanism.keeps_bounds)
         if kept is not public:
@@ -136,14 +136,14 @@ class Release:
         kept: System,
         plan: Plan | None,
     ) -> Release:
-        """Make a release of what a settled mechanism has drawn; for mechanisms alone, which checked its sums.
+        """Return a release drawn by a bound mechanism; only for mechanisms, which check their sums.
 
         Parameters
         ----------
         frame : Frame
         cells : array, shape (d,)
         mechanism : Mechanism
-            Settled on `kept`.
+            Bound to `kept`.
         kept : System
             Sums of the confidential table that the noise keeps.
         plan : Plan or None
@@ -153,7 +153,7 @@ class Release:
         return as_drawn(release)
 
     def within(self, public: System, whole: Mechanism) -> Release:
-        """Make the same release known as a part of what was published, with all that is public of the whole."""
+        """Return this release as a part of a complete publication, with all public statements of the latter."""
         release: Release = object.__new__(Release)
         cells = self.table.values.ravel()
         release._set(self.frame, cells, self.mechanism, self.kept, _join(public, self.kept, cells), self.plan)
@@ -161,25 +161,25 @@ class Release:
 
     @property
     def provenance(self) -> str:
-        """Whether a mechanism drew the table, or somebody says so; a table that was changed since was not drawn."""
+        """Origin of the table: "drawn", "stated" or "unknown"; a table changed since was not "drawn"."""
         if self._drawn is not None and np.array_equal(self._drawn, self.table.values):
             return "drawn"
         return self._otherwise
 
     @cached_property
     def likelihood(self) -> Likelihood:
-        """What inference asks: how probable the release is given the confidential cells.
+        """Return the likelihood of the confidential cells given the release, for inference.
 
         Raises
         ------
         ModelError
-            It is not known, or nothing to infer with; it says what to do instead.
+            The likelihood is not available; the message states an alternative.
         """
         return self.mechanism.require_likelihood(self.kept)
 
     @property
     def entry(self) -> Release:
-        """What a ledger enters: the release itself."""
+        """Return the ledger entry: the release itself."""
         return self
 
     @property
@@ -189,7 +189,7 @@ class Release:
 
     @property
     def depends_on_table(self) -> bool:
-        """Whether the total weight of all releases differs between tables, so that a likelihood must divide by it."""
+        """Return whether the normalizer of the release depends on the table, so that a likelihood must include it."""
         return self.likelihood.normaliser is not None
 
     @property
@@ -209,20 +209,20 @@ class Release:
 
     @cached_property
     def guarantee(self) -> ReleaseGuarantee:
-        """What is and is not protected."""
+        """The privacy guarantee of the release."""
         everything = self.mechanism.public & self.public.public
-        found = self.mechanism.guarantee_on(self.kept, self.plan, self.public)
-        known = dict.fromkeys((*found.known, *everything.known))
+        guarantee = self.mechanism.guarantee_on(self.kept, self.plan, self.public)
+        known = dict.fromkeys((*guarantee.known, *everything.known))
         trust = ON_TRUST.get(self.provenance, ())
-        return replace(found, **everything.open | {"known": tuple(known)}, assumed=(*found.assumed, *trust))
+        return replace(guarantee, **everything.open | {"known": tuple(known)}, assumed=(*guarantee.assumed, *trust))
 
     def check(self) -> pd.DataFrame:
-        """Compare the sums of the noisy table with what is public; those of real numbers up to rounding.
+        """Compare the sums of the noisy table with the public values; real sums up to rounding.
 
         Returns
         -------
         pandas.DataFrame
-            As `System.check`: one row per public sum and bound, ``found``, ``relation``, ``public``, ``agrees``.
+            As for `System.check`: one row per public sum and bound, ``found``, ``relation``, ``public``, ``agrees``.
 
         Examples
         --------
@@ -242,7 +242,7 @@ class Release:
         return pd.DataFrame(shown, index=[*self.public.names, *self.public.bound_names])
 
     def covariate(self, name: str) -> xr.DataArray:
-        """Return a public coordinate that travelled with the table, such as the population.
+        """Return a public coordinate of the table, such as the population.
 
         Parameters
         ----------
@@ -255,11 +255,11 @@ class Release:
         Raises
         ------
         LabelError
-            The release has no coordinate of that name; those that it has are listed.
+            The release has no coordinate of this name; the message lists its coordinates.
         """
         self.frame.coordinate(name)
-        found: xr.DataArray = self.table.coords[name].reset_coords(drop=True)
-        return found
+        covariate: xr.DataArray = self.table.coords[name].reset_coords(drop=True)
+        return covariate
 
     def save(self, path: str | PathLike[str], *, overwrite: bool = False) -> None:
         """Write the release as one zip file of JSON and CSV; see `ppdinf.read_release`.
@@ -268,30 +268,30 @@ class Release:
         ----------
         path : str or path
         overwrite : bool, default False
-            Replace a file that is there already. Noise cannot be drawn again, so that what was in it is lost.
+            Replace an existing file. Noise cannot be drawn again, so the old release is lost.
 
         Raises
         ------
         ReleaseFileError
             The file exists.
         WriteError
-            It cannot be written: no room, no right, no such folder. Nothing of it is left; what was there, is.
+            The file cannot be written: disk full, no permission, or no such folder. An existing file is not changed.
         """
         write(self, path, overwrite=overwrite)
 
     def sel(self, **labels: object) -> xr.DataArray:
-        """Cut out a part of the noisy table by its labels, ``release.sel(county="A")``.
+        """Select a part of the noisy table by its labels, ``release.sel(county="A")``.
 
-        A table, not a release: what is public speaks of the whole.
+        The result is a table, not a release: public statements refer to the complete table.
         """
         return self.table.sel(labels)
 
     def transpose(self, *dims: str) -> xr.DataArray:
-        """Return the noisy table with its dimensions in another order; the release keeps its own."""
+        """Return the noisy table with reordered dimensions; the release does not change."""
         return self.table.transpose(*dims)
 
     def to_dataframe(self) -> pd.DataFrame:
-        """One row per cell: labels, covariates, and the noisy count in the column ``released``.
+        """Return one row per cell: labels, covariates, and the noisy count in the column ``released``.
 
         Examples
         --------
@@ -310,8 +310,8 @@ class Release:
         return xr.Dataset({"released": self.table, "public": sums})
 
     def _repr_html_(self) -> str:
-        said = escape(f"Release by {type(self.mechanism).__name__}; {self.public.public}")
-        return f"<p><strong>{said}</strong></p>{self.table._repr_html_()}"  # type: ignore[no-untyped-call]
+        text = escape(f"Release by {type(self.mechanism).__name__}; {self.public.public}")
+        return f"<p><strong>{text}</strong></p>{self.table._repr_html_()}"  # type: ignore[no-untyped-call]
 
     def __repr__(self) -> str:
         sizes = ", ".join(f"{dim}: {n}" for dim, n in zip(self.dims, self.shape, strict=True))
@@ -319,19 +319,19 @@ class Release:
 
 
 def as_drawn(release: Release, part_of: Mechanism | None = None) -> Release:
-    """Mark a release as drawn by its mechanism; for `Mechanism.release` and for reading what that wrote, alone."""
+    """Mark a release as drawn by its mechanism; only for `Mechanism.release` and for reading its files."""
     release._drawn, release.part_of = release.table.values.copy(), part_of
     return release
 
 
 def as_undated(release: Release) -> Release:
-    """Mark a release as read from a file that does not say who drew it."""
+    """Mark a release as read from a file that does not record its origin."""
     release._otherwise = "unknown"
     return release
 
 
 def _read_off(public: Public, frame: Frame, cells: Array) -> System:
-    """Bind statements to the sums of a noisy table, to the nearest whole numbers where its cells are real."""
+    """Bind statements to the sums of a noisy table, rounded to integers if its cells are real."""
     if cells.dtype == np.int64:
         return bind(public, frame, cells)
     blank = bind(public, frame, np.zeros(frame.size, dtype=np.int64))
@@ -339,19 +339,19 @@ def _read_off(public: Public, frame: Frame, cells: Array) -> System:
 
 
 def _require_kept(kept: System, cells: Array, *, bounds: bool) -> None:
-    """Refuse a table without the sums that its noise keeps; real ones up to rounding."""
+    """Refuse a table that violates the sums that its noise keeps; real sums up to rounding."""
     if cells.dtype == np.int64:
         kept.require_cells(cells, bounds=bounds)
         return
     off = np.abs(kept.A @ cells - kept.values) > ROUNDING * (1 + abs(kept.A) @ np.abs(cells))
     if off.any():
         raise InvariantError(
-            f"the table disagrees with what is public about {kept.names[int(np.argmax(off))]!r}: the noise keeps it"
+            f"the table violates the public sum {kept.names[int(np.argmax(off))]!r}, which the noise keeps"
         )
 
 
 def _join(public: System, kept: System, cells: Array) -> System:
-    """Add to what is public the sums of the noisy table that the noise kept; refuse a contradiction."""
+    """Add the sums that the noise keeps to the public statements; refuse contradictions."""
     names = [*public.names, *(f"{name} (as released)" for name in kept.names)]
     check_consistent(sp.vstack([public.A, kept.A]), np.concatenate([public.values, kept.values]), row_names=names)
     further = Public(tuple(statement for statement in kept.public if statement not in public.public.statements))

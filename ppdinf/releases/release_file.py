@@ -1,14 +1,14 @@
 """The release file: a zip of canonical JSON and CSV that R, Excel and people can read.
 
-``manifest.json`` holds the schema version, who drew the table, mechanism, dimensions of its noise, public statements,
-sampler plan, numbers of the guarantee, the size and SHA-256 of each other part, and is sealed by a digest of itself
-(`ppdinf.releases.sealed`); ``table.csv`` holds one row per cell, ``public.csv`` one row per public sum. Nothing else is
-inside. Never in it: seeds, confidential values, durations, host names, paths.
+``manifest.json`` holds the schema version, the origin of the table, mechanism, dimensions of its noise, public
+statements, sampler plan, numbers of the guarantee, and the size and SHA-256 of each other part. It contains a digest
+of itself (`ppdinf.releases.sealed`). ``table.csv`` holds one row per cell, ``public.csv`` one row per public sum. The
+file holds nothing else: no seeds, confidential values, durations, host names or paths.
 
 The parts are stored, not compressed. Compress the file for transport.
 
 In R: ``read.csv(unz("file.ppd", "table.csv"), na.strings = character(), colClasses = c(fips = "character"))``;
-text is quoted and may be "NA", so say which columns of digits are text.
+text is quoted and may be "NA", so state which columns of digits are text.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["packed", "write"]
 
 SCHEMA = 3
-UNDATED = 2  # the schema before, whose files do not say who drew the table
+UNDATED = 2  # the previous schema, whose files do not record the origin of the table
 PARTS = ("table.csv", "public.csv")
 FIELDS = {
     "schema", "provenance", "mechanism", "part_of", "kept", "dimensions", "public", "plan", "guarantee", "dims",
@@ -43,23 +43,23 @@ def write(release: Release, path: str | PathLike[str], *, overwrite: bool = Fals
     release : Release
     path : str or path
     overwrite : bool, default False
-        Replace a file that is there already.
+        Replace an existing file.
 
     Raises
     ------
     ReleaseFileError
         The file exists.
     WriteError
-        It cannot be written: no room, no right, no such folder. Nothing of it is left.
+        The file cannot be written: disk full, no permission, or no such folder. No partial file remains.
     """
     sealed.save(path, packed(release), overwrite=overwrite, why="no release can be drawn again")
 
 
 def packed(release: Release, as_in: Json | None = None) -> bytes:
-    """Bytes of the file: the same for the same release, on every machine.
+    """Return the bytes of the file: the same for the same release, on every machine.
 
-    With the manifest of a file of the schema before, as that version would write them: it worked out some guarantees
-    otherwise, so that those are left as they are. Who reads such a file gets the guarantee of today.
+    With the manifest of a file of the previous schema, return the bytes that the earlier version wrote. It computed
+    some guarantees differently, so these numbers are copied. A reader of such a file gets the current guarantee.
     """
     frame, whole = release.frame, release.part_of
     columns = [frame.broadcast(name).tolist() for name in frame.coords]

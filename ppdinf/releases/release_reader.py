@@ -1,4 +1,4 @@
-"""Reading release files, every byte of which is verified before it is believed."""
+"""Reading of release files, with verification of every byte."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _PLAN = {"sampler": str, "exact": bool, "reason": str, "acceptance": float, "dis
 
 
 def read_release(path: str | PathLike[str]) -> Release:
-    """Read a release file after verifying every byte of it.
+    """Read a release file and verify every byte.
 
     Parameters
     ----------
@@ -36,12 +36,12 @@ def read_release(path: str | PathLike[str]) -> Release:
     Raises
     ------
     ReleaseFileError
-        Not a release file; parts missing, added, edited or truncated; another schema version;
-        public values that the statements or the table do not agree with.
+        The file is not a release file; parts are missing, added, edited or truncated; the schema version is unknown;
+        or public values contradict the statements or the table.
 
     Notes
     -----
-    Ten million cells take about half a minute and 5 GB.
+    10,000,000 cells take about 30 s and 5 GB.
 
     Examples
     --------
@@ -65,9 +65,9 @@ def _packed_as_in(release: Release, data: bytes) -> bytes:
 
 
 def _require(manifest: Json) -> tuple[str, ...]:
-    """Refuse manifests of other files, and of versions that are not known."""
+    """Refuse manifests of other files and of unknown versions."""
     if isinstance(manifest, dict) and "holds" in manifest:
-        raise ReleaseFileError(f"it holds {manifest['holds']!r:.40}, no release: read it by ppd.read_measurements")
+        raise ReleaseFileError(f"it holds {manifest['holds']!r:.40}, not a release: read it with ppd.read_measurements")
     version = manifest.get("schema") if isinstance(manifest, dict) else None
     if version not in (UNDATED, SCHEMA) or isinstance(version, bool):
         raise ReleaseFileError(
@@ -83,13 +83,13 @@ def _release(manifest: Json, parts: dict[str, bytes]) -> Release:
     plan = None if manifest["plan"] is None else Plan(**manifest["plan"])
     for name, value in (manifest["plan"] or {}).items():
         if type(value) is not _PLAN[name]:
-            raise ReleaseFileError(f"{name!r} in the sampler plan is {value!r}")
+            raise ReleaseFileError(f"{name!r} in the sampler plan is invalid: {value!r}")
     if plan is not None:
         shares = [share for share in (plan.acceptance, plan.distance) if share is not None]
         chain = plan.distance is not None
         doubles = not (plan.exact or chain or mechanism.is_integer)
         if plan.exact + chain + doubles != 1 or not all(0 <= share <= 1 for share in shares):
-            raise ReleaseFileError("the sampler plan contradicts itself: chains alone have a distance, from 0 to 1")
+            raise ReleaseFileError("the sampler plan is contradictory: only chains have a distance, from 0 to 1")
     counts = {"released": np.int64 if mechanism.is_integer else np.float64}
     table = sealed.labelled(parts["table.csv"], manifest, "table.csv", counts)
     frame, cells = labelled_cells(table, nonnegative=False) if mechanism.is_integer else labelled_reals(table)

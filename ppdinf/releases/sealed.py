@@ -1,8 +1,8 @@
-"""A sealed archive: a zip of one JSON manifest and CSV parts, every byte of which is accounted for.
+"""A sealed archive: a zip of one JSON manifest and CSV parts, verified byte by byte.
 
-The manifest states the size and SHA-256 of each part, and is sealed by a digest of itself. Parts are stored, not
-compressed, so that the same content is the same file on every machine: what is read is packed again and must come out
-byte for byte. Whatever was cut, edited, added or made up shows, and nothing can swell while it is unpacked.
+The manifest states the size and SHA-256 of each part, and contains a digest of itself. Parts are stored, not
+compressed, so that the same content gives the same file on every machine. A reader packs the content again and compares
+all bytes. This detects every truncated, edited, added or invented part, and excludes decompression bombs.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _UNREADABLE = (zipfile.BadZipFile, EOFError, OSError, RuntimeError, ValueError, 
 
 
 def packed(manifest: Json, parts: dict[str, bytes]) -> bytes:
-    """Bytes of the archive: the same for the same content, on every machine."""
+    """Return the bytes of the archive: the same for the same content, on every machine."""
     sizes = {name: {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()} for name, data in parts.items()}
     manifest = manifest | {"parts": sizes}
     manifest["digest"] = digest(manifest)
@@ -50,20 +50,20 @@ def packed(manifest: Json, parts: dict[str, bytes]) -> bytes:
     with zipfile.ZipFile(archive, "w", zipfile.ZIP_STORED) as file:
         for name, data in {MANIFEST: canonical(manifest), **parts}.items():
             entry = zipfile.ZipInfo(name, _EPOCH)
-            entry.create_system, entry.external_attr = 3, 0o644 << 16  # readable once unpacked, wherever packed
+            entry.create_system, entry.external_attr = 3, 0o644 << 16  # readable after unpacking on every system
             file.writestr(entry, data)
     return archive.getvalue()
 
 
 def save(path: str | PathLike[str], data: bytes, *, overwrite: bool, why: str) -> None:
-    """Write an archive as a whole or not at all.
+    """Write a complete archive or nothing.
 
     Raises
     ------
     ReleaseFileError
-        The file exists; `why` says what is lost with it.
+        The file exists; `why` states the loss if it were replaced.
     WriteError
-        It cannot be written: no room, no right, no such folder. Nothing of it is left.
+        The file cannot be written: disk full, no permission, or no such folder. No partial file remains.
     """
     try:
         write_whole(path, data, overwrite=overwrite)
@@ -72,20 +72,20 @@ def save(path: str | PathLike[str], data: bytes, *, overwrite: bool, why: str) -
 
 
 def verified[T](path: str | PathLike[str], read: Callable[[bytes], T], pack: Callable[[T, bytes], bytes]) -> T:
-    """Read an archive and believe it only if it packs again to the same bytes.
+    """Read an archive and accept it only if it packs again to the same bytes.
 
     Parameters
     ----------
     path : str or path
     read : callable
-        From the bytes of the file to what it holds.
+        Returns the content for the bytes of the file.
     pack : callable
-        Back to bytes, given those that were read.
+        Returns the bytes for the content, given the bytes that were read.
 
     Raises
     ------
     ReleaseFileError
-        Naming the file and what is wrong with it.
+        The message names the file and the fault.
     """
     path = Path(path)
     data = path.read_bytes()
@@ -95,14 +95,14 @@ def verified[T](path: str | PathLike[str], read: Callable[[bytes], T], pack: Cal
     except ReleaseFileError as error:
         raise ReleaseFileError(f"{path.name}: {error}") from error.__cause__
     except (PpdinfError, *_SENSELESS) as error:
-        raise ReleaseFileError(f"{path.name} is whole but does not make sense: {error}") from error
+        raise ReleaseFileError(f"{path.name} is complete but its content is invalid: {error}") from error
     if not same:
-        raise ReleaseFileError(f"{path.name} is not what ppdinf writes: it was changed after it was written; {AGAIN}")
+        raise ReleaseFileError(f"{path.name} was not written by ppdinf or was changed after it was written: {AGAIN}")
     return found
 
 
 def says(path: str | PathLike[str], field: str, value: object) -> bool:
-    """Tell whether a field of a file's manifest has a value; nothing is verified, and what is no archive says no."""
+    """Return whether a field of a file's manifest has a value, without verification; False for other files."""
     try:
         with zipfile.ZipFile(path) as archive:
             manifest = _manifest(archive.read(MANIFEST))
@@ -112,35 +112,35 @@ def says(path: str | PathLike[str], field: str, value: object) -> bool:
 
 
 def unpacked(data: bytes, require: Callable[[Any], Sequence[str] | None]) -> tuple[Json, dict[str, bytes]]:
-    """Manifest and parts of an archive, checked against each other.
+    """Return the manifest and parts of an archive, checked against each other.
 
     Parameters
     ----------
     data : bytes
     require : callable
-        Refuses a manifest of another kind or version; returns the names of the parts that such an archive has, or None
-        where its manifest alone says so.
+        Raises for a manifest of another kind or version. Returns the names of the parts of such an archive, or None
+        if only the manifest lists them.
     """
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             entries = archive.infolist()
-            found = [entry.filename for entry in entries]
-            if not found or found[0] != MANIFEST:
-                raise ReleaseFileError(f"it holds {found[:6]}, a release file begins with {MANIFEST}")
+            file_names = [entry.filename for entry in entries]
+            if not file_names or file_names[0] != MANIFEST:
+                raise ReleaseFileError(f"it holds {file_names[:6]}, but a release file begins with {MANIFEST}")
             if any(entry.compress_type or entry.flag_bits or entry.file_size > len(data) for entry in entries):
-                raise ReleaseFileError("its parts are compressed or encrypted; a release file holds them as they are")
+                raise ReleaseFileError("its parts are compressed or encrypted: a release file stores them unchanged")
             manifest = _manifest(archive.read(entries[0]))
             names = require(manifest)
             wanted = [MANIFEST, *(manifest["parts"] if names is None else names)]
-            if found != wanted:
-                raise ReleaseFileError(f"it holds {found[:6]}, such a file holds {wanted[:6]}")
+            if file_names != wanted:
+                raise ReleaseFileError(f"it holds {file_names[:6]}, but such a file holds {wanted[:6]}")
             if manifest["digest"] != digest(manifest):
                 raise ReleaseFileError(f"{MANIFEST} was changed after it was written: {AGAIN}")
             parts = {entry.filename: archive.read(entry) for entry in entries[1:]}
     except _UNREADABLE as error:
         if isinstance(error, PpdinfError):
             raise
-        raise ReleaseFileError(f"it is not a release file, or was cut short or damaged: {error}") from error
+        raise ReleaseFileError(f"it is not a release file, or was truncated or damaged: {error}") from error
     for name, part in parts.items():
         if manifest["parts"][name] != {"bytes": len(part), "sha256": hashlib.sha256(part).hexdigest()}:
             raise ReleaseFileError(f"{name} was changed after it was written: {AGAIN}")
@@ -148,12 +148,12 @@ def unpacked(data: bytes, require: Callable[[Any], Sequence[str] | None]) -> tup
 
 
 def canonical(manifest: Json) -> bytes:
-    """Bytes of a manifest."""
+    """Return the bytes of a manifest."""
     return (json.dumps(manifest, indent=1, ensure_ascii=False, allow_nan=False) + "\n").encode("utf-8")
 
 
 def digest(manifest: Json) -> str:
-    """SHA-256 of everything in a manifest but its digest."""
+    """Return the SHA-256 of all fields of a manifest except its digest."""
     body = {key: value for key, value in manifest.items() if key != "digest"}
     return hashlib.sha256(canonical(body)).hexdigest()
 
@@ -176,7 +176,7 @@ def _finite(text: str) -> float:
 
 
 def as_csv(header: Sequence[str], *columns: Iterable[object]) -> bytes:
-    """Bytes of a table, text in quotes."""
+    """Return the bytes of a table, with text in quotes."""
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n", quoting=csv.QUOTE_NONNUMERIC)
     writer.writerow(header)
@@ -185,23 +185,23 @@ def as_csv(header: Sequence[str], *columns: Iterable[object]) -> bytes:
 
 
 def columns_of(data: bytes, types: dict[str, Any] | None, part: str) -> dict[str, np.ndarray]:
-    """Columns of a table by name, of the types wanted; all as text where `types` is None."""
-    # decimals as text at first, since Python reads them exactly; not as categories, which "00001" would leave as 1
+    """Return the columns of a table by name and type; all as text without `types`."""
+    # Decimals are read as text first, because Python parses them exactly; categories would turn "00001" into 1.
     kinds: Any = object
     if types is not None:
         kinds = {name: kind if kind is np.int64 else object for name, kind in types.items()}
     try:
-        found = pd.read_csv(io.BytesIO(data), dtype=kinds, na_filter=False, lineterminator="\n")
+        frame = pd.read_csv(io.BytesIO(data), dtype=kinds, na_filter=False, lineterminator="\n")
     except pd.errors.ParserError as error:
         raise ReleaseFileError(f"{part} is not a table: {error}") from error
-    wanted = dict.fromkeys(found.columns, object) if types is None else types
-    if list(found.columns) != list(wanted):
-        raise ReleaseFileError(f"{part} has the columns {list(found.columns)}, expected {list(wanted)}")
-    return {name: np.asarray(found[name]).astype(kind) for name, kind in wanted.items()}
+    wanted = dict.fromkeys(frame.columns, object) if types is None else types
+    if list(frame.columns) != list(wanted):
+        raise ReleaseFileError(f"{part} has the columns {list(frame.columns)}, expected {list(wanted)}")
+    return {name: np.asarray(frame[name]).astype(kind) for name, kind in wanted.items()}
 
 
 def coordinates(frame: Frame) -> Json:
-    """State labels of a table as a manifest does, beside a part whose rows have one column for each coordinate."""
+    """Return the labels of a table for the manifest of a part whose rows have one column per coordinate."""
     return {
         "dims": dict(zip(frame.dims, frame.shape, strict=True)),
         "coordinates": {
@@ -212,22 +212,22 @@ def coordinates(frame: Frame) -> Json:
 
 
 def require_fields(manifest: Json, fields: Collection[str]) -> None:
-    """Refuse a manifest with other fields."""
+    """Require exactly the given fields in a manifest."""
     if wrong := sorted(set(manifest) ^ set(fields)):
-        raise ReleaseFileError(f"{MANIFEST} has fields too many or too few: {wrong}")
+        raise ReleaseFileError(f"{MANIFEST} has missing or unknown fields: {wrong}")
 
 
 def labelled(data: bytes, manifest: Json, part: str, counts: Json) -> xr.DataArray:
-    """Read a table of one row per cell: its coordinates, and at most one column of counts; else of zeros."""
+    """Read a table with one row per cell: its coordinates, and at most one column of counts; zeros without it."""
     shape: dict[str, int] = manifest["dims"]
     entries = {name: (tuple(entry["dims"]), _READ_AS[entry["type"]]) for name, entry in manifest["coordinates"].items()}
     columns = columns_of(data, {name: kind for name, (_, kind) in entries.items()} | counts, part)
     rows = len(next(iter(columns.values())))
     if rows != math.prod(shape.values()):
-        raise ReleaseFileError(f"{part} has {rows} rows, the manifest gives {shape}")
+        raise ReleaseFileError(f"{part} has {rows} rows, but the manifest states {shape}")
     coords = {}
     for name, (dims, _) in entries.items():
-        spread = columns[name].reshape(*shape.values())  # written once per cell: the first of each will do
+        spread = columns[name].reshape(*shape.values())  # repeated for every cell: use the first value of each label
         coords[name] = (dims, spread[tuple(slice(None) if dim in dims else 0 for dim in shape)])
     cells = columns[next(iter(counts))] if counts else np.zeros(rows, dtype=np.int64)
     return xr.DataArray(cells.reshape(*shape.values()), dims=tuple(shape), coords=coords)

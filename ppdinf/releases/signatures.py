@@ -1,9 +1,9 @@
-"""Signatures of files: who vouches for them, by a key that only they hold.
+"""Ed25519 signatures of files.
 
-A digest shows that a file was damaged, not who made it: whoever edits one can write a new digest. An Ed25519 signature
-of the whole file, which nobody without the private key can make, lies beside it as ``FILE.sig``: 64 bytes, and the file
-stays as it is. Release files are canonical, every byte of them checked when they are read, so that the signature of the
-bytes is one of what they say. Keys are PEM files, as other tools write them; so OpenSSL can check a signature, too:
+A digest shows that a file was damaged, but not who made it: whoever edits a file can compute a new digest. Only the
+holder of the private key can compute an Ed25519 signature of the file. The signature is stored next to the file as
+``FILE.sig``, 64 bytes; the file does not change. Release files are canonical, and every byte is verified when they are
+read, so a signature of the bytes is a signature of the content. Keys are PEM files, so OpenSSL can verify a signature:
 ``openssl pkeyutl -verify -pubin -inkey agency.key.pub -rawin -in FILE -sigfile FILE.sig``.
 
 References
@@ -25,26 +25,26 @@ __all__ = ["fingerprint", "new_key", "sign", "verify"]
 
 
 def new_key(path: str | PathLike[str], *, passphrase: str | None = None) -> str:
-    """Make a key pair: the private key in a file that its owner alone may read, the public one beside it.
+    """Make a key pair: the private key in a file that only its owner may read, the public key next to it.
 
     Parameters
     ----------
     path : str or path
-        Of the private key; the public one is ``path`` with ``.pub`` added. Neither may exist.
+        Path of the private key; the public key is ``path`` with ``.pub`` added. Neither file may exist.
     passphrase : str, optional
-        Without it whoever can read the file can sign.
+        Without a passphrase, everyone who can read the file can sign.
 
     Returns
     -------
     str
-        Fingerprint of the public key, to be published where readers trust it: on the agency's own pages, in print.
+        Fingerprint of the public key. Publish it where readers trust it, for example on the agency's web pages.
 
     Raises
     ------
     FileExistsError
-        There is a file of that name: keys are never overwritten.
+        A file of this name exists: keys are never overwritten.
     WriteError
-        It cannot be written.
+        The file cannot be written.
     SignatureError
         The package cryptography is not installed.
 
@@ -61,38 +61,40 @@ def new_key(path: str | PathLike[str], *, passphrase: str | None = None) -> str:
     pem, form = _serialization().Encoding.PEM, _serialization()
     hidden = form.BestAvailableEncryption(passphrase.encode()) if passphrase else form.NoEncryption()
     public = private.public_key().public_bytes(pem, form.PublicFormat.SubjectPublicKeyInfo)
-    beside = _public(path)
-    if path.exists() or beside.exists():
-        raise FileExistsError(f"{path.name} or {beside.name} exists: keys are not overwritten, choose another name")
+    public_path = _public(path)
+    if path.exists() or public_path.exists():
+        raise FileExistsError(
+            f"{path.name} or {public_path.name} exists: keys are not overwritten, choose another name"
+        )
     write_whole(path, private.private_bytes(pem, form.PrivateFormat.PKCS8, hidden), overwrite=False, mode=0o600)
     try:
-        write_whole(beside, public, overwrite=False)
+        write_whole(public_path, public, overwrite=False)
     except BaseException:
-        path.unlink()  # half a pair is none
+        path.unlink()  # a pair without its public key is useless
         raise
-    return fingerprint(beside)
+    return fingerprint(public_path)
 
 
 def sign(path: str | PathLike[str], key: str | PathLike[str], *, passphrase: str | None = None) -> Path:
-    """Sign a file as it is: its signature is written beside it, over one that is there.
+    """Sign a file: its signature is written next to it and replaces an existing signature.
 
     Parameters
     ----------
     path : str or path
-        Of the file, such as one that `ppdinf.Release.save` wrote.
+        File to sign, such as a file that `ppdinf.Release.save` wrote.
     key : str or path
-        Private key, from `new_key` or any tool that writes Ed25519 keys as PEM.
+        Private key, from `new_key` or another tool that writes Ed25519 keys as PEM.
     passphrase : str, optional
 
     Returns
     -------
     Path
-        Of the signature.
+        Path of the signature.
 
     Raises
     ------
     SignatureError
-        `key` is no private Ed25519 key, or its passphrase is missing or another one.
+        `key` is not a private Ed25519 key, or its passphrase is missing or wrong.
     OSError
         A file cannot be read or written.
     """
@@ -104,27 +106,27 @@ def sign(path: str | PathLike[str], key: str | PathLike[str], *, passphrase: str
         need = "needs its passphrase" if passphrase is None else "has no passphrase"
         raise SignatureError(f"{Path(key).name} {need}") from None
     except ValueError:
-        raise SignatureError(f"{Path(key).name} is no private key in PEM, or the passphrase is another one") from None
+        raise SignatureError(f"{Path(key).name} is not a private key in PEM, or the passphrase is wrong") from None
     if not isinstance(private, _ed25519().Ed25519PrivateKey):
-        raise SignatureError(f"{Path(key).name} is a key of another kind: make one with ppdinf key new")
+        raise SignatureError(f"{Path(key).name} is not an Ed25519 key: make one with ppdinf key new")
     write_whole(_signature(path), private.sign(data))
     return _signature(path)
 
 
 def verify(path: str | PathLike[str], key: str | PathLike[str]) -> None:
-    """Check that a file is what the holder of a key has signed.
+    """Verify that the holder of a key signed a file.
 
     Parameters
     ----------
     path : str or path
-        Its signature lies beside it.
+        File to verify; its signature is next to it.
     key : str or path
-        Public key, from where its owner publishes it: one that came with the file proves nothing.
+        Public key, obtained from its owner's publication: a key that came with the file proves nothing.
 
     Raises
     ------
     SignatureError
-        There is no signature, or not one of this file by this key; or `key` is no public Ed25519 key.
+        The signature is missing or invalid for this file and key; or `key` is not a public Ed25519 key.
     OSError
         A file cannot be read.
     """
@@ -133,19 +135,19 @@ def verify(path: str | PathLike[str], key: str | PathLike[str]) -> None:
     from cryptography.exceptions import InvalidSignature
 
     if not _signature(path).exists():
-        raise SignatureError(f"{path.name} is not signed: there is no {_signature(path).name} beside it")
+        raise SignatureError(f"{path.name} is not signed: {_signature(path).name} is missing next to it")
     signature = _signature(path).read_bytes()
     try:
         public.verify(signature, data)
     except InvalidSignature:
         raise SignatureError(
-            f"{path.name} is not what the key {fingerprint(key)} has signed: the file, its signature or the key is "
-            "another one; do not use it, get all three afresh"
+            f"the signature of {path.name} is not valid for the key {fingerprint(key)}: the file, its signature or the "
+            "key was changed; do not use the file, get new copies of all three"
         ) from None
 
 
 def fingerprint(key: str | PathLike[str]) -> str:
-    """Fingerprint of a public key: SHA-256 of its 32 bytes, in 16 groups of 4."""
+    """Return the fingerprint of a public key: SHA-256 of its 32 bytes, in 16 groups of 4."""
     form = _serialization()
     digest = hashlib.sha256(_load(key).public_bytes(form.Encoding.Raw, form.PublicFormat.Raw)).hexdigest()
     return " ".join(digest[k : k + 4] for k in range(0, 64, 4))
@@ -157,7 +159,7 @@ def _load(key: str | PathLike[str]) -> Any:
     except ValueError:
         public = None
     if not isinstance(public, _ed25519().Ed25519PublicKey):
-        raise SignatureError(f"{Path(key).name} is no public Ed25519 key in PEM, as ppdinf key new writes it to .pub")
+        raise SignatureError(f"{Path(key).name} is not a public Ed25519 key in PEM, as ppdinf key new writes to .pub")
     return public
 
 

@@ -1,4 +1,4 @@
-"""Flipped bits and cut ends of every kind of file: refused, or told apart from what was written."""
+"""Flipped bits and truncated ends of every kind of file: refused, or different from the written file."""
 
 import warnings
 
@@ -28,7 +28,7 @@ def measurements(folder):
 
 
 def session(folder):
-    """What is cut off at the end of a session shows by the digest that was noted before."""
+    """The digest that was noted before shows that a session file was truncated."""
     opened = ppd.Session.open(folder / "s.budget", epsilon=9)
     for month in range(4):
         opened.release(ppd.GeneralizedLaplace(total(), epsilon="1/4"), TABLE, name=f"month {month}")
@@ -89,7 +89,7 @@ def test_two_thousand_flips_and_two_hundred_cuts_are_noticed(kind, tmp_path):
 
 
 def test_a_plain_table_hides_most_of_the_same_damage(tmp_path):
-    """The control: CSV without a digest is read with most flips as if nothing had happened."""
+    """The control: CSV without a digest is read without an error after most bit flips."""
     import pandas as pd
 
     path = tmp_path / "plain.csv"

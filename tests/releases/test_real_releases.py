@@ -1,4 +1,4 @@
-"""Releases of real numbers: sums up to rounding, files byte for byte, and scales that the sums settle."""
+"""Releases of real numbers: sums up to rounding, files byte for byte, and scales that depend on the sums."""
 
 import re
 
@@ -58,7 +58,7 @@ def test_only_finite_numbers_are_released(table):
         ppd.Release(table, MECHANISMS["gaussian"](total()))
 
 
-def test_whole_mechanisms_take_whole_tables_only():
+def test_integer_mechanisms_accept_integer_tables_only():
     with pytest.raises(CountError, match="integer type"):
         ppd.Release([3.0, 2.0], ppd.GeneralizedLaplace(total(), epsilon=1))
 

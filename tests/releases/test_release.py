@@ -33,7 +33,7 @@ def test_by_hand_from_published_numbers():
         release.covariate("population")
 
 
-def test_totals_known_apart_from_the_noisy_table():
+def test_totals_known_independently_of_the_noisy_table():
     public = (total() & nonnegative()).on(NOISY, values=[50])
     release = ppd.Release(NOISY, laplace(Public()), public=public)
     assert release.public.values.tolist() == [50]
@@ -79,8 +79,8 @@ def test_the_table_is_a_copy():
     assert release.table.name == "released"
 
 
-def test_ways_out_of_a_release():
-    """Parts, other orders, frames and datasets are the noisy table and what travels with it, nothing else."""
+def test_conversions_of_a_release():
+    """Parts, reordered dimensions, frames and datasets contain the noisy table and its covariates only."""
     coords = {"county": ["<a>", "b"], "sex": ["f", "m"], "persons": ("county", [50, 70])}
     table = xr.DataArray([[4, -2], [9, 3]], dims=("county", "sex"), coords=coords)
     release = ppd.Release(table, ppd.GeneralizedLaplace(ppd.invariants.total(), epsilon=1))
@@ -98,7 +98,7 @@ def test_ways_out_of_a_release():
     assert "<a>" not in page.replace("&lt;a&gt;", "")
 
 
-def test_post_processed_releases_and_ledgers_say_what_they_hold():
+def test_representations_of_post_processed_releases_and_ledgers():
     public = ppd.invariants.total() & ppd.invariants.nonnegative()
     made = ppd.PostProcessed(public, epsilon=1).release(np.array([3, 0, 2]))
     assert made.dims == ("dim_0",)

@@ -1,4 +1,4 @@
-"""Release files: what goes in comes out, and a file that anybody touched is refused."""
+"""Release files: round trips, and refusal of modified files."""
 
 import csv
 import getpass
@@ -115,7 +115,7 @@ def test_every_kind_of_public_statement_survives(tmp_path):
     assert again.public.empty.tolist() == [False, True, False, False, False, False]
 
 
-def test_totals_known_apart_survive(tmp_path):
+def test_totals_known_independently_survive(tmp_path):
     apart = total().on([3, -1, 2], values=[6])
     release = ppd.Release([3, -1, 2], ppd.GeneralizedLaplace(Public(), epsilon=1), public=apart)
     again = round_trip(release, tmp_path)
@@ -159,7 +159,7 @@ def test_the_same_release_is_the_same_file(tmp_path, monkeypatch):
 
 
 def test_nothing_confidential_or_about_the_machine_is_inside(tmp_path):
-    """Noise of some millions: no confidential count is released by chance."""
+    """Noise of several millions: a confidential count equals a released count with negligible probability."""
     counts = [7_654_321, 8_123_457, 9_031_333, 6_543_219]
     table = xr.DataArray(counts, dims="county", coords={"note": "cut from the secret register"}, name="secret name")
     table.attrs["source"] = "secret source"
@@ -213,7 +213,7 @@ def test_no_insertion_or_removal_passes(data, tmp_path):
 
 
 def forge(path, *, manifest=None, parts=None, seal=True):
-    """Rewrite a release file by hand; sealed, every checksum is made to fit again."""
+    """Modify a release file by hand; if sealed, all checksums are recomputed."""
     with zipfile.ZipFile(path) as archive:
         found = {name: archive.read(name) for name in NAMES}
     found |= parts or {}
@@ -244,7 +244,7 @@ def entries_of(path):
         return [(name, archive.read(name)) for name in archive.namelist()]
 
 
-def test_the_forger_can_write_a_whole_file(tmp_path):
+def test_the_forger_can_write_a_valid_file(tmp_path):
     path = small(tmp_path)
     before = path.read_bytes()
     assert forge(path).read_bytes() == before
@@ -279,48 +279,48 @@ def test_edits_that_are_not_sealed_break_the_digest(where, to, message, tmp_path
         (("schema",), 4, "schema 4 is not known: this version of ppdinf reads the schemas 2 and 3"),
         (("schema",), True, "schema True is not known"),
         (("schema",), "1", "schema '1' is not known"),
-        (("schema",), 2, "too many or too few"),
-        (("schema",), 3.0, "not what ppdinf writes"),
-        (("author",), "me", r"too many or too few: \['author'\]"),
-        (("mechanism", "epsilon"), "1/100", "not what ppdinf writes"),  # the guarantee says another
+        (("schema",), 2, "missing or unknown fields"),
+        (("schema",), 3.0, "not written by ppdinf"),
+        (("author",), "me", r"missing or unknown fields: \['author'\]"),
+        (("mechanism", "epsilon"), "1/100", "not written by ppdinf"),  # the guarantee differs
         (("mechanism", "epsilon"), "0", "epsilon must be positive"),
-        (("mechanism", "epsilon"), 0.25, "not what ppdinf writes"),
+        (("mechanism", "epsilon"), 0.25, "not written by ppdinf"),
         (("mechanism", "epsilon"), "1e999999999", "finite number"),
         (("mechanism", "kind"), "gaussian", "does not know mechanisms of kind 'gaussian'"),
         (("mechanism", "seed"), 1, "does not have the parameters"),
-        (("guarantee", "epsilon"), "1/100", "not what ppdinf writes"),
-        (("guarantee", "fixed"), 1, "not what ppdinf writes"),
-        (("provenance",), "checked", "not what ppdinf writes"),
-        (("provenance",), None, "not what ppdinf writes"),
-        (("part_of",), {"kind": "top-down"}, "not what ppdinf writes"),
-        (("plan",), [], "does not make sense"),
-        (("plan", "seed"), 7, "does not make sense"),
-        (("plan", "sampler"), ["class"], r"'sampler' in the sampler plan is \['class'\]"),
-        (("plan", "exact"), "yes", "'exact' in the sampler plan is 'yes'"),
-        (("plan", "exact"), False, "the sampler plan contradicts itself"),
-        (("plan", "distance"), 0.5, "the sampler plan contradicts itself"),
-        (("plan",), {"sampler": "c", "exact": False, "reason": "r", "distance": -0.5}, "contradicts itself"),
-        (("plan",), {"sampler": "c", "exact": False, "reason": "r", "distance": 5.0}, "contradicts itself"),
-        (("plan", "acceptance"), 7.0, "the sampler plan contradicts itself"),
-        (("kept",), [], "not what ppdinf writes"),
+        (("guarantee", "epsilon"), "1/100", "not written by ppdinf"),
+        (("guarantee", "fixed"), 1, "not written by ppdinf"),
+        (("provenance",), "checked", "not written by ppdinf"),
+        (("provenance",), None, "not written by ppdinf"),
+        (("part_of",), {"kind": "top-down"}, "not written by ppdinf"),
+        (("plan",), [], "content is invalid"),
+        (("plan", "seed"), 7, "content is invalid"),
+        (("plan", "sampler"), ["class"], r"'sampler' in the sampler plan is invalid: \['class'\]"),
+        (("plan", "exact"), "yes", "'exact' in the sampler plan is invalid: 'yes'"),
+        (("plan", "exact"), False, "the sampler plan is contradictory"),
+        (("plan", "distance"), 0.5, "the sampler plan is contradictory"),
+        (("plan",), {"sampler": "c", "exact": False, "reason": "r", "distance": -0.5}, "is contradictory"),
+        (("plan",), {"sampler": "c", "exact": False, "reason": "r", "distance": 5.0}, "is contradictory"),
+        (("plan", "acceptance"), 7.0, "the sampler plan is contradictory"),
+        (("kept",), [], "not written by ppdinf"),
         (("public",), {}, "kept as a list"),
-        (("public", 0, "by"), ["county"], "does not make sense"),
-        (("public", 0, "weights"), "size", "not what ppdinf writes"),
+        (("public", 0, "by"), ["county"], "content is invalid"),
+        (("public", 0, "weights"), "size", "not written by ppdinf"),
         (("public", 1, "names"), ["population"], "no dimension or coordinate 'population'"),
         (("dims",), {"county": 2}, "3 rows"),
-        (("dims",), {"county": "3"}, "the manifest gives"),
+        (("dims",), {"county": "3"}, "the manifest states"),
         (("dims",), {"county": -3}, "3 rows"),
-        (("dims",), {"county": 3.0}, "does not make sense"),
+        (("dims",), {"county": 3.0}, "content is invalid"),
         (("dims",), {"county": 10**30}, "3 rows"),
-        (("dims",), ["county"], "does not make sense"),
-        (("coordinates", "size", "type"), "string", "not what ppdinf writes"),
-        (("coordinates", "size", "type"), "pickle", "does not make sense"),
+        (("dims",), ["county"], "content is invalid"),
+        (("coordinates", "size", "type"), "string", "not written by ppdinf"),
+        (("coordinates", "size", "type"), "pickle", "content is invalid"),
         (("coordinates", "size", "dims"), [], "no dimension or coordinate 'size'"),
-        (("coordinates", "size", "dims"), ["county", "sex"], "does not make sense"),
-        (("coordinates", "county", "dims"), [], "not what ppdinf writes|does not make sense"),
-        (("coordinates",), [], "does not make sense"),
-        (("parts",), [], "does not make sense"),
-        (("parts", "other.csv"), {}, "not what ppdinf writes"),
+        (("coordinates", "size", "dims"), ["county", "sex"], "content is invalid"),
+        (("coordinates", "county", "dims"), [], "not written by ppdinf|content is invalid"),
+        (("coordinates",), [], "content is invalid"),
+        (("parts",), [], "content is invalid"),
+        (("parts", "other.csv"), {}, "not written by ppdinf"),
     ],
 )
 def test_edits_that_are_sealed_still_contradict_themselves(where, to, message, tmp_path):
@@ -341,7 +341,7 @@ def test_no_sealed_edit_of_one_field_passes(data, tmp_path):
         body = body[where[-1]]
         if data.draw(st.integers(0, 3)) == 0:
             break
-    if where[0] == "plan":  # what is recorded of the sampler follows from nothing else
+    if where[0] == "plan":  # the record of the sampler does not follow from other fields
         return
     junk = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text()
     junk = st.recursive(junk, lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner), max_leaves=4)
@@ -354,21 +354,21 @@ def test_no_sealed_edit_of_one_field_passes(data, tmp_path):
 @pytest.mark.parametrize(
     ("part", "old", "new", "message"),
     [
-        ("public.csv", b"\n", b"\nsurplus,1\n", "does not make sense|not what"),
-        ("public.csv", b'"total"', b'"all"', "not what ppdinf writes"),
+        ("public.csv", b"\n", b"\nsurplus,1\n", "content is invalid|not written by"),
+        ("public.csv", b'"total"', b'"all"', "not written by ppdinf"),
         ("public.csv", b"6", b"7", "'total'"),
-        ("public.csv", b"6", b"+6", "not what ppdinf writes"),
-        ("public.csv", b"6", b"6.0", "not what ppdinf writes"),
+        ("public.csv", b"6", b"+6", "not written by ppdinf"),
+        ("public.csv", b"6", b"6.0", "not written by ppdinf"),
         ("public.csv", b'"sum"', b'"name"', "has the columns"),
         ("table.csv", b'"x"', b'"y"', "holds label 'y' twice"),
-        ("table.csv", b'"x"', b"x", "not what ppdinf writes"),
-        ("table.csv", b",10,", b",10.5,", "does not make sense"),
-        ("table.csv", b",10,", b",99999999999999999999,", "does not make sense"),
+        ("table.csv", b'"x"', b"x", "not written by ppdinf"),
+        ("table.csv", b",10,", b",10.5,", "content is invalid"),
+        ("table.csv", b",10,", b",99999999999999999999,", "content is invalid"),
         ("table.csv", b'"z",', b'"z",1,', "not a table"),
-        ("table.csv", b'"x",', b'"x,', "not a table|does not make sense|rows"),
+        ("table.csv", b'"x",', b'"x,', "not a table|content is invalid|rows"),
         ("table.csv", b"\n", b"\r\n", "has the columns"),
-        ("table.csv", b'"county"', b'\xff\xfe"county"', "does not make sense|has the columns"),
-        ("table.csv", b'"county"', b'\xef\xbb\xbf"county"', "not what ppdinf writes|has the columns"),
+        ("table.csv", b'"county"', b'\xff\xfe"county"', "content is invalid|has the columns"),
+        ("table.csv", b'"county"', b'\xef\xbb\xbf"county"', "not written by ppdinf|has the columns"),
         ("table.csv", b'"released"', b'"county"', "has the columns"),
     ],
 )
@@ -381,7 +381,7 @@ def test_sealed_edits_of_the_tables_are_refused(part, old, new, message, tmp_pat
 
 
 @pytest.mark.parametrize("value", ["NaN", "Infinity", "-Infinity", "1e999"])
-def test_numbers_that_are_none_are_refused(value, tmp_path):
+def test_invalid_numbers_are_refused(value, tmp_path):
     path = small(tmp_path)
     entries = entries_of(path)
     manifest = entries[0][1].replace(b'"schema": 3', b'"schema": ' + value.encode())
@@ -401,11 +401,11 @@ def test_numbers_that_are_none_are_refused(value, tmp_path):
         (b"null", "schema None"),
         (b"[1]", "schema None"),
         (b"{}", "schema None"),
-        (b'{"schema": 3}', "too many or too few"),
+        (b'{"schema": 3}', "missing or unknown fields"),
         (b"", "not JSON"),
     ],
 )
-def test_manifests_that_are_none_are_refused(manifest, message, tmp_path):
+def test_invalid_manifests_are_refused(manifest, message, tmp_path):
     path = small(tmp_path)
     write_zip(path, [("manifest.json", manifest), *entries_of(path)[1:]])
     with pytest.raises(ReleaseFileError, match=message):
@@ -452,8 +452,8 @@ def test_foreign_files_are_refused(tmp_path, monkeypatch):
     assert not list(tmp_path.glob("trap*"))
 
 
-def test_nothing_swells(tmp_path):
-    """A quarter of a gigabyte of blanks, small when compressed, is refused before it is unpacked."""
+def test_decompression_bombs_are_refused(tmp_path):
+    """250 MB of blanks, small when compressed, are refused before decompression."""
     path, bomb = small(tmp_path), tmp_path / "bomb.ppd"
     write_zip(bomb, entries_of(path), zipfile.ZIP_DEFLATED)
     with pytest.raises(ReleaseFileError, match="compressed or encrypted"):
@@ -477,14 +477,14 @@ def test_what_surrounds_the_archive_is_refused(tmp_path):
             ppd.read_release(path)
 
 
-def test_missing_files_and_folders_say_so(tmp_path):
+def test_missing_files_and_folders_are_named(tmp_path):
     with pytest.raises(FileNotFoundError):
         ppd.read_release(tmp_path / "none.ppd")
     with pytest.raises(OSError, match="directory"):
         ppd.read_release(tmp_path)
 
 
-def test_saving_replaces_what_was_there(tmp_path):
+def test_saving_replaces_an_existing_file(tmp_path):
     path = tmp_path / "r.ppd"
     path.write_bytes(b"x" * 100_000)
     release = ppd.Release([3, -1, 2], ppd.GeneralizedLaplace(cells({"dim_0": 0}), epsilon=1))
@@ -492,7 +492,7 @@ def test_saving_replaces_what_was_there(tmp_path):
 
 
 def manifest_of_schema_2():
-    """Parts of a file as the last version wrote it."""
+    """Parts of a file as written by the previous version."""
     table = b'"county","released"\n"x",5\n"y",-1\n"z",2\n'
     public = b'"sum","value"\n"total",6\n"county in P",4\n"county in Q",2\n'
     statements = [
@@ -531,20 +531,20 @@ def write_manifest(path, manifest, table, public):
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-def test_files_of_the_last_schema_stay_readable(tmp_path):
-    """They do not say who drew the table; saved again they are of this schema, and still do not."""
+def test_files_of_the_previous_schema_stay_readable(tmp_path):
+    """They do not record who drew the table; saved again they have the current schema, and still do not record it."""
     assert write_manifest(tmp_path / "old.ppd", *manifest_of_schema_2()) == PINNED_2
     release = ppd.read_release(tmp_path / "old.ppd")
     assert release.table.values.tolist() == [5, -1, 2]
     assert release.public.values.tolist() == [6, 4, 2]
     assert release.plan.exact
     assert release.provenance == "unknown"
-    assert "the file does not say whether a mechanism drew it" in release.guarantee.describe()
+    assert "the file does not state that a mechanism drew it" in release.guarantee.describe()
     assert round_trip(release, tmp_path).provenance == "unknown"
 
 
-def test_files_of_the_last_schema_get_the_guarantee_of_today(tmp_path):
-    """It looked at what the noise keeps alone; whatever such a file says of its guarantee is not taken over."""
+def test_files_of_the_previous_schema_get_the_current_guarantee(tmp_path):
+    """The old guarantee used the kept sums only; the guarantee in such a file is not used."""
     manifest, table, public = manifest_of_schema_2()
     manifest["guarantee"] |= {"nearest": 1.0, "fixed": 0}
     write_manifest(tmp_path / "old.ppd", manifest, table, public)
@@ -552,12 +552,12 @@ def test_files_of_the_last_schema_get_the_guarantee_of_today(tmp_path):
     assert (found.nearest, found.fixed) == (2, 1)
     manifest["mechanism"]["epsilon"] = "0.192"
     write_manifest(tmp_path / "old.ppd", manifest, table, public)
-    with pytest.raises(ReleaseFileError, match="not what ppdinf writes"):
+    with pytest.raises(ReleaseFileError, match="not written by ppdinf"):
         ppd.read_release(tmp_path / "old.ppd")
 
 
 def test_files_of_this_schema_stay_readable(tmp_path):
-    """A file as schema 3 has it. Whoever changes what is written here changes the number of the schema."""
+    """A file of schema 3. A change of the format requires a new schema number."""
     manifest, table, public = manifest_of_schema_2()
     manifest |= {"schema": 3}
     rest = {name: manifest.pop(name) for name in list(manifest)[2:]}
@@ -570,7 +570,7 @@ def test_files_of_this_schema_stay_readable(tmp_path):
 
 
 def test_only_release_draws(tmp_path):
-    """A table put together by hand, the confidential one or a seeded draw, carries no promise but its maker's."""
+    """A table assembled by hand, the confidential table or a seeded draw, has only a stated guarantee."""
     confidential = np.array([30, 4, 12])
     mechanism = ppd.GeneralizedLaplace(total(), epsilon=1)
     drawn, plan = mechanism.release(confidential), mechanism.sampler_plan(confidential)
@@ -581,13 +581,13 @@ def test_only_release_draws(tmp_path):
         made = ppd.Release(table, mechanism, plan=plan)
         for release in (made, round_trip(made, tmp_path)):
             assert release.provenance == "stated"
-            assert "stated by whoever put it together" in release.guarantee.describe()
+            assert "stated by the person who put it together" in release.guarantee.describe()
     drawn.table[0] += 1
     assert drawn.provenance == "stated"  # no mechanism drew this table
 
 
 @pytest.mark.parametrize("how", ["real", "records", "post-processed", "part"])
-def test_every_release_says_that_it_was_drawn(how, tmp_path):
+def test_every_release_is_marked_as_drawn(how, tmp_path):
     table = ppd.as_table([[30, 4], [12, 5]], dims=("state", "sex"))
     release = {
         "real": lambda: ppd.SubspaceGaussian(total(), epsilon=1, delta="1e-6").release(table),
@@ -601,8 +601,8 @@ def test_every_release_says_that_it_was_drawn(how, tmp_path):
     assert (release.part_of is None) == (how in ("real", "records"))
 
 
-def test_a_file_is_not_overwritten_unless_told(tmp_path):
-    """Noise cannot be drawn again: a file that is there stays as it is."""
+def test_a_file_is_not_overwritten_by_default(tmp_path):
+    """Noise cannot be drawn again: an existing file is not changed."""
     path = small(tmp_path)
     before = path.read_bytes()
     other = ppd.GeneralizedLaplace(total(), epsilon=1).release([9, 9, 9])
@@ -613,8 +613,8 @@ def test_a_file_is_not_overwritten_unless_told(tmp_path):
     assert ppd.read_release(path).table.equals(other.table)
 
 
-def test_what_cannot_be_written_leaves_no_file(tmp_path):
+def test_failed_writes_leave_no_file(tmp_path):
     largest = ppd.WassersteinExponential(total() & nonnegative(), 1, 2, "x", loss=lambda y, x: abs(y - x).max())
-    with pytest.raises(PrivacyError, match="a program"):
+    with pytest.raises(PrivacyError, match="is code"):
         largest.release([2, 1]).save(tmp_path / "r.ppd")
     assert not (tmp_path / "r.ppd").exists()

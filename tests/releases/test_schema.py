@@ -1,4 +1,4 @@
-"""The JSON Schema of the format, against files that the package writes and files that it refuses."""
+"""The JSON Schema of the format, against written files and refused files."""
 
 import copy
 import json
@@ -68,8 +68,8 @@ def test_the_schemas_are_some():
 
 
 @pytest.mark.parametrize("name", MEASUREMENTS)
-def test_files_of_measurements_meet_theirs(name, tmp_path):
-    """And nothing that lacks a field, or has one changed."""
+def test_measurement_files_are_valid(name, tmp_path):
+    """Files with a missing or modified field are not valid."""
     public = {total(): 1} if name == "nothing" else {}
     manifest = manifest_of(ppd.Measurements(POPULATED, *MEASUREMENTS[name], public=public), tmp_path / "m.ppd")
     MEASURED.validate(manifest)
@@ -86,7 +86,7 @@ def test_files_of_measurements_meet_theirs(name, tmp_path):
 
 @pytest.mark.filterwarnings("ignore::ppdinf.errors.PrivacyWarning")
 @pytest.mark.parametrize("name", RELEASES)
-def test_what_is_written_meets_the_schema(name, tmp_path):
+def test_written_files_are_valid(name, tmp_path):
     manifest = manifest_of(RELEASES[name](), tmp_path / "r.ppd")
     CHECK.validate(manifest)
     assert manifest["provenance"] == ("stated" if name == "stated" else "drawn")

@@ -1,4 +1,4 @@
-"""Signatures: only the holder of a key makes one, and no byte of file or signature can be another."""
+"""Signatures: only the holder of a key can sign, and every byte of file and signature is covered."""
 
 import os
 import shutil
@@ -43,16 +43,16 @@ def test_a_signature_holds_for_this_file_and_this_key_alone(signed, tmp_path):
             wrong = bytearray(whole)
             wrong[at] ^= 1 << int(rng.integers(8))
             path.write_bytes(bytes(wrong))
-            with pytest.raises(SignatureError, match="is not what the key"):
+            with pytest.raises(SignatureError, match="is not valid for the key"):
                 verify(file, public)
         for cut in (whole[:-1], whole + b"\0", b""):
             path.write_bytes(cut)
-            with pytest.raises(SignatureError, match="is not what the key"):
+            with pytest.raises(SignatureError, match="is not valid for the key"):
                 verify(file, public)
         path.write_bytes(whole)
     verify(file, public)
     new_key(tmp_path / "other.key")
-    with pytest.raises(SignatureError, match="is not what the key"):
+    with pytest.raises(SignatureError, match="is not valid for the key"):
         verify(file, tmp_path / "other.key.pub")
     beside.unlink()
     with pytest.raises(SignatureError, match="is not signed"):
@@ -61,8 +61,8 @@ def test_a_signature_holds_for_this_file_and_this_key_alone(signed, tmp_path):
     assert beside.read_bytes() == signature  # Ed25519 draws nothing
 
 
-def test_a_digest_alone_can_be_made_by_anybody(signed):
-    """The control: a promise that was edited, with a digest that fits, is whole, and only its signature tells."""
+def test_everybody_can_compute_a_valid_digest(signed):
+    """The control: an edited guarantee with a recomputed digest is accepted; only its signature is invalid."""
     file, _, public = signed
     release = ppd.read_release(file)
     forged = ppd.Release(release.table, ppd.GeneralizedLaplace(ppd.invariants.total(), epsilon="1/100"))
@@ -85,10 +85,10 @@ def test_keys_are_for_their_owner_and_never_overwritten(signed, tmp_path):
     with pytest.raises(WriteError):
         new_key(tmp_path / "none" / "agency.key")
     for wrong in (public, file):
-        with pytest.raises(SignatureError, match="no private key"):
+        with pytest.raises(SignatureError, match="not a private key"):
             sign(file, wrong)
     for wrong in (key, file):
-        with pytest.raises(SignatureError, match="no public Ed25519 key"):
+        with pytest.raises(SignatureError, match="not a public Ed25519 key"):
             verify(file, wrong)
     other = ec.generate_private_key(ec.SECP256R1())
     form = serialization
@@ -120,7 +120,7 @@ def test_the_command_line(signed, tmp_path):
     assert fingerprint(public) in run("key", "show", public)
     assert "Fingerprint" in run("key", "new", tmp_path / "b.key", "--passphrase", typed="xyz\nxyz\n")
     assert "needs its passphrase" not in run("sign", file, "--key", tmp_path / "b.key", typed="xyz\n")
-    assert "is not what the key" in run("check", file, "--key", public, code=1)
+    assert "is not valid for the key" in run("check", file, "--key", public, code=1)
     run("check", file, "--key", tmp_path / "b.key.pub")
     assert "exists" in run("key", "new", tmp_path / "b.key", code=1)
     stated = tmp_path / "stated.ppd"

@@ -1,4 +1,4 @@
-"""The year of releases in docs/sessions.md, from an empty folder: every command as it stands there."""
+"""The year of releases in docs/sessions.md, starting in an empty folder: every command unchanged."""
 
 import re
 import shutil
@@ -17,7 +17,7 @@ RECORD = r"""ppdinf() { printf '%s\0' "$@" >> calls; printf '\n' >> calls; }"""
 
 
 def commands(script, folder):
-    """What a shell makes of a script: the arguments of each call."""
+    """Arguments of each command in a shell script."""
     subprocess.run(["bash", "-euc", f"{RECORD}\n{script}"], cwd=folder, check=True)
     calls = (folder / "calls").read_text(encoding="utf-8").split("\n")
     (folder / "calls").unlink()
