@@ -1,18 +1,18 @@
-"""What law or custom makes public about a table, declared by its labels.
+"""Public statements about a table, declared by its labels.
 
-Rule: statements speak of labels; bound to a table, they are one sparse integer system, which all other rooms read.
+Rule: statements refer to labels; bound to a table, they are a sparse integer system that all other packages read.
 
-bounds      what is known to hold for every possible table: limits of counts, and counts that exceed others
-cells       cells chosen by label: published exactly, or empty by definition
-covariates  coordinates of a table that are public and travel with its release
-domain      labels that a table has whatever its counts, in an order that its counts do not decide
-matrices    any integer combinations of cells: published exactly, or known to have lower limits
-names       names of rows, spelled out when one is asked for: of ten million, few are ever read
-public      everything that is public about a table: statements joined by ``&``
-statement   what every public statement shares: rows by label, a sentence, a form for the release file
-sums        public sums: the total, margins, groups by a coordinate or a mapping, and hierarchies of them
-system      public statements bound to a table: the sparse integer system ``A x = a, B x >= b`` with named rows
-unit        whom a guarantee protects, and how many records one of them may have
+bounds      Statements that hold for every possible table: limits of counts, and counts that exceed others.
+cells       Cells chosen by label: published exactly, or structural zeros.
+covariates  Coordinates of a table that are public and published with its release.
+domain      Labels and their order that a table has independently of its counts.
+matrices    Integer combinations of cells: published exactly, or with known lower limits.
+names       Names of rows, which are composed only when they are read.
+public      All public statements about a table, joined by ``&``.
+statement   The base class of public statements: rows by label, a sentence, data for the release file.
+sums        Public sums: the total, margins, groups by a coordinate or a mapping, and hierarchies.
+system      Public statements bound to a table: the sparse integer system ``A x = a, B x >= b`` with named rows.
+unit        The protected unit, and the number of records that one unit may have.
 """
 
 from ppdinf.invariants.bounds import at_least as at_least

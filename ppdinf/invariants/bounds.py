@@ -1,4 +1,4 @@
-"""What is known to hold for every possible table: limits of counts, and counts that exceed others."""
+"""Statements that hold for every possible table: limits of counts, and counts that exceed others."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["AtLeast", "Between", "at_least", "between", "nonnegative"]
 
 @dataclass(frozen=True)
 class Between(Statement):
-    """Every count lies between two limits."""
+    """Every count is between two limits."""
 
     kind: ClassVar[str] = "between"
     known: ClassVar[bool] = True
@@ -33,10 +33,10 @@ class Between(Statement):
             if limit is not None:
                 as_whole(limit, "a limit of counts")
         if self.low is not None and self.high is not None and self.low > self.high:
-            raise InvariantError(f"no count lies between {self.low} and {self.high}")
+            raise InvariantError(f"between() needs low <= high: no count lies between {self.low} and {self.high}")
 
     def inequalities(self, frame: Frame) -> Bounds:
-        """``x >= low`` and ``-x >= -high`` for every cell."""
+        """Return ``x >= low`` and ``-x >= -high`` for every cell."""
         cells = np.arange(frame.size)
         stated = [(1, self.low, "least"), (-1, self.high, "most")]
         parts = [
@@ -77,22 +77,22 @@ class AtLeast(Statement):
             raise InvariantError(f"at_least() needs two different labels, found {self.larger!r} twice")
 
     def inequalities(self, frame: Frame) -> Bounds:
-        """One row per combination of the other labels.
+        """Return one row per combination of the other labels.
 
         Raises
         ------
         LabelError
-            `dim` is no dimension (then cells do not come in pairs), or lacks one of the labels.
+            `dim` is not a dimension (then cells do not come in pairs), or lacks one of the labels.
         """
         if frame.coordinate(self.dim) and self.dim not in frame.dims:
-            raise LabelError(f"at_least() compares along a dimension, and {self.dim!r} is only a coordinate")
+            raise LabelError(f"at_least() compares along a dimension, but {self.dim!r} is a coordinate")
         larger, smaller = (np.flatnonzero(frame.select(self.dim, [label])) for label in (self.larger, self.smaller))
         B = rows_of(larger, frame) - rows_of(smaller, frame)
         names = CellNames(frame, larger, frame.dims, before=f"{self} at ")
         return sp.csr_array(B), np.zeros(larger.size, dtype=np.int64), names
 
     def coordinates(self) -> frozenset[str]:
-        """Name the dimension."""
+        """Return the dimension."""
         return frozenset({self.dim})
 
     def __str__(self) -> str:
@@ -100,7 +100,7 @@ class AtLeast(Statement):
 
 
 def nonnegative() -> Public:
-    """State that no count is negative.
+    """State that every count is at least 0.
 
     Returns
     -------
@@ -115,12 +115,12 @@ def nonnegative() -> Public:
 
 
 def between(low: int | None, high: int | None) -> Public:
-    """State that every count lies between two limits, both included.
+    """State that every count is between two limits, both included.
 
     Parameters
     ----------
     low, high : int or None
-        None for no limit on that side.
+        Limits; None for an unlimited side.
 
     Returns
     -------
@@ -129,7 +129,7 @@ def between(low: int | None, high: int | None) -> Public:
     Raises
     ------
     InvariantError
-        No limit, limits that exclude each other, or that are not whole numbers of at most 2**53.
+        No limit is given, the limits exclude each other, or they are not integers of at most 2**53.
 
     Examples
     --------
@@ -141,7 +141,7 @@ def between(low: int | None, high: int | None) -> Public:
 
 
 def at_least(larger: str | int, smaller: str | int, *, dim: str) -> Public:
-    """State that one label's counts are at least another's, cell by cell (cases >= deaths).
+    """State that the counts under one label are at least the counts under another label (cases >= deaths).
 
     Parameters
     ----------
@@ -157,7 +157,7 @@ def at_least(larger: str | int, smaller: str | int, *, dim: str) -> Public:
     Raises
     ------
     InvariantError, LabelError
-        The same label twice; labels that are neither strings nor whole numbers.
+        The same label twice; labels that are neither strings nor integers.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Cells chosen by label: published exactly, or empty by definition."""
+"""Cells chosen by label: published exactly, or structural zeros."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["Cells", "Zeros", "cells", "zeros"]
 
 @dataclass(frozen=True)
 class Cells(Statement):
-    """Cells that match in every coordinate of `where`, held exactly."""
+    """Cells that match every coordinate of `where`, published exactly."""
 
     kind: ClassVar[str] = "cells"
     where: tuple[tuple[str, tuple[str | int, ...]], ...]
@@ -29,18 +29,18 @@ class Cells(Statement):
             raise LabelError("choose cells by coordinate and label, such as {'county': ['Adams']}")
         for entry in self.where:
             if not isinstance(entry, tuple) or len(entry) != 2 or not isinstance(entry[1], tuple) or not entry[1]:
-                raise LabelError(f"{entry!r} chooses no cells: give a coordinate and at least one of its labels")
+                raise LabelError(f"{entry!r} does not choose cells: give a coordinate and at least one of its labels")
             as_text(entry[0], "the name of a coordinate")
             for label in entry[1]:
                 as_label(label, f"a label of {entry[0]!r}")
 
     def equalities(self, frame: Frame) -> Rows:
-        """One row per chosen cell.
+        """Return one row per chosen cell.
 
         Raises
         ------
         LabelError
-            A coordinate or label that the table lacks, or no cell with all of them.
+            The table lacks a coordinate or label, or no cell has all of the labels.
         """
         mask = np.ones(frame.size, dtype=bool)
         for coordinate, labels in self.where:
@@ -52,12 +52,12 @@ class Cells(Statement):
         return rows_of(chosen, frame), CellNames(frame, chosen, frame.dims, after=suffix)
 
     def coordinates(self) -> frozenset[str]:
-        """Name the coordinates that choose."""
+        """Return the coordinates that choose the cells."""
         return frozenset(name for name, _ in self.where)
 
     @property
     def phrase(self) -> str:
-        """The choice in words."""
+        """Description of the choice."""
         return " and ".join(f"{name} = {' or '.join(map(str, labels))}" for name, labels in self.where)
 
     def __str__(self) -> str:
@@ -66,7 +66,7 @@ class Cells(Statement):
 
 @dataclass(frozen=True)
 class Zeros(Cells):
-    """Structural zeros: cells that are empty by definition, whatever the table."""
+    """Structural zeros: cells that are empty by definition in every table."""
 
     kind: ClassVar[str] = "zeros"
     known: ClassVar[bool] = True
@@ -81,7 +81,7 @@ def cells(where: Mapping[str, object]) -> Public:
     Parameters
     ----------
     where : mapping of coordinate to label or list of labels
-        Cells that match in every coordinate.
+        Cells that match every coordinate.
 
     Returns
     -------
@@ -90,7 +90,7 @@ def cells(where: Mapping[str, object]) -> Public:
     Raises
     ------
     LabelError
-        Nothing chosen, or labels that are neither strings nor whole numbers.
+        No cell is chosen, or labels are neither strings nor integers.
 
     Examples
     --------
@@ -103,12 +103,12 @@ def cells(where: Mapping[str, object]) -> Public:
 
 
 def zeros(where: Mapping[str, object]) -> Public:
-    """Declare structural zeros: cells that are empty by definition, whatever the table.
+    """Declare structural zeros: cells that are empty by definition in every table.
 
     Parameters
     ----------
     where : mapping of coordinate to label or list of labels
-        As in `cells`.
+        As for `cells`.
 
     Returns
     -------
@@ -123,7 +123,7 @@ def zeros(where: Mapping[str, object]) -> Public:
 
 
 def _selector(where: object) -> tuple[tuple[str, tuple[str | int, ...]], ...]:
-    """``{"county": "Adams", "sex": ["F", "M"]}`` as hashable pairs."""
+    """Return ``{"county": "Adams", "sex": ["F", "M"]}`` as hashable pairs."""
     if not isinstance(where, Mapping):
         raise LabelError("choose cells by a mapping of coordinate to labels, such as {'county': ['Adams']}")
     return tuple((name, _labels(labels, name)) for name, labels in where.items())

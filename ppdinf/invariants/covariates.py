@@ -1,4 +1,4 @@
-"""Coordinates of a table that are public and travel with its release."""
+"""Coordinates of a table that are public and published with its release."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["Covariates", "covariates"]
 
 @dataclass(frozen=True)
 class Covariates(Statement):
-    """Coordinates published as they are."""
+    """Coordinates that are published exactly."""
 
     kind: ClassVar[str] = "covariates"
     names: tuple[str, ...]
@@ -27,13 +27,13 @@ class Covariates(Statement):
             as_text(name, "the name of a coordinate")
 
     def equalities(self, frame: Frame) -> Rows:
-        """No constraint on the counts; the coordinates must exist."""
+        """Return no rows, because counts are not constrained; the coordinates must exist."""
         for name in self.names:
             frame.coordinate(name)
         return no_rows(frame), []
 
     def coordinates(self) -> frozenset[str]:
-        """All of them."""
+        """Return all declared coordinates."""
         return frozenset(self.names)
 
     def __str__(self) -> str:
@@ -43,13 +43,13 @@ class Covariates(Statement):
 def covariates(*names: str) -> Public:
     """Declare coordinates of the table (population, last month's counts) to be public.
 
-    They are published with the release, unprotected. A coordinate that nothing declares is
-    never published: `release` refuses a table that still carries one.
+    They are published with the release, without noise. An undeclared coordinate is never published: `release` refuses
+    a table with such a coordinate.
 
     Parameters
     ----------
     *names : str
-        Coordinates of the table, of strings, whole numbers or decimals.
+        Coordinates of the table, of strings, integers or decimals.
 
     Returns
     -------
@@ -58,7 +58,7 @@ def covariates(*names: str) -> Public:
     Raises
     ------
     LabelError
-        No name, or one that is no string.
+        No name is given, or a name is not a string.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Labels that a table has whatever its counts, in an order that its counts do not decide."""
+"""Labels and their order that a table has independently of its counts."""
 
 from __future__ import annotations
 
@@ -31,27 +31,27 @@ class Labels(Statement):
             as_label(label, f"a label of {self.dim!r}")
 
     def equalities(self, frame: Frame) -> Rows:
-        """No constraint on the counts; the table must have these labels in this order.
+        """Return no rows, because counts are not constrained; the table must have these labels in this order.
 
         Raises
         ------
         LabelError
-            It has others, lacks one, or has them in another order.
+            The table has other labels, lacks a label, or has another order.
         """
         if self.dim not in frame.dims:
-            raise LabelError(f"labels are declared for {self.dim!r}, and the table has dimensions {frame.dims}")
-        found = frame.coords[self.dim][1].tolist()
-        if tuple(found) != self.labels:
-            apart = [label for label in (*found, *self.labels) if (label in found) != (label in self.labels)]
-            what = f"{apart[0]!r} is on one side only" if apart else "they are in another order"
+            raise LabelError(f"labels are declared for {self.dim!r}, but the table has dimensions {frame.dims}")
+        labels = frame.coords[self.dim][1].tolist()
+        if tuple(labels) != self.labels:
+            unmatched = [label for label in (*labels, *self.labels) if (label in labels) != (label in self.labels)]
+            difference = f"{unmatched[0]!r} is on one side only" if unmatched else "their order differs"
             raise LabelError(
-                f"the labels of {self.dim!r} are not as they were declared: {what}; bring the table into that form "
-                "with ppdinf.as_table(table, labels=...), which counts 0 where a label is absent"
+                f"the labels of {self.dim!r} differ from the declared labels: {difference}; correct the table "
+                "with ppdinf.as_table(table, labels=...), which counts 0 for absent labels"
             )
         return no_rows(frame), []
 
     def coordinates(self) -> frozenset[str]:
-        """Name the dimension."""
+        """Return the dimension."""
         return frozenset({self.dim})
 
     def __str__(self) -> str:
@@ -59,10 +59,10 @@ class Labels(Statement):
 
 
 def labels(dim: str, labels: Iterable[str | int]) -> Public:
-    """Declare which labels a dimension has, and in which order, whatever the counts.
+    """Declare the labels of a dimension and their order, independently of the counts.
 
-    Labels are published with a release. Where they come from the records, a label that nobody has is absent, and
-    tables made by counting may come in the order of their counts: both tell of confidential records.
+    Labels are published with a release. If they come from the records, a label without records is absent, and tables
+    made by counting may be in the order of their counts; both reveal information about confidential records.
 
     Parameters
     ----------
@@ -73,12 +73,12 @@ def labels(dim: str, labels: Iterable[str | int]) -> Public:
     Returns
     -------
     Public
-        Binding it to a table with other labels, or in another order, raises LabelError.
+        Binding to a table with other labels, or in another order, raises LabelError.
 
     Raises
     ------
     LabelError
-        No labels, or some that are neither strings nor whole numbers.
+        No labels, or labels that are neither strings nor integers.
 
     Examples
     --------
@@ -90,5 +90,5 @@ def labels(dim: str, labels: Iterable[str | int]) -> Public:
     (array([4, 9, 0]), 0)
     """
     if isinstance(labels, str | Mapping):
-        raise LabelError(f"labels of {dim!r} are given as a list, in their order")
+        raise LabelError(f"labels of {dim!r} must be a list, in their order")
     return Public((Labels(dim, tuple(as_label(label, f"a label of {dim!r}") for label in labels)),))

@@ -1,4 +1,4 @@
-"""Any integer combinations of cells: published exactly, or known to have lower limits."""
+"""Integer combinations of cells: published exactly, or with known lower limits."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ __all__ = ["Linear", "LinearBound", "inequality", "linear"]
 class Matrix(Statement):
     """A sparse integer matrix with named rows, as entries ``weight[e]`` in ``row[e], column[e]``.
 
-    ``cells`` are the labels of the columns, where the matrix came with any.
+    ``cells`` are the labels of the columns, if the matrix has labels.
     """
 
     names: tuple[str, ...]
@@ -42,14 +42,16 @@ class Matrix(Statement):
         for name in self.names:
             as_text(name, "the name of a row")
         if len(set(self.names)) < len(self.names):
-            raise LabelError(f"the rows of a matrix need names of their own, found {', '.join(self.names[:4])}, ...")
+            raise LabelError(
+                f"the names of the rows of a matrix must be unique, found {', '.join(self.names[:4])}, ..."
+            )
         entries = [np.array(part, dtype=object) for part in (self.row, self.column, self.weight, (self.width,))]
         ends = (len(self.names) - 1, as_whole(self.width, "the width of a matrix") - 1, LARGEST)
         if len({part.size for part in entries[:3]}) > 1 or any(set(map(type, part)) - {int} for part in entries):
-            raise InvariantError("the entries of a matrix are whole numbers, each with a row and a column")
+            raise InvariantError("the entries of a matrix must be integers, each with a row and a column")
         for part, low, high in zip(entries[:3], (0, 0, -LARGEST), ends, strict=True):
             if part.size and not low <= part.min() <= part.max() <= high:
-                raise InvariantError(f"an entry of the matrix with row {self.names[0]!r} is beyond {low} to {high}")
+                raise InvariantError(f"an entry of the matrix with row {self.names[0]!r} is not in {low} to {high}")
         if self.cells is not None:
             if len(self.cells) != self.width:
                 raise InvariantError(f"a matrix of {self.width} columns has labels of {len(self.cells)}")
@@ -63,9 +65,9 @@ class Matrix(Statement):
         Raises
         ------
         InvariantError
-            Another number of columns than the table has cells.
+            The number of columns differs from the number of cells.
         LabelError
-            Columns with other labels than the cells, or in another order.
+            The labels of the columns differ from the labels of the cells, or are in another order.
         """
         where = f"the matrix with row {self.names[0]!r}"
         if self.width != frame.size:
@@ -73,9 +75,9 @@ class Matrix(Statement):
         if self.cells is not None:
             labels = [frame.coords[dim][1].tolist() for dim in frame.dims]
             expected = [entry[0] if len(frame.dims) == 1 else entry for entry in product(*labels)]
-            for k, (found, cell) in enumerate(zip(self.cells, expected, strict=True)):
-                if found != cell:
-                    raise LabelError(f"{where} has {found!r} in column {k}, where the cells of the table have {cell!r}")
+            for k, (label, cell) in enumerate(zip(self.cells, expected, strict=True)):
+                if label != cell:
+                    raise LabelError(f"{where} has {label!r} in column {k}, where the cells of the table have {cell!r}")
         entries = (np.array(part, dtype=np.int64) for part in (self.weight, self.row, self.column))
         weight, row, column = entries
         return sp.csr_array((weight, (row, column)), shape=(len(self.names), self.width))
@@ -88,7 +90,7 @@ class Linear(Matrix):
     kind: ClassVar[str] = "linear"
 
     def equalities(self, frame: Frame) -> Rows:
-        """Return the rows as given."""
+        """Return the stated rows."""
         return self.matrix(frame), self.names
 
     def __str__(self) -> str:
@@ -98,7 +100,7 @@ class Linear(Matrix):
 
 @dataclass(frozen=True)
 class LinearBound(Matrix):
-    """Integer combinations of cells with a lower limit each."""
+    """Integer combinations of cells, each with a lower limit."""
 
     kind: ClassVar[str] = "linear-bound"
     known: ClassVar[bool] = True
@@ -112,7 +114,7 @@ class LinearBound(Matrix):
             as_whole(limit, f"the limit of {name!r}")
 
     def inequalities(self, frame: Frame) -> Bounds:
-        """Return the rows and limits as given."""
+        """Return the stated rows and limits."""
         return self.matrix(frame), np.array(self.limits, dtype=np.int64), self.names
 
     def __str__(self) -> str:
@@ -121,14 +123,14 @@ class LinearBound(Matrix):
 
 
 def linear(A: MatrixLike | pd.DataFrame, labels: Sequence[str] | None = None) -> Public:
-    """Publish any integer combinations of cells exactly.
+    """Publish integer combinations of cells exactly.
 
     Parameters
     ----------
-    A : array_like, scipy sparse or pandas.DataFrame of whole numbers, shape (k, d)
-        One column per cell, in table order (last dimension fastest). A DataFrame's index names the
-        rows, and its columns must be the labels of the cells in that order: a MultiIndex with a level
-        per dimension, where there are several.
+    A : array_like, scipy sparse or pandas.DataFrame of integers, shape (k, d)
+        One column per cell, in table order (last dimension fastest). The index of a DataFrame names the
+        rows, and its columns must be the labels of the cells in this order: for several dimensions a MultiIndex
+        with one level per dimension.
     labels : sequence of str, optional
         Names of the rows.
 
@@ -139,9 +141,9 @@ def linear(A: MatrixLike | pd.DataFrame, labels: Sequence[str] | None = None) ->
     Raises
     ------
     InvariantError
-        Entries that are not whole numbers, or beyond 2**53.
+        Entries that are not integers of at most 2**53.
     LabelError
-        Rows without names of their own; columns of a DataFrame that are no labels.
+        Names of rows are not unique; columns of a DataFrame are not labels.
 
     Examples
     --------
@@ -156,8 +158,8 @@ def inequality(B: MatrixLike | pd.DataFrame, limits: Sequence[int], labels: Sequ
 
     Parameters
     ----------
-    B : array_like, scipy sparse or pandas.DataFrame of whole numbers, shape (l, d)
-        As in `linear`.
+    B : array_like, scipy sparse or pandas.DataFrame of integers, shape (l, d)
+        As for `linear`.
     limits : sequence of int, length l
     labels : sequence of str, optional
         Names of the rows.
@@ -169,7 +171,7 @@ def inequality(B: MatrixLike | pd.DataFrame, limits: Sequence[int], labels: Sequ
     Raises
     ------
     InvariantError, LabelError
-        As `linear`; limits that are not whole numbers, or not one for each row.
+        As for `linear`; limits that are not integers, or not one limit for each row.
 
     Examples
     --------
@@ -194,12 +196,12 @@ def _entries(matrix: MatrixLike | pd.DataFrame, labels: Sequence[str] | None, na
         matrix = matrix.to_numpy()
     if labels is not None:
         labels = tuple(as_text(label, f"the name of a row of {name}") for label in labels)
-    found = integer_matrix(matrix, labels, name=name).tocsr().tocoo()
+    coo = integer_matrix(matrix, labels, name=name).tocsr().tocoo()
     return {
-        "names": labels or tuple(f"row {r}" for r in range(found.shape[0])),
-        "row": tuple(found.row.tolist()),
-        "column": tuple(found.col.tolist()),
-        "weight": tuple(found.data.tolist()),
-        "width": found.shape[1],
+        "names": labels or tuple(f"row {r}" for r in range(coo.shape[0])),
+        "row": tuple(coo.row.tolist()),
+        "column": tuple(coo.col.tolist()),
+        "weight": tuple(coo.data.tolist()),
+        "width": coo.shape[1],
         "cells": cells,
     }

@@ -1,4 +1,4 @@
-"""Names of rows, spelled out when one is asked for: of ten million, few are ever read."""
+"""Names of rows, which are composed only when they are read: large systems have millions of rows."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ class Names(Sequence[str]):
 
     @abstractmethod
     def name(self, row: int) -> str:
-        """Name of row 0, 1, ..., ``len(self) - 1``."""
+        """Return the name of row 0, 1, ..., ``len(self) - 1``."""
 
     @overload
     def __getitem__(self, row: int) -> str: ...
     @overload
     def __getitem__(self, row: slice) -> list[str]: ...
     def __getitem__(self, row: int | slice) -> str | list[str]:
-        rows = range(len(self))[row]  # Python's own rules for negative, absent and sliced positions
+        rows = range(len(self))[row]  # Python's rules for negative positions, missing positions and slices
         return [self.name(r) for r in rows] if isinstance(rows, range) else self.name(rows)
 
     def __eq__(self, other: object) -> bool:
@@ -44,17 +44,17 @@ class Names(Sequence[str]):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class CellNames(Names):
-    """Rows named after a cell each, by some of its labels.
+    """Rows named after cells, by a subset of the cells' labels.
 
     Attributes
     ----------
     frame : Frame
     cells : ndarray of int64
-        A cell of each row.
+        The cell of each row.
     by : tuple of str
         Dimensions and coordinates that name the cell.
     before, after : str
-        What else each name says.
+        Text before and after each name.
 
     Examples
     --------
@@ -74,7 +74,7 @@ class CellNames(Names):
         return int(self.cells.size)
 
     def name(self, row: int) -> str:
-        """Spell one name."""
+        """Compose one name."""
         cell = int(self.cells[row])
         labels = ", ".join(f"{coordinate}={self.frame.label(coordinate, cell)}" for coordinate in self.by)
         return f"{self.before}{labels}{self.after}"
@@ -82,7 +82,7 @@ class CellNames(Names):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class GroupNames(Names):
-    """Rows named after a group of labels each.
+    """Rows named after groups of labels.
 
     Examples
     --------
@@ -97,12 +97,12 @@ class GroupNames(Names):
         return len(self.groups)
 
     def name(self, row: int) -> str:
-        """Spell one name."""
+        """Compose one name."""
         return f"{self.dim} in {self.groups[row]}"
 
 
 class Joined(Names):
-    """Names one after the other.
+    """Concatenated sequences of names.
 
     Examples
     --------
@@ -118,6 +118,6 @@ class Joined(Names):
         return self._starts[-1]
 
     def name(self, row: int) -> str:
-        """Name of one row."""
+        """Return the name of one row."""
         k = bisect_right(self._starts, row) - 1
         return self._parts[k][row - self._starts[k]]

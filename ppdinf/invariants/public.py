@@ -1,4 +1,4 @@
-"""Everything that is public about a table: statements joined by ``&``."""
+"""All public statements about a table, joined by ``&``."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["Public"]
 
 @dataclass(frozen=True)
 class Public:
-    """Everything that is public about a table: statements joined by ``&``.
+    """All public statements about a table, joined by ``&``.
 
     Examples
     --------
@@ -31,7 +31,7 @@ class Public:
     def __post_init__(self) -> None:
         units = [str(s) for s in self.statements if s.kind == "unit"]
         if len(units) > 1:
-            raise InvariantError(f"a guarantee is about one kind of unit, found that {' and that '.join(units)}")
+            raise InvariantError(f"public statements must declare at most one unit, found: {'; '.join(units)}")
 
     def __and__(self, other: Public) -> Public:
         if not isinstance(other, Public):
@@ -43,7 +43,7 @@ class Public:
 
     def __bool__(self) -> NoReturn:
         raise InvariantError(
-            "public statements are neither true nor false: join them by '&'; 'and' and 'or' would drop all but one"
+            "public statements have no truth value: join them by '&'; 'and' and 'or' would drop all but one"
         )
 
     def __str__(self) -> str:
@@ -52,22 +52,22 @@ class Public:
 
     @property
     def exact(self) -> tuple[str, ...]:
-        """What is published as it is, one phrase per statement."""
+        """Statements that are published exactly, one phrase per statement."""
         return tuple(str(s) for s in self.statements if not s.known)
 
     @property
     def known(self) -> tuple[str, ...]:
-        """What holds for every possible table, one phrase per statement."""
+        """Statements that hold for every possible table, one phrase per statement."""
         return tuple(str(s) for s in self.statements if s.known)
 
     @property
     def open(self) -> dict[str, Any]:
-        """What a `ppdinf.privacy.Guarantee` says of public information: all that is open, and whom it protects."""
+        """Fields of a `ppdinf.privacy.Guarantee` about public information and the protected unit."""
         unit = {name: vars(s)[name] for s in self.statements if s.kind == "unit" for name in ("unit", "contributions")}
         return {"unprotected": self.exact, "known": self.known} | unit
 
     def coordinates(self) -> frozenset[str]:
-        """Names of all coordinates that the statements speak of and so make public."""
+        """Names of all coordinates in the statements, which are therefore public."""
         return frozenset().union(*(statement.coordinates() for statement in self.statements))
 
     def on(self, table: TableLike, *, values: Values | None = None) -> System:
@@ -76,10 +76,10 @@ class Public:
         Parameters
         ----------
         table : xarray.DataArray, pandas object or numpy.ndarray of integers
-            Its labels say what each sum runs over. Negative cells are allowed.
+            Its labels define the cells of each sum. Negative cells are allowed.
         values : sequence of int, or mapping or Series by row name, optional
-            Public values, one per row of ``A``, where they are known apart from `table`. Without
-            them they are read off its cells.
+            Public values, one per row of ``A``, if they are known independently of `table`. By default
+            they are computed from its cells.
 
         Returns
         -------
@@ -90,16 +90,16 @@ class Public:
         ------
         InvariantError
             Malformed statements; `values` that contradict each other, or that no table within the
-            bounds can have. The rows at fault are named.
+            bounds can have. The message names the rows.
         LabelError
-            A statement names a dimension, coordinate or label that the table does not have; `values`
-            by other names than the rows have.
+            A statement names a dimension, coordinate or label that the table does not have; the names of
+            `values` differ from the names of the rows.
         CountError
-            A sum beyond 2**53.
+            A sum exceeds 2**53.
 
         Notes
         -----
-        Time and memory grow with the number of cells under each statement: 51 groups over ten million
+        Time and memory grow with the number of cells under each statement: 51 groups over 10,000,000
         cells take about 3 s and 1.3 GB.
 
         Examples
@@ -115,18 +115,18 @@ class Public:
         return system
 
     def to_dict(self) -> list[Json]:
-        """Plain data for the release file; `from_dict` reads it back."""
+        """Return plain data for the release file; `from_dict` reads it."""
         return [statement.to_dict() for statement in self.statements]
 
     @classmethod
     def from_dict(cls, data: object) -> Public:
-        """Rebuild from `to_dict`.
+        """Return the statements from the data of `to_dict`.
 
         Raises
         ------
         InvariantError, LabelError
-            Not a list of statements, or one that this version does not know or that is malformed.
+            `data` is not a list of statements, or a statement is unknown to this version or malformed.
         """
         if not isinstance(data, list):
-            raise InvariantError(f"public statements are kept as a list, found {type(data).__name__}")
+            raise InvariantError(f"public statements must be stored as a list, found {type(data).__name__}")
         return cls(tuple(Statement.from_dict(entry) for entry in data))

@@ -1,8 +1,8 @@
-"""What every public statement shares: rows by label, a sentence, a form for the release file.
+"""The base class of public statements: rows by label, a sentence, data for the release file.
 
-A statement knows nothing of any count. Given the labels of a table (:class:`ppdinf.tables.frame.Frame`)
-it writes down its rows of the integer system: ``A x`` that is published exactly, or ``B x >= b`` that
-is known to hold. The values of ``A x`` come later, from the confidential table or from what was published.
+A statement does not depend on counts. For the labels of a table (:class:`ppdinf.tables.frame.Frame`) it returns its
+rows of the integer system: ``A x``, which is published exactly, or ``B x >= b``, which is known to hold. The values of
+``A x`` are added later, from the confidential table or from the publication.
 """
 
 from __future__ import annotations
@@ -34,93 +34,93 @@ class Statement(NamedInFiles, by="kind"):
     kind: ClassVar[str]
     """Name in release files."""
     known: ClassVar[bool] = False
-    """Whether it holds for every possible table, rather than being published about this one."""
+    """Whether the statement holds for every possible table, rather than being published about one table."""
 
     def equalities(self, frame: Frame) -> Rows:
-        """Rows of ``A`` (one column per cell, in table order) and a name for each."""
+        """Return rows of ``A`` (one column per cell, in table order) and a name for each row."""
         return no_rows(frame), []
 
     def inequalities(self, frame: Frame) -> Bounds:
-        """Rows of ``B``, the limits ``b``, and a name for each."""
+        """Return rows of ``B``, the limits ``b``, and a name for each row."""
         return no_rows(frame), np.zeros(0, dtype=np.int64), []
 
     def coordinates(self) -> frozenset[str]:
-        """Names of the coordinates and dimensions that the statement speaks of, and so makes public."""
+        """Return the names of the coordinates and dimensions that the statement makes public."""
         return frozenset()
 
     def to_dict(self) -> Json:
-        """Plain data for the release file; `from_dict` reads it back."""
+        """Return plain data for the release file; `from_dict` reads it."""
         return {"kind": self.kind} | {f.name: plain(getattr(self, f.name)) for f in fields(self)}  # type: ignore[arg-type]
 
     @staticmethod
     def from_dict(data: Any) -> Statement:
-        """Rebuild a statement of any kind.
+        """Return a statement of any kind from the data of `to_dict`.
 
         Raises
         ------
         InvariantError, LabelError
-            A kind that this version does not know, or other fields than it has.
+            The kind of statement, or one of its fields, is unknown to this version.
         """
-        found, kind = Statement._named_in(data), data.get("kind") if isinstance(data, dict) else None
-        if found is None:
+        cls, kind = Statement._named_in(data), data.get("kind") if isinstance(data, dict) else None
+        if cls is None:
             raise InvariantError(f"this version of ppdinf does not know public statements of kind {kind!r}")
-        expected = {field.name: str(field.type) for field in fields(found)}  # type: ignore[arg-type]
+        expected = {field.name: str(field.type) for field in fields(cls)}  # type: ignore[arg-type]
         if set(data) != {"kind", *expected}:
-            raise InvariantError(f"a public statement of kind {kind!r} has the fields {', '.join(expected)}")
+            raise InvariantError(f"a public statement of kind {kind!r} must have the fields {', '.join(expected)}")
         for name, annotation in expected.items():
             kinds = list | NoneType if "None" in annotation else list
             if annotation.startswith("tuple") and not isinstance(data[name], kinds):
-                raise InvariantError(f"in a public statement of kind {kind!r}, {name!r} is a list")
-        return found(**{name: _frozen(data[name]) for name in expected})
+                raise InvariantError(f"in a public statement of kind {kind!r}, {name!r} must be a list")
+        return cls(**{name: _frozen(data[name]) for name in expected})
 
 
 def no_rows(frame: Frame) -> sp.csr_array:
-    """Matrix of no rows over the cells of a table."""
+    """Return a matrix without rows over the cells of a table."""
     return sp.csr_array((0, frame.size), dtype=np.int64)
 
 
 def rows_of(cells: NDArray[np.int64], frame: Frame, weight: int = 1) -> sp.csr_array:
-    """One row per given cell, with `weight` in its column."""
+    """Return one row per given cell, with `weight` in its column."""
     n = cells.size
     return sp.csr_array((np.full(n, weight, dtype=np.int64), cells, np.arange(n + 1)), shape=(n, frame.size))
 
 
 def as_whole(value: object, what: str) -> int:
-    """Check a whole number that files and floats keep.
+    """Require an integer that files and doubles represent exactly.
 
     Raises
     ------
     InvariantError
-        Naming `what`.
+        The message names `what`.
     """
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or abs(int(value)) > LARGEST:
-        raise InvariantError(f"{what} must be a whole number of at most 2**53, found {value!r}")
+        raise InvariantError(f"{what} must be an integer of at most 2**53, found {value!r}")
     return int(value)
 
 
 def as_label(value: object, what: str) -> str | int:
-    """Check a label.
+    """Require a valid label.
 
     Raises
     ------
     LabelError
-        Naming `what`.
+        The message names `what`.
     """
     label = native(value)
     if isinstance(label, str):
         return as_text(label, what)
     if isinstance(label, bool) or not isinstance(label, int) or abs(label) > LARGEST:
-        raise LabelError(f"{what} must be a string or a whole number of at most 2**53, found {value!r}")
+        raise LabelError(f"{what} must be a string or an integer of at most 2**53, found {value!r}")
     return label
 
 
 def as_text(value: object, what: str) -> str:
-    """Check the name of a coordinate or a row.
+    """Require a string, the name of a coordinate or a row.
 
     Raises
     ------
     LabelError
-        Naming `what`.
+        The message names `what`.
     """
     if not isinstance(value, str):
         raise LabelError(f"{what} must be a string, found {value!r}")
@@ -129,7 +129,7 @@ def as_text(value: object, what: str) -> str:
 
 
 def plain(value: object) -> Any:
-    """Tuples as lists, however deep: what JSON gives back."""
+    """Convert nested tuples to lists, as JSON does."""
     return [plain(entry) for entry in value] if isinstance(value, tuple) else value
 
 

@@ -1,4 +1,4 @@
-"""Public sums: the total, margins, groups by a coordinate or a mapping, and hierarchies of them."""
+"""Public sums: the total, margins, groups by a coordinate or a mapping, and hierarchies."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ __all__ = ["Parents", "Sums", "groups", "hierarchy", "margin", "total"]
 
 @dataclass(frozen=True)
 class Sums(Statement):
-    """Sums of the table within each combination of labels of `by`; with no `by`, the total.
+    """Sums of the table for each combination of labels of `by`; without `by`, the total.
 
-    With `weights`, each count is multiplied by that integer coordinate first. With `within`, every
-    combination must lie within one label of that coordinate: the next coarser level of a hierarchy.
+    With `weights`, each count is first multiplied by that integer coordinate. With `within`, every
+    combination must have a single label of that coordinate: the next coarser level of a hierarchy.
     """
 
     kind: ClassVar[str] = "sums"
@@ -43,14 +43,14 @@ class Sums(Statement):
             raise InvariantError(f"the sums run over a dimension twice: {', '.join(self.by)}")
 
     def equalities(self, frame: Frame) -> Rows:
-        """One row per combination of labels, in the order in which `by` varies, the last fastest."""
+        """Return one row per combination of labels, in the order of `by`, the last fastest."""
         codes = np.zeros(frame.size, dtype=np.int64)
         n = 1
         for coordinate in self.by:
             inner, labels = frame.codes(coordinate)
             if n > 1:
                 present, codes = np.unique(codes * labels.size + inner, return_inverse=True)
-                n = present.size  # before the next factor can overflow
+                n = present.size  # renumber the codes before the next factor can overflow
             else:
                 codes, n = inner, labels.size
         first = _first_cells(codes, n)
@@ -60,7 +60,9 @@ class Sums(Statement):
         if self.weights is not None:
             weights = frame.broadcast(self.weights)
             if weights.dtype.kind != "i":
-                raise LabelError(f"the weights {self.weights!r} must be an integer coordinate, to keep sums whole")
+                raise LabelError(
+                    f"the weights {self.weights!r} must be an integer coordinate, so that sums are integers"
+                )
             A.data = weights[A.indices]
             A.eliminate_zeros()
         suffix = "" if self.weights is None else f" weighted by {self.weights}"
@@ -72,14 +74,14 @@ class Sums(Statement):
         if elsewhere.size:
             cell = int(elsewhere[0])
             name = ", ".join(f"{coordinate}={frame.label(coordinate, cell)}" for coordinate in self.by)
-            homes = sorted(str(labels[k]) for k in (outer[cell], outer[first[codes[cell]]]))
+            outer_labels = sorted(str(labels[k]) for k in (outer[cell], outer[first[codes[cell]]]))
             raise InvariantError(
-                f"{name} lies in {' and in '.join(f'{within}={home}' for home in homes)}, so the levels do not nest: "
-                f"give its parts names of their own, or use margin({within!r}, ...)"
+                f"{name} lies in {' and in '.join(f'{within}={parent}' for parent in outer_labels)}, so the levels do "
+                f"not nest: give its parts distinct names, or use margin({within!r}, ...)"
             )
 
     def coordinates(self) -> frozenset[str]:
-        """Name what the sums run over."""
+        """Return the dimensions and coordinates of the sums."""
         return frozenset(self.by) | {name for name in (self.weights, self.within) if name is not None}
 
     def __str__(self) -> str:
@@ -92,7 +94,7 @@ class Sums(Statement):
 
 @dataclass(frozen=True)
 class Parents(Statement):
-    """Sums over the labels of `dim` that share a parent, from pairs of a label and its parent."""
+    """Sums over the labels of `dim` with the same parent, from pairs of a label and its parent."""
 
     kind: ClassVar[str] = "parents"
     dim: str
@@ -104,7 +106,7 @@ class Parents(Statement):
             raise LabelError(f"the mapping of {self.dim!r} to parents is empty: give the parent of every label")
         for pair in self.parents:
             if not isinstance(pair, tuple) or len(pair) != 2:
-                raise LabelError(f"the mapping of {self.dim!r} to parents holds {pair!r}, which is no pair of labels")
+                raise LabelError(f"the mapping of {self.dim!r} to parents must hold pairs of labels, found {pair!r}")
             as_label(pair[0], f"a label of {self.dim!r}")
             as_label(pair[1], f"the parent of {pair[0]!r}")
         if len({label for label, _ in self.parents}) < len(self.parents):
@@ -115,21 +117,21 @@ class Parents(Statement):
         refuse_look_alikes(list(map(str, parents)), f"the mapping of {self.dim!r} holds parent")
 
     def equalities(self, frame: Frame) -> Rows:
-        """One row per parent, in order of appearance."""
+        """Return one row per parent, in order of appearance."""
         codes, labels = frame.codes(self.dim)
         parents = dict(self.parents)
-        found = labels.tolist()
-        orphan = next((label for label in found if label not in parents), None)
+        dim_labels = labels.tolist()
+        orphan = next((label for label in dim_labels if label not in parents), None)
         if orphan is not None:
             example = next(iter(parents))
             raise LabelError(
                 f"the mapping of {self.dim!r} to parents lacks the label {orphan!r}; it has labels such as {example!r}"
             )
-        groups, names = pd.factorize(np.array([parents[label] for label in found], dtype=object))
+        groups, names = pd.factorize(np.array([parents[label] for label in dim_labels], dtype=object))
         return _indicator(groups[codes], len(names)), GroupNames(self.dim, names.tolist())
 
     def coordinates(self) -> frozenset[str]:
-        """Name the dimension."""
+        """Return the dimension."""
         return frozenset({self.dim})
 
     def __str__(self) -> str:
@@ -142,7 +144,7 @@ def total(*, weights: str | None = None) -> Public:
     Parameters
     ----------
     weights : str, optional
-        An integer coordinate to multiply the counts by (persons per household).
+        An integer coordinate that multiplies the counts (persons per household).
 
     Returns
     -------
@@ -162,9 +164,9 @@ def margin(*dims: str, weights: str | None = None) -> Public:
     Parameters
     ----------
     *dims : str
-        Names of dimensions or coordinates to keep; all others are summed out.
+        Names of dimensions or coordinates to keep; the table is summed over all others.
     weights : str, optional
-        An integer coordinate to multiply the counts by.
+        An integer coordinate that multiplies the counts.
 
     Returns
     -------
@@ -173,7 +175,7 @@ def margin(*dims: str, weights: str | None = None) -> Public:
     Raises
     ------
     InvariantError, LabelError
-        No dimension, one twice, or one that is no string.
+        No dimension is given, a dimension is given twice, or a name is not a string.
 
     Examples
     --------
@@ -194,7 +196,7 @@ def groups(coordinate: str, parents: Mapping[Any, Any] | pd.Series | None = None
     ----------
     coordinate : str
         A coordinate of the table that names the group of each cell (the state of a county); or,
-        with `parents`, a dimension whose labels the mapping puts into groups.
+        with `parents`, a dimension whose labels are mapped to groups.
     parents : mapping or pandas.Series, optional
         Group of every label of `coordinate`. It is published; labels that the table lacks are allowed.
 
@@ -205,7 +207,7 @@ def groups(coordinate: str, parents: Mapping[Any, Any] | pd.Series | None = None
     Raises
     ------
     LabelError
-        `parents` is no mapping, is empty, or holds labels that look alike.
+        `parents` is not a mapping, is empty, or holds labels that look alike.
 
     Examples
     --------
@@ -225,20 +227,20 @@ def hierarchy(*levels: str, parents: Mapping[Any, Any] | pd.Series | None = None
     Parameters
     ----------
     *levels : str
-        Coordinates from coarse to fine (``"state", "county"``); or, with `parents`, the one dimension
-        that the mapping starts from.
+        Coordinates from coarse to fine (``"state", "county"``); or, with `parents`, the single dimension
+        whose labels are the leaves of the mapping.
     parents : mapping or pandas.Series, optional
-        Parent of every label, and of every parent but the roots, level by level.
+        Parent of every label and of every parent except the roots, level by level.
 
     Returns
     -------
     Public
-        Binding it to a table whose levels do not nest (a county in two states) raises InvariantError.
+        Binding to a table whose levels do not nest (a county in two states) raises InvariantError.
 
     Raises
     ------
     InvariantError
-        No level; labels of one level at different depths of `parents`, or it runs in a circle.
+        No level is given; labels of one level have different depths in `parents`, or `parents` has a cycle.
 
     Examples
     --------
@@ -254,40 +256,38 @@ def hierarchy(*levels: str, parents: Mapping[Any, Any] | pd.Series | None = None
         nested = [Sums((fine,), within=coarse) for coarse, fine in pairwise(levels)]
         return Public((Sums(), Sums(levels[:1]), *nested))
     if len(levels) != 1:
-        raise InvariantError("with parents, name the one dimension that the mapping starts from")
+        raise InvariantError("with parents, name the single dimension whose labels are the leaves of the mapping")
     parent_of = dict(_pairs(parents))
     inner = set(parent_of.values())
     ancestor = {label: label for label in parent_of if label not in inner}
     statements: list[Statement] = [Sums()]
     for _ in range(len(parent_of)):
-        rooted = [label for label, at in ancestor.items() if at not in parent_of]
+        rooted = [label for label, ancestor_label in ancestor.items() if ancestor_label not in parent_of]
         if rooted and len(rooted) < len(ancestor):
-            raise InvariantError(f"{rooted[0]!r} reaches the top of the mapping before other labels of its level do")
+            raise InvariantError(f"{rooted[0]!r} has fewer ancestors in the mapping than other labels of its level")
         if rooted or not ancestor:
             break
-        ancestor = {label: parent_of[at] for label, at in ancestor.items()}
+        ancestor = {label: parent_of[ancestor_label] for label, ancestor_label in ancestor.items()}
         if len(set(ancestor.values())) > 1:
             statements.append(Parents(levels[0], tuple(ancestor.items())))
-    if not ancestor or any(at in parent_of for at in ancestor.values()):
-        raise InvariantError("the mapping of labels to parents runs in a circle")
+    if not ancestor or any(ancestor_label in parent_of for ancestor_label in ancestor.values()):
+        raise InvariantError("the mapping of labels to parents has a cycle")
     return Public(tuple(statements))
 
 
 def _pairs(parents: object) -> tuple[tuple[str | int, str | int], ...]:
     if not isinstance(parents, Mapping | pd.Series):
-        raise LabelError(
-            f"parents must map labels to groups, as a dict or a Series does; found {type(parents).__name__}"
-        )
+        raise LabelError(f"parents must map labels to groups, as a dict or a Series; found {type(parents).__name__}")
     return tuple((as_label(k, "a label"), as_label(v, f"the parent of {k!r}")) for k, v in parents.items())
 
 
 def _indicator(codes: NDArray[np.int64], rows: int) -> sp.csr_array:
-    """Row r has a one in the columns whose code is r."""
+    """Return the matrix whose row r has a 1 in each column with code r."""
     ones, ends = np.ones(codes.size, dtype=np.int64), np.arange(codes.size + 1)
     return sp.csr_array(sp.csc_array((ones, codes, ends), shape=(rows, codes.size)))
 
 
 def _first_cells(codes: NDArray[np.int64], n: int) -> NDArray[np.int64]:
     first = np.zeros(n, dtype=np.int64)
-    first[codes[::-1]] = np.arange(codes.size)[::-1]  # the last to be written stays: the first in order
+    first[codes[::-1]] = np.arange(codes.size)[::-1]  # the last write remains: the first cell of each code
     return first

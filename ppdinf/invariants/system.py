@@ -38,7 +38,7 @@ Values = Sequence[int] | Array | Mapping[str, int] | pd.Series
 
 @dataclass(frozen=True, eq=False, repr=False)
 class System:
-    """What is public about one table, as exact integer rows.
+    """The public information about one table, as exact integer rows.
 
     Attributes
     ----------
@@ -47,14 +47,14 @@ class System:
     frame : Frame
         Labels of the table.
     A : scipy.sparse.csr_array of int64, shape (k, d)
-        One row per public sum, one column per cell in table order. Rows may repeat or follow
-        from each other; that is normal (two margins share their total).
+        One row per public sum, one column per cell in table order. Rows may repeat or be linearly
+        dependent, for example for two margins with the same total.
     values : numpy.ndarray of int64, shape (k,)
         The exact public values ``a``.
     names : sequence of str
-        Name of each row, as error messages and reports use it.
+        Name of each row, used in error messages and reports.
     B, limits, bound_names
-        The same for what is known to hold, ``B x >= limits``.
+        The same for known inequalities, ``B x >= limits``.
     empty : numpy.ndarray of bool, shape (d,)
         Structural zeros: cells that are zero by definition.
     """
@@ -80,16 +80,16 @@ class System:
 
     @cached_property
     def fixed(self) -> NDArray[np.bool_]:
-        """Cells that follow from what is public, sums and bounds together.
+        """Cells that are determined by the public sums and bounds together.
 
-        All of them where bounds leave up to 100 cells undecided; in larger tables those that follow from one sum or
-        bound after the other (`ppdinf.lattice.points.fixed_cells`).
+        All determined cells if bounds leave at most 100 cells undecided. In larger tables, the cells that are
+        determined by successive single sums and bounds (`ppdinf.lattice.points.fixed_cells`).
         """
         return fixed_cells(self.structure, self.A, self.values, self.B, self.limits)
 
     @cached_property
     def cell_limits(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Smallest and largest count of each cell by the bounds on single cells alone; infinite where there is none."""
+        """Smallest and largest count of each cell by bounds on single cells alone; infinite for unbounded cells."""
         low, high = np.full(self.frame.size, -np.inf), np.full(self.frame.size, np.inf)
         single = np.flatnonzero(np.diff(self.B.indptr) == 1)
         cells, weights = self.B.indices[self.B.indptr[single]], self.B.data[self.B.indptr[single]]
@@ -105,28 +105,28 @@ class System:
 
     @cached_property
     def free(self) -> Structure:
-        """Structure of the system with every cell held that follows from what is public, bounds included."""
+        """Structure of the system after all cells that are determined, also by bounds, are fixed."""
         held = np.flatnonzero(self.fixed & ~self.structure.fixed)
         return structure(sp.vstack([self.A, rows_of(held, self.frame)])) if held.size else self.structure
 
     def check(self, table: TableLike) -> pd.DataFrame:
-        """Compare the sums of a table with what is public.
+        """Compare the sums of a table with the public values.
 
         Parameters
         ----------
         table : xarray.DataArray, pandas object or numpy.ndarray
-            Same labels in the same order as the table that was bound. Negative cells allowed.
+            With the same labels in the same order as the bound table. Negative cells are allowed.
 
         Returns
         -------
         pandas.DataFrame
             One row per public sum and bound: ``found``, ``relation``, ``public``, ``agrees``. For a
-            confidential table, ``found`` is confidential wherever it does not agree.
+            confidential table, ``found`` is confidential in rows that do not agree.
 
         Raises
         ------
         LabelError, CountError
-            Other labels than the bound table has, or cells that are not counts.
+            The labels differ from the bound table, or cells are not counts.
 
         Examples
         --------
@@ -149,12 +149,12 @@ class System:
         )
 
     def require(self, table: TableLike) -> None:
-        """Raise unless `table` agrees with everything public.
+        """Raise unless `table` satisfies all public statements.
 
         Raises
         ------
         InvariantError
-            Naming the first public sum or bound that is broken; no count is shown.
+            The message names the first violated public sum or bound and shows no count.
 
         Examples
         --------
@@ -164,24 +164,24 @@ class System:
         self.require_cells(self.cells(table))
 
     def require_cells(self, cells: NDArray[np.int64], *, bounds: bool = True) -> None:
-        """Raise unless cells in the order of the columns of ``A`` agree with what is public.
+        """Raise unless cells in the order of the columns of ``A`` satisfy the public statements.
 
         Parameters
         ----------
         cells : ndarray of int64, shape (d,)
         bounds : bool, default True
-            Whether bounds count; noise keeps the sums alone.
+            Whether bounds are checked; noise keeps only the sums.
         """
         sums, above = self._sums(cells)
         broken = [self.names[r] for r in np.flatnonzero(sums != self.values)[:1]]
         broken += [self.bound_names[r] for r in np.flatnonzero(above < self.limits)[:1]] if bounds else []
         if broken:
             raise InvariantError(
-                f"the table disagrees with what is public about {broken[0]!r}: correct the table or the statement"
+                f"the table violates the public statement {broken[0]!r}: correct the table or the statement"
             )
 
     def nearest(self, table: TableLike) -> xr.DataArray:
-        """Find a table that agrees with everything public, as near to `table` in l1 as can be.
+        """Return a table that satisfies all public statements, as near to `table` in l1 as possible.
 
         Parameters
         ----------
@@ -191,17 +191,17 @@ class System:
         Returns
         -------
         xarray.DataArray of int64
-            Every public sum and bound holds. One of the nearest where there are several.
+            Every public sum and bound holds. If several tables are nearest, one of them is returned.
 
         Raises
         ------
         InvariantError
-            There is none: the sums and bounds that cannot be met together are named.
+            No such table exists; the message names sums and bounds that contradict each other.
 
         Notes
         -----
-        ``O(d log d)`` where bounds concern single cells and public sums split the cells into groups; else an
-        integer programme (`ppdinf.lattice.nearest_feasible`).
+        ``O(d log d)`` if bounds concern single cells and public sums split the cells into groups; otherwise an
+        integer program (`ppdinf.lattice.nearest_feasible`).
 
         Examples
         --------
@@ -210,14 +210,14 @@ class System:
         >>> public.on([3, 1, 2]).nearest([5, -2, 4]).values
         array([3, 0, 3])
         """
-        found = nearest_feasible(
+        nearest = nearest_feasible(
             self.A, self.values, self.B, self.limits, self.cells(table),
             structure=self.structure, row_names=self.names, bound_names=self.bound_names,
         )  # fmt: skip
-        return self.frame.table(found)
+        return self.frame.table(nearest)
 
     def cells(self, table: TableLike) -> NDArray[np.int64]:
-        """Cells of `table` in the order of the columns of ``A``, after checking its labels.
+        """Return the cells of `table` in the order of the columns of ``A``, after a check of its labels.
 
         Examples
         --------
@@ -230,7 +230,7 @@ class System:
         if not bare:
             self.frame.check_same(frame, "the table")
         elif frame.shape != self.frame.shape:
-            raise LabelError(f"the array has shape {frame.shape}, the table that was bound has {self.frame.shape}")
+            raise LabelError(f"the array has shape {frame.shape}, but the bound table has shape {self.frame.shape}")
         return cells
 
     def _sums(self, cells: NDArray[np.int64]) -> tuple[Array, Array]:
@@ -243,16 +243,16 @@ def bind(
     cells: NDArray[np.int64],
     values: Values | None = None,
 ) -> System:
-    """Write the statements out for the labels of a table; see `Public.on`.
+    """Compute the rows of the statements for the labels of a table; see `Public.on`.
 
     Parameters
     ----------
     public : Public
     frame : Frame
     cells : ndarray of int64, shape (d,)
-        Where public values are read off, unless given.
+        Cells from which public values are computed, unless they are given.
     values : sequence of int, or mapping or Series by row name, optional
-        Consistent with each other; whether the bounds can be met as well is not looked at here.
+        Consistent with each other; whether they are consistent with the bounds is not checked here.
 
     Returns
     -------
@@ -261,13 +261,13 @@ def bind(
     rows = [statement.equalities(frame) for statement in public]
     bounds = [statement.inequalities(frame) for statement in public]
     A, names = _stack(frame, [part for part, _ in rows]), Joined([part for _, part in rows])
-    known = [statement.known for statement in public]  # what holds for every table and is an equation: cells are zero
+    known = [statement.known for statement in public]  # equalities that hold for every table: structural zeros
     zero_rows = np.repeat(known, [len(part) for _, part in rows]).astype(bool)
     empty = np.zeros(frame.size, dtype=bool)
     empty[A[zero_rows].indices] = True
     if values is None:
         stated = _read_off(A, cells, names)
-        stated[zero_rows] = 0  # they hold whatever the table says
+        stated[zero_rows] = 0  # structural zeros hold for every table
     else:
         stated = _by_row(values, names)
         for row in np.flatnonzero(zero_rows & (stated != 0))[:1]:
@@ -287,11 +287,11 @@ def _stack(frame: Frame, parts: list[sp.csr_array]) -> sp.csr_array:
 
 
 def _read_off(A: sp.csr_array, cells: NDArray[np.int64], names: Sequence[str]) -> NDArray[np.int64]:
-    found = exact_product(A, cells)
-    large = np.flatnonzero(np.abs(found) > LARGEST)
+    sums = exact_product(A, cells)
+    large = np.flatnonzero(np.abs(sums) > LARGEST)
     if large.size:
-        raise CountError(f"the sum of {names[large[0]]!r} is beyond 2**53: publish smaller sums or smaller weights")
-    return found.astype(np.int64)
+        raise CountError(f"the sum of {names[large[0]]!r} exceeds 2**53: publish smaller sums or smaller weights")
+    return sums.astype(np.int64)
 
 
 def _by_row(values: Values, names: Sequence[str]) -> NDArray[np.int64]:
@@ -304,7 +304,7 @@ def _by_row(values: Values, names: Sequence[str]) -> NDArray[np.int64]:
         values = [given[name] for name in names]
     elif isinstance(values, xr.DataArray | pd.DataFrame):
         raise LabelError(
-            "values are a sequence in the order of the rows, or a mapping or Series by the name of each row; found a "
-            f"{type(values).__name__}, whose labels would be ignored"
+            "values must be a sequence in the order of the rows, or a mapping or Series by the name of each row; found "
+            f"a {type(values).__name__}, whose labels would be ignored"
         )
     return integer_vector(values, len(names), names, name="values")

@@ -1,4 +1,4 @@
-"""Whom a guarantee protects, and how many records one of them may have."""
+"""The protected unit, and the number of records that one unit may have."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["Unit", "unit"]
 
 @dataclass(frozen=True)
 class Unit(Statement):
-    """What one protected unit is, and how many records it has at most."""
+    """The protected unit and its largest number of records."""
 
     kind: ClassVar[str] = "unit"
     known: ClassVar[bool] = True
@@ -23,7 +23,7 @@ class Unit(Statement):
 
     def __post_init__(self) -> None:
         if not as_text(self.unit, "the unit").strip():
-            raise LabelError("the unit has no name: say whom the guarantee protects, such as 'household'")
+            raise LabelError("the unit must not be empty: name whom the guarantee protects, such as 'household'")
         contributions = as_whole(self.contributions, "contributions")
         if contributions < 1:
             raise InvariantError(f"contributions must be at least 1 record, found {contributions}")
@@ -34,18 +34,17 @@ class Unit(Statement):
 
 
 def unit(unit: str, *, contributions: int = 1) -> Public:
-    """State whom the guarantee of a release protects, and how many records one of them may have in the table.
+    """State the protected unit of a release, and the number of records that one unit may have in the table.
 
-    Unless stated, the unit is a person with one record. The loss per unit of distance stays what it is; guarantees
-    say besides what all records of one unit lose together (group privacy).
+    By default the unit is a person with one record. The loss per unit of distance does not depend on it; guarantees
+    also state the loss of all records of one unit together (group privacy).
 
     Parameters
     ----------
     unit : str
         In the singular: "person", "household", "visit".
-    contributions : int
-        Records of one unit at most. Nothing checks that, since a table does not show whose records it counts: drop the
-        records beyond it, or count them, before the table is made.
+        Largest number of records of one unit. A table does not show whose records it counts, so this is not checked:
+        drop additional records before the table is made.
 
     Returns
     -------
@@ -54,14 +53,14 @@ def unit(unit: str, *, contributions: int = 1) -> Public:
     Raises
     ------
     LabelError, InvariantError
-        No name, or contributions below 1; two units in one `Public`.
+        The name is empty, contributions are below 1, or a `Public` has two units.
 
     Examples
     --------
     >>> import ppdinf as ppd
     >>> public = ppd.invariants.total() & unit("household", contributions=4)
-    >>> promise = ppd.GeneralizedLaplace(public, epsilon="1/8").guarantee
-    >>> promise.unit, promise.loss(2), promise.loss_of_unit
+    >>> guarantee = ppd.GeneralizedLaplace(public, epsilon="1/8").guarantee
+    >>> guarantee.unit, guarantee.loss(2), guarantee.loss_of_unit
     ('household', Fraction(1, 4), Fraction(1, 1))
     """
     return Public((Unit(unit, contributions),))

@@ -117,15 +117,15 @@ def test_matrices_of_any_kind(kind):
         (lambda: linear([1, 2]), InvariantError, "needs a matrix"),
         (lambda: linear(np.zeros((0, 2))), InvariantError, "at least one row"),
         (lambda: linear([[1, 2]], ["a", "b"]), InvariantError, "1 rows but 2 row names"),
-        (lambda: linear([[1, 2], [2, 1]], ["a", "a"]), LabelError, "names of their own"),
+        (lambda: linear([[1, 2], [2, 1]], ["a", "a"]), LabelError, "must be unique"),
         (lambda: linear([[1, 2]], [3]), LabelError, "name of a row of A"),
         (lambda: linear(pd.DataFrame([[1, 2]], columns=[0.5, 1.5])), LabelError, "a column of A"),
         (lambda: inequality([[1, 1]], [0.5]), InvariantError, "limits, row 0"),
         (lambda: inequality([[1, 1]], [1, 2]), InvariantError, "limits has shape"),
         (lambda: between(None, None), InvariantError, "at least one limit"),
         (lambda: between(3, 2), InvariantError, "no count lies between 3 and 2"),
-        (lambda: between(True, 2), InvariantError, "whole number"),
-        (lambda: between(0.0, 2), InvariantError, "whole number"),
+        (lambda: between(True, 2), InvariantError, "must be an integer"),
+        (lambda: between(0.0, 2), InvariantError, "must be an integer"),
         (lambda: between(0, 2**53 + 1), InvariantError, "at most 2"),
         (lambda: at_least("a", "a", dim="measure"), InvariantError, "'a' twice"),
         (lambda: at_least(None, "a", dim="measure"), LabelError, "larger must be"),
@@ -155,7 +155,7 @@ def test_refuses_malformed_declarations(declare, error, message):
         ),
         (linear(pd.DataFrame([[1] * 6])), LabelError, r"has 0 in column 0"),
         (at_least("cases", "recoveries", dim="measure"), LabelError, "'measure' has no label 'recoveries'"),
-        (at_least("A", "B", dim="state"), LabelError, "'state' is only a coordinate"),
+        (at_least("A", "B", dim="state"), LabelError, "'state' is a coordinate"),
     ],
 )
 def test_refuses_tables_that_do_not_fit(public, error, message):
@@ -200,7 +200,7 @@ def test_joining_drops_repetitions_and_nothing_else():
         total() & "state"
 
 
-def test_sentences_say_what_is_published_and_what_is_known():
+def test_sentences_list_published_and_known_statements():
     assert str(Public()) == "Published exactly: nothing."
     public = cells({"county": "x", "measure": ["cases", "tests"]}) & linear([[1] * 6]) & covariates("density")
     public = public & zeros({"county": "y"}) & between(None, 9) & at_least("cases", "deaths", dim="measure")
@@ -213,7 +213,7 @@ def test_sentences_say_what_is_published_and_what_is_known():
 @settings(max_examples=300, deadline=None)
 @given(st.data())
 def test_foreign_statements_are_refused_by_kind_and_field(data):
-    """Any one field replaced by junk is refused by a typed error, or is a statement of its own."""
+    """Any one field replaced by an invalid value is refused by a typed error, or is another valid statement."""
     entry = data.draw(st.sampled_from(json.loads(json.dumps(EVERYTHING.to_dict()))))
     junk = st.recursive(
         st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=3),
@@ -237,13 +237,13 @@ def test_labels_of_the_columns_of_a_matrix_are_labels_one_for_each(given):
 
 
 @pytest.mark.parametrize("data", [None, {}, "sums", [None], [[]], [{"kind": []}], [{"kind": "sums"}]])
-def test_what_is_no_statement_is_refused(data):
+def test_invalid_statements_are_refused(data):
     with pytest.raises(InvariantError):
         Public.from_dict(data)
 
 
 def test_and_and_or_do_not_drop_statements():
-    """``a and b`` is b to Python: what was meant to be public would be noised in silence."""
+    """``a and b`` is b in Python: a statement would silently not be public."""
     for joined in (
         lambda: total() and margin("x"),
         lambda: total() or margin("x"),

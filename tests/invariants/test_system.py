@@ -1,4 +1,4 @@
-"""Binding to values: stated or read off, consistent or named, exact beyond 64 bits."""
+"""Binding to values: stated or computed, consistent or refused by name, exact above 64 bits."""
 
 import copy
 import pickle
@@ -87,7 +87,7 @@ def test_nearest_keeps_everything_public():
         (between(0, 8_000_000), "'county=y at most 8000000'"),
     ],
 )
-def test_what_a_table_breaks_is_named_without_counts(public, message):
+def test_violated_statements_are_named_without_counts(public, message):
     bound = public.on(xr.ones_like(TABLE))
     with pytest.raises(InvariantError, match=message) as caught:
         bound.require(TABLE)
@@ -97,7 +97,7 @@ def test_what_a_table_breaks_is_named_without_counts(public, message):
 
 def test_sums_are_exact_or_refused():
     huge = np.full(2000, 2**53)
-    with pytest.raises(CountError, match="sum of 'total' is beyond 2"):
+    with pytest.raises(CountError, match="sum of 'total' exceeds 2"):
         total().on(huge)
     alternating = linear([[1, -1] * 1000], ["difference"])
     assert alternating.on(huge).values.tolist() == [0]
@@ -155,7 +155,7 @@ def test_names_behave_as_a_list():
 @pytest.mark.deep
 @pytest.mark.parametrize("labels", ["numbers", "strings"])
 def test_ten_million_cells_bind(labels):
-    """Law of large tables: no loop in Python over cells or labels. Twenty seconds, six gigabytes."""
+    """Large tables: no Python loop over cells or labels. 20 s and 6 GB."""
     import resource
     import time
 
@@ -169,7 +169,7 @@ def test_ten_million_cells_bind(labels):
     bound = (groups("state") & nonnegative()).on(table)
     assert bound.structure.is_partition
     bound.require(table)
-    assert time.process_time() - start < 60  # three times what is promised: machines differ
+    assert time.process_time() - start < 60  # three times the documented time: machines differ
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 5.5 * 2**20  # on top of tests before this one
     expected = pd.Series(table.values).groupby(states, sort=False).sum()
     assert bound.values.tolist() == expected.tolist()
