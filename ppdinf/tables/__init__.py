@@ -1,7 +1,7 @@
 """Labelled integer tables: reading, checking and converting them.
 
-frame          labels of a table without its counts: all that public statements are allowed to look at
-labels         what a label may be
-pandas_tables  series and DataFrames of counts as labelled arrays, exactly as they are or refused
-table          labelled integer tables: one way in for xarray, pandas and NumPy, with every check in one place
+frame          Labels of a table without its counts, the only input of public statements.
+labels         Validation of labels.
+pandas_tables  Conversion of Series and DataFrames of counts to labelled arrays, without changes.
+table          Labelled integer tables: conversion from xarray, pandas and NumPy with all checks.
 """

@@ -1,4 +1,4 @@
-"""Labels of a table without its counts: all that public statements are allowed to look at."""
+"""Labels of a table without its counts, the only input of public statements."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ppdinf.tables.labels import as_labels, as_name, native, refuse_look_alikes
 __all__ = ["Frame"]
 
 TOTALS = frozenset({"total", "totals", "all", "(all)", "sum", "overall", "grand total", "subtotal"})
-"""What rows of totals are called, by spreadsheets and by ``pandas.crosstab(..., margins=True)``."""
+"""Names of total rows in spreadsheets and in ``pandas.crosstab(..., margins=True)``."""
 
 Coordinate = tuple[tuple[str, ...], Array]
 
@@ -32,7 +32,7 @@ class Frame:
     dims : tuple of str
         Names of the dimensions, in the order of the table.
     shape : tuple of int
-        Number of labels along each.
+        Number of labels along each dimension.
     coords : dict
         ``name -> (dims, values)`` for the labels of each dimension and for further coordinates,
         with their dimensions in the order of the table. Values are str, int64 or (further
@@ -52,19 +52,19 @@ class Frame:
 
     @classmethod
     def of(cls, table: xr.DataArray) -> Frame:
-        """Read the frame off a DataArray, checking every name and label.
+        """Return the frame of a DataArray, after checks of all names and labels.
 
-        A coordinate of one value, which says where the table was cut from, is left out.
+        A scalar coordinate, which remains after a selection, is dropped.
 
         Raises
         ------
         LabelError
-            Naming the dimension or coordinate, and the label that is missing, repeated, of
-            another kind, or like another one to the eye.
+            The message names the dimension or coordinate, and the label that is missing, repeated, of
+            another kind, or looks like another label.
         """
         dims = tuple(as_name(dim, "dimension") for dim in table.dims)
         if len(set(dims)) < len(dims):
-            raise LabelError(f"the table has dimensions {dims}: every dimension needs a name of its own")
+            raise LabelError(f"the table has dimensions {dims}: every dimension needs a unique name")
         coords: dict[str, Coordinate] = {}
         for dim, size in zip(dims, table.shape, strict=True):
             if isinstance(table.indexes.get(dim), pd.MultiIndex):
@@ -85,29 +85,29 @@ class Frame:
         return math.prod(self.shape)
 
     def refuse_totals(self) -> None:
-        """Refuse a label that says it is the total of its dimension, beside others: people would be counted twice.
+        """Refuse the label of a total among other labels, because everybody would be counted twice.
 
         Raises
         ------
         LabelError
-            Naming the dimension and the label.
+            The message names the dimension and the label.
         """
         for dim in self.dims:
             labels = self.coords[dim][1]
-            found = [name for name in labels if isinstance(name, str) and name.strip().casefold() in TOTALS]
-            if found and labels.size > 1:
+            totals = [name for name in labels if isinstance(name, str) and name.strip().casefold() in TOTALS]
+            if totals and labels.size > 1:
                 raise LabelError(
-                    f"{dim!r} has the label {found[0]!r} beside others: a total is no cell, it would count everybody "
-                    "twice. Drop it, and declare totals public with ppdinf.invariants; if it is a cell, rename it"
+                    f"{dim!r} has the label {totals[0]!r} among others: a total would count everybody twice. Drop it "
+                    "and declare totals public with ppdinf.invariants; if it is not a total, rename it"
                 )
 
     def coordinate(self, name: str) -> Coordinate:
-        """Dimensions and values of a coordinate, or of the labels of a dimension.
+        """Return the dimensions and values of a coordinate, or of the labels of a dimension.
 
         Raises
         ------
         LabelError
-            There is none of that name; those that exist are listed.
+            No coordinate has this name; the message lists all names.
         """
         if name not in self.coords:
             known = ", ".join(repr(key) for key in self.coords)
@@ -115,12 +115,12 @@ class Frame:
         return self.coords[name]
 
     def broadcast(self, name: str) -> Array:
-        """Coordinate `name` spread over every cell, shape (d,), in the order of the table."""
+        """Return coordinate `name` repeated for every cell, shape (d,), in the order of the table."""
         dims, values = self.coordinate(name)
         return self._spread(dims, values)
 
     def codes(self, name: str) -> tuple[NDArray[np.int64], Array]:
-        """Give every cell the number of its label in a coordinate, in order of appearance.
+        """Return the number of each cell's label in a coordinate, in order of appearance.
 
         Returns
         -------
@@ -132,56 +132,56 @@ class Frame:
         Raises
         ------
         LabelError
-            The coordinate holds decimals, which are no labels.
+            The coordinate holds decimals, which cannot be labels.
         """
         dims, values = self.coordinate(name)
         if values.dtype.kind == "f":
-            raise LabelError(f"the coordinate {name!r} holds decimals: cells are grouped by strings or whole numbers")
-        if name in self.dims:  # its labels are distinct
+            raise LabelError(f"the coordinate {name!r} holds decimals: groups of cells need strings or integers")
+        if name in self.dims:  # labels of a dimension are distinct
             return self._spread(dims, np.arange(values.size)), values
         codes, labels = pd.factorize(values.ravel())
         return self._spread(dims, codes.reshape(values.shape).astype(np.int64)), labels
 
     def select(self, name: str, labels: Iterable[str | int]) -> NDArray[np.bool_]:
-        """Mark the cells whose label in coordinate `name` is one of `labels`, shape (d,).
+        """Return a mask of the cells whose label in coordinate `name` is in `labels`, shape (d,).
 
         Raises
         ------
         LabelError
-            Naming the first label that the coordinate does not have.
+            The message names the first label that the coordinate does not have.
         """
         codes, known = self.codes(name)
         wanted = list(labels)
-        found = pd.Index(known, dtype=object).get_indexer(pd.Index(wanted, dtype=object))
-        if np.any(found < 0):
-            absent = wanted[int(np.argmin(found))]
+        positions = pd.Index(known, dtype=object).get_indexer(pd.Index(wanted, dtype=object))
+        if np.any(positions < 0):
+            absent = wanted[int(np.argmin(positions))]
             example = known[:1].tolist()[0]
-            kind = "strings" if isinstance(example, str) else "whole numbers"
+            kind = "strings" if isinstance(example, str) else "integers"
             raise LabelError(f"{name!r} has no label {absent!r}; its labels are {kind} such as {example!r}")
         chosen = np.zeros(known.size, dtype=bool)
-        chosen[found] = True
+        chosen[positions] = True
         return chosen[codes]
 
     def label(self, name: str, cell: int) -> str | int:
-        """Label of one cell in coordinate `name`."""
+        """Return the label of one cell in coordinate `name`."""
         dims, values = self.coordinate(name)
         where = dict(zip(self.dims, np.unravel_index(cell, self.shape), strict=True))
-        found: str | int = native(values[tuple(where[dim] for dim in dims)])
-        return found
+        label: str | int = native(values[tuple(where[dim] for dim in dims)])
+        return label
 
     def cell(self, index: int) -> str:
-        """Name of the cell at flat `index`, as error messages use it."""
+        """Return the name of the cell at flat `index` for error messages."""
         return ", ".join(f"{dim}={self.label(dim, index)}" for dim in self.dims)
 
     def check_same(self, other: Frame, what: str) -> None:
-        """Refuse `other` unless its dimensions and labels are these, in this order.
+        """Refuse `other` unless its dimensions and labels are the same, in the same order.
 
-        Coordinates beside the labels must agree where both have them.
+        Other coordinates must agree if both frames have them.
 
         Raises
         ------
         LabelError
-            Naming the first dimension or label that differs; xarray would align in silence.
+            The message names the first dimension or label that differs; xarray would align silently.
         """
         if other.dims != self.dims:
             raise LabelError(f"{what} has dimensions {other.dims}, expected {self.dims}; transpose it first")
@@ -193,14 +193,14 @@ class Frame:
                 raise LabelError(f"{what} has {name!r} along {theirs_dims}, expected along {dims}")
             differ = np.argwhere(mine != theirs)
             if differ.size:
-                at = tuple(differ[0].tolist())
+                position = tuple(differ[0].tolist())
                 raise LabelError(
-                    f"{what} has {native(theirs[at])!r} at position {', '.join(map(str, at))} of {name!r} where "
-                    f"{native(mine[at])!r} is expected; reindex it to the same order"
+                    f"{what} has {native(theirs[position])!r} at position {', '.join(map(str, position))} of {name!r} "
+                    f"where {native(mine[position])!r} is expected; reindex it to the same order"
                 )
 
     def table(self, values: Array, name: str | None = None) -> xr.DataArray:
-        """Dress cells of shape (d,), or draws of them of shape (draws, d), in these labels."""
+        """Return cells of shape (d,), or draws of shape (draws, d), as a table with these labels."""
         lead = ("draw",) * (values.ndim - 1)
         cells = values.reshape(*values.shape[:-1], *self.shape)
         return xr.DataArray(cells, dims=lead + self.dims, coords=self.coords, name=name)

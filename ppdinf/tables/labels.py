@@ -1,8 +1,8 @@
-"""What a label may be.
+"""Validation of labels.
 
-Labels are strings or whole numbers, which every file format and R keep apart. A coordinate that is not
-a dimension, such as the population density of a county, may hold decimals too. Labels that a reader
-cannot tell apart are refused: a second "Ohio " would quietly be a state of its own.
+Labels are strings or integers, which every file format and R distinguish. A coordinate that is not
+a dimension, such as the population density of a county, may also hold decimals. Labels that look the same are refused:
+otherwise "Ohio " would silently become a second state.
 """
 
 from __future__ import annotations
@@ -20,35 +20,35 @@ from ppdinf.errors import LabelError
 __all__ = ["LARGEST", "as_labels", "as_name", "native", "refuse_look_alikes", "refuse_unwritable"]
 
 LARGEST = 2**53
-"""Whole numbers up to here survive every CSV, JSON and R reader unchanged."""
+"""Largest integer that every CSV, JSON and R reader keeps unchanged."""
 
 RESERVED = {"draw", "chain", "released"}
-"""Dimensions of draws, and the column of counts in a release file."""
+"""Names reserved for dimensions of draws and for the column of counts in a release file."""
 
 
 def as_name(name: Hashable, what: str) -> str:
-    """Check the name of a dimension or coordinate."""
+    """Validate the name of a dimension or coordinate."""
     if not isinstance(name, str) or not name:
         raise LabelError(f"{what} names must be non-empty strings, found {name!r}")
     if name in RESERVED:
-        raise LabelError(f"{what} {name!r} has a name that draws and releases use themselves: rename it")
+        raise LabelError(f"{what} {name!r} has a reserved name, which draws and releases use: rename it")
     refuse_unwritable([name], f"the {what} is called")
     return str(name)
 
 
 def native(label: Any) -> Any:
-    """Python's own string or number for NumPy's."""
+    """Convert a NumPy scalar to a Python string or number."""
     return label.item() if isinstance(label, np.generic) else label
 
 
 def as_labels(values: Array, name: str, what: str) -> Array:
-    """Labels as str, int64 or, where a coordinate is no dimension, float64; whatever else is refused."""
+    """Return labels as str, int64 or, for coordinates that are not dimensions, float64; refuse other types."""
     where = f"{what} {name!r} holds"
     values = values.astype(object) if values.dtype.kind in "UT" else values.copy()
     kinds = set(map(type, values.ravel())) if values.dtype == object else {values.dtype.type}
     if all(issubclass(kind, str) for kind in kinds):
         if kinds != {str}:
-            values.flat = [str(label) for label in values.flat]  # NumPy's own strings
+            values.flat = [str(label) for label in values.flat]  # NumPy strings
         texts: Collection[str] = values.ravel().tolist()
         distinct = len(set(texts))
         texts = texts if distinct == len(texts) else set(texts)
@@ -56,7 +56,7 @@ def as_labels(values: Array, name: str, what: str) -> Array:
         refuse_look_alikes(texts, where)
     elif all(map(_is_whole, kinds)):
         if values.max() > LARGEST or values.min() < -LARGEST:
-            raise LabelError(f"{where} a number beyond 2**53, which R and JSON round: write its labels as strings")
+            raise LabelError(f"{where} a number above 2**53, which R and JSON round: write its labels as strings")
         values = values.astype(np.int64)
         distinct = pd.unique(values.ravel()).size
     elif values.dtype.kind == "f" and values.dtype.itemsize <= 8 and what != "dimension":
@@ -68,7 +68,7 @@ def as_labels(values: Array, name: str, what: str) -> Array:
         raise LabelError(f"{where} {_foreign(values)}: {_ALLOWED[what]}")
     if what == "dimension" and distinct < values.size:
         twice = native(values[np.argmax(pd.Series(values).duplicated())])
-        raise LabelError(f"{where} label {twice!r} twice: every label must be its own")
+        raise LabelError(f"{where} label {twice!r} twice: labels must be unique")
     return values
 
 
@@ -77,24 +77,24 @@ def _is_whole(kind: type) -> bool:
 
 
 _ALLOWED = {
-    "dimension": "convert its labels to strings (dates: '2021-12'), or all to whole numbers",
-    "coordinate": "convert it to strings (dates: '2021-12'), whole numbers or float64",
+    "dimension": "convert its labels to strings (dates: '2021-12'), or all of them to integers",
+    "coordinate": "convert it to strings (dates: '2021-12'), integers or float64",
 }
 
 
 def _foreign(values: Array) -> str:
-    """Name what is neither a string nor a whole number."""
+    """Name the values that are neither strings nor integers."""
     if values.dtype != object:
         return f"values of type {values.dtype}"
     known = [isinstance(label, str) or _is_whole(type(label)) for label in values.ravel()]
     if all(known):
-        return "both strings and whole numbers"
+        return "both strings and integers"
     k = known.index(False)
     return f"{type(values.ravel()[k]).__name__} at position {k}"
 
 
 def refuse_unwritable(texts: Collection[str], where: str) -> None:
-    """Refuse what no UTF-8 file can hold, and the null character, at which R and C stop reading."""
+    """Refuse text that UTF-8 files cannot hold, and the null character, which ends text in R and C."""
     try:
         if b"\0" not in "".join(texts).encode():
             return
@@ -105,20 +105,20 @@ def refuse_unwritable(texts: Collection[str], where: str) -> None:
 
 
 def refuse_look_alikes(texts: Collection[str], where: str) -> None:
-    """Refuse distinct strings that a reader takes for the same."""
+    """Refuse distinct strings that look the same."""
     joined = f"|{'|'.join(texts)}|"
     odd_blanks = any(pair in joined for pair in ("| ", "  ", " |"))
     if joined.isascii() and joined.isprintable() and not odd_blanks:
-        return  # plain text with single blanks inside looks like nothing but itself
+        return  # ASCII text with single blanks is unambiguous
     seen: dict[str, str] = {}
     for text in sorted(texts):
         twin = seen.setdefault(_appearance(text), text)
         if twin is not text:
-            raise LabelError(f"{where} {text!a} beside its look-alike {twin!a}: spell them alike, or apart")
+            raise LabelError(f"{where} both {text!a} and {twin!a}, which look alike: spell them alike, or distinctly")
 
 
 def _appearance(text: str) -> str:
-    """Return what a reader sees: compatible forms alike, no invisible characters, single blanks."""
+    """Return the visible form of a text: compatible forms unified, no invisible characters, single blanks."""
     plain = unicodedata.normalize("NFKC", text)
     shown = (c for c in plain if c.isspace() or unicodedata.category(c) not in ("Cc", "Cf"))
     return " ".join("".join(shown).split())

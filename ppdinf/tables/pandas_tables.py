@@ -1,6 +1,6 @@
-"""Series and DataFrames of counts as labelled arrays, exactly as they are or refused.
+"""Conversion of Series and DataFrames of counts to labelled arrays, without changes.
 
-Nothing is cast, filled or reordered here, and no message shows a cell's value.
+This module does not cast, fill or reorder, and no message shows the value of a cell.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ _LONG = (
 
 
 def from_series(data: pd.Series, dims: Sequence[str] | None) -> xr.DataArray:
-    """Make a dimension of every level of the index; every combination of labels must be there, once."""
+    """Make one dimension of every level of the index; every combination of labels must occur exactly once."""
     index = data.index
     names = dimension_names(list(index.names), dims)
-    if not isinstance(index, pd.MultiIndex):  # labels that repeat are named by the frame
+    if not isinstance(index, pd.MultiIndex):  # the frame reports repeated labels
         return xr.DataArray(data.to_numpy(), dims=names, coords={names[0]: _labels(index)})
     if index.has_duplicates:
         twice = tuple(map(native, index[index.duplicated()][0]))
-        raise LabelError(f"the index holds {twice} more than once: add the counts up, or tell the rows apart")
+        raise LabelError(f"the index holds {twice} more than once: add the counts, or make the rows distinct")
     codes, levels = zip(*(pd.factorize(index.get_level_values(k)) for k in range(len(names))), strict=True)
     for name, code in zip(names, codes, strict=True):
         if np.any(code < 0):
-            raise LabelError(f"level {name!r} of the index is missing a label in row {int(np.argmin(code))}")
+            raise LabelError(f"level {name!r} of the index has a missing label in row {int(np.argmin(code))}")
     shape = [len(level) for level in levels]
     flat = np.zeros(len(index), dtype=np.int64)
     for code, size in zip(codes, shape, strict=True):
-        flat = flat * size + code  # overflow is caught below: it leaves more combinations than rows
+        flat = flat * size + code  # overflow is detected below, as more combinations than rows
     combinations = math.prod(shape)
     if combinations > len(index):
         filled = np.zeros(len(index) + 1, dtype=bool)
@@ -52,7 +52,7 @@ def from_series(data: pd.Series, dims: Sequence[str] | None) -> xr.DataArray:
             absent.insert(0, native(level[position]))
         raise LabelError(
             f"{combinations - len(index)} combinations of {', '.join(names)} are absent, such as {tuple(absent)}: "
-            "write their zeros out, or use one dimension with coordinates"
+            "add them with the count 0, or use one dimension with coordinates"
         )
     cells = np.empty_like(data.to_numpy())
     cells[flat] = data.to_numpy()
@@ -60,13 +60,13 @@ def from_series(data: pd.Series, dims: Sequence[str] | None) -> xr.DataArray:
 
 
 def from_long(data: Any, dims: Sequence[str] | None, count: str, covariates: Sequence[str]) -> xr.DataArray:
-    """One row per cell: counts, and covariates along the dimensions on which they depend."""
+    """Convert one row per cell: counts, and covariates along the dimensions on which they depend."""
     if not isinstance(data, pd.DataFrame) or dims is None:
-        raise LabelError("count names a column of a DataFrame with one row per cell, and dims those of its labels")
+        raise LabelError("count must be a column of a DataFrame with one row per cell, and dims its columns of labels")
     named = [count, *dims, *covariates]
     absent = [name for name in named if name not in data.columns]
     if absent:
-        raise LabelError(f"the DataFrame has no column {absent[0]!r}; it has {_some(data.columns)}")
+        raise LabelError(f"the DataFrame has no column {absent[0]!r}; it has {_list_names(data.columns)}")
     if len(set(named)) < len(named):
         raise LabelError(f"the column {max(named, key=named.count)!r} is named for more than one purpose")
     indexed = data.set_index(list(dims))
@@ -76,7 +76,7 @@ def from_long(data: Any, dims: Sequence[str] | None, count: str, covariates: Seq
 
 
 def along(values: Array, dims: Sequence[Hashable]) -> tuple[tuple[Hashable, ...], Array]:
-    """Drop the dimensions along which nothing changes, all but one at most.
+    """Drop the dimensions along which values are constant, but keep at least one dimension.
 
     Examples
     --------
@@ -92,15 +92,15 @@ def along(values: Array, dims: Sequence[Hashable]) -> tuple[tuple[Hashable, ...]
     return tuple(kept), values
 
 
-def _some(names: Sequence[object] | pd.Index, shown: int = 6) -> str:
+def _list_names(names: Sequence[object] | pd.Index, shown: int = 6) -> str:
     listed = ", ".join(repr(native(name)) for name in names[:shown])
     return listed if len(names) <= shown else f"{listed} and {len(names) - shown} more"
 
 
 def from_frame(data: pd.DataFrame, dims: Sequence[str] | None) -> xr.DataArray:
-    """Make dimensions of rows and columns."""
+    """Make two dimensions of rows and columns."""
     if isinstance(data.index, pd.MultiIndex) or isinstance(data.columns, pd.MultiIndex):
-        raise LabelError("rows or columns have several levels: make a Series of it with table.stack(...)")
+        raise LabelError("rows or columns have several levels: convert the DataFrame with table.stack(...)")
     kinds = sorted({str(kind) for kind in data.dtypes})
     if len(kinds) > 1:
         raise CountError(
@@ -108,11 +108,11 @@ def from_frame(data: pd.DataFrame, dims: Sequence[str] | None) -> xr.DataArray:
         )
     if data.index.name is None and data.columns.name is None and dims is None:
         raise LabelError(
-            f"the DataFrame does not say what its rows and its columns ({_some(data.columns)}) are: give a two-way "
-            f"table dims=(rows, columns); {_LONG}"
+            f"the rows and columns ({_list_names(data.columns)}) of the DataFrame have no names: for a two-way table "
+            f"give dims=(rows, columns); {_LONG}"
         )
     rows, columns = dimension_names([data.index.name, data.columns.name], dims)
-    # column by column: a whole frame of pandas' own integers would come out as objects
+    # convert each column separately: pandas integers of a complete frame would become objects
     parts = [data.iloc[:, j].to_numpy() for j in range(data.shape[1])]
     values = np.stack(parts, axis=1) if parts else np.empty(data.shape)
     return xr.DataArray(
@@ -121,17 +121,17 @@ def from_frame(data: pd.DataFrame, dims: Sequence[str] | None) -> xr.DataArray:
 
 
 def _labels(index: pd.Index) -> Array:
-    """Labels of a pandas index as NumPy's integers, or as the objects they are."""
+    """Return the labels of a pandas index as NumPy integers, or as objects."""
     return index.to_numpy() if index.dtype.kind in "iu" else np.array(index, dtype=object)
 
 
-def dimension_names(found: Sequence[Hashable], given: Sequence[str] | None) -> list[str]:
-    """Take the names of an index, or those given where it has none."""
-    if given is not None and len(given) == len(found):
-        for old, new in zip(found, given, strict=True):
+def dimension_names(levels: Sequence[Hashable], given: Sequence[str] | None) -> list[str]:
+    """Return the names of an index, or the given names for an unnamed index."""
+    if given is not None and len(given) == len(levels):
+        for old, new in zip(levels, given, strict=True):
             if old is not None and old != new:
-                raise LabelError(f"the index is named {old!r}, dims says {new!r}: drop dims, or rename the index")
-        found = list(given)
-    if len(set(found)) < len(found) or any(name is None for name in found):
-        raise LabelError(f"name the index levels (found {list(found)}) or pass dims with {len(found)} names")
-    return [str(name) for name in found]
+                raise LabelError(f"the index is named {old!r}, but dims says {new!r}: drop dims, or rename the index")
+        levels = list(given)
+    if len(set(levels)) < len(levels) or any(name is None for name in levels):
+        raise LabelError(f"name the index levels (found {list(levels)}) or pass dims with {len(levels)} names")
+    return [str(name) for name in levels]

@@ -1,8 +1,8 @@
-"""Labelled integer tables: one way in for xarray, pandas and NumPy, with every check in one place.
+"""Labelled integer tables: conversion from xarray, pandas and NumPy with all checks.
 
-A table is an :class:`xarray.DataArray` of ``int64`` whose every dimension has labels. Tables come
-in exactly as they are or not at all: nothing is cast, clipped, filled or reordered here, and no
-message ever shows a cell's value, since the table may be confidential.
+A table is an :class:`xarray.DataArray` of ``int64`` whose dimensions all have labels. Tables are
+accepted unchanged or refused: this module does not cast, clip, fill or reorder, and no
+message shows the value of a cell, because the table may be confidential.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ __all__ = [
 ]
 
 type TableLike = xr.DataArray | pd.Series | pd.DataFrame | ArrayLike
-"""What is taken for a table: labelled or bare cells."""
+"""Types that are accepted as a table: labelled or unlabelled cells."""
 
 
 def as_table(
@@ -46,53 +46,53 @@ def as_table(
     labels: Mapping[str, Sequence[object]] | None = None,
     nonnegative: bool = True,
 ) -> xr.DataArray:
-    """Bring a table of counts into the form that ppdinf works on, or refuse it.
+    """Convert counts to the labelled integer table that ppdinf uses, or refuse them.
 
     Parameters
     ----------
     data : xarray.DataArray, pandas.Series, pandas.DataFrame or numpy.ndarray of integers
-        A Series with a MultiIndex becomes one dimension per level, its labels in order of first
-        appearance, and must hold every combination once. A DataFrame is a two-way table (rows by
-        columns) or, with `count`, a long one with a row per cell. Dimensions without labels are numbered from 0.
+        A Series with a MultiIndex becomes one dimension per level, with labels in order of first
+        appearance, and must hold every combination exactly once. A DataFrame is a two-way table (rows by
+        columns) or, with `count`, has one row per cell. Dimensions without labels are numbered from 0.
     dims : sequence of str, optional
-        Names of the dimensions where `data` has none (NumPy arrays, unnamed pandas indexes); with `count` the
+        Names of the dimensions if `data` has no names (NumPy arrays, unnamed pandas indexes); with `count`, the
+        columns of labels.
         columns that span the table.
     count : str, optional
-        Column of a long DataFrame that holds the counts.
+        Column of counts of a DataFrame with one row per cell.
     covariates : sequence of str
-        Columns of a long DataFrame that describe cells, such as populations: coordinates along the dimensions
+        Columns of such a DataFrame that describe cells, such as populations: coordinates along the dimensions
         on which they depend.
     labels : mapping of dimension to sequence of labels, optional
-        All labels of a dimension, in the order wanted; the counts of those that `data` lacks are 0. State the same in
-        ``ppdinf.invariants.labels``, so that every release has them, whatever was counted.
+        All labels of a dimension, in the required order; labels that `data` lacks have the count 0. State the same in
+        ``ppdinf.invariants.labels``, so that every release has them, independently of the counts.
     nonnegative : bool, default True
-        Refuse negative cells. Released tables may hold them, confidential ones may not.
+        Refuse negative cells. Released tables may hold them, confidential tables may not.
 
     Returns
     -------
     xarray.DataArray
-        A copy, ``int64``, same order of dimensions and, unless `labels` says another, of labels. Attributes and
-        coordinates of a single value are not carried over.
+        A copy, ``int64``, with the same order of dimensions and, unless `labels` states another, of labels. Attributes
+        and scalar coordinates are dropped.
 
     Raises
     ------
     CountError
-        Cells that are not integers, are negative or exceed 2**53; masked arrays; no cells at all.
+        Cells that are not integers, are negative or exceed 2**53; masked arrays; no cells.
     LabelError
-        Unnamed dimensions; labels that repeat, are missing, are neither strings nor whole numbers,
-        look alike, or say that they are totals of the others; combinations that are absent; labels that are not among
-        those declared.
+        Unnamed dimensions; labels that repeat, are missing, are neither strings nor integers,
+        look alike, or name totals of the others; absent combinations; undeclared labels.
 
     Notes
     -----
-    Ten million cells take about a second, ten million labels of their own a few.
+    10,000,000 cells take about 1 s, 10,000,000 distinct labels several seconds.
 
     Examples
     --------
     >>> as_table(np.array([[3, 0], [1, 2]]), dims=("county", "sex")).dims
     ('county', 'sex')
 
-    A long DataFrame, its population by county:
+    A DataFrame with one row per cell, with the population by county:
 
     >>> rows = {"county": ["A", "A", "B", "B"], "sex": ["f", "m"] * 2, "n": [3, 1, 0, 2], "persons": [50, 50, 70, 70]}
     >>> table = as_table(pd.DataFrame(rows), count="n", dims=["county", "sex"], covariates=["persons"])
@@ -102,7 +102,7 @@ def as_table(
     if count is not None:
         data, dims = from_long(data, dims, count, covariates), None
     elif covariates:
-        raise LabelError("covariates are columns of a long DataFrame: say which column holds the counts, count=...")
+        raise LabelError("covariates are columns of a DataFrame with one row per cell: name the counts with count=...")
     given, dims = (data, dims) if labels is None else (_with_labels(data, dims, labels), None)
     frame, cells = labelled_cells(given, dims=dims, nonnegative=nonnegative)
     table = frame.table(cells)
@@ -112,7 +112,7 @@ def as_table(
 def labelled_cells(
     data: object, *, dims: Sequence[str] | None = None, nonnegative: bool = True
 ) -> tuple[Frame, NDArray[np.int64]]:
-    """Labels and cells of a table, checked as `as_table` does.
+    """Return labels and cells of a table, with the checks of `as_table`.
 
     Returns
     -------
@@ -130,13 +130,13 @@ def labelled_cells(
     if not table.size or table.ndim == 0:
         raise CountError(f"the table has shape {table.shape}: it needs at least one cell in each dimension")
     frame = Frame.of(table)
-    if nonnegative:  # a confidential table; released ones are read as they are
+    if nonnegative:  # a confidential table; released tables are not checked for totals
         frame.refuse_totals()
     return frame, _as_counts(table.values.ravel(), frame, nonnegative)
 
 
 def labelled_reals(data: object, *, dims: Sequence[str] | None = None) -> tuple[Frame, NDArray[np.float64]]:
-    """Labels and cells of a published table of real numbers.
+    """Return labels and cells of a published table of real numbers.
 
     Returns
     -------
@@ -147,7 +147,7 @@ def labelled_reals(data: object, *, dims: Sequence[str] | None = None) -> tuple[
     Raises
     ------
     CountError
-        A cell is no number, or not finite.
+        A cell is not a finite number.
 
     Examples
     --------
@@ -159,18 +159,18 @@ def labelled_reals(data: object, *, dims: Sequence[str] | None = None) -> tuple[
         raise CountError(f"the table has shape {table.shape}: it needs at least one cell in each dimension")
     frame = Frame.of(table)
     if table.dtype.kind not in "iuf":
-        raise CountError(f"a table of noisy answers holds numbers, found {table.dtype}")
+        raise CountError(f"a table of noisy answers must hold numbers, found {table.dtype}")
     cells = table.values.ravel().astype(np.float64)
     if not np.isfinite(cells).all():
         raise CountError(
-            f"the cell at {frame.cell(int(np.argmin(np.isfinite(cells))))} is not a finite number: where an answer was "
+            f"the cell at {frame.cell(int(np.argmin(np.isfinite(cells))))} is not a finite number: if an answer was "
             "not released, leave out its label"
         )
     return frame, cells
 
 
 def reals_of(data: TableLike, frame: Frame, what: str) -> NDArray[np.float64]:
-    """Cells of a table of numbers over a known frame; its labels, where it has any, are compared with those.
+    """Return the cells of a table of numbers with a known frame, after a comparison of its labels.
 
     Returns
     -------
@@ -179,7 +179,7 @@ def reals_of(data: TableLike, frame: Frame, what: str) -> NDArray[np.float64]:
     Raises
     ------
     LabelError
-        Other dimensions, labels or another shape than those of the frame.
+        Dimensions, labels or shape differ from the frame.
     CountError
         A cell is not a finite number.
 
@@ -191,11 +191,11 @@ def reals_of(data: TableLike, frame: Frame, what: str) -> NDArray[np.float64]:
            [ 1. , -2. ]])
     """
     given = data if isinstance(data, xr.DataArray) else _as_dataarray(data, frame.dims)
-    own, cells = labelled_reals(given)
+    table_frame, cells = labelled_reals(given)
     if isinstance(data, xr.DataArray | pd.Series | pd.DataFrame):
-        frame.check_same(own, what)
-    elif own.shape != frame.shape:
-        raise LabelError(f"{what} has the shape {own.shape}, the table {frame.shape}")
+        frame.check_same(table_frame, what)
+    elif table_frame.shape != frame.shape:
+        raise LabelError(f"{what} has shape {table_frame.shape}, but the table has shape {frame.shape}")
     return cells.reshape(frame.shape)
 
 
@@ -204,9 +204,9 @@ def _as_counts(cells: Array, frame: Frame, nonnegative: bool) -> NDArray[np.int6
         missing = pd.isna(cells)
         if missing.any():
             raise CountError(
-                f"{missing.sum()} cells are missing, the first at {frame.cell(int(np.argmax(missing)))}: write 0 where "
-                "none were counted; where counts were not taken, or not released, leave out their labels, or work on "
-                "the margin that is known"
+                f"{missing.sum()} cells are missing, the first at {frame.cell(int(np.argmax(missing)))}: write 0 for "
+                "cells without records; for unknown or unreleased counts, leave out their labels, or use a known "
+                "margin"
             )
         lost = ~np.isfinite(cells) | (cells != np.floor(cells)) if cells.dtype.kind == "f" else missing
         hint = "convert it with .astype('int64') once you know why it is not an integer type"
@@ -215,21 +215,21 @@ def _as_counts(cells: Array, frame: Frame, nonnegative: bool) -> NDArray[np.int6
         raise CountError(f"counts must have an integer type, found {cells.dtype}: {hint}")
     outside = (cells > LARGEST) | (cells < -LARGEST)
     if outside.any():
-        raise CountError(f"the cell at {frame.cell(int(np.argmax(outside)))} is beyond 2**53: check its unit")
+        raise CountError(f"the cell at {frame.cell(int(np.argmax(outside)))} exceeds 2**53: check its unit")
     negative = cells < 0
     if nonnegative and negative.any():
         raise CountError(
             f"{negative.sum()} cells are negative, the first at {frame.cell(int(np.argmax(negative)))}: "
-            "a confidential table holds counts"
+            "a confidential table must hold non-negative counts"
         )
     return np.array(cells, dtype=np.int64)
 
 
 def ranked(frame: Frame, cells: NDArray[np.int64]) -> list[str]:
-    """Name the dimensions whose labels come in the order of their counts, as tables do that were made by counting.
+    """Return the dimensions whose labels are in the order of their counts, as in tables made by counting.
 
-    Labels in an order of their own, sorted as numbers or text, tell nothing; nor do fewer than three. Cells that were
-    sorted leave labels in the order of their largest or smallest cell, margins in that of their sums.
+    Labels sorted as numbers or text, and fewer than three labels, reveal nothing and are not returned. The order of
+    labels is compared with the sums, the largest and the smallest cells along each dimension.
 
     Examples
     --------
@@ -238,7 +238,7 @@ def ranked(frame: Frame, cells: NDArray[np.int64]) -> list[str]:
     >>> ranked(*labelled_cells(counted)), ranked(*labelled_cells(counted.sort_index()))
     (['place'], [])
     """
-    found = []
+    dims = []
     for axis, (dim, size) in enumerate(zip(frame.dims, frame.shape, strict=True)):
         labels = frame.coords[dim][1].tolist()
         if size < 3 or labels == sorted(labels):
@@ -248,19 +248,19 @@ def ranked(frame: Frame, cells: NDArray[np.int64]) -> list[str]:
         for summary in (table.sum(axis=others), table.max(axis=others), table.min(axis=others)):
             steps = np.diff(summary)
             if steps.any() and (np.all(steps <= 0) or np.all(steps >= 0)):
-                found.append(dim)
+                dims.append(dim)
                 break
-    return found
+    return dims
 
 
 def _with_labels(data: object, dims: Sequence[str] | None, labels: object) -> xr.DataArray:
-    """Bring the labels of some dimensions into a stated form; counts of labels that are absent are 0."""
+    """Reindex a table to the given labels of some dimensions; absent labels get the count 0."""
     if not isinstance(labels, Mapping) or any(isinstance(entries, str) for entries in labels.values()):
-        raise LabelError("labels are given by dimension, in their order, such as labels={'sex': ['f', 'm']}")
+        raise LabelError("labels must be given by dimension, in their order, such as labels={'sex': ['f', 'm']}")
     if isinstance(data, pd.Series) and isinstance(data.index, pd.MultiIndex):
         names = dimension_names(list(data.index.names), dims)
         if data.index.has_duplicates:
-            return from_series(data, dims)  # which names what repeats
+            return from_series(data, dims)  # raises an error that names the duplicates
         levels = [labels.get(name, data.index.unique(level)) for level, name in enumerate(names)]
         for level, (name, entries) in enumerate(zip(names, levels, strict=True)):
             _require_among(name, data.index.unique(level), entries)
@@ -270,22 +270,22 @@ def _with_labels(data: object, dims: Sequence[str] | None, labels: object) -> xr
     frame = Frame.of(table)
     for dim, entries in labels.items():
         if dim not in frame.dims:
-            raise LabelError(f"labels are given for {dim!r}, and the table has dimensions {frame.dims}")
+            raise LabelError(f"labels are given for {dim!r}, but the table has dimensions {frame.dims}")
         _require_among(dim, frame.coords[dim][1].tolist(), entries)
         loose = [name for name, (along, _) in frame.coords.items() if dim in along and name != dim]
         if loose and len(entries) > frame.shape[frame.dims.index(dim)]:
-            raise LabelError(f"{dim!r} lacks labels for which the coordinate {loose[0]!r} has no value: write them out")
+            raise LabelError(f"{dim!r} lacks labels for which the coordinate {loose[0]!r} has no value: add their rows")
         table = table.assign_coords({dim: frame.coords[dim][1]}).reindex({dim: list(entries)}, fill_value=0)
     return table
 
 
-def _require_among(dim: str, found: Iterable[object], declared: Sequence[object]) -> None:
+def _require_among(dim: str, labels: Iterable[object], declared: Sequence[object]) -> None:
     known = set(declared)
     if len(known) < len(declared):
-        raise LabelError(f"the labels given for {dim!r} hold one twice")
-    foreign = [label for label in found if native(label) not in known]
+        raise LabelError(f"the labels given for {dim!r} contain a duplicate")
+    foreign = [label for label in labels if native(label) not in known]
     if foreign:
-        raise LabelError(f"{dim!r} has the label {native(foreign[0])!r}, which is not among those given for it")
+        raise LabelError(f"{dim!r} has the label {native(foreign[0])!r}, which is not among the labels given for it")
 
 
 def _as_dataarray(data: object, dims: Sequence[str] | None) -> xr.DataArray:
@@ -304,9 +304,9 @@ def _as_dataarray(data: object, dims: Sequence[str] | None) -> xr.DataArray:
     try:
         values = np.asarray(data)
     except ValueError:
-        raise CountError("the rows have different lengths: write every cell out, with zeros where none is") from None
+        raise CountError("the rows have different lengths: write every cell out, with zeros for empty cells") from None
     if values.ndim == 0:
-        raise CountError(f"found {type(data).__name__} in place of a table: pass xarray, pandas or a NumPy array")
+        raise CountError(f"a table must be an xarray, pandas or NumPy array, found {type(data).__name__}")
     dims = (dims,) if isinstance(dims, str) else dims
     given = tuple(dims) if dims is not None else tuple(f"dim_{k}" for k in range(values.ndim))
     if len(given) != values.ndim:
