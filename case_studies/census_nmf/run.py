@@ -22,7 +22,7 @@ import xarray as xr
 from scipy.stats import norm
 
 import ppdinf as ppd
-from ppdinf.census import PERSONS, PERSONS_2020, UNITS_2020, read_measurements, read_occupied, simulate_nmf
+from ppdinf.census import PERSONS, PERSONS_2020, UNITS_2020, read_nmf, read_occupied, simulate_nmf
 from ppdinf.report.study import Study, arguments
 
 HERE = Path(__file__).parent
@@ -191,7 +191,7 @@ def one_file(rng, k, draws):
     with tempfile.TemporaryDirectory() as root:
         folder = root, "US_Person_PL_PROD"
         simulate_nmf(table, PERSONS_2020, *folder, {}, leaf=level, facilities=facilities, rng=rng)
-        seen = read_measurements(*folder, PERSONS)
+        seen = read_nmf(*folder, PERSONS)
     possible = ~seen.public.empty
     cells = table.values.ravel()[possible]
     posterior = ppd.denoise(seen, draws=draws, tune=draws, chains=1, rng=rng, progressbar=False)

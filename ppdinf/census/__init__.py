@@ -1,17 +1,17 @@
-"""Noisy measurement files of the 2020 Census: read, written from tables of one's own, and their geography.
+"""Noisy measurement files of the 2020 Census: reading, simulation, and geography.
 
-Rule: files in, measurements of labelled cells out; a row that does not fit is refused with file, row and column.
+Rule: files in, measurements of labelled cells out; invalid rows are refused with file, row and column.
 
-block_measurements  rows of the files as measurements of a labelled table: noisy sums, exact sums, zeros, bounds
-geography           coordinates of cells from codes: every level of a tree by prefix, and areas off the tree
-housing             occupied housing units from the files of units: one count for each geounit
-noisy_files         rows of the files as they are, of chosen places, levels and queries
-schema              histograms of the files: axes, their labels, and how queries group them
-simulate            the same files, written from a table of one's own
-strategies          variances of the noise by level and query, those of production among them
+block_measurements  Rows of the files as measurements of a labelled table: noisy sums, exact sums, zeros, bounds.
+geography           Coordinates of cells from codes: every level of a tree by prefix, and areas off the tree.
+housing             Occupied housing units from the files of units: one count for each geounit.
+noisy_files         Unchanged rows of the files, for chosen places, levels and queries.
+schema              Histograms of the files: axes, their labels, and their groupings by queries.
+simulate            Files with the same schema, simulated from a given table.
+strategies          Variances of the noise by level and query, including the production settings.
 """
 
-from ppdinf.census.block_measurements import read_measurements as read_measurements
+from ppdinf.census.block_measurements import read_nmf as read_nmf
 from ppdinf.census.geography import off_spine_areas as off_spine_areas
 from ppdinf.census.geography import tree as tree
 from ppdinf.census.housing import read_occupied as read_occupied
@@ -27,5 +27,5 @@ from ppdinf.census.strategies import Strategy as Strategy
 
 __all__ = [
     "PERSONS", "PERSONS_2020", "UNITS", "UNITS_2020", "Axis", "Histogram", "Strategy", "off_spine_areas",
-    "read_measurements", "read_occupied", "read_rows", "simulate_nmf", "tree",
+    "read_nmf", "read_occupied", "read_rows", "simulate_nmf", "tree",
 ]  # fmt: skip

@@ -1,7 +1,7 @@
 """Rows of the files as measurements of a labelled table: noisy sums, exact sums, zeros, bounds.
 
-The cells are those of the histogram in every geounit of the finest level read. A query of a geounit above is the sum
-over its leaves, named by a coordinate of the leaves; a grouping of an axis is a coordinate of that axis.
+The cells are the histogram cells of every geounit of the finest level read. A query of a higher geounit is the sum
+over its leaves, named by a coordinate of the leaves; a grouping of an axis is a coordinate of the axis.
 """
 
 from __future__ import annotations
@@ -28,22 +28,22 @@ from ppdinf.measurements import Measured, Measurements, measured
 from ppdinf.measurements.measured_rows import onto_rows
 from ppdinf.tables.frame import Frame
 
-__all__ = ["Cells", "cells_of", "read_measurements"]
+__all__ = ["CellLabels", "cell_labels_of", "read_nmf"]
 
 type Exact = tuple[inv.Public, NDArray[np.int64] | None]
-"""A statement with its values; None where it has none."""
+"""A statement and its values; None for statements without values."""
 
 
 @dataclass(frozen=True)
-class Cells:
-    """Labels of the table that rows of the files speak of.
+class CellLabels:
+    """Labels of the table that rows of the files refer to.
 
     Attributes
     ----------
     labels : dict of str to list of str
-        Geounits of the finest level, by its name in small letters, then the axes.
+        Geounits of the finest level, by its name in lower case, then the axes.
     coords : dict of str to (str, list of str)
-        Levels above, and groupings of the axes.
+        Higher levels, and groupings of the axes.
     axes : tuple of Axis
     """
 
@@ -59,60 +59,66 @@ class Cells:
         return Frame.of(xr.DataArray(blank, dims=list(self.labels), coords={**self.labels, **self.coords}))
 
     def members(self, dim: str) -> list[str]:
-        """Labels of a dimension or coordinate, each once, in order of appearance."""
+        """Return the labels of a dimension or coordinate without repetition, in order of appearance."""
         return list(dict.fromkeys(self.labels[dim] if dim in self.labels else self.coords[dim][1]))
 
     def names(self, level: str, groupings: Sequence[str]) -> tuple[str, ...]:
-        """Dimensions and coordinates whose margin a query of a level is."""
+        """Return the dimensions and coordinates of the margin that a query of a level measures."""
         kept = [(axis, name) for axis, name in zip(self.axes, groupings, strict=True) if name != SUMMED]
         return (level.lower(), *(axis.name if name == "detailed" else name for axis, name in kept))
 
     def array(
-        self, level: str, groupings: Sequence[str], rows: pd.DataFrame, what: Sequence[NDArray[np.int64] | float]
+        self,
+        level: str,
+        groupings: Sequence[str],
+        rows: pd.DataFrame,
+        numbers_of_rows: Sequence[NDArray[np.int64] | float],
     ) -> xr.DataArray:
-        """Numbers of one query in all geounits of a level that have it, nan elsewhere.
+        """Return the numbers of one query in all geounits of a level; nan for geounits without the query.
 
         Raises
         ------
         LabelError
-            A geounit that has it twice.
+            A geounit has the query twice.
         """
         names = self.names(level, groupings)
         coords = {name: self.members(name) for name in names}
-        found = np.full([len(labels) for labels in coords.values()], np.nan)
+        values = np.full([len(labels) for labels in coords.values()], np.nan)
         place = {label: k for k, label in enumerate(coords[names[0]])}
-        own = [axis.groups(name) for axis, name in zip(self.axes, groupings, strict=True) if name != SUMMED]
-        # groups that are labels of a coordinate, in their order there; what is in no group was not measured
-        columns = [[coords[name].index(g) for g in groups or ()] for name, groups in zip(names[1:], own, strict=True)]
-        seen: dict[str, str] = {}
+        selected = [axis.groups(name) for axis, name in zip(self.axes, groupings, strict=True) if name != SUMMED]
+        # groups that are labels of a coordinate, in its order; labels in no group were not measured
+        columns = [
+            [coords[name].index(g) for g in groups or ()] for name, groups in zip(names[1:], selected, strict=True)
+        ]
+        first_place: dict[str, str] = {}
         shape = [len(column) for column in columns]
-        for code, numbers, where in zip(rows["geocode"], what, rows["where"], strict=True):
-            if code in seen:
-                raise LabelError(f"{where}, column 'geocode': {code!r} has this query already, in {seen[code]}")
-            seen[code] = where
+        for code, numbers, where in zip(rows["geocode"], numbers_of_rows, rows["where"], strict=True):
+            if code in first_place:
+                raise LabelError(f"{where}, column 'geocode': {code!r} has this query already, in {first_place[code]}")
+            first_place[code] = where
             where_to: tuple[int | NDArray[np.intp], ...] = (place[named(code)], *np.ix_(*columns))
-            found[where_to] = np.broadcast_to(numbers, math.prod(shape)).reshape(shape)
-        return xr.DataArray(found, dims=names, coords=coords)
+            values[where_to] = np.broadcast_to(numbers, math.prod(shape)).reshape(shape)
+        return xr.DataArray(values, dims=names, coords=coords)
 
 
-def cells_of(rows: pd.DataFrame, histogram: Histogram, axes: Sequence[str] | None = None) -> Cells:
-    """Find the cells of rows of several levels.
+def cell_labels_of(rows: pd.DataFrame, histogram: Histogram, axes: Sequence[str] | None = None) -> CellLabels:
+    """Return the cells of rows of several levels.
 
     Parameters
     ----------
     rows : pandas.DataFrame
-        By `read_rows`, measurements and constraints.
+        Measurements and constraints, from `read_rows`.
     histogram : Histogram
     axes : sequence of str, optional
-        Those kept.
+        Axes that are kept.
 
     Raises
     ------
     LabelError
-        No rows; codes of several widths at one level; a geounit without any of the finest level; unknown axes.
+        No rows; codes of several widths at one level; a geounit without a geounit of the finest level; unknown axes.
     """
     if rows.empty:
-        raise LabelError("the files have no geounit within the codes given, at the levels given")
+        raise LabelError("the files have no geounit within the given codes at the given levels")
     kept = tuple(axis for axis in histogram.axes if axes is None or axis.name in axes)
     for name in set(axes or ()) - set(histogram.names):
         raise LabelError(f"the histogram has no axis {name!r}; it has {', '.join(histogram.names)}")
@@ -132,10 +138,10 @@ def cells_of(rows: pd.DataFrame, histogram: Histogram, axes: Sequence[str] | Non
             if (axis.name, name) in used:
                 coords[name] = (axis.name, axis.coordinate(name))
     labels = {dim: [named(code) for code in leaves], **{axis.name: list(axis.labels) for axis in kept}}
-    return Cells(labels, coords, kept)
+    return CellLabels(labels, coords, kept)
 
 
-def read_measurements(
+def read_nmf(
     root: str | PathLike[str],
     dataset: str,
     histogram: Histogram,
@@ -147,35 +153,35 @@ def read_measurements(
     coords: Mapping[str, object] | None = None,
     public: Mapping[inv.Public, object] | None = None,
 ) -> Measurements:
-    """Read everything that noisy measurement files of the 2020 Census say of some places.
+    """Read all noisy measurements and constraints of the 2020 Census about the given places.
 
     Parameters
     ----------
     root, dataset, histogram, within, levels, queries
-        As for `read_rows`; `queries` of measurements, constraints are read whole.
+        As for `read_rows`; `queries` selects measurements, constraints are read completely.
     axes : sequence of str, optional
-        Axes of the table. Queries and constraints by another axis are left out; the posterior then knows less.
+        Axes of the table. Queries and constraints by another axis are left out, which loses information.
     coords : mapping of str to (dimension, values), optional
         Further coordinates, such as those of `off_spine_areas`.
     public : mapping of Public to numbers, optional
-        What is known exactly beside the files: the total of a state, which is published elsewhere.
+        Exact statements from other sources than the files: for example the published total of a state.
 
     Returns
     -------
     Measurements
-        Dimensions: the finest level read, in small letters (``"block"``), then the axes. Coordinates: levels above, and
+        Dimensions: the finest level read, in lower case (``"block"``), then the axes. Coordinates: higher levels, and
         groupings of axes. For `ppdinf.denoise`, `ppdinf.PartiallyPrivate`.
 
     Raises
     ------
     ReleaseFileError, LabelError, CountError, PrivacyError, ModuleNotFoundError
-        As `read_rows`; a geounit twice, or without any of the finest level; constraints that contradict each other.
+        As for `read_rows`; a geounit twice, or without the finest level; constraints that contradict each other.
 
     Notes
     -----
-    A measurement of a geounit counts everybody in it: whoever reads the level US needs the files of all states. A
-    constraint that holds a sum at 0, or at most at 0, makes its cells structural zeros, since counts are not negative;
-    lower limits of 0 say nothing then and are left out.
+    A measurement of a geounit counts everybody in it: to read the level US you need the files of all states. A
+    constraint that holds a sum at 0, or at most at 0, makes its cells structural zeros, because counts are not
+    negative; lower limits of 0 are then redundant and left out.
 
     Examples
     --------
@@ -184,7 +190,7 @@ def read_measurements(
     >>> units = xr.DataArray(np.array([[1, 9], [0, 4], [2, 8]]), coords={"block": blocks, "h1": ["vacant", "occupied"]})
     >>> with tempfile.TemporaryDirectory() as root:
     ...     ppd.census.simulate_nmf(units, ppd.census.UNITS_2020, root, "US_Unit_PL_PROD", {"County": 8}, rng=1)
-    ...     read_measurements(root, "US_Unit_PL_PROD", ppd.census.UNITS, within="04410007")
+    ...     read_nmf(root, "US_Unit_PL_PROD", ppd.census.UNITS, within="04410007")
     <Measurements (block: 2, h1: 2): 6 noisy sums, 3 exact; Published exactly: the sum for every county; the sum for
     every block.>
     """
@@ -192,7 +198,7 @@ def read_measurements(
         read_rows(root, dataset, kind, histogram, within=within, levels=levels, queries=wanted)
         for kind, wanted in ((DPQUERY, queries), (CONSTRAINT, None))
     ]
-    cells = cells_of(pd.concat(parts, ignore_index=True), histogram, axes)
+    cells = cell_labels_of(pd.concat(parts, ignore_index=True), histogram, axes)
     noisy, constraints = (_about(part, histogram, cells.axes) for part in parts)
     exact = dict(_exact(constraints, cells)) | dict(public or {})
     stated = list(_measured(noisy, cells))
@@ -200,39 +206,39 @@ def read_measurements(
 
 
 def _about(rows: pd.DataFrame, histogram: Histogram, axes: Sequence[Axis]) -> pd.DataFrame:
-    """Rows that sum out all other axes, their groupings those of the axes kept."""
+    """Return the rows that sum over all other axes, with the groupings of the kept axes."""
     kept = [axis in axes for axis in histogram.axes]
-    alike = [all(k or name == SUMMED for k, name in zip(kept, row, strict=True)) for row in rows["groupings"]]
-    found = rows[np.array(alike, dtype=bool)].copy()
-    found["groupings"] = [
-        tuple(name for k, name in zip(kept, row, strict=True) if k) for row in found["groupings"]
+    matches = [all(k or name == SUMMED for k, name in zip(kept, row, strict=True)) for row in rows["groupings"]]
+    selected = rows[np.array(matches, dtype=bool)].copy()
+    selected["groupings"] = [
+        tuple(name for k, name in zip(kept, row, strict=True) if k) for row in selected["groupings"]
     ]  # fmt: skip
-    return found
+    return selected
 
 
 def _queries(rows: pd.DataFrame) -> Iterator[tuple[str, tuple[str, ...], str, pd.DataFrame]]:
-    """Level, groupings and sign of every query, with its rows."""
-    for (level, _, groupings, sign), own in rows.groupby(["level", "query", "groupings", "sign"], sort=False):
-        yield str(level), groupings, str(sign), own  # type: ignore[misc]
+    """Return level, groupings and sign of every query, with its rows."""
+    for (level, _, groupings, sign), selected in rows.groupby(["level", "query", "groupings", "sign"], sort=False):
+        yield str(level), groupings, str(sign), selected  # type: ignore[misc]
 
 
-def _measured(rows: pd.DataFrame, cells: Cells) -> Iterator[Measured]:
-    for level, groupings, _, own in _queries(rows):
-        values = cells.array(level, groupings, own, own["value"].tolist())
-        parameters = cells.array(level, groupings, own, [squared_sigma(v) for v in own["variance"]])
+def _measured(rows: pd.DataFrame, cells: CellLabels) -> Iterator[Measured]:
+    for level, groupings, _, selected in _queries(rows):
+        values = cells.array(level, groupings, selected, selected["value"].tolist())
+        parameters = cells.array(level, groupings, selected, [squared_sigma(v) for v in selected["variance"]])
         law: IntegerLaw | LawArray = DiscreteGaussian(variance=parameters)  # type: ignore[arg-type]
         yield measured(inv.margin(*map(str, values.dims)), values, law)
 
 
-def _exact(rows: pd.DataFrame, cells: Cells) -> Iterator[Exact]:
+def _exact(rows: pd.DataFrame, cells: CellLabels) -> Iterator[Exact]:
     frame = cells.frame
-    zero: dict[tuple[str, tuple[tuple[str, str], ...]], list[str]] = {}  # by level and groups: geounits
-    for level, groupings, sign, own in _queries(rows):
-        values = cells.array(level, groupings, own, own["value"].tolist())
+    zero: dict[tuple[str, tuple[tuple[str, str], ...]], list[str]] = {}  # geounits by level and groups
+    for level, groupings, sign, selected in _queries(rows):
+        values = cells.array(level, groupings, selected, selected["value"].tolist())
         names = [str(name) for name in values.dims]
         if sign != ">=":
-            for at in np.argwhere(values.values == 0).tolist():
-                code, *groups = (cells.members(name)[k] for name, k in zip(names, at, strict=True))
+            for position in np.argwhere(values.values == 0).tolist():
+                code, *groups = (cells.members(name)[k] for name, k in zip(names, position, strict=True))
                 zero.setdefault((names[0], tuple(zip(names[1:], groups, strict=True))), []).append(code)
         statement = inv.margin(*names)
         matrix, rows_of = next(iter(statement)).equalities(frame)
@@ -240,18 +246,18 @@ def _exact(rows: pd.DataFrame, cells: Cells) -> Iterator[Exact]:
         if sign == "=" and not np.isnan(flat).any():
             yield statement, flat.astype(np.int64)
             continue
-        told = np.flatnonzero(flat > 0).tolist()
-        if told:
-            yield _of_some(sign, matrix[told], flat[told].astype(np.int64), [rows_of[row] for row in told])
+        positive = np.flatnonzero(flat > 0).tolist()
+        if positive:
+            yield _of_some(sign, matrix[positive], flat[positive].astype(np.int64), [rows_of[row] for row in positive])
     for (level, within), codes in zero.items():
         chosen: dict[str, list[str]] = {level: list(dict.fromkeys(codes))} | {name: [label] for name, label in within}
         yield inv.zeros(chosen), None
 
 
 def _of_some(sign: str, matrix: sp.csr_array, numbers: NDArray[np.int64], names: list[str]) -> Exact:
-    """State sums of some geounits: exact, at least or at most."""
+    """Return sums of a subset of geounits: exact, at least or at most."""
     if sign == "=":
         return inv.linear(matrix, names), numbers
     way, word = (1, "least") if sign == ">=" else (-1, "most")
-    said = [f"{name} at {word} {n}" for name, n in zip(names, numbers.tolist(), strict=True)]
-    return inv.inequality(way * matrix, (way * numbers).tolist(), said), None
+    bound_names = [f"{name} at {word} {n}" for name, n in zip(names, numbers.tolist(), strict=True)]
+    return inv.inequality(way * matrix, (way * numbers).tolist(), bound_names), None

@@ -10,36 +10,36 @@ from ppdinf.errors import LabelError
 __all__ = ["named", "off_spine_areas", "tree"]
 
 ROOT = "US"
-"""Label of the geounit whose code is empty."""
+"""Label of the geounit with the empty code."""
 
 TABULATION = 16
-"""Last characters of a block's code, its tabulation block: state 2, county 3, tract 6, block group 1, block 4."""
+"""Length of the tabulation block at the end of a block's code: state 2, county 3, tract 6, block group 1, block 4."""
 
 _ENDS = {"tabulation_state": 2, "tabulation_county": 5, "tabulation_tract": 11, "tabulation_block_group": 12}
 
 
 def tree(leaves: Sequence[str], widths: Mapping[str, int], dim: str) -> dict[str, tuple[str, list[str]]]:
-    """Name the geounit of every leaf at each level above it: the beginning of its code.
+    """Return the geounit of every leaf at each higher level, a prefix of its code.
 
     Parameters
     ----------
     leaves : sequence of str
-        Codes of one width.
+        Codes of equal width.
     widths : mapping of str to int
-        Width of the codes of each level above, ``{"county": 8, "tract": 13}``.
+        Width of the codes of each higher level, ``{"county": 8, "tract": 13}``.
     dim : str
         Dimension of the leaves, ``"block"``.
 
     Returns
     -------
     dict of str to (str, list of str)
-        Coordinates for ``Measurements(..., coords=...)``: ``inv.groups("tract")`` then are the sums of tracts, and
-        ``inv.hierarchy("county", "tract")`` those of both.
+        Coordinates for ``Measurements(..., coords=...)``: ``inv.groups("tract")`` then states the sums of tracts, and
+        ``inv.hierarchy("county", "tract")`` the sums of counties and tracts.
 
     Raises
     ------
     LabelError
-        Codes of different widths, or no longer than those above; a code twice.
+        Codes of different widths, or not longer than the codes of higher levels; a repeated code.
 
     Examples
     --------
@@ -53,31 +53,31 @@ def tree(leaves: Sequence[str], widths: Mapping[str, int], dim: str) -> dict[str
     ends = [*(widths[level] for level in by_width), len(leaves[0])]
     if any(a >= b for a, b in pairwise(ends)):
         raise LabelError(
-            f"codes become longer from level to level, found {dict(zip([*by_width, dim], ends, strict=True))}"
+            f"codes must become longer from level to level, found {dict(zip([*by_width, dim], ends, strict=True))}"
         )
     return {level: (dim, [named(code[: widths[level]]) for code in leaves]) for level in by_width}
 
 
 def off_spine_areas(blocks: Sequence[str], dim: str = "block") -> dict[str, tuple[str, list[str]]]:
-    """Name the tabulation areas of blocks, which are unions of blocks but not geounits of the tree.
+    """Return the tabulation areas of blocks, which are unions of blocks but not geounits of the tree.
 
     Parameters
     ----------
     blocks : sequence of str
-        Codes of blocks, whose last 16 characters are the tabulation block.
+        Codes of blocks; the last 16 characters are the tabulation block.
     dim : str
 
     Returns
     -------
     dict of str to (str, list of str)
-        Coordinates ``tabulation_state``, ``_county``, ``_tract`` and ``_block_group``: the sums of draws over any of
-        them, ``posterior.summary(inv.groups("tabulation_tract"))``. Own areas, such as places, are mappings of blocks:
-        ``inv.groups("block", places)``.
+        Coordinates ``tabulation_state``, ``_county``, ``_tract`` and ``_block_group``, for sums of draws such as
+        ``posterior.summary(inv.groups("tabulation_tract"))``. User-defined areas, such as places, are mappings of
+        blocks: ``inv.groups("block", places)``.
 
     Raises
     ------
     LabelError
-        A code that does not end in 16 digits.
+        A code does not end in 16 digits.
 
     Examples
     --------
@@ -92,17 +92,17 @@ def off_spine_areas(blocks: Sequence[str], dim: str = "block") -> dict[str, tupl
 
 
 def named(code: str) -> str:
-    """Label of a geounit: its code, `ROOT` for the empty one."""
+    """Return the label of a geounit: its code, or `ROOT` for the empty code."""
     return code or ROOT
 
 
 def one_width(codes: Iterable[str], level: str, where: str) -> int:
-    """Width of the codes of a level.
+    """Return the width of the codes of a level.
 
     Raises
     ------
     LabelError
-        There are several.
+        The codes have several widths.
     """
     by_width = {len(code): code for code in codes}
     if len(by_width) > 1:

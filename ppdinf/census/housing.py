@@ -1,7 +1,7 @@
 """Occupied housing units from the files of units: one count for each geounit.
 
-The total of every geounit is exact, so that what is vacant is what is not occupied: both noisy values of a geounit are
-measurements of one count. Sums of counts over the levels of a tree nest, and the table is summed out exactly.
+The total of every geounit is exact, so the vacant units are the total minus the occupied units: both noisy values of a
+geounit measure one count. Sums of counts over the levels of a tree nest, and the table is marginalized exactly.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import pandas as pd
 import scipy.sparse as sp
 
 from ppdinf import invariants as inv
-from ppdinf.census.block_measurements import Cells, cells_of
+from ppdinf.census.block_measurements import CellLabels, cell_labels_of
 from ppdinf.census.noisy_files import CONSTRAINT, DPQUERY, read_rows
 from ppdinf.census.schema import SUMMED, UNITS
 from ppdinf.census.strategies import squared_sigma
@@ -32,25 +32,25 @@ def read_occupied(
     within: str | Sequence[str] = "",
     levels: Collection[str] | None = None,
 ) -> Measurements:
-    """Read what the files say of occupied housing units, given how many units there are.
+    """Read the measurements of occupied housing units, given the exact numbers of units.
 
     Parameters
     ----------
     root, dataset, within, levels
-        As for `read_measurements`.
+        As for `read_nmf`.
 
     Returns
     -------
     Measurements
-        Of the counts of occupied units in the geounits of the finest level. The coordinate ``units`` has their exact
-        totals, which bound the counts: a data model is ``pm.Binomial.dist(units, p)``. Coordinates name the levels
-        above. Geounits without units are left out: nothing is occupied there.
+        Counts of occupied units in the geounits of the finest level. The coordinate ``units`` has their exact
+        totals, which bound the counts: a data model is ``pm.Binomial.dist(units, p)``. Coordinates name the higher
+        levels. Geounits without units are left out.
 
     Raises
     ------
     LabelError, CountError
-        As `read_measurements`; a geounit of the finest level without its total, or a total that is not that of its
-        parts.
+        As for `read_nmf`; a geounit of the finest level without its total, or a total that differs from the
+        sum of its parts.
 
     Examples
     --------
@@ -59,15 +59,15 @@ def read_occupied(
     >>> units = xr.DataArray(np.array([[1, 9], [0, 4], [2, 8]]), coords={"block": blocks, "h1": ["vacant", "occupied"]})
     >>> with tempfile.TemporaryDirectory() as root:
     ...     ppd.census.simulate_nmf(units, ppd.census.UNITS_2020, root, "US_Unit_PL_PROD", {"County": 8}, rng=1)
-    ...     seen = read_occupied(root)
-    >>> seen.frame.coords["units"][1].tolist(), seen.entries.y.size
+    ...     measurements = read_occupied(root)
+    >>> measurements.frame.coords["units"][1].tolist(), measurements.entries.y.size
     ([10, 4, 10], 10)
     """
     parts = [
         read_rows(root, dataset, kind, UNITS, within=within, levels=levels) for kind in (DPQUERY, CONSTRAINT)
     ]  # fmt: skip
     noisy, constraints = parts
-    cells = cells_of(pd.concat(parts, ignore_index=True), UNITS)
+    cells = cell_labels_of(pd.concat(parts, ignore_index=True), UNITS)
     totals = constraints[(constraints["sign"] == "=") & (constraints["groupings"] == (SUMMED,))]
     dim = next(iter(cells.labels))
     every = _totals(totals, cells, dim)
@@ -95,18 +95,18 @@ def read_occupied(
     return Measurements({dim: units.index.to_list()}, *stated, coords=coords, public={limits: None})
 
 
-def _totals(totals: pd.DataFrame, cells: Cells, dim: str) -> pd.Series:
-    """Exact totals of the leaves."""
+def _totals(totals: pd.DataFrame, cells: CellLabels, dim: str) -> pd.Series:
+    """Return the exact totals of the leaves."""
     own = totals[totals["level"].str.lower() == dim]
     found = cells.array(dim, (SUMMED,), own, own["value"].tolist()).to_series()
     lost = found.index[found.isna()]
     if len(lost):
-        raise LabelError(f"{dim} {lost[0]!r} has no exact total in the files, by which vacant units are told apart")
+        raise LabelError(f"{dim} {lost[0]!r} has no exact total in the files, which is needed to count vacant units")
     return found.astype(np.int64)
 
 
 def _check(totals: pd.DataFrame, known: pd.Series) -> None:
-    """Refuse totals that are not those of their parts."""
+    """Refuse totals that differ from the sums of their parts."""
     for code, value, where in zip(totals["geocode"], totals["value"], totals["where"], strict=True):
         if known.get(code or "US") != value[0]:
-            raise CountError(f"{where}, column 'value': the total of {code!r} is not the sum of those within it")
+            raise CountError(f"{where}, column 'value': the total of {code!r} must be the sum of those within it")

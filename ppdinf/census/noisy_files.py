@@ -1,8 +1,8 @@
-"""Rows of the files as they are, of chosen places, levels and queries.
+"""Unchanged rows of the files, for chosen places, levels and queries.
 
     <root>/<dataset>/<Level>.parquet/{DPQuery,Constraint}/[State=044/][County=04410007/]part-*.parquet
 
-Only files of the places asked for are opened, one batch of rows at a time.
+Only files of the chosen places are opened, one batch of rows at a time.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ DPQUERY, CONSTRAINT = "DPQuery", "Constraint"
 LEVELS = (
     "US", "State", "County", "Prim", "Tract_Subset_Group", "Tract_Subset", "Tract", "Block_Group", "Block",
 )  # fmt: skip
-"""Levels of all files, from coarse to fine; each has some of them."""
+"""Levels of all files, from coarse to fine; each file has a subset."""
 
 SIGNS = {"=": "=", "==": "=", "<=": "<=", ">=": ">="}
 ENDINGS = ("_dpq", "_con")
-PARTITIONS = {"State": 3, "County": 8}  # characters of a code that the folder's name gives; digits, perhaps as a number
+PARTITIONS = {"State": 3, "County": 8}  # characters of the code in the name of a folder; digits, possibly as a number
 
 
 type Row = tuple[str, str, str, tuple[str, ...], NDArray[np.int64], float, str, str]
@@ -51,21 +51,21 @@ def read_rows(
     levels: Collection[str] | None = None,
     queries: Collection[str] | None = None,
 ) -> pd.DataFrame:
-    """Read noisy measurements, or constraints, of some geounits.
+    """Read noisy measurements, or constraints, of the chosen geounits.
 
     Parameters
     ----------
     root : path
         Folder of the files.
     dataset : str
-        Folder in it, ``"US_Person_PL_PROD"``.
+        Subfolder, ``"US_Person_PL_PROD"``.
     kind : {"DPQuery", "Constraint"}
     histogram : Histogram
         Axes of the file, `PERSONS` or `UNITS`.
     within : str or sequence of str
-        Beginnings of codes: geounits elsewhere, and those that are only partly within, are left out.
+        Prefixes of codes: geounits that are outside, or only partly within, are left out.
     levels, queries : collection of str, optional
-        Those wanted; queries without their ending ``_dpq`` or ``_con``. Default: all.
+        Levels and queries to read; queries without the suffix ``_dpq`` or ``_con``. Default: all.
 
     Returns
     -------
@@ -76,25 +76,25 @@ def read_rows(
     Raises
     ------
     ReleaseFileError
-        No such folder; a column missing or of another type, an entry missing. Naming file, row and column, as do
+        A missing folder; a missing column or a column of another type; a missing entry.
     LabelError
-        unknown groupings and signs,
+        Unknown groupings and signs.
     CountError
-        arrays that have not the shape of their query,
+        Arrays whose shape differs from the shape of their query.
     PrivacyError
-        variances that are not positive.
+        Variances that are not positive. Messages name file, row and column.
     ModuleNotFoundError
-        pyarrow is missing: it comes with the extra ``census``.
+        pyarrow is not installed: it comes with the extra ``census``.
 
     Notes
     -----
-    Tolerated: any width of integers, no column ``sign`` (constraints are equalities then), ``==`` for ``=``, further
+    Tolerated: every width of integers, no column ``sign`` (constraints are equalities then), ``==`` for ``=``, further
     columns, names of partitions as numbers (``State=44``), levels without a file, any names of files.
     """
     folder = Path(root, dataset)
     if not folder.is_dir():
         raise ReleaseFileError(
-            f"there is no folder {folder}: give the root of the files and the name of a dataset in it"
+            f"the folder {folder} does not exist: give the root of the files and the name of a dataset in it"
         )
     present = [level for level in LEVELS if (folder / f"{level}.parquet").is_dir()]
     for level in levels or ():
@@ -118,7 +118,7 @@ def arrow() -> ModuleType:
     Raises
     ------
     ModuleNotFoundError
-        Naming the extra it comes with.
+        pyarrow is not installed; the message names the extra.
     """
     try:
         import pyarrow
@@ -131,7 +131,7 @@ def arrow() -> ModuleType:
 
 
 def _files(folder: Path, prefixes: tuple[str, ...]) -> Iterator[Path]:
-    """Files that can hold geounits with these beginnings, by the names of their folders."""
+    """Return the files that can hold geounits with these prefixes, by the names of their folders."""
     for path in sorted(folder.rglob("*.parquet")):
         parts = [part.partition("=") for part in path.relative_to(folder).parts[:-1]]
         if all(_may_hold(key, value, prefixes) for key, _, value in parts):
@@ -159,7 +159,7 @@ def _rows(
     try:
         file = pa.parquet.ParquetFile(path)
     except pa.ArrowInvalid as error:
-        raise ReleaseFileError(f"{shown} is no whole Parquet file ({error}): fetch it again") from None
+        raise ReleaseFileError(f"{shown} is not a complete Parquet file ({error}): download it again") from None
     types = {field.name: field.type for field in file.schema_arrow}
     texts = ["geocode", "query_name", *histogram.names]
     needed = [*texts, "query_shape", "value", *(["variance"] if kind == DPQUERY else [])]
@@ -171,7 +171,7 @@ def _rows(
         lists = name in ("query_shape", "value")
         fits = _is_list_of_whole(pa, types[name]) if lists else _is_number(pa, types[name]) == (name == "variance")
         if not fits:
-            raise ReleaseFileError(f"{shown}, column {name!r} holds {types[name]}, which is not what these files have")
+            raise ReleaseFileError(f"{shown}, column {name!r} has the unexpected type {types[name]}")
     first = 0
     for batch in file.iter_batches(columns=[*needed, *(["sign"] if signed else [])], batch_size=4096):
         column = {name: batch.column(name) for name in batch.schema.names}
@@ -218,7 +218,7 @@ def _array(scalar: ListScalar) -> NDArray[np.int64]:
 
 
 def _number(scalar: Scalar) -> float:
-    """Read a number as it was written before its file had it in single precision."""
+    """Return the shortest decimal of a number that the file may store in single precision."""
     value = scalar.as_py()
     return float(str(np.float32(value))) if str(scalar.type) == "float" else float(value)
 
@@ -235,7 +235,7 @@ def _check_shape(
         expected.append(1 if groups is None else len(groups))
     if tuple(shape.tolist()) != tuple(expected):
         raise CountError(
-            f"{where}, column 'query_shape' is {shape.tolist()}, where the groupings of its axes make {expected}"
+            f"{where}, column 'query_shape' is {shape.tolist()}, but the groupings of its axes give {expected}"
         )
     if value.size != int(np.prod(expected)):
         raise CountError(f"{where}, column 'value' has {value.size} numbers for a query of shape {expected}")

@@ -1,4 +1,4 @@
-"""Histograms of the files: axes, their labels, and how queries group them."""
+"""Histograms of the files: axes, their labels, and their groupings by queries."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from ppdinf.errors import LabelError
 __all__ = ["OTHER", "PERSONS", "SUMMED", "UNITS", "Axis", "Histogram"]
 
 SUMMED = "*"
-"""What a file says of an axis that a query sums out."""
+"""Entry for an axis that a query sums over."""
 
 OTHER = "other"
-"""Label of what a grouping leaves out."""
+"""Label of all labels that a grouping leaves out."""
 
 Groups = dict[str, tuple[str, ...]]
 
@@ -27,16 +27,16 @@ class Axis:
     Attributes
     ----------
     name : str
-        Of the axis: a column of the files.
+        Name of the axis: a column of the files.
     labels : sequence of str
-        In the order of the arrays of the files.
+        Labels in the order of the arrays of the files.
     groupings : mapping of str to mapping of str to sequence of str, optional
-        ``{grouping: {group: labels}}``. Groups do not overlap; they may leave labels out.
+        ``{grouping: {group: labels}}``. Groups must not overlap; they may leave out labels.
 
     Raises
     ------
     LabelError
-        A grouping with labels that the axis lacks or that are in two groups.
+        A grouping contains labels that the axis lacks, or a label in two groups.
     """
 
     name: str
@@ -47,15 +47,15 @@ class Axis:
         for name, groups in self.groupings.items():
             held = [label for labels in groups.values() for label in labels]
             if len(set(held)) < len(held) or not set(held) <= set(self.labels):
-                raise LabelError(f"the grouping {name!r} must hold labels of {self.name!r}, each once at most")
+                raise LabelError(f"the grouping {name!r} must hold labels of {self.name!r}, each at most once")
 
     def groups(self, grouping: str) -> Groups | None:
-        """Return the groups of a grouping with their labels; None for the one that sums the axis out.
+        """Return the groups of a grouping with their labels; None for the grouping that sums over the axis.
 
         Raises
         ------
         LabelError
-            The axis has no such grouping.
+            The axis does not have this grouping.
         """
         if grouping == SUMMED:
             return None
@@ -67,14 +67,14 @@ class Axis:
         return {group: tuple(labels) for group, labels in self.groupings[grouping].items()}
 
     def coordinate(self, grouping: str) -> list[str]:
-        """Group of every label, `OTHER` where it is in none."""
+        """Return the group of every label; `OTHER` for labels in no group."""
         of = {label: group for group, labels in (self.groups(grouping) or {}).items() for label in labels}
         return [of.get(label, OTHER) for label in self.labels]
 
 
 @dataclass(frozen=True)
 class Histogram:
-    """Axes of the arrays of a file, in their order.
+    """Axes of the arrays of a file, in order.
 
     Examples
     --------
@@ -93,25 +93,25 @@ class Histogram:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Number of labels along each."""
+        """Number of labels along each axis."""
         return tuple(len(axis.labels) for axis in self.axes)
 
     def query_shape(self, groupings: Sequence[str]) -> tuple[int, ...]:
-        """Shape of the array of a query, 1 where an axis is summed out."""
+        """Return the shape of the array of a query, 1 for axes that the query sums over."""
         found = [axis.groups(name) for axis, name in zip(self.axes, groupings, strict=True)]
         return tuple(1 if groups is None else len(groups) for groups in found)
 
     def query_size(self, groupings: Sequence[str]) -> int:
-        """Count the values of a query."""
+        """Return the number of values of a query."""
         return math.prod(self.query_shape(groupings))
 
     def query(self, name: str) -> tuple[str, ...]:
-        """Find the groupings of every axis from the name of a query, in any order of factors.
+        """Return the groupings of all axes from the name of a query, with factors in any order.
 
         Raises
         ------
         LabelError
-            A factor that is neither an axis nor a grouping, or two of one axis.
+            A factor is neither an axis nor a grouping, or two factors refer to one axis.
         """
         if name in ("total", "detailed"):
             return tuple(SUMMED if name == "total" else "detailed" for _ in self.axes)
@@ -119,7 +119,7 @@ class Histogram:
         for factor in name.split(" * "):
             own = [axis.name for axis in self.axes if factor == axis.name or factor in axis.groupings]
             if len(own) != 1 or found[own[0]] != SUMMED:
-                raise LabelError(f"{factor!r} of the query {name!r} is no axis or grouping of its own")
+                raise LabelError(f"{factor!r} of the query {name!r} is not an axis or grouping, or repeats an axis")
             found[own[0]] = factor
         return tuple(found.values())
 

@@ -1,4 +1,4 @@
-"""The same files, written from a table of one's own."""
+"""Files with the same schema, simulated from a given table."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from ppdinf.tables.table import as_table
 
 __all__ = ["simulate_nmf"]
 
-UPPER = 99999  # persons that a facility can have, by the constraints of production
+UPPER = 99999  # upper bound on the persons of a facility in the constraints of production
 
 
 def simulate_nmf(
@@ -48,28 +48,28 @@ def simulate_nmf(
     table : xarray.DataArray of int64
         Geounits of the finest level, by their codes, then the axes of the histogram.
     strategy : Strategy
-        What is measured with which noise, and what is exact: `PERSONS_2020`, `UNITS_2020`, or one's own with small
+        Measurements, noise and exact statements: `PERSONS_2020`, `UNITS_2020`, or a user-defined strategy with small
         shapes. Queries of levels that it lacks are not measured.
     root : path
     dataset : str
-        Folder in it.
+        Subfolder.
     widths : mapping of str to int
-        Levels above the finest and the widths of their codes: ``{"US": 0, "State": 3, "County": 8}``.
+        Higher levels and the widths of their codes: ``{"US": 0, "State": 3, "County": 8}``.
     leaf : str
         The finest level.
     facilities : xarray.DataArray of int64, optional
-        Group quarters by geounit and type, ``(geounit, hhgq)``: a count of persons in a type is at least the number of
-        its facilities, and 0 without any. Households have no such limit.
+        Group quarters by geounit and type, ``(geounit, hhgq)``: the number of persons in a type is at least the number
+        of its facilities, and 0 without facilities. Households have no such limit.
     by_county : tuple of str
-        Levels whose files are in a folder for each county, as that of demographic files.
+        Levels whose files are in one folder per county, as for demographic files.
     rng : int or numpy.random.Generator, optional
 
     Raises
     ------
     LabelError
-        Labels that are not those of the histogram; codes that do not fit the widths.
+        Labels that differ from the histogram; codes that do not fit the widths.
     ModuleNotFoundError
-        pyarrow is missing: it comes with the extra ``census``.
+        pyarrow is not installed: it comes with the extra ``census``.
 
     Notes
     -----
@@ -80,10 +80,10 @@ def simulate_nmf(
     dim, *axes = table.dims
     for axis, name in zip(histogram.axes, axes, strict=False):
         if name != axis.name or table[name].values.tolist() != list(axis.labels):
-            raise LabelError(f"after {dim!r}, the table has the axes and labels of the histogram, {axis.name!r} first")
+            raise LabelError(f"after {dim!r}, the table must have the axes of the histogram, {axis.name!r} first")
     if len(axes) != len(histogram.axes):
         raise LabelError(
-            f"the table has the axes {', '.join(map(str, axes))}, the histogram {', '.join(histogram.names)}"
+            f"the table has the axes {', '.join(map(str, axes))}, but the histogram {', '.join(histogram.names)}"
         )
     codes = [str(code) for code in table[dim].values]
     width = one_width(codes, leaf, "the table")
@@ -135,7 +135,7 @@ def _facilities(
         return
     axis = histogram.axes[0]
     if given.shape != (len(codes), len(axis.labels)):
-        raise LabelError(f"facilities are given by geounit and {axis.name!r}, in the order of the table")
+        raise LabelError(f"facilities must be given by geounit and {axis.name!r}, in the order of the table")
     number = by @ given.values.astype(np.int64)
     number[:, 0] = 0  # households
     most = UPPER * number
@@ -146,7 +146,7 @@ def _facilities(
 
 
 def _answers(histogram: Histogram, groupings: tuple[str, ...], sums: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Sum out and group the axes of every geounit, shape (geounits, size of the query)."""
+    """Sum over and group the axes of every geounit, shape (geounits, size of the query)."""
     found = sums
     for k, (axis, name) in enumerate(zip(histogram.axes, groupings, strict=True)):
         groups = axis.groups(name)
@@ -163,7 +163,7 @@ def _write(
     pa: ModuleType, place: Path, geounits: Array, queries: list[Query], histogram: Histogram, kind: str,
     parts: list[str],
 ) -> None:  # fmt: skip
-    """Write the rows of a level, in the folders of their states and counties."""
+    """Write the rows of a level to the folders of their states and counties."""
     if not queries:
         return
     folders: dict[Path, list[int]] = {}

@@ -1,7 +1,7 @@
-"""Variances of the noise by level and query, those of production among them.
+"""Variances of the noise by level and query, including the production settings.
 
-A discrete Gaussian of parameter ``s = sigma**2`` has a variance of its own, which the files state: less than s where s
-is small, the same to 1e-8 from 1.2 on.
+The files state the variance of the discrete Gaussian, which differs from its parameter ``s = sigma**2``: it is smaller
+for small s, and equal to s within 1e-8 for s >= 1.2.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from ppdinf.errors import PrivacyError
 
 __all__ = ["PERSONS_2020", "UNITS_2020", "Strategy", "squared_sigma", "variance_of"]
 
-LARGE = 1.5  # variances from here on are sigma**2 in double precision
+LARGE = 1.5  # variance from which it equals sigma**2 in double precision
 
 
 @dataclass(frozen=True)
 class Strategy:
-    """What is measured and what is exact, level by level.
+    """Measured and exact queries by level.
 
     Attributes
     ----------
@@ -30,9 +30,9 @@ class Strategy:
     squared_sigmas : mapping of str to mapping of str to float
         ``{level: {query: sigma**2}}`` of the discrete Gaussian, queries by name: ``"votingage * hispanic"``.
     exact : mapping of str to sequence of str
-        ``{level: queries}`` that are published as they are.
+        ``{level: queries}`` that are published exactly.
     zeros : mapping of str to str
-        ``{constraint: query}`` of cells that are empty by definition, whose groupings leave all others out.
+        ``{constraint: query}`` of structural zeros; the groupings of the query leave out all other cells.
     """
 
     histogram: Histogram
@@ -42,7 +42,7 @@ class Strategy:
 
 
 def variance_of(squared_sigma: float) -> float:
-    """Variance of the discrete Gaussian.
+    """Return the variance of the discrete Gaussian with parameter `squared_sigma`.
 
     Examples
     --------
@@ -57,12 +57,12 @@ def variance_of(squared_sigma: float) -> float:
 
 
 def squared_sigma(variance: float) -> float:
-    """Parameter ``sigma**2`` of the discrete Gaussian of a variance.
+    """Return the parameter ``sigma**2`` of the discrete Gaussian with a given variance.
 
     Raises
     ------
     PrivacyError
-        No positive number.
+        The variance is not a positive number.
 
     Examples
     --------
@@ -70,7 +70,7 @@ def squared_sigma(variance: float) -> float:
     0.25
     """
     if not 0 < variance < np.inf:
-        raise PrivacyError(f"the variance of noise is a positive number, found {variance}")
+        raise PrivacyError(f"the variance of noise must be a positive number, found {variance}")
     if variance >= LARGE:
         return variance
     return float(brentq(lambda s: variance_of(s) - variance, 1e-3, 2 * LARGE, xtol=1e-14))
@@ -98,8 +98,8 @@ PERSONS_2020 = Strategy(
     exact={"US": ("total",)},
     zeros={"nurse_nva_0": "gqNursingTotal * nonvoting"},
 )
-"""Redistricting persons of 2020: zCDP with rho 2.556. Variances computed from the budget shares of the production
-settings, order of queries as there."""
+"""Redistricting persons of 2020: zCDP with rho 2.556. Variances are computed from the budget shares of the production
+settings, with the same order of queries."""
 
 _SHARES = {"US": 104, "State": 1440, "County": 447, "Tract": 687, "Block_Group": 1256, "Block": 165}  # of 4099
 
@@ -108,5 +108,5 @@ UNITS_2020 = Strategy(
     {level: {"detailed": round(4099 / (0.07 * share), 1)} for level, share in _SHARES.items()},
     exact=dict.fromkeys(_SHARES, ("total",)),
 )
-"""Redistricting housing units of 2020: zCDP with rho .07 as published; its shares by level, which are not, are taken to
-be those of persons. Totals of all geounits are exact."""
+"""Redistricting housing units of 2020: zCDP with rho 0.07 as published. The shares by level are not published and are
+assumed to equal the shares of persons. Totals of all geounits are exact."""

@@ -1,4 +1,4 @@
-"""Noisy measurement files: written, read, and every way in which real ones differ or do not fit."""
+"""Noisy measurement files: written, read, and all variations and errors of real files."""
 
 import sys
 
@@ -8,7 +8,7 @@ import pytest
 import xarray as xr
 
 import ppdinf as ppd
-from ppdinf.census import Axis, Histogram, Strategy, off_spine_areas, read_measurements, read_rows, simulate_nmf, tree
+from ppdinf.census import Axis, Histogram, Strategy, off_spine_areas, read_nmf, read_rows, simulate_nmf, tree
 from ppdinf.census.strategies import squared_sigma, variance_of
 from ppdinf.errors import CountError, LabelError, PpdinfError, PrivacyError, ReleaseFileError
 
@@ -79,26 +79,26 @@ def test_folders_and_columns(root):
 
 
 def test_round_trip_without_noise(tmp_path):
-    """What is read is measured of the sums that the statements name: noise of parameter 1e-3 is none."""
+    """The measurements are those of the named sums: noise with parameter 1e-3 is zero."""
     quiet = dict.fromkeys(QUERIES, 0.001)
     strategy = Strategy(SMALL, dict.fromkeys(("US", "State", "County", "Block"), quiet), STRATEGY.exact)
     simulate_nmf(table(), strategy, tmp_path, DATA, WIDTHS, rng=1)
     with pytest.raises(PrivacyError, match=r"row 0, column 'variance'"):
-        read_measurements(tmp_path, DATA, SMALL)  # single precision has no such variance
+        read_nmf(tmp_path, DATA, SMALL)  # single precision has no such variance
     for level in ("US", "State", "County", "Block"):
         for path in files(tmp_path, level):
             edit(path, replaced("variance", lambda own: [0.1] * len(own)))
-    seen = read_measurements(tmp_path, DATA, SMALL)
+    seen = read_nmf(tmp_path, DATA, SMALL)
     x = table().sortby("block").values.ravel()
     assert (seen.entries.matrix @ x == seen.entries.y).all()
     assert seen.entries.y.size == (1 + 3 + 4 + 5) * (1 + 2 + 6 + 6)
     assert (seen.public.A @ x == seen.public.values).all()
-    reordered = read_measurements(tmp_path, DATA, SMALL, within="04400003")
+    reordered = read_nmf(tmp_path, DATA, SMALL, within="04400003")
     assert dict(reordered.coords)["block"].tolist() == ["04400003A"]
 
 
 def test_laws_are_those_written(root):
-    seen = read_measurements(root, DATA, SMALL, within="04400001")
+    seen = read_nmf(root, DATA, SMALL, within="04400001")
     found = {float(form.law.variance) for form, _ in seen.entries.forms}
     assert sorted(found) == pytest.approx([0.3, 2.5, 4.0, 9.0])
     assert variance_of(0.3) < 0.3
@@ -117,7 +117,7 @@ def test_noise_has_the_variance_stated(tmp_path):
 
 
 def test_zeros_bounds_and_exact_sums(root):
-    seen = read_measurements(root, DATA, SMALL, public={inv.margin("state"): _states()})
+    seen = read_nmf(root, DATA, SMALL, public={inv.margin("state"): _states()})
     x = table().sortby("block").values.ravel()
     assert (seen.public.A @ x == seen.public.values).all()
     assert (seen.public.B @ x >= seen.public.limits).all()
@@ -138,35 +138,35 @@ def test_only_files_of_the_place_are_opened(root):
     for path in files(root, "Block") + files(root, "County"):
         if "State=044" not in path.parts:
             path.write_bytes(b"no Parquet")
-    seen = read_measurements(root, DATA, SMALL, within="044")
+    seen = read_nmf(root, DATA, SMALL, within="044")
     assert dict(seen.coords)["block"].tolist() == sorted(b for b in BLOCKS if b.startswith("044"))
     assert set(seen.frame.coords) >= {"state", "county", "hhinstlevels"}
-    two = read_measurements(root, DATA, SMALL, within=["04400001A", "04400003"], levels=["County", "Block"])
+    two = read_nmf(root, DATA, SMALL, within=["04400001A", "04400003"], levels=["County", "Block"])
     assert two.shape[0] == 2  # the county that is half within is left out
     assert not [name for name in two.entries.names if name.startswith("county=04400001")]
 
 
 def test_axes_and_queries(root):
-    seen = read_measurements(root, DATA, SMALL, within="044", axes=["votingage"], levels=["State"], queries=["total"])
+    seen = read_nmf(root, DATA, SMALL, within="044", axes=["votingage"], levels=["State"], queries=["total"])
     assert (seen.dims, seen.entries.y.size) == (("state", "votingage"), 1)
     with pytest.raises(LabelError, match="no axis 'sex'"):
-        read_measurements(root, DATA, SMALL, axes=["sex"])
+        read_nmf(root, DATA, SMALL, axes=["sex"])
 
 
 def test_rows_without_budget_are_absent(root):
     for path in files(root):
         edit(path, lambda frame: frame.slice(3))  # all but one query of the first geounit of each file
-    seen = read_measurements(root, DATA, SMALL, within="04400003", levels=["County", "Block"])
+    seen = read_nmf(root, DATA, SMALL, within="04400003", levels=["County", "Block"])
     assert seen.shape[0] == 1
     for path in files(root):
         edit(path, lambda frame: frame.slice(0, 0))
-    seen = read_measurements(root, DATA, SMALL, within="044", levels=["County"])
+    seen = read_nmf(root, DATA, SMALL, within="044", levels=["County"])
     assert seen.entries.y.size == 0
-    assert dict(seen.coords)["county"].tolist() == ["04400001", "04400003"]  # known from constraints alone
+    assert dict(seen.coords)["county"].tolist() == ["04400001", "04400003"]  # known from constraints only
 
 
 def drift(root):
-    """Bring in everything that real files vary in."""
+    """Add all variations of real files."""
     for level in WIDTHS:
         for kind in ("DPQuery", "Constraint"):
             for path in files(root, level, kind):
@@ -187,9 +187,9 @@ def drift(root):
 
 
 def test_drift_of_the_schema(root):
-    before = read_measurements(root, DATA, SMALL, within="044")
+    before = read_nmf(root, DATA, SMALL, within="044")
     drift(root)
-    after = read_measurements(root, DATA, SMALL, within="044")
+    after = read_nmf(root, DATA, SMALL, within="044")
     assert (before.entries.y == after.entries.y).all()
     assert list(before.entries.names) == list(after.entries.names)
     assert (before.public.A != after.public.A).nnz == 0
@@ -208,8 +208,8 @@ def _first(value):
 
 WRONG = {
     "column": (lambda frame: frame.drop_columns(["value"]), ReleaseFileError, "no column 'value'"),
-    "type": (replaced("value", lambda own: own, pa.list_(pa.float64())), ReleaseFileError, "'value' holds list"),
-    "codes": (replaced("geocode", lambda own: [4] * len(own), pa.int64()), ReleaseFileError, "'geocode' holds int64"),
+    "type": (replaced("value", lambda own: own, pa.list_(pa.float64())), ReleaseFileError, "'value' has the unexpected type"),
+    "codes": (replaced("geocode", lambda own: [4] * len(own), pa.int64()), ReleaseFileError, "'geocode' has the unexpected type"),
     "grouping": (replaced("hhgq", _first("relgq")), LabelError, "row 0, column 'hhgq'.*no grouping 'relgq'"),
     "shape": (replaced("query_shape", _first([2, 1])), CountError, "row 0, column 'query_shape'"),
     "values": (replaced("value", _first([1, 2])), CountError, "row 0, column 'value' has 2 numbers"),
@@ -230,7 +230,7 @@ def test_refused_with_file_row_and_column(root, name):
     path = files(root)[0]
     edit(path, change)
     with pytest.raises(error, match=words) as caught:
-        read_measurements(root, DATA, SMALL, within="044")
+        read_nmf(root, DATA, SMALL, within="044")
     if name not in ("width", "lonely"):
         assert "County.parquet/DPQuery/State=044/part-00000.parquet" in str(caught.value)
 
@@ -239,22 +239,22 @@ def test_refused_constraints_and_places(root):
     path = files(root, kind="Constraint")[0]
     edit(path, replaced("sign", _first("<")))
     with pytest.raises(LabelError, match="row 0, column 'sign'"):
-        read_measurements(root, DATA, SMALL)
+        read_nmf(root, DATA, SMALL)
     path.write_bytes(b"PAR1 and no more")
-    with pytest.raises(ReleaseFileError, match=r"part-00000\.parquet is no whole Parquet file"):
-        read_measurements(root, DATA, SMALL)
+    with pytest.raises(ReleaseFileError, match=r"part-00000\.parquet is not a complete Parquet file"):
+        read_nmf(root, DATA, SMALL)
     with pytest.raises(ReleaseFileError, match="no folder"):
-        read_measurements(root, "US_Person", SMALL)
+        read_nmf(root, "US_Person", SMALL)
     with pytest.raises(ReleaseFileError, match="no level 'Tract'"):
-        read_measurements(root, DATA, SMALL, levels=["Tract"])
+        read_nmf(root, DATA, SMALL, levels=["Tract"])
     with pytest.raises(LabelError, match="no geounit"):
-        read_measurements(root, DATA, SMALL, within="999")
+        read_nmf(root, DATA, SMALL, within="999")
 
 
 def test_the_extra_is_named(root, monkeypatch):
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(ModuleNotFoundError, match=r"ppdinf\[census\]"):
-        read_measurements(root, DATA, SMALL)
+        read_nmf(root, DATA, SMALL)
 
 
 def test_simulator_refuses_tables_that_do_not_fit(tmp_path):
@@ -288,7 +288,7 @@ def test_areas_off_the_tree():
 
 
 def test_denoised_files_are_those_of_measurements_by_hand(root):
-    seen = read_measurements(root, DATA, SMALL, within="04400003", levels=["Block"], queries=["total", "hhinstlevels"])
+    seen = read_nmf(root, DATA, SMALL, within="04400003", levels=["Block"], queries=["total", "hhinstlevels"])
     rows = read_rows(root, DATA, "DPQuery", SMALL, within="04400003", levels=["Block"]).set_index("query")
     level, y = ppd.invariants.margin("block"), rows.loc["total", "value"]
     kinds = {"hhgq": list(QUARTERS.labels), "votingage": list(AGES.labels)}

@@ -1,4 +1,4 @@
-"""Occupied housing units: against all tables listed, and files that contradict themselves."""
+"""Occupied housing units: against enumeration of all tables, and files that contradict themselves."""
 
 from itertools import product
 

@@ -1,8 +1,8 @@
-"""Production noise from the simulator through files and reader: least squares is as wrong as it says, query by query.
+"""Production noise from the simulator through files and reader: least squares has its stated errors, query by query.
 
-Sixty geounits with the variances of counties. For each of the eleven queries one squared error over its variance is
-added over all files, independent ones: chi-square at p > 1e-6, one false alarm in 90,000 runs. Noise that is twice as
-wide as stated would be seen in every query.
+Sixty geounits with the variances of counties. For each of the eleven queries, a squared error divided by its variance
+is added over all files, which are independent: chi-square at p > 1e-6, one false alarm in 90,000 runs. Noise twice as
+wide as stated would be detected in every query.
 """
 
 import numpy as np
@@ -11,7 +11,7 @@ import scipy.sparse as sp
 import xarray as xr
 from scipy.stats import chi2
 
-from ppdinf.census import PERSONS, PERSONS_2020, read_measurements, simulate_nmf
+from ppdinf.census import PERSONS, PERSONS_2020, read_nmf, simulate_nmf
 
 CODES, RARE, DATA = [f"044{k:05d}" for k in range(60)], 1e-6, "US_Person_PL_PROD"
 
@@ -27,9 +27,9 @@ def test_errors_are_those_stated(tmp_path):
     simulate_nmf(persons, PERSONS_2020, tmp_path, DATA, {}, leaf="County", facilities=facilities, rng=rng)
     found = np.zeros((len(CODES), len(PERSONS_2020.squared_sigmas["County"])))
     for own, code, truth in zip(found, CODES, table, strict=True):
-        seen = read_measurements(tmp_path, DATA, PERSONS, within=code)
+        seen = read_nmf(tmp_path, DATA, PERSONS, within=code)
         inside = ~seen.public.empty
-        assert inside.sum() == 252  # households alone
+        assert inside.sum() == 252  # households only
         entries, precision = seen.entries, np.empty(seen.entries.y.size)
         for form, rows in entries.forms:
             precision[rows] = 1 / float(form.law.variance)
