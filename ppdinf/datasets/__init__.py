@@ -1,16 +1,14 @@
-"""Tables to try things on, and strict readers of files.
+"""Example tables, and strict readers of files.
 
-Rule: a file is read as written or refused with line and column.
+Rule: a file is read unchanged or refused with line and column.
 
-csv_rows            rows of a CSV file as text, and counts read from text: the strict part that all loaders share
-demonstration_file  demonstration files of census privacy: a count as it was published before, beside the protected
-                    one
-epidemic            A made-up state of 67 counties in a made-up epidemic: monthly cases and deaths over two years
-epidemic_file       monthly cases and deaths by county from CSV files, exactly as written or not at all
-health_files        monthly cases and deaths of a state's counties from the files that people download
-public_files        public tables that are too large to come with the package: files in a folder that the variable
-                    PPDINF_DATA names
-table_file          any table of counts from a CSV file with one row per cell
+csv_rows            Rows of a CSV file as text, and counts read from text, for all readers.
+demonstration_file  Demonstration files of census privacy: published and protected values of a count.
+epidemic            A fictitious state of 67 counties in a simulated epidemic: monthly cases and deaths.
+epidemic_file       Monthly cases and deaths by county from CSV files, unchanged or refused.
+health_files        Monthly cases and deaths of a state's counties from downloaded public files.
+public_files        Public tables that are too large for the package: files in the folder that PPDINF_DATA names.
+table_file          Tables of counts from CSV files with one row per cell.
 """
 
 from ppdinf.datasets.demonstration_file import read_demonstration as read_demonstration

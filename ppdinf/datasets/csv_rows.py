@@ -1,4 +1,4 @@
-"""Rows of a CSV file as text, and counts read from text: the strict part that all loaders share."""
+"""Rows of a CSV file as text, and counts read from text, for all readers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from ppdinf.errors import CountError, LabelError
 from ppdinf.tables.table import LARGEST
 
-__all__ = ["Row", "read_rows", "require_columns", "whole_number"]
+__all__ = ["Row", "parse_count", "read_csv_rows", "require_columns"]
 
 Row = tuple[int, dict[str, str]]
 """Line number in the file, and the fields by column."""
@@ -18,8 +18,8 @@ Row = tuple[int, dict[str, str]]
 _WHOLE = re.compile(r"0|[1-9][0-9]*")
 
 
-def read_rows(path: Path) -> tuple[list[str], list[Row]]:
-    """Read a CSV file without interpreting anything.
+def read_csv_rows(path: Path) -> tuple[list[str], list[Row]]:
+    """Read a CSV file as text.
 
     Parameters
     ----------
@@ -34,7 +34,7 @@ def read_rows(path: Path) -> tuple[list[str], list[Row]]:
     Raises
     ------
     LabelError
-        Not UTF-8 or not CSV, no rows, columns named twice, rows of another width than the header.
+        The file is not UTF-8 or not CSV, has no rows, a repeated column, or a row with another width than the header.
     """
     try:
         text = path.read_text(encoding="utf-8-sig")
@@ -53,23 +53,23 @@ def read_rows(path: Path) -> tuple[list[str], list[Row]]:
         raise LabelError(f"{path.name} has more than one column {repeated[0]!r}")
     for line, fields in lines:
         if len(fields) != len(header):
-            raise LabelError(f"{path.name} line {line} has {len(fields)} fields, the header has {len(header)}")
+            raise LabelError(f"{path.name} line {line} has {len(fields)} fields, but the header has {len(header)}")
     return header, [(line, dict(zip(header, fields, strict=True))) for line, fields in lines[1:]]
 
 
 def require_columns(path: Path, header: list[str], names: list[str] | tuple[str, ...]) -> None:
-    """Refuse a header without one of `names`."""
+    """Require the columns `names` in a header."""
     for name in names:
         if name not in header:
             raise LabelError(f"{path.name} has no column {name!r}; it has {', '.join(header)}")
 
 
-def whole_number(where: str, text: str) -> int:
-    """Read a count, or say what is wrong with it without showing it.
+def parse_count(where: str, text: str) -> int:
+    """Read a count; the error of an invalid count does not show it.
 
     Examples
     --------
-    >>> whole_number("cases.csv line 2, column 'cases'", "12")
+    >>> parse_count("cases.csv line 2, column 'cases'", "12")
     12
     """
     if _WHOLE.fullmatch(text):
@@ -77,11 +77,11 @@ def whole_number(where: str, text: str) -> int:
             return int(text)
         fault = "exceeds 2**53"
     elif not text.strip():
-        fault = "is blank; write 0 where none were counted"
+        fault = "is blank; write 0 for cells without records"
     elif re.fullmatch(r"-[0-9]+(\.[0-9]*)?", text):
-        fault = "is negative; a table of counts holds none"
+        fault = "is negative; counts must be non-negative"
     elif re.fullmatch(r"[0-9]*\.[0-9]*", text):
-        fault = "has a decimal point; counts are whole numbers"
+        fault = "has a decimal point; counts must be integers"
     else:
-        fault = "is not a whole number written in digits alone"
+        fault = "is not an integer written in digits only"
     raise CountError(f"{where}: the count {fault}")

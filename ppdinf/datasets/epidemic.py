@@ -1,16 +1,16 @@
-"""A made-up state of 67 counties in a made-up epidemic: monthly cases and deaths over two years.
+"""A fictitious state of 67 counties in a simulated epidemic: monthly cases and deaths over two years.
 
-Simulated, so that it may be published, shipped and tested on; sizes are those of a real state of 11 million
-(counties from 4.5 thousand to 1.5 million, months from tens to tens of thousands of cases). Places and
-numbers are nobody's.
+The data are simulated, so they can be published and used in tests. Sizes are those of a real state of 11 million
+persons (counties with 4,500 to 1,500,000 persons, months with tens to tens of thousands of cases). Places and numbers
+are fictitious.
 
 The model, county i in month t:
 
     log rate(i, t) = wave(t - lead(i)) + county(i) + local(i, t),     cases ~ NegativeBinomial
 
 where lead, county and local vary smoothly over a map and local is autoregressive in time. A share of the
-cases is fatal; of these deaths half are reported in the month of the case and half in the next, so
-deaths can exceed the cases of their month but never, summed from the start, the cases so far.
+cases is fatal. Half of the deaths are reported in the month of the case and half in the next month, so
+deaths can exceed the cases of their month, but cumulative deaths never exceed cumulative cases.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ COUNTIES = (
 # fmt: on
 MONTHS = tuple(f"{2020 + (m + 2) // 12}-{(m + 2) % 12 + 1:02d}" for m in range(24))
 
-# monthly cases per 100,000 over the whole state: two small waves, a winter, a quiet summer, a large winter
+# monthly cases per 100,000 in the state: two small waves, a winter wave, a quiet summer, a large winter wave
 _WAVE = np.array(
     [35, 300, 190, 85, 140, 150, 190, 410, 1150, 2050, 1500, 640,
      690, 930, 380, 80, 95, 480, 900, 960, 1150, 2200, 4300, 720], dtype=float
@@ -60,7 +60,7 @@ def epidemic() -> xr.Dataset:
     Returns
     -------
     xarray.Dataset
-        As `simulate_epidemic`; a fresh copy each time.
+        As for `simulate_epidemic`; a new copy at each call.
 
     Examples
     --------
@@ -71,7 +71,7 @@ def epidemic() -> xr.Dataset:
 
 
 def simulate_epidemic(*, rng: int | np.random.Generator | None = None) -> xr.Dataset:
-    """Simulate monthly cases and deaths of a made-up epidemic in 67 made-up counties.
+    """Simulate monthly cases and deaths of an epidemic in 67 fictitious counties.
 
     Parameters
     ----------
@@ -82,7 +82,7 @@ def simulate_epidemic(*, rng: int | np.random.Generator | None = None) -> xr.Dat
     -------
     xarray.Dataset
         ``cases`` and ``deaths``, int64 of shape (county 67, month 24); coordinates ``fips`` (five digits as
-        text; no state has number 99) and ``population`` by county; months as text from ``2020-03`` to
+        text; the state number 99 is unused) and ``population`` by county; months as text from ``2020-03`` to
         ``2022-02``.
 
     Examples
@@ -97,7 +97,7 @@ def simulate_epidemic(*, rng: int | np.random.Generator | None = None) -> xr.Dat
     smooth = _smooth_factor(rng, n)
 
     county = 0.25 * smooth @ rng.standard_normal(n)
-    lead = 0.5 * smooth @ rng.standard_normal(n)  # in months: where waves come early
+    lead = 0.5 * smooth @ rng.standard_normal(n)  # months by which waves are early
     local = np.empty((n, months))
     local[:, 0] = smooth @ rng.standard_normal(n)
     for t in range(1, months):
@@ -129,14 +129,14 @@ def simulate_epidemic(*, rng: int | np.random.Generator | None = None) -> xr.Dat
 
 
 def _populations(rng: np.random.Generator, n: int) -> np.ndarray:
-    """Log-normal quantiles, median 82 thousand, in random order."""
+    """Return log-normal quantiles with median 82,000, in random order."""
     quantiles = ndtri((np.arange(n) + 0.5) / n)
     sizes = np.exp(np.log(82_000) + 1.2 * quantiles + 0.02 * rng.standard_normal(n))
     return rng.permutation(np.round(sizes)).astype(np.int64)
 
 
 def _smooth_factor(rng: np.random.Generator, n: int) -> np.ndarray:
-    """Cholesky factor of a correlation over a map of random places; exp(-distance) with some local noise."""
+    """Return a Cholesky factor of a correlation over random places: exp(-distance) plus independent local noise."""
     place = rng.uniform(0, 3, size=(n, 2))
     distance = np.linalg.norm(place[:, None] - place[None, :], axis=2)
     return np.linalg.cholesky(0.8 * np.exp(-distance) + 0.2 * np.eye(n))

@@ -1,7 +1,7 @@
-"""Monthly cases and deaths by county from CSV files, exactly as written or not at all.
+"""Monthly cases and deaths by county from CSV files, unchanged or refused.
 
-Nothing is stripped, cast, filled, clipped or sorted: a file that needs any of this is refused with the
-line, the column and what to do. Messages show labels, never a count.
+The reader does not strip, cast, fill, clip or sort. A file that requires this is refused with line, column and a
+remedy. Messages show labels, never a count.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import xarray as xr
 
-from ppdinf.datasets.csv_rows import read_rows, require_columns, whole_number
+from ppdinf.datasets.csv_rows import parse_count, read_csv_rows, require_columns
 from ppdinf.errors import CountError, LabelError
 
 __all__ = ["read_epidemic"]
@@ -35,23 +35,23 @@ def read_epidemic(path: str | PathLike[str], *, population: str | PathLike[str] 
         ``2021-07``. Deaths are those reported in the month: they can exceed its cases.
     population : str or path, optional
         CSV with a column fips and either a column ``population`` or dated columns such as
-        ``pop_2020_base``, of which the latest is taken. It may hold further columns and counties (a
+        ``pop_2020_base``; the latest column is used. It may hold further columns and counties (a
         national file); every county of `path` must be in it, matched by fips alone.
 
     Returns
     -------
     xarray.Dataset
         ``cases`` and ``deaths``, int64 (county, month), both in order of first appearance; coordinate
-        ``fips`` and, when given, ``population`` whose attribute ``column`` says which one was read.
+        ``fips`` and, if given, ``population``, whose attribute ``column`` names the column that was read.
 
     Raises
     ------
     LabelError
         Columns missing, repeated or unknown; a county, fips or month that is malformed, repeated,
-        absent or at odds with another row.
+        absent or inconsistent with another row.
     CountError
-        A count that is blank, negative, fractional, above 2**53 or no number; a population of 0;
-        more deaths than cases in the file as a whole.
+        A count that is blank, negative, fractional, above 2**53 or not a number; a population of 0;
+        more deaths than cases in the complete file.
 
     Examples
     --------
@@ -63,7 +63,7 @@ def read_epidemic(path: str | PathLike[str], *, population: str | PathLike[str] 
     12
     """
     path = Path(path)
-    header, rows = read_rows(path)
+    header, rows = read_csv_rows(path)
     _check_header(path, header)
     fips: dict[str, str] = {}  # county -> fips, in order of first appearance
     months: dict[str, int] = {}
@@ -75,7 +75,7 @@ def read_epidemic(path: str | PathLike[str], *, population: str | PathLike[str] 
         if fips.setdefault(county, row["fips"]) != row["fips"]:
             raise LabelError(
                 f"{where}: county {county!r} has fips {row['fips']} here and {fips[county]} above; "
-                "counties of the same name need the state in their name"
+                "add the state to the names of counties with the same name"
             )
         months.setdefault(month, line)
         if (county, month) in counts:
@@ -85,7 +85,7 @@ def read_epidemic(path: str | PathLike[str], *, population: str | PathLike[str] 
     for county in fips:
         for month in months:
             if (county, month) not in counts:
-                raise LabelError(f"{path.name}: county {county!r} has no row for month {month}; write zeros out")
+                raise LabelError(f"{path.name}: county {county!r} has no row for month {month}; add rows with zeros")
     cells = np.array([[counts[county, month][1:] for month in months] for county in fips], dtype=np.int64)
     if cells[..., 1].sum() > cells[..., 0].sum():
         raise CountError(f"{path.name} holds more deaths than cases: are the two columns swapped?")
@@ -97,7 +97,7 @@ def read_epidemic(path: str | PathLike[str], *, population: str | PathLike[str] 
 
 
 def _with_population(dataset: xr.Dataset, path: Path) -> xr.Dataset:
-    header, rows = read_rows(path)
+    header, rows = read_csv_rows(path)
     require_columns(path, header, ["fips"])
     column = _population_column(path, header)
     persons: dict[str, int] = {}
@@ -110,7 +110,7 @@ def _with_population(dataset: xr.Dataset, path: Path) -> xr.Dataset:
         if row["fips"] in wanted:
             persons[row["fips"]] = _count(where, row, column)
             if persons[row["fips"]] == 0:
-                raise CountError(f"{where}, column {column!r}: fips {row['fips']} has no inhabitants")
+                raise CountError(f"{where}, column {column!r}: fips {row['fips']} has the population 0")
     for county, code in zip(dataset.county.values.tolist(), dataset.fips.values.tolist(), strict=True):
         if code not in persons:
             raise LabelError(f"{path.name} has no row with fips {code} (county {county!r})")
@@ -124,9 +124,9 @@ def _population_column(path: Path, header: list[str]) -> str:
     dated = [(match[1], name) for name in header if (match := _DATED.fullmatch(name))]
     latest = [name for year, name in dated if year == max(dated)[0]]
     if not latest:
-        raise LabelError(f"{path.name} has no column 'population' and none like 'pop_2020'; it has {', '.join(header)}")
+        raise LabelError(f"{path.name} has no column 'population' or 'pop_2020'; it has {', '.join(header)}")
     if len(latest) > 1:
-        raise LabelError(f"{path.name}: both {' and '.join(latest)} are the latest; rename the one to use 'population'")
+        raise LabelError(f"{path.name}: {' and '.join(latest)} are equally recent; rename one column to 'population'")
     return latest[0]
 
 
@@ -134,23 +134,23 @@ def _check_header(path: Path, header: list[str]) -> None:
     require_columns(path, header, COLUMNS)
     for name in header:
         if name not in COLUMNS:
-            raise LabelError(f"{path.name} has a column {name!r} that nothing here uses: drop it from the file")
+            raise LabelError(f"{path.name} has an unknown column {name!r}: drop it from the file")
 
 
 def _check_labels(where: str, row: dict[str, str]) -> None:
     county = row["county"]
     if county != county.strip() or not county:
-        raise LabelError(f"{where}, column 'county': {county!r} is blank or has blanks around it")
+        raise LabelError(f"{where}, column 'county': {county!r} is blank, or begins or ends with a blank")
     _check_fips(where, row["fips"])
     if not _MONTH.fullmatch(row["month"]):
-        raise LabelError(f"{where}, column 'month': {row['month']!r} is not written like 2021-07")
+        raise LabelError(f"{where}, column 'month': {row['month']!r} must be written like 2021-07")
 
 
 def _check_fips(where: str, code: str) -> None:
     if not _FIPS.fullmatch(code):
         raise LabelError(
-            f"{where}, column 'fips': {code!r} is not five digits; spreadsheets drop leading zeros, "
-            "format the column as text"
+            f"{where}, column 'fips': {code!r} must have five digits; spreadsheets drop leading zeros, "
+            "so format the column as text"
         )
 
 
@@ -163,4 +163,4 @@ def _check_one_to_one(path: Path, fips: dict[str, str]) -> None:
 
 
 def _count(where: str, row: dict[str, str], column: str) -> int:
-    return whole_number(f"{where}, column {column!r} (fips {row['fips']})", row[column])
+    return parse_count(f"{where}, column {column!r} (fips {row['fips']})", row[column])

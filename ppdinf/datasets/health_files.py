@@ -1,9 +1,10 @@
-"""Monthly cases and deaths of a state's counties from the files that people download.
+"""Monthly cases and deaths of a state's counties from downloaded public files.
 
-Two kinds are known: cumulative time series of all counties, one column a day (the repository CSSEGISandData/COVID-19,
-``time_series_covid19_confirmed_US.csv`` and ``..._deaths_US.csv``), and daily rows of one state (the open data portal
-of the Pennsylvania Department of Health, aggregate cases and aggregate deaths). Both are read as they come, for the
-months asked for; nothing is filled in, and what does not add up is refused by line and label. Messages show no count.
+Two formats are known. Cumulative time series of all counties have one column per day (the repository
+CSSEGISandData/COVID-19, ``time_series_covid19_confirmed_US.csv`` and ``..._deaths_US.csv``). Daily rows of one state
+come from the open data portal of the Pennsylvania Department of Health (aggregate cases and aggregate deaths). Both are
+read unchanged for the chosen months. Nothing is imputed; inconsistent files are refused with line and label. Messages
+do not show counts.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from ppdinf.datasets.csv_rows import Row, read_rows, require_columns, whole_number
+from ppdinf.datasets.csv_rows import Row, parse_count, read_csv_rows, require_columns
 from ppdinf.errors import CountError, LabelError
 
 __all__ = ["read_county_series", "read_health_department"]
@@ -42,33 +43,33 @@ def read_county_series(
     last: str = "2022-02",
     revised: str = "refuse",
 ) -> xr.Dataset:
-    r"""Read cumulative county series, one column a day, as monthly counts.
+    r"""Read cumulative county series, one column per day, as monthly counts.
 
     Parameters
     ----------
     confirmed, deaths : str or path
         CSV with the columns FIPS, Admin2 (the county), Province_State and days such as ``3/31/20``. Rows of other
-        states are left out, and so are a state's rows without a county (``Unassigned``, ``Out of ...``, a prison or a
-        health district without a code), which ``attrs["left_out"]`` names.
+        states are left out. Rows of the state without a county (``Unassigned``, ``Out of ...``, a prison or a
+        health district without a code) are left out and listed in ``attrs["left_out"]``.
     state : str
-        As in Province_State.
+        Name in Province_State.
     first, last : str
-        Months, such as ``2020-03``. The last day of the month before the first one is needed too.
+        Months, such as ``2020-03``. The last day of the month before `first` is also needed.
     revised : {"refuse", "zero"}
-        What to do with a month in which a cumulative count was revised below that of the month before: refuse it, or
-        count 0 and name the cell in ``attrs["set_to_zero"]``.
+        How to treat a month whose cumulative count was revised below the previous month: "refuse" it, or
+        count 0 and list the cell in ``attrs["set_to_zero"]``.
 
     Returns
     -------
     xarray.Dataset
-        As `read_epidemic`: ``cases`` and ``deaths``, int64 (county, month), coordinate ``fips``.
+        As for `read_epidemic`: ``cases`` and ``deaths``, int64 (county, month), coordinate ``fips``.
 
     Raises
     ------
     LabelError
-        Columns, days or counties missing, malformed or repeated; counties that only one of the files has.
+        Columns, days or counties missing, malformed or repeated; counties in only one of the files.
     CountError
-        A cumulative count that is no whole number, or falls.
+        A cumulative count that is not an integer, or decreases.
 
     Examples
     --------
@@ -98,8 +99,8 @@ def read_county_series(
             county = parts["cases"][list(parts["cases"])[i]][0]
             if revised == "refuse":
                 raise CountError(
-                    f"{path.name}: the cumulative count of {county!r} falls in {months[m]}, a later revision: mend the "
-                    "file, or say revised='zero'"
+                    f"{path.name}: the cumulative count of {county!r} decreases in {months[m]}, a later revision: "
+                    "correct the file, or set revised='zero'"
                 )
             zeroed.append(f"{name} of {county} in {months[m]}")
         cells[name] = np.maximum(monthly, 0)
@@ -118,24 +119,24 @@ def read_health_department(
     ----------
     cases : str or path
         CSV with the columns Jurisdiction, Date (``09/24/2020``), New Cases, Cumulative cases and County FIPS Code, in
-        any order, further columns unread; rows of the state (a code that ends in 000) are left out. Blanks around names
-        of columns, which the portal writes, do not count.
+        any order; further columns are not read. Rows of the state (a code that ends in 000) are left out. Blanks
+        around names of columns, which the portal writes, are ignored.
     deaths : str or path
-        The same with County Name, Date of Death, New Deaths and Total Deaths.
+        The same format with County Name, Date of Death, New Deaths and Total Deaths.
     first, last : str
-        Months. Every county has a row for every day from its first one on.
+        Months. Every county must have a row for every day after its first row.
 
     Returns
     -------
     xarray.Dataset
-        As `read_county_series`. Deaths are by day of death.
+        As for `read_county_series`. Deaths are by day of death.
 
     Raises
     ------
     LabelError
-        Columns, days or counties missing, malformed or repeated; counties that only one of the files has.
+        Columns, days or counties missing, malformed or repeated; counties in only one of the files.
     CountError
-        A count that is no whole number, or new counts that do not add up to the cumulative one.
+        A count that is not an integer, or new counts whose sum differs from the cumulative count.
 
     Examples
     --------
@@ -162,8 +163,8 @@ def read_health_department(
 
 
 def _series(path: Path, state: str, ends: list[dt.date]) -> tuple[dict[str, tuple[str, list[int]]], list[str]]:
-    """County and cumulative counts at some days, by code; names of the state's rows without a county."""
-    header, rows = read_rows(path)
+    """Return counties and cumulative counts at given days, by code; and names of the state's rows without a county."""
+    header, rows = read_csv_rows(path)
     require_columns(path, header, ["FIPS", "Admin2", "Province_State"])
     days = {
         dt.date(2000 + int(d[3]), int(d[1]), int(d[2])): name for name in header if (d := _SERIES_DAY.fullmatch(name))
@@ -183,7 +184,7 @@ def _series(path: Path, state: str, ends: list[dt.date]) -> tuple[dict[str, tupl
         code = _code(where, row["FIPS"], "FIPS")
         if code in found:
             raise LabelError(f"{where}: code {code} is in the file already")
-        counts = [whole_number(f"{where}, column {days[end]!r} (fips {code})", row[days[end]]) for end in ends]
+        counts = [parse_count(f"{where}, column {days[end]!r} (fips {code})", row[days[end]]) for end in ends]
         found[code] = (_county(where, row["Admin2"], "Admin2"), counts)
     if not found:
         raise LabelError(f"{path.name} has no county with Province_State {state!r}")
@@ -191,8 +192,8 @@ def _series(path: Path, state: str, ends: list[dt.date]) -> tuple[dict[str, tupl
 
 
 def _daily(path: Path, names: dict[str, str], months: list[str]) -> dict[str, tuple[str, NDArray[np.int64]]]:
-    """County and monthly sums, by code in order; new counts must add up to cumulative ones."""
-    header, raw = read_rows(path)
+    """Return counties and monthly sums, by code in order; new counts must add up to cumulative counts."""
+    header, raw = read_csv_rows(path)
     header = [name.strip() for name in header]
     require_columns(path, header, [*names.values(), "County FIPS Code"])
     rows: Iterator[Row] = ((line, dict(zip(header, row.values(), strict=True))) for line, row in raw)
@@ -209,27 +210,29 @@ def _daily(path: Path, names: dict[str, str], months: list[str]) -> dict[str, tu
         )
         if counties.setdefault(code, county) != county:
             raise LabelError(f"{where}: code {code} is {county!r} here and {counties[code]!r} above")
-        own = days.setdefault(code, {})
-        if day in own:
-            raise LabelError(f"{where}: county {county!r} has {day:%Y-%m-%d} already, {own[day][2]}")
-        new, so_far = (whole_number(f"{where}, column {names[k]!r}", row[names[k]]) for k in ("new", "so far"))
-        own[day] = (new, so_far, f"on line {line}")
+        by_day = days.setdefault(code, {})
+        if day in by_day:
+            raise LabelError(f"{where}: county {county!r} has {day:%Y-%m-%d} already, {by_day[day][2]}")
+        new, so_far = (parse_count(f"{where}, column {names[k]!r}", row[names[k]]) for k in ("new", "so far"))
+        by_day[day] = (new, so_far, f"on line {line}")
     if not counties:
         raise LabelError(f"{path.name} has no county")
-    return {code: (counties[code], _summed(path, counties[code], days[code], months)) for code in sorted(days)}
+    return {code: (counties[code], _monthly_sums(path, counties[code], days[code], months)) for code in sorted(days)}
 
 
-def _summed(path: Path, county: str, own: dict[dt.date, tuple[int, int, str]], months: list[str]) -> NDArray[np.int64]:
-    """Sum days to months; from the first day on none may be missing, and the new counts make the cumulative one."""
-    day, end, total = min(own), _last_day(months[-1]), 0
+def _monthly_sums(
+    path: Path, county: str, by_day: dict[dt.date, tuple[int, int, str]], months: list[str]
+) -> NDArray[np.int64]:
+    """Sum days to months; no day may be missing, and new counts must add up to the cumulative count."""
+    day, end, total = min(by_day), _last_day(months[-1]), 0
     sums = np.zeros(len(months), dtype=np.int64)
     while day <= end:
-        if day not in own:
+        if day not in by_day:
             raise LabelError(f"{path.name}: county {county!r} has no row for {day:%Y-%m-%d}")
-        new, so_far, where = own[day]
+        new, so_far, where = by_day[day]
         total += new
         if total != so_far:
-            raise CountError(f"{path.name}, {where}: new counts of {county!r} do not add up to the cumulative one")
+            raise CountError(f"{path.name}, {where}: new counts of {county!r} do not add up to the cumulative count")
         if (month := f"{day:%Y-%m}") in months:
             sums[months.index(month)] += new
         day += dt.timedelta(days=1)
@@ -246,8 +249,8 @@ def _table(cells: dict[str, NDArray[np.int64]], counties: dict[str, str], months
     )
 
 
-def _same_counties(first: Path, second: Path, one: Counties, other: Counties) -> None:
-    for here, there, path in ((one, other, second), (other, one, first)):
+def _same_counties(first: Path, second: Path, first_counties: Counties, second_counties: Counties) -> None:
+    for here, there, path in ((first_counties, second_counties, second), (second_counties, first_counties, first)):
         for code, (county, _) in here.items():
             if code not in there:
                 raise LabelError(f"{path.name} has no county with code {code} ({county!r})")
@@ -256,7 +259,7 @@ def _same_counties(first: Path, second: Path, one: Counties, other: Counties) ->
 def _months(first: str, last: str) -> list[str]:
     for month in (first, last):
         if not re.fullmatch(r"[0-9]{4}-(0[1-9]|1[0-2])", month):
-            raise LabelError(f"the month {month!r} is not written like 2020-03")
+            raise LabelError(f"the month {month!r} must be written like 2020-03")
     if last < first:
         raise LabelError(f"the last month {last} comes before the first, {first}")
     found = [first]
@@ -277,15 +280,15 @@ def _last_day(month: str) -> dt.date:
 
 
 def _code(where: str, text: str, column: str) -> str:
-    """Five digits; spreadsheets and data frames write 42001.0, and drop a leading zero."""
+    """Return five digits; spreadsheets and data frames write 42001.0, and drop a leading zero."""
     if not (match := _CODE.fullmatch(text)):
-        raise LabelError(f"{where}, column {column!r}: {text!r} is no code of a county")
+        raise LabelError(f"{where}, column {column!r}: {text!r} is not the code of a county")
     return match[1].zfill(5)
 
 
 def _county(where: str, name: str, column: str) -> str:
     if not name or name != name.strip():
-        raise LabelError(f"{where}, column {column!r}: {name!r} is blank or has blanks around it")
+        raise LabelError(f"{where}, column {column!r}: {name!r} is blank, or begins or ends with a blank")
     return name
 
 
@@ -295,4 +298,4 @@ def _date(where: str, text: str, column: str) -> dt.date:
         assert match
         return dt.date(int(match[3]), int(match[1]), int(match[2]))
     except (AssertionError, ValueError):
-        raise LabelError(f"{where}, column {column!r}: {text!r} is no date like 09/24/2020") from None
+        raise LabelError(f"{where}, column {column!r}: {text!r} is not a date like 09/24/2020") from None

@@ -1,4 +1,4 @@
-"""Public tables that are too large to come with the package: files in a folder that the variable PPDINF_DATA names."""
+"""Public tables that are too large for the package: files in the folder that the variable PPDINF_DATA names."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ VARIABLE = "PPDINF_DATA"
 
 
 def public_folder() -> Path | None:
-    """Return the folder that PPDINF_DATA names, or None where it is unset or empty.
+    """Return the folder that PPDINF_DATA names, or None if it is unset or empty.
 
     Raises
     ------
     FileNotFoundError
-        It names something that is no folder.
+        PPDINF_DATA does not name a folder.
     """
     name = os.environ.get(VARIABLE)
     if not name:
         return None
     folder = Path(name)
     if not folder.is_dir():
-        raise FileNotFoundError(f"{VARIABLE} names {name!r}, which is no folder: mend the path, or unset {VARIABLE}")
+        raise FileNotFoundError(f"{VARIABLE} names {name!r}, not a folder: correct the path, or unset {VARIABLE}")
     return folder
 
 
 def public_file(name: str) -> Path | None:
-    """Return the path of a file in the folder that PPDINF_DATA names, or None where it names none.
+    """Return the path of a file in the folder that PPDINF_DATA names, or None if the variable is unset.
 
     Parameters
     ----------
@@ -37,7 +37,7 @@ def public_file(name: str) -> Path | None:
     Raises
     ------
     FileNotFoundError
-        The folder, or the file in it, does not exist: what somebody set is not ignored.
+        The folder, or the file in it, does not exist.
 
     Examples
     --------

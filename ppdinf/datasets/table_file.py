@@ -1,4 +1,4 @@
-"""Any table of counts from a CSV file with one row per cell."""
+"""Tables of counts from CSV files with one row per cell."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import xarray as xr
 
-from ppdinf.datasets.csv_rows import Row, read_rows, require_columns, whole_number
+from ppdinf.datasets.csv_rows import Row, parse_count, read_csv_rows, require_columns
 from ppdinf.errors import LabelError
 from ppdinf.tables.frame import Frame
 from ppdinf.tables.pandas_tables import along
@@ -39,27 +39,27 @@ def read_table(
     count : str
         Column of the counts.
     dims : sequence of str
-        Columns whose labels span the table: one row for every combination, zeros included. Labels stay
+        Columns of labels: one row for every combination, zeros included. Labels remain
         text, exactly as written.
     coordinates : sequence of str
-        Columns that describe cells: populations, groups. Whole numbers throughout become integers, anything
-        else stays text. A column that a dimension alone determines becomes a coordinate of that dimension.
+        Columns that describe cells: populations, groups. Columns of integers become integers, all others
+        remain text. A column that a single dimension determines becomes a coordinate of that dimension.
     labels : mapping of column to sequence of str, optional
-        All labels of a dimension, in the order wanted; the counts of those that the file lacks are 0. Combinations of
-        labels that the file has must all have rows.
+        All labels of a dimension, in the required order; labels that the file lacks have the count 0. All
+        combinations of labels in the file must have rows.
 
     Returns
     -------
     xarray.DataArray of int64
-        Labels in order of first appearance, or as declared.
+        Labels in order of first appearance, or in the declared order.
 
     Raises
     ------
     LabelError
-        Columns that are missing or named for two roles; cells that are repeated or absent; blank labels; rows of
-        totals; labels that are not among those declared.
+        Columns that are missing or named for two roles; repeated or absent cells; blank labels; rows of
+        totals; undeclared labels.
     CountError
-        Counts that are blank, negative, fractional or no numbers.
+        Counts that are blank, negative, fractional or not numbers.
 
     Examples
     --------
@@ -72,7 +72,7 @@ def read_table(
     (array([4, 2]), ('county',))
     """
     path = Path(path)
-    header, rows = read_rows(path)
+    header, rows = read_csv_rows(path)
     columns = [count, *dims, *coordinates]
     if len(set(columns)) < len(columns):
         raise LabelError(f"the column {max(columns, key=columns.count)!r} is named for more than one purpose")
@@ -84,9 +84,9 @@ def read_table(
     order = list(product(*found.values()))
     for cell in order:
         if cell not in cells:
-            raise LabelError(f"{path.name} has no row for {_show(dims, cell)}: write every cell out, zeros too")
+            raise LabelError(f"{path.name} has no row for {_show(dims, cell)}: write all cells out, also zeros")
     counts = [
-        whole_number(f"{path.name} line {line}, column {count!r}", row[count])
+        parse_count(f"{path.name} line {line}, column {count!r}", row[count])
         for line, row in (cells[cell] for cell in order)
     ]
     table = xr.DataArray(np.array(counts, dtype=np.int64).reshape(shape), dims=tuple(dims), coords=found, name=count)
@@ -109,7 +109,7 @@ def _cells(path: Path, rows: list[Row], dims: Sequence[str]) -> dict[tuple[str, 
 
 
 def _coordinate(values: np.ndarray, dims: Sequence[str]) -> tuple[tuple[Hashable, ...], np.ndarray]:
-    """Drop the dimensions along which nothing changes, and read whole numbers as such."""
+    """Drop the dimensions along which values are constant, and convert integers."""
     kept, values = along(values, dims)
     if all(_INTEGER.fullmatch(text) for text in values.ravel()):
         values = values.astype(np.int64)

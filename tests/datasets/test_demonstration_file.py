@@ -1,4 +1,4 @@
-"""Demonstration files: a count before and after protection, or a refusal that says what to mend."""
+"""Demonstration files: a count before and after protection, or a refusal that states a remedy."""
 
 import pytest
 
@@ -27,14 +27,14 @@ def test_reads_both_counts(tmp_path):
     ("lines", "error", "message"),
     [
         ((HEADER.replace("GISJOIN", "code"), *ROWS), LabelError, "no column 'gisjoin'"),
-        ((HEADER.replace("H7V001_dp", "other"), *ROWS), LabelError, "not both H7V001_sf and H7V001_dp"),
+        ((HEADER.replace("H7V001_dp", "other"), *ROWS), LabelError, "must have both H7V001_sf and H7V001_dp"),
         ((HEADER, *ROWS, ROWS[0]), LabelError, "line 4: county 'G01' is in the file already"),
-        ((HEADER, ROWS[0].replace("54566", "54566.0")), CountError, "line 2.*whole"),
+        ((HEADER, ROWS[0].replace("54566", "54566.0")), CountError, "line 2.*integers"),
         ((HEADER, ROWS[0], ROWS[1].replace("182265", '"182,265"')), CountError, "line 3, column 'h7v001_sf'.*digits"),
         ((HEADER, ROWS[0].replace("54566", "")), CountError, "line 2, column 'h7v001_dp'.*blank"),
         ((HEADER, ROWS[0].replace("54566", "-3")), CountError, "line 2, column 'h7v001_dp'.*negative"),
         ((HEADER, "GIS Join Match Code,State Name,County Name,Total,Total,a,b", *ROWS), CountError, "line 2, column"),
-        ((HEADER, ROWS[0] + ",7"), LabelError, "line 2 has 8 fields, the header has 7"),
+        ((HEADER, ROWS[0] + ",7"), LabelError, "line 2 has 8 fields, but the header has 7"),
         ((HEADER + ",gisjoin", *(row + ",x" for row in ROWS)), LabelError, "capital letters"),
     ],
 )
@@ -43,7 +43,7 @@ def test_refusals(tmp_path, lines, error, message):
         read(tmp_path, *lines)
 
 
-def test_marks_and_line_ends_of_other_systems_are_no_part_of_the_file(tmp_path):
+def test_byte_order_marks_and_line_ends_are_ignored(tmp_path):
     plain = read(tmp_path, HEADER, *ROWS)
     (tmp_path / "county.csv").write_bytes("\r\n".join(["\ufeff" + HEADER, *ROWS, ""]).encode())
     assert read_demonstration(tmp_path / "county.csv", "H7V001").equals(plain)

@@ -32,7 +32,7 @@ def test_a_file_comes_in_as_written(write):
     assert "population" not in table.coords
 
 
-def test_columns_go_by_name_and_a_byte_order_mark_is_no_column(write):
+def test_columns_are_read_by_name_and_byte_order_marks_are_ignored(write):
     lines = [line.split(",") for line in GOOD.splitlines()]
     turned = "\r\n".join(",".join(line[::-1]) for line in lines)
     assert read_epidemic(write(b"\xef\xbb\xbf" + turned.encode())).equals(read_epidemic(write(GOOD)))
@@ -76,7 +76,7 @@ BAD_FILES = {
     "padded county": (
         GOOD.replace("A,01001,2021-07", "A ,01001,2021-07"),
         LabelError,
-        "'A ' is blank or has blanks",
+        "'A ' is blank, or begins or ends with a blank",
     ),
     "fips without zero": (
         GOOD.replace("01001", "1001"),
@@ -104,23 +104,23 @@ BAD_FILES = {
     ),
     "blank count": (GOOD.replace(",731,", ",,"), CountError, r"line 2, column 'cases' \(fips 01003\).*blank"),
     "blanks": (GOOD.replace(",731,", ", ,"), CountError, "blank"),
-    "padded count": (GOOD.replace(",731,", ", 731,"), CountError, "digits alone"),
+    "padded count": (GOOD.replace(",731,", ", 731,"), CountError, "digits only"),
     "negative": (GOOD.replace(",731,", ",-731,"), CountError, "line 2, column 'cases'.*negative"),
     "fractional": (GOOD.replace(",731,", ",731.5,"), CountError, "decimal point"),
     "float": (GOOD.replace(",731,", ",731.0,"), CountError, "decimal point"),
-    "thousands": (GOOD.replace(",731,", ',"1,731",'), CountError, "digits alone"),
-    "nan": (GOOD.replace(",731,", ",nan,"), CountError, "digits alone"),
-    "exponent": (GOOD.replace(",731,", ",731e1,"), CountError, "digits alone"),
-    "other digits": (GOOD.replace(",731,", ",\u0667\u0663\u0661,"), CountError, "digits alone"),
+    "thousands": (GOOD.replace(",731,", ',"1,731",'), CountError, "digits only"),
+    "nan": (GOOD.replace(",731,", ",nan,"), CountError, "digits only"),
+    "exponent": (GOOD.replace(",731,", ",731e1,"), CountError, "digits only"),
+    "other digits": (GOOD.replace(",731,", ",\u0667\u0663\u0661,"), CountError, "digits only"),
     "huge": (GOOD.replace(",731,", ",73100000000000000,"), CountError, r"exceeds 2\*\*53"),
-    "leading zero": (GOOD.replace(",731,", ",0731,"), CountError, "digits alone"),
+    "leading zero": (GOOD.replace(",731,", ",0731,"), CountError, "digits only"),
     "bad deaths": (GOOD.replace("731,2", "731,x"), CountError, "line 2, column 'deaths'"),
     "swapped": (GOOD.replace("cases,deaths", "deaths,cases"), CountError, "swapped"),
 }
 
 
 @pytest.mark.parametrize("case", BAD_FILES)
-def test_bad_files_are_refused_by_line_and_column_and_no_count_is_shown(case, write):
+def test_bad_files_are_refused_by_line_and_column_without_counts(case, write):
     text, error, message = BAD_FILES[case]
     with pytest.raises(error, match=message) as caught:
         read_epidemic(write(text))
@@ -133,7 +133,7 @@ BAD_POPULATIONS = {
     "two latest": (
         PERSONS.replace("pop_2020_base", "pop_2021_census"),
         LabelError,
-        "both pop_2021_estimate and pop_2021_census",
+        "pop_2021_estimate and pop_2021_census are equally recent",
     ),
     "county missing": (
         PERSONS.replace("01003", "01007"),
@@ -144,7 +144,7 @@ BAD_POPULATIONS = {
     "nobody": (
         PERSONS.replace(",40,", ",0,"),
         CountError,
-        "line 2, column 'pop_2021_estimate': fips 01001 has no inhabitants",
+        "line 2, column 'pop_2021_estimate': fips 01001 has the population 0",
     ),
     "fractional": (PERSONS.replace(",40,", ",40.5,"), CountError, "line 2, column 'pop_2021_estimate'"),
 }

@@ -29,7 +29,7 @@ def series(write, cases=SERIES, deaths=DEAD, **options):
     return read_county_series(write(cases, "cases.csv"), write(deaths, "deaths.csv"), **(FIRST | options))
 
 
-def test_cumulative_series_become_months_of_the_state_asked_for(write):
+def test_cumulative_series_become_months_of_the_requested_state(write):
     table = series(write)
     assert table.county.values.tolist() == ["Adams", "Allegheny"]
     assert table.fips.values.tolist() == ["42001", "42003"]
@@ -44,7 +44,7 @@ def test_cumulative_series_become_months_of_the_state_asked_for(write):
 
 def test_a_count_revised_down_is_refused_or_named(write):
     fallen = HEAD + REST.format(2, 11, 10)
-    with pytest.raises(CountError, match=r"cases.csv: the cumulative count of 'Adams' falls in 2020-04"):
+    with pytest.raises(CountError, match=r"cases.csv: the cumulative count of 'Adams' decreases in 2020-04"):
         series(write, cases=fallen)
     table = series(write, cases=fallen, revised="zero")
     assert table.cases.values.tolist() == [[9, 0], [30, 1]]
@@ -54,7 +54,7 @@ def test_a_count_revised_down_is_refused_or_named(write):
 BAD_SERIES = {
     "month without its end": ({"last": "2020-05"}, LabelError, "cases.csv has no column for 2020-05-31"),
     "months the wrong way round": ({"first": "2020-05"}, LabelError, "comes before the first"),
-    "malformed month": ({"first": "March"}, LabelError, "not written like 2020-03"),
+    "malformed month": ({"first": "March"}, LabelError, "must be written like 2020-03"),
     "state": ({"state": "Sylvania"}, LabelError, "no county with Province_State 'Sylvania'"),
     "column": ({"cases": SERIES.replace("FIPS", "fips")}, LabelError, "no column 'FIPS'"),
     "code": ({"cases": SERIES.replace("42001.0", "4200A")}, LabelError, "line 2, column 'FIPS': '4200A'"),
@@ -70,24 +70,24 @@ BAD_SERIES = {
     "thousands": (
         {"cases": HEAD + REST.format(2, 11, '"1,500"')},
         CountError,
-        r"line 2, column '4/30/20' \(fips 42001\): the count is not a whole number",
+        r"line 2, column '4/30/20' \(fips 42001\): the count is not an integer",
     ),
     "negative": ({"cases": HEAD + REST.format(2, -11, 15)}, CountError, r"column '3/31/20' \(fips 42001\).*negative"),
     "blank": ({"deaths": HEAD + REST.format(0, "", 1)}, CountError, r"deaths.csv line 2, column '3/31/20'.*blank"),
     "days of a spreadsheet": ({"cases": SERIES.replace("/20", "/2020")}, LabelError, "no column for 2020-02-29"),
     "day twice": ({"cases": SERIES.replace("3/30/20", "3/31/20")}, LabelError, "more than one column '3/31/20'"),
-    "short row": ({"cases": SERIES.replace(",5,6", ",5")}, LabelError, "line 6 has 8 fields, the header has 9"),
+    "short row": ({"cases": SERIES.replace(",5,6", ",5")}, LabelError, "line 6 has 8 fields, but the header has 9"),
     "option": ({"revised": "clip"}, LabelError, "'refuse' or 'zero'"),
 }
 
 
 @pytest.mark.parametrize(("change", "error", "words"), BAD_SERIES.values(), ids=BAD_SERIES)
-def test_series_that_need_mending_are_refused_by_line(write, change, error, words):
+def test_inconsistent_series_are_refused_by_line(write, change, error, words):
     with pytest.raises(error, match=words):
         series(write, **change)
 
 
-def test_marks_and_line_ends_of_other_systems_are_no_part_of_the_series(write):
+def test_byte_order_marks_and_line_ends_of_series_are_ignored(write):
     turned = ("\ufeff" + SERIES).replace("\n", "\r\n")
     assert series(write, cases=turned).equals(series(write))
 
@@ -105,7 +105,7 @@ def test_the_encoding_of_other_systems_is_refused_by_byte(write, tmp_path):
 
 
 def department(names, start=1):
-    """February 2021 of two counties and the state, newest day first, as the portal's order is none."""
+    """February 2021 of two counties and the state, newest day first, because the portal's files are unordered."""
     rows = [f"{names[0]},{names[1]},{names[2]},{names[3]}      ,County FIPS Code,Longitude"]
     for day in reversed(range(start, 29)):
         rows.append(f"Adams,02/{day:02d}/2021,1,{day - start + 1},42001,-77")
@@ -134,7 +134,7 @@ BAD_DAYS = {
     "day": ({"cases": CASES.replace("Adams,02/09/2021,1,9,42001,-77\n", "")}, LabelError, "no row for 2021-02-09"),
     "does not add up": ({"cases": CASES.replace("02/09/2021,1,9", "02/09/2021,2,9")}, CountError, "do not add up"),
     "twice": ({"cases": CASES + "Adams,02/09/2021,1,9,42001,-77\n"}, LabelError, "has 2021-02-09 already"),
-    "date": ({"cases": CASES.replace("02/09/2021,1,9", "2021-02-09,1,9")}, LabelError, "no date like 09/24/2020"),
+    "date": ({"cases": CASES.replace("02/09/2021,1,9", "2021-02-09,1,9")}, LabelError, "not a date like 09/24/2020"),
     "no such day": ({"cases": CASES.replace("02/09/2021,1,9", "02/30/2021,1,9")}, LabelError, "'02/30/2021'"),
     "negative": ({"cases": CASES.replace("02/09/2021,1,9", "02/09/2021,-1,9")}, CountError, "is negative"),
     "negative by line": (
@@ -145,7 +145,7 @@ BAD_DAYS = {
     "thousands": (
         {"cases": CASES.replace("02/09/2021,1,9", '02/09/2021,1,"1,009"')},
         CountError,
-        r"cases.csv line \d+, column 'Cumulative cases': the count is not a whole number",
+        r"cases.csv line \d+, column 'Cumulative cases': the count is not an integer",
     ),
     "blank": ({"cases": CASES.replace("02/09/2021,1,9", "02/09/2021,,9")}, CountError, "column 'New Cases'.*blank"),
     "average": ({"cases": CASES.replace("02/09/2021,1,9", "02/09/2021,1.4,9")}, CountError, "decimal point"),
@@ -159,6 +159,6 @@ BAD_DAYS = {
 
 
 @pytest.mark.parametrize(("change", "error", "words"), BAD_DAYS.values(), ids=BAD_DAYS)
-def test_daily_files_that_need_mending_are_refused_by_line(write, change, error, words):
+def test_inconsistent_daily_files_are_refused_by_line(write, change, error, words):
     with pytest.raises(error, match=words):
         daily(write, **change)

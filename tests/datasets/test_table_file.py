@@ -35,7 +35,7 @@ def test_coordinates_keep_the_dimensions_they_need(read):
     assert table.persons.dims == ("county", "sex")
     assert table.persons.dtype == np.int64
     assert table.state.dims == table.share.dims == ("county",)
-    assert table.share.values.tolist() == ["0.5", "1"]  # not whole numbers: text, as written
+    assert table.share.values.tolist() == ["0.5", "1"]  # not integers: unchanged text
 
 
 def test_codes_with_leading_zeros_stay_text(read):
@@ -71,8 +71,8 @@ def test_bad_tables_are_refused_without_showing_a_count(case, read):
     assert "731" not in str(caught.value)
 
 
-def test_a_row_of_totals_is_no_cell(read):
-    with pytest.raises(LabelError, match="'county' has the label 'Total' beside others"):
+def test_rows_of_totals_are_refused(read):
+    with pytest.raises(LabelError, match="'county' has the label 'Total' among others"):
         read(GOOD + "Total,f,733,120,x,1\nTotal,m,5,140,x,1\n")
 
 

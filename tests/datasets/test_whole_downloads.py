@@ -1,4 +1,4 @@
-"""Files of the size and the columns that people download, made up: every row read, rows of no county left out."""
+"""Fictitious files with the size and columns of real downloads: rows without a county are left out."""
 
 import datetime as dt
 
@@ -15,7 +15,7 @@ PLACE = '{uid},US,USA,840,{fips},{county},{state},US,40.1,-77.2,"{county}, {stat
 
 
 def write_series(path, so_far, population):
-    """Write all counties of the United States, 67 of them in Pennsylvania, and what stands between them."""
+    """Write all counties of the United States, 67 of them in Pennsylvania, and the rows without a county."""
     header = "UID,iso2,iso3,code3,FIPS,Admin2,Province_State,Country_Region,Lat,Long_,Combined_Key"
     lines = [header + (",Population" if population else "") + "," + ",".join(f"{d.month}/{d.day}/{d:%y}" for d in DAYS)]
     others = ",".join(["7"] * len(DAYS))
@@ -61,7 +61,7 @@ def test_county_series_of_all_states(tmp_path):
 
 
 def write_department(path, names, daily):
-    """Write every county's and the state's row of every day, in the portal's columns and no order."""
+    """Write every county's and the state's row of every day, with the portal's columns and random order."""
     county, day, new, so_far = names
     lines = [
         f"{county},{new},7-day Average {new},{so_far},Population (2019),New Rate,7-Day Average Rate,Cumulative Rate,"
