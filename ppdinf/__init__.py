@@ -1,7 +1,7 @@
 """Privacy noise that keeps public totals exact, and inference that accounts for both.
 
-The public names are listed in ``__init__.pyi`` and load when they are first used (SPEC 1), so that
-``import ppdinf`` is quick and whoever only reads a release does not wait for PyMC.
+The public names are listed in ``__init__.pyi`` and imported on first use (SPEC 1), so that ``import ppdinf`` is fast
+and reading a release does not import PyMC.
 """
 
 import lazy_loader

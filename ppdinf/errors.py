@@ -1,6 +1,6 @@
-"""What ppdinf raises when it refuses an input.
+"""Errors and warnings of ppdinf.
 
-Every message names the row, label or field and says what to do; none contains a
+Every message names the row, label or field and states a remedy; no message contains a
 confidential value.
 """
 
@@ -24,60 +24,60 @@ __all__ = [
 
 
 class PpdinfError(Exception):
-    """Base class of every error that ppdinf raises on purpose."""
+    """Base class of all errors of ppdinf."""
 
 
 class CountError(PpdinfError, ValueError):
-    """A table holds something that is not a count."""
+    """A table holds a value that is not a count."""
 
 
 class LabelError(PpdinfError, ValueError):
-    """Labels are duplicated, missing, misaligned or indistinguishable to the eye."""
+    """Labels are duplicated, missing, misaligned or look alike."""
 
 
 class InvariantError(PpdinfError, ValueError):
-    """Public statements are malformed, contradict each other or cannot be met."""
+    """Public statements are malformed, contradict each other or cannot be satisfied."""
 
 
 class InternalError(PpdinfError, RuntimeError):
-    """A fault of ppdinf, found before anything was returned. The input is not the cause."""
+    """A bug in ppdinf, detected before a result was returned. The input is not the cause."""
 
 
 class PrivacyError(PpdinfError, ValueError):
-    """A privacy parameter or a way of drawing noise that has no guarantee."""
+    """A privacy parameter is invalid, or a method of drawing noise has no guarantee."""
 
 
 class BudgetError(PrivacyError):
-    """A release that would spend more than is left of a budget, which nothing was taken from."""
+    """A release would exceed the remaining budget. Nothing was spent."""
 
 
 class ReleaseFileError(PpdinfError, ValueError):
-    """A release file is truncated, edited, foreign or from another version; or one would be lost."""
+    """A release file is truncated, edited, of another kind or version, or would be overwritten."""
 
 
 class RoundingError(PpdinfError, ArithmeticError):
-    """Rounding of floating-point numbers keeps a construction from its stated accuracy."""
+    """Floating-point rounding prevents the stated accuracy of a construction."""
 
 
 class SessionError(PpdinfError, ValueError):
-    """A session file was edited or damaged, is no session file, or is of another budget than was asked for."""
+    """A session file was edited or damaged, is not a session file, or has another budget than the requested budget."""
 
 
 class SignatureError(PpdinfError, ValueError):
-    """A file is not signed by the key that was named, or a key cannot be used."""
+    """A file is not signed by the named key, or a key cannot be used."""
 
 
 class WriteError(PpdinfError, OSError):
-    """A file cannot be written: no room, no right, no such folder. Nothing of it is left, and what was there is."""
+    """A file cannot be written: disk full, no permission, or no such folder. An existing file is not changed."""
 
 
 class ModelError(PpdinfError, ValueError):
-    """A statistical model does not fit the release it is given."""
+    """A statistical model is not compatible with the release."""
 
 
 class PrivacyWarning(UserWarning):
-    """Something is published with less protection than a reader may expect."""
+    """A publication is less protected than a reader may expect."""
 
 
 class DiagnosisWarning(UserWarning):
-    """A posterior should not be read yet."""
+    """A posterior must not be interpreted yet."""

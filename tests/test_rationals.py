@@ -93,5 +93,5 @@ def test_squares_have_the_square_of_the_range():
         assert DiscreteGaussian(sigma) == DiscreteGaussian(variance=DiscreteGaussian(sigma).variance)
     assert DiscreteGaussian(variance=9e6) == DiscreteGaussian(3000.0)
     for variance in ("1.1e12", "9e-25"):
-        with pytest.raises(PrivacyError, match="variance must lie between 1e-24 and 1e12"):
+        with pytest.raises(PrivacyError, match="variance must be between 1e-24 and 1e12"):
             DiscreteGaussian(variance=variance)

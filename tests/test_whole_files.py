@@ -56,7 +56,7 @@ def test_what_cannot_be_written_leaves_one_error_and_nothing_else(tmp_path, over
     os.mkfifo(tmp_path / "pipe")
     before = names(tmp_path)
     for wrong in ("none/a.csv", "file/a.csv", "x" * 256, *(["folder", "pipe"] if overwrite else [])):
-        with pytest.raises(WriteError, match="could not be written, and nothing of it is left"):
+        with pytest.raises(WriteError, match="could not be written, and no part of it remains"):
             write_whole(tmp_path / wrong, b"new", overwrite=overwrite)
     with pytest.raises(WriteError):
         write_whole("/dev/null" if overwrite else "/proc/new", b"new", overwrite=overwrite)

@@ -1,12 +1,9 @@
-"""Helpers that no user imports: compilation, files, exact rationals, and the private names of PyMC that are used.
+"""Helpers that users do not import: compilation, files, exact rationals, and private names of PyMC.
 
-atomic_files  files that are written as a whole or not at all, whatever happens meanwhile
-frozen        frozen values whose constructors read what users and files give them, and families of classes that
-              files name
-numba_jit     compilation of kernels, the hot loops of the package: `jit` for those called from Python and from each
-              other
-pymc_compat   everything that ppdinf takes from inside PyMC and PyTensor: names that are not reached as ``pm.X`` or
-              ``pt.X``
-rationals     privacy parameters as the exact rationals that were meant, and their enclosures
-types         names for what libraries pass around without a type, so that a signature says what it takes
+atomic_files  Files that are written completely or not at all.
+frozen        Construction of frozen values from files, and families of classes that files name.
+numba_jit     Compilation of kernels, the inner loops of the package.
+pymc_compat   All private names of PyMC and PyTensor in use: names that are not available as ``pm.X`` or ``pt.X``.
+rationals     Privacy parameters as exact rationals, and their enclosures.
+types         Type names for values that libraries pass without a type.
 """

@@ -1,8 +1,8 @@
-"""Files that are written as a whole or not at all, whatever happens meanwhile.
+"""Files that are written completely or not at all.
 
-The data go to another name in the same folder and to the disk, and take their name in one step: whoever opens it, after
-a crash or a kill too, finds what was there before or what is there now. A kill can leave a hidden file
-``.*.unfinished`` beside, which nothing reads.
+The data are written to a temporary name in the same folder and flushed to the disk; then the file is renamed in one
+step. After a crash or a kill, a reader finds either the previous or the new content. A kill can leave a hidden file
+``.*.unfinished`` in the folder, which nothing reads.
 """
 
 from __future__ import annotations
@@ -24,31 +24,31 @@ __all__ = ["flush_folder", "make_folder", "require_place", "unwritable", "write_
 def write_whole(
     path: str | PathLike[str], data: bytes | str, *, overwrite: bool = True, mode: int | None = None
 ) -> None:
-    r"""Write a file as a whole or not at all.
+    r"""Write a file completely or not at all.
 
     Parameters
     ----------
     path : str or path
-        A link is followed where it is overwritten, and what it leads to keeps its permissions.
+        If the path is a link, its target is overwritten and keeps its permissions.
     data : bytes or str
-        Text is written as UTF-8, its lines as they are.
+        Text is written as UTF-8, with unchanged line ends.
     overwrite : bool, default True
-        Replace a file that is there already.
+        Replace an existing file.
     mode : int, optional
-        Permissions, from before the first byte on; otherwise those of what is replaced, or as the system has them.
+        Permissions, set before the first byte is written; by default those of the replaced file, or of the system.
 
     Raises
     ------
     FileExistsError
-        There is something of that name, and `overwrite` is False; of several processes that write it at once, one
+        The name exists, and `overwrite` is False; of several processes that write the file at once, one
         succeeds.
     WriteError
-        The folder is missing or may not be written, the disk is full, or the name is not that of a file. What was there
-        before is still there, and nothing else.
+        The folder is missing or read-only, the disk is full, or the name is not a valid file name. An existing file
+        is not changed, and no partial file remains.
 
     Notes
     -----
-    Where a file system knows no hard links, a kill while a new file gets its name can leave an empty one.
+    On a file system without hard links, a kill during the naming of a new file can leave an empty file.
 
     Examples
     --------
@@ -60,9 +60,9 @@ def write_whole(
     """
     goal = Path(os.path.realpath(path)) if overwrite else Path(path)
     with unwritable(Path(path).name):
-        found = _mode_of(goal) if overwrite else None
-        mode = found if mode is None else mode
-        unfinished = goal.parent / f".{secrets.token_hex(8)}.unfinished"  # short: names can be as long as folders allow
+        existing = _mode_of(goal) if overwrite else None
+        mode = existing if mode is None else mode
+        unfinished = goal.parent / f".{secrets.token_hex(8)}.unfinished"  # short: file names have a length limit
         try:
             _fill(unfinished, data.encode("utf-8") if isinstance(data, str) else data, mode)
             if overwrite:
@@ -75,27 +75,27 @@ def write_whole(
 
 
 def require_place(path: str | PathLike[str]) -> None:
-    """Refuse, before any work, a file that could not be written when it is done.
+    """Refuse, before any work, a file that cannot be written afterwards.
 
     Raises
     ------
     WriteError
-        Its folder is missing, or may not be written.
+        Its folder is missing or read-only.
     """
     folder = Path(path).absolute().parent
     if not folder.is_dir() or not os.access(folder, os.W_OK):
         raise WriteError(
-            errno.ENOENT, f"{Path(path).name} cannot be written: make its folder, and see that you may write there"
+            errno.ENOENT, f"{Path(path).name} cannot be written: make its folder, and check that you may write there"
         )
 
 
 def make_folder(path: str | PathLike[str]) -> None:
-    """Make a folder, and those above it, where they are missing.
+    """Make a folder and its missing parents.
 
     Raises
     ------
     WriteError
-        Something else has that name, or the system refuses.
+        The name exists and is not a folder, or the system refuses.
     """
     path = Path(path)
     try:
@@ -109,7 +109,7 @@ def make_folder(path: str | PathLike[str]) -> None:
 
 @contextlib.contextmanager
 def unwritable(name: str) -> Iterator[None]:
-    """Say in one kind of error that a file cannot be written, whatever the system's reason; not that it exists."""
+    """Convert all system errors about an unwritable file to one type, except for existing files."""
     try:
         yield
     except FileExistsError:
@@ -117,12 +117,12 @@ def unwritable(name: str) -> Iterator[None]:
     except OSError as error:
         why = error.strerror or type(error).__name__
         raise WriteError(
-            error.errno, f"{name} could not be written, and nothing of it is left: {why[:1].lower()}{why[1:]}"
+            error.errno, f"{name} could not be written, and no part of it remains: {why[:1].lower()}{why[1:]}"
         ) from error
 
 
 def flush_folder(folder: Path) -> None:
-    """See that the names in a folder are on the disk, where the system has a way to ask for that."""
+    """Flush the names in a folder to the disk, if the system supports this."""
     if os.name == "posix":
         handle = os.open(folder, os.O_RDONLY)
         try:
@@ -132,13 +132,13 @@ def flush_folder(folder: Path) -> None:
 
 
 def _mode_of(goal: Path) -> int | None:
-    """Permissions of a file that is to be replaced; whatever may not be replaced is refused."""
+    """Return the permissions of a file that is replaced; refuse files that must not be replaced."""
     try:
         found = goal.stat().st_mode
     except FileNotFoundError:
         return None
     if not stat.S_ISREG(found):
-        raise OSError(None, "there is something of that name that is no file")
+        raise OSError(None, "the name exists and is not a file")
     if not os.access(goal, os.W_OK):
         raise PermissionError(None, "the file there is write-protected")
     return stat.S_IMODE(found)
@@ -154,15 +154,15 @@ def _fill(path: Path, data: bytes, mode: int | None) -> None:
 
 
 def _name(unfinished: Path, goal: Path) -> None:
-    """Give a file its name unless there is one of that name, in one step."""
+    """Rename a file in one step, unless the new name exists."""
     if os.name == "nt":
-        unfinished.rename(goal)  # which refuses names that exist
+        unfinished.rename(goal)  # raises if the name exists
         return
     try:
         os.link(unfinished, goal)
     except FileExistsError:
         raise
-    except OSError:  # a file system without hard links: take the name first, then fill it
+    except OSError:  # a file system without hard links: create the name first, then fill it
         goal.open("xb").close()
         try:
             unfinished.replace(goal)

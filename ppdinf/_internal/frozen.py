@@ -1,4 +1,4 @@
-"""Frozen values whose constructors read what users and files give them, and families of classes that files name."""
+"""Construction of frozen values from files, and families of classes that files name."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ __all__ = ["NamedInFiles", "assign", "made"]
 
 
 def assign(value: object, **attributes: object) -> None:
-    """Set attributes of a frozen dataclass while it is being made."""
+    """Set attributes of a frozen dataclass during its construction."""
     for name, given in attributes.items():
         object.__setattr__(value, name, given)
 
 
 def made[T](make: Callable[..., T], parameters: Json, what: str) -> T:
-    """Make something of parameters that a file names.
+    """Call a constructor with the parameters in a file.
 
     Raises
     ------
     PrivacyError
-        It has other parameters.
+        The parameters do not fit the constructor.
 
     Examples
     --------
@@ -40,10 +40,10 @@ def made[T](make: Callable[..., T], parameters: Json, what: str) -> T:
 
 
 class NamedInFiles:
-    """A family of classes that files know by name, such as all laws of noise.
+    """A family of classes that files refer to by name, such as all laws of noise.
 
-    A class begins a family by saying which attribute holds names: ``class Law(NamedInFiles, by="name")``. Subclasses
-    with a name of their own are found by it; others are between the family and its members.
+    The base class states which attribute holds names: ``class Law(NamedInFiles, by="name")``. Subclasses that define
+    this attribute are registered under its value; other subclasses are abstract.
 
     Examples
     --------
@@ -67,6 +67,6 @@ class NamedInFiles:
 
     @classmethod
     def _named_in(cls, data: object) -> type[Self] | None:
-        """Find the class that plain data of a file name; None where it is not known."""
+        """Return the class that plain data of a file name; None if it is unknown."""
         name = data.get(cls._by) if isinstance(data, dict) else None
         return cls._family.get(name) if isinstance(name, str) else None

@@ -1,17 +1,18 @@
-"""Compilation of kernels, the hot loops of the package: `jit` for those called from Python and from each other.
+"""Compilation of kernels, the inner loops of the package.
 
-Numba keeps the machine code of a function, and of all that it calls, on disk, and takes it for current as long as the
-file of the function itself is unchanged. A kernel that calls a kernel of another file, or reads a number from there,
-would run as it was before that file was edited. Kernels compiled here are current only while all files are unchanged
-from which their own file takes kernels, named tuples or numbers, directly or through others. All else is numba's:
-machine code lies beside the sources, in ``NUMBA_CACHE_DIR``, or in the user's cache where sources cannot be written.
+Numba caches the machine code of a function, including the functions it calls, and treats it as valid while the
+file of the function is unchanged. A kernel that calls a kernel of another file, or reads a number from it,
+would run old code after an edit of that file. The cache of kernels compiled here is valid only while all files are
+unchanged from which their file imports kernels, named tuples or numbers, directly or indirectly. Otherwise this module
+uses numba's rules: machine code is stored next to the sources, in ``NUMBA_CACHE_DIR``, or in the user's cache if the
+sources are read-only.
 
-Numba optimises a kernel, makes machine code of it and keeps that, and does it all again in every kernel that calls it.
-Here only what Python calls comes so far. What a kernel calls is translated for LLVM and joins its caller as it is, to
-be optimised with it, once; it is not kept, since its callers are.
+Numba optimizes a kernel, generates machine code and caches it, and repeats all of this in every kernel that calls it.
+Here only kernels called from Python are processed in this way. A kernel called by a kernel is translated to LLVM code
+and linked into its caller without optimization. It is then optimized once with the caller, and is not cached alone.
 
-A kernel that another calls with a number, ``kernel(x, 0)``, numba compiles for this number alone, and once more for all
-others. Kernels compiled here are compiled once; what the number decides is still found where the call is inlined.
+Numba compiles a kernel again for each literal number in a call, such as ``kernel(x, 0)``. Kernels compiled here are
+compiled once; inlining still propagates the number as a constant.
 """
 
 import hashlib
@@ -40,7 +41,7 @@ __all__ = ["External", "callback", "jit", "pointers"]
 
 if numba.config.DISABLE_JIT:
     raise ImportError(
-        "NUMBA_DISABLE_JIT is set, but kernels count in integers of 64 bits, which Python's are not, and PyTensor "
+        "NUMBA_DISABLE_JIT is set, but kernels need 64-bit integers, unlike Python, and PyTensor "
         "calls their machine code: unset it"
     )
 
@@ -50,16 +51,16 @@ def jit[**P, R](function: Callable[P, R]) -> Callable[P, R]: ...
 @overload
 def jit[**P, R](**options: Any) -> Callable[[Callable[P, R]], Callable[P, R]]: ...
 def jit(function: Callable[..., Any] | None = None, **options: Any) -> Any:
-    """Compile a kernel for the types it is called with, to run without the interpreter's lock; keep the machine code.
+    """Compile a kernel for its argument types, without the global interpreter lock; cache the machine code.
 
-    Where no folder can be written, every process compiles anew.
+    If no folder is writable, every process compiles again.
 
     Parameters
     ----------
     function : callable
-        At the top level of a module, and naming what it takes from others (``from file import kernel``): what it
-        reached through a module (``file.kernel``) would not be looked at for changes. Exceptions that it raises where
-        another kernel calls it can hold constants alone: no values.
+        At the top level of a module. It must import other kernels by name (``from file import kernel``): changes of
+        kernels reached through a module (``file.kernel``) are not detected. Exceptions that it raises when called by
+        another kernel can hold constants only.
     **options
         Further options of `numba.njit`.
 
@@ -79,15 +80,15 @@ def jit(function: Callable[..., Any] | None = None, **options: Any) -> Any:
     within.add_overload = lambda result: within.overloads.update({result.signature.args: result})
     template = within.get_call_template
 
-    def whatever_its_numbers(args: Any, kws: Any) -> Any:
+    def without_literals(args: Any, kws: Any) -> Any:
         return template([unliteral(arg) for arg in args], {name: unliteral(arg) for name, arg in kws.items()})
 
-    compiled.get_call_template, compiled.get_overload = whatever_its_numbers, within.get_overload
+    compiled.get_call_template, compiled.get_overload = without_literals, within.get_overload
     return _kept(compiled, function)
 
 
 def callback(signature: Any, function: Callable[..., Any]) -> Any:
-    """Compile a function for callers in C, at once, and keep the machine code as `jit` does."""
+    """Compile a function for C callers immediately, and cache the machine code as `jit` does."""
     signature = normalize_signature(signature)
     compiled = _kept(CFunc(function, signature, locals={}, options={}), function)
     compiled.compile()
@@ -95,14 +96,14 @@ def callback(signature: Any, function: Callable[..., Any]) -> Any:
 
 
 class External:
-    """A function of pointers and numbers that code compiled by others reaches by a symbol.
+    """A function of pointers and numbers that code compiled by other libraries calls through a symbol.
 
-    So it is compiled once per installation, and not linked into (and optimised again with) all that calls it.
+    It is compiled once per installation, and not linked into (and optimized again with) its callers.
 
     Parameters
     ----------
     symbol : str
-        Its name among all of the process.
+        Unique name in the process.
     signature : numba signature
     function : callable
         As for `callback`.
@@ -110,7 +111,7 @@ class External:
     Attributes
     ----------
     call : numba.types.ExternalFunction
-        What compiled code calls, after `provide`.
+        Object that compiled code calls, after `provide`.
     """
 
     def __init__(self, symbol: str, signature: Any, function: Callable[..., Any]) -> None:
@@ -118,41 +119,41 @@ class External:
         self._symbol, self._signature, self._function = symbol, signature, function
 
     def provide(self) -> Any:
-        """Return the function for callers in C, under its symbol from now on; compiled the first time."""
+        """Return the function for C callers and register its symbol; the first call compiles it."""
         return self._provided
 
     @cached_property
     def _provided(self) -> Any:
-        compiled = callback(self._signature, self._function)  # its machine code lives as long as this
+        compiled = callback(self._signature, self._function)  # its machine code has the same lifetime as this object
         add_symbol(self._symbol, compiled.address)
         return compiled
 
 
 def pointers(*arrays: NDArray[Any]) -> list[Any]:
-    """Pointers to contiguous arrays of float64 or int64, for functions that are called as those in C."""
+    """Return pointers to contiguous arrays of float64 or int64, for functions with C calling conventions."""
     return [x.ctypes.data_as(POINTER(c_int64 if x.dtype == np.int64 else c_double)) for x in arrays]
 
 
 def _kept(compiled: Any, function: Callable[..., Any]) -> Any:
-    with suppress(RuntimeError):  # numba found no folder to write to
+    with suppress(RuntimeError):  # numba found no writable folder
         compiled._cache = _Cache(function)
     return compiled
 
 
 class _Within(Compiler):
-    """All of numba's steps up to LLVM's code of one kernel, for those that call it."""
+    """All steps of numba's compiler up to the LLVM code of one kernel, for kernels that call it."""
 
     def compile_extra(self, func: Callable[..., Any]) -> Any:
         self.state.flags.no_compile = True
         self.state.library = _Unoptimised(self.state.targetctx.codegen(), func.__qualname__)
         result = super().compile_extra(func)
-        key = object()  # in the place of a function that Python could call
+        key = object()  # replaces a function that Python could call
         self.state.targetctx.insert_user_function(key, result.fndesc, [result.library])
         return result._replace(entry_point=key)
 
 
 class _Unoptimised(JITCodeLibrary):
-    """LLVM's code of a kernel with that of all it calls."""
+    """LLVM code of a kernel and of all kernels that it calls, without optimization."""
 
     def _optimize_final_module(self) -> None:
         pass
@@ -162,7 +163,7 @@ class _Unoptimised(JITCodeLibrary):
 
 
 class _Stamped(CompileResultCacheImpl):
-    """Where and how the machine code of one kernel is kept, and the stamp that tells whether it is current."""
+    """Location and format of the cached machine code of one kernel, and the stamp that shows whether it is valid."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         super().__init__(function)
@@ -175,7 +176,7 @@ class _Cache(FunctionCache):
 
 
 def _stamp(function: Callable[..., Any]) -> str:
-    """Digest of a kernel's file, of the files it takes kernels and named tuples from, and of all numbers these name."""
+    """Digest of a kernel's file, of files from which it imports kernels and named tuples, and of imported numbers."""
     behind = {function.__module__: (function.__code__.co_filename, function.__globals__)}
     waiting = list(behind)
     while waiting:

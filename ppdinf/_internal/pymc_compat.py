@@ -1,52 +1,55 @@
-"""Everything that ppdinf takes from inside PyMC and PyTensor: names that are not reached as ``pm.X`` or ``pt.X``.
+"""All private names of PyMC and PyTensor in use: names that are not available as ``pm.X`` or ``pt.X``.
 
-The two may move or rename any of these from one version to the next; then this file alone breaks, at import, and says
-here what each was for and what would stand in for it. No other module of ppdinf imports from a submodule of either.
-The versions that were tried are the bounds in pyproject.toml and the newest ones (`.ci/run`).
+PyMC and PyTensor may move or rename these names in any version. Then only this file breaks, at import. The list states
+the purpose of each name and an alternative. No other module of ppdinf imports from a submodule of PyMC or PyTensor.
+Tested versions are the bounds in pyproject.toml and the newest versions (`.ci/run`).
 
 `SymbolicRandomVariable`, `_logprob`, `_support_point`
-    Density and start of distributions that PyMC has no class for: a table on a fiber, one that is summed out. Instead:
-    ``pm.CustomDist``, whose variables have no type by which a step method could recognise them.
+    Density and initial point of distributions without a class in PyMC, such as a table on a fiber and a marginalized
+    table. Alternative: ``pm.CustomDist``, whose variables have no type that a step method can recognize.
 `MeasurableOp`, `ValuedRV`, `conditional_logp`, `logprob_rewrites_db`, `node_rewriter`, `in2out`, `FunctionGraph`,
 `replace_rvs_by_values`, `transformed_conditional_logp`
-    Sum a table out of a density after all that depends on it is known. Instead: a function that takes a model apart
-    and builds another, as users of PyMC's own marginal models call it.
+    Marginalize a table in a density after all variables that depend on it are known. Alternative: a function that
+    transforms one model into another, as for PyMC's marginal models.
 `InitialPoint`, `initial_point_rewrites_db`
-    Start what depends on a table that is summed out from one that the release allows. Instead: chains that start from
-    a table of the prior, which may be impossible.
-`Elemwise`, `DimShuffle`, `CAReduce`, `LogSumExp`, `Sum`, `Alloc`, `Join`, `MakeVector`, `JoinDims`, `SplitDims`,
+    Initialize variables that depend on a marginalized table at a table that the release allows. Alternative: start
+    chains from a table of the prior, which may be impossible.
+`Elemwise`, `DimShuffle`, `CAReduce`, `LogSumExp`, `Sum`, `Alloc`, `Join`, `MakeVector`, `JoinDims`, `SplitDims`;
 `Reshape`, `Shape`, `Shape_i`, `SpecifyShape`, `AdvancedSubtensor`, `Subtensor`, `indices_from_subtensor`, `ViewOp`,
 `CheckParameterValue`, `Sigmoid`, `Add`, `Sub`, `Neg`, `Mul`, `TrueDiv`
-    Which cell an element of a density looks at, and log odds behind a probability. Instead: every table that something
-    depends on is a variable, and probabilities within 1e-16 of 1 are 1.
+    Find the cell that each element of a density depends on, and the log odds of a probability. Alternative: sample
+    every table on which other variables depend, and treat probabilities within 1e-16 of 1 as 1.
 `change_dist_size`, `check_dist_not_registered`, `MissingInputError`
-    Give an unnamed distribution the shape of the table, refuse a named one, or one of another shape. Instead: have
-    users write ``shape=``.
+    Give an unnamed distribution the shape of the table, and refuse named distributions or other shapes. Alternative:
+    require ``shape=`` from users.
 `compile_pymc`, `reseed_rngs`, `inputvars`, `join_nonshared_inputs`, `get_value_vars_from_user_vars`
-    Functions of a point of the model, with fresh random numbers at every call. Instead: ``pytensor.function`` with
-    updates written out.
+    Functions of a point of the model, with new random numbers at every call. Alternative: ``pytensor.function`` with
+    explicit updates.
 `CheckAndRaise`, `SharedVariable`
-    Refuse to evaluate a density whose windows were computed from other data. Instead: compile again at every call.
+    Refuse to evaluate a density whose truncated supports were computed from other data. Alternative: compile again at
+    every call.
 `Transform`
-    Effects that move in coordinates which depend on their spread. Instead: ``pm.distributions.transforms.Transform``.
+    Effects that are sampled in coordinates that depend on their scale. Alternative:
+    ``pm.distributions.transforms.Transform``.
 `STEP_METHODS`, `BlockedStep`, `Competence`, `StepMethodState`, `dataclass_state`
-    A step that PyMC assigns by itself and runs beside NUTS. Instead: a loop of our own around a point of the model.
+    A step that PyMC assigns automatically and combines with NUTS. Alternative: a sampling loop in ppdinf.
 `QuadPotentialFullAdapt`
-    A dense metric beside another step. Instead: PyMC's diagonal one, which needs more gradients.
+    A dense mass matrix combined with another step. Alternative: PyMC's diagonal matrix, which needs more gradients.
 `CpuLeapfrogIntegrator`, `HMCStepData`, `RaveledVars`, `State`
-    Steps of Hamiltonian paths that need fewer gradients than leapfrog ones. Instead: PyMC's own steps.
+    Steps of Hamiltonian trajectories that need fewer gradients than leapfrog steps. Alternative: PyMC's steps.
 `BernoulliRV`, `BetaBinomialRV`, `BinomialRV`, `CustomDistRV`, `DiracDeltaRV`, `DirichletMultinomialRV`, `FlatRV`,
 `GeometricRV`, `HalfFlatRV`, `HalfNormalRV`, `MultinomialRV`, `NegBinomialRV`, `NormalRV`, `PoissonRV`
-    Which distribution a user gave. Instead: ``type(pm.Poisson.dist(1).owner.op)`` and its kin.
+    Recognize the distribution in a user's model. Alternative: ``type(pm.Poisson.dist(1).owner.op)`` and similar.
 `Apply`, `Constant`, `DisconnectedType`, `Op`, `RandomType`, `RandomVariable`, `TensorVariable`, `Variable`,
 `disconnected_type`, `grad_not_implemented`
-    Ops and random variables of our own, with their gradients. PyTensor documents these; its paths to them still move.
+    Ops and random variables of ppdinf, with their gradients. PyTensor documents these names, but moves their modules.
 `ancestors`, `graph_inputs`, `graph_replace`, `toposort`, `vectorize_graph`
-    What depends on a table; one graph for all counts of a window. Instead: a walk over ``owner.inputs``; a scan.
+    Find the variables that depend on a table; build one graph for all counts of a truncated support. Alternative:
+    traverse ``owner.inputs``; a scan.
 `NUMBA_CONSTANT_SIZE_LIMIT`, `numba_core_rv_funcify`, `numba_njit`, `register_funcify_and_cache_key`,
 `register_funcify_default_op_cache_key`
-    Compiled forms of our Ops, and the size beyond which a constant keeps a model out of numba's cache. Instead:
-    `Op.perform`, for which compiled code is left at every call.
+    Compiled forms of the Ops of ppdinf, and the size above which a constant excludes a model from numba's cache.
+    Alternative: `Op.perform`, which leaves compiled code at every call.
 """
 
 from pymc.blocking import RaveledVars

@@ -1,4 +1,4 @@
-"""Privacy parameters as the exact rationals that were meant, and their enclosures."""
+"""Privacy parameters as exact rationals, and their enclosures."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ppdinf.errors import PrivacyError
 __all__ = ["NUMBER", "Parameter", "as_fraction", "ball"]
 
 type Parameter = int | float | str | Fraction | Decimal
-"""A privacy parameter as it is given; text may be ``"1/4"``."""
+"""A privacy parameter; text may be ``"1/4"``."""
 
 NUMBER = re.compile(
     r"[-+]?([0-9]{1,30}/0*[1-9][0-9]{0,30}|([0-9]{1,30}\.?[0-9]{0,30}|\.[0-9]{1,30})([eE][-+]?[0-9]{1,3})?)"
@@ -23,27 +23,27 @@ _RANGE = (Fraction(1, 10**12), Fraction(10**6))
 
 
 def as_fraction(value: Parameter, name: str, *, power: int = 1) -> Fraction:
-    """Read a privacy parameter exactly.
+    """Convert a privacy parameter to an exact fraction.
 
     Parameters
     ----------
     value : int, float, str, Fraction or Decimal
-        A float counts as its shortest decimal (``0.1`` is 1/10); text may be ``"1/4"`` or ``"0.192"``.
+        A float is read as its shortest decimal (``0.1`` is 1/10); text may be ``"1/4"`` or ``"0.192"``.
     name : str
-        What messages call it.
+        Name in messages.
     power : int
         2 for squares of parameters, such as variances.
 
     Returns
     -------
     Fraction
-        From 1e-12 to 1e6: smaller noise rates than that serve no table of counts, larger ones no privacy. Squares are
-        from 1e-24 to 1e12.
+        Between 1e-12 and 1e6: smaller rates of noise are useless for tables of counts, larger rates give no privacy.
+        Squares are between 1e-24 and 1e12.
 
     Raises
     ------
     PrivacyError
-        Not a number, not finite, zero, negative or out of range.
+        The value is not a finite positive number, or is out of range.
 
     Examples
     --------
@@ -62,7 +62,7 @@ def as_fraction(value: Parameter, name: str, *, power: int = 1) -> Fraction:
     if exact <= 0:
         raise PrivacyError(f"{name} must be positive, found {value!r:.60}")
     if not _RANGE[0] ** power <= exact <= _RANGE[1] ** power:
-        raise PrivacyError(f"{name} must lie between 1e-{12 * power} and 1e{6 * power}, found {value!r:.60}")
+        raise PrivacyError(f"{name} must be between 1e-{12 * power} and 1e{6 * power}, found {value!r:.60}")
     return exact
 
 

@@ -1,6 +1,6 @@
-"""Names for what libraries pass around without a type, so that a signature says what it takes.
+"""Type names for values that libraries pass without a type.
 
-What has a type says so; for the rest there are these names. `Any` is left where a library decides what it passes.
+Values with a type use it. `Any` remains where a library determines the type.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 __all__ = ["Array", "Json", "Symbolic"]
 
 type Array = NDArray[Any]
-"""Array of whatever numbers users gave: integers of any size, reals, exact rationals, labels."""
+"""Array of numbers or labels given by users: integers of any size, reals, exact rationals, strings."""
 
 type Json = dict[str, Any]
-"""Object of a JSON file, as `json` reads it."""
+"""Object of a JSON file, as `json` returns it."""
 
 type Symbolic = Any
-"""A number, an array, or a variable of PyTensor: formulas are written once for all three, with no type in common."""
+"""A number, an array, or a PyTensor variable, for formulas that apply to all three."""
