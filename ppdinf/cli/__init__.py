@@ -1,20 +1,19 @@
-"""The command line: what curators and analysts do most, without writing Python.
+"""The command line for common tasks of curators and analysts.
 
-Rule: one command a file; public names are those of `ppdinf`, which load when a command uses them, and what else is
-heavy loads inside the command that needs it.
+Rule: one command per file. Commands use the public names of `ppdinf`, which are imported on first use, and import other
+slow modules inside functions.
 
-check_command      ``ppdinf check``: what a release file says, after checking that no byte of it changed
-counts_command     ``ppdinf counts``: a release whose histogram of counts survives
-demo_command       ``ppdinf demo``: the whole road, from a confidential table to a report
-denoise_command    ``ppdinf denoise``: counts with intervals from releases of one table, without a model
-infer_command      ``ppdinf infer``: from a release to a posterior, a table and a report
-key_command        ``ppdinf key`` and ``ppdinf sign``: a key pair, and signatures of release files
-plain_output       how the command line speaks: stages, warnings and errors, each in one plain line
-plan_command       ``ppdinf plan``: which privacy loss gives which error, and which an error needs, before any is
-                   spent
-release_command    ``ppdinf release``: from a confidential table to a file that may be published
-reproduce_command  ``ppdinf reproduce``: case studies that can be run again
-session_command    ``ppdinf session``: a budget for many releases of the same people, begun and shown
+check_command      ``ppdinf check``: verification and contents of a release file.
+counts_command     ``ppdinf counts``: a release that preserves the histogram of counts.
+demo_command       ``ppdinf demo``: the complete workflow from a confidential table to a report.
+denoise_command    ``ppdinf denoise``: counts with intervals from releases of one table, without a data model.
+infer_command      ``ppdinf infer``: a posterior, a table and a report from a release.
+key_command        ``ppdinf key`` and ``ppdinf sign``: a key pair, and signatures of release files.
+plain_output       Output of the command line: stages, warnings and errors, one plain line each.
+plan_command       ``ppdinf plan``: the error for each privacy loss, and the loss for a required error.
+release_command    ``ppdinf release``: a publishable file from a confidential table.
+reproduce_command  ``ppdinf reproduce``: reproducible case studies.
+session_command    ``ppdinf session``: a budget for many releases of the same people.
 """
 
 from __future__ import annotations
@@ -64,7 +63,7 @@ def main(
     """Publish tables of counts with privacy noise that keeps public totals exact, and analyse such releases.
 
     **plan**, **session**, **release**, **counts** and **sign** are for the curator, who holds the confidential table.
-    **check**, **infer** and **denoise** are for the analyst, who holds the release. **demo** does all three.
+    **check**, **infer** and **denoise** are for the analyst, who holds the release. **demo** runs the whole workflow.
     """
 
 

@@ -1,4 +1,4 @@
-"""``ppdinf check``: what a release file says, after checking that no byte of it changed."""
+"""``ppdinf check``: verification and contents of a release file."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ __all__ = ["check"]
 
 SHOWN = 20
 WHO = {
-    "drawn": "It says that ppdinf's release() drew the noise. Nothing in a file can prove that: ask who made it.",
-    "stated": "Nobody says that a mechanism drew it: the promise below is stated by whoever made the file.",
-    "unknown": "It is of an earlier version, which did not write down whether a mechanism drew the noise.",
+    "drawn": "The file states that ppdinf's release() drew the noise. A file cannot prove this: trust its creator.",
+    "stated": "The file does not state that a mechanism drew the noise: its creator states the guarantee below.",
+    "unknown": "The file is of an earlier version, which did not record whether a mechanism drew the noise.",
 }
 
 
@@ -26,42 +26,42 @@ def check(
     file: Annotated[Path, typer.Argument(metavar="FILE.ppd", help="Release file.")],
     key: Annotated[
         Path | None,
-        typer.Option(metavar="FILE.pub", help="Public key of who is said to have signed it, from their own pages."),
+        typer.Option(metavar="FILE.pub", help="Public key of the signer, from the signer's own publication."),
     ] = None,
 ) -> None:
-    """Check that a release file is whole and say what is in it: public sums, guarantee, how the noise was drawn.
+    """Verify a release file and show its contents: public sums, guarantee, description of the noise.
 
-    That a file is whole says nothing of who made it: its promise is as good as the word of those you have it from.
+    A verified file is complete and unchanged. It does not prove who made it: the guarantee is as reliable as the source.
     """
     console = stdout()
     signed = None if key is None else _signed(file, key)
     release = ppd.measurements.read_published(file)
-    notes(console, f"{file.name} is whole: every part matches its digest.")
+    notes(console, f"{file.name} is complete: every part matches its digest.")
     if signed is not None:
-        notes(console, f"Signed by the holder of the key {signed}: they vouch for every byte of it.")
+        notes(console, f"Signed by the holder of the key {signed}: the signature covers every byte.")
     if isinstance(release, ppd.Measurements):
-        notes(console, f"It holds what somebody says was published, and promises nothing: {release!r}")
+        notes(console, f"It holds measurements as stated by its creator, without a guarantee: {release!r}")
         return
     sizes = ", ".join(f"{dim} ({size})" for dim, size in zip(release.dims, release.shape, strict=True))
     below = int((release.table < 0).sum())
     notes(console, WHO[release.provenance])
-    notes(console, f"{release.frame.size} cells by {sizes}; {below} of them below zero.")
+    notes(console, f"{release.frame.size} cells by {sizes}; {below} of them are negative.")
     covariates = [name for name in release.frame.coords if name not in release.dims]
     if covariates:
-        notes(console, f"Published with it: {', '.join(covariates)}.")
+        notes(console, f"Published covariates: {', '.join(covariates)}.")
 
     report = release.check()
     if len(report):
         table = Table("public sum", "value", "noisy table", title=None, header_style="bold")
         for name, row in report.head(SHOWN).iterrows():
-            table.add_row(escape(str(name)), f"{row['public']:,}", "keeps it" if row["agrees"] else f"{row['found']:,}")
+            table.add_row(escape(str(name)), f"{row['public']:,}", "the same" if row["agrees"] else f"{row['found']:,}")
         console.print(table)
         if len(report) > SHOWN:
             notes(console, f"... and {len(report) - SHOWN} more.")
         kept = int(report["agrees"].sum())
         notes(console, f"The noisy table keeps {kept} of {len(report)} public sums.")
     paragraphs(console, "Guarantee", release.guarantee.describe())
-    paragraphs(console, "Noise", str(release.plan) if release.plan else "the file does not say how it was drawn")
+    paragraphs(console, "Noise", str(release.plan) if release.plan else "the file does not state how it was drawn")
 
 
 def _signed(file: Path, key: Path) -> str:

@@ -1,4 +1,4 @@
-"""``ppdinf counts``: a release whose histogram of counts survives."""
+"""``ppdinf counts``: a release that preserves the histogram of counts."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ def counts(
     count: COUNT,
     dims: DIMS,
     epsilon: Annotated[str, typer.Option(help="Privacy loss of both stages together, such as **1/2**.")],
-    most: Annotated[int, typer.Option(help="Largest count that a cell can have, chosen without looking at the table.")],
+    most: Annotated[int, typer.Option(help="Upper bound on the counts of all cells, chosen without use of the table.")],
     output: Annotated[Path, typer.Option(help="File to write; must not exist yet.")],
     session: SESSION = None,
     top_code: Annotated[
-        bool, typer.Option("--top-code", help="Take larger counts for the largest one, instead of refusing them.")
+        bool, typer.Option("--top-code", help="Replace larger counts by the upper bound instead of refusing them.")
     ] = False,
     split: Annotated[
-        str | None, typer.Option(help="Share of epsilon for the histogram; by a rule of thumb if left out.")
+        str | None, typer.Option(help="Share of epsilon for the histogram; by default from a rule of thumb.")
     ] = None,
     constructor: Annotated[
         str, typer.Option(help="**best**, **sandwich**, **max**, **min**, **optimal** or **unfixed**.")
     ] = "best",
 ) -> None:
-    """Publish a confidential table so that its histogram survives: how many cells hold 0, 1, 2, ...
+    """Publish a confidential table and preserve its histogram: the numbers of cells with the count 0, 1, 2, ...
 
-    The histogram is privatized first, then every cell by a mechanism that leaves that histogram as it is. No sum is
-    kept exactly, and no cell is. The noise cannot be drawn again; every further release of the table adds its loss.
+    First the histogram is privatized; then every cell is drawn by a mechanism that preserves this histogram. No sum and
+    no cell is exact. The noise cannot be repeated; every further release of the table adds its loss.
     """
     console = stdout()
     require_new(output)
@@ -49,7 +49,7 @@ def counts(
     if top_code:
         data = data.clip(max=most)
     elif bool((data > most).any()):
-        raise CountError(f"some counts are larger than --most {most}: give a larger one, or --top-code")
+        raise CountError(f"some counts are larger than --most {most}: give a larger bound, or --top-code")
     with plain_warnings(console), stage(console, "Privatizing the histogram, then the cells"):
         made = draw(mechanism, data, budget, output.stem, None)
     write(console, made, output, f"{made.frame.size} cells with counts from 0 to {most}", budget)

@@ -1,4 +1,4 @@
-"""``ppdinf demo``: the whole road, from a confidential table to a report."""
+"""``ppdinf demo``: the complete workflow from a confidential table to a report."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["demo"]
 
 MONTH = "2021-06"
-"""A quiet month: in a fifth of the counties the noise is as large as the counts."""
+"""A month with few cases: in 20 % of the counties the noise is as large as the counts."""
 
 
 def demo(
@@ -29,9 +29,9 @@ def demo(
         typer.Option(help="CSV with columns county,fips,month,cases,deaths; without it, a simulated epidemic."),
     ] = None,
     population: Annotated[
-        Path | None, typer.Option(help="CSV with fips and population of each county, to go with --data.")
+        Path | None, typer.Option(help="CSV with fips and population of each county; requires --data.")
     ] = None,
-    month: Annotated[str, typer.Option(help="Month to release; the one before is taken as published.")] = MONTH,
+    month: Annotated[str, typer.Option(help="Month to release; the previous month is assumed public.")] = MONTH,
     epsilon: Annotated[str, typer.Option(help="Privacy loss per unit of distance.")] = "1/10",
     output: Annotated[Path, typer.Option(help="Folder for release, report and figures.")] = Path("ppdinf-demo"),
     draws: Annotated[int, DRAWS] = 1000,
@@ -39,9 +39,9 @@ def demo(
     cores: Annotated[int | None, CORES] = None,
     seed: Annotated[int, SEED] = 1,
 ) -> None:
-    """Go the whole road: confidential table, release, posterior, report.
+    """Run the complete workflow: confidential table, release, posterior, report.
 
-    Takes one month of cases by county. The state total, the populations and the month before are public; the
+    Uses one month of cases by county. The state total, the populations and the previous month are public; the
     county counts are released with noise; a hierarchical Poisson model is fitted to the release alone.
     Exit code 1 when the posterior fails its checks.
     """
@@ -61,7 +61,7 @@ def demo(
     make_folder(output)
     with plain_warnings(console), stage(console, f"Releasing {table.size} counts, epsilon = {epsilon}"):
         ppd.GeneralizedLaplace(public, epsilon=epsilon).release(table).save(file, overwrite=True)
-    release = ppd.read_release(file)  # from here on: the analyst, who has the file and nothing else
+    release = ppd.read_release(file)  # from here on only the file is used, as by an analyst
 
     settings = {
         "name": "cases",
@@ -81,14 +81,14 @@ def demo(
 
 def _cases(data: Path | None, population: Path | None) -> xr.DataArray:
     if data is None and population is not None:
-        raise LabelError("--population goes with --data: the simulated epidemic has its own populations")
+        raise LabelError("--population requires --data: the simulated epidemic includes populations")
     return (
         ppd.datasets.epidemic().cases if data is None else ppd.datasets.read_epidemic(data, population=population).cases
     )
 
 
 def _month(cases: xr.DataArray, month: str) -> xr.DataArray:
-    """Cut out the counts of one month, with those of the month before as a coordinate."""
+    """Select the counts of one month, with the counts of the previous month as a coordinate."""
     known = cases.month.values.tolist()
     for wanted in (month, _before(month)):
         if wanted not in known:
@@ -99,6 +99,6 @@ def _month(cases: xr.DataArray, month: str) -> xr.DataArray:
 
 def _before(month: str) -> str:
     if not re.fullmatch(r"[0-9]{4}-(0[1-9]|1[0-2])", month):
-        raise LabelError(f"--month {month!r} is not written like {MONTH}")
+        raise LabelError(f"--month {month!r} must be written like {MONTH}")
     year, number = int(month[:4]), int(month[5:])
     return f"{year - (number == 1)}-{(number - 2) % 12 + 1:02d}"

@@ -1,4 +1,4 @@
-"""``ppdinf denoise``: counts with intervals from releases of one table, without a model."""
+"""``ppdinf denoise``: counts with intervals from releases of one table, without a data model."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ def denoise(
     output: Annotated[Path, typer.Option(help="Table of the results, .csv or .parquet.")],
     by: Annotated[
         list[str] | None,
-        typer.Option(help="Dimension or coordinate to sum by, repeatable; else every cell."),
+        typer.Option(help="Dimension or coordinate to sum by; repeat for more. Default: every cell."),
     ] = None,
-    draws: Annotated[int, typer.Option(help="Draws per chain, of two.", min=10)] = 1000,
+    draws: Annotated[int, typer.Option(help="Draws per chain, of two chains.", min=10)] = 1000,
     report: Annotated[Path | None, typer.Option(help="Page with figures, .html.")] = None,
-    seed: Annotated[int, typer.Option(help="Seed of the analysis. The noise of a release has none.")] = 1,
+    seed: Annotated[int, typer.Option(help="Seed of the analysis. The noise of a release has no seed.")] = 1,
 ) -> None:
-    """Estimate confidential counts from releases of a table, or from measurements of it, without a model of your own.
+    """Estimate confidential counts from releases of a table, or from its measurements, without a data model.
 
-    Every draw agrees with everything public, and no count is negative. The prior learns its level, effects and sparsity
-    from what was published. Exit code 1 when the chains disagree. Ctrl-C keeps the finished draws, and the table is
-    written from them.
+    Every draw satisfies all public statements, and no count is negative. The level, effects and sparsity of the prior
+    are estimated from the published data. Exit code 1 if the chains disagree. After Ctrl-C, the results use the
+    finished draws.
     """
     from ppdinf.denoising.denoised import require_name
 

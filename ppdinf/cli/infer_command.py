@@ -1,4 +1,4 @@
-"""``ppdinf infer``: from a release to a posterior, a table and a report."""
+"""``ppdinf infer``: a posterior, a table and a report from a release."""
 
 from __future__ import annotations
 
@@ -19,30 +19,30 @@ if TYPE_CHECKING:
 
 __all__ = ["CHAINS", "CORES", "DRAWS", "SEED", "infer", "run"]
 
-DRAWS = typer.Option(help="Draws per chain, after as many of tuning.", min=10)
+DRAWS = typer.Option(help="Draws per chain, after the same number of tuning steps.", min=10)
 CHAINS = typer.Option(help="Chains.", min=2)
-CORES = typer.Option(help="Processes to run them in; by default as many as there are cores.", min=1)
-SEED = typer.Option(help="Seed of the analysis. The noise of a release has none.")
+CORES = typer.Option(help="Number of parallel processes; by default the number of cores.", min=1)
+SEED = typer.Option(help="Seed of the analysis. The noise of a release has no seed.")
 
 
 def infer(
     file: Annotated[Path, typer.Argument(metavar="FILE.ppd", help="Release file of a table.")],
     output: Annotated[Path, typer.Option(help="Folder for report, table and figures.")],
     exposure: Annotated[
-        str | None, typer.Option(help="Covariate with the persons at risk, 0 where there are none: gives rates.")
+        str | None, typer.Option(help="Covariate with the persons at risk (0 allowed); the model then has rates.")
     ] = None,
     previous: Annotated[str | None, typer.Option(help="Covariate with an earlier count of each cell.")] = None,
-    name: Annotated[str, typer.Option(help="What is counted.")] = "count",
+    name: Annotated[str, typer.Option(help="Name of the counts.")] = "count",
     draws: Annotated[int, DRAWS] = 1000,
     chains: Annotated[int, CHAINS] = 4,
     cores: Annotated[int | None, CORES] = None,
     seed: Annotated[int, SEED] = 1,
 ) -> None:
-    """Estimate confidential counts and rates from a release, with honest intervals.
+    """Estimate confidential counts and rates from a release, with calibrated intervals.
 
-    Fits a hierarchical Poisson model that knows the law of the noise and every public sum, checks the result, and
-    writes report.html, posterior.csv and the figures. Exit code 1 when the checks fail. Ctrl-C while it samples keeps
-    the finished draws, and the report is written from them.
+    Fits a hierarchical Poisson model with the exact noise distribution and all public sums, checks the result, and
+    writes report.html, posterior.csv and the figures. Exit code 1 if the checks fail. After Ctrl-C during sampling, the
+    report uses the finished draws.
     """
     console = stdout()
     release = ppd.read_release(file)
@@ -93,13 +93,13 @@ def run(
     if not analysis.diagnosis.ok:
         chains = "" if settings["chains"] >= 4 else " --chains 4"
         again = f"Next: the same command with --draws {_enough(analysis, settings['draws'])}{chains}"
-        notes(console, f"{again}, unless a line above says that longer chains do not help.")
+        notes(console, f"{again}, unless a line above states that longer chains do not help.")
     paragraphs(console, "Written", "\n".join(sorted(str(path) for path in output.iterdir())))
     return analysis
 
 
 def _enough(analysis: RateAnalysis, draws: int) -> int:
-    """Draws that bring the least effective sample size to its limit, judged by these; at least twice as many."""
+    """Return the draws that raise the smallest effective sample size to its limit, at least twice as many."""
     from ppdinf.diagnostics.problems import ESS
 
     found = analysis.diagnosis

@@ -17,24 +17,24 @@ key = typer.Typer(no_args_is_help=True, help="A key pair to sign release files w
 
 @key.command("new")
 def new(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="Private key to write; FILE.pub gets the public one.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="Private key to write; the public key is FILE.pub.")],
     passphrase: Annotated[
-        bool, typer.Option("--passphrase", help="Ask for a passphrase, without which the private key is of no use.")
+        bool, typer.Option("--passphrase", help="Protect the private key with a passphrase.")
     ] = False,
 ) -> None:
-    """Make a key pair: keep FILE to yourself, publish FILE.pub and its fingerprint where your readers trust them."""
+    """Make a key pair: keep FILE secret, publish FILE.pub and its fingerprint where your readers trust them."""
     from ppdinf.releases.signatures import new_key
 
     secret = typer.prompt("Passphrase", hide_input=True, confirmation_prompt=True) if passphrase else None
     made = new_key(file, passphrase=secret)
     console = stdout()
-    notes(console, f"Written: {file} (private: whoever has it can sign as you) and {file}.pub (public).")
+    notes(console, f"Written: {file} (private: its holder can sign as you) and {file}.pub (public).")
     notes(console, f"Fingerprint: {made}")
 
 
 @key.command("show")
 def show(file: Annotated[Path, typer.Argument(metavar="FILE.pub", help="Public key.")]) -> None:
-    """Print the fingerprint of a public key, to be compared with what its owner publishes."""
+    """Print the fingerprint of a public key, for comparison with the publication of its owner."""
     from ppdinf.releases.signatures import fingerprint
 
     notes(stdout(), f"Fingerprint: {fingerprint(file)}")
@@ -44,9 +44,9 @@ def sign(
     file: Annotated[Path, typer.Argument(metavar="FILE.ppd", help="Release file.")],
     key: Annotated[Path, typer.Option(metavar="FILE", help="Private key; see **ppdinf key new**.")],
 ) -> None:
-    """Sign a release file: writes FILE.ppd.sig beside it, to be published with it.
+    """Sign a release file: write FILE.ppd.sig, to be published together with the file.
 
-    Anyone can then check with **ppdinf check FILE.ppd --key FILE.pub** that it is what you have signed.
+    Everyone can verify the signature with **ppdinf check FILE.ppd --key FILE.pub**.
     """
     from ppdinf.releases.signatures import sign as signed
 
@@ -56,4 +56,4 @@ def sign(
         if not str(error).endswith("needs its passphrase"):
             raise
         made = signed(file, key, passphrase=typer.prompt("Passphrase", hide_input=True))
-    notes(stdout(), f"Signed: {made} goes with {file.name}.")
+    notes(stdout(), f"Signed: {made} is the signature of {file.name}.")

@@ -1,4 +1,4 @@
-"""How the command line speaks: stages, warnings and errors, each in one plain line."""
+"""Output of the command line: stages, warnings and errors, one plain line each."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ __all__ = ["PlainErrors", "loss_shown", "notes", "paragraphs", "plain_warnings",
 
 
 class PlainErrors(TyperGroup):
-    """Commands whose expected failures end in one line and exit code 1 instead of a traceback."""
+    """Commands whose expected errors print one line and exit with code 1 instead of a traceback."""
 
     def invoke(self, ctx: typer.Context) -> object:
-        """Run the command; ``--debug`` lets errors through."""
+        """Run the command; with ``--debug``, errors are raised."""
         try:
             return super().invoke(ctx)
         except (PpdinfError, OSError) as error:
@@ -34,12 +34,12 @@ class PlainErrors(TyperGroup):
 
 
 def stdout() -> Console:
-    """Console for what a command prints; made per command, since tests and pipes change the stream."""
+    """Return a console for the output of a command; new for each command, because tests and pipes change stdout."""
     return Console(highlight=False)
 
 
 def notes(console: Console, text: str) -> None:
-    """Print text that holds labels or messages: brackets in it are not markup."""
+    """Print text with labels or messages, without markup in brackets."""
     console.print(escape(text))
 
 
@@ -50,7 +50,7 @@ def paragraphs(console: Console, title: str, text: str) -> None:
 
 
 def loss_shown(loss: Fraction | float) -> str:
-    """Write a loss as guarantees do."""
+    """Format a loss as guarantees do."""
     from ppdinf.privacy.guarantees.wording import shown
 
     return shown(loss)
@@ -58,10 +58,10 @@ def loss_shown(loss: Fraction | float) -> str:
 
 @contextmanager
 def stage(console: Console, doing: str, *, shows_progress: bool = False) -> Iterator[None]:
-    """Say what is being done while it is, unless it shows its own progress, and how long it took."""
+    """Print a stage while it runs, unless it shows its progress, and its duration."""
     started = time.perf_counter()
     if not console.is_terminal:
-        console.print(f"{escape(doing)} ...")  # a status line needs a terminal
+        console.print(f"{escape(doing)} ...")  # status lines require a terminal
     with nullcontext() if shows_progress else console.status(escape(doing)):
         yield
     console.print(f"[green]done[/] {escape(doing)} [dim]({time.perf_counter() - started:.1f} s)[/]")
@@ -69,7 +69,7 @@ def stage(console: Console, doing: str, *, shows_progress: bool = False) -> Iter
 
 @contextmanager
 def plain_warnings(console: Console) -> Iterator[None]:
-    """Print what the package warns of as lines, each once; `ppdinf.diagnose` also returns what it warns of."""
+    """Print each warning once, as a line; `ppdinf.diagnose` also returns its warnings."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("default")
         yield

@@ -1,4 +1,4 @@
-"""``ppdinf plan``: which privacy loss gives which error, and which an error needs, before any of it is spent."""
+"""``ppdinf plan``: the error for each privacy loss, and the loss for a required error."""
 
 from __future__ import annotations
 
@@ -30,44 +30,44 @@ __all__ = ["plan"]
 
 def plan(
     table: Annotated[
-        Path | None, typer.Argument(metavar="TABLE.csv", help="Table whose labels are looked at, one row per cell.")
+        Path | None, typer.Argument(metavar="TABLE.csv", help="Table with one row per cell; only labels are used.")
     ] = None,
     count: Annotated[str | None, typer.Option(metavar="COLUMN", help="Column of counts, which are not used.")] = None,
-    dims: Annotated[str | None, typer.Option(metavar="COLUMNS", help="Columns that span the table.")] = None,
+    dims: Annotated[str | None, typer.Option(metavar="COLUMNS", help="Columns of labels.")] = None,
     shape: Annotated[
         str | None,
-        typer.Option(metavar="NAME=SIZE,...", help="Instead of a table: its dimensions, such as **county=67,sex=2**."),
+        typer.Option(metavar="NAME=SIZE,...", help="Dimensions instead of a table, such as **county=67,sex=2**."),
     ] = None,
     epsilon: Annotated[
-        list[str] | None, typer.Option(help="Loss of Laplace noise; repeat to compare. Some usual ones by default.")
+        list[str] | None, typer.Option(help="Loss of Laplace noise; repeat to compare. Default: several common values.")
     ] = None,
     rho: Annotated[list[str] | None, typer.Option(help="zCDP loss of Gaussian noise; repeat to compare.")] = None,
     norm: NORM = "l1",
     public: PUBLIC = None,
     size: Annotated[
-        list[int] | None, typer.Option(help="Count to state the coefficient of variation of; 10 and 100 by default.")
+        list[int] | None, typer.Option(help="Count for which to state the coefficient of variation; default 10, 100.")
     ] = None,
     gap: Annotated[
         list[int] | None,
-        typer.Option(help="How far a count is from a limit, and two counts apart; 10 by default."),
+        typer.Option(help="Distance of a count from a limit, and between two counts; default 10."),
     ] = None,
     cv: Annotated[
         str | None,
-        typer.Option(help="The other way round: the loss for this coefficient of variation, as **10%**."),
+        typer.Option(help="Find the loss for this coefficient of variation, such as **10%**."),
     ] = None,
-    at: Annotated[int | None, typer.Option(help="Count that **--cv** is meant at.")] = None,
-    figure: Annotated[Path | None, typer.Option(help="Draw it, as .png, .pdf or .svg.")] = None,
+    at: Annotated[int | None, typer.Option(help="Count at which **--cv** holds.")] = None,
+    figure: Annotated[Path | None, typer.Option(help="File of a figure, .png, .pdf or .svg.")] = None,
 ) -> None:
-    """Show which privacy loss gives which error: standard deviation, 90 % half-width, relative error by cell size.
+    """Show the error for each privacy loss: standard deviation, 90 % half-width, relative error by cell size.
 
-    Also how often noise turns an order around. From the labels of a table, or its shape alone, and what is public: the
-    answer does not depend on any count, and costs no privacy. With **--cv 10% --at 50**, the loss that
-    this error needs.
+    Also shows how often noise reverses an order. The result depends on labels, or the shape, and the public statements.
+    It does not depend on any count and costs no privacy. With **--cv 10% --at 50**, shows the loss that this error
+    requires.
     """
     from ppdinf.mechanisms.error_plan import LOSSES
 
     if (cv is None) != (at is None):
-        raise PrivacyError("--cv says how large the error may be, --at of which count: give both, or none")
+        raise PrivacyError("--cv is the largest relative error, --at its count: give both, or neither")
     console = stdout()
     statements, groups = read_statements(public or [], [])
     labels = _labels(table, count, dims, shape, groups)
@@ -77,36 +77,36 @@ def plan(
     if rho:
         families["rho"] = lambda loss: ppd.GeneralizedGaussian(statements, rho=loss), rho
     sizes, gaps = size or ([10, 100] if at is None else [at]), gap or [10]
-    found = {
+    plans = {
         name: ppd.plan(family, labels, losses, sizes=sizes, gaps=gaps) for name, (family, losses) in families.items()
     }
-    for name, each in found.items():
+    for name, each in plans.items():
         for loss in each.table.index.unique("loss"):
             notes(console, _one_person(each, name, loss))
-    _show(console, found, sizes, gaps)
+    _show(console, plans, sizes, gaps)
     if cv is not None:
-        for name, each in found.items():
+        for name, each in plans.items():
             loss = each.loss_for(cv=_share(cv), at=at)
-            notes(console, f"{_one_person(each, name, loss)} {cv} at {at} persons takes {name} = {loss}.")
+            notes(console, f"{_one_person(each, name, loss)} {cv} at {at} persons requires {name} = {loss}.")
     if figure is not None:
-        _draw(found, figure)
-        notes(console, f"Drawn in {figure}.")
+        _draw(plans, figure)
+        notes(console, f"Figure: {figure}.")
 
 
-def _one_person(found: ErrorPlan, name: str, loss: Fraction | str) -> str:
+def _one_person(plan: ErrorPlan, name: str, loss: Fraction | str) -> str:
     """State how much one person can lose, and the loss per unit of distance that leads to it."""
-    return f"{found.guarantee(loss).describe_unit()} This is the loss of one release with {name} = {loss}."
+    return f"{plan.guarantee(loss).describe_unit()} This is the loss of one release with {name} = {loss}."
 
 
 def _laplace(kind: Callable[..., TableMechanism], statements: Public, norm: str) -> Family:
     return lambda loss: kind(statements, epsilon=loss, norm=norm)
 
 
-def _draw(found: dict[str, ErrorPlan], figure: Path) -> None:
+def _draw(plans: dict[str, ErrorPlan], figure: Path) -> None:
     kind, data = figure.suffix.lower().removeprefix("."), io.BytesIO()
     if kind not in ("png", "pdf", "svg"):
-        raise WriteError(f"{figure.name} ends in none of .png, .pdf, .svg")
-    ppd.plots.plot_plan(found).savefig(data, format=kind)
+        raise WriteError(f"{figure.name} must end in .png, .pdf or .svg")
+    ppd.plots.plot_plan(plans).savefig(data, format=kind)
     write_whole(figure, data.getvalue())
 
 
@@ -115,10 +115,10 @@ def _labels(
 ) -> DataArray | dict[str, int]:
     """Read the labels of a table, or a shape such as ``county=67,sex=2``."""
     if (table is None) == (shape is None):
-        raise LabelError("give TABLE.csv with --count and --dims, or --shape NAME=SIZE,..., one of the two")
+        raise LabelError("give either TABLE.csv with --count and --dims, or --shape NAME=SIZE,...")
     if table is not None:
         if count is None or dims is None:
-            raise LabelError("of TABLE.csv, say which column counts (--count) and which span the table (--dims)")
+            raise LabelError("for TABLE.csv, name the column of counts (--count) and the columns of labels (--dims)")
         return ppd.datasets.read_table(
             table, count=count, dims=[name.strip() for name in dims.split(",")], coordinates=groups
         )
@@ -126,17 +126,17 @@ def _labels(
     for text in (shape or "").split(","):
         name, equals, number = (part.strip() for part in text.partition("="))
         if not equals or not name or name in sizes or not number.isdecimal() or not 0 < int(number) < 10**9:
-            raise LabelError(f"--shape {shape!r} is not written NAME=SIZE,NAME=SIZE, each name once")
+            raise LabelError(f"--shape {shape!r} must be written NAME=SIZE,NAME=SIZE, each name once")
         sizes[name] = int(number)
     return sizes
 
 
 def _share(text: str) -> str:
-    """Read ``10%`` as ``10e-2``."""
+    """Convert ``10%`` to ``10e-2``."""
     return f"{text[:-1].strip()}e-2" if text.endswith("%") else text
 
 
-def _show(console: Console, found: dict[str, ErrorPlan], sizes: list[int], gaps: list[int]) -> None:
+def _show(console: Console, plans: dict[str, ErrorPlan], sizes: list[int], gaps: list[int]) -> None:
     columns = {f"cv_{size}": f"CV of {size:,}" for size in sizes}
     columns |= {f"across_{gap}": f"across a limit {gap:,} away" for gap in gaps}
     columns |= {f"swap_{gap}": f"order of two {gap:,} apart" for gap in gaps}
@@ -144,14 +144,14 @@ def _show(console: Console, found: dict[str, ErrorPlan], sizes: list[int], gaps:
     for column in ("loss", "cells", "sd", "90 % within", *columns.values()):
         shown.add_column(column, no_wrap=column in ("loss", "sd"))
     simulated = False
-    for name, each in found.items():
+    for name, each in plans.items():
         for (loss, kind), row in zip(each.table.index, each.table.to_dict("records"), strict=True):
             simulated |= not row["exact"]
             shares = [f"{row[column]:.1%}" if row[column] == row[column] else "" for column in columns]
             within = f"±{row['support_radius']:g}"
             shown.add_row(f"{name} = {loss}", f"{row['cells']} {kind}", f"{row['sd']:.2f}", within, *shares)
     console.print(shown)
-    notes(console, "CV: standard deviation of the noise over the count. The last columns: how probably noise turns the")
-    notes(console, "order around. No count of the table was used.")
+    notes(console, "CV: standard deviation of the noise divided by the count. The last columns: probability that noise")
+    notes(console, "reverses the order. No count of the table was used.")
     if simulated:
-        notes(console, "Where public sums cross, and for l2 noise, from simulated noise: right to about 2 %.")
+        notes(console, "Where public sums cross, and for l2 noise, from simulated noise, accurate to 2 %.")

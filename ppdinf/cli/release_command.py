@@ -1,4 +1,4 @@
-"""``ppdinf release``: from a confidential table to a file that may be published."""
+"""``ppdinf release``: a publishable file from a confidential table."""
 
 from __future__ import annotations
 
@@ -28,25 +28,25 @@ __all__ = [
 
 
 TABLE = Annotated[Path, typer.Argument(metavar="TABLE.csv", help="Confidential table, one row per cell.")]
-COUNT = Annotated[str, typer.Option(metavar="COLUMN", help="Column that holds the counts.")]
-DIMS = Annotated[str, typer.Option(metavar="COLUMNS", help="Columns that span the table, such as **county,sex**.")]
-NORM = Annotated[str, typer.Option(help="Distance that Laplace noise goes by: **l1** or **l2**.")]
+COUNT = Annotated[str, typer.Option(metavar="COLUMN", help="Column of counts.")]
+DIMS = Annotated[str, typer.Option(metavar="COLUMNS", help="Columns of labels, such as **county,sex**.")]
+NORM = Annotated[str, typer.Option(help="Norm of Laplace noise: **l1** or **l2**.")]
 PUBLIC = Annotated[
     list[str] | None,
     typer.Option(
         metavar="STATEMENT",
-        help="What is published exactly: **total**, **margin:county** (sums for each label of "
+        help="Exact public sums: **total**, **margin:county** (sums for each label of "
         "county; several joined by commas), **groups:state** (sums for each value of a column). "
-        "Repeat for more; leave out when nothing is.",
+        "Repeat for more; by default nothing is exact.",
     ),
 ]
 SESSION = Annotated[
     Path | None,
-    typer.Option(metavar="FILE", help="Session whose budget it is drawn within; see **ppdinf session**."),
+    typer.Option(metavar="FILE", help="Session whose budget limits the release; see **ppdinf session**."),
 ]
 PART = Annotated[
     str | None,
-    typer.Option(metavar="LABEL", help="Whom of the session's partition the table counts, and nobody else."),
+    typer.Option(metavar="LABEL", help="Part of the session's partition that contains everybody in the table."),
 ]
 
 
@@ -65,7 +65,7 @@ def release(
     ] = None,
     norm: NORM = "l1",
     allow_mcmc: Annotated[
-        bool, typer.Option("--allow-mcmc", help="Draw by a Markov chain where no exact sampler serves; it costs delta.")
+        bool, typer.Option("--allow-mcmc", help="Use a Markov chain if no exact sampler applies; it adds to delta.")
     ] = False,
     public: PUBLIC = None,
     covariate: Annotated[
@@ -76,18 +76,18 @@ def release(
         list[str] | None,
         typer.Option(
             metavar="COLUMN:LABELS",
-            help="All labels that a column can have, in the order to publish them, such as **sex:f,m**. Those that the "
-            "table lacks are counted as 0. Repeat for more columns.",
+            help="All labels of a column, in their published order, such as **sex:f,m**. Labels that the "
+            "table lacks have the count 0. Repeat for more columns.",
         ),
     ] = None,
 ) -> None:
-    """Publish a confidential table: add noise that keeps what is public exact, and write one file.
+    """Publish a confidential table: add noise that keeps the public sums exact, and write one file.
 
-    The noise comes from the operating system's secure source and cannot be drawn again. Every further release of
-    the same table adds its privacy loss to that of the first.
+    The noise comes from the operating system's secure source and cannot be repeated. Every further release of
+    the same table adds its privacy loss to the previous losses.
     """
     if (epsilon is None) == (rho is None):
-        raise PrivacyError("give --epsilon for Laplace noise or --rho for Gaussian noise, one of the two")
+        raise PrivacyError("give either --epsilon for Laplace noise or --rho for Gaussian noise")
     console = stdout()
     require_new(output)
     budget = None if session is None else ppd.Session.open(session)
@@ -103,7 +103,7 @@ def release(
             table, count=count, dims=names, coordinates=[*groups, *(covariate or [])], labels=declared
         )
     _refuse_all_open(statements, data, public or [])
-    _refuse_telling(statements, data)
+    _refuse_leaks(statements, data)
     with plain_warnings(console), stage(console, "Drawing noise"):
         gaussian = None if rho is None else ppd.GeneralizedGaussian(statements, rho=rho)
         mechanism = gaussian or ppd.GeneralizedLaplace(statements, epsilon=epsilon or "", norm=norm)
@@ -120,37 +120,37 @@ def draw(
     *,
     allow_mcmc: bool = False,
 ) -> Release:
-    """Draw a release, within a session's budget where there is one."""
+    """Draw a release, within the budget of a session if there is one."""
     if budget is None and part is not None:
-        raise PrivacyError("--part is one of a session's partition: give its file with --session")
+        raise PrivacyError("--part requires a session with a partition: give its file with --session")
     if budget is None:
         return mechanism.release(data, allow_mcmc=allow_mcmc)
     return budget.release(mechanism, data, name=name, part=part, allow_mcmc=allow_mcmc)
 
 
 def require_new(output: Path) -> None:
-    """Refuse a file that is there already, or that cannot be written, before any privacy is spent."""
+    """Refuse an existing or unwritable file, before any privacy is spent."""
     if output.exists():
         raise FileExistsError(
             f"{output} exists: a second release of a table adds its privacy loss to the first; "
-            "choose another name if that is meant"
+            "choose another name for a second release"
         )
     require_place(output)
 
 
 def write(console: Console, made: Release, output: Path, held: str, budget: Session | None) -> None:
-    """Write a release, and say what it promises, what it holds and what it has left of a session's budget."""
+    """Write a release, and print its guarantee, its contents and the remaining budget."""
     made.save(output)
     paragraphs(console, "Guarantee", made.guarantee.describe())
     paragraphs(console, "Written", f"{output} ({held})")
-    _say_left(console, budget)
-    notes(console, f"Anyone can see that it is whole with: ppdinf check {output}")
+    _print_remaining(console, budget)
+    notes(console, f"Verify the file with: ppdinf check {output}")
 
 
-def _say_left(console: Console, budget: Session | None) -> None:
-    """Say what a release has left of a session's budget, or that it was drawn without."""
+def _print_remaining(console: Console, budget: Session | None) -> None:
+    """Print the remaining budget after a release, or that it was drawn without a session."""
     if budget is None:
-        notes(console, "No budget counts this release: ppdinf session keeps one for all releases of the same people.")
+        notes(console, "This release has no budget: ppdinf session keeps a budget for all releases of the same people.")
     else:
         left = ", ".join(f"{name} = {loss_shown(value)}" for name, value in budget.left.items())
         loss = f"All releases: {budget.guarantee.describe_unit()}"
@@ -158,18 +158,18 @@ def _say_left(console: Console, budget: Session | None) -> None:
 
 
 def read_labels(given: list[str], option: str = "--labels") -> dict[str, list[str]]:
-    """Read labels such as ``sex:f,m``."""
+    """Parse labels such as ``sex:f,m``."""
     found = {}
     for text in given:
         dim, colon, rest = text.partition(":")
         own = [label.strip() for label in rest.split(",")]
         if not colon or not dim or not all(own) or len(set(own)) < len(own):
-            raise LabelError(f"{option} {text!r} is not written COLUMN:LABEL,LABEL,..., each label once")
+            raise LabelError(f"{option} {text!r} must be written COLUMN:LABEL,LABEL,..., each label once")
         found[dim] = own
     return found
 
 
-def _refuse_telling(statements: Public, data: DataArray) -> None:
+def _refuse_leaks(statements: Public, data: DataArray) -> None:
     """Refuse to publish the ranking of the confidential counts, or the counts as a covariate."""
     from ppdinf.mechanisms.input_checks import copied_counts, ranked_labels
     from ppdinf.tables.table import labelled_cells
@@ -177,24 +177,24 @@ def _refuse_telling(statements: Public, data: DataArray) -> None:
     frame, cells = labelled_cells(data)
     if ranked_labels(frame, cells, statements):
         raise PrivacyError(
-            "labels come in the order of their counts, and the order of rows is published: sort the rows of the file "
-            "by its labels, or say with --labels COLUMN:LABEL,LABEL,... in which order they always are"
+            "labels are in the order of their counts, and the order of rows is published: sort the rows of the file "
+            "by its labels, or state a fixed order with --labels COLUMN:LABEL,LABEL,..."
         )
     if copied := copied_counts(frame, cells):
         raise PrivacyError(f"{copied.split(':')[0]}: leave out that --covariate; nothing was written")
 
 
 def _refuse_all_open(statements: Public, data: DataArray, given: list[str]) -> None:
-    """Refuse what would write the confidential table as it is, as the margin of its only dimension does."""
+    """Refuse statements that fix every cell, as the margin of the only dimension does."""
     if statements.on(data).fixed.all():
         raise PrivacyError(
             f"--public {' --public '.join(given)} fixes every cell, so that the confidential table would be published "
-            "as it is: make less public, such as --public total; nothing was written"
+            "without noise: make less public, such as --public total; nothing was written"
         )
 
 
 def read_statements(statements: list[str], covariates: list[str]) -> tuple[Public, list[str]]:
-    """Read statements such as ``margin:county``; also the columns that groups need."""
+    """Parse statements such as ``margin:county``; also return the columns that groups need."""
     public, groups = ppd.invariants.Public(), []
     for text in statements:
         kind, _, argument = text.partition(":")
@@ -207,5 +207,5 @@ def read_statements(statements: list[str], covariates: list[str]) -> tuple[Publi
             public &= ppd.invariants.groups(columns[0])
             groups.append(columns[0])
         else:
-            raise InvariantError(f"--public {text!r} is not one of total, margin:COLUMN[,COLUMN], groups:COLUMN")
+            raise InvariantError(f"--public {text!r} must be total, margin:COLUMN[,COLUMN] or groups:COLUMN")
     return (public & ppd.invariants.covariates(*covariates) if covariates else public), groups

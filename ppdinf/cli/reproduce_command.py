@@ -1,8 +1,8 @@
-"""``ppdinf reproduce``: case studies that can be run again.
+"""``ppdinf reproduce``: reproducible case studies.
 
-A case study is a folder of `case_studies` with a ``run.py`` whose ``main(output)`` prints its numbers and draws its
-figures into a folder. A wheel carries them inside the package, a clone beside it. What else ``main`` takes (``quick``,
-``data``, ``seed``, ``workers``) can be given here; a constant ``TAKES`` says how long it runs.
+A case study is a folder of `case_studies` with a ``run.py`` whose ``main(output)`` prints its results and draws its
+figures into a folder. A wheel contains them inside the package, a clone next to it. Further arguments of ``main``
+(``quick``, ``data``, ``seed``, ``workers``) are options here; a constant ``TAKES`` states the run time.
 """
 
 from __future__ import annotations
@@ -26,56 +26,56 @@ PLACES = (PACKAGE / "case_studies", PACKAGE.parent / "case_studies")
 
 
 def reproduce(
-    case: Annotated[str | None, typer.Argument(help="Name of a case study; without one they are listed.")] = None,
+    case: Annotated[str | None, typer.Argument(help="Name of a case study; by default a list is printed.")] = None,
     output: Annotated[
         Path | None, typer.Option(help="Folder for the figures; by default **ppdinf-reproduce/CASE**.")
     ] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="Few replicates: a first look in about a minute.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Few replicates: approximate results in 1 minute.")] = False,
     data: Annotated[Path | None, typer.Option(help="Folder of public tables, instead of PPDINF_DATA.")] = None,
-    seed: Annotated[int | None, typer.Option(help="Of all random numbers; the study has its own.")] = None,
-    workers: Annotated[int | None, typer.Option(help="Processes.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Seed of all random numbers; by default the study's seed.")] = None,
+    workers: Annotated[int | None, typer.Option(help="Number of processes.")] = None,
     only_list: Annotated[bool, typer.Option("--list", help="List the case studies and run none.")] = False,
 ) -> None:
-    """Run a case study again, or list those there are.
+    """Run a case study, or list all case studies.
 
-    Each repeats a result of the papers, or one of this package, and prints its numbers; its README has those of the
-    papers beside them. A study that reads public tables takes them from the folder that the environment
-    variable PPDINF_DATA names, and simulates some where it is not set.
+    Each case study reproduces a result of the papers or of this package, and prints its numbers. Its README compares
+    them with the numbers of the papers. A study of public tables reads them from the folder that the environment
+    variable PPDINF_DATA names, and simulates tables if it is unset.
     """
-    console, found = stdout(), cases()
+    console, scripts = stdout(), cases()
     if case is not None and only_list:
-        raise typer.BadParameter(f"give a case study to run, here {case!r}, or --list, not both", param_hint="--list")
+        raise typer.BadParameter(f"give either a case study to run, here {case!r}, or --list", param_hint="--list")
     if case is None:
-        table = Table("case", "what it shows", "takes", header_style="bold")
-        for name, script in found.items():
+        table = Table("case", "result", "run time", header_style="bold")
+        for name, script in scripts.items():
             table.add_row(name, *described(script))
         console.print(table)
         return
-    if case not in found:
-        raise typer.BadParameter(f"there is no case study {case!r}; known: {', '.join(found)}", param_hint="CASE")
+    if case not in scripts:
+        raise typer.BadParameter(f"unknown case study {case!r}; known: {', '.join(scripts)}", param_hint="CASE")
     from ppdinf.datasets.public_files import VARIABLE, public_folder
 
     if data is None and (public := public_folder()):
         notes(console, f"Public tables: {public} ({VARIABLE})")
-    main = runpy.run_path(str(found[case]))["main"]
+    main = runpy.run_path(str(scripts[case]))["main"]
     options = {"quick": quick or None, "data": data, "seed": seed, "workers": workers}
     given = {name: value for name, value in options.items() if value is not None}
     for name in given.keys() - inspect.signature(main).parameters.keys():
-        raise typer.BadParameter(f"the case study {case!r} takes no such option", param_hint=f"--{name}")
+        raise typer.BadParameter(f"the case study {case!r} does not have this option", param_hint=f"--{name}")
     folder = Path("ppdinf-reproduce", case) if output is None else output
     make_folder(folder)
     main(folder, **given)
-    notes(console, f"Paper against here: {found[case].parent / 'README.md'}")
+    notes(console, f"Comparison with the paper: {scripts[case].parent / 'README.md'}")
     notes(console, "\n".join(["Written:", *sorted(str(path) for path in folder.iterdir())]))
 
 
 def cases() -> dict[str, Path]:
-    """Find the case studies: their names, and the scripts that run them.
+    """Return the case studies: their names, and the scripts that run them.
 
     Raises
     ------
     FileNotFoundError
-        This installation came without them.
+        This installation does not contain case studies.
 
     Examples
     --------
@@ -89,7 +89,7 @@ def cases() -> dict[str, Path]:
 
 
 def described(script: Path) -> tuple[str, str]:
-    """Read the first line of a script's docstring, and its constant ``TAKES``, without running it.
+    """Return the first line of a script's docstring, and its constant ``TAKES``, without running it.
 
     Examples
     --------
