@@ -92,7 +92,7 @@ def test_no_room_and_no_right(name, step, tmp_path, monkeypatch, posterior):
         return
     if name == "session" and step == "replace":
         return  # a line is added in place
-    with pytest.raises(WriteError, match="could not be written, and nothing of it is left"):
+    with pytest.raises(WriteError, match="could not be written, and no part of it remains"):
         write()
     monkeypatch.undo()
     assert contents(tmp_path) == before

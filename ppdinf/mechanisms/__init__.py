@@ -2,19 +2,19 @@
 
 Rule: the file that states the law of a mechanism states its guarantee. `plan_on` refuses noise that cannot be drawn.
 
-bounded          Mechanisms whose releases also satisfy bounds, or use a base measure.
-counting_queries Counting queries: weighted numbers of records, computed from the cells of a table.
-error_plan       The error for each privacy loss, and the loss for a required error.
-expected_error   The size of the noise, computed before any privacy is spent.
-input_checks     Validation of a confidential table before noise is added.
-kept_sums        Checks that drawn tables satisfy their public sums and bounds.
-lattice          Integer noise on the lattice that keeps all public sums.
-postprocessing   Deterministic steps after the noise: projection, rounding, TopDown.
-real             Real-valued noise on the subspace that keeps all public sums.
-records          Mechanisms for estimates from individual records: means, quantiles, regressions.
-suppression      Publication of the public statements alone.
-table_mechanism  The base class of mechanisms that publish tables: release, simulation, density.
-transition       Cells released independently by a matrix of transition probabilities.
+bounded           Mechanisms whose releases also satisfy bounds, or use a base measure.
+counting_queries  Counting queries: weighted numbers of records, computed from the cells of a table.
+error_plan        The error for each privacy loss, and the loss for a required error.
+expected_error    The size of the noise, computed before any privacy is spent.
+input_checks      Validation of a confidential table before noise is added.
+kept_sums         Checks that drawn tables satisfy their public sums and bounds.
+lattice           Integer noise on the lattice that keeps all public sums.
+postprocessing    Deterministic steps after the noise: projection, rounding, TopDown.
+real              Real-valued noise on the subspace that keeps all public sums.
+records           Mechanisms for estimates from individual records: means, quantiles, regressions.
+suppression       Publication of the public statements alone.
+table_mechanism   The base class of mechanisms that publish tables: release, simulation, density.
+transition        Cells released independently by a matrix of transition probabilities.
 """
 
 from ppdinf.laws import DiscreteGaussian as DiscreteGaussian

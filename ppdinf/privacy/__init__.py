@@ -1,23 +1,20 @@
 """Guarantees, and the arithmetic of their parameters.
 
-Rule: statements about mechanisms, never draws from one.
+Rule: statements about mechanisms, never draws of noise.
 
-accounting            composition of several releases and budgets
-audit                 audits by enumeration: the privacy loss that a mechanism has, for every pair of tables and
-                      every release
-condition_output      what a differentially private release promises once it is conditioned on public information
-conditioning          what conditioning noise on public information costs, or saves, and whom it leaves without
-                      protection
-conditioning_blocks   gamma, the cost of conditioning noise on bounds, block by block and without listing all tables
-delta_z               sensitivity given public information: how far a secret can move the law of a statistic
-disclosure_limits     disclosure limits as public information: k-anonymity and t-closeness of a count
-discrete_gaussian_scale  scale of discrete Gaussian noise on one count for a given epsilon and delta
-ellipsoid             the smallest ellipsoid around a set of points and their opposites, with a certificate
-gaussian_calibration  how wide Gaussian noise must be for (epsilon, delta) differential privacy
-guarantees            statements of guarantees and conversions between them
-sensitivity           how far one person can move the answers to a linear query
-wasserstein_distance  infinity-Wasserstein distance: how far the mass of one law must travel, at most, to become
-                      another
+accounting               Composition of several releases, and budgets.
+audit                    Audits by enumeration of all pairs of tables and all releases of a mechanism.
+condition_output         The guarantee of a release conditioned on public information.
+conditioning             The effect of conditioning noise on public information, on the loss and on protected tables.
+conditioning_blocks      Gamma, the cost of conditioning noise on bounds, by blocks.
+delta_z                  Sensitivity given public information: how far a secret can move the law of a statistic.
+disclosure_limits        Disclosure limits as public information: k-anonymity and t-closeness of a count.
+discrete_gaussian_scale  The scale of discrete Gaussian noise on one count for a given epsilon and delta.
+ellipsoid                The smallest ellipsoid around a set of points and their negatives, with a certificate.
+gaussian_calibration     The standard deviation of Gaussian noise for (epsilon, delta) differential privacy.
+guarantees               Statements of guarantees and conversions between them.
+sensitivity              How far one person can move the answers to a linear query.
+wasserstein_distance     Infinity-Wasserstein distance between discrete laws.
 """
 
 from ppdinf._internal.rationals import as_fraction as as_fraction

@@ -1,7 +1,7 @@
-"""Audits by enumeration: the privacy loss that a mechanism has, for every pair of tables and every release.
+"""Audits by enumeration: the privacy loss of a mechanism for all pairs of tables and all releases.
 
-No sampling is involved: probabilities come from the density that inference uses, summed over all releases. An audit
-says nothing about a sampler; that draws follow the density is tested apart.
+No sampling is involved: probabilities are computed from the density that inference uses, summed over all releases. An
+audit does not test samplers; separate tests compare draws with the density.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ NEGLIGIBLE = 1e-10
 
 
 class Audited(Protocol):
-    """What is asked of a mechanism on integer tables; of a post-processed one also ``push``."""
+    """Required interface of a mechanism on integer tables; a post-processed mechanism also needs ``push``."""
 
     public: Public
     keeps_bounds: bool
@@ -43,7 +43,7 @@ class Audit:
     ----------
     tables : ndarray of int64, shape (n, d)
     log_p : ndarray of float64, shape (n, m)
-        Log probability of every release given every table; for post-processed noise, that it comes from noise within
+        Log probability of every release given every table; for post-processed noise, jointly with noise within
         reach.
     loss : ndarray of float64, shape (n, n)
         Largest log ratio of probabilities, over all releases.
@@ -55,12 +55,12 @@ class Audit:
 
     def distances(self, metric: str) -> NDArray[np.float64]:
         """Return distances between all pairs of tables, shape (n, n)."""
-        apart = self.tables[:, np.newaxis] - self.tables
-        found: NDArray[np.float64] = np.linalg.norm(apart, ord={"l1": 1, "l2": 2}[metric], axis=2)
-        return found
+        differences = self.tables[:, np.newaxis] - self.tables
+        distances: NDArray[np.float64] = np.linalg.norm(differences, ord={"l1": 1, "l2": 2}[metric], axis=2)
+        return distances
 
     def delta(self, epsilon: Parameter) -> NDArray[np.float64]:
-        """Return the least delta for each pair at losses `epsilon`, a number or an array of shape (n, n)."""
+        """Return the smallest delta for each pair at losses `epsilon`, a number or an array of shape (n, n)."""
         p, limits = np.exp(self.log_p), np.broadcast_to(np.asarray(epsilon, dtype=np.float64), self.loss.shape)
         return np.array(
             [[np.maximum(p[i] - np.exp(limits[i, j]) * p[j], 0).sum() for j in range(len(p))] for i in range(len(p))]
@@ -73,20 +73,20 @@ class Audit:
 
 
 def audit(mechanism: Audited, system: System, *, reach: int | None = None) -> Audit:
-    """Enumerate the tables that agree with everything public, all releases of each, and the losses between them.
+    """Enumerate all tables that satisfy the public statements, all releases of each table, and their losses.
 
     Parameters
     ----------
     mechanism : Mechanism
-        On integer tables.
+        Mechanism on integer tables.
     system : System
-        Public sums with their values, and bounds that leave few tables: at least what the mechanism itself publishes
-        and imposes, perhaps more.
+        Public sums with their values, and bounds that leave few tables: at least the statements that the mechanism
+        publishes and imposes.
     reach : int, optional
-        Releases up to this far outside the range of the tables are enumerated where the noise has no bounds of its own;
-        by default until a cell's noise has weight 1e-10. For post-processed noise, measurements this far outside of
-        theirs, by default 2: an outcome together with whether noise stayed within reach is one more post-processing, so
-        that the promise holds for these as well.
+        If the noise is unbounded, releases up to this distance outside the range of the tables are enumerated; by
+        default up to the distance where a cell's noise has weight 1e-10. For post-processed noise, measurements up to
+        this distance, by default 2. The outcome together with the event that noise is within reach is also a
+        post-processing, so the guarantee holds for these outcomes.
 
     Returns
     -------
@@ -102,14 +102,15 @@ def audit(mechanism: Audited, system: System, *, reach: int | None = None) -> Au
     >>> import ppdinf as ppd
     >>> public = ppd.invariants.total() & ppd.invariants.nonnegative()
     >>> mechanism = ppd.GeneralizedLaplace(public, epsilon=1)
-    >>> found = audit(mechanism, public.on([2, 1]))
-    >>> bool((found.loss <= found.distances("l1") + 1e-9).all()), bool((found.loss <= found.distances("l1") / 2).all())
+    >>> result = audit(mechanism, public.on([2, 1]))
+    >>> distances = result.distances("l1")
+    >>> bool((result.loss <= distances + 1e-9).all()), bool((result.loss <= distances / 2).all())
     (True, False)
     """
     tables = fiber_tables(system.A, system.values, system.B, system.limits, most=200)
     if tables is None:
-        raise InvariantError("there are more than 200 tables with this public information: too many to audit")
-    # what else is public of the tables does not enter the law
+        raise InvariantError("more than 200 tables have this public information: audit a smaller table")
+    # further public statements do not enter the law
     kept = system if system.public == mechanism.public else bind(mechanism.public, system.frame, tables[0])
     for x in tables:
         kept.require_cells(x)
@@ -119,9 +120,9 @@ def audit(mechanism: Audited, system: System, *, reach: int | None = None) -> Au
     releases = None
     if settled.keeps_bounds:
         releases = fiber_tables(kept.A, kept.values, kept.B, kept.limits, most=200_000)
-    if releases is None:  # noise reaches everywhere on the lattice
+    if releases is None:  # noise has the complete lattice as support
         if reach is None:
-            # l2 noise has no weights of single cells, but its mass falls with the distance as its loss grows
+            # l2 noise has no weights of single cells, but its density decreases with the distance at the rate epsilon
             k, likelihood = np.arange(10_000), settled.require_likelihood(kept)
             by_cell = likelihood.is_fixed_by_cell
             fall = -likelihood.log_cells(k, 0 * k) if by_cell else k * float(settled.guarantee.loss(1))
@@ -136,7 +137,7 @@ def audit(mechanism: Audited, system: System, *, reach: int | None = None) -> Au
 
 
 def _audited(tables: NDArray[np.int64], log_p: NDArray[np.float64]) -> Audit:
-    # a release that is impossible given the first table of a pair costs nothing, whatever it is given the other
+    # a release that is impossible given the first table of a pair does not enter the loss
     given = log_p > -np.inf
     loss = np.array([np.max(own[seen] - log_p[:, seen], axis=1) for own, seen in zip(log_p, given, strict=True)])
     return Audit(tables, log_p, loss)

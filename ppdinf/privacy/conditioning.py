@@ -1,7 +1,7 @@
-"""What conditioning noise on public information costs, or saves, and whom it leaves without protection.
+"""The effect of conditioning noise on public information, on the loss and on protected tables.
 
-Conditioning multiplies the ratio of two densities by C(x') / C(x), C being the probability that noise around a table
-obeys what is public. Where only sums are public it is the same for all tables, and conditioning costs nothing.
+Conditioning multiplies the ratio of two densities by C(x') / C(x), where C(x) is the probability that noise around x
+satisfies the public statements. If only sums are public, C is constant, and conditioning does not change the loss.
 
 References
 ----------
@@ -28,30 +28,30 @@ from ppdinf.privacy.conditioning_blocks import SAME, BlockCost, cost_by_blocks
 
 __all__ = ["ConditioningCost", "Erosion", "conditioning_cost", "erosion", "posterior_range"]
 
-MOST = 1000  # tables whose probabilities are all worked out
-SEARCH = 60  # tables looked at otherwise
+MOST = 1000  # tables up to which all probabilities are computed
+SEARCH = 60  # tables that are searched otherwise
 
 
 @dataclass(frozen=True)
 class ConditioningCost:
-    """What conditioning adds to the privacy loss: ``(1 + gamma) epsilon`` per unit of distance is enough.
+    """The additional privacy loss by conditioning: the loss is at most ``(1 + gamma) epsilon`` per unit of distance.
 
     Attributes
     ----------
     gamma : float
-        Holds for all tables: the exact one where `exact`, to 1e-9, else a bound (`ppdinf.privacy.conditioning_blocks`).
-    found : float
-        Largest ``log(C(x') / C(x)) / (epsilon |x - x'|)`` that was seen; a lower bound on the exact one.
+        Holds for all tables: exact to 1e-9 if `exact`, otherwise a bound (`ppdinf.privacy.conditioning_blocks`).
+    lower : float
+        Largest ``log(C(x') / C(x)) / (epsilon |x - x'|)`` among the visited tables; a lower bound on the exact gamma.
     effective : float or None
-        Largest privacy loss per unit of distance over epsilon, minus 1, where all releases are known: what gamma would
-        be if it counted what conditioning saves as well. Can be negative.
+        Largest privacy loss per unit of distance divided by epsilon, minus 1, if all releases are enumerated: gamma
+        including the reduction of the loss by conditioning. It can be negative.
     exact : bool
     tables : int
-        Number of tables looked at.
+        Number of visited tables.
     """
 
     gamma: float
-    found: float
+    lower: float
     effective: float | None
     exact: bool
     tables: int
@@ -59,15 +59,15 @@ class ConditioningCost:
 
 @dataclass(frozen=True)
 class Erosion:
-    """How public sums thin out the tables among which privacy protects.
+    """How public sums reduce the set of tables that the guarantee protects.
 
     Attributes
     ----------
     nearest : int or None
-        l1 distance of the nearest table with the same public sums; 1 where neighbours are left, None
-        where there is no other table.
+        l1 distance of the nearest table with the same public sums; 1 if neighbours remain, None
+        if no other table exists.
     fixed : int
-        Cells that follow from what is public, bounds included.
+        Cells that the public sums and bounds determine.
     """
 
     nearest: int | None
@@ -75,30 +75,30 @@ class Erosion:
 
     def __str__(self) -> str:
         if self.nearest is None:
-            return "no other table has these public sums: any promise of privacy holds, and protects nothing"
+            return "no other table has these public sums: every guarantee of privacy holds, but protects nothing"
         if self.nearest == 1:
-            return "tables that differ by one person share these public sums: neighbours are left as they were"
+            return "tables that differ by one person share these public sums: the guarantee covers neighbours"
         return (
             f"no two tables with these public sums differ by one person only: the nearest are {self.nearest} apart, so "
-            f"that the loss between alternatives starts at {self.nearest} times epsilon; {self.fixed} cells are fixed"
+            f"the loss between alternatives is at least {self.nearest} times epsilon; {self.fixed} cells are fixed"
         )
 
 
 def conditioning_cost(
     mechanism: Any, system: System, *, search: int = SEARCH, rng: int | np.random.Generator = 0
 ) -> ConditioningCost:
-    """Work out gamma for everything public of a system: over all tables, block by block, or as a bound.
+    """Compute gamma for all public statements of a system: by enumeration, by blocks, or as a bound.
 
     Parameters
     ----------
     mechanism : Conditioned
         Its noise has an epsilon per unit of l1 distance.
     system : System
-        Public information with its values. Nothing confidential enters.
+        Public information with its values. No confidential data enter.
     search : int
-        Tables that a search for a lower bound looks at, where gamma itself is only bounded from above.
+        Number of tables in the search for a lower bound, if gamma is only bounded from above.
     rng : int or numpy.random.Generator
-        Of the search.
+        Generator of the search.
 
     Returns
     -------
@@ -106,10 +106,10 @@ def conditioning_cost(
 
     Notes
     -----
-    Up to 1,000 tables are also all the releases that there are: their probabilities take a second. Beyond, gamma is
-    exact where blocks of one public sum each are small (25 persons, or 100 in 4 cells) or hold many persons, below
-    1 in two-way tables, and 1 where bounds link cells or sums cross in other ways. A search costs one elimination for
-    each table.
+    Up to 1,000 tables are enumerated together with their releases, in about 1 s. For more tables, gamma is exact if the
+    blocks have one public sum each and are small (25 persons, or 100 in 4 cells) or have many persons. It is below 1 in
+    two-way tables. It is 1 if bounds concern several cells or sums cross in other ways. A search takes one elimination
+    for each table.
 
     Examples
     --------
@@ -124,39 +124,39 @@ def conditioning_cost(
     tables = fiber_tables(system.A, system.values, system.B, system.limits, most=MOST)
     if tables is None:
         known = cost_by_blocks(mechanism.law, system)
-        if known.most - known.least <= SAME:
-            return ConditioningCost(min(1.0, known.most), known.least, None, True, known.tables)
+        if known.upper - known.lower <= SAME:
+            return ConditioningCost(min(1.0, known.upper), known.lower, None, True, known.tables)
         return _searched(mechanism, system, epsilon, known, search, np.random.default_rng(rng))
     distance = np.array([np.abs(tables - x).sum(axis=1) for x in tables])
-    apart = distance > 0
-    if not apart.any():
+    distinct = distance > 0
+    if not distinct.any():
         return ConditioningCost(0.0, 0.0, -1.0, True, len(tables))
-    steps = epsilon * distance[apart]
+    steps = epsilon * distance[distinct]
     noise = np.array([mechanism.law.log_weight(tables - x).sum(axis=1) for x in tables])
     log_c = np.logaddexp.reduce(noise, axis=1)
-    gamma = float(np.max((log_c - log_c[:, np.newaxis])[apart] / steps))
-    log_p = noise - log_c[:, np.newaxis]  # [x, y]: the releases are these very tables
+    gamma = float(np.max((log_c - log_c[:, np.newaxis])[distinct] / steps))
+    log_p = noise - log_c[:, np.newaxis]  # [x, y]: the releases are the same tables
     loss = np.array([np.max(log_p[i] - log_p, axis=1) for i in range(len(tables))])
-    effective = float(np.max(loss[apart] / steps)) - 1
+    effective = float(np.max(loss[distinct] / steps)) - 1
     return ConditioningCost(min(1.0, gamma), gamma, effective, True, len(tables))
 
 
 def _searched(
     mechanism: Any, system: System, epsilon: float, known: BlockCost, search: int, rng: np.random.Generator
 ) -> ConditioningCost:
-    """Climb along moves of the fiber towards tables that rarely meet their bounds."""
-    gamma = min(1.0, known.most)
+    """Search by hill climbing along moves of the fiber for tables that rarely satisfy their bounds."""
+    gamma = min(1.0, known.upper)
     if not search:
-        return ConditioningCost(gamma, known.least, None, False, known.tables)
+        return ConditioningCost(gamma, known.lower, None, False, known.tables)
     moves, none = connected_moves(system.structure, bounds="any"), np.zeros(system.frame.size, dtype=np.int64)
     x = nearest_feasible(system.A, system.values, system.B, system.limits, near=none, row_names=system.names)
-    log_c, best = mechanism.log_normaliser(system, x), known.least
+    log_c, best = mechanism.log_normaliser(system, x), known.lower
     for v in moves.draw(search, rng=rng).toarray().T:
         if not v.any():
             continue
         left, used = system.B @ x - system.limits, -(system.B @ v)
         if not (used > 0).any():
-            continue  # nothing ends this line
+            continue  # the line has no end
         steps = int((left[used > 0] // used[used > 0]).min())
         if not steps:
             continue
@@ -169,7 +169,7 @@ def _searched(
 
 
 def erosion(system: System) -> Erosion:
-    """Say whether any tables that differ by one person still share the public sums.
+    """Return whether tables that differ by one person share the public sums.
 
     Parameters
     ----------
@@ -185,25 +185,25 @@ def erosion(system: System) -> Erosion:
     >>> erosion(ppd.invariants.total().on([3, 0, 2])).nearest
     2
     """
-    found = None if system.fixed.all() else shortest_distance(system.free)
-    return Erosion(None if found is None else int(found), int(system.fixed.sum()))
+    distance = None if system.fixed.all() else shortest_distance(system.free)
+    return Erosion(None if distance is None else int(distance), int(system.fixed.sum()))
 
 
 def posterior_range(prior: ArrayLike, loss: SupportsFloat) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Bound what a release can make of a prior probability.
+    """Bound the posterior probability of a statement about one person after a release.
 
     Parameters
     ----------
     prior : float or array of float
-        Probability of something about one person, given everything public.
+        Probability of a statement about one person, given all public information.
     loss : float or Fraction
-        Privacy loss between the tables where it is so and where it is not.
+        Privacy loss between the tables for which the statement is true and false.
 
     Returns
     -------
-    least, most : ndarray of float64
-        Odds change by a factor of at most ``exp(loss)``; that is never more than the factor ``exp(loss)`` on the
-        probability that their Theorem 1.3 gives.
+    lower, upper : ndarray of float64
+        Odds change by a factor of at most ``exp(loss)``; these bounds are at least as tight as the factor ``exp(loss)``
+        on the probability in their Theorem 1.3.
 
     Raises
     ------
@@ -212,12 +212,12 @@ def posterior_range(prior: ArrayLike, loss: SupportsFloat) -> tuple[NDArray[np.f
 
     Examples
     --------
-    >>> least, most = posterior_range(0.1, 1)
-    >>> round(float(least), 3), round(float(most), 3)
+    >>> lower, upper = posterior_range(0.1, 1)
+    >>> round(float(lower), 3), round(float(upper), 3)
     (0.039, 0.232)
     """
     p, size = np.asarray(prior, dtype=np.float64), float(loss)
     if not np.all((p >= 0) & (p <= 1)) or not size >= 0:
-        raise PrivacyError("prior must lie in [0, 1] and loss must not be negative")
+        raise PrivacyError("prior must be in [0, 1] and loss must not be negative")
     factor = math.exp(-size)
     return p * factor / (1 - p + p * factor), p / (p + (1 - p) * factor)

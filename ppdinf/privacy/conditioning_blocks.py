@@ -1,23 +1,24 @@
-r"""Gamma, the cost of conditioning noise on bounds, block by block and without listing all tables.
+r"""Gamma, the cost of conditioning noise on bounds, by blocks and without enumeration of all tables.
 
-Two tables with the same public sums differ by steps of the Graver basis that lie between them cell by cell, so that
-their l1 distances add up and no bound on a cell is broken on the way. Hence gamma is the largest
-``log(C(x + g) / C(x)) / (epsilon |g|)`` over single steps g, and that of a system the largest of its blocks.
+Two tables with the same public sums differ by steps of the Graver basis whose l1 lengths add up, and every intermediate
+table satisfies the bounds on cells. Hence gamma is the largest ``log(C(x + g) / C(x)) / (epsilon |g|)`` over single
+steps g, and the gamma of a system is the largest gamma of its blocks.
 
-*Any step.* Sum releases along lines in the direction g, which has n entries, 1 or -1. Around x + g the weights w of a
-line are those around x shifted by one place, so that the sum over its places L..U gains ``w(L - 1) - w(U)``. Place
-L - 1 breaks the bound of some cell, which x keeps: there x lies at place L or beyond, and w falls in that cell from L
-to L - 1. Hence ``w(L - 1) <= exp((n - 2) epsilon) w(L)``; and from place to place w falls by ``exp(-n epsilon)`` at
-most. So
+*General steps.* Sum the releases along lines in the direction g, which has n entries, 1 or -1. Around x + g the weights
+w of a line are those around x shifted by one place, so that the sum over its places L..U increases by
+``w(L - 1) - w(U)``. Place L - 1 violates the bound of a cell, which x satisfies: in this cell x is at place L or above,
+and w decreases from L to L - 1. Hence ``w(L - 1) <= exp((n - 2) epsilon) w(L)``. Between adjacent places w decreases by
+at most ``exp(-n epsilon)``. So
 
     C(x + g) / C(x)  <=  1 + exp((n - 2) epsilon) - exp(-2 epsilon).
 
-With n = 1 a cell at its only bound attains this.
+With n = 1 a cell at its only bound attains this ratio.
 
-*One public sum over d cells with lower bounds only.* Here n = 2. With ``b = exp(-2 epsilon)`` and the cells that grow
-and shrink at x_i and x_j, C is log-concave along e_i - e_j (a product of denormalised Lorentzian polynomials), so that
-x_i lies at its bound. The d - 2 other cells then gain k persons with a chance whose likelihood ratio to that of x_i =
-x_k = 0, ``(k + d - 3 choose k) b^k``, falls with k, and the gain of the line is b (1 - b) for k = 0 and 1 - b beyond:
+*One public sum over d cells with lower bounds only.* Here n = 2. Let ``b = exp(-2 epsilon)``, and let cell i increase
+and cell j decrease. C is log-concave along e_i - e_j (a product of denormalized Lorentzian polynomials), so the maximum
+has x_i at its bound. Consider the probability that the other d - 2 cells gain k persons. Its likelihood ratio to the
+case x_i = x_k = 0, ``(k + d - 3 choose k) b^k``, decreases in k. The gain of the line is b (1 - b) for k = 0 and 1 - b
+for larger k:
 
     C(x + e_i - e_j) / C(x)  <=  2 - b - (1 - b)^d,
 
@@ -48,24 +49,24 @@ from ppdinf.laws import DoubleGeometric, IntegerLaw
 
 __all__ = ["BlockCost", "cost_by_blocks"]
 
-LISTED = 5000  # tables of a block that are listed, up to the order of cells that share their bounds
-WORK = 3 * 10**8  # multiplications for their normalisers, about a second
-BLOCKS = 8  # of which tables are listed
-SAME = 1e-9  # bounds this near are one number
-CROWD = 1000  # persons in a block beyond which it is not listed
-LONGEST = 10**6  # persons in one cell, whose normaliser is summed
+LISTED = 5000  # enumerated tables of a block, up to the order of cells with equal bounds
+WORK = 3 * 10**8  # multiplications for their normalizers, about 1 s
+BLOCKS = 8  # number of blocks whose tables are enumerated
+SAME = 1e-9  # bounds that differ by less are equal
+CROWD = 1000  # persons in a block above which its tables are not enumerated
+LONGEST = 10**6  # persons in one cell, up to which its normalizer is summed
 
 
 class BlockCost(NamedTuple):
-    """What is known of gamma: not below `least`, not above `most`; `tables` were looked at."""
+    """Bounds on gamma: at least `lower`, at most `upper`; `tables` were enumerated."""
 
-    least: float
-    most: float
+    lower: float
+    upper: float
     tables: int
 
 
 def cost_by_blocks(noise: IntegerLaw, system: System) -> BlockCost:
-    """Bound gamma for noise conditioned on everything public of a system.
+    """Bound gamma for noise conditioned on all public statements of a system.
 
     Parameters
     ----------
@@ -76,27 +77,27 @@ def cost_by_blocks(noise: IntegerLaw, system: System) -> BlockCost:
     Returns
     -------
     BlockCost
-        Exact, ``least == most``, where the block that decides is one public sum whose tables can be listed. Otherwise
-        as the module says; 1 at most.
+        Exact, ``lower == upper``, if the block with the largest gamma is one public sum whose tables can be enumerated.
+        Otherwise the bounds in the module's docstring; at most 1.
 
     Notes
     -----
-    About a second for every block that is listed, eight at most; next to nothing for others.
+    About 1 s for every enumerated block, at most eight blocks; other blocks take negligible time.
 
     Examples
     --------
     >>> import ppdinf as ppd
     >>> public = ppd.invariants.total() & ppd.invariants.nonnegative()
     >>> cost = cost_by_blocks(ppd.mechanisms.DoubleGeometric(1), public.on([3000, 200, 17]))
-    >>> round(cost.least, 6), round(cost.most, 6)
+    >>> round(cost.lower, 6), round(cost.upper, 6)
     (0.098688, 0.098688)
     """
-    if np.any(np.diff(system.B.indptr) > 1):  # a bound that links cells ends lines where no single cell does
+    if np.any(np.diff(system.B.indptr) > 1):  # a bound on several cells can end lines where no single cell does
         return BlockCost(0.0, 1.0, 0)
     low, high = system.cell_limits
-    structure, some = system.structure, np.zeros(0, dtype=np.int64)
+    structure, table = system.structure, np.zeros(0, dtype=np.int64)
     if structure.partition.any():
-        some = nearest_feasible(system.A, system.values, system.B, system.limits, row_names=system.names)
+        table = nearest_feasible(system.A, system.values, system.B, system.limits, row_names=system.names)
     order = np.argsort(structure.blocks, kind="stable")
     sums: dict[tuple[tuple[tuple[float, float], ...], int], BlockCost] = {}
     crossing = []
@@ -105,19 +106,19 @@ def cost_by_blocks(noise: IntegerLaw, system: System) -> BlockCost:
         if structure.fixed[cells[0]] or (free & (high[cells] == np.inf)).all():
             continue
         if structure.partition[block]:
-            key = tuple(sorted(zip(low[cells], high[cells], strict=True))), int(some[cells].sum())
+            key = tuple(sorted(zip(low[cells], high[cells], strict=True))), int(table[cells].sum())
             sums[key] = sums.get(key) or _one_sum(noise, np.array(key[0]), key[1])
         else:
             crossing.append(BlockCost(0.0, _crossing(noise, system, cells), 0))
-    # blocks that can decide, the likeliest first
-    for key in sorted(sums, key=lambda key: (-sums[key].most, -sums[key].least))[:BLOCKS]:
-        if sums[key].most > max(cost.least for cost in sums.values()) + SAME:
+    # enumerate blocks in decreasing order of their upper bounds
+    for key in sorted(sums, key=lambda key: (-sums[key].upper, -sums[key].lower))[:BLOCKS]:
+        if sums[key].upper > max(cost.lower for cost in sums.values()) + SAME:
             sums[key] = _listed(noise, np.array(key[0]), key[1]) or sums[key]
-    found = [*sums.values(), *crossing]
+    costs = [*sums.values(), *crossing]
     return BlockCost(
-        max((cost.least for cost in found), default=0.0),
-        max((cost.most for cost in found), default=0.0),
-        sum(cost.tables for cost in found),
+        max((cost.lower for cost in costs), default=0.0),
+        max((cost.upper for cost in costs), default=0.0),
+        sum(cost.tables for cost in costs),
     )
 
 
@@ -130,7 +131,7 @@ def _steps_bound(epsilon: float, cells: int) -> float:
 
 
 def _crossing(noise: IntegerLaw, system: System, cells: NDArray[np.int64]) -> float:
-    """Bound gamma of a cell by itself, or of a two-way table, whose steps are cycles of alternating signs."""
+    """Bound gamma of a single cell, or of a two-way table, whose steps are cycles of alternating signs."""
     if not isinstance(noise, DoubleGeometric):
         return 1.0
     epsilon = float(noise.epsilon)
@@ -143,31 +144,31 @@ def _crossing(noise: IntegerLaw, system: System, cells: NDArray[np.int64]) -> fl
 
 
 def _one_sum(noise: IntegerLaw, ends: NDArray[np.float64], total: int) -> BlockCost:
-    """Bound gamma of cells that only have their sum in common; `ends` are their bounds, shape (d, 2)."""
+    """Bound gamma of cells that only share their sum; `ends` are their bounds, shape (d, 2)."""
     bounded = BlockCost(0.0, 1.0, 0)
     if isinstance(noise, DoubleGeometric):
         epsilon, d = float(noise.epsilon), len(ends)
         bounded = BlockCost(0.0, _steps_bound(epsilon, 2), 0)
         if np.isfinite(ends[:, 0]).all() and np.isinf(ends[:, 1]).all():
-            stay = -math.expm1(-2 * epsilon)  # 1 - b, all its digits where epsilon is small
+            stay = -math.expm1(-2 * epsilon)  # 1 - b without cancellation for small epsilon
             limit = math.log1p(stay - stay**d) / (2 * epsilon)
             bounded = BlockCost(min(limit, _all_in_one(epsilon, d, total - int(ends[:, 0].sum()))), limit, 1)
     return bounded
 
 
 def _all_in_one(epsilon: float, d: int, persons: int) -> float:
-    """``log(C(x') / C(x)) / (2 epsilon)`` for all persons in one of d cells, and one of them in another.
+    """Return ``log(C(x') / C(x)) / (2 epsilon)``: x has all persons in one of d cells, x' has one person in another.
 
     C of counts x is the sum of ``b^k (k + d - 1 choose k)`` times the coefficient of T^k in the product over cells of
     ``(1 - b)(1 + T + .. + T^(x_i - 1)) + T^x_i``.
     """
-    # weights of more than so many are below exp(-50) of all
+    # terms above this k are below exp(-50) of the sum
     persons = min(persons, math.ceil((50 + d * math.log(persons + d)) / (2 * epsilon)))
     if not 0 < persons <= LONGEST:
         return 0.0
     k = np.arange(persons + 1)
     log_m = -2 * epsilon * k + gammaln(k + d) - gammaln(k + 1) - gammaln(d)
-    m = np.exp(log_m - log_m.max())  # a factor in common to both normalisers; thousands of cells would overflow
+    m = np.exp(log_m - log_m.max())  # a common factor of both normalizers, to avoid overflow for thousands of cells
     stay = -math.expm1(-2 * epsilon)
     before = stay * m[:-1].sum() + m[-1]
     rest = np.append(np.full(persons - 1, stay), 1.0)
@@ -176,7 +177,7 @@ def _all_in_one(epsilon: float, d: int, persons: int) -> float:
 
 
 def _listed(noise: IntegerLaw, ends: NDArray[np.float64], total: int) -> BlockCost | None:
-    """Find gamma among all tables of one sum; None where they are too many."""
+    """Return gamma from an enumeration of all tables of one sum; None if they are too many."""
     d = len(ends)
     sum_row, eye = np.ones((1, d), dtype=np.int64), np.eye(d, dtype=np.int64)
     given = np.isfinite(ends)
@@ -191,7 +192,7 @@ def _listed(noise: IntegerLaw, ends: NDArray[np.float64], total: int) -> BlockCo
     if number > LISTED or number * max(100 * d * d, (persons + 1) * int((high - low + 1).sum())) > WORK:
         return None
     falling = [eye[i] - eye[i + 1] for same in alike for i in same[:-1]]
-    # what the cells up to i leave must fit into those after it: this drops tables early, and no other
+    # the remaining total must fit into the cells after i: this drops partial tables without completion, and no others
     fits = [np.tri(d, dtype=np.int64)[i] + eye[i] * (same > i).sum() for same in alike for i in same]
     beyond = [high[i + 1 :].sum() - high[same[same > i]].sum() for same in alike for i in same]
     B = np.vstack([eye, -eye, *falling, *fits])
@@ -214,11 +215,11 @@ def _listed(noise: IntegerLaw, ends: NDArray[np.float64], total: int) -> BlockCo
 
 
 def _number(ranges: NDArray[np.int64], persons: int, alike: list[NDArray[np.int64]]) -> int:
-    """Count tables up to the order of cells that share their bounds, in floating point."""
+    """Count tables up to the order of cells with equal bounds, in floating point."""
     ways = np.zeros(persons + 1)
     ways[0] = 1
     for same in alike:
-        chosen = np.zeros((same.size + 1, persons + 1))  # by how many cells hold 1 or more, up to the count so far
+        chosen = np.zeros((same.size + 1, persons + 1))  # by the number of cells that hold at least the current count
         chosen[0] = ways
         for count in range(1, int(ranges[same[0]]) + 1):
             for k in range(1, same.size + 1):
@@ -230,7 +231,7 @@ def _number(ranges: NDArray[np.int64], persons: int, alike: list[NDArray[np.int6
 def _normalisers(
     noise: IntegerLaw, tables: NDArray[np.int64], low: NDArray[np.int64], high: NDArray[np.int64]
 ) -> NDArray[np.float64]:
-    """Total weights of the releases of each table, at least 1 each: that of the table itself is 1."""
+    """Total weight of the releases of each table, at least 1: the table itself has weight 1."""
     persons = int(tables[0].sum() - low.sum())
     mass = np.zeros((len(tables), persons + 1))
     mass[:, 0] = 1

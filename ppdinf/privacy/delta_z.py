@@ -3,9 +3,8 @@
     Delta_z  =  sup over models theta and secret pairs (s, s') of  W(P(T | s, theta, z), P(T | s', theta, z))
 
 with the infinity-Wasserstein distance W (`ppdinf.privacy.wasserstein_distance`). A mechanism calibrated to Delta_z is
-epsilon-Pufferfish given z: no release changes the odds between the two secrets of a pair by more than
-exp(epsilon), whichever of the models holds. The sup is over what its user lists, and no more: a model left
-out is a model not protected against.
+epsilon-Pufferfish given z: for each listed model, no release changes the odds between the two secrets of a pair by more
+than exp(epsilon). The supremum is over the listed models only: other models are not covered.
 
 References
 ----------
@@ -29,7 +28,7 @@ from ppdinf.privacy.wasserstein_distance import wasserstein_infinity
 
 __all__ = ["delta_z", "delta_z_counts", "delta_z_normal", "secret_pair"]
 
-MOST = 10_000  # persons, whose counts have exact probabilities of as many digits each
+MOST = 10_000  # persons; their counts have exact probabilities with as many digits
 
 
 def delta_z(pairs: Iterable[tuple[object, object]], *, norm: str = "l1") -> int | Fraction | float:
@@ -39,19 +38,19 @@ def delta_z(pairs: Iterable[tuple[object, object]], *, norm: str = "l1") -> int 
     ----------
     pairs : iterable of (law, law)
         One pair for every model and every pair of secrets: the laws of the statistic given either secret
-        and what is public, in any form that `wasserstein_infinity` takes.
+        and the public information, in any form that `wasserstein_infinity` accepts.
     norm : {"l1", "l2", "linf"}
-        Distance between values of the statistic, the one in which the mechanism's loss is measured.
+        Distance between values of the statistic, the distance of the mechanism's loss.
 
     Returns
     -------
     int, Fraction or float
-        Exact where the laws are.
+        Exact if the laws are exact.
 
     Raises
     ------
     PrivacyError
-        No pairs: every secret is public already, and there is nothing to protect. Or a malformed law.
+        No pairs remain because public information decides all secrets; or a malformed law.
 
     Examples
     --------
@@ -61,14 +60,14 @@ def delta_z(pairs: Iterable[tuple[object, object]], *, norm: str = "l1") -> int 
     """
     distances = [wasserstein_infinity(p, q, norm=norm) for p, q in pairs]
     if not distances:
-        raise PrivacyError("there is no pair of secrets left that public information does not decide")
+        raise PrivacyError("pairs is empty: public information decides every secret, so there is nothing to protect")
     return max(distances)
 
 
 def secret_pair(n: int, z0: Parameter, z1: Parameter) -> tuple[dict[int, Fraction], dict[int, Fraction]]:
     """Return the laws of a count of n persons given that one of them is not, or is, counted.
 
-    Given that the person is counted the others are with probability `z1` each, else with probability `z0`:
+    If the person is counted, each of the others is counted with probability `z1`, otherwise with probability `z0`:
     Bin(n - 1, z0) and 1 + Bin(n - 1, z1).
 
     Parameters
@@ -76,7 +75,7 @@ def secret_pair(n: int, z0: Parameter, z1: Parameter) -> tuple[dict[int, Fractio
     n : int
         Number of persons, from 1 to 10,000.
     z0, z1 : int, float, str or Fraction
-        Probabilities with 0 <= z0 <= z1 <= 1; a float counts as its shortest decimal.
+        Probabilities with 0 <= z0 <= z1 <= 1; a float is read as its shortest decimal.
 
     Returns
     -------
@@ -85,7 +84,7 @@ def secret_pair(n: int, z0: Parameter, z1: Parameter) -> tuple[dict[int, Fractio
     Raises
     ------
     PrivacyError
-        n is no whole number from 1 to 10,000, or the probabilities are none or decrease.
+        n is not an integer from 1 to 10,000, or z0 and z1 are not probabilities with z0 <= z1.
 
     Examples
     --------
@@ -100,34 +99,34 @@ def secret_pair(n: int, z0: Parameter, z1: Parameter) -> tuple[dict[int, Fractio
 
 
 def delta_z_counts(n: int, z0: Parameter, z1: Parameter) -> int:
-    """Return Delta_z of a count of n persons whose values hang together, exactly.
+    """Return Delta_z of a count of n persons with dependent values, exactly.
 
     Parameters
     ----------
     n : int
         Number of persons, from 1 to 10,000.
     z0, z1 : int, float, str or Fraction
-        0 <= z0 <= z1 <= 1. Whether one person is counted moves the probability that any other is by no more
-        than from z0 to z1.
+        0 <= z0 <= z1 <= 1. The probability that another person is counted is between z0 and z1, whether one person is
+        counted or not.
 
     Returns
     -------
     int
-        From 1, where the persons are independent (z0 = z1), to n, where one decides for all (0 and 1).
+        Between 1 for independent persons (z0 = z1) and n if one person determines all others (0 and 1).
 
     Raises
     ------
     PrivacyError
-        As `secret_pair`.
+        As for `secret_pair`.
 
     Notes
     -----
-    Figure 4 of Seeman et al. The paper bounds the probability given the one secret by z1 from above only, and
-    given the other by z0 from below only; taken by itself this admits 0 and 1 in the wrong order, at
-    distance n - 2 whatever z0 and z1. The family here has both probabilities in [z0, z1], and `secret_pair`
-    is its worst pair: with F the distribution function of Bin(n - 1, z0) and G that of 1 + Bin(n - 1, z1),
-    every law given "not counted" has a function between those of Bin(n - 1, z1) and F, every law given
-    "counted" one between G and that of 1 + Bin(n - 1, z0), so F(x) <= G(x + h) carries over to all of them.
+    Figure 4 of Seeman et al. The paper bounds the probability given one secret by z1 from above only, and
+    the probability given the other secret by z0 from below only. This allows 0 and 1 in the wrong order, at
+    distance n - 2 for all z0 and z1. Here both probabilities are in [z0, z1], and `secret_pair` is the worst pair.
+    Proof: let F be the distribution function of Bin(n - 1, z0) and G that of 1 + Bin(n - 1, z1). Every law given "not
+    counted" has a function between those of Bin(n - 1, z1) and F. Every law given "counted" has a function between G
+    and that of 1 + Bin(n - 1, z0). So F(x) <= G(x + h) implies the same for all of them.
 
     Examples
     --------
@@ -138,36 +137,36 @@ def delta_z_counts(n: int, z0: Parameter, z1: Parameter) -> int:
 
 
 def delta_z_normal(covariance: ArrayLike, width: float) -> float:
-    """Return Delta_z of a statistic that is jointly normal with a person's value and public information.
+    """Return Delta_z of a statistic that is jointly normal with a person's value and public statistics.
 
     Parameters
     ----------
     covariance : array_like, shape (2 + k, 2 + k)
-        Of the statistic, the person's value and k public statistics, in this order.
+        Covariance of the statistic, the person's value and k public statistics, in this order.
     width : float
         Largest distance between two values of the person.
 
     Returns
     -------
     float
-        ``width |b|`` with b the coefficient of the person's value in the regression of the statistic on it and
-        on the public statistics. Neither the public statistics' values nor the means matter.
+        ``width |b|`` with b the coefficient of the person's value in the regression of the statistic on the value and
+        the public statistics. It does not depend on the values of the public statistics or on the means.
 
     Raises
     ------
     PrivacyError
-        No symmetric positive semidefinite matrix, or one by which the public statistics fix the person's value;
-        a width that is not positive and finite.
+        The matrix is not symmetric positive semidefinite, or the public statistics fix the person's value;
+        the width is not positive and finite.
 
     Notes
     -----
-    Given both the person's value v and the public statistics z, the statistic is normal with a variance free of
-    v and a mean linear in v, so its laws are shifts of each other. Between v and v' the vector of Example 1
-    is (v - v', 0): z is the same on both sides and drops out of equation (16), which prints (Delta, z - mean).
+    Given the person's value v and the public statistics z, the statistic is normal with a variance that does not depend
+    on v and a mean linear in v, so its laws are shifts of each other. Between v and v' the vector of Example 1
+    is (v - v', 0): z cancels in equation (16), which prints (Delta, z - mean).
 
     Examples
     --------
-    The mean of 50 independent values, and a public statistic that is their sum with noise of variance 50:
+    The mean of 50 independent values, and a public statistic that is their sum plus noise with variance 50:
 
     >>> delta_z_normal([[0.02, 0.02], [0.02, 1]], width=10)
     0.2
@@ -187,7 +186,7 @@ def delta_z_normal(covariance: ArrayLike, width: float) -> float:
     if np.linalg.eigvalsh(correlation)[0] < -1e-9:
         raise PrivacyError("covariance must be positive semidefinite")
     if np.linalg.eigvalsh(correlation[1:, 1:])[0] < 1e-12:
-        raise PrivacyError("the person's value and the public statistics must not determine one another")
+        raise PrivacyError("the person's value and the public statistics must not determine each other")
     coefficient = np.linalg.solve(correlation[1:, 1:], correlation[0, 1:])[0] * scale[0] / scale[1]
     return float(width * abs(coefficient))
 

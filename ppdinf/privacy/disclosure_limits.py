@@ -1,7 +1,7 @@
 """Disclosure limits as public information: k-anonymity and t-closeness of a count.
 
-They forbid some values of a count. That conditions its laws, and takes pairs of secrets away of which one has
-become impossible; the mechanism stays as it is, and protects fewer pairs.
+They exclude certain values of a count. This conditions its laws, and removes pairs of secrets if one secret has
+become impossible. The mechanism does not change, and protects fewer pairs.
 
 J. Seeman, M. Reimherr, A. Slavkovic, "Formal privacy for partially private data", Example 2 and equations (10), (18).
 """
@@ -22,12 +22,12 @@ from ppdinf.errors import PrivacyError
 
 __all__ = ["KAnonymity", "TCloseness", "condition_pairs", "probability", "whole"]
 
-type Law = Mapping[Any, Fraction | float]  # of values: a mapping is invariant in its keys
+type Law = Mapping[Any, Fraction | float]  # from values; Mapping is invariant in its keys
 
 
 @dataclass(frozen=True)
 class KAnonymity:
-    """Public information that a count of n persons, and of those not counted, is at least k.
+    """Public information that a count of n persons, and the number of others, are both at least k.
 
     Examples
     --------
@@ -44,7 +44,7 @@ class KAnonymity:
 
     @property
     def counts(self) -> range:
-        """Counts that agree with it."""
+        """Counts that satisfy the limit."""
         return range(self.k, self.n - self.k + 1)
 
     def __str__(self) -> str:
@@ -53,7 +53,7 @@ class KAnonymity:
 
 @dataclass(frozen=True)
 class TCloseness:
-    """Public information that the share of persons counted is within t of a public share.
+    """Public information that the share of counted persons is within t of a public share.
 
     Examples
     --------
@@ -73,7 +73,7 @@ class TCloseness:
 
     @property
     def counts(self) -> range:
-        """Counts that agree with it."""
+        """Counts that satisfy the limit."""
         low, high = (self.n * (self.share - self.t), self.n * (self.share + self.t))
         return range(max(0, math.ceil(low)), min(self.n, math.floor(high)) + 1)
 
@@ -82,19 +82,19 @@ class TCloseness:
 
 
 def condition_pairs(pairs: Iterable[tuple[Law, Law]], possible: Collection[object]) -> Iterator[tuple[Law, Law]]:
-    """Condition pairs of laws on the values that public information leaves possible.
+    """Condition pairs of laws on the values that public information allows.
 
     Parameters
     ----------
     pairs : iterable of (mapping, mapping)
-        Values to probabilities.
+        Mappings from values to probabilities.
     possible : collection
-        Values that agree with what is public, such as `KAnonymity.counts`.
+        Values that satisfy the public information, such as `KAnonymity.counts`.
 
     Yields
     ------
     (mapping, mapping)
-        Pairs of which both secrets are still possible (equation 10); the others are gone.
+        Pairs whose secrets are both possible (equation 10); all other pairs are dropped.
 
     Examples
     --------
@@ -121,14 +121,14 @@ def _share(weight: Fraction | float, total: Fraction | float) -> Fraction | floa
 
 
 def whole(value: object, low: int, high: float, name: str) -> None:
-    """Refuse all but whole numbers in a range."""
+    """Require an integer in a range."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or not low <= value <= high:
         bounds = f"of at least {low}" if high == math.inf else f"from {low} to {high}"
-        raise PrivacyError(f"{name} must be a whole number {bounds}, found {value!r}")
+        raise PrivacyError(f"{name} must be an integer {bounds}, found {value!r}")
 
 
 def probability(value: Parameter, name: str) -> Fraction:
-    """Read a number from 0 to 1 exactly."""
+    """Return a number from 0 to 1 as an exact fraction."""
     exact = Fraction(0) if str(value) in ("0", "0.0") else as_fraction(value, name)
     if exact > 1:
         raise PrivacyError(f"{name} must be a probability such as 0.3 or '1/3', found {value!r:.60}")

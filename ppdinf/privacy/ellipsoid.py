@@ -1,10 +1,10 @@
-r"""The smallest ellipsoid around a set of points and their opposites, with a certificate.
+r"""The smallest ellipsoid around a set of points and their negatives, with a certificate.
 
-With weights u on the points a_j and M = sum_j u_j a_j a_j', let g_j = a_j' M^-1 a_j. The weights that maximise det M
-have g_j <= m everywhere, and {z : z' M^-1 z <= m} is then the smallest ellipsoid (John). For any weights,
-{z : z' M^-1 z <= max g} holds all points, and its volume exceeds the smallest by a factor of at most
-(max g / m)^(m/2): this is the certificate. Weight goes to the farthest point or leaves the nearest one, whichever
-is further from m, by an exact line search.
+With weights u on the points a_j and M = sum_j u_j a_j a_j', let g_j = a_j' M^-1 a_j. The weights that maximize det M
+have g_j <= m for all j, and {z : z' M^-1 z <= m} is then the smallest ellipsoid (John). For all weights,
+{z : z' M^-1 z <= max g} contains all points, and its volume exceeds the smallest by a factor of at most
+(max g / m)^(m/2): this is the certificate. Each step moves weight to the point with the largest g_j or away from the
+point with the smallest g_j, whichever is further from m, by an exact line search.
 
 References
 ----------
@@ -21,19 +21,19 @@ from ppdinf.errors import PrivacyError
 
 __all__ = ["enclosing_ellipsoid"]
 
-REFRESH = 100  # steps between inverses from scratch, against rounding
+REFRESH = 100  # steps between new inverses, which limit rounding errors
 STEPS = 10**6
 
 
 def enclosing_ellipsoid(points: NDArray[np.float64], *, tolerance: float = 1e-3) -> NDArray[np.float64]:
-    """Find an ellipsoid around points and their opposites that is almost as small as can be.
+    """Return an ellipsoid around points and their negatives whose volume is near the minimum.
 
     Parameters
     ----------
     points : ndarray of float64, shape (m, n)
-        One per column; they span R^m.
+        One point per column; they span R^m.
     tolerance : float
-        Squared half-axes exceed those of some ellipsoid that is no larger than the smallest by a factor of at most
+        Squared half-axes exceed those of an ellipsoid no larger than the smallest by a factor of at most
         ``1 + tolerance``, and the volume by ``(1 + tolerance) ** (m / 2)``.
 
     Returns
@@ -44,11 +44,11 @@ def enclosing_ellipsoid(points: NDArray[np.float64], *, tolerance: float = 1e-3)
     Raises
     ------
     PrivacyError
-        The points do not span the space, or so nearly that no certificate was found.
+        The points do not span the space, or span it so nearly that no certificate was computed.
 
     Notes
     -----
-    O(m n) a step; a few hundred steps for a hundred points in 20 dimensions, one where all points are alike.
+    Each step takes O(m n); several hundred steps for 100 points in 20 dimensions, one step for symmetric points.
 
     Examples
     --------
@@ -67,7 +67,7 @@ def enclosing_ellipsoid(points: NDArray[np.float64], *, tolerance: float = 1e-3)
 
 
 def _around(points: NDArray[np.float64], tolerance: float) -> NDArray[np.float64]:
-    """Find the ellipsoid around points whose moment matrix is a multiple of the identity."""
+    """Return the ellipsoid around points whose moment matrix is a multiple of the identity."""
     m, n = points.shape
     weights = np.full(n, 1 / n)
     for step in range(STEPS):
@@ -77,12 +77,12 @@ def _around(points: NDArray[np.float64], tolerance: float) -> NDArray[np.float64
             g = np.einsum("ij,ij->j", points, inverse @ points)
         far, near = int(np.argmax(g)), int(np.argmin(np.where(weights > 0, g, np.inf)))
         if g[far] <= m * (1 + tolerance):
-            # what is promised rests on an inverse from scratch
+            # the certificate uses a newly computed inverse
             moment = (points * weights) @ points.T
             g = np.einsum("ij,ij->j", points, np.linalg.solve(moment, points))
             if m <= g.max() * (1 + 1e-9) and g.max() <= m * (1 + 2 * tolerance):
-                found: NDArray[np.float64] = moment * g.max()
-                return found
+                shape_matrix: NDArray[np.float64] = moment * g.max()
+                return shape_matrix
             break
         j = far if g[far] - m >= m - g[near] else near
         shift = (g[j] - m) / (m * (g[j] - 1)) if g[j] > 1 else -np.inf
@@ -97,4 +97,4 @@ def _around(points: NDArray[np.float64], tolerance: float) -> NDArray[np.float64
 
 
 def _flat() -> PrivacyError:
-    return PrivacyError("the points nearly lie in fewer dimensions: no ellipsoid around them was certified")
+    return PrivacyError("the points nearly lie in fewer dimensions: no ellipsoid around them could be certified")

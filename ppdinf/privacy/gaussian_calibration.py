@@ -1,16 +1,16 @@
-r"""How wide Gaussian noise must be for (epsilon, delta) differential privacy.
+r"""The standard deviation of Gaussian noise for (epsilon, delta) differential privacy.
 
-Two tables whose answers are a distance s apart, seen through N(0, sigma^2 I), are as hard to tell apart as two
-normal variables at that distance. With a = s / sigma the smallest delta for a given epsilon is
+For two tables whose answers differ by s, releases with noise N(0, sigma^2 I) are as distinguishable as two normal
+variables at distance s. With a = s / sigma, the smallest delta for a given epsilon is
 
     delta(a, epsilon) = Phi(a/2 - epsilon/a) - exp(epsilon) Phi(-a/2 - epsilon/a),
 
-and the analytic calibration takes the largest a that keeps it below the delta that was asked for. With
+and the analytic calibration uses the largest a for which it is at most the required delta. With
 h = epsilon/a - a/2 and t = epsilon/a + a/2, exp(epsilon) phi(t) = phi(h), so that
 
     delta = phi(h) (m(h) - m(t)),     m(u) = Phi(-u) / phi(u)    (Mills' ratio, decreasing)
 
-holds in any tail without overflow; m is read off scipy's scaled complementary error function.
+holds in every tail without overflow; m is computed from scipy's scaled complementary error function.
 
 References
 ----------
@@ -42,7 +42,7 @@ type Calibration = Literal["analytic", "printed"]
 
 
 def gaussian_delta(epsilon: Parameter, sigma: float, *, sensitivity: float = 1.0) -> float:
-    """Smallest delta for which Gaussian noise is (epsilon, delta) differentially private.
+    """Return the smallest delta for which Gaussian noise is (epsilon, delta) differentially private.
 
     Parameters
     ----------
@@ -75,7 +75,7 @@ def gaussian_delta(epsilon: Parameter, sigma: float, *, sensitivity: float = 1.0
 def gaussian_sigma(
     epsilon: Parameter, delta: Parameter, *, sensitivity: float = 1.0, calibration: Calibration = "analytic"
 ) -> float:
-    """Find the standard deviation of Gaussian noise for (epsilon, delta) differential privacy.
+    """Return the standard deviation of Gaussian noise for (epsilon, delta) differential privacy.
 
     Parameters
     ----------
@@ -84,8 +84,8 @@ def gaussian_sigma(
     sensitivity : float
         l2 sensitivity of the answers.
     calibration : {"analytic", "printed"}
-        The smallest sigma there is (Balle and Wang), or ``(1 + sqrt(1 + ln(1/delta))) / epsilon`` times the
-        sensitivity, as Gao et al. print it.
+        The smallest possible sigma (Balle and Wang), or ``(1 + sqrt(1 + ln(1/delta))) / epsilon`` times the
+        sensitivity, as printed by Gao et al.
 
     Returns
     -------
@@ -94,9 +94,9 @@ def gaussian_sigma(
     Raises
     ------
     PrivacyError
-        A parameter is out of range, or the calibration unknown; or the printed width does not give what was
-        asked for. It grows as sqrt(ln(1/delta)) where sqrt(2 ln(1/delta)) is needed, and fails from about
-        delta = 1e-13 at epsilon = 0.2, 1e-11 at 0.9, 1e-6 at 5.
+        A parameter is out of range, or the calibration unknown; or the printed width does not give the required
+        delta. The printed width grows as sqrt(ln(1/delta)) although sqrt(2 ln(1/delta)) is necessary. It fails from
+        about delta = 1e-13 at epsilon = 0.2, 1e-11 at 0.9, 1e-6 at 5.
 
     Examples
     --------
@@ -106,7 +106,7 @@ def gaussian_sigma(
     epsilon, delta = _positive(epsilon, "epsilon"), _positive(delta, "delta")
     sensitivity = _positive(sensitivity, "sensitivity")
     if delta >= 1:
-        raise PrivacyError(f"delta must lie between 0 and 1, found {delta:g}")
+        raise PrivacyError(f"delta must be between 0 and 1, found {delta:g}")
     if calibration == "analytic":
         return sensitivity / _largest_ratio(epsilon, math.log(delta))
     if calibration != "printed":
@@ -120,24 +120,24 @@ def gaussian_sigma(
     return float(sensitivity * width)
 
 
-def concentrated(promise: Guarantee, ratio: float) -> Guarantee:
-    """Add to a promise between neighbours what Gaussian noise so many times as wide as they are apart gives in zCDP.
+def concentrated(guarantee: Guarantee, ratio: float) -> Guarantee:
+    """Add the zCDP guarantee of Gaussian noise with sigma / sensitivity = `ratio` to a guarantee between neighbours.
 
     Examples
     --------
-    >>> promise = Guarantee("subspace", Fraction(1), Fraction(1, 10**5), neighbours="one record")
-    >>> round(float(concentrated(promise, gaussian_sigma(1, 1e-5)).concentrated.rho), 5)
+    >>> guarantee = Guarantee("subspace", Fraction(1), Fraction(1, 10**5), neighbours="one record")
+    >>> round(float(concentrated(guarantee, gaussian_sigma(1, 1e-5)).concentrated.rho), 5)
     0.03593
     """
-    rho = Fraction(1 + 1e-9) / (2 * Fraction(ratio) ** 2)  # more than any rounding of the width
-    return replace(promise, concentrated=Guarantee("zcdp", rho=rho, neighbours=promise.neighbours))
+    rho = Fraction(1 + 1e-9) / (2 * Fraction(ratio) ** 2)  # 1e-9 exceeds the rounding error of the width
+    return replace(guarantee, concentrated=Guarantee("zcdp", rho=rho, neighbours=guarantee.neighbours))
 
 
 def _largest_ratio(epsilon: float, log_delta: float) -> float:
-    """Largest a with delta(a, epsilon) <= delta, by bisection on its logarithm down to neighbouring floats.
+    """Return the largest a with delta(a, epsilon) <= delta, by bisection on log a down to adjacent floats.
 
-    delta(a, epsilon) rises with a from 0 to 1. The lower end of the bracket is returned: rounding of the
-    search can only widen the noise.
+    delta(a, epsilon) increases in a from 0 to 1. The lower end of the bracket is returned, so rounding can only widen
+    the noise.
     """
     low = high = min(1.0, epsilon)
     while _log_delta(epsilon, low) > log_delta:
@@ -166,7 +166,7 @@ def _mills(u: float | NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _positive(value: Parameter, name: str) -> float:
-    """Read a positive finite number; deltas may be smaller than `as_fraction` allows."""
+    """Validate a positive finite number; deltas may be smaller than `as_fraction` allows."""
     number = (
         float(value) if isinstance(value, Real) and not isinstance(value, bool) else float(as_fraction(value, name))
     )

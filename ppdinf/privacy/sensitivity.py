@@ -1,11 +1,11 @@
 """How far one person can move the answers to a linear query.
 
-A query W (q x d) answers W x on a table with cells x. One record added or removed moves the answers by a
-column of W, one record replaced by another by the difference of two columns. The l_p sensitivity is the
-largest length of such a move.
+A query W (q x d) has the answers W x for a table with cells x. Adding or removing one record changes the answers by a
+column of W, replacing one record by another changes them by the difference of two columns. The l_p sensitivity is the
+largest length of such a change.
 
-Columns without a common row are as far apart as their lengths say, so that components of W are searched one
-at a time. Within a component, columns are taken by decreasing length: no pair is longer than the sum of its
+The distance between columns without a common row depends on their lengths only, so the components of W are searched
+separately. Within a component, columns are processed by decreasing length: no pair is longer than the sum of its
 lengths, which ends the search early for most queries.
 """
 
@@ -29,11 +29,11 @@ type Neighbours = Literal["replaced", "added"]
 NEIGHBOURS = {"replaced": REPLACED, "added": ADDED}
 
 LARGEST_POLYTOPE = 2**27
-"""Entries of a list of moves that is still written out: 1 GB."""
+"""Largest number of entries in a list of changes: 1 GB."""
 
 
 def sensitivity(query: MatrixLike, *, p: int, neighbours: Neighbours = "replaced") -> float:
-    """Largest l_p distance between the answers on two neighbouring tables.
+    """Return the largest l_p distance between the answers on two neighbouring tables.
 
     Parameters
     ----------
@@ -46,16 +46,16 @@ def sensitivity(query: MatrixLike, *, p: int, neighbours: Neighbours = "replaced
     Returns
     -------
     float
-        Exact but for rounding.
+        Exact up to rounding.
 
     Raises
     ------
     PrivacyError
-        The query is no finite matrix with columns; another p; unknown neighbours.
+        The query is not a finite matrix with columns; another p; unknown neighbours.
 
     Notes
     -----
-    Linear in the entries of W for records added. For records replaced, at worst quadratic in the columns of
+    Linear in the entries of W for added records. For replaced records, at worst quadratic in the columns of
     each component: the null space of both margins of 20 tables of 14 x 24 takes 4 s.
 
     References
@@ -91,23 +91,23 @@ def sensitivity(query: MatrixLike, *, p: int, neighbours: Neighbours = "replaced
 
 
 def _farthest(columns: sparse.csr_array, powers: NDArray[np.float64], p: int, best: float) -> float:
-    """Largest p-th power of a distance between two columns, or `best`; columns come by decreasing length."""
+    """Return the largest p-th power of a distance between two columns, or `best`; columns are sorted by length."""
     by_column, sizes = sparse.csc_array(columns), sparse.csc_array(abs(columns) ** p)
     lengths = powers ** (1 / p)
     for i in range(powers.size - 1):
-        if (lengths[i] + lengths[i + 1]) ** p <= best:  # no later pair is longer than this one can be
+        if (lengths[i] + lengths[i + 1]) ** p <= best:  # an upper bound for all later pairs
             break
         rows = by_column.indices[by_column.indptr[i] : by_column.indptr[i + 1]]
-        own = by_column.data[by_column.indptr[i] : by_column.indptr[i + 1], np.newaxis]
+        column = by_column.data[by_column.indptr[i] : by_column.indptr[i + 1], np.newaxis]
         elsewhere = np.ones(columns.shape[0])
-        elsewhere[rows] = 0  # sums of powers, not differences of such sums: nothing cancels
-        apart = (np.abs(columns[rows].toarray() - own) ** p).sum(axis=0) + elsewhere @ sizes
+        elsewhere[rows] = 0  # sums of powers instead of differences of sums: no cancellation
+        apart = (np.abs(columns[rows].toarray() - column) ** p).sum(axis=0) + elsewhere @ sizes
         best = max(best, float(apart[i + 1 :].max()))
     return best
 
 
 def sensitivity_polytope(query: MatrixLike, *, neighbours: Neighbours = "replaced") -> NDArray[np.float64]:
-    """List the moves of the answers whose convex hull, with their opposites, holds all moves by one person.
+    """Return the changes of the answers whose convex hull, with their negatives, contains all changes by one person.
 
     Parameters
     ----------
@@ -122,7 +122,7 @@ def sensitivity_polytope(query: MatrixLike, *, neighbours: Neighbours = "replace
     Raises
     ------
     PrivacyError
-        As `sensitivity`; or the list is longer than memory should hold.
+        As for `sensitivity`; or the list exceeds the memory limit.
 
     Examples
     --------
@@ -135,7 +135,7 @@ def sensitivity_polytope(query: MatrixLike, *, neighbours: Neighbours = "replace
         d = columns.shape[1]
         if columns.shape[0] * d * (d - 1) // 2 > LARGEST_POLYTOPE:
             raise PrivacyError(
-                f"{d} distinct columns make {d * (d - 1) // 2:,} differences, too many to write out: use "
+                f"{d} distinct columns give {d * (d - 1) // 2:,} differences, too many to enumerate: use "
                 "SubspaceGaussian or SubspaceLaplace, or neighbours='added'"
             )
         first, second = np.triu_indices(d, k=1)
@@ -151,12 +151,12 @@ def _columns(query: MatrixLike, neighbours: str) -> sparse.csc_array:
     try:
         columns = sparse.csc_array(query, dtype=float) if sparse.issparse(query) else np.asarray(query, dtype=float)
     except (TypeError, ValueError):
-        raise PrivacyError("a query is a matrix of numbers, one row per answer and one column per cell") from None
+        raise PrivacyError("a query must be a matrix of numbers: one row per answer, one column per cell") from None
     if columns.ndim != 2 or 0 in columns.shape:
-        raise PrivacyError(f"a query has one row per answer and one column per cell, found shape {columns.shape}")
+        raise PrivacyError(f"a query must have one row per answer and one column per cell, found shape {columns.shape}")
     columns = sparse.csc_array(columns)
     columns.sum_duplicates()
     columns.eliminate_zeros()
     if not np.isfinite(columns.data).all():
-        raise PrivacyError("the query holds entries that are not finite")
+        raise PrivacyError("the query must have finite entries only")
     return columns

@@ -1,22 +1,22 @@
-"""Infinity-Wasserstein distance: how far the mass of one law must travel, at most, to become another.
+"""Infinity-Wasserstein distance between discrete laws.
 
     W(p, q)  =  inf over couplings (X, X') of p and q of  ess sup |X - X'|
 
 It is the sensitivity of Pufferfish mechanisms (`ppdinf.privacy.delta_z`). On the line the coupling by common
-quantiles is best, so W = sup_u |F^-(u) - G^-(u)|; of the two signs the one is attained at a jump level of F,
-the other at a jump level of G, which is why the levels of both laws count. In more dimensions it is a
-bottleneck transport problem: the smallest t for which all mass flows along pairs of points at distance at
-most t, found by bisection over the distances with one maximum flow each.
+quantiles is optimal, so W = sup_u |F^-(u) - G^-(u)|. One sign is attained at a jump level of F, the other at a jump
+level of G, so the levels of both laws are needed. In higher dimensions it is a bottleneck transport problem: the
+smallest t for which all mass flows along pairs of points at distance at most t. It is solved by bisection over the
+distances with one maximum flow each.
 
-Probabilities given as int or Fraction are used exactly. W jumps when probabilities that should agree differ
-in the last digit, so floats are given some room: levels that agree to 1e-10 of the smaller tail count as equal,
-and in more dimensions mass of 1e-12 may be left unmoved.
+Probabilities given as int or Fraction are used exactly. W jumps if probabilities that should be equal differ
+in the last digit, so floats have a tolerance: levels that agree to 1e-10 of the smaller tail count as equal,
+and in higher dimensions a mass of 1e-12 may remain unmoved.
 
 References
 ----------
 S. Song, Y. Wang, K. Chaudhuri, "Pufferfish privacy mechanisms for correlated data", SIGMOD 2017.
 J. Seeman, M. Reimherr, A. Slavkovic, "Formal privacy for partially private data", Theorem 9 and equation (35),
-which takes the levels of one law only: enough when that law is stochastically the smaller one.
+which uses the levels of one law only. This is sufficient if that law is stochastically smaller.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ __all__ = ["wasserstein_infinity"]
 
 ROOM = 1e-10
 LEFT = Fraction(1, 10**12)
-MOST = 10**6  # values on the line, or pairs of them in more dimensions
-GRAIN = 2**60  # floats in more dimensions are rounded to units of 1 / GRAIN
+MOST = 10**6  # values on the line, or pairs of values in higher dimensions
+GRAIN = 2**60  # floats in higher dimensions are rounded to units of 1 / GRAIN
 
 NORMS: dict[str, Callable[[list[Any]], Any]] = {"l1": lambda h: sum(map(abs, h)), "linf": lambda h: max(map(abs, h))}
 
@@ -56,31 +56,31 @@ def wasserstein_infinity(p: object, q: object, *, norm: str = "l1") -> Number:
     Parameters
     ----------
     p, q : mapping of value to probability, or frozen scipy.stats distribution
-        Values are numbers, or tuples of numbers of one length. Frozen distributions are read as mappings
-        where their support is finite and discrete; otherwise both must belong to one location-scale family.
+        Values are numbers, or tuples of numbers of equal length. Frozen distributions are tabulated if their support
+        is finite and discrete; otherwise both must belong to one location-scale family.
     norm : {"l1", "l2", "linf"}
         Distance between tuples.
 
     Returns
     -------
     int, Fraction or float
-        Exact where values and probabilities are whole numbers or fractions (under l2 up to the square root);
-        inf where the laws differ in scale and have no bound.
+        Exact if values and probabilities are integers or fractions (for l2 up to the square root);
+        inf if the laws differ in scale and are unbounded.
 
     Raises
     ------
     PrivacyError
-        Probabilities that are negative, not finite or do not sum to 1; values that are no numbers or differ
-        in length; frozen distributions of which neither reading applies; an unknown norm; more than a million values,
-        or in more dimensions pairs of values.
+        Probabilities that are negative, not finite or do not sum to 1; values that are not numbers or differ
+        in length; frozen distributions that are neither finite nor of one family; an unknown norm; more than 1,000,000
+        values, or in higher dimensions pairs of values.
 
     Notes
     -----
-    With probabilities that are floats, a promise made with this distance leaves a delta of the size of the room unsaid:
-    up to 1e-10 of a tail. Give fractions for one that holds without.
+    If probabilities are floats, a guarantee based on this distance omits a delta of the size of the tolerance:
+    up to 1e-10 of a tail. Give fractions for a guarantee that holds exactly.
 
-    On the line O(n log n). In more dimensions about log2(n m) maximum flows on n m arcs: some seconds for
-    200 values each.
+    On the line the cost is O(n log n). In higher dimensions it is about log2(n m) maximum flows on n m arcs: several
+    seconds for 200 values each.
 
     Examples
     --------
@@ -109,9 +109,10 @@ def wasserstein_infinity(p: object, q: object, *, norm: str = "l1") -> Number:
 
 
 def _ahead(p: Law, q: Law) -> Number:
-    """Largest G^-(u) - F^-(u), attained at a level u of F: the least t >= 0 with F(x) <= G(x + t) for all x.
+    """Return the largest G^-(u) - F^-(u), the smallest t >= 0 with F(x) <= G(x + t) for all x.
 
-    Levels above the middle are compared by what is left above them, so that small tails keep their digits.
+    It is attained at a level u of F. Levels above 1/2 are compared by their upper tails, to keep the digits of small
+    tails.
     """
     x, y = sorted(p), sorted(q)
     F, G = list(accumulate(p[v] for v in x)), list(accumulate(q[v] for v in y))
@@ -148,7 +149,7 @@ def _bottleneck(p: Law, q: Law, norm: str) -> Number:
 
 
 def _units(p: list[Number], q: list[Number]) -> tuple[list[int], list[int], int]:
-    """Probabilities as whole numbers of one unit, and how many units may be left unmoved."""
+    """Return probabilities as integers of a common unit, and the number of units that may remain unmoved."""
     if all(isinstance(v, int | Fraction) for v in (*p, *q)):
         unit = math.lcm(*(Fraction(v).denominator for v in (*p, *q)))
         return [int(v * unit) for v in p], [int(v * unit) for v in q], 0
@@ -156,14 +157,14 @@ def _units(p: list[Number], q: list[Number]) -> tuple[list[int], list[int], int]
 
 
 def _flow(supply: list[int], demand: list[int], allowed: NDArray[np.bool_]) -> int:
-    """Largest flow from supplies to demands along allowed pairs, exact for whole numbers of any size.
+    """Return the largest flow from supplies to demands along allowed pairs, exact for integers of any size.
 
-    SciPy's flows hold 32 bits. So capacities are fed to it by digits, most significant first: a largest flow for
-    the leading digits, times the base, leaves less than (n + m) bases to be gained on the next digit.
+    SciPy's flows have 32 bits. So capacities are processed by digits, most significant first: a largest flow for
+    the leading digits, times the base, can increase by less than (n + m) bases with the next digit.
     """
     n, m = allowed.shape
     digit = 30 - (n + m).bit_length()
-    source, sink, most = n + m, n + m + 1, 2**30  # no capacity is used up to this, nor do two of them overflow
+    source, sink, limit = n + m, n + m + 1, 2**30  # above all used capacities; the sum of two does not overflow
     flow = np.zeros((n, m), dtype=object)
     shifts = range((max(*supply, *demand).bit_length() - 1) // digit * digit, -1, -digit)
     for shift in shifts:
@@ -171,32 +172,32 @@ def _flow(supply: list[int], demand: list[int], allowed: NDArray[np.bool_]) -> i
         out = np.array([v >> shift for v in supply], dtype=object) - flow.sum(axis=1)
         into = np.array([v >> shift for v in demand], dtype=object) - flow.sum(axis=0)
         capacity = np.zeros((n + m + 2, n + m + 2), dtype=np.int32)
-        capacity[:n, n:source] = allowed * most
-        capacity[n:source, :n] = np.minimum(flow, most).T
-        capacity[source, :n] = np.minimum(out, most)
-        capacity[n:source, sink] = np.minimum(into, most)
+        capacity[:n, n:source] = allowed * limit
+        capacity[n:source, :n] = np.minimum(flow, limit).T
+        capacity[source, :n] = np.minimum(out, limit)
+        capacity[n:source, sink] = np.minimum(into, limit)
         gained = maximum_flow(csr_array(capacity), source, sink).flow.toarray()
         flow += gained[:n, n:source].astype(object)
     return int(flow.sum())
 
 
 def _finite(law: object) -> dict[tuple[Number, ...], Number]:
-    """Read a law as a mapping from tuples to positive probabilities that sum to 1."""
+    """Convert a law to a mapping from tuples to positive probabilities that sum to 1."""
     if not isinstance(law, Mapping):
         law = _tabulated(law)
-    found: dict[tuple[Number, ...], Number] = {}
+    probabilities: dict[tuple[Number, ...], Number] = {}
     for value, probability in law.items():
         point = tuple(_number(entry, "a value") for entry in (value if isinstance(value, tuple) else (value,)))
         weight = _number(probability, "a probability")
         if weight < 0:
             raise PrivacyError(f"probabilities must not be negative, found {float(weight):.6g} at {value!r}")
         if weight > 0:
-            found[point] = found.get(point, 0) + weight
-    total = sum(found.values())
+            probabilities[point] = probabilities.get(point, 0) + weight
+    total = sum(probabilities.values())
     exact = isinstance(total, int | Fraction)
     if total != 1 if exact else not abs(float(total) - 1) < 1e-9:
         raise PrivacyError(f"the probabilities of a law must sum to 1, found {float(total):.12g}")
-    return found
+    return probabilities
 
 
 def _number(value: object, what: str) -> Number:
@@ -211,13 +212,13 @@ def _number(value: object, what: str) -> Number:
 def _tabulated(law: Any) -> dict[int, float]:
     if not (hasattr(law, "support") and hasattr(law, "dist")):
         raise PrivacyError(
-            f"a law is a mapping from values to probabilities or a frozen scipy.stats distribution, found "
+            f"a law must be a mapping from values to probabilities or a frozen scipy.stats distribution, found "
             f"{type(law).__name__}"
         )
     low, high = law.support()
     if not hasattr(law.dist, "pmf") or not math.isfinite(low) or not math.isfinite(high):
         raise PrivacyError(
-            f"{law.dist.name} has no finite set of values: the distance can be infinite. Give a mapping from values to "
+            f"{law.dist.name} has infinite support: the distance can be infinite. Give a mapping from values to "
             "probabilities, or two laws of one location family"
         )
     if high - low > MOST:
@@ -230,7 +231,7 @@ def _tabulated(law: Any) -> dict[int, float]:
 
 
 def _location_scale(p: Any, q: Any) -> float | None:
-    """Distance of two frozen laws of one family: sup |location + scale x| over the support of the standard law."""
+    """Return the distance of two laws of one family: sup |location + scale x| over the standard support."""
     if not (hasattr(p, "dist") and hasattr(q, "dist")) or p.dist.name != q.dist.name:
         return None
     (shape, *first), (other, *second) = (law.dist._parse_args(*law.args, **law.kwds) for law in (p, q))

@@ -142,7 +142,7 @@ def test_what_else_is_public_of_the_tables_does_not_enter_the_law():
     assert bounded.loss.max() > free.loss.max() + 0.1
     wider = audit(ppd.Conditioned(public, noise=noise), (public & between(0, 1)).on([1, 1, 0]))
     assert (len(wider.tables), wider.log_p.shape[1]) == (3, 6)  # of two persons in three cells
-    with pytest.raises(InvariantError, match="disagrees with what is public"):
+    with pytest.raises(InvariantError, match="violates the public statement"):
         audit(ppd.Conditioned(margin("sex") & nonnegative(), noise=noise), public.on(SQUARE))
 
 

@@ -138,7 +138,7 @@ def test_conditioning_is_bayes_and_drops_what_is_decided():
     assert given == {s: first[s] / (first[2] + first[3] + first[4]) for s in (2, 3, 4)}
     assert sum(other.values()) == 1
     assert list(condition_pairs([(first, second)], [0])) == []  # nobody is counted: one secret is impossible
-    with pytest.raises(PrivacyError, match="no pair of secrets left"):
+    with pytest.raises(PrivacyError, match="pairs is empty"):
         delta_z(condition_pairs([(first, second)], [0]))
 
 
@@ -154,17 +154,17 @@ def test_disclosure_limits_do_not_raise_the_sensitivity_of_counts():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: secret_pair(0, 0, 1), "n must be a whole number"),
-        (lambda: secret_pair(2.0, 0, 1), "n must be a whole number"),
-        (lambda: secret_pair(True, 0, 1), "n must be a whole number"),
+        (lambda: secret_pair(0, 0, 1), "n must be an integer"),
+        (lambda: secret_pair(2.0, 0, 1), "n must be an integer"),
+        (lambda: secret_pair(True, 0, 1), "n must be an integer"),
         (lambda: delta_z_counts(3, "0.6", "0.5"), "z0 must not exceed z1"),
         (lambda: delta_z_counts(3, -0.1, 0.5), "z0 must be positive"),
         (lambda: delta_z_counts(3, 0, 1.5), "z1 must be a probability"),
         (lambda: delta_z_counts(3, math.nan, 1), "z0 must be a finite number"),
         (lambda: delta_z_counts(3, False, 1), "z0 must be a number"),
-        (lambda: delta_z([]), "no pair of secrets left"),
+        (lambda: delta_z([]), "pairs is empty"),
         (lambda: delta_z([({0: 1}, {1: 0.5})]), "sum to 1"),
-        (lambda: KAnonymity(4, 3), "k must be a whole number from 0 to 2"),
+        (lambda: KAnonymity(4, 3), "k must be an integer from 0 to 2"),
         (lambda: KAnonymity(0, 0), "n must be"),
         (lambda: TCloseness(4, 2, 0), "share must be a probability"),
         (lambda: TCloseness(4, "1/2", -1), "t must be positive"),

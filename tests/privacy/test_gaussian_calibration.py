@@ -88,7 +88,7 @@ def test_widths_scale_with_sensitivity_and_fall_with_both_parameters():
         ({"epsilon": True}, "epsilon"),
         ({"epsilon": None}, "epsilon"),
         ({"delta": 0.0}, "delta"),
-        ({"delta": 1.0}, "delta must lie between 0 and 1"),
+        ({"delta": 1.0}, "delta must be between 0 and 1"),
         ({"delta": "often"}, "delta"),
         ({"sensitivity": 0.0}, "sensitivity"),
         ({"sensitivity": math.inf}, "sensitivity"),

@@ -283,7 +283,7 @@ def test_a_sensitivity_below_every_distance_is_refused(sensitivity):
     public = total() & nonnegative()
     mechanism = ppd.WassersteinExponential(public, 1, sensitivity, "one person's cell")
     for refused in (lambda: mechanism.release([3, 0, 2]), lambda: ppd.Release([3, 0, 2], mechanism).guarantee):
-        with pytest.raises(PrivacyError, match="no two tables with this public information are nearer than 2 in l1"):
+        with pytest.raises(PrivacyError, match="sensitivity must be at least 2, the smallest l1 distance"):
             refused()
     with pytest.raises(PrivacyError, match=r"nearer than 1\.414 in l2"):
         ppd.WassersteinExponential(public, 1, "7/5", "x", loss="l2").release([3, 0, 2])
@@ -350,10 +350,10 @@ def test_all_records_of_a_unit(promise, loss):
 @pytest.mark.parametrize(
     ("public", "error", "message"),
     [
-        (lambda: ppd.invariants.unit(" "), LabelError, "no name"),
+        (lambda: ppd.invariants.unit(" "), LabelError, "must not be empty"),
         (lambda: ppd.invariants.unit("x", contributions=0), InvariantError, "at least 1"),
-        (lambda: ppd.invariants.unit("x", contributions=1.5), InvariantError, "whole number"),
-        (lambda: ppd.invariants.unit("person") & ppd.invariants.unit("visit"), InvariantError, "one kind of unit"),
+        (lambda: ppd.invariants.unit("x", contributions=1.5), InvariantError, "integer"),
+        (lambda: ppd.invariants.unit("person") & ppd.invariants.unit("visit"), InvariantError, "at most one unit"),
     ],
 )
 def test_units_that_are_none(public, error, message):

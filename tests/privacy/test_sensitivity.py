@@ -90,5 +90,5 @@ def test_refuses_other_distances_and_neighbours(arguments):
 
 
 def test_a_polytope_of_too_many_moves_is_refused():
-    with pytest.raises(PrivacyError, match="too many to write out"):
+    with pytest.raises(PrivacyError, match="too many to enumerate"):
         sensitivity_polytope(np.eye(800))

@@ -56,7 +56,7 @@ def test_the_search_for_a_lower_bound_steps_to_the_ends_of_lines():
     table = np.array([[40, 3, 0], [2, 30, 9]])
     mechanism = ppd.Conditioned(public, noise=DoubleGeometric("1/2"))
     found = conditioning_cost(mechanism, public.on(table), search=20, rng=1)
-    assert 0 < found.found <= found.gamma
+    assert 0 < found.lower <= found.gamma
 
 
 @pytest.mark.parametrize("noise", [DoubleGeometric("1e-9"), Staircase("1e-9", sensitivity=2)])
