@@ -31,7 +31,7 @@ def check(
 ) -> None:
     """Verify a release file and show its contents: public sums, guarantee, description of the noise.
 
-    A verified file is complete and unchanged. It does not prove who made it: the guarantee is as reliable as the source.
+    A verified file is complete and unchanged. It does not prove who made it: its guarantee is as good as its source.
     """
     console = stdout()
     signed = None if key is None else _signed(file, key)

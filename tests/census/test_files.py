@@ -208,8 +208,8 @@ def _first(value):
 
 WRONG = {
     "column": (lambda frame: frame.drop_columns(["value"]), ReleaseFileError, "no column 'value'"),
-    "type": (replaced("value", lambda own: own, pa.list_(pa.float64())), ReleaseFileError, "'value' has the unexpected type"),
-    "codes": (replaced("geocode", lambda own: [4] * len(own), pa.int64()), ReleaseFileError, "'geocode' has the unexpected type"),
+    "type": (replaced("value", lambda own: own, pa.list_(pa.float64())), ReleaseFileError, "has the unexpected type"),
+    "codes": (replaced("geocode", lambda own: [4] * len(own), pa.int64()), ReleaseFileError, "has the unexpected type"),
     "grouping": (replaced("hhgq", _first("relgq")), LabelError, "row 0, column 'hhgq'.*no grouping 'relgq'"),
     "shape": (replaced("query_shape", _first([2, 1])), CountError, "row 0, column 'query_shape'"),
     "values": (replaced("value", _first([1, 2])), CountError, "row 0, column 'value' has 2 numbers"),
