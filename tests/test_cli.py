@@ -136,7 +136,7 @@ def test_the_order_of_rows_is_not_published(tmp_path):
     assert "labels are in the order of their counts" in text
     assert not any(name in text for name in ("Dale", "Adder", "Cedar", "317"))
     assert not out.exists()
-    assert "is not written COLUMN:LABEL" in run(*base, "--labels", "place", code=1)
+    assert "must be written COLUMN:LABEL" in run(*base, "--labels", "place", code=1)
     run(*base, "--labels", "place:Adder,Birch,Cedar,Dale")
     assert ppd.read_release(out).coords["place"].tolist() == ["Adder", "Birch", "Cedar", "Dale"]
 
@@ -351,7 +351,7 @@ def test_demo_refusals(tmp_path):
     assert "no month '2019-01'; it has 2020-03 to 2022-02" in run("demo", "--month", "2019-01", code=1)
     assert "no month '2020-02'" in run("demo", "--month", "2020-03", code=1)  # the month before is needed
     assert "must be written like" in run("demo", "--month", "June", code=1)
-    assert "--population goes with --data" in run("demo", "--population", tmp_path, code=1)
+    assert "--population requires --data" in run("demo", "--population", tmp_path, code=1)
     (tmp_path / "bad.csv").write_text("county,fips,month,cases,deaths\nA,1001,2021-06,3,0\n")
     assert "bad.csv line 2, column 'fips'" in run("demo", "--data", tmp_path / "bad.csv", code=1)
 

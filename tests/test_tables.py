@@ -221,7 +221,7 @@ def test_totals_are_no_cells(name):
         ppd.as_table(table)
     assert ppd.as_table(table, nonnegative=False).size == 3  # what was released is read as it is
     assert ppd.as_table(xr.DataArray([3], dims="sex", coords={"sex": [name]})).size == 1
-    with pytest.raises(LabelError, match="'All' beside others"):
+    with pytest.raises(LabelError, match="'All' among others"):
         ppd.as_table(pd.crosstab(LONG.county, LONG.sex, margins=True))
 
 
@@ -332,7 +332,7 @@ def test_labels_in_the_order_of_their_counts_are_noticed(table, dims):
     if not dims:
         mechanism.release(table)
         return
-    with pytest.warns(PrivacyWarning, match=f"labels of {dims[0]!r} come in the order of their counts") as caught:
+    with pytest.warns(PrivacyWarning, match=f"labels of {dims[0]!r} are in the order of their counts") as caught:
         mechanism.release(table)
     shown = " ".join(str(entry.message) for entry in caught)
     order = [str(label) for label in ppd.as_table(table)[dims[0]].values]
@@ -356,11 +356,11 @@ def test_coordinates_that_are_the_counts_are_noticed(told, noticed):
     """They would be published beside the noise."""
     table = xr.DataArray([[5, 0, 2], [1, 1, 9]], dims=("a", "b"), coords={"told": told})
     mechanism = ppd.GeneralizedLaplace(ppd.invariants.total() & ppd.invariants.covariates("told"), epsilon=1)
-    with pytest.warns(PrivacyWarning, match="'told' is the counts") if noticed else nullcontext():
+    with pytest.warns(PrivacyWarning, match="'told' is proportional to the counts") if noticed else nullcontext():
         mechanism.release(table)
     if noticed and told[0] == ("a", "b"):
         by_row = xr.DataArray([[4, 4], [7, 7]], dims=("a", "b"), coords={"told": ("a", [4, 7])})
-        with pytest.warns(PrivacyWarning, match="'told' is the counts"):
+        with pytest.warns(PrivacyWarning, match="'told' is proportional to the counts"):
             mechanism.release(by_row)
 
 
@@ -372,7 +372,7 @@ def test_several_levels_sorted_by_their_cells_are_noticed():
     )
     assert ranked(*labelled_cells(rows.value_counts())) == ["place"]
     assert ranked(*labelled_cells(rows.value_counts().sort_index())) == []
-    with pytest.warns(PrivacyWarning, match="'place' come in the order"):
+    with pytest.warns(PrivacyWarning, match="'place' are in the order"):
         ppd.PostProcessed(ppd.invariants.total(), epsilon=1).release(rows.value_counts())
 
 

@@ -243,7 +243,7 @@ def test_refused_constraints_and_places(root):
     path.write_bytes(b"PAR1 and no more")
     with pytest.raises(ReleaseFileError, match=r"part-00000\.parquet is not a complete Parquet file"):
         read_nmf(root, DATA, SMALL)
-    with pytest.raises(ReleaseFileError, match="no folder"):
+    with pytest.raises(ReleaseFileError, match="does not exist"):
         read_nmf(root, "US_Person", SMALL)
     with pytest.raises(ReleaseFileError, match="no level 'Tract'"):
         read_nmf(root, DATA, SMALL, levels=["Tract"])

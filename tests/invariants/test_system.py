@@ -102,7 +102,7 @@ def test_sums_are_exact_or_refused():
     alternating = linear([[1, -1] * 1000], ["difference"])
     assert alternating.on(huge).values.tolist() == [0]
     weighted = xr.DataArray([2**50, 2**50], dims="c", coords={"w": ("c", [2**40, 2**40])})
-    with pytest.raises(CountError, match="'total weighted by w' is beyond 2"):
+    with pytest.raises(CountError, match="'total weighted by w' exceeds 2"):
         total(weights="w").on(weighted)
     check = total().on([1] * 2000).check(huge)
     assert check["found"].tolist() == [2000 * 2**53]

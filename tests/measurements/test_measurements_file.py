@@ -226,7 +226,7 @@ def test_sealed_edits_contradict_themselves(part, old, new, message, tmp_path):
 def test_each_reader_knows_the_other_kind(tmp_path):
     path, release = small(tmp_path), tmp_path / "release.ppd"
     ppd.GeneralizedLaplace(inv.total(), epsilon=1).release([3, 1, 2]).save(release)
-    with pytest.raises(ReleaseFileError, match=r"read it by ppd\.read_measurements"):
+    with pytest.raises(ReleaseFileError, match=r"read it with ppd\.read_measurements"):
         ppd.read_release(path)
     with pytest.raises(ReleaseFileError, match=r"ppd\.read_release reads releases"):
         ppd.read_measurements(release)

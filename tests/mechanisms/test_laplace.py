@@ -44,7 +44,7 @@ def test_a_release_takes_no_seed(name):
         (zeros({"dim_0": 1}), list(CONFIDENTIAL), InvariantError, r"'dim_0=1 \(structural zero\)'"),
         (at_least(0, 1, dim="dim_0"), list(CONFIDENTIAL), InvariantError, "'0 >= 1 at dim_0=0'"),
         (groups("state"), list(CONFIDENTIAL), LabelError, "no dimension or coordinate 'state'"),
-        (linear([[2**30] * 3], ["scaled"]), [2**30, *CONFIDENTIAL[1:]], CountError, "'scaled' is beyond 2"),
+        (linear([[2**30] * 3], ["scaled"]), [2**30, *CONFIDENTIAL[1:]], CountError, "'scaled' exceeds 2"),
     ],
 )
 def test_refusals_name_the_fault_and_show_no_count(public, table, error, message):

@@ -102,5 +102,5 @@ def test_noise_is_too_wide_before_it_is_drawn():
         if allowed:
             mechanism.release([count, 1])
             continue
-        with pytest.raises(CountError, match=r"dim_0=0 is beyond 2\*\*52"):
+        with pytest.raises(CountError, match=r"dim_0=0 exceeds 2\*\*52"):
             mechanism.release([count, 1])
