@@ -73,10 +73,10 @@ def log_l2_total(
 
 
 def _until_negligible(terms: Iterator[float], log_total: float) -> list[float]:
-    terms = []
+    summed = []
     for log_term in terms:
-        terms.append(log_term)
+        summed.append(log_term)
         log_total = float(np.logaddexp(log_total, log_term))
         if log_term < log_total + NEGLIGIBLE:
-            return terms
-    return terms
+            return summed
+    return summed
