@@ -438,7 +438,7 @@ def test_every_command_states_the_loss_of_one_person_first(table, tmp_path):
 
 def test_a_session_keeps_the_budget(table, tmp_path):
     budget = tmp_path / "year.budget"
-    assert "0 of 0.5 spent, 0.5 left" in run("session", "begin", budget, "--epsilon", "1/2", "--unit", "household")
+    assert "0 of 0.5 spent, 0.5 remaining" in run("session", "begin", budget, "--epsilon", "1/2", "--unit", "household")
     assert "exists: show it with" in run("session", "begin", budget, "--epsilon", "5", code=1)
     release = ["release", table, "--count", "n", "--dims", "county,sex", "--public", "total", "--session", budget]
     text = run(*release, "--epsilon", "1/4", "--output", tmp_path / "june.ppd")
@@ -453,7 +453,7 @@ def test_a_session_keeps_the_budget(table, tmp_path):
         assert said in run(*release, *options, code=1)
     assert not (tmp_path / "july.ppd").exists()
     text = run("session", "show", budget)
-    assert "0.25 of 0.5 spent, 0.25 left" in text
+    assert "0.25 of 0.5 spent, 0.25 remaining" in text
     assert "june" in text
     assert "drawn" in text
     assert ppd.Session.open(budget).digest in text

@@ -1,4 +1,4 @@
-"""``ppdinf session``: a budget for many releases of the same people, begun and shown."""
+"""``ppdinf session``: one budget for many releases of the same people."""
 
 from __future__ import annotations
 
@@ -21,37 +21,35 @@ __all__ = ["session"]
 
 FILE = Annotated[Path, typer.Argument(metavar="FILE", help="Session file, such as **cases.budget**.")]
 
-session = typer.Typer(
-    no_args_is_help=True, help="A budget for many releases of the same people, and what was spent of it."
-)
+session = typer.Typer(no_args_is_help=True, help="One budget for many releases of the same people.")
 
 
 @session.command("begin")
 def begin(
     file: FILE,
     epsilon: Annotated[str | None, typer.Option(help="Budget of Laplace noise, per unit of distance.")] = None,
-    delta: Annotated[str | None, typer.Option(help="Budget of deltas, beside epsilon.")] = None,
+    delta: Annotated[str | None, typer.Option(help="Budget for the sum of deltas; requires epsilon.")] = None,
     rho: Annotated[str | None, typer.Option(help="Budget of zCDP loss, per unit of squared distance.")] = None,
-    unit: Annotated[str, typer.Option(help="Whom it protects, in the singular.")] = "person",
-    contributions: Annotated[int, typer.Option(help="Records of one unit at most, in each table.")] = 1,
+    unit: Annotated[str, typer.Option(help="Protected unit, in the singular.")] = "person",
+    contributions: Annotated[int, typer.Option(help="Maximal number of records of one unit in each table.")] = 1,
     partition: Annotated[
         list[str] | None,
         typer.Option(
             metavar="NAME:PARTS",
-            help="What divides everybody into parts that share nobody, as **region:north,south**: the part that lost "
-            "most counts.",
+            help="Partition of the people into disjoint parts, such as **region:north,south**: the largest loss of "
+            "the parts counts.",
         ),
     ] = None,
 ) -> None:
-    """Begin a session: say once what all releases together may spend.
+    """Begin a session with one budget for all releases.
 
-    It is shown first how much one person can lose under this budget: a person counted in another cell is an l1 distance
-    of 2, so that a budget of epsilon = 2 permits a loss of 4. Then draw each release with **ppdinf release --session
-    FILE**, whose losses add up as they are given there, per unit of distance. The file tells what was spent and nothing
-    confidential; it belongs to the curator, since whoever changes or copies it could spend the budget again.
+    The command first prints the largest loss of one person under this budget. A person counted in another cell is an
+    l1 distance of 2, so a budget of epsilon = 2 permits a loss of 4. Draw each release with **ppdinf release --session
+    FILE**; the losses per unit of distance add up. The file contains the spent budget and nothing confidential. Protect
+    the file: anybody who changes or copies it can spend the budget again.
     """
     if epsilon is None and rho is None:
-        raise PrivacyError("say what may be spent in all: --epsilon, --epsilon and --delta, or --rho")
+        raise PrivacyError("a session requires a budget: --epsilon, --epsilon and --delta, or --rho")
     if file.exists():
         raise FileExistsError(f"{file} exists: show it with ppdinf session show {file}, or choose another name")
     parts = read_labels(partition, "--partition") if partition else None
@@ -61,7 +59,7 @@ def begin(
 
 @session.command("show")
 def show(file: FILE) -> None:
-    """Show what was spent, release by release, and what is left. Every line of the file is checked."""
+    """Print the spent budget of each release and the remaining budget. Every line of the file is verified."""
     _show(stdout(), ppd.Session.open(file))
 
 
@@ -76,7 +74,8 @@ def _show(console: Console, opened: ppd.Session) -> None:
     notes(console, f"Budget per unit of {'squared ' * ('rho' in left)}distance, or between neighbours:")
     for name, total in opened.budget.total.items():
         notes(
-            console, f"{name}: {loss_shown(spent[name])} of {loss_shown(total)} spent, {loss_shown(left[name])} left."
+            console,
+            f"{name}: {loss_shown(spent[name])} of {loss_shown(total)} spent, {loss_shown(left[name])} remaining.",
         )
     if len(releases):
         releases = releases.drop(columns=["public", "per"])  # the guarantee below says both
@@ -86,5 +85,5 @@ def _show(console: Console, opened: ppd.Session) -> None:
             table.add_row(str(number), *texts)
         console.print(table)
     if together is not None:
-        paragraphs(console, "Guarantee of all together", together.describe())
-    notes(console, f"Last line: {opened.digest} (noted elsewhere, it shows whether lines were taken from the end)")
+        paragraphs(console, "Guarantee of all releases", together.describe())
+    notes(console, f"Digest of the last line: {opened.digest} (record it elsewhere to detect removed last lines)")
