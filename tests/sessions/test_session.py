@@ -56,7 +56,7 @@ def test_a_year_within_one_budget(file):
 
 
 def test_another_budget_or_unit_is_refused(file):
-    with pytest.raises(PrivacyError, match="requires a budget"):
+    with pytest.raises(PrivacyError, match="say what may be spent"):
         ppd.Session.open(file)
     session = ppd.Session.open(file, rho="1/2", unit="household", contributions=4)
     for wrong in ({"rho": 1}, {"epsilon": "1/2"}, {"unit": "person"}, {"contributions": 3}, {"epsilon": 1, "rho": 1}):
