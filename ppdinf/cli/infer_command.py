@@ -82,9 +82,13 @@ def run(
     with stage(console, "Drawing figures"):
         write_report(analysis, output / "report.html", title=title, release_file=file, about=about)
         write_whole(output / "posterior.csv", analysis.table().to_csv(index=False))
-    drawn = analysis.idata.posterior.sizes["draw"]
-    if drawn < settings["draws"]:
-        notes(console, f"Interrupted: the results use the first {drawn} of {settings['draws']} draws of each chain.")
+    drawn, finished = (analysis.idata.posterior.sizes[dim] for dim in ("draw", "chain"))
+    if (drawn, finished) != (settings["draws"], settings["chains"]):
+        notes(
+            console,
+            f"Interrupted: the results use the first {drawn} of {settings['draws']} draws of {finished} of "
+            f"{settings['chains']} chains.",
+        )
 
     paragraphs(console, "Guarantee", release.guarantee.describe())
     paragraphs(console, "Posterior (ArviZ summary)", analysis.summary().to_string())

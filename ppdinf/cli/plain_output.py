@@ -19,7 +19,7 @@ __all__ = ["PlainErrors", "loss_shown", "notes", "paragraphs", "plain_warnings",
 
 
 class PlainErrors(TyperGroup):
-    """Commands whose expected errors print one line and exit with code 1 instead of a traceback."""
+    """Commands that print one line instead of a traceback: exit code 1 after expected errors, 130 after Ctrl-C."""
 
     def invoke(self, ctx: typer.Context) -> object:
         """Run the command; with ``--debug``, errors are raised."""
@@ -31,6 +31,12 @@ class PlainErrors(TyperGroup):
             text = " ".join(str(error).split())
             Console(stderr=True, soft_wrap=True, highlight=False).print(f"[bold red]Error:[/] {escape(text)}")
             raise typer.Exit(1) from None
+        except (KeyboardInterrupt, SystemError) as error:
+            # Ctrl-C within a function that numba compiled is a SystemError
+            if isinstance(error, SystemError) and not isinstance(error.__cause__, KeyboardInterrupt):
+                raise
+            Console(stderr=True).print("Interrupted.")
+            raise typer.Exit(130) from None
 
 
 def stdout() -> Console:

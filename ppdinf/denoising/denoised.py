@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from ppdinf._internal.atomic_files import write_whole
 from ppdinf.diagnostics.convergence import convergence
-from ppdinf.diagnostics.rhat import limit
+from ppdinf.diagnostics.rhat import FEWEST, limit
 from ppdinf.errors import ReleaseFileError
 from ppdinf.invariants import Public
 from ppdinf.measurements import Measurements
@@ -87,6 +87,8 @@ class Denoised:
     @property
     def problems(self) -> list[str]:
         """What speaks against using the draws as they are, each in a sentence with what to do; empty where nothing."""
+        if self.draws.sizes["draw"] < FEWEST:
+            return [f"there are fewer than {FEWEST} draws of each chain, too few to judge: draw more"]
         found, at = [], self.convergence
         few = at["ess_bulk"].dropna() < ESS
         if few.any():

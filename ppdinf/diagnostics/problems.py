@@ -8,7 +8,7 @@ import pymc as pm
 import xarray as xr
 
 from ppdinf.diagnostics.parametrization import diverging, parametrisations
-from ppdinf.diagnostics.rhat import APART, limit, shown
+from ppdinf.diagnostics.rhat import APART, FEWEST, limit, shown
 from ppdinf.diagnostics.truncation_check import window_problems
 from ppdinf.distributions.densities.confidential_rv import ConfidentialRV
 
@@ -36,7 +36,10 @@ def problems_of(cells: pd.DataFrame, rated: pd.DataFrame, idata: xr.DataTree, mo
         problems.append("There is one chain: run at least four with pm.sample(chains=4) so that they can disagree.")
     problems += _movement_problems(cells)
     problems += fiber_problems(idata, model)
-    problems += _rhat_problems(rated["r_hat"], chains) if len(rated) else []
+    if idata.posterior.sizes["draw"] < FEWEST:
+        problems.append(f"There are fewer than {FEWEST} draws of each chain, too few to judge: draw more (draws=).")
+    elif len(rated):
+        problems += _rhat_problems(rated["r_hat"], chains)
     low = rated[rated["ess_bulk"] < ESS]
     if len(low):
         problems.append(

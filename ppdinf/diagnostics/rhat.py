@@ -23,10 +23,12 @@ from __future__ import annotations
 import numpy as np
 from scipy.stats import chi2
 
-__all__ = ["RHAT", "limit", "shown"]
+__all__ = ["FEWEST", "RHAT", "limit", "shown"]
 
 RHAT = 1.01
 LEVEL = 0.05
+FEWEST = 4
+"""Draws of a chain from which R-hat and effective sample sizes are defined."""
 APART = 100.0
 """Beyond this, chains do not overlap at all, and the number says nothing but that."""
 

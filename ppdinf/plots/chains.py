@@ -30,21 +30,26 @@ def plot_chains(idata: xr.DataTree, var_names: list[str] | None = None, *, trust
     Returns
     -------
     matplotlib.figure.Figure
-        Traces left; right the cumulative ranks of each chain's draws among all draws, thinned by their
-        ESS, less the uniform line. Chains that explore one posterior stay near zero; p is that of ArviZ's
-        test of uniformity.
+        Left the traces. Right the cumulative ranks of each chain's draws among all draws, thinned by their ESS, minus
+        the uniform line, where there are at least two chains with at least four draws. Chains that explore one
+        posterior stay near zero; p is that of ArviZ's test of uniformity.
     """
     import arviz_plots as azp
     import arviz_stats as azs
     from arviz_base import extract
     from matplotlib import pyplot
 
+    from ppdinf.diagnostics.rhat import FEWEST
+
     chosen = extract(idata, var_names=var_names, combined=False, keep_dataset=True)
+    chains, draws = chosen.sizes["chain"], chosen.sizes["draw"]
+    comparable = chains > 1 and draws >= FEWEST
+    columns = ["trace", "ranks"] if comparable else ["trace"]
     rows = [dim for dim in chosen.dims if dim not in ("chain", "draw")]
     height = 0.6 + 1.5 * sum(variable[0, 0].size for variable in chosen.data_vars.values())
     with figure_style():
         grid = azp.PlotCollection.grid(
-            chosen.expand_dims(column=2).assign_coords(column=["trace", "ranks"]),
+            chosen.expand_dims(column=len(columns)).assign_coords(column=columns),
             rows=["__variable__", *rows],
             cols=["column"],
             backend="matplotlib",
@@ -56,15 +61,20 @@ def plot_chains(idata: xr.DataTree, var_names: list[str] | None = None, *, trust
         azp.plot_trace(
             idata, var_names=var_names, plot_collection=grid, visuals={"trace": {"width": 0.5, "alpha": 0.8}}
         )
-        grid.coords = {"column": "ranks"}
-        # the test of uniform ranks is for independent draws: thin the chains until they nearly are
-        azp.plot_rank(azs.thin(idata, var_names=var_names), var_names=var_names, plot_collection=grid)
+        if comparable:
+            grid.coords = {"column": "ranks"}
+            # the test of uniform ranks is for independent draws: thin the chains until they nearly are
+            azp.plot_rank(azs.thin(idata, var_names=var_names), var_names=var_names, plot_collection=grid)
     figure = grid.viz["figure"].item()
     pyplot.close(figure)  # ArviZ registers it with pyplot, which would keep it
-    rhats = np.concatenate([variable.values.ravel() for variable in azs.rhat(chosen).data_vars.values()])
-    figure.suptitle(
-        _verdict(rhats, chosen.sizes["chain"], trusted), x=0.01, ha="left", fontweight="bold", fontsize=10.5
-    )
+    if comparable:
+        rhats = np.concatenate([variable.values.ravel() for variable in azs.rhat(chosen).data_vars.values()])
+        verdict = _verdict(rhats, chains, trusted)
+    elif chains == 1:
+        verdict = "One chain: a second one is needed to see whether chains agree"
+    else:
+        verdict = f"Fewer than {FEWEST} draws of each chain: too few to see whether chains agree"
+    figure.suptitle(verdict, x=0.01, ha="left", fontweight="bold", fontsize=10.5)
     return figure
 
 

@@ -64,6 +64,15 @@ def test_sums_and_summaries():
     assert posterior.to_dataset()["estimate"].sel(a="B", b="m") == cells.loc[("B", "m"), "estimate"]
 
 
+@pytest.mark.parametrize("chains", [1, 2])
+def test_few_draws_are_a_problem_and_no_traceback(chains, tmp_path):
+    for draws in (1, 3):
+        posterior = ppd.denoise(SEEN, draws=draws, chains=chains, rng=1, progressbar=False)
+        assert posterior.problems == ["there are fewer than 4 draws of each chain, too few to judge: draw more"]
+        posterior.report(tmp_path / "few.html")
+    assert "fewer than 4 draws" in (tmp_path / "few.html").read_text(encoding="utf-8")
+
+
 def test_files(tmp_path):
     posterior = ppd.denoise(SEEN, draws=20, rng=1, progressbar=False)
     posterior.save(tmp_path / "cells.csv")

@@ -146,3 +146,21 @@ def test_chains(idata):
 def test_chains_that_disagree_say_so(idata):
     idata.posterior["spread"] = idata.posterior["spread"] + 3 * idata.posterior["chain"]
     assert "do not agree" in texts(plot_chains(idata, ["spread"]))
+
+
+@pytest.mark.parametrize(("chains", "draws"), [(1, 1), (1, 3), (1, 200), (2, 1), (2, 3)])
+def test_chains_that_cannot_be_compared_have_traces_and_a_sentence(idata, chains, draws):
+    """As they are after an interruption."""
+    few = xr.DataTree.from_dict(
+        {"posterior": idata.posterior.to_dataset().isel(chain=slice(chains), draw=slice(draws))}
+    )
+    figure = plot_chains(few, ["spread"])
+    assert [len(axes.lines) for axes in figure.axes] == [chains]
+    assert ("One chain" if chains == 1 else "Fewer than 4 draws") in figure.get_suptitle()
+
+
+def test_four_draws_of_two_chains_are_compared(idata):
+    few = xr.DataTree.from_dict({"posterior": idata.posterior.to_dataset().isel(chain=slice(2), draw=slice(4))})
+    figure = plot_chains(few, ["spread"])
+    assert len(figure.axes) == 2
+    assert "R-hat" in figure.get_suptitle()
