@@ -82,3 +82,10 @@ def test_sums_of_thirty_rows_do_not_overflow():
     diagram = decision_diagram(sparse.csc_array(M), c, supports)
     x = diagram.draw(np.zeros(diagram.values.size), np.random.default_rng(1))
     assert (M @ x == c).all()
+
+
+def test_variables_under_no_equation():
+    none = sparse.csc_array((0, 2), dtype=np.int64)
+    diagram = decision_diagram(none, np.zeros(0, dtype=np.int64), [np.array([0, 2]), np.array([1, 4])])
+    found = {tuple(diagram.draw(np.zeros(4), np.random.default_rng(seed)).tolist()) for seed in range(60)}
+    assert found == {(0, 1), (0, 4), (2, 1), (2, 4)}

@@ -185,7 +185,8 @@ def _ordered(M: sparse.csc_array, ends: IntVector) -> IntVector:
     entries = M.tocoo()
     rows, columns = entries.row, entries.col
     widths = np.abs(entries.data * (ends[:, 1] - ends[:, 0])[columns]).astype(np.float64)
-    before, after = np.zeros(M.shape[0]), np.bincount(rows, widths, minlength=M.shape[0])
+    before, after = np.zeros((2, M.shape[0]))
+    np.add.at(after, rows, widths)
     component = support_components(sparse.csc_array(sparse.csr_array(M).T))
     order: list[int] = []
     for label in range(component.max(initial=-1) + 1):
