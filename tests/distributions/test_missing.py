@@ -80,3 +80,18 @@ def test_posterior(way):
     # 400 effective draws give a total variation of 0.06 on average, and above 0.16 not once in 10^4
     assert 0.5 * abs(seen - law).sum() < 0.16
     assert 0.5 * abs(WEIGHT / WEIGHT.sum() - law).sum() > 0.2
+
+
+@pytest.mark.parametrize("shaped", [lambda x: x[:, None], lambda x: x[:, None] + np.zeros((3, 2), dtype=int)])
+def test_visits_of_each_shape_are_taken_apart_by_cell(shaped):
+    """The mask of what is missing is wider than the table's own axis."""
+    seen = ppd.Measurements(
+        {"a": [0, 1, 2]},
+        ppd.measured(ppd.invariants.margin("a"), [0, 0, 2], ppd.laws.RandomRounding(2)),
+        bounds=ppd.invariants.nonnegative(),
+    )
+    with pm.Model() as model:
+        x = ppd.PartiallyPrivate("x", pm.Poisson.dist(RATE), seen, marginalize=False)
+        pm.Binomial("v", n=shaped(x), p=SHARE, observed=VISITS)
+    log_density = model.compile_logp()
+    assert all(np.isfinite(log_density(model.initial_point(seed))) for seed in range(5))

@@ -190,8 +190,8 @@ def _taken(numbers: Numbers, entries: Sequence[slice | Variable]) -> Numbers | N
                 return None
             if values.dtype != bool:
                 index.append(int(values) if values.ndim == 0 else values)
-            elif lengths == values.shape:
-                index += np.nonzero(values)
+            elif all(n in (1, m) for n, m in zip(lengths, values.shape, strict=True)):
+                index += [taken if n > 1 else 0 * taken for n, taken in zip(lengths, np.nonzero(values), strict=True)]
             else:
                 return None
     return np.asarray(numbers[tuple(index)])
