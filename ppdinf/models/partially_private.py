@@ -17,6 +17,7 @@ from ppdinf._internal.pymc_compat import (
     BetaBinomialRV,
     BinomialRV,
     MissingInputError,
+    RandomVariable,
     SymbolicRandomVariable,
     TensorVariable,
     change_dist_size,
@@ -271,4 +272,19 @@ def _fit_to_table(dist: TensorVariable, observed: Observed) -> TensorVariable:
     if not fits:
         sizes = dict(zip(frame.dims, frame.shape, strict=True))
         raise ModelError(f"the distribution has shape {static}, the table has {sizes}")
-    return change_dist_size(dist, frame.shape)
+    return change_dist_size(_with_known_lengths(dist, frame.shape), frame.shape)
+
+
+def _with_known_lengths(dist: TensorVariable, shape: tuple[int, ...]) -> TensorVariable:
+    """State the lengths of parameters that are known to be 1: along axes of which the table has a single label."""
+    op = dist.owner.op
+    if not isinstance(op, RandomVariable):
+        return dist
+    rng, size = dist.owner.inputs[:2]
+    parameters = []
+    for parameter in op.dist_params(dist.owner):
+        static = parameter.type.shape
+        wanted = shape[len(shape) - len(static) :]
+        lengths = [1 if n is None and m == 1 else n for n, m in zip(static, wanted, strict=True)]
+        parameters.append(parameter if tuple(lengths) == static else pt.specify_shape(parameter, lengths))
+    return op.make_node(rng, size, *parameters).default_output()

@@ -317,3 +317,20 @@ def test_copies_of_a_model_sum_the_table_out_with_its_dependents(again):
     model = posed(TOLD["deaths"][0])
     assert [table.is_summed_out for table in tables_of(model)] == [True]
     assert again(model).compile_logp()({}) == pytest.approx(model.compile_logp()({}), abs=1e-12)
+
+
+@pytest.mark.compiled
+@pytest.mark.parametrize("shape", [(1, 1), (1, 2)])
+def test_data_along_an_axis_of_one_label(shape):
+    """Wrong variant: refused when evaluated, for PyTensor does not know that the data have length 1."""
+    noisy, covariate = np.arange(3, 3 + np.prod(shape)).reshape(shape), np.full(shape, 0.01)
+    release = ppd.Release(noisy, ppd.GeneralizedLaplace(ppd.invariants.Public(), epsilon=1))
+    with pm.Model() as model:
+        level = pm.Normal("level", 0, 1)
+        rate = pm.math.exp(level + pm.Data("covariate", covariate))
+        x = ppd.PartiallyPrivate("x", pm.Poisson.dist(rate), release)
+        pm.Normal("d", pm.math.switch(x > 1, 2.0, 0.5), 1, observed=np.full(shape, 3.2))
+    counts = np.arange(200)
+    weights = stats.poisson.pmf(counts, np.exp(0.01)) * stats.norm.pdf(3.2, np.where(counts > 1, 2.0, 0.5))
+    wanted = sum(np.log(weights @ np.exp(-abs(y - counts))) for y in noisy.ravel()) + stats.norm.logpdf(0)
+    assert float(model.compile_logp()({"level": np.array(0.0)})) == pytest.approx(wanted, abs=1e-9)
