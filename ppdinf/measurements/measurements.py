@@ -26,6 +26,7 @@ from ppdinf.measurements.label_frame import frame_of_labels
 from ppdinf.measurements.measured import Measured
 from ppdinf.measurements.measured_rows import onto_rows
 from ppdinf.measurements.measurement_file import packed
+from ppdinf.mechanisms.suppression import Suppression
 from ppdinf.releases import Release
 from ppdinf.releases.sealed import save
 from ppdinf.tables.frame import Frame
@@ -132,8 +133,9 @@ class Measurements:
         for release in given[1:]:
             frame.check_same(release.frame, "a further release")
         made: Measurements = object.__new__(cls)
-        parts = [_entries_of(release, k) for k, release in enumerate(given)]
-        stated = [Measured(margin(*r.dims), r.table, part.forms[0][0]) for r, part in zip(given, parts, strict=True)]
+        noisy = [(k, release) for k, release in enumerate(given) if not isinstance(release.mechanism, Suppression)]
+        parts = [_entries_of(release, k) for k, release in noisy]
+        stated = [Measured(margin(*r.dims), r.table, p.forms[0][0]) for (_, r), p in zip(noisy, parts, strict=True)]
         made._set(frame, parts, stated, _joined([r.public for r in given]))
         made.releases = tuple(given)
         return made

@@ -122,3 +122,17 @@ def test_refuses_unbounded_cells():
         release = ppd.Suppression(public).release(table)
         with pm.Model(coords=release.coords), pytest.raises(ModelError, match=message):
             ppd.PartiallyPrivate("x", pm.Poisson.dist(1.0), release=release)
+
+
+def test_beside_a_release_with_noise():
+    """The stand-in says nothing: the density is that of the noisy release within the bounds, on the given total."""
+    noisy = ppd.Release(np.array([1, 0, 2]), ppd.GeneralizedLaplace(total(), epsilon=1))
+    hidden = ppd.Release(np.array([1, 1, 1]), ppd.Suppression(total() & nonnegative()))
+    with pm.Model() as model:
+        ppd.PartiallyPrivate("x", pm.Poisson.dist([1.0, 2.0, 0.5]), release=[noisy, hidden], marginalize=False)
+    log_density = model.compile_logp()
+    tables = np.array([(a, b, 3 - a - b) for a in range(4) for b in range(4 - a)])
+    found = np.array([float(log_density({"x": table})) for table in tables])
+    wanted = stats.poisson.logpmf(tables, [1.0, 2.0, 0.5]).sum(axis=1) - abs(tables - [1, 0, 2]).sum(axis=1)
+    np.testing.assert_allclose(found - found[0], wanted - wanted[0], atol=1e-9)
+    assert float(log_density({"x": np.array([4, -1, 0])})) == -np.inf
