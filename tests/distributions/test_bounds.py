@@ -47,3 +47,27 @@ def test_tables_outside_of_bounds_have_no_density(name, total, published):
     away = abs(COUNTS - y)[possible].sum(axis=1)
     expected = stats.poisson([1, 2, 3]).logpmf(COUNTS[possible]).sum(axis=1) - away
     assert np.ptp(found[possible] - expected) < 1e-9
+
+
+OFF = [[0, 2, -1], [0, 20, -19], [-1, 1, 1], [0, 1000, -999]]
+
+
+@pytest.mark.parametrize("way", ["PartiallyPrivate", "Released"])
+@pytest.mark.parametrize("kind", ["l1", "l2", "conditioned"])
+def test_normalizers_are_not_needed_outside_of_bounds(kind, way):
+    """Wrong variant: an error, for no release is in reach of such a table and the total weight of releases is 0."""
+    public = inv.total() & inv.nonnegative()
+    if kind == "conditioned":
+        mechanism = ppd.Conditioned(public, laws.DoubleGeometric(1))
+    else:
+        mechanism = ppd.WassersteinExponential(public, epsilon=1, sensitivity=2, secrets="s", loss=kind)
+    with pm.Model() as model:
+        if way == "Released":
+            ppd.models.Released("y", mechanism, pm.DiscreteUniform("x", -2000, 2000, shape=3), observed=[0, 1, 0])
+        else:
+            release = ppd.Release(np.array([0, 1, 0]), mechanism)
+            ppd.PartiallyPrivate("x", pm.DiscreteUniform.dist(-2000, 2000, shape=3), release, marginalize=False)
+    logp = model.compile_logp()
+    scale = {v.name: np.array(0.0) for v in model.value_vars if v.name != "x"}
+    assert [float(logp({"x": np.array(x), **scale})) for x in OFF] == [-np.inf] * len(OFF)
+    assert np.isfinite(logp({"x": np.array([0, 0, 1]), **scale}))

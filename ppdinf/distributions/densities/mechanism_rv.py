@@ -84,8 +84,13 @@ class ReleaseLaw:
         return drawn
 
     def log_density(self, y: Array, x: NDArray[np.int64]) -> float:
-        """Log density of a release given a table, up to what is the same for all tables with the same public sums."""
+        """Log density of a release given a table, up to what is the same for all tables with the same public sums.
+
+        -inf for tables that break public bounds.
+        """
         if self.mechanism.is_integer and exact_product(self._blank.A, y - x).any():
+            return -np.inf
+        if (self._blank.B @ x < self._blank.limits).any():
             return -np.inf
         system, mechanism, _ = self._settled(self._sums(x))
         return mechanism.log_weight(system, y, x)

@@ -137,8 +137,14 @@ class ObservedRelease(Observed):
         moved, goal = (y - answers, 0) if self.is_integer else (answers, kept.values)
         log_weight = likelihood.log_table(y, answers, *auxiliary)
         if likelihood.looks_at_table:
-            log_weight += of_table(likelihood.log_of_table, x)
+            log_weight += of_table(self._log_of_table, x)
         return pt.switch(pt.all(pt.eq(sums_of_cells(kept.A, moved), goal)), log_weight, -np.inf)
+
+    def _log_of_table(self, cells: NDArray[np.int64]) -> float:
+        """Log weight that depends on the table as a whole; -inf out of public bounds, where it is not defined."""
+        systems = self.system, self.published.kept
+        within = all((system.B @ cells >= system.limits).all() for system in systems if system.limits.size)
+        return self.likelihood.log_of_table(cells) if within else -np.inf
 
     def draw(self, cells: NDArray[np.int64], rng: np.random.Generator) -> Array:
         """Release tables again, by the mechanism's own sampler."""
