@@ -34,8 +34,11 @@ from rich.progress import Progress
 from scipy.optimize import minimize
 
 from ppdinf._internal.pymc_compat import (
+    Constant,
     FlatRV,
     HalfFlatRV,
+    RandomVariable,
+    TensorVariable,
     ancestors,
     change_dist_size,
     compile_pymc,
@@ -189,10 +192,19 @@ def _proposals(model: pm.Model, seed: int) -> tuple[list[str], Callable[[], Batc
     # what was observed has its value wherever something depends on it
     observed = {rv: model.rvs_to_values[rv] for rv in model.observed_RVs}
     replaced = graph_replace([*outcome, log_l, *(value.ravel() for value in drawn.values())], observed, strict=False)
+    for k in range(len(free)):
+        replaced = graph_replace(replaced, {replaced[k]: _sized_by_parameters(replaced[k])}, strict=False)
     free = replaced[: len(free)]
     roots = [rv for rv in free if not any(other in free for other in ancestors([rv]) if other is not rv)]
     batched = {rv: change_dist_size(rv, (BATCH,), expand=True) for rv in roots}
-    function = compile_pymc([], vectorize_graph(replaced, batched), random_seed=seed)
+    try:
+        many = vectorize_graph(replaced, batched)
+    except (NotImplementedError, ValueError) as error:
+        raise ModelError(
+            "the prior cannot be drawn many times at once, for PyTensor cannot vectorize one of its distributions: use "
+            "ppdinf.samplers.importance or pm.sample"
+        ) from error
+    function = compile_pymc([], many, random_seed=seed)
 
     def propose() -> Batch:
         found = function()
@@ -202,6 +214,23 @@ def _proposals(model: pm.Model, seed: int) -> tuple[list[str], Callable[[], Batc
         return found[: len(outcome)], log_l, np.concatenate(found[len(outcome) + 1 :], axis=1)
 
     return [variable.name for variable in outcome], propose
+
+
+def _sized_by_parameters(rv: TensorVariable) -> TensorVariable:
+    """Broadcast the parameters of a random variable to its size: a size cannot be vectorized with them."""
+    op = rv.owner.op
+    if not isinstance(op, RandomVariable):
+        return rv
+    rng, size = rv.owner.inputs[:2]
+    if isinstance(size, Constant) and size.data is None:
+        return rv
+    lead = [size[k] for k in range(rv.ndim - op.ndim_supp)]
+    parameters = [
+        pt.broadcast_to(p, (*lead, *tuple(p.shape)[p.ndim - ndim :]))
+        for p, ndim in zip(op.dist_params(rv.owner), op.ndims_params, strict=True)
+    ]
+    sized: TensorVariable = op.make_node(rng, None, *parameters).outputs[1]
+    return sized
 
 
 def _maximiser(model: pm.Model) -> Callable[[NDArray[np.float64], float], float]:

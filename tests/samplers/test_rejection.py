@@ -140,3 +140,23 @@ def test_models_without_a_prior_to_draw_from_are_refused():
     for draws in (0, 2.5, True):
         with pytest.raises(ModelError, match="positive integer"):
             rejection(model, draws)
+
+
+def test_effects_whose_spread_is_drawn():
+    """Draws under a nearly flat likelihood are draws of the prior: normal given their spread, and independent."""
+    with pm.Model() as model:
+        tau = pm.HalfNormal("tau")
+        effect = pm.Normal("effect", 0, tau, shape=3)
+        pm.Normal("seen", 1e-9 * (tau + effect.sum()), 1, observed=0.0)
+    posterior = rejection(model, 2000, rng=1, progressbar=False).posterior
+    z = (posterior["effect"] / posterior["tau"]).values[0]
+    assert stats.kstest(z.ravel(), "norm").pvalue > 1e-6
+    assert stats.kstest(posterior["tau"].values[0], "halfnorm").pvalue > 1e-6
+    assert (abs(np.corrcoef(z.T) - np.eye(3)) < 6 / np.sqrt(2000)).all()
+
+
+def test_priors_that_cannot_be_vectorized_are_refused():
+    with pm.Model() as model:
+        pm.Normal("seen", pm.ZeroSumNormal("effect", pm.HalfNormal("tau"), shape=3)[0], 1, observed=0.0)
+    with pytest.raises(ModelError, match="cannot be drawn many times at once"):
+        rejection(model, 10)
