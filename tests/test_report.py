@@ -173,11 +173,11 @@ def two_way(**changes):
 
 def test_the_page_describes_the_model_that_was_fitted(analysis, tmp_path):
     both = two_way()
-    assert "effects of county and sex that add up" in both.model()
+    assert "additive effects of county and sex" in both.model()
     assert "effects" not in analysis.model()
-    assert "walked along moves" in both.model()
-    assert "summed out" in analysis.model()  # no step of the table left its notes
-    assert "In 1 cells nobody is at risk: their count is 0." in both.model()
+    assert "sampled along moves" in both.model()
+    assert "marginalized exactly" in analysis.model()  # no step of the table left its notes
+    assert "In 1 cells nobody is at risk: the count is 0." in both.model()
     write_report(both, tmp_path / "report.html", title="t", release_file="f.ppd")
     parsed = " ".join(Page((tmp_path / "report.html").read_text(encoding="utf-8")).text.split())
     assert " ".join(both.model().split()) in parsed

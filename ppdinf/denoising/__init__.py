@@ -1,15 +1,15 @@
-"""The posterior of a table given everything published about it, without writing a model.
+"""The posterior of a table given everything published about it, without a user-written model.
 
-Rule: the prior learns, the table moves given it; neither knows how the other does.
+The prior learns its parameters; the table is sampled given the prior. The two parts are independent of each other's
+algorithms.
 
-count_windows    windows of counts from 0 on, by what was published alone
-denoise          `denoise`: the posterior of a table given everything published about it
-denoised         the posterior of a table: draws, sums by label, estimates with intervals, tables for others to read
-learned_prior    a prior of the cells of a table that learns its level, spread and sparsity
-parameter_moves  parameters of the learned prior given a table: random-walk Metropolis steps
-table_forest     a table given its prior, drawn exactly: any two sums, noisy or exact, are nested or disjoint
-table_walk       a table given its prior, by a walk on its fiber, along lines and of cells at once: sums may overlap
-                 in any way
+count_windows    Windows of non-negative counts, from the published measurements alone.
+denoise          `denoise`: the posterior of a table given everything published about it.
+denoised         The posterior of a table: draws, sums by label, estimates with intervals, exported tables.
+learned_prior    A prior of the cells that learns its level, spread and sparsity.
+parameter_moves  Random-walk Metropolis steps of the prior's parameters given a table.
+table_forest     Exact draws of a table given its prior, if any two noisy or exact sums are nested or disjoint.
+table_gibbs      Gibbs and block steps of a table given its prior, for sums that overlap in any way.
 """
 
 from ppdinf.denoising.denoise import denoise as denoise

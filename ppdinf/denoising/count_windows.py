@@ -1,4 +1,4 @@
-"""Windows of counts from 0 on, by what was published alone."""
+"""Windows of non-negative counts, from the published measurements alone."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from ppdinf.distributions.observation.observed_measurements import ObservedMeasu
 from ppdinf.distributions.observation.truncation_bounds import possible_counts
 from ppdinf.errors import ModelError
 
-__all__ = ["CountWindows", "count_windows"]
+__all__ = ["CountWindows", "published_windows"]
 
-LARGEST = 2**26  # log weights of counts, cells by counts: 512 MB
-FURTHER = 2.0  # how far windows go below what noise reaches, in its own reach: a prior of sparse tables pulls down
+LARGEST = 2**26  # elements of the array of log weights, cells times counts: 512 MB
+EXTENSION = 2.0  # lower extension of windows below the noise, in radii of the noise: priors of sparse tables favour 0
 
 
 @dataclass(frozen=True, eq=False)
 class CountWindows:
-    """Counts that cells can have.
+    """Possible counts of the cells.
 
     Attributes
     ----------
     lower : array of int64, shape (d,)
     counts : array of int64, shape (d, width)
-        ``lower[i], lower[i] + 1, ...``, with 0 in place of what is negative.
+        ``lower[i], lower[i] + 1, ...``, with negative values replaced by 0.
     log_noise : array of float64, shape (d, width)
-        Log weights by what was measured of each cell alone; ``-inf`` for what public bounds exclude.
+        Log weights by the noise of single cells; ``-inf`` for counts that public bounds exclude.
     """
 
     lower: NDArray[np.int64]
@@ -35,37 +35,39 @@ class CountWindows:
     log_noise: NDArray[np.float64]
 
     @property
-    def most(self) -> int:
-        """Largest count of any."""
+    def largest(self) -> int:
+        """Largest count of any cell."""
         return int(self.counts.max())
 
 
-def count_windows(observed: ObservedMeasurements) -> CountWindows:
-    """Find the counts of every cell.
+def published_windows(observed: ObservedMeasurements) -> CountWindows:
+    """Return the window of counts of every cell.
 
     Raises
     ------
     ModelError
-        Naming a cell that nothing published bounds; windows that do not fit into memory.
+        A cell is unbounded by everything published (the message names the cell), or the windows exceed the memory.
     """
     system, d = observed.system, observed.frame.size
     nonnegative = np.ones(d, dtype=bool)
     low, high = possible_counts(system, nonnegative, observed.tail_inequalities())
     below, upper = observed.truncation(low, high)
-    below = np.maximum(below - FURTHER * (upper - below) / 2, low - 1)
+    below = np.maximum(below - EXTENSION * (upper - below) / 2, low - 1)
     bounded = np.isfinite(upper)
     if not bounded.all():
         cell = system.frame.cell(int(np.argmin(bounded)))
         raise ModelError(
-            f"nothing published bounds the count at {cell}: without a model of your own (ppd.PartiallyPrivate) "
-            "every cell needs a measurement, or a noisy or exact sum of counts that holds it"
+            f"the count at {cell} is unbounded by everything published: every cell needs a measurement, or a noisy or "
+            "exact sum of counts that contains it, or else a model (ppd.PartiallyPrivate)"
         )
     width = int((upper - below).max()) + 1
     if width * d > LARGEST:
-        raise ModelError(f"noise leaves {width:,} counts to a cell, of which {d:,} cells can have {LARGEST // d:,}")
+        raise ModelError(
+            f"noise leaves {width:,} possible counts per cell, above the limit of {LARGEST // d:,} for {d:,} cells"
+        )
     lower = below.astype(np.int64)
     counts = lower[:, None] + np.arange(width)
-    least, most = system.cell_limits
-    allowed = (counts >= np.maximum(least, 0)[:, None]) & (counts <= most[:, None])
+    cell_lower, largest = system.cell_limits
+    allowed = (counts >= np.maximum(cell_lower, 0)[:, None]) & (counts <= largest[:, None])
     log_noise = np.where(allowed, observed.log_counts(counts), -np.inf)
     return CountWindows(lower, np.maximum(counts, 0), log_noise)

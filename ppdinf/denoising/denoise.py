@@ -1,4 +1,4 @@
-"""`denoise`: the posterior of a table given everything published about it, without writing a model."""
+"""`denoise`: the posterior of a table given everything published about it, without a user-written model."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 from rich.progress import Progress
 
-from ppdinf.denoising.count_windows import count_windows
+from ppdinf.denoising.count_windows import published_windows
 from ppdinf.denoising.denoised import Denoised
 from ppdinf.denoising.learned_prior import LearnedPrior
 from ppdinf.denoising.table_forest import TableForest
-from ppdinf.denoising.table_walk import TableWalk
+from ppdinf.denoising.table_gibbs import TableGibbs
 from ppdinf.distributions.observation.observed_measurements import ObservedMeasurements
 from ppdinf.errors import ModelError
 from ppdinf.fiber.nested_sums.nested_sums import OutOfReachError
@@ -26,15 +26,15 @@ from ppdinf.releases import Release
 
 __all__ = ["denoise"]
 
-TABLE = "table"  # its name among the parameters of a draw, which are "level", "shape" and those of factors
-SWEEPS = 4  # of the table and its prior for each draw that is kept
+TABLE = "table"  # name of the table in a draw, alongside the parameters "level", "shape" and those of factors
+SWEEPS = 4  # sweeps of the table and its prior per stored draw
 
 type Reals = NDArray[np.float64]
 type Draw = dict[str, NDArray[np.int64] | float | Reals]
 
 
 class Tables(Protocol):
-    """Tables given their prior, and chains of them."""
+    """Sampler of tables given their prior."""
 
     start: NDArray[np.int64]
     plan: str
@@ -44,15 +44,15 @@ class Tables(Protocol):
 
 
 class TableChain(Protocol):
-    """A table that moves given log weights ``log_h[x] + slope[i] x`` of the prior."""
+    """Chain of tables with log weights ``log_h[x] + slope[i] x`` of the prior."""
 
     table: NDArray[np.int64]
 
     def sweep(self, log_h: Reals, slope: Reals) -> None:
-        """Move."""
+        """Update the table."""
 
     def move_with(self, prior: LearnedPrior | None, log_h: Reals, slope: Reals, *, tune: bool) -> None:
-        """Move the table and the prior together; lengths of steps change while tuning alone."""
+        """Update the table and the prior jointly; step lengths adapt only while tuning."""
 
 
 def denoise(
@@ -67,42 +67,43 @@ def denoise(
 ) -> Denoised:
     """Draw the posterior of a table of counts given everything published about it.
 
-    Every draw agrees with everything exact. No model has to be written: counts are 0 or more, and by default their
-    prior is negative binomial, with a level, effects of the labels of each dimension and further coordinate, and a
-    sparsity that it learns from what was published.
+    Every draw satisfies everything exact. Counts are non-negative. The default prior is negative binomial with a
+    level, effects of the labels of each dimension and further coordinate, and a sparsity. Its parameters are learned
+    from the published measurements.
 
     Parameters
     ----------
     data : Measurements, Release or list of Release
     draws : int, default 1000
-        Kept from each chain.
+        Stored draws of each chain.
     tune : int, optional
-        Draws before that are not kept; by default half as many as are.
+        Draws before the stored draws, which are discarded; by default half of `draws`.
     chains : int, default 2
-        In threads.
+        Chains run in threads.
     prior : {"learned", "flat"}
-        "flat" gives all counts from 0 on the same weight. It is there to compare with: where most cells are 0 it
-        covers far less than it says.
+        "flat" gives all non-negative counts the same weight. It serves comparisons only: where most cells are 0, its
+        intervals have far less than the nominal coverage.
     rng : int or numpy.random.Generator, optional
     progressbar : bool, default True
 
     Returns
     -------
     Denoised
-        ``draws``, ``summary(...)``, sums by label, and whether the chains agree.
+        ``draws``, ``summary(...)``, sums by label, and convergence diagnostics.
 
     Raises
     ------
     ModelError
-        Naming a cell whose count nothing published bounds; windows of counts that do not fit into memory.
+        A count is unbounded by everything published (the message names the cell), or windows exceed the memory.
     InvariantError
-        No table agrees with everything public.
+        No table satisfies everything public.
 
     Notes
     -----
-    Where any two sums, noisy or exact, are nested or disjoint, tables are drawn exactly given their prior (some 2 us a
-    cell); otherwise they walk: a county of 2,016 cells with eleven overlapping queries takes some 8 ms a sweep, of
-    which a draw has four. Stopped by Ctrl-C, it keeps the draws that all chains have.
+    If any two noisy or exact sums are nested or disjoint, tables are drawn exactly given their prior (about 2 us per
+    cell). Otherwise they are sampled by Markov chain: a sweep of a county of 2,016 cells with 11 overlapping queries
+    takes about 8 ms, and a draw has four sweeps. After Ctrl-C, the draws that all chains have are returned.
+        raise ModelError(f"data must be Measurements or releases, found {type(data).__name__}")
 
     Examples
     --------
@@ -126,37 +127,38 @@ def denoise(
     if min(draws, chains) < 1 or (tune is not None and tune < 0):
         raise ModelError(f"draws and chains must be at least 1, found {draws} and {chains}")
     observed = ObservedMeasurements(data)
-    windows = count_windows(observed)
+    windows = published_windows(observed)
     sums = observed.in_forest(windows.lower, windows.counts.shape[1])
-    tables: Tables = TableWalk(observed, windows) if sums is None else TableForest(sums, windows)
+    tables: Tables = TableGibbs(observed, windows) if sums is None else TableForest(sums, windows)
     tune = draws // 2 if tune is None else tune
     stop = threading.Event()
     generators = np.random.default_rng(rng).spawn(chains)
     with Progress(disable=not progressbar) as progress:
         tasks = [progress.add_task(f"chain {k}", total=tune + draws) for k in range(chains)]
         with ThreadPoolExecutor(min(chains, os.cpu_count() or 1)) as pool:
-            run = partial(_chain, data, tables, windows.most, draws, tune, prior, stop)
+            run = partial(_chain, data, tables, windows.largest, draws, tune, prior, stop)
             futures: list[Future[list[Draw]]] = []
             try:
-                for own, task in zip(generators, tasks, strict=True):
-                    futures.append(pool.submit(run, own, partial(progress.advance, task)))
-                found = [future.result() for future in futures]
+                for generator, task in zip(generators, tasks, strict=True):
+                    futures.append(pool.submit(run, generator, partial(progress.advance, task)))
+                results = [future.result() for future in futures]
             except OutOfReachError as error:
                 raise observed.contradiction(error) from error
             except KeyboardInterrupt:
                 stop.set()
-                found = [future.result() for future in futures]
-    shortest = min(map(len, found), default=0)
-    if not shortest or len(found) < chains:
+                results = [future.result() for future in futures]
+    shortest = min(map(len, results), default=0)
+    if not shortest or len(results) < chains:
         raise KeyboardInterrupt
-    whole = {name: np.array([[draw[name] for draw in own[:shortest]] for own in found]) for name in found[0][0]}
-    return Denoised(data, whole.pop(TABLE), whole, tables.plan)
+    names = results[0][0]
+    values = {name: np.array([[draw[name] for draw in chain[:shortest]] for chain in results]) for name in names}
+    return Denoised(data, values.pop(TABLE), values, tables.plan)
 
 
 def _chain(
     data: Measurements,
     tables: Tables,
-    most: int,
+    largest: int,
     draws: int,
     tune: int,
     prior: str,
@@ -164,20 +166,20 @@ def _chain(
     rng: np.random.Generator,
     advance: Callable[[int], None],
 ) -> list[Draw]:
-    """Draw one chain: tables, and parameters of their prior."""
-    flat = np.zeros(most + 1), np.zeros(data.frame.size)
-    kept: list[Draw] = []
+    """Draw one chain of tables and parameters of their prior."""
+    flat = np.zeros(largest + 1), np.zeros(data.frame.size)
+    drawn: list[Draw] = []
     learned = LearnedPrior(data.frame, ~data.public.empty, tables.start) if prior == "learned" else None
     chain = tables.chain(rng)
     for k in range(tune + draws):
         if stop.is_set():
             break
         for _ in range(SWEEPS):
-            chain.sweep(*(flat if learned is None else learned.log_weights(most)))
+            chain.sweep(*(flat if learned is None else learned.log_weights(largest)))
             if learned is not None:
                 learned.update(chain.table, rng, tune=k < tune)
-            chain.move_with(learned, *(flat if learned is None else learned.log_weights(most)), tune=k < tune)
+            chain.move_with(learned, *(flat if learned is None else learned.log_weights(largest)), tune=k < tune)
         if k >= tune:
-            kept.append({TABLE: chain.table} | ({} if learned is None else learned.parameters))
+            drawn.append({TABLE: chain.table} | ({} if learned is None else learned.parameters))
         advance(1)
-    return kept
+    return drawn

@@ -1,4 +1,4 @@
-"""The posterior of a table: draws, sums by label, estimates with intervals, tables for others to read."""
+"""The posterior of a table: draws, sums by label, estimates with intervals, exported tables."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from ppdinf._internal.atomic_files import write_whole
 from ppdinf.diagnostics.convergence import convergence
-from ppdinf.diagnostics.rhat import FEWEST, limit
+from ppdinf.diagnostics.rhat import MIN_DRAWS, limit
 from ppdinf.errors import ReleaseFileError
 from ppdinf.invariants import Public
 from ppdinf.measurements import Measurements
@@ -25,22 +25,22 @@ __all__ = ["Denoised", "require_name"]
 ESS, R_HAT = 400, 1.02
 
 PAGES = "ppdinf.report.denoised_report"
-"""Room above this one that writes pages, loaded when one is wanted."""
+"""Module that writes pages, imported on first use."""
 
 
 class Denoised:
-    """Posterior draws of a table, made by `ppdinf.denoise`.
+    """Posterior draws of a table, returned by `ppdinf.denoise`.
 
     Attributes
     ----------
-    seen : Measurements
-        Everything published that they are given.
+    data : Measurements
+        Everything published, on which the draws are conditioned.
     draws : xarray.DataArray of int64, dimensions ``("chain", "draw", *dims)``
-        With all coordinates of the table.
+        Draws with all coordinates of the table.
     parameters : dict of str to numpy.ndarray
         Draws of the prior's parameters, shape (chains, draws, ...).
     plan : str
-        How tables were drawn given their prior, exactly or by which moves, and why.
+        Description of the sampler of tables given their prior, and the reason for its choice.
     """
 
     def __init__(
@@ -57,24 +57,24 @@ class Denoised:
         )
 
     def sums(self, statement: Public) -> xr.DataArray:
-        """Sum the draws as a statement says; see `ppdinf.models.aggregate`."""
+        """Sum the draws by the sums that a statement names; see `ppdinf.models.aggregate`."""
         return aggregate(self.draws, statement)
 
     def summary(self, statement: Public | xr.DataArray | None = None, probability: float = 0.9) -> pd.DataFrame:
-        """Say what is known of cells, of sums, or of anything computed from draws.
+        """Summarize cells, sums, or any numbers computed from the draws.
 
         Parameters
         ----------
         statement : Public or xarray.DataArray, optional
-            Sums, ``inv.groups("area")``; or draws such as ratios, ranks and comparisons. Without it, all cells.
+            Sums, ``inv.groups("area")``, or draws such as ratios, ranks and comparisons. Default: all cells.
         probability : float, default 0.9
-            That the number lies within its interval.
+            Probability of the interval.
 
         Returns
         -------
         pandas.DataFrame
-            As `ppdinf.models.summary`: ``estimate``, ``sd``, ``lower``, ``upper``, ``margin_of_error``; of comparisons
-            ``probability`` and ``monte_carlo_error``.
+            As `ppdinf.models.summary`: ``estimate``, ``sd``, ``lower``, ``upper``, ``margin_of_error``; or for
+            comparisons ``probability`` and ``monte_carlo_error``.
         """
         draws = self.draws if statement is None else statement
         return summary(self.sums(draws) if isinstance(draws, Public) else draws, probability)
@@ -86,28 +86,29 @@ class Denoised:
 
     @property
     def problems(self) -> list[str]:
-        """What speaks against using the draws as they are, each in a sentence with what to do; empty where nothing."""
-        if self.draws.sizes["draw"] < FEWEST:
-            return [f"there are fewer than {FEWEST} draws of each chain, too few to judge: draw more"]
-        found, at = [], self.convergence
-        few = at["ess_bulk"].dropna() < ESS
+        """Reasons not to use the draws, each a sentence with a remedy; empty if none was detected."""
+        if self.draws.sizes["draw"] < MIN_DRAWS:
+            return [f"there are fewer than {MIN_DRAWS} draws per chain, too few for diagnostics: draw more"]
+        problems, table = [], self.convergence
+        few = table["ess_bulk"].dropna() < ESS
         if few.any():
-            worst = str(at["ess_bulk"].idxmin())
-            found.append(
+            worst = str(table["ess_bulk"].idxmin())
+            problems.append(
                 f"{few.sum()} of {few.size} cells have fewer than {ESS} effective draws, the fewest {worst}: "
                 f"draw more, denoise(..., draws={4 * self.draws.sizes['draw']})"
             )
-        most = max(R_HAT, limit(int(at["r_hat"].count()), self.draws.sizes["chain"]))  # of so many, by chance
-        apart = at["r_hat"].dropna() > most
-        if apart.any():
-            found.append(
-                f"chains disagree about {apart.sum()} of {apart.size} cells (R-hat above {most:.3f}), most about "
-                f"{at['r_hat'].idxmax()}: draw more, and tune longer"
+        cells, chains = int(table["r_hat"].count()), self.draws.sizes["chain"]
+        threshold = max(R_HAT, limit(cells, chains))  # exceeds chance variation of the largest R-hat
+        disagreeing = table["r_hat"].dropna() > threshold
+        if disagreeing.any():
+            problems.append(
+                f"chains disagree about {disagreeing.sum()} of {disagreeing.size} cells (R-hat above {threshold:.3f}), "
+                f"most about {table['r_hat'].idxmax()}: draw more, and tune longer"
             )
-        return found
+        return problems
 
     def to_dataset(self, probability: float = 0.9) -> xr.Dataset:
-        """Estimate, standard deviation, interval and margin of error of every cell, by the labels of the table."""
+        """Return estimate, standard deviation, interval and margin of error of every cell, by label."""
         table = self.summary(probability=probability)
         shape, frame = self.data.shape, self.data.frame
         own = {name: (dims, values) for name, (dims, values) in frame.coords.items()}
@@ -116,21 +117,21 @@ class Denoised:
         )
 
     def save(self, path: str | PathLike[str], statement: Public | None = None, probability: float = 0.9) -> None:
-        """Write a summary as CSV, or as Parquet where the name ends so.
+        """Write a summary as CSV or Parquet, according to the file name.
 
         Parameters
         ----------
         path : str or path
-            Ending in ``.csv`` or ``.parquet``; what is there is replaced.
+            Name ending in ``.csv`` or ``.parquet``; an existing file is replaced.
         statement, probability
             As for `summary`.
 
         Raises
         ------
         ReleaseFileError
-            Another ending.
+            The name has another ending.
         WriteError
-            The file cannot be written; what was there is left.
+            The file cannot be written; an existing file is unchanged.
         """
         require_name(path)
         table = self.summary(statement, probability).reset_index()
@@ -142,21 +143,21 @@ class Denoised:
     def report(
         self, path: str | PathLike[str], statement: Public | None = None, *, title: str = "", about: str = ""
     ) -> None:
-        """Write one HTML page with figures that loads nothing: what was published, what it tells, whether to trust it.
+        """Write one self-contained HTML page with figures: published data, estimates, and diagnostics.
 
         Parameters
         ----------
         path : str or path
-            What is there is replaced.
+            An existing file is replaced.
         statement : Public, optional
-            Sums to show, ``inv.groups("area")``, in place of all cells.
+            Sums to show, ``inv.groups("area")``. Default: all cells.
         title, about : str, optional
-            What the table counts, where and when; a sentence on where the numbers come from.
+            Title: object, place and time of the counts. About: a sentence on the source of the numbers.
 
         Raises
         ------
         WriteError
-            The file cannot be written; what was there is left.
+            The file cannot be written; an existing file is unchanged.
         """
         importlib.import_module(PAGES).write_denoised(self, path, statement, title, about)
 
@@ -166,6 +167,6 @@ class Denoised:
 
 
 def require_name(path: str | PathLike[str]) -> None:
-    """Refuse a name that does not say which kind of file is wanted."""
+    """Refuse a file name whose ending is not a supported format."""
     if Path(path).suffix not in (".csv", ".parquet"):
-        raise ReleaseFileError(f"{Path(path).name} ends neither in .csv nor in .parquet: say which is wanted")
+        raise ReleaseFileError(f"the file name must end in .csv or .parquet, found {Path(path).name}")

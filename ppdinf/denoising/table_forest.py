@@ -1,4 +1,4 @@
-"""A table given its prior, drawn exactly: any two sums, noisy or exact, are nested or disjoint."""
+"""Exact draws of a table given its prior, if any two noisy or exact sums are nested or disjoint."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ type Reals = NDArray[np.float64]
 
 
 class TableForest:
-    """Nested sums of cells with windows of counts.
+    """Sampler of tables whose sums are nested or disjoint.
 
     Attributes
     ----------
     plan : str
-        How tables are drawn, and why.
+        Description of the sampler.
 
     Parameters
     ----------
@@ -41,22 +41,22 @@ class TableForest:
 
 
 class Draws:
-    """Independent tables, each given the prior of its time."""
+    """Independent tables, each drawn given the current prior."""
 
     def __init__(self, forest: TableForest, rng: np.random.Generator) -> None:
         self._forest, self._rng, self.table = forest, rng, forest.start
         self._given: tuple[object, object] = (None, None)
 
     def __getstate__(self) -> dict[str, object]:
-        """Leave out what follows from the rest."""
+        """Omit attributes that can be recomputed."""
         return {name: value for name, value in self.__dict__.items() if name != "_evaluated"} | {"_given": (None, None)}
 
     def sweep(self, log_h: Reals, slope: Reals) -> None:
         """Draw a table given log weights ``log_h[x] + slope[i] x`` of the prior."""
-        if self._given[0] is not log_h or self._given[1] is not slope:  # a flat prior stays as it is
+        if self._given[0] is not log_h or self._given[1] is not slope:  # a flat prior does not change
             weights = (self._forest.log_noise + log_h[self._forest.counts]).ravel()
             self._given, self._evaluated = (log_h, slope), self._forest.sums.evaluate(weights, slope)
         self.table = self._evaluated.draw(1, self._rng)[0]
 
     def move_with(self, prior: LearnedPrior | None, log_h: Reals, slope: Reals, *, tune: bool) -> None:
-        """Leave the table, which is drawn afresh whenever the prior has moved."""
+        """Do nothing: the table is drawn anew whenever the prior has changed."""

@@ -1,17 +1,16 @@
-"""Can this posterior be trusted: movement, convergence, consistency.
+"""Diagnostics of a posterior: movement, convergence, consistency.
 
-Rule: every finding says what to do next.
+Every finding states a remedy.
 
-acceptance_by_cell  how far a chain of tables moved: what R-hat and ESS cannot see when nothing moves at all
-calibration         simulation-based calibration: does inference find what it was given, as often as it claims to
-convergence         R-hat and effective sample sizes of every element of a variable, each under its own label
-coupling_bound      how many draws a confidential table takes to forget where it was: a bound on the distance of its
-                    chain from its law
-diagnose            one call that says whether a posterior can be trusted, and what to do when it cannot
-parametrization     which variable makes NUTS take short steps or diverge, and which way of writing it would suit
-problems            what is wrong with a posterior, a sentence each, with what to do next
-rhat                how large an R-hat may be when it is the largest of many, and how to say it
-truncation_check    whether the posterior of a table ends within the windows of counts it was looked for in
+acceptance_by_cell  Movement of each cell of a chain of tables, which R-hat and ESS cannot detect if nothing moves.
+calibration         Simulation-based calibration of an inference procedure.
+convergence         R-hat and effective sample sizes of every element of a variable, by label.
+coupling_bound      Upper bound, by coupled chains, on the distance of a table's chain from its conditional posterior.
+diagnose            `diagnose`: all checks of a posterior in one call, with remedies.
+parametrization     Variables whose parametrization makes NUTS take short steps or diverge.
+problems            Problems of a posterior, each a sentence with a remedy.
+rhat                Limit of the largest of many R-hats, and its display.
+truncation_check    Posterior probability of a table outside its truncation windows.
 """
 
 from ppdinf.diagnostics.acceptance_by_cell import acceptance_by_cell as acceptance_by_cell

@@ -1,7 +1,7 @@
-"""How far a chain of tables moved: what R-hat and ESS cannot see when nothing moves at all.
+"""Movement of each cell of a chain of tables, which R-hat and ESS cannot detect if nothing moves.
 
-A chain frozen on one table has R-hat nan and an ESS equal to the number of draws, and neither PyMC
-nor ArviZ complains; the parameters' own diagnostics look clean while their spread is far too small.
+A chain that never moves has an R-hat of nan and an ESS equal to the number of draws. Neither PyMC nor ArviZ
+warns. The diagnostics of the parameters look acceptable, although their spread is far too small.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ __all__ = ["acceptance_by_cell"]
 
 
 def acceptance_by_cell(draws: xr.DataArray) -> pd.DataFrame:
-    """Measure how often and how far each cell of a chain of integer tables moves.
+    """Measure how often each cell of a chain of integer tables moves, and its number of distinct values.
 
     Parameters
     ----------
@@ -23,8 +23,8 @@ def acceptance_by_cell(draws: xr.DataArray) -> pd.DataFrame:
     Returns
     -------
     pandas.DataFrame
-        One row per cell, indexed by its labels: ``moved``, the fraction of draws that differ from the
-        one before, smallest over chains, and ``distinct``, the number of values seen in all chains.
+        One row per cell, indexed by its labels. ``moved``: the fraction of draws that differ from the previous
+        draw, smallest over chains. ``distinct``: the number of distinct values in all chains.
 
     Examples
     --------

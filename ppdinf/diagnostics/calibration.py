@@ -1,9 +1,9 @@
-"""Simulation-based calibration: does inference find what it was given, as often as it claims to.
+"""Simulation-based calibration of an inference procedure.
 
-Draw parameters and a confidential table from the prior, a release from the table, and posterior draws
-from the release. If inference is right, every quantity of the truth is one more posterior draw: its position
-among them is uniform. An epsilon off by a fifth, a public sum that was forgotten or a data model normalised on
-the fiber bend the positions.
+Draw parameters and a confidential table from the prior, a release from the table, and posterior draws from the release.
+If inference is correct, every quantity of the truth is distributed as one more posterior draw: its normalized rank is
+uniform. An epsilon that is off by 20 %, a missing public sum, or a data model normalized on the fiber make the ranks
+non-uniform.
 
 References
 ----------
@@ -33,24 +33,24 @@ def calibrate[Data](
     replicates: int = 1000,
     rng: int | np.random.Generator | None = None,
 ) -> pd.DataFrame:
-    """Find the position of the truth among posterior draws, over many simulated releases.
+    """Return the normalized rank of the truth among posterior draws, for many simulated releases.
 
     Parameters
     ----------
     simulate : callable
-        ``simulate(rng)`` returns the quantities of one truth, name to number, and what inference sees.
+        ``simulate(rng)`` returns the quantities of one truth, name to number, and the data for inference.
     infer : callable
-        ``infer(data, rng)`` returns posterior draws of the same quantities, name to array of one dimension.
-        Draws need not be independent if the truth is exchangeable with them: a reversible chain
-        that starts at the truth, run backward and forward for a random number of steps of a fixed
-        sum, tests its kernel without waiting for it to mix (Gandy and Scott).
+        ``infer(data, rng)`` returns posterior draws of the same quantities, name to one-dimensional array.
+        Draws may be dependent if the truth is exchangeable with them. Example: run a reversible chain from the
+        truth backward and forward for random numbers of steps with a fixed sum. This tests the kernel and does not
+        require a mixed chain (Gandy and Scott).
     replicates : int, default 1000
     rng : int or numpy.random.Generator, optional
 
     Returns
     -------
     pandas.DataFrame
-        One row per replicate, one column per quantity, positions in (0, 1): uniform if inference is right.
+        One row per replicate, one column per quantity, normalized ranks in (0, 1): uniform if inference is correct.
 
     Examples
     --------
@@ -75,14 +75,14 @@ def calibrate[Data](
 
 
 def position(truth: float, draws: ArrayLike, rng: np.random.Generator) -> float:
-    """Place of a value among draws, as a number in (0, 1) that is uniform if all come from one law.
+    """Return the normalized rank of a value among draws, uniform on (0, 1) if all have the same distribution.
 
     Parameters
     ----------
     truth : float
     draws : array_like, shape (n,)
     rng : numpy.random.Generator
-        Orders equal values, and places the rank within its interval of length 1 / (n + 1).
+        Breaks ties, and draws the position within the interval of length 1 / (n + 1) of the rank.
 
     Examples
     --------
@@ -95,7 +95,7 @@ def position(truth: float, draws: ArrayLike, rng: np.random.Generator) -> float:
 
 
 def uniformity(positions: ArrayLike, *, bins: int = 20) -> float:
-    """P-value of the hypothesis that positions are uniform on (0, 1).
+    """Return the p-value of the hypothesis that normalized ranks are uniform on (0, 1).
 
     Parameters
     ----------
@@ -105,8 +105,8 @@ def uniformity(positions: ArrayLike, *, bins: int = 20) -> float:
     Returns
     -------
     float
-        Twice the smaller of two: Kolmogorov-Smirnov, which sees shifts, and chi-square over `bins`
-        intervals, which sees spread that is too wide or too narrow.
+        Twice the smaller of two p-values: Kolmogorov-Smirnov, sensitive to shifts, and chi-square over `bins`
+        intervals, sensitive to a spread that is too wide or too narrow.
 
     Examples
     --------

@@ -1,11 +1,11 @@
-"""How many draws a confidential table takes to forget where it was: a bound on the distance of its chain from its law.
+"""Upper bound, by coupled chains, on the distance of a table's chain from its conditional posterior.
 
-Given the parameters, `ppdinf.samplers.lattice_gibbs` is a Markov chain on the fiber. Two such chains that walk along
-the same directions and read the same uniform numbers move to common quantiles of their lines; the number of draws until
-they agree bounds the total variation between the chain and the law of the table (`ppdinf.noise.mcmc.tv_bound`).
-A pair starts from two tables of the posterior, drawn independently, so that a chain stuck in a part of the fiber shows:
-it does not meet one that is stuck elsewhere. Where many sums cross, as in tables of 6 x 6 with both margins public and
-wide noise, chains that mix well need not meet: there is no bound then, and no verdict either.
+Given the parameters, `ppdinf.samplers.lattice_gibbs` is a Markov chain on the fiber. Two chains with the same
+directions and the same uniform numbers move to the same quantiles of their lines. The number of draws until they are
+equal bounds the total variation between the chain and the posterior of the table (`ppdinf.noise.mcmc.tv_bound`).
+Each pair starts from two independent posterior tables, so that a chain confined to a part of the fiber is detected: it
+does not meet a chain in another part. If many sums cross, for example in 6 x 6 tables with both margins public and wide
+noise, chains may mix well and not meet. The bound is then unavailable and implies nothing.
 
 References
 ----------
@@ -20,7 +20,7 @@ import xarray as xr
 
 from ppdinf._internal.pymc_compat import TensorVariable
 from ppdinf.distributions.densities.confidential_rv import ConfidentialRV
-from ppdinf.distributions.model_graph.dependents import factors_of
+from ppdinf.distributions.model_graph.dependents import dependent_factors
 from ppdinf.errors import ModelError
 from ppdinf.fiber.gibbs.dispatch import Directions, advance, directions
 from ppdinf.fiber.gibbs.random_windows import Whole
@@ -30,7 +30,7 @@ from ppdinf.samplers.lattice_gibbs import SWEEPS, scales_of
 
 __all__ = ["coupling_bound", "not_coupled"]
 
-LAWS = 16  # posterior draws of the parameters among which pairs choose theirs
+LAWS = 16  # posterior draws of the parameters from which pairs choose one
 AHEAD = 8  # draws whose directions are drawn together
 
 
@@ -42,37 +42,37 @@ def coupling_bound(
     limit: int = 500,
     rng: int | np.random.Generator = 0,
 ) -> TVBound:
-    """Bound the distance between the table after t draws and its law given the parameters, by coupled chains.
+    """Bound the distance between the table after t draws and its posterior given the parameters, by coupled chains.
 
     Parameters
     ----------
     idata : xarray.DataTree
-        What `pm.sample` returned for `model`.
+        Result of `pm.sample` for `model`.
     model : pymc.Model, optional
-        The model, when not in its context. It holds one `PartiallyPrivate` table that is not summed out.
+        The model, outside its context, with one sampled `PartiallyPrivate` table.
     pairs : int
-        Of chains. The 95 % upper limit cannot fall much below ``3 / pairs``.
+        Number of pairs of chains. The 95 % upper limit is at least about ``3 / pairs``.
     limit : int
-        Draws after which a pair is given up.
+        Maximum number of draws of a pair.
     rng : int or numpy.random.Generator
 
     Returns
     -------
     TVBound
-        Its steps are draws of `LatticeGibbs` with its own number of sweeps. The bound is on the mean over 16 posterior
-        draws of the parameters, and speaks of the table given them, not of how the parameters mix.
+        Its steps are draws of `LatticeGibbs` with the default number of sweeps. The bound holds for the mean over 16
+        posterior draws of the parameters. It concerns the table given the parameters, not the mixing of the parameters.
 
     Raises
     ------
     ModelError
-        No such table, or a mechanism whose normaliser depends on the table.
+        The model has no such table, or the normalizer of the mechanism depends on the table.
     InvariantError
-        Draws that are not of this model: they break a public sum, or lie out of the noise's reach.
+        The draws are not of this model: they violate a public sum, or are outside the support of the noise.
 
     Notes
     -----
-    Compiles one function, some seconds; a pair costs twice its meeting time in draws: half a second in all for
-    20 cells with a public total, which meet within some 20 draws. Holds 16 tables of log weights, each of d x width.
+    Compiles one function, which takes seconds. A pair costs twice its meeting time in draws: half a second in all for
+    20 cells with a public total, which meet within about 20 draws. Stores 16 tables of log weights, each d x width.
 
     Examples
     --------
@@ -88,14 +88,14 @@ def coupling_bound(
     model = pm.modelcontext(model)
     tables = [rv for rv in model.free_RVs if isinstance(rv.owner.op, ConfidentialRV) and rv.name in idata.posterior]
     if len(tables) != 1:
-        raise ModelError(f"the posterior holds {len(tables)} confidential tables that were walked, expected one")
+        raise ModelError(f"the posterior must have one sampled confidential table, found {len(tables)}")
     (rv,) = tables
     fiber = rv.owner.op.fiber
     if why := not_coupled(rv, model):
         raise ModelError(why)
     pick, main = np.random.default_rng(rng).spawn(2)
     places = pick.integers([idata.posterior.sizes["chain"], idata.posterior.sizes["draw"]], size=(LAWS, 2))
-    by_cell, _ = factors_of(rv, model)
+    by_cell, _ = dependent_factors(rv, model)
     function = of_draws(rv.owner.op.conditional(rv, by_cell), idata.posterior, model)
     laws = [[np.array(part) for part in function((chain, draw))] for chain, draw in places]
     cells, (cuts, variances) = fiber.lower.size, scales_of(rv, model)
@@ -131,13 +131,11 @@ def coupling_bound(
 
 
 def not_coupled(table: TensorVariable, model: pm.Model) -> str | None:
-    """Say why walks of a table that is a variable of a model cannot be coupled: something refuses them, or None."""
+    """Return why chains of a sampled table cannot be coupled, or None."""
     if table.owner.op.observed.likelihood.normaliser is not None:
-        return f"walks of {table.name!r} can be refused, for the normaliser of its noise: they are not coupled"
+        return f"chains of {table.name!r} are not coupled: proposals can be rejected for the normalizer of the noise"
     if table.owner.op.fiber.uninformed.any():
-        return (
-            f"cells of {table.name!r} that nothing published depends on are drawn anew: walks of them are not coupled"
-        )
-    if factors_of(table, model)[1]:
-        return f"something depends on several cells of {table.name!r} at once: walks that it refuses do not meet"
+        return f"chains of {table.name!r} are not coupled: cells on which nothing published depends are drawn anew"
+    if dependent_factors(table, model)[1]:
+        return f"chains of {table.name!r} do not meet: proposals can be rejected for a variable of several cells"
     return None

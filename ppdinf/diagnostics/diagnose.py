@@ -1,4 +1,4 @@
-"""One call that says whether a posterior can be trusted, and what to do when it cannot."""
+"""`diagnose`: all checks of a posterior in one call, with remedies."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ppdinf.diagnostics.acceptance_by_cell import acceptance_by_cell
 from ppdinf.diagnostics.convergence import convergence
 from ppdinf.diagnostics.coupling_bound import coupling_bound, not_coupled
 from ppdinf.diagnostics.problems import fiber_problems, independent, problems_of
-from ppdinf.diagnostics.rhat import limit, shown
+from ppdinf.diagnostics.rhat import format_rhat, limit
 from ppdinf.distributions.densities.confidential_rv import ConfidentialRV
 from ppdinf.errors import DiagnosisWarning, ModelError
 from ppdinf.models.posterior_tables import finished_draws
@@ -23,25 +23,25 @@ from ppdinf.noise.mcmc.tv_bound import TVBound
 
 __all__ = ["Diagnosis", "diagnose"]
 
-COUPLED = 32  # cells of a table whose walk is coupled here: a second or two
-LIMIT = 64  # draws within which its pairs must agree
+COUPLED = 32  # maximum number of cells of a table whose chains are coupled here: takes a second or two
+LIMIT = 64  # draws within which its pairs must be equal
 
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """What `diagnose` found.
+    """Result of `diagnose`.
 
     Attributes
     ----------
     cells : pandas.DataFrame
-        One row per cell of every integer variable: ``moved``, ``distinct`` (see `movement`), ``r_hat``,
-        ``ess_bulk``, and ``fixed``: whether the public sums leave the cell no freedom.
+        One row per cell of every integer variable: ``moved`` and ``distinct`` (see `acceptance_by_cell`), ``r_hat``,
+        ``ess_bulk``, and ``fixed``: whether the public sums determine the cell.
     parameters : pandas.DataFrame
         ``r_hat``, ``ess_bulk`` and ``ess_tail`` of every other variable.
     problems : list of str
-        One sentence each, with what to do next. Empty when all is well.
-    forgets : TVBound or None
-        Of a table of up to 32 cells that was walked, given the parameters (`forgetting`, for larger ones too).
+        Sentences, each with a remedy; empty if no problem was detected.
+    coupling : TVBound or None
+        For a sampled table of up to 32 cells, given the parameters (see `coupling_bound` for larger tables).
     chains : int
 
     Examples
@@ -53,17 +53,17 @@ class Diagnosis:
     cells: pd.DataFrame
     parameters: pd.DataFrame
     problems: list[str] = field(default_factory=list)
-    forgets: TVBound | None = None
+    coupling: TVBound | None = None
     chains: int = 4
 
     @property
     def ok(self) -> bool:
-        """Whether no problem was found."""
+        """True if no problem was detected."""
         return not self.problems
 
     @property
     def rated(self) -> pd.DataFrame:
-        """Rows of `parameters`, and of those `cells` that took more values than one."""
+        """Rows of `parameters`, and rows of `cells` with more than one value."""
         cells = self.cells
         moving = cells[~cells["fixed"] & (cells["distinct"] > 1)] if len(cells) else cells
         return pd.concat([moving, self.parameters])
@@ -78,11 +78,14 @@ class Diagnosis:
             )
         both = pd.concat([self.cells, self.parameters])
         if len(both) and both["r_hat"].notna().any():
-            largest, most = both["r_hat"].max(), limit(int(both["r_hat"].notna().sum()), self.chains)
-            many = f" (of {len(both)}; up to {most:.3f} is chance)" if limit(1, self.chains) < largest <= most else ""
-            head.append(f"Largest R-hat {shown(largest, most)}{many}, smallest bulk ESS {both['ess_bulk'].min():.0f}.")
-        if self.forgets is not None:
-            head.append(_of_forgetting(self.forgets))
+            largest, threshold = both["r_hat"].max(), limit(int(both["r_hat"].notna().sum()), self.chains)
+            many = f" (of {len(both)}; limit {threshold:.3f})" if limit(1, self.chains) < largest <= threshold else ""
+            head.append(
+                f"Largest R-hat {format_rhat(largest, threshold)}{many}, smallest bulk ESS "
+                f"{both['ess_bulk'].min():.0f}."
+            )
+        if self.coupling is not None:
+            head.append(_coupling_sentence(self.coupling))
         body = [f"- {problem}" for problem in self.problems] or ["No problem found."]
         return "\n".join(head + body)
 
@@ -93,10 +96,10 @@ def diagnose(idata: xr.DataTree, model: pm.Model | None = None) -> Diagnosis:
     Parameters
     ----------
     idata : xarray.DataTree
-        What `pm.sample` returned for `model`.
+        Result of `pm.sample` for `model`.
     model : pymc.Model, optional
-        The model, when not in its context. Any model with integer variables will do, with or
-        without `PartiallyPrivate`.
+        The model, outside its context. Any model with integer variables is accepted, with or without
+        `PartiallyPrivate`.
 
     Returns
     -------
@@ -105,13 +108,13 @@ def diagnose(idata: xr.DataTree, model: pm.Model | None = None) -> Diagnosis:
     Raises
     ------
     ModelError
-        `idata` holds none of the model's variables.
+        `idata` contains none of the model's variables.
 
     Warns
     -----
     DiagnosisWarning
-        For each problem, so that none passes in silence; and where sampling was stopped, so that chains differ in
-        length, saying how many draws of each are looked at.
+        One warning per problem. If sampling was stopped and chains differ in length, the warning states how many
+        draws of each chain are used.
 
     Examples
     --------
@@ -127,7 +130,7 @@ def diagnose(idata: xr.DataTree, model: pm.Model | None = None) -> Diagnosis:
     posterior = idata.posterior
     free = {rv.name: rv for rv in model.free_RVs if rv.name in posterior}
     if not free:
-        raise ModelError("the posterior holds none of the model's variables: pass the result of pm.sample() for it")
+        raise ModelError("the posterior has none of the model's variables: pass the result of pm.sample() for it")
     integers, reals = [], []
     for name, rv in free.items():
         part = convergence(posterior[name]).assign(variable=name)
@@ -137,15 +140,15 @@ def diagnose(idata: xr.DataTree, model: pm.Model | None = None) -> Diagnosis:
         else:
             reals.append(part)
     chains = posterior.sizes["chain"]
-    found = Diagnosis(_stack(integers), _stack(reals), forgets=_forgets(idata, model), chains=chains)
-    found.problems.extend(problems_of(found.cells, found.rated, idata, model))
-    for problem in found.problems:
+    diagnosis = Diagnosis(_stack(integers), _stack(reals), coupling=_couple(idata, model), chains=chains)
+    diagnosis.problems.extend(problems_of(diagnosis.cells, diagnosis.rated, idata, model))
+    for problem in diagnosis.problems:
         warnings.warn(problem, DiagnosisWarning, stacklevel=2)
-    return found
+    return diagnosis
 
 
-def _forgets(idata: xr.DataTree, model: pm.Model) -> TVBound | None:
-    """Couple the walk of the model's table, where it has one that is small and moved; a few pairs go first."""
+def _couple(idata: xr.DataTree, model: pm.Model) -> TVBound | None:
+    """Couple chains of the model's table if it is small and moved; a few pairs are tried first."""
     walked = [rv for rv in model.free_RVs if isinstance(rv.owner.op, ConfidentialRV) and rv.name in idata.posterior]
     if len(walked) != 1 or independent(idata):
         return None
@@ -159,16 +162,16 @@ def _forgets(idata: xr.DataTree, model: pm.Model) -> TVBound | None:
     return scouts if scouts.unmet else coupling_bound(idata, model, limit=LIMIT)
 
 
-def _of_forgetting(bound: TVBound) -> str:
+def _coupling_sentence(bound: TVBound) -> str:
     if bound.unmet:
         return (
-            f"Given the parameters, {bound.unmet} of {bound.meetings.size} pairs of coupled tables had not agreed "
-            f"after {bound.limit} draws: R-hat and ESS alone speak for the table (usual where many sums cross)."
+            f"Given the parameters, {bound.unmet} of {bound.meetings.size} pairs of coupled tables were not equal "
+            f"after {bound.limit} draws: check the table by R-hat and ESS (usual where many sums cross)."
         )
     steps = int(bound.meetings.max()) - bound.lag
     return (
-        f"Given the parameters, {bound.meetings.size} pairs of coupled tables agreed: the table is within "
-        f"{float(bound.upper(steps)):.2g} of its law, in total variation, {steps} draws after another of the posterior."
+        f"Given the parameters, {bound.meetings.size} pairs of coupled tables became equal: {steps} draws after any "
+        f"draw, the table is within {float(bound.upper(steps)):.2g} of its posterior in total variation."
     )
 
 

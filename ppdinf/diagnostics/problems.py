@@ -1,4 +1,4 @@
-"""What is wrong with a posterior, a sentence each, with what to do next."""
+"""Problems of a posterior, each a sentence with a remedy."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pymc as pm
 import xarray as xr
 
 from ppdinf.diagnostics.parametrization import diverging, parametrisations
-from ppdinf.diagnostics.rhat import APART, FEWEST, limit, shown
+from ppdinf.diagnostics.rhat import MIN_DRAWS, NO_OVERLAP, format_rhat, limit
 from ppdinf.diagnostics.truncation_check import window_problems
 from ppdinf.distributions.densities.confidential_rv import ConfidentialRV
 
@@ -19,35 +19,37 @@ K_HAT = 0.7
 
 
 def problems_of(cells: pd.DataFrame, rated: pd.DataFrame, idata: xr.DataTree, model: pm.Model) -> list[str]:
-    """Check weights, movement, public sums, agreement of chains and windows.
+    """Check weights, movement, public sums, agreement of chains, and truncation windows.
 
     Parameters
     ----------
     cells : pandas.DataFrame
         One row per integer cell: ``moved``, ``distinct``, ``fixed``, ``variable``.
     rated : pandas.DataFrame
-        What R-hat and effective sample sizes are judged of.
+        Rows for which R-hat and effective sample sizes are checked.
     idata : xarray.DataTree
     model : pymc.Model
     """
     problems = _weight_problems(idata)
     chains = idata.posterior.sizes["chain"]
     if chains < 2 and not independent(idata):
-        problems.append("There is one chain: run at least four with pm.sample(chains=4) so that they can disagree.")
+        problems.append("There is only one chain: run at least four with pm.sample(chains=4) to compare chains.")
     problems += _movement_problems(cells)
     problems += fiber_problems(idata, model)
-    if idata.posterior.sizes["draw"] < FEWEST:
-        problems.append(f"There are fewer than {FEWEST} draws of each chain, too few to judge: draw more (draws=).")
+    if idata.posterior.sizes["draw"] < MIN_DRAWS:
+        problems.append(
+            f"There are fewer than {MIN_DRAWS} draws per chain, too few for diagnostics: draw more (draws=)."
+        )
     elif len(rated):
         problems += _rhat_problems(rated["r_hat"], chains)
     low = rated[rated["ess_bulk"] < ESS]
     if len(low):
         problems.append(
-            f"The effective sample size is {low['ess_bulk'].min():.0f} (under {ESS}) for {_some(low.index)}: "
-            f"draw about {_times(ESS / low['ess_bulk'].min())} as many (draws=) before reading intervals."
+            f"The effective sample size is {low['ess_bulk'].min():.0f} (below {ESS}) for {_listed(low.index)}: "
+            f"draw about {_times(ESS / low['ess_bulk'].min())} as many (draws=) before using intervals."
         )
     if diverged := int(diverging(idata).sum()):
-        problems.append(f"{diverged} transitions diverged: raise target_accept to 0.95 or reparametrise.")
+        problems.append(f"{diverged} transitions diverged: raise target_accept to 0.95 or reparametrize.")
     if not independent(idata):
         problems += parametrisations(idata, model, list(low["variable"]))
     return problems + window_problems(idata, model)
@@ -58,33 +60,33 @@ def _rhat_problems(rhat: pd.Series, chains: int) -> list[str]:
     unknown = rhat[rhat.isna()]
     if len(unknown) and chains > 1:
         problems.append(
-            f"R-hat is not a number for {_some(unknown.index)}: these never changed, or hold nan. Look first at "
-            "the step that draws them and at their initial values."
+            f"R-hat is not a number for {_listed(unknown.index)}: the values are constant or nan. Check the step that "
+            "draws these variables and their initial values."
         )
-    apart = rhat[rhat > APART]
-    if len(apart):
+    disjoint = rhat[rhat > NO_OVERLAP]
+    if len(disjoint):
         problems.append(
-            f"The chains do not overlap at all for {_some(apart.index)}: each stays where it started. Longer chains "
-            "will not mend that: set initval=, or look for a step that cannot move them."
+            f"The chains do not overlap for {_listed(disjoint.index)}: each chain stays near its start. Longer chains "
+            "do not help: set initval=, or check whether the step can move these variables."
         )
-    most = limit(len(rhat) - len(unknown), chains)
-    high = rhat[(rhat > most) & (rhat <= APART)]
+    threshold = limit(len(rhat) - len(unknown), chains)
+    high = rhat[(rhat > threshold) & (rhat <= NO_OVERLAP)]
     if len(high):
-        many = f", which the largest of {len(rhat)} should not be" if len(rhat) > 1 else ""
+        many = f", above the limit for the largest of {len(rhat)}" if len(rhat) > 1 else ""
         problems.append(
-            f"R-hat is up to {shown(high.max(), most)}{many} for {_some(high.index)}: the chains have not mixed. Draw "
-            "longer (draws=, tune=) or reparametrise (effects in units of their scale, or as they are)."
+            f"R-hat is up to {format_rhat(high.max(), threshold)}{many} for {_listed(high.index)}: the chains have not "
+            "mixed. Draw longer (draws=, tune=) or reparametrize (centered or non-centered effects)."
         )
     return problems
 
 
 def _times(factor: float) -> str:
-    """Say how many times as much, in words that promise no precision."""
+    """Return a factor in words, rounded up."""
     return "twice" if factor <= 2 else f"{int(np.ceil(factor))} times" if np.isfinite(factor) else "many times"
 
 
 def independent(idata: xr.DataTree) -> bool:
-    """Tell draws by rejection or importance sampling, which need no second chain to disagree with."""
+    """Return whether draws are from rejection or importance sampling, which need a single chain only."""
     return bool({"acceptance_rate", "pareto_k"} & set(_attrs(idata)))
 
 
@@ -97,7 +99,7 @@ def _weight_problems(idata: xr.DataTree) -> list[str]:
     problems = []
     if not attrs.get("pareto_k", 0.0) <= K_HAT:
         problems.append(
-            f"k-hat is {attrs['pareto_k']:.2f} (over {K_HAT}): a few weighted draws carry nearly all the weight. "
+            f"k-hat is {attrs['pareto_k']:.2f} (above {K_HAT}): a few weighted draws carry nearly all the weight. "
             "Use pm.sample() instead."
         )
     if not attrs.get("halves_agree", 1):
@@ -107,8 +109,8 @@ def _weight_problems(idata: xr.DataTree) -> list[str]:
         )
     if attrs.get("ess", ESS) < ESS:
         problems.append(
-            f"The weights leave an effective sample size of {attrs['ess']:.0f} (under {ESS}): ask for more draws "
-            "before reading intervals."
+            f"The weighted draws have an effective sample size of {attrs['ess']:.0f} (below {ESS}): request more draws "
+            "before using intervals."
         )
     return problems
 
@@ -121,39 +123,39 @@ def _movement_problems(cells: pd.DataFrame) -> list[str]:
         stuck = free[(free["distinct"] > 1) & (free["moved"] == 0)]
         if len(free) and len(frozen) == len(free):
             problems.append(
-                f"{name!r} never moved: all {len(free)} free cells kept one value in every draw of every chain. Every "
+                f"{name!r} never moved: all {len(free)} free cells are constant over all draws and chains. Every "
                 "summary of this posterior is wrong. Constrained integers need PartiallyPrivate, whose step "
-                "moves along the fiber; PyMC's own steps change one cell at a time and are always refused."
+                "moves along the fiber; PyMC's own steps change one cell at a time and are always rejected."
             )
         elif len(frozen):
             problems.append(
-                f"{len(frozen)} free cells of {name!r} kept one value throughout ({_some(frozen.index)}): their spread "
-                "is not known. Draw longer; if they stay, the model leaves them no other value."
+                f"{len(frozen)} free cells of {name!r} are constant ({_listed(frozen.index)}): their spread "
+                "is unknown. Draw longer; if they stay constant, the model may determine their values."
             )
         if len(stuck):
             problems.append(
-                f"{len(stuck)} cells of {name!r} are stuck within a chain but differ between chains "
-                f"({_some(stuck.index)}): the chains cannot reach each other."
+                f"{len(stuck)} cells of {name!r} are constant within each chain but differ between chains "
+                f"({_listed(stuck.index)}): the chains do not connect the possible tables."
             )
     return problems
 
 
 def fiber_problems(idata: xr.DataTree, model: pm.Model) -> list[str]:
-    """Name tables of which draws break a public sum."""
+    """Name tables whose draws violate a public sum."""
     problems = []
     for rv in model.free_RVs:
         if isinstance(rv.owner.op, ConfidentialRV) and rv.name in idata.posterior:
             fiber = rv.owner.op.fiber
             draws = idata.posterior[rv.name].values.reshape(-1, fiber.lower.size)
-            off = np.count_nonzero(np.any(fiber.system.values[:, None] != fiber.system.A @ draws.T, axis=0))
-            if off:
+            violations = np.count_nonzero(np.any(fiber.system.values[:, None] != fiber.system.A @ draws.T, axis=0))
+            if violations:
                 problems.append(
-                    f"{off} draws of {rv.name!r} break a public sum: they were not drawn by LatticeGibbs for this "
+                    f"{violations} draws of {rv.name!r} violate a public sum: LatticeGibbs did not draw them for this "
                     "release; pass the matching model and idata."
                 )
     return problems
 
 
-def _some(names: pd.Index, shown: int = 3) -> str:
-    listed = ", ".join(map(str, names[:shown]))
-    return listed if len(names) <= shown else f"{listed} and {len(names) - shown} more"
+def _listed(names: pd.Index, limit: int = 3) -> str:
+    listed = ", ".join(map(str, names[:limit]))
+    return listed if len(names) <= limit else f"{listed} and {len(names) - limit} more"

@@ -1,21 +1,30 @@
-"""How large an R-hat may be when it is the largest of many, and how to say it.
+"""Limit of the largest of many R-hats, and its display.
 
-R-hat of one quantity should not exceed 1.01 (Vehtari, Gelman, Simpson, Carpenter, Burkner, Bayesian Analysis 16, 2021).
-It is an estimate: over the 2 m halves of m chains that mix, ``R-hat**2 - 1`` is a chi-square variable with 2 m - 1
-degrees of freedom over those and over the effective draws of a half. Chains that keep one quantity below 1.01 in
-nineteen posteriors of twenty let the largest of a thousand pass it nearly always, so the limit has to rise with their
-number: to the quantile that all of them together keep in nineteen of twenty (Bonferroni).
+The R-hat of one quantity should not exceed 1.01 (Vehtari, Gelman, Simpson, Carpenter, Burkner, Bayesian Analysis 16,
+2021). R-hat is an estimate. Over the 2 m halves of m chains that mix, ``R-hat**2 - 1`` is a chi-square variable with
+2 m - 1 degrees of freedom, divided by these degrees and by the effective draws of a half. The limit is set so that
+95 % of posteriors pass it for one quantity. The largest of 1,000 R-hats would then exceed it nearly always. The limit
+for many quantities is therefore the joint 95 % quantile (Bonferroni).
 
-Simulated, four autoregressive chains of 1,000 draws that mix: with 800 effective draws of each quantity the rule finds
-fault with 3 % of single quantities and 3 % of tens, and with no hundred or thousand; with 600 with 12 %, 25 %, 47 %
-and 77 %; with 400 with 36 %, 79 % and all. So below some 800 effective draws an R-hat over its limit says that they are
-few.
+Share of simulated posteriors above the limit, by number of quantities and effective draws of each (four mixing
+autoregressive chains of 1,000 draws):
 
-What a higher limit lets pass, a limit on the effective sample size holds, which counts what chains differ by. Of chains
-around centres of their own that leave a true R-hat of 1.02, 58 % exceed the limit of one quantity, 28 % that of a
-thousand, and 41 % either that or have fewer than 400 effective draws (4 x 4,000 draws: 65 %, 27 %, 52 %). One chain of
-four that is off by half a standard deviation exceeds the limit of a thousand in 88 %, and either in 99 %; off by one,
-always.
+===============  ====  ====  =====  ======
+effective draws  1     10    100    1,000
+===============  ====  ====  =====  ======
+800              3 %   3 %   0 %    0 %
+600              12 %  25 %  47 %   77 %
+400              36 %  79 %  100 %  100 %
+===============  ====  ====  =====  ======
+
+Below about 800 effective draws, an R-hat above its limit therefore indicates too few effective draws.
+
+A higher limit detects fewer differences between chains. The limit on the effective sample size compensates, because
+these differences also lower the effective sample size. For chains with different centers and a true R-hat of 1.02 (4 x
+1,000 draws), 58 % exceed the limit of one quantity, 28 % the limit of 1,000, and 41 % the limit of 1,000 or have fewer
+than 400 effective draws. With 4 x 4,000 draws the shares are 65 %, 27 % and 52 %. If one chain of four is shifted by
+half a standard deviation, 88 % exceed the limit of 1,000, and 99 % exceed it or have few effective draws. If the chain
+is shifted by one standard deviation, all do.
 """
 
 from __future__ import annotations
@@ -23,23 +32,23 @@ from __future__ import annotations
 import numpy as np
 from scipy.stats import chi2
 
-__all__ = ["FEWEST", "RHAT", "limit", "shown"]
+__all__ = ["MIN_DRAWS", "RHAT", "format_rhat", "limit"]
 
 RHAT = 1.01
 LEVEL = 0.05
-FEWEST = 4
-"""Draws of a chain from which R-hat and effective sample sizes are defined."""
-APART = 100.0
-"""Beyond this, chains do not overlap at all, and the number says nothing but that."""
+MIN_DRAWS = 4
+"""Draws per chain required for R-hat and effective sample sizes."""
+NO_OVERLAP = 100.0
+"""R-hat above which chains do not overlap; its exact value is then uninformative."""
 
 
 def limit(quantities: int, chains: int = 4) -> float:
-    """Largest R-hat that the worst of many quantities may have.
+    """Return the limit for the largest of many R-hats.
 
     Parameters
     ----------
     quantities : int
-        How many R-hats the largest was chosen from.
+        Number of R-hats from which the largest was chosen.
     chains : int
 
     Returns
@@ -57,24 +66,24 @@ def limit(quantities: int, chains: int = 4) -> float:
     return float(np.sqrt(1 + (RHAT**2 - 1) * grows))
 
 
-def shown(value: float, most: float) -> str:
-    """Write an R-hat with as many digits as tell on which side of a limit it is, and the limit where it is passed.
+def format_rhat(value: float, threshold: float) -> str:
+    """Format an R-hat with enough digits to compare it with the limit, and the limit if it is exceeded.
 
     Examples
     --------
     >>> for value in (1.0023, 1.01004, 1.3, 9.8e15, np.nan):
-    ...     print(shown(value, 1.01))
+    ...     print(format_rhat(value, 1.01))
     1.002
-    1.01004 (over 1.01000)
-    1.300 (over 1.010)
-    over 100
+    1.01004 (above 1.01000)
+    1.300 (above 1.010)
+    above 100
     not a number
     """
     if np.isnan(value):
         return "not a number"
-    if value > APART:
-        return f"over {APART:.0f}"
-    if value <= most:
+    if value > NO_OVERLAP:
+        return f"above {NO_OVERLAP:.0f}"
+    if value <= threshold:
         return f"{value:.3f}"
-    digits = next((k for k in range(3, 16) if f"{value:.{k}f}" != f"{most:.{k}f}"), 16)
-    return f"{value:.{digits}f} (over {most:.{digits}f})"
+    digits = next((k for k in range(3, 16) if f"{value:.{k}f}" != f"{threshold:.{k}f}"), 16)
+    return f"{value:.{digits}f} (above {threshold:.{digits}f})"

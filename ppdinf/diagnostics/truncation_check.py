@@ -1,7 +1,7 @@
-"""Whether the posterior of a table ends within the windows of counts it was looked for in.
+"""Posterior probability of a table outside its truncation windows.
 
-Where the posterior goes further, both routes give an answer for a narrower question without a sign of trouble in any
-chain (`ppdinf.models.mass_outside_windows`).
+If the posterior exceeds the windows, marginalized and sampled models both give the posterior of a truncated model, and
+diagnostics of the chains do not detect it (`ppdinf.models.mass_outside_windows`).
 """
 
 from __future__ import annotations
@@ -19,34 +19,34 @@ __all__ = ["window_problems"]
 
 
 def window_problems(idata: xr.DataTree, model: pm.Model) -> list[str]:
-    """Name the cells whose posterior goes beyond their windows, one sentence for each table.
+    """Name the cells whose posterior exceeds their windows, one sentence per table.
 
     Parameters
     ----------
     idata : xarray.DataTree
-        What `pm.sample` returned for `model`.
+        Result of `pm.sample` for `model`.
     model : pymc.Model
 
     Returns
     -------
     list of str
-        Empty where all is well.
+        Empty if every posterior is within its windows.
 
     Notes
     -----
-    For a table that was summed out, compiles one function and works out the law of every cell at 64 posterior draws.
+    For a marginalized table, compiles one function and evaluates the distribution of every cell at 64 posterior draws.
     """
     follow_data(model)
     problems = []
     posterior = idata.posterior
     for table in tables_of(model):
-        if table.is_summed_out:
+        if table.is_marginalized:
             try:
                 lead = posterior.sizes["chain"], posterior.sizes["draw"]
                 law = law_of_draws(table, posterior, model, mode="FAST_COMPILE")
                 share = outside_of_law(table.law, *law, lead)
-            except ModelError as error:  # draws left out
-                problems.append(f"Whether windows hold the posterior of {table.name!r} is not known: {error}.")
+            except ModelError as error:  # draws of a required variable are missing
+                problems.append(f"The windows of {table.name!r} cannot be checked against the posterior: {error}.")
                 continue
         elif table.name in posterior:
             share = outside_of_draws(table.law, posterior[table.name])

@@ -1,8 +1,8 @@
-"""What PyMC has to know of a confidential table: random variables, densities, what depends on them.
+"""PyMC representation of confidential tables: random variables, densities, and their dependents.
 
-Rule: symbolic; whatever a user makes of the table enters its law or is refused.
+Expressions are symbolic. Every use of a table in a model enters its posterior, or is refused.
 
-densities    random variables and log densities as PyTensor expressions
-model_graph  rewriting of PyMC models: dependents of a table, marginalization, latent tables
-observation  observed data as constraints and likelihood terms on the cells of a confidential table
+densities    Random variables and log densities as PyTensor expressions.
+model_graph  Rewriting of PyMC models: dependents of a table, marginalization, latent tables.
+observation  Observed data as constraints and likelihood terms on the cells of a confidential table.
 """

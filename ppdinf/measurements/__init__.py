@@ -1,14 +1,14 @@
-"""What was published about one table, from whatever source: noisy sums with their laws, exact sums, bounds.
+"""Everything published about one table by any source: noisy sums with their distributions, exact sums, bounds.
 
-Rule: labels and published numbers in, rows of integers and laws out; nothing here draws or infers.
+The subpackage converts labels and published numbers to rows of integers and distributions. It does not draw or infer.
 
-entries             published numbers, each of a sum of cells with a law of its own
-label_frame         labels and coordinates of a table whose counts are not published
-measured            one published array of noisy sums, and the law of its noise
-measured_rows       numbers onto the rows of a statement, by label wherever they have labels
-measurement_file    files of measurements: a sealed archive of JSON and CSV, as release files are
-measurement_reader  reading files of measurements, every byte of which is verified before it is believed
-measurements        everything published about one table: noisy sums, what is exact, and bounds
+entries             Published numbers, each of a sum of cells with its own noise distribution.
+label_frame         Labels and coordinates of a table whose counts are not published.
+measured            One published array of noisy sums, and the distribution of its noise.
+measured_rows       Matching of numbers to the rows of a statement, by label if they have labels.
+measurement_file    Files of measurements: a sealed archive of JSON and CSV, like release files.
+measurement_reader  Reading of measurement files, with verification of every byte.
+measurements        Everything published about one table: noisy sums, exact sums, and bounds.
 """
 
 from ppdinf.measurements.measured import Measured as Measured

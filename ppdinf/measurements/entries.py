@@ -1,4 +1,4 @@
-"""Published numbers, each of a sum of cells with a law of its own: rows of integers, numbers, laws."""
+"""Published numbers, each of a sum of cells with its own noise distribution: rows of integers, numbers, laws."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from ppdinf.laws.observation_model import IndependentLaw, ObservationModel
 
 __all__ = ["Entries"]
 
-RARE = 1e-12
-"""Probability of noise that goes further than its reach."""
+TAIL_PROBABILITY = 1e-12
+"""Probability that noise exceeds its support radius."""
 
 
 @dataclass(frozen=True, eq=False)
 class Entries:
-    """Published numbers, each of a sum of cells with a law of its own.
+    """Published numbers, each of a sum of cells with its own noise distribution.
 
     Attributes
     ----------
@@ -28,9 +28,9 @@ class Entries:
         The sums: one row per published number.
     names : sequence of str
     y : array of int64, shape (k,)
-        What was published; `ppdinf.laws.thresholded.ABSENT` for what stayed below its threshold.
+        Published numbers; `ppdinf.laws.thresholded.ABSENT` for numbers below their threshold.
     forms : tuple of (ObservationModel, array of int64)
-        Laws, each with the entries that have it.
+        Laws, each with the indices of its entries.
     """
 
     matrix: sp.csr_array
@@ -40,42 +40,46 @@ class Entries:
 
     @property
     def are_independent(self) -> bool:
-        """Whether each has noise of its own, not one scale for several."""
+        """True if the noise of entries is independent, and False if several entries share a scale."""
         return all(isinstance(form, IndependentLaw) for form, _ in self.forms)
 
     def log_weights(self, sums: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Log weight of every entry given possible values of its sum, shape (k, ...)."""
-        found = np.empty(sums.shape)
+        """Return the log weight of every entry given possible values of its sum, shape (k, ...)."""
+        log_weights = np.empty(sums.shape)
         for form, rows in self.forms:
             y = self.y[rows].reshape(-1, *[1] * (sums.ndim - 1))
-            found[rows] = form.log_weight(y, sums[rows])
-        return found
+            log_weights[rows] = form.log_weight(y, sums[rows])
+        return log_weights
 
-    def support_bounds(self, tail_probability: float = RARE) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Smallest and largest value of each sum that its entry comes from, but with probability `rare`."""
+    def support_bounds(
+        self, tail_probability: float = TAIL_PROBABILITY
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return bounds on each sum given its entry; the sum exceeds each bound with at most `tail_probability`."""
         low, high = np.empty(self.y.size), np.empty(self.y.size)
         for form, rows in self.forms:
             low[rows], high[rows] = form.support_bounds(self.y[rows], tail_probability)
         return low, high
 
     def publish(self, sums: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.int64]:
-        """Publish other sums, shape (n, k), by the same laws."""
+        """Draw published numbers for given sums, shape (n, k), from the same laws."""
         drawn = np.empty(sums.shape, dtype=np.int64)
         for form, rows in self.forms:
             drawn[:, rows] = form.publish(sums[:, rows], rng)
         return drawn
 
     def only(self, rows: NDArray[np.int64]) -> Entries:
-        """Return some of the entries, in the order given."""
+        """Return a subset of the entries, in the given order."""
         place = np.full(self.y.size, -1)
         place[rows] = np.arange(rows.size)
-        forms = [(form, place[own][place[own] >= 0]) for form, own in self.forms]
+        forms = [(form, place[entries][place[entries] >= 0]) for form, entries in self.forms]
         names = _Chosen(self.names, rows)
-        return Entries(self.matrix[rows], names, self.y[rows], tuple((f, own) for f, own in forms if own.size))
+        return Entries(
+            self.matrix[rows], names, self.y[rows], tuple((f, entries) for f, entries in forms if entries.size)
+        )
 
 
 class _Chosen(Names):
-    """Some of a sequence of names, spelled out when asked for."""
+    """A subset of a sequence of names, formatted on access."""
 
     def __init__(self, names: Sequence[str], rows: NDArray[np.int64]) -> None:
         self._names, self._rows = names, rows
@@ -84,5 +88,5 @@ class _Chosen(Names):
         return int(self._rows.size)
 
     def name(self, row: int) -> str:
-        """Name of one row."""
+        """Return the name of one row."""
         return self._names[int(self._rows[row])]

@@ -22,10 +22,10 @@ def frame_of_labels(labels: object, coords: Mapping[str, object] | None = None) 
     Parameters
     ----------
     labels : mapping of dimension to sequence of labels, or xarray.DataArray
-        The dimensions are in the order of the mapping. The cells of a DataArray are ignored.
+        The mapping determines the order of the dimensions. The cells of a DataArray are ignored.
     coords : mapping of name to coordinate, optional
-        A DataArray or Series, matched by label in any order; ``(dims, values)``, in the order of the labels; or a value
-        that all cells have.
+        A DataArray or Series, matched by label in any order; ``(dims, values)`` in the order of the labels; or a value
+        shared by all cells.
 
     Returns
     -------
@@ -34,7 +34,7 @@ def frame_of_labels(labels: object, coords: Mapping[str, object] | None = None) 
     Raises
     ------
     LabelError
-        No labels; a coordinate that does not fit them.
+        `labels` is empty, or a coordinate does not fit them.
 
     Examples
     --------
@@ -45,16 +45,16 @@ def frame_of_labels(labels: object, coords: Mapping[str, object] | None = None) 
     if isinstance(labels, xr.DataArray):
         table = labels
     elif isinstance(labels, Mapping) and labels:
-        own: dict[Hashable, list[object]] = {dim: list(values) for dim, values in labels.items()}
-        table = xr.DataArray(_blank(tuple(map(len, own.values()))), dims=list(own), coords=own)
+        coordinates: dict[Hashable, list[object]] = {dim: list(values) for dim, values in labels.items()}
+        table = xr.DataArray(_blank(tuple(map(len, coordinates.values()))), dims=list(coordinates), coords=coordinates)
     else:
-        raise LabelError("give the labels of the confidential table: a mapping of dimensions to labels, or a table")
+        raise LabelError("labels of the confidential table are required: a mapping of dimensions to labels, or a table")
     frame = Frame.of(table)
     if not coords:
         return frame
     table = frame.table(_blank((frame.size,)))
-    for name, given in coords.items():
-        table = _with_coordinate(table, name, given)
+    for name, value in coords.items():
+        table = _with_coordinate(table, name, value)
     return Frame.of(table)
 
 
@@ -62,43 +62,43 @@ def _blank(shape: tuple[int, ...]) -> Array:
     return np.broadcast_to(np.int64(0), shape)
 
 
-def _with_coordinate(table: xr.DataArray, name: str, given: object) -> xr.DataArray:
-    """Add a coordinate, matched by label where it has labels."""
-    if isinstance(given, tuple) and len(given) == 2 and isinstance(given[1], pd.Series):
-        dim, series = given
+def _with_coordinate(table: xr.DataArray, name: str, value: object) -> xr.DataArray:
+    """Add a coordinate, matched by label if it has labels."""
+    if isinstance(value, tuple) and len(value) == 2 and isinstance(value[1], pd.Series):
+        dim, series = value
         if set(series.index.names) != {None}:
-            given = series
+            value = series
         elif dim in table.indexes and _permuted(series.index, table.indexes[dim]):
             raise LabelError(
                 f"the coordinate {name!r} has the labels of {dim!r} in another order, in an index without a name: name "
-                f"the index {dim!r}, or give an array in the order of the labels"
+                f"the index {dim!r}, or pass an array in the order of the labels"
             )
         else:
-            given = (dim, series.to_numpy())
-    if isinstance(given, pd.Series):
-        given = from_series(given, None)
-    if isinstance(given, xr.DataArray):
-        given = _with_labels_of_dimensions(given, name, table)
+            value = (dim, series.to_numpy())
+    if isinstance(value, pd.Series):
+        value = from_series(value, None)
+    if isinstance(value, xr.DataArray):
+        value = _with_labels_of_dimensions(value, name, table)
     try:
-        return table.assign_coords({name: given})
-    except (ValueError, TypeError) as error:  # another number of values, or another form of coordinate
+        return table.assign_coords({name: value})
+    except (ValueError, TypeError) as error:  # wrong number of values, or unsupported type of coordinate
         raise LabelError(f"the coordinate {name!r} does not fit the table {dict(table.sizes)}: {error}") from None
 
 
-def _with_labels_of_dimensions(given: xr.DataArray, name: str, table: xr.DataArray) -> xr.DataArray:
-    """Check the dimensions and labels of a coordinate, and drop the coordinates of the coordinate itself."""
-    for dim in given.dims:
+def _with_labels_of_dimensions(value: xr.DataArray, name: str, table: xr.DataArray) -> xr.DataArray:
+    """Check the dimensions and labels of a coordinate, and drop the coordinates of the coordinate."""
+    for dim in value.dims:
         if dim not in table.dims:
-            raise LabelError(f"the coordinate {name!r} has the dimension {dim!r}, the table has {table.dims}")
-        if dim not in given.indexes:
+            raise LabelError(f"the coordinate {name!r} has the dimension {dim!r}, but the table has {table.dims}")
+        if dim not in value.indexes:
             continue
-        known, found = table.indexes[dim], given.indexes[dim]
-        absent = known[~known.isin(found)].tolist()
-        if absent or found.has_duplicates:
+        known, labels = table.indexes[dim], value.indexes[dim]
+        absent = known[~known.isin(labels)].tolist()
+        if absent or labels.has_duplicates:
             fault = f"lacks the label {absent[0]!r}" if absent else "repeats a label"
-            raise LabelError(f"the coordinate {name!r} {fault} of {dim!r}: give each label once")
-    return given.drop_vars(given.coords).assign_coords(
-        {dim: given.coords[dim] for dim in given.dims if dim in given.indexes}
+            raise LabelError(f"the coordinate {name!r} {fault} of {dim!r}: every label must occur exactly once")
+    return value.drop_vars(value.coords).assign_coords(
+        {dim: value.coords[dim] for dim in value.dims if dim in value.indexes}
     )
 
 

@@ -1,4 +1,4 @@
-"""One published array of noisy sums, and the law of its noise."""
+"""One published array of noisy sums, and the distribution of its noise."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ type Rows = tuple[sp.csr_array, Sequence[str], NDArray[np.int64], NDArray[np.boo
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Measured:
-    """Noisy values of the sums that a statement names; see `measured`."""
+    """Noisy values of the sums named by a statement; see `measured`."""
 
     statement: Public
     values: object
@@ -42,78 +42,82 @@ class Measured:
         return f"<Measured: {'; '.join(map(str, self.statement))}>"
 
     def on(self, frame: Frame) -> Entries:
-        """Bind to the cells of a table; entries where nothing was measured are left out.
+        """Bind to the cells of a table; entries without a measured value are omitted.
 
         Raises
         ------
         LabelError, CountError, InvariantError, PrivacyError
-            As `measured` says.
+            As for `measured`.
         """
         matrix, names, y, there, forms = self.rows(frame)
         return Entries(matrix, names, y, forms).only(np.flatnonzero(there))
 
     def rows(self, frame: Frame) -> Rows:
-        """Bind every sum of the statement: those without a value too, which are not `there`."""
+        """Bind every sum of the statement, including sums without a value, which are not `there`."""
         rows = [statement.equalities(frame) for statement in self.statement]
         stacked = [part for part, _ in rows if part.shape[0]]
         names: Sequence[str] = rows[0][1] if len(rows) == 1 else Joined([part for _, part in rows])
         if not stacked:
             raise InvariantError(f"{self.statement} names no sum that can be measured")
         matrix = sp.csr_array(sp.vstack(stacked, format="csr"))
-        what = f"the values of {'; '.join(map(str, self.statement))}"
-        given = onto_rows(self.values, names, frame, what, partial=isinstance(self.law, Thresholded))
-        y, there = _whole(given, names, what)
+        description = f"the values of {'; '.join(map(str, self.statement))}"
+        numbers = onto_rows(self.values, names, frame, description, partial=isinstance(self.law, Thresholded))
+        y, there = _integers(numbers, names, description)
         forms = self._forms(names, frame, there)
         if isinstance(self.law, Thresholded):
             y[~there], there = ABSENT, np.ones_like(there)
         if isinstance(forms[0][0], JointL2) and not there.all():
             raise PrivacyError(
-                f"{what} have l2 noise, which is of all numbers together: that of {names[int(np.argmin(there))]!r} is "
-                "missing"
+                f"{description} have l2 noise, whose density is joint over all numbers: the value of "
+                f"{names[int(np.argmin(there))]!r} is missing"
             )
-        _require_possible(forms, y, there, names, what)
+        _require_possible(forms, y, there, names, description)
         return matrix, names, y, there, forms
 
     def _forms(self, names: Sequence[str], frame: Frame, there: NDArray[np.bool_]) -> Forms:
-        """Laws, each with the rows that have it."""
+        """Return the laws, each with the rows of its entries."""
         if not isinstance(self.law, LawArray):
             return ((as_observation_model(self.law), np.arange(len(names))),)
-        what = "the scales of the noise"
-        number = pd.to_numeric(pd.Series(onto_rows(self.law.number, names, frame, what))).to_numpy(np.int64)
+        description = "the scales of the noise"
+        number = pd.to_numeric(pd.Series(onto_rows(self.law.number, names, frame, description))).to_numpy(np.int64)
         for row in np.flatnonzero(there & (number < 0))[:1]:
-            raise PrivacyError(f"{names[row]!r} was measured, but the scale of its noise is missing")
+            raise PrivacyError(f"{names[row]!r} has a value, but the scale of its noise is missing")
         rows = [np.flatnonzero(number == k) for k in range(len(self.law.laws))]
-        return tuple((as_observation_model(law), own) for law, own in zip(self.law.laws, rows, strict=True) if own.size)
+        return tuple(
+            (as_observation_model(law), entries)
+            for law, entries in zip(self.law.laws, rows, strict=True)
+            if entries.size
+        )
 
 
 def measured(statement: Public, values: object, law: object) -> Measured:
-    """State noisy values of sums of a table, and the law of their noise.
+    """State noisy values of sums of a table, and the distribution of their noise.
 
     Parameters
     ----------
     statement : Public
-        Which sums, in the vocabulary of `ppdinf.invariants`: ``margin("county")``, ``total()``, ``groups("state")``,
-        ``cells(...)``, ``linear(...)``; a margin over all dimensions names every cell.
-    values : number, array_like, mapping, xarray.DataArray, pandas.Series or pandas.DataFrame of whole numbers
-        One per sum: by label where there are labels, in any order; else in the order of the sums. nan, None or a mask
-        where nothing was measured.
+        The sums, in the vocabulary of `ppdinf.invariants`: ``margin("county")``, ``total()``, ``groups("state")``,
+        ``cells(...)``, ``linear(...)``. A margin over all dimensions names every cell.
+    values : number, array_like, mapping, xarray.DataArray, pandas.Series or pandas.DataFrame of integers
+        One value per sum: matched by label in any order if there are labels, otherwise in the order of the sums. Use
+        nan, None or a mask for sums without a measured value.
     law : IntegerLaw, LawArray, L2Laplace, TransitionMatrix, RandomRounding, Thresholded, or a mechanism of counts
-        Of ``value - sum``, independent between entries but for l2 noise, which is of all of them: `ppdinf.laws`. One
-        whose parameter is an array has a scale for each entry, labelled or ordered as `values`.
+        Law of ``value - sum`` from `ppdinf.laws`. Entries are independent, except for l2 noise, which is joint. A law
+        with an array as parameter has one scale per entry, labelled or ordered like `values`.
 
     Returns
     -------
     Measured
-        To be put into `Measurements`.
+        An argument of `Measurements`.
 
     Raises
     ------
     LabelError
-        When bound: labels that are absent, unknown or there twice; another number of values than there are sums.
+        At binding: labels are missing, unknown or repeated, or the number of values differs from the number of sums.
     CountError
-        When bound: values that are not whole, or that their law cannot give.
+        At binding: values are not integers or are outside the support of their law.
     PrivacyError
-        No such law; when bound: an entry without a scale.
+        `law` is not a supported law. At binding: an entry has no scale.
 
     Examples
     --------
@@ -125,7 +129,7 @@ def measured(statement: Public, values: object, law: object) -> Measured:
     """
     if not isinstance(statement, Public):
         raise InvariantError(
-            f"say what was measured by ppdinf.invariants, such as margin('county'), found {type(statement).__name__}"
+            f"the statement must be of ppdinf.invariants, such as margin('county'), found {type(statement).__name__}"
         )
     if not isinstance(law, LawArray):
         as_observation_model(law)
@@ -133,7 +137,7 @@ def measured(statement: Public, values: object, law: object) -> Measured:
 
 
 def as_observation_model(law: object) -> ObservationModel:
-    """How a law weighs counts, given what was published."""
+    """Return the observation model of a law: weights of counts given the published number."""
     if isinstance(law, ObservationModel):
         return law
     if isinstance(law, IntegerLaw):
@@ -144,23 +148,23 @@ def as_observation_model(law: object) -> ObservationModel:
     if isinstance(probabilities, np.ndarray):
         return TransitionMatrix(probabilities)
     raise PrivacyError(
-        "the law of the noise is one of ppdinf.laws (DiscreteGaussian, DoubleGeometric, L2Laplace, Staircase, "
+        "the law of the noise must be one of ppdinf.laws (DiscreteGaussian, DoubleGeometric, L2Laplace, Staircase, "
         f"RandomRounding, TransitionMatrix, Thresholded) or a mechanism of single counts, found {type(law).__name__}"
     )
 
 
-def _whole(given: Array, names: Sequence[str], what: str) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Whole numbers, 0 where nothing was measured, and where something was."""
-    there = ~pd.isna(given)
-    numbers = pd.to_numeric(pd.Series(given[there]), errors="coerce").to_numpy(np.float64)
-    wrong = np.flatnonzero(~(numbers == np.rint(numbers)) | (np.abs(numbers) > LARGEST))
+def _integers(numbers: Array, names: Sequence[str], description: str) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """Return integers, 0 where no value was measured, and a mask of measured values."""
+    there = ~pd.isna(numbers)
+    values = pd.to_numeric(pd.Series(numbers[there]), errors="coerce").to_numpy(np.float64)
+    wrong = np.flatnonzero(~(values == np.rint(values)) | (np.abs(values) > LARGEST))
     if wrong.size:
         raise CountError(
-            f"{what} must be whole numbers up to 2**53, as noise of whole numbers leaves them: "
+            f"{description} must be integers of at most 2**53 in absolute value: "
             f"that of {names[np.flatnonzero(there)[wrong[0]]]!r} is not"
         )
-    y = np.zeros(given.size, dtype=np.int64)
-    y[there] = numbers.astype(np.int64)
+    y = np.zeros(numbers.size, dtype=np.int64)
+    y[there] = values.astype(np.int64)
     return y, there
 
 
@@ -169,10 +173,10 @@ def _require_possible(
     y: NDArray[np.int64],
     there: NDArray[np.bool_],
     names: Sequence[str],
-    what: str,
+    description: str,
 ) -> None:
-    """Refuse numbers that their law does not give, whatever the count."""
+    """Refuse numbers that have probability 0 under their law for every count."""
     for form, rows in forms:
-        own = rows[there[rows]]
-        for row in own[~form.is_possible(y[own])][:1]:
-            raise CountError(f"{what}: no count gives that of {names[row]!r}, {form.gives}")
+        entries = rows[there[rows]]
+        for row in entries[~form.is_possible(y[entries])][:1]:
+            raise CountError(f"{description}: that of {names[row]!r} is impossible for every count, {form.gives}")

@@ -1,4 +1,4 @@
-"""Numbers onto the rows of a statement, by label wherever they have labels."""
+"""Matching of numbers to the rows of a statement, by label if they have labels."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from ppdinf.tables.frame import Frame
 __all__ = ["onto_rows"]
 
 
-def onto_rows(given: object, names: Sequence[str], frame: Frame, what: str, *, partial: bool = False) -> Array:
-    """Bring numbers into the order of the rows of a statement.
+def onto_rows(numbers: object, names: Sequence[str], frame: Frame, description: str, *, partial: bool = False) -> Array:
+    """Reorder numbers to the rows of a statement.
 
     Parameters
     ----------
-    given : number, array_like, mapping, xarray.DataArray, pandas.Series or pandas.DataFrame
-        Labelled numbers are matched by label, in any order. A dimension of a DataArray is matched by its name; without
-        labels it has those of the table, in the order of the table. Numbers without labels and dimensions are in the
-        order of the rows.
+    numbers : number, array_like, mapping, xarray.DataArray, pandas.Series or pandas.DataFrame
+        Labelled numbers are matched by label, in any order. A dimension of a DataArray is matched by name; a dimension
+        without labels has the labels of the table, in the order of the table. Numbers without labels and dimensions
+        must be in the order of the rows.
     names : sequence of str
-        Of the rows.
+        Names of the rows.
     frame : Frame
-        Of the cells.
-    what : str
-        What messages call the numbers.
+        Frame of the cells.
+    description : str
+        Description of the numbers in messages.
     partial : bool
-        Whether labels may be absent; their rows get nan.
+        Whether labels may be missing; their rows get nan.
 
     Returns
     -------
@@ -41,8 +41,8 @@ def onto_rows(given: object, names: Sequence[str], frame: Frame, what: str, *, p
     Raises
     ------
     LabelError
-        A label that is absent, unknown or repeated; a dimension that is absent or unknown; another number of numbers
-        than there are rows.
+        A label or a dimension is missing, unknown or repeated, or the number of numbers differs from the number of
+        rows.
 
     Examples
     --------
@@ -52,58 +52,65 @@ def onto_rows(given: object, names: Sequence[str], frame: Frame, what: str, *, p
     >>> onto_rows(pd.Series({1: 2, 0: 4}), names, Frame.of(table), "the counts")
     array([4, 2], dtype=object)
     """
-    labelled = _as_series(given, names, frame, what)
+    labelled = _as_series(numbers, names, frame, description)
     if labelled is None:
-        return _by_position(given, names, frame, what)
-    index, keys = _keys(labelled.index, names, frame, what)
+        return _by_position(numbers, names, frame, description)
+    index, keys = _keys(labelled.index, names, frame, description)
     if index.has_duplicates:
-        raise LabelError(f"{what} have {_shown(index[index.duplicated()][0])} twice")
+        raise LabelError(f"{description} contain {_shown(index[index.duplicated()][0])} twice")
     unknown = np.flatnonzero(keys.get_indexer(index) < 0)
     if unknown.size:
-        raise LabelError(f"{what} have {_shown(index[unknown[0]])}, which is not among the sums, such as {names[0]!r}")
+        raise LabelError(
+            f"{description} contain {_shown(index[unknown[0]])}, which names no sum; sums are such as {names[0]!r}"
+        )
     place = index.get_indexer(keys)
     absent = np.flatnonzero(place < 0)
     if absent.size and not partial:
-        raise LabelError(f"{what} lack {names[absent[0]]!r}: give nan where nothing was measured")
-    found = np.full(len(names), np.nan, dtype=object)
-    found[place >= 0] = labelled.to_numpy(dtype=object)[place[place >= 0]]
-    return found
+        raise LabelError(f"{description} lack {names[absent[0]]!r}: use nan for sums without a measured value")
+    ordered = np.full(len(names), np.nan, dtype=object)
+    ordered[place >= 0] = labelled.to_numpy(dtype=object)[place[place >= 0]]
+    return ordered
 
 
-def _as_series(given: object, names: Sequence[str], frame: Frame, what: str) -> pd.Series | None:
-    """Numbers with their labels; None where they have no labels."""
-    if isinstance(given, Mapping):
-        return pd.Series(given, dtype=object)
-    if isinstance(given, pd.DataFrame):
-        return given.stack(list(range(given.columns.nlevels)), future_stack=True)  # type: ignore[return-value]
-    if isinstance(given, xr.DataArray) and given.ndim:
-        return _of_dataarray(given, names, frame, what)
-    return given if isinstance(given, pd.Series) else None
+def _as_series(numbers: object, names: Sequence[str], frame: Frame, description: str) -> pd.Series | None:
+    """Return labelled numbers as a Series, or None if they have no labels."""
+    if isinstance(numbers, Mapping):
+        return pd.Series(numbers, dtype=object)
+    if isinstance(numbers, pd.DataFrame):
+        return numbers.stack(list(range(numbers.columns.nlevels)), future_stack=True)  # type: ignore[return-value]
+    if isinstance(numbers, xr.DataArray) and numbers.ndim:
+        return _of_dataarray(numbers, names, frame, description)
+    return numbers if isinstance(numbers, pd.Series) else None
 
 
-def _of_dataarray(given: xr.DataArray, names: Sequence[str], frame: Frame, what: str) -> pd.Series | None:
+def _of_dataarray(numbers: xr.DataArray, names: Sequence[str], frame: Frame, description: str) -> pd.Series | None:
     """Label each dimension; a dimension without labels has the labels of the table, in the order of the table."""
     by = names.by if isinstance(names, CellNames) else ()
-    bare = [dim for dim in given.dims if dim not in given.indexes]
-    if bare and not by and given.ndim == 1:
+    bare = [dim for dim in numbers.dims if dim not in numbers.indexes]
+    if bare and not by and numbers.ndim == 1:
         if bare[0] in frame.coords and not (isinstance(names, GroupNames) and bare[0] == names.dim):
             raise LabelError(
-                f"{what} have the dimension {bare[0]!r}, which does not name the sums, such as {names[0]!r}"
+                f"{description} have the dimension {bare[0]!r}, which is not a dimension of the sums, such as "
+                f"{names[0]!r}"
             )
         return None
-    if bare and set(given.dims) != set(by):
-        raise LabelError(f"{what} have the dimensions {given.dims}, the sums {by}: name the dimensions alike")
-    kept: dict[Hashable, object] = {name: given.coords[name] for name in given.indexes}
+    if bare and set(numbers.dims) != set(by):
+        raise LabelError(
+            f"{description} have the dimensions {numbers.dims}, but the sums have {by}: use the same names"
+        )
+    coords: dict[Hashable, object] = {name: numbers.coords[name] for name in numbers.indexes}
     for dim in bare:
         labels = frame.codes(str(dim))[1]
-        if labels.size != given.sizes[dim]:
-            raise LabelError(f"{what} have {given.sizes[dim]} entries along {dim!r}, which has {labels.size} labels")
-        kept[dim] = labels
-    return given.drop_vars(given.coords).assign_coords(kept).to_series()
+        if labels.size != numbers.sizes[dim]:
+            raise LabelError(
+                f"{description} have {numbers.sizes[dim]} entries along {dim!r}, which has {labels.size} labels"
+            )
+        coords[dim] = labels
+    return numbers.drop_vars(numbers.coords).assign_coords(coords).to_series()
 
 
-def _keys(index: pd.Index, names: Sequence[str], frame: Frame, what: str) -> tuple[pd.Index, pd.Index]:
-    """Labels of the numbers and of the rows, alike: by coordinate where the rows are named so, else by name."""
+def _keys(index: pd.Index, names: Sequence[str], frame: Frame, description: str) -> tuple[pd.Index, pd.Index]:
+    """Return comparable labels of the numbers and the rows: by coordinate if the rows have one, otherwise by name."""
     known = pd.Index(list(names), dtype=object)
     if index.nlevels == 1 and index.isin(known).all():
         return _plain(index), known
@@ -112,7 +119,7 @@ def _keys(index: pd.Index, names: Sequence[str], frame: Frame, what: str) -> tup
         if isinstance(index, pd.MultiIndex) and set(index.names) == set(names.by):
             index = index.reorder_levels(list(names.by))
         elif set(index.names) - {None} and list(index.names) != list(names.by):
-            raise LabelError(f"{what} are labelled by {list(index.names)}, the sums by {list(names.by)}")
+            raise LabelError(f"{description} are labelled by {list(index.names)}, but the sums by {list(names.by)}")
         if index.nlevels == len(names.by):
             keys = pd.Index(columns[0], dtype=object) if len(columns) == 1 else pd.MultiIndex.from_arrays(columns)
             return _plain(index), _plain(keys)
@@ -122,19 +129,21 @@ def _keys(index: pd.Index, names: Sequence[str], frame: Frame, what: str) -> tup
 
 
 def _plain(index: pd.Index) -> pd.Index:
-    found: pd.Index = pd.Index(index.to_flat_index(), dtype=object)
-    return found
+    ordered: pd.Index = pd.Index(index.to_flat_index(), dtype=object)
+    return ordered
 
 
-def _by_position(given: object, names: Sequence[str], frame: Frame, what: str) -> Array:
-    """Numbers in the order of the rows, of which they have the shape."""
-    found = np.asarray(np.ma.filled(np.ma.asarray(given, dtype=object), np.nan), dtype=object)
+def _by_position(numbers: object, names: Sequence[str], frame: Frame, description: str) -> Array:
+    """Return unlabelled numbers in the order of the rows, whose shape they must have."""
+    ordered = np.asarray(np.ma.filled(np.ma.asarray(numbers, dtype=object), np.nan), dtype=object)
     expected: list[tuple[int, ...]] = [(len(names),), *([()] if len(names) == 1 else [])]
     if isinstance(names, CellNames) and names.by:
         expected.append(tuple(frame.codes(by)[1].size for by in names.by))
-    if found.shape not in expected or found.size != len(names):
-        raise LabelError(f"{what} have the shape {found.shape} for {len(names)} sums, such as {names[0]!r}")
-    return found.ravel()
+    if ordered.shape not in expected or ordered.size != len(names):
+        raise LabelError(
+            f"{description} have the shape {ordered.shape}, but there are {len(names)} sums, such as {names[0]!r}"
+        )
+    return ordered.ravel()
 
 
 def _shown(label: object) -> str:

@@ -1,9 +1,9 @@
-"""Files of measurements: a sealed archive of JSON and CSV, as release files are.
+"""Files of measurements: a sealed archive of JSON and CSV, like release files.
 
-``manifest.json`` holds the version, dimensions and coordinates, and as statements what is exact and what was measured;
-``cells.csv`` has one row per cell, its labels; ``public.csv`` one per exact sum; ``measured-1.csv`` and so on one per
-sum of a statement that was measured: its name, what was published (empty where nothing was, or where it stayed below a
-threshold), the name of its law and the law's parameters. A matrix of probabilities is a part of its own.
+``manifest.json`` contains the version, dimensions and coordinates, and the statements of exact and noisy sums.
+``cells.csv`` has one row per cell with its labels. ``public.csv`` has one row per exact sum. ``measured-1.csv`` and
+so on have one row per sum of a noisy statement: name, published value (empty if missing or below a threshold), name of
+the law, and parameters of the law. A transition matrix is a separate part.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ CELLS, PUBLIC = "cells.csv", "public.csv"
 
 
 def packed(data: Measurements) -> bytes:
-    """Bytes of the file: the same for the same measurements, on every machine."""
+    """Return the bytes of the file: identical for equal measurements on every machine."""
     frame = data.frame
     parts = {
         CELLS: as_csv(list(frame.coords), *(frame.broadcast(name).tolist() for name in frame.coords)),
@@ -49,27 +49,27 @@ def packed(data: Measurements) -> bytes:
 
 
 def name_of(number: int) -> str:
-    """Name of the part of a statement that was measured, by its place."""
+    """Return the name of the part of a noisy statement, by its index."""
     return f"measured-{number + 1}.csv"
 
 
 def _part(part: Measured, frame: Frame, matrices: dict[bytes, str]) -> bytes:
-    """One row for every sum of a statement; matrices that it needs are added to those there are."""
+    """Return one row for every sum of a statement; add required matrices to `matrices`."""
     _, names, y, there, forms = part.rows(frame)
     values = np.where(there & (y != ABSENT), y.astype(object), "").tolist()
-    forms = tuple(sorted(forms, key=lambda form: int(form[1].min())))  # as a reader meets them
+    forms = tuple(sorted(forms, key=lambda form: int(form[1].min())))  # in the order of a reader
     texts = []
     for form, _ in forms:
-        given = form.to_dict()
-        for key, value in given.items():
+        fields = form.to_dict()
+        for key, value in fields.items():
             if isinstance(value, np.ndarray):
                 matrix = as_csv([str(k) for k in range(value.shape[1])], *value.T.tolist())
-                given[key] = matrices.setdefault(matrix, f"matrix-{len(matrices) + 1}.csv")
-        texts.append(given)
-    parameters = dict.fromkeys(key for given in texts for key in given if key != "name")
+                fields[key] = matrices.setdefault(matrix, f"matrix-{len(matrices) + 1}.csv")
+        texts.append(fields)
+    parameters = dict.fromkeys(key for fields in texts for key in fields if key != "name")
     columns = {key: np.full(len(names), "", dtype=object) for key in ("name", *parameters)}
-    for given, (_, rows) in zip(texts, forms, strict=True):
-        for key, value in given.items():
+    for fields, (_, rows) in zip(texts, forms, strict=True):
+        for key, value in fields.items():
             columns[key][rows] = value
     return as_csv(
         ["sum", "value", "law", *parameters], names, values, *(column.tolist() for column in columns.values())

@@ -1,4 +1,4 @@
-"""Reading files of measurements, every byte of which is verified before it is believed."""
+"""Reading of measurement files, with verification of every byte."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = ["read_measurements", "read_published"]
 
 
 def read_measurements(path: str | PathLike[str]) -> Measurements:
-    """Read what `Measurements.save` wrote after verifying every byte of it.
+    """Read a file that `Measurements.save` wrote, and verify every byte of it.
 
     Parameters
     ----------
@@ -32,12 +32,13 @@ def read_measurements(path: str | PathLike[str]) -> Measurements:
     Returns
     -------
     Measurements
-        Also of releases, whose promises are in their own files alone.
+        Includes measurements of releases; the guarantees of releases are only in their own files.
 
     Raises
     ------
     ReleaseFileError
-        Not such a file; parts missing, added, edited or truncated; another version; numbers that contradict each other.
+        The file is not of measurements or of another version, its parts are missing, added, edited or truncated, or its
+        numbers are contradictory.
 
     Examples
     --------
@@ -51,7 +52,7 @@ def read_measurements(path: str | PathLike[str]) -> Measurements:
     >>> again.equals(seen)
     True
     """
-    return sealed.verified(path, _read, lambda seen, _: packed(seen))
+    return sealed.verified(path, _read, lambda positions, _: packed(positions))
 
 
 def read_published(path: str | PathLike[str]) -> Measurements | Release:
@@ -60,7 +61,7 @@ def read_published(path: str | PathLike[str]) -> Measurements | Release:
     Raises
     ------
     ReleaseFileError
-        As `read_measurements` and `ppdinf.read_release` say.
+        As for `read_measurements` and `ppdinf.read_release`.
     """
     return read_measurements(path) if sealed.says(path, "holds", HOLDS) else read_release(path)
 
@@ -72,46 +73,46 @@ def _read(data: bytes) -> Measurements:
     public = Public.from_dict(manifest["public"])
     values = sealed.columns_of(parts[PUBLIC], {"sum": object, "value": np.int64}, PUBLIC)["value"]
     system = bind(public, frame, np.zeros(frame.size, dtype=np.int64), values)
-    statements = [Public.from_dict(given) for given in manifest["measured"]]
+    statements = [Public.from_dict(statement) for statement in manifest["measured"]]
     measured = [_measured(statement, name_of(k), parts) for k, statement in enumerate(statements)]
     return Measurements(labels, *measured, public=system)
 
 
 def _require(manifest: object) -> None:
-    """Refuse manifests of other files, and of versions that are not known."""
+    """Refuse manifests of other files and of unknown versions."""
     if not isinstance(manifest, dict) or manifest.get("holds") != HOLDS:
-        raise ReleaseFileError("it holds no measurements: ppd.read_release reads releases")
+        raise ReleaseFileError("the file contains no measurements: ppd.read_release reads releases")
     if manifest.get("schema") != SCHEMA or isinstance(manifest["schema"], bool):
         raise ReleaseFileError(
-            f"schema {manifest.get('schema')!r} of measurements is not known: this version of ppdinf reads the schema "
+            f"schema {manifest.get('schema')!r} of measurements is unknown: this version of ppdinf reads the schema "
             f"{SCHEMA}"
         )
     sealed.require_fields(manifest, FIELDS)
 
 
 def _measured(statement: Public, name: str, parts: dict[str, bytes]) -> Measured:
-    """Read one statement that was measured, its values in the order of its sums."""
+    """Read one noisy statement with its values in the order of its sums."""
     columns = sealed.columns_of(parts[name], None, name)
     text = columns.pop("value")
     values = np.array([int(value) if value else np.nan for value in text], dtype=object)
-    del columns["sum"]  # compared when the file is packed again
+    del columns["sum"]  # verified when the file is packed again
     columns["name"] = columns.pop("law")
     laws: list[ObservationModel] = []
     number, known = np.full(values.size, -1), {}
-    for row, given in enumerate(zip(*columns.values(), strict=True)):
-        if given not in known:
-            stated = {key: value for key, value in zip(columns, given, strict=True) if value}
-            known[given] = len(laws) if stated else -1
+    for row, row_parameters in enumerate(zip(*columns.values(), strict=True)):
+        if row_parameters not in known:
+            stated = {key: value for key, value in zip(columns, row_parameters, strict=True) if value}
+            known[row_parameters] = len(laws) if stated else -1
             if stated:
                 laws.append(ObservationModel.from_dict(_with_matrices(stated, parts)))
-        number[row] = known[given]
+        number[row] = known[row_parameters]
     if len(laws) == 1 and (number == 0).all():
         return Measured(statement, values, laws[0])
     return Measured(statement, values, LawArray(tuple(laws), number))
 
 
 def _with_matrices(stated: dict[str, str], parts: dict[str, bytes]) -> Json:
-    """Put the matrix in the place of the name of its part."""
+    """Replace the name of a matrix by the matrix."""
     return {key: _matrix(parts[value], value) if value in parts else value for key, value in stated.items()}
 
 

@@ -1,4 +1,4 @@
-"""Everything published about one table: noisy sums, what is exact, and bounds."""
+"""Everything published about one table: noisy sums, exact sums, and bounds."""
 
 from __future__ import annotations
 
@@ -35,22 +35,22 @@ __all__ = ["Measurements"]
 
 
 class Measurements:
-    """Noisy and exact sums of one confidential table, as they were published.
+    """Noisy and exact published sums of one confidential table.
 
     Parameters
     ----------
     labels : mapping of str to sequence, or xarray.DataArray
-        Dimensions of the confidential table and the labels of each, in the order wanted; or any table that has them.
+        Dimensions of the confidential table and the labels of each, in the required order, or a table with them.
     *parts : Measured
-        What was measured, each by `measured`; the noise of all entries is independent. Several of the same sum count
-        together.
+        Noisy sums, each from `measured`. The noise of all entries is independent. Several measurements of the same
+        sum are combined.
     coords : mapping of str to (dimension, values), DataArray or Series, optional
         Further coordinates, such as the state of each county. A DataArray or Series is matched by label, in any order.
     public : mapping of Public to numbers, Public or System, optional
-        What is known exactly: statements with their values, ``{inv.total(): 15523}``, values as for `measured`; or
-        bounds, which have none, ``inv.nonnegative()``.
+        Exact knowledge: statements with their values, ``{inv.total(): 15523}``, with values as for `measured`, or
+        bounds, which have no values, ``inv.nonnegative()``.
     bounds : Public, optional
-        What is known to hold of every table, beside statements with values.
+        Bounds that hold for every table, if `public` is a mapping of statements to values.
 
     Attributes
     ----------
@@ -59,16 +59,16 @@ class Measurements:
     public : System
         Everything exact: ``A x = values``, ``B x >= limits``.
     entries : Entries
-        Everything noisy: the sums, what was published of each, and their laws.
+        Everything noisy: the sums, their published values and their laws.
     stated : tuple of Measured
-        The noisy sums as they were stated, those that were not measured included.
+        The noisy sums as stated, including those without values.
     releases : tuple of Release
-        Those that it was made of.
+        Releases that the measurements were made from.
 
     Raises
     ------
     LabelError, CountError, InvariantError, PrivacyError
-        As `measured` and `Public.on` say: labels or values that do not fit, sums that contradict each other.
+        As for `measured` and `Public.on`: labels or values do not fit, or sums are contradictory.
 
     Examples
     --------
@@ -96,7 +96,7 @@ class Measurements:
     ) -> None:
         for part in parts:
             if not isinstance(part, Measured):
-                raise ModelError(f"what was measured is stated by ppd.measured(...), found {type(part).__name__}")
+                raise ModelError(f"measurements must be stated by ppd.measured(...), found {type(part).__name__}")
         frame = frame_of_labels(labels, coords)
         self._set(frame, [part.on(frame) for part in parts], parts, _exact(frame, public, bounds))
 
@@ -106,43 +106,43 @@ class Measurements:
 
     @classmethod
     def of_releases(cls, releases: Iterable[Release]) -> Measurements:
-        """Put releases of one table together: their noise is independent, what each keeps is exact for all.
+        """Combine releases of one table: their noise is independent, and every public sum is exact.
 
         Parameters
         ----------
         releases : iterable of Release
-            Of the same cells, with whole-numbered noise that is independent from cell to cell but for their public
-            sums, or l2 noise; mechanisms and public sums may differ.
+            Releases of the same cells. Their noise is integer-valued and independent between cells given their public
+            sums, or l2 noise. Mechanisms and public sums may differ.
 
         Raises
         ------
         LabelError
-            The releases have other labels.
+            The releases have different labels.
         InvariantError
-            Their public sums contradict each other; the rows are named.
+            Their public sums are contradictory; the message names the rows.
         ModelError
-            None is given, one twice, or the noise of one is of another kind.
+            `releases` is empty, a release occurs twice, or the noise of a release is of another type.
         """
-        given = list(releases)
-        for release in given:
+        several = list(releases)
+        for release in several:
             if not isinstance(release, Release):
-                raise ModelError(f"releases of one table are ppdinf Releases, found {type(release).__name__}")
-        if not given or len(set(map(id, given))) < len(given):
-            raise ModelError("give each release of the table once, and at least one")
-        frame = given[0].frame
-        for release in given[1:]:
+                raise ModelError(f"releases must be ppdinf Releases, found {type(release).__name__}")
+        if not several or len(set(map(id, several))) < len(several):
+            raise ModelError("releases must contain at least one release, and each release once")
+        frame = several[0].frame
+        for release in several[1:]:
             frame.check_same(release.frame, "a further release")
         made: Measurements = object.__new__(cls)
-        noisy = [(k, release) for k, release in enumerate(given) if not isinstance(release.mechanism, Suppression)]
+        noisy = [(k, release) for k, release in enumerate(several) if not isinstance(release.mechanism, Suppression)]
         parts = [_entries_of(release, k) for k, release in noisy]
         stated = [Measured(margin(*r.dims), r.table, p.forms[0][0]) for (_, r), p in zip(noisy, parts, strict=True)]
-        made._set(frame, parts, stated, _joined([r.public for r in given]))
-        made.releases = tuple(given)
+        made._set(frame, parts, stated, _joined([r.public for r in several]))
+        made.releases = tuple(several)
         return made
 
     @cached_property
     def entries(self) -> Entries:
-        """All parts, one after the other."""
+        """All noisy sums, part by part."""
         if not self.parts:
             none = sp.csr_array((0, self.frame.size), dtype=np.int64)
             return Entries(none, [], np.zeros(0, dtype=np.int64), ())
@@ -169,7 +169,7 @@ class Measurements:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Number of labels along each."""
+        """Number of labels along each dimension."""
         return self.frame.shape
 
     @property
@@ -178,7 +178,7 @@ class Measurements:
         return {dim: self.frame.coords[dim][1] for dim in self.dims}
 
     def to_dataframe(self) -> pd.DataFrame:
-        """One row per noisy sum, by its name: ``released``, and the kind of its law."""
+        """Return one row per noisy sum, indexed by its name: ``released`` and the type of its law."""
         entries = self.entries
         law = np.empty(entries.y.size, dtype=object)
         for form, rows in entries.forms:
@@ -186,7 +186,7 @@ class Measurements:
         return pd.DataFrame({"released": entries.y, "law": law}, index=pd.Index(list(entries.names), name="sum"))
 
     def equals(self, other: Measurements) -> bool:
-        """Tell whether the labels, everything measured and everything exact are the same, statement by statement."""
+        """Return whether labels, noisy sums and exact sums are equal, statement by statement."""
         return packed(self) == packed(other)
 
     def save(self, path: str | PathLike[str], *, overwrite: bool = False) -> None:
@@ -196,16 +196,16 @@ class Measurements:
         ----------
         path : str or path
         overwrite : bool, default False
-            Replace a file that is there already.
+            Replace an existing file.
 
         Raises
         ------
         ReleaseFileError
             The file exists.
         WriteError
-            It cannot be written: no room, no right, no such folder. Nothing of it is left; what was there, is.
+            The file cannot be written. An existing file is unchanged, and no partial file remains.
         """
-        save(path, packed(self), overwrite=overwrite, why="it may be all that there is of what was published")
+        save(path, packed(self), overwrite=overwrite, why="it may be the only copy of these measurements")
 
     def __repr__(self) -> str:
         sizes = ", ".join(f"{dim}: {n}" for dim, n in zip(self.dims, self.shape, strict=True))
@@ -216,61 +216,62 @@ class Measurements:
 
 
 def _exact(frame: Frame, public: Mapping[Public, object] | Public | System | None, bounds: Public | None) -> System:
-    """Bind what is exact, with values that are known apart."""
+    """Bind exact knowledge, with values that are known separately."""
     if isinstance(public, System):
         if bounds is not None:
-            raise InvariantError("public is bound already: state its bounds with it")
+            raise InvariantError("public is already bound to a table: include its bounds in it, and omit bounds=")
         frame.check_same(public.frame, "the table that the public information was bound to")
         return public
     if isinstance(public, Public):
         public = {public: None}
     if not isinstance(public, Mapping | None):
         raise InvariantError(
-            f"public maps statements to their values, such as public={{ppd.invariants.total(): 40}}, found "
+            f"public must map statements to their values, such as public={{ppd.invariants.total(): 40}}, found "
             f"{type(public).__name__}"
         )
-    given = dict(public or {})
+    values_by_statement = dict(public or {})
     if not isinstance(bounds, Public | None):
         raise InvariantError(
-            "bounds are statements that hold their limits, such as ppd.invariants.nonnegative(), between(0, 9) or "
-            f"inequality(matrix, limits) for chosen cells, found {type(bounds).__name__}"
+            "bounds must be statements that contain their limits, such as ppd.invariants.nonnegative(), between(0, 9) "
+            f"or inequality(matrix, limits) for chosen cells, found {type(bounds).__name__}"
         )
     if bounds is not None:
-        given[bounds] = None
+        values_by_statement[bounds] = None
     statements = Public()
     values: list[int] = []
-    for statement, stated in given.items():
+    for statement, stated in values_by_statement.items():
         if not isinstance(statement, Public):
             raise InvariantError(
-                f"public sums are named by ppdinf.invariants, such as total(), found {type(statement).__name__}"
+                "public sums must be statements of ppdinf.invariants, such as total(), found "
+                f"{type(statement).__name__}"
             )
         names = Joined([part.equalities(frame)[1] for part in statement])
         zeros = all(part.known for part in statement)
         if stated is not None and not len(names):
             raise InvariantError(f"{statement} states no sum and has no value: state it by bounds=")
         if stated is None and len(names) and not zeros:
-            raise InvariantError(f"the public value of {names[0]!r} is missing: give it, public={{statement: values}}")
+            raise InvariantError(f"the public value of {names[0]!r} is missing: public={{statement: values}}")
         alone = next(iter(statement)).equalities(frame)[1] if len(statement.statements) == 1 else names
-        found = [0] * len(names) if stated is None else onto_rows(stated, alone, frame, "public values").tolist()
+        numbers = [0] * len(names) if stated is None else onto_rows(stated, alone, frame, "public values").tolist()
         if set(statements.statements) & set(statement.statements):
             raise InvariantError(f"{statement} is stated twice")
-        statements, values = statements & statement, [*values, *found]
+        statements, values = statements & statement, [*values, *numbers]
     blank = np.zeros(frame.size, dtype=np.int64)
     system = bind(statements, frame, blank, values)
     if system.limits.size:
-        system.nearest(frame.table(blank))  # names what cannot be met together
+        system.nearest(frame.table(blank))  # the error names contradictory sums
     return system
 
 
 def _entries_of(release: Release, number: int) -> Entries:
-    """Read a release as entries, one for each cell."""
+    """Convert a release to entries, one per cell."""
     likelihood = release.likelihood
     mixed = isinstance(likelihood.auxiliary, MixingScale)
     plain = likelihood.norm is None and (likelihood.auxiliary is None or mixed) and likelihood.query is None
     if not plain or likelihood.looks_at_table or not release.mechanism.is_integer:
         raise ModelError(
-            f"release {number + 1}, by {type(release.mechanism).__name__}, does not go together with others: its noise "
-            "is not independent from cell to cell. Infer from it alone"
+            f"release {number + 1}, by {type(release.mechanism).__name__}, cannot be combined with others: its noise "
+            "is not independent between cells. Infer from this release alone"
         )
     d, frame = release.frame.size, release.frame
     names = [f"{frame.cell(k)}, release {number + 1}" for k in range(d)]
@@ -280,7 +281,7 @@ def _entries_of(release: Release, number: int) -> Entries:
 
 
 def _joined(systems: list[System]) -> System:
-    """Everything exact in several systems of the same cells."""
+    """Combine several systems of the same cells into one."""
     names = [f"{name}, release {k + 1}" for k, system in enumerate(systems) for name in system.names]
     A, values = sp.vstack([system.A for system in systems]), np.concatenate([system.values for system in systems])
     check_consistent(A, values, row_names=names)

@@ -1,30 +1,25 @@
-"""The analyst's side: PyMC models for tables that are known only through their release.
+"""PyMC models for confidential tables that are observed only through a release.
 
-Rule: what an analyst writes, reads and compares.
+The subpackage holds the functions with which an analyst states, fits and compares models.
 
-aggregates            sums and ranks of posterior draws of a table, by label; estimates, intervals and probabilities
-                      computed from draws
-comparators           what analysts do with a noisy table who do not condition on how it was made: to compare with,
-                      not to use
-compare               how ways of publishing and of reading a table compare: bias, error, coverage and width over
-                      simulated releases
-constrained_counts    `ConstrainedCounts`: a data model for integers of which exact sums are known, and nothing else
-coordinates           coordinates of effects of labels in which NUTS takes long steps, with what is told of them
-log_likelihood        pointwise log likelihoods of a release, for ``az.loo`` and ``az.compare``: one for the cells
-                      of each public sum
-mass_outside_windows  posterior probability outside the windows of counts of a confidential table
-one_sided_test        one-sided tests from a noisy count: exact p-values, and no test of the same release is more
-                      powerful
-partially_private     `PartiallyPrivate`: one line that ties a PyMC model for a confidential table to its release
-posterior_tables      posterior draws of the confidential table, whichever way the model was fitted
-rates                 A ready model of rates: Poisson counts in a table, cells alike but not the same
-ready                 log rates with effects of labels, in coordinates that suit NUTS, however much a release tells
-released_table        `Released`: a mechanism's release of a table that is itself a variable of the model
-reparametrize         the intercept of a log-linear model whose expected total is pinned down by a public one
-standardise           independent normal variables as what is standard normal once something is told of them: values
-                      and gradients
-standardise_op        the same as Ops of PyTensor: compiled once per installation
-starts                normal variables with a start of their own, that of chains which nobody gave another
+aggregates            Sums and ranks of posterior draws of a table, by label; estimates, intervals and probabilities.
+comparators           Analyses that ignore the privacy mechanism; baselines for comparisons, not for use.
+compare               Bias, error, coverage and interval width of mechanisms and analyses over simulated releases.
+constrained_counts    `ConstrainedCounts`: distribution of an integer table with exactly known sums and no noise.
+coordinates           Transforms of effects of labels under which NUTS takes long steps.
+log_likelihood        Pointwise log likelihoods of a release, for ``az.loo`` and ``az.compare``: one for the cells of
+                      each public sum.
+mass_outside_windows  Posterior probability of counts outside the truncation of a confidential table.
+one_sided_test        Uniformly most powerful one-sided tests from a noisy count, with exact p-values.
+partially_private     `PartiallyPrivate`: ties a PyMC model of a confidential table to its release.
+posterior_tables      Posterior draws of the confidential table, for marginalized and for sampled tables.
+rates                 A model of rates: Poisson counts with exchangeable gamma rates.
+ready                 Log rates with effects of labels, parametrized for NUTS at any amount of noise.
+released_table        `Released`: a mechanism's release of a table that is a variable of the model.
+reparametrize         Intercept of a log-linear model, parametrized by the log of the expected public total.
+standardise           Whitening of independent normal variables given a normal likelihood: values and gradients.
+standardise_op        The same whitening as PyTensor Ops, compiled once per installation.
+starts                Normal variables with initial values for chains.
 """
 
 from ppdinf.models import ready as ready

@@ -23,15 +23,15 @@ SAMPLE = ("chain", "draw")
 
 
 def aggregate(draws: xr.DataArray, statement: Public) -> xr.DataArray:
-    """Sum posterior draws of a table as a statement says.
+    """Sum posterior draws of a table by the sums that a statement names.
 
-    Ratios, ranks and comparisons follow from sums draw by draw: ``a / b``, ``ranks(a, "county")``, ``a > b``. `summary`
-    gives their estimates and probabilities.
+    Compute ratios, ranks and comparisons from the sums of each draw: ``a / b``, ``ranks(a, "county")``, ``a > b``.
+    `summary` returns their estimates and probabilities.
 
     Parameters
     ----------
     draws : xarray.DataArray, dimensions ``("chain", "draw", ...)``
-        Of a table, as `ppdinf.sample_confidential` and `ppdinf.denoise` give them.
+        Draws of a table, as `ppdinf.sample_confidential` and `ppdinf.denoise` return them.
     statement : Public
         One statement that names sums: ``margin("county")``, ``groups("county", {"Erie": "west", ...})``, ``total()``,
         ``cells(...)``, ``linear(...)``.
@@ -39,15 +39,15 @@ def aggregate(draws: xr.DataArray, statement: Public) -> xr.DataArray:
     Returns
     -------
     xarray.DataArray of int64
-        Dimensions ``("chain", "draw")`` and one for the sums: that of their labels where one coordinate names them,
-        else ``sum``. None for a single sum.
+        Dimensions ``("chain", "draw")`` and one dimension for the sums. The dimension is the coordinate that labels
+        the sums, or ``sum`` if no single coordinate does. A single sum has no further dimension.
 
     Raises
     ------
     InvariantError
-        Several statements, or one without sums.
+        There are several statements, or the statement names no sums.
     LabelError
-        Labels that the table does not have; no dimensions ``chain`` and ``draw``.
+        The table does not have these labels, or the draws have no dimensions ``chain`` and ``draw``.
 
     Examples
     --------
@@ -57,10 +57,10 @@ def aggregate(draws: xr.DataArray, statement: Public) -> xr.DataArray:
     [[[1, 5], [9, 13]]]
     """
     if not set(SAMPLE) <= set(draws.dims):
-        raise LabelError(f"draws of a table have the dimensions chain and draw, found {draws.dims}")
+        raise LabelError(f"draws of a table must have the dimensions chain and draw, found {draws.dims}")
     parts = list(statement) if isinstance(statement, Public) else []
     if len(parts) != 1:
-        raise InvariantError("name the sums by one statement of ppdinf.invariants, such as margin('county')")
+        raise InvariantError("state the sums by one statement of ppdinf.invariants, such as margin('county')")
     ordered = draws.transpose(*SAMPLE, ...)
     one = ordered.isel(chain=0, draw=0, drop=True)
     frame = Frame.of(one if one.ndim else one.expand_dims("cell"))
@@ -68,10 +68,10 @@ def aggregate(draws: xr.DataArray, statement: Public) -> xr.DataArray:
     if not A.shape[0]:
         raise InvariantError(f"{statement} names no sum")
     cells = ordered.values.reshape(-1, frame.size)
-    found = (A @ cells.T).T.reshape(*ordered.shape[:2], A.shape[0])
+    sums = (A @ cells.T).T.reshape(*ordered.shape[:2], A.shape[0])
     sample = {dim: ordered.coords[dim] for dim in SAMPLE if dim in ordered.coords}
     if A.shape[0] == 1:
-        return xr.DataArray(found[..., 0], dims=SAMPLE, coords=sample, name=names[0])
+        return xr.DataArray(sums[..., 0], dims=SAMPLE, coords=sample, name=names[0])
     dim: str
     labels: list[Hashable]
     dim, labels = "sum", list(names)
@@ -79,7 +79,7 @@ def aggregate(draws: xr.DataArray, statement: Public) -> xr.DataArray:
         dim, labels = names.by[0], frame.broadcast(names.by[0])[names.cells].tolist()
     elif isinstance(names, GroupNames):
         dim, labels = names.dim, [*names.groups]
-    return xr.DataArray(found, dims=(*SAMPLE, dim), coords={**sample, dim: labels}, name=str(parts[0]))
+    return xr.DataArray(sums, dims=(*SAMPLE, dim), coords={**sample, dim: labels}, name=str(parts[0]))
 
 
 def ranks(draws: xr.DataArray, dim: Hashable) -> xr.DataArray:
@@ -90,13 +90,13 @@ def ranks(draws: xr.DataArray, dim: Hashable) -> xr.DataArray:
     draws : xarray.DataArray
         Posterior draws of cells, sums, ratios, ...
     dim : str
-        The dimension whose labels are ranked.
+        Dimension whose labels are ranked.
 
     Returns
     -------
     xarray.DataArray of float64
-        The shape and the labels of `draws`. 1 is the rank of the smallest number; equal numbers have the mean of
-        their ranks; the rank of nan is nan.
+        Ranks with the shape and labels of `draws`. The smallest number has rank 1. Equal numbers have the mean of
+        their ranks. The rank of nan is nan.
 
     Raises
     ------
@@ -115,39 +115,40 @@ def ranks(draws: xr.DataArray, dim: Hashable) -> xr.DataArray:
     """
     if dim not in draws.dims:
         raise LabelError(f"the draws have no dimension {dim!r}, only {draws.dims}")
-    found = rankdata(draws.values, axis=draws.get_axis_num(dim), nan_policy="omit")
-    return draws.copy(data=np.asarray(found, dtype=np.float64))
+    ranked = rankdata(draws.values, axis=draws.get_axis_num(dim), nan_policy="omit")
+    return draws.copy(data=np.asarray(ranked, dtype=np.float64))
 
 
 def summary(draws: xr.DataArray, probability: float = 0.9) -> pd.DataFrame:
-    """Estimate each of several numbers from its posterior draws, or the probability of each of several statements.
+    """Summarize posterior draws of numbers by estimates and intervals, and draws of statements by probabilities.
 
     Parameters
     ----------
     draws : xarray.DataArray, dimensions ``("chain", "draw", ...)``
-        Of cells, sums, ratios, ranks, ...; or of bool, such as ``a > b``.
+        Draws of cells, sums, ratios, ranks, ..., or of bool, such as ``a > b``.
     probability : float, default 0.9
-        That the number lies within its interval.
+        Probability of the interval.
 
     Returns
     -------
     pandas.DataFrame
-        One row per number, by its labels: ``estimate`` (posterior mean), ``sd``, ``lower`` and ``upper`` (equal tails)
-        and ``margin_of_error``, half the length of the interval. Of bool: ``probability`` (posterior probability that
-        the statement is true) and ``monte_carlo_error``, the standard error of this probability from the finite
-        number of effective draws. It is nan for fewer than four draws a chain.
+        One row per number, indexed by its labels. Columns: ``estimate`` (posterior mean), ``sd``, ``lower`` and
+        ``upper`` (equal-tailed interval), and ``margin_of_error`` (half of the interval's length). Columns for bool:
+        ``probability`` (posterior probability that the statement is true) and ``monte_carlo_error``, the standard
+        error of this probability for the number of effective draws. The error is nan for fewer than four draws per
+        chain.
 
     Raises
     ------
     LabelError
-        No dimensions ``chain`` and ``draw``.
+        The draws have no dimensions ``chain`` and ``draw``.
     ModelError
         The draws are neither numbers nor bool.
 
     Notes
     -----
-    With n effective draws of a statement and a share p of them true, the Monte Carlo error is
-    ``sqrt(q (1 - q) / n)``, ``q = (n p + 1) / (n + 2)``. It is above 0 where all draws agree.
+    For n effective draws, of which a share p is true, the Monte Carlo error is ``sqrt(q (1 - q) / n)`` with
+    ``q = (n p + 1) / (n + 2)``. The error is positive even if all draws agree.
 
     Examples
     --------
@@ -164,29 +165,29 @@ def summary(draws: xr.DataArray, probability: float = 0.9) -> pd.DataFrame:
     m            0.2               0.08
     """
     if not set(SAMPLE) <= set(draws.dims):
-        raise LabelError(f"posterior draws have the dimensions chain and draw, found {draws.dims}")
+        raise LabelError(f"posterior draws must have the dimensions chain and draw, found {draws.dims}")
     if draws.dtype.kind not in "biuf":
         raise ModelError(
-            f"posterior draws are numbers or bool, found {draws.dtype}: compare labels with one of them, "
-            "(draws == label), for its probability"
+            f"posterior draws must be numbers or bool, found {draws.dtype}: for the probability of a label, pass "
+            "(draws == label)"
         )
     ordered = draws.transpose(*SAMPLE, ...)
     values = ordered.values.reshape(-1, int(np.prod(ordered.shape[2:])))
     columns = _probabilities(ordered) if values.dtype.kind == "b" else _estimates(values, probability)
-    rest = ordered.isel(chain=0, draw=0, drop=True)
-    labels = [rest.coords[dim].values if dim in rest.coords else np.arange(n) for dim, n in rest.sizes.items()]
+    cell = ordered.isel(chain=0, draw=0, drop=True)
+    labels = [cell.coords[dim].values if dim in cell.coords else np.arange(n) for dim, n in cell.sizes.items()]
     if not labels:
         name: list[Hashable] = [str(draws.name or "total")]
         index: pd.Index = pd.Index(name)
     elif len(labels) == 1:
-        index = pd.Index(labels[0], name=str(rest.dims[0]))
+        index = pd.Index(labels[0], name=str(cell.dims[0]))
     else:
-        index = pd.MultiIndex.from_product(labels, names=list(map(str, rest.dims)))
+        index = pd.MultiIndex.from_product(labels, names=list(map(str, cell.dims)))
     return pd.DataFrame(columns, index=index)
 
 
 def _estimates(values: Array, probability: float) -> dict[str, Array]:
-    """Means, standard deviations and intervals of numbers, shape (draws, numbers)."""
+    """Return means, standard deviations and intervals of numbers, shape (draws, numbers)."""
     tail = (1 - probability) / 2
     # the ends of intervals of integers are integers
     method: Literal["inverted_cdf", "linear"] = "linear" if values.dtype.kind == "f" else "inverted_cdf"
@@ -201,7 +202,7 @@ def _estimates(values: Array, probability: float) -> dict[str, Array]:
 
 
 def _probabilities(draws: xr.DataArray) -> dict[str, Array]:
-    """Share of true draws of each statement, and its Monte Carlo error."""
+    """Return the share of true draws of each statement, and its Monte Carlo error."""
     numbers = draws.astype(np.float64)
     n = np.asarray(az.ess(numbers, method="mean").transpose(*draws.dims[2:]).values).ravel()
     p = numbers.values.reshape(-1, n.size).mean(axis=0)

@@ -1,7 +1,7 @@
-"""What analysts do with a noisy table who do not condition on how it was made: to compare with, not to use.
+"""Analyses of a noisy table that do not condition on the mechanism; baselines for comparisons, not for use.
 
-Three ways to take a table for the confidential one (`noisy_as_true`, `clipped`, `projected`), to be observed in any
-PyMC model, and one that treats the noise as normal and independent (`gaussian`).
+`noisy_as_true`, `clipped` and `projected` estimate the confidential table; any PyMC model can observe the estimate.
+`gaussian` treats the noise as normal and independent.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = ["clipped", "gaussian", "noisy_as_true", "projected"]
 
 
 def noisy_as_true(release: Release) -> xr.DataArray:
-    """Return the noisy table as it is; negative cells may be outside the support of a data model.
+    """Return the noisy table unchanged; negative cells may be outside the support of a data model.
 
     Examples
     --------
@@ -37,7 +37,7 @@ def noisy_as_true(release: Release) -> xr.DataArray:
 
 
 def clipped(release: Release) -> xr.DataArray:
-    """Set negative cells to zero; public sums no longer hold.
+    """Set negative cells to zero; the public sums are then violated.
 
     Examples
     --------
@@ -50,7 +50,7 @@ def clipped(release: Release) -> xr.DataArray:
 
 
 def projected(release: Release) -> xr.DataArray:
-    """Find the nearest table of counts in l1 that agrees with everything public, as agencies publish them.
+    """Return the non-negative integer table nearest in l1 that satisfies everything public, as agencies publish.
 
     Examples
     --------
@@ -62,19 +62,19 @@ def projected(release: Release) -> xr.DataArray:
     system, y = release.public, release.table.values.ravel()
     B = sp.vstack([sp.eye_array(y.size, dtype=np.int64), system.B], format="csr")
     limits = np.concatenate([np.zeros(y.size, dtype=np.int64), system.limits])
-    found = nearest_feasible(system.A, system.values, B, limits, near=y, row_names=system.names)
-    return release.table.copy(data=found.reshape(release.shape))
+    nearest = nearest_feasible(system.A, system.values, B, limits, near=y, row_names=system.names)
+    return release.table.copy(data=nearest.reshape(release.shape))
 
 
 def gaussian(name: str, mean: Symbolic, variance: Symbolic, release: Release) -> TensorVariable:
-    """Observe the noisy table as normal: the data model's moments, and noise as if independent in every cell.
+    """Observe the noisy table as normal with the data model's moments and independent noise in every cell.
 
     Parameters
     ----------
     name : str
-        The observed variable is called ``{name}_release``, as that of `PartiallyPrivate`.
+        Name of the table; the observed variable is ``{name}_release``, as in `PartiallyPrivate`.
     mean, variance : tensor_like, shape of the table
-        Of the confidential counts given the parameters; both the rate for Poisson counts.
+        Mean and variance of the confidential counts given the parameters; for Poisson counts both are the rate.
     release : Release
 
     Returns
@@ -92,7 +92,7 @@ def gaussian(name: str, mean: Symbolic, variance: Symbolic, release: Release) ->
     """
     likelihood = release.likelihood
     if not isinstance(likelihood.form, AdditiveLaw):
-        raise ModelError("noise of these releases has no law of single cells that depends on the difference alone")
+        raise ModelError("the noise of this release has no distribution of single differences: use another model")
     noise = np.arange(-likelihood.support_radius, likelihood.support_radius + 1)
     scale = (likelihood.auxiliary.typical,) if isinstance(likelihood.auxiliary, MixingScale) else ()
     mass = np.exp(likelihood.form.law.log_weight(noise, *scale))

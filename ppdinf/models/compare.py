@@ -1,4 +1,4 @@
-"""How ways of publishing and of reading a table compare: bias, error, coverage and width over simulated releases."""
+"""Comparison of mechanisms and analyses: bias, error, coverage and interval width over simulated releases."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ type Job = tuple[Release, Analysis, str | None, float, int]
 type Reading = tuple[xr.DataArray, xr.DataArray, xr.DataArray, str]
 SAMPLE = ("chain", "draw")
 NO_LAW = "none: the law of the noise depends on the counts or is not known"
-NOISE_DRAWS = 4000  # from which the quantiles of a mechanism's own noise are read
+NOISE_DRAWS = 4000  # draws from which the quantiles of a mechanism's noise are estimated
 SAMPLING = {"draws": 500, "tune": 500, "chains": 2, "cores": 1, "progressbar": False, "quiet": True}
 
 
@@ -40,25 +40,24 @@ def compare(
     rng: int | np.random.Generator | None = None,
     progressbar: bool = True,
 ) -> xr.Dataset:
-    """Release a table many times by each method, read each release, and compare with the truth.
+    """Release a table many times by each method, estimate from each release, and compare with the truth.
 
     Parameters
     ----------
     methods : mapping of name to mechanism or (mechanism, analysis)
-        A mechanism alone is read as an estimate with the error of its noise: the noisy table, and intervals
-        by quantiles of the noise. There are no intervals where users cannot compute these quantiles from the
-        published values alone: the law of the noise depends on the confidential counts, or is not known (public
-        bounds, matrices, post-processing). An analysis takes a `Release` and returns either the table that it
-        takes for the confidential one, without doubt (the functions of `ppdinf.models.comparators`), or a
-        `pymc.Model`, whose posterior is drawn by `pm.sample`.
+        A mechanism alone estimates by the noisy table, with intervals from the quantiles of the noise. Intervals are
+        omitted if users cannot compute these quantiles from the published values alone, because the distribution of
+        the noise depends on the confidential counts or is unknown (public bounds, matrices, post-processing). An
+        analysis takes a `Release`. It returns either an estimate of the confidential table without intervals (the
+        functions of `ppdinf.models.comparators`), or a `pymc.Model`, whose posterior `pm.sample` draws.
     table : xarray.DataArray, pandas object or numpy.ndarray of counts
-        Research only: what comes out depends on it.
+        For research only: the result depends on the confidential table.
     draws : int, default 1000
-        Releases by each method. Methods with one mechanism read the same releases.
+        Releases by each method. Methods with the same mechanism use the same releases.
     estimand : str, optional
-        Variable of the models to compare; the confidential table, by `sample_confidential`, when omitted.
+        Variable of the models to compare. Default: the confidential table, drawn by `sample_confidential`.
     truth : xarray.DataArray, optional
-        True value of the estimand; `table` when omitted.
+        True value of the estimand. Default: `table`.
     interval : float, default 0.9
         Probability of the central intervals.
     rng : int or numpy.random.Generator, optional
@@ -69,21 +68,21 @@ def compare(
     xarray.Dataset, dimensions ``("analysis", *truth.dims)``
         ``bias`` (mean of estimate minus truth; its standard error is at most ``rmse / sqrt(draws)``), ``rmse``,
         ``coverage`` and ``width`` of the intervals, nan where a method has no interval; and ``intervals``, with the
-        dimension ``"analysis"`` alone: how the intervals were computed, or why there are none. ``.to_dataframe()``
-        gives one row per analysis and cell.
+        dimension ``"analysis"`` only: the method of the intervals, or the reason why they do not exist.
+        ``.to_dataframe()`` gives one row per analysis and cell.
 
     Raises
     ------
     ModelError
-        `interval` is not between 0 and 1, there is no release to read, or an analysis returns something else.
+        `interval` is not between 0 and 1, `draws` is 0, `methods` is empty, or an analysis returns another type.
     LabelError
-        An estimate has other dimensions or labels than the truth. Their order does not matter: cells are matched by
-        name and label.
+        The dimensions or labels of an estimate differ from those of the truth. Their order may differ: cells are
+        matched by name and label.
 
     Notes
     -----
-    Models are fitted on all cores, one release each; seconds per release. Everything else runs in one
-    process: about a thousand releases per second, a hundred where each is projected.
+    Models are fitted in parallel on all cores and take seconds per release. Other analyses run in one process:
+    about 1,000 releases per second, or 100 with projection.
 
     Examples
     --------
@@ -91,20 +90,20 @@ def compare(
     >>> from ppdinf.models.comparators import clipped
     >>> mechanism = ppd.GeneralizedLaplace(ppd.invariants.total(), epsilon="1/2")
     >>> methods = {"conditioned": mechanism, "clipped": (mechanism, clipped)}
-    >>> found = compare(methods, np.array([0, 1, 30]), draws=500, rng=1, progressbar=False)
-    >>> found["bias"].sel(analysis="clipped").values.round(1)
+    >>> scores = compare(methods, np.array([0, 1, 30]), draws=500, rng=1, progressbar=False)
+    >>> scores["bias"].sel(analysis="clipped").values.round(1)
     array([0.5, 0.3, 0.1])
-    >>> bool((found["coverage"].sel(analysis="clipped") < 0.8).all())
+    >>> bool((scores["coverage"].sel(analysis="clipped") < 0.8).all())
     True
-    >>> bool((found["coverage"].sel(analysis="conditioned") > 0.88).all())
+    >>> bool((scores["coverage"].sel(analysis="conditioned") > 0.88).all())
     True
-    >>> found["intervals"].values.tolist()
+    >>> scores["intervals"].values.tolist()
     ['quantiles of the noise', 'none: the estimate is taken for the truth']
     """
     if not 0 < interval < 1:
         raise ModelError(f"interval must be a probability between 0 and 1, found {interval!r}")
     if not methods or draws < 1:
-        raise ModelError("nothing to compare: give at least one method and one draw")
+        raise ModelError("nothing to compare: give at least one method and draws >= 1")
     table = as_table(table)
     truth = table if truth is None else truth
     noise_seed, *seeds = np.random.default_rng(rng).integers(2**31, size=draws + 1).tolist()
@@ -142,7 +141,7 @@ def _tails(interval: float) -> tuple[float, float]:
 
 
 def _results(jobs: list[Job]) -> Iterator[Reading]:
-    """Read each release; on all cores where reading means to sample a posterior."""
+    """Estimate from each release; in parallel where estimation samples a posterior."""
     if isinstance(jobs[0][1](jobs[0][0]), pm.Model):
         return joblib.Parallel(n_jobs=-1, return_as="generator")(joblib.delayed(_read)(*job) for job in jobs)
     return (_read(*job) for job in jobs)
@@ -150,15 +149,15 @@ def _results(jobs: list[Job]) -> Iterator[Reading]:
 
 def _read(release: Release, analysis: Analysis, estimand: str | None, interval: float, seed: int) -> Reading:
     """Return the estimate, the lower and the upper end of the interval, and how the interval was computed."""
-    found = analysis(release)
-    if isinstance(found, xr.DataArray):
-        return found, found, found, "none: the estimate is taken for the truth"
-    if not isinstance(found, pm.Model):
-        raise ModelError(f"an analysis returns a DataArray or a pymc.Model, found {type(found).__name__}")
-    with found:
+    result = analysis(release)
+    if isinstance(result, xr.DataArray):
+        return result, result, result, "none: the estimate is taken for the truth"
+    if not isinstance(result, pm.Model):
+        raise ModelError(f"an analysis must return a DataArray or a pymc.Model, found {type(result).__name__}")
+    with result:
         idata = pm.sample(**SAMPLING, random_seed=seed, compute_convergence_checks=False)
     table = estimand is None
-    posterior = sample_confidential(idata, found, random_seed=seed) if table else idata.posterior[estimand]
+    posterior = sample_confidential(idata, result, random_seed=seed) if table else idata.posterior[estimand]
     low, high = (posterior.quantile(q, SAMPLE).drop_vars("quantile") for q in _tails(interval))
     return posterior.mean(SAMPLE), low, high, "quantiles of the posterior"
 
@@ -169,20 +168,20 @@ def _aligned(name: str, estimate: xr.DataArray, truth: xr.DataArray) -> Array:
     unmatched = [dim for dim, place in places.items() if place is None]
     if set(places) != set(truth.dims) or set(estimate.dims) - set(truth.dims) - {"draw"} or unmatched:
         raise LabelError(
-            f"{name!r} estimates a table over {estimate.dims}, the truth is one over {truth.dims}: dimensions and "
-            "labels must be the same; pass truth= for the estimand"
+            f"{name!r} estimates a table over {estimate.dims}, but the truth is over {truth.dims}: dimensions and "
+            "labels must be equal; pass truth= for the estimand"
         )
     return estimate.transpose(..., *truth.dims).isel(places).values
 
 
 def _places(estimate: xr.DataArray, truth: xr.DataArray, dim: Hashable) -> Array | None:
-    """Find the labels of the truth among those of an estimate; None where they differ."""
-    own, wanted = estimate.get_index(dim), truth.get_index(dim)
-    if own.equals(wanted):
-        return np.arange(own.size)
-    labelled = dim in estimate.indexes and dim in truth.indexes and own.is_unique and own.size == wanted.size
-    places = own.get_indexer(wanted) if labelled else np.array([-1])
-    return None if (places < 0).any() or np.unique(places).size < own.size else places
+    """Return the positions of the truth's labels among those of an estimate, or None if the labels differ."""
+    labels, true_labels = estimate.get_index(dim), truth.get_index(dim)
+    if labels.equals(true_labels):
+        return np.arange(labels.size)
+    labelled = dim in estimate.indexes and dim in truth.indexes and labels.is_unique
+    places = labels.get_indexer(true_labels) if labelled and labels.size == true_labels.size else np.array([-1])
+    return None if (places < 0).any() or np.unique(places).size < labels.size else places
 
 
 def _scores(readings: Array, truth: xr.DataArray) -> xr.Dataset:

@@ -1,4 +1,4 @@
-"""`ConstrainedCounts`: a data model for integers of which exact sums are known, and nothing else."""
+"""`ConstrainedCounts`: the distribution of an integer table whose sums are known exactly, without noise."""
 
 from __future__ import annotations
 
@@ -23,43 +23,44 @@ def ConstrainedCounts(  # noqa: N802  (reads as a PyMC distribution)
     *,
     dims: str | Sequence[str] | None = None,
 ) -> TensorVariable:
-    """Give a table of which only exact sums were published a distribution: no noise, no noisy cells.
+    """Give a distribution to an integer table of which only exact sums are public.
 
-    Contingency tables with fixed margins, voters by group and party (ecological inference), counts behind totals. PyMC
-    itself has no sampler for latent integers with a given sum.
+    Examples are contingency tables with fixed margins, voters by group and party (ecological inference), and counts
+    behind totals. PyMC has no sampler for latent integers with a given sum.
 
     Parameters
     ----------
     name : str
         Name of the table.
     dist : unnamed PyMC distribution of integers
-        As for `ppdinf.PartiallyPrivate`. Not renormalised on the sums: what they tell of its parameters counts, once.
+        As for `ppdinf.PartiallyPrivate`. It is not renormalized on the sums, so the sums inform its parameters.
     public : System
-        Statements bound to the labels and to their values: ``public.on(table, values=...)``.
+        Statements bound to labels and values: ``public.on(table, values=...)``.
     marginalize : {"auto", True, False}
-        As for `ppdinf.PartiallyPrivate`: sums that nest are summed out, others are kept by walking the table.
+        As for `ppdinf.PartiallyPrivate`: with nested sums the table is marginalized, otherwise it is sampled.
     dims : str or sequence of str, optional
-        Those of the table, for readers of the model.
+        Dimensions of the table in the model.
 
     Returns
     -------
     TensorVariable
-        The table.
+        The confidential table.
 
     Raises
     ------
     ModelError
-        `public` is not bound; a cell that neither sums nor the prior bound; what `ppdinf.PartiallyPrivate` refuses.
+        `public` is not bound to values, neither the sums nor the prior bound some cell, or
+        `ppdinf.PartiallyPrivate` raises the error.
     InvariantError
-        No table in the support of `dist` has these sums.
+        No table in the support of `dist` has the stated sums.
 
     Notes
     -----
-    The model also gets an observed variable ``{name}_release`` without entries, which stands for the sums.
+    The model also contains an observed variable ``{name}_release`` with no elements, which represents the sums.
 
     Examples
     --------
-    Two groups, two answers, both margins known: given the odds ratio the corner has Fisher's noncentral law.
+    Two groups, two outcomes, both margins known: given the odds ratio, a cell is noncentral hypergeometric (Fisher).
 
     >>> import pymc as pm, ppdinf as ppd
     >>> margins = ppd.invariants.margin("group") & ppd.invariants.margin("answer")

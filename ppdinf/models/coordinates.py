@@ -1,6 +1,7 @@
-"""Coordinates of effects of labels in which NUTS takes long steps, with what is told of them.
+"""Transforms of effects of labels under which NUTS takes long steps, given an approximate normal likelihood.
 
-Changes of variables alone: densities are those of the variables that are transformed (:mod:`ppdinf.models.ready`).
+The transforms are changes of variables; they do not change the distribution of the effects
+(:mod:`ppdinf.models.ready`).
 """
 
 from __future__ import annotations
@@ -12,95 +13,99 @@ import pytensor.tensor as pt
 from numpy.typing import NDArray
 
 from ppdinf._internal.pymc_compat import TensorVariable, Transform
-from ppdinf.models.standardise import Known
+from ppdinf.models.standardise import NormalData
 from ppdinf.models.standardise_op import in_graph, standardise
 
-__all__ = ["Among", "Standardised", "Told", "Unit"]
+__all__ = ["GroupLikelihood", "NormalLikelihood", "Rescaled", "StandardNormal"]
 
 
-class Told(NamedTuple):
-    """What noisy counts tell of the effects of a label, were they normal."""
+class NormalLikelihood(NamedTuple):
+    """Normal approximation of the likelihood of the effects of a label."""
 
     fitted: NDArray[np.float64]
-    near: NDArray[np.float64]
+    response: NDArray[np.float64]
     information: NDArray[np.float64]
-    spread: float  # standard deviation of the logarithm of their spread, about
+    spread: float  # approximate posterior standard deviation of the log of the effects' standard deviation
 
 
-class Among(NamedTuple):
-    """What is told of labels together, in each coarser label that they lie in.
+class GroupLikelihood(NamedTuple):
+    """Normal approximation of the likelihood of weighted averages of effects within each coarser label.
 
-    Single labels are told relative to each other alone; an average, of so much a share, is known besides, for the
-    coarser label's sum is.
+    The likelihood of single labels depends only on their contrasts. The sum of the coarser label informs the average,
+    which has the weights ``share``.
     """
 
     group: NDArray[np.int64]
     share: NDArray[np.float64]
-    near: NDArray[np.float64]
+    response: NDArray[np.float64]
     information: NDArray[np.float64]
 
 
-class Unit(Transform):
-    """Move a number around a centre in units of about its posterior standard deviation."""
+class Rescaled(Transform):
+    """Shift and scale a number to about zero posterior mean and unit posterior standard deviation."""
 
-    name = "unit"
+    name = "rescaled"
     ndim_supp = 0
 
     def __init__(self, center: float, sd: float) -> None:
         self.center, self.sd = center, sd
 
     def backward(self, value: TensorVariable, *inputs: TensorVariable) -> TensorVariable:
-        """Return the variable."""
+        """Map the unconstrained value to the variable."""
         return self.center + self.sd * value
 
     def forward(self, value: TensorVariable, *inputs: TensorVariable) -> TensorVariable:
-        """Return what moves."""
+        """Map the variable to the unconstrained value."""
         return (value - self.center) / self.sd
 
     def log_jac_det(self, value: TensorVariable, *inputs: TensorVariable) -> TensorVariable:
-        """Return the log determinant of the variable in what moves."""
+        """Return the log Jacobian determinant of `backward`."""
         return pt.full_like(value, np.log(self.sd))
 
 
-class Standardised(Transform):
-    """Move independent normal variables as what is standard normal once something is told of them, for any spread.
+class StandardNormal(Transform):
+    """Map independent normal variables to variables that are standard normal in the approximate posterior.
 
-    How: :mod:`ppdinf.models.standardise`.
+    The posterior is standard normal for every standard deviation of the prior. See :mod:`ppdinf.models.standardise`.
 
     Parameters
     ----------
     base : array, shape (n,)
-        To which what is told is relative.
-    told : Told
-        Of each.
-    among : Among
-        Of each group.
+        Offsets to which the likelihood is relative.
+    likelihood : NormalLikelihood
+        Likelihood of each variable.
+    groups : GroupLikelihood
+        Likelihood of the average of each group.
     """
 
-    name = "told"
+    name = "standard_normal"
     ndim_supp = 1
 
-    def __init__(self, base: NDArray[np.float64], told: Told, among: Among) -> None:
-        order = np.argsort(among.group, kind="stable")
-        start = np.searchsorted(among.group[order], np.arange(among.near.size + 1))
-        of_each = np.array([base + told.fitted, base + told.near, told.information, among.share])[:, order]
-        fitted, near, information, share = of_each
-        self.told = in_graph(Known(order, start, fitted, near, information, share, among.near, among.information))
+    def __init__(self, base: NDArray[np.float64], likelihood: NormalLikelihood, groups: GroupLikelihood) -> None:
+        order = np.argsort(groups.group, kind="stable")
+        start = np.searchsorted(groups.group[order], np.arange(groups.response.size + 1))
+        of_each = np.array(
+            [base + likelihood.fitted, base + likelihood.response, likelihood.information, groups.share]
+        )[:, order]
+        fitted, response, information, share = of_each
+        self.data = in_graph(
+            NormalData(order, start, fitted, response, information, share, groups.response, groups.information)
+        )
 
     def _changed(
         self, x: TensorVariable, inputs: tuple[TensorVariable, ...], inverse: bool = False
     ) -> tuple[TensorVariable, TensorVariable]:
         mean, spread = inputs[-2:]
-        return standardise(self.told, pt.sum(spread), mean, x, inverse=inverse)
+        return standardise(self.data, pt.sum(spread), mean, x, inverse=inverse)
 
     def backward(self, value: TensorVariable, *inputs: TensorVariable) -> TensorVariable:
-        """Return the variable."""
+        """Map the unconstrained values to the variables."""
         return self._changed(value, inputs)[0]
 
     def forward(self, value: TensorVariable, *inputs: TensorVariable) -> TensorVariable:
-        """Return what moves."""
+        """Map the variables to the unconstrained values."""
         return self._changed(value, inputs, inverse=True)[0]
 
     def log_jac_det(self, value: TensorVariable, *inputs: TensorVariable) -> TensorVariable:
-        """Return the log determinant of the variable in what moves."""
+        """Return the log Jacobian determinant of `backward`."""
         return self._changed(value, inputs)[1]

@@ -1,8 +1,8 @@
 """Pointwise log likelihoods of a release, for ``az.loo`` and ``az.compare``: one for the cells of each public sum.
 
-Given the parameters, cells under different public sums are independent, and so are their noisy counts: what can be left
-out and predicted from the rest is a whole group, its noisy counts and its public sum together, or a cell in no public
-sum. PyMC itself takes a release for one observation, of which there is no rest.
+Given the parameters, cells under different public sums are independent, and so are their noisy counts. The units that
+can be left out and predicted from the others are therefore groups (the noisy counts under one public sum, with that
+sum) and single cells in no public sum. PyMC alone treats a release as one observation.
 """
 
 from __future__ import annotations
@@ -30,27 +30,26 @@ GROUP = "public_group"
 
 
 def log_likelihood(idata: xr.DataTree, model: pm.Model | None = None) -> xr.DataArray:
-    """Log likelihood of each public group of a release, for each posterior draw; added to ``idata``.
+    """Return the log likelihood of each public group of a release for each posterior draw; add it to ``idata``.
 
     Parameters
     ----------
     idata : xarray.DataTree
-        What `pm.sample` returned. Gets the group ``log_likelihood`` that ``az.loo(idata)`` and ``az.compare`` read.
+        Result of `pm.sample`. The group ``log_likelihood`` is added, which ``az.loo(idata)`` and ``az.compare`` read.
     model : pymc.Model, optional
-        The model, when not in its context; its table is summed out.
+        The model, outside its context. Its table must be marginalized.
 
     Returns
     -------
     xarray.DataArray, dimensions ``("chain", "draw", "public_group")``
-        One entry per public sum, then one per cell in no public sum. Without the constant of the noise law, which
-        is the same for every model of a release: compare models of one release, and read no absolute value.
+        One entry per public sum, then one per cell in no public sum. The values omit the normalizing constant of the
+        noise, which is the same for every model of a release. Compare models of one release only.
 
     Raises
     ------
     ModelError
-        There is nothing to leave out: the table is a variable of the model (its cells are then parameters, and a
-        likelihood given these knows no public sum), one public sum joins all cells, the noise has a scale or a
-        projection in common to all cells, or the data model is over rows.
+        No part of the release can be left out: the table is a variable of the model, one public sum contains all
+        cells, the noise has a scale or a projection shared by all cells, or the data model is over rows.
 
     Examples
     --------
@@ -67,42 +66,43 @@ def log_likelihood(idata: xr.DataTree, model: pm.Model | None = None) -> xr.Data
     model = pm.modelcontext(model)
     table = only_table(model)
     law, given = table.law, table.variable.owner.inputs
-    if not table.is_summed_out:
+    if not table.is_marginalized:
         raise ModelError(
-            f"{table.name!r} is a variable of the model: given its cells the release says nothing of the model, and "
-            "there is no pointwise likelihood to be had. Sum it out (marginalize=True) where the public sums allow it"
+            f"{table.name!r} is a variable of the model: given its cells the release does not depend on the "
+            "parameters, and a pointwise likelihood does not exist. Marginalize the table (marginalize=True) where the "
+            "public sums allow it"
         )
     if dependents := dependents_of(table.variable, model):
         raise ModelError(
-            f"{dependents[0].name!r} is observed of the same cells: there is more to predict than a release"
+            f"{dependents[0].name!r} is observed for the same cells: pointwise likelihoods cover a single release only"
         )
     if law.observed.likelihood.auxiliary is not None:
-        raise ModelError("the noise has a scale or a projection in common to all cells: none can be left out alone")
+        raise ModelError("the noise has a scale or a projection shared by all cells: no cell can be left out alone")
     if law.nested is not None:
-        raise ModelError("noisy sums join the cells of several observations: none can be left out alone")
+        raise ModelError("noisy sums join the cells of several observations: no observation can be left out alone")
     if has_rows(law.base_op.make_node(*given).default_output()):
         raise ModelError("the data model is over rows: write it as independent cells, pm.Poisson.dist(n * p)")
     names = _names(law)
     if len(names) < 2:
         raise ModelError(
-            "one public sum joins all cells: the release is one observation, and there is no rest to predict it from"
+            "one public sum contains all cells: the release is a single observation and cannot be predicted from others"
         )
     function = of_draws([_pointwise(law, given)], idata.posterior, model)
     lead = (idata.posterior.sizes["chain"], idata.posterior.sizes["draw"])
     values = np.array([function(at)[0] for at in np.ndindex(lead)]).reshape(*lead, len(names))
     coords = {"chain": idata.posterior.chain, "draw": idata.posterior.draw, GROUP: names}
-    found = xr.DataArray(values, dims=("chain", "draw", GROUP), coords=coords, name=table.released.name)
-    idata["log_likelihood"] = xr.DataTree(found.to_dataset())
-    return found
+    pointwise = xr.DataArray(values, dims=("chain", "draw", GROUP), coords=coords, name=table.released.name)
+    idata["log_likelihood"] = xr.DataTree(pointwise.to_dataset())
+    return pointwise
 
 
 def sample_release(
     idata: xr.DataTree, model: pm.Model | None = None, *, random_seed: int | np.random.Generator | None = None
 ) -> xr.DataArray:
-    """Release the confidential tables of the posterior again: posterior predictive releases with the public sums.
+    """Draw posterior predictive releases: release each posterior table again, with the same public sums.
 
-    The same for a table that was summed out and one that was walked. ``pm.sample_posterior_predictive`` does this for
-    a walked table; where it was summed out it draws a new table from the data model first, whose sums are its own.
+    The result is the same for marginalized and sampled tables. ``pm.sample_posterior_predictive`` does the same for a
+    sampled table. For a marginalized table it draws a new table from the data model, without the public sums.
 
     Parameters
     ----------
@@ -133,7 +133,7 @@ def sample_release(
 
 
 def _pointwise(law: ConfidentialRV, given: Sequence[Variable]) -> TensorVariable:
-    """Log likelihood of each group and of each cell in none, symbolic."""
+    """Build the log likelihood of each group and of each cell in no group, as a symbolic vector."""
     block, total = law.groups
     free, grouped, form = np.flatnonzero(block < 0), np.flatnonzero(block >= 0), law.exponential_family(given)
     place = {"lo": law.fiber.lower, "total": total, "block": block}
@@ -150,7 +150,7 @@ def _pointwise(law: ConfidentialRV, given: Sequence[Variable]) -> TensorVariable
 
 
 def _names(law: ConfidentialRV) -> list[str]:
-    """Name each group by the public sum over its cells, else by its first cell; then the cells in none."""
+    """Name each group by its public sum, or by its first cell; then the cells in no group."""
     system, (block, total) = law.observed.system, law.groups
     rows: dict[tuple[int, ...], str] = {}
     for row, name in enumerate(system.names):

@@ -1,8 +1,8 @@
-"""Posterior probability outside the windows of counts that a confidential table was looked for in.
+"""Posterior probability of counts outside the truncation windows of a confidential table.
 
-Windows are laid out before anything is sampled, from the reach of the noise and from draws of the prior
-(`ppdinf.distributions.observation.truncation_bounds`). Here they are checked against the posterior: for a marginalized
-table by its exact law at posterior draws of the parameters, for a sampled table by the tails of its draws.
+Windows are computed before sampling, from the radius of the noise and from draws of the prior
+(`ppdinf.distributions.observation.truncation_bounds`). This module compares them with the posterior: for a marginalized
+table by its exact distribution at posterior draws of the parameters, for a sampled table by the tails of its draws.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from ppdinf.fiber.sums_given_totals import totals
 
 __all__ = ["outside_of_draws", "outside_of_law", "window_problem"]
 
-DRAWS = 64  # of the parameters, at which the law of a table is evaluated
+DRAWS = 64  # posterior draws of the parameters at which the distribution of a table is evaluated
 
 type Reals = NDArray[np.float64]
 
@@ -32,12 +32,12 @@ type Reals = NDArray[np.float64]
 def outside_of_law(
     law: ConfidentialRV, log_h: Reals | None, of_draw: Callable[[tuple[int, int]], Reals], lead: tuple[int, int]
 ) -> Reals:
-    """Bound the posterior probability of each cell outside its window, mean over posterior draws.
+    """Bound the posterior probability of each cell outside its window, averaged over posterior draws.
 
     Parameters
     ----------
     law : ConfidentialRV
-        Of a table that is summed out.
+        Distribution of a marginalized table.
     log_h, of_draw
         From `ppdinf.models.posterior_tables.law_of_draws`.
     lead : tuple of int
@@ -49,9 +49,9 @@ def outside_of_law(
         0 for cells without a window.
     """
     shares = []
-    for at in np.unique(np.linspace(0, lead[0] * lead[1] - 1, DRAWS).astype(int)):
-        found = of_draw((int(at) // lead[1], int(at) % lead[1]))
-        weights, slope = (found, None) if log_h is None else (log_h, found)
+    for draw in np.unique(np.linspace(0, lead[0] * lead[1] - 1, DRAWS).astype(int)):
+        log_weights = of_draw((int(draw) // lead[1], int(draw) % lead[1]))
+        weights, slope = (log_weights, None) if log_h is None else (log_h, log_weights)
         if law.nested is None:
             block, total = law.groups
             marginals = totals.marginals(weights, eta=slope, lo=law.fiber.lower, total=total, block=block)
@@ -63,18 +63,18 @@ def outside_of_law(
 
 
 def outside_of_draws(law: ConfidentialRV, draws: xr.DataArray) -> Reals:
-    """Estimate the posterior probability of each cell outside its window, from draws of a table that was sampled."""
+    """Estimate the posterior probability of each cell outside its window from draws of a sampled table."""
     fiber = law.fiber
     nonnegative = np.zeros(fiber.lower.size, dtype=bool) if fiber.nonnegative is None else fiber.nonnegative
     cells = draws.transpose("chain", "draw", ...).values.reshape(-1, fiber.lower.size)
     ends = possible_counts(law.observed.system, nonnegative)
     lower, upper = fiber.lower.astype(float), (fiber.lower + fiber.width - 1).astype(float)
-    found = beyond_draws(cells, lower, upper, *ends).sum(axis=0)
-    return np.where(fiber.uninformed, 0.0, found)
+    shares = beyond_draws(cells, lower, upper, *ends).sum(axis=0)
+    return np.where(fiber.uninformed, 0.0, shares)
 
 
 def window_problem(name: str, law: ConfidentialRV, share: Reals) -> str:
-    """Name the cells of a table whose posterior goes beyond their windows; empty where none does."""
+    """Name the cells of a table whose posterior exceeds their windows, or return an empty string."""
     over = np.flatnonzero(~(share <= LARGEST_SHARE))
     if not over.size:
         return ""
@@ -82,9 +82,8 @@ def window_problem(name: str, law: ConfidentialRV, share: Reals) -> str:
     named = "; ".join(law.observed.frame.cell(int(cell)) for cell in worst)
     more = f" and {over.size - 3} more" if over.size > 3 else ""
     return (
-        f"The posterior of {name!r} goes beyond the counts it was looked for in, "
-        f"with {share.max():.1g} of the weight at {named}{more}: model and release differ there by more than "
-        "noise does once in 1e12 tables. Look at epsilon and at what the model expects of these cells; let "
-        "counts vary more (NegativeBinomial in place of Poisson), or give parameters a prior that allows for "
-        "them."
+        f"The posterior of {name!r} exceeds the truncation windows, with {share.max():.1g} of the weight at "
+        f"{named}{more}: model and release differ in these cells by more than the noise does once in 1e12 tables. "
+        "Check epsilon and the expected counts of these cells. Allow more variation of the counts (NegativeBinomial "
+        "instead of Poisson) or use a wider prior for the parameters."
     )

@@ -1,4 +1,4 @@
-"""A ready model of rates: Poisson counts in a table, cells alike but not the same.
+"""A model of rates: Poisson counts in a table with exchangeable gamma rates.
 
 Cell i with exposure e_i (persons at risk, or 1) has
 
@@ -9,16 +9,17 @@ with priors intercept ~ Normal(log of the overall rate, 2.5), slope ~ Normal(1, 
 (mean 1/2), and, where the table has several dimensions, effects Normal(0, 1) that sum to zero over the labels of each.
 Where nobody is at risk, e_i = 0, the count is 0.
 
-Where the table can be summed out (`ppdinf.models.partially_private`), the rates are variables: given them the counts
-are Poisson, whose natural form is summed out in a small fraction of the time that negative binomials of unknown size
-take (67 x 6 cells, epsilon = 1/10: a gradient in .4 ms), and no table holds spread and effects in place. Under noise
-that comes with a variable of its own (l2), and where public sums cross, the table is walked and the rates are
-integrated out (x_i is then negative binomial), so that the chain never has to move a noisy cell's count and rate
-together, which it can only do in small steps. The model is the same, and `draw_rates` draws the rates from their exact
-law Gamma(1 / spread**2 + x_i) given everything else.
+Where the table can be marginalized (`ppdinf.models.partially_private`), the rates are variables of the model. Given the
+rates, counts are Poisson. Poisson weights have an exponential-family form, which is marginalized in a small fraction of
+the time of negative binomials of unknown size (67 x 6 cells, epsilon = 1/10: 0.4 ms per gradient).
 
-Reference: Clayton and Kaldor, Biometrics 43 (1987), section 3, for rates of small areas. Papaspiliopoulos, Roberts,
-Skoeld, Statistical Science 22 (2007), 59-73, for effects centred as far as data tell of them.
+Under noise with an auxiliary variable (l2), and where public sums are crossed, the table is sampled and the rates are
+integrated out: x_i is then negative binomial. Otherwise the chain would have to move each noisy cell's count and rate
+together, which takes small steps. The model is the same. `draw_rates` draws the rates from their conditional
+distribution Gamma(1 / spread**2 + x_i).
+
+References: Clayton and Kaldor, Biometrics 43 (1987), section 3, for rates of small areas. Papaspiliopoulos, Roberts,
+Skoeld, Statistical Science 22 (2007), 59-73, for partially centered effects.
 """
 
 from __future__ import annotations
@@ -38,8 +39,8 @@ from ppdinf.releases.rate_inputs import effects, exposures, log_earlier_rates, r
 
 __all__ = ["draw_rates", "rate_model"]
 
-USUAL = 0.5  # spread
-REACH = 16  # standard deviations of noise, roughly
+TYPICAL_SPREAD = 0.5  # relative standard deviation of rates, for the parametrization only
+RADIUS_IN_SD = 16  # radius of the noise in standard deviations, roughly
 
 
 def rate_model(
@@ -50,30 +51,30 @@ def rate_model(
     Parameters
     ----------
     release : Release
-        Of a table, not of answers to a query.
+        Release of a table, not of linear queries.
     name : str, default "count"
         Name of the confidential table in the posterior.
     exposure : str, optional
-        Covariate of the release with the persons at risk in each cell, 0 where nobody lives. Without it rates
-        are expected counts.
+        Covariate of the release with the persons at risk in each cell, 0 where nobody lives. By default, rates are
+        expected counts.
     previous : str, optional
-        Covariate with an earlier count of each cell, which predicts its rate; half a case is added so
-        that a zero has a logarithm.
+        Covariate with an earlier count of each cell, which predicts its rate. Half a case is added so that the
+        logarithm of zero is finite.
 
     Returns
     -------
     pymc.Model
-        Variables ``intercept``, ``spread``, with `previous` ``slope``, for tables of several dimensions
-        ``{dim}_effect`` of each; ``mean_rate``, per unit of exposure; and ``deviation``, of the rate of each cell from
-        that, or, where the table is walked, `name`.
+        Variables: ``intercept``, ``spread``, ``slope`` (with `previous`), ``{dim}_effect`` for each dimension of a
+        table of several, and ``mean_rate`` per unit of exposure. A marginalized table adds ``deviation``, the log
+        deviation of each cell's rate from the mean; a sampled table adds `name`.
 
     Raises
     ------
     ModelError
-        Answers to a query; a name that a parameter has; an exposure that is negative, or 0 everywhere; an earlier
-        count that is negative.
+        `release` is of linear queries, `name` is the name of a parameter, an exposure is negative, all exposures are 0,
+        or an earlier count is negative.
     LabelError
-        The release has no such covariate.
+        The release has no covariate of that name.
 
     Examples
     --------
@@ -87,71 +88,71 @@ def rate_model(
     overall = max(float(release.table.sum()), 1) / at_risk.sum()
     with pm.Model(coords=release.coords) as model:
         log_mean = pm.Normal("intercept", np.log(overall), 2.5)
-        spread = pm.Gamma("spread", 2, 4)  # no mass at 0, where the likelihood is flat
+        spread = pm.Gamma("spread", 2, 4)  # has no mass at 0, where the likelihood is flat
         if previous is not None:
             slope = pm.Normal("slope", 1, 1)
             log_mean = log_mean + slope * log_earlier_rates(release, previous, at_risk)
         for dim in effects(release):
-            # no scale of their own to learn: with few labels that makes a funnel that NUTS diverges in
+            # the scale is fixed: a hierarchical scale of few labels has a funnel in which NUTS diverges
             shape = [-1 if other == dim else 1 for other in release.dims]
             log_mean = log_mean + pm.ZeroSumNormal(f"{dim}_effect", 1, dims=dim).reshape(shape)
         log_mean = log_mean + np.zeros(release.shape)
         mean = pm.Deterministic("mean_rate", pm.math.exp(log_mean), dims=release.dims)
         observed = ObservedRelease(release, release.frame)
-        walked = bool(observed.why_not_marginalizable) or observed.likelihood.auxiliary is not None
-        if walked:
+        sampled = bool(observed.why_not_marginalizable) or observed.likelihood.auxiliary is not None
+        if sampled:
             size = 1 / spread**2
-            # nobody at risk: no count but 0, and no gradient, which the density of negative binomials lacks there
+            # nobody at risk: the count is 0; the density of negative binomials has no gradient there
             p = pm.math.switch(at_risk == 0, 1.0, size / (size + mean * np.where(at_risk == 0, 1, at_risk)))
             counts = pm.NegativeBinomial.dist(n=size, p=p)
         else:
             rate = pm.math.exp(_log_rates(log_mean, spread, _information(release), release.dims))
             counts = pm.Poisson.dist(rate * at_risk)
-        PartiallyPrivate(name, counts, release=release, marginalize=not walked)
+        PartiallyPrivate(name, counts, release=release, marginalize=not sampled)
     return model
 
 
 def _information(release: Release) -> NDArray[np.float64]:
-    """Share of the release, as against the prior, in what is known of the log rate of each cell; a rough guess.
+    """Return the share of the release, relative to the prior, in the information on the log rate of each cell.
 
-    Counts in place of their expectations, a spread of `USUAL`, and noise with a standard deviation of a sixteenth of
-    its reach: a 24th under l1 noise, an eighth under Gaussian.
+    The share is approximate: it uses counts instead of expectations, a spread of `TYPICAL_SPREAD`, and noise with a
+    standard deviation of 1/16 of its radius (exact values are 1/24 for l1 noise and 1/8 for Gaussian noise).
     """
     counts = np.maximum(release.table.values, 1.0)
-    noise = release.likelihood.support_radius / REACH
-    told = USUAL**2 * counts**2 / (counts + noise**2)
-    return told / (1 + told)
+    noise = release.likelihood.support_radius / RADIUS_IN_SD
+    data_weight = TYPICAL_SPREAD**2 * counts**2 / (counts + noise**2)
+    return data_weight / (1 + data_weight)
 
 
 def _log_rates(
-    log_mean: TensorVariable, spread: TensorVariable, told: NDArray[np.float64], dims: tuple[str, ...]
+    log_mean: TensorVariable, spread: TensorVariable, data_weight: NDArray[np.float64], dims: tuple[str, ...]
 ) -> TensorVariable:
-    """Give each cell a log rate, that of a Gamma of the given mean and relative standard deviation.
+    """Give each cell a log rate such that the rate is gamma with the given mean and relative standard deviation.
 
-    What moves is the deviation from the mean in units of `spread` where nothing is told of a cell, the log rate itself
-    where all is, and a compromise between.
+    The chain moves ``deviation``, which interpolates between two parametrizations by `data_weight`. At 0 it is the log
+    deviation from the mean in units of `spread` (non-centered), at 1 the log rate (centered).
     """
     deviation = pm.CustomDist(
-        "deviation", log_mean, spread, told, dist=_deviation, logp=_deviation_logp, dims=dims,
-        support_point=lambda rv, size, log_mean, spread, told: told * log_mean,
+        "deviation", log_mean, spread, data_weight, dist=_deviation, logp=_deviation_logp, dims=dims,
+        support_point=lambda rv, size, log_mean, spread, data_weight: data_weight * log_mean,
     )  # fmt: skip
-    return log_mean + spread ** (1 - told) * (deviation - told * log_mean)
+    return log_mean + spread ** (1 - data_weight) * (deviation - data_weight * log_mean)
 
 
 def _deviation_logp(
-    value: TensorVariable, log_mean: TensorVariable, spread: TensorVariable, told: TensorVariable
+    value: TensorVariable, log_mean: TensorVariable, spread: TensorVariable, data_weight: TensorVariable
 ) -> TensorVariable:
-    scaled = (value - told * log_mean) * spread ** (1 - told)  # log of rate over mean
+    scaled = (value - data_weight * log_mean) * spread ** (1 - data_weight)  # log of rate over mean
     shape = 1 / spread**2
     density = shape * pt.log(shape) - pt.gammaln(shape) + shape * (scaled - pt.exp(scaled))
-    return density + (1 - told) * pt.log(spread)
+    return density + (1 - data_weight) * pt.log(spread)
 
 
 def _deviation(
-    log_mean: TensorVariable, spread: TensorVariable, told: TensorVariable, size: Variable
+    log_mean: TensorVariable, spread: TensorVariable, data_weight: TensorVariable, size: Variable
 ) -> TensorVariable:
-    shape = 1 / spread**2 + pt.zeros_like(log_mean + told)
-    return told * log_mean + spread ** (told - 1) * pt.log(pm.Gamma.dist(shape, shape, size=size))
+    shape = 1 / spread**2 + pt.zeros_like(log_mean + data_weight)
+    return data_weight * log_mean + spread ** (data_weight - 1) * pt.log(pm.Gamma.dist(shape, shape, size=size))
 
 
 def draw_rates(
@@ -162,21 +163,21 @@ def draw_rates(
     exposure: str | None = None,
     rng: int | np.random.Generator | None = None,
 ) -> xr.DataArray:
-    """Draw the rate of each cell given each posterior draw of a `rate_model`, exactly.
+    """Draw the rate of each cell for each posterior draw of a `rate_model`, exactly.
 
     Parameters
     ----------
     idata : xarray.DataTree
-        What `pm.sample` returned for ``rate_model(release, name=name, exposure=exposure)``.
+        Result of `pm.sample` for ``rate_model(release, name=name, exposure=exposure)``.
     release : Release
     name, exposure : str
-        As given to `rate_model`.
+        As passed to `rate_model`.
     rng : int or numpy.random.Generator, optional
 
     Returns
     -------
     xarray.DataArray, dimensions ``("chain", "draw", *release.dims)``
-        Expected count per unit of exposure; where nobody is at risk, of the rate that the model would expect there.
+        Expected count per unit of exposure. Where nobody is at risk, the rate that the model expects there.
 
     Examples
     --------
@@ -190,7 +191,7 @@ def draw_rates(
     posterior = idata.posterior
     missing = [wanted for wanted in (name, "mean_rate", "spread") if wanted not in posterior]
     if missing:
-        raise ModelError(f"the posterior holds no {missing[0]!r}: pass the result of pm.sample() for rate_model()")
+        raise ModelError(f"the posterior has no {missing[0]!r}: pass the result of pm.sample() for rate_model()")
     shape = 1 / posterior["spread"] ** 2
     at_risk = xr.DataArray(exposures(release, exposure), dims=release.dims, coords=release.coords)
     scale = 1 / (shape / posterior["mean_rate"] + at_risk)

@@ -1,26 +1,29 @@
-"""Log rates with effects of labels, in coordinates that suit NUTS, however much a release tells.
+"""Log rates with effects of labels, parametrized for NUTS at any amount of noise.
 
-For counts of areas and months, say, with log rates
+Example: counts of areas and months with log rates
 
-    intercept + effect of the area + effect of the month,    effects ~ Normal(0, spread of the label),
+    intercept + effect of the area + effect of the month,    effects ~ Normal(0, spread of the label).
 
-what decides whether NUTS takes long steps or short ones that diverge is what it moves. Were noisy counts normal around
-log rates, the posterior of the effects of a label given their spread would be normal,
+The parametrization decides whether NUTS takes long steps or diverges. If noisy counts were normal around log rates, the
+posterior of the effects of a label given their spread would be normal,
 
-    effects = mean + L z,    L L' = (H + I / spread**2)**-1,    H what is told of them,
+    effects = mean + L z,    L L' = (H + I / spread**2)**-1,    H the information of the data,
 
-and z standard normal whatever the spread: that is what moves, with H from a rough fit. Effects of which little is told
-so move in units of their spread, others as they are, and no spread against them. The law of the effects is the one
-above in any case; L and the mean are a change of variables.
+with z standard normal for every spread. The chain therefore moves z, with H from a rough fit. Effects with little
+information are then non-centered, effects with much information are centered, and neither depends on the spread. L and
+the mean only define a change of variables; the distribution of the effects stays as stated above.
 
-Poisson counts given their total are multinomial, and the total is Poisson: so counties are told relative to their
-state, and the logarithm of the expected sum of the state apart from them, by its own total. What moves are these two. A
-state's level is its effect on top of the logarithm of the sum over its counties, relative to the rough fit; the level
-of all is the intercept on top of the logarithm of the sum over everything. Since sums depend on counties, whose average
-is so told a little, H is K - k k' / sum(k) + w w' / v in a state: k the information of single counties, w their shares
-and v the variance of the state's effect and of what tells of its sum.
+Poisson counts given their total are multinomial, and the total is Poisson. Hence counties inform contrasts within
+their state, and the total of the state informs the logarithm of its expected sum. The chain moves these two
+quantities. The level of a state is its effect plus the logarithm of the sum over its counties, relative to the rough
+fit. The overall level is the intercept plus the logarithm of the sum over all cells.
 
-Labels that cross these (months) come first, and are part of the sums of counties. Of them only contrasts are told.
+The sum of a state also informs the average of its counties. In a state H is therefore K - k k' / sum(k) + w w' / v.
+Here k is the information of single counties, K its diagonal matrix, and w are their shares of the expected sum. v is
+the variance of the state's effect plus the variance of the data on its sum.
+
+Labels that cross these (months) come first, and their effects are part of the sums of counties. The data inform only
+contrasts between them.
 
 References
 ----------
@@ -42,30 +45,30 @@ from numpy.typing import NDArray
 from ppdinf._internal.pymc_compat import TensorVariable
 from ppdinf._internal.types import Symbolic
 from ppdinf.errors import ModelError
-from ppdinf.models.coordinates import Among, Standardised, Told, Unit
-from ppdinf.models.rates import REACH, USUAL
-from ppdinf.models.starts import started
+from ppdinf.models.coordinates import GroupLikelihood, NormalLikelihood, Rescaled, StandardNormal
+from ppdinf.models.rates import RADIUS_IN_SD, TYPICAL_SPREAD
+from ppdinf.models.starts import add_with_start
 from ppdinf.releases import Release
 from ppdinf.releases.rate_inputs import exposures
 
 __all__ = ["log_rates"]
 
 PRIOR_SD = 2.5  # of the intercept
-SWEEPS = 4  # over effects, of the rough fit
-LEAST = 0.1  # of what is expected, in the rough fit, where noise says less
+SWEEPS = 4  # iterations over effects in the rough fit
+LOWEST_RATIO = 0.1  # lower bound on fitted over expected sums in the rough fit
 
 
 def log_rates(release: Release, effects: list[str], *, exposure: str | None = None) -> TensorVariable:
-    """Log rates of the cells of a table, with an effect for every label of some of its coordinates.
+    """Return log rates of the cells of a table, with an effect for every label of the given coordinates.
 
     Parameters
     ----------
     release : Release
-        Of a table; chains move in coordinates that suit what it tells.
+        Release of a table. The parametrization depends on it.
     effects : list of str
-        Dimensions of the table, or coordinates of labels along them (the state of a county), published with it.
+        Dimensions of the table, or coordinates along them (the state of a county), published with the table.
     exposure : str, optional
-        Covariate of the release with the persons at risk in each cell. Without it rates are expected counts.
+        Covariate of the release with the persons at risk in each cell. By default, rates are expected counts.
 
     Returns
     -------
@@ -75,16 +78,17 @@ def log_rates(release: Release, effects: list[str], *, exposure: str | None = No
     Raises
     ------
     ModelError
-        An effect named twice; a bad exposure; a dimension called as a variable of those below.
+        An effect occurs twice, an exposure is invalid, or a dimension has the name of a variable listed below.
     LabelError
-        The release has no such coordinate, or one of decimals.
+        The release has no such coordinate, or the coordinate has real values.
 
     Notes
     -----
-    Adds to the model ``intercept`` ~ Normal(log of the overall rate, 2.5), ``{label}_spread`` ~ HalfNormal(1) and
-    ``{label}_effect`` ~ Normal(0, spread), one for each label in order of appearance. What chains move are levels,
-    ``level`` and ``{label}_level``: effects on top of log sums over finer labels. Forward draws know all of it.
-    Where labels are many, `ppdinf.samplers.FixedLengthHMC` draws from it in half the gradients of NUTS.
+    The function adds these variables to the model: ``intercept`` ~ Normal(log of the overall rate, 2.5),
+    ``{label}_spread`` ~ HalfNormal(1) and ``{label}_effect`` ~ Normal(0, spread), one element per label in order of
+    appearance. The sampled variables are ``level`` and ``{label}_level``: effects plus log sums over finer labels.
+    Prior predictive draws include all variables. For many labels, `ppdinf.samplers.FixedLengthHMC` needs half as many
+    gradients as NUTS.
 
     Examples
     --------
@@ -98,46 +102,49 @@ def log_rates(release: Release, effects: list[str], *, exposure: str | None = No
     ['dim_1_spread', 'dim_1_level', 'dim_0_spread', 'dim_0_level', 'level']
     """
     if isinstance(effects, str):
-        raise ModelError(f"effects is a list of names: [{effects!r}]")
+        raise ModelError(f"effects must be a list of names, such as [{effects!r}]")
     model = pm.modelcontext(None)
-    added = ["intercept", "level", *(f"{name}_{what}" for name in effects for what in ("effect", "level", "spread"))]
+    added = ["intercept", "level", *(f"{name}_{kind}" for name in effects for kind in ("effect", "level", "spread"))]
     for name in map(model.name_for, added):
         if name in model.coords or name in model.named_vars:
             raise ModelError(
-                f"log_rates adds a variable {name!r}, but the model has that or such a dimension: rename it"
+                f"log_rates adds a variable {name!r}, but the model has a variable or dimension of that name: rename it"
             )
     if len(set(effects)) < len(effects):
-        raise ModelError(f"an effect is named twice among {', '.join(effects)}")
+        raise ModelError(f"effects must be distinct, found {', '.join(effects)}")
     at_risk = exposures(release, exposure).ravel()
     fit = _fit(release, at_risk, {name: release.frame.codes(name)[0] for name in effects})
     finer, top = sorted(effects, key=lambda name: fit.codes[name].max()), np.zeros(at_risk.size, dtype=np.int64)
-    line = [name for name in finer if _nested(fit.codes[finer[-1]], fit.codes[name])]  # the finest, and all it lies in
-    crossing = _Sum(np.zeros(at_risk.size), np.zeros(at_risk.size))  # cell by cell
+    # the finest coordinate and all coordinates that contain it
+    line = [name for name in finer if _nested(fit.codes[finer[-1]], fit.codes[name])]
+    crossing = _Sum(np.zeros(at_risk.size), np.zeros(at_risk.size))  # one element per cell
     ends: list[tuple[NDArray[np.int64], _Sum]] = [(top, _Sum(np.zeros(1), np.zeros(1)))]
     for name in [name for name in finer if name not in line]:
         codes = fit.codes[name]
         above, base = next(end for end in reversed(ends) if _nested(codes, end[0]))
-        base, known = base.of(_parents(codes, above)), fit.told(name, held=True)
-        effect = _add(name, base, known, fit.among(codes, top, known, None))
+        base, known = base.of(_parents(codes, above)), fit.likelihood(name, held=True)
+        effect = _add(name, base, known, fit.group_likelihood(codes, top, known, None))
         crossing = crossing.plus(effect.of(codes))
         ends.append((codes, base.plus(effect)))
-    told, total, below = {name: fit.told(name) for name in line}, crossing.drawn, crossing
+    likelihood, total, below = {name: fit.likelihood(name) for name in line}, crossing.drawn, crossing
     items, weight = np.arange(at_risk.size), fit.expected
     for name, coarser in zip(line[::-1], [*line[-2::-1], None], strict=False):
         codes, above = fit.codes[name], top if coarser is None else fit.codes[coarser]
         sums = _log_sums(_parents(items, codes), weight, below)
-        among = fit.among(codes, above, told[name], None if coarser is None else told[coarser])
-        effect = _add(name, sums, told[name], among)
+        group_likelihood = fit.group_likelihood(
+            codes, above, likelihood[name], None if coarser is None else likelihood[coarser]
+        )
+        effect = _add(name, sums, likelihood[name], group_likelihood)
         total = total + effect.drawn[codes]
         items, weight, below = codes, np.bincount(codes, fit.expected), sums.plus(effect)
-    whole = _log_sums(_parents(items, top), weight, below).drawn[0]
-    unit = Unit(fit.overall, USUAL / np.sqrt(fit.codes[line[0]].max() + 1) if line else 1.0)
-    level = started("level", pm.Normal.dist(fit.overall + whole, PRIOR_SD), fit.overall, transform=unit)
-    return (total + pm.Deterministic("intercept", level - whole)).reshape(release.shape)
+    log_total = _log_sums(_parents(items, top), weight, below).drawn[0]
+    unit = Rescaled(fit.overall, TYPICAL_SPREAD / np.sqrt(fit.codes[line[0]].max() + 1) if line else 1.0)
+    level = add_with_start("level", pm.Normal.dist(fit.overall + log_total, PRIOR_SD), fit.overall, transform=unit)
+    return (total + pm.Deterministic("intercept", level - log_total)).reshape(release.shape)
 
 
 class _Sum(NamedTuple):
-    """Effects added up, as variables and as they are fitted."""
+    """Sum of effects, as symbolic variables and as fitted values."""
 
     drawn: Symbolic
     fitted: NDArray[np.float64]
@@ -150,75 +157,88 @@ class _Sum(NamedTuple):
 
 
 class _Fit(NamedTuple):
-    """Expected counts of cells and effects of labels, fitted roughly."""
+    """Rough fit of expected counts of cells and of effects of labels."""
 
     noisy: NDArray[np.float64]
     expected: NDArray[np.float64]
-    noise: float  # its variance in a cell
+    noise: float  # variance of the noise of a cell
     overall: float
     codes: dict[str, NDArray[np.int64]]
     public: dict[str, bool]
     effects: dict[str, NDArray[np.float64]]
 
-    def told(self, name: str, held: bool = False) -> Told:
-        """Working responses of the effects of a label and their information; alone, where finer levels hold them."""
+    def likelihood(self, name: str, held: bool = False) -> NormalLikelihood:
+        """Return working responses of the effects of a label and their information.
+
+        If `held`, finer levels determine the effects: the information is reduced by the variation of the finest labels.
+        """
         codes, expected, effect = self.codes[name], self.expected, self.effects[name]
         weight = expected if self.public[name] else expected**2 / np.maximum(expected + self.noise, 1e-300)
         share = weight / np.where(expected > 0, expected, 1)
         information = np.bincount(codes, weight)
-        off = np.bincount(codes, share * (self.noisy - expected)) / np.where(information > 0, information, 1)
+        gap = np.bincount(codes, share * (self.noisy - expected)) / np.where(information > 0, information, 1)
         finest, alone = max((c for c in self.codes.values() if _nested(c, codes)), key=np.max), information
-        if finest.max() > codes.max():  # of one label, as the finest labels in it vary
+        if finest.max() > codes.max():  # information of one label if the finest labels in it vary
             within = _parents(finest, codes)
             uneven = np.bincount(within, _shares(within, np.bincount(finest, expected)) ** 2)
-            alone = information / (1 + information * USUAL**2 * uneven)
-        known = alone * USUAL**2 / (1 + alone * USUAL**2)
-        return Told(effect, effect + off, alone if held else information, 1 / np.sqrt(2 * (known**2).sum() + 1))
+            alone = information / (1 + information * TYPICAL_SPREAD**2 * uneven)
+        known = alone * TYPICAL_SPREAD**2 / (1 + alone * TYPICAL_SPREAD**2)
+        return NormalLikelihood(
+            effect, effect + gap, alone if held else information, 1 / np.sqrt(2 * (known**2).sum() + 1)
+        )
 
-    def among(self, codes: NDArray[np.int64], above: NDArray[np.int64], told: Told, coarser: Told | None) -> Among:
-        """Say what is told of labels together: by the sums of coarser ones."""
+    def group_likelihood(
+        self,
+        codes: NDArray[np.int64],
+        above: NDArray[np.int64],
+        likelihood: NormalLikelihood,
+        coarser: NormalLikelihood | None,
+    ) -> GroupLikelihood:
+        """Return the likelihood of averages within coarser labels, informed by the sums of the coarser labels."""
         group, size = _parents(codes, above), np.bincount(codes, self.expected)
         share = _shares(group, size)
         if coarser is None:
-            return Among(group, share, np.zeros(1), np.zeros(1))
-        return Among(group, share, coarser.near, coarser.information / (1 + coarser.information * USUAL**2))
+            return GroupLikelihood(group, share, np.zeros(1), np.zeros(1))
+        return GroupLikelihood(
+            group, share, coarser.response, coarser.information / (1 + coarser.information * TYPICAL_SPREAD**2)
+        )
 
 
 def _shares(group: NDArray[np.int64], size: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Share of each in its group; the same where all are nothing."""
-    whole = np.bincount(group, size)[group]
-    return np.where(whole > 0, size / np.where(whole > 0, whole, 1), 1 / np.bincount(group)[group])
+    """Return the share of each element in its group; equal shares if all elements of a group are 0."""
+    log_total = np.bincount(group, size)[group]
+    return np.where(log_total > 0, size / np.where(log_total > 0, log_total, 1), 1 / np.bincount(group)[group])
 
 
 def _log_sums(group: NDArray[np.int64], size: NDArray[np.float64], terms: _Sum) -> _Sum:
-    """Logarithms of expected sums over groups, relative to those fitted."""
+    """Return logarithms of expected sums over groups, relative to the fitted sums."""
     none = np.zeros(group.max() + 1)
-    if isinstance(terms.drawn, np.ndarray):  # as fitted
+    if isinstance(terms.drawn, np.ndarray):  # equal to the fitted values
         return _Sum(none, none)
-    raised = _shares(group, size) * pt.exp(terms.drawn - terms.fitted)
-    return _Sum(pt.log(pt.inc_subtensor(pt.zeros(none.size)[group], raised)), none)
+    scaled = _shares(group, size) * pt.exp(terms.drawn - terms.fitted)
+    return _Sum(pt.log(pt.inc_subtensor(pt.zeros(none.size)[group], scaled)), none)
 
 
 def _fit(release: Release, at_risk: NDArray[np.float64], codes: dict[str, NDArray[np.int64]]) -> _Fit:
-    """Fit effects by turns, each shrunk as far as noise and a usual spread say."""
-    noisy, noise = release.table.values.ravel().astype(float), (release.likelihood.support_radius / REACH) ** 2
+    """Fit effects by coordinate-wise iteration, each shrunk according to noise and a typical spread."""
+    noisy, noise = release.table.values.ravel().astype(float), (release.likelihood.support_radius / RADIUS_IN_SD) ** 2
     overall = float(np.log(max(noisy.sum(), 1) / at_risk.sum()))
-    expected, public = at_risk * np.exp(overall), {name: _public(release, codes[name]) for name in codes}
+    expected, public = at_risk * np.exp(overall), {name: _all_public(release, codes[name]) for name in codes}
     effects = {name: np.zeros(codes[name].max() + 1) for name in codes}
     for _ in range(SWEEPS):
         for name, label in codes.items():
             without = expected * np.exp(-effects[name])[label]
-            usual = np.bincount(label, without)
-            spread = (USUAL * usual) ** 2
-            off = usual + (0 if public[name] else noise) * np.bincount(label)
-            moved = spread / np.maximum(spread + off, 1e-300) * (np.bincount(label, noisy) - usual)
-            effects[name] = np.log(np.maximum(1 + moved / np.where(usual > 0, usual, 1), LEAST))
+            typical = np.bincount(label, without)
+            spread = (TYPICAL_SPREAD * typical) ** 2
+            gap = typical + (0 if public[name] else noise) * np.bincount(label)
+            moved = spread / np.maximum(spread + gap, 1e-300) * (np.bincount(label, noisy) - typical)
+            effects[name] = np.log(np.maximum(1 + moved / np.where(typical > 0, typical, 1), LOWEST_RATIO))
             expected = without * np.exp(effects[name])[label]
     return _Fit(noisy, expected, noise, overall, codes, public, effects)
 
 
-def _public(release: Release, codes: NDArray[np.int64]) -> bool:
-    """Whether the sum over the cells of every label is public."""
+def _all_public(release: Release, codes: NDArray[np.int64]) -> bool:
+    """Return whether the sum over the cells of every label is public."""
     A = release.public.A.tocsr()
     rows = {
         tuple(np.sort(A.indices[a:b])) for a, b in zip(A.indptr, A.indptr[1:], strict=False) if (A.data[a:b] == 1).all()
@@ -227,7 +247,7 @@ def _public(release: Release, codes: NDArray[np.int64]) -> bool:
 
 
 def _nested(codes: NDArray[np.int64], coarser: NDArray[np.int64]) -> bool:
-    """Whether every label lies within one of the coarser ones."""
+    """Return whether every label lies within a single coarser label."""
     return np.array_equal(_parents(codes, coarser)[codes], coarser)
 
 
@@ -236,11 +256,13 @@ def _parents(codes: NDArray[np.int64], coarser: NDArray[np.int64]) -> NDArray[np
     return coarser[np.unique(codes, return_index=True)[1]]
 
 
-def _add(name: str, base: _Sum, told: Told, among: Among) -> _Sum:
-    """Add effects of labels and their spread to the model; each is drawn on top of a base."""
-    unit = Unit(np.log(USUAL), told.spread)
-    spread = started(f"{name}_spread", pm.HalfNormal.dist(1), USUAL, transform=unit)
-    transform = Standardised(base.fitted, told, among)
-    start = base.fitted + told.fitted
-    level = started(f"{name}_level", pm.Normal.dist(base.drawn, spread, shape=start.size), start, transform=transform)
-    return _Sum(pm.Deterministic(f"{name}_effect", level - base.drawn), told.fitted)
+def _add(name: str, base: _Sum, likelihood: NormalLikelihood, group_likelihood: GroupLikelihood) -> _Sum:
+    """Add effects of labels and their spread to the model, parametrized by the sum of effects and base."""
+    unit = Rescaled(np.log(TYPICAL_SPREAD), likelihood.spread)
+    spread = add_with_start(f"{name}_spread", pm.HalfNormal.dist(1), TYPICAL_SPREAD, transform=unit)
+    transform = StandardNormal(base.fitted, likelihood, group_likelihood)
+    start = base.fitted + likelihood.fitted
+    level = add_with_start(
+        f"{name}_level", pm.Normal.dist(base.drawn, spread, shape=start.size), start, transform=transform
+    )
+    return _Sum(pm.Deterministic(f"{name}_effect", level - base.drawn), likelihood.fitted)

@@ -1,4 +1,4 @@
-"""`Released`: a mechanism's release of a table that is itself a variable of the model."""
+"""`Released`: a mechanism's release of a table that is a variable of the model."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pymc as pm
 
-import ppdinf.samplers.lattice_gibbs  # noqa: F401  (PyMC learns of the step method here)
+import ppdinf.samplers.lattice_gibbs  # noqa: F401  (registers the step method with PyMC)
 from ppdinf._internal.pymc_compat import TensorVariable
 from ppdinf.distributions.densities.mechanism_rv import Labels, mechanism_dist
 from ppdinf.mechanisms.table_mechanism import TableMechanism
@@ -24,12 +24,12 @@ def Released(  # noqa: N802  (reads as a PyMC distribution)
     labels: Labels | None = None,
     dims: str | Sequence[str] | None = None,
 ) -> TensorVariable:
-    """Give the release of a table a name in the model: ``mechanism.dist(table)``, observed or to be drawn.
+    """Add the release of a table to the model, ``mechanism.dist(table)``, observed or free.
 
-    The generative way to write what `ppdinf.PartiallyPrivate` states: a model of tables, and the mechanism on top. Its
-    prior predictive holds releases; `pm.observe` and `pm.do` work; what was published may be observed at once. The
-    posterior is the same. PyMC assigns `ppdinf.samplers.lattice_gibbs.LatticeGibbs` to the table, within the context of
-    the model.
+    The generative form of `ppdinf.PartiallyPrivate`: a model of tables, then the mechanism. Prior predictive draws
+    contain releases, and `pm.observe` and `pm.do` apply to them. The published release can be observed at once. The
+    posterior is the same. Within the context of the model, PyMC assigns
+    `ppdinf.samplers.lattice_gibbs.LatticeGibbs` to the table.
 
     Parameters
     ----------
@@ -37,13 +37,14 @@ def Released(  # noqa: N802  (reads as a PyMC distribution)
     mechanism : TableMechanism
         A mechanism that releases cells, such as `ppdinf.GeneralizedLaplace`.
     table : TensorVariable of integers
-        A variable of the model, of any distribution of integers; `pm.Multinomial` with a constant n among them.
+        A variable of the model with any integer distribution, including `pm.Multinomial` with a constant n.
     observed : table, optional
-        What was released. Labels of DataArrays, Series and DataFrames are compared; an array has the same shape.
+        The published release. Labels of DataArrays, Series and DataFrames are compared with those of the table; an
+        array must have the table's shape.
     labels : mapping of str to sequence, or a table, optional
         As for `TableMechanism.dist`.
     dims : str or sequence of str, optional
-        Of the release in the model.
+        Dimensions of the release in the model.
 
     Returns
     -------
@@ -52,7 +53,7 @@ def Released(  # noqa: N802  (reads as a PyMC distribution)
     Raises
     ------
     LabelError, InvariantError, ModelError
-        As `TableMechanism.dist` says; an observed table of another shape or with other labels.
+        As for `TableMechanism.dist`, or the observed table has another shape or other labels.
 
     Examples
     --------
@@ -71,6 +72,6 @@ def Released(  # noqa: N802  (reads as a PyMC distribution)
     given = None
     if observed is not None:
         frame = release.owner.op.law.frame
-        # PyMC casts whole numbers to 32 bits on their way
-        given = reals_of(observed, frame, "what was released")
+        # PyMC casts integers to 32 bits on their way to an observed variable
+        given = reals_of(observed, frame, "the observed release")
     return model.register_rv(release, name, observed=given, dims=dims)

@@ -1,12 +1,13 @@
-"""The intercept of a log-linear model whose expected total is pinned down by a public one.
+"""Intercept of a log-linear model, parametrized by the log of the expected public total.
 
 With rates ``exp(intercept + effect_i)`` and a public total of many counts, the expected total is known to a few per
-cent while effects behind much noise are hardly known at all: intercept and effects then lie on a thin curved shell,
-where NUTS takes small steps and diverges. The log of the expected total is nearly independent of the effects, which
-the cells inform alone (Poisson counts given their total are multinomial). So that is what the chain moves.
+cent. Under much noise the effects are hardly known. The posterior of intercept and effects is then a thin curved shell,
+in which NUTS takes small steps and diverges. The log of the expected total is nearly independent of the effects, which
+only the cells inform (Poisson counts given their total are multinomial). The chain therefore moves the log of the
+expected total.
 
 Reference: S. E. Fienberg, "The Analysis of Cross-Classified Categorical Data", 2nd ed. (1980), section 2.4, for the
-factorisation of Poisson sampling into total and shares.
+factorization of Poisson sampling into total and shares.
 """
 
 from __future__ import annotations
@@ -21,26 +22,26 @@ __all__ = ["intercept_given_total"]
 
 
 def intercept_given_total(name: str, prior: TensorVariable, log_weights: TensorVariable, total: int) -> TensorVariable:
-    """Give an intercept its prior, but let the chain move the log of the expected total.
+    """Give an intercept its prior, parametrized by the log of the expected total.
 
     The posterior is that of ``intercept ~ prior``: the change of variables has a constant Jacobian.
 
     Parameters
     ----------
     name : str
-        Name of the intercept in the posterior; ``{name}_level`` is by how many standard errors, of
-        ``1 / sqrt(total)``, the log of the expected total exceeds that of the total.
+        Name of the intercept in the posterior. ``{name}_level`` is the log of the expected total minus the log of the
+        total, in units of the standard error ``1 / sqrt(total)``.
     prior : unnamed PyMC distribution
-        Of the intercept, a scalar, such as ``pm.Normal.dist(-5, 2)``.
+        Prior of the intercept, a scalar, such as ``pm.Normal.dist(-5, 2)``.
     log_weights : TensorVariable
-        Log rates but for the intercept, of all cells under the total: effects plus log exposures.
+        Log rates without the intercept, of all cells under the total: effects plus log exposures.
     total : int
-        The public total, from which chains start; positive.
+        The public total, a positive integer, at which chains start.
 
     Returns
     -------
     TensorVariable
-        The intercept: ``log_weights + intercept`` are the log rates.
+        The intercept; the log rates are ``log_weights + intercept``.
 
     Raises
     ------
@@ -49,8 +50,9 @@ def intercept_given_total(name: str, prior: TensorVariable, log_weights: TensorV
 
     Notes
     -----
-    The level has a flat prior of its own, so that `pm.sample_prior_predictive` cannot draw it. On 20 areas with
-    noise of epsilon = 0.02 (`benchmarks/posterior.py`) divergences vanish and ESS per second grows sixfold.
+    The level has a flat prior, so `pm.sample_prior_predictive` cannot draw it. For 20 areas with noise of
+    epsilon = 0.02 (`benchmarks/posterior.py`), divergences vanish and the effective sample size per second is 6 times
+    larger.
 
     Examples
     --------
@@ -62,7 +64,7 @@ def intercept_given_total(name: str, prior: TensorVariable, log_weights: TensorV
     ['effect', 'mu_level']
     """
     if not total > 0:
-        raise ModelError(f"the total of {name!r} is not positive: an expected total of zero has no logarithm")
+        raise ModelError(f"the total of {name!r} must be positive: an expected total of 0 has no finite logarithm")
     level = np.log(total) + pm.Flat(f"{name}_level") / np.sqrt(total)
     intercept = pm.Deterministic(name, level - pm.math.logsumexp(log_weights))
     pm.Potential(f"{name}_prior", pm.logp(prior, intercept))

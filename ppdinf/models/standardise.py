@@ -1,16 +1,17 @@
-r"""Independent normal variables as what is standard normal once something is told of them: values and gradients.
+r"""Whitening of independent normal variables given a normal likelihood: values and gradients.
 
-In each group, with k the information of single ones relative to the others, w their shares and v the information of
-their average, what is told is ``H = K - k k' / sum(k) + v w w'``, and ``(H + I / s^2)^-1 = L L'`` for the spread s with
+In each group, let k be the information of single variables on their contrasts, w their shares, and v the information of
+their weighted average. The information of the data is ``H = K - k k' / sum(k) + v w w'``, and for the prior standard
+deviation s ``(H + I / s^2)^-1 = L L'`` with
 
 .. math:: L = \mathrm{diag}(a) R_1 R_2, \qquad a_i = s (1 + k_i s^2)^{-1/2}, \qquad R_j = I + (b_j - 1) u_j u_j',
 
-a diagonal matrix and two that change one direction each: that of :math:`a_i k_i`, by
-:math:`b_1^2 = \sum k / \sum k (1 + k s^2)^{-1}`, and that of :math:`h = R_1 (a w)`, by :math:`b_2^2 = 1 / (1 + v h'h)`.
-(Sherman and Morrison's formula, twice.) What moves is z, and the variables are ``mean + L (L' r + z)``, r what is told
-beyond their prior mean.
+a diagonal matrix and two matrices that scale one direction each. The direction :math:`u_1` is that of :math:`a_i k_i`
+with :math:`b_1^2 = \sum k / \sum k (1 + k s^2)^{-1}`. The direction :math:`u_2` is that of :math:`h = R_1 (a w)` with
+:math:`b_2^2 = 1 / (1 + v h'h)`. Both follow from the Sherman-Morrison formula. The whitened variables are z. The
+original variables are ``mean + L (L' r + z)``, where r is the score of the likelihood at the prior mean.
 
-Gradients are worked out backwards, by hand, along the same steps.
+Gradients are computed by reverse-mode differentiation of the same steps, written by hand.
 
 References
 ----------
@@ -25,23 +26,23 @@ from numpy.typing import NDArray
 
 from ppdinf._internal.numba_jit import jit
 
-__all__ = ["Known", "pulled_back", "standardised"]
+__all__ = ["NormalData", "standardised", "standardised_gradient"]
 
 kernel = jit(error_model="numpy")
 
 
-class Known(NamedTuple):
-    """What is told, of n variables in the order of their groups: group g has ``start[g]`` to ``start[g + 1]``.
+class NormalData(NamedTuple):
+    """Normal likelihood of n variables in the order of their groups; group g is ``start[g]`` to ``start[g + 1]``.
 
-    ``order`` are their places, (n,); ``fitted`` and ``near`` where they were fitted and where what is told has them,
-    ``information`` and ``share`` k and w, (n,); ``average`` and ``precision`` where the averages of the groups are
-    told to be, relative to those fitted, and v, (groups,).
+    ``order`` are the positions of the variables, (n,). ``fitted`` are their fitted values and ``response`` their
+    working responses, (n,). ``information`` and ``share`` are k and w, (n,). ``average`` are the responses of the group
+    averages relative to the fitted values, and ``precision`` is v, (groups,).
     """
 
     order: NDArray
     start: NDArray
     fitted: NDArray
-    near: NDArray
+    response: NDArray
     information: NDArray
     share: NDArray
     average: NDArray
@@ -49,9 +50,9 @@ class Known(NamedTuple):
 
 
 class _Factor(NamedTuple):
-    """L: ``a``, (n,); directions ``u`` and ``h`` of length 1, (n,); how much each is stretched, b and c, (groups,).
+    """Factor L: ``a``, (n,); unit directions ``u`` and ``h``, (n,); their scale factors b and c, (groups,).
 
-    How long directions were before, squared, is kept for gradients.
+    ``size_u`` and ``size_h`` are the squared lengths of the directions before normalization, for gradients.
     """
 
     a: NDArray
@@ -65,7 +66,7 @@ class _Factor(NamedTuple):
 
 @kernel
 def _stretch(u: NDArray, b: float, x: NDArray, first: int, last: int) -> None:
-    """Stretch a group of x along u."""
+    """Multiply the component of a group of x along u by b."""
     along = 0.0
     for i in range(first, last):
         along += u[i] * x[i]
@@ -75,7 +76,7 @@ def _stretch(u: NDArray, b: float, x: NDArray, first: int, last: int) -> None:
 
 @kernel
 def _to_unit(x: NDArray, first: int, last: int) -> float:
-    """Scale a group of x to length 1, unless all is 0; return the length squared."""
+    """Normalize a group of x to length 1, unless it is 0; return the squared length."""
     size = 0.0
     for i in range(first, last):
         size += x[i] ** 2
@@ -86,62 +87,62 @@ def _to_unit(x: NDArray, first: int, last: int) -> float:
 
 
 @kernel
-def _factor(known: Known, spread: float) -> _Factor:
-    n, groups, information = known.near.size, known.average.size, known.information
+def _factor(data: NormalData, spread: float) -> _Factor:
+    n, groups, information = data.response.size, data.average.size, data.information
     a, u, h, b, c = np.empty(n), np.empty(n), np.empty(n), np.ones(groups), np.empty(groups)
     size_u, size_h = np.empty(groups), np.empty(groups)
     for g in range(groups):
-        first, last = known.start[g], known.start[g + 1]
-        whole = rest = 0.0
+        first, last = data.start[g], data.start[g + 1]
+        total = shrunk = 0.0
         for i in range(first, last):
-            more = 1.0 + information[i] * spread**2
-            a[i] = spread / np.sqrt(more)
-            u[i], h[i] = a[i] * information[i], a[i] * known.share[i]
-            whole += information[i]
-            rest += information[i] / more
-        if whole > 0.0:
-            b[g] = np.sqrt(whole / rest)
+            ratio = 1.0 + information[i] * spread**2
+            a[i] = spread / np.sqrt(ratio)
+            u[i], h[i] = a[i] * information[i], a[i] * data.share[i]
+            total += information[i]
+            shrunk += information[i] / ratio
+        if total > 0.0:
+            b[g] = np.sqrt(total / shrunk)
         size_u[g] = _to_unit(u, first, last)
         _stretch(u, b[g], h, first, last)
         size_h[g] = _to_unit(h, first, last)
-        c[g] = 1.0 / np.sqrt(1.0 + known.precision[g] * size_h[g])
+        c[g] = 1.0 / np.sqrt(1.0 + data.precision[g] * size_h[g])
     return _Factor(a, u, b, size_u, h, c, size_h)
 
 
 @kernel
-def _told(known: Known, g: int, mean: NDArray, r: NDArray) -> None:
-    """Put into r what is told of a group beyond its prior mean, times how precisely."""
-    first, last = known.start[g], known.start[g + 1]
-    whole = pull = average = 0.0
+def _score(data: NormalData, g: int, mean: NDArray, r: NDArray) -> None:
+    """Write the score of a group's likelihood at its prior mean to r."""
+    first, last = data.start[g], data.start[g + 1]
+    total = pull = average = 0.0
     for i in range(first, last):
-        r[i] = known.information[i] * (known.near[i] - mean[known.order[i]])
-        whole += known.information[i]
+        r[i] = data.information[i] * (data.response[i] - mean[data.order[i]])
+        total += data.information[i]
         pull += r[i]
-        average += known.share[i] * (mean[known.order[i]] - known.fitted[i])
-    beyond = known.precision[g] * (known.average[g] - average)
+        average += data.share[i] * (mean[data.order[i]] - data.fitted[i])
+    beyond = data.precision[g] * (data.average[g] - average)
     for i in range(first, last):
-        r[i] += known.share[i] * beyond - (known.information[i] * pull / whole if whole > 0.0 else 0.0)
+        r[i] += data.share[i] * beyond - (data.information[i] * pull / total if total > 0.0 else 0.0)
 
 
 @kernel
-def standardised(known: Known, spread: float, mean: NDArray, x: NDArray, inverse: bool, out: NDArray) -> float:
-    """Turn what moves into variables, or these into what moves (`inverse`); return the log determinant of the former.
+def standardised(data: NormalData, spread: float, mean: NDArray, x: NDArray, inverse: bool, out: NDArray) -> float:
+    """Map whitened variables to variables, or the reverse (`inverse`); return the log determinant of the former.
 
     Parameters
     ----------
-    known : Known
+    data : NormalData
     spread : float
-        s, above 0.
+        Prior standard deviation, above 0.
     mean, x : arrays, shape (n,)
-        Prior means; what moves, or variables.
+        Prior means; whitened variables, or variables if `inverse`.
     inverse : bool
     out : array, shape (n,)
     """
-    a, u, b, _, h, c, _ = _factor(known, spread)
+    a, u, b, _, h, c, _ = _factor(data, spread)
     y, moved, log_det = np.empty(x.size), np.empty(x.size), 0.0
     for g in range(b.size):
-        first, last = known.start[g], known.start[g + 1]
-        _told(known, g, mean, y)
+        first, last = data.start[g], data.start[g + 1]
+        _score(data, g, mean, y)
         for i in range(first, last):
             y[i] *= a[i]
             log_det += np.log(a[i])
@@ -150,24 +151,24 @@ def standardised(known: Known, spread: float, mean: NDArray, x: NDArray, inverse
         _stretch(h, c[g], y, first, last)
         if inverse:
             for i in range(first, last):
-                moved[i] = (x[known.order[i]] - mean[known.order[i]]) / a[i]
+                moved[i] = (x[data.order[i]] - mean[data.order[i]]) / a[i]
             _stretch(u, 1.0 / b[g], moved, first, last)
             _stretch(h, 1.0 / c[g], moved, first, last)
             for i in range(first, last):
-                out[known.order[i]] = moved[i] - y[i]
+                out[data.order[i]] = moved[i] - y[i]
         else:
             for i in range(first, last):
-                y[i] += x[known.order[i]]
+                y[i] += x[data.order[i]]
             _stretch(h, c[g], y, first, last)
             _stretch(u, b[g], y, first, last)
             for i in range(first, last):
-                out[known.order[i]] = mean[known.order[i]] + a[i] * y[i]
+                out[data.order[i]] = mean[data.order[i]] + a[i] * y[i]
     return log_det
 
 
 @kernel
 def _stretch_back(u: NDArray, b: float, x: NDArray, of_x: NDArray, of_u: NDArray, first: int, last: int) -> float:
-    """Turn the gradient in x stretched into that in x; add to that in u, return that in b."""
+    """Update the gradient in the scaled x to that in x; add to the gradient in u; return the gradient in b."""
     along = of_along = 0.0
     for i in range(first, last):
         along += u[i] * x[i]
@@ -180,7 +181,7 @@ def _stretch_back(u: NDArray, b: float, x: NDArray, of_x: NDArray, of_u: NDArray
 
 @kernel
 def _unit_back(u: NDArray, size: float, of_u: NDArray, first: int, last: int) -> None:
-    """Turn the gradient in a direction into that in the vector of that length squared which has it."""
+    """Update the gradient in a unit direction to that in the vector of squared length `size` before normalization."""
     along = 0.0
     for i in range(first, last):
         along += u[i] * of_u[i]
@@ -189,29 +190,29 @@ def _unit_back(u: NDArray, size: float, of_u: NDArray, first: int, last: int) ->
 
 
 @kernel
-def pulled_back(
-    known: Known, spread: float, mean: NDArray, x: NDArray, of_out: NDArray, of_log_det: float,
+def standardised_gradient(
+    data: NormalData, spread: float, mean: NDArray, x: NDArray, of_out: NDArray, of_log_det: float,
     of_x: NDArray, of_mean: NDArray,
 ) -> float:  # fmt: skip
-    """Gradients of a number, from those in what `standardised` makes of what moves and in the log determinant.
+    """Return the gradient in the spread; write those in x and mean, given gradients in the outputs of `standardised`.
 
     Parameters
     ----------
-    known, spread, mean, x
+    data, spread, mean, x
         As for `standardised`.
     of_out, of_log_det : array, shape (n,), and float
     of_x, of_mean : arrays, shape (n,)
-        Gradients in x and mean are put there; that in the spread is returned.
+        Outputs: gradients in x and mean.
     """
-    a, u, b, size_u, h, c, size_h = _factor(known, spread)
+    a, u, b, size_u, h, c, size_h = _factor(data, spread)
     n, of_spread = x.size, 0.0
-    r, ar, once, y, twice, back, own = np.empty((7, n))
+    r, ar, once, y, twice, back, of_y = np.empty((7, n))
     of_u, of_h, of_a = np.zeros(n), np.zeros(n), np.empty(n)
     for g in range(b.size):
-        first, last = known.start[g], known.start[g + 1]
-        k, w, v = known.information, known.share, known.precision[g]
-        # forwards once more: y = R_2 once + x, once = R_1 a r; then R_1 twice, twice = R_2 y
-        _told(known, g, mean, r)
+        first, last = data.start[g], data.start[g + 1]
+        k, w, v = data.information, data.share, data.precision[g]
+        # forward pass: once = R_1 a r, y = R_2 once + x, twice = R_2 y, back = R_1 twice
+        _score(data, g, mean, r)
         for i in range(first, last):
             ar[i] = once[i] = a[i] * r[i]
         _stretch(u, b[g], once, first, last)
@@ -219,44 +220,44 @@ def pulled_back(
             y[i] = once[i]
         _stretch(h, c[g], y, first, last)
         for i in range(first, last):
-            y[i] += x[known.order[i]]
+            y[i] += x[data.order[i]]
             twice[i] = y[i]
         _stretch(h, c[g], twice, first, last)
         for i in range(first, last):
             back[i] = twice[i]
         _stretch(u, b[g], back, first, last)
-        # back from variables to what moves, and to what is told
+        # backward pass from variables to whitened variables and to the score
         for i in range(first, last):
-            of = of_out[known.order[i]]
-            own[i], of_a[i] = of * a[i], of * back[i] + of_log_det / a[i]
-        of_b = _stretch_back(u, b[g], twice, own, of_u, first, last) + of_log_det / b[g]
-        of_c = _stretch_back(h, c[g], y, own, of_h, first, last) + of_log_det / c[g]
+            of = of_out[data.order[i]]
+            of_y[i], of_a[i] = of * a[i], of * back[i] + of_log_det / a[i]
+        of_b = _stretch_back(u, b[g], twice, of_y, of_u, first, last) + of_log_det / b[g]
+        of_c = _stretch_back(h, c[g], y, of_y, of_h, first, last) + of_log_det / c[g]
         for i in range(first, last):
-            of_x[known.order[i]] = own[i]
-        of_c += _stretch_back(h, c[g], once, own, of_h, first, last)
-        of_b += _stretch_back(u, b[g], ar, own, of_u, first, last)
-        # to the mean, through what is told beyond it
-        whole = pull = beyond = 0.0
+            of_x[data.order[i]] = of_y[i]
+        of_c += _stretch_back(h, c[g], once, of_y, of_h, first, last)
+        of_b += _stretch_back(u, b[g], ar, of_y, of_u, first, last)
+        # gradient in the mean, through the score
+        total = pull = beyond = 0.0
         for i in range(first, last):
-            of_a[i] += own[i] * r[i]
-            own[i] *= a[i]
-            whole += k[i]
-            pull += k[i] * own[i]
-            beyond += w[i] * own[i]
+            of_a[i] += of_y[i] * r[i]
+            of_y[i] *= a[i]
+            total += k[i]
+            pull += k[i] * of_y[i]
+            beyond += w[i] * of_y[i]
         for i in range(first, last):
-            of_off = k[i] * own[i] - (k[i] * pull / whole if whole > 0.0 else 0.0)
-            of_mean[known.order[i]] = of_out[known.order[i]] - of_off - w[i] * v * beyond
-        # to a, through the second direction and the first
+            of_response = k[i] * of_y[i] - (k[i] * pull / total if total > 0.0 else 0.0)
+            of_mean[data.order[i]] = of_out[data.order[i]] - of_response - w[i] * v * beyond
+        # gradient in a, through the second direction and then the first
         _unit_back(h, size_h[g], of_h, first, last)
         for i in range(first, last):
             of_h[i] -= v * c[g] ** 3 * of_c * np.sqrt(size_h[g]) * h[i]
             once[i] = a[i] * w[i]
         of_b += _stretch_back(u, b[g], once, of_h, of_u, first, last)
         _unit_back(u, size_u[g], of_u, first, last)
-        # to the spread
-        of_rest = -0.5 * of_b * b[g] ** 3 / whole if whole > 0.0 else 0.0
+        # gradient in the spread
+        of_shrunk = -0.5 * of_b * b[g] ** 3 / total if total > 0.0 else 0.0
         for i in range(first, last):
-            of_one, more = of_a[i] + of_h[i] * w[i] + of_u[i] * k[i], 1.0 + k[i] * spread**2
-            of_more = -of_rest * k[i] / more**2 - 0.5 * of_one * a[i] / more
-            of_spread += of_one / np.sqrt(more) + 2.0 * k[i] * spread * of_more
+            of_scaled, ratio = of_a[i] + of_h[i] * w[i] + of_u[i] * k[i], 1.0 + k[i] * spread**2
+            of_ratio = -of_shrunk * k[i] / ratio**2 - 0.5 * of_scaled * a[i] / ratio
+            of_spread += of_scaled / np.sqrt(ratio) + 2.0 * k[i] * spread * of_ratio
     return of_spread

@@ -1,6 +1,6 @@
-"""Normal variables with a start of their own, that of chains which nobody gave another.
+"""Normal variables with initial values for chains.
 
-PyMC's ``initval=`` does the same, but models with one can be neither copied nor intervened on (`pymc.do`,
+PyMC's ``initval=`` does the same, but PyMC can neither copy nor intervene on a model with initial values (`pymc.do`,
 `pymc.observe`, `pymc.Model.copy`).
 """
 
@@ -21,11 +21,11 @@ from ppdinf._internal.pymc_compat import (
     _support_point,
 )
 
-__all__ = ["started"]
+__all__ = ["add_with_start"]
 
 
 class _Started(RandomVariable):
-    """Op of a distribution that knows where chains start: at one number for each element, or one for all."""
+    """Op of a distribution with initial values of chains: one number per element, or one for all elements."""
 
     def __init__(self, *, start: tuple[float, ...], **props: object) -> None:
         super().__init__(**props)
@@ -43,23 +43,23 @@ class _StartedHalfNormal(_Started, HalfNormalRV):
 KINDS = {NormalRV: _StartedNormal, HalfNormalRV: _StartedHalfNormal}
 
 
-def started(name: str, dist: TensorVariable, start: ArrayLike, **options: Transform) -> TensorVariable:
-    """Add a variable to the model.
+def add_with_start(name: str, dist: TensorVariable, start: ArrayLike, **options: Transform) -> TensorVariable:
+    """Add a normal or half-normal variable with an initial value to the model.
 
     Parameters
     ----------
     name : str
     dist : TensorVariable
-        ``pm.Normal.dist(...)`` or ``pm.HalfNormal.dist(...)``, a number or a vector.
+        ``pm.Normal.dist(...)`` or ``pm.HalfNormal.dist(...)``, a scalar or a vector.
     start : float or array
-        Of the variable, not of what moves.
+        Initial value of the variable, before its transform.
     **options
-        Of `pymc.Model.register_rv`: ``transform=``.
+        Options of `pymc.Model.register_rv`: ``transform=``.
 
     Returns
     -------
     TensorVariable
-        Of the same law, density and draws; ``initvals=`` of `pymc.sample` go before its start.
+        Variable with the same distribution. ``initvals=`` of `pymc.sample` override its initial value.
     """
     node = dist.owner
     op = KINDS[type(node.op)](start=tuple(np.atleast_1d(start).tolist()))

@@ -1,15 +1,15 @@
-"""Pictures of noise, chains, mechanisms and posteriors.
+"""Figures of noise, chains, mechanisms and posteriors.
 
-Rule: axes have units; what is drawn was computed elsewhere.
+Axes have units. The plotted values are computed in other subpackages.
 
-chains                  traces and ranks: what the chains did
-count_mechanism_figure  pictures of mechanisms for single counts, and of what they do to a histogram
-delta_z_figure          how much one person's secret can say about a count when persons' values hang together
-error_plan_figure       which privacy loss gives which error
-noise                   the law of the noise in one cell, as the mechanism draws it
-noise_chains_figure     noise chains: how fast they converge, what they draw, how long they remember
-posterior_table         A released table against the posterior of the confidential one, cell by cell
-style                   one look for every figure: sizes, ink, and two colours that every eye tells apart
+chains                  Traces and ranks of chains.
+count_mechanism_figure  Mechanisms for single counts, and their effect on a histogram.
+delta_z_figure          Delta_z of a count for dependent persons.
+error_plan_figure       Error of released cells against the privacy loss.
+noise                   Distribution of the noise in one cell, drawn by the mechanism.
+noise_chains_figure     Noise chains: convergence bounds, noise by cell, autocorrelation.
+posterior_table         A released table and the posterior of the confidential table, cell by cell.
+style                   Common style of all figures: sizes, ink, and two colours for colour-blind readers.
 """
 
 from ppdinf.plots.chains import plot_chains as plot_chains

@@ -1,4 +1,4 @@
-"""Traces and ranks: what the chains did."""
+"""Traces and ranks of chains."""
 
 from __future__ import annotations
 
@@ -20,30 +20,30 @@ def plot_chains(idata: xr.DataTree, var_names: list[str] | None = None, *, trust
     Parameters
     ----------
     idata : xarray.DataTree
-        What `pm.sample` returned.
+        Result of `pm.sample`.
     var_names : list of str, optional
-        Posterior variables; every element of an array gets a row of its own.
+        Posterior variables; every element of an array has its own row.
     trusted : bool, default True
-        What `ppdinf.diagnose` says of the whole posterior: where it found a problem, perhaps in what is not shown
-        here, the title does not say that all is well.
+        Whether `ppdinf.diagnose` found no problem in the complete posterior. If False, the title does not state
+        that the chains agree, even if the plotted variables show no problem.
 
     Returns
     -------
     matplotlib.figure.Figure
-        Left the traces. Right the cumulative ranks of each chain's draws among all draws, thinned by their ESS, minus
-        the uniform line, where there are at least two chains with at least four draws. Chains that explore one
-        posterior stay near zero; p is that of ArviZ's test of uniformity.
+        Left: traces. Right, for at least two chains with at least four draws: cumulative ranks of each chain's draws
+        among all draws, thinned by their ESS, minus the uniform line. The line of a chain that explores the common
+        posterior stays near zero. p is the p-value of ArviZ's test of uniformity.
     """
     import arviz_plots as azp
     import arviz_stats as azs
     from arviz_base import extract
     from matplotlib import pyplot
 
-    from ppdinf.diagnostics.rhat import FEWEST
+    from ppdinf.diagnostics.rhat import MIN_DRAWS
 
     chosen = extract(idata, var_names=var_names, combined=False, keep_dataset=True)
     chains, draws = chosen.sizes["chain"], chosen.sizes["draw"]
-    comparable = chains > 1 and draws >= FEWEST
+    comparable = chains > 1 and draws >= MIN_DRAWS
     columns = ["trace", "ranks"] if comparable else ["trace"]
     rows = [dim for dim in chosen.dims if dim not in ("chain", "draw")]
     height = 0.6 + 1.5 * sum(variable[0, 0].size for variable in chosen.data_vars.values())
@@ -63,31 +63,31 @@ def plot_chains(idata: xr.DataTree, var_names: list[str] | None = None, *, trust
         )
         if comparable:
             grid.coords = {"column": "ranks"}
-            # the test of uniform ranks is for independent draws: thin the chains until they nearly are
+            # the test of uniform ranks assumes independent draws: thin the chains
             azp.plot_rank(azs.thin(idata, var_names=var_names), var_names=var_names, plot_collection=grid)
     figure = grid.viz["figure"].item()
-    pyplot.close(figure)  # ArviZ registers it with pyplot, which would keep it
+    pyplot.close(figure)  # ArviZ registers the figure with pyplot, which would keep it open
     if comparable:
         rhats = np.concatenate([variable.values.ravel() for variable in azs.rhat(chosen).data_vars.values()])
         verdict = _verdict(rhats, chains, trusted)
     elif chains == 1:
-        verdict = "One chain: a second one is needed to see whether chains agree"
+        verdict = "One chain: agreement of chains requires a second chain"
     else:
-        verdict = f"Fewer than {FEWEST} draws of each chain: too few to see whether chains agree"
+        verdict = f"Fewer than {MIN_DRAWS} draws per chain: too few to compare chains"
     figure.suptitle(verdict, x=0.01, ha="left", fontweight="bold", fontsize=10.5)
     return figure
 
 
 def _verdict(rhats: NDArray[np.float64], chains: int, trusted: bool) -> str:
-    """Say whether the chains agree, in no stronger words than the checks of the posterior allow."""
-    from ppdinf.diagnostics.rhat import APART, limit, shown
+    """Return whether the chains agree, consistently with the checks of the complete posterior."""
+    from ppdinf.diagnostics.rhat import NO_OVERLAP, format_rhat, limit
 
-    most = limit(rhats.size, chains)
+    threshold = limit(rhats.size, chains)
     largest = float(np.max(rhats)) if not np.isnan(rhats).any() else np.nan
-    said = f"largest R-hat {shown(largest, most)}"
-    if not largest <= most:
-        advice = ": draw longer" if largest <= APART else ""  # longer does not move what is stuck
-        return f"The chains do not agree{advice} ({said})"
+    summary = f"largest R-hat {format_rhat(largest, threshold)}"
+    if not largest <= threshold:
+        advice = ": draw longer" if largest <= NO_OVERLAP else ""  # longer chains do not help disjoint ones
+        return f"The chains do not agree{advice} ({summary})"
     if not trusted:
-        return f"These parameters look alike in all chains ({said}), yet checks of the posterior failed: see there"
-    return f"{chains} chains agree ({said})"
+        return f"These parameters agree in all chains ({summary}), but other checks of the posterior failed"
+    return f"{chains} chains agree ({summary})"

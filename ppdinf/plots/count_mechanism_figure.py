@@ -1,4 +1,4 @@
-"""Pictures of mechanisms for single counts, and of what they do to a histogram."""
+"""Mechanisms for single counts, and their effect on a histogram."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 __all__ = ["heat_map", "plot_count_mechanism", "plot_histograms"]
 
-FAINTEST = 1e-6  # probability that is shown as none
+FAINTEST = 1e-6  # smallest probability that is drawn
 
 
 def heat_map(mechanism: CountMechanism, axes: Axes) -> None:
-    """Draw a mechanism's probabilities, counts downwards and released counts to the right.
+    """Draw a mechanism's probabilities: counts downwards, released counts to the right.
 
     Examples
     --------
@@ -35,7 +35,7 @@ def heat_map(mechanism: CountMechanism, axes: Axes) -> None:
 
 
 def plot_count_mechanism(mechanism: CountMechanism) -> Figure:
-    """Plot a mechanism as a heat map, beside the scales that its columns are made of.
+    """Plot a mechanism as a heat map, next to the scales that form its columns.
 
     Parameters
     ----------
@@ -44,7 +44,7 @@ def plot_count_mechanism(mechanism: CountMechanism) -> Figure:
     Returns
     -------
     matplotlib.figure.Figure
-        Scales, where the mechanism is kept as such, are lines on a logarithmic axis: every step is a factor of
+        Scales of a mechanism that is stored by scales are lines on a logarithmic axis: every step is a factor of
         exp(epsilon), up or down.
 
     Examples
@@ -61,8 +61,8 @@ def plot_count_mechanism(mechanism: CountMechanism) -> Figure:
             return figure
         log_entries = np.log10(mechanism.scales.peak)[:, np.newaxis]
         log_entries = log_entries - float(mechanism.epsilon) / np.log(10) * depths(mechanism.scales.rising)
-        for own in log_entries:
-            right.plot(own, color=POSTERIOR, alpha=min(1.0, 8 / len(log_entries)), linewidth=1)
+        for values in log_entries:
+            right.plot(values, color=POSTERIOR, alpha=min(1.0, 8 / len(log_entries)), linewidth=1)
         right.set(xlabel="count", ylabel="log10 of the entries", ylim=(np.log10(FAINTEST), 0))
         headline(right, f"{len(log_entries)} scales")
         clean(right)
@@ -70,7 +70,7 @@ def plot_count_mechanism(mechanism: CountMechanism) -> Figure:
 
 
 def plot_histograms(before: ArrayLike, after: ArrayLike) -> Figure:
-    """Plot the histogram of a table's counts before and after its release; for curators, who hold both.
+    """Plot the histogram of a table's counts before and after its release; for curators only.
 
     Parameters
     ----------
@@ -86,15 +86,15 @@ def plot_histograms(before: ArrayLike, after: ArrayLike) -> Figure:
     >>> figure = plot_histograms([0, 0, 1, 3], [0, 1, 0, 2])
     """
     cells = [np.asarray(before).ravel(), np.asarray(after).ravel()]
-    low, high = min(own.min() for own in cells), max(own.max() for own in cells)
+    low, high = min(values.min() for values in cells), max(values.max() for values in cells)
     counts = np.arange(low, high + 1)
     with figure_style():
         figure = Figure(figsize=(7, 3.6), layout="constrained")
         axes = figure.subplots()
-        for own, shift, colour, label in zip(
+        for values, shift, colour, label in zip(
             cells, (-0.2, 0.2), (INK, NAIVE), ("confidential", "released"), strict=True
         ):
-            axes.bar(counts + shift, np.bincount(own - low, minlength=counts.size), 0.4, color=colour, label=label)
+            axes.bar(counts + shift, np.bincount(values - low, minlength=counts.size), 0.4, color=colour, label=label)
         axes.set(xlabel="count", ylabel="cells")
         axes.legend(frameon=False)
         clean(axes)

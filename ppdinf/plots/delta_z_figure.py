@@ -1,4 +1,4 @@
-"""How much one person's secret can say about a count when persons' values hang together."""
+"""Delta_z of a count for dependent persons."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def plot_delta_z(sizes: Sequence[int] = (10, 30, 100), steps: int = 20) -> Figur
     Returns
     -------
     matplotlib.figure.Figure
-        Each panel is scaled by its number of persons; contours carry Delta_z itself.
+        Each panel is scaled by its number of persons; contours are labelled with Delta_z.
     """
     with figure_style():
         figure = Figure(figsize=(2.7 * len(sizes) + 1.0, 3.4), layout="constrained")
@@ -78,7 +78,7 @@ def plot_delta_z(sizes: Sequence[int] = (10, 30, 100), steps: int = 20) -> Figur
         figure.supxlabel("z0: share of others counted if the person is not", fontsize=9)
         figure.colorbar(image, ax=list(panels), label="Delta_z / persons", shrink=0.85)
         figure.suptitle(
-            "The more one person says about the others, the more noise a count needs (contours: Delta_z)",
+            "The more a person's value determines the others, the more noise a count needs (contours: Delta_z)",
             fontsize=10.5, fontweight="bold",
         )  # fmt: skip
     return figure

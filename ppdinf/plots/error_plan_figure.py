@@ -1,4 +1,4 @@
-"""Which privacy loss gives which error."""
+"""Error of released cells against the privacy loss."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ COLOURS = [POSTERIOR, NAIVE, "#009E73", "#CC79A7", "#E69F00", "#56B4E9", QUIET, 
 
 
 def plot_plan(plans: ErrorPlan | Mapping[str, ErrorPlan], name: str = "epsilon") -> Figure:
-    """Plot the error of released cells over the privacy loss: in persons, and beside the size of the count.
+    """Plot the error of released cells against the privacy loss: in persons, and relative to the count.
 
     Parameters
     ----------
     plans : ErrorPlan, or dict of name to ErrorPlan
-        Several are drawn below each other, each over losses of its name.
+        Several plans are drawn below each other, each against losses of its name.
     name : str
-        What the loss of a single plan is called.
+        Name of the loss of a single plan.
 
     Returns
     -------
@@ -35,7 +35,7 @@ def plot_plan(plans: ErrorPlan | Mapping[str, ErrorPlan], name: str = "epsilon")
     Raises
     ------
     PrivacyError
-        The public sums fix every cell, so that there is no noise.
+        The public sums determine every cell, so that there is noise in none.
     """
     shown = {name: plans} if isinstance(plans, ErrorPlan) else dict(plans)
     with figure_style():
@@ -44,7 +44,7 @@ def plot_plan(plans: ErrorPlan | Mapping[str, ErrorPlan], name: str = "epsilon")
         for (persons, relative), (loss_name, plan) in zip(panels, shown.items(), strict=True):
             noisy = plan.table[plan.table["sd"] > 0]
             if not len(noisy):
-                raise PrivacyError("the public sums fix every cell: there is no noise to show")
+                raise PrivacyError("the public sums determine every cell: the noise is always 0")
             kinds = noisy.index.get_level_values("noise of cells").unique()
             for kind, colour in zip(kinds, COLOURS, strict=False):
                 rows = noisy.xs(kind, level="noise of cells")
@@ -68,5 +68,5 @@ def plot_plan(plans: ErrorPlan | Mapping[str, ErrorPlan], name: str = "epsilon")
                 axes.grid(color="#E4E4E4", linewidth=0.7)
                 axes.legend(frameon=False, fontsize=8)
             relative.yaxis.set_major_formatter(PercentFormatter(1))
-        figure.suptitle("Which privacy loss gives which error", fontsize=10.5, fontweight="bold", x=0.01, ha="left")
+        figure.suptitle("Error against privacy loss", fontsize=10.5, fontweight="bold", x=0.01, ha="left")
     return figure

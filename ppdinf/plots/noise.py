@@ -1,4 +1,4 @@
-"""The law of the noise in one cell, as the mechanism draws it."""
+"""Distribution of the noise in one cell, drawn by the mechanism."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from ppdinf.releases import Release
 __all__ = ["noise_values", "plot_noise"]
 
 VALUES = 200_000
-"""Noise values to draw: frequencies are then right to about 0.002."""
+"""Noise values to draw: frequencies have an error of about 0.002."""
 
 
 def noise_values(release: Release) -> np.ndarray:
-    """Draw fresh noise as the mechanism of a release draws it, pooled over the cells that get any.
+    """Draw new noise from the mechanism of a release, pooled over the cells with noise.
 
     Parameters
     ----------
     release : Release
-        Its counts are not used, and nothing about them is learned: the noise is another one.
+        A release. Its counts are not used, and the new noise is independent of the noise of the release.
 
     Returns
     -------
@@ -34,7 +34,7 @@ def noise_values(release: Release) -> np.ndarray:
     Raises
     ------
     PrivacyError
-        The public sums fix every cell, so that there is no noise.
+        The public sums determine every cell, so that the noise is always 0.
 
     Examples
     --------
@@ -46,16 +46,16 @@ def noise_values(release: Release) -> np.ndarray:
     system = release.public
     noisy = np.flatnonzero(~system.structure.fixed)
     if not noisy.size:
-        raise PrivacyError("the public sums fix every cell: there is no noise to show")
+        raise PrivacyError("the public sums determine every cell: the noise is always 0")
     draws = -(-VALUES // noisy.size)
-    # around the released table, which is all that is known; for most mechanisms the noise is the same around any
+    # simulate at the released table, which is public; for most mechanisms the noise does not depend on the table
     around, stream = release.table.values.ravel(), seeded_stream(np.random.default_rng(1))
     mechanism: Any = release.mechanism
     return (mechanism.draw(release.kept, around, draws, stream, release.plan) - around)[:, noisy].ravel()
 
 
 def plot_noise(release: Release) -> Figure:
-    """Plot how far noise moves a cell: frequencies, standard deviation, the usual and the rare.
+    """Plot the distribution of the noise of a cell: frequencies, standard deviation, median and tail.
 
     Parameters
     ----------
@@ -70,7 +70,7 @@ def plot_noise(release: Release) -> Figure:
     distance = np.abs(noise)
     often, tail_probability = (int(np.quantile(distance, q, method="inverted_cdf")) for q in (0.5, 0.95))
     edge = int(np.quantile(distance, 0.999, method="inverted_cdf")) + 1
-    width = 2 * (edge // 60) + 1  # odd, so that a bar stands on zero
+    width = 2 * (edge // 60) + 1  # odd, so that one bar is centered at zero
     edges = np.arange(-(edge // width) - 1, edge // width + 2) * width + np.array([-width / 2])
     share, _ = np.histogram(noise, bins=edges)
     share = share / noise.size
@@ -98,8 +98,8 @@ def plot_noise(release: Release) -> Figure:
         )
         headline(
             axes,
-            f"Noise moves a count by {noise.std():.1f} persons (sd), half of the counts by {often} or less",
-            f"{_law(release)}; frequencies over {noise.size:,} fresh draws",
+            f"Noise changes a count by {noise.std():.1f} persons (sd), half of the counts by {often} or less",
+            f"{_law(release)}; frequencies of {noise.size:,} new draws",
         )
     return figure
 

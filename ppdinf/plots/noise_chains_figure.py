@@ -1,4 +1,4 @@
-"""Noise chains: how fast they converge, what they draw, how long they remember."""
+"""Noise chains: convergence bounds, noise by cell, autocorrelation."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["noise_tree", "plot_autocorrelation", "plot_noise_boxes", "plot_tv_bo
 
 
 def noise_tree(noise: NDArray[np.integer], labels: Sequence[str] | None = None) -> xr.DataTree:
-    """View chains of noise as ArviZ does, so that its summaries, R-hat, ESS and plots apply.
+    """Convert chains of noise to an ArviZ tree, for its summaries, R-hat, ESS and plots.
 
     Parameters
     ----------
@@ -54,12 +54,12 @@ def plot_tv_bound(bounds: Mapping[str, TVBound], unit: str = "steps") -> Figure:
     bounds : mapping of str to TVBound
         Chains, or lags of one chain, by name.
     unit : str
-        What a step is.
+        Unit of a step.
 
     Returns
     -------
     matplotlib.figure.Figure
-        Estimates solid, upper confidence limits dotted. Chains with a pair that has not met stay at 1.
+        Estimates are solid lines, upper confidence limits dotted. Chains with a pair that did not meet stay at 1.
     """
     longest = max(int(bound.meetings.max(initial=2)) - bound.lag for bound in bounds.values())
     times = np.unique(np.geomspace(1, max(2 * longest, 10), 400).astype(np.int64))
@@ -98,11 +98,11 @@ def plot_noise_boxes(
     Parameters
     ----------
     noise : ndarray, shape (chains, draws, d), or DataArray with a dimension ``draw``
-        A DataArray, such as ``mechanism.simulate(table, draws=1000) - table``, names its cells itself.
+        The cells of a DataArray, such as ``mechanism.simulate(table, draws=1000) - table``, have names.
     labels : sequence of str, length d, optional
         Names of the cells.
     draws : int
-        Number of draws to show, evenly spaced; one of them is marked.
+        Number of draws to show, evenly spaced; one draw is marked.
 
     Returns
     -------
@@ -140,25 +140,25 @@ def plot_noise_boxes(
         mean = np.abs(shown.mean(axis=0)).max()
         headline(
             axes,
-            f"Noise by cell: whole numbers around zero (largest mean {mean:.2f})",
-            f"{len(shown):,} draws; blue: one of them",
+            f"Noise by cell: integers around zero (largest mean {mean:.2f})",
+            f"{len(shown):,} draws; blue: one draw",
         )
     return figure
 
 
 def _cells_last(noise: xr.DataArray, labels: Sequence[str] | None) -> tuple[NDArray[np.integer], list[str]]:
-    """Draws of a table as an array of shape (1, draws, cells), and names of the cells."""
+    """Return draws of a table as an array of shape (1, draws, cells), and names of the cells."""
     lead = [dim for dim in ("chain", "draw") if dim in noise.dims]
     dims = [dim for dim in noise.dims if dim not in lead]
     if "draw" not in lead or not dims:
-        raise LabelError(f"noise has dimensions {noise.dims}: it needs 'draw', and those of the table")
+        raise LabelError(f"noise must have the dimension 'draw' and those of the table, found {noise.dims}")
     flat = noise.transpose(*lead, *dims).values.reshape(1, -1, math.prod(noise.sizes[dim] for dim in dims))
     values = [noise.coords[dim].values if dim in noise.coords else range(noise.sizes[dim]) for dim in dims]
     return flat, list(labels or (", ".join(map(str, cell)) for cell in product(*values)))
 
 
 def plot_autocorrelation(chains: Mapping[str, NDArray[np.integer]], longest: int = 100) -> Figure:
-    """Plot how long chains remember: autocorrelation of the size of the noise and of its slowest cell.
+    """Plot the autocorrelation of the size of the noise and of its slowest cell.
 
     Parameters
     ----------
@@ -179,19 +179,19 @@ def plot_autocorrelation(chains: Mapping[str, NDArray[np.integer]], longest: int
             cells = _autocorrelation(noise, longest)
             left.plot(size, color=color, label=name)
             right.plot(cells[cells.sum(axis=1).argmax()], color=color, label=name)
-        for axes, what in ((left, "size of the noise, |z|"), (right, "slowest cell")):
+        for axes, title in ((left, "size of the noise, |z|"), (right, "slowest cell")):
             axes.set_xlabel("draws apart")
             axes.axhline(0, color=QUIET, linewidth=0.6)
-            axes.annotate(what, (0.98, 0.95), xycoords="axes fraction", ha="right", va="top")
+            axes.annotate(title, (0.98, 0.95), xycoords="axes fraction", ha="right", va="top")
             axes.grid(axis="y", color="#E4E4E4", linewidth=0.7)
         left.set_ylabel("autocorrelation")
         right.legend(frameon=False, loc="center right")
-        headline(left, "How long the chains remember")
+        headline(left, "Autocorrelation of the chains")
     return figure
 
 
 def _autocorrelation(noise: NDArray[np.integer], longest: int) -> NDArray[np.float64]:
-    """Autocorrelation of each cell up to a lag, averaged over chains, shape (d, lags); cells that move only."""
+    """Return the autocorrelation of each moving cell up to a lag, averaged over chains, shape (d, lags)."""
     from arviz_stats.base import array_stats
 
     moving = noise[..., np.ptp(noise, axis=(0, 1)) > 0].astype(float)

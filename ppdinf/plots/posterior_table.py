@@ -1,7 +1,7 @@
-"""A released table against the posterior of the confidential one, cell by cell.
+"""A released table and the posterior of the confidential table, cell by cell.
 
-Beside the posterior stands the naive analysis, which takes the noisy counts as true: for rates, the exact
-Poisson interval of Garwood (Biometrika 28, 1936) around the noisy count.
+The figure also shows the naive analysis, which treats the noisy counts as true: for rates, the exact Poisson interval
+of Garwood (Biometrika 28, 1936) around the noisy count.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from ppdinf.releases import Release
 __all__ = ["naive_interval", "plot_posterior_table"]
 
 PROBABILITY = 0.9
-MOST = 80
-"""Rows that stay readable on one page."""
+ROWS = 80
+"""Number of rows that are readable on one page."""
 
 
 def naive_interval(counts: ArrayLike, probability: float = PROBABILITY) -> tuple[np.ndarray, np.ndarray]:
-    """Exact Poisson interval for the mean behind each count, as if the counts were true.
+    """Return the exact Poisson interval for the mean of each count, as if the counts were true.
 
     Parameters
     ----------
@@ -38,7 +38,7 @@ def naive_interval(counts: ArrayLike, probability: float = PROBABILITY) -> tuple
     Returns
     -------
     lower, upper : arrays of float
-        nan where the count is negative: the naive analysis has no answer there.
+        nan where the count is negative, because the naive interval does not exist.
 
     Examples
     --------
@@ -63,31 +63,30 @@ def plot_posterior_table(
     Parameters
     ----------
     idata : xarray.DataTree
-        What `pm.sample` returned.
+        Result of `pm.sample`.
     release : Release
     name : str
-        The confidential table in the posterior.
+        Name of the confidential table in the posterior.
     rate, exposure : str, optional
-        Posterior variable with the expected count per unit of exposure, and the covariate of the release
-        that holds the exposure (population). With both, a second panel shows rates per 100,000, none where the
-        exposure is 0.
+        Posterior variable with the expected count per unit of exposure, and the covariate of the release with the
+        exposure (population). With both, a second panel shows rates per 100,000, except for cells with exposure 0.
 
     Returns
     -------
     matplotlib.figure.Figure
-        One row per cell, largest first; beyond 80 cells only the 80 smallest, where noise matters most.
+        One row per cell, in decreasing order; of more than 80 cells only the 80 smallest, which noise affects most.
 
     Raises
     ------
     ModelError
-        The posterior does not hold `name` or `rate`.
+        The posterior has no variable `name` or `rate`.
     """
     if (rate is None) != (exposure is None):
-        raise LabelError("the panel of rates needs both rate and exposure")
+        raise LabelError("the panel of rates requires both rate and exposure")
     draws = _cells(idata, name, release)
     released = release.table.values.ravel()
     size = release.frame.broadcast(exposure) if exposure else draws.mean(axis=0)
-    order = np.argsort(-size, kind="stable")[-MOST:]
+    order = np.argsort(-size, kind="stable")[-ROWS:]
     labels = [_label(release, int(cell)) for cell in order]
 
     with figure_style():
@@ -97,7 +96,7 @@ def plot_posterior_table(
         if rate is None:
             title = _takeaway_counts(draws[:, order], released[order])
         else:
-            somebody = np.where(size[order] > 0, size[order], np.nan)  # where nobody is at risk there is no rate
+            somebody = np.where(size[order] > 0, size[order], np.nan)  # the rate is undefined if nobody is at risk
             scale = 1e5 / somebody
             rates = 1e5 * np.where(np.isnan(somebody), np.nan, _cells(idata, rate, release)[:, order])
             _rates_panel(panels[1], rates, released[order], scale)
@@ -109,9 +108,9 @@ def plot_posterior_table(
 
 
 def _cells(idata: xr.DataTree, name: str, release: Release) -> np.ndarray:
-    """Draws of a posterior variable, one column per cell of the release."""
+    """Return draws of a posterior variable, one column per cell of the release."""
     if name not in idata.posterior:
-        raise ModelError(f"the posterior holds no {name!r}; it holds {', '.join(map(repr, idata.posterior.data_vars))}")
+        raise ModelError(f"the posterior has no {name!r}; it has {', '.join(map(repr, idata.posterior.data_vars))}")
     draws: xr.DataArray = idata.posterior[name].transpose("chain", "draw", *release.dims)
     return draws.values.reshape(-1, release.frame.size)
 
@@ -171,14 +170,12 @@ def _key(axes: Axes, title: str, naive: str, line: Literal["-", "none"], posteri
 def _takeaway_counts(draws: np.ndarray, released: np.ndarray) -> str:
     lower, upper = _interval(draws)
     outside = int(np.sum((released < lower) | (released > upper)))
-    return (
-        f"{outside} of {released.size} released counts lie outside what the posterior holds likely ({PROBABILITY:.0%})"
-    )
+    return f"{outside} of {released.size} released counts are outside the posterior interval ({PROBABILITY:.0%})"
 
 
 def _takeaway_rates(rates: np.ndarray, naive: np.ndarray) -> str:
     mean = rates.mean(axis=0)
-    off, known = int(np.sum(np.abs(naive - mean) > 0.25 * mean)), int(np.isfinite(mean).sum())
-    if off == 0:
-        return f"Noise hardly matters here: all {known} naive rates are within 25% of the posterior means"
-    return f"Taken as true, the noisy counts put {off} of {known} rates more than 25% away from the posterior mean"
+    different, known = int(np.sum(np.abs(naive - mean) > 0.25 * mean)), int(np.isfinite(mean).sum())
+    if different == 0:
+        return f"Noise has little effect: all {known} naive rates are within 25% of the posterior means"
+    return f"Treated as true, the noisy counts give {different} of {known} rates more than 25% from the posterior mean"

@@ -1,7 +1,7 @@
-"""One look for every figure: sizes, ink, and two colours that every eye tells apart.
+"""Common style of all figures: sizes, ink, and two colours for colour-blind readers.
 
-Blue is what the posterior says, vermilion what the noisy numbers say when taken as true (Okabe and Ito's
-palette). Figures are made without pyplot, so nothing global is touched and any backend will do.
+Blue shows the posterior, vermilion the noisy numbers treated as true (palette of Okabe and Ito). Figures do not use
+pyplot, so global state is unchanged and every backend is supported.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _STYLE: dict[RcKeyType, str | float] = {
     "xtick.labelcolor": INK,
     "ytick.color": QUIET,
     "ytick.labelcolor": INK,
-    "text.parse_math": False,  # labels are data: a dollar sign is a dollar sign
+    "text.parse_math": False,  # labels are data: a dollar sign is printed
     "axes.spines.top": False,
     "axes.spines.right": False,
     "figure.dpi": 100,
@@ -43,20 +43,20 @@ _STYLE: dict[RcKeyType, str | float] = {
 
 @contextmanager
 def figure_style() -> Iterator[None]:
-    """Use the look of the package while a figure is built."""
+    """Use the style of the package while a figure is built."""
     with mpl.rc_context(_STYLE):
         yield
 
 
 def clean(axes: Axes) -> None:
-    """Grid behind the marks along x only, no tick marks along y."""
+    """Draw a grid behind the marks along x only, without tick marks along y."""
     axes.grid(axis="x", color="#E4E4E4", linewidth=0.7)
     axes.set_axisbelow(True)
     axes.tick_params(axis="y", length=0)
 
 
 def headline(axes: Axes, title: str, subtitle: str = "") -> None:
-    """Put one sentence and, smaller, what is shown, at the left above `axes`."""
+    """Write a sentence and, smaller, a description of the content above `axes`, left-aligned."""
     axes.set_title(f"{title}\n" if subtitle else title, loc="left", fontsize=10.5, fontweight="bold")
     if subtitle:
         axes.annotate(

@@ -1,12 +1,11 @@
-"""Analyses and case studies as pages that stand alone.
+"""Analyses and case studies as self-contained pages.
 
-Rule: one file, nothing to load from anywhere.
+A page is one HTML file that loads no other file.
 
-analysis_report  from a release to everything that a report shows: posterior, checks, table of cells, figures
-denoised_report  what was published about a table, and its posterior without a model, as one page that stands alone
-html_page        the stand-alone HTML page: one file, figures inside, nothing to load from anywhere
-study            what every case study shares: claims with numbers, figures, one page; replicates that survive an
-                 interruption
+analysis_report  Fit of a release, with everything that a report shows: posterior, checks, table of cells, figures.
+denoised_report  Published measurements of a table and its posterior without a user-written model, as one page.
+html_page        The self-contained HTML page of an analysis, with figures inside.
+study            Common parts of case studies: claims with numbers, figures, one page, and resumable replicates.
 """
 
 from ppdinf.report.analysis_report import RateAnalysis as RateAnalysis

@@ -1,4 +1,4 @@
-"""From a release to everything that a report shows: posterior, checks, table of cells, figures."""
+"""Fit of a release, with everything that a report shows: posterior, checks, table of cells, figures."""
 
 from __future__ import annotations
 
@@ -30,19 +30,19 @@ PER = 100_000
 
 @dataclass(frozen=True)
 class RateAnalysis:
-    """A fitted `ppdinf.models.rates.rate_model`, with the release it was fitted to.
+    """A fitted `ppdinf.models.rates.rate_model`, with its release.
 
     Attributes
     ----------
     release : Release
     name : str
-        What is counted; the confidential table in the posterior.
+        Name of the counts, and of the confidential table in the posterior.
     exposure, previous : str or None
-        Covariates of the release that the model used.
+        Covariates of the release in the model.
     sampling : dict
-        Arguments of `pm.sample`, to say how it was made.
+        Arguments of `pm.sample`, shown in the report.
     idata : xarray.DataTree
-        With the confidential table and ``rate`` in its posterior.
+        Posterior, including the confidential table and ``rate``.
     diagnosis : Diagnosis
     """
 
@@ -56,8 +56,8 @@ class RateAnalysis:
 
     @property
     def parameters(self) -> list[str]:
-        """Names of the parameters that are shared by cells."""
-        known = ["intercept", "slope", "spread"]  # effects have a label each: too many for a page
+        """Names of the parameters shared by cells."""
+        known = ["intercept", "slope", "spread"]  # effects are omitted: one per label would fill the page
         return [name for name in known if name in self.idata.posterior]
 
     def summary(self) -> pd.DataFrame:
@@ -70,8 +70,8 @@ class RateAnalysis:
     def table(self) -> pd.DataFrame:
         """One row per cell: labels, released count, posterior of the confidential count, rates.
 
-        Rates are per 100,000 units of exposure, or expected counts where there is no exposure. The naive
-        rate takes the released count as true.
+        Rates are per 100,000 units of exposure, or expected counts without exposure. The naive rate treats
+        the released count as true.
         """
         frame = self.release.frame
         table = pd.DataFrame({dim: frame.broadcast(dim) for dim in frame.dims})
@@ -80,7 +80,7 @@ class RateAnalysis:
             self.idata.posterior[self.name], frame.dims
         )
         at_risk = exposures(self.release, self.exposure).ravel()
-        somebody = np.where(at_risk > 0, at_risk, np.nan)  # where nobody is at risk there is no rate
+        somebody = np.where(at_risk > 0, at_risk, np.nan)  # the rate is undefined if nobody is at risk
         if self.exposure is not None:
             table.insert(len(frame.dims), self.exposure, frame.broadcast(self.exposure))
             table["naive_rate"] = PER * table["released"] / somebody
@@ -91,24 +91,24 @@ class RateAnalysis:
         return table
 
     def model(self) -> str:
-        """Say in sentences what was fitted, and how the confidential table was treated."""
+        """Describe the fitted model and the treatment of the confidential table in sentences."""
         labels = effects(self.release)
         at_risk = f" times its {self.exposure}" if self.exposure is not None else ""
-        mean = "a mean that all cells share"
+        mean = "a common mean"
         if labels:
-            mean += f", moved by effects of {_listed(labels)} that add up on the log scale"
+            mean += f" with additive effects of {_listed(labels)} on the log scale"
         if self.previous is not None:
-            mean += f" and follows the logarithm of the earlier rate ({self.previous}) with a slope"
+            mean += f" and a slope on the logarithm of the earlier rate ({self.previous})"
         nobody = exposures(self.release, self.exposure) == 0
-        empty = f" In {int(nobody.sum())} cells nobody is at risk: their count is 0." if nobody.any() else ""
+        empty = f" In {int(nobody.sum())} cells nobody is at risk: the count is 0." if nobody.any() else ""
         stats = self.idata.get("sample_stats")
-        walked = stats is not None and "moved" in stats  # what the table's own step notes
-        rates = "integrated out, so that counts are negative binomial" if walked else "unknowns of the model"
-        treated = "an unknown, too, walked along moves that keep the public sums" if walked else "summed out exactly"
+        sampled = stats is not None and "moved" in stats  # statistic of the table's step method
+        rates = "integrated out, so counts are negative binomial" if sampled else "variables of the model"
+        treated = "sampled along moves that preserve the public sums" if sampled else "marginalized exactly"
         return (
-            f"Counts are Poisson around a rate of each cell{at_risk}. The rates vary around {mean}, by a relative "
-            f"standard deviation called spread; they are {rates}.{empty} The confidential table is {treated}: every "
-            "draw of the posterior holds a table that agrees with all that is public. No confidential count was used."
+            f"Counts are Poisson with a rate for each cell{at_risk}. The rates vary around {mean}, with a relative "
+            f"standard deviation called spread; the rates are {rates}.{empty} The confidential table is {treated}: "
+            "every posterior draw of the table satisfies everything public. No confidential count was used."
         )
 
     def figures(self) -> dict[str, Figure]:
@@ -123,7 +123,7 @@ class RateAnalysis:
         }
 
     def code(self, path: str) -> str:
-        """Python that repeats the analysis from the release file at `path`."""
+        """Return Python code that repeats the analysis from the release file at `path`."""
         named = {"name": self.name, "exposure": self.exposure, "previous": self.previous}
         model = ", ".join(f"{key}={value!r}" for key, value in named.items() if value is not None)
         rates = ", ".join(f"{key}={value!r}" for key, value in named.items() if value is not None and key != "previous")
@@ -152,7 +152,7 @@ def analyse_rates(
     random_seed: int = 1,
     progressbar: bool = False,
 ) -> RateAnalysis:
-    """Fit the ready model of rates to a release and check the result.
+    """Fit the model of rates to a release and check the result.
 
     Parameters
     ----------
@@ -160,7 +160,7 @@ def analyse_rates(
     name, exposure, previous : str, optional
         As for `ppdinf.models.rates.rate_model`.
     draws, chains, cores, random_seed, progressbar
-        As for `pm.sample`; as many draws again are spent on tuning.
+        As for `pm.sample`. The number of tuning draws is also `draws`.
 
     Returns
     -------
@@ -174,10 +174,10 @@ def analyse_rates(
     Warns
     -----
     DiagnosisWarning
-        For each problem that `ppdinf.diagnose` finds.
+        One warning per problem that `ppdinf.diagnose` finds.
     """
     require_rates(release, name, exposure, previous)  # before anything slow
-    # short steps cost little with so few parameters, and leave no divergence to explain
+    # short steps are inexpensive with few parameters and avoid divergences
     sampling = {"draws": draws, "tune": draws, "chains": chains, "target_accept": 0.95, "random_seed": random_seed}
     with rate_model(release, name=name, exposure=exposure, previous=previous) as model, between_draws() as stop:
         try:
@@ -192,9 +192,9 @@ def analyse_rates(
         except ValueError as error:
             if "Not enough samples" not in str(error):
                 raise
-            raise KeyboardInterrupt from None  # stopped while it was tuning
+            raise KeyboardInterrupt from None  # stopped during tuning
     diagnosis = diagnose(idata, model)
-    tables = sample_confidential(idata, model, random_seed=random_seed + 1)  # not with the numbers that rates get
+    tables = sample_confidential(idata, model, random_seed=random_seed + 1)  # other random numbers than those of rates
     idata.posterior[name] = tables
     idata.posterior["rate"] = draw_rates(idata, release, name=name, exposure=exposure, rng=random_seed)
     return RateAnalysis(release, name, exposure, previous, sampling, idata, diagnosis)
@@ -205,7 +205,7 @@ def _listed(names: list[str]) -> str:
 
 
 def _summarise(draws: xr.DataArray, dims: tuple[str, ...]) -> np.ndarray:
-    """Mean and interval of each cell, shape (cells, 3)."""
+    """Return mean and interval of each cell, shape (cells, 3)."""
     flat = draws.transpose("chain", "draw", *dims).values.reshape(draws.sizes["chain"] * draws.sizes["draw"], -1)
     tail = (1 - PROBABILITY) / 2
     return np.column_stack([flat.mean(axis=0), *np.quantile(flat, [tail, 1 - tail], axis=0)])

@@ -1,4 +1,4 @@
-"""What was published about a table, and its posterior without a model, as one page that stands alone."""
+"""Published measurements of a table and its posterior without a user-written model, as one page."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from ppdinf.report.html_page import environment, png, versions
 
 __all__ = ["write_denoised"]
 
-SHOWN = 40  # cells or sums in the figure, those with the largest estimates
-LISTED = 1000  # in the table of the page
+SHOWN = 40  # cells or sums in the figure: those with the largest estimates
+LISTED = 1000  # rows in the table of the page
 
 
 def write_denoised(
@@ -28,29 +28,29 @@ def write_denoised(
     """Write the page; see `Denoised.report`."""
     data = posterior.data
     table = posterior.summary(statement)
-    verdict = " ".join(posterior.problems) or "The chains agree about every cell, and there are draws enough."
+    verdict = " ".join(posterior.problems) or "The chains agree about every cell, and there are enough draws."
     parts = [
-        _part(heading="What was published", text=_exact(posterior)),
+        _part(heading="Published measurements", text=_exact(posterior)),
         _rows(_published(posterior), "Noisy sums, statement by statement; a law may have a scale for each sum."),
-        _part(heading="What it tells"),
+        _part(heading="Posterior"),
         _image(_intervals(posterior, table, statement), _caption(table)),
         _rows(
             table.head(LISTED).round(1),
             "Posterior mean, standard deviation, 90 % interval and half of its width"
             + (f"; {len(table) - LISTED} more are not shown." if len(table) > LISTED else "."),
         ),
-        _part(heading="Whether to trust it", text=f"{verdict}\n\nTables were {posterior.plan}."),
-        _image(_convergence(posterior), "Effective draws and R-hat of every cell; dashed, what is asked for."),
+        _part(heading="Diagnostics", text=f"{verdict}\n\nTables were {posterior.plan}."),
+        _image(_convergence(posterior), "Effective draws and R-hat of every cell; dashed lines: limits."),
     ]
     if posterior.parameters:
-        parts.append(_rows(_parameters(posterior), "The prior, as learned: level and effects are of log means."))
+        parts.append(_rows(_parameters(posterior), "Learned prior: level and effects are of log means."))
     chains, draws = posterior.draws.sizes["chain"], posterior.draws.sizes["draw"]
     page = (
         environment()
         .get_template("study.html.j2")
         .render(
             title=title or f"Counts by {' and '.join(data.dims)}",
-            about=about or "Confidential counts given everything published about them, noisy and exact.",
+            about=about or "Confidential counts given all published noisy and exact sums.",
             claims=[],
             parts=parts,
             settings={"chains": chains, "draws of each": draws, "prior": "learned" if posterior.parameters else "flat"},
@@ -60,8 +60,8 @@ def write_denoised(
     write_whole(path, page)
 
 
-def _part(**given: object) -> dict[str, object]:
-    return {"heading": "", "text": "", "image": "", "caption": "", "rows": None} | given
+def _part(**fields: object) -> dict[str, object]:
+    return {"heading": "", "text": "", "image": "", "caption": "", "rows": None} | fields
 
 
 def _rows(table: pd.DataFrame, caption: str) -> dict[str, object]:
@@ -76,7 +76,7 @@ def _image(figure: Figure, caption: str) -> dict[str, object]:
 
 def _caption(table: pd.DataFrame) -> str:
     shown = f"The {SHOWN} largest of {len(table)}. " if len(table) > SHOWN else ""
-    return f"{shown}Posterior mean and 90 % interval; crosses, what was published of each alone."
+    return f"{shown}Posterior mean and 90 % interval; crosses: published numbers of single cells or sums."
 
 
 def _exact(posterior: Denoised) -> str:
@@ -86,12 +86,14 @@ def _exact(posterior: Denoised) -> str:
         f"{name}: {value:,}"
         for name, value in zip(data.public.names[:12], data.public.values[:12].tolist(), strict=True)
     )
-    more = f", and {len(data.public.names) - 12} more" if len(data.public.names) > 12 else ""
-    return f"{data.frame.size:,} cells: {sizes}. {data.public.public} " + (f"Exactly: {exact}{more}." if exact else "")
+    hidden = f", and {len(data.public.names) - 12} more" if len(data.public.names) > 12 else ""
+    return f"{data.frame.size:,} cells: {sizes}. {data.public.public} " + (
+        f"Exactly: {exact}{hidden}." if exact else ""
+    )
 
 
 def _published(posterior: Denoised) -> pd.DataFrame:
-    """One row for each statement that was measured."""
+    """Return one row per noisy statement."""
     rows = []
     for stated, part in zip(posterior.data.stated, posterior.data.parts, strict=True):
         laws = [str(getattr(form, "law", form)) for form, _ in part.forms]
@@ -100,14 +102,14 @@ def _published(posterior: Denoised) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["sums", "numbers", "law"]).set_index("sums")
 
 
-def _alone(posterior: Denoised) -> NDArray[np.float64]:
-    """Return what was published of each cell alone, the mean of several numbers; nan where nothing was."""
+def _published_cells(posterior: Denoised) -> NDArray[np.float64]:
+    """Return the published number of each cell, the mean of several numbers, or nan."""
     entries, d = posterior.data.entries, posterior.data.frame.size
-    one = np.flatnonzero((np.diff(entries.matrix.indptr) == 1) & (entries.y > -(2**61)))
-    cells = entries.matrix.indices[entries.matrix.indptr[one]]
+    single = np.flatnonzero((np.diff(entries.matrix.indptr) == 1) & (entries.y > -(2**61)))
+    cells = entries.matrix.indices[entries.matrix.indptr[single]]
     number = np.bincount(cells, minlength=d)
     with np.errstate(invalid="ignore"):
-        return np.bincount(cells, weights=entries.y[one], minlength=d) / np.where(number, number, np.nan)
+        return np.bincount(cells, weights=entries.y[single], minlength=d) / np.where(number, number, np.nan)
 
 
 def _intervals(posterior: Denoised, table: pd.DataFrame, statement: Public | None) -> Figure:
@@ -121,32 +123,32 @@ def _intervals(posterior: Denoised, table: pd.DataFrame, statement: Public | Non
         axes.hlines(places, shown["lower"], shown["upper"], color=POSTERIOR, linewidth=2, alpha=0.5)
         axes.plot(shown["estimate"], places, "o", color=POSTERIOR, markersize=4)
         if statement is None:
-            axes.plot(_alone(posterior)[largest], places, "x", color=NAIVE, markersize=5)
+            axes.plot(_published_cells(posterior)[largest], places, "x", color=NAIVE, markersize=5)
         axes.set(yticks=places, yticklabels=labels, xlabel="persons", ylim=(len(shown) - 0.4, -0.6))
         clean(axes)
     return figure
 
 
 def _convergence(posterior: Denoised) -> Figure:
-    at = posterior.convergence
+    table = posterior.convergence
     with figure_style():
         figure = Figure(figsize=(7, 2.2), layout="constrained")
         panels = figure.subplots(1, 2)
-        for axes, values, wanted, label in (
-            (panels[0], at["ess_bulk"], 400, "effective draws"),
-            (panels[1], at["r_hat"], 1.02, "R-hat"),
+        for axes, values, limit, label in (
+            (panels[0], table["ess_bulk"], 400, "effective draws"),
+            (panels[1], table["r_hat"], 1.02, "R-hat"),
         ):
             known = values.dropna().to_numpy()
             if known.size:
                 axes.hist(known, bins=min(30, 5 + known.size // 4), color=POSTERIOR)
-            axes.axvline(wanted, color=NAIVE, linestyle="--", linewidth=1)
+            axes.axvline(limit, color=NAIVE, linestyle="--", linewidth=1)
             axes.set(xlabel=label, ylabel="cells")
             clean(axes)
     return figure
 
 
 def _parameters(posterior: Denoised) -> pd.DataFrame:
-    """Posterior means and standard deviations of the prior's scalar parameters."""
+    """Return posterior means and standard deviations of the prior's scalar parameters."""
     rows = {name: (draws.mean(), draws.std()) for name, draws in posterior.parameters.items() if np.ndim(draws) == 2}
-    found = pd.DataFrame.from_dict(rows, orient="index", columns=["mean", "sd"]).round(2)
-    return found.rename_axis("parameter")
+    table = pd.DataFrame.from_dict(rows, orient="index", columns=["mean", "sd"]).round(2)
+    return table.rename_axis("parameter")

@@ -1,4 +1,4 @@
-"""The stand-alone HTML page: one file, figures inside, nothing to load from anywhere."""
+"""The self-contained HTML page of an analysis, with figures inside."""
 
 from __future__ import annotations
 
@@ -34,19 +34,19 @@ PACKAGES = ("ppdinf", "pymc", "arviz", "numba", "numpy")
 def write_report(
     analysis: RateAnalysis, path: str | PathLike[str], *, title: str, release_file: str, about: str = ""
 ) -> None:
-    """Write the story of a release and its posterior as one HTML file, and the figures beside it as PNG.
+    """Write a release and its posterior as one HTML file, and the figures as PNG files in the same folder.
 
     Parameters
     ----------
     analysis : RateAnalysis
     path : str or path
-        Of the HTML file; its folder must exist.
+        Path of the HTML file; its folder must exist.
     title : str
-        What the table counts, where and when.
+        Object, place and time of the counts.
     release_file : str
-        File name of the release, as the code on the page reads it.
+        File name of the release in the code on the page.
     about : str, optional
-        A sentence on where the table comes from.
+        A sentence on the source of the table.
     """
     path = Path(path)
     images = {}
@@ -87,41 +87,42 @@ def _render(analysis: RateAnalysis, images: dict[str, bytes], title: str, releas
 
 
 def environment() -> Environment:
-    """Templates of this folder; labels are escaped."""
-    found = Environment(
+    """Return the templates of this folder; labels are escaped."""
+    templates = Environment(
         loader=PackageLoader("ppdinf.report", "."),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    found.filters["number"] = _number
-    return found
+    templates.filters["number"] = _number
+    return templates
 
 
 def versions() -> list[tuple[str, str]]:
-    """Name the packages that a page was made with."""
+    """Return names and versions of the packages that made a page."""
     return [(name, version(name)) for name in PACKAGES] + [("Python", platform.python_version())]
 
 
 def _one_person(guarantee: ReleaseGuarantee) -> tuple[str, str]:
-    """Loss of one unit as text, and all its numbers."""
+    """Return the loss of one unit as text, and all its numbers."""
     loss, name = guarantee.loss_of_unit, "epsilon" if guarantee.rho is None else "rho"
     if loss == math.inf:
         return "no limit", f"on the loss of one {guarantee.unit}"
     return shown(loss), f"{name} at most for one {guarantee.unit}: {describe_loss(guarantee)}"
 
 
-def _loss(promise: ReleaseGuarantee) -> tuple[str, str]:
-    """Privacy loss as a number, and which number it is."""
-    zcdp = promise.rho is not None
-    unit = "per unit of distance" if promise.metric else "between neighbours"
-    what = f"rho: zCDP loss {unit.replace('distance', 'squared distance')}" if zcdp else f"epsilon: privacy loss {unit}"
-    return f"{float(promise.loss(1)):g}", what
+def _loss(guarantee: ReleaseGuarantee) -> tuple[str, str]:
+    """Return the privacy loss as a number, and its description."""
+    zcdp = guarantee.rho is not None
+    unit = "per unit of distance" if guarantee.metric else "between neighbours"
+    squared = unit.replace("distance", "squared distance")
+    description = f"rho: zCDP loss {squared}" if zcdp else f"epsilon: privacy loss {unit}"
+    return f"{float(guarantee.loss(1)):g}", description
 
 
 def _number(value: float, digits: int | None = None) -> str:
-    """Write a number for a table; a dash where there is none."""
+    """Format a number for a table, or a dash for nan."""
     if pd.isna(value):
         return "–"
     whole = float(value).is_integer() if digits is None else digits == 0
@@ -129,7 +130,7 @@ def _number(value: float, digits: int | None = None) -> str:
 
 
 def png(figure: Figure) -> bytes:
-    """Draw a figure; finer than usual if it says so."""
+    """Return a figure as PNG bytes, at a higher resolution if the figure requests it."""
     data = io.BytesIO()
     dpi = max(110 if figure.get_figheight() < 8 else 130, figure.dpi)
     figure.savefig(data, format="png", dpi=dpi, metadata={"Software": None})

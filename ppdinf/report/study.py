@@ -1,8 +1,8 @@
-"""What every case study shares: claims with numbers, figures, one page; replicates that survive an interruption.
+"""Common parts of case studies: claims with numbers, figures, one page, and resumable replicates.
 
-A study is a folder of `case_studies` whose ``run.py`` has ``main(output, *, quick, data, seed, workers)``, which makes
-a `Study`, and calls `Study.write` last. Random streams belong to replicates, not to workers, so that a study gives the
-same numbers in one process, in many, and on a cluster (``with joblib.parallel_config("dask"): main(...)``).
+A study is a folder of `case_studies`. Its ``run.py`` contains ``main(output, *, quick, data, seed, workers)``, which
+creates a `Study` and finally calls `Study.write`. Each replicate has its own random stream, so results are the same
+with one process, with many, and on a cluster (``with joblib.parallel_config("dask"): main(...)``).
 """
 
 from __future__ import annotations
@@ -36,19 +36,19 @@ __all__ = ["Claim", "Study", "arguments"]
 
 @dataclass(frozen=True)
 class Claim:
-    """A statement that a run of a study confirms or does not.
+    """A statement that a run of a study confirms or refutes.
 
     Attributes
     ----------
     claim : str
-        In words.
+        The statement.
     source : str
-        Paper and place, or "here" for what goes beyond the papers.
+        Paper and place, or "here" for statements without a paper.
     there, here : str
-        Numbers as published and as found, with units.
+        Published and computed numbers, with units.
     holds : bool
     reason : str
-        Why not, or under which reading.
+        Reason why the claim does not hold, or the interpretation under which it does.
     """
 
     claim: str
@@ -60,18 +60,18 @@ class Claim:
 
 
 class Study:
-    """One run of a case study, and the folder that its results go to.
+    """One run of a case study, and the folder of its results.
 
     Parameters
     ----------
     title : str
     output : path
-        Made where it does not exist.
+        Output folder; created if it does not exist.
     about : str
         One sentence.
     settings : mapping of str to str, int, float or bool
-        All that the numbers depend on besides the code: seed, quick, data. Replicates kept in the folder under other
-        settings are not taken up.
+        Everything except the code that determines the numbers: seed, quick, data. Replicates stored under other
+        settings are not reused.
 
     Examples
     --------
@@ -95,15 +95,15 @@ class Study:
         self._parts: list[dict[str, object]] = []
 
     def claim(self, claim: str, source: str, there: object, here: object, *, holds: bool, reason: str = "") -> None:
-        """Enter a claim with its numbers; fields as in `Claim`."""
+        """Add a claim with its numbers; fields as in `Claim`."""
         self.claims.append(Claim(claim, source, str(there), str(here), bool(holds), reason))
 
     def text(self, text: str, heading: str = "") -> None:
-        """Add a paragraph to the page, under a heading of its own if one is given."""
+        """Add a paragraph to the page, optionally under a heading."""
         self._part(heading=heading, text=text)
 
     def figure(self, name: str, figure: Figure, caption: str) -> None:
-        """Add a figure to the page; ``name.png`` and ``name.svg`` hold it too."""
+        """Add a figure to the page, and write it as ``name.png`` and ``name.svg``."""
         data = png(figure)
         write_whole(self.output / f"{name}.png", data)
         drawn = io.BytesIO()
@@ -113,7 +113,7 @@ class Study:
         self._part(caption=caption, image=base64.b64encode(data).decode("ascii"))
 
     def table(self, name: str, table: pd.DataFrame, caption: str, digits: int = 3) -> None:
-        """Add a table to the page, its index as first column; ``name.csv`` holds it in full precision."""
+        """Add a table to the page with its index as first column, and write it in full precision as ``name.csv``."""
         flat = table.reset_index()
         write_whole(self.output / f"{name}.csv", flat.to_csv(index=False))
         rows = [[f"{x:.{digits}g}" if isinstance(x, float) else str(x) for x in row] for row in flat.values.tolist()]
@@ -128,24 +128,24 @@ class Study:
         workers: int | None = None,
         progress: bool = False,
     ) -> list[Result]:
-        """Call ``work(rng, k)`` for k = 0 ... `number` - 1, in parallel, and keep each result on disk as it comes.
+        """Call ``work(rng, k)`` for k = 0 ... `number` - 1 in parallel, and store each result on disk when it is done.
 
         Parameters
         ----------
         work : callable
-            Its result can be pickled, and depends on nothing but its arguments and the settings of the study.
+            A function of its arguments and the settings of the study, with a picklable result.
         number : int
         name : str
-            Of these replicates, unlike that of others in the study.
+            Unique name of the replicates in the study.
         workers : int, optional
-            Processes; by default those of the surrounding ``joblib.parallel_config``, one where there is none.
+            Processes; by default those of the surrounding ``joblib.parallel_config``, otherwise one.
         progress : bool
             Whether to show a bar.
 
         Returns
         -------
         list
-            In the order of k. Those that an earlier run finished in this folder, under the same settings, are read.
+            Results in the order of k. Results of an earlier run in this folder with the same settings are reused.
         """
         folder = self.output / "replicates"
         make_folder(folder)
@@ -158,13 +158,13 @@ class Study:
             return k, work(np.random.default_rng([seed, k]), k)
 
         calls = (joblib.delayed(numbered)(k) for k in missing)
-        found: Iterator[tuple[int, Result]] = joblib.Parallel(workers, return_as="generator_unordered")(calls)
-        for k, result in track(found, name, total=len(missing), disable=not progress, transient=True):
+        results: Iterator[tuple[int, Result]] = joblib.Parallel(workers, return_as="generator_unordered")(calls)
+        for k, result in track(results, name, total=len(missing), disable=not progress, transient=True):
             write_whole(places[k], pickle.dumps(result))
         return [pickle.loads(place.read_bytes()) for place in places]
 
     def write(self, progress: bool = True) -> None:
-        """Write ``results.json`` and ``report.html``, and print the claims (unless `progress` is False)."""
+        """Write ``results.json`` and ``report.html``, and print the claims unless `progress` is False."""
         results = {"title": self.title, "settings": self.settings, "claims": [asdict(claim) for claim in self.claims]}
         write_whole(self.output / "results.json", json.dumps(results, indent=1, default=str, ensure_ascii=False))
         page = (
@@ -186,18 +186,18 @@ class Study:
                 holds = "yes" if claim.holds else "no" + (f": {claim.reason}" if claim.reason else "")
                 print(f"| {claim.claim} | {claim.source} | {claim.there} | {claim.here} | {holds} |")
 
-    def _part(self, **given: object) -> None:
-        self._parts.append({"heading": "", "text": "", "image": "", "caption": "", "rows": None} | given)
+    def _part(self, **fields: object) -> None:
+        self._parts.append({"heading": "", "text": "", "image": "", "caption": "", "rows": None} | fields)
 
 
 def arguments(main: Callable[..., None]) -> dict[str, Path | int | bool]:
-    """Read from the command line those of the options of ``ppdinf reproduce`` that a study's ``main`` takes."""
+    """Parse the options of ``ppdinf reproduce`` that a study's ``main`` accepts from the command line."""
     parser = argparse.ArgumentParser(description=main.__doc__)
     options: dict[str, dict[str, Any]] = {
         "output": {"type": Path, "help": "folder for page, tables and figures"},
         "quick": {"action": "store_true", "help": "few replicates, in about a minute"},
         "data": {"type": Path, "help": "folder of public tables, instead of PPDINF_DATA"},
-        "seed": {"type": int, "help": "of all random numbers"},
+        "seed": {"type": int, "help": "seed of all random numbers"},
         "workers": {"type": int, "help": "processes"},
     }
     for name in inspect.signature(main).parameters:

@@ -1,23 +1,18 @@
 """Posterior samplers: rejection, importance sampling, and the Gibbs sampler of confidential tables.
 
-Rule: step methods and samplers for models with confidential tables; the algorithms themselves are in
+The subpackage contains step methods and samplers for models with confidential tables. The algorithms on fibers are in
 `ppdinf.fiber`.
 
-fixed_length_hmc      hamiltonian paths of a quarter of a turn, for unknowns that move as what is near standard
-                      normal
-interrupts            stop PyMC's own samplers between two draws, so that Ctrl-C keeps what was drawn
-lattice_gibbs         gibbs sampling of a confidential table along the lines of its fiber, by exact full
-                      conditionals
-parameters            what samplers of parameters alone share: models they accept, and results in the shape that
-                      `pm.sample` gives
-posterior_bound       upper bounds, with proof, of the likelihood of a noisy table: what rejection sampling has to
-                      know
-posterior_importance  posterior draws by importance sampling, with the confidential table summed out
-posterior_modes       search for the modes of a posterior: a Gaussian approximation at each that is found
-posterior_proposal    proposals of importance sampling: mixtures of multivariate t laws, fitted to weighted draws
-posterior_rejection   exact independent posterior draws by rejection from the prior
-posterior_target      log posterior density of a model in its unconstrained space, compiled for one point and for
-                      many
+fixed_length_hmc      Fixed-length Hamiltonian Monte Carlo for nearly standard-normal posteriors.
+interrupts            Stop PyMC's samplers between two draws, so that Ctrl-C keeps the finished draws.
+lattice_gibbs         Gibbs sampling of a confidential table along lines of its fiber, by exact full conditionals.
+parameters            Checks of models and labelled results, shared by the samplers of parameters.
+posterior_bound       Proved upper bounds on the likelihood of a noisy table, for rejection sampling.
+posterior_importance  Posterior draws by importance sampling, with the confidential table marginalized.
+posterior_modes       Search for the modes of a posterior, with a Gaussian approximation at each.
+posterior_proposal    Proposals of importance sampling: mixtures of multivariate t distributions fitted to draws.
+posterior_rejection   Exact independent posterior draws by rejection from the prior.
+posterior_target      Log posterior density of a model in its unconstrained space, for single points and for batches.
 """
 
 import lazy_loader

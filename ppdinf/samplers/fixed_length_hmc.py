@@ -1,12 +1,13 @@
-"""Hamiltonian paths of a quarter of a turn, for unknowns that move as what is near standard normal.
+"""Fixed-length Hamiltonian Monte Carlo (trajectory length pi/2) for nearly standard-normal posteriors.
 
-Hamilton's equations turn a standard normal and its momentum around each other: after a quarter of the way around
-nothing of where a path ends tells of where it began. What keeps leapfrog steps short in thousands of dimensions is the
-error of energy they add up; steps of three stages, whose error is smallest, go a quarter in one or two.
+For a standard normal, Hamilton's equations rotate position and momentum. After a quarter turn (pi/2) the position is
+independent of the start. In thousands of dimensions the accumulated energy error limits the length of leapfrog steps.
+Three-stage integrators have the smallest error and take one or two steps per trajectory.
 
 References
 ----------
-R. M. Neal, "MCMC using Hamiltonian dynamics", Handbook of Markov Chain Monte Carlo (2011), section 5.3.3, for paths.
+R. M. Neal, "MCMC using Hamiltonian dynamics", Handbook of Markov Chain Monte Carlo (2011), section 5.3.3, for
+trajectories.
 S. Blanes, F. Casas, J. M. Sanz-Serna, "Numerical integrators for the Hybrid Monte Carlo method", SIAM Journal on
 Scientific Computing 36 (2014), A1556-A1580, section 4.2, for three stages.
 """
@@ -25,44 +26,44 @@ from ppdinf.errors import ModelError
 __all__ = ["FixedLengthHMC"]
 
 DRIFT, KICK = 0.29619504261126, 0.11888010966548
-DRIFTS = (DRIFT, 1 - 2 * DRIFT, DRIFT)  # parts of a step by which places move, between
-KICKS = (KICK, 0.5 - KICK, 0.5 - KICK, KICK)  # those by which momenta do
+DRIFTS = (DRIFT, 1 - 2 * DRIFT, DRIFT)  # fractions of a step for the updates of positions, between
+KICKS = (KICK, 0.5 - KICK, 0.5 - KICK, KICK)  # the fractions for the updates of momenta
 
-FIRST = 4.0  # step to begin with, as PyMC scales it: half a radian in 4,000 dimensions
-UNEVEN = 0.15  # by how much the length of a path varies, so that none leads back again and again
+FIRST_STEP = 4.0  # initial step, as PyMC scales it: 0.5 radian in 4,000 dimensions
+JITTER = 0.15  # relative variation of trajectory lengths, against periodic trajectories
 
 
 class FixedLengthHMC(pm.HamiltonianMC):
-    """Step method of PyMC: Hamiltonian paths of a quarter turn, in steps of three stages.
+    """PyMC step method: Hamiltonian trajectories of length pi/2 by a three-stage integrator.
 
-    For models in which all that moves is near standard normal, above all those of `ppdinf.models.ready.log_rates`:
-    their draws then are nearly independent, of 3,143 counties for 6 gradients each, where leapfrog steps take 12 and
-    NUTS 15 (`benchmarks/nation.py`). A path of fixed length is wasted, or leads back to its start, where scales differ
-    by more than the diagonal metric evens out, and falls short where the density ends at once, with a potential of
-    -inf: use NUTS there. The posterior is the same in any case.
+    For models whose unconstrained variables are nearly standard normal, above all those of
+    `ppdinf.models.ready.log_rates`. For 3,143 counties its draws are nearly independent and take 6 gradients each;
+    leapfrog steps take 12 and NUTS 15 (`benchmarks/nation.py`). Use NUTS where scales differ by more than the diagonal
+    metric adapts to: fixed-length trajectories are then inefficient or periodic. Use NUTS also where the density has
+    a sharp edge (a potential of -inf). The posterior is the same in every case.
 
     Parameters
     ----------
     vars : list of variables, optional
-        Continuous ones; all of the model by default.
+        Continuous variables; by default all of the model.
     target_accept : float, optional
-        Mean probability with which paths are accepted, about, that the number of steps of a path is made for; since
-        that is a whole number, often more are. With thousands of unknowns 0.8 is enough: errors of many add up, none of
-        them large. With fewer, longer steps miss where a spread is small.
+        Approximate mean acceptance probability that determines the number of steps of a trajectory. The number is an
+        integer, so the acceptance is often higher. With thousands of unknowns 0.8 is enough, because the error is a
+        sum of many small terms. With fewer unknowns, longer steps fail where a scale is small.
     **options
-        Of `pymc.HamiltonianMC`.
+        Options of `pymc.HamiltonianMC`.
 
     Raises
     ------
     ModelError
-        `target_accept` that is no probability.
+        `target_accept` is not between 0 and 1.
 
     Notes
     -----
-    A path of k steps takes 3 k gradients, which ``sample_stats`` and progress bars count as ``n_steps``. That of its
-    start is known from the path before, unless other steps have moved something since.
+    A trajectory of k steps takes 3 k gradients, which ``sample_stats`` and progress bars report as ``n_steps``. The
+    gradient at its start is known from the previous trajectory, unless other step methods have updated variables.
 
-    Source: see the module, `ppdinf.samplers.fixed_length_hmc`.
+    References: see the module, `ppdinf.samplers.fixed_length_hmc`.
 
     Examples
     --------
@@ -83,37 +84,38 @@ class FixedLengthHMC(pm.HamiltonianMC):
 
     def __init__(self, vars: Any = None, *, target_accept: float = 0.95, **options: Any) -> None:  # noqa: A002
         if not 0 < target_accept < 1:
-            raise ModelError(f"target_accept is a probability between 0 and 1, found {target_accept}")
-        options = {"path_length": np.pi / 2, "step_scale": FIRST, "step_rand": None} | options
+            raise ModelError(f"target_accept must be a probability between 0 and 1, found {target_accept}")
+        options = {"path_length": np.pi / 2, "step_scale": FIRST_STEP, "step_rand": None} | options
         super().__init__(vars, target_accept=target_accept, **options)
         self.integrator = _ThreeStages(self.potential, self._logp_dlogp_func, alone=not self.shared)
 
     def setup_chain(self, rng: Any, tune: int, draws: int) -> None:
-        """Begin a chain: data of the model may be others than before."""
+        """Start a chain; the data of the model may have changed."""
         super().setup_chain(rng, tune, draws)
         self.integrator.known.clear()
 
     def _hamiltonian_step(self, start: State, p0: NDArray[np.float64], step_size: float) -> HMCStepData:
         turn = self.path_length
-        self.path_length *= self.rng.uniform(1 - UNEVEN, 1 + UNEVEN)
+        self.path_length *= self.rng.uniform(1 - JITTER, 1 + JITTER)
         step = self.path_length / np.ceil(turn / step_size)
         try:
-            found = super()._hamiltonian_step(start, p0, step * (1 - 1e-9))  # PyMC takes as many as fit in, whole ones
+            # PyMC takes as many complete steps as fit into the length
+            result = super()._hamiltonian_step(start, p0, step * (1 - 1e-9))
         finally:
             self.path_length = turn
-        found.stats["n_steps"] *= len(DRIFTS)
-        if step_size > 2 * turn:  # one step in any case: from an ever longer one it would be long to come back
-            return found._replace(accept_stat=min(found.accept_stat, self.target_accept))
-        return found
+        result.stats["n_steps"] *= len(DRIFTS)
+        if step_size > 2 * turn:  # cap the acceptance of a single long step, so that tuning can shorten it
+            return result._replace(accept_stat=min(result.accept_stat, self.target_accept))
+        return result
 
 
 class _ThreeStages(CpuLeapfrogIntegrator):
-    """Three drifts of places between four kicks of momenta: reversible and true to volume, as leapfrog steps are.
+    """Three position updates between four momentum updates; reversible and volume-preserving, like leapfrog steps.
 
     Parameters
     ----------
     alone : bool
-        Whether nothing but the place decides on the density; other steps move nothing then.
+        True if the density depends on no variables of other step methods.
     """
 
     def __init__(self, potential: Any, logp_dlogp_func: Any, *, alone: bool) -> None:
@@ -122,7 +124,7 @@ class _ThreeStages(CpuLeapfrogIntegrator):
         self.known: list[State] = []
 
     def compute_state(self, q: RaveledVars, p: NDArray[np.float64]) -> State:
-        """Begin a path where the one before ended, or began, for its density and gradient are known."""
+        """Start a trajectory with the density and gradient that the previous trajectory computed there."""
         for state in self.known if self._alone else ():
             if np.array_equal(state.q.data, q.data):
                 v = self._potential.velocity(p)

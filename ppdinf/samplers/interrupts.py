@@ -1,9 +1,9 @@
-"""Stop PyMC's own samplers between two draws, so that Ctrl-C keeps what was drawn.
+"""Stop PyMC's samplers between two draws, so that Ctrl-C keeps the finished draws.
 
-Python hands Ctrl-C to a program at its next line of Python. Where that line belongs to numba, which runs some to wrap
-up the result of compiled code, what comes out is a `SystemError` ("returned a result with an exception set") instead of
-the `KeyboardInterrupt` that PyMC waits for, and every draw is lost. The longer a density takes, the surer that is. Here
-the signal is noted when it comes, and the interrupt raised from PyMC's callback after the draw that was under way.
+Python delivers Ctrl-C at the next Python bytecode. Numba runs Python bytecode to wrap the result of compiled code. An
+interrupt there is raised as a `SystemError` ("returned a result with an exception set") instead of the
+`KeyboardInterrupt` that PyMC handles, and every draw is lost. The probability increases with the time per density.
+This module records the signal on arrival and raises the interrupt from PyMC's callback after the current draw.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ __all__ = ["between_draws"]
 
 @contextmanager
 def between_draws() -> Iterator[Callable[..., None]]:
-    """Give a callback for `pm.sample` that stops it after a draw, once Ctrl-C was pressed.
+    """Yield a callback for `pm.sample` that stops it after the current draw once Ctrl-C was pressed.
 
     Yields
     ------
     callable
-        For ``pm.sample(callback=...)`` of PyMC's own samplers; nutpie takes none, and keeps its draws by itself.
+        For ``pm.sample(callback=...)`` of PyMC's own samplers. nutpie accepts no callback and keeps its draws.
 
     Notes
     -----
-    Python lets signals be handled in the main thread alone: elsewhere nothing changes. A second Ctrl-C interrupts at
-    once, as one before the first draw does when no draw follows.
+    Python handles signals in the main thread only; in other threads the callback has no effect. A second Ctrl-C
+    interrupts at once. A Ctrl-C before the first draw interrupts at the end if no draw follows.
 
     Examples
     --------

@@ -1,9 +1,9 @@
-"""Gibbs sampling of a confidential table along the lines of its fiber, by exact full conditionals.
+"""Gibbs sampling of a confidential table along lines of its fiber, by exact full conditionals.
 
-State and kernel are those of `ppdinf.fiber.gibbs.line_gibbs`; the cell weights are the product of the data model and
-the noise law at the released count, and noise that couples the cells is weighed along the lines. Directions
-come from `ppdinf.lattice.moves.moves`, which says what is proved to connect the fiber: one person moved between
-two cells under the same public sums, a swap in a two-way table, a combination of basis vectors.
+State and kernel are those of `ppdinf.fiber.gibbs.line_gibbs`. The weight of a count is the product of the data model
+and the noise probability of the released count. Noise that couples the cells is evaluated along the lines. Directions
+are those of `ppdinf.lattice.moves.moves`, which states whether they are proved to connect the fiber: one person moved
+between two cells under the same public sums, a swap in a two-way table, or a combination of basis vectors.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ from ppdinf._internal.pymc_compat import (
 )
 from ppdinf._internal.types import Array
 from ppdinf.distributions.densities.confidential_rv import ConfidentialRV
-from ppdinf.distributions.densities.factors import Factor, read_cells
+from ppdinf.distributions.densities.factors import CellFactor, read_cells
 from ppdinf.distributions.model_graph.build_fiber import at_initial_point, give_windows
 from ppdinf.distributions.model_graph.data_model_draws import DataModelDraws, uninformed_cells
-from ppdinf.distributions.model_graph.dependents import factors_of
+from ppdinf.distributions.model_graph.dependents import dependent_factors
 from ppdinf.distributions.model_graph.latent_tables import plain_table
 from ppdinf.distributions.model_graph.model_hooks import restart_by_data
 from ppdinf.distributions.model_graph.renewed_windows import follow_data
@@ -50,13 +50,13 @@ __all__ = ["LatticeGibbs", "dense_steps"]
 
 SWEEPS = 4
 BATCH = 32  # draws whose directions are drawn together
-OWN_START = "start on the fiber"  # of an initial value that is the model's between two calls of PyMC only
-FLAT = 0.25  # power of the weights under which chains start: about twice as far apart as draws are
+FIBER_START = "start on the fiber"  # marks an initial value that the model holds only between two calls of PyMC
+FLAT = 0.25  # power of the weights for initial tables: about twice the dispersion of draws
 
 
 @dataclass_state
 class LatticeGibbsState(StepMethodState):
-    """What PyMC saves between chains, and what a chain that was interrupted goes on from."""
+    """State that PyMC stores between chains, and from which an interrupted chain is resumed."""
 
     sweeps: int
     _batch: Directions | tuple[()]
@@ -65,27 +65,27 @@ class LatticeGibbsState(StepMethodState):
 
 
 class LatticeGibbs(BlockedStep):
-    """PyMC step method for confidential tables, and for integers with given sums; PyMC assigns it by itself.
+    """PyMC step method for confidential tables and for integers with given sums; PyMC assigns it automatically.
 
     Parameters
     ----------
     vars : list
-        The table, one variable: of `ppdinf.PartiallyPrivate`; a latent multinomial; integers of which sums are observed
-        (``pm.DiracDelta("total", x.sum(), observed=10)``), or a release by ``mechanism.dist(x)``.
+        The table, a single variable: a table of `ppdinf.PartiallyPrivate`, a latent multinomial, integers whose sums
+        are observed (``pm.DiracDelta("total", x.sum(), observed=10)``), or integers released by ``mechanism.dist(x)``.
     sweeps : int, default 4
-        Directions per draw, in multiples of the number of cells. Each costs a few passes over the window
-        of a cell (some ``70 / epsilon`` multiplications). Given the parameters, draws of a 30 x 30 table with both
-        margins public are then nearly independent: 1,100 effective ones of 1,200.
+        Directions per draw, in multiples of the number of cells. Each direction takes a few passes over the window of
+        a cell (about ``70 / epsilon`` multiplications). Given the parameters, draws of a 30 x 30 table with both
+        margins public are nearly independent: 1,100 effective draws of 1,200.
     model : pymc.Model, optional
     rng : numpy.random.Generator, optional
     initial_point, compile_kwargs, blocked
-        As PyMC passes them.
+        Arguments that PyMC passes.
 
     Notes
     -----
-    Variables and potentials that depend on the table cell by cell are further weights of the counts. Where one looks at
-    several cells at once, a total as a regressor, say, each step along a line is a proposal that it accepts or not, at
-    some 20 us and one evaluation each.
+    Variables and potentials that depend on the table cell by cell multiply the weights of the counts. If a variable
+    depends on several cells, for example on a total as a regressor, each step along a line is a Metropolis proposal.
+    Each proposal takes about 20 us and one evaluation of the variable's density.
 
     Examples
     --------
@@ -123,7 +123,7 @@ class LatticeGibbs(BlockedStep):
         (value,) = get_value_vars_from_user_vars(vars, self._model)
         self.vars = [value]
         if _is_free_to_start(self._model.values_to_rvs[value], self._model):
-            self._model.set_initval(self._model.values_to_rvs[value], None)  # PyMC has read it: such models are copied
+            self._model.set_initval(self._model.values_to_rvs[value], None)  # already read; allows copies of the model
         self.rng = np.random.default_rng(rng)
         self.sweeps = int(sweeps)
         self.tune = False
@@ -134,12 +134,12 @@ class LatticeGibbs(BlockedStep):
         self._compile()
 
     def _compile(self) -> None:
-        """Compile here, so that forked workers inherit machine code and no draw pays for it."""
+        """Compile now, so that forked workers inherit the machine code and no draw includes compilation."""
         table = self._model.values_to_rvs[self.vars[0]]
         self._is_plain = not isinstance(table.owner.op, ConfidentialRV)
         if not self._is_plain:
             follow_data(self._model)
-            by_cell, of_all = factors_of(table, self._model)
+            by_cell, of_all = dependent_factors(table, self._model)
         else:
             by_cell, of_all, table = self._stand_in(table)
         give_windows(table, read_cells(by_cell, of_all, table.owner.op.start.size), self._model)
@@ -154,7 +154,7 @@ class LatticeGibbs(BlockedStep):
         self._observed = table.owner.op.observed
         lower, width = pt.tensor("lower", shape=self._cuts.lower.shape, dtype="int64"), pt.lscalar("width")
         counts, self._window = lower[:, None] + pt.arange(width), [lower, width]
-        if self._cuts.are_none:  # what does not depend on parameters is worked out once
+        if self._cuts.are_none:  # terms that do not depend on parameters are computed once
             counts, self._window = pt.constant(self._cuts.lower[:, None] + np.arange(self._cuts.width)), []
         conditional = self._model.replace_rvs_by_values(table.owner.op.conditional(table, by_cell, counts))
         inputs = [x for x in inputvars(conditional) if x not in (self.vars[0], *self._window)]
@@ -163,17 +163,15 @@ class LatticeGibbs(BlockedStep):
         self._factor_inputs, self._log_factor = [], None
         if of_all:
             log_factor = sum(factor.sum() for factor in of_all)
-            others = [variable for variable in inputvars([log_factor]) if variable is not self.vars[0]]
-            self._factor_inputs = [variable.name for variable in others]
-            self._log_factor = compile_pymc([self.vars[0], *others], log_factor, **self._compile_kwargs)
+            parameters = [variable for variable in inputvars([log_factor]) if variable is not self.vars[0]]
+            self._factor_inputs = [variable.name for variable in parameters]
+            self._log_factor = compile_pymc([self.vars[0], *parameters], log_factor, **self._compile_kwargs)
 
-    def _stand_in(self, variable: TensorVariable) -> tuple[list[Factor], list[TensorVariable], TensorVariable]:
-        """Table that a variable of a plain model is walked as, and what depends on that."""
+    def _stand_in(self, variable: TensorVariable) -> tuple[list[CellFactor], list[TensorVariable], TensorVariable]:
+        """Return the factors of a plain model's integer variable, its parameters, and the stand-in table."""
         plain = plain_table(variable, self._model)
         if plain is None:
-            raise ModelError(
-                f"nothing in the model says exactly what sums of {variable.name!r} are, and no release does"
-            )
+            raise ModelError(f"no observed sum and no release determines sums of {variable.name!r} exactly")
         return *plain.factors(self._model), plain.stand_in(self._model)
 
     def __getstate__(self) -> dict[str, object]:
@@ -188,28 +186,28 @@ class LatticeGibbs(BlockedStep):
         self._compile()
 
     def setup_chain(self, rng: np.random.Generator, tune: int, draws: int) -> None:
-        """Forget an earlier chain: each depends on its own generator alone, and starts from a table of its own."""
+        """Reset the state: a chain depends on its own generator only, and starts from its own table."""
         super().setup_chain(rng, tune, draws)
         self._batch, self._started = (), False
 
     def step(self, point: dict[str, Array]) -> tuple[dict[str, Array], list[dict[str, int | np.integer]]]:
-        """Walk the table along fresh directions, given the other variables."""
+        """Update the table along new directions, given the other variables."""
         fiber, name = self._fiber, self.vars[0].name
         before = point[name].ravel().astype(np.int64)
-        before[fiber.uninformed] = fiber.lower[fiber.uninformed]  # the count that stands for all
-        log_factor = self._factor_at(point)
+        before[fiber.uninformed] = fiber.lower[fiber.uninformed]  # a fixed count represents uninformed cells
+        log_factor = self._log_density(point)
         if not self._started:
             self._started = True
-            if self._is_plain and not fiber.holds(before):  # where PyMC starts it, which knows of no sums
+            if self._is_plain and not fiber.holds(before):  # PyMC's initial value ignores the sums
                 before = self._start
             fiber.require(before)
-            if (before == self._start).all():  # PyMC starts all chains alike, but for what users set
-                conditional = self._conditional_at(point, fiber.lower, fiber.width)
+            if (before == self._start).all():  # PyMC gives all chains the same start unless the user sets one
+                conditional = self._log_conditional(point, fiber.lower, fiber.width)
                 before = self._dispersed(before, conditional[0], log_factor)
                 flat = [FLAT * conditional[0], *conditional[1:]]
                 before = advance(fiber, before, flat, self._next_directions(), self.rng, log_factor)
         lower, width = self._cuts.around(before, self._cuts.draw(self.rng))
-        conditional = self._conditional_at(point, lower, width)
+        conditional = self._log_conditional(point, lower, width)
         table = advance(fiber, before, conditional, self._next_directions(), self.rng, log_factor, lower)
         if not self._accepts(before, table):
             table = before
@@ -228,32 +226,32 @@ class LatticeGibbs(BlockedStep):
         weights: NDArray[np.float64],
         log_factor: Callable[[NDArray[np.int64]], float] | None,
     ) -> NDArray[np.int64]:
-        """Start where other chains do not, if moves may fail to connect the tables: R-hat then sees it."""
+        """Return a start that differs between chains, if the moves may not connect the fiber; R-hat can detect it."""
         table = self._fiber.vertex(self.rng) if self._fiber.may_be_cut else None
         if table is None or not np.isfinite(weights[np.arange(table.size), table - self._fiber.lower]).all():
             return start
         return start if log_factor is not None and not np.isfinite(log_factor(table)) else table
 
-    def _conditional_at(
+    def _log_conditional(
         self, point: dict[str, Array], lower: NDArray[np.int64], width: int
     ) -> list[NDArray[np.float64]]:
-        """Law of the table given all other variables, by the log weights of some counts of each cell."""
+        """Return the log weights of some counts of each cell, given all other variables."""
         window = (lower, width) if self._window else ()
         return self._conditional(*window, *(point[variable] for variable in self._inputs))
 
-    def _factor_at(self, point: dict[str, Array]) -> Callable[[NDArray[np.int64]], float] | None:
-        """Log density of what depends on the table as a whole, given all other variables."""
+    def _log_density(self, point: dict[str, Array]) -> Callable[[NDArray[np.int64]], float] | None:
+        """Return the log density of variables that depend on several cells, given all other variables."""
         if self._log_factor is None:
             return None
         function, shape = self._log_factor, point[self.vars[0].name].shape
-        others = [point[variable] for variable in self._factor_inputs]
-        return lambda table: float(function(table.reshape(shape), *others))
+        parameters = [point[variable] for variable in self._factor_inputs]
+        return lambda table: float(function(table.reshape(shape), *parameters))
 
     def _accepts(self, before: NDArray[np.int64], table: NDArray[np.int64]) -> bool:
-        """Decide on a walk whose line updates left out the normaliser C(x): independent directions are reversible.
+        """Accept or reject line updates that omit the normalizer C(x); independent directions are reversible.
 
-        Where C has no sum, a release y' of the proposed table stands in for it: w(y', x) / w(y', x') has the mean
-        C(x) / C(x') (the exchange algorithm; Murray, Ghahramani, MacKay, UAI 2006).
+        If C has no closed form, a release y' of the proposed table estimates it: w(y', x) / w(y', x') has the mean
+        C(x) / C(x') (exchange algorithm; Murray, Ghahramani, MacKay, UAI 2006).
         """
         normaliser, release = self._observed.likelihood.normaliser, self._observed.published
         if normaliser is None:
@@ -262,12 +260,13 @@ class LatticeGibbs(BlockedStep):
             ratio = normaliser.log(before) - normaliser.log(table)
         else:
             mechanism, kept = mechanism_of(release), release.kept
-            (other,) = mechanism.draw(kept, table, 1, seeded_stream(self.rng))
-            ratio = mechanism.log_unnormalised(kept, other, before) - mechanism.log_unnormalised(kept, other, table)
+            (proposed_release,) = mechanism.draw(kept, table, 1, seeded_stream(self.rng))
+            ratio = mechanism.log_unnormalised(kept, proposed_release, before)
+            ratio = ratio - mechanism.log_unnormalised(kept, proposed_release, table)
         return bool(np.log(self.rng.random()) < ratio)
 
     def _next_directions(self) -> Directions:
-        """Directions of one draw, out of a batch."""
+        """Return the directions of one draw from a batch."""
         each = self.sweeps * self._fiber.lower.size
         if not self._batch or self._position == BATCH:
             self._batch, self._position = directions(self._fiber, each * BATCH, self.rng, self._variances), 0
@@ -277,10 +276,10 @@ class LatticeGibbs(BlockedStep):
 
     @staticmethod
     def competence(var: TensorVariable, has_grad: bool) -> Competence:
-        """Ideal for confidential tables, and for integers whose sums a model states; impossible for anything else.
+        """Return IDEAL for confidential tables and integers with stated sums, INCOMPATIBLE for other variables.
 
-        Of a plain model it is asked within the context of that model. A table starts where all that is known of it now
-        is possible, unless the model says where it starts.
+        PyMC calls this method for plain models within the context of the model. A table without a user-set initial
+        value then starts at a feasible table.
         """
         model = pm.Model.get_context(error_if_none=False)
         if isinstance(var.owner.op, ConfidentialRV):
@@ -291,47 +290,47 @@ class LatticeGibbs(BlockedStep):
         if plain is None or model is None:
             return Competence.INCOMPATIBLE
         if _is_free_to_start(var, model):
-            model.set_initval(var, pt.constant(plain.stand_in(model).owner.op.start, name=OWN_START))
+            model.set_initval(var, pt.constant(plain.stand_in(model).owner.op.start, name=FIBER_START))
         return Competence.IDEAL
 
 
 def _is_free_to_start(var: TensorVariable, model: pm.Model) -> bool:
-    """Tell whether a model leaves it to the step where a variable starts."""
+    """Return whether the model leaves the initial value of a variable to the step method."""
     start = model.rvs_to_initial_values.get(var)
-    return start is None or getattr(start, "name", None) == OWN_START
+    return start is None or getattr(start, "name", None) == FIBER_START
 
 
 def scales_of(table: TensorVariable, model: pm.Model) -> tuple[Cuts, NDArray[np.float64]]:
-    """Pieces of windows in which the walk of a table goes, and rough variances of its counts given all others.
+    """Return random truncations of the windows of a table, and rough variances of its counts given all others.
 
-    By the noise, with its further variable at its start, and for the variances as if counts were Poisson: both decide
-    how well the walk does, not where it ends.
+    Both depend on the noise with its auxiliary variable at the initial value. Variances treat counts as Poisson. Both
+    affect the efficiency of the sampler, not the posterior.
     """
     law = table.owner.op
     given = pt.as_tensor(law.log_given(table.owner.inputs, law.counts))
-    pieces = cuts(law.fiber.lower, law.fiber.log_noise + at_initial_point(model, given))
-    if law.fiber.diagram is not None or law.fiber.may_be_cut:  # joint draws take whole windows
-        pieces = replace(pieces, size=pieces.width)
-    noise, counts = np.maximum(pieces.variances, 1e-3), np.abs(law.start.ravel()) + 1.0
-    return pieces, 1 / (1 / noise + 1 / counts)
+    windows = cuts(law.fiber.lower, law.fiber.log_noise + at_initial_point(model, given))
+    if law.fiber.diagram is not None or law.fiber.may_be_cut:  # joint draws use complete windows
+        windows = replace(windows, size=windows.width)
+    noise, counts = np.maximum(windows.variances, 1e-3), np.abs(law.start.ravel()) + 1.0
+    return windows, 1 / (1 / noise + 1 / counts)
 
 
 def dense_steps(model: pm.Model | None = None) -> list[BlockedStep]:
     """Return steps for `pm.sample`: `LatticeGibbs` for the table, NUTS with a dense metric for the parameters.
 
-    Beside any other step method PyMC gives NUTS a diagonal metric. With tens of parameters at most, a dense one costs
-    next to nothing and follows their correlations: on a 4 x 4 table (`benchmarks/posterior.py`) half the gradients
-    and three times the effective draws.
+    PyMC combines other step methods with a diagonal metric. With up to tens of parameters a dense metric adapts to
+    their correlations at negligible cost. On a 4 x 4 table (`benchmarks/posterior.py`) it takes half the gradients and
+    yields 3 times the effective draws.
 
     Parameters
     ----------
     model : pymc.Model, optional
-        With one table made by ``PartiallyPrivate(..., marginalize=False)``, or one that cannot be summed out.
+        A model with one table by ``PartiallyPrivate(..., marginalize=False)``, or one that is not marginalizable.
 
     Raises
     ------
     ModelError
-        The model has no such table, or nothing else to draw.
+        The model has no such table or several, or no other variable.
 
     Examples
     --------
@@ -347,15 +346,18 @@ def dense_steps(model: pm.Model | None = None) -> list[BlockedStep]:
     """
     model = pm.modelcontext(model)
     tables = [v for v in model.free_RVs if LatticeGibbs.competence(v, has_grad=False) is Competence.IDEAL]
-    others = [v for v in model.free_RVs if v not in tables]
-    if len(tables) != 1 or not others:
-        raise ModelError(f"the model has {len(tables)} confidential tables and {len(others)} parameters to draw")
+    parameters = [v for v in model.free_RVs if v not in tables]
+    if len(tables) != 1 or not parameters:
+        raise ModelError(
+            "the model must have one confidential table and at least one parameter, found "
+            f"{len(tables)} and {len(parameters)}"
+        )
     point = model.initial_point()
-    size = sum(point[model.rvs_to_values[v].name].size for v in others)
+    size = sum(point[model.rvs_to_values[v].name].size for v in parameters)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "QuadPotentialFullAdapt is an experimental feature")
         metric = QuadPotentialFullAdapt(size, np.zeros(size), np.eye(size), 10)  # what PyMC's "adapt_full" builds
-    return [LatticeGibbs(tables, model=model), pm.NUTS(others, potential=metric, model=model)]
+    return [LatticeGibbs(tables, model=model), pm.NUTS(parameters, potential=metric, model=model)]
 
 
-STEP_METHODS.append(LatticeGibbs)  # in place: PyMC's sampler holds a reference to this very list
+STEP_METHODS.append(LatticeGibbs)  # in place: PyMC's sampler references this list

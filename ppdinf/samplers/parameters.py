@@ -1,4 +1,4 @@
-"""What samplers of parameters alone share: models they accept, and results in the shape that `pm.sample` gives."""
+"""Checks of models and labelled results, shared by the samplers of parameters."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ __all__ = ["as_tree", "require_parameters"]
 
 
 def require_parameters(model: pm.Model, draws: int) -> None:
-    """Refuse models that have anything but continuous unknowns, or nothing observed.
+    """Refuse models with discrete unknowns or without observed variables.
 
     Raises
     ------
     ModelError
-        Naming the variable; or `draws` is not a positive integer.
+        The message names the variable; or `draws` is not a positive integer.
     """
     if isinstance(draws, bool) or not isinstance(draws, int | np.integer) or draws < 1:
         raise ModelError(f"draws must be a positive integer, found {draws!r}")
     if not model.free_RVs:
-        raise ModelError("the model has no parameter to draw")
+        raise ModelError("the model has no free parameter")
     if not model.observed_RVs and not model.potentials:
-        raise ModelError("the model observes nothing: add PartiallyPrivate(name, dist, release)")
+        raise ModelError("the model has no observed variable: add PartiallyPrivate(name, dist, release)")
     for rv in model.free_RVs:
         if rv.dtype.startswith(("int", "uint", "bool")):
             raise ModelError(
-                f"{rv.name!r} is an unknown of whole numbers, which has to be summed out: use "
+                f"{rv.name!r} is an integer unknown, which must be marginalized: use "
                 "PartiallyPrivate(..., marginalize='auto') where the public sums allow it, or pm.sample()"
             )
 
@@ -54,7 +54,7 @@ def as_tree(
     draws, stats : mapping of name to array, shape (draws, ...)
         The groups ``posterior`` and ``sample_stats``.
     attrs : mapping
-        Numbers about the run as a whole, kept as attributes of ``sample_stats``.
+        Numbers on the complete run, stored as attributes of ``sample_stats``.
     **groups : mapping of name to array, shape (draws, ...)
         Further groups.
 

@@ -1,21 +1,21 @@
-"""Upper bounds, with proof, of the likelihood of a noisy table: what rejection sampling has to know.
+"""Proved upper bounds on the likelihood of a noisy table, for rejection sampling.
 
-L(theta) = sum over tables x on the fiber of p(x | theta) q(y - x), q the noise with its normaliser dropped. Two bounds
-hold whatever theta is:
+L(theta) = sum over tables x on the fiber of p(x | theta) q(y - x), where q is the noise without its normalizer. Two
+bounds hold for every theta:
 
-- *mode*: the p(x | theta) of a fiber add up to at most 1, so L is at most the largest q(y - x). For noise whose law
-  does not depend on the table that is q(0), and less where public bounds keep counts away from y. This is the
+- *mode*: the p(x | theta) of a fiber sum to at most 1, so L is at most the largest q(y - x). For noise whose
+  distribution does not depend on the table this is q(0), or less where public bounds exclude y. This is the
   constant of Seeman, Reimherr and Slavkovic (Algorithm 1): the largest p(y | x, Z) over x.
-- *every cell its own rate*: for Poisson cells, L is at most its maximum over all rates r of the cells, whatever
-  model gives the rates. Where log q is concave in every cell, log L(r) is concave in r: the sum over x of
-  prod_i q_i(y_i - x_i) r_i^{x_i} / x_i!, given the sum of every group, is a product of Lorentzian polynomials (Braenden
-  and Huh, Theorem 3.14), which are log-concave where all r_i > 0. So a tangent bounds log L everywhere. The best rates
-  of a group add up to its sum s; at rates r that do so too,
+- *saturated model*: for Poisson cells, L is at most its maximum over all vectors r of cell rates. If log q is concave
+  in every cell, log L(r) is concave in r: given the sum of every group, the sum over x of
+  prod_i q_i(y_i - x_i) r_i^{x_i} / x_i! is a product of Lorentzian polynomials (Braenden and Huh, Theorem 3.14),
+  which are log-concave where all r_i > 0. A tangent therefore bounds log L everywhere. The best rates of a group sum
+  to its total s. At rates r with the same sum,
 
       log L <= log L(r) + sum over groups of s (max_i E[x_i | y, Z, r] / r_i - 1),
 
-  where the excess vanishes at the maximum, which expectation and maximisation approach (r_i becomes
-  E[x_i | y, Z, r]). The best rate of a cell under no sum lies between 0 and the end of its window.
+  where the excess vanishes at the maximum. Expectation maximization converges to the maximum (r_i becomes
+  E[x_i | y, Z, r]). The best rate of a cell in no sum lies between 0 and the upper end of its window.
 
 References
 ----------
@@ -31,15 +31,15 @@ from numpy.typing import NDArray
 from scipy.special import gammaln
 
 from ppdinf._internal.pymc_compat import PoissonRV
-from ppdinf.distributions.model_graph.dependents import Table, tables_of
+from ppdinf.distributions.model_graph.dependents import ConfidentialTable, tables_of
 from ppdinf.fiber.sums_given_totals import totals
 
 __all__ = ["log_bound", "saturated_bound"]
 
 ROUNDING = 1e-9  # relative error of the coefficients (`totals.log_coefficient`)
-CLOSE = 0.01  # excess over the maximum that is near enough: acceptance loses a hundredth
-STEPS = 500  # of expectation and maximisation
-NO_RATE = 1e-12  # stands for 0
+CLOSE = 0.01  # excess over the maximum at which the iteration stops: the acceptance decreases by 1 %
+STEPS = 500  # of expectation maximization
+NO_RATE = 1e-12  # replaces a rate of 0
 
 
 def log_bound(model: pm.Model) -> float:
@@ -52,7 +52,7 @@ def log_bound(model: pm.Model) -> float:
     Returns
     -------
     float
-        Proved; inf where something other than noisy tables is observed, there are potentials, or noise was projected.
+        Proved bound; inf where variables other than noisy tables are observed, or there are potentials or projections.
     """
     tables = tables_of(model)
     if model.potentials or len(tables) < len(model.observed_RVs):
@@ -60,24 +60,24 @@ def log_bound(model: pm.Model) -> float:
     return sum(_table_bound(table) for table in tables)
 
 
-def _table_bound(table: Table) -> float:
+def _table_bound(table: ConfidentialTable) -> float:
     law, given = table.law, table.variable.owner.inputs
     auxiliary = law.observed.likelihood.auxiliary
-    if auxiliary is not None and not auxiliary.is_bounded:  # weights without the prior of what a projection removed
+    if auxiliary is not None and not auxiliary.is_bounded:  # weights without the prior of the projected component
         return np.inf
-    # noise that is mixed over scales has its mode at 0 too, of weight 1
+    # scale mixtures also have their mode at 0, with weight 1
     mode = float(law.fiber.log_noise.max(axis=1).sum())
     (cells, log_sums), form = law.base(given), law.exponential_family(given)
     if form is None or not isinstance(cells.owner.op, PoissonRV) or not isinstance(log_sums, float):
         return mode
-    (block, total), told = law.groups, ~law.fiber.uninformed
-    return min(mode, saturated_bound(form[2][told], law.fiber.lower[told], total, block[told]))
+    (block, total), informed = law.groups, ~law.fiber.uninformed
+    return min(mode, saturated_bound(form[2][informed], law.fiber.lower[informed], total, block[informed]))
 
 
 def saturated_bound(
     log_h: NDArray[np.float64], lower: NDArray[np.int64], total: NDArray[np.int64], block: NDArray[np.int64]
 ) -> float:
-    """Bound the log likelihood of Poisson cells by that with a rate for every cell.
+    """Bound the log likelihood of Poisson cells by its maximum over one rate per cell.
 
     Parameters
     ----------
@@ -86,7 +86,7 @@ def saturated_bound(
     lower : array of int64, shape (d,)
     total : array of int64, shape (n,)
     block : array of int64, shape (d,)
-        Group of each cell, -1 for none.
+        Group of each cell, -1 if none.
 
     Returns
     -------
@@ -95,7 +95,7 @@ def saturated_bound(
 
     Examples
     --------
-    One cell whose count is known to be 3: no rate gives it more than a rate of 3 does.
+    One cell whose count is known to be 3: the likelihood is largest at a rate of 3.
 
     >>> log_h = np.where(np.arange(6) == 3, -np.log(6), -np.inf)[None]
     >>> bound = saturated_bound(log_h, np.zeros(1, int), np.zeros(0, int), np.array([-1]))

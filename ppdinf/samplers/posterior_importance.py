@@ -1,23 +1,23 @@
-"""Posterior draws by importance sampling, with the confidential table summed out.
+"""Posterior draws by importance sampling, with the confidential table marginalized.
 
 Target: pi(theta) L(theta), L(theta) = p(y, Z | theta) the marginal likelihood, in the unconstrained space
-of the model, u. Weights: w(u) = pi(u) L(u) / g(u), self-normalised and Pareto-smoothed; the shape k-hat of
-their tail says whether they can be trusted.
+of the model, u. Weights: w(u) = pi(u) L(u) / g(u), self-normalized and Pareto-smoothed. The shape k-hat of
+their tail indicates whether the weighted means are reliable.
 
-Seeman, Reimherr and Slavkovic, "Formal privacy for partially private data", Algorithm 2, weighs pairs of
-theta and a table x drawn from p(x | theta, Z) by p(y | x, Z). The mean of those weights over x given theta,
-times P(Z | theta), is L(theta): these are their Rao-Blackwellised form, whose variance is no larger.
+Seeman, Reimherr and Slavkovic, "Formal privacy for partially private data", Algorithm 2, weights pairs of
+theta and a table x drawn from p(x | theta, Z) by p(y | x, Z). The mean of their weights over x given theta,
+times P(Z | theta), is L(theta). The weights here are the Rao-Blackwellized form, which does not increase the variance.
 
-Proposal g: two mixtures of multivariate t laws (`ppdinf.samplers.posterior_proposal`), each from a search of its own:
+Proposal g: two mixtures of multivariate t distributions (`ppdinf.samplers.posterior_proposal`), one per search:
 
-1. Gaussian approximations at all modes that are found from several starts, among them draws of the prior
-   (`ppdinf.samplers.posterior_modes`). A mode that no proposal reaches is seen by no diagnostic of the weights.
-2. Rounds of draws: each weighs all draws so far against the mixture of all proposals so far, and refits to them, the
-   weights tempered while few carry all. Every proposal keeps a share for the modes and a share for a law that resembles
-   the prior, so that a mode that a fit lost is still drawn from (a defensive mixture).
+1. Gaussian approximations at all modes that an optimizer reaches from several starts, including draws of the prior
+   (`ppdinf.samplers.posterior_modes`). No diagnostic of the weights detects a mode that every proposal misses.
+2. Rounds of draws: each round weights all draws by the mixture of all proposals, and refits to the weighted draws.
+   Weights are tempered while few draws carry all the weight. Every proposal includes a share for the modes and a share
+   for a distribution similar to the prior, so that modes missed by a fit are still drawn (a defensive mixture).
 
-Half of the draws are from the proposal of each search, and all are weighed against the mixture of the two. The evidence
-that each half gives alone is compared: a mode that only one search found shows as a difference.
+Half of the draws are from the proposal of each search, and all draws are weighted by the mixture of the two. The
+evidence estimates of the two halves are compared: a mode that only one search reached shows as a difference.
 
 References
 ----------
@@ -42,29 +42,29 @@ from scipy.special import logsumexp
 from ppdinf.errors import DiagnosisWarning, ModelError
 from ppdinf.samplers.parameters import as_tree, require_parameters
 from ppdinf.samplers.posterior_modes import Mode, dispersed, find_modes
-from ppdinf.samplers.posterior_proposal import Law, Mixture, Proposal, fit
-from ppdinf.samplers.posterior_target import Target, target_of
+from ppdinf.samplers.posterior_proposal import DefensiveMixture, Distribution, TMixture, fit
+from ppdinf.samplers.posterior_target import PosteriorTarget, target_of
 
 __all__ = ["importance"]
 
-K_HAT = 0.7  # above it weighted means cannot be trusted (Vehtari et al. 2024)
-WEIGHED = 10  # proposals for each draw that is returned
-ROUNDS = 12  # refits of the proposal at most
-ENOUGH = 0.5  # share of effective draws at which the proposal needs no further refit
-FITTED = 4000  # draws that a proposal is fitted to, at most
-PRIOR = 400  # draws of the prior that each search starts from
-WIDE = 5.0  # standard deviations of the first approximation that stand for an improper prior
+K_HAT = 0.7  # upper limit for reliable weighted means (Vehtari et al. 2024)
+PROPOSALS_PER_DRAW = 10  # weighted draws per returned draw
+ROUNDS = 12  # maximum number of refits of the proposal
+SUFFICIENT = 0.5  # share of effective draws at which refitting stops
+FITTED_DRAWS = 4000  # maximum number of draws to which a proposal is fitted
+PRIOR = 400  # draws of the prior from which each search starts
+WIDE = 5.0  # standard deviations of the first approximation that replace an improper prior
 FIRST = (0.8, 0.2)  # shares of the modes and of the prior in the first proposal
-SHARES = (0.8, 0.1, 0.1)  # shares of the fit, of the modes and of the prior in the others
-COMPARED = 500  # weighted draws of a search from which on its evidence is compared
-DIFFERENCE = 0.02  # of two log evidences that does not matter
-DEVIATIONS = 4.0  # standard errors beyond that: exceeded by chance once in 16,000 runs
+SHARES = (0.8, 0.1, 0.1)  # shares of the fit, of the modes and of the prior in later proposals
+COMPARED_DRAWS = 500  # weighted draws per search above which the evidences are compared
+DIFFERENCE = 0.02  # negligible difference of two log evidences
+DEVIATIONS = 4.0  # standard errors above the difference: exceeded by chance once in 16,000 runs
 
 Matrix = NDArray[np.float64]
 
 
 class _Weighted(NamedTuple):
-    """Weighted draws, the ones that were resampled, and what is said of the weights."""
+    """Weighted draws, indices of the resampled draws, and diagnostics of the weights."""
 
     points: Matrix
     log_weight: NDArray[np.float64]
@@ -82,44 +82,41 @@ def importance(model: pm.Model, draws: int, *, rng: int | np.random.Generator | 
     Parameters
     ----------
     model : pymc.Model
-        Continuous parameters and any likelihood: a `PartiallyPrivate` table that is summed out, beside
-        others or none.
+        Continuous parameters and any likelihood, including marginalized `PartiallyPrivate` tables.
     draws : int
-        Number of draws, resampled from ten times as many weighted ones.
+        Number of draws, resampled from 10 times as many weighted draws.
     rng : int or numpy.random.Generator, optional
 
     Returns
     -------
     xarray.DataTree
-        As `pm.sample`: ``posterior`` with one chain of resampled draws, for plots and `sample_confidential`;
-        ``sample_stats`` with ``proposal``, the number of the weighted draw that each was resampled from,
-        and attributes ``pareto_k``, ``ess`` (effective number of weighted draws, 1 / sum of squared
-        weights), ``log_evidence`` (log p(y, Z), the mechanism's normaliser dropped), ``log_evidence_halves`` (the same
-        from each of two searches alone) and ``halves_agree`` (1 or 0); ``weighted`` with all weighted draws and their
-        ``log_weight``, normalised, for expectations without resampling noise; ``observed_data``.
+        Same layout as the result of `pm.sample`. ``posterior``: one chain of resampled draws, for plots and
+        `sample_confidential`. ``sample_stats``: ``proposal``, the index of the weighted draw of each resampled draw.
+        Attributes of ``sample_stats``: ``pareto_k``; ``ess``, the effective number of weighted draws (1 / sum of
+        squared weights); ``log_evidence``, log p(y, Z) without the mechanism's normalizer; ``log_evidence_halves``, the
+        same from each search alone; ``halves_agree`` (1 or 0). ``weighted``: all weighted draws and their normalized
+        ``log_weight``, for expectations without resampling noise. ``observed_data``.
 
     Raises
     ------
     ModelError
-        An unknown of whole numbers; no point of positive posterior density found, or no peak.
+        The model has an integer unknown, or no point of positive posterior density or no mode was found.
 
     Warns
     -----
     DiagnosisWarning
-        ``pareto_k`` is above 0.7: some weights carry nearly everything, and the draws should not be read. Or two
-        searches for modes disagree on the evidence by more than their sampling error.
+        ``pareto_k`` is above 0.7: few draws carry most of the weight, and the draws are not reliable. Or the evidences
+        of the two searches differ by more than their sampling error.
 
     Notes
     -----
     Modes are searched from the initial point and from draws of the prior, in two independent searches. A mode that
-    neither search reaches is missing without a warning: one that is narrow against the prior in several dimensions.
-    ``initval=`` of the parameters adds a start.
+    neither search reaches is missing without a warning. This can happen to modes that are narrow compared with the
+    prior in several dimensions. ``initval=`` of the parameters adds a start.
 
-    Compiling takes seconds; then each weighted draw costs one marginal likelihood (20 us for 20 cells). Good
-    for some tens of parameters; pm.sample() goes further. Of 40,000 weighted draws of 22 parameters of 20 areas
-    (`benchmarks/posterior.py`, p1), 5,400 to 9,200 were effective, after 7 CPU seconds besides compiling. In the
-    one setting that was tried (low, epsilon = 0.02; 1,000 particles, six runs compared), ``pm.sample_smc`` was slower
-    than NUTS, and is no route of its own here.
+    Compilation takes seconds. Then each weighted draw costs one marginal likelihood (20 us for 20 cells). The method
+    is suitable for tens of parameters; use pm.sample() for more. Of 40,000 weighted draws of 22 parameters of 20 areas
+    (`benchmarks/posterior.py`, p1), 5,400 to 9,200 were effective, after 7 CPU seconds without compilation.
 
     References
     ----------
@@ -140,16 +137,16 @@ def importance(model: pm.Model, draws: int, *, rng: int | np.random.Generator | 
     require_parameters(model, draws)
     rng = np.random.default_rng(rng)
     target = target_of(model, int(rng.integers(2**31)))
-    found = _draw(target, draws, rng)
-    if not found.k <= K_HAT:
+    result = _draw(target, draws, rng)
+    if not result.k <= K_HAT:
         warnings.warn(
-            f"k-hat is {found.k:.2f} (over {K_HAT}): a few of the {len(found.points)} weighted draws carry nearly all "
-            "the weight. Do not read this posterior; use pm.sample(), or fewer or better scaled parameters.",
+            f"k-hat is {result.k:.2f} (above {K_HAT}): a few of the {len(result.points)} weighted draws carry nearly "
+            "all the weight. Do not use these draws; use pm.sample(), or fewer or better scaled parameters.",
             DiagnosisWarning,
             stacklevel=2,
         )
-    if not found.agree:
-        first, second = found.halves
+    if not result.agree:
+        first, second = result.halves
         warnings.warn(
             f"two searches from different starts give the log evidence {first:.2f} and {second:.2f}: at least one of "
             "them missed a mode of the posterior. The draws combine both searches, but further modes may be missing: "
@@ -157,62 +154,62 @@ def importance(model: pm.Model, draws: int, *, rng: int | np.random.Generator | 
             DiagnosisWarning,
             stacklevel=2,
         )
-    weighted = target.draws(found.points)
+    weighted = target.draws(result.points)
     return as_tree(
         model,
-        {name: values[found.chosen] for name, values in weighted.items()},
-        {"proposal": found.chosen},
+        {name: values[result.chosen] for name, values in weighted.items()},
+        {"proposal": result.chosen},
         {
-            "pareto_k": found.k,
-            "ess": found.ess,
-            "log_evidence": found.log_evidence,
-            "log_evidence_halves": list(found.halves),
-            "halves_agree": int(found.agree),
+            "pareto_k": result.k,
+            "ess": result.ess,
+            "log_evidence": result.log_evidence,
+            "log_evidence_halves": list(result.halves),
+            "halves_agree": int(result.agree),
         },
-        weighted={**weighted, "log_weight": found.log_weight},
+        weighted={**weighted, "log_weight": result.log_weight},
     )
 
 
-def _draw(target: Target, draws: int, rng: np.random.Generator) -> _Weighted:
-    proposals = [_adapt(target, *found, rng) for found in _searches(target, rng)]
-    each = WEIGHED * draws // 2
+def _draw(target: PosteriorTarget, draws: int, rng: np.random.Generator) -> _Weighted:
+    proposals = [_adapt(target, *search, rng) for search in _searches(target, rng)]
+    each = PROPOSALS_PER_DRAW * draws // 2
     points = np.concatenate([proposal.draw(each, rng) for proposal in proposals])
     log_p = target.log_p(points)
     log_g = np.stack([proposal.log_density(points) for proposal in proposals])
-    own = [log_p[:each] - log_g[0, :each], log_p[each:] - log_g[1, each:]]
+    log_ratios = [log_p[:each] - log_g[0, :each], log_p[each:] - log_g[1, each:]]
     log_ratio = log_p - (logsumexp(log_g, axis=0) - np.log(2))
     log_weight, k = _smoothed(log_ratio)
     chosen = _resample(np.exp(log_weight), draws, rng)
-    first, second = (float(logsumexp(part) - np.log(each)) for part in own)
-    error = np.sqrt(sum(1 / _effective(part) - 1 / each for part in own))
-    agree = each < COMPARED or abs(first - second) <= DIFFERENCE + DEVIATIONS * error
+    first, second = (float(logsumexp(part) - np.log(each)) for part in log_ratios)
+    error = np.sqrt(sum(1 / _effective(part) - 1 / each for part in log_ratios))
+    agree = each < COMPARED_DRAWS or abs(first - second) <= DIFFERENCE + DEVIATIONS * error
     log_evidence = float(logsumexp(log_ratio) - np.log(log_ratio.size))
     return _Weighted(points, log_weight, chosen, k, _effective(log_weight), log_evidence, (first, second), bool(agree))
 
 
-def _searches(target: Target, rng: np.random.Generator) -> list[tuple[Law, Law]]:
-    """Laws that resemble the modes and the prior, of two searches from different starts."""
+def _searches(target: PosteriorTarget, rng: np.random.Generator) -> list[tuple[Distribution, Distribution]]:
+    """Return approximations of the modes and of the prior, from two searches with different starts."""
     first = find_modes([target.start], target.log_p, target.value_and_gradient, rng)
-    found = []
+    searches = []
     for known in (first, []):
         points, wide = _dispersed(target, first, rng)
         starts = [*(mode.mean for mode in known), *dispersed(points, target.log_p, rng)]
-        found.append((find_modes(starts, target.log_p, target.value_and_gradient, rng), wide))
-    if not any(modes for modes, _ in found):
-        raise _nothing_found(target, points)
-    either = max((modes for modes, _ in found), key=len)
-    return [(_of_modes(modes or either), wide) for modes, wide in found]
+        searches.append((find_modes(starts, target.log_p, target.value_and_gradient, rng), wide))
+    if not any(modes for modes, _ in searches):
+        raise _no_mode(target, points)
+    either = max((modes for modes, _ in searches), key=len)
+    return [(_of_modes(modes or either), wide) for modes, wide in searches]
 
 
-def _of_modes(modes: list[Mode]) -> Law:
-    return Mixture([Proposal.single(m.mean, m.covariance) for m in modes], [1 / len(modes)] * len(modes))
+def _of_modes(modes: list[Mode]) -> Distribution:
+    return DefensiveMixture([TMixture.single(m.mean, m.covariance) for m in modes], [1 / len(modes)] * len(modes))
 
 
-def _dispersed(target: Target, modes: list[Mode], rng: np.random.Generator) -> tuple[Matrix, Law]:
-    """Points as widely spread as the prior, and the prior itself or a law that resembles it."""
+def _dispersed(target: PosteriorTarget, modes: list[Mode], rng: np.random.Generator) -> tuple[Matrix, Distribution]:
+    """Return points as dispersed as the prior, and the prior or a distribution similar to it."""
     points = np.empty((0, target.start.size)) if target.prior is None else target.prior.draw(PRIOR)
     finite = points[np.isfinite(points).all(axis=1)]
-    if len(finite) <= PRIOR / 2:  # improper, or of a distribution whose transform cuts off a part of its support
+    if len(finite) <= PRIOR / 2:  # improper prior, or a transform that excludes a part of the support
         root = np.linalg.cholesky(modes[0].covariance) if modes else np.eye(target.start.size)
         centre = modes[0].mean if modes else target.start
         finite = centre + WIDE * rng.standard_normal((PRIOR, centre.size)) @ root.T
@@ -221,19 +218,21 @@ def _dispersed(target: Target, modes: list[Mode], rng: np.random.Generator) -> t
     return finite, fit(finite, float(len(finite)), rng)
 
 
-def _nothing_found(target: Target, points: Matrix) -> ModelError:
+def _no_mode(target: PosteriorTarget, points: Matrix) -> ModelError:
     if np.isfinite(target.log_p(np.vstack([target.start, points]))).any():
         return ModelError(
-            "the posterior density has no peak that a Gaussian law resembles anywhere on the way of an optimiser, as "
-            "where it is flat or has kinks: use pm.sample()"
+            "the posterior density has no mode with a Gaussian approximation on the path of an optimizer, for example "
+            "because it is flat or has kinks: use pm.sample()"
         )
     return ModelError("no point of positive posterior density found: set initval= of the parameters near the data")
 
 
-def _adapt(target: Target, modes: Law, prior: Law, rng: np.random.Generator) -> Mixture:
-    """Refit the proposal to all weighted draws so far, until it needs no refit."""
+def _adapt(
+    target: PosteriorTarget, modes: Distribution, prior: Distribution, rng: np.random.Generator
+) -> DefensiveMixture:
+    """Refit the proposal to all weighted draws until the effective sample size is sufficient."""
     d = target.start.size
-    proposal = Mixture([modes, prior], FIRST)
+    proposal = DefensiveMixture([modes, prior], FIRST)
     size = 500 + 100 * d
     proposals, points, log_p = [proposal], np.empty((0, d)), np.empty(0)
     for _ in range(ROUNDS):
@@ -242,37 +241,37 @@ def _adapt(target: Target, modes: Law, prior: Law, rng: np.random.Generator) -> 
         if not np.isfinite(log_p).any():
             raise ModelError("every proposal has posterior density zero: set initval= of the parameters near the data")
         log_g = np.stack([each.log_density(points) for each in proposals])
-        if _effective(log_p[-size:] - log_g[-1, -size:]) > ENOUGH * size:
+        if _effective(log_p[-size:] - log_g[-1, -size:]) > SUFFICIENT * size:
             break
         log_weight, _ = _smoothed(log_p - logsumexp(log_g, axis=0))
-        log_weight = _tempered(log_weight, wanted=5.0 * d + 20)
-        chosen = _resample(np.exp(log_weight), min(FITTED, len(points)), rng)
-        proposal = Mixture([fit(points[chosen], _effective(log_weight), rng), modes, prior], SHARES)
+        log_weight = _tempered(log_weight, size=5.0 * d + 20)
+        chosen = _resample(np.exp(log_weight), min(FITTED_DRAWS, len(points)), rng)
+        proposal = DefensiveMixture([fit(points[chosen], _effective(log_weight), rng), modes, prior], SHARES)
         proposals.append(proposal)
     return proposal
 
 
 def _effective(log_weight: NDArray[np.float64]) -> float:
-    """Effective number of weighted draws, 1 / sum of squared normalised weights."""
+    """Return the effective number of weighted draws, 1 / sum of squared normalized weights."""
     return float(np.exp(2 * logsumexp(log_weight) - logsumexp(2 * log_weight)))
 
 
-def _tempered(log_weight: NDArray[np.float64], wanted: float) -> NDArray[np.float64]:
-    """Raise to the largest power up to 1 at which weights have the effective size that a covariance needs."""
+def _tempered(log_weight: NDArray[np.float64], size: float) -> NDArray[np.float64]:
+    """Temper the weights by the largest power up to 1 with the given effective sample size."""
     power = 1.0
-    while power > 1e-3 and _effective(power * log_weight) < wanted:
+    while power > 1e-3 and _effective(power * log_weight) < size:
         power *= 0.8
     return power * log_weight - logsumexp(power * log_weight)
 
 
 def _smoothed(log_ratio: NDArray[np.float64]) -> tuple[NDArray[np.float64], float]:
-    """Pareto-smoothed log weights, normalised, and the shape of their tail."""
+    """Return normalized Pareto-smoothed log weights, and the shape of their tail."""
     log_weight, k = array_stats.psislw(-np.maximum(log_ratio, log_ratio.max() - 700))
     return log_weight - logsumexp(log_weight), float(k)
 
 
 def _resample(weight: NDArray[np.float64], draws: int, rng: np.random.Generator) -> NDArray[np.int64]:
-    """Systematic resampling, in random order."""
+    """Return indices by systematic resampling, in random order."""
     ends = np.cumsum(weight)
     places = np.searchsorted(ends / ends[-1], (np.arange(draws) + rng.random()) / draws)
     return rng.permutation(np.minimum(places, weight.size - 1))

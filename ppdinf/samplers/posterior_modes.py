@@ -1,11 +1,11 @@
-"""Search for the modes of a posterior: a Gaussian approximation at each that is found.
+"""Search for the modes of a posterior, with a Gaussian approximation at each.
 
-An optimizer starts from the points given, from draws of the prior that lie on different peaks of the density, and from
-draws at random. Along each path, Gaussian approximations are made where the Hessian is negative definite. The
-approximation with the largest evidence lower bound is kept, since the path of a hierarchical model may run off to a
-spike at its end. Two points belong to one mode if the density does not dip between them.
+An optimizer starts from the given points, from draws of the prior on different peaks of the density, and from random
+draws of the prior. Gaussian approximations are computed along each path where the Hessian is negative definite. The
+approximation with the largest evidence lower bound is used, because the path of a hierarchical model may end in a
+spike. Two points belong to the same mode if the density does not dip between them.
 
-No search proves that there are no further modes.
+The search does not prove that every mode was found.
 
 References
 ----------
@@ -25,15 +25,15 @@ from scipy.stats import multivariate_normal
 
 __all__ = ["Mode", "dispersed", "find_modes"]
 
-LOOKS = 50  # draws that estimate an evidence lower bound
-STEPS = (1e-4, 0.03, 0.3, 1.0)  # of second differences: wide ones look past kinks, tried where the first finds no peak
-NOTHING = -1e6  # log density that stands for none where an average has to stay finite
-ALONG = 20  # points of a path that are approximated, at most
-BETWEEN = np.linspace(0, 1, 17)[1:-1]  # where the density between two points is evaluated
-DIP = 1.0  # fall of the log density between two points that separates two modes
-MODES = 8  # at most
+BOUND_DRAWS = 50  # draws that estimate an evidence lower bound
+STEPS = (1e-4, 0.03, 0.3, 1.0)  # of second differences: wide steps pass over kinks, used if the first finds no peak
+LOG_ZERO = -1e6  # finite log density that replaces -inf in averages
+PATH_POINTS = 20  # maximum number of points of a path that are approximated
+BETWEEN = np.linspace(0, 1, 17)[1:-1]  # fractions of the distance of two points at which the density is evaluated
+DIP = 1.0  # decrease of the log density between two points that separates two modes
+MODES = 8  # maximum number
 BEST, RANDOM = 60, 20  # draws of the prior that are compared: of highest density, and at random
-AT_RANDOM = 3  # draws of the prior that are starts wherever they lie
+RANDOM_STARTS = 3  # random draws of the prior that are always starts
 
 Matrix = NDArray[np.float64]
 Vector = NDArray[np.float64]
@@ -50,13 +50,13 @@ class Mode(NamedTuple):
 
 
 def dispersed(points: Matrix, log_p: Density, rng: np.random.Generator) -> Matrix:
-    """Choose starts among points: one on each peak of the density that they show, and some at random.
+    """Choose starts among points: one on each peak of the density, and some at random.
 
     Parameters
     ----------
     points : array of float64, shape (n, d)
     log_p : callable
-        Log density of many points.
+        Log density of a batch of points.
     rng : numpy.random.Generator
 
     Returns
@@ -74,12 +74,12 @@ def dispersed(points: Matrix, log_p: Density, rng: np.random.Generator) -> Matri
     height = log_p(points)
     held = np.flatnonzero(np.isfinite(height))
     order = held[np.argsort(-height[held])]
-    others = rng.permutation(order[BEST:])[:RANDOM]
+    randoms = rng.permutation(order[BEST:])[:RANDOM]
     chosen: list[int] = []
-    for k in (*order[:BEST], *others):
+    for k in (*order[:BEST], *randoms):
         if len(chosen) < MODES and not any(_connected(points[k], points[j], log_p) for j in chosen):
             chosen.append(k)
-    return points[[*chosen, *rng.permutation(held)[:AT_RANDOM]]]
+    return points[[*chosen, *rng.permutation(held)[:RANDOM_STARTS]]]
 
 
 def find_modes(
@@ -91,7 +91,7 @@ def find_modes(
     ----------
     starts : sequence of array of float64, shape (d,)
     log_p : callable
-        Log density of many points.
+        Log density of a batch of points.
     value_and_gradient : callable
         Log density of one point, and its gradient.
     rng : numpy.random.Generator
@@ -99,7 +99,7 @@ def find_modes(
     Returns
     -------
     list of Mode
-        Different modes, the largest evidence lower bound first; none where the density has no peak on any path.
+        Distinct modes in decreasing order of the evidence lower bound; empty if no path has a peak of the density.
 
     Examples
     --------
@@ -112,17 +112,17 @@ def find_modes(
     modes: list[Mode] = []
     for start in starts:
         path = _path(start, value_and_gradient)
-        found = _best_along(path, log_p, value_and_gradient, rng)
-        if found is None:
+        candidate = _best_along(path, log_p, value_and_gradient, rng)
+        if candidate is None:
             continue
-        same = [k for k, mode in enumerate(modes) if _connected(found.mean, mode.mean, log_p)]
-        alike = [modes[k] for k in same] + [found]
-        modes = [mode for k, mode in enumerate(modes) if k not in same] + [max(alike, key=lambda mode: mode.bound)]
+        same = [k for k, mode in enumerate(modes) if _connected(candidate.mean, mode.mean, log_p)]
+        candidates = [modes[k] for k in same] + [candidate]
+        modes = [mode for k, mode in enumerate(modes) if k not in same] + [max(candidates, key=lambda mode: mode.bound)]
     return sorted(modes, key=lambda mode: -mode.bound)[:MODES]
 
 
 def _path(start: Vector, value_and_gradient: Gradient) -> Matrix:
-    """Points along the path of an optimizer, both ends included."""
+    """Return points along the path of an optimizer, including both ends."""
     path = [start]
 
     def descend(u: Vector) -> tuple[float, Vector]:
@@ -131,29 +131,29 @@ def _path(start: Vector, value_and_gradient: Gradient) -> Matrix:
 
     with np.errstate(all="ignore"):  # line searches may overstep
         minimize(descend, start, jac=True, method="L-BFGS-B", callback=lambda u: path.append(u.copy()))
-    return np.array(path)[np.unique(np.linspace(0, len(path) - 1, ALONG).round().astype(int))]
+    return np.array(path)[np.unique(np.linspace(0, len(path) - 1, PATH_POINTS).round().astype(int))]
 
 
 def _best_along(path: Matrix, log_p: Density, value_and_gradient: Gradient, rng: np.random.Generator) -> Mode | None:
-    """Gaussian approximation with the largest evidence lower bound along a path."""
+    """Return the Gaussian approximation with the largest evidence lower bound along a path, or None."""
     for step in STEPS:
-        found = None
+        best = None
         for u in path:
             covariance = _curvature(value_and_gradient, u, step)
             if covariance is None:
                 continue
             normal = multivariate_normal(u, covariance, allow_singular=True)
-            points = normal.rvs(LOOKS, random_state=rng).reshape(-1, u.size)
-            bound = float(np.mean(np.maximum(log_p(points), NOTHING) - normal.logpdf(points)))
-            if bound > (found.bound if found is not None else NOTHING / 2):
-                found = Mode(u, covariance, bound)
-        if found is not None:
-            return found
+            points = normal.rvs(BOUND_DRAWS, random_state=rng).reshape(-1, u.size)
+            bound = float(np.mean(np.maximum(log_p(points), LOG_ZERO) - normal.logpdf(points)))
+            if bound > (best.bound if best is not None else LOG_ZERO / 2):
+                best = Mode(u, covariance, bound)
+        if best is not None:
+            return best
     return None
 
 
 def _curvature(value_and_gradient: Gradient, u: Vector, step: float) -> Matrix | None:
-    """Inverse of the negative Hessian, by differences of the gradient; None unless it is positive definite."""
+    """Return the inverse of the negative Hessian by differences of the gradient, or None if it is not definite."""
     rows = [
         (value_and_gradient(u - step * e)[1] - value_and_gradient(u + step * e)[1]) / (2 * step) for e in np.eye(u.size)
     ]
@@ -161,13 +161,13 @@ def _curvature(value_and_gradient: Gradient, u: Vector, step: float) -> Matrix |
     if not np.isfinite(precision).all():
         return None
     value, vector = np.linalg.eigh(precision)
-    if value[0] <= max(1e-8, 1e-12 * value[-1]):  # near a spike, the Hessian is singular in 64 bits
+    if value[0] <= max(1e-8, 1e-12 * value[-1]):  # near a spike the Hessian is numerically singular
         return None
     return (vector / value) @ vector.T
 
 
-def _connected(one: Vector, other: Vector, log_p: Density) -> bool:
-    """Whether the density does not dip on the straight line between two points."""
-    points = np.concatenate([[one, other], one + BETWEEN[:, None] * (other - one)])
+def _connected(first: Vector, second: Vector, log_p: Density) -> bool:
+    """Return whether the density does not dip on the straight line between two points."""
+    points = np.concatenate([[first, second], first + BETWEEN[:, None] * (second - first)])
     height = log_p(points)
     return bool(height[2:].min() >= height[:2].min() - DIP)

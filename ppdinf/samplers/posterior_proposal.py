@@ -1,9 +1,9 @@
-"""Proposals of importance sampling: mixtures of multivariate t laws, fitted to weighted draws.
+"""Proposals of importance sampling: mixtures of multivariate t distributions fitted to draws.
 
-A t law has tails heavier than those of most posteriors; a mixture follows skewed posteriors and scales that change
-from place to place, as effects do with their spread. The fit is by expectation and maximisation, each component's
-scale matrix drawn towards the average within components: a scale matrix of its own needs more effective draws than
-adaptation has, and one that is too narrow gives the weights heavy tails.
+A t distribution has heavier tails than most posteriors. A mixture adapts to skewed posteriors and to scales that vary,
+such as those of effects with their spread. The fit is by expectation maximization. Each component's scale matrix is
+shrunk towards the average within components: separate scale matrices need more effective draws than adaptation has, and
+a scale matrix that is too small gives weights with heavy tails.
 
 References
 ----------
@@ -20,19 +20,19 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammaln, logsumexp
 
-__all__ = ["Law", "Mixture", "Proposal", "fit"]
+__all__ = ["DefensiveMixture", "Distribution", "TMixture", "fit"]
 
-FREEDOM = 5  # degrees of freedom of each component
-COMPONENTS = 4  # at most
-EACH = 20  # effective draws per component and dimension before there is another
-PRIOR = 10  # draws per dimension that the average scale matrix counts for
+DEGREES = 5  # degrees of freedom of each component
+COMPONENTS = 4  # maximum number
+DRAWS_PER_COMPONENT = 20  # effective draws per component and dimension required for a further component
+SCALE_PRIOR = 10  # weight of the average scale matrix, in draws per dimension
 ITERATIONS = 20
 
 Matrix = NDArray[np.float64]
 
 
-class Proposal(NamedTuple):
-    """A mixture of multivariate t laws.
+class TMixture(NamedTuple):
+    """A mixture of multivariate t distributions.
 
     Attributes
     ----------
@@ -47,20 +47,20 @@ class Proposal(NamedTuple):
     root: NDArray[np.float64]
 
     @classmethod
-    def single(cls, mean: NDArray[np.float64], covariance: Matrix) -> Proposal:
-        """One t law with that mean and covariance.
+    def single(cls, mean: NDArray[np.float64], covariance: Matrix) -> TMixture:
+        """Return one t distribution with the given mean and covariance.
 
         Examples
         --------
-        >>> Proposal.single(np.zeros(1), np.eye(1)).log_density(np.zeros((1, 1))).round(3)
+        >>> TMixture.single(np.zeros(1), np.eye(1)).log_density(np.zeros((1, 1))).round(3)
         array([-0.713])
         """
-        return cls(np.ones(1), mean[None], _root(covariance[None] * (FREEDOM - 2) / FREEDOM))
+        return cls(np.ones(1), mean[None], _root(covariance[None] * (DEGREES - 2) / DEGREES))
 
     def draw(self, size: int, rng: np.random.Generator) -> Matrix:
-        """Independent draws, shape (size, d)."""
+        """Return independent draws, shape (size, d)."""
         component = rng.choice(self.weight.size, size, p=self.weight)
-        scale = np.sqrt(FREEDOM / rng.chisquare(FREEDOM, size))
+        scale = np.sqrt(DEGREES / rng.chisquare(DEGREES, size))
         draws = rng.standard_normal((size, self.mean.shape[1])) * scale[:, None]
         for k in range(self.weight.size):
             held = component == k
@@ -68,84 +68,84 @@ class Proposal(NamedTuple):
         return draws
 
     def log_density(self, points: Matrix) -> NDArray[np.float64]:
-        """Log density, shape (n,)."""
+        """Return the log density, shape (n,)."""
         return logsumexp(self._parts(points)[0], axis=1)
 
     def _parts(self, points: Matrix) -> tuple[Matrix, Matrix]:
-        """Log weight times density, and squared distance, of every point and component."""
+        """Return log weight plus log density, and squared distance, of every point and component."""
         d = points.shape[1]
         inverse = np.linalg.inv(self.root)
         distance = np.stack(
             [(((points - m) @ i.T) ** 2).sum(axis=1) for m, i in zip(self.mean, inverse, strict=True)], axis=1
         )
         log_size = np.log(np.diagonal(self.root, axis1=1, axis2=2)).sum(axis=1)
-        log_peak = gammaln((FREEDOM + d) / 2) - gammaln(FREEDOM / 2) - d / 2 * np.log(FREEDOM * np.pi) - log_size
-        log_p = np.log(self.weight) + log_peak - (FREEDOM + d) / 2 * np.log1p(distance / FREEDOM)
+        log_peak = gammaln((DEGREES + d) / 2) - gammaln(DEGREES / 2) - d / 2 * np.log(DEGREES * np.pi) - log_size
+        log_p = np.log(self.weight) + log_peak - (DEGREES + d) / 2 * np.log1p(distance / DEGREES)
         return log_p, distance
 
 
-class Law(Protocol):
-    """A law that can be drawn from, and whose density is known."""
+class Distribution(Protocol):
+    """A distribution with draws and a known density."""
 
     def draw(self, size: int, rng: np.random.Generator) -> Matrix:
-        """Independent draws, shape (size, d)."""
+        """Return independent draws, shape (size, d)."""
 
     def log_density(self, points: Matrix) -> NDArray[np.float64]:
-        """Log density, shape (n,)."""
+        """Return the log density, shape (n,)."""
 
 
-class Mixture(NamedTuple):
-    """A mixture of laws.
+class DefensiveMixture(NamedTuple):
+    """A mixture of distributions.
 
     Attributes
     ----------
-    parts : sequence of Law
+    parts : sequence of Distribution
     shares : sequence of float
-        Their sum is 1.
+        Mixture weights, which sum to 1.
 
     Examples
     --------
-    >>> one, two = (Proposal.single(np.full(1, mean), np.eye(1)) for mean in (-50.0, 50.0))
-    >>> both = Mixture([one, two], [0.25, 0.75])
+    >>> left, right = (TMixture.single(np.full(1, mean), np.eye(1)) for mean in (-50.0, 50.0))
+    >>> both = DefensiveMixture([left, right], [0.25, 0.75])
     >>> int((both.draw(400, np.random.default_rng(1)) > 0).sum())
     300
     >>> both.log_density(np.array([[50.0]])).round(3)  # log(0.75) below that of the part
     array([-1.001])
     """
 
-    parts: Sequence[Law]
+    parts: Sequence[Distribution]
     shares: Sequence[float]
 
     def draw(self, size: int, rng: np.random.Generator) -> Matrix:
-        """Independent draws, shape (size, d), in the order of the parts."""
+        """Return independent draws, shape (size, d), in the order of the parts."""
         counts = rng.multinomial(size, self.shares).tolist()
         return np.concatenate([part.draw(n, rng) for part, n in zip(self.parts, counts, strict=True)])
 
     def log_density(self, points: Matrix) -> NDArray[np.float64]:
-        """Log density, shape (n,)."""
+        """Return the log density, shape (n,)."""
         logs = np.stack([part.log_density(points) for part in self.parts])
         return logsumexp(logs + np.log(self.shares)[:, None], axis=0)
 
 
-def fit(points: Matrix, effective: float, rng: np.random.Generator) -> Proposal:
+def fit(points: Matrix, effective: float, rng: np.random.Generator) -> TMixture:
     """Fit a proposal to draws from a posterior.
 
     Parameters
     ----------
     points : array of float64, shape (n, d)
-        Resampled from weighted draws.
+        Draws resampled from weighted draws.
     effective : float
-        How many independent draws these are worth: decides the number of components.
+        Effective number of independent draws; it determines the number of components.
     rng : numpy.random.Generator
-        Picks the means to start from.
+        Chooses the initial means.
 
     Returns
     -------
-    Proposal
+    TMixture
 
     Notes
     -----
-    Some 0.1 s for 4,000 points in 22 dimensions.
+    Takes about 0.1 s for 4,000 points in 22 dimensions.
 
     Examples
     --------
@@ -156,21 +156,21 @@ def fit(points: Matrix, effective: float, rng: np.random.Generator) -> Proposal:
     True
     """
     n, d = points.shape
-    size = int(np.clip(effective / (EACH * d), 1, COMPONENTS))
+    size = int(np.clip(effective / (DRAWS_PER_COMPONENT * d), 1, COMPONENTS))
     total = np.cov(points.T, bias=True).reshape(d, d)
     floor = 1e-9 * np.diag(np.diag(total)) + 1e-300 * np.eye(d)
     start = points[rng.choice(n, size, replace=False)]
-    found = Proposal(np.full(size, 1 / size), start, np.repeat(_root(total + floor)[None], size, axis=0))
+    mixture = TMixture(np.full(size, 1 / size), start, np.repeat(_root(total + floor)[None], size, axis=0))
     for _ in range(ITERATIONS):
-        log_p, distance = found._parts(points)
+        log_p, distance = mixture._parts(points)
         member = np.exp(log_p - logsumexp(log_p, axis=1, keepdims=True))
-        trust = member * (FREEDOM + d) / (FREEDOM + distance)  # far draws count less: tails are the t law's
+        trust = member * (DEGREES + d) / (DEGREES + distance)  # distant draws have less weight in the t distribution
         count, mean = member.sum(axis=0), trust.T @ points / trust.sum(axis=0)[:, None]
         scatter = np.stack([(t[:, None] * (points - m)).T @ (points - m) for t, m in zip(trust.T, mean, strict=True)])
         average = scatter.sum(axis=0) / n
-        scale = (scatter + PRIOR * d * average) / (count + PRIOR * d)[:, None, None]
-        found = Proposal((count + 1) / (n + size), mean, _root(scale + floor))
-    return found
+        scale = (scatter + SCALE_PRIOR * d * average) / (count + SCALE_PRIOR * d)[:, None, None]
+        mixture = TMixture((count + 1) / (n + size), mean, _root(scale + floor))
+    return mixture
 
 
 def _root(scale: NDArray[np.float64]) -> NDArray[np.float64]:

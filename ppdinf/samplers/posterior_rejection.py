@@ -4,20 +4,19 @@ Target: pi(theta | y, Z), proportional to pi(theta) L(theta) with the marginal l
 
     L(theta) = p(y, Z | theta) = sum over tables x on the fiber of p(x | theta) q(y - x).
 
-Propose theta from the prior, accept with probability L(theta) / M, M >= sup L.
+Propose theta from the prior, accept with probability L(theta) / M, where M >= sup L.
 
 Seeman, Reimherr and Slavkovic, "Formal privacy for partially private data", Algorithm 1, proposes theta from
-pi(theta | Z) and a table x from p(x | theta, Z), and accepts with probability p(y | x, Z) / M (its printed
-inequality is reversed, and M must bound p(y | x, Z) over the tables x). Neither of its proposals can be
-drawn directly in general. Both disappear when P(Z | theta) moves from the proposal into the acceptance and
-x is summed out: P(Z | theta) sum_x p(x | theta, Z) p(y | x, Z) is L(theta). The law of the accepted draws is
-the same, and averaging over x can only raise the acceptance for a given M; tables follow afterwards from
-`ppdinf.sample_confidential`.
+pi(theta | Z) and a table x from p(x | theta, Z), and accepts with probability p(y | x, Z) / M. (Its printed
+inequality is reversed, and M must bound p(y | x, Z) over the tables x.) In general neither proposal can be drawn
+directly. Moving P(Z | theta) from the proposal into the acceptance and marginalizing x removes both proposals:
+P(Z | theta) sum_x p(x | theta, Z) p(y | x, Z) is L(theta). The distribution of the accepted draws is the same.
+Averaging over x cannot lower the acceptance for a given M. `ppdinf.sample_confidential` draws the tables afterwards.
 
-M is proved wherever a proof is worth its price (`ppdinf.samplers.posterior_bound`): draws are then exact. Where such an
-M would need more than a million proposals, or there is none, M is the largest value found by maximising L from the
-best prior draws. Each proposal checks it: one with a larger L raises M, and the draws accepted so far are put to
-the test again with their own uniform numbers. Draws are exact if the final M bounds L.
+A proved M is used if its cost is acceptable (`ppdinf.samplers.posterior_bound`); the draws are then exact. If a proved
+M would need more than a million proposals, or is unknown, M is the largest L found by maximization from the best prior
+draws. Each proposal checks M: a larger L raises M, and all accepted draws are tested again with their own uniform
+numbers. Draws are exact if the final M bounds L.
 """
 
 from __future__ import annotations
@@ -54,10 +53,10 @@ from ppdinf.samplers.posterior_bound import log_bound as proved_bound
 
 __all__ = ["rejection"]
 
-BATCH = 4096  # proposals drawn and weighed in one call of compiled code
-LARGEST = 10**7  # proposals beyond which the run is not worth starting
-AFFORDABLE = 10**6  # proposals that a proof of the bound may cost
-STARTS = 4  # prior draws from which the likelihood is maximised
+BATCH = 4096  # proposals drawn and evaluated in one call of compiled code
+LARGEST = 10**7  # predicted proposals above which the run is refused
+AFFORDABLE = 10**6  # maximum number of proposals with a proved bound
+STARTS = 4  # prior draws from which the likelihood is maximized
 
 
 def rejection(
@@ -65,13 +64,12 @@ def rejection(
 ) -> xr.DataTree:
     """Draw the parameters of a model from their posterior, exactly and independently, by rejection.
 
-    Right for few parameters with informative priors; elsewhere hopeless, and then it stops at once.
+    Suitable for few parameters with informative priors. Otherwise the function raises an error at once.
 
     Parameters
     ----------
     model : pymc.Model
-        Proper priors, continuous parameters, and any likelihood: a `PartiallyPrivate` table that is summed
-        out, beside others or none.
+        Proper priors, continuous parameters, and any likelihood, including marginalized `PartiallyPrivate` tables.
     draws : int
         Number of draws.
     rng : int or numpy.random.Generator, optional
@@ -80,24 +78,25 @@ def rejection(
     Returns
     -------
     xarray.DataTree
-        As `pm.sample`: ``posterior`` with one chain, ``sample_stats`` with ``acceptance``, the probability
-        with which each draw was accepted, and ``observed_data``. Attributes of ``sample_stats``:
-        ``acceptance_rate``, ``proposals``, ``log_bound`` (log M, the mechanism's normaliser dropped), ``bound``
-        ("proved", or "found" by maximisation) and ``bound_raised``, how many times a proposal exceeded it.
+        Same layout as the result of `pm.sample`: ``posterior`` with one chain, ``sample_stats`` with ``acceptance``,
+        the acceptance probability of each draw, and ``observed_data``. Attributes of ``sample_stats``:
+        ``acceptance_rate``; ``proposals``; ``log_bound`` (log M without the mechanism's normalizer); ``bound``
+        ("proved", or "found" by maximization); ``bound_raised``, the number of proposals that exceeded the bound.
 
     Raises
     ------
     ModelError
-        More than ten million proposals would be needed; an unknown of whole numbers; an improper prior; a
-        likelihood that is nan.
+        The run would need more than 10 million proposals, or the model has an integer unknown, an improper prior or a
+        likelihood of nan.
 
     Notes
     -----
-    Exact where ``bound`` is "proved", elsewhere if maximisation found the top; ``bound_raised`` above 0 says that it
-    had not. Proofs are for noisy tables alone, with noise whose law does not depend on the table; they are sharp
-    for Poisson cells: each cell beyond the number of parameters enlarges M by a factor of about 1.6.
+    Draws are exact where ``bound`` is "proved". Otherwise they are exact if maximization found the maximum;
+    ``bound_raised`` above 0 shows that it did not. Bounds are proved only for models with noisy tables as the only data
+    and noise whose distribution does not depend on the table. They are sharp for Poisson cells: each cell beyond the
+    number of parameters increases M by a factor of about 1.6.
 
-    Compiling takes seconds; then about 10 us plus one marginal likelihood (20 us for 20 cells) for each proposal. The
+    Compilation takes seconds. Then a proposal takes about 10 us and one marginal likelihood (20 us for 20 cells). The
     expected number of proposals is ``draws * M / p(y, Z)``.
 
     References
@@ -125,9 +124,9 @@ def rejection(
 
     with Progress(disable=not progressbar, transient=True) as progress:
         task = progress.add_task("Rejection", total=draws)
-        found = _draw(propose, proved_bound(model), maximise, draws, rng, lambda n: progress.update(task, completed=n))
-    posterior = dict(zip(names, found.draws, strict=True))
-    return as_tree(model, posterior, {"acceptance": found.acceptance}, found.attrs)
+        result = _draw(propose, proved_bound(model), maximise, draws, rng, lambda n: progress.update(task, completed=n))
+    posterior = dict(zip(names, result.draws, strict=True))
+    return as_tree(model, posterior, {"acceptance": result.acceptance}, result.attrs)
 
 
 type Batch = tuple[list[Array], NDArray[np.float64], NDArray[np.float64]]
@@ -135,7 +134,7 @@ type Batch = tuple[list[Array], NDArray[np.float64], NDArray[np.float64]]
 
 
 class _Accepted(NamedTuple):
-    """Draws of every variable, the probability with which each was accepted, and what is said of the run."""
+    """Draws of every variable, their acceptance probabilities, and attributes of the run."""
 
     draws: list[Array]
     acceptance: NDArray[np.float64]
@@ -151,31 +150,31 @@ def _draw(
     report: Callable[[int], None] = lambda accepted: None,
 ) -> _Accepted:
     proposed, log_l, values = propose()
-    needed = np.log(draws) + proved - (np.logaddexp.reduce(log_l) - np.log(log_l.size))
-    if needed <= np.log(AFFORDABLE):
+    log_proposals = np.log(draws) + proved - (np.logaddexp.reduce(log_l) - np.log(log_l.size))
+    if log_proposals <= np.log(AFFORDABLE):
         bound, log_bound = "proved", proved
     else:
         bound, log_bound = "found", maximise(values[np.argsort(log_l)[-STARTS:]], float(log_l.max()))
-    kept, kept_log_l, kept_log_u = [part[:0] for part in proposed], log_l[:0], log_l[:0]
+    pool, pool_log_l, pool_log_u = [part[:0] for part in proposed], log_l[:0], log_l[:0]
     proposals, raised, log_mass = 0, 0, -np.inf
     while True:
         if log_l.max() > log_bound + 1e-9:
             log_bound, raised = float(log_l.max()), raised + 1
         proposals += log_l.size
         log_mass = np.logaddexp(log_mass, np.logaddexp.reduce(log_l))
-        _require_hope(log_mass - np.log(proposals) - log_bound, draws, proposals)
-        parts = [np.concatenate(pair) for pair in zip(kept, proposed, strict=True)]
-        kept_log_l = np.concatenate([kept_log_l, log_l])
-        kept_log_u = np.concatenate([kept_log_u, -rng.exponential(size=log_l.size)])
-        accepted = kept_log_u < kept_log_l - log_bound
-        kept, kept_log_l, kept_log_u = [part[accepted] for part in parts], kept_log_l[accepted], kept_log_u[accepted]
-        report(min(kept_log_l.size, draws))
-        if kept_log_l.size >= draws:
+        _require_feasible(log_mass - np.log(proposals) - log_bound, draws, proposals)
+        parts = [np.concatenate(pair) for pair in zip(pool, proposed, strict=True)]
+        pool_log_l = np.concatenate([pool_log_l, log_l])
+        pool_log_u = np.concatenate([pool_log_u, -rng.exponential(size=log_l.size)])
+        accepted = pool_log_u < pool_log_l - log_bound
+        pool, pool_log_l, pool_log_u = [part[accepted] for part in parts], pool_log_l[accepted], pool_log_u[accepted]
+        report(min(pool_log_l.size, draws))
+        if pool_log_l.size >= draws:
             break
         proposed, log_l, _ = propose()
-    acceptance = np.exp(np.minimum(kept_log_l[:draws] - log_bound, 0.0))
-    attrs = {"acceptance_rate": kept_log_l.size / proposals, "proposals": proposals, "log_bound": float(log_bound)}
-    return _Accepted([part[:draws] for part in kept], acceptance, {**attrs, "bound": bound, "bound_raised": raised})
+    acceptance = np.exp(np.minimum(pool_log_l[:draws] - log_bound, 0.0))
+    attrs = {"acceptance_rate": pool_log_l.size / proposals, "proposals": proposals, "log_bound": float(log_bound)}
+    return _Accepted([part[:draws] for part in pool], acceptance, {**attrs, "bound": bound, "bound_raised": raised})
 
 
 def _proposals(model: pm.Model, seed: int) -> tuple[list[str], Callable[[], Batch]]:
@@ -184,12 +183,12 @@ def _proposals(model: pm.Model, seed: int) -> tuple[list[str], Callable[[], Batc
     for rv in free:
         if isinstance(rv.owner.op, FlatRV | HalfFlatRV):
             raise ModelError(
-                f"the prior of {rv.name!r} cannot be drawn from: give it a proper prior, such as pm.Normal"
+                f"the prior of {rv.name!r} is improper and cannot be sampled: use a proper prior, such as pm.Normal"
             )
     drawn = drawn_for(model, free)
     log_l = model.logp(vars=[*model.observed_RVs, *model.potentials], jacobian=False)
     (log_l,) = graph_replace([log_l], drawn, strict=False)
-    # what was observed has its value wherever something depends on it
+    # observed variables have their observed values in all dependent expressions
     observed = {rv: model.rvs_to_values[rv] for rv in model.observed_RVs}
     replaced = graph_replace([*outcome, log_l, *(value.ravel() for value in drawn.values())], observed, strict=False)
     for k in range(len(free)):
@@ -207,11 +206,11 @@ def _proposals(model: pm.Model, seed: int) -> tuple[list[str], Callable[[], Batc
     function = compile_pymc([], many, random_seed=seed)
 
     def propose() -> Batch:
-        found = function()
-        log_l = found[len(outcome)]
+        result = function()
+        log_l = result[len(outcome)]
         if np.isnan(log_l).any():
             raise ModelError("the log likelihood is nan at a draw from the prior: check the model there")
-        return found[: len(outcome)], log_l, np.concatenate(found[len(outcome) + 1 :], axis=1)
+        return result[: len(outcome)], log_l, np.concatenate(result[len(outcome) + 1 :], axis=1)
 
     return [variable.name for variable in outcome], propose
 
@@ -234,7 +233,7 @@ def _sized_by_parameters(rv: TensorVariable) -> TensorVariable:
 
 
 def _maximiser(model: pm.Model) -> Callable[[NDArray[np.float64], float], float]:
-    """Compile a search for the largest log likelihood that is reached from given starts, and at least a given one."""
+    """Compile a search for the largest log likelihood from given starts, at least a given value."""
     log_l = model.logp(vars=[*model.observed_RVs, *model.potentials], jacobian=False)
     (log_l,), joined = join_nonshared_inputs(model.initial_point(), [log_l], model.value_vars)
     function = compile_pymc([joined], [-log_l, -pt.grad(log_l, joined)])
@@ -248,11 +247,11 @@ def _maximiser(model: pm.Model) -> Callable[[NDArray[np.float64], float], float]
     return maximise
 
 
-def _require_hope(log_acceptance: float, draws: int, proposals: int) -> None:
+def _require_feasible(log_acceptance: float, draws: int, proposals: int) -> None:
     if np.log(draws) - log_acceptance > np.log(LARGEST):
         digits = log_acceptance / np.log(10)
         raise ModelError(
-            f"rejection is hopeless here: after {proposals} proposals the predicted acceptance is 1e{digits:.0f}, and "
-            f"{draws} draws would need more than ten million proposals. Use ppdinf.samplers.importance or pm.sample(), "
-            "or tighten the priors"
+            f"rejection is not feasible: after {proposals} proposals the predicted acceptance is 1e{digits:.0f}, and "
+            f"{draws} draws would need more than 10 million proposals. Use ppdinf.samplers.importance or pm.sample(), "
+            "or more informative priors"
         )

@@ -1,4 +1,4 @@
-"""Log posterior density of a model in its unconstrained space, compiled for one point and for many."""
+"""Log posterior density of a model in its unconstrained space, for single points and for batches."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from ppdinf._internal.pymc_compat import (
 from ppdinf._internal.types import Array
 from ppdinf.distributions.model_graph.dependents import drawn_for
 
-__all__ = ["Prior", "Target", "target_of"]
+__all__ = ["PosteriorTarget", "Prior", "target_of"]
 
 NORMALIZED = (
     "pytensor.tensor.random",
@@ -39,40 +39,40 @@ class Prior(NamedTuple):
 
     Attributes
     ----------
-    one : callable
-        Draws the parts of a vector.
+    draw_parts : callable
+        Returns the parts of one random vector.
     log_densities : callable or None
-        Log density of many vectors; None where a density may lack its normalizing constant.
+        Log density of a batch of vectors; None if a density may lack its normalizing constant.
     """
 
-    one: Callable[[], list[Array]]
+    draw_parts: Callable[[], list[Array]]
     log_densities: Callable[[Matrix], NDArray[np.float64]] | None
 
     def draw(self, size: int, rng: np.random.Generator | None = None) -> Matrix:
-        """Independent draws, shape (size, d); their seed is that of the target."""
-        return np.array([np.concatenate(self.one()) for _ in range(size)]).reshape(size, -1)
+        """Return independent draws, shape (size, d); their seed is that of the target."""
+        return np.array([np.concatenate(self.draw_parts()) for _ in range(size)]).reshape(size, -1)
 
     def log_density(self, points: Matrix) -> NDArray[np.float64]:
-        """Log density, shape (n,)."""
+        """Return the log density, shape (n,)."""
         assert self.log_densities is not None
         return _without_nan(self.log_densities, points)
 
 
-class Target(NamedTuple):
-    """Unnormalised log posterior of an unconstrained vector.
+class PosteriorTarget(NamedTuple):
+    """Unnormalized log posterior of an unconstrained vector.
 
     Attributes
     ----------
     start : array of float64, shape (d,)
         Initial point of the model.
     prior : Prior or None
-        None where a prior is improper, or cannot be drawn from.
+        None if a prior is improper or cannot be sampled.
     log_p : callable
-        Log densities of many vectors, shape (n,); -inf where the density is nan.
+        Log densities of a batch of vectors, shape (n,); -inf where the density is nan.
     value_and_gradient : callable
         Log density of one vector, and its gradient.
     draws : callable
-        Values of all variables of the model at many vectors, by name.
+        Values of all variables of the model at a batch of vectors, by name.
     """
 
     start: NDArray[np.float64]
@@ -82,18 +82,18 @@ class Target(NamedTuple):
     draws: Callable[[Matrix], dict[str, Array]]
 
 
-def target_of(model: pm.Model, seed: int = 1) -> Target:
+def target_of(model: pm.Model, seed: int = 1) -> PosteriorTarget:
     """Compile the posterior of a model.
 
     Parameters
     ----------
     model : pymc.Model
     seed : int, default 1
-        Of the draws from the prior.
+        Seed of the draws from the prior.
 
     Returns
     -------
-    Target
+    PosteriorTarget
 
     Examples
     --------
@@ -117,7 +117,7 @@ def target_of(model: pm.Model, seed: int = 1) -> Target:
         return dict(zip(names, transformed(points), strict=True))
 
     start = np.concatenate([np.ravel(point[value.name]) for value in values])
-    return Target(start, _prior(model, many, seed), partial(_without_nan, batch), gradient, draws)
+    return PosteriorTarget(start, _prior(model, many, seed), partial(_without_nan, batch), gradient, draws)
 
 
 def _prior(model: pm.Model, many: TensorVariable, seed: int) -> Prior | None:
@@ -127,19 +127,19 @@ def _prior(model: pm.Model, many: TensorVariable, seed: int) -> Prior | None:
         return None
     observed = {rv: model.rvs_to_values[rv] for rv in model.observed_RVs}
     drawn = graph_replace(list(drawn_for(model, free).values()), observed, strict=False)
-    one = compile_pymc([], [value.ravel() for value in drawn], mode="FAST_COMPILE", random_seed=seed)
+    draw_parts = compile_pymc([], [value.ravel() for value in drawn], mode="FAST_COMPILE", random_seed=seed)
     try:
-        one()
-    except NotImplementedError:  # a distribution without draws
+        draw_parts()
+    except NotImplementedError:  # the distribution has no draws
         return None
     if not all(type(rv.owner.op).__module__.startswith(NORMALIZED) for rv in free):
-        return Prior(one, None)
+        return Prior(draw_parts, None)
     (log_prior,), joined = join_nonshared_inputs(model.initial_point(), [model.logp(vars=free)], model.value_vars)
     density = compile_pymc([many], vectorize_graph(log_prior, {joined: many}), mode="FAST_COMPILE")
-    return Prior(one, density)
+    return Prior(draw_parts, density)
 
 
 def _without_nan(density: Callable[[Matrix], Array], points: Matrix) -> NDArray[np.float64]:
     with np.errstate(all="ignore"):
-        found = density(points)
-    return np.where(np.isnan(found), -np.inf, found)
+        log_p = density(points)
+    return np.where(np.isnan(log_p), -np.inf, log_p)

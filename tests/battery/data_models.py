@@ -1,11 +1,11 @@
-"""Data models of tables, each twice: as an analyst writes it in PyMC, and as the formula of the enumerator.
+"""Data models of tables, each twice: as PyMC code of an analyst, and as the formula of the enumerator.
 
-At `extreme` points the two must agree. At `rounded` ones a parameter becomes 0 or 1 in doubles, and PyMC may round the
-likelihood to 0, or to what it is at that end: it must not be nan, and have a gradient. (Left out are points where
-PyMC's own density of one count has none: weights of a mixture that round to 0, truncated laws without any mass.)
+At `extreme` points both must agree. At `rounded` points a parameter rounds to 0 or 1 in doubles. PyMC may round the
+likelihood to 0 or to its limit: it must not be nan, and its gradient must exist. (Points are omitted where
+PyMC's own density of one count is nan: mixture weights that round to 0, truncated distributions without mass.)
 
-`eta` are linear predictors of the cells, ``theta[0] + theta[1] * SLOPE``; further entries of theta are what else is
-unknown. Every unknown is unbounded and has no prior: what PyMC computes is then the likelihood itself.
+`eta` are linear predictors of the cells, ``theta[0] + theta[1] * SLOPE``; further entries of theta are other
+unknowns. Every unknown is unbounded and has no prior, so PyMC computes the likelihood.
 """
 
 from collections.abc import Callable
@@ -35,7 +35,7 @@ ROUNDED = [
 
 @dataclass(frozen=True)
 class DataModel:
-    """`dist` is given theta and eta as tensors, eta in the shape of the table; `log_p` theta, eta, tables in rows."""
+    """`dist` takes theta and eta as tensors, eta in table shape; `log_p` takes theta, eta, tables in rows."""
 
     dist: Callable
     log_p: Callable
@@ -45,7 +45,7 @@ class DataModel:
     low: int = 0
     high: int | None = None
     negative: bool = False
-    fixed: bool = False  # nothing is unknown
+    fixed: bool = False  # no unknowns
     whole: bool = False  # log_p is that of tables, not of their cells
 
     def log_probability(self, theta, x):
@@ -62,16 +62,16 @@ def with_more(*more, base=ORDINARY):
 
 
 def each(values, eta):
-    """As many of the values as there are cells, in the shape of the table; `eta` is a tensor or a row of cells."""
+    """Return as many values as there are cells, in the shape of the table; `eta` is a tensor or a row of cells."""
     shape = eta.shape if isinstance(eta, np.ndarray) else eta.type.shape
     return np.resize(values, int(np.prod(shape))).reshape(shape)
 
 
-# Laws that need more than one line in PyMC
+# Distributions that need more than one line in PyMC
 
 
 def own_geometric(eta):
-    """A law that PyMC does not have: P(x) proportional to 1 / (x + 1)! with weight exp(eta x)."""
+    """A distribution that PyMC does not have: P(x) proportional to 1 / (x + 1)! with weight exp(eta x)."""
 
     def logp(value, eta):
         log_mass = eta * value - pt.gammaln(value + 2.0) + eta - pt.log(pt.expm1(pt.exp(eta)))
@@ -81,7 +81,7 @@ def own_geometric(eta):
 
 
 def shifted_poisson(eta, x):
-    """Sum over x of exp(eta x) / (x + 1)! is expm1(exp(eta)) / exp(eta)."""
+    """The sum over x of exp(eta x) / (x + 1)! is expm1(exp(eta)) / exp(eta)."""
     return own.within(x, x >= 0, eta * x - gammaln(np.maximum(x, 0) + 2.0) + eta - np.log(np.expm1(np.exp(eta))))
 
 
@@ -285,7 +285,7 @@ DATA_MODELS = {
     "censored Poisson": DataModel(
         lambda theta, eta: pm.Censored.dist(pm.Poisson.dist(pm.math.exp(eta)), lower=1, upper=6),
         lambda theta, eta, x: own.censored(x, lambda k: own.poisson(k, np.exp(eta)), 1, 6, 300),
-        # PyMC takes P(x >= 6) as 1 minus the rest: no digits of it are left below -5, nor a slope
+        # PyMC computes P(x >= 6) as 1 minus the complement: below -5 no digits and no slope remain
         extreme=[(-0.5, 0.0), (0.0, 4.0), (3.0, 2.0)],
         low=1,
         high=6,

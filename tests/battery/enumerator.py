@@ -1,7 +1,7 @@
-"""The posterior by listing tables: every law from its formula, none from the package.
+"""The posterior by enumeration of tables: every distribution from its formula, none from the package.
 
 A table is a row of integers, one per cell in table order. Log probabilities are summed in doubles; probabilities near
-0 and 1 enter by their logits, so that nothing cancels.
+0 and 1 enter by their logits, to avoid cancellation.
 """
 
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from scipy.special import betaln, gammaln, logsumexp, xlog1py, xlogy
 
 
 def tables(low, high, A=(), a=(), B=(), b=()):
-    """All integer tables x with low <= x <= high, A x = a and B x >= b, one per row."""
+    """Return all integer tables x with low <= x <= high, A x = a and B x >= b, one per row."""
     axes = [np.arange(first, last + 1) for first, last in zip(low, high, strict=True)]
     found = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, len(axes))
     for row, value in zip(A, a, strict=True):
@@ -40,12 +40,12 @@ def gaussian(sigma):
 
 
 def staircase(epsilon, sensitivity, step):
-    """The first `step` sizes on the top stair, then `sensitivity` sizes on each further one."""
+    """The first `step` sizes are on the top stair, then `sensitivity` sizes on each further stair."""
     return lambda z: -epsilon * ((np.abs(z) - step) // sensitivity + 1).sum(axis=-1)
 
 
 def log_normaliser(log_weight, x, released):
-    """log C(x): log of the summed weights of all releases that could have been made of each table."""
+    """Return log C(x): the log of the summed weights of all possible releases of each table."""
     return np.array([logsumexp(log_weight(released - table)) for table in x])
 
 
@@ -67,7 +67,7 @@ def log_choose(n, k):
 
 
 def times(count, log_p):
-    """count * log p with 0 * -inf = 0."""
+    """Return count * log p with 0 * -inf = 0."""
     return np.where(count == 0, 0.0, count * np.where(count == 0, 0.0, log_p))
 
 
@@ -100,7 +100,7 @@ def negative_binomial_by_p(x, n, logit):
 
 
 def geometric(x, logit):
-    """Trials up to the first success, from 1 on."""
+    """Trials up to the first success, at least 1."""
     x = np.asarray(x)
     return within(x, x >= 1, log_sigmoid(logit) + times(x - 1, log_sigmoid(-np.asarray(logit, dtype=float))))
 
@@ -111,7 +111,7 @@ def uniform(x, low, high):
 
 
 def categorical(x, p):
-    """One row of probabilities per cell, or one for all."""
+    """One row of probabilities per cell, or one for all cells."""
     p = np.asarray(p)
     x = np.asarray(x)
     inside = (x >= 0) & (x < p.shape[-1])
@@ -155,7 +155,7 @@ def zero_inflated(x, logit_psi, log_p):
 
 
 def truncated(x, law, lower, upper):
-    """`law` given that the count is from lower to upper, both included."""
+    """`law` given that the count is from lower to upper, inclusive."""
     x = np.asarray(x)
     mass = logsumexp(np.stack([law(np.full_like(x, k)) for k in range(lower, upper + 1)]), axis=0)
     return within(x, (x >= lower) & (x <= upper), law(x) - mass)
@@ -168,7 +168,7 @@ def positive(x, law):
 
 
 def censored(x, law, lower, upper, reach):
-    """`law` with counts below `lower` reported as it, above `upper` as that; counts beyond `reach` left out."""
+    """`law` with counts below `lower` set to it and counts above `upper` set to it; counts above `reach` omitted."""
     x = np.asarray(x)
     above = logsumexp(np.stack([law(np.full_like(x, k)) for k in range(upper, reach + 1)]), axis=0)
     below = logsumexp(np.stack([law(np.full_like(x, k)) for k in range(lower + 1)]), axis=0)
@@ -198,18 +198,18 @@ def dirichlet_multinomial(rows, alpha):
     return np.where((rows >= 0).all(axis=-1), log_p, -np.inf)
 
 
-# --- what is asked of the laws ----------------------------------------------------------------------------------------
+# --- functions of the distributions -----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Listed:
-    """Tables that agree with what is public, and the log density of the release given each."""
+    """Return tables that satisfy everything public, and the log density of the release given each."""
 
     tables: np.ndarray
     log_noise: np.ndarray
 
     def log_marginal(self, log_joint):
-        """log of the sum over tables of exp(log_joint + log_noise)."""
+        """Return the log of the sum over tables of exp(log_joint + log_noise)."""
         return logsumexp(log_joint + self.log_noise)
 
     def probabilities(self, log_joint):
@@ -218,9 +218,9 @@ class Listed:
 
 
 def alike(found, expected, precision=1e-8):
-    """Whether log densities agree: differences between tables to `precision`, what is the same for all to 1e-5.
+    """Return whether log densities agree: differences between tables to `precision`, a common constant to 1e-5.
 
-    (PyMC holds small whole numbers of its own arguments in single precision.)
+    (PyMC stores small integers among its own arguments in single precision.)
     """
     found, expected = np.asarray(found, dtype=float), np.asarray(expected, dtype=float)
     some = np.isfinite(expected)
@@ -243,9 +243,9 @@ def slope(function, at, step=2e-3):
 
 
 def agreement(draws, listed, probabilities):
-    """p-value of the chi-square test that the drawn tables follow the probabilities; 0 if one is not listed.
+    """Return the p-value of the chi-square test of drawn tables against the probabilities; 0 if one is not listed.
 
-    Tables that are expected fewer than five times are counted together.
+    Tables with an expected count below five are combined.
     """
     index = {tuple(table): k for k, table in enumerate(listed.tables.tolist())}
     seen = np.zeros(len(index))
@@ -258,7 +258,7 @@ def agreement(draws, listed, probabilities):
     tail_probability = expected < 5
     seen = np.append(seen[~tail_probability], seen[tail_probability].sum())
     expected = np.append(expected[~tail_probability], expected[tail_probability].sum())
-    if expected[-1] < 5:  # rarer than once in thousands altogether
+    if expected[-1] < 5:  # fewer than five expected in total
         keep = expected.argmax()
         expected[keep], seen[keep] = expected[keep] + expected[-1], seen[keep] + seen[-1]
         seen, expected = seen[:-1], expected[:-1]

@@ -1,4 +1,4 @@
-"""A model of a release, as PyMC has it and as the enumerator has it."""
+"""A model of a release, for PyMC and for the enumerator."""
 
 from dataclasses import dataclass
 
@@ -28,7 +28,7 @@ class Posed:
         return PUBLISHED[self.published]
 
     def model(self, *, marginalize, prior=None):
-        """The table is called x; theta has no prior, or that given."""
+        """Build the model: the table is called x; theta has no prior, or the given one."""
         release = self.release.release()
         with pm.Model(coords=release.coords) as model:
             size = len(self.law.ordinary[0])
@@ -44,7 +44,7 @@ class Posed:
         return self.law.log_probability(np.asarray(point["theta"]), listed.tables)
 
     def beyond(self, point, listed):
-        """Whether the posterior goes further from the release than its noise does."""
+        """Return whether the posterior is further from the release than its noise."""
         if self.release.reach is None:
             return False
         probable = listed.probabilities(self.log_joint(point, listed)) > 1e-11
@@ -55,7 +55,7 @@ class Posed:
 
 
 def summed_out(model, point, draws, seed):
-    """Tables drawn given the point, as rows."""
+    """Return tables drawn given the point, as rows."""
     values = {name: np.broadcast_to(value, (1, draws, *np.shape(value))) for name, value in point.items()}
     dims = {name: ("chain", "draw", *(f"{name}_{k}" for k in range(array.ndim - 2))) for name, array in values.items()}
     posterior = xr.Dataset({name: (dims[name], array) for name, array in values.items()})
@@ -64,7 +64,7 @@ def summed_out(model, point, draws, seed):
 
 
 def walked(model, point, draws, seed, sweeps=8):
-    """Tables that the walk visits, with so many moves in between that they are all but independent."""
+    """Return tables of a chain, thinned until they are nearly independent."""
     step, state = _step(model, point, seed, sweeps)
     found = np.empty((draws, int(np.prod(state["x"].shape))), dtype=np.int64)
     for k in range(-5, draws):
@@ -74,7 +74,7 @@ def walked(model, point, draws, seed, sweeps=8):
 
 
 def moved_once(model, point, starts, seed, sweeps=2):
-    """Where one step of the walk takes each of the tables: independent whatever it accepts."""
+    """Return the results of one step from each table: independent, whether the step is accepted or not."""
     step, state = _step(model, point, seed, sweeps)
     shape = state["x"].shape
     return np.array([np.ravel(step.step(state | {"x": start.reshape(shape)})[0]["x"]) for start in starts])
@@ -82,7 +82,7 @@ def moved_once(model, point, starts, seed, sweeps=2):
 
 def _step(model, point, seed, sweeps):
     step = LatticeGibbs([model["x"]], model=model, sweeps=sweeps, rng=np.random.default_rng(seed))
-    step._conditional = remembered(step._conditional)  # all else is fixed: windows come back
+    step._conditional = remembered(step._conditional)  # all other values are constant: windows repeat
     return step, model.initial_point(random_seed=seed) | point
 
 

@@ -1,4 +1,4 @@
-"""Releases of small tables, each with its tables listed and the law of its noise written out again."""
+"""Releases of small tables, each with enumerated tables and its noise distribution written again."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,24 +15,24 @@ TOTAL = ((1, 1, 1),)
 
 @dataclass(frozen=True)
 class Published:
-    """A release, and how its tables are listed.
+    """A release, and the enumeration of its tables.
 
-    `log_weight` is that of the noise with epsilon (or 1 / sigma) times its argument, so that a wrong one can be had.
+    `log_weight` is that of the noise with epsilon (or 1 / sigma) times its argument, so that it can be made wrong.
     """
 
     mechanism: Callable
     noisy: tuple
     log_weight: Callable
     A: tuple = TOTAL
-    a: tuple | None = None  # public values, where the noisy table does not show them
-    high: int | None = None  # the largest count that is public; else what the public sums leave
+    a: tuple | None = None  # public values, if the noisy table does not have them
+    high: int | None = None  # the largest public count; otherwise determined by the public sums
     base: Callable | None = None  # log base measure of a release
-    normalised: bool = False  # whether C(x) is that of a table
+    normalised: bool = False  # whether C(x) depends on the table
     walked_only: bool = False
-    reach: int | None = None  # how far noise goes; what the data model puts further off is for `diagnose` to tell
+    reach: int | None = None  # maximum of the noise; `diagnose` reports counts further away
     dims: tuple | None = None
     coords: dict | None = None
-    known: Callable | None = None  # more that is public
+    known: Callable | None = None  # further public knowledge
 
     @property
     def values(self):
@@ -48,9 +48,9 @@ class Published:
         return ppd.Release(table, self.mechanism(), public=known)
 
     def listed(self, low=0, high=None, *, times=1.0, normalised=None):
-        """Its tables within limits of the data model, and the log density of the release given each.
+        """Return its tables within limits of the data model, and the log density of the release given each.
 
-        `times` multiplies epsilon, `normalised` says whether C(x) is divided by: both to be wrong on purpose.
+        `times` multiplies epsilon, `normalised` states whether C(x) is divided by: both can be made wrong on purpose.
         """
         y = np.ravel(self.noisy)
         ceiling = max(self.values, default=0) if self.high is None else self.high
@@ -74,7 +74,7 @@ def double_geometric(epsilon):
 
 
 def _resembles(previous, concentration, pseudo_count):
-    """Dirichlet-multinomial weights of a table, up to what is the same for all with its total."""
+    """Return Dirichlet-multinomial weights of a table, up to a constant of all tables with its total."""
     from scipy.special import gammaln
 
     alpha = concentration * np.array(previous) + pseudo_count

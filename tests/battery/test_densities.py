@@ -1,4 +1,4 @@
-"""Likelihoods with the table summed out, and joint ones with it as a variable, against sums over listed tables."""
+"""Likelihoods of marginalized tables, and joint densities of sampled tables, against sums over enumerated tables."""
 
 import enumerator as own
 import numpy as np
@@ -11,8 +11,8 @@ from scipy import stats
 
 import ppdinf as ppd
 
-# The default compiler takes seconds for a model. Without it PyTensor's rewrites of log(1 - p) are missing, which is one
-# more reason to stay clear of nan.
+# The default compiler takes seconds per model. Without it, PyTensor's rewrites of log(1 - p) are missing, so nan must
+# be avoided explicitly.
 QUICK = {"mode": "FAST_COMPILE"}
 SUITED = {"multinomial rows": "rows", "Dirichlet-multinomial rows": "rows", "Bernoulli": "two persons"}
 OTHERS = ["nothing", "groups", "gaussian", "staircase", "known apart", "at most 5", "suppressed"]
@@ -31,7 +31,7 @@ def first(data):
 
 
 def feasible(data, published):
-    """Whether the data model allows a table of this release, and the release has the shape it is for."""
+    """Return whether the data model allows a table of this release, and the release has the required shape."""
     if DATA_MODELS[data].whole or PUBLISHED[published].values == (2,):
         return published == SUITED.get(data)
     posed = Posed(data, published)
@@ -73,19 +73,19 @@ def check_summed_out(posed, **mode):
 
 
 @pytest.mark.parametrize("data", EACH)
-def test_summed_out(data):
+def test_marginalized(data):
     check_summed_out(first(data), **QUICK)
 
 
 @pytest.mark.deep
 @pytest.mark.parametrize("data", ["binomial", "binomial by its logit", "zero-inflated Poisson", "hurdle Poisson"])
-def test_summed_out_as_compiled_by_default(data):
+def test_marginalized_as_compiled_by_default(data):
     check_summed_out(first(data))
 
 
 @pytest.mark.deep
 @pytest.mark.parametrize("data", DATA_MODELS)
-def test_summed_out_of_another_release(data):
+def test_marginalized_for_another_release(data):
     """Each data model with two of the other releases, in turn."""
     suited = [published for published in OTHERS if feasible(data, published)]
     turn = list(DATA_MODELS).index(data)
@@ -94,20 +94,20 @@ def test_summed_out_of_another_release(data):
 
 
 @pytest.mark.parametrize("published", OTHERS)
-def test_every_release_summed_out(published):
+def test_every_release_marginalized(published):
     check_summed_out(Posed("Poisson", published), **QUICK)
     check_summed_out(Posed("negative binomial", published), **QUICK)
 
 
 @pytest.mark.parametrize("rate", [0.3, 2.0, 7.0])
-def test_noise_gives_way_to_the_data_model(rate):
-    """100 released comes from a count near 19: further off than noise goes with a probability of 1e-12."""
+def test_the_data_model_can_override_the_noise(rate):
+    """100 released comes from a count near 19: further away than noise is with a probability of 1e-12."""
     release = ppd.Release(np.array([100]), ppd.GeneralizedLaplace(ppd.invariants.Public(), epsilon=1))
     with pm.Model() as model:
         ppd.PartiallyPrivate("x", pm.Poisson.dist(pm.Gamma("rate", 2, 2), shape=1), release=release, marginalize=True)
     x = np.arange(300)
 
-    def expected(rate):  # rate is its logarithm in the model
+    def expected(rate):  # rate is on the log scale in the model
         likelihood = own.logsumexp(own.poisson(x, rate) - np.abs(100 - x))
         return likelihood + stats.gamma.logpdf(rate, 2, scale=1 / 2) + np.log(rate)
 
@@ -117,7 +117,7 @@ def test_noise_gives_way_to_the_data_model(rate):
 
 
 def check_walked(posed, **mode):
-    """The joint density at every listed table, and at tables that break a sum: -inf."""
+    """Check the joint density at every listed table, and that it is -inf at tables that violate a sum."""
     model, listed = posed.model(marginalize=False), posed.listed()
     value = model.compile_logp(**mode)
     shape = posed.release.release().table.shape
@@ -126,7 +126,7 @@ def check_walked(posed, **mode):
         expected = (posed.log_joint(point, listed) + listed.log_noise)[chosen]
         with np.errstate(all="ignore"):
             found = np.array([value(point | {"x": listed.tables[k].reshape(shape)}) for k in chosen], dtype=float)
-        # the density of a table that is a variable is PyMC's own, as precise as what it is given
+        # the density of a sampled table is PyMC's own, as precise as its arguments
         precision = 1e-5 if "single precision" in posed.data else 1e-8
         assert own.alike(found, expected, precision), (found, expected)
         if posed.release.A:
@@ -137,5 +137,5 @@ def check_walked(posed, **mode):
 @pytest.mark.parametrize(
     "data", [pytest.param(data, marks=() if data in LIGHT else pytest.mark.deep) for data in DATA_MODELS]
 )
-def test_walked(data):
+def test_sampled(data):
     check_walked(first(data), **QUICK)

@@ -1,7 +1,7 @@
-"""Tables drawn given the parameters, by summing out and by walking, against the listed posterior.
+"""Tables drawn given the parameters, for marginalized and sampled tables, against the enumerated posterior.
 
-Chi-square tests of whole tables at p > 1e-6: with some 150 tests, one false alarm in 7,000 runs of everything. The
-draws must also tell the posterior from one with a named fault, by the same test.
+Chi-square tests of complete tables at p > 1e-6: with about 150 tests, one false alarm in 7,000 runs of all tests. The
+draws must also differ from a posterior with a named fault, by the same test.
 """
 
 import enumerator as own
@@ -43,7 +43,7 @@ def check_draws(posed, draw, draws, *, faults=None):
 
 
 def faulty_noise(posed):
-    """Epsilon too large by a half; or, without noise, a law of the table that is another."""
+    """Return the posterior with epsilon too large by a half; or, without noise, another distribution of the table."""
 
     def fault(point):
         listed = posed.listed(times=1.5)
@@ -66,14 +66,14 @@ AS_BY_DEFAULT = [pytest.param(data, marks=[pytest.mark.compiled] * (data == "Poi
 
 
 @pytest.mark.parametrize("data", AS_BY_DEFAULT)
-def test_drawn_where_summed_out(data):
+def test_draws_of_marginalized_tables(data):
     check_draws(first(data), summed_out, 4000)
 
 
 @pytest.mark.deep
 @pytest.mark.interpreted
 @pytest.mark.parametrize("data", HEAVY)
-def test_drawn_where_summed_out_of_heavy_data_models(data):
+def test_draws_of_marginalized_tables_with_heavy_data_models(data):
     check_draws(first(data), summed_out, 4000)
 
 
@@ -81,19 +81,19 @@ def test_drawn_where_summed_out_of_heavy_data_models(data):
 @pytest.mark.interpreted
 @pytest.mark.parametrize("published", OTHERS)
 @pytest.mark.parametrize("data", ["Poisson", "negative binomial", "zero-inflated Poisson"])
-def test_drawn_where_summed_out_of_other_releases(data, published):
+def test_draws_of_marginalized_tables_for_other_releases(data, published):
     check_draws(Posed(data, published), summed_out, 20_000)
 
 
 @pytest.mark.parametrize("data", AS_BY_DEFAULT)
-def test_drawn_by_walking(data):
+def test_draws_of_sampled_tables(data):
     check_draws(first(data), walked, 2500)
 
 
 @pytest.mark.deep
 @pytest.mark.interpreted
 @pytest.mark.parametrize("data", HEAVY)
-def test_drawn_by_walking_of_heavy_data_models(data):
+def test_draws_of_sampled_tables_with_heavy_data_models(data):
     check_draws(first(data), walked, 2500)
 
 
@@ -101,7 +101,7 @@ def test_drawn_by_walking_of_heavy_data_models(data):
 @pytest.mark.interpreted
 @pytest.mark.parametrize("published", [*OTHERS, "margins", "rows"])
 @pytest.mark.parametrize("data", ["Poisson", "binomial", "zero-inflated Poisson"])
-def test_drawn_by_walking_of_other_releases(data, published):
+def test_draws_of_sampled_tables_for_other_releases(data, published):
     if feasible(data, published):
         check_draws(Posed(data, published), walked, 10_000)
 
@@ -109,8 +109,8 @@ def test_drawn_by_walking_of_other_releases(data, published):
 @pytest.mark.deep
 @pytest.mark.interpreted
 @pytest.mark.parametrize("published", [name for name, release in PUBLISHED.items() if release.normalised])
-def test_walk_divides_by_the_normaliser(published):
-    """Such a walk accepts or refuses whole steps, so each starts at a table of its own from the posterior."""
+def test_the_step_divides_by_the_normalizer(published):
+    """Such a step accepts or rejects all updates together, so each step starts at its own posterior table."""
     posed = Posed("Poisson", published)
     listed, point = posed.listed(), posed.points("ordinary")[0]
     posterior = listed.probabilities(posed.log_joint(point, listed))
@@ -125,22 +125,22 @@ def test_walk_divides_by_the_normaliser(published):
 
 
 class Follow(cuts.Cuts):
-    """Pieces that are cut where the table is: what it left, it may not be able to go back to."""
+    """Truncate windows around the table: excluded counts cannot be returned to."""
 
     def around(self, table, at):
         return (self.lower, self.width) if at is None else (table - 1, self.size)
 
 
 def in_pieces(monkeypatch, kind=cuts.Cuts, size=4):
-    """Cut windows into pieces of a few counts."""
+    """Truncate windows to a few counts."""
     monkeypatch.setattr(
         lattice_gibbs, "cuts", lambda lower, log_noise: kind(lower, log_noise.shape[1], size, np.ones(lower.size))
     )
 
 
 @pytest.mark.parametrize(("data", "published"), [("Poisson", "margins"), ("binomial", "total"), ("Poisson", "nothing")])
-def test_walks_in_pieces_of_windows_keep_the_posterior(data, published, monkeypatch):
-    """Each step starts at a table of its own from the posterior: all are independent, however little they move."""
+def test_steps_with_truncated_windows_keep_the_posterior(data, published, monkeypatch):
+    """Each step starts at its own posterior table: all are independent, even if they move little."""
     posed = Posed(data, published)
     point, listed, model = posed.points("ordinary")[0], posed.listed(), posed.model(marginalize=False)
     posterior = listed.probabilities(posed.log_joint(point, listed))
@@ -154,7 +154,7 @@ def test_walks_in_pieces_of_windows_keep_the_posterior(data, published, monkeypa
     assert p[Follow] < ALARM < p[cuts.Cuts]
 
 
-def test_pieces_of_windows_serve_noise_with_a_scale_of_its_own(monkeypatch):
+def test_truncated_windows_with_noise_of_unknown_scale(monkeypatch):
     """l2 noise on a table with both margins public: given the scale, Gaussian."""
     in_pieces(monkeypatch, size=5)
     y, scale, theta = np.array([[4, -1, 2], [0, 3, 1]]), 1.7, 0.7

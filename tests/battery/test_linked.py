@@ -1,7 +1,7 @@
-"""Models in which a confidential table hangs together with other variables, against the listed posterior.
+"""Models in which a confidential table depends on or informs other variables, against the enumerated posterior.
 
-What was observed above the table (covariates, populations) stays at its observed value; what is drawn given the table
-(deaths among cases, outcomes, potentials, a second table) weighs in the table's law, summed out or walked.
+Observed inputs of the table (covariates, populations) keep their observed values. Dependents of the table
+(deaths among cases, outcomes, potentials, a second table) enter its posterior, marginalized or sampled.
 """
 
 from collections.abc import Callable
@@ -22,16 +22,16 @@ import ppdinf as ppd
 
 pytestmark = pytest.mark.filterwarnings("ignore::pymc.exceptions.ImputationWarning")
 QUICK = {"mode": "FAST_COMPILE"}
-FEW = PUBLISHED["total"]  # noisy (4, -1, 5) with its total of 8 public
+FEW = PUBLISHED["total"]  # noisy (4, -1, 5) with public total 8
 COVARIATE, MISSING = np.array([3.0, -3.0, 0.0]), np.array([False, False, True])
 POPULATION = np.array([9.0, 2.0, 4.0])
 DEATHS, OUTCOME, READING = np.array([2, 0, 1]), np.array([5, 0, 3]), np.array([4.2, 0.9, 2.5])
-OTHER = (1, 2, -1)  # a second release, with nothing public
+OTHER = (1, 2, -1)  # a second release, without public statements
 
 
 @dataclass(frozen=True)
 class Linked:
-    """`write(table, theta)` puts the model down, `table(dist)` being the confidential table; `log_joint(point, x)`."""
+    """`write(table, theta)` builds the model, `table(dist)` is the confidential table; `log_joint(point, x)`."""
 
     write: Callable
     log_joint: Callable
@@ -59,7 +59,7 @@ def table_of(theta, x, covariate):
 
 
 def plain(point, x):
-    """Of a table whose cells have rates exp(theta[0])."""
+    """Return the model of a table whose cells have rates exp(theta[0])."""
     return own.poisson(x, np.exp(point["theta"][0])).sum(axis=1)
 
 
@@ -134,7 +134,7 @@ def potential(table, theta):
 
 
 def potentials(table, theta):
-    """Sums over cells, weighted by what is unknown or data, with a part that looks at no cell."""
+    """Sums over cells with unknown weights or data weights, and a part that depends on no cell."""
     x = plain_table(table, theta)
     pm.Potential("pull", theta[0] ** 2 - pm.math.exp(theta[1]) * pt.abs(x - pm.Data("to", [2.0, 1.0, 5.0])).sum())
     pm.Potential("tilt", theta[1] * x[1] - 0.1 * x[0] ** 2)
@@ -182,7 +182,7 @@ def of_latent(point, x):
 
 
 def of_second(point, x, epsilon=2.0):
-    """The second table is listed in its turn, cell by cell."""
+    """The second table is enumerated as well, cell by cell."""
     deaths = np.arange(13)
     p = expit(point["theta"][1])
     log_deaths = own.binomial(deaths, x[..., None], np.log(p / (1 - p)))
@@ -298,7 +298,7 @@ BOTH = [
 
 
 @pytest.mark.parametrize("name", [name for name, linked in LINKED.items() if True in linked.routes])
-def test_density_where_summed_out(name):
+def test_density_of_marginalized_tables(name):
     linked = LINKED[name]
     model, listed = linked.model(marginalize=True), FEW.listed()
     value, gradient = model.compile_logp(**QUICK), model.compile_dlogp(**QUICK)
@@ -312,12 +312,12 @@ def test_density_where_summed_out(name):
             return listed.log_marginal(linked.log_joint(point | moved, listed.tables))
 
         flat = np.concatenate([np.ravel(point[v]) for v in order])
-        assert value(point) == pytest.approx(expected(flat), abs=1e-5)  # what is observed above is PyMC's own
+        assert value(point) == pytest.approx(expected(flat), abs=1e-5)  # observed inputs have PyMC's own density
         np.testing.assert_allclose(gradient(point), own.slope(expected, flat), rtol=1e-6, atol=1e-7)
 
 
 @pytest.mark.parametrize("name", [name for name, linked in LINKED.items() if False in linked.routes])
-def test_density_where_walked(name):
+def test_density_of_sampled_tables(name):
     linked = LINKED[name]
     value, listed = linked.model(marginalize=False).compile_logp(**QUICK), FEW.listed()
     for point in linked.points:
@@ -338,7 +338,7 @@ def test_draws(name, route):
 
 
 @pytest.mark.parametrize("name", [name for name, linked in LINKED.items() if linked.routes == (False,)])
-def test_what_looks_at_several_cells_is_not_summed_out(name):
+def test_a_table_with_a_dependent_of_several_cells_is_not_marginalized(name):
     with pytest.raises(ppd.errors.ModelError, match=r"."):
         LINKED[name].model(marginalize=True)
     model = LINKED[name].model(marginalize="auto")
@@ -347,7 +347,7 @@ def test_what_looks_at_several_cells_is_not_summed_out(name):
 
 @pytest.mark.deep
 def test_second_table_given_the_first():
-    """Both tables are walked, each at what the other is."""
+    """Both tables are sampled, each given the other."""
     linked, listed = LINKED["second table"], FEW.listed()
     model, point = linked.model(marginalize="auto"), linked.points[0]
     fixed = pm.do(model, {"theta": point["theta"]})

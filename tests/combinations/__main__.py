@@ -9,7 +9,7 @@ from combinations.generator import compose
 
 
 def pairs(number):
-    """How many compositions have two kinds of features together."""
+    """Count compositions that have two features together."""
     found = Counter()
     for seed in range(number):
         kinds = {feature.split(":")[0] for feature in compose(seed).features}

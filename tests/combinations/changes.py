@@ -11,7 +11,7 @@ from combinations.posteriors import total_of
 
 
 def change(rng, stage, features, truth, name):
-    """A change after building, or None where there is none to make."""
+    """Return a change after building, or None if no change applies."""
     posed = copy.copy(stage.posed)
     posed.data, posed.fixed, posed.given = dict(posed.data), dict(posed.fixed), dict(posed.given)
     posed.dependents = list(posed.dependents)

@@ -8,7 +8,7 @@ from combinations.outcomes import ALARM, FaultError, ReportedError, run_code
 
 
 def check_denoised(composition):
-    """Draws, summaries and sums of `ppdinf.denoise` with a flat prior."""
+    """Check draws, summaries and sums of `ppdinf.denoise` with a flat prior."""
     import arviz as az
 
     import ppdinf as ppd
@@ -43,7 +43,7 @@ def check_denoised(composition):
 
 
 def check_summaries(posterior, posed, flat):
-    """Estimates, sums by label and probabilities are those of the draws."""
+    """Check that estimates, sums by label and probabilities are those of the draws."""
     import ppdinf as ppd
 
     table = posterior.summary()

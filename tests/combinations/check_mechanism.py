@@ -8,7 +8,7 @@ from combinations.outcomes import ALARM, FaultError, run_code
 
 
 def check_mechanism(composition, *, dist=False):
-    """Public sums of draws and of a release, the law of draws, densities."""
+    """Check public sums of draws and of a release, the distribution of draws, and densities."""
     namespace = {}
     exec(HEADER, namespace)
     yield 1
@@ -55,7 +55,7 @@ def check_kept(drawn, truth, y, what):
 
 
 def check_alike(z):
-    """Noise of cells with the same law: means of 0, and the mean size of the first and last half of the cells."""
+    """Check noise of cells with identical distributions: means of 0, and equal mean size in both halves."""
     error = z.std() / np.sqrt(len(z)) + 1e-9
     size = np.abs(z)
     half = z.shape[1] // 2
@@ -71,7 +71,7 @@ def check_alike(z):
 
 
 def check_logp(mechanism, drawn, table, truth, y, dist):
-    """`logp` and `dist` at pairs of releases and tables, against the law with its normalizer."""
+    """Check `logp` and `dist` at pairs of releases and tables, against the distribution with its normalizer."""
     rows = y[:3].astype(int)
     others = [truth, *rows] if not drawn.bounded and drawn.cellwise is None else [truth, *rows[:2]]
     found, expected = [], []

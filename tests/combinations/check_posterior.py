@@ -9,7 +9,7 @@ from combinations.outcomes import ALARM, FaultError, run_code
 
 
 class Density:
-    """Log density and gradient of a model, noise scales integrated out by the trapezoidal rule."""
+    """Return log density and gradient of a model, with noise scales integrated out by the trapezoidal rule."""
 
     def __init__(self, model, posed, gradient):
         self.posed = posed
@@ -35,7 +35,7 @@ class Density:
         return {name: np.asarray(value).astype(self.dtypes[name]) for name, value in given.items()}
 
     def __call__(self, point, table):
-        """Value, and gradient or None."""
+        """Return the value, and the gradient or None."""
         given = self.point(point, table)
         if not self.scales:
             found = self.function(given)
@@ -46,7 +46,7 @@ class Density:
 
 
 def known(point, density):
-    """A point without the values that the model has summed over."""
+    """Return a point without the values that the model has marginalized."""
     optional = {name for one in density.posed.dependents for name in one.optional}
     return {name: value for name, value in point.items() if name in density.names or name not in optional}
 
@@ -58,7 +58,7 @@ def close(a, b, tolerance=2e-6):
 
 
 def check_density(model, stage, truth, rng, gradient, before=None):
-    """Three points and a table that is not allowed; `before` is what a constant was at the stage before."""
+    """Check three points and an impossible table; `before` is the constant of the previous stage."""
     posed = stage.posed
     density = Density(model, posed, gradient)
     offsets, shown = [], []
@@ -118,7 +118,7 @@ def check_gradient(density, point, table, slopes):
 
 
 def check_draws(model, density, truth, rng, number=400):
-    """Tables given everything else, by chi-square."""
+    """Check tables given everything else, by chi-square."""
     import xarray as xr
 
     import ppdinf as ppd
@@ -149,7 +149,7 @@ def check_draws(model, density, truth, rng, number=400):
 
 
 def moved_once(model, density, point, starts, rng):
-    """Where one step takes tables drawn from the posterior: independent, and in law as they were."""
+    """Check one step from posterior tables: results are independent, with the same distribution."""
     from ppdinf.samplers import LatticeGibbs
 
     table = density.posed.table
@@ -161,7 +161,7 @@ def moved_once(model, density, point, starts, rng):
 
 
 def check_sampling(model, density, seed):
-    """Sampling begins, and every table drawn is one that is listed."""
+    """Check that sampling starts, and that every drawn table is listed."""
     import pymc as pm
 
     with model:

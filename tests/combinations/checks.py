@@ -9,7 +9,7 @@ CHECKS = {"posterior": check_posterior, "denoise": check_denoised, "mechanism": 
 
 
 def run(composition, seconds=SECONDS):
-    """Check a composition; dear checks only of some, by its number."""
+    """Check a composition; expensive checks run for some compositions only, by number."""
     seed = composition.seed
     options = {}
     if composition.way == "posterior":

@@ -1,4 +1,4 @@
-"""A composition of features: stages of code, and what the enumerator knows of each."""
+"""A composition of features: stages of code, and the enumerator's representation of each."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""Random distributions of counts and their parameters: as PyMC has them and as the enumerator has them."""
+"""Random distributions of counts and their parameters, for PyMC and for the enumerator."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -16,17 +16,17 @@ class Parameters:
     """Unknowns of a data model and the linear predictor ``eta`` of every cell."""
 
     code: list[str]
-    priors: dict[str, int]  # unknowns with standard normal priors: their sizes
-    eta: Callable  # of values of the unknowns and of the data: an array of the shape of the table
-    data: dict = field(default_factory=dict)  # shared data, as pm.Data has them
-    redraw: dict = field(default_factory=dict)  # how other values of these are drawn
+    priors: dict[str, int]  # sizes of unknowns with standard normal priors
+    eta: Callable  # maps values of the unknowns and of the data to an array with the shape of the table
+    data: dict = field(default_factory=dict)  # shared data, for pm.Data
+    redraw: dict = field(default_factory=dict)  # functions that draw other values of the data
     kind: str = "constant"
-    level: str | None = None  # the name of an unknown number
-    outer: list[str] = field(default_factory=list)  # lines of the model around it, where it is nested
+    level: str | None = None  # name of a scalar unknown
+    outer: list[str] = field(default_factory=list)  # lines of the outer model, if it is nested
 
 
 def parameters(rng, frame):
-    """Random unknowns and covariates."""
+    """Draw random unknowns and covariates."""
     shape = frame.shape
     kind = pick(
         rng,
@@ -35,7 +35,7 @@ def parameters(rng, frame):
     )
     covariate = np.round(rng.normal(0, 0.6, shape), 2)
     if rng.random() < 0.3:
-        covariate = covariate[(0,) * (len(shape) - 1)]  # of the last dimension alone
+        covariate = covariate[(0,) * (len(shape) - 1)]  # of the last dimension only
     level = 'level = pm.Normal("level", 0, 1)'
     if kind == "broadcast":
         return Parameters([level, "eta = level"], {"level": 1}, lambda p, d: np.full(shape, p["level"]), kind=kind,
@@ -87,7 +87,7 @@ class Counts:
     high: np.ndarray
     log_p: Callable | None  # of counts and eta of a cell
     rows: Callable | None = None  # of counts and etas of a row, for distributions of rows
-    allowed: np.ndarray | None = None  # counts with positive probability, where some have none
+    allowed: np.ndarray | None = None  # counts with positive probability, if some have none
 
 
 BOUNDED = ["binomial", "binomial of each", "uniform", "categorical", "beta-binomial", "truncated Poisson"]
@@ -104,7 +104,7 @@ ROWS = ["multinomial rows", "Dirichlet-multinomial rows"]
 
 
 def counts(rng, frame, kinds, row_totals=None):
-    """A random distribution; those of rows have the row totals given."""
+    """Draw a random distribution; distributions of rows have the given row totals."""
     shape, size = frame.shape, frame.size
     name = pick(rng, kinds)
 
@@ -184,7 +184,7 @@ def counts(rng, frame, kinds, row_totals=None):
 
 
 def terms(law, frame, eta):
-    """Log probabilities of the cells, or of the rows."""
+    """Return log probabilities of the cells, or of the rows."""
     flat = np.ravel(eta)
     if law.rows is not None:
         width = frame.shape[-1]

@@ -14,18 +14,18 @@ from combinations.frames import pick, shown
 class Dependent:
     """Lines of a model and, given values of everything else, log weights of tables.
 
-    `terms` takes values of latent variables and shared data; terms of no cell are constants.
+    `terms` takes values of latent variables and shared data; terms without cells are constants.
     """
 
     kind: str
     code: list[str]
     terms: Callable
     several: bool = False  # whether an element depends on several cells
-    latent: dict = field(default_factory=dict)  # how values of latent variables are drawn, given a table
+    latent: dict = field(default_factory=dict)  # functions that draw values of latent variables, given a table
     data: dict = field(default_factory=dict)
     redraw: list = field(default_factory=list)  # sets of shared data that change together
-    observable: dict = field(default_factory=dict)  # latent variables that pm.observe can give a value
-    optional: tuple = ()  # latent variables that a model may have summed over
+    observable: dict = field(default_factory=dict)  # latent variables that pm.observe can set
+    optional: tuple = ()  # latent variables that a model may have marginalized
 
 
 FAMILIES = {
@@ -37,7 +37,7 @@ FAMILIES = {
 
 
 def outcome(rng, family, mean):
-    """What is observed, given the mean."""
+    """Return the distribution of observations, given the mean."""
     if family == "normal":
         return np.round(rng.normal(mean, 1.3), 1)
     if family == "poisson":
@@ -46,13 +46,13 @@ def outcome(rng, family, mean):
 
 
 def element_terms(cells, weigh, observed):
-    """A term for each element: `weigh` takes what was observed and the counts of its cells."""
+    """Return a term for each element: `weigh` takes the observation and the counts of its cells."""
     flat = np.ravel(observed)
     return [Term(tuple(int(c) for c in one), lambda t, y=y: weigh(y, t)) for one, y in zip(cells, flat, strict=True)]
 
 
 def of_every_cell(rng, frame, truth, name):
-    """Each cell read once, now and then with missing values, or in another order."""
+    """Observe each cell once, sometimes with missing values, or in another order."""
     family = pick(rng, list(FAMILIES))
     code, log_p = FAMILIES[family]
     number = np.arange(frame.size).reshape(frame.shape)
@@ -73,7 +73,7 @@ def of_every_cell(rng, frame, truth, name):
         missing.flat[int(rng.integers(missing.size))] = True
         missing.flat[int(rng.integers(missing.size))] = False
     if not missing.any() and family != "binomial" and rng.random() < 0.3:
-        kind = "latent of every cell"  # not observed, and itself read
+        kind = "latent of every cell"  # unobserved, with its own observation
         lines = [code.format(name=name, mean=mean, observed="None").replace(", observed=None", ""),
                  f'pm.Normal("{name}_read", model["{name}"], 0.8, observed=np.array({shown(observed)}))']  # fmt: skip
         lines[0] = f"{name} = {lines[0]}"
@@ -97,7 +97,7 @@ def of_every_cell(rng, frame, truth, name):
     absent = f"{name}_unobserved"
 
     def terms(values, data):
-        if absent not in values:  # summed over: what is missing weighs nothing
+        if absent not in values:  # marginalized: missing values have no weight
             flat = ~missing.ravel()
             chosen = cells.reshape(-1, 1)[flat], observed.ravel()[flat]
         else:
@@ -111,7 +111,7 @@ def of_every_cell(rng, frame, truth, name):
 
 
 def by_index(rng, frame, truth, name):
-    """Elements that read cells by a constant index, or by shared data."""
+    """Elements that depend on cells by a constant index, or by shared data."""
     family = pick(rng, list(FAMILIES))
     code, log_p = FAMILIES[family]
     number = np.arange(frame.size).reshape(frame.shape)
@@ -156,7 +156,7 @@ def by_index(rng, frame, truth, name):
 
     def redraw(r):
         again = draw(r)
-        if r.random() < 0.4:  # of the same length, without other readings
+        if r.random() < 0.4:  # of the same length, without other observations
             again = r.permutation(np.resize(again, np.size(where)))
         read = outcome(r, family, truth.ravel()[cells_of(again)])
         return {index: again, seen: read}
@@ -280,5 +280,5 @@ MAKERS = [of_every_cell, of_every_cell, by_index, by_index, by_index, latent_ind
 
 
 def dependent(rng, frame, truth, name):
-    """One at random, of a table near the truth."""
+    """Return a random dependent, for a table near the truth."""
     return pick(rng, MAKERS)(rng, frame, np.asarray(truth).reshape(frame.shape), name)

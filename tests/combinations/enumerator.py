@@ -1,4 +1,4 @@
-"""All tables that agree with exact sums and limits, and the weight of each: by NumPy and SciPy alone."""
+"""All tables that satisfy exact sums and limits, and the weight of each, by NumPy and SciPy only."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -7,12 +7,12 @@ import numpy as np
 from scipy import stats
 from scipy.special import gammaln, logsumexp, xlogy
 
-FAR = 3000  # largest count that is listed of a cell that nothing bounds
+FAR = 3000  # largest enumerated count of an unbounded cell
 MOST = 300  # tables of several linked cells
 
 
 class TooManyError(Exception):
-    """More tables than are listed."""
+    """The number of tables exceeds the limit."""
 
 
 @dataclass(frozen=True)
@@ -31,20 +31,20 @@ class System:
     high: np.ndarray
     equal: list[tuple[np.ndarray, int]] = field(default_factory=list)
     above: list[tuple[np.ndarray, int]] = field(default_factory=list)
-    most: int = MOST  # tables of linked cells
+    most: int = MOST  # maximum number of tables of linked cells
     _lists: dict = field(default_factory=dict)
 
     def within(self, low, high):
-        """The same sums, with narrower limits of the cells."""
+        """Return the same sums, with narrower limits of the cells."""
         return System(np.maximum(self.low, low), np.minimum(self.high, high), self.equal, self.above, self.most)
 
     def rows(self):
-        """All linear conditions as ``floor <= row @ x <= ceiling``."""
+        """Return all linear conditions as ``floor <= row @ x <= ceiling``."""
         yield from ((np.asarray(row), value, value) for row, value in self.equal)
         yield from ((np.asarray(row), value, np.inf) for row, value in self.above)
 
     def components(self, terms):
-        """Groups of cells that sums or terms link."""
+        """Return groups of cells linked by sums or terms."""
         links = [np.flatnonzero(row) for row, _, _ in self.rows()] + [np.array(term.cells) for term in terms]
         number = np.arange(self.low.size)
         for linked in links:
@@ -52,7 +52,7 @@ class System:
         return [tuple(np.flatnonzero(number == one).tolist()) for one in np.unique(number)]
 
     def tables(self, cells):
-        """Every table of some of the cells, a row for each."""
+        """Return every table of a subset of the cells, a row for each."""
         if cells not in self._lists:
             self._lists[cells] = self._list(cells)
         return self._lists[cells]
@@ -81,7 +81,7 @@ class System:
 
 
 def tightened(low, high, rows):
-    """Limits of the cells after interval propagation along the sums."""
+    """Return limits of the cells after interval propagation along the sums."""
     low, high = low.astype(float), high.astype(float)
     for _ in range(50):
         before = low.copy(), high.copy()
@@ -98,7 +98,7 @@ def tightened(low, high, rows):
 
 @dataclass(frozen=True)
 class Listed:
-    """Tables of each group of linked cells, with their log weights."""
+    """Return tables of each group of linked cells, with their log weights."""
 
     groups: list[tuple[tuple[int, ...], np.ndarray, np.ndarray]]
 
@@ -120,7 +120,7 @@ class Listed:
         return float(sum(logsumexp(log_weight) if log_weight.size else -np.inf for _, _, log_weight in self.groups))
 
     def log_weight_of(self, table):
-        """Log weight of one table; minus infinity for a table that is not listed."""
+        """Return the log weight of one table; minus infinity for a table that is not listed."""
         total = 0.0
         for cells, tables, log_weight in self.groups:
             same = (tables == np.ravel(table)[list(cells)]).all(axis=1)
@@ -128,11 +128,11 @@ class Listed:
         return total
 
     def probabilities(self):
-        """Cells, tables and probabilities of each group."""
+        """Return cells, tables and probabilities of each group."""
         return [(cells, tables, np.exp(log_w - logsumexp(log_w))) for cells, tables, log_w in self.groups]
 
     def draw(self, number, rng):
-        """Independent tables, a row for each."""
+        """Return independent tables, a row for each."""
         size = sum(len(cells) for cells, _, _ in self.groups)
         found = np.empty((number, size), dtype=int)
         for cells, tables, p in self.probabilities():
@@ -140,7 +140,7 @@ class Listed:
         return found
 
     def moments(self):
-        """Mean and standard deviation of every cell."""
+        """Return mean and standard deviation of every cell."""
         size = sum(len(cells) for cells, _, _ in self.groups)
         mean, sd = np.empty(size), np.empty(size)
         for cells, tables, p in self.probabilities():
@@ -149,7 +149,7 @@ class Listed:
         return mean, sd
 
     def p_value(self, draws):
-        """Chi-square of independent tables (rows), over all groups; 0 where one is not listed or impossible."""
+        """Return the chi-square p-value of independent tables (rows), over all groups; 0 if one is impossible."""
         statistic, freedom = 0.0, 0
         for cells, tables, p in self.probabilities():
             where = {tuple(table): k for k, table in enumerate(tables.tolist())}
@@ -160,7 +160,7 @@ class Listed:
             often = p * len(draws) >= 5
             expected = np.append(p[often], p[~often].sum()) * len(draws)
             observed = np.append(seen[1:][often], seen[1:][~often].sum())
-            if 0 < expected[-1] < 5 and often.any():  # too few for a class of their own
+            if 0 < expected[-1] < 5 and often.any():  # too few for a separate class
                 k = int(np.argmin(expected[:-1]))
                 expected[k], observed[k] = expected[k] + expected[-1], observed[k] + observed[-1]
                 expected, observed = expected[:-1], observed[:-1]
@@ -190,7 +190,7 @@ def log_noise(law, y, s):
 
 
 def log_below(law, threshold, s):
-    """Log probability that a sum with noise is below a threshold."""
+    """Return the log probability that a noisy sum is below a threshold."""
     k = np.arange(-4000, 4001)
     weight = np.exp(log_noise(law, 0, k))
     tail = np.concatenate([[0.0], np.cumsum(weight / weight.sum())])
@@ -270,7 +270,7 @@ def normal(value, mu, sigma):
 
 
 def slope(function, point, step=1e-5):
-    """Central differences, of fourth order."""
+    """Return central differences of fourth order."""
     point = np.asarray(point, dtype=float)
     found = np.empty(point.size)
     for k in range(point.size):

@@ -7,13 +7,13 @@ import numpy as np
 
 
 def pick(rng, options, p=None):
-    """One of some options."""
+    """Choose one of several options."""
     weights = None if p is None else np.array(p, dtype=float) / np.sum(p)
     return options[int(rng.choice(len(options), p=weights))]
 
 
 def shown(array):
-    """An array as Python code; whole numbers and nan as they are."""
+    """Return an array as Python code; integers and nan unchanged."""
     array = np.asarray(array)
     if array.dtype.kind == "f":
         whole = [np.nan if np.isnan(v) else int(v) if float(v).is_integer() else float(v) for v in array.ravel()]
@@ -42,7 +42,7 @@ class Frame:
 
     @property
     def positions(self):
-        """Every combination of positions, in table order."""
+        """Return every combination of positions, in table order."""
         return list(itertools.product(*(range(n) for n in self.shape)))
 
     def labels_code(self):
@@ -52,7 +52,7 @@ class Frame:
         return repr({name: (dim, list(values)) for name, (dim, values) in self.coords.items()})
 
     def table_code(self, values):
-        """A labelled table with these values."""
+        """Return a labelled table with these values."""
         coords = {dim: list(one) for dim, one in zip(self.dims, self.labels, strict=True)}
         coords |= {name: (dim, list(values)) for name, (dim, values) in self.coords.items()}
         values = np.asarray(values).reshape(self.shape)
@@ -74,7 +74,7 @@ LABELS = {
 
 
 def frame(rng, shapes=SHAPES):
-    """Random dimensions and labels, a coordinate of groups and one of weights."""
+    """Draw dimensions and labels, a coordinate of groups and one of weights."""
     shape = pick(rng, shapes)
     dims = pick(rng, NAMES)[: len(shape)]
     kinds = [pick(rng, list(LABELS)) for _ in shape]

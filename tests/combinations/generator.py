@@ -1,6 +1,6 @@
-"""Random compositions of features: as code that runs and as the enumerator has them.
+"""Random compositions of features, as code and for the enumerator.
 
-A composition is a list of stages. Each stage has lines of Python, which leave a model or measurements in a namespace,
+A composition is a list of stages. Each stage has lines of Python, which define a model or measurements in a namespace,
 and a `Posed`: the same posterior for the enumerator. `show` prints the lines of all stages.
 """
 
@@ -17,7 +17,7 @@ from combinations.releases import released
 
 
 def without_model(rng):
-    """Measurements alone, for `denoise` with a flat prior."""
+    """Build measurements only, for `denoise` with a flat prior."""
     features = {"way: denoise"}
     frame = frames.frame(rng)
     features.add(f"shape: {frame.shape}")
@@ -33,18 +33,18 @@ def without_model(rng):
     measured = np.zeros(frame.size, dtype=bool)
     for cells in [term.cells for term in terms] + [np.flatnonzero(row) for row, _ in system.equal]:
         measured[list(cells)] = True
-    if not (measured | (system.high < FAR)).all():  # flat on all counts: no posterior
+    if not (measured | (system.high < FAR)).all():  # flat on all counts: improper posterior
         raise TooManyError
     listed = Listed.of(system, terms)
     assert np.isfinite(listed.log_weight_of(truth)), "impossible"
     if any(len(log_w) > 1 and (log_w[[-1]] > log_w.max() - 20).any() and len(tables) > 1000
            for _, tables, log_w in listed.groups):  # fmt: skip
-        raise TooManyError  # censored from above alone: no posterior either
+        raise TooManyError  # censored from above only: improper posterior
     return features, Stage(setup, Posed(frame, system, terms), "measured"), truth
 
 
 def compose(seed):
-    """The composition of a seed: of the random ones, the first with few enough tables."""
+    """Return the composition of a seed: the first random one with a limited number of tables."""
     rng = np.random.default_rng([37, seed])
     for _ in range(500):
         try:

@@ -65,7 +65,7 @@ NESTED = ["none", "none", "total", "groups", "nested", "margin"]
 
 
 def exact_sums(rng, frame, kinds=CROSSING):
-    """Statements of exact sums of a random kind."""
+    """Draw statements of exact sums of a random type."""
     kinds = NESTED if kinds is CROSSING and rng.random() < 0.4 else kinds
     options = [kind for kind in kinds if kind not in ("groups", "nested") or "group" in frame.coords]
     options = [kind for kind in options if kind != "weighted" or "weight" in frame.coords]
@@ -87,7 +87,7 @@ def exact_sums(rng, frame, kinds=CROSSING):
 
 
 def bounds(rng, frame, truth, features):
-    """Limits of cells or of several cells, a structural zero: code, limits and rows."""
+    """Draw limits of cells or of several cells, or a structural zero: code, limits and rows."""
     low, high = np.full(frame.size, -FAR), np.full(frame.size, FAR)
     above, code = [], []
     kind = pick(rng, ["none", "none", "nonnegative", "between", "at least", "inequality", "zeros"])
@@ -129,7 +129,7 @@ def bounds(rng, frame, truth, features):
 
 
 def truth_of(rng, frame, law, mean):
-    """A table in the support of the data model."""
+    """Draw a table in the support of the data model."""
     size = frame.size
     if law is None:
         return rng.poisson(mean, size)
@@ -142,7 +142,7 @@ def truth_of(rng, frame, law, mean):
 
 
 def measurements(rng, frame, law, features, *, kinds=CROSSING, noisy=True):
-    """Measurements of a table: code, the system, log weights and the confidential table."""
+    """Draw measurements of a table: code, system, log weights and the confidential table."""
     exact, kind = exact_sums(rng, frame, kinds)
     features.add(f"exact: {kind}")
     linked = bool(exact) or (law is not None and law.high.max() < 10) or rng.random() < 0.15

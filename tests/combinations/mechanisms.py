@@ -1,4 +1,4 @@
-"""Random mechanisms and tables: public sums, shapes, laws."""
+"""Random mechanisms and tables: public sums, shapes, distributions."""
 
 from dataclasses import dataclass
 
@@ -26,25 +26,25 @@ WIDE = [
     (9, 1),
     (4, 4),
 ]
-LATTICE = 12  # largest noise of a cell that is listed
+LATTICE = 12  # largest enumerated noise of a cell
 
 
 @dataclass
 class Drawn:
-    """A mechanism, as the enumerator has it."""
+    """A mechanism for the enumerator."""
 
     frame: frames.Frame
-    rows: np.ndarray  # of the sums that the noise keeps
-    weigh: object = None  # log weight of noise, rows of an array; None where it is not stated
+    rows: np.ndarray  # sums that the noise preserves
+    weigh: object = None  # log weight of noise, rows of an array; None if unknown
     bounded: bool = False  # whether releases obey the bounds
     real: bool = False
-    alike: bool = False  # whether all cells have the same law of noise
+    alike: bool = False  # whether noise has the same distribution in all cells
     cellwise: object = None  # matrix of probabilities of single cells
     enumerable: bool = False
     post: bool = False  # whether releases are post-processed
 
     def noise(self):
-        """All noise of some size that keeps the sums, with its probabilities."""
+        """Return all noise of limited size that preserves the sums, with its probabilities."""
         cells = tuple(range(self.frame.size))
         size = np.full(self.frame.size, LATTICE)
         z = System(-size, size, [(row, 0) for row in self.rows], most=40_000).tables(cells)
@@ -52,7 +52,7 @@ class Drawn:
         return z, np.exp(log_w - logsumexp(log_w))
 
     def releases(self, x):
-        """All releases within the bounds, with their log probabilities given a table."""
+        """Return all releases within the bounds, with their log probabilities given a table."""
         cells = tuple(range(self.frame.size))
         low, high = np.zeros(self.frame.size, int), np.full(self.frame.size, FAR)
         y = System(low, high, [(row, int(row @ x)) for row in self.rows], most=2000).tables(cells)
@@ -65,7 +65,7 @@ KINDS = ["l1", "l1", "l1", "l2", "gaussian", "conditioned", "bounded", "wasserst
 
 
 def compose(seed, rng):
-    """A mechanism, a table and draws."""
+    """Draw a mechanism, a table and draws."""
     kind = pick(rng, KINDS)
     small = kind in ("bounded", "wasserstein", "transition", "suppression") or rng.random() < 0.6
     frame = frames.frame(rng, frames.SHAPES if small else WIDE)

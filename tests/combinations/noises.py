@@ -1,4 +1,4 @@
-"""Random laws of noise: as the package has them and as the enumerator has them."""
+"""Random noise distributions, for the package and for the enumerator."""
 
 from dataclasses import dataclass
 
@@ -10,15 +10,15 @@ from combinations.frames import pick
 
 @dataclass(frozen=True)
 class Noise:
-    """A law of the package for each of some sums, and the same law as the enumerator has it."""
+    """A law of the package for each of several sums, and the same law for the enumerator."""
 
     code: str
-    laws: list  # of each entry
+    laws: list  # one per entry
     kind: str
     threshold: int | None = None
 
     def draw(self, sums, rng):
-        """Published values of the sums."""
+        """Return published values of the sums."""
         found = []
         for law, s in zip(self.laws, sums, strict=True):
             if law[0] == "matrix":
@@ -35,7 +35,7 @@ class Noise:
         return np.array(found, dtype=float)
 
     def terms(self, rows, published):
-        """Log weights of the sums, given what was published (nan: nothing, or below the threshold)."""
+        """Return log weights of the sums, given published values (nan: missing, or below the threshold)."""
         terms = []
         for row, law, y in zip(rows, self.laws, published, strict=True) if self.kind != "l2" else ():
             cells = tuple(np.flatnonzero(row).tolist())
@@ -56,11 +56,11 @@ EPSILONS = {"1/4": 0.25, "1/2": 0.5, "1": 1.0, "2": 2.0}
 
 
 def random_matrix(rng, size):
-    """Probabilities of published counts given counts, with bands, holes and ranges: their code, and a word for them."""
+    """Draw probabilities of published counts given counts, with bands, holes and ranges: their code, and a name."""
     kind = pick(rng, ["exact readings", "holes", "range", "odd and even"])
     if kind == "exact readings":
         code = f"np.eye({size})"
-    elif kind == "range":  # the number of the range that holds the count
+    elif kind == "range":  # index of the range that contains the count
         code = f"np.eye({size})[np.arange({size}) // {int(rng.integers(2, 4))}]"
     elif kind == "odd and even":  # published counts have the parity of the count
         code = f"(lambda d: (d % 2 == 0) * np.exp(-0.7 * d))(np.abs(np.subtract.outer(range({size}), range({size}))))"
@@ -73,7 +73,7 @@ def random_matrix(rng, size):
 
 
 def spread_matrix(rng, size):
-    """Positive probabilities of published counts: their code and values."""
+    """Draw positive probabilities of published counts: their code and values."""
     code, matrix, _ = random_matrix(rng, size)
     weight = matrix + 0.05
     return f"(lambda m: m / m.sum(axis=1, keepdims=True))({code} + 0.05)", weight / weight.sum(axis=1, keepdims=True)
@@ -83,7 +83,7 @@ LAWS = ["geometric", "geometric", "gaussian", "staircase", "rounding", "matrix",
 
 
 def noise(rng, number, most, kinds=LAWS):
-    """A random law for some sums, the largest of which is `most`."""
+    """Draw a random law for sums, the largest of which is `most`."""
     kind = pick(rng, kinds)
     name = pick(rng, list(EPSILONS))
     if kind == "geometric":

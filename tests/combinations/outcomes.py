@@ -1,4 +1,4 @@
-"""What comes of a check: right, refused by name, reported by the package, or a fault."""
+"""Outcomes of a check: right, refused by name, reported by the package, or a fault."""
 
 import signal
 import traceback
@@ -9,11 +9,11 @@ from dataclasses import dataclass
 import numpy as np
 
 SECONDS = 60
-ALARM = 1e-7  # of one chi-square test: 1,000 compositions with one each give a false alarm once in 10,000 runs
+ALARM = 1e-7  # for one chi-square test: 1,000 compositions with one each give a false alarm once in 10,000 runs
 
 
 class HangError(BaseException):
-    """A composition takes too long; no handler of Exception sees it."""
+    """A composition exceeds the time limit; no handler of Exception catches this."""
 
 
 class FaultError(Exception):
@@ -21,7 +21,7 @@ class FaultError(Exception):
 
 
 class ReportedError(Exception):
-    """The package itself says that a result should not be used."""
+    """The package itself reports that a result should not be used."""
 
 
 @dataclass
@@ -51,7 +51,7 @@ def limited(seconds):
 
 
 def outcome(composition, check, seconds=SECONDS):
-    """What `check`, a generator of progress, comes to; the code that ran is kept where something is wrong."""
+    """Return the outcome of `check`, a generator of progress; the executed code is stored if there is a fault."""
     from ppdinf.errors import ModelError, PrivacyError
 
     ran = 1

@@ -1,4 +1,4 @@
-"""A posterior as the enumerator has it."""
+"""A posterior for the enumerator."""
 
 from dataclasses import dataclass, field
 
@@ -10,12 +10,12 @@ from combinations.enumerator import Listed, System, Term, normal
 
 @dataclass
 class Posed:
-    """A posterior: tables, noise, data model and whatever depends on the table."""
+    """A posterior: tables, noise, data model and dependents of the table."""
 
     frame: frames.Frame
     system: System
     published: list[Term]
-    law: data_models.Counts | None = None  # none: all counts from 0 on alike
+    law: data_models.Counts | None = None  # None: flat on all non-negative counts
     unknown: data_models.Parameters | None = None
     dependents: list = field(default_factory=list)
     data: dict = field(default_factory=dict)
@@ -36,7 +36,7 @@ class Posed:
         return sum(float(normal(np.asarray(point[name]), 0, 1).sum()) for name in self.priors)
 
     def terms(self, point):
-        """All log weights of tables at a point."""
+        """Return all log weights of tables at a point."""
         if self.law is None:
             return list(self.published)
         values = self.values(point)
@@ -47,13 +47,13 @@ class Posed:
         return found
 
     def listed(self, point):
-        """All tables with their weights, and the sum of the terms of no cell."""
+        """Return all tables with their weights, and the sum of the terms without cells."""
         terms = self.terms(point)
         constant = sum(float(term.weigh(None)) for term in terms if not term.cells)
         return Listed.of(self.system, [term for term in terms if term.cells]), constant
 
     def log_density(self, point, table=None):
-        """Log density of a point with the table summed out, or of a point and a table."""
+        """Return the log density of a point with the table marginalized, or of a point and a table."""
         listed, constant = self.listed(point)
         found = self.log_prior(point) + constant
         found += listed.log_total if table is None else listed.log_weight_of(table)
@@ -62,14 +62,14 @@ class Posed:
         return found
 
     def latent(self):
-        """Latent variables of dependents that are still free, and how values are drawn."""
+        """Return free latent variables of dependents, and functions that draw their values."""
         found = {}
         for one in self.dependents:
             found |= {name: draw for name, draw in one.latent.items() if name not in {**self.fixed, **self.given}}
         return found
 
     def point(self, rng, table):
-        """Random values of everything but the table."""
+        """Draw random values of everything except the table."""
         point = {}
         for name, size in self.priors.items():
             value = np.clip(rng.normal(0, 0.9, size), -2, 2).round(3)

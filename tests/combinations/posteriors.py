@@ -1,4 +1,4 @@
-"""Random models of a table: a data model, what is published, and dependents."""
+"""Random models of a table: a data model, published numbers, and dependents."""
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from combinations.releases import released, released_again
 
 
 def posterior(rng):
-    """A model of a table: everything but changes."""
+    """Draw a model of a table: everything except changes."""
     if rng.random() < 0.04:
         return latent(rng)
     features = set()
@@ -29,7 +29,7 @@ def posterior(rng):
     if way in ("measurements", "fiber"):
         kept = [kind for kind in CROSSING if kind != "none"] if way == "fiber" else CROSSING
         setup, system, terms, truth = measurements(rng, frame, law, features, kinds=kept, noisy=way == "measurements")
-        if rows:  # the row totals are public, too
+        if rows:  # the row totals are also public
             for k, row in enumerate(np.arange(frame.size).reshape(-1, frame.shape[-1])):
                 system.equal.append((np.isin(np.arange(frame.size), row).astype(int), int(np.ravel(row_totals)[k])))
             names = ", ".join(map(repr, frame.dims[:-1]))
@@ -95,7 +95,7 @@ def posterior(rng):
 
 
 def latent(rng):
-    """A latent multinomial table whose number is shared data; no release."""
+    """Draw a latent multinomial table whose number of trials is shared data; without a release."""
     frame = frames.frame(rng, [(2,), (3,), (4,)])
     features = {"way: latent multinomial", f"shape: {frame.shape}", "unknowns: shared number"}
     size, n = frame.size, int(rng.integers(2, 7))
@@ -126,7 +126,7 @@ def total_of(frame, n):
 
 
 def second_table(rng, level, features):
-    """Another table with the same level: lines of the model, and the enumerator's."""
+    """Draw another table with the same level: lines of the model, and the enumerator's form."""
     frame = frames.Frame(("other",), (("u", "v"),), {}, "strings")
     y = rng.integers(0, 4, 2)
     features.add("second table")

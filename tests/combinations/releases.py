@@ -10,7 +10,7 @@ from combinations.measured import exact_sums, truth_of
 
 
 def mechanism(rng, frame, public_code, equal, truth, features):
-    """A release by a mechanism that keeps some sums: code, log weights, further limits."""
+    """Draw a release by a mechanism that preserves sums: code, log weights, further limits."""
     code = " & ".join(public_code) or "inv.Public()"
     name = pick(rng, list(noises.EPSILONS))
     epsilon = noises.EPSILONS[name]
@@ -68,7 +68,7 @@ def mechanism(rng, frame, public_code, equal, truth, features):
 
 
 def released(rng, frame, law, features):
-    """One or two releases of a table by mechanisms: code, the system, log weights, table, mechanism and numbers."""
+    """Draw one or two releases of a table: code, system, log weights, table, mechanism and numbers."""
     exact, kind = exact_sums(rng, frame)
     features.add(f"exact: {kind}")
     mean = rng.choice([0.6, 1.2, 1.8]) if exact else rng.choice([1.5, 6.0])
@@ -82,7 +82,7 @@ def released(rng, frame, law, features):
 
 
 def released_again(rng, frame, setup, equal, truth, features):
-    """Another release of the same table that keeps the same sums."""
+    """Draw another release of the same table that preserves the same sums."""
     code = setup.split("\n", 1)[0]
     public = code[code.index("(") + 1 :].split(", epsilon", 1)[0].split(", sigma", 1)[0].split(", noise", 1)[0]
     if "Suppression" in code or "Transition" in code or "nonnegative" in code:

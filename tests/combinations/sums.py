@@ -1,4 +1,4 @@
-"""Random sums of the cells of a table, and published values in every form that is allowed."""
+"""Random sums of the cells of a table, and published values in every permitted form."""
 
 import itertools
 from dataclasses import dataclass
@@ -10,17 +10,17 @@ from combinations.frames import pick, shown
 
 @dataclass(frozen=True)
 class Sums:
-    """A statement of the package and the rows that it stands for."""
+    """A statement of the package and its rows."""
 
     code: str
     rows: np.ndarray
     kind: str
-    axes: tuple = ()  # names and labels of the sums, where they have any
-    ordered: bool = True  # whether values may come without labels
+    axes: tuple = ()  # names and labels of the sums, if they have any
+    ordered: bool = True  # whether values may be unlabelled
 
 
 def _by(frame, names, row_of):
-    """Rows of the sums by labels of dimensions or coordinates."""
+    """Return rows of the sums by labels of dimensions or coordinates."""
     axes = []
     for name in names:
         if name in frame.dims:
@@ -66,7 +66,7 @@ def groups(frame):
 
 
 def mapped(frame, rng):
-    """Groups of labels by a mapping, one of them without a label of the table."""
+    """Return groups of labels by a mapping; one group has no label of the table."""
     axis = int(rng.integers(len(frame.dims)))
     parents = {label: pick(rng, ["p", "q"]) for label in frame.labels[axis]}
     names = tuple(dict.fromkeys(parents.values()))
@@ -105,7 +105,7 @@ def linear(frame, rng):
 
 
 def some_sums(frame, rng, kinds=None):
-    """Sums of a random kind."""
+    """Draw sums of a random type."""
     options = ["total", "margin", "margin", "cells", "linear"]
     options += ["groups", "margin by group"] * ("group" in frame.coords) + ["weighted"] * ("weight" in frame.coords)
     options += ["mapped"]
@@ -124,7 +124,7 @@ def some_sums(frame, rng, kinds=None):
 
 
 def value_code(sums, values, rng, forms=None):
-    """Values of sums in a random form, and its name; nan where nothing was measured."""
+    """Return values of sums in a random form, and its name; nan where nothing was measured."""
     values = np.asarray(values)
     sizes = [len(labels) for _, labels in sums.axes]
     number = len(values)

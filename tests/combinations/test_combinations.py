@@ -1,8 +1,8 @@
 """Random combinations of features against the enumerator.
 
-A fault prints the seed and the code that shows it; ``PYTHONPATH=.:tests python -m combinations SEED`` prints and checks
-one composition. Chi-square tests alarm at 1e-7, comparisons of means at 6.5 standard errors: with fewer than 1,500 of
-them in 1,000 compositions a false alarm comes in one of 5,000 sets of seeds, and seeds are fixed.
+For a fault, the seed and the code are printed; ``PYTHONPATH=.:tests python -m combinations SEED`` prints and checks
+one composition. Chi-square tests have the threshold 1e-7, comparisons of means 6.5 standard errors. With fewer than
+1,500 tests in 1,000 compositions, a false alarm occurs for one of 5,000 sets of seeds; seeds are fixed.
 """
 
 from collections import Counter
@@ -15,8 +15,8 @@ from combinations.generator import compose
 REFUSED = 0.12  # largest share of compositions that are refused by name
 QUICK, DEEP, BATCH = 60, 1000, 20
 
-# Faults of the package that are not repaired yet: a word of their message, a seed that shows each, the reason.
-# A fault that its seed shows no longer must leave the list.
+# Known faults of the package: a word of the message, a seed that shows each, the reason.
+# A fault that its seed no longer shows must be removed from the list.
 KNOWN = [
     ("numpy boolean subtract", 3, "`summary` of a comparison of two sums: its probability"),
     ("has no attribute 'widest_half_width'", 41, "a release by Suppression beside another one of the same table"),
@@ -47,12 +47,12 @@ def test_many_random_combinations(first):
 
 
 @pytest.mark.parametrize(("word", "seed", "reason"), KNOWN)
-def test_known_faults_are_still_there(word, seed, reason):
+def test_known_faults_still_exist(word, seed, reason):
     assert word in run(compose(seed)).words, f"repaired; take it from the list: {reason}"
 
 
 def test_compositions_have_every_feature():
-    """Compositions are cheap to make: all 1,000, and how many have what."""
+    """Compositions are inexpensive: all 1,000, and the frequency of each feature."""
     number = Counter(feature for seed in range(DEEP) for feature in compose(seed).features)
     tail_probability = {
         feature: n for feature, n in number.items() if n < 3 and not feature.startswith(("shape", "late"))

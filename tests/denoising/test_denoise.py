@@ -1,4 +1,4 @@
-"""Posteriors without a model: against all tables listed, what is refused, and what is covered."""
+"""Posteriors without a user-written model: against enumeration of all tables, errors, and coverage."""
 
 import numpy as np
 import pandas as pd
@@ -68,7 +68,7 @@ def test_sums_and_summaries():
 def test_few_draws_are_a_problem_and_no_traceback(chains, tmp_path):
     for draws in (1, 3):
         posterior = ppd.denoise(SEEN, draws=draws, chains=chains, rng=1, progressbar=False)
-        assert posterior.problems == ["there are fewer than 4 draws of each chain, too few to judge: draw more"]
+        assert posterior.problems == ["there are fewer than 4 draws per chain, too few for diagnostics: draw more"]
         posterior.report(tmp_path / "few.html")
     assert "fewer than 4 draws" in (tmp_path / "few.html").read_text(encoding="utf-8")
 
@@ -124,7 +124,7 @@ def test_refused(call, error, words):
         call()
 
 
-def test_the_plan_says_how_and_why():
+def test_the_plan_states_the_sampler_and_the_reason():
     posterior = ppd.denoise(SEEN, draws=10, rng=1, progressbar=False)
     assert posterior.plan.startswith("sampled along lines, because noisy and exact sums cross each other; moves: ")
     assert "all 4 noisy and exact sums" in posterior.plan
@@ -134,7 +134,7 @@ def test_the_plan_says_how_and_why():
         ppd.measured(inv.margin("b"), [5, 3], NOISE),
     )
     said = ppd.denoise(free, draws=10, rng=1, progressbar=False).plan
-    assert "within what the sum for every a is of" in said
+    assert "preserve the sum for every a" in said
     nested = ppd.Measurements({"a": ["A", "B"]}, ppd.measured(inv.margin("a"), [5, 3], NOISE), public={inv.total(): 7})
     assert ppd.denoise(nested, draws=10, rng=1, progressbar=False).plan.startswith("drawn exactly")
 
@@ -151,7 +151,7 @@ def test_report_of_sums_escapes_labels(tmp_path):
     assert "&lt;b&gt;A&lt;/b&gt;" in text
     assert "<b>A</b>" not in text
     assert "Cases &amp; more" in text
-    assert "effective draws" in text  # 50 draws are too few, and the page says so
+    assert "effective draws" in text  # 50 draws are too few, and the page reports it
     posterior.report(tmp_path / "sums.html", inv.groups("part"))
     assert "<td>N</td>" in (tmp_path / "sums.html").read_text(encoding="utf-8").replace('<td class="text">', "<td>")
 
@@ -195,9 +195,9 @@ def test_command(tmp_path):
 def test_intervals_cover_in_sparse_tables_and_flat_ones_do_not():
     """Tables of 240 cells, half of them 0: 90 % intervals of cells published above 5 over 8 tables, by prior.
 
-    Cells are chosen by what is published, since intervals that are right hold fewer of the cells whose confidential
-    counts are large: 85 % of those above 5, in 96 tables. Of cells published above 5 they hold 94.5 %, standard
-    deviation 2.8 % from table to table, and flat ones 86 %: intervals of whole numbers hold more than 90 %.
+    Cells are chosen by their published number: correct intervals contain fewer of the cells with large confidential
+    counts, 85 % of cells above 5, in 96 tables. Of cells published above 5 they contain 94.5 %, with a standard
+    deviation of 2.8 % between tables; flat priors 86 %. Intervals of integers have more than 90 % coverage.
     """
     rng, inside = np.random.default_rng(3), {"learned": [], "flat": []}
     for _ in range(8):
@@ -216,6 +216,6 @@ def test_intervals_cover_in_sparse_tables_and_flat_ones_do_not():
             covered = (cells.lower.to_numpy() <= table.ravel()) & (table.ravel() <= cells.upper.to_numpy())
             found.append(covered[(table + noise[2]).ravel() > 5])
     learned, flat = (np.concatenate(inside[prior]).mean() for prior in ("learned", "flat"))
-    # four standard errors of .01; the difference is .08 with a standard error of .014
+    # four standard errors of 0.01; the difference is 0.08 with a standard error of 0.014
     assert 0.905 < learned < 0.985
     assert flat < learned - 0.03

@@ -1,11 +1,11 @@
-"""Where counts are large and nothing is bounded, the posterior is that of generalised least squares with exact sums."""
+"""For large unbounded counts, the posterior is that of generalized least squares with exact sums."""
 
 import numpy as np
 import pytest
 from scipy import linalg
 
 import ppdinf as ppd
-from ppdinf.denoising.count_windows import count_windows
+from ppdinf.denoising.count_windows import published_windows
 from ppdinf.distributions.observation.observed_measurements import ObservedMeasurements
 
 inv, laws = ppd.invariants, ppd.laws
@@ -19,7 +19,7 @@ OVERLAPPING = [(CELLS, 80.0), (ACROSS, 10.0), (BY_COUNTY, 20.0)]
 
 
 def problem(queries, *, scale=1.0):
-    """Measurements of a table with its total exact, and mean and covariance by least squares; noise times `scale`."""
+    """Return measurements of a table with exact total, mean and covariance by least squares; noise times `scale`."""
     rng = np.random.default_rng(1)
     x = rng.integers(4000, 9000, D)
     Q, v = np.vstack([q for q, _ in queries]), np.concatenate([np.full(len(q), v) for q, v in queries])
@@ -37,10 +37,10 @@ def problem(queries, *, scale=1.0):
 
 
 def test_means_of_nested_sums_are_those_of_least_squares():
-    """No sampling: the mean of every cell to a thousandth of a person, its variance likewise."""
+    """Without sampling: the mean of every cell to 1e-3 persons, its variance likewise."""
     seen, mean, covariance = problem(TREE)
     observed = ObservedMeasurements(seen)
-    windows = count_windows(observed)
+    windows = published_windows(observed)
     sums = observed.in_forest(windows.lower, windows.counts.shape[1])
     found = sums.evaluate(windows.log_noise.ravel()).posteriors()
     assert found.cell_mean == pytest.approx(mean, abs=1e-3)
@@ -51,7 +51,7 @@ def test_means_of_nested_sums_are_those_of_least_squares():
     "queries", [TREE, pytest.param(OVERLAPPING, marks=pytest.mark.deep)], ids=["tree", "overlapping"]
 )
 def test_draws_have_the_moments_of_least_squares(queries):
-    """12 means and 78 covariances, each within 4.5 standard errors: false alarms 1 in 1,000. Noise 5 % off is seen."""
+    """12 means and 78 covariances within 4.5 standard errors: false alarms 1 in 1,000. Noise 5 % off fails."""
     seen, mean, covariance = problem(queries)
     posterior = ppd.denoise(seen, draws=3000, prior="flat", rng=1, progressbar=False)
     draws, n = posterior.draws.values.reshape(-1, D), float(posterior.convergence.ess_bulk.min())

@@ -1,4 +1,4 @@
-"""What parameters ask a table to go along with: ratios of densities and weights of counts, against SciPy's."""
+"""Proposals of the learned prior: ratios of densities and weights of counts, against SciPy."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ MOST = 60
 
 
 def log_density(prior, level, effects, log_shape, table):
-    """Prior of the parameters and negative binomial counts of all cells that are possible."""
+    """Return the log density of the parameters and of negative binomial counts of all possible cells."""
     found = stats.norm.logpdf(level, 0, learned_prior.LEVEL) + stats.norm.logpdf(log_shape, *learned_prior.SHAPE)
     log_mean = np.full(table.size, level)
     for own, codes, log_spread in zip(effects, prior.codes, prior.log_spread, strict=True):
@@ -25,7 +25,7 @@ def log_density(prior, level, effects, log_shape, table):
 
 @pytest.mark.parametrize("accepts", [True, False])
 def test_ratios_and_weights_are_those_of_the_prior(accepts):
-    """Each proposal: the ratio and the change of the weights of a table give the change of the joint density."""
+    """For each proposal, the ratio and the change of a table's weights equal the change of the joint density."""
     rng = np.random.default_rng(1)
     table = ppd.as_table(rng.integers(0, 40, (4, 3)), dims=("a", "b"))
     noisy = ppd.measured(ppd.invariants.margin("a", "b"), table, ppd.laws.DoubleGeometric(1))
@@ -59,7 +59,7 @@ def test_ratios_and_weights_are_those_of_the_prior(accepts):
 
 
 def test_large_counts_of_a_large_shape():
-    """Nearly Poisson counts in the thousands weigh more than a double holds: their logarithms are what counts."""
+    """Weights of nearly Poisson counts in the thousands overflow: logarithms are used."""
     prior = LearnedPrior(ppd.Measurements({"a": range(4)}).frame, np.ones(4, dtype=bool), np.full(4, 3000))
     proposed = []
 

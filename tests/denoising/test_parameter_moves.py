@@ -1,4 +1,4 @@
-"""Parameters that move given a table: the same steps, one at a time, by densities of SciPy."""
+"""Parameter moves given a table: the same steps, one at a time, by densities of SciPy."""
 
 import numpy as np
 import pytest
@@ -7,11 +7,11 @@ from scipy import stats
 import ppdinf as ppd
 from ppdinf.denoising import learned_prior
 from ppdinf.denoising.learned_prior import LearnedPrior
-from ppdinf.denoising.parameter_moves import SPREADS, WANTED
+from ppdinf.denoising.parameter_moves import ACCEPTANCE, SPREADS
 
 
 class ByDensities:
-    """Level, effects of each factor, log spreads and log shape; every step by the joint density with the table."""
+    """Update level, effects of each factor, log spreads and log shape; by the joint density with the table."""
 
     def __init__(self, prior, table, rng, tune):
         self.now = [prior.level, *[own.copy() for own in prior.effects], prior.log_spread.copy(), prior.log_shape]
@@ -43,7 +43,7 @@ class ByDensities:
         proposed = self.changed(block, entry, step)
         accepted = np.log(self.rng.random()) < self.density(proposed) - self.density(self.now)
         if self.tune:
-            factor = np.exp(0.1 * (accepted - WANTED))
+            factor = np.exp(0.1 * (accepted - ACCEPTANCE))
             if entry is None:
                 self.lengths[block] *= factor
             else:
@@ -70,7 +70,7 @@ class ByDensities:
 @pytest.mark.parametrize("dims", [{"a": 4, "b": 3}, {"a": 3, "b": 4, "c": 2}, {"a": 7}], ids=["two", "three", "one"])
 @pytest.mark.parametrize("tune", [True, False])
 def test_steps_are_those_of_the_densities(dims, tune):
-    """Sixty updates from the same words; one cell is 0 by definition. Wrong variant: its density not left out."""
+    """Sixty updates from the same random numbers; one cell is a structural zero. Wrong: its density is included."""
     rng = np.random.default_rng(1)
     table = rng.negative_binomial(0.7, 0.05, tuple(dims.values()))
     table.ravel()[2] = 0

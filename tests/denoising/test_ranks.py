@@ -1,4 +1,4 @@
-"""Calibration of the learned prior: parameters and tables drawn from it, ranks among posterior draws are uniform."""
+"""Calibration of the learned prior: ranks of prior parameters and tables among posterior draws are uniform."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ SHAPE = (3, 5)
 
 
 def data_set(rng):
-    """Parameters, a table, and noisy sums of it: cells and one margin, overlapping with the other margin or not."""
+    """Draw parameters, a table, and noisy sums of it: cells and one margin, which overlaps the other margin or not."""
     level = rng.normal(0, learned_prior.LEVEL)
     spreads = abs(rng.normal(0, learned_prior.SPREAD, 2))
     effects = [rng.normal(0, spread, n) for spread, n in zip(spreads, SHAPE, strict=True)]
@@ -40,7 +40,7 @@ def ranks(seed, *, overlapping, variance):
     tables = posterior.draws.values[0].reshape(100, -1)[::5]
 
     def far(tables):
-        """Squares of what cells are away from their own measurements: sees noise that is another than stated."""
+        """Return squared differences of cells from their measurements, which depend on the scale of the noise."""
         return ((tables - parts[-1].values.ravel()) ** 2).sum(axis=-1) + rng.uniform(-0.5, 0.5, tables.shape[:-1])
 
     truth = [level, shape, table.ravel()[0] + rng.uniform(-0.5, 0.5), far(table.ravel())]
@@ -54,7 +54,7 @@ def ranks(seed, *, overlapping, variance):
 
 
 def p_values(found):
-    """Chi-square of the ranks of each quantity, 21 of them in bins of three."""
+    """Return the chi-square statistic of the ranks of each quantity, 21 ranks in bins of three."""
     counts = [np.bincount(np.array(column) // 3, minlength=7) for column in zip(*found, strict=True)]
     return [float(stats.chisquare(own).pvalue) for own in counts]
 
@@ -62,9 +62,9 @@ def p_values(found):
 @pytest.mark.deep
 @pytest.mark.parametrize("overlapping", [False, True], ids=["nested", "overlapping"])
 def test_ranks_are_uniform(overlapping, monkeypatch):
-    """Four quantities, p above 1e-4 each; every twentieth draw of a chain still tells of the next.
+    """Four quantities, p above 1e-4 each; draws 20 apart are still dependent.
 
-    200 data sets, or 120 of the walk, which takes three times as long and moves the same parameters.
+    200 data sets, or 120 for the Gibbs sampler, which takes three times as long with the same parameter moves.
     """
     monkeypatch.setattr(learned_prior, "LEVEL", 1.0)
     monkeypatch.setattr(learned_prior, "SPREAD", 0.5)
@@ -76,8 +76,8 @@ def test_ranks_are_uniform(overlapping, monkeypatch):
 
 
 @pytest.mark.deep
-def test_noise_said_to_be_a_quarter_as_wide_is_seen(monkeypatch):
-    """By a few data sets, since cells are too near to their measurements: p below 1e-20."""
+def test_noise_stated_a_quarter_as_wide_is_detected(monkeypatch):
+    """A few data sets suffice, since cells are too close to their measurements: p below 1e-20."""
     monkeypatch.setattr(learned_prior, "LEVEL", 1.0)
     monkeypatch.setattr(learned_prior, "SPREAD", 0.5)
     monkeypatch.setattr(learned_prior, "SHAPE", (0.0, 0.5))

@@ -1,7 +1,7 @@
-"""Ranks of true tables among posterior draws, 1,000 data sets each by tree and by walk: uniform, and faults are caught.
+"""Ranks of true tables among posterior draws, 1,000 data sets each by forest and by Gibbs: uniform; faults detected.
 
-Tables are Poisson with known rates, so that nothing but tables is drawn: independent ones by the tree, sweeps apart by
-the walk, whose large cells move in a block. Three quantities, a p above 1e-5 each: a false alarm in 30,000 runs.
+Tables are Poisson with known rates, so that only tables are drawn: independent draws by the forest, dependent draws by
+the Gibbs sampler, which updates large cells in a block. Three quantities, p above 1e-5: a false alarm in 30,000 runs.
 """
 
 import numpy as np
@@ -9,10 +9,10 @@ import pytest
 from scipy.special import gammaln
 
 import ppdinf as ppd
-from ppdinf.denoising import table_walk
-from ppdinf.denoising.count_windows import count_windows
+from ppdinf.denoising import table_gibbs
+from ppdinf.denoising.count_windows import published_windows
 from ppdinf.denoising.table_forest import TableForest
-from ppdinf.denoising.table_walk import TableWalk
+from ppdinf.denoising.table_gibbs import TableGibbs
 from ppdinf.diagnostics.calibration import calibrate, uniformity
 from ppdinf.distributions.observation.observed_measurements import ObservedMeasurements
 from ppdinf.fiber.gibbs import gaussian_block, joint_move
@@ -27,7 +27,7 @@ NOISE = {"tree": [(ROWS, 9.0), (CELLS, 16.0)], "walk": [(ROWS, 9.0), (CELLS, 16.
 
 
 def measurements(route, numbers, total, *, sharper=1.0, kept=3):
-    """Noisy sums of a table whose total is exact; wrong on purpose: other variances, or the last sums forgotten."""
+    """Return noisy sums of a table with an exact total; wrong on purpose: other variances, or without the last sums."""
     parts = [
         ppd.measured(inv.linear(rows), y, laws.DiscreteGaussian(variance=variance / sharper))
         for (rows, variance), y in list(zip(NOISE[route], numbers, strict=True))[:kept]
@@ -44,7 +44,7 @@ def simulate(route, rng):
 
 
 def quantities(route, tables, numbers):
-    """A cell, a margin, and how well a table fits what was published."""
+    """Return a cell, a margin, and the fit of a table to the measurements."""
     away = [((tables @ rows.T - y) ** 2 / v).sum(axis=1) for (rows, v), y in zip(NOISE[route], numbers, strict=True)]
     return {"cell": tables[:, 1], "margin": tables[:, :4].sum(axis=1), "fit": sum(away)}
 
@@ -52,11 +52,11 @@ def quantities(route, tables, numbers):
 def infer(route, given, rng, draws=20, apart=4, **wrong):
     numbers, total = given
     observed = ObservedMeasurements(measurements(route, numbers, total, **wrong))
-    windows = count_windows(observed)
+    windows = published_windows(observed)
     sums = observed.in_forest(windows.lower, windows.counts.shape[1])
     assert (sums is None) == (route == "walk")
-    tables = TableWalk(observed, windows) if sums is None else TableForest(sums, windows)
-    log_h = -gammaln(np.arange(windows.most + 1.0) + 1)
+    tables = TableGibbs(observed, windows) if sums is None else TableForest(sums, windows)
+    log_h = -gammaln(np.arange(windows.largest + 1.0) + 1)
     slope, chain, found = np.log(RATES), tables.chain(rng), []
     for k in range(-LEARNT, draws * (apart if sums is None else 1)):
         chain.sweep(log_h, slope)
@@ -78,10 +78,10 @@ def p_values(route, data_sets, **wrong):
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch):
-    """Blocks of a few cells, those with 12 persons or more."""
+    """Return blocks of a few cells, those with 12 persons or more."""
     monkeypatch.setattr(gaussian_block, "FEWEST", 3)
     monkeypatch.setattr(gaussian_block, "AWAY", 1.5)
-    monkeypatch.setattr(table_walk, "LEARNT", {LEARNT // 2})
+    monkeypatch.setattr(table_gibbs, "RELEARN", {LEARNT // 2})
 
 
 @pytest.mark.deep
@@ -94,17 +94,17 @@ def test_ranks_are_uniform(route):
 @pytest.mark.parametrize(
     ("route", "wrong"), [("tree", {"sharper": 1.5}), ("walk", {"sharper": 1.5}), ("tree", {"kept": 1})], ids=str
 )
-def test_faults_are_caught(route, wrong):
-    """Noise said to have two thirds of its variance; the cells' own measurements forgotten."""
+def test_faults_are_detected(route, wrong):
+    """Noise stated with two thirds of its variance; measurements of single cells omitted."""
     assert min(p_values(route, 300, **wrong)) < RARE
 
 
 @pytest.mark.deep
-def test_moves_without_their_hastings_ratio_are_caught(monkeypatch):
-    """In place of the ratio of the proposals' probabilities, 1."""
+def test_moves_without_their_hastings_ratio_are_detected(monkeypatch):
+    """The ratio of the proposal probabilities is replaced by 1."""
     propose = joint_move.propose
     monkeypatch.setattr(joint_move, "propose", lambda *given: (propose(*given), 0.0)[1])
     monkeypatch.setattr(joint_move, "log_probability", lambda *given: 0.0)
     monkeypatch.setattr(joint_move, "joint_move", joint_move.joint_move.py_func)
-    monkeypatch.setattr(table_walk, "joint_moves", joint_move.joint_moves.py_func)
+    monkeypatch.setattr(table_gibbs, "joint_moves", joint_move.joint_moves.py_func)
     assert min(p_values("walk", 300)) < RARE

@@ -1,8 +1,8 @@
-"""Rank tests of every way to the posterior, and the faults that they must see.
+"""Rank tests of every sampler of the posterior, and the faults that they must detect.
 
-Poisson cells with rates BASE * exp(theta * SLOPE) and theta on a grid, so that posteriors by summation are exact. The
-noise is drawn by a sampler of its own. Quantities: theta; the size of the noise |y - x|; the fit log p(x | theta). The
-last two depend on the release and see faults that theta cannot.
+Poisson cells with rates BASE * exp(theta * SLOPE) and theta on a grid, so that posteriors are computed exactly. The
+noise has its own sampler. Quantities: theta; the size of the noise |y - x|; the fit log p(x | theta). The
+last two depend on the release and detect faults that theta does not detect.
 """
 
 import numpy as np
@@ -33,7 +33,7 @@ BY_PIECES = {  # large enough for polynomials in the log rate: characteristic fu
 
 
 class Problem:
-    """Law of (theta, x, y) under one system and regime, and its posteriors, with or without a fault."""
+    """Distribution of (theta, x, y) for one system and regime, and its posteriors, with or without a fault."""
 
     def __init__(self, system, regime, *, fault=None):
         self.A, self.block = {**SYSTEMS, **BY_PIECES}[system]
@@ -53,14 +53,14 @@ class Problem:
         return truth, (k, x, y)
 
     def fit(self, k, x):
-        """Log likelihood of the table: theta alone cannot see that some of the data were left unused."""
+        """Return the log likelihood of the table: theta alone does not detect unused data."""
         return (x * np.log(self.rates[k])).sum(axis=-1) - self.rates[k].sum(axis=-1) - LOG_FACTORIAL[x].sum(axis=-1)
 
     def log_noise(self, y, width):
         return -self.believed * np.abs(y[:, None] - np.arange(width))
 
     def log_theta(self, y):
-        """Log prior over the grid, without P(Z | theta) where that is the fault."""
+        """Return the log prior over the grid, without P(Z | theta) if that is the fault."""
         log_p = np.log(PRIOR)
         if self.fault == "P(Z | theta) dropped":
             goal = np.bincount(self.block, weights=y)
@@ -69,11 +69,11 @@ class Problem:
         return log_p
 
     def marginal(self, data, rng, draws=40):
-        """Theta by summation over the grid with the table summed out, then tables given theta."""
+        """Draw theta on the grid with the table marginalized, then tables given theta."""
         _, _, y = data
         block, goal = self.block, np.bincount(self.block, weights=y).astype(np.int64)
         width = int(goal.max()) + 1
-        if self.fault == "a public sum dropped":  # the last group, or the total of a single one
+        if self.fault == "a public sum dropped":  # the last group, or the only total
             block, width = np.where(block == block.max(), -1, block), width + int(60 / self.epsilon)
             goal = goal[:-1] if goal.size > 1 else goal
         log_h = self.log_noise(y, width) - LOG_FACTORIAL[:width]
@@ -83,7 +83,7 @@ class Problem:
         return self.drawn(y, log_l, log_h, place, rng, draws)
 
     def pieces(self, data, rng, draws=40):
-        """The same, with the table summed out as it is where NUTS asks: from pieces of log normalisers."""
+        """Draw with the table marginalized as for NUTS: by piecewise approximations of log normalizers."""
         _, _, y = data
         goal = np.bincount(self.block, weights=y).astype(np.int64)
         log_h = self.weights(y, goal)
@@ -103,7 +103,7 @@ class Problem:
         return {"theta": GRID[chosen], "noise": np.abs(y - tables).sum(axis=1), "fit": self.fit(chosen, tables)}
 
     def fiber(self, data, rng, length=30):
-        """A chain through the truth: table by walks on the fiber, theta by its full conditional."""
+        """Run a chain through the truth: table by Gibbs steps on the fiber, theta by its full conditional."""
         k, x, y = data
         width = int(y.sum()) + 1
         before = int(rng.integers(length + 1))
@@ -116,7 +116,7 @@ class Problem:
 
     def directions(self, length, rng):
         each = 2 * self.A.shape[1] * length
-        if not hasattr(self, "_pool") or self._at == 200:  # drawing few at a time would cost more than walking them
+        if not hasattr(self, "_pool") or self._at == 200:  # drawing few at a time would take longer than the steps
             A = self.A
             if self.fault == "a public sum dropped":
                 A = A[: -1 if len(A) < 3 else -2]  # of nested or crossing sums the last follows from the others
@@ -128,8 +128,8 @@ class Problem:
 
 
 def by_pieces(log_h, eta, goal, block):
-    """Log coefficients of the totals under many natural parameters, by the Op, which is cut into pieces once."""
-    log_h = np.hstack([np.full((len(log_h), 1), -np.inf), log_h])  # where windows of `PartiallyPrivate` begin: below 0
+    """Return log coefficients of the totals for many natural parameters, by the Op with fixed pieces."""
+    log_h = np.hstack([np.full((len(log_h), 1), -np.inf), log_h])  # windows of `PartiallyPrivate` start below 0
     node = logp_natural(pt.vector("eta", shape=block.shape), log_h, lo=-1, total=goal, block=block).owner
     fixed, found = [variable.get_value() for variable in node.inputs[1:]], []
     for at in eta:
@@ -140,12 +140,12 @@ def by_pieces(log_h, eta, goal, block):
 
 
 def used(goal, block):
-    """Entries of log_coefficient that count: totals with cells, and free cells."""
+    """Return the relevant entries of log_coefficient: totals with cells, and free cells."""
     return [*(b for b in range(goal.size) if (block == b).any()), goal.size]
 
 
 def drawable(place):
-    """Without totals that no cell counts towards, which cannot be drawn."""
+    """Remove totals without cells, which cannot be drawn."""
     keep = used(place["total"], place["block"])[:-1]
     return place if len(keep) else {**place, "total": np.zeros(1, np.int64)}
 
@@ -159,7 +159,7 @@ def draw_theta(log_p, log_rates, x, rng):
 
 @njit
 def chain_through(k, x, starts, cells, steps, log_noise, log_rates, log_prior, before, length, rng):
-    """Steps before the truth run the kernel backward, the rest forward: both from the truth."""
+    """Run the kernel backward for the steps before the truth and forward for the others, both from the truth."""
     thetas, tables, lower = np.empty(length, np.int64), np.empty((length, x.size), np.int64), np.zeros(x.size, np.int64)
     counts = np.arange(log_noise.shape[1])
     each = (starts.size - 1) // length
@@ -190,14 +190,14 @@ SEEN_BY = {"epsilon off by 20 %": "noise", "a public sum dropped": "noise", "P(Z
 @pytest.mark.deep
 @pytest.mark.parametrize("regime", REGIMES)
 @pytest.mark.parametrize(("route", "system"), ROUTES)
-def test_the_truth_is_one_more_posterior_draw(route, system, regime):
+def test_ranks_of_the_truth_are_uniform(route, system, regime):
     assert min(p_values(route, system, regime).values()) > 1e-6
 
 
 @pytest.mark.deep
 @pytest.mark.parametrize("fault", SEEN_BY)
 @pytest.mark.parametrize(("route", "system"), ROUTES)
-def test_faults_are_seen(route, system, fault):
+def test_faults_are_detected(route, system, fault):
     if system == "two-way" and SEEN_BY[fault] == "fit":
         pytest.skip("P(Z | theta) of two margins has no closed form to drop")
     problem = Problem(system, "dense", fault=fault)
@@ -214,21 +214,21 @@ PIECES = [
 
 @pytest.mark.deep
 @pytest.mark.parametrize(("system", "regime", "replicates"), PIECES)
-def test_the_truth_is_one_more_draw_by_pieces(system, regime, replicates):
+def test_ranks_of_the_truth_are_uniform_by_pieces(system, regime, replicates):
     assert min(p_values("pieces", system, regime, replicates=replicates).values()) > 1e-6
 
 
 @pytest.mark.deep
 @pytest.mark.parametrize(("fault", "seen_by"), [("epsilon off by 20 %", "noise"), ("pieces of the neighbour", "theta")])
 @pytest.mark.parametrize("system", BY_PIECES)
-def test_faults_are_seen_by_pieces(system, fault, seen_by):
+def test_faults_are_detected_by_pieces(system, fault, seen_by):
     problem = Problem(system, "sparse", fault=fault)
     assert noticed(problem.simulate, problem.pieces, seen_by, replicates=400)
 
 
 @pytest.mark.parametrize(("system", "regime"), [(system, regime) for system, regime, _ in PIECES])
-def test_pieces_serve_these_problems(system, regime):
-    """Or the rank tests by pieces would be those by rows: same to 1e-9, other in the last digits."""
+def test_pieces_are_used_for_these_problems(system, regime):
+    """Otherwise the rank tests by pieces would be those by rows: equal to 1e-9, with other last digits."""
     problem, rng, other = Problem(system, regime), np.random.default_rng(1), []
     for _ in range(3):
         _, (_, _, y) = problem.simulate(rng)
@@ -243,14 +243,14 @@ def test_pieces_serve_these_problems(system, regime):
 
 
 @pytest.mark.deep
-def test_parameters_alone_cannot_see_that_data_were_left_unused():
-    """Why the fit is a quantity: without P(Z | theta) the posterior of theta is wide, and calibrated on average."""
+def test_parameters_alone_do_not_detect_unused_data():
+    """The reason for the fit: without P(Z | theta) the posterior of theta is wide, and calibrated on average."""
     found = p_values("fiber", "groups", "sparse", fault="P(Z | theta) dropped")
     assert found["theta"] > 1e-6
     assert found["fit"] < 1e-6
 
 
-def test_noise_of_the_oracle_keeps_the_sums_and_has_its_law():
+def test_noise_of_the_oracle_preserves_the_sums_and_has_its_distribution():
     A, _ = SYSTEMS["total"]
     rng, parts = np.random.default_rng(1), solved(A[:, :3])
     draws = np.array([noise(3, *parts, 1.0, rng) for _ in range(20_000)])
@@ -269,7 +269,7 @@ def test_position_orders_ties_at_random():
     assert stats.kstest(np.array(tied) / 0.8, "uniform").pvalue > 1e-6
 
 
-def test_uniformity_sees_shift_and_spread():
+def test_uniformity_detects_shift_and_spread():
     u = np.random.default_rng(2).random(2000)
     assert uniformity(u) > 1e-6
     for wrong in (u**1.2, 0.5 + (u - 0.5) * 0.9, stats.norm.cdf(1.25 * stats.norm.ppf(u))):

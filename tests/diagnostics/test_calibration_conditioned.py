@@ -1,8 +1,8 @@
-"""Rank tests of the posterior under noise whose normaliser depends on the table: bounds on the release.
+"""Rank tests of the posterior for noise whose normalizer depends on the table: bounds on the release.
 
 Poisson cells with rates BASE * exp(theta * SLOPE), theta on a grid, double geometric noise conditioned on the total and
-on non-negative releases. Walks on the fiber leave C(x) out and are then accepted with C(x) / C(x'), as the step method
-does it. Quantities: theta; the size of the noise; the sum of squares of the table.
+on non-negative releases. Gibbs steps on the fiber omit C(x) and are then accepted with C(x) / C(x'), as in the step
+method. Quantities: theta; the size of the noise; the sum of squares of the table.
 """
 
 from functools import lru_cache
@@ -34,7 +34,7 @@ LENGTH, STEPS = 20, 12  # of a chain, and of each of its moves on the fiber
 
 @lru_cache(maxsize=200)
 def fiber(n):
-    """All tables with a total, and the log weights C of each."""
+    """All tables with a total, and the log weights C of each table."""
     eye = np.eye(4, dtype=int)
     tables = fiber_tables(np.ones((1, 4), int), np.array([n]), eye, np.zeros(4, int))
     log_c = {tuple(x): logsumexp(-EPSILON * np.abs(tables - x).sum(axis=1)) for x in tables}
@@ -42,7 +42,7 @@ def fiber(n):
 
 
 def directions(rng):
-    """Moves for one step of a chain after the other; drawing few at a time would cost more than walking them."""
+    """Return moves for successive steps of a chain; drawing few at a time would take longer than the steps."""
     moves = connected_moves(sp.csr_array(np.ones((1, 4), dtype=np.int64)), bounds="lower")
     while True:
         v = moves.draw(1000 * STEPS, rng=rng)
@@ -100,11 +100,11 @@ class Problem:
         return x
 
 
-REPLICATES = 6000  # by 4,000 the second of the faults below does not yet show at 1e-6
+REPLICATES = 6000  # with 4,000 the second fault below is not yet detected at 1e-6
 
 
 @pytest.mark.deep
-def test_the_truth_is_one_more_posterior_draw():
+def test_ranks_of_the_truth_are_uniform():
     problem = Problem()
     found = calibrate(problem.simulate, problem.chain, replicates=REPLICATES, rng=1)
     assert min(uniformity(found[name]) for name in found) > 1e-6
@@ -112,7 +112,7 @@ def test_the_truth_is_one_more_posterior_draw():
 
 @pytest.mark.deep
 @pytest.mark.parametrize(("fault", "seen_by"), [("epsilon off by 20 %", "noise"), ("C(x) dropped", "spread")])
-def test_faults_are_seen(fault, seen_by):
+def test_faults_are_detected(fault, seen_by):
     problem = Problem(fault)
     assert noticed(problem.simulate, problem.chain, seen_by, replicates=REPLICATES, each=500)
 

@@ -1,7 +1,7 @@
-"""Rank tests of rejection and importance sampling, the sharpest of them; `benchmarks/calibration.py` has them all.
+"""Rank tests of rejection and importance sampling, the sharpest of them; `benchmarks/calibration.py` has all of them.
 
-Faults are seen by the size of the noise or by the fit of the table, hardly ever by theta: it is calibrated on
-average whatever part of the data is left unused.
+Faults are detected by the size of the noise or by the fit of the table, rarely by theta, which is calibrated on
+average for every unused part of the data.
 """
 
 import numpy as np
@@ -14,7 +14,7 @@ import ppdinf as ppd
 
 @pytest.fixture(scope="module")
 def compiled():
-    """Compile each route once, for tables under groups and for fibers listed table by table."""
+    """Compile each sampler once, for tables with groups and for enumerated fibers."""
     held = {}
 
     def get(route, system):
@@ -53,11 +53,11 @@ REPLICATES = 600
 @pytest.mark.parametrize(
     ("route", "system", "regime"), [("rejection", "groups", "dense"), ("importance", "total", "flat")]
 )
-def test_the_truth_is_one_more_posterior_draw(route, system, regime, compiled):
+def test_ranks_of_the_truth_are_uniform(route, system, regime, compiled):
     assert min(p_values(route, system, regime, compiled(route, system), replicates=REPLICATES).values()) > 1e-6
 
 
-CASES = [  # fault, what sees it, and replicates that bring its p-value far below the threshold
+CASES = [  # fault, the quantity that detects it, and replicates for a p-value far below the threshold
     ("rejection", "groups", "epsilon off by 20 %", "noise", 800),
     ("rejection", "groups", "M too small", "fit", 500),
     ("rejection", "groups", "P(Z | theta) dropped", "fit", 200),
@@ -69,5 +69,5 @@ CASES = [  # fault, what sees it, and replicates that bring its p-value far belo
 
 @pytest.mark.deep
 @pytest.mark.parametrize(("route", "system", "fault", "seen_by", "replicates"), CASES)
-def test_faults_are_seen(route, system, fault, seen_by, replicates, compiled):
+def test_faults_are_detected(route, system, fault, seen_by, replicates, compiled):
     assert seen(seen_by, route, system, "dense", compiled(route, system), fault=fault, replicates=replicates)

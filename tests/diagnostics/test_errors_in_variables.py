@@ -1,4 +1,4 @@
-"""Events among persons whose numbers are released with noise: the posterior is calibrated, the usual one is not."""
+"""Events among persons whose numbers are released with noise: the posterior is calibrated, the naive one is not."""
 
 import numpy as np
 import pytest
@@ -6,7 +6,7 @@ from noisy_denominators import CONTRAST, LEVEL, PRIOR, model, simulate, study, s
 
 from ppdinf.diagnostics.calibration import uniformity
 
-ALARM = 1e-4  # of each of two parameters: a right posterior fails once in 5,000 runs
+ALARM = 1e-4  # for each of two parameters: a correct posterior fails once in 5,000 runs
 
 
 @pytest.mark.deep
@@ -14,11 +14,11 @@ def test_posterior_is_calibrated_where_the_persons_are_noisy():
     found = study("1/10", {"right": summed_out, "naive": taken_as_true}, 500)
     p = {name: [uniformity(of["position"]) for of in found[name].values()] for name in found}
     assert min(p["right"]) > ALARM
-    assert p["naive"][1] < ALARM  # the contrast: rural areas are small, and the noise is not
+    assert p["naive"][1] < ALARM  # contrast: rural areas are small, and the noise is not
 
 
 def test_model_has_the_posterior_that_was_calibrated():
-    """Summed out by PyMC's model, at points of the grid, against the posterior over all of it."""
+    """Marginalized by PyMC's model, at points of the grid, against the posterior on the grid."""
     _, release, events = simulate("1/10", np.random.default_rng(3))
     value = model(release, events).compile_logp(mode="FAST_COMPILE")
     chosen = [(3, 4), (10, 10), (12, 5), (17, 16)]

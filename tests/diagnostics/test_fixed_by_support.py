@@ -1,4 +1,4 @@
-"""Cells that a public sum fixes only because the data model has no negative counts."""
+"""Cells that a public sum determines only because the data model has no negative counts."""
 
 import numpy as np
 import pymc as pm
@@ -8,7 +8,7 @@ import ppdinf as ppd
 
 def test_counts_under_a_public_sum_of_0_are_not_stuck():
     public = ppd.invariants.margin("dim_0") & ppd.invariants.margin("dim_1")
-    noisy = np.array([[2, -1, 3], [1, 1, 2]])  # the second column adds up to 0
+    noisy = np.array([[2, -1, 3], [1, 1, 2]])  # the second column sums to 0
     release = ppd.Release(noisy, ppd.GeneralizedLaplace(public, epsilon=1))
     with pm.Model(coords=release.coords) as model:
         ppd.PartiallyPrivate("x", pm.Poisson.dist(2.0, shape=(2, 3)), release=release)

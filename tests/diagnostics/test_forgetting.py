@@ -1,4 +1,4 @@
-"""Coupled tables bound the distance to their law: against enumeration, and with moves that do not connect."""
+"""Coupled tables bound the distance to their posterior: against enumeration, and with moves that do not connect."""
 
 import itertools
 import sys
@@ -13,7 +13,7 @@ import ppdinf as ppd
 from ppdinf.diagnostics import coupling_bound
 from ppdinf.errors import InvariantError, ModelError
 
-module = sys.modules[coupling_bound.__module__]  # the function hides the name of its file
+module = sys.modules[coupling_bound.__module__]  # the function has the name of its file
 Y, RATES = np.array([3, -1, 2, 1, 0]), np.array([0.5, 2.0, 1.0, 1.0, 3.0])
 
 
@@ -33,7 +33,7 @@ def fiber():
 
 
 def one_draw(tables, log_weights, directions):
-    """Transition matrix of a draw: so many lines between two random cells, each by its full conditional."""
+    """Return the transition matrix of a draw: lines between two random cells, by their full conditionals."""
     at = {tuple(x): k for k, x in enumerate(tables)}
     line = np.zeros((len(tables), len(tables)))
     pairs = list(itertools.combinations(range(5), 2))
@@ -49,8 +49,8 @@ def one_draw(tables, log_weights, directions):
 
 
 @pytest.mark.deep
-def test_the_bound_holds_and_is_not_idle(monkeypatch):
-    """From one corner of the fiber, one sweep a draw, against the exact distance after each number of draws."""
+def test_the_bound_holds_and_is_not_trivial(monkeypatch):
+    """From one corner of the fiber, one sweep per draw, against the exact distance after each number of draws."""
     monkeypatch.setattr(module, "SWEEPS", 1)
     tables = fiber()
     log_weights = (tables * np.log(RATES) - special.gammaln(tables + 1) - 0.5 * np.abs(Y - tables)).sum(axis=1)
@@ -61,11 +61,11 @@ def test_the_bound_holds_and_is_not_idle(monkeypatch):
         distance = 0.5 * np.abs(row - law).sum()
         assert bound.upper(t) >= distance
         row = row @ kernel
-    assert 3 <= bound.steps(0.05) <= 12  # the chain itself takes 3
+    assert 3 <= bound.steps(0.05) <= 12  # the chain takes 3
 
 
 def test_moves_that_do_not_connect_do_not_meet(monkeypatch):
-    """A walk between the first two cells alone: tables that differ elsewhere stay apart."""
+    """Moves between the first two cells only: tables that differ in other cells stay different."""
     whole = module.directions
 
     def crippled(*args):
@@ -97,11 +97,11 @@ def test_refusals():
     release = ppd.Release(Y, ppd.GeneralizedLaplace(ppd.invariants.total(), epsilon=1))
     with pm.Model(coords=release.coords) as model:
         ppd.PartiallyPrivate("x", pm.Poisson.dist(RATES), release=release)
-    with pytest.raises(ModelError, match="0 confidential tables"):
+    with pytest.raises(ModelError, match="one sampled confidential table, found 0"):
         coupling_bound(draws_of(fiber()), model)
 
 
-def test_diagnose_says_it():
+def test_diagnose_reports_the_bound():
     model = model_of()
     with model:
         idata = pm.sample(
@@ -109,21 +109,21 @@ def test_diagnose_says_it():
             compute_convergence_checks=False,
         )  # fmt: skip
     diagnosis = ppd.diagnose(idata, model)
-    assert diagnosis.forgets.unmet == 0
-    assert "pairs of coupled tables agreed" in str(diagnosis)
+    assert diagnosis.coupling.unmet == 0
+    assert "pairs of coupled tables became equal" in str(diagnosis)
     starts = idata.warmup_posterior if "warmup_posterior" in idata else idata.posterior
     assert len(np.unique(starts["x"].values[:, 0], axis=0)) > 1
 
 
-def test_diagnose_where_something_looks_at_several_cells():
-    """Walks that can be refused are not coupled; everything else is said of them."""
+def test_diagnose_with_a_variable_of_several_cells():
+    """Chains whose proposals can be rejected are not coupled; all other diagnostics are reported."""
     release = ppd.Release(Y, ppd.GeneralizedLaplace(ppd.invariants.Public(), epsilon=1))
     with pm.Model(coords=release.coords) as model:
         counts = ppd.PartiallyPrivate("counts", pm.Poisson.dist(RATES), release=release)
         pm.Poisson("visits", counts.sum() + 1, observed=9)
         idata = pm.sample(400, tune=100, chains=2, cores=1, random_seed=1, progressbar=False, quiet=True)
-    with pytest.raises(ModelError, match="depends on several cells of 'counts'"):
+    with pytest.raises(ModelError, match="rejected for a variable of several cells"):
         coupling_bound(idata, model)
     found = ppd.diagnose(idata, model)
-    assert found.forgets is None
+    assert found.coupling is None
     assert len(found.cells) == 5

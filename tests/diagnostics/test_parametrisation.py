@@ -1,4 +1,4 @@
-"""Funnels of both kinds are named with the variable to write otherwise, and what suits is left alone."""
+"""Funnels of both kinds are reported with the variable to reparametrize; suitable parametrizations are not reported."""
 
 import numpy as np
 import pymc as pm
@@ -17,7 +17,7 @@ def sampled(model, **kwargs):
 
 
 def little_told(centred):
-    """Effects hardly told of beside a scale that may be small."""
+    """Effects with little information, with a scale that may be small."""
     with pm.Model() as model:
         tau = pm.HalfNormal("tau", 1)
         eta = pm.Normal("eta", 0, tau, shape=8) if centred else tau * pm.Normal("z", 0, 1, shape=8)
@@ -40,23 +40,23 @@ def drawn(values, diverging):
 
 
 def test_draws_with_and_without_each_fault():
-    """Divergences where the scale is small, or anywhere; effects in units of a scale that move against it or not."""
+    """Divergences where the scale is small, or anywhere; non-centered effects that move against their scale or not."""
     rng = np.random.default_rng(1)
     tau, unit = np.exp(rng.normal(0, 1, (2, 500))), rng.normal(0, 1, (2, 500, 8))
     lowest, anywhere = tau < np.quantile(tau, 0.1), rng.random((2, 500)) < 0.1
     model, draws = little_told(centred=True), {"tau": tau, "eta": tau[..., None] * unit}
     (problem,) = parametrisations(drawn(draws, lowest), model, [])
-    assert "where the scale of 'eta' is small, on which 'tau' decides" in problem
+    assert "where the scale of 'eta', which depends on 'tau', is small" in problem
     assert parametrisations(drawn(draws, anywhere), model, []) == []
     assert parametrisations(drawn(draws, lowest & ~lowest), model, []) == []
     model = little_told(centred=False)
     (problem,) = parametrisations(drawn({"tau": tau, "z": unit / tau[..., None]}, lowest & ~lowest), model, ["tau"])
-    assert "'z' moves against 'tau'" in problem
+    assert "'z' moves against its scale 'tau'" in problem
     assert parametrisations(drawn({"tau": tau, "z": unit}, lowest & ~lowest), model, ["tau"]) == []
 
 
 def grouped(effects):
-    """Effects of items on top of those of their groups, with scales of their own."""
+    """Effects of items nested in groups, with a scale for each level."""
     with pm.Model() as model:
         mu, coarse, fine = pm.Normal("mu", 0, 1), pm.HalfNormal("coarse", 1), pm.HalfNormal("fine", 1)
         group = pm.Normal("group", mu, coarse, shape=5)
@@ -65,8 +65,8 @@ def grouped(effects):
 
 
 @pytest.mark.parametrize("told", [False, True])
-def test_a_scale_that_goes_with_its_effects(told):
-    """A thousand effects around means of their own: all that is known of them is their scale, or they are known."""
+def test_a_scale_restricted_by_its_effects(told):
+    """A thousand effects with different means: only their scale is informed, or they are known."""
     rng, n = np.random.default_rng(2), 1000
     mu, coarse, fine = rng.normal(size=(2, 500)), np.full((2, 500), 0.8), np.exp(rng.normal(0, 0.1, (2, 500)))
     group = mu[..., None] + coarse[..., None] * rng.normal(size=(2, 500, 5))
@@ -84,14 +84,16 @@ def test_a_scale_that_goes_with_its_effects(told):
     found = parametrisations(drawn(draws, no), model, ["fine"])
     assert len(found) == (0 if told else 1)
     if not told:
-        assert found[0].startswith("'fine' moves no further than 'item', on whose scale it decides, lets it. Little")
+        assert found[0].startswith(
+            "The steps of 'fine' are restricted by 'item', whose scale depends on 'fine'. The data"
+        )
     assert parametrisations(drawn(draws, no), model, ["mu"]) == []
-    del draws["group"]  # what the means are is not known then
+    del draws["group"]  # the means are then unknown
     assert parametrisations(drawn(draws, no), model, ["fine"]) == []
 
 
 N, NONE = 40, np.zeros((2, 400), dtype=bool)
-SCALES = {  # of effects, by one number of the model, and that number from the logarithm of the scale
+SCALES = {  # scales of effects as functions of one number, and the number as a function of the log scale
     "sd": (lambda: pm.HalfNormal("tau", 1), lambda tau: tau, np.exp),
     "twice": (lambda: pm.HalfNormal("tau", 1), lambda tau: 2 * tau, lambda log: np.exp(log) / 2),
     "variance": (lambda: pm.InverseGamma("tau", 2, 1), pm.math.sqrt, lambda log: np.exp(2 * log)),
@@ -101,8 +103,8 @@ SCALES = {  # of effects, by one number of the model, and that number from the l
 
 
 @pytest.mark.parametrize("kind", SCALES)
-def test_scales_however_they_are_written(kind):
-    """Effects as they are, known or not at all; in units of their scale likewise, around their mean or on part."""
+def test_scales_in_every_notation(kind):
+    """Centered effects, known or not; non-centered effects likewise, with a mean or for a part of the effects."""
     number, scale, of_log = SCALES[kind]
     rng = np.random.default_rng(3)
     log, unit, known = rng.normal(0, 0.3, (2, 400)), rng.normal(size=(2, 400, N)), rng.normal(size=N)
@@ -129,8 +131,8 @@ def test_scales_however_they_are_written(kind):
             assert len(found) == faults
 
 
-def test_what_is_no_scale_is_not_taken_for_one():
-    """Numbers above a scale, products of several, and what coefficients of a regression go against."""
+def test_other_factors_are_not_treated_as_scales():
+    """Numbers that a scale depends on, products of several numbers, and coefficients of a regression."""
     rng = np.random.default_rng(4)
     log, unit = rng.normal(0, 0.3, (2, 400)), rng.normal(size=(2, 400, N))
     sd = np.exp(log)
@@ -138,7 +140,7 @@ def test_what_is_no_scale_is_not_taken_for_one():
     with pm.Model() as above:
         pm.Normal("eta", 0, pm.HalfNormal("tau", pm.Gamma("b", 2, 2)), shape=N)
     (problem,) = parametrisations(drawn(draws, NONE), above, ["tau", "b"])
-    assert problem.startswith("'tau'")
+    assert problem.startswith("The steps of 'tau'")
     assert parametrisations(drawn(draws, NONE), above, ["b"]) == []
     with pm.Model() as product:
         pm.Normal("eta", 0, pm.HalfNormal("tau", 1) * pm.Gamma("b", 2, 2), shape=N)
@@ -158,7 +160,7 @@ def test_what_is_no_scale_is_not_taken_for_one():
         assert parametrisations(drawn(draws, log < np.quantile(log, 0.1)), model, ["tau", "b", "lam"]) == []
 
 
-def test_draws_that_users_have_taken_apart_and_models_they_have_changed():
+def test_subsets_of_draws_and_modified_models():
     rng = np.random.default_rng(5)
     tau, unit = np.exp(rng.normal(0, 1, (2, 500))), rng.normal(0, 1, (2, 500, 8))
     lowest = tau < np.quantile(tau, 0.1)
@@ -184,23 +186,23 @@ def test_draws_that_users_have_taken_apart_and_models_they_have_changed():
     assert parametrisations(idata, model, ["tau"]) == []
 
 
-def test_few_divergences_are_no_funnel():
-    """Less than one sentence in a hundred where they are anywhere; four of four where the scale is small are one."""
+def test_few_divergences_are_not_a_funnel():
+    """A false-alarm rate below 1 % for divergences anywhere; four of four where the scale is small are reported."""
     rng, model, said = np.random.default_rng(6), little_told(centred=True), 0
     tau, unit = np.exp(rng.normal(0, 1, (2, 500))), rng.normal(0, 1, (2, 500, 8))
     for number in np.repeat([1, 2, 3, 5, 10], 40):
         anywhere = np.zeros((2, 500), dtype=bool)
         anywhere.ravel()[rng.choice(1000, number, replace=False)] = True
         said += len(parametrisations(drawn({"tau": tau, "eta": tau[..., None] * unit}, anywhere), model, []))
-    assert said <= 7  # of 200: more have a probability of .1 % where one in a hundred is said, and less is
+    assert said <= 7  # of 200: more has probability 0.1 % at a false-alarm rate of 1 %
     for number in (3, 4):
         lowest = tau < np.sort(tau, axis=None)[number]
         found = parametrisations(drawn({"tau": tau, "eta": tau[..., None] * unit}, lowest), model, [])
         assert len(found) == (number == 4)
 
 
-def test_effects_that_move_in_other_coordinates_are_left_alone():
-    """As those of ready models are, that the sentence would send users to."""
+def test_effects_with_transforms_are_not_reported():
+    """For example those of `log_rates`, which the message recommends."""
     release = ppd.Release(np.array([30, 4, 12]), ppd.GeneralizedLaplace(ppd.invariants.total(), epsilon="1/50"))
     with pm.Model() as model:
         ppd.models.ready.log_rates(release, ["dim_0"])
@@ -212,7 +214,7 @@ def test_effects_that_move_in_other_coordinates_are_left_alone():
     assert parametrisations(drawn(draws, spread < np.quantile(spread, 0.1)), model, names) == []
 
 
-def test_long_recursions_are_gone_through_once():
+def test_long_recursions_are_traversed_once():
     rng = np.random.default_rng(8)
     with pm.Model() as model:
         first, second, tau = pm.Normal("first", 0.5, 0.1), pm.Normal("second", 0.2, 0.1), pm.HalfNormal("tau", 1)
@@ -229,23 +231,23 @@ def test_long_recursions_are_gone_through_once():
 
 
 @pytest.mark.deep
-def test_a_funnel_is_named_with_its_effects():
+def test_a_funnel_is_reported_with_its_effects():
     model = little_told(centred=True)
     idata = sampled(model)
     assert int(idata.sample_stats["diverging"].sum()) > 0
     (problem,) = parametrisations(idata, model, [])
-    assert "where the scale of 'eta' is small, on which 'tau' decides" in problem
+    assert "where the scale of 'eta', which depends on 'tau', is small" in problem
     assert "mean + scale * pm.Normal" in problem
 
 
 @pytest.mark.deep
-def test_effects_that_move_against_their_scale_are_named():
+def test_effects_that_move_against_their_scale_are_reported():
     model = much_told(centred=False)
     (problem,) = parametrisations(sampled(model), model, ["tau"])
-    assert "'z' moves against 'tau'" in problem
+    assert "'z' moves against its scale 'tau'" in problem
 
 
 @pytest.mark.deep
 @pytest.mark.parametrize("model", [little_told(centred=False), much_told(centred=True)])
-def test_what_suits_is_left_alone(model):
+def test_suitable_parametrizations_are_not_reported(model):
     assert parametrisations(sampled(model), model, ["tau"]) == []

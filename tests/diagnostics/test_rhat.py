@@ -1,4 +1,4 @@
-"""The largest of many R-hats: how often good chains pass its limit, and that bad ones do."""
+"""The largest of many R-hats: frequency at which good chains exceed its limit, and that bad chains exceed it."""
 
 import numpy as np
 import pandas as pd
@@ -9,11 +9,11 @@ from arviz_stats.base import array_stats
 import ppdinf as ppd
 from ppdinf.diagnostics.diagnose import Diagnosis
 from ppdinf.diagnostics.problems import ESS
-from ppdinf.diagnostics.rhat import limit, shown
+from ppdinf.diagnostics.rhat import format_rhat, limit
 from ppdinf.errors import DiagnosisWarning
 
 CHAINS, DRAWS, QUANTITIES = 4, 200, 300
-# independent draws, as many as leave R-hat of one quantity above 1.01 in about one posterior of fifty
+# independent draws, for which R-hat of one quantity exceeds 1.01 in about one posterior of fifty
 
 
 def largest(rng, shift=0.0):
@@ -23,21 +23,21 @@ def largest(rng, shift=0.0):
 
 
 @pytest.mark.deep
-def test_the_limit_holds_for_the_largest_of_many_where_that_of_one_does_not():
-    """R-hat is the larger of two (ranks, folded ranks), so that at most one posterior in ten passes the limit."""
+def test_the_limit_holds_for_the_largest_of_many_where_the_limit_of_one_does_not():
+    """R-hat is the larger of two (ranks, folded ranks), so that at most one posterior in ten exceeds the limit."""
     rng = np.random.default_rng(4)
     found = np.array([largest(rng) for _ in range(30)])
     assert np.sum(found > limit(QUANTITIES, CHAINS)) <= 11  # Binomial(30, 1/10) exceeds it with probability 1e-5
-    assert np.mean(found > limit(1, CHAINS)) > 0.8  # the limit of one fails nearly all
+    assert np.mean(found > limit(1, CHAINS)) > 0.8  # the limit of one rejects nearly all
 
 
-def test_one_chain_apart_in_one_quantity_of_many_is_seen():
+def test_one_shifted_chain_in_one_quantity_of_many_is_detected():
     rng = np.random.default_rng(5)
     assert all(largest(rng, shift=1.0) > limit(QUANTITIES, CHAINS) for _ in range(10))
 
 
-def test_what_the_limit_of_a_thousand_lets_pass_has_too_few_effective_draws():
-    """One chain off by half a standard deviation: of forty, some pass the limit, none the two checks together."""
+def test_posteriors_that_pass_the_limit_of_a_thousand_have_too_few_effective_draws():
+    """One chain shifted by half a standard deviation: of forty, some pass the limit, none passes both checks."""
     rng = np.random.default_rng(6)
     draws = rng.normal(size=(4, 1000, 40))
     draws[0] += 0.5
@@ -53,8 +53,8 @@ def test_one_quantity_has_the_usual_limit():
 
 
 @pytest.mark.parametrize("value", [1.0100001, 1.01049, 1.2, 3.0])
-def test_what_is_over_a_limit_reads_as_over_it(value):
-    said, _, most = shown(value, 1.01).partition(" (over ")
+def test_an_exceeded_limit_is_displayed_as_exceeded(value):
+    said, _, most = format_rhat(value, 1.01).partition(" (above ")
     assert float(said) > float(most.rstrip(")"))
 
 
@@ -62,14 +62,14 @@ def frame(r_hat, names="abc"):
     return pd.DataFrame({"r_hat": r_hat, "ess_bulk": 900.0}, index=list(names)[: len(r_hat)])
 
 
-def test_what_is_chance_is_called_so():
+def test_chance_variation_is_reported_as_within_the_limit():
     said = str(Diagnosis(pd.DataFrame(), frame([1.011, 1.0, 1.0]), []))
-    assert "Largest R-hat 1.011 (of 3; up to 1.012 is chance)" in said
+    assert "Largest R-hat 1.011 (of 3; limit 1.012)" in said
     assert "(" not in str(Diagnosis(pd.DataFrame(), frame([1.003, 1.0, 1.0]), [])).splitlines()[0]
 
 
 def constant_chains():
-    """Four chains, each stuck on a value of its own, as a step that never moves leaves them."""
+    """Return four constant chains with different values, as from a step that never moves."""
     import pymc as pm
 
     with pm.Model() as model:
@@ -83,20 +83,20 @@ def constant_chains():
     return model, xr.DataTree.from_dict({"posterior": xr.Dataset(draws)})
 
 
-def test_constant_chains_are_worded_without_numbers_that_mean_nothing():
+def test_messages_on_constant_chains_contain_no_meaningless_numbers():
     model, idata = constant_chains()
     with pytest.warns(DiagnosisWarning):
         said = str(ppd.diagnose(idata, model))
-    assert "do not overlap at all for mu: each stays where it started" in said
-    assert "Longer chains will not mend that" in said
-    assert "Largest R-hat over 100" in said
+    assert "do not overlap for mu: each chain stays near its start" in said
+    assert "Longer chains do not help" in said
+    assert "Largest R-hat above 100" in said
     assert not any(len(word) > 12 and word.strip(".").replace(".", "").isdigit() for word in said.split())
 
 
-def test_the_figure_of_constant_chains_does_not_say_that_they_agree():
+def test_the_figure_of_constant_chains_does_not_state_agreement():
     model, idata = constant_chains()
     from ppdinf.plots import plot_chains
 
     title = plot_chains(idata, ["mu", "tau"]).get_suptitle()
-    assert title == "The chains do not agree (largest R-hat over 100)"
+    assert title == "The chains do not agree (largest R-hat above 100)"
     del model

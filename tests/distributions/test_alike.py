@@ -1,4 +1,4 @@
-"""Cells that share a law: which are found, and that weights and slopes are those of every cell by itself."""
+"""Cells with identical distributions: their detection, and weights and slopes equal to those of single cells."""
 
 import numpy as np
 import pymc as pm
@@ -7,7 +7,7 @@ import pytest
 
 import ppdinf as ppd
 from ppdinf.distributions.densities import confidential_rv as confidential
-from ppdinf.distributions.densities.identical_cells import alike
+from ppdinf.distributions.densities.identical_cells import identical_cells
 
 UNITS = np.array([[4, 7, 4], [4, 9, 7]])
 KEY = np.zeros(6, dtype=np.int64)
@@ -27,8 +27,8 @@ MEAN, SPREAD = pm.Beta.dist(3, 1), pm.Gamma.dist(2, 1)
     ids=["units", "a parameter by column", "one law", "a rate for each column", "a mixture", "all differ"],
 )
 def test_kinds(dist, kinds):
-    """Cells agree where constants do; a parameter that varies from cell to cell and is no constant keeps them apart."""
-    found = alike(dist(), (2, 3), KEY)
+    """Cells are identical if constants are equal; a parameter that varies and is not constant distinguishes them."""
+    found = identical_cells(dist(), (2, 3), KEY)
     if kinds is None:
         assert found is None
         return
@@ -39,8 +39,10 @@ def test_kinds(dist, kinds):
     assert of_kinds.eval().shape == first.shape
 
 
-def test_windows_keep_cells_apart():
-    kind = alike(pm.NegativeBinomial.dist(mu=MEAN, alpha=SPREAD, shape=(2, 3)), (2, 3), np.array([0, 0, 0, 1, 1, 0]))[2]
+def test_windows_distinguish_cells():
+    kind = identical_cells(
+        pm.NegativeBinomial.dist(mu=MEAN, alpha=SPREAD, shape=(2, 3)), (2, 3), np.array([0, 0, 0, 1, 1, 0])
+    )[2]
     assert (kind == [0, 0, 0, 1, 1, 0]).all() or (kind == [1, 1, 1, 0, 0, 1]).all()
 
 
@@ -51,8 +53,8 @@ def density(model):
 
 
 @pytest.mark.parametrize("public", ["groups", "nested"])
-def test_weights_are_those_of_each_cell_by_itself(public, monkeypatch):
-    """Density and slopes with one evaluation for each kind, and with one for each cell; a wrong kind is seen."""
+def test_weights_are_those_of_each_single_cell(public, monkeypatch):
+    """Density and slopes with one evaluation per group, and with one per cell; a wrong group is detected."""
     rng = np.random.default_rng(1)
     units = np.array([3, 8, 3, 8, 12, 3, 12, 8])
     noisy = rng.binomial(units, 0.7) + rng.integers(-2, 3, 8)
@@ -73,12 +75,12 @@ def test_weights_are_those_of_each_cell_by_itself(public, monkeypatch):
 
     at = np.array([0.4, 1.3])
     together = built()(at)
-    monkeypatch.setattr(confidential, "alike", lambda *_: None)
+    monkeypatch.setattr(confidential, "identical_cells", lambda *_: None)
     np.testing.assert_allclose(together, built()(at), rtol=1e-10)
 
     def wrong(dist, shape, key):
-        of_kinds, first, kind = alike(dist, shape, key)
+        of_kinds, first, kind = identical_cells(dist, shape, key)
         return of_kinds, first, kind[::-1]
 
-    monkeypatch.setattr(confidential, "alike", wrong)
+    monkeypatch.setattr(confidential, "identical_cells", wrong)
     assert abs(built()(at) - together).max() > 1e-3

@@ -1,4 +1,4 @@
-"""The joint density of a table and what was published: -inf exactly for tables outside public sums and bounds."""
+"""The joint density of a table and published numbers: -inf exactly for tables outside public sums and bounds."""
 
 import itertools
 

@@ -1,4 +1,4 @@
-"""Variables that depend on a table and on each other: all tables listed."""
+"""Variables that depend on a table and on each other, against enumeration of all tables."""
 
 import itertools
 
@@ -21,7 +21,7 @@ def third(mu):
     return pm.Normal("d3", mu, 1, observed=THIRD)
 
 
-# what is told of a table x, with d1 observed to be FIRST or drawn; and its density, each with a row for each table
+# dependents of a table x, with d1 observed to be FIRST or drawn; and the density, with a row for each table
 CHAINS = {
     "two": (
         lambda x, d1: pm.Normal("d2", d1 + x / 2, 1, observed=SECOND),

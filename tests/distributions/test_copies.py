@@ -1,4 +1,4 @@
-"""What is added to a copy of a model enters its density, or is refused: all tables listed."""
+"""Variables added to a copy of a model enter its density, or are refused: against enumeration of all tables."""
 
 import itertools
 
@@ -48,7 +48,7 @@ def with_latent(model):
 @pytest.mark.parametrize("again", COPIES)
 @pytest.mark.parametrize("potential", [of_two, by_cell])
 def test_potentials_on_the_table_of_a_copy(potential, again):
-    """Wrong variant: another table drawn at every call."""
+    """Wrong variant: another table is drawn at every call."""
     copy = COPIES[again](posed())
     x = tables_of(copy)[0].variable
     with copy:
@@ -64,7 +64,7 @@ def test_potentials_on_the_table_of_a_copy(potential, again):
 
 
 @pytest.mark.parametrize("potential", [of_two, by_cell])
-def test_the_table_of_the_model_that_was_copied_is_refused(potential):
+def test_the_table_of_the_copied_model_is_refused(potential):
     model = posed()
     x, copy = tables_of(model)[0].variable, model.copy()
     before = copy.compile_logp()({})
@@ -76,14 +76,14 @@ def test_the_table_of_the_model_that_was_copied_is_refused(potential):
     assert copy.compile_logp()({}) == pytest.approx(before, abs=1e-12)
 
 
-def test_a_table_that_has_to_be_summed_out_has_to_be_in_copies_too():
+def test_a_table_that_must_be_marginalized_must_be_in_copies_as_well():
     copy = posed(True).copy()
     with copy, pytest.raises(ModelError, match="marginalize=False"):
         pm.Potential("p", of_two(tables_of(copy)[0].variable))
     assert not copy.potentials
 
 
-def test_copies_know_the_names_of_tables():
+def test_copies_contain_the_names_of_tables():
     copy = posed().copy()
     with copy, pytest.raises(ModelError, match="name of the confidential table"):
         pm.Normal("x")
@@ -93,10 +93,10 @@ def test_copies_know_the_names_of_tables():
     assert x.name == "x"
 
 
-def test_a_table_that_is_observed_or_given_is_no_longer_summed_out():
+def test_a_table_that_is_observed_or_set_is_not_marginalized():
     model, at = posed(False), TABLES[7]
     seen = pm.observe(model, {"x": at})
-    assert [table.is_summed_out for table in tables_of(seen)] == [False]
+    assert [table.is_marginalized for table in tables_of(seen)] == [False]
     assert seen.compile_logp()({}) == pytest.approx(LOG_WEIGHT[7], abs=1e-9)
     given = pm.do(model, {"x": at})
     noise = -EPSILON * abs(at - NOISY).sum()

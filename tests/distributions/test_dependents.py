@@ -1,4 +1,4 @@
-"""What users write in terms of a confidential table: it enters the table's law, whichever way that is found."""
+"""User-written dependents of a confidential table enter its posterior, marginalized or sampled."""
 
 import itertools
 
@@ -12,7 +12,7 @@ from pymc.model.transform.optimization import freeze_dims_and_data
 from scipy import stats
 
 import ppdinf as ppd
-from ppdinf.distributions.densities.constant_indices import cells_of
+from ppdinf.distributions.densities.constant_indices import cell_indices
 from ppdinf.distributions.model_graph.dependents import tables_of
 from ppdinf.errors import InvariantError, ModelError
 
@@ -25,7 +25,7 @@ def release(table=NOISY):
 
 
 def posed(tell, marginalize="auto"):
-    """Model of three counts of which `tell(x)` says more."""
+    """Return a model of three counts with the dependent `tell(x)`."""
     published = release()
     with pm.Model(coords=published.coords) as model:
         x = ppd.PartiallyPrivate("x", pm.Poisson.dist(RATE), release=published, marginalize=marginalize)
@@ -43,7 +43,7 @@ WEIGHT = stats.poisson.pmf(TABLES, RATE).prod(axis=1) * np.exp(-EPSILON * abs(TA
 
 
 def law(factor):
-    """Posterior of the listed tables, given a factor of each; and its log total."""
+    """Return the posterior of the listed tables, given a factor of each; and the log of the sum."""
     w = WEIGHT * np.array([factor(x) for x in TABLES])
     return w / w.sum(), np.log(w.sum())
 
@@ -127,24 +127,24 @@ BY_CELL = [
 
 
 @pytest.mark.parametrize("told", BY_CELL)
-def test_what_looks_at_one_cell_is_summed_out_with_it(told):
+def test_dependents_of_one_cell_are_marginalized_with_the_table(told):
     tell, factor = TOLD[told]
     model = posed(tell)
     assert not model.free_RVs
-    assert [t.is_summed_out for t in tables_of(model)] == [True]
+    assert [t.is_marginalized for t in tables_of(model)] == [True]
     log_l = float(sum(model.logp(sum=False)).eval())
     assert log_l == pytest.approx(law(factor)[1], abs=1e-9)
-    assert abs(log_l - law(lambda x: 1.0)[1]) > 0.1  # what leaving the dependent out would give
+    assert abs(log_l - law(lambda x: 1.0)[1]) > 0.1  # the value without the dependent
 
 
-# whatever looks at several cells, and one of each way to look at one; the others are quickly summed out above
+# all dependents of several cells, and one of each type of one cell; the others are quickly marginalized above
 WALKED = [told for told in TOLD if told not in BY_CELL] + ["deaths", "mixture", "potential of two cells"]
 MARKS = dict.fromkeys((told for told in TOLD if told not in WALKED), pytest.mark.deep)
 MARKS |= dict.fromkeys(("total", "neighbours", "potential of a mean", "potential of all"), pytest.mark.compiled)
 
 
 @pytest.mark.parametrize("told", [pytest.param(told, marks=MARKS.get(told, ())) for told in TOLD])
-def test_a_table_that_is_walked_looks_at_what_depends_on_it(told):
+def test_a_sampled_table_depends_on_its_dependents(told):
     tell, factor = TOLD[told]
     model = posed(tell, marginalize=False if told in BY_CELL else "auto")
     assert [v.name for v in model.free_RVs] == ["x"]
@@ -154,12 +154,12 @@ def test_a_table_that_is_walked_looks_at_what_depends_on_it(told):
     p = law(factor)[0]
     seen = np.array([(drawn == x).all(axis=1).mean() for x in TABLES])
     assert seen.sum() == pytest.approx(1)
-    # independent draws give a total variation below .04 but once in 10^5; without the factor it is above .08
+    # independent draws give a total variation below 0.04 except once in 10^5; without the factor it is above 0.08
     assert 0.5 * abs(seen - p).sum() < 0.06
     assert 0.5 * abs(law(lambda x: 1.0)[0] - p).sum() > 0.08
 
 
-def test_draws_of_a_summed_out_table_know_its_dependents():
+def test_draws_of_a_marginalized_table_depend_on_its_dependents():
     tell, factor = TOLD["deaths"]
     published = release()
     with pm.Model(coords=published.coords) as model:
@@ -174,7 +174,7 @@ def test_draws_of_a_summed_out_table_know_its_dependents():
     assert (again != drawn).any()
 
 
-def test_latent_dependents_are_summed_out_where_they_are_not_transformed():
+def test_latent_dependents_are_marginalized_if_they_have_no_transform():
     model = posed(lambda x: pm.Normal("q", mu=x, sigma=1))
     assert [v.name for v in model.free_RVs] == ["q"]
     point = {"q": np.array([2.5, 0.5, 3.0])}
@@ -184,12 +184,12 @@ def test_latent_dependents_are_summed_out_where_they_are_not_transformed():
     assert [v.name for v in transformed.free_RVs] == ["q", "x"]
 
 
-def test_the_table_becomes_a_variable_for_what_looks_at_all_of_it_or_is_refused():
+def test_the_table_becomes_a_variable_for_a_dependent_of_all_cells_or_is_refused():
     for tell, _ in (TOLD[told] for told in TOLD if told not in BY_CELL):
         assert "x" in [v.name for v in posed(tell).free_RVs]
         with pytest.raises(ModelError, match="marginalize=False"):
             posed(tell, marginalize=True)
-    with pytest.raises(ModelError, match="'share' depends on the confidential table 'x'"):
+    with pytest.raises(ModelError, match="'share' does not depend on the confidential table 'x'"):
         posed(lambda x: pm.Deterministic("share", x / x.sum()), marginalize=True)
 
 
@@ -201,7 +201,7 @@ def test_the_table_becomes_a_variable_for_what_looks_at_all_of_it_or_is_refused(
     ],
     ids=["observed", "potential"],
 )
-def test_two_tables_that_one_term_looks_at_become_variables(link):
+def test_two_tables_in_one_term_become_variables(link):
     first, second = release(), release([2, 1, 3])
     with pm.Model(coords=first.coords) as model:
         x = ppd.PartiallyPrivate("x", pm.Poisson.dist(RATE), release=first)
@@ -222,7 +222,7 @@ def test_two_tables_that_one_term_looks_at_become_variables(link):
 
 
 @pytest.mark.filterwarnings("ignore::pymc.exceptions.ImputationWarning")
-def test_masked_dependents_beside_a_potential_are_summed_out():
+def test_masked_dependents_with_a_potential_are_marginalized():
     def tell(x):
         pm.Binomial("d", n=x, p=0.4, observed=np.ma.array(DEATHS, mask=[False, True, False]))
         pm.Potential("e", -0.7 * pt.abs(x - 1).sum())
@@ -252,7 +252,9 @@ def test_chains_start_where_observed_dependents_are_possible():
 def test_forward_draws_share_the_table():
     model = posed(lambda x: pm.Binomial("d", n=x, p=1.0, observed=DEATHS))
     drawn = pm.sample_prior_predictive(2000, model, random_seed=1).prior_predictive
-    noise = drawn["x_release"].values - drawn["d"].values  # deaths of all cases: what is left is noise, whose sum is 0
+    noise = (
+        drawn["x_release"].values - drawn["d"].values
+    )  # deaths of all cases: the difference is noise, whose sum is 0
     assert (noise.sum(axis=-1) == 0).all()
 
 
@@ -269,11 +271,11 @@ def test_names_and_releases_are_used_once():
     with pm.Model(coords=published.coords):
         ppd.PartiallyPrivate("x", pm.Poisson.dist(RATE), release=published)
         pm.Data("covariate", [1.0, 2.0])
-        with pytest.raises(ModelError, match="it counts once"):
+        with pytest.raises(ModelError, match="observe it only once"):
             ppd.PartiallyPrivate("y", pm.Poisson.dist(RATE), release=published)
 
 
-def test_gaps_in_the_support_matter_to_no_table_that_is_summed_out():
+def test_gaps_in_the_support_are_irrelevant_to_marginalized_tables():
     published = ppd.Release(np.array([3, 0, 5]), ppd.GeneralizedLaplace(ppd.invariants.total(), epsilon=EPSILON))
     even = pm.CustomDist.dist(
         logp=lambda value: pt.switch(pt.eq(value % 2, 0) & pt.ge(value, 0), -value * 0.5, -np.inf),
@@ -291,7 +293,7 @@ def test_cells_of_operations():
     numbers = np.arange(6).reshape(2, 3)
 
     def of(graph):
-        return cells_of(graph, x, (2, 3))
+        return cell_indices(graph, x, (2, 3))
 
     np.testing.assert_array_equal(of(x * z + 1), numbers)
     np.testing.assert_array_equal(of(x.T[[2, 0], 1]), [5, 3])
@@ -309,13 +311,13 @@ def test_cells_of_operations():
         assert of(mixing) is None
     for open_ in (x[k], x[:, k[0]], x[: k[0]], x[pt.gt(k, 0)], pt.concatenate([x[0], z]), x[z.shape[0] :], z[x]):
         assert of(open_) is None
-    np.testing.assert_array_equal(of(x.shape[0] * z), [-1])  # looks at no count
+    np.testing.assert_array_equal(of(x.shape[0] * z), [-1])  # depends on no count
 
 
 @pytest.mark.parametrize("again", [pm.Model.copy, clone_model, freeze_dims_and_data])
-def test_copies_of_a_model_sum_the_table_out_with_its_dependents(again):
+def test_copies_of_a_model_marginalize_the_table_with_its_dependents(again):
     model = posed(TOLD["deaths"][0])
-    assert [table.is_summed_out for table in tables_of(model)] == [True]
+    assert [table.is_marginalized for table in tables_of(model)] == [True]
     assert again(model).compile_logp()({}) == pytest.approx(model.compile_logp()({}), abs=1e-12)
 
 

@@ -1,4 +1,4 @@
-"""What looks at cells of a table by constant indices, and by indices that are drawn or change: all tables listed."""
+"""Dependents of cells by constant indices, and by random or changing indices, against enumeration of all tables."""
 
 import itertools
 
@@ -22,12 +22,12 @@ def published(table=NOISY):
 
 
 def log_l(factor):
-    """Log total weight of the listed tables, given a factor of each."""
+    """Return the log total weight of the listed tables, given a factor of each."""
     return np.log(sum(np.exp(w) * factor(x) for w, x in zip(LOG_WEIGHT, TABLES, strict=True)))
 
 
 def summed(model):
-    """Log density of a model as a function of its other variables; where the table is a variable, summed over all."""
+    """Return the log density of a model as a function of its other variables, summed over the table if sampled."""
     log_density, free = model.compile_logp(), [v.name for v in model.free_RVs]
 
     def at(**values):
@@ -54,8 +54,8 @@ DRAWN = {
 
 @pytest.mark.parametrize("way", ["auto", False])
 @pytest.mark.parametrize("index", DRAWN)
-def test_cells_by_an_index_that_is_drawn(index, way):
-    """Wrong variant: the cell that the index is at to begin with."""
+def test_cells_by_a_random_index(index, way):
+    """Wrong variant: the cell at the initial index."""
     of, expected = DRAWN[index]
     with pm.Model(coords=published().coords) as model:
         z = pm.Categorical("z", PRIOR)
@@ -68,7 +68,7 @@ def test_cells_by_an_index_that_is_drawn(index, way):
 
 
 @pytest.mark.parametrize("potential", [lambda x, z: -0.4 * x[z] ** 2, lambda x, z: -0.4 * x[1] ** 2 - x[: z + 1].sum()])
-def test_potentials_by_an_index_that_is_drawn(potential):
+def test_potentials_by_a_random_index(potential):
     with pm.Model(coords=published().coords) as model:
         z = pm.Categorical("z", PRIOR)
         x = ppd.PartiallyPrivate("x", pm.Poisson.dist(RATE), published())
@@ -80,7 +80,7 @@ def test_potentials_by_an_index_that_is_drawn(potential):
     with pm.Model(coords=published().coords):
         z = pm.Categorical("z", PRIOR)
         x = ppd.PartiallyPrivate("x", pm.Poisson.dist(RATE), published(), marginalize=True)
-        with pytest.raises(ppd.errors.ModelError, match="'d' depends on the confidential table 'x'"):
+        with pytest.raises(ppd.errors.ModelError, match="'d' does not depend on the confidential table 'x'"):
             pm.Potential("d", potential(x, z))
 
 
@@ -96,8 +96,8 @@ def plain_table(z):
 
 @pytest.mark.compiled
 @pytest.mark.parametrize("tell", [table_of_margin, plain_table])
-def test_walks_look_where_the_index_is_now(tell):
-    """Wrong variant: the prior, which a walk by the first index leaves of z."""
+def test_steps_use_the_present_index(tell):
+    """Wrong variant: the prior of z, which steps at the first index leave unchanged."""
     with pm.Model(coords=published().coords):
         tell(pm.Categorical("z", PRIOR))
         idata = pm.sample(
@@ -107,7 +107,7 @@ def test_walks_look_where_the_index_is_now(tell):
     weight = np.exp(LOG_WEIGHT + noise)[:, None] * PRIOR * stats.norm.pdf(3, TABLES, 1)
     law = weight.sum(axis=0) / weight.sum()
     seen = np.bincount(idata.posterior["z"].values.ravel(), minlength=3) / 3000
-    # some 500 effective draws of an indicator have a standard error below 0.023: 4.5 of these, once in 10^5
+    # about 500 effective draws of an indicator have a standard error below 0.023: 4.5 standard errors, once in 10^5
     assert abs(seen - law).max() < 0.1
     assert abs(PRIOR - law).max() > 0.15
 
@@ -124,7 +124,7 @@ CONSTANT = {
 
 
 @pytest.mark.parametrize("index", CONSTANT)
-def test_cells_by_a_constant_index_are_summed_out(index):
+def test_cells_by_a_constant_index_are_marginalized(index):
     of, cells = CONSTANT[index]
     with pm.Model(coords=published().coords) as model:
         x = ppd.PartiallyPrivate("x", pm.Poisson.dist(RATE), published(), marginalize=True)
@@ -160,7 +160,7 @@ COVARIATES = {
 
 
 @pytest.mark.parametrize("covariate", COVARIATES)
-def test_covariates_that_change_are_summed_out_with_the_table(covariate):
+def test_changing_covariates_are_marginalized_with_the_table(covariate):
     of, expected, shapes = COVARIATES[covariate]
     rng = np.random.default_rng(1)
     drawn = [rng.uniform(0.2, 1, shape) for shape in shapes]
@@ -184,7 +184,7 @@ def test_covariates_that_change_are_summed_out_with_the_table(covariate):
 
 
 def test_sums_over_lengths_that_change():
-    """Which cells meet in an element depends on the length: the table is a variable."""
+    """The cells of an element depend on the length: the table is a variable."""
     with pm.Model(coords=published().coords) as model:
         w, seen = pm.Data("w", np.ones(1)), pm.Data("seen", np.ones(1))
         x = ppd.PartiallyPrivate("x", pm.Poisson.dist(RATE), published())

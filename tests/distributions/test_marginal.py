@@ -31,7 +31,7 @@ PLACE = {"lo": LO, "total": TOTAL, "block": BLOCK}
 
 
 def enumerated(logw):
-    """Log weight of all tables with the totals, by going through every table."""
+    """Return the log weight of all tables with the totals, by enumeration of every table."""
     terms = []
     for offsets in itertools.product(range(6), repeat=5):
         x = LO + offsets
@@ -45,7 +45,7 @@ def weights(eta):
 
 
 def slopes(function, at, step=1e-4):
-    """Central differences, entry by entry; zero where an entry is -inf."""
+    """Return central differences for each entry; zero where an entry is -inf."""
     out = np.zeros(at.shape)
     for index in zip(*np.nonzero(np.isfinite(at)), strict=True):
         up, down = at.copy(), at.copy()
@@ -75,13 +75,13 @@ def test_natural_form(mode):
     assert value.sum() == pytest.approx(enumerated(weights(ETA)), abs=1e-11)
     expected = slopes(lambda e: enumerated(weights(e)), ETA)
     np.testing.assert_allclose(gradient, expected, atol=1e-7)
-    wrong = np.exp(weights(ETA) - logsumexp(weights(ETA), axis=1, keepdims=True))  # totals forgotten
+    wrong = np.exp(weights(ETA) - logsumexp(weights(ETA), axis=1, keepdims=True))  # totals ignored
     assert np.abs((wrong * (LO[:, None] + np.arange(6))).sum(1) - expected).max() > 0.1
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_large_groups_in_natural_form_are_those_of_the_table(mode):
-    """Groups of 40 and 30 cells under a total and 30 free ones, by their cumulants; tables go by their rows."""
+def test_large_groups_in_exponential_family_form_equal_those_of_the_table(mode):
+    """Groups of 40 and 30 cells under a total and 30 free cells, by their cumulants; tables use their rows."""
     rng = np.random.default_rng(3)
     counts = rng.poisson(9, 100)
     released = counts + np.rint(rng.normal(0, 4, 100)).astype(int)
@@ -108,7 +108,7 @@ def test_arrays_in_any_memory_order(mode):
     np.testing.assert_allclose(gradient.T, slopes(enumerated, LOGW), atol=1e-7)
 
 
-def test_weights_of_the_totals_are_kept_apart():
+def test_weights_of_the_totals_are_separate():
     eta = pt.dvector()
     logp = logp_natural(eta, LOGW, **PLACE)
     jacobian = np.array([pytensor.function([eta], pytensor.grad(logp[n], eta))(ETA) for n in range(3)])
@@ -117,7 +117,7 @@ def test_weights_of_the_totals_are_kept_apart():
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_out_of_reach_is_minus_inf_with_a_finite_gradient(mode):
+def test_impossible_totals_are_minus_inf_with_a_finite_gradient(mode):
     logw = pt.matrix(shape=LOGW.shape)
     logp = logp_table(logw, lo=0, total=99).sum()
     value, gradient = pytensor.function([logw], [logp, pytensor.grad(logp, logw)], mode=mode)(LOGW)
@@ -126,7 +126,7 @@ def test_out_of_reach_is_minus_inf_with_a_finite_gradient(mode):
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_nan_is_not_hidden(mode):
+def test_nan_is_propagated(mode):
     logw, spoiled = pt.dmatrix(), LOGW.copy()
     spoiled[0, 1] = np.nan
     function = pytensor.function([logw], logp_table(logw, **PLACE), mode=mode)
@@ -177,7 +177,7 @@ def test_a_large_table_is_shared_not_embedded():
     np.testing.assert_allclose(function(at), narrow.eval({eta: at}), rtol=1e-12)
 
 
-def test_what_is_fixed_is_made_once_for_all_functions_of_a_model():
+def test_constants_are_computed_once_for_all_functions_of_a_model():
     eta = pt.dvector()
 
     def fixed(logh=LOGW, place=PLACE, **more):
@@ -199,10 +199,10 @@ def test_what_is_fixed_is_made_once_for_all_functions_of_a_model():
 @pytest.mark.parametrize(
     ("change", "error", "message"),
     [
-        ({"total": np.array([1.0, 2.0])}, InvariantError, "total must hold integers"),
-        ({"lo": 0.5}, InvariantError, "lo must hold integers"),
-        ({"block": np.array([0, 1, 2, 0, 0])}, InvariantError, "block must name"),
-        ({"block": np.zeros(5)}, InvariantError, "block must name"),
+        ({"total": np.array([1.0, 2.0])}, InvariantError, "total must have an integer type"),
+        ({"lo": 0.5}, InvariantError, "lo must have an integer type"),
+        ({"block": np.array([0, 1, 2, 0, 0])}, InvariantError, "block must be an index"),
+        ({"block": np.zeros(5)}, InvariantError, "block must be an index"),
         ({"total": pt.lvector()}, InvariantError, "number of totals"),
         ({"logh": LOGW[0]}, ModelError, "table"),
         ({"logh": np.full((5, 6), np.nan)}, ModelError, "nan"),
@@ -215,7 +215,7 @@ def test_refuses(change, error, message):
         logp_natural(**arguments)
 
 
-def test_refuses_cells_that_disagree_at_run_time():
+def test_inconsistent_numbers_of_cells_are_refused_at_run_time():
     eta = pt.dvector()
     function = pytensor.function([eta], logp_natural(eta, LOGW, **PLACE))
     with pytest.raises(ModelError, match="number of cells"):
@@ -228,7 +228,7 @@ P1 = json.loads((Path(__file__).parents[1] / "models" / "p1.json").read_text())
 
 
 def twenty_areas(epsilon=P1["eps"]):
-    """Poisson counts behind discrete Laplace noise, public total; centred."""
+    """Return a model of Poisson counts with discrete Laplace noise and a public total; centered."""
     x = np.arange(P1["T"] + 1)
     logh = -gammaln(x + 1.0) - epsilon * np.abs(np.array(P1["Y"])[:, None] - x)
     with pm.Model() as model:
@@ -247,7 +247,7 @@ def test_nuts_is_assigned_to_every_parameter():
 
 @pytest.mark.parametrize("epsilon", [P1["eps"], 0.02])
 def test_density_of_twenty_areas(epsilon):
-    """Against a plain convolution, at parameters near the posterior; also with noise far above the counts."""
+    """Against a plain convolution, at parameters near the posterior; also with noise far larger than the counts."""
     model, rng = twenty_areas(epsilon), np.random.default_rng(4)
     reference = P1["reference"]["eta"]
     potential = pytensor.function(
@@ -268,7 +268,7 @@ def test_density_of_twenty_areas(epsilon):
 
 
 @pytest.mark.deep
-@pytest.mark.filterwarnings("ignore")  # of the samplers, about their own dependencies
+@pytest.mark.filterwarnings("ignore")  # of the samplers, from their own dependencies
 def test_posterior_of_twenty_areas():
     """Means within 0.1 reference sd and sds within 5 % of a long data-augmentation chain.
 

@@ -1,4 +1,4 @@
-"""PartiallyPrivate with the table summed out: density, gradient and table draws against enumeration."""
+"""PartiallyPrivate with a marginalized table: density, gradient and table draws against enumeration."""
 
 import numpy as np
 import pymc as pm
@@ -42,7 +42,7 @@ SYSTEMS = {
 
 
 def enumerated(release, dist, rate):
-    """Sum over every table, one logp call for all points: independent of windows and transforms."""
+    """Sum over every table, with one logp call for all points: independent of windows and transforms."""
     y, system = release.table.values.ravel(), release.public
     high = 14 if not system.names else int(max(system.values.max(), 1))
     points = box(0, high, y.size)
@@ -59,7 +59,7 @@ def enumerated(release, dist, rate):
     return points, log_data + log_noise
 
 
-# each family under two systems and each system with two families; all pairs are deep
+# each family under two systems and each system with two families; all pairs are deep tests
 PAIRS = [
     pytest.param(family, system, marks=() if (j - i) % len(SYSTEMS) < 2 else pytest.mark.deep)
     for i, family in enumerate(DISTRIBUTIONS)
@@ -108,7 +108,7 @@ EMPTY = {  # a distribution of counts given a rate, and its log probabilities
 
 
 @pytest.mark.parametrize("family", EMPTY)
-def test_a_county_without_people_tells_nothing(family):
+def test_a_county_without_people_is_uninformative(family):
     """Its count is 0; against the sum over the counts of the other two, and its slope."""
     dist, log_mass = EMPTY[family]
     y, x = np.array([3, 1, 2]), np.arange(7)
@@ -145,10 +145,10 @@ def test_table_draws_equal_enumeration_given_the_parameters(family):
     assert total_variation(draws.values.reshape(-1, 3), points, p) < 0.03  # 20 tables, 10,000 draws
     _, wrong = enumerated(release_of([3, -1, 2], "3/5", total()), dist, 1.5)
     wrong = np.exp(wrong - np.logaddexp.reduce(wrong))
-    assert 0.5 * np.abs(wrong - p).sum() > 0.03  # what an epsilon off by 20 % would show
+    assert 0.5 * np.abs(wrong - p).sum() > 0.03  # the difference for an epsilon 20 % off
 
 
-def test_forward_draws_keep_the_total_of_their_own_table():
+def test_forward_draws_preserve_the_total_of_their_own_table():
     release = release_of([30, 20, -1], "1/4", total())
     with pm.Model(coords=release.coords):
         rate = pm.Gamma("rate", 20, 1)
@@ -162,7 +162,7 @@ def test_forward_draws_keep_the_total_of_their_own_table():
     assert 30 < float(predicted.posterior_predictive["x_release"].sum("county").mean()) < 70
 
 
-def test_what_cannot_be_summed_out_is_named():
+def test_tables_that_cannot_be_marginalized_are_refused_with_the_reason():
     crossing = release_of([[1, 0], [0, 2]], 1, margin("county") & margin("sex"))
     linked = release_of([[1, 0], [0, 2]], 1, total() & at_least(0, 1, dim="sex"))
     for release, message in ((crossing, "cross each other"), (linked, "'0 >= 1 at county=0, sex=0' links cells")):

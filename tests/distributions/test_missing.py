@@ -1,4 +1,4 @@
-"""Missing values among what is observed of a table: all tables listed."""
+"""Missing values among observed dependents of a table, against enumeration of all tables."""
 
 import itertools
 
@@ -46,14 +46,14 @@ def test_density(way):
 @pytest.mark.parametrize("way", ["auto", False])
 @pytest.mark.parametrize("share", [0.1, 0.5, 0.95])
 def test_chains_start_where_missing_values_are_possible(way, share):
-    """Wrong variant: missing values drawn for a table of the prior, of which some have no visits to go with them."""
+    """Wrong variant: missing values drawn for a prior table, some of which are impossible."""
     model = posed(way, share)
     log_density = model.compile_logp()
     for seed in range(25):
         assert np.isfinite(log_density(model.initial_point(seed)))
 
 
-def test_what_is_observed_later_moves_the_start_too():
+def test_later_observations_also_move_the_start():
     release = ppd.Release(np.array([6, -3, 3]), ppd.GeneralizedLaplace(ppd.invariants.total(), epsilon=EPSILON))
     with pm.Model(coords=release.coords) as model:
         x = ppd.PartiallyPrivate("x", pm.Poisson.dist(RATE), release)
@@ -66,7 +66,7 @@ def test_what_is_observed_later_moves_the_start_too():
 @pytest.mark.compiled
 @pytest.mark.parametrize("way", ["auto", False])
 def test_posterior(way):
-    """Missing values are drawn, and tell nothing: the law of the table is that by the visits there are."""
+    """Missing values are drawn and uninformative: the posterior of the table is that by the observed visits."""
     with posed(way) as model:
         idata = pm.sample(
             4000, tune=500, chains=1, random_seed=1, progressbar=False, quiet=True, compute_convergence_checks=False
@@ -77,7 +77,7 @@ def test_posterior(way):
     law /= law.sum()
     seen = np.array([(drawn == x).all(axis=1).mean() for x in TABLES])
     assert seen.sum() == pytest.approx(1)
-    # 400 effective draws give a total variation of 0.06 on average, and above 0.16 not once in 10^4
+    # 400 effective draws give a total variation of 0.06 on average, and above 0.16 less than once in 10^4
     assert 0.5 * abs(seen - law).sum() < 0.16
     assert 0.5 * abs(WEIGHT / WEIGHT.sum() - law).sum() > 0.2
 

@@ -59,7 +59,7 @@ def test_density_equals_enumeration(family, marginalize):
 
 
 @pytest.mark.parametrize("family", ROWS)
-def test_rows_under_crossing_sums_are_walked(family):
+def test_rows_under_crossing_sums_are_sampled(family):
     release = release_of(margin("sex") & margin("age") & nonnegative(), Y.copy(data=[[2, 0, 1], [1, 1, 0]]))
     with pm.Model(coords=release.coords) as model:
         ppd.PartiallyPrivate("x", ROWS[family](N, np.float64(0.5)), release=release)
@@ -93,7 +93,7 @@ def test_rows_need_public_totals(public, n, message):
         ppd.PartiallyPrivate("x", ROWS["multinomial"](n, np.float64(0.5)), release=release)
 
 
-def test_the_number_of_persons_is_no_parameter():
+def test_the_number_of_persons_must_be_constant():
     release = release_of(margin("sex") & nonnegative())
     with pm.Model(coords=release.coords):
         n = pm.DiscreteUniform("n", 1, 5, shape=2)

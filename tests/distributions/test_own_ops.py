@@ -1,4 +1,4 @@
-"""Every Op of ours does the same by its `perform` and by its compiled form, from the same seed."""
+"""Every Op of the package gives the same result by its `perform` and its compiled form, from the same seed."""
 
 import importlib
 from pathlib import Path
@@ -17,14 +17,14 @@ import ppdinf as ppd
 from ppdinf.distributions.densities.marginal_logp import logp_natural, logp_table
 from ppdinf.distributions.densities.nested_marginal_logp import logp_nested_natural, logp_nested_table
 from ppdinf.distributions.densities.released_rv import released
-from ppdinf.distributions.densities.stop_gradient import apart
-from ppdinf.distributions.model_graph.marginal_rewrite import SummedOut
-from ppdinf.distributions.model_graph.observed_potential import told
+from ppdinf.distributions.densities.stop_gradient import stop_gradient
+from ppdinf.distributions.model_graph.marginal_rewrite import Marginalized
+from ppdinf.distributions.model_graph.observed_potential import observed_potential
 from ppdinf.distributions.observation.observed_release import ObservedRelease
 from ppdinf.distributions.observation.table_function import of_table
 from ppdinf.fiber.nested_sums.nested_sums import NestedSums
 from ppdinf.models import starts
-from ppdinf.models.standardise import Known
+from ppdinf.models.standardise import NormalData
 from ppdinf.models.standardise_op import in_graph, standardise
 from ppdinf.tables.frame import Frame
 
@@ -51,7 +51,7 @@ def nested():
 
 
 def in_coordinates():
-    known = Known(
+    known = NormalData(
         np.array([0, 2, 1]), np.array([0, 2, 3]), *np.exp(LOG_WEIGHTS), np.array([0.5, 0.5, 1]), np.zeros(2), np.ones(2)
     )
     spread, mean = pt.exp(ETA[0]), WEIGHTS[0]
@@ -74,10 +74,10 @@ def drawn(mechanism):
 CASES = {
     "sums given totals": summed_out,
     "nested sums": nested,
-    "set apart": lambda: [pt.exp(apart(WEIGHTS)).sum()],
+    "stop gradient": lambda: [pt.exp(stop_gradient(WEIGHTS)).sum()],
     "of a table": lambda: [of_table(lambda x: float(x @ [1, 10, 100]), pt.exp(ETA))],
-    "told": lambda: [told(WEIGHTS)],
-    "coordinates of what is told": in_coordinates,
+    "observed potential": lambda: [observed_potential(WEIGHTS)],
+    "whitened coordinates": in_coordinates,
     "released, l1": lambda: again("l1"),
     "released, l2": lambda: again("l2", 0.7),
     "whole numbers from a mechanism": lambda: drawn(ppd.GeneralizedLaplace(ppd.invariants.total(), 1)),
@@ -99,7 +99,7 @@ def test_compiled_or_not(case):
             np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-13)
 
 
-def test_no_op_is_left_out():
+def test_no_op_is_omitted():
     for file in ROOM.rglob("*.py"):
         if "pymc_compat import" in file.read_text(encoding="utf-8"):
             importlib.import_module(".".join(["ppdinf", *file.relative_to(ROOM).with_suffix("").parts]))
@@ -108,8 +108,8 @@ def test_no_op_is_left_out():
         return {kind for below in op.__subclasses__() for kind in {below} | kinds(below)}
 
     own = {kind for kind in kinds(Op) if kind.__module__.startswith("ppdinf.")}
-    # graphs of other Ops, normal variables of PyTensor, and what has a density and is never run
-    own -= kinds(OpFromGraph) | kinds(NormalRV) | kinds(HalfNormalRV) | {SummedOut, starts._Started}
+    # graphs of other Ops, normal variables of PyTensor, and Ops with a density that cannot be evaluated
+    own -= kinds(OpFromGraph) | kinds(NormalRV) | kinds(HalfNormalRV) | {Marginalized, starts._Started}
     found = {type(x.owner.op) for case in CASES.values() for x in ancestors(case()) if x.owner}
     assert own == found & own
     assert len(own) >= 7

@@ -1,4 +1,4 @@
-"""Windows of counts: several readings of one sum, cells without information, and the probability outside."""
+"""Windows of counts: several measurements of one sum, cells without information, and the probability outside."""
 
 import numpy as np
 import pymc as pm
@@ -9,7 +9,7 @@ import ppdinf as ppd
 
 inv, laws = ppd.invariants, ppd.laws
 
-READINGS = {  # law, log weight of a reading y of counts x
+READINGS = {  # law, log weight of a measurement y of counts x
     "geometric": (laws.DoubleGeometric(1), lambda y, x: -abs(y - x) * 1.0),
     "wide": (laws.DoubleGeometric("1/20"), lambda y, x: -abs(y - x) / 20),
     "gaussian": (laws.DiscreteGaussian(variance=4), lambda y, x: -((y - x) ** 2) / 8),
@@ -19,7 +19,7 @@ READINGS = {  # law, log weight of a reading y of counts x
     ),
     "rounding": (laws.RandomRounding(5), lambda y, x: np.log(np.maximum(1 - abs(y - x) / 5, 1e-300))),
 }
-CASES = {  # readings of one cell
+CASES = {  # measurements of one cell
     "agree": [("geometric", 20), ("geometric", 22)],
     "disagree": [("geometric", 10), ("geometric", 55)],
     "disagree by far": [("geometric", 10), ("geometric", 400)],
@@ -49,7 +49,7 @@ def seen_by(readings, statement, **more):
 
 @pytest.mark.parametrize("statement", [inv.margin("a"), inv.linear(np.array([[1]]), ["one"])], ids=["cell", "sum"])
 @pytest.mark.parametrize("case", CASES)
-def test_readings_of_one_count_count_together(case, statement):
+def test_measurements_of_one_count_are_combined(case, statement):
     """Six standard errors of the mean: a false alarm once in 1e8 for each of 22 cases."""
     mean, sd = flat_posterior(CASES[case])
     found = ppd.denoise(seen_by(CASES[case], statement), draws=1500, prior="flat", rng=1, progressbar=False)
@@ -59,8 +59,8 @@ def test_readings_of_one_count_count_together(case, statement):
 
 
 @pytest.mark.parametrize("y", [(10, 55), (10, 12), (10, 30, 75)])
-def test_repeated_readings_of_a_total(y):
-    """Cells a and b of which b alone is measured; the total is read several times."""
+def test_repeated_measurements_of_a_total(y):
+    """Cells a and b of which only b is measured; the total is measured several times."""
     law, log_weight = READINGS["geometric"]
     parts = [ppd.measured(inv.total(), value, law) for value in y]
     seen = ppd.Measurements({"a": ["A", "B"]}, ppd.measured(inv.margin("a"), [np.nan, 5], law), *parts)
@@ -81,7 +81,7 @@ def log_marginal(seen, dist, point):
 
 
 @pytest.mark.parametrize("case", ["disagree", "disagree by far", "in threes", "narrow and wide", "bounded"])
-def test_the_density_of_readings_that_disagree(case):
+def test_the_density_of_contradictory_measurements(case):
     rate = 37.0
     x = np.arange(0, 3000)
     exact = logsumexp(

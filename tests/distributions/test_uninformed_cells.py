@@ -1,4 +1,4 @@
-"""Cells that nothing published depends on: their factor is 1, and they are drawn from their data model."""
+"""Cells on which nothing published depends: their factor is 1, and they are drawn from their data model."""
 
 import numpy as np
 import pymc as pm
@@ -16,7 +16,7 @@ inv, nan = ppd.invariants, np.nan
 NOISE = ppd.laws.DoubleGeometric(1)
 PEOPLE = np.array([5, 10, 5, 8])
 QUIET = {"progressbar": False, "quiet": True, "compute_convergence_checks": False, "cores": 1, "random_seed": 2}
-OFTEN = stats.nbinom(0.5, 0.5 / (0.5 + 16))  # the law of the fourth cell where b = log 2
+OFTEN = stats.nbinom(0.5, 0.5 / (0.5 + 16))  # the distribution of the fourth cell where b = log 2
 
 
 def seen(**more):
@@ -39,7 +39,7 @@ def draws_at(model, b, draws=4000):
 
 
 def p_value(x, law):
-    """Chi-square over classes of about equal probability: a false alarm is as frequent as the threshold says."""
+    """Return the chi-square p-value over classes of about equal probability; the false-alarm rate is the threshold."""
     ends = np.unique(np.append(law.ppf(np.linspace(0.05, 0.95, 19)), law.ppf([0.99, 0.999])))
     expected = np.diff(np.concatenate([[0], law.cdf(ends), [1]])) * x.size
     observed = np.bincount(np.searchsorted(ends, x), minlength=ends.size + 1)
@@ -56,7 +56,7 @@ DISTS = {
 
 @pytest.mark.parametrize("kind", DISTS)
 def test_the_density_is_that_of_the_other_cells(kind):
-    """For parameters far outside of the prior draws, too: those lie within -4 and 4."""
+    """Also for parameters far outside of the prior draws, which are between -4 and 4."""
     model = model_of(seen(), DISTS[kind])
     some = ppd.Measurements({"a": list("abc")}, ppd.measured(inv.margin("a"), [37, 74, 41], NOISE))
     with pm.Model(coords=some.coords) as other:
@@ -66,7 +66,7 @@ def test_the_density_is_that_of_the_other_cells(kind):
         if kind == "zero-inflated":
             dist = pm.ZeroInflatedPoisson.dist(0.6, mu)
         ppd.PartiallyPrivate("x", dist, release=some)
-    # elsewhere small counts have most of the zero-inflated weight, beyond the windows of the measured cells
+    # otherwise small counts have most of the zero-inflated weight, outside the windows of the measured cells
     for value in (1.8, 2.0) if kind == "zero-inflated" else (-1.0, 2.0, 7.0):
         logp, dlogp = (
             [getattr(m, compiled)(mode="FAST_COMPILE")({"b": np.array(value)}) for m in (model, other)]
@@ -77,13 +77,13 @@ def test_the_density_is_that_of_the_other_cells(kind):
 
 
 @pytest.mark.parametrize("bounds", [None, inv.nonnegative()])
-def test_draws_have_the_law_of_the_data_model(bounds):
+def test_draws_have_the_distribution_of_the_data_model(bounds):
     x = draws_at(model_of(seen(bounds=bounds)), np.log(2))
     assert p_value(x[:, 3], OFTEN) > 1e-6
     assert p_value(np.minimum(x[:, 3], 60), OFTEN) < 1e-9  # a window that ends there
 
 
-def test_parameters_beyond_the_prior_draws():
+def test_parameters_outside_the_prior_draws():
     x = draws_at(model_of(seen()), 6.0)
     assert p_value(x[:, 3], stats.nbinom(0.5, 0.5 / (0.5 + 8 * np.exp(6)))) > 1e-6
 
@@ -110,7 +110,7 @@ def test_a_table_that_is_sampled():
     assert window_problems(idata, model) == []
 
 
-def test_a_bound_that_the_data_model_does_not_imply_is_information():
+def test_a_bound_not_implied_by_the_data_model_is_information():
     model = model_of(seen(bounds=inv.between(0, 400)))
     assert not tables_of(model)[0].law.fiber.uninformed.any()
 
@@ -129,7 +129,7 @@ def test_a_cell_of_a_noisy_sum_is_informed(name):
 
 
 def enumerated(seen_deaths, rate=2.0, p=0.3):
-    """Log density of noisy counts and of deaths among the counts, by listing the counts of each cell."""
+    """Return the log density of noisy counts and of deaths among the counts, by enumeration of each cell's counts."""
     x, found = np.arange(0, 6000), 0.0
     for cell, y in enumerate([37, 74, 41, None]):
         log = stats.nbinom.logpmf(x, 0.5, 0.5 / (0.5 + rate * PEOPLE[cell]))
@@ -157,5 +157,5 @@ def test_dependents_keep_a_cell_informative(deaths):
 
 
 def test_a_window_that_is_too_small_for_a_dependent_is_reported():
-    with pytest.warns(DiagnosisWarning, match="beyond the counts"):
+    with pytest.warns(DiagnosisWarning, match="exceeds the truncation windows"):
         draws_at(with_deaths({3: 200}), np.log(2))

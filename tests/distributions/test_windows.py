@@ -1,4 +1,4 @@
-"""Windows of counts hold the posterior, whichever of noise and data model decides where it is."""
+"""Windows of counts contain the posterior, whether the noise or the data model determines its position."""
 
 import numpy as np
 import pymc as pm
@@ -31,7 +31,7 @@ def gamma_poisson(shape, rate):
 
 
 def covariate():
-    """Rates follow a measured covariate that has a distribution of its own: never drawn again."""
+    """Return a model whose rates depend on a measured covariate with a distribution, which is never drawn again."""
     measured = pm.Normal("measured", 0, 5, observed=[8.0])
     return pm.Poisson.dist(pm.math.exp(measured - 1))
 
@@ -59,7 +59,7 @@ def posterior(y, epsilon, log_prior, law):
 
 @pytest.mark.parametrize("marginalize", [True, False])
 @pytest.mark.parametrize("family", FAMILIES)
-def test_windows_hold_the_posterior(family, marginalize):
+def test_windows_contain_the_posterior(family, marginalize):
     y, epsilon, dist, log_prior = FAMILIES[family]
     fiber = fiber_of(ppd.Release(np.array([y]), ppd.GeneralizedLaplace(NOTHING, epsilon=epsilon)), dist, marginalize)
     x, law = posterior(y, eval(str(epsilon)), log_prior, "laplace")
@@ -68,7 +68,7 @@ def test_windows_hold_the_posterior(family, marginalize):
     assert fiber.width < 4000 or family == "no noise to speak of"
 
 
-def test_windows_of_noise_alone_do_not_hold_it():
+def test_windows_of_noise_alone_do_not_contain_it():
     lost = []
     for name, (y, epsilon, _, log_prior) in FAMILIES.items():
         x, law = posterior(y, eval(str(epsilon)), log_prior, "laplace")
@@ -101,7 +101,7 @@ def test_the_marginal_density_where_model_and_release_differ_most(rate):
 
 
 PEOPLE = np.array([[20, 30, 400], [50, 60, 70]])
-TABLES = {  # of few rates, and whether some of its cells can be looked at alone
+TABLES = {  # of few rates, and whether subsets of its cells can be evaluated
     "poisson": (True, lambda rate: pm.Poisson.dist(PEOPLE * rate / 40)),
     "binomial, one probability": (True, lambda rate: pm.Binomial.dist(PEOPLE, pm.math.invlogit(rate - 4))),
     "negative binomial": (True, lambda rate: pm.NegativeBinomial.dist(mu=PEOPLE * rate / 40, alpha=3 + rate)),
@@ -120,10 +120,10 @@ TABLES = {  # of few rates, and whether some of its cells can be looked at alone
 
 
 @pytest.mark.parametrize("family", TABLES)
-def test_windows_of_doubtful_cells_are_those_found_among_all(family, monkeypatch):
+def test_windows_of_doubtful_cells_are_those_computed_for_all(family, monkeypatch):
     alone, dist = TABLES[family]
     release = ppd.Release(np.array([[3, 4, 500], [90, 8, 2]]), ppd.GeneralizedLaplace(total(), epsilon=1))
-    found, of_some = [], windows.of_some_cells
+    found, of_some = [], windows.subset_distribution
 
     def watched(*arguments):
         found.append(of_some(*arguments))
@@ -143,7 +143,7 @@ def test_windows_of_doubtful_cells_are_those_found_among_all(family, monkeypatch
     assert (fiber.lower.tolist(), fiber.width) != (wrong.lower.tolist(), wrong.width)
 
 
-def test_priors_that_know_little_leave_windows_to_the_noise():
+def test_wide_priors_leave_windows_to_the_noise():
     y = np.array([3, 20, 100, 0, 7])
     release = ppd.Release(y, ppd.GeneralizedLaplace(NOTHING, epsilon="1/4"))
     reach = release.likelihood.support_radius
@@ -159,20 +159,20 @@ def test_a_tiny_epsilon_needs_little_memory(public):
     assert public is NOTHING or fiber.width <= 16 + 3  # the public total
 
 
-def test_counts_beyond_memory_are_refused_by_the_cell(monkeypatch):
+def test_windows_above_the_memory_are_refused_by_cell(monkeypatch):
     release = ppd.Release(np.array([10**5, -(10**6), 4, 900_012]), ppd.GeneralizedLaplace(NOTHING, epsilon="1/1000000"))
-    with pytest.raises(ModelError, match=r"counts to dim_0=\d, where 4 cells can have 8,388,608 each: give the param"):
+    with pytest.raises(ModelError, match=r"counts to dim_0=\d, above the limit of 8,388,608 for 4 cells: use a prior"):
         fiber_of(release, lambda: pm.Poisson.dist(pm.Flat("rate")))
     monkeypatch.setattr(windows, "ENTRIES", 40)
     small = ppd.Release(np.array([3, 4]), ppd.GeneralizedLaplace(NOTHING, epsilon="1/4"))
-    with pytest.raises(ModelError, match="where 2 cells can have 20 each"):
+    with pytest.raises(ModelError, match="above the limit of 20 for 2 cells"):
         fiber_of(small, lambda: pm.Poisson.dist(pm.Uniform("rate", 0, 100)))
 
 
 @pytest.mark.parametrize("marginalize", [True, WALKED])
 @pytest.mark.filterwarnings("ignore::ppdinf.errors.DiagnosisWarning")
-def test_a_posterior_beyond_its_windows_is_named(marginalize):
-    """Nine cells leave a common rate no room for the tenth, which no draw of so wide a prior knew."""
+def test_a_posterior_outside_its_windows_is_reported(marginalize):
+    """Nine cells determine a common rate incompatible with the tenth, which no draw of the wide prior showed."""
     table = np.array([1, 0, 2, 1, 3, 0, 1, 2, 1, 150])
     release = ppd.Release(ppd.as_table(table, dims=["county"]), ppd.GeneralizedLaplace(NOTHING, epsilon=1))
     with pm.Model(coords=release.coords) as model:
@@ -180,16 +180,16 @@ def test_a_posterior_beyond_its_windows_is_named(marginalize):
         ppd.PartiallyPrivate("x", pm.Poisson.dist(rate), release=release, marginalize=marginalize)
         idata = pm.sample(200, tune=200, chains=2, **QUIET)
     problems = " ".join(ppd.diagnose(idata, model).problems)
-    assert "goes beyond the counts it was looked for in" in problems
+    assert "exceeds the truncation windows" in problems
     assert "county=9: model and release" in problems
 
 
 @pytest.mark.parametrize("marginalize", [True, WALKED])
 @pytest.mark.filterwarnings("ignore::ppdinf.errors.DiagnosisWarning")
-def test_a_posterior_within_its_windows_is_not_spoken_of(marginalize):
+def test_a_posterior_within_its_windows_is_not_reported(marginalize):
     release = ppd.Release(np.array([100, -20, 3]), ppd.GeneralizedLaplace(NOTHING, epsilon=1))
     with pm.Model(coords=release.coords) as model:
         rate = pm.Gamma("rate", 2, 2, shape=3)
         ppd.PartiallyPrivate("x", pm.Poisson.dist(rate), release=release, marginalize=marginalize)
         idata = pm.sample(200, tune=200, chains=2, **QUIET)
-    assert "beyond" not in " ".join(ppd.diagnose(idata, model).problems)
+    assert "exceeds" not in " ".join(ppd.diagnose(idata, model).problems)

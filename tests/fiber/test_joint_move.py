@@ -12,8 +12,8 @@ from scipy import stats
 from scipy.special import gammaln
 
 import ppdinf as ppd
-from ppdinf.denoising.count_windows import count_windows
-from ppdinf.denoising.table_walk import TableWalk
+from ppdinf.denoising.count_windows import published_windows
+from ppdinf.denoising.table_gibbs import TableGibbs
 from ppdinf.distributions.observation.observed_measurements import ObservedMeasurements
 from ppdinf.fiber.gibbs import gaussian_block, joint_move
 
@@ -41,7 +41,7 @@ def posed(exact, law, monkeypatch):
     bounds = inv.between(0, MOST)
     seen = ppd.Measurements({"a": [0, 1], "b": [0, 1]}, *parts, public=public, bounds=bounds)
     observed = ObservedMeasurements(seen)
-    walk = TableWalk(observed, count_windows(observed))
+    walk = TableGibbs(observed, published_windows(observed))
     usual = np.zeros(4)
     usual[[0, 2]] = 3.5, 3.6
     log_law = (
@@ -136,7 +136,7 @@ def test_cells_that_cannot_vary_are_in_no_block():
         public={inv.total(): 30, inv.zeros({"a": [2], "b": [0, 1]}): None},
     )
     observed = ObservedMeasurements(seen)
-    walk = TableWalk(observed, count_windows(observed))
+    walk = TableGibbs(observed, published_windows(observed))
     assert walk.fiber.fixed.sum() == 2
     block, partner = walk.block(np.zeros(9))
     assert not walk.fiber.fixed[block.cells].any()

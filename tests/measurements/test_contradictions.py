@@ -1,4 +1,4 @@
-"""Contradictions in what was published name the statements that contradict each other, by their labels."""
+"""Errors on contradictory statements name the statements that contradict each other, by their labels."""
 
 import numpy as np
 import pytest
@@ -57,25 +57,25 @@ def test_a_cell_that_its_sum_excludes_is_named():
 
 
 MALFORMED = {
-    "text": ({"public": "total"}, "public maps statements to their values, .* found str"),
-    "a list": ({"public": ["total"]}, "public maps statements to their values, .* found list"),
-    "a number": ({"public": 3}, "public maps statements to their values, .* found int"),
-    "text for a statement": ({"public": {"total": 3}}, "named by ppdinf.invariants, such as total"),
+    "text": ({"public": "total"}, "public must map statements to their values, .* found str"),
+    "a list": ({"public": ["total"]}, "public must map statements to their values, .* found list"),
+    "a number": ({"public": 3}, "public must map statements to their values, .* found int"),
+    "text for a statement": ({"public": {"total": 3}}, "must be statements of ppdinf.invariants, such as total"),
     "a bound with a value": ({"public": {NONNEGATIVE: 3}}, "states no sum and has no value"),
-    "text for bounds": ({"bounds": "nonnegative"}, "bounds are statements .* found str"),
-    "ranges for cells": ({"bounds": {cell("x", "u"): (1, 9)}}, "bounds are statements .* found dict"),
+    "text for bounds": ({"bounds": "nonnegative"}, "bounds must be statements .* found str"),
+    "ranges for cells": ({"bounds": {cell("x", "u"): (1, 9)}}, "bounds must be statements .* found dict"),
 }
 
 
 @pytest.mark.parametrize("name", MALFORMED)
-def test_what_is_malformed_is_refused_by_name(name):
+def test_malformed_statements_are_refused_by_name(name):
     given, message = MALFORMED[name]
     with pytest.raises(InvariantError, match=message):
         seen(**given)
 
 
 @pytest.mark.parametrize("seed", range(30))
-def test_conflicting_rows_are_infeasible_and_none_can_be_left_out(seed):
+def test_conflicting_rows_are_infeasible_and_minimal(seed):
     """Rows are dropped one by one, and HiGHS finds a point of the others."""
     from scipy.optimize import linprog
 

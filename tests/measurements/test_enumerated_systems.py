@@ -1,4 +1,4 @@
-"""Which random small systems are compared with all tables listed: the count that docs/measurements.md prints."""
+"""Features of the random small systems that are compared with enumeration: the count in docs/measurements.md."""
 
 from collections import Counter
 from pathlib import Path
@@ -26,7 +26,7 @@ OTHERS = [
 
 
 def tree_kinds(p):
-    """What is in a system of nested sums; exact values, bounds and noise of sums that hold others."""
+    """Return the features of a system of nested sums: exact values, bounds, and noise of sums that contain others."""
     above = np.isin(np.arange(p.parent.size), p.parent)
     sums, _, laws = np.array(p.measured, dtype=np.int64).reshape(-1, 3).T
     return {name for name, (law, _) in LAWS.items() if law in laws} | {
@@ -48,7 +48,7 @@ def tree_kinds(p):
 
 
 def overlapping_kinds(p):
-    """What is in a system of any sums; every cell has bounds."""
+    """Return the features of a system of arbitrary sums; every cell has bounds."""
     rows = [tuple(row) for row, _, _ in p.terms]
     there = [p.exact is not None, True, p.missing, len(set(rows)) < len(rows)]
     names = {name for name, (_, kind) in LAWS.items() if kind in p.kinds}

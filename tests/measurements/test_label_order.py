@@ -1,4 +1,4 @@
-"""Values and coordinates reach their cells by dimension and label, in every order in which they can be given."""
+"""Values and coordinates are matched to cells by dimension and label, in every permitted order."""
 
 from itertools import combinations, permutations, product
 
@@ -22,7 +22,7 @@ SHAPES = {
 
 
 def numbers(labels):
-    """A number for each cell, and the array that holds them in the order of the labels."""
+    """Return a number for each cell, and an array of the numbers in the order of the labels."""
     cells = {cell: 10 + 3 * k + k * k for k, cell in enumerate(product(*labels.values()))}
     return cells, np.array(list(cells.values())).reshape([len(entries) for entries in labels.values()])
 
@@ -36,7 +36,7 @@ def measured_cells(labels, values, order, **law):
 
 
 @pytest.mark.parametrize("labels", SHAPES.values(), ids=SHAPES)
-def test_arrays_with_named_dimensions_in_every_order_and_with_any_labels_left_out(labels):
+def test_arrays_with_named_dimensions_in_every_order_and_with_any_labels_omitted(labels):
     cells, values = numbers(labels)
     table = xr.DataArray(values, dims=list(labels), coords=labels)
     right = list(cells.values())
@@ -59,7 +59,7 @@ def test_pandas_objects_and_stacked_arrays_in_every_order(labels):
             assert measured_cells(labels, given, tuple(labels)).tolist() == right, (order, type(given))
 
 
-def test_scales_of_noise_are_placed_as_values_are():
+def test_scales_of_noise_are_matched_like_values():
     labels = SHAPES["2 x 2"]
     variance = xr.DataArray([[1, 2], [3, 4]], dims=("b", "a"), coords={"b": labels["b"]})
     seen = ppd.Measurements(
@@ -69,7 +69,7 @@ def test_scales_of_noise_are_placed_as_values_are():
     assert [found[row] for row in range(4)] == [1, 3, 2, 4]
 
 
-def test_public_values_are_placed_as_values_are():
+def test_public_values_are_matched_like_values():
     labels = SHAPES["2 x 2"]
     exact = xr.DataArray([[1, 2], [3, 4]], dims=("b", "a"), coords={"a": labels["a"]})
     assert ppd.Measurements(labels, public={inv.margin("a", "b"): exact}).public.values.tolist() == [1, 3, 2, 4]
@@ -110,7 +110,7 @@ def test_groups_without_labels_are_in_the_order_of_the_groups_and_another_dimens
 
 
 @pytest.mark.parametrize("labels", SHAPES.values(), ids=SHAPES)
-def test_coordinates_reach_their_cells_by_label(labels):
+def test_coordinates_are_matched_to_cells_by_label(labels):
     cells, values = numbers(labels)
     table = xr.DataArray(values, dims=list(labels), coords=labels)
     for order in permutations(labels):

@@ -1,4 +1,4 @@
-"""What was published, stated by label: every way in which numbers come, and every way in which they do not fit."""
+"""Published numbers by label: every permitted form of numbers, and every error."""
 
 import numpy as np
 import pandas as pd
@@ -34,7 +34,7 @@ BY_COUNTY = [
 
 
 @pytest.mark.parametrize("values", BY_COUNTY, ids=range(len(BY_COUNTY)))
-def test_the_same_numbers_in_any_dress(values):
+def test_the_same_numbers_in_every_form(values):
     found = entries(inv.margin("county"), values)
     assert found.y.tolist() == [3, 1, 2]
     assert list(found.names) == ["county=A", "county=B", "county=C"]
@@ -62,7 +62,7 @@ def test_groups_by_coordinate_and_by_mapping():
 
 
 @pytest.mark.parametrize("missing", [np.nan, None, pd.NA, np.ma.masked])
-def test_what_was_not_measured_is_left_out(missing):
+def test_missing_measurements_are_omitted(missing):
     if missing is np.ma.masked:
         values = np.ma.array([3, 0, 2], mask=[False, True, False])
     else:
@@ -131,7 +131,7 @@ def test_absent_from_a_thresholded_release():
         (lambda: laws.Thresholded(laws.L2Laplace(1), 3), PrivacyError, "IntegerLaw"),
     ],
 )
-def test_what_does_not_fit_is_named(make, error, words):
+def test_errors_name_the_problem(make, error, words):
     with pytest.raises(error, match=words):
         make()
 

@@ -1,4 +1,4 @@
-"""Files of measurements: what goes in comes out, and a file that anybody touched is refused."""
+"""Files of measurements: round trips are exact, and a modified file is refused."""
 
 import io
 import zipfile
@@ -40,13 +40,13 @@ def round_trip(seen, tmp_path):
 
 
 def log_weights(seen, tables):
-    """Log weight of tables by everything measured; laws in whatever order entries have them."""
+    """Return the log weight of tables by all measurements, for laws in any order."""
     entries = seen.entries
     return entries.log_weights(entries.matrix @ np.asarray(tables).T).sum(axis=0)
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_systems_of_every_law_weigh_tables_alike(seed, tmp_path):
+def test_systems_of_every_law_have_the_same_weights_after_a_round_trip(seed, tmp_path):
     problem = Problem(seed)
     again = round_trip(problem.seen, tmp_path)
     tables = problem.tables[:: max(len(problem.tables) // 50, 1)]
@@ -57,7 +57,7 @@ def test_the_systems_have_every_law():
     assert {kind for seed in range(40) for kind in Problem(seed).kinds} == set(KINDS)
 
 
-def test_a_wrong_scale_is_another_file(tmp_path):
+def test_a_wrong_scale_gives_another_file(tmp_path):
     def seen(variance):
         return ppd.Measurements(
             {"a": [1, 2]}, ppd.measured(inv.margin("a"), [3, 4], laws.DiscreteGaussian(variance=variance))
@@ -80,7 +80,7 @@ SCALES = {
 
 
 @pytest.mark.parametrize("law", SCALES.values(), ids=SCALES)
-def test_scales_by_entry_survive(law, tmp_path):
+def test_scales_by_entry_are_preserved(law, tmp_path):
     values = {"a": 15, "b": 5, "c": None, "d": 10}
     seen = ppd.Measurements(
         {"area": list("abcd")}, ppd.measured(inv.margin("area"), values, law), bounds=inv.between(0, 19)
@@ -94,7 +94,7 @@ def test_scales_by_entry_survive(law, tmp_path):
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
-def test_any_labels_values_and_sums_survive(data, tmp_path):
+def test_any_labels_values_and_sums_are_preserved(data, tmp_path):
     text = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=6)
     dates = st.dates().map(str)
     labels = {}
@@ -127,7 +127,7 @@ def test_any_labels_values_and_sums_survive(data, tmp_path):
     round_trip(seen, tmp_path)
 
 
-def test_releases_of_one_table_survive(tmp_path):
+def test_releases_of_one_table_are_preserved(tmp_path):
     table = ppd.as_table([[4, 0], [7, 2]], dims=("county", "sex"))
     public = inv.total() & inv.nonnegative()
     ones = [
@@ -155,7 +155,7 @@ def small(tmp_path):
     return tmp_path / "small.ppd"
 
 
-def test_people_can_read_the_parts(tmp_path):
+def test_the_parts_are_readable_text(tmp_path):
     with zipfile.ZipFile(small(tmp_path)) as archive:
         read = {name: pd.read_csv(io.BytesIO(archive.read(name))) for name in archive.namelist()[1:]}
     assert list(read) == ["cells.csv", "public.csv", *(f"measured-{k}.csv" for k in (1, 2, 3)), "matrix-1.csv"]
@@ -168,7 +168,7 @@ def test_people_can_read_the_parts(tmp_path):
     assert read["matrix-1.csv"].to_numpy().tolist() == [[0.5, 0.5], [0.25, 0.75]]
 
 
-def test_every_byte_and_every_cut_counts(tmp_path):
+def test_every_changed_byte_and_every_truncation_is_detected(tmp_path):
     data = small(tmp_path).read_bytes()
     broken = tmp_path / "broken.ppd"
     for at in range(0, len(data), 3):
@@ -179,7 +179,7 @@ def test_every_byte_and_every_cut_counts(tmp_path):
 
 
 def forged(path, part, old, new):
-    """Edit one part by hand, every checksum made to fit again."""
+    """Edit one part by hand and recompute every checksum."""
     with zipfile.ZipFile(path) as archive:
         parts = {name: archive.read(name) for name in archive.namelist()}
     assert old in parts[part]
@@ -210,7 +210,7 @@ def forged(path, part, old, new):
         ("manifest.json", b'"between"', b'"betwixt"', "does not know public statements"),
     ],
 )
-def test_sealed_edits_contradict_themselves(part, old, new, message, tmp_path):
+def test_sealed_edits_are_contradictory(part, old, new, message, tmp_path):
     path = small(tmp_path)
     if part == "manifest.json":
         with zipfile.ZipFile(path) as archive:
@@ -223,7 +223,7 @@ def test_sealed_edits_contradict_themselves(part, old, new, message, tmp_path):
         ppd.read_measurements(path)
 
 
-def test_each_reader_knows_the_other_kind(tmp_path):
+def test_each_reader_recognizes_the_other_file_type(tmp_path):
     path, release = small(tmp_path), tmp_path / "release.ppd"
     ppd.GeneralizedLaplace(inv.total(), epsilon=1).release([3, 1, 2]).save(release)
     with pytest.raises(ReleaseFileError, match=r"read it with ppd\.read_measurements"):
@@ -236,14 +236,14 @@ def test_each_reader_knows_the_other_kind(tmp_path):
         read_published(__file__)
 
 
-def test_files_are_replaced_only_when_told(tmp_path):
+def test_files_are_replaced_only_on_request(tmp_path):
     path = small(tmp_path)
     with pytest.raises(ReleaseFileError, match="overwrite=True"):
         ppd.read_measurements(path).save(path)
 
 
-def test_a_file_of_this_version_stays_readable(tmp_path):
-    """Written out here, so that later versions find out when they no longer read it."""
+def test_a_file_of_this_version_remains_readable(tmp_path):
+    """The file is written out here, so that later versions detect when they no longer read it."""
     cells, public = b'"area"\n"x"\n"y"\n', b'"sum","value"\n"total",6\n'
     one = b'"sum","value","law","sigma"\n"area=x",5,"discrete-gaussian","2"\n"area=y","","",""\n'
     two = b'"sum","value","law","base"\n"total",6,"random-rounding","3"\n'

@@ -1,7 +1,7 @@
-"""The walk among overlapping noisy sums, law by law: all tables listed, and a scale that is 5 % off is caught.
+"""The Gibbs sampler for overlapping noisy sums, by law: enumeration of all tables; a scale 5 % off is detected.
 
-The statistic is the log weight of everything measured, of which a scale is the factor: chi-square on its bins, p above
-1e-5 for the law and below for weights to the power 1.05.
+The statistic is the log weight of all measurements, which is proportional to a scale: chi-square on its bins, p above
+1e-5 for the posterior and below for weights to the power 1.05.
 """
 
 import itertools
@@ -14,8 +14,8 @@ from scipy import stats
 from scipy.special import gammaln
 
 import ppdinf as ppd
-from ppdinf.denoising.count_windows import count_windows
-from ppdinf.denoising.table_walk import TableWalk
+from ppdinf.denoising.count_windows import published_windows
+from ppdinf.denoising.table_gibbs import TableGibbs
 from ppdinf.distributions.observation.observed_measurements import ObservedMeasurements
 from ppdinf.fiber.gibbs.dispatch import advance, directions
 
@@ -24,7 +24,7 @@ RARE, MOST, LINES, DRAWS = 1e-5, 9, 24, 30_000
 RATES = np.array([2.0, 1.0, 3.0, 1.5])
 TABLES = np.array(list(itertools.product(range(MOST + 1), repeat=4)))
 ROWS = np.array([[1, 1, 0, 0], [0, 0, 1, 1], [1, 0, 1, 0], [0, 1, 0, 1], *np.eye(4, dtype=int)])
-FAR = {  # far from the prior, so that the law of the noise decides
+FAR = {  # far from the prior, so that the noise distribution dominates
     "gaussian": [9, 12, 11, 3, 6, 0, 7, 5],
     "geometric": [13, 14, 12, 9, 8, 4, 9, 6],
     "staircase": [15, 16, 14, 11, 9, 6, 9, 8],
@@ -40,7 +40,7 @@ def l2(rng):
 
 
 def posed(kind):
-    """What was published, and the log weight of every table by it."""
+    """Return published numbers, and the log weight of every table given them."""
     y = FAR[kind]
     law, log_weight = l2(None) if kind == "l2" else KINDS[kind](np.random.default_rng(3))
     values = [np.nan if v is None else v for v in y]
@@ -58,8 +58,8 @@ def posed(kind):
 
 def walked(seen):
     observed = ObservedMeasurements(seen)
-    windows = count_windows(observed)
-    walk, rng = TableWalk(observed, windows), np.random.default_rng(1)
+    windows = published_windows(observed)
+    walk, rng = TableGibbs(observed, windows), np.random.default_rng(1)
     counts = windows.counts
     weights = walk.fiber.log_noise + counts * np.log(RATES)[:, None] - gammaln(counts + 1)
     starts, cells, steps = directions(walk.fiber, LINES * DRAWS, rng)
@@ -86,7 +86,7 @@ def p_value(draws, statistic, log_law):
 @pytest.mark.parametrize(
     "kind", [k if k in ("gaussian", "l2") else pytest.param(k, marks=pytest.mark.deep) for k in FAR]
 )
-def test_a_scale_five_percent_off_is_caught(kind):
+def test_a_scale_five_percent_off_is_detected(kind):
     seen, log_weight = posed(kind)
     prior = (TABLES * np.log(RATES) - gammaln(TABLES + 1)).sum(axis=1)
     draws = walked(seen)

@@ -160,7 +160,7 @@ def test_a_plan_compares_losses_and_no_count_enters_it():
     for wrong in ((0,), {"a": -1}, ()):
         with pytest.raises(PpdinfError):
             ppd.plan(laplace(), wrong)
-    with pytest.raises(PrivacyError, match="no noise to show"):
+    with pytest.raises(PrivacyError, match="noise is always 0"):
         plot_plan(ppd.plan(laplace(), (1,), [1]))
 
 

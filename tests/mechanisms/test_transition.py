@@ -170,9 +170,9 @@ def test_refusals():
     with pytest.raises(PrivacyError, match="has no guarantee"):
         ppd.Transition(np.eye(3)).guarantee  # noqa: B018
     release = ppd.Release([0, 3], THREE)
-    with pm.Model(), pytest.raises(ModelError, match="law of single cells"):
+    with pm.Model(), pytest.raises(ModelError, match="no distribution of single differences"):
         gaussian("x", 1.0, 1.0, release)
-    with pytest.raises(ModelError, match="allows no count near"):
+    with pytest.raises(ModelError, match="excludes all counts near"):
         model_of(THREE, [2, 3])  # 2 is no multiple of 3
     for base, most in ((1, 5), (3, 0), (2.5, 5), (True, 4)):
         with pytest.raises(PrivacyError, match="base must"):

@@ -1,4 +1,4 @@
-"""Ranks against counting by hand, probabilities and their Monte Carlo errors against chains simulated anew."""
+"""Ranks against counting by hand, probabilities and their Monte Carlo errors against newly simulated chains."""
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ SAMPLE = ("chain", "draw")
 
 
 def mean_rank(numbers, k):
-    """Rank of entry k: one more than how many are smaller, and half of the others that are equal."""
+    """Return the rank of entry k: one more than the number of smaller entries, and half of the other equal entries."""
     if np.isnan(numbers[k]):
         return np.nan
     return 1 + np.sum(numbers < numbers[k]) + (np.sum(numbers == numbers[k]) - 1) / 2
@@ -21,7 +21,7 @@ def mean_rank(numbers, k):
 
 @pytest.mark.parametrize("dims", [("chain", "draw", "a", "b"), ("b", "draw", "a", "chain")])
 @pytest.mark.parametrize("kind", ["int64", "int8", "float64", "nan"])
-def test_ranks_are_those_of_counting(dims, kind):
+def test_ranks_agree_with_counting(dims, kind):
     numbers = RNG.integers(-3, 4, size=(2, 5, 4, 3)).astype("float64" if kind == "nan" else kind)
     if kind == "nan":
         numbers[RNG.random(numbers.shape) < 0.2] = np.nan
@@ -30,7 +30,7 @@ def test_ranks_are_those_of_counting(dims, kind):
     for dim, axis in (("a", 2), ("b", 3)):
         expected = np.apply_along_axis(lambda row: [mean_rank(row, k) for k in range(row.size)], axis, numbers)
         found = ranks(draws, dim)
-        xr.testing.assert_identical(found, draws.copy(data=found.values))  # labels and dimensions stay
+        xr.testing.assert_identical(found, draws.copy(data=found.values))  # labels and dimensions are unchanged
         np.testing.assert_array_equal(found.transpose(*SAMPLE, "a", "b"), expected)
     with pytest.raises(LabelError, match="no dimension 'county'"):
         ranks(draws, "county")
@@ -66,21 +66,21 @@ def test_comparisons_have_a_probability_with_labels():
 
 
 @pytest.mark.parametrize(("p", "stay"), [(0.5, 0.0), (0.1, 0.0), (0.3, 0.8)], ids=["even", "rare", "slow"])
-def test_the_monte_carlo_error_is_the_spread_of_the_probability(p, stay):
-    """Chains of bool that stay where they are or are drawn anew: their means over 1,000 posteriors of 2 x 500 draws."""
+def test_the_monte_carlo_error_is_the_standard_deviation_of_the_probability(p, stay):
+    """Chains of bool that repeat or draw anew: their means over 1,000 posteriors of 2 x 500 draws."""
     rng, posteriors, shape = np.random.default_rng(1), 1000, (2, 500, 1000)
     true = rng.random(shape) < p
     for t in range(1, shape[1]):
         true[:, t] = np.where(rng.random((2, posteriors)) < stay, true[:, t - 1], true[:, t])
     found = summary(xr.DataArray(true, dims=(*SAMPLE, "posterior")))
     spread = float(np.sqrt(np.mean((found["probability"] - p) ** 2)))
-    # the spread of 1,000 posteriors is right to 2.2 %, and estimates of slow chains are off by some percent
+    # the sd over 1,000 posteriors has an error of 2.2 %, and estimates of slow chains are off by some percent
     assert float(found["monte_carlo_error"].mean()) == pytest.approx(spread, rel=0.12)
 
 
 @pytest.mark.parametrize("shape", [(1, 1), (2, 3), (1, 4), (4, 100)])
 @pytest.mark.parametrize("value", [True, False])
-def test_draws_that_agree_leave_an_error(shape, value):
+def test_equal_draws_have_a_positive_error(shape, value):
     found = summary(xr.DataArray(np.full(shape, value), dims=SAMPLE)).iloc[0]
     assert found["probability"] == value
     n = np.prod(shape)

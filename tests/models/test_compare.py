@@ -1,4 +1,4 @@
-"""Comparators by hand and by closed form; `compare` against exact noise laws and on a model."""
+"""Comparators by hand and in closed form; `compare` against exact noise distributions and for a model."""
 
 import numpy as np
 import pymc as pm
@@ -38,7 +38,7 @@ def test_gaussian_has_the_variance_of_the_noise_and_of_the_data_model():
     with pm.Model(coords=release.coords) as model:
         observed = gaussian("x", np.full(3, 2.0), np.full(3, 2.5), release)
     a = np.exp(-1.0)
-    expected = 2.5 + 2 * a / (1 - a) ** 2  # variance of the double geometric law
+    expected = 2.5 + 2 * a / (1 - a) ** 2  # variance of the double geometric distribution
     sd = observed.owner.op.dist_params(observed.owner)[1].eval()
     assert sd**2 == pytest.approx(np.full(3, expected))
     assert model.named_vars_to_dims["x_release"] == ("dim_0",)
@@ -68,7 +68,7 @@ def test_noise_intervals_cover_as_stated_and_clipping_is_biased_as_computed():
     wrong = found.sel(analysis="clipped")
     expected = [law @ np.maximum(z + x, 0) - x for x in TABLE.values]
     assert wrong["bias"].values == pytest.approx(expected, abs=5 * float(right["rmse"].max()) / np.sqrt(1000))
-    assert wrong["bias"][0] > 0.4  # what the test would miss if nothing were clipped
+    assert wrong["bias"][0] > 0.4  # the test would miss this without clipping
     assert (wrong["width"] == 0).all()
     sums = found["bias"].sum("county")
     assert float(sums.sel(analysis="projected")) == pytest.approx(0, abs=1e-9)
@@ -101,10 +101,10 @@ def test_models_are_fitted_and_tables_keep_their_total():
     methods = {"conditioned": (mechanism("1/4"), conditioned_model), "clipped": (mechanism("1/4"), clipped_model)}
     found = compare(methods, TABLE[:3], draws=4, estimand="rate", truth=TABLE[:3] + 0.5, **QUIET)
     width = found["width"].mean("county")
-    assert width.sel(analysis="conditioned") > width.sel(analysis="clipped") > 0  # noise is what clipping ignores
+    assert width.sel(analysis="conditioned") > width.sel(analysis="clipped") > 0  # clipping ignores the noise
     assert found["coverage"].sel(analysis="conditioned").mean() > 0.5
     tables = compare({"conditioned": (mechanism("1/4"), conditioned_model)}, TABLE[:3], draws=2, **QUIET)
-    assert float(tables["bias"].sum()) == pytest.approx(0, abs=1e-9)  # posterior tables keep the total
+    assert float(tables["bias"].sum()) == pytest.approx(0, abs=1e-9)  # posterior tables preserve the total
 
 
 SQUARE = xr.DataArray(
@@ -127,7 +127,7 @@ EARTH = {"sensitivity": 2, "secrets": "a case"}
     ],
     ids=lambda mechanism: f"{mechanism.kind} {getattr(mechanism, 'method', '')}",
 )
-def test_noise_whose_law_users_do_not_know_has_no_interval(unknown):
+def test_noise_with_a_distribution_unknown_to_users_has_no_interval(unknown):
     table = SQUARE.isel(home=0) if unknown.kind in ("conditioned", "wasserstein-exponential") else SQUARE
     found = compare({"a": unknown, "b": mechanism()}, table, draws=20, **QUIET)
     assert found["intervals"].values.tolist() == [
@@ -153,10 +153,10 @@ def test_noise_whose_law_users_do_not_know_has_no_interval(unknown):
     ],
     ids=lambda mechanism: mechanism.kind,
 )
-def test_intervals_of_noise_with_a_public_law_cover_as_stated(known):
+def test_intervals_of_noise_with_a_public_distribution_cover_as_stated(known):
     found = compare({"a": known}, SQUARE.isel(home=0), draws=400, **QUIET)
     assert found["intervals"].item() == "quantiles of the noise"
-    # at least 90 %, for noise is whole; 5 standard errors of 400 draws, and 0.01 for the simulated quantiles
+    # at least 90 %, because noise is integer-valued; 5 standard errors of 400 draws, 0.01 for the simulated quantiles
     assert (found["coverage"] > 0.9 - 0.01 - 5 * np.sqrt(0.09 / 400)).all()
 
 
@@ -169,7 +169,7 @@ def test_cells_are_matched_by_dimension_and_label():
         xr.testing.assert_identical(
             found.transpose("analysis", *SQUARE.dims).sel(home=SQUARE["home"], work=SQUARE["work"]), expected
         )
-    assert abs(float(expected["bias"].max())) < 10  # 100 and more where cells are matched by position
+    assert abs(float(expected["bias"].max())) < 10  # 100 and more if cells are matched by position
     for truth in (SQUARE.assign_coords(home=list("abd")), SQUARE[:2], SQUARE.drop_vars("home"), SQUARE[:, 0]):
         with pytest.raises(LabelError, match="'noise' estimates"):
             compare(methods, SQUARE, truth=truth, draws=2, **QUIET)
@@ -181,7 +181,7 @@ def test_answers_to_queries_are_compared_with_their_true_values():
     truth = xr.DataArray([40, 3], dims="answer")
     found = compare({"a": noise}, SQUARE[0, [0, 2, 1]], truth=truth, draws=200, **QUIET)
     assert (np.abs(found["bias"]) < 5 * found["rmse"] / np.sqrt(200)).all()
-    assert (found["coverage"] > 0.78).all()  # 0.9 less 5 standard errors and 0.01
+    assert (found["coverage"] > 0.78).all()  # 0.9 minus 5 standard errors and 0.01
     with pytest.raises(LabelError, match="'a' estimates"):
         compare({"a": noise}, SQUARE[0], draws=2, **QUIET)
 

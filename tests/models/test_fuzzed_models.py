@@ -1,6 +1,6 @@
-"""Small models of anything: the density of the release is that of all tables, listed, or an error says what is wrong.
+"""Small random models: the density of the release equals that of all tables, or an error states the problem.
 
-The long run has 150 cases: each makes a model, in a quarter of a second.
+The long run has 150 cases: each builds a model, in a quarter of a second.
 """
 
 import itertools
@@ -50,7 +50,7 @@ def log_noise(kind, scale, z):
 
 
 def listed(release, family, a, b, kind, scale):
-    """Log of the sum over all tables, by one call of PyMC's density; None where that has none."""
+    """Return the log of the sum over all tables, by one call of PyMC's density; None if there is no density."""
     high = int(release.public.values[0]) if release.public.names else 14
     points = np.array(list(itertools.product(range(max(high, 0) + 1), repeat=3)))
     A, B = release.public.A.toarray(), release.public.B.toarray()
@@ -79,7 +79,7 @@ def looked_at(case):
     release = ppd.Release(y, NOISE[kind](public, scale))
     try:
         dist = FAMILIES[family](a, b)
-    except Exception:  # PyMC refuses by itself
+    except Exception:  # PyMC raises its own error
         return "refused by PyMC"
     try:
         with pm.Model(coords=release.coords) as model:
@@ -112,7 +112,7 @@ def fuzz(cases):
     seen = {}
 
     @settings(
-        max_examples=cases, derandomize=True, deadline=None, database=None,  # kernels are compiled in some
+        max_examples=cases, derandomize=True, deadline=None, database=None,  # kernels are compiled in some cases
         suppress_health_check=list(HealthCheck),
     )  # fmt: skip
     @given(CASES)
@@ -131,8 +131,8 @@ def test_many_models():
     assert seen["compared"] > 15
 
 
-def test_a_shape_that_shows_late_is_refused_by_name():
-    """A truncated distribution does not say its shape, and its parameters may be of another one."""
+def test_a_shape_known_only_later_is_refused_by_name():
+    """A truncated distribution does not have a static shape, and its parameters may have another one."""
     release = ppd.Release(np.array([3, 5, 2]), NOISE["l1"](total(), 1))
     for wrong in (np.array([1.0, 2.0]), np.ones((2, 1))):
         with pm.Model(coords=release.coords), pytest.raises(ModelError, match="the table has"):
@@ -141,7 +141,7 @@ def test_a_shape_that_shows_late_is_refused_by_name():
         ppd.PartiallyPrivate("x", FAMILIES["truncated"](np.array([1.0, 2.0, 3.0]), 1), release=release)
 
 
-def test_truncation_to_what_is_rare_can_have_no_draws():
+def test_truncation_to_improbable_values_can_have_no_draws():
     release = ppd.Release(np.array([2, 0, 3]), NOISE["l1"](total() & zeros({"dim_0": 1}), 1))
     with pm.Model(coords=release.coords), pytest.raises(PpdinfError):
         ppd.PartiallyPrivate("x", FAMILIES["truncated"](np.array([0.2, 0.0, 1.0]), 1), release=release)

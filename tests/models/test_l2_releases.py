@@ -1,4 +1,4 @@
-"""l2 noise among several releases of one table: against all tables listed, in models and without one."""
+"""l2 noise in several releases of one table: against enumeration of all tables, with and without a model."""
 
 import numpy as np
 import pymc as pm
@@ -38,7 +38,7 @@ def p_value(draws, log_law):
 
 
 def test_two_releases_in_a_model():
-    """Scales are drawn in the step; wrong variants: l1 noise, and the second release left out."""
+    """Scales are drawn in the step; wrong variants: l1 noise, and without the second release."""
     with pm.Model() as model:
         ppd.PartiallyPrivate("x", pm.Poisson.dist(RATES), release=releases())
     assert [v.name for v in model.free_RVs] == ["x"]
@@ -81,7 +81,7 @@ def test_scales_given_errors():
 
 
 def test_forward_draws():
-    """Three numbers: chi-square of the squared error against its listed law, at 1e-5; epsilon a tenth larger is not."""
+    """Three numbers: chi-square of the squared error against its distribution, at 1e-5; epsilon +10 % fails."""
     law, rng = JointL2(laws.L2Laplace(1)), np.random.default_rng(2)
     z = law.publish(np.zeros((6000, 3), dtype=np.int64), rng)
     far = np.arange(-25, 26)
@@ -99,7 +99,7 @@ def test_forward_draws():
     assert p(1.1) < RARE
 
 
-def test_a_part_of_the_numbers_is_refused():
+def test_a_subset_of_the_numbers_is_refused():
     part = ppd.measured(inv.margin("a"), [3, None], laws.L2Laplace(1))
     with pytest.raises(PrivacyError, match="'a=y' is missing"):
         ppd.Measurements({"a": ["x", "y"]}, part)

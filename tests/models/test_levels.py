@@ -1,4 +1,4 @@
-"""An intercept moved through the expected total: the same density, and the prior recovered."""
+"""An intercept parametrized by the expected total: the same density, and the prior is recovered."""
 
 import numpy as np
 import pymc as pm
@@ -33,9 +33,9 @@ def test_density_is_that_of_the_plain_model():
         level = (mu + np.log(np.exp(effect + LOG_SIZE).sum()) - np.log(47)) * np.sqrt(47)
         expected = one({"mu": mu, "effect": effect})
         assert other({"mu_level": level, "effect": effect}) == pytest.approx(expected, abs=1e-10)
-        assert abs(other({"mu_level": mu, "effect": effect}) - expected) > 1e-3  # the level taken for the intercept
+        assert abs(other({"mu_level": mu, "effect": effect}) - expected) > 1e-3  # the level used as the intercept
 
 
 def test_a_total_of_zero_is_refused():
-    with pm.Model(), pytest.raises(ModelError, match="'mu' is not positive"):
+    with pm.Model(), pytest.raises(ModelError, match="the total of 'mu' must be positive"):
         intercept_given_total("mu", pm.Normal.dist(), np.zeros(2), total=0)

@@ -1,4 +1,4 @@
-"""Pointwise likelihoods add up to the model's, are those of each group alone, and are refused where there are none."""
+"""Pointwise likelihoods sum to the model's, equal those of each group alone, and are refused if they do not exist."""
 
 import arviz as az
 import numpy as np
@@ -34,7 +34,7 @@ def draws(*values):
 
 @pytest.mark.parametrize("dist", [pm.Poisson.dist, lambda mu: pm.NegativeBinomial.dist(mu=mu, alpha=3.0)])
 @pytest.mark.parametrize("free", [False, True])
-def test_groups_add_up_to_the_model_and_stand_alone(dist, free):
+def test_groups_sum_to_the_model_and_equal_single_groups(dist, free):
     release = released(public=ppd.invariants.Public() if free else ppd.invariants.groups("state"))
     model, idata = built(release, dist=dist), draws(0.5, 1.0, 2.0)
     found = ppd.log_likelihood(idata, model)
@@ -61,18 +61,18 @@ def test_arviz_leaves_out_groups():
     assert az.loo(idata).n_data_points == 3
 
 
-def test_what_cannot_be_had_is_said():
+def test_missing_pointwise_likelihoods_are_refused():
     idata = draws(1.0)
     with pytest.raises(ModelError, match="is a variable of the model"):
         ppd.log_likelihood(idata, built(released(), marginalize=False))
-    with pytest.raises(ModelError, match="one public sum joins all cells"):
+    with pytest.raises(ModelError, match="one public sum contains all cells"):
         ppd.log_likelihood(idata, built(released(public=ppd.invariants.total())))
-    with pytest.raises(ModelError, match="in common to all cells"):
+    with pytest.raises(ModelError, match="shared by all cells"):
         ppd.log_likelihood(idata, built(released(epsilon=1, norm="l2")))
 
 
-def test_releases_drawn_again_keep_the_public_sums_on_both_routes():
-    """And agree in mean: 2,000 draws each; a z of 4.5 in one of six cells on either side has probability 1e-4."""
+def test_releases_drawn_again_preserve_the_public_sums_in_both_models():
+    """They agree in mean: 2,000 draws each; a z of 4.5 in one of six cells on either side has probability 1e-4."""
     release, means = released(), []
     for marginalize in (True, False):
         model = built(release, marginalize=marginalize)
@@ -90,7 +90,7 @@ def test_releases_drawn_again_keep_the_public_sums_on_both_routes():
     assert np.all(np.abs(first - second) <= 4.5 * np.hypot(error, other) + 1e-12)
 
 
-def test_several_releases_drawn_again_keep_what_each_of_them_keeps():
+def test_several_releases_drawn_again_preserve_their_own_sums():
     first, second = released(), released(public=ppd.invariants.Public())
     with pm.Model(coords=first.coords) as model:
         scale = pm.Gamma("scale", 2, 2)

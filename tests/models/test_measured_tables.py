@@ -1,4 +1,4 @@
-"""Tables known through measurements of their sums: density and draws against all tables listed."""
+"""Tables with measured sums: density and draws against enumeration of all tables."""
 
 import numpy as np
 import pymc as pm
@@ -10,9 +10,9 @@ import ppdinf as ppd
 from ppdinf.errors import ModelError
 from ppdinf.samplers.lattice_gibbs import LatticeGibbs
 
-DRAWS, SWEEPS = 1500, 12  # of a draw: all but independent of the last one
-UNCOMPILED = {"mode": "FAST_COMPILE"}  # a graph is evaluated a few times: less than it takes to compile it
-LOOKED_AT = 100  # tables whose density is evaluated: it is a sum of terms, and one that is wrong shows in most tables
+DRAWS, SWEEPS = 1500, 12  # sweeps per draw: draws are nearly independent
+UNCOMPILED = {"mode": "FAST_COMPILE"}  # a graph is evaluated a few times, which takes less time than compilation
+LOOKED_AT = 100  # tables whose density is evaluated: it is a sum of terms, and a wrong term affects most tables
 RARE = 1e-6  # false alarms of a chi-square of nearly independent draws: 1 in 10,000 for all systems together
 
 
@@ -34,7 +34,7 @@ def walked(model, seed, mode):
 
 
 def p_value(problem, draws, law):
-    """Chi-square of draws, tables that are expected less than 5 times together."""
+    """Return the chi-square statistic of draws; tables with an expected count below 5 are combined."""
     index = {tuple(table): i for i, table in enumerate(problem.tables.tolist())}
     seen = np.bincount([index[tuple(x)] for x in draws.tolist()], minlength=law.size)
     assert not seen[law == 0].any()
@@ -46,7 +46,7 @@ def p_value(problem, draws, law):
 
 
 def looked_at(expected, seed):
-    """Of the tables that are possible, and of those that are not, some at random; with them the likeliest one."""
+    """Return random possible and impossible tables, and the most probable table."""
     order = np.random.default_rng(seed).permutation(expected.size)
     possible = np.isfinite(expected[order])
     return np.concatenate([[expected.argmax()], order[possible][:LOOKED_AT], order[~possible][:LOOKED_AT]])
@@ -67,9 +67,9 @@ def check(seed, mode=UNCOMPILED):
 
 
 def check_nested(seed, mode=UNCOMPILED):
-    """A rate that all cells share: density against the sum over all tables, gradient against differences."""
+    """A rate shared by all cells: density against the sum over all tables, gradient against differences."""
     problem = Problem(seed, nested=True)
-    for dist in (lambda r: pm.Poisson.dist(r), lambda r: pm.ZeroInflatedPoisson.dist(1.0, r)):  # natural, by table
+    for dist in (lambda r: pm.Poisson.dist(r), lambda r: pm.ZeroInflatedPoisson.dist(1.0, r)):  # by eta, by weights
         with pm.Model(coords=problem.seen.coords) as model:
             rate = pm.Gamma("rate", 3, 3, default_transform=None)
             ppd.PartiallyPrivate("x", dist(rate * problem.rates), release=problem.seen, marginalize=True)
@@ -85,7 +85,7 @@ def check_nested(seed, mode=UNCOMPILED):
         assert np.ptp(np.array(found) - expected) < 1e-8
 
 
-def test_nested_sums_are_summed_out():
+def test_nested_sums_are_marginalized():
     check_nested(0)
 
 
@@ -97,7 +97,7 @@ def test_nested_sums_as_compiled_by_default(seed):
 
 @pytest.mark.deep
 @pytest.mark.parametrize("seed", range(1, NESTED))
-def test_further_nested_sums_are_summed_out(seed):
+def test_further_nested_sums_are_marginalized(seed):
     check_nested(seed)
 
 
@@ -113,9 +113,9 @@ def test_further_systems_against_enumeration(seed):
     check(seed)
 
 
-def test_a_release_counts_once_in_a_model():
+def test_a_release_is_observed_once_in_a_model():
     release = ppd.GeneralizedLaplace(ppd.invariants.total(), 1).release(np.array([3, 4, 5]))
     with pm.Model():
         ppd.PartiallyPrivate("a", pm.Poisson.dist(4.0), release=[release])
-        with pytest.raises(ModelError, match="counts once"):
+        with pytest.raises(ModelError, match="only once"):
             ppd.PartiallyPrivate("b", pm.Poisson.dist(4.0), release=release)

@@ -1,4 +1,4 @@
-"""Noisy measurements that keep nothing, with public totals known apart from them."""
+"""Noisy measurements without preserved sums, with separately known public totals."""
 
 import numpy as np
 import pymc as pm
@@ -15,7 +15,7 @@ QUIET = {"progressbar": False, "quiet": True, "compute_convergence_checks": Fals
 
 @pytest.mark.compiled
 @pytest.mark.parametrize("marginalize", [True, False])
-def test_public_total_known_apart_from_an_unconstrained_release(marginalize, tmp_path):
+def test_public_total_known_separately_from_an_unconstrained_release(marginalize, tmp_path):
     y = np.array([4, -1, 2])  # sums to 5, the public total is 6
     public = total().on(y, values=[6])
     release = ppd.Release(y, ppd.GeneralizedLaplace(Public(()), epsilon="1/2"), public=public)
@@ -33,7 +33,7 @@ def test_public_total_known_apart_from_an_unconstrained_release(marginalize, tmp
     assert total_variation(draws, points, wrong / wrong.sum()) > 0.1
 
 
-def test_sums_that_the_noise_keeps_join_what_is_public():
+def test_sums_preserved_by_the_noise_are_added_to_the_public_statements():
     y = np.array([4, -1, 3])
     apart = ppd.invariants.cells({"dim_0": 0}).on(y, values=[5])
     release = ppd.Release(y, ppd.GeneralizedLaplace(total(), epsilon=1), public=apart)

@@ -46,10 +46,10 @@ CASES = {
 
 
 def posterior(mechanism, system, y, rates):
-    """Posterior of the confidential table from `logp` of every table, which the mechanisms' own tests check."""
+    """Return the posterior of the confidential table from `logp` of every table, which other tests verify."""
     tables = fiber_tables(system.A, system.values, system.B, system.limits)
     log_c = np.zeros(len(tables))
-    if isinstance(mechanism, ppd.WassersteinExponential) and mechanism.law.is_mixture:  # its weights come without C(x)
+    if isinstance(mechanism, ppd.WassersteinExponential) and mechanism.law.is_mixture:  # its weights omit C(x)
         log_c = special.logsumexp(
             [[mechanism.log_weight(system, other, x) for other in tables] for x in tables], axis=1
         )
@@ -60,7 +60,7 @@ def posterior(mechanism, system, y, rates):
 
 HEAVY = {"conditioned", "dirichlet", "wasserstein, l2", "l2, total"}  # six to ten seconds each
 
-MARKS = dict.fromkeys(HEAVY, pytest.mark.deep) | {"l2, margins": pytest.mark.compiled}  # noise with a scale of its own
+MARKS = dict.fromkeys(HEAVY, pytest.mark.deep) | {"l2, margins": pytest.mark.compiled}  # noise with an auxiliary scale
 
 
 @pytest.mark.parametrize("name", [pytest.param(name, marks=MARKS.get(name, ())) for name in CASES])
@@ -76,19 +76,19 @@ def test_posterior_of_the_table_equals_enumeration(name):
         idata = pm.sample(2500, **walked) if model.free_RVs else known(5000)
     draws = ppd.sample_confidential(idata, model, random_seed=2).values.reshape(5000, -1)
     distance = total_variation(draws, tables, p)
-    noise = 0.5 * np.sqrt(2 * p / np.pi / 5000).sum()  # expected distance of as many independent draws
+    noise = 0.5 * np.sqrt(2 * p / np.pi / 5000).sum()  # expected distance for as many independent draws
     assert distance < 3 * noise
     flat = special.softmax(np.log(p) - [mechanism.log_weight(system, y.values.ravel(), x) for x in tables])
-    assert total_variation(draws, tables, flat) > 3 * noise  # ignoring the release is caught
+    assert total_variation(draws, tables, flat) > 3 * noise  # ignoring the release is detected
 
 
-def test_ignoring_the_normaliser_is_caught():
+def test_ignoring_the_normalizer_is_detected():
     make, public, y = CASES["conditioned"]
     mechanism, system = make(public), public.on(y)
     tables, p = posterior(mechanism, system, y.values, RATES[:3])
     log_c = np.array([mechanism.log_normaliser(system, x) for x in tables])
     without = special.softmax(np.log(p) + log_c)
-    assert 0.5 * np.abs(p - without).sum() > 0.03  # more than the test above tolerates
+    assert 0.5 * np.abs(p - without).sum() > 0.03  # more than the tolerance of the test above
 
 
 @pytest.mark.parametrize("name", ["gaussian, total", "l2, total", "real, total"])
@@ -118,17 +118,17 @@ def test_marginal_density_equals_enumeration(name):
     assert np.diff(found) == pytest.approx(np.diff(expected), abs=1e-6)
 
 
-def test_tables_are_not_summed_out_where_the_normaliser_depends_on_them():
+def test_tables_are_not_marginalized_if_the_normalizer_depends_on_them():
     make, public, y = CASES["conditioned"]
     release = ppd.Release(y, make(public))
-    with pm.Model(coords=release.coords), pytest.raises(ModelError, match="normalising constant"):
+    with pm.Model(coords=release.coords), pytest.raises(ModelError, match="normalizing constant"):
         ppd.PartiallyPrivate("x", pm.Poisson.dist(1.0), release=release, marginalize=True)
 
 
 @pytest.mark.parametrize("name", ["l2, total", "conditioned", "gaussian, margins", "real, margins"])
 @pytest.mark.deep
 @pytest.mark.interpreted
-def test_forward_draws_keep_everything_public(name):
+def test_forward_draws_preserve_everything_public(name):
     make, public, y = CASES[name]
     release = ppd.Release(y, make(public))
     with pm.Model(coords=release.coords):
@@ -149,8 +149,8 @@ def test_groups_under_gaussian_noise():
     assert (draws.values @ [1, 1, 0, 0] == 1).all()
 
 
-def test_windows_reach_as_far_as_bounds_carry_a_release():
-    """Zeros can only rise, so that the one large count falls by far more than noise of its own would move it."""
+def test_windows_extend_as_far_as_bounds_move_a_release():
+    """Zeros can only increase, so the one large count decreases far more than its own noise would move it."""
     table = np.zeros(200, dtype=int)
     table[0] = 3000
     mechanism = ppd.Conditioned(total() & nonnegative(), noise=DoubleGeometric("1/5"))
@@ -164,7 +164,7 @@ def test_windows_reach_as_far_as_bounds_carry_a_release():
     assert fiber.at_edge(table) == 0
 
 
-def test_windows_reach_as_far_as_a_base_measure_carries_a_release():
+def test_windows_extend_as_far_as_a_base_measure_moves_a_release():
     table = np.array([60, 140])
     base = ppd.mechanisms.DirichletMultinomial([750, 250])
     mechanism = ppd.WassersteinExponential(total() & nonnegative(), 8, 2, "x", base_measure=base)

@@ -1,4 +1,4 @@
-"""Tables of models within models: all tables listed."""
+"""Tables of nested models, against enumeration of all tables."""
 
 import itertools
 
@@ -23,7 +23,7 @@ def log_total(log_rate, factor):
 @pytest.mark.parametrize("name", ["", "inner"])
 @pytest.mark.parametrize("kind", ["float64", "float32"])
 def test_rates_of_the_outer_model(name, way, kind):
-    """A table in an inner model, its rate and what depends on it in the outer one."""
+    """A table in an inner model, its rate and its dependents in the outer model."""
     release = ppd.Release(NOISY, ppd.GeneralizedLaplace(ppd.invariants.total(), epsilon=EPSILON))
     with pm.Model(coords=release.coords) as model:
         log_rate = pm.Normal("log_rate")
@@ -40,7 +40,7 @@ def test_rates_of_the_outer_model(name, way, kind):
         assert found == pytest.approx(log_total(at, stats.poisson.pmf(3, 1 + TABLES[:, 0])), abs=1e-9)
 
 
-def test_what_looks_at_several_cells_makes_the_table_a_variable_of_the_outer_model():
+def test_a_dependent_of_several_cells_makes_the_table_a_variable_of_the_outer_model():
     release = ppd.Release(NOISY, ppd.GeneralizedLaplace(ppd.invariants.total(), epsilon=EPSILON))
     with pm.Model(coords=release.coords) as model:
         with pm.Model(name="inner", coords=release.coords):

@@ -1,4 +1,4 @@
-"""Integers with given sums and no noise: against all tables listed, and Fisher's noncentral hypergeometric law."""
+"""Integers with given sums and no noise: against enumeration, and Fisher's noncentral hypergeometric distribution."""
 
 import itertools
 
@@ -39,7 +39,7 @@ def p_value(values, law):
 
 
 @pytest.mark.parametrize("odds", [1.0, 4.0])
-def test_two_by_two_has_fishers_law(odds):
+def test_two_by_two_is_noncentral_hypergeometric(odds):
     public = (margin("a") & margin("b")).on(blank((2, 2), ("a", "b")), values=[7, 9, 6, 10])
     with pm.Model(coords={"a": [0, 1], "b": [0, 1]}) as model:
         ppd.models.ConstrainedCounts("x", pm.Poisson.dist(np.array([[odds, 1.0], [1.0, 1.0]])), public)
@@ -87,7 +87,7 @@ def listed(bound, d):
     return found
 
 
-def test_nested_sums_are_summed_out():
+def test_nested_sums_are_marginalized():
     table = ppd.as_table(np.array([3, 1, 2]), dims=["county"])
     states = {0: "X", 1: "X", 2: "Y"}
     public = (total() & groups("county", states)).on(table)

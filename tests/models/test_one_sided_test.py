@@ -15,7 +15,7 @@ around = np.arange(-400, 500)  # noisy counts
 
 
 def law_of_release(count, rate, noise=None):
-    """P(Y = y) on around by the double sum over counts and noise."""
+    """Return P(Y = y) on around by the double sum over counts and noise."""
     z = np.arange(-900, 901)
     weight = np.exp(-rate * np.abs(z)) if noise is None else noise(z)
     weight = weight / weight.sum()
@@ -44,21 +44,21 @@ def test_p_values_and_size_by_enumeration(family, null, other, rate):
         rejected = law[around > c].sum() + share * law[around == c].sum()
         assert rejected == pytest.approx(level, abs=1e-11)
         assert test.power(family(null), level) == pytest.approx(level, abs=1e-11)
-        assert law[p_values <= level].sum() <= level + 1e-11  # without the random part
+        assert law[p_values <= level].sum() <= level + 1e-11  # without randomization
         power = elsewhere[around > c].sum() + share * elsewhere[around == c].sum()
         assert test.power(family(other), level) == pytest.approx(power, abs=1e-10)
         assert power > level
 
 
 @pytest.mark.parametrize(("family", "null", "other"), FAMILIES.values(), ids=FAMILIES)
-def test_the_size_holds_on_the_whole_hypothesis(family, null, other):
+def test_the_size_holds_for_the_complete_hypothesis(family, null, other):
     test = OneSidedTest(family(null), "1/4")
     powers = [test.power(family(theta), 0.05) for theta in np.linspace(null / 4, other, 9)]
     assert powers == sorted(powers)
     assert all(p <= 0.05 + 1e-12 for p, t in zip(powers, np.linspace(null / 4, other, 9), strict=True) if t <= null)
 
 
-def test_less_is_the_mirror_image():
+def test_less_is_the_mirror_image_of_greater():
     greater, less = OneSidedTest(stats.binom(40, 0.3), 1), OneSidedTest(stats.binom(40, 0.7), 1, "less")
     np.testing.assert_allclose(less.p_value(40 - around), greater.p_value(around), atol=1e-12)
     (c, share), (d, other) = greater.critical(0.05), less.critical(0.05)
@@ -69,7 +69,7 @@ def test_less_is_the_mirror_image():
 
 @pytest.mark.parametrize(("family", "null", "other"), FAMILIES.values(), ids=FAMILIES)
 def test_likelihood_ratio_is_monotone(family, null, other):
-    """Log-concave noise keeps it; heavier tails do not: then large counts are not always the extreme ones."""
+    """Log-concave noise preserves monotonicity; heavier tails do not: large counts are then not always extreme."""
     window = slice(340, 520)
     ratio = np.log(law_of_release(family(other), 0.5)[window] / law_of_release(family(null), 0.5)[window])
     assert np.all(np.diff(ratio) >= -1e-9)
@@ -78,7 +78,7 @@ def test_likelihood_ratio_is_monotone(family, null, other):
 
 
 def power_after(merge, null, other, level, released=around):
-    """Power of the most powerful randomised test that sees the merged count only."""
+    """Return the power of the most powerful randomized test of the merged count."""
     values = np.unique(merge(released))
     merged = np.array([[law[merge(released) == v].sum() for v in values] for law in (null, other)])
     order = np.argsort(-merged[1] / merged[0])
@@ -95,9 +95,9 @@ N, NULL, OTHER = 20, stats.binom(20, 0.6), stats.binom(20, 0.9)
 @pytest.mark.parametrize("rate", [0.1, 0.3, 1.0])
 @pytest.mark.parametrize("level", [0.01, 0.05, 0.2])
 def test_rounding_loses_power(rate, level):
-    """No test of the release beats this one (Neyman and Pearson), and tests of counts rounded to fives less still.
+    """No test of the release has more power (Neyman and Pearson), and tests of counts rounded to fives have less.
 
-    They are weaker where the cut is in the range of the count, beyond which the likelihood ratio is flat.
+    They have less power if the critical value is in the range of the count, outside which the likelihood ratio is flat.
     """
     laws, full = [law_of_release(law, rate) for law in (NULL, OTHER)], OneSidedTest(NULL, rate).power(OTHER, level)
     assert power_after(lambda y: y, *laws, level) == pytest.approx(full, abs=1e-9)
@@ -111,14 +111,14 @@ def gaussian(z):
 
 
 @pytest.mark.parametrize("level", [0.001, 0.01, 0.05])
-def test_pushing_into_range_loses_power_under_other_noise_only(level):
-    """Theorem 15 calls the loss strict; under double geometric noise the likelihood ratio is flat beyond the range."""
+def test_clamping_loses_power_under_other_noise_only(level):
+    """Theorem 15 states a strict loss; under double geometric noise the likelihood ratio is flat outside the range."""
 
     def clip(y):
         return np.clip(y, 0, N)
 
     laws = [law_of_release(law, 0.1) for law in (NULL, OTHER)]
-    assert laws[0][(around < 0) | (around > N)].sum() > 0.1  # the premise: pushing changes many releases
+    assert laws[0][(around < 0) | (around > N)].sum() > 0.1  # the premise: clamping changes many releases
     assert power_after(clip, *laws, level) == pytest.approx(OneSidedTest(NULL, 0.1).power(OTHER, level), abs=1e-9)
     laws = [law_of_release(law, 0, gaussian)[360:460] for law in (NULL, OTHER)]
     inside = around[360:460]
@@ -127,8 +127,8 @@ def test_pushing_into_range_loses_power_under_other_noise_only(level):
     assert clipped < full - 0.001
 
 
-def test_without_randomising_pushing_into_range_loses_power():
-    """At rate 0.1 the 1 % region starts far beyond the range: no cut of the pushed counts is that small."""
+def test_without_randomization_clamping_loses_power():
+    """At rate 0.1 the 1 % region starts far outside the range: clamped counts have no critical value that small."""
     test, laws = OneSidedTest(NULL, 0.1), [law_of_release(law, 0.1) for law in (NULL, OTHER)]
     assert test.critical(0.01)[0] > N
     pushed = np.array([laws[0][np.clip(around, 0, N) >= v].sum() for v in np.clip(around, 0, N)])
@@ -136,7 +136,7 @@ def test_without_randomising_pushing_into_range_loses_power():
     assert laws[1][test.p_value(around) <= 0.01].sum() > 0.009
 
 
-def test_taking_the_noisy_count_as_true_breaks_the_size():
+def test_treating_the_noisy_count_as_true_violates_the_size():
     n, theta, rate, level = 40, 0.3, 0.3, 0.05
     law = law_of_release(stats.binom(n, theta), rate)
     naive = stats.binom(n, theta).sf(np.clip(around, 0, n) - 1)
@@ -145,7 +145,7 @@ def test_taking_the_noisy_count_as_true_breaks_the_size():
 
 
 def test_with_a_mechanism():
-    """20,000 releases of counts drawn at theta_0: the share of small p-values is the size by enumeration."""
+    """20,000 releases of counts drawn at theta_0: the share of small p-values equals the size by enumeration."""
     rng, mechanism = np.random.default_rng(1), ppd.GeneralizedLaplace(Public(), epsilon="1/2")
     counts = rng.poisson(9, 20_000)
     noisy = mechanism.simulate(counts, draws=1, rng=2).values[0]
@@ -171,14 +171,14 @@ def test_shapes():
         (lambda: OneSidedTest(stats.norm(), 1), ModelError, "frozen discrete distribution"),
         (lambda: OneSidedTest(stats.binom, 1), ModelError, "frozen discrete distribution"),
         (lambda: OneSidedTest({0: 1}, 1), ModelError, "frozen discrete distribution"),
-        (lambda: OneSidedTest(stats.skellam(2, 3), 1), ModelError, "smallest whole number"),
+        (lambda: OneSidedTest(stats.skellam(2, 3), 1), ModelError, "smallest integer"),
         (lambda: OneSidedTest(stats.poisson(3), 0), PrivacyError, "rate must be positive"),
         (lambda: OneSidedTest(stats.poisson(3), 1, "two-sided"), ModelError, "alternative must be"),
-        (lambda: OneSidedTest(stats.poisson(3), 1).p_value(2.5), ModelError, "whole numbers, found float64"),
-        (lambda: OneSidedTest(stats.poisson(3), 1).p_value([True]), ModelError, "whole numbers, found bool"),
-        (lambda: OneSidedTest(stats.poisson(3), 1).critical(0), ModelError, "level must lie"),
+        (lambda: OneSidedTest(stats.poisson(3), 1).p_value(2.5), ModelError, "must be integers, found float64"),
+        (lambda: OneSidedTest(stats.poisson(3), 1).p_value([True]), ModelError, "must be integers, found bool"),
+        (lambda: OneSidedTest(stats.poisson(3), 1).critical(0), ModelError, "level must be"),
         (lambda: OneSidedTest(stats.poisson(3), 1).power(stats.norm(), 0.1), ModelError, "frozen discrete"),
-        (lambda: OneSidedTest(stats.poisson(3), 1).critical(math.nan), ModelError, "level must lie"),
+        (lambda: OneSidedTest(stats.poisson(3), 1).critical(math.nan), ModelError, "level must be"),
     ],
 )
 def test_refusals(call, error, message):

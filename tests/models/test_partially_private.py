@@ -1,4 +1,4 @@
-"""PartiallyPrivate with the table as a variable: against enumeration, a reference posterior, and bad models."""
+"""PartiallyPrivate with a sampled table: against enumeration, a reference posterior, and bad models."""
 
 import json
 from pathlib import Path
@@ -32,7 +32,7 @@ def small_release(y, epsilon, states=None, public=None):
     ("y", "epsilon", "states"), [([2, -1, 3], "1/2", None), ([4, 0, -1, 2], 1, ["A", "A", "B", "B"])]
 )
 def test_posterior_equals_enumeration(y, epsilon, states):
-    """Table and a two-valued rate jointly, through pm.sample; wrong: epsilon 20 % off, of which z is 12 and 31."""
+    """Table and a two-valued rate jointly, by pm.sample; wrong: epsilon 20 % off, for which z is 12 and 31."""
     release = small_release(y, epsilon, states)
     rates, multipliers = np.linspace(0.5, 2, len(y)), np.array([0.5, 2.0])
     with pm.Model(coords=release.coords):
@@ -48,7 +48,7 @@ def test_posterior_equals_enumeration(y, epsilon, states):
         posterior(points, np.array(y), factor * float(release.mechanism.epsilon), rates, prior).T.ravel()
         for factor in (1.0, 1.2)
     )
-    assert total_variation(draws, both, right) < np.sqrt(2 * right / np.pi / len(draws)).sum()  # twice what is expected
+    assert total_variation(draws, both, right) < np.sqrt(2 * right / np.pi / len(draws)).sum()  # 2 x expected
     z, z_wrong = contrast(draws, both, right, wrong)
     assert abs(z) < 6 < abs(z_wrong)
 
@@ -65,7 +65,7 @@ def test_bounds_on_cells_restrict_the_posterior():
     assert idata.posterior["x"].max() == 3
 
 
-def test_binomial_cells_respect_their_upper_end():
+def test_binomial_cells_respect_their_upper_bound():
     release = small_release([9, -3, 2], "1/2", public=total() & nonnegative())
     with pm.Model(coords=release.coords):
         ppd.PartiallyPrivate("x", pm.Binomial.dist(n=4, p=0.5), release=release, marginalize=False)
@@ -132,15 +132,15 @@ def test_forward_draws_of_table_and_release():
         predicted = pm.sample_posterior_predictive(idata, random_seed=3, progressbar=False)
     x, y = prior.prior["x"], prior.prior_predictive["x_release"]
     assert x.dims == ("chain", "draw", "county")
-    assert (x.sum("county") == y.sum("county")).all()  # forward releases keep their own table's total
+    assert (x.sum("county") == y.sum("county")).all()  # forward releases preserve the total of their own table
     assert abs(float((y - x).mean())) < 0.5
     sd = np.sqrt(np.mean((y - x).values ** 2))
-    assert 3.5 < sd < 5.5  # double geometric at 1/4: 5.6, less what the total takes away
+    assert 3.5 < sd < 5.5  # double geometric at 1/4: 5.6, reduced by the fixed total
     assert (predicted.posterior_predictive["x_release"].sum("county") == 49).all()
     assert ppd.sample_confidential(idata, model).dims == ("chain", "draw", "county")
 
 
-def test_step_is_assigned_by_pymc_and_nothing_else_will_do():
+def test_pymc_assigns_the_step_and_refuses_other_steps():
     release = small_release([3, 1, 2], 1)
     with pm.Model(coords=release.coords) as model:
         ppd.PartiallyPrivate("x", pm.Poisson.dist(2.0), release=release, marginalize=False)
@@ -161,7 +161,7 @@ BAD_MODELS = [
     (lambda: pm.Multinomial.dist(5, np.ones(3) / 3), "differs from the n"),
     (lambda: pm.MvNormal.dist(np.zeros(3), np.eye(3)), "elementwise"),
     (lambda: 3, "unnamed PyMC distribution"),
-    (lambda: pm.DiscreteUniform.dist(500, 600), "allows no count near the released one at county=0"),
+    (lambda: pm.DiscreteUniform.dist(500, 600), "excludes all counts near the released one at county=0"),
 ]
 
 
@@ -181,7 +181,7 @@ def test_misaligned_coordinates_are_refused():
         ppd.PartiallyPrivate("x", pm.Poisson.dist(2.0), release=release, marginalize=False)
 
 
-def test_an_infeasible_start_is_refused_by_the_row_it_breaks():
+def test_an_infeasible_start_is_refused_with_the_violated_row():
     release = small_release([3, 1, 2], 1)
     with pm.Model(coords=release.coords):
         x = ppd.PartiallyPrivate("x", pm.Poisson.dist(2.0), release=release, marginalize=False)
@@ -190,8 +190,8 @@ def test_an_infeasible_start_is_refused_by_the_row_it_breaks():
         step.step({"x": np.array([3, 1, 3])})
 
 
-def test_shares_of_a_public_total_are_not_modelled_one_by_one():
-    """Two binomial cells of 100 that add up to 100: their likelihood would count twice, an sd of .032 for .045."""
+def test_shares_of_a_public_total_are_not_modelled_independently():
+    """Two binomial cells of 100 that sum to 100: their likelihood would count twice, sd 0.032 instead of 0.045."""
     rows = ppd.GeneralizedLaplace(ppd.invariants.margin("dim_0"), epsilon=1)
     release = ppd.Release(np.array([[40, 60], [30, 70]]), rows)
 
@@ -206,11 +206,11 @@ def test_shares_of_a_public_total_are_not_modelled_one_by_one():
 
     with pytest.raises(ModelError, match="'dim_0=0' is the n of every one of its cells"):
         model(complementary)
-    model(lambda: pm.math.invlogit(pm.Normal("logit", shape=(2, 2))))  # 1/2 each at the start alone
+    model(lambda: pm.math.invlogit(pm.Normal("logit", shape=(2, 2))))  # 1/2 each at the start only
 
 
-def test_parameters_are_taken_in_double_precision():
-    """Short integers and numbers that fit single precision: the log gamma function of 30,000 would be off by .02."""
+def test_parameters_are_converted_to_double_precision():
+    """Short integers and single-precision numbers: the log gamma function of 30,000 would be off by 0.02."""
     n, y = 30_000, np.array([14_990, 15_010])
     release = ppd.Release(y, ppd.GeneralizedLaplace(ppd.invariants.total(), epsilon=1))
     with pm.Model(coords=release.coords) as model:
@@ -227,7 +227,7 @@ def test_parameters_are_taken_in_double_precision():
 
 
 @pytest.mark.parametrize("marginalize", [True, False])
-def test_counts_beyond_32_bits(marginalize):
+def test_counts_above_32_bits(marginalize):
     large = 2**31 + 5
     mechanism = ppd.GeneralizedLaplace(ppd.invariants.total(), epsilon="1/10")
     release = ppd.Release(np.array([large, 3 * large, 10]), mechanism)

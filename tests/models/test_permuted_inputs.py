@@ -30,7 +30,7 @@ def arranged(table, labels):
 
 
 def log_likelihood(model, theta):
-    """Without the prior of theta, which is flat from 0 to 2."""
+    """Return the log density without the prior of theta, which is flat from 0 to 2."""
     return float(
         model.compile_logp(vars=model.observed_RVs, jacobian=False)({"theta_interval__": np.log(theta / (2 - theta))})
     )

@@ -1,4 +1,4 @@
-"""Laws of tables given the draws of a posterior: each draw has its own, whichever draw was asked before."""
+"""Conditional distributions of tables at posterior draws: each draw has its own, in any evaluation order."""
 
 import numpy as np
 import pymc as pm
@@ -21,7 +21,7 @@ def model_of_two():
 
 
 def differ(model, chain):
-    """Whether a draw has another law when all are asked in turn than when it is asked alone."""
+    """Return whether a draw has another distribution when all draws are evaluated in turn."""
     (table,) = tables_of(model)
     posterior = xr.Dataset(
         {"level": (("chain", "draw"), [[row[0] for row in chain]]),
@@ -40,15 +40,15 @@ STAYS = [
 ]  # fmt: skip
 
 
-def test_draws_that_repeat_the_one_before_have_its_law_and_no_others(monkeypatch):
-    """A chain that stays, and moves in one number at a time; comparing the first of two parameters alone is seen."""
+def test_repeated_draws_reuse_the_distribution_and_others_do_not(monkeypatch):
+    """A chain that repeats draws and moves one number at a time; comparing only the first parameter is detected."""
     model = model_of_two()
     assert not differ(model, STAYS)
     monkeypatch.setattr(posterior_tables, "map", lambda f, one, two: [f(one[0], two[0])], raising=False)
     assert differ(model, STAYS)
 
 
-def test_draws_left_out_are_named():
+def test_missing_draws_are_named():
     release = ppd.Release(np.array([3, 1, 4]), ppd.GeneralizedLaplace(ppd.invariants.total(), epsilon=1))
     with pm.Model(coords=release.coords) as model:
         rate = pm.Gamma("rate", 2, 1, shape=3)
@@ -58,6 +58,6 @@ def test_draws_left_out_are_named():
     with pytest.raises(ModelError, match="no draws of 'rate', on which the law of the table depends: keep them"):
         ppd.sample_confidential(idata, model, random_seed=1)
     with pytest.warns(
-        ppd.errors.DiagnosisWarning, match="windows hold the posterior of 'x' is not known: the posterior"
+        ppd.errors.DiagnosisWarning, match="windows of 'x' cannot be checked against the posterior: the posterior"
     ):
         ppd.diagnose(idata, model)

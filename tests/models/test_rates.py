@@ -32,13 +32,13 @@ def make(values=(3, -1, 12), persons=PERSONS, before=(2, 0, 10), public=PUBLIC, 
 
 @pytest.fixture
 def walked(monkeypatch):
-    """The form of the model for tables that cannot be summed out, on tables that can."""
+    """Use the form of the model for sampled tables on tables that can be marginalized."""
     monkeypatch.setattr(ObservedRelease, "why_not_marginalizable", "public sums cross each other")
 
 
 @pytest.mark.usefixtures("walked")
-def test_summed_out_rates_leave_poisson_counts_around_gamma_rates():
-    """The density of a count equals the numerical integral over its rate, with a wrong spread shown to differ."""
+def test_marginalized_rates_give_poisson_counts_with_gamma_rates():
+    """The density of a count equals the numerical integral over its rate; a wrong spread differs."""
     release = make()
     model = rate_model(release, exposure="persons", previous="before")
     point = model.initial_point()
@@ -61,7 +61,7 @@ def test_summed_out_rates_leave_poisson_counts_around_gamma_rates():
 
 
 @pytest.mark.parametrize("told", [0.0, pytest.param(0.3, marks=pytest.mark.compiled), 1.0])
-def test_deviations_are_those_of_gamma_rates_however_much_is_told_of_them(told):
+def test_deviations_are_those_of_gamma_rates_for_every_data_weight(told):
     log_mean, spread = np.array([-1.0, 0.5, 3.0]), 0.6
     law = gamma(1 / spread**2, scale=np.exp(log_mean) * spread**2)
     with pm.Model() as model:
@@ -83,7 +83,7 @@ def test_deviations_are_those_of_gamma_rates_however_much_is_told_of_them(told):
     np.testing.assert_allclose(log_rate(model.initial_point()["deviation"]), log_mean)
 
 
-def test_a_release_tells_of_large_counts_under_little_noise_and_not_of_others():
+def test_a_release_informs_large_counts_under_little_noise_and_no_others():
     def told(values, epsilon):
         return rates._information(make(values, epsilon=epsilon))
 
@@ -92,7 +92,7 @@ def test_a_release_tells_of_large_counts_under_little_noise_and_not_of_others():
     assert told((-5, 3, 4000), "1/10")[0] < 0.05
 
 
-def test_counts_are_poisson_around_the_rates_and_zero_where_nobody_lives():
+def test_counts_are_poisson_given_the_rates_and_zero_where_nobody_lives():
     """The density of the release with given deviations, against the sum over all tables."""
     release = make((3, 0, 11), persons=(400, 0, 2500), epsilon=1)
     model = rate_model(release, exposure="persons")
@@ -115,10 +115,10 @@ def test_counts_are_poisson_around_the_rates_and_zero_where_nobody_lives():
     assert logp(other) - logp(point) == pytest.approx(expected, rel=1e-6)
     assert np.all(np.isfinite(model.compile_dlogp()(point)))
     empty = point | {"deviation": np.array([0.3, -3.0, -0.2])}
-    assert logp(empty) == pytest.approx(logp(point), rel=1e-12)  # nobody there to have a rate
+    assert logp(empty) == pytest.approx(logp(point), rel=1e-12)  # the rate is undefined where nobody lives
 
 
-def test_rates_are_drawn_from_their_law_given_count_and_parameters():
+def test_rates_are_drawn_from_their_distribution_given_count_and_parameters():
     release = make()
     draws = 20_000
     where = {"chain": [0], "draw": np.arange(draws), "county": list("abc")}
@@ -134,14 +134,14 @@ def test_rates_are_drawn_from_their_law_given_count_and_parameters():
         # prior Gamma(4, mean 0.004) times Poisson(count | persons * rate)
         law = gamma(4 + count, scale=1 / (4 / 0.004 + PERSONS[k]))
         assert kstest(drawn[0, :, k], law.cdf).pvalue > 1e-6
-        assert kstest(drawn[0, :, k], gamma(4, scale=0.001).cdf).pvalue < 1e-6  # the count ignored
+        assert kstest(drawn[0, :, k], gamma(4, scale=0.001).cdf).pvalue < 1e-6  # the count is ignored
     assert drawn.equals(draw_rates(idata, release, exposure="persons", rng=3))
 
 
 def test_variables_and_shapes():
     model = rate_model(make(), name="cases")
     assert [v.name for v in model.free_RVs] == ["intercept", "spread", "deviation"]
-    assert [(table.name, table.is_summed_out) for table in tables_of(model)] == [("cases", True)]
+    assert [(table.name, table.is_marginalized) for table in tables_of(model)] == [("cases", True)]
     two = xr.DataArray(np.arange(6).reshape(3, 2), dims=("age", "sex"), coords={"age": list("abc"), "sex": list("fm")})
     release = ppd.Release(two, ppd.GeneralizedLaplace(ppd.invariants.margin("sex"), epsilon=1))
     model = rate_model(release)
@@ -158,10 +158,10 @@ def test_variables_and_shapes():
         assert "deviation" not in names
 
 
-def test_effects_of_any_number_of_dimensions_add_up():
+def test_effects_of_any_number_of_dimensions_are_summed():
     cube = xr.DataArray(np.ones((2, 3, 1, 2), dtype=int), dims=("age", "race", "year", "sex"))
     model = rate_model(ppd.Release(cube, ppd.GeneralizedLaplace(ppd.invariants.total(), epsilon=1)))
-    names = ["intercept", "spread", "age_effect", "race_effect", "sex_effect", "deviation"]  # one label has no effect
+    names = ["intercept", "spread", "age_effect", "race_effect", "sex_effect", "deviation"]  # one label: no effect
     assert [v.name for v in model.free_RVs] == names
     given = {"intercept": 0.2, "age_effect": [1.0, -1], "race_effect": [0.5, 0, -0.5], "sex_effect": [0.1, -0.1]}
     mean = model["mean_rate"].eval({model[name]: np.array(value) for name, value in given.items()})
@@ -170,8 +170,8 @@ def test_effects_of_any_number_of_dimensions_add_up():
 
 
 @pytest.mark.usefixtures("walked")
-def test_where_nobody_lives_the_count_is_zero_and_the_others_do_not_notice():
-    """Same density and gradient as without the empty county, and draws that leave it at 0."""
+def test_where_nobody_lives_the_count_is_zero_and_other_cells_are_unaffected():
+    """Same density and gradient as without the empty county, and draws in which its count is 0."""
     full, empty = make(), make(persons=(400, 0, 2500))
     model = rate_model(empty, exposure="persons", previous="before")
     point = model.initial_point()
@@ -183,12 +183,12 @@ def test_where_nobody_lives_the_count_is_zero_and_the_others_do_not_notice():
     assert logp(impossible)[0][1] == -np.inf
     assert np.all(np.isfinite(model.compile_dlogp()(point)))
 
-    before = np.log((np.array([2, 10]) + 0.5) / np.array([400, 2500]))  # centred over those at risk
+    before = np.log((np.array([2, 10]) + 0.5) / np.array([400, 2500]))  # centered over those at risk
     mean = np.exp(point["intercept"] + point["slope"] * (before - before.mean())) * np.array([400, 2500])
     size = np.exp(-2 * point["spread_log__"])
     expected = nbinom.logpmf([3, 11], size, size / (size + mean))
     np.testing.assert_allclose(found[[0, 2]], expected, rtol=1e-9)
-    assert not np.allclose(compile_count(full)(point)[0][1], found[1])  # somebody living there would show
+    assert not np.allclose(compile_count(full)(point)[0][1], found[1])  # a positive exposure there changes the result
 
     with model:
         idata = pm.sample(50, tune=50, chains=1, random_seed=1, progressbar=False, quiet=True,
@@ -203,7 +203,7 @@ def compile_count(release):
     return model.compile_logp(vars=[model["count"]], sum=False)
 
 
-def test_exposure_by_one_dimension_spreads_over_the_other():
+def test_exposure_by_one_dimension_is_broadcast_over_the_other():
     table = xr.DataArray(
         np.ones((2, 3), dtype=int),
         dims=("sex", "county"),
@@ -237,8 +237,8 @@ def test_refusals():
 
 
 @pytest.mark.deep
-def test_intervals_cover_and_beat_the_noisy_counts():
-    """Of 240 simulated counties, 90 % intervals hold 90 % of the counts, and means are nearer than the release."""
+def test_intervals_cover_and_have_less_error_than_noisy_counts():
+    """For 240 simulated counties, 90 % intervals contain 90 % of the counts, and means are closer than the release."""
     rng = np.random.default_rng(8)
     persons = rng.integers(500, 20_000, size=240)
     count = rng.poisson(persons * rng.gamma(1 / 0.4**2, 0.002 * 0.4**2, size=240))

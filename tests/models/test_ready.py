@@ -1,4 +1,4 @@
-"""Log rates with effects: the law is the one stated, whichever coordinates chains move in."""
+"""Log rates with effects: the distribution is the stated one, in every parametrization."""
 
 import numpy as np
 import pymc as pm
@@ -16,7 +16,7 @@ PEOPLE = np.array([100, 4000, 50, 3000, 900, 70])
 
 
 def as_function(model, what):
-    """Compile a quantity of the model as a function of what chains move."""
+    """Compile a quantity of the model as a function of its unconstrained values."""
     (of_values,) = model.replace_rvs_by_values([what])
     return model.compile_fn(of_values, inputs=model.value_vars, on_unused_input="ignore", mode="FAST_COMPILE")
 
@@ -40,7 +40,7 @@ PUBLIC = {
 
 
 def areas_and_months(public=None, epsilon=1, seed=1, areas=4, months=6, level=2.0):
-    """Areas in two regions, months in two seasons, from a seed."""
+    """Draw areas in two regions and months in two seasons, from a seed."""
     rng = np.random.default_rng(seed)
     log_rate = level + rng.normal(0, 0.6, areas)[:, None] + rng.normal(0, 0.3, months)
     region = np.arange(areas) // (areas // 2)
@@ -72,8 +72,8 @@ MODELS["far off"] = lambda: areas_and_months(epsilon=0.01, seed=2), CROSSED, Non
 @pytest.mark.parametrize(
     "case", [pytest.param(case, marks=[pytest.mark.compiled] * (case == "one")) for case in MODELS]
 )
-def test_priors_are_those_stated_in_whatever_coordinates(case):
-    """Density of what moves, against the stated density of what it means with the Jacobian by differences."""
+def test_priors_are_those_stated_in_every_parametrization(case):
+    """Density of the unconstrained values, against the stated density with the Jacobian by differences."""
     build, names, exposure = MODELS[case]
     of = build()
     with pm.Model() as model:
@@ -121,9 +121,9 @@ def test_priors_are_those_stated_in_whatever_coordinates(case):
 
 
 def narrowness(of, names, exposure=None, build=log_rates):
-    """Ratio of the widest to the narrowest direction of a posterior at its mode, each coordinate at its own scale.
+    """Return the ratio of the widest to the narrowest direction of a posterior at its mode, in units of coordinates.
 
-    NUTS with a diagonal metric needs about so many steps for a draw. Spreads are held at 1/2.
+    NUTS with a diagonal metric needs about as many steps per draw. Spreads are fixed at 1/2.
     """
     with pm.Model() as model:
         at_risk = 1 if exposure is None else of.frame.broadcast(exposure).reshape(of.shape)
@@ -154,7 +154,7 @@ def narrowness(of, names, exposure=None, build=log_rates):
 
 
 def by_effects(of, names, exposure=None):
-    """Write the model with every effect as it is."""
+    """Build the model with centered effects."""
     eta = pm.Normal("intercept", 0, 2.5)
     for name in names:
         codes = of.frame.codes(name)[0]
@@ -164,7 +164,7 @@ def by_effects(of, names, exposure=None):
 
 
 def states(epsilon, level, seed=1, n=60):
-    """Counties in twelve states whose totals are public."""
+    """Return counties in twelve states with public totals."""
     rng = np.random.default_rng(seed)
     state = np.sort(np.concatenate([np.arange(12), rng.integers(0, 12, n - 12)]))
     people = np.exp(rng.normal(7, 1, n)).astype(int)
@@ -189,7 +189,7 @@ def states(epsilon, level, seed=1, n=60):
         (lambda: states(1, 6.0), NESTED, "people"),
     ],
 )
-def test_no_direction_is_much_narrower_than_others(build, names, exposure):
+def test_the_posterior_has_no_narrow_direction(build, names, exposure):
     of = build()
     chosen, plain = narrowness(of, names, exposure), narrowness(of, names, exposure, by_effects)
     print(chosen, plain)
@@ -197,7 +197,7 @@ def test_no_direction_is_much_narrower_than_others(build, names, exposure):
     assert plain > 1.5 * chosen
 
 
-def test_finer_labels_come_before_those_they_lie_in_and_crossing_ones_first():
+def test_finer_labels_precede_coarser_ones_and_crossing_labels_are_first():
     with pm.Model() as model:
         log_rates(release(PUBLIC["none"]), NESTED, exposure="people")
     assert [v.name for v in model.free_RVs] == [
@@ -209,8 +209,8 @@ def test_finer_labels_come_before_those_they_lie_in_and_crossing_ones_first():
     assert levels == ["region_level", "area_level", "month_level", "season_level", "level"]
 
 
-def test_public_sums_are_met_where_what_moves_is_zero():
-    """Where much is told, chains start where expected sums are nearly those of the release."""
+def test_public_sums_hold_at_zero_unconstrained_values():
+    """With much information, chains start where expected sums are nearly those of the release."""
     with pm.Model() as model:
         log_rate = log_rates(
             release(PUBLIC["states"], values=(300, 9000, 20, 4000, 100, 700)), ["state"], exposure="people"
@@ -232,11 +232,11 @@ def test_tables_of_two_dimensions_and_refusals():
         assert [v.name for v in model.free_RVs][-2:] == ["age_level", "level"]
         drawn = pm.draw([log_rate, model["intercept"], model["age_effect"], model["sex_effect"]], random_seed=1)
     np.testing.assert_allclose(drawn[0], drawn[1] + drawn[2][:, None] + drawn[3])
-    with pm.Model(), pytest.raises(ModelError, match="twice"):
+    with pm.Model(), pytest.raises(ModelError, match="distinct"):
         log_rates(two, ["age", "age"])
     with pm.Model(), pytest.raises(LabelError):
         log_rates(two, ["region"])
-    with pm.Model(), pytest.raises(ModelError, match=r"a list of names: \['age'\]"):
+    with pm.Model(), pytest.raises(ModelError, match=r"a list of names, such as \['age'\]"):
         log_rates(two, "age")
     with pm.Model(coords={"level": ["basic", "higher"]}), pytest.raises(ModelError, match="a variable 'level', but"):
         log_rates(two, ["age"])
@@ -249,8 +249,8 @@ def test_tables_of_two_dimensions_and_refusals():
     assert "again::intercept" in again.named_vars
 
 
-def test_expected_sum_over_all_moves_with_the_level_alone():
-    """Whatever effects do; levels of counties move no public sum by much, either."""
+def test_the_expected_total_depends_only_on_the_level():
+    """For all effects; levels of counties also change public sums only a little."""
     with pm.Model() as model:
         log_rate = log_rates(release(PUBLIC["states"], epsilon=0.1), NESTED, exposure="people")
     function, start = as_function(model, log_rate), model.initial_point()
@@ -260,7 +260,7 @@ def test_expected_sum_over_all_moves_with_the_level_alone():
         expected = np.exp(function({**start, **moved})) * PEOPLE
         return np.add.reduceat(expected, [0, 2, 5])
 
-    names = {name.removesuffix("_told__"): name for name in start}
+    names = {name.removesuffix("_standard_normal__"): name for name in start}
     before, county = sums(), names["county_level"]
     for _ in range(5):
         effects = {names["state_level"]: rng.normal(size=3), county: rng.normal(size=6)}
@@ -272,7 +272,7 @@ def test_expected_sum_over_all_moves_with_the_level_alone():
 
 
 def test_models_can_be_copied_and_intervened_on():
-    """Densities at one point; chains start where the rough fit is, as they did by ``initval=``."""
+    """Densities at one point; chains start at the rough fit, as with ``initval=``."""
     with pm.Model() as model:
         log_rates(release(PUBLIC["states"]), NESTED, exposure="people")
     start = model.initial_point()

@@ -1,4 +1,4 @@
-"""Inference from every real-valued mechanism, cells and answers: table and parameter jointly against enumeration."""
+"""Inference from every real-valued mechanism, cells and queries: table and parameter jointly against enumeration."""
 
 from functools import cache
 
@@ -17,7 +17,7 @@ from ppdinf.lattice.null_space import null_space
 
 QUIET = {"progressbar": False, "quiet": True, "compute_convergence_checks": False}
 DRAWS = 6_000
-FAR = 6  # z of a mean log ratio: 2e-9 of a false alarm, were draws independent
+FAR = 6  # z of a mean log ratio: a false-alarm probability of 2e-9 for independent draws
 THREE = xr.DataArray([2, 0, 3], dims="county")
 FOUR = xr.DataArray([2, 1, 0, 3], dims="county", coords={"state": ("county", list("AABB"))})
 OBLONG = xr.DataArray([[2, 2, 1], [1, 2, 3]], dims=("sex", "age"))
@@ -72,7 +72,7 @@ def case(name):
 
 
 def log_noise(release, mechanism, x):
-    """Log density of the release, for projected noise by routes other than that of inference."""
+    """Return the log density of the release, for projected noise by other methods than inference."""
     y, system = release.table, release.kept
     query = np.eye(x.size, dtype=int) if mechanism.query is None else np.array(mechanism.query)
     if isinstance(mechanism, ppd.SubspaceLaplace) and mechanism.method == "projected":
@@ -81,9 +81,9 @@ def log_noise(release, mechanism, x):
 
 
 def projected(space, z, s):
-    """Log of the integral of exp(-|z + v|_1 / s) over all v that the projection removes, up to a constant.
+    """Return the log of the integral of exp(-|z + v|_1 / s) over all projected components v, up to a constant.
 
-    That is the density of the free coordinates, sums of Laplace noise, by the inverse of their Fourier transform.
+    This is the density of the free coordinates, sums of Laplace noise, by the inverse of their Fourier transform.
     """
     if space.dimension == z.size:
         return -np.abs(z).sum() / s
@@ -93,7 +93,7 @@ def projected(space, z, s):
 
 
 def joint(release, mechanism, most=6):
-    """Tables that agree with everything public, and the joint posterior of (table, multiplier of its rate)."""
+    """Return tables that satisfy everything public, and the joint posterior of (table, multiplier of its rate)."""
     query = np.eye(release.table.size, dtype=int) if mechanism.query is None else np.array(mechanism.query)
     tables = box(0, most, query.shape[1])
     A = release.kept.A.toarray() @ query
@@ -106,7 +106,7 @@ def joint(release, mechanism, most=6):
 
 @cache
 def sampled(name, marginalize, number):
-    """Tables and which multiplier, one row a draw: the same draws for all who ask for them."""
+    """Return indices of tables and multipliers, one row per draw; cached for all tests."""
     release, table = case(name)
     with pm.Model(coords=release.coords) as model:
         which = pm.Bernoulli("which", 0.4)
@@ -121,9 +121,9 @@ def sampled(name, marginalize, number):
     "name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.deep) for name in CASES]
 )
 def test_posterior_equals_enumeration(name):
-    """Distance over the expected one of as many independent draws, and the mean log ratio; wrong: epsilon 20 % off.
+    """Distance relative to that expected of as many independent draws, and the mean log ratio; wrong: epsilon 20 % off.
 
-    z of 6,000 independent draws against the wrong law is 11 to 32 by enumeration, of 4,000 quick ones 11.
+    z of 6,000 independent draws against the wrong distribution is 11 to 32 by enumeration, of 4,000 quick draws 11.
     """
     make, public, _, kwargs = CASES[name]
     release, _ = case(name)
@@ -139,8 +139,8 @@ def test_posterior_equals_enumeration(name):
 
 
 @pytest.mark.deep
-def test_a_dropped_invariant_is_caught():
-    """The wrong posterior weighs answers whose public sum is off by the same Gaussian law."""
+def test_an_omitted_invariant_is_detected():
+    """The wrong posterior weights answers whose public sum is off by the same Gaussian distribution."""
     release, _ = case("gaussian, answers")
     draws = sampled("gaussian, answers", "auto", DRAWS)[:, :-1]
     tables = box(0, 6, 3)
@@ -156,7 +156,7 @@ def test_a_dropped_invariant_is_caught():
 
 @pytest.mark.deep
 def test_projected_noise_with_the_table_as_a_variable():
-    """Where it could be summed out: two routes to one posterior."""
+    """If the table can be marginalized: two methods for one posterior."""
     release, _ = case("projected, groups")
     draws = sampled("projected, groups", False, DRAWS)
     tables, p = joint(release, release.mechanism)
@@ -190,7 +190,7 @@ def test_releases_come_back_from_their_files_and_draw_forward(name, tmp_path):
         noise = answers.values.reshape(-1, len(query)) - cells_.values.reshape(-1, table.size) @ query.T
         assert np.allclose(release.kept.A @ noise.T, 0)
         assert np.ptp(noise) > 0.1
-    model.point_logps()  # finite at the start
+    model.point_logps()  # finite at the initial point
 
 
 def model_of(release, dist, **kwargs):
@@ -200,19 +200,19 @@ def model_of(release, dist, **kwargs):
 
 def test_what_does_not_fit_is_refused():
     release, table = case("k-norm, answers")
-    with pytest.raises(ModelError, match="not independent in the cells"):
+    with pytest.raises(ModelError, match="not independent between cells"):
         model_of(release, pm.Poisson.dist(1.0), marginalize=True)
     with pytest.raises(ModelError, match="no coordinate 'county'"):
         model_of(release, pm.Poisson.dist(1.0), dims="county")
     with pytest.raises(ModelError, match="one column for each of 3 cells"):
         model_of(release, pm.Poisson.dist(1.0), dims="answer")
-    with pytest.raises(ModelError, match="the release has dimensions"):
+    with pytest.raises(ModelError, match="has the dimensions"):
         model_of(case("projected, total")[0], pm.Poisson.dist(1.0), dims="state")
     unseen = ppd.KNorm(Public(), 1, query=[[1, 1, 0]]).simulate(table, draws=1, rng=1)[0]
     with pytest.raises(ModelError, match="leave the count at cell_0=2 no largest value"):
         model_of(ppd.Release(unseen, ppd.KNorm(Public(), 1, query=[[1, 1, 0]], neighbours="added")), pm.Poisson.dist(1))
     for dims in (3, ("c", "c"), (None,)):
-        with pytest.raises(ModelError, match="names of dimensions, each once"):
+        with pytest.raises(ModelError, match="distinct names of dimensions"):
             model_of(release, pm.Poisson.dist(1.0), dims=dims)
     with pytest.raises(InvariantError, match="no whole number of them"):
         model_of(ppd.Release([1.3, 2.3, 1.2], ppd.KNorm(Public(), 1)), pm.Poisson.dist(1.0))
@@ -223,8 +223,8 @@ def test_what_does_not_fit_is_refused():
 
 
 @pytest.mark.parametrize("make", [k_norm, correlated, laplace])
-def test_answers_that_need_no_noise_leave_the_data_model_alone(make):
-    """Answers by which all records count alike: x given its public total is binomial."""
+def test_queries_without_noise_leave_the_data_model_unchanged(make):
+    """Queries that count all records equally: x given its public total is binomial."""
     mechanism = make(
         cells({"answer": 0}), query=[[2, 2], [1, 1]], **({"method": "extended"} if make is laplace else {})
     )
@@ -248,7 +248,7 @@ def test_all_cells_fixed_have_density_one(make):
 
 
 def test_rows_and_tables_behind_answers():
-    """Answers are the totals of two rows and the first column: Multinomial rows, windows from all answers together."""
+    """Queries are the totals of two rows and the first column: multinomial rows, windows from all answers together."""
     query = np.array([[1, 1, 1, 0, 0, 0], [0, 0, 0, 1, 1, 1], [1, 0, 0, 1, 0, 0]])
     public = cells({"answer": [0, 1]})
     table = np.array([[2, 0, 3], [1, 1, 2]])

@@ -1,4 +1,4 @@
-"""A mechanism's release as a distribution: its law against listed noise, and the posterior of `PartiallyPrivate`."""
+"""A mechanism's release as a distribution: against enumerated noise, and the posterior of `PartiallyPrivate`."""
 
 import pickle
 
@@ -33,7 +33,7 @@ def p_value(values, law):
 
 
 def law_of_distance(log_weight, far=24):
-    """Probability of every l1 distance, over two, of noise of four cells without a sum; listed."""
+    """Return the probability of every l1 distance, divided by two, of noise of four cells without a sum; enumerated."""
     free = box(-far, far, 3)
     z = np.column_stack([free, -free.sum(axis=1)])
     weights = np.exp(log_weight(z))
@@ -61,7 +61,7 @@ FORWARD = {
         *(pytest.param(kind, "1.05", 12_000, marks=pytest.mark.deep) for kind in FORWARD),
     ],
 )
-def test_prior_predictive_releases_have_the_law_of_the_mechanism(kind, wrong, number):
+def test_prior_predictive_releases_have_the_distribution_of_the_mechanism(kind, wrong, number):
     """The l1 distance, by chi-square at 1e-5 and its mean within 5 sd; by the mean, epsilon 5 % (20 %) larger fails."""
     mechanism, log_weight = FORWARD[kind]
     law = law_of_distance(log_weight)
@@ -105,7 +105,7 @@ def generative(observed=Y, **kwargs):
 
 
 def listed():
-    """Tables with the released total, and their posterior probability."""
+    """Return tables with the released total, and their posterior probability."""
     tables = np.array([(i, j, 7 - i - j) for i in range(8) for j in range(8 - i)])
     log_weight = (tables * np.log(RATES) - gammaln(tables + 1)).sum(axis=1) - np.abs(tables - Y).sum(axis=1)
     return tables, np.exp(log_weight - logsumexp(log_weight))
@@ -115,7 +115,7 @@ def walked(model, draws, name="x", every=2):
     step = LatticeGibbs([model[name]], model=model, rng=np.random.default_rng(1))
     step.setup_chain(np.random.default_rng(1), 0, draws)
     with model:
-        assign_step_methods(model)  # which also says where the table starts
+        assign_step_methods(model)  # also sets the initial table
     point, found = model.initial_point(), []
     for _ in range(every * draws):
         point, _ = step.step(point)
@@ -140,7 +140,7 @@ def test_posterior_is_that_of_all_tables():
 
 @pytest.mark.deep
 def test_partially_private_gives_the_same_posterior():
-    """Joint with a rate: both routes' draws of table and rate, compared with each other at 1e-4 each."""
+    """Joint with a rate: draws of table and rate of both models, compared with each other at 1e-4 each."""
     release = ppd.Release(ppd.as_table(Y, dims=["area"]).assign_coords(area=list("abc")), MECHANISM)
     found = []
     for generatively in (True, False):
@@ -191,7 +191,7 @@ def test_pymc_alone_samples_and_starts_where_the_sums_hold():
 
 @pytest.mark.compiled
 def test_several_releases_and_a_multinomial_table():
-    """A total that only the model knows, and two releases that do not keep it."""
+    """A total that only the model states, and two releases that do not preserve it."""
     free = ppd.GeneralizedLaplace(inv.nonnegative(), epsilon=1)
     p = np.array([0.2, 0.5, 0.3])
     with pm.Model() as model:
@@ -208,7 +208,7 @@ def test_several_releases_and_a_multinomial_table():
     assert p_value(draws, alone / alone.sum()) < RARE
 
 
-def test_ops_survive_a_journey():
+def test_ops_can_be_pickled_and_copied():
     law = MECHANISM.dist(pm.Poisson.dist([1.0, 2.0])).owner.op.law
     law.draw(np.array([[1, 2]]), np.random.default_rng(1))
     again = pickle.loads(pickle.dumps(law))
@@ -226,7 +226,7 @@ def test_labels_are_those_of_any_table(labels):
     assert {dim: list(law.frame.coords[dim][1]) for dim in LABELS} == LABELS
 
 
-def test_interpreted_releases_have_the_size_asked_for():
+def test_interpreted_releases_have_the_requested_size():
     release = MECHANISM.release(np.array([3, 1, 2]))
     with pm.Model(coords=release.coords) as model:
         ppd.PartiallyPrivate("x", pm.Poisson.dist(RATES), release=release)
@@ -242,7 +242,7 @@ def test_interpreted_releases_have_the_size_asked_for():
     [
         (lambda: ppd.GeneralizedLaplace(inv.margin("sex"), epsilon=1).dist(pm.Poisson.dist([1, 2])), LabelError, "sex"),
         (lambda: MECHANISM.dist(pm.Poisson.dist([1, 2]), {"a": [1, 2, 3]}), LabelError, "shape"),
-        (lambda: MECHANISM.dist(pm.Normal.dist([1, 2])), ModelError, "real numbers"),
+        (lambda: MECHANISM.dist(pm.Normal.dist([1, 2])), ModelError, "integer type"),
         (lambda: MECHANISM.dist(pm.Poisson.dist([1, 2]), {"a": ["x", "total"]}), LabelError, "total"),
         (lambda: generative(observed=[1, 2]), LabelError, "shape"),
         (
@@ -262,7 +262,7 @@ def test_refused(make, error, words):
         make()
 
 
-def test_noise_that_needs_a_variable_of_its_own_says_where_to_get_it():
+def test_noise_that_needs_an_auxiliary_variable_names_the_remedy():
     public = ppd.invariants.total() & ppd.invariants.nonnegative()
     mechanism = ppd.WassersteinExponential(public, epsilon=4, sensitivity=2, secrets="any two", loss="l2")
     with pm.Model():

@@ -1,4 +1,4 @@
-"""What an analyst keeps: draws as netCDF, a model by cloudpickle."""
+"""Files of an analyst: draws as netCDF, a model by cloudpickle."""
 
 import cloudpickle
 import numpy as np
@@ -25,6 +25,6 @@ def test_draws_and_models_are_saved_and_read_back(tmp_path):
     assert again.posterior["x"].dtype == np.int64
     again.close()
 
-    copied = cloudpickle.loads(cloudpickle.dumps(model))  # plain pickle takes no model of PyMC's
+    copied = cloudpickle.loads(cloudpickle.dumps(model))  # plain pickle does not support PyMC models
     point = model.initial_point()
     assert copied.compile_logp()(point) == pytest.approx(float(model.compile_logp()(point)), abs=1e-12)

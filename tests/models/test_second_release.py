@@ -1,4 +1,4 @@
-"""Nothing is compiled for another release of the same shape: machine code depends on no number that was published."""
+"""Nothing is compiled for another release of the same shape: machine code does not depend on published numbers."""
 
 import numba.core.event
 import numpy as np
@@ -15,7 +15,7 @@ PUBLIC = {
 
 
 class Compilations(numba.core.event.Listener):
-    """Counts kernels and functions of models that numba compiles."""
+    """Count kernels and functions of models that numba compiles."""
 
     def __init__(self):
         self.number = 0
@@ -28,7 +28,7 @@ class Compilations(numba.core.event.Listener):
 
 
 def density(cells, public, seed):
-    """Log density of a release of a month, and its gradient, at zeros."""
+    """Return the log density of a release of a month, and its gradient, at zeros."""
     rng = np.random.default_rng(seed)
     table = ppd.as_table(rng.poisson(20 + seed, cells), dims=["area"])
     table = table.assign_coords(people=("area", np.arange(100, 100 + cells)))
@@ -51,7 +51,7 @@ def test_nothing_is_compiled_for_a_second_release(case):
     first = density(cells, public, 1)
     second = density(cells, public, 2)
     assert second[0] == 0
-    assert second[1] != first[1]  # nor are its numbers those of the first
+    assert second[1] != first[1]  # its values differ from those of the first release
     assert density(cells, public, 1)[1:] == (first[1], pytest.approx(first[2], rel=1e-12))
     found = Compilations()
     with numba.core.event.install_listener("numba:compile", found):

@@ -1,4 +1,4 @@
-"""Coordinates of what is told: against matrices written out, and gradients against differences."""
+"""Whitening: against explicit matrices, and gradients against differences."""
 
 import numpy as np
 import pytensor
@@ -6,7 +6,7 @@ import pytensor.tensor as pt
 import pytest
 
 from ppdinf.errors import ModelError
-from ppdinf.models.standardise import Known, pulled_back, standardised
+from ppdinf.models.standardise import NormalData, standardised, standardised_gradient
 from ppdinf.models.standardise_op import in_graph, standardise
 
 GROUP = np.array([0, 1, 0, 2, 1, 0, 1, 2, 0, 3])
@@ -24,19 +24,19 @@ TOLD = {
 
 
 def problem(case, seed=1):
-    """What is told, in the order of labels, and a point: spread, means, what moves."""
+    """Return a normal likelihood, in the order of labels, and a point: spread, means, whitened variables."""
     rng = np.random.default_rng(seed)
     of_each, of_groups = TOLD[case]
     information, precision, share = of_each * rng.random(N), of_groups * rng.random(GROUPS), rng.random(N)
     share /= np.bincount(GROUP, share)[GROUP]
     fitted, near, mean, moved = rng.normal(size=(4, N))
     told = {"fitted": fitted, "near": near, "information": information, "share": share}
-    known = Known(ORDER, START, *(x[ORDER] for x in told.values()), rng.normal(size=GROUPS), precision)
+    known = NormalData(ORDER, START, *(x[ORDER] for x in told.values()), rng.normal(size=GROUPS), precision)
     return told, known, (0.7, mean, moved)
 
 
 def posterior(told, known, spread, mean):
-    """Mean and covariance of normal variables given what is told of them, by matrices."""
+    """Return mean and covariance of normal variables given a normal likelihood, by matrices."""
     H, right = np.zeros((N, N)), np.zeros(N)
     k, w = told["information"], told["share"]
     for g in range(GROUPS):
@@ -83,7 +83,7 @@ def test_gradients_are_those_of_differences(case, spread):
         return weight @ out + 0.37 * log_det
 
     of_moved, of_mean, step = np.empty(N), np.empty(N), 1e-5
-    of_spread = pulled_back(known, spread, mean, moved, weight, 0.37, of_moved, of_mean)
+    of_spread = standardised_gradient(known, spread, mean, moved, weight, 0.37, of_moved, of_mean)
     here = [number(spread, mean, moved + step * e) - number(spread, mean, moved - step * e) for e in np.eye(N)]
     np.testing.assert_allclose(of_moved, np.array(here) / (2 * step), rtol=1e-6, atol=1e-6)
     here = [number(spread, mean + step * e, moved) - number(spread, mean - step * e, moved) for e in np.eye(N)]
@@ -107,13 +107,13 @@ def test_in_a_graph(mode):
     assert found[1] == found[3] == pytest.approx(of_log_det)
     np.testing.assert_allclose(found[2], moved)
     of_moved, of_mean = np.empty(N), np.empty(N)
-    of_spread = pulled_back(known, spread, mean, moved, 2 * expected, 1.0, of_moved, of_mean)
+    of_spread = standardised_gradient(known, spread, mean, moved, 2 * expected, 1.0, of_moved, of_mean)
     np.testing.assert_allclose(np.concatenate([[found[4]], *found[5:]]), [of_spread, *of_mean, *of_moved])
     alone = pytensor.function(inputs, pytensor.grad(log_det, inputs[0]), mode=mode, on_unused_input="ignore")
     assert alone(spread, mean, moved) == pytest.approx(
-        pulled_back(known, spread, mean, moved, np.zeros(N), 1.0, of_moved, of_mean)
+        standardised_gradient(known, spread, mean, moved, np.zeros(N), 1.0, of_moved, of_mean)
     )
-    with pytest.raises(ModelError, match="differ in their number"):
+    with pytest.raises(ModelError, match="must have the same length"):
         pytensor.function(inputs, variables, mode=mode)(spread, mean, moved[1:])
-    with pytest.raises(ModelError, match="its spread a number"):
+    with pytest.raises(ModelError, match="the spread a scalar"):
         standardise(in_graph(known), inputs[1], inputs[1], inputs[2])

@@ -1,4 +1,4 @@
-"""The surface of Delta_z shows the numbers it is made of."""
+"""The surface of Delta_z shows its numbers."""
 
 import numpy as np
 
@@ -6,7 +6,7 @@ from ppdinf.plots.delta_z_figure import delta_z_surface, plot_delta_z
 from ppdinf.privacy import delta_z_counts
 
 
-def test_surface_is_a_triangle_of_whole_numbers():
+def test_the_surface_is_a_triangle_of_integers():
     surface = delta_z_surface(12, steps=4)
     assert np.isnan(surface[np.tril_indices(5, -1)]).all()
     assert surface[1, 3] == delta_z_counts(12, "1/4", "3/4")

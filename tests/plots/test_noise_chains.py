@@ -1,4 +1,4 @@
-"""Figures of noise chains show what they are given, and ArviZ reads the chains."""
+"""Figures of noise chains show their data, and ArviZ reads the chains."""
 
 import numpy as np
 import pytest
@@ -21,7 +21,7 @@ def test_arviz_summarises_the_tree(noise):
     assert (tree["posterior"]["size"] == np.abs(noise).sum(axis=2)).all()
 
 
-def test_tv_curves_start_at_one_and_name_pairs_that_have_not_met(tmp_path):
+def test_tv_curves_start_at_one_and_name_pairs_that_did_not_meet(tmp_path):
     met = TVBound(2, 2 + np.random.default_rng(2).geometric(0.1, 200), 1000)
     bounds = {"met": met, "apart": TVBound(2, np.array([5, -1]), 1000)}
     figure = plot_tv_bound(bounds, unit="sweeps")
@@ -56,5 +56,5 @@ def test_boxes_of_simulated_releases_name_their_cells():
     assert [tick.get_text() for tick in boxes.axes[0].get_xticklabels()] == ["f, a", "f, b", "m, a", "m, b"]
     marked = boxes.axes[0].lines[-2].get_ydata()
     assert list(marked) == noise.isel(draw=49).values.ravel().tolist()
-    with pytest.raises(LabelError, match="it needs 'draw'"):
+    with pytest.raises(LabelError, match="the dimension 'draw'"):
         plot_noise_boxes(table)

@@ -51,7 +51,7 @@ def texts(figure):
     return " ".join(text.get_text() for text in figure.findobj(mpl.text.Text))
 
 
-def test_posterior_beside_naive_largest_first(idata, release):
+def test_posterior_and_naive_intervals_largest_first(idata, release):
     figure = plot_posterior_table(idata, release, "cases", rate="rate", exposure="population")
     counts, rates = figure.axes
     assert [label.get_text() for label in counts.get_yticklabels()] == COUNTIES
@@ -70,7 +70,7 @@ def test_counts_alone_without_an_exposure(idata, release):
     figure = plot_posterior_table(idata, release, "cases")
     assert len(figure.axes) == 1
     assert "1 of 3 released counts lie outside" in texts(figure)
-    figure.savefig(__import__("io").BytesIO())  # a dollar sign in a label is no formula
+    figure.savefig(__import__("io").BytesIO())  # a dollar sign in a label is printed
 
 
 def test_a_large_table_shows_its_smallest_cells():
@@ -92,7 +92,7 @@ def test_refusals(idata, release):
 
 
 def test_naive_interval_is_garwoods():
-    """Its ends are the means at which the count would be as extreme as 5 % in either tail."""
+    """Its ends are the means for which the count has 5 % probability in either tail."""
     counts = np.array([0, 1, 7, 300])
     lower, upper = naive_interval(counts)
     np.testing.assert_allclose(poisson.cdf(counts, upper), 0.05)
@@ -101,15 +101,15 @@ def test_naive_interval_is_garwoods():
     assert np.isnan(naive_interval(np.array([-1]))).all()
 
 
-def test_noise_has_the_law_of_the_release(release):
+def test_noise_has_the_distribution_of_the_release(release):
     noise = noise_values(release)
     k = np.arange(-60, 61)
     weight = np.exp(-abs(k) / 2)
-    pair = np.convolve(weight, weight, mode="same")  # the two other cells together
+    pair = np.convolve(weight, weight, mode="same")  # sum of the two other cells
     law = weight * pair[::-1] / np.sum(weight * pair[::-1])
     sd = np.sqrt(np.sum(law * k**2))
     assert abs(noise.std() / sd - 1) < 0.02
-    assert abs(noise.std() / np.sqrt(np.sum(weight / weight.sum() * k**2)) - 1) > 0.1  # free of the total: wrong
+    assert abs(noise.std() / np.sqrt(np.sum(weight / weight.sum() * k**2)) - 1) > 0.1  # without the total: wrong
 
     figure = plot_noise(release)
     (axes,) = figure.axes
@@ -128,10 +128,10 @@ def test_wide_noise_is_binned_around_zero(release):
     assert bars.argmax() == len(bars) // 2
 
 
-def test_no_noise_no_figure():
+def test_no_figure_without_noise():
     table = xr.DataArray([3, 4], dims="sex", coords={"sex": ["f", "m"]})
     release = ppd.Release(table, ppd.GeneralizedLaplace(ppd.invariants.margin("sex"), epsilon=1))
-    with pytest.raises(PrivacyError, match="no noise to show"):
+    with pytest.raises(PrivacyError, match="noise is always 0"):
         plot_noise(release)
 
 
@@ -143,7 +143,7 @@ def test_chains(idata):
     assert "4 chains agree" in texts(figure)
 
 
-def test_chains_that_disagree_say_so(idata):
+def test_chains_that_disagree_are_reported(idata):
     idata.posterior["spread"] = idata.posterior["spread"] + 3 * idata.posterior["chain"]
     assert "do not agree" in texts(plot_chains(idata, ["spread"]))
 

@@ -1,4 +1,4 @@
-"""Importance sampling against the posterior by enumeration and quadrature; wrong weights and heavy tails are seen."""
+"""Importance sampling against the posterior by enumeration and quadrature; wrong weights, heavy tails are detected."""
 
 import json
 from pathlib import Path
@@ -25,7 +25,7 @@ def idata(model):
 
 
 def worst_z(theta, weight, density):
-    """Largest standardised distance between weighted and exact distribution function at nine quantiles."""
+    """Return the largest standardized distance of weighted and exact distribution functions at nine quantiles."""
     cdf = np.cumsum(density) / density.sum()
     p = np.arange(1, 10) / 10
     quantiles = np.interp(p, cdf, GRID)
@@ -33,7 +33,7 @@ def worst_z(theta, weight, density):
     return np.abs((found - p) / np.sqrt(p * (1 - p) * np.sum(weight**2))).max()
 
 
-def test_weighted_draws_follow_the_posterior_and_none_of_the_wrong_laws(idata):
+def test_weighted_draws_follow_the_posterior_and_no_wrong_distribution(idata):
     theta = idata.weighted["theta"].values.ravel()
     weight = np.exp(idata.weighted["log_weight"].values.ravel())
     assert weight.sum() == pytest.approx(1)
@@ -63,7 +63,7 @@ def test_resampled_draws_evidence_and_diagnostics(idata, model):
 
 
 def test_diagnose_reads_the_weights(idata, model):
-    assert ppd.diagnose(idata, model).ok  # one chain is enough where draws are independent
+    assert ppd.diagnose(idata, model).ok  # one chain is sufficient for independent draws
     for name, value, message in (
         ("pareto_k", 0.9, "k-hat is 0.90"),
         ("pareto_k", np.nan, "k-hat"),
@@ -81,7 +81,7 @@ def test_the_same_seed_gives_the_same_draws(idata, model):
 
 
 def test_a_spike_at_the_end_of_the_path_does_not_trap_the_proposal():
-    """Effects drawn around a common mean with an unknown spread have infinite density at equal effects and spread 0."""
+    """Effects with a common mean and an unknown spread have infinite density at equal effects and spread 0."""
     effects = np.array([0.5, -0.8, 1.3, 0.1, -1.1])
     with pm.Model() as model:
         spread = pm.HalfNormal("spread", 1)
@@ -89,7 +89,7 @@ def test_a_spike_at_the_end_of_the_path_does_not_trap_the_proposal():
         pm.Normal("seen", effect, 0.5, observed=effects)
     idata = importance(model, 2000, rng=3)
     assert idata.sample_stats.attrs["pareto_k"] < 0.7
-    grid = np.linspace(1e-3, 5, 4000)  # the effects are summed out by hand: seen ~ Normal(0, sqrt(spread^2 + 1/4))
+    grid = np.linspace(1e-3, 5, 4000)  # the effects are integrated out by hand: seen ~ Normal(0, sqrt(spread^2 + 1/4))
     sd = np.sqrt(grid**2 + 0.25)
     density = np.exp(-(grid**2) / 2 - (effects**2).sum() / (2 * sd**2)) / sd**5
     weight = np.exp(idata.weighted["log_weight"])
@@ -97,7 +97,7 @@ def test_a_spike_at_the_end_of_the_path_does_not_trap_the_proposal():
     assert mean == pytest.approx((grid * density).sum() / density.sum(), abs=0.05)
 
 
-def test_kinks_of_what_a_projection_removed_do_not_hide_the_peak():
+def test_kinks_of_projected_noise_do_not_prevent_finding_the_mode():
     """Projected Laplace noise: between its kinks the log density of `x_noise_shift` is convex."""
     mechanism = ppd.SubspaceLaplace(ppd.invariants.total(), 2)
     release = ppd.Release(np.array([0.3, 1.5, 3.2]), mechanism)
@@ -116,11 +116,11 @@ def test_kinks_of_what_a_projection_removed_do_not_hide_the_peak():
     assert worst_z(*weighted, np.exp(1.5 * noise[:, None] + data).sum(axis=0) * stats.norm.pdf(GRID)) > 5.5
 
 
-def test_posteriors_without_a_peak_are_refused():
+def test_posteriors_without_a_mode_are_refused():
     with pm.Model() as model:
         theta = pm.Flat("theta")
         pm.Potential("valley", 0.1 * theta**2)
-    with pytest.raises(ModelError, match="no peak"):
+    with pytest.raises(ModelError, match="no mode"):
         importance(model, 10, rng=1)
 
 
@@ -144,7 +144,7 @@ def test_posteriors_without_mass_are_refused():
 
 @pytest.mark.deep
 def test_reference_posterior_of_twenty_areas():
-    """22 parameters, skewed, with a funnel: k-hat below 0.6, an eighth of the draws effective, means and sds right."""
+    """22 parameters, skewed, with a funnel: k-hat below 0.6, 1/8 of the draws effective, means and sds correct."""
     problem = json.loads((Path(__file__).parents[1] / "models" / "p1.json").read_text())
     release = ppd.Release(np.array(problem["Y"]), ppd.GeneralizedLaplace(ppd.invariants.total(), epsilon="1/4"))
     with pm.Model(coords=release.coords) as model:

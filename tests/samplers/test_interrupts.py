@@ -1,4 +1,4 @@
-"""Ctrl-C keeps the draws that were finished."""
+"""Ctrl-C keeps the finished draws."""
 
 import os
 import signal
@@ -74,7 +74,7 @@ def test_the_draws_before_an_interrupt_are_kept(marginalize):
 
         def callback(trace, draw):
             seen.append(draw)
-            if len(seen) == 200:  # in a moment, wherever the program is then
+            if len(seen) == 200:  # soon, anywhere in the program
                 threading.Timer(0.02, os.kill, (os.getpid(), signal.SIGINT)).start()
             stop(trace, draw)
 
@@ -88,19 +88,19 @@ def test_the_draws_before_an_interrupt_are_kept(marginalize):
     assert signal.getsignal(signal.SIGINT) is not None
 
 
-def test_the_handler_of_the_program_comes_back():
+def test_the_signal_handler_of_the_program_is_restored():
     before = signal.getsignal(signal.SIGINT)
     with between_draws() as stop:
         signal.raise_signal(signal.SIGINT)
         with pytest.raises(KeyboardInterrupt):
             stop()
         with pytest.raises(KeyboardInterrupt):
-            signal.raise_signal(signal.SIGINT)  # a second one does not wait
+            signal.raise_signal(signal.SIGINT)  # a second signal interrupts at once
     assert signal.getsignal(signal.SIGINT) is before
 
 
 @pytest.mark.deep
-def test_an_interrupted_analysis_of_rates_goes_on_with_its_draws():
+def test_an_interrupted_analysis_of_rates_continues_with_its_draws():
     done = subprocess.run([sys.executable, "-c", INFER], capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
     assert "kept" in done.stdout
@@ -186,7 +186,7 @@ def test_ctrl_c_in_any_command_ends_without_a_traceback(error, monkeypatch):
 
 
 def ragged(lengths):
-    """What nutpie returns when it is stopped: chains filled up with nan."""
+    """Return the result of nutpie when stopped: chains filled with nan."""
     rng = np.random.default_rng(1)
     rate = rng.gamma(20, 1, (len(lengths), max(lengths)))
     rate[np.arange(max(lengths)) >= np.array(lengths)[:, None]] = np.nan
@@ -194,7 +194,7 @@ def ragged(lengths):
     return xr.DataTree.from_dict({"posterior": posterior, "sample_stats": posterior.rename(rate="energy")})
 
 
-def test_chains_of_unequal_length_are_cut_to_the_shortest():
+def test_chains_of_unequal_length_are_truncated_to_the_shortest():
     model = model_of(True)
     with pytest.warns(DiagnosisWarning, match="stopped after 30, 25 draws: the first 25 of each are used"):
         table = ppd.sample_confidential(ragged([30, 25]), model, random_seed=1)
@@ -207,7 +207,7 @@ def test_chains_of_unequal_length_are_cut_to_the_shortest():
 
 
 @pytest.mark.filterwarnings("ignore::ppdinf.errors.DiagnosisWarning")
-def test_nan_among_the_draws_stays_a_fault():
+def test_nan_in_the_draws_is_reported():
     idata = ragged([1000, 1000])
     idata.posterior["rate"][0, 10] = np.nan
     assert "not a number" in " ".join(ppd.diagnose(idata, model_of(True)).problems)

@@ -9,7 +9,7 @@ from scipy.special import gammaln, logsumexp
 import ppdinf as ppd
 from ppdinf.errors import DiagnosisWarning
 from ppdinf.samplers import importance, posterior_importance, posterior_rejection, rejection
-from ppdinf.samplers.posterior_proposal import Mixture, Proposal
+from ppdinf.samplers.posterior_proposal import DefensiveMixture, TMixture
 
 GRID = np.linspace(-12, 12, 48_001)
 NO_DATA = np.zeros(3)
@@ -56,7 +56,7 @@ def model_of(name):
 
 
 def exact(name):
-    """Log evidence, and probabilities that r exceeds the thresholds."""
+    """Return the log evidence, and probabilities that r exceeds the thresholds."""
     (_, log_prior), rate, y, thresholds = POSTERIORS[name]
     total = sum(y)
     tables = np.array([(i, j, total - i - j) for i in range(total + 1) for j in range(total + 1 - i)])
@@ -69,7 +69,7 @@ def exact(name):
 
 
 def assert_probabilities(found, right, size, name):
-    """Within 5 standard errors, and 0.003 for modes of few draws: a false alarm once in a million."""
+    """Check within 5 standard errors, and 0.003 for modes of few draws: a false alarm in a million runs."""
     for got, p in zip(found, right, strict=True):
         assert abs(got - p) < 5 * np.sqrt(p * (1 - p) / size) + 0.003, (name, got, p)
 
@@ -92,13 +92,13 @@ def test_importance_finds_all_modes(name):
 @pytest.mark.deep
 @pytest.mark.parametrize("name", POSTERIORS)
 def test_both_samplers_agree_with_quadrature(name, monkeypatch):
-    if name == "waves":  # eight modes in a row: four components do not follow them
+    if name == "waves":  # eight modes: four components cannot approximate them
         with pytest.warns(DiagnosisWarning, match="k-hat"):
             check_importance(name, 4000)
     else:
         check_importance(name, 4000)
     _, right = exact(name)
-    for affordable in (1e6, 1):  # a bound that is proved, and one that is found
+    for affordable in (1e6, 1):  # a proved bound, and one found by maximization
         monkeypatch.setattr(posterior_rejection, "AFFORDABLE", affordable)
         r = rejection(model_of(name), 4000, rng=2, progressbar=False).posterior["r"].values
         assert_probabilities([np.mean(r > t) for t in POSTERIORS[name][3]], right, 4000, name)
@@ -107,11 +107,11 @@ def test_both_samplers_agree_with_quadrature(name, monkeypatch):
 def test_searches_that_disagree_are_reported(monkeypatch):
     """One search finds both modes and the prior, the other one only the left mode."""
     model, searches = model_of("two modes of one height"), posterior_importance._searches
-    left = Proposal.single(np.array([-2.0]), np.array([[0.1]]))
+    left = TMixture.single(np.array([-2.0]), np.array([[0.1]]))
     monkeypatch.setattr(
         posterior_importance,
         "_searches",
-        lambda target, rng: [searches(target, rng)[0], (left, Mixture([left], [1.0]))],
+        lambda target, rng: [searches(target, rng)[0], (left, DefensiveMixture([left], [1.0]))],
     )
     with pytest.warns(DiagnosisWarning, match="two searches from different starts"):
         idata = importance(model, 1000, rng=1)
@@ -122,8 +122,8 @@ def test_searches_that_disagree_are_reported(monkeypatch):
         assert not ppd.diagnose(idata, model).ok
 
 
-def test_priors_without_a_density_or_draws_of_their_own_are_replaced_by_a_wide_law():
-    """Improper, ordered, and unnormalized priors: weights against two variables known by quadrature."""
+def test_priors_without_density_or_draws_are_replaced_by_a_wide_distribution():
+    """Improper, ordered, and unnormalized priors: weights against two variables by quadrature."""
     grid = np.linspace(-8, 8, 641)
     a, b = np.meshgrid(grid, grid, indexing="ij")
     data = stats.norm.logpdf(1.0, a**2 / 4 + b, 1)
@@ -150,9 +150,7 @@ def test_priors_without_a_density_or_draws_of_their_own_are_replaced_by_a_wide_l
     with pm.Model() as model:
         pair = pm.Normal("pair", 0, 1, shape=2, transform=pm.distributions.transforms.ordered, initval=[-1, 1])
         pm.Normal("seen", pair[1] - pair[0], 0.5, observed=2.0)
-    gap = np.linspace(
-        0, 10, 10_001
-    )  # its law is twice a normal one of variance 2, cut at 0: the density is not renormalized
+    gap = np.linspace(0, 10, 10_001)  # twice a normal with variance 2, truncated at 0: the density is not renormalized
     density = stats.norm.pdf(gap, 0, np.sqrt(2)) * stats.norm.pdf(2, gap, 0.5)
     idata = importance(model, 1000, rng=1)
     assert idata.sample_stats.attrs["log_evidence"] == pytest.approx(np.log(density.sum() * 0.001), abs=0.05)

@@ -1,4 +1,4 @@
-"""Latent integers of plain models whose sums are given: what PyMC assigns by itself, and all tables listed."""
+"""Latent integers of plain models with given sums: PyMC's automatic assignment, against enumeration of all tables."""
 
 import numpy as np
 import pymc as pm
@@ -42,14 +42,14 @@ def p_value(draws, tables, log_weight):
 
 
 def compositions(n, k):
-    """All ways to put n persons into k cells."""
+    """Yield all assignments of n persons to k cells."""
     if k == 1:
         return [(n,)]
     return [(i, *rest) for i in range(n + 1) for rest in compositions(n - i, k - 1)]
 
 
 def with_margins(truth):
-    """All tables that have the margins of `truth` over all dimensions but one."""
+    """Return all tables with the margins of `truth` over all dimensions except one."""
     shape, found = truth.shape, []
     goals = [truth.sum(axis=k) for k in range(truth.ndim)]
     most = np.minimum.reduce([np.broadcast_to(np.expand_dims(g, k), shape) for k, g in enumerate(goals)]).ravel()
@@ -71,7 +71,7 @@ def with_margins(truth):
 
 
 def test_multinomial_with_observed_children():
-    """Wrong variant: children that are not looked at."""
+    """Wrong variant: the children are ignored."""
     p, q, seen = np.array([0.3, 0.5, 0.2]), np.array([0.2, 0.6, 0.5]), np.array([1, 2, 3])
     with pm.Model() as model:
         x = pm.Multinomial("x", 9, p)
@@ -85,8 +85,8 @@ def test_multinomial_with_observed_children():
 
 
 @pytest.mark.compiled
-def test_rows_of_a_dirichlet_multinomial_with_a_child_that_looks_at_all():
-    """Two rows with totals of their own; what is observed of column sums is a proposal's ratio."""
+def test_rows_of_a_dirichlet_multinomial_with_a_child_of_all_cells():
+    """Two rows with different totals; observed column sums give an acceptance ratio."""
     a = np.array([0.7, 2.0])
     with pm.Model() as model:
         x = pm.DirichletMultinomial("x", n=np.array([4, 3]), a=a)
@@ -101,7 +101,7 @@ def test_rows_of_a_dirichlet_multinomial_with_a_child_that_looks_at_all():
 
 @pytest.mark.parametrize("shape", [(2, 2, 2), (3, 4)])
 def test_observed_margins_of_poisson_counts(shape):
-    """Wrong variant: odds of one cell half as large again."""
+    """Wrong variant: odds of one cell increased by half."""
     rng = np.random.default_rng(2)
     truth, rates = rng.integers(*((1, 5) if len(shape) == 3 else (0, 3)), shape), rng.uniform(0.5, 2, shape)
     with pm.Model() as model:
@@ -115,7 +115,7 @@ def test_observed_margins_of_poisson_counts(shape):
     assert p_value(draws, tables, log_weight + tables[:, 0] * np.log(1.7)) < RARE
 
 
-def test_other_integers_are_left_alone():
+def test_other_integers_are_unaffected():
     with pm.Model() as model:
         n = pm.Poisson("n", 5)
         pm.Multinomial("of n", n, [0.5, 0.5])
@@ -126,14 +126,14 @@ def test_other_integers_are_left_alone():
     assert "LatticeGibbs" not in assigned(model)
 
 
-def test_data_can_say_how_many():
+def test_the_number_of_trials_can_be_data():
     with pm.Model() as model:
         n = pm.Data("n", 7)
         pm.Multinomial("x", n, [0.5, 0.3, 0.2])
     assert set(walked(model, 20).sum(axis=1).tolist()) == {7}
 
 
-def test_a_start_of_ones_own_is_kept():
+def test_a_user_set_start_is_kept():
     with pm.Model() as model:
         pm.Multinomial("x", 5, [0.5, 0.5], initval=[0, 5])
     assert assigned(model) == {"LatticeGibbs": ["x"]}
@@ -149,11 +149,11 @@ def test_refused():
         assigned(model)
     with pm.Model() as model:
         x = pm.Poisson("x", 2.0, shape=2)
-    with pytest.raises(ModelError, match="sums of 'x' are"):
+    with pytest.raises(ModelError, match="determines sums of 'x' exactly"):
         LatticeGibbs([x], model=model)
 
 
-def test_pm_sample_needs_no_step():
+def test_pm_sample_assigns_the_step():
     with pm.Model():
         p = pm.Dirichlet("p", np.ones(3))
         pm.Multinomial("x", 6, p)

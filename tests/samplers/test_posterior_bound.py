@@ -1,4 +1,4 @@
-"""Bounds of the likelihood: never below it, close to its maximum, and none where concavity fails."""
+"""Bounds on the likelihood: never below it, close to its maximum, and none if concavity fails."""
 
 import numpy as np
 import pymc as pm
@@ -17,11 +17,11 @@ NOISES = {
     "narrow laplace": lambda z: -2.5 * np.abs(z),
     "gaussian": lambda z: -0.1 * z**2,
 }
-TWO_MODES = np.array([-np.inf, 0, *[-8.0] * 9, 0, -np.inf])  # 1 or 11 persons, hardly anything between
+TWO_MODES = np.array([-np.inf, 0, *[-8.0] * 9, 0, -np.inf])  # 1 or 11 persons, and improbable values between
 
 
 def system(rng, log_q):
-    """Two groups and two free cells, with releases that may be negative."""
+    """Draw two groups and two free cells, with releases that may be negative."""
     block = np.array([0, 0, 0, 1, 1, -1, -1])
     y = rng.integers(-3, 12, block.size)
     total = np.array([max(y[:3].sum(), 1), rng.choice([0, max(y[3:5].sum(), 1)])])  # a group may be empty
@@ -49,7 +49,7 @@ def test_bounds_hold_for_all_rates_and_are_close_to_the_maximum(noise):
 
 
 def test_noise_with_two_modes_has_no_bound_and_the_tangent_would_be_wrong(monkeypatch):
-    """Concavity fails: the tangent at the top near 11 persons lies below the likelihood of 1 person."""
+    """Concavity fails: the tangent at the maximum near 11 persons is below the likelihood at 1 person."""
     counts = np.arange(TWO_MODES.size)
     parts = (TWO_MODES - gammaln(counts + 1))[None], np.zeros(1, int), np.zeros(0, int), np.array([-1])
     assert saturated_bound(*parts) == np.inf
@@ -57,13 +57,13 @@ def test_noise_with_two_modes_has_no_bound_and_the_tangent_would_be_wrong(monkey
     assert saturated_bound(*parts) < log_likelihood(parts, np.zeros(1))
 
 
-def test_the_model_cannot_do_better_than_its_bound():
+def test_the_model_does_not_exceed_its_bound():
     right = law_on_grid()
     found = log_bound(contrast_model())
     assert np.log(right.likelihood.max()) < found < -EPSILON * np.abs(Y[Y < 0]).sum()  # sharper than the mode
 
 
-def test_other_data_models_have_the_mode_and_other_data_none():
+def test_other_data_models_have_the_mode_bound_and_other_data_none():
     release = ppd.Release(Y, ppd.GeneralizedLaplace(ppd.invariants.total(), epsilon=1))
     mixed = ppd.Release(Y, ppd.GeneralizedLaplace(ppd.invariants.total(), epsilon=1, norm="l2"))
 
@@ -74,7 +74,7 @@ def test_other_data_models_have_the_mode_and_other_data_none():
             beside(rate)
         return log_bound(model)
 
-    mode = Y[Y < 0].sum()  # noise weighs most at the possible count that is nearest to the released one
+    mode = Y[Y < 0].sum()  # noise is most probable at the possible count nearest to the released one
     assert bound(lambda rate: pm.NegativeBinomial.dist(mu=rate, alpha=rate), release) == mode
     assert bound(pm.Poisson.dist, mixed) == 0
     assert bound(pm.Poisson.dist, release) < -2
@@ -82,8 +82,8 @@ def test_other_data_models_have_the_mode_and_other_data_none():
     assert bound(pm.Poisson.dist, release, lambda rate: pm.Potential("more", -rate)) == np.inf
 
 
-def test_projected_noise_has_none():
-    """Given what the projection removed, the density leaves its prior out: nothing bounds it by its mode."""
+def test_projected_noise_has_no_bound():
+    """Given the projected component, the density omits its prior: the mode is not a bound."""
     release = ppd.SubspaceLaplace(ppd.invariants.total(), 1).release(np.array([3, 1, 2]))
     with pm.Model(coords=release.coords) as model:
         ppd.PartiallyPrivate("x", pm.Poisson.dist(pm.Gamma("rate", 2, 1)), release=release, marginalize=True)

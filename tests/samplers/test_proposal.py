@@ -1,4 +1,4 @@
-"""Mixtures of multivariate t laws: density against SciPy, draws against the density, fits that follow skewness."""
+"""Mixtures of multivariate t distributions: density against SciPy, draws against the density, fits of skewness."""
 
 import numpy as np
 import pytest
@@ -6,13 +6,13 @@ from scipy import stats
 from scipy.special import logsumexp
 
 from ppdinf.samplers import posterior_proposal as module
-from ppdinf.samplers.posterior_proposal import Proposal, fit
+from ppdinf.samplers.posterior_proposal import TMixture, fit
 
 SCALES = np.array([[[2.0, 0.3], [0.3, 0.5]], [[0.2, 0.0], [0.0, 1.0]]])
-TWO = Proposal(np.array([0.3, 0.7]), np.array([[0.0, 1.0], [3.0, -1.0]]), np.linalg.cholesky(SCALES))
+TWO = TMixture(np.array([0.3, 0.7]), np.array([[0.0, 1.0], [3.0, -1.0]]), np.linalg.cholesky(SCALES))
 
 
-def density(points, freedom=module.FREEDOM):
+def density(points, freedom=module.DEGREES):
     parts = zip(TWO.weight, TWO.mean, SCALES, strict=True)
     return sum(w * stats.multivariate_t(m, s, df=freedom).pdf(points) for w, m, s in parts)
 
@@ -26,18 +26,18 @@ def test_draws_follow_the_density_and_not_one_with_other_tails():
     draws = TWO.draw(100_000, np.random.default_rng(2))
     edges = np.array([-np.inf, -3, -1, 0, 1, 3, np.inf])
     seen = np.histogram(draws[:, 0], bins=edges)[0]
-    for freedom, right in ((module.FREEDOM, True), (50, False)):
+    for freedom, right in ((module.DEGREES, True), (50, False)):
         parts = zip(TWO.weight, TWO.mean[:, 0], np.sqrt(SCALES[:, 0, 0]), strict=True)
         mass = np.diff(sum(w * stats.t.cdf(edges, freedom, m, s) for w, m, s in parts))
         assert (stats.chisquare(seen, mass * len(draws)).pvalue > 1e-6) == right
 
 
-def test_one_component_has_the_covariance_it_was_given():
-    draws = Proposal.single(np.array([1.0, 2.0]), SCALES[0]).draw(200_000, np.random.default_rng(3))
+def test_one_component_has_the_given_covariance():
+    draws = TMixture.single(np.array([1.0, 2.0]), SCALES[0]).draw(200_000, np.random.default_rng(3))
     np.testing.assert_allclose(np.cov(draws.T), SCALES[0], atol=0.05)
 
 
-def test_fits_find_a_mixture_again():
+def test_fits_recover_a_mixture():
     rng = np.random.default_rng(4)
     points = TWO.draw(4000, rng)
     found = fit(points, 4000, rng)
@@ -50,7 +50,7 @@ def test_fits_find_a_mixture_again():
 
 
 def test_few_draws_give_components_that_are_not_too_narrow(monkeypatch):
-    """Without the common part of their scale matrices, four components fitted to 1,600 draws lose the weights."""
+    """Without the shared part of their scale matrices, four components fitted to 1,600 draws give poor weights."""
     law = stats.multivariate_normal(np.zeros(20))
     points = law.rvs(1600, random_state=5)
 
@@ -63,11 +63,11 @@ def test_few_draws_give_components_that_are_not_too_narrow(monkeypatch):
         return np.exp(2 * logsumexp(log_w) - logsumexp(2 * log_w)) / log_w.size
 
     with_prior = share()
-    monkeypatch.setattr(module, "PRIOR", 0)
+    monkeypatch.setattr(module, "SCALE_PRIOR", 0)
     without = share()
     assert with_prior > 1.3 * without, (with_prior, without)
 
 
 @pytest.mark.parametrize("points", [np.zeros((50, 2)), np.repeat([[1.0, 2.0]], 9, axis=0)])
-def test_draws_that_are_all_alike_still_give_a_density(points):
+def test_identical_draws_still_give_a_density(points):
     assert np.isfinite(fit(points, 1, np.random.default_rng(7)).log_density(points)).all()

@@ -1,4 +1,4 @@
-"""Paths of a quarter turn: steps that go back the way they came, the law of the draws, what is known of their start."""
+"""Fixed-length HMC: reversible steps, the distribution of the draws, cached gradients of the start."""
 
 import numpy as np
 import pymc as pm
@@ -16,7 +16,7 @@ QUIET = {"chains": 1, "cores": 1, "progressbar": False, "quiet": True, "compute_
 
 
 def curved():
-    """Three unknowns, one of which decides on how far another goes."""
+    """Three unknowns, one of which determines the scale of another."""
     with pm.Model() as model:
         spread = pm.Normal("spread")
         pm.Normal("effect", 0, pt.exp(spread / 2))
@@ -36,7 +36,7 @@ def gone(step, q, p, steps=2, size=0.8):
     return state
 
 
-def test_a_path_with_its_momentum_turned_round_leads_back():
+def test_a_trajectory_with_reversed_momentum_returns():
     step = FixedLengthHMC(model=curved())
     q, p = np.array([0.3, -0.2, 0.5]), np.array([1.0, -0.4, 0.7])
     end = gone(step, q, p)
@@ -45,7 +45,7 @@ def test_a_path_with_its_momentum_turned_round_leads_back():
     assert np.allclose([back.q.data, -back.p], [q, p], rtol=0, atol=1e-12)
 
 
-def test_paths_keep_volume():
+def test_trajectories_preserve_volume():
     step = FixedLengthHMC(model=curved())
     start, h = np.array([0.3, -0.2, 0.5, 1.0, -0.4, 0.7]), 1e-5
 
@@ -58,7 +58,7 @@ def test_paths_keep_volume():
 
 
 def energy_errors():
-    """Root mean square error of the energy of a quarter turn of a thousand normals, in six gradients."""
+    """Return the root mean square energy error of a trajectory of 1,000 normals, with six gradients."""
     with pm.Model() as model:
         pm.Normal("z", shape=1000)
     step, rng, errors = FixedLengthHMC(model=model), np.random.default_rng(1), []
@@ -69,7 +69,7 @@ def energy_errors():
     return np.sqrt(np.mean(np.square(errors)))
 
 
-def test_errors_of_energy_are_a_sixth_of_those_of_leapfrog_steps(monkeypatch):
+def test_energy_errors_are_a_sixth_of_those_of_leapfrog_steps(monkeypatch):
     ours = energy_errors()
     monkeypatch.setattr(quarter_turns, "DRIFTS", (1 / 3, 1 / 3, 1 / 3))
     monkeypatch.setattr(quarter_turns, "KICKS", (1 / 6, 1 / 3, 1 / 3, 1 / 6))
@@ -77,9 +77,9 @@ def test_errors_of_energy_are_a_sixth_of_those_of_leapfrog_steps(monkeypatch):
 
 
 def largest_deviation(shape, draws=4000):
-    """Means and variances of logarithms of gamma variables against what they are, in standard errors.
+    """Return standard scores of means and variances of logarithms of gamma variables.
 
-    Paths take a single step of four quarters, after which energies differ.
+    Trajectories take a single step of length 2 pi, after which energies differ.
     """
     with pm.Model():
         x = pm.Flat("x", shape=3)
@@ -97,12 +97,12 @@ def largest_deviation(shape, draws=4000):
     return np.abs(scores).max()
 
 
-def test_draws_have_their_law():
-    """Six scores of Student's t with 39 degrees of freedom: one beyond 4.5 in 17,000 runs."""
+def test_draws_have_their_distribution():
+    """Six scores of Student's t with 39 degrees of freedom: one above 4.5 in 17,000 runs."""
     assert largest_deviation(0.7) < 4.5
 
 
-def test_paths_accepted_whatever_their_energy_are_seen(monkeypatch):
+def test_trajectories_accepted_without_energy_test_are_detected(monkeypatch):
     original = FixedLengthHMC._hamiltonian_step
 
     def accepted(self, start, p0, step_size):
@@ -123,7 +123,7 @@ def test_paths_accepted_whatever_their_energy_are_seen(monkeypatch):
 
 
 def counted(step):
-    """Wrap the density of a step, to count how often it is asked for."""
+    """Wrap the density of a step, to count its evaluations."""
     calls, inner = [], step.integrator._logp_dlogp_func
 
     def density(q, info):
@@ -134,7 +134,7 @@ def counted(step):
     return calls
 
 
-def test_a_path_takes_three_gradients_a_step_and_none_for_its_start():
+def test_a_trajectory_takes_three_gradients_per_step_and_none_for_its_start():
     with curved():
         step = FixedLengthHMC()
         calls = counted(step)
@@ -144,18 +144,18 @@ def test_a_path_takes_three_gradients_a_step_and_none_for_its_start():
     assert not (idata.sample_stats.n_steps % 3).any()
 
 
-def test_steps_do_not_grow_on_and_on_where_one_goes_all_the_way():
-    """As they would where nearly all paths are accepted, to be too long for many draws once fewer are."""
+def test_step_sizes_are_bounded_when_one_step_covers_the_trajectory():
+    """They would grow while nearly all trajectories are accepted, and be too long for many draws afterwards."""
     with pm.Model():
         pm.Normal("z", shape=3)
         idata = pm.sample(50, tune=500, random_seed=1, step=FixedLengthHMC(), **QUIET)
     assert (idata.sample_stats.n_steps == 3).all()
-    assert idata.sample_stats.step_size_bar.max() < 50  # ten times the first
+    assert idata.sample_stats.step_size_bar.max() < 50  # ten times the first step
 
 
 @pytest.mark.parametrize("alone", [False, True])
-def test_a_start_is_looked_at_again_where_other_steps_move_something(alone):
-    """With the table as a variable, which its own step moves; what is wrong is seen."""
+def test_the_start_is_evaluated_again_if_other_steps_move_variables(alone):
+    """With a sampled table, which its own step moves; a wrong cache is detected."""
     release = ppd.Release(np.array([3, 1, 2]), ppd.GeneralizedLaplace(ppd.invariants.total(), epsilon=1))
     with pm.Model(coords=release.coords):
         rate = pm.Gamma("rate", 2, 1, dims=release.dims)
@@ -175,7 +175,7 @@ def test_a_start_is_looked_at_again_where_other_steps_move_something(alone):
     assert (max(starts) > 1e-9) == alone
 
 
-def test_data_that_change_between_runs_are_seen():
+def test_changed_data_between_runs_are_used():
     with curved():
         known = pm.Data("known", 1.0)
         pm.Normal("observed", pm.modelcontext(None)["level"], 0.1, observed=known)
@@ -189,8 +189,8 @@ def test_data_that_change_between_runs_are_seen():
 
 
 @pytest.mark.parametrize("wrong", [0, 1, 2, -0.5, float("nan")])
-def test_what_is_no_probability_is_refused(wrong):
+def test_targets_outside_0_to_1_are_refused(wrong):
     with pm.Model():
         pm.Normal("x", 0, 1)
-        with pytest.raises(ModelError, match="target_accept is a probability between 0 and 1"):
+        with pytest.raises(ModelError, match="target_accept must be a probability between 0 and 1"):
             FixedLengthHMC(target_accept=wrong)

@@ -1,4 +1,4 @@
-"""Where chains start, after data have changed, and in models that are copied."""
+"""Initial tables after changes of data, and in copied models."""
 
 import numpy as np
 import pymc as pm
@@ -33,7 +33,7 @@ def released():
 
 
 @pytest.mark.parametrize("tell", [multinomial, sums, released])
-def test_plain_tables_start_where_the_data_are_now(tell):
+def test_plain_tables_start_at_the_present_data(tell):
     with pm.Model() as model:
         tell()
         for n, seen in ((7, [3, 1, 0]), (12, [0, 2, 9])):
@@ -48,14 +48,14 @@ def test_plain_tables_start_where_the_data_are_now(tell):
     assert set(draws.sum(axis=-1).ravel().tolist()) == {12}
 
 
-def test_a_step_of_ones_own_starts_on_the_fiber():
+def test_an_explicit_step_starts_on_the_fiber():
     with pm.Model():
         sums()
         draws = pm.sample(5, tune=5, chains=1, step=[LatticeGibbs([pm.modelcontext(None)["x"]])], **QUIET)
     assert set(draws.posterior["x"].sum("x_dim_0").values.ravel().tolist()) == {7}
 
 
-def test_tables_that_are_walked_start_where_the_data_are_now():
+def test_sampled_tables_start_at_the_present_data():
     release = ppd.Release(np.array([6, -3, 3]), ppd.GeneralizedLaplace(ppd.invariants.total(), epsilon=0.5))
     with pm.Model(coords=release.coords) as model:
         seen = pm.Data("seen", [0, 2, 1])

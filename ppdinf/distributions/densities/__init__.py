@@ -1,19 +1,14 @@
 """Random variables and log densities as PyTensor expressions.
 
-confidential_rv       PyMC's view of a confidential table: a random variable of which the released one is an
-                      observation
-constant_indices      which cell each element of a graph depends on
-exponential_family    data models of the form ``h(x) exp(eta x) / Z(eta)``: only eta varies, so no table of
-                      densities is rebuilt
-factors               densities of what depends on a confidential table, taken apart by cell
-identical_cells       cells that have the same law whatever the parameters are, so that one of them tells what the
-                      counts of all weigh
-marginal_logp         marginal likelihood of a noisy table with public totals, as a differentiable PyTensor
-                      expression
-mechanism_rv          a mechanism's law as a PyMC distribution: the release of a table that is itself a variable
-nested_marginal_logp  marginal likelihood of a table whose measured and exact sums nest, as a differentiable
-                      PyTensor expression
-released_rv           the mechanism as a likelihood: the released table given the confidential one
-stop_gradient         A value set apart from the parameters that it was computed from: no gradient flows through it
-sums_given_totals_op  sums given their totals as an Op of PyTensor: value and gradient, in compiled code
+confidential_rv       `ConfidentialRV`: the random variable of a confidential table.
+constant_indices      The cell of a table on which each element of a graph depends, from the graph's operations.
+exponential_family    Data models of the form ``h(x) exp(eta x) / Z(eta)``, of which only eta varies.
+factors               Densities of dependents of a confidential table, split by cell.
+identical_cells       Cells with identical distributions, whose log densities are evaluated once.
+marginal_logp         Marginal likelihood of a noisy table with public totals.
+mechanism_rv          The release of a table that is a variable of the model, as a PyMC distribution.
+nested_marginal_logp  Marginal likelihood of a table whose measured and exact sums nest.
+released_rv           The mechanism as a likelihood: the released table given the confidential table.
+stop_gradient         An identity through which no gradient flows.
+sums_given_totals_op  PyTensor Op of sums given their totals: value and gradient in compiled code.
 """

@@ -1,12 +1,12 @@
-"""PyMC's view of a confidential table: a random variable of which the released one is an observation.
+"""`ConfidentialRV`: the random variable of a confidential table.
 
-`ConfidentialRV` wraps whatever elementwise distribution the analyst gave the confidential table and
-gives it a type that the lattice Gibbs step recognises. `ReleasedRV` (`ppdinf.distributions.densities.released_rv`) is
-the mechanism: its density is zero unless the two tables agree on every public sum, and that alone puts the
-confidential table on its fiber. Together they are p(x | theta) 1[A x = a] p(y | x), with the data model
-not renormalised on the fiber, so that what the public sums say about theta counts once.
-Whether the table is a variable of the model, or summed out (`ppdinf.distributions.model_graph.marginal_rewrite`), its
-law given everything else is a weight for every count of every cell: `ConfidentialRV.weights`.
+`ConfidentialRV` wraps the analyst's elementwise distribution of the confidential table. The lattice Gibbs step
+recognizes its type. `ReleasedRV` (`ppdinf.distributions.densities.released_rv`) represents the mechanism. Its density
+is zero unless both tables have the same public sums, which restricts the confidential table to its fiber. The joint
+density is p(x | theta) 1[A x = a] p(y | x). The data model is not renormalized on the fiber, so the public sums inform
+theta exactly once. The posterior of the table given everything else has a weight for every count of every cell
+(`ConfidentialRV.weights`), both for a sampled table and for a marginalized one
+(`ppdinf.distributions.model_graph.marginal_rewrite`).
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ from ppdinf._internal.pymc_compat import (
     vectorize_graph,
 )
 from ppdinf.distributions.densities.exponential_family import natural_form
-from ppdinf.distributions.densities.factors import Factor
-from ppdinf.distributions.densities.identical_cells import alike
+from ppdinf.distributions.densities.factors import CellFactor
+from ppdinf.distributions.densities.identical_cells import identical_cells
 from ppdinf.distributions.densities.marginal_logp import fixed
-from ppdinf.distributions.densities.stop_gradient import apart
+from ppdinf.distributions.densities.stop_gradient import stop_gradient
 from ppdinf.distributions.observation.multinomial_rows import elementwise
 from ppdinf.distributions.observation.observed import Observed
 from ppdinf.errors import ModelError
@@ -48,11 +48,11 @@ from ppdinf.fiber.nested_sums.nested_sums import NestedSums
 __all__ = ["ConfidentialRV", "confidential", "log_density", "window_logp"]
 
 CHANGED = (
-    "data that the distribution of the confidential table depends on have changed since this function was compiled. "
-    "Its windows of counts were computed from the earlier data: compile it again, as pm.sample and compile_logp do"
+    "data of the distribution of the confidential table have changed since this function was compiled. Its windows of "
+    "counts were computed from the earlier data: compile it again, as pm.sample and compile_logp do"
 )
 
-# natural parameters, log normalisers, and log weights of counts apart from these
+# natural parameters, log normalizers, and log weights of counts without both
 type Natural = tuple[TensorVariable, TensorVariable, NDArray[np.float64]]
 
 
@@ -63,25 +63,25 @@ def window_logp(
     *,
     values_only: bool = False,
 ) -> TensorVariable:
-    """Log density of every count of every window, symbolic, shape (d, width).
+    """Return the log density of every count of every window, symbolic, shape (d, width).
 
-    Counts outside the support have log density -inf and the gradient 0: their cells are evaluated at a count inside it,
-    since many log densities have none there (0 times nan).
+    Counts outside the support have log density -inf and gradient 0. Their cells are evaluated at a count inside the
+    support, because the gradients of many log densities are nan outside it (0 times nan).
 
     Parameters
     ----------
     dist : TensorVariable
         An elementwise distribution of the shape of the table.
     shape : tuple of int
-        That shape.
+        Shape of the table.
     counts : array or tensor of int64, shape (d, width)
-        From the smallest of each window on.
+        Counts of each window in increasing order.
     values_only : bool
-        Whether no gradient will be asked for, which halves the cost.
+        Whether gradients are not required, which halves the cost.
     """
     width = counts.shape[1]
     counts = pt.as_tensor(counts.T).reshape((width, *shape))
-    tried = apart(log_density(dist, counts))
+    tried = stop_gradient(log_density(dist, counts))
     outside = pt.or_(pt.isnan(tried), pt.eq(tried, -np.inf))
     found = pt.switch(outside, -np.inf, tried)
     if not values_only:
@@ -91,9 +91,9 @@ def window_logp(
 
 
 def log_density(dist: TensorVariable, counts: TensorVariable) -> TensorVariable:
-    """Log density of tables of counts, symbolic, shape (n, *table shape), under an elementwise distribution."""
+    """Return the log density of tables of counts, shape (n, *table shape), under an elementwise distribution."""
     value = dist.type()
-    # PyMC would clone random variables on the way to some densities, and lose those of the model
+    # otherwise PyMC clones random variables in some densities, and the variables of the model are lost
     above = [x for x in ancestors([dist]) if x.name and x.owner and isinstance(x.owner.op, MeasurableOp)]
     stand_ins = {x: x.type() for x in above}
     (alone,) = graph_replace([dist], stand_ins, strict=False)
@@ -102,7 +102,7 @@ def log_density(dist: TensorVariable, counts: TensorVariable) -> TensorVariable:
 
 
 class ConfidentialRV(SymbolicRandomVariable):
-    """A table of counts with any elementwise distribution, to be held on a fiber.
+    """A table of counts with an elementwise distribution, restricted to a fiber.
 
     Attributes
     ----------
@@ -114,13 +114,13 @@ class ConfidentialRV(SymbolicRandomVariable):
     start : array of int64
         A feasible table.
     dims : sequence of str, optional
-        Of the table where it becomes a variable of the model. Kept here, since copies of a model share its ops.
+        Dimensions of the table as a variable of the model. An attribute of the op, because copies of a model share ops.
     is_kept_out : bool
-        Whether it must not become one.
+        Whether the table must not become a variable of the model.
     data_digest : bytes
-        Of the data that the windows were computed from.
+        Digest of the data from which the windows were computed.
     unchanged : list of TensorVariable
-        Conditions that the data of the model are these.
+        Conditions that the data of the model are unchanged.
     """
 
     default_output = 0
@@ -143,9 +143,9 @@ class ConfidentialRV(SymbolicRandomVariable):
 
     @cached_property
     def groups(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Group of each cell, shape (d,), -1 for cells under no public sum; and the sum of each group.
+        """Return the group of each cell, shape (d,), -1 for cells in no public sum, and the sum of each group.
 
-        Where public sums split the cells into groups.
+        Requires public sums that split the cells into groups.
         """
         structure = self.observed.system.structure
         grouped = structure.partition[structure.blocks]
@@ -156,11 +156,11 @@ class ConfidentialRV(SymbolicRandomVariable):
 
     @cached_property
     def nested(self) -> NestedSums | None:
-        """Forest of all that is known of sums, where groups are not enough."""
+        """Forest of all exact and noisy sums, if groups are not sufficient."""
         return self.observed.nested(self.fiber.lower, self.fiber.width)
 
     def base(self, inputs: Sequence[Variable]) -> tuple[TensorVariable, TensorVariable | float]:
-        """Rebuild the analyst's distribution on the inputs of a node: its cells, and what to take off (`rows`)."""
+        """Rebuild the analyst's distribution on the inputs of a node: its cells, and the log density to subtract."""
         own = inputs if self.observed.likelihood.auxiliary is None else inputs[:-1]
         dist = self.base_op.make_node(*own).default_output()
         return elementwise(dist, self.start.shape)
@@ -173,16 +173,16 @@ class ConfidentialRV(SymbolicRandomVariable):
     def log_given(
         self, inputs: Sequence[Variable], counts: NDArray[np.int64] | TensorVariable
     ) -> TensorVariable | float:
-        """Log weights of the noise given the auxiliary variable, symbolic, shape (d, width); 0 where there is none."""
+        """Return log weights of the noise given the auxiliary variable, shape (d, width), or 0 without one."""
         likelihood = self.observed.likelihood
         if likelihood.norm is not None or likelihood.auxiliary is None:
             return 0.0
         return self.observed.log_counts(counts, inputs[-1])
 
     def exponential_family(self, inputs: Sequence[Variable]) -> Natural | None:
-        """Write the weights, noise included, as ``exp(log_h + eta x - log_normaliser)`` where they have that form.
+        """Return the weights, noise included, as ``exp(log_h + eta x - log_normaliser)``, or None.
 
-        Natural parameters and log normalisers of shape (d,), symbolic, and ``log_h`` of shape (d, width).
+        Natural parameters and log normalizers of shape (d,), symbolic, and ``log_h`` of shape (d, width).
         """
         form = None if self.observed.likelihood.auxiliary is not None else self._natural(inputs)
         if form is None:
@@ -194,27 +194,27 @@ class ConfidentialRV(SymbolicRandomVariable):
         return self._if_unchanged(eta), log_normaliser, log_h
 
     def _if_unchanged(self, weights: TensorVariable) -> TensorVariable:
-        """Return what the windows are needed for; a function of it raises an error where the data have changed."""
+        """Return weights whose evaluation raises an error if the data have changed."""
         return CheckAndRaise(ModelError, CHANGED)(weights, *self.unchanged) if self.unchanged else weights
 
     def _natural(self, inputs: Sequence[Variable]) -> Natural | None:
-        """Return the natural form, less what noise weighs given an auxiliary variable."""
+        """Return the exponential-family form without the noise given an auxiliary variable."""
         form = natural_form(self.base(inputs)[0], self.start.shape, self.counts)
         return form and (form.eta.ravel(), form.log_normaliser.ravel(), form.log_h + self.fiber.log_noise)
 
     def weights(
-        self, inputs: Sequence[Variable], factors: Sequence[Factor] = (), counts: TensorVariable | None = None
+        self, inputs: Sequence[Variable], factors: Sequence[CellFactor] = (), counts: TensorVariable | None = None
     ) -> TensorVariable:
-        """Log weights of all counts given everything else, symbolic, shape (d, width): data model, noise, dependents.
+        """Return log weights of all counts given everything else, shape (d, width): data model, noise, dependents.
 
         Parameters
         ----------
         inputs : sequence of TensorVariable
-            Of a node of this op.
-        factors : sequence of Factor
-            Densities of what depends on the table, cell by cell.
+            Inputs of a node of this op.
+        factors : sequence of CellFactor
+            Densities of dependents of the table, split by cell.
         counts : TensorVariable of int64, shape (d, width), optional
-            Other counts than those of the windows, one after the other in each row. Weights of these have no gradient.
+            Counts other than those of the windows, consecutive in each row. Their weights have no gradient.
         """
         form = self._natural(inputs)
         at = self.counts if counts is None else counts
@@ -223,26 +223,26 @@ class ConfidentialRV(SymbolicRandomVariable):
             weights = data + self._at(self.fiber.log_noise, "log_noise", counts)
         else:
             eta, log_normaliser, log_h = form
-            ends = (pt.constant(end, dtype="float64") for end in (-1e100, 1e100))  # a rate of 0 leaves the count 0
+            ends = (pt.constant(end, dtype="float64") for end in (-1e100, 1e100))  # a rate of 0 gives the count 0
             natural = pt.clip(eta, *ends)[:, None] * at - log_normaliser[:, None]
             weights = self._at(log_h, "log_h", counts) + natural
         weights += self.log_given(inputs, at)
-        if self.fiber.uninformed.any():  # the weight 1 at the first count of the window, which stands for all counts
+        if self.fiber.uninformed.any():  # weight 1 at the first count of the window, which represents all counts
             alone = pt.switch(pt.eq(at, self.fiber.lower[:, None]), 0.0, -np.inf)
             weights = pt.switch(self.fiber.uninformed[:, None], alone, weights)
         weights = self._if_unchanged(weights)
         if not factors:
             return weights
-        # dependents may have no law at counts that the table cannot have: those are evaluated at the likeliest one
-        known = apart(weights)
+        # dependents may have no density at impossible counts: these are evaluated at the most probable count
+        known = stop_gradient(weights)
         likeliest = (at[:, 0] + pt.argmax(known, axis=1))[:, None]
         possible = pt.switch(pt.eq(known, -np.inf), likeliest, at).T.reshape((at.shape[1], *self.start.shape))
         return weights + sum(factor.by_cell(possible) for factor in factors)
 
     def _data_model(self, dist: TensorVariable, counts: TensorVariable | None) -> TensorVariable:
-        """Log density of all counts by the data model, of each kind of cells once where windows are asked for."""
+        """Return log densities of counts by the data model; for windows, identical cells are evaluated once."""
         shape = self.start.shape
-        same = alike(dist, shape, self.fiber.lower) if counts is None else None
+        same = identical_cells(dist, shape, self.fiber.lower) if counts is None else None
         if same is None:
             at = self.counts if counts is None else counts
             return window_logp(dist, shape, at, values_only=counts is not None)
@@ -250,7 +250,7 @@ class ConfidentialRV(SymbolicRandomVariable):
         return window_logp(of_kinds, first.shape, self.counts[first])[kind]
 
     def _at(self, table: NDArray[np.float64], name: str, counts: TensorVariable | None) -> TensorVariable:
-        """Read fixed log weights, shape (d, width of the windows), at counts, beyond which they are -inf."""
+        """Return constant log weights, shape (d, width of the windows), at counts; -inf outside the windows."""
         known = fixed(table, name)
         if counts is None:
             return known
@@ -260,12 +260,12 @@ class ConfidentialRV(SymbolicRandomVariable):
         return pt.switch(inside, known[rows, pt.clip(column, 0, self.fiber.width - 1)], -np.inf)
 
     def conditional(
-        self, table: TensorVariable, factors: Sequence[Factor] = (), counts: TensorVariable | None = None
+        self, table: TensorVariable, factors: Sequence[CellFactor] = (), counts: TensorVariable | None = None
     ) -> list[TensorVariable]:
-        """State the law of the table given the parameters, symbolic, as walks along its lines need it.
+        """Return the distribution of the table given the parameters, symbolic, for Gibbs steps along lines.
 
-        Log weights of all counts, or those given, shape (d, width); and, where noise couples the cells, the image of
-        the release under its norm, shape (k,).
+        Log weights of all counts (or of the given counts), shape (d, width). If noise couples the cells, also the image
+        of the release under the norm of the noise, shape (k,).
         """
         inputs, likelihood = table.owner.inputs, self.observed.likelihood
         weights = self.weights(inputs, factors, counts)
@@ -283,7 +283,7 @@ def confidential(
     start: NDArray[np.int64],
     auxiliary: TensorVariable | None = None,
 ) -> TensorVariable:
-    """Wrap an unnamed distribution, already of the shape of the table."""
+    """Wrap an unnamed distribution that has the shape of the table."""
     inputs, inner, node = _reopen(dist)
     outputs = [node.default_output(), *_rngs(node.outputs)]
     given = [] if auxiliary is None else [auxiliary]
@@ -308,7 +308,7 @@ def _confidential_support_point(op: ConfidentialRV, rv: TensorVariable, *inputs:
 
 
 def _reopen(dist: TensorVariable) -> tuple[list[Variable], list[Variable], Apply]:
-    """Open an unnamed distribution: outer inputs, inner inputs, and its node on the inner ones."""
+    """Return the outer inputs of an unnamed distribution, its inner inputs, and its node on the inner inputs."""
     inputs = [pt.random.shared_rng(seed=None) if isinstance(inp.type, RandomType) else inp for inp in dist.owner.inputs]
     inner = [inp if isinstance(inp.type, RandomType) else inp.type() for inp in inputs]
     return inputs, inner, dist.owner.op.make_node(*inner)

@@ -1,12 +1,12 @@
-"""Which cell of a table each element of a graph looks at, derived from the operations that the graph is made of.
+"""The cell of a table on which each element of a graph depends, from the operations of the graph.
 
-The numbers of the cells go through the graph in place of the counts. Operations on elements, broadcasting, reductions,
-reshaping, joining and indexing by constants keep track of them; where two meet in one element it looks at several
-cells. So it may, too, after an operation that is not known here, and where random variables, or data that can change,
-decide which cell is taken. Nothing is evaluated at values of variables: what is found holds for all of them.
+The indices of the cells are propagated through the graph instead of the counts. Elementwise operations, broadcasting,
+reductions, reshaping, joining and indexing by constants propagate them. If two indices meet in one element, the element
+depends on several cells. The result is also unknown after an unsupported operation, and where random variables or
+mutable data select a cell. Nothing is evaluated at values of variables, so the result holds for all values.
 
-Numbers are held in arrays of the dimensions of the element, of length 1 along those in which they do not vary. So
-lengths that are not known, as of data that can change, need no number.
+Indices are stored in arrays with the dimensions of the element, of length 1 along dimensions in which they are
+constant. Unknown lengths, for example of mutable data, then need no indices.
 """
 
 from __future__ import annotations
@@ -47,33 +47,33 @@ from ppdinf._internal.pymc_compat import (
 from ppdinf._internal.types import Array
 from ppdinf.distributions.observation.float64 import constant
 
-__all__ = ["NONE", "cells_of"]
+__all__ = ["NONE", "cell_indices"]
 
-NONE = -1  # of an element that looks at no cell
+NONE = -1  # index of an element that depends on no cell
 
 type Numbers = NDArray[np.int64]
 
 
-def cells_of(density: TensorVariable, table: TensorVariable, shape: tuple[int, ...]) -> Numbers | None:
-    """Tell which cell of a table each element of a graph looks at.
+def cell_indices(density: TensorVariable, table: TensorVariable, shape: tuple[int, ...]) -> Numbers | None:
+    """Return the cell of a table on which each element of a graph depends.
 
     Parameters
     ----------
     density : TensorVariable
     table : TensorVariable
     shape : tuple of int
-        Of the table.
+        Shape of the table.
 
     Returns
     -------
     array of int64, or None
-        Numbers of cells, -1 where an element looks at none; of the dimensions of `density`, of length 1 where all
-        along one look at the same. None if an element looks at several, or may.
+        Indices of cells, -1 where an element depends on no cell; with the dimensions of `density`, of length 1 along
+        dimensions in which the index is constant. None if an element depends on several cells or may do so.
 
     Examples
     --------
     >>> x, at = pt.lvector("x"), pt.lscalar("at")
-    >>> cells_of(pt.log(x)[[2, 0]] + 1, x, (3,)), cells_of(x.cumsum(), x, (3,)), cells_of(x[at], x, (3,))
+    >>> cell_indices(pt.log(x)[[2, 0]] + 1, x, (3,)), cell_indices(x.cumsum(), x, (3,)), cell_indices(x[at], x, (3,))
     (array([2, 0]), None, None)
     """
     known: dict[Variable, Numbers] = {table: np.arange(math.prod(shape)).reshape(shape)}
@@ -90,7 +90,7 @@ def cells_of(density: TensorVariable, table: TensorVariable, shape: tuple[int, .
 
 
 def _valued(density: TensorVariable) -> set[Apply]:
-    """Find the operations whose values a graph depends on: not those that only give shapes, or raise errors."""
+    """Return the operations whose values a graph depends on, without those that only give shapes or raise errors."""
     found, ahead = set(), [density.owner]
     while ahead:
         node = ahead.pop()
@@ -103,8 +103,8 @@ def _valued(density: TensorVariable) -> set[Apply]:
 
 
 def _through(node: Apply, which: list[Numbers | None]) -> Numbers | None:
-    """Send numbers of cells through one operation; None if it may mix cells."""
-    op, (first, *rest), out = node.op, which, node.outputs[0]
+    """Propagate indices of cells through one operation; None if it may mix cells."""
+    op, (first, *remaining), out = node.op, which, node.outputs[0]
     if len(node.outputs) > 1:
         return None
     if isinstance(op, Elemwise):
@@ -113,16 +113,18 @@ def _through(node: Apply, which: list[Numbers | None]) -> Numbers | None:
         axis, joined = (op.axis, which) if isinstance(op, Join) else (0, [x if x is None else x[None] for x in which])
         lengths = [x.type.shape[axis] if isinstance(op, Join) else 1 for x in node.inputs]
         return _joined(joined, lengths, axis, out.ndim)
-    if first is None or any(x is not None for x in rest):
+    if first is None or any(x is not None for x in remaining):
         return None
     if isinstance(op, ViewOp | CheckParameterValue | SpecifyShape):
         return first
     if isinstance(op, CAReduce | LogSumExp):
         return _reduced(first, op.axis, keepdims=out.ndim == first.ndim)
     if isinstance(op, DimShuffle):
-        kept = [axis for axis in op.new_order if axis != "x"]
+        retained = [axis for axis in op.new_order if axis != "x"]
         lengths = [1 if axis == "x" else first.shape[axis] for axis in op.new_order]
-        return first.transpose([*kept, *(axis for axis in range(first.ndim) if axis not in kept)]).reshape(lengths)
+        return first.transpose([*retained, *(axis for axis in range(first.ndim) if axis not in retained)]).reshape(
+            lengths
+        )
     if isinstance(op, Alloc):
         return first.reshape((1,) * (out.ndim - first.ndim) + first.shape)
     if isinstance(op, Subtensor | AdvancedSubtensor):
@@ -133,7 +135,7 @@ def _through(node: Apply, which: list[Numbers | None]) -> Numbers | None:
 
 
 def _together(parts: Sequence[Numbers]) -> Numbers | None:
-    """Numbers of elements made of several, broadcast; None where two numbers meet."""
+    """Return broadcast indices of elements computed from several inputs; None if two indices meet."""
     numbers = parts[0]
     for other in parts[1:]:
         if ((numbers != other) & (numbers != NONE) & (other != NONE)).any():
@@ -143,18 +145,18 @@ def _together(parts: Sequence[Numbers]) -> Numbers | None:
 
 
 def _reduced(numbers: Numbers, axis: int | Sequence[int] | None, keepdims: bool) -> Numbers | None:
-    """Numbers of sums along axes; None where two numbers meet."""
+    """Return indices of sums along axes; None if two indices meet."""
     axes = tuple(range(numbers.ndim)) if axis is None else tuple(np.atleast_1d(axis).tolist())
     end = np.iinfo(np.int64).max
-    most = np.asarray(np.max(numbers, axis=axes, keepdims=True, initial=NONE))
-    least = np.min(np.where(numbers == NONE, end, numbers), axis=axes, keepdims=True, initial=end)
-    if ((most != NONE) & (most != least)).any():
+    upper = np.asarray(np.max(numbers, axis=axes, keepdims=True, initial=NONE))
+    lower = np.min(np.where(numbers == NONE, end, numbers), axis=axes, keepdims=True, initial=end)
+    if ((upper != NONE) & (upper != lower)).any():
         return None
-    return most if keepdims else most.squeeze(axes)
+    return upper if keepdims else upper.squeeze(axes)
 
 
 def _joined(parts: Sequence[Numbers | None], lengths: Sequence[int | None], axis: int, ndim: int) -> Numbers | None:
-    """Numbers of parts side by side; None where it is not known how long one is."""
+    """Return indices of joined parts; None if a required length is unknown."""
     spread = []
     for part, length in zip(parts, lengths, strict=True):
         numbers = np.full((1,) * ndim, NONE) if part is None else part
@@ -163,25 +165,25 @@ def _joined(parts: Sequence[Numbers | None], lengths: Sequence[int | None], axis
                 return None
             numbers = np.repeat(numbers, length, axis=axis)
         spread.append(numbers)
-    rest = np.broadcast_shapes(*(np.delete(numbers.shape, axis) for numbers in spread))
-    shapes = [(*rest[:axis], numbers.shape[axis], *rest[axis:]) for numbers in spread]
+    remaining = np.broadcast_shapes(*(np.delete(numbers.shape, axis) for numbers in spread))
+    shapes = [(*remaining[:axis], numbers.shape[axis], *remaining[axis:]) for numbers in spread]
     return np.concatenate([np.broadcast_to(x, shape) for x, shape in zip(spread, shapes, strict=True)], axis=axis)
 
 
 def _taken(numbers: Numbers, entries: Sequence[slice | Variable]) -> Numbers | None:
-    """Numbers of what is indexed; None where an index along which they vary is not constant."""
+    """Return indices of an indexed array; None if an index along which they vary is not constant."""
     index: list[slice | int | Array] = []
     axis = 0
     for entry in entries:
         over = entry.ndim if not isinstance(entry, slice) and entry.dtype == "bool" else 1
         lengths = numbers.shape[axis : axis + over]
         axis += over
-        if set(lengths) <= {1}:  # the same number whatever is taken
+        if set(lengths) <= {1}:  # the cell is the same for every index
             index += [slice(None)] if isinstance(entry, slice) else [_first_of(entry)] * over
         elif isinstance(entry, slice):
             ends = [None if x is None else _settled(x) for x in (entry.start, entry.stop, entry.step)]
             given = [x is not None for x in (entry.start, entry.stop, entry.step)]
-            if any(wanted and end is None for wanted, end in zip(given, ends, strict=True)):
+            if any(requested and end is None for requested, end in zip(given, ends, strict=True)):
                 return None
             index.append(slice(*(None if end is None else int(end) for end in ends)))
         else:
@@ -198,30 +200,30 @@ def _taken(numbers: Numbers, entries: Sequence[slice | Variable]) -> Numbers | N
 
 
 def _first_of(entry: Variable) -> int | Array:
-    """Index of the first, of the dimensions of another index."""
+    """Return the first index, with the dimensions of another index."""
     ndim = 1 if entry.dtype == "bool" else getattr(entry, "ndim", 0)
     return np.zeros((1,) * ndim, dtype=np.int64) if ndim else 0
 
 
 def _reshaped(numbers: Numbers, node: Apply) -> Numbers | None:
-    """Numbers in another shape; None where shapes are not known and there are several numbers."""
+    """Return indices in another shape; None if shapes are unknown and indices vary."""
     before, out, op = node.inputs[0], node.outputs[0], node.op
     lengths = [known if length == 1 else length for length, known in zip(numbers.shape, before.type.shape, strict=True)]
     if isinstance(op, JoinDims):
-        wanted: Array | None = np.array([-1 if n is None else n for n in out.type.shape])
+        requested: Array | None = np.array([-1 if n is None else n for n in out.type.shape])
     else:
-        wanted = _settled(node.inputs[1])
-    if isinstance(op, SplitDims) and wanted is not None and None not in lengths:
-        wanted = np.array([*lengths[: op.axis], *wanted, *lengths[op.axis + 1 :]])
-    if wanted is not None and None not in lengths and (wanted == -1).sum() <= 1:
-        return np.broadcast_to(numbers, lengths).reshape(wanted)
+        requested = _settled(node.inputs[1])
+    if isinstance(op, SplitDims) and requested is not None and None not in lengths:
+        requested = np.array([*lengths[: op.axis], *requested, *lengths[op.axis + 1 :]])
+    if requested is not None and None not in lengths and (requested == -1).sum() <= 1:
+        return np.broadcast_to(numbers, lengths).reshape(requested)
     return (
         np.full((1,) * out.ndim, numbers.ravel()[0]) if numbers.size and (numbers == numbers.ravel()[0]).all() else None
     )
 
 
 def _settled(x: Variable) -> Array | None:
-    """Value of an index or a shape that nothing can change; None of others."""
+    """Return the value of a constant index or shape, or None."""
     if isinstance(x, Constant):
         return np.asarray(x.data)
     sizes = {

@@ -1,4 +1,4 @@
-"""Data models of the form ``h(x) exp(eta x) / Z(eta)``: only eta varies, so no table of densities is rebuilt."""
+"""Data models of the form ``h(x) exp(eta x) / Z(eta)``, of which only eta varies, so log h is computed once."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ from ppdinf.distributions.observation.float64 import constant
 
 __all__ = ["NaturalForm", "natural_form"]
 
-CERTAIN = 2000.0  # stands for infinite log odds: another count than n has probability exp(-2000)
+CERTAIN = 2000.0  # replaces infinite log odds: a count other than n has probability exp(-2000)
 
 
 class NaturalForm(NamedTuple):
-    """Natural parameter and log normaliser (symbolic, shape of the table), and ``log h`` of counts."""
+    """Natural parameter and log normalizer (symbolic, shape of the table), and ``log h`` of counts."""
 
     eta: TensorVariable
     log_normaliser: TensorVariable
@@ -39,7 +39,7 @@ class NaturalForm(NamedTuple):
 
 
 def natural_form(table: TensorVariable, shape: tuple[int, ...], counts: NDArray[np.int64]) -> NaturalForm | None:
-    """Write a distribution in natural form where it has one with a fixed ``h``.
+    """Return the exponential-family form of a distribution with a constant ``h``, or None.
 
     Parameters
     ----------
@@ -48,12 +48,12 @@ def natural_form(table: TensorVariable, shape: tuple[int, ...], counts: NDArray[
     shape : tuple of int
         Its shape.
     counts : array of int64, shape (d, width)
-        Where to evaluate ``log h``; negative counts have none.
+        Counts at which ``log h`` is evaluated; negative counts have ``log h`` = -inf.
 
     Returns
     -------
     NaturalForm or None
-        Poisson, Bernoulli, geometric; binomial and negative binomial with a constant size; None for any other.
+        Not None for Poisson, Bernoulli, geometric, and for binomial and negative binomial with a constant size.
 
     Examples
     --------
@@ -91,7 +91,7 @@ def natural_form(table: TensorVariable, shape: tuple[int, ...], counts: NDArray[
 
 
 def _odds(p: TensorVariable) -> tuple[TensorVariable, TensorVariable]:
-    """Log odds, and logarithm of ``1 - p``; where p was made of log odds, from these, exact however large."""
+    """Return the log odds and the logarithm of ``1 - p``, exact for large log odds if p is a sigmoid of them."""
     logit = _undo_sigmoid(p)
     if logit is not None:
         return logit, -pt.softplus(logit)
@@ -101,7 +101,7 @@ def _odds(p: TensorVariable) -> tuple[TensorVariable, TensorVariable]:
 
 
 def _undo_sigmoid(p: TensorVariable) -> TensorVariable | None:
-    """Return what a sigmoid was taken of, by way of operations on its shape; None where p is no sigmoid."""
+    """Return the argument of a sigmoid, through operations on its shape, or None if p is not a sigmoid."""
     if p.owner is None:
         return None
     op = p.owner.op
@@ -114,13 +114,13 @@ def _undo_sigmoid(p: TensorVariable) -> TensorVariable | None:
 
 
 def _log(x: TensorVariable) -> TensorVariable:
-    """Logarithm with the gradient 0 at 0, where 0 / 0 would spoil that of every other cell: nobody lives there."""
+    """Return the logarithm with gradient 0 at 0, so that an exposure of 0 does not make other gradients nan."""
     none = pt.eq(x, 0)
     return pt.switch(none, -np.inf, pt.log(pt.switch(none, 1, x)))
 
 
 def _log1m(p: TensorVariable) -> TensorVariable:
-    """Logarithm of ``1 - p``, with the gradient 0 at p = 1."""
+    """Return the logarithm of ``1 - p`` with gradient 0 at p = 1."""
     none = pt.eq(p, 1)
     return pt.switch(none, -np.inf, pt.log1p(-pt.switch(none, 0, p)))
 

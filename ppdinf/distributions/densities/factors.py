@@ -1,10 +1,10 @@
-"""Densities of what depends on a confidential table, taken apart by cell.
+"""Densities of dependents of a confidential table, split by cell.
 
-Deaths that are binomial in a county's cases, an outcome whose exposure is a count, a potential: each multiplies the law
-of the table by a factor f(x). Where every element of log f looks at one cell
+Binomial deaths among a county's cases, an outcome whose exposure is a count, or a potential multiplies the posterior of
+the table by a factor f(x). If every element of log f depends on a single cell
 (`ppdinf.distributions.densities.constant_indices`), the sums of the elements by cell are further log weights of its
-counts, and the table can be summed out with them, or walked by exact full conditionals. Otherwise f is a function of
-the whole table.
+counts. The table can then be marginalized or sampled by exact full conditionals. Otherwise f is a function of the
+complete table.
 """
 
 from __future__ import annotations
@@ -31,25 +31,25 @@ from ppdinf._internal.pymc_compat import (
     graph_replace,
     vectorize_graph,
 )
-from ppdinf.distributions.densities.constant_indices import NONE, cells_of
+from ppdinf.distributions.densities.constant_indices import NONE, cell_indices
 
-__all__ = ["Factor", "factors_in", "read_cells"]
+__all__ = ["CellFactor", "factors_in", "read_cells"]
 
 
-class Factor(NamedTuple):
-    """A log density whose elements look at one cell of the table each.
+class CellFactor(NamedTuple):
+    """A log density whose elements each depend on a single cell of the table.
 
     Attributes
     ----------
     density : TensorVariable
         A function of `table`, of any shape.
     table : TensorVariable
-        Stands for the counts, d of them.
+        Symbolic input for the d counts.
     size : int
         Number of cells d.
     cells : array of int64, dimensions of the density
-        Number of the cell that each element looks at; -1 for none. Of length 1 where all along a dimension look at the
-        same.
+        Index of the cell on which each element depends; -1 for none. A dimension along which all elements depend on the
+        same cell has length 1.
     """
 
     density: TensorVariable
@@ -58,24 +58,24 @@ class Factor(NamedTuple):
     cells: NDArray[np.int64]
 
     def by_cell(self, counts: TensorVariable) -> TensorVariable | float:
-        """Log density of every count of every cell, symbolic, shape (d, width).
+        """Return the log density of every count of every cell, symbolic, shape (d, width).
 
         Parameters
         ----------
         counts : TensorVariable, shape (width, *table shape)
         """
         width, cells = counts.shape[0], self.cells.ravel()
-        seen = np.flatnonzero(cells != NONE)
-        if not seen.size:
+        read = np.flatnonzero(cells != NONE)
+        if not read.size:
             return 0.0
         every = _added_up(vectorize_graph(self.density, {self.table: counts}), self.cells.shape)
         every = every.reshape((width, cells.size)).T
         if np.array_equal(cells, np.arange(self.size)):
             return every
-        return pt.zeros((self.size, width))[cells[seen]].inc(every[seen])
+        return pt.zeros((self.size, width))[cells[read]].inc(every[read])
 
-    def apart(self, start: NDArray[np.int64]) -> TensorVariable | float:
-        """Log density of the elements that look at no cell, symbolic; the table is one of any counts."""
+    def constant_part(self, start: NDArray[np.int64]) -> TensorVariable | float:
+        """Return the log density of elements that depend on no cell, symbolic; any counts can be substituted."""
         none = np.flatnonzero(self.cells.ravel() == NONE)
         if not none.size:
             return 0.0
@@ -83,8 +83,8 @@ class Factor(NamedTuple):
         return _added_up(density, self.cells.shape).ravel()[none].sum()
 
 
-def read_cells(by_cell: Sequence[Factor], of_all: Sequence[TensorVariable], size: int) -> NDArray[np.bool_]:
-    """Tell which cells of a table densities depend on, shape (size,); all where one depends on several at once."""
+def read_cells(by_cell: Sequence[CellFactor], of_all: Sequence[TensorVariable], size: int) -> NDArray[np.bool_]:
+    """Return a mask of cells on which densities depend, shape (size,); all cells if a density depends on several."""
     found = np.full(size, len(of_all) > 0)
     for factor in by_cell:
         found[factor.cells[factor.cells != NONE]] = True
@@ -92,22 +92,22 @@ def read_cells(by_cell: Sequence[Factor], of_all: Sequence[TensorVariable], size
 
 
 def _added_up(density: TensorVariable, shape: tuple[int, ...]) -> TensorVariable:
-    """Add elements up along the last dimensions, those where a shape has length 1."""
+    """Sum elements over the last dimensions in which a shape has length 1."""
     lead = density.ndim - len(shape)
-    alike = [lead + k for k, n in enumerate(shape) if n == 1 and density.type.shape[lead + k] != 1]
-    return density.sum(axis=alike, keepdims=True) if alike else density
+    repeated = [lead + k for k, n in enumerate(shape) if n == 1 and density.type.shape[lead + k] != 1]
+    return density.sum(axis=repeated, keepdims=True) if repeated else density
 
 
-def factors_in(density: TensorVariable, table: TensorVariable, shape: tuple[int, ...]) -> list[Factor] | None:
-    """Take a log density apart by cell; None where an element looks at several cells, or may.
+def factors_in(density: TensorVariable, table: TensorVariable, shape: tuple[int, ...]) -> list[CellFactor] | None:
+    """Split a log density by cell; None if an element depends on several cells or may do so.
 
     Parameters
     ----------
     density : TensorVariable
-        Its elements are added up, and a sum is taken for its terms.
+        Log density; its elements are summed, and a sum is replaced by its terms.
     table : TensorVariable
     shape : tuple of int
-        Of the table.
+        Shape of the table.
 
     Examples
     --------
@@ -116,14 +116,14 @@ def factors_in(density: TensorVariable, table: TensorVariable, shape: tuple[int,
     [-1, [0, 1], 0]
     """
     terms = _terms(density, table)
-    cells = [cells_of(term, table, shape) for term in terms]
+    cells = [cell_indices(term, table, shape) for term in terms]
     size = math.prod(shape)
-    found = [Factor(x, table, size, known) for x, known in zip(terms, cells, strict=True) if known is not None]
+    found = [CellFactor(x, table, size, known) for x, known in zip(terms, cells, strict=True) if known is not None]
     return found if len(found) == len(terms) else None
 
 
 def _terms(x: TensorVariable, table: TensorVariable) -> list[TensorVariable]:
-    """Graphs whose elements add up to the sum of all elements of another."""
+    """Return graphs whose elements sum to the sum of all elements of the given graph."""
     if x.owner is None:
         return [x]
     op, inputs = x.owner.op, x.owner.inputs

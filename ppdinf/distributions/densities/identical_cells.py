@@ -1,7 +1,7 @@
-"""Cells that have the same law whatever the parameters are, so that one of them tells what the counts of all weigh.
+"""Cells with identical distributions, whose log densities are evaluated once.
 
-A state's blocks with equally many units, under one mean and one spread, are such cells: of thousands of blocks a few
-hundred differ.
+Example: blocks of a state with equal numbers of units, and a common mean and spread. Of thousands of blocks, a few
+hundred are distinct.
 """
 
 from __future__ import annotations
@@ -13,39 +13,39 @@ from numpy.typing import NDArray
 from ppdinf._internal.pymc_compat import RandomVariable, TensorVariable
 from ppdinf.distributions.observation.float64 import constant
 
-__all__ = ["alike"]
+__all__ = ["identical_cells"]
 
 
-def alike(
+def identical_cells(
     dist: TensorVariable, shape: tuple[int, ...], key: NDArray[np.int64]
 ) -> tuple[TensorVariable, NDArray[np.int64], NDArray[np.int64]] | None:
-    """Find cells that differ in nothing but their place.
+    """Group cells with identical distributions.
 
     Parameters
     ----------
     dist : TensorVariable
         An elementwise distribution of the shape of the table.
     shape : tuple of int
-        That shape.
+        Shape of the table.
     key : array of int64, shape (d,)
-        A number of each cell in which cells have to agree, too.
+        A number for each cell, which identical cells must share.
 
     Returns
     -------
     dist : TensorVariable, shape (kinds,)
-        The law of a cell of each kind.
+        Distribution of a cell of each group.
     first : array of int64, shape (kinds,)
-        The first cell of each kind.
+        The first cell of each group.
     kind : array of int64, shape (d,)
-        Kind of each cell.
-    None where all cells may differ: a parameter varies from cell to cell and is no constant.
+        Group of each cell.
+    None if all cells may differ because a parameter varies between cells and is not constant.
 
     Examples
     --------
     >>> import pymc as pm
     >>> spread = pm.Gamma.dist(2, 1)
     >>> counts = pm.BetaBinomial.dist(alpha=spread, beta=1, n=[4, 7, 4], shape=3)
-    >>> alike(counts, (3,), np.zeros(3, dtype=np.int64))[1:]
+    >>> identical_cells(counts, (3,), np.zeros(3, dtype=np.int64))[1:]
     (array([0, 1]), array([0, 1, 0]))
     """
     op = dist.owner.op

@@ -1,13 +1,13 @@
-"""Marginal likelihood of a noisy table with public totals, as a differentiable PyTensor expression.
+"""Marginal likelihood of a noisy table with public totals.
 
-With the confidential counts summed out exactly (:mod:`ppdinf.fiber.sums_given_totals.totals`), NUTS runs on the
-parameters alone.  One Op serves both forms of weights:
+The confidential counts are marginalized exactly (:mod:`ppdinf.fiber.sums_given_totals.totals`), so NUTS samples only
+the parameters. One Op evaluates both forms of weights:
 
 * a table of log weights, ``logw[i, k]`` for ``x_i = lo[i] + k``, any function of the parameters;
 * exponential families, ``h_i(x) exp(eta_i x)`` with fixed ``h``: Poisson (``eta`` = log rate), binomial
-  (logit), negative binomial of fixed shape.  Only ``eta`` is differentiated and no table is rebuilt.
+  (logit), negative binomial of fixed shape. Only ``eta`` is differentiated, and ``h`` is computed once.
 
-Gradients, which the Op returns with the value (:mod:`ppdinf.distributions.densities.sums_given_totals_op`), are
+The Op returns gradients with the value (:mod:`ppdinf.distributions.densities.sums_given_totals_op`). They are
 posterior marginals and posterior means of the counts.
 """
 
@@ -29,11 +29,11 @@ from ppdinf.fiber.sums_given_totals.packed_sums import SIZES, Packed, pack
 
 __all__ = ["logp_natural", "logp_table"]
 
-PIECES = 2**18  # of log normalisers, at most: 40 MB
-NODES = 2**15  # pieces with Gauss nodes, at most: 15 MB, a second or two
-ON_GRIDS = 2**24  # numbers on grids of frequencies, at most: 130 MB
+MAX_PIECES = 2**18  # maximum number of pieces of log normalizers: 40 MB
+MAX_NODES = 2**15  # maximum number of pieces with Gauss nodes: 15 MB, one or two seconds
+ON_GRIDS = 2**24  # maximum number of values on grids of frequencies: 130 MB
 
-# by what they were made of, as long as a graph has them: PyMC asks for the density of a model several times
+# cached by their inputs while a graph exists: PyMC requests the density of a model several times
 _in_graphs: WeakValueDictionary[tuple[bytes, str], TensorVariable] = WeakValueDictionary()
 
 # distinct rows of weights, their upper_envelope, and the row of each cell
@@ -41,14 +41,14 @@ type OfRows = tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.int64]]
 
 
 def fixed(table: NDArray[np.float64], name: str) -> TensorVariable:
-    """Put numbers in a graph; as a constant, unless one of that size would keep the model out of numba's cache."""
+    """Put numbers in a graph, as a constant if numba can still cache a model with a constant of that size."""
     return pytensor.shared(table, name=name) if table.nbytes > NUMBA_CONSTANT_SIZE_LIMIT else pt.as_tensor(table)
 
 
-def _whole(values: pt.TensorLike, name: str) -> TensorVariable:
+def _integers(values: pt.TensorLike, name: str) -> TensorVariable:
     variable = pt.as_tensor(values)
     if np.dtype(variable.dtype).kind not in "iu":
-        raise InvariantError(f"{name} must hold integers, not {variable.dtype}; convert it without rounding")
+        raise InvariantError(f"{name} must have an integer type, found {variable.dtype}; convert without rounding")
     return pt.atleast_1d(variable.astype("int64"))
 
 
@@ -62,23 +62,25 @@ def _logp(
     as_means: bool,
     near: NDArray[np.int64] | None = None,
 ) -> TensorVariable:
-    goal, lower, blocks = _whole(total, "total"), constant(_whole(lo, "lo")), np.atleast_1d(np.asarray(block))
+    goal, lower, blocks = _integers(total, "total"), constant(_integers(lo, "lo")), np.atleast_1d(np.asarray(block))
     if goal.type.shape[0] is None:
         raise InvariantError("the number of totals must be known when the model is built")
     if lower is None:
         raise InvariantError("lo must be known when the model is built")
     if blocks.dtype.kind not in "iu" or not ((blocks >= -1) & (blocks < goal.type.shape[0])).all():
-        raise InvariantError(f"block must name one of {goal.type.shape[0]} totals (from 0) or be -1 for a free cell")
+        raise InvariantError(
+            f"block must be an index of the {goal.type.shape[0]} totals (from 0), or -1 for a free cell"
+        )
     if not {blocks.size, lower.size} <= {1, cells}:
-        raise ModelError(f"lo has {lower.size:,} entries and block {blocks.size:,}: one is needed, or {cells:,}")
-    refuse_jax(SumsGivenTotals, "a confidential table that is summed out has")
+        raise ModelError(f"lo has {lower.size:,} entries and block {blocks.size:,}: both need 1 or {cells:,}")
+    refuse_jax(SumsGivenTotals, "a marginalized confidential table has")
     lower, blocks = (np.broadcast_to(x.astype(np.int64), cells) for x in (lower, blocks))
     sums = constant(goal)
-    reals, whole = _fixed(of_rows, blocks, lower, goal.type.shape[0], sums, as_means, near)
-    if sums is None:  # totals that are data of the model
+    reals, integer = _fixed(of_rows, blocks, lower, goal.type.shape[0], sums, as_means, near)
+    if sums is None:  # totals are data of the model
         start = SIZES + 3 * cells
-        whole = whole[start : start + goal.type.shape[0]].set(goal)
-    return SumsGivenTotals(as_means=as_means)(varying, reals, whole)[0]
+        integer = integer[start : start + goal.type.shape[0]].set(goal)
+    return SumsGivenTotals(as_means=as_means)(varying, reals, integer)[0]
 
 
 def _fixed(
@@ -90,18 +92,18 @@ def _fixed(
     as_means: bool,
     near: NDArray[np.int64] | None,
 ) -> list[TensorVariable]:
-    """Put all that parameters do not change in a graph, with pieces where means are asked for; `Packed`."""
+    """Put all constant inputs in a graph, with piecewise polynomials if means are required; `Packed`."""
     key = hashlib.sha256(pickle.dumps((of_rows, blocks, lower, size, total, as_means, near))).digest()
-    kept = [_in_graphs.get((key, name)) for name in Packed._fields]
-    if None in kept:
-        pieces, grids, nodes = totals.NO_PIECES, totals.NO_GRIDS, totals.NO_NODES
+    shared = [_in_graphs.get((key, name)) for name in Packed._fields]
+    if None in shared:
+        approximations, grids, nodes = totals.NO_PIECES, totals.NO_GRIDS, totals.NO_NODES
         if as_means:
-            pieces, grids, nodes = _cut(of_rows[0], of_rows[2], blocks, lower, total, near)
+            approximations, grids, nodes = _cut(of_rows[0], of_rows[2], blocks, lower, total, near)
         known = np.zeros(size, dtype=np.int64) if total is None else total
-        packed = pack(*of_rows[:2], blocks, of_rows[2], lower, known, pieces, grids, nodes)
-        kept = [pytensor.shared(x, name=f"fixed_{name}", borrow=True) for name, x in packed._asdict().items()]
-        _in_graphs.update({(key, name): variable for name, variable in zip(Packed._fields, kept, strict=True)})
-    return kept
+        packed = pack(*of_rows[:2], blocks, of_rows[2], lower, known, approximations, grids, nodes)
+        shared = [pytensor.shared(x, name=f"fixed_{name}", borrow=True) for name, x in packed._asdict().items()]
+        _in_graphs.update({(key, name): variable for name, variable in zip(Packed._fields, shared, strict=True)})
+    return shared
 
 
 def _cut(
@@ -112,9 +114,9 @@ def _cut(
     total: NDArray[np.int64] | None,
     near: NDArray[np.int64] | None,
 ) -> tuple[totals.Pieces, totals.Grids, totals.NodePieces]:
-    """Cut rows of free cells, and of cells in blocks that are large enough, into pieces; of smaller ones on grids.
+    """Approximate rows of free cells and of large blocks by piecewise polynomials, rows of smaller blocks on grids.
 
-    In smaller blocks of which windows are wide, rows are cut into pieces with Gauss nodes, which are made in less time.
+    Rows of smaller blocks with wide windows are split into pieces with Gauss nodes, which take less time to build.
     """
     size = np.bincount(blocks[blocks >= 0], minlength=1)[blocks]
     few, every = (blocks >= 0) & (size <= totals.FEW), np.arange(len(table))
@@ -124,22 +126,24 @@ def _cut(
         likely = np.full(len(table), np.nan)
         if near is not None:
             likely[row] = near - lower
-        nodes = totals.node_pieces(table, np.isin(every, row[by_nodes]), likely, NODES)
+        nodes = totals.node_pieces(table, np.isin(every, row[by_nodes]), likely, MAX_NODES)
     on_grids = few & (size >= totals.FEWEST) & ~by_nodes & (total is not None)
     useful = (blocks < 0) | (~by_nodes & (size >= totals.MANY)) | on_grids
     if not useful.any():
         return totals.NO_PIECES, totals.NO_GRIDS, nodes
-    pieces = totals.pieces_of(table, np.isin(every, row[useful]), PIECES)
+    approximations = totals.pieces_of(table, np.isin(every, row[useful]), MAX_PIECES)
     if total is None or not on_grids.any():
-        return pieces, totals.NO_GRIDS, nodes
+        return approximations, totals.NO_GRIDS, nodes
     offsets = total.astype(np.int64)
     np.subtract.at(offsets, blocks[blocks >= 0], lower[blocks >= 0])
-    grids = totals.grids_of(table, row, blocks, offsets, pieces, ON_GRIDS, None if near is None else near - lower)
-    return pieces, grids, nodes
+    grids = totals.grids_of(
+        table, row, blocks, offsets, approximations, ON_GRIDS, None if near is None else near - lower
+    )
+    return approximations, grids, nodes
 
 
 def logp_table(logw: pt.TensorLike, *, lo: pt.TensorLike, total: pt.TensorLike, block: ArrayLike = 0) -> TensorVariable:
-    """Log weight of all tables with the given totals, from log weights of every cell and value.
+    """Return the log weight of all tables with the given totals, from log weights of every cell and value.
 
     Parameters
     ----------
@@ -147,22 +151,22 @@ def logp_table(logw: pt.TensorLike, *, lo: pt.TensorLike, total: pt.TensorLike, 
         ``logw[i, k]`` is the log weight of ``x_i = lo[i] + k``: log probability under the data model plus
         log probability of the noise ``y_i - x_i``; -inf where impossible.
     lo : tensor_like of int, shape (d,) or ()
-        The integer that column 0 of each row stands for.
+        The integer of column 0 of each row.
     total : tensor_like of int, shape (n_totals,) or ()
         Public totals.
     block : array_like of int, shape (d,) or ()
-        Which total a cell counts towards; -1 for none (a free cell, summed on its own).
+        Index of the total that contains a cell; -1 for none (a free cell, summed separately).
 
     Returns
     -------
     TensorVariable, shape (n_totals + 1,)
-        One entry per total, -inf where no table has it, and last the sum over all free cells.  Add up for a
-        :class:`pymc.Potential`.  Differentiable once in ``logw``.
+        One entry per total, -inf if no table has the total, and last the sum over all free cells. The sum of the
+        entries is a :class:`pymc.Potential`. Differentiable once in ``logw``.
 
     Raises
     ------
     InvariantError
-        Totals, lower ends or blocks that are not integers or do not fit.
+        Totals, lower ends or blocks are not integers or do not fit.
 
     Notes
     -----
@@ -190,23 +194,23 @@ def logp_natural(
     block: ArrayLike = 0,
     near: NDArray[np.int64] | None = None,
 ) -> TensorVariable:
-    """Log weight of all tables with the given totals, for weights ``exp(logh[i, k] + eta[i] x)``.
+    """Return the log weight of all tables with the given totals, for weights ``exp(logh[i, k] + eta[i] x)``.
 
-    The fast form for exponential families: only ``eta`` varies, each call looks at the entries that matter
-    under it, and no table is rebuilt.  The log normaliser of the family is left to the caller: subtract
+    The fast form for exponential families: only ``eta`` varies, each call evaluates the entries with significant
+    weight, and ``logh`` is processed once. The log normalizer of the family is not included: subtract
     ``exp(eta).sum()`` for Poisson counts.
 
     Parameters
     ----------
     eta : tensor_like, shape (d,)
-        Natural parameters (log rates of Poisson counts); -inf leaves only ``x_i = 0``.
+        Natural parameters (log rates of Poisson counts); -inf permits only ``x_i = 0``.
     logh : array_like, shape (d, W)
         Fixed log weights, such as ``-log x!`` plus the log probability of the noise ``y_i - x``.
     lo, total, block
         As for :func:`logp_table`.
     near : array of int64, shape (d,), optional
-        Counts that cells are likely near, such as noisy counts. What is tabulated ahead is made for them: with others,
-        or without, the same numbers may take longer.
+        Likely counts of the cells, such as noisy counts. Precomputed approximations are built around them; they affect
+        the time, not the result.
 
     Returns
     -------
@@ -216,16 +220,17 @@ def logp_natural(
     Raises
     ------
     InvariantError, ModelError
-        As for :func:`logp_table`; log weights that are nan or +inf.
+        As for :func:`logp_table`, or log weights are nan or +inf.
 
     Notes
     -----
-    Polynomials serve where a window holds its cell: a column of -inf for an impossible count, -1 for Poisson cells
-    whose windows reach 0, tells that nothing is cut off there. Without it the same numbers come from the rows, slower.
+    Polynomials are used if a window contains the complete support of its cell. A column of -inf for an impossible count
+    marks such a window (-1 for Poisson cells whose windows start at 0). Otherwise the rows give the same result more
+    slowly.
 
     Examples
     --------
-    Two Poisson counts known by their sum alone, 4: Poisson of the sum of rates.
+    Two Poisson counts with a known sum of 4: the sum is Poisson with the sum of the rates.
 
     >>> import numpy as np
     >>> from scipy.special import gammaln

@@ -1,8 +1,8 @@
-"""A mechanism's law as a PyMC distribution: the release of a table that is itself a variable.
+"""The release of a table that is a variable of the model, as a PyMC distribution.
 
-Nothing is known of the table but its labels. Each forward draw is a release of the table that was drawn, by the
-mechanism's own exact sampler; the density is that of the release given the table, ``-inf`` where the two differ in a
-sum that the noise keeps.
+Only the labels of the table are known. Each forward draw is a release of the drawn table, by the mechanism's exact
+sampler. The density is that of the release given the table, ``-inf`` if the two differ in a sum that the noise
+preserves.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ from ppdinf.tables.table import TableLike, labelled_reals
 
 __all__ = ["MechanismRV", "ReleaseLaw", "frame_of", "mechanism_dist"]
 
-KNOWN = 256  # sets of public sums whose mechanism and plan are kept
+KNOWN = 256  # sets of public sums whose mechanism and plan are cached
 
 type Labels = TableLike | Mapping[str, Collection[object]]
 
 
 class ReleaseLaw:
-    """The law of a release of any table with given labels.
+    """The distribution of a release of any table with given labels.
 
     Parameters
     ----------
@@ -61,32 +61,32 @@ class ReleaseLaw:
         self._known: dict[tuple[int, ...], tuple[System, TableMechanism, Plan]] = {}
 
     def __getstate__(self) -> dict[str, object]:
-        return {**self.__dict__, "_known": {}}  # samplers are built again where they are needed
+        return {**self.__dict__, "_known": {}}  # samplers are rebuilt when needed
 
     def draw(self, cells: NDArray[np.int64], rng: np.random.Generator) -> Array:
-        """Release tables of shape (n, d), by the mechanism's own sampler.
+        """Release tables of shape (n, d) by the mechanism's sampler.
 
         Raises
         ------
         InvariantError
-            A table breaks a bound or structural zero that the mechanism takes to be public.
+            A table violates a bound or structural zero that the mechanism treats as public.
         """
         drawn = np.empty(cells.shape, dtype=np.int64 if self.mechanism.is_integer else np.float64)
         blank, stream = self._blank, seeded_stream(rng)
-        for own in cells if blank.limits.size or blank.empty.any() else ():
-            bind(blank.public, self.frame, own).require_cells(own)
-        alike: dict[tuple[int, ...], list[int]] = {}
-        for row, own in enumerate(cells):
-            alike.setdefault(self._sums(own), []).append(row)
-        for sums, rows in alike.items():
+        for row_cells in cells if blank.limits.size or blank.empty.any() else ():
+            bind(blank.public, self.frame, row_cells).require_cells(row_cells)
+        by_sums: dict[tuple[int, ...], list[int]] = {}
+        for row, row_cells in enumerate(cells):
+            by_sums.setdefault(self._sums(row_cells), []).append(row)
+        for sums, rows in by_sums.items():
             system, mechanism, plan = self._settled(sums)
             drawn[rows] = mechanism.checked_draw(system, cells[rows], len(rows), stream, plan)
         return drawn
 
     def log_density(self, y: Array, x: NDArray[np.int64]) -> float:
-        """Log density of a release given a table, up to what is the same for all tables with the same public sums.
+        """Return the log density of a release given a table, up to a constant of all tables with its public sums.
 
-        -inf for tables that break public bounds.
+        The log density is -inf for tables that violate public bounds.
         """
         if self.mechanism.is_integer and exact_product(self._blank.A, y - x).any():
             return -np.inf
@@ -96,13 +96,13 @@ class ReleaseLaw:
         return mechanism.log_weight(system, y, x)
 
     def _sums(self, cells: NDArray[np.int64]) -> tuple[int, ...]:
-        """Public sums, as far as they matter to the mechanism."""
+        """Return the public sums that the mechanism depends on."""
         if self.mechanism.is_translation_invariant:
             return tuple(self._blank.values.tolist())
         return tuple(exact_product(self._blank.A, cells).tolist())
 
     def _settled(self, sums: tuple[int, ...]) -> tuple[System, TableMechanism, Plan]:
-        """Find out what the mechanism settles on given public sums."""
+        """Return the system, mechanism and plan for given public sums."""
         if sums not in self._known:
             if len(self._known) == KNOWN:
                 self._known.clear()
@@ -132,7 +132,7 @@ class MechanismRV(RandomVariable):
         super().__init__(**kwargs)
 
     def rng_fn(self, rng: np.random.Generator, x: NDArray[np.int64], size: tuple[int, ...] | None = None) -> Array:
-        """Release tables, each with noise of its own."""
+        """Release tables with independent noise."""
         shape, d = self.law.frame.shape, self.law.frame.size
         lead = x.shape[: x.ndim - len(shape)] if size is None else tuple(size)
         cells = np.broadcast_to(x, (*lead, *shape)).reshape(-1, d).astype(np.int64)
@@ -143,11 +143,12 @@ def mechanism_dist(mechanism: TableMechanism, table: TensorVariable, labels: Lab
     """Return the release of a table as an unnamed PyMC distribution; see `TableMechanism.dist`."""
     if mechanism.queries is not None or not isinstance(mechanism, TableMechanism):
         raise ModelError(
-            f"{type(mechanism).__name__} releases no table of the same cells: observe its release by PartiallyPrivate"
+            f"{type(mechanism).__name__} does not release the cells of the table: observe its release by "
+            "PartiallyPrivate"
         )
     table = pt.as_tensor(table)
     if table.dtype.startswith("float"):
-        raise ModelError("a table of counts is released: its variable holds real numbers")
+        raise ModelError("the table must have an integer type, but its variable is real")
     frame = frame_of(table, labels)
     frame.refuse_totals()
     op = MechanismRV(ReleaseLaw(mechanism, frame))
@@ -156,12 +157,12 @@ def mechanism_dist(mechanism: TableMechanism, table: TensorVariable, labels: Lab
 
 
 def frame_of(table: TensorVariable, labels: Labels | None = None) -> Frame:
-    """Labels of a table that is a variable: those given, or those of its dimensions in the model, or numbers.
+    """Return labels of a table variable: the given ones, or those of its dimensions in the model, or numbers.
 
     Raises
     ------
     LabelError
-        They do not fit; a shape that is not known before the model runs.
+        The labels do not fit, or the shape is unknown before the model runs.
     """
     model = pm.Model.get_context(error_if_none=False)
     dims = None if model is None else model.named_vars_to_dims.get(table.name)
@@ -170,7 +171,7 @@ def frame_of(table: TensorVariable, labels: Labels | None = None) -> Frame:
     if labels is None:
         shape = table.type.shape
         if None in shape:
-            raise LabelError("the shape of the table is not known: pass labels=, or give its variable dims")
+            raise LabelError("the shape of the table is unknown: pass labels=, or give its variable dims")
         labels = {f"dim_{k}": list(range(size)) for k, size in enumerate(shape)}
     if isinstance(labels, Mapping) and not isinstance(labels, xr.DataArray):
         sizes = tuple(len(list(values)) for values in labels.values())
@@ -179,7 +180,7 @@ def frame_of(table: TensorVariable, labels: Labels | None = None) -> Frame:
     frame = Frame.of(labels) if isinstance(labels, xr.DataArray) else labelled_reals(labels)[0]
     static = table.type.shape
     if len(static) != len(frame.shape) or any(n not in (None, m) for n, m in zip(static, frame.shape, strict=True)):
-        raise LabelError(f"the table has the shape {static}, its labels {frame.shape}")
+        raise LabelError(f"the table has the shape {static}, but its labels have {frame.shape}")
     for dim, name in zip(dims or (), frame.dims, strict=False):
         known = model.coords.get(dim)
         if dim not in frame.dims:
@@ -199,10 +200,10 @@ def _mechanism_logp(
     **kwargs: object,
 ) -> TensorVariable:
     (y,) = values
-    d, whole = op.law.frame.size, np.int64 if op.law.mechanism.is_integer else np.float64
+    d, integer = op.law.frame.size, np.int64 if op.law.mechanism.is_integer else np.float64
 
     def log_density(both: NDArray[np.float64]) -> float:
-        return op.law.log_density(both[:d].astype(whole), np.rint(both[d:]).astype(np.int64))
+        return op.law.log_density(both[:d].astype(integer), np.rint(both[d:]).astype(np.int64))
 
     return of_table(log_density, pt.concatenate([y.ravel().astype("float64"), x.ravel().astype("float64")]))
 
@@ -218,6 +219,6 @@ def _mechanism_numba(
     def release(rng, x):  # type: ignore[no-untyped-def]
         with numba.objmode(out=out_type):
             out = np.ascontiguousarray(op.rng_fn(rng, x))
-        return out  # noqa: RET504  (numba's object mode hands over variables, not values)
+        return out  # noqa: RET504  (numba's object mode returns variables, not expressions)
 
-    return release, None  # never from PyTensor's cache on disk: the mechanism is part of the function
+    return release, None  # excluded from PyTensor's disk cache: the mechanism is part of the function

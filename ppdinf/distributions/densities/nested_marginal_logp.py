@@ -1,7 +1,7 @@
-"""Marginal likelihood of a table whose measured and exact sums nest, as a differentiable PyTensor expression.
+"""Marginal likelihood of a table whose measured and exact sums nest.
 
 As in `ppdinf.distributions.densities.marginal_logp`, gradients are posterior marginals or means of the counts
-(Fisher's identity), of which one pass downward gives all.
+(Fisher's identity). One downward pass computes all of them.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ __all__ = ["logp_nested_natural", "logp_nested_table"]
 class NestedWeight(Op):
     """Log total weight of all tables, with posterior means (``as_means``) or marginals of the cells.
 
-    Inputs: log weights (d, W), natural parameters (d,). Outputs: a number; means (d,) or marginals (d, W).
+    Inputs: log weights (d, W), natural parameters (d,). Outputs: a scalar; means (d,) or marginals (d, W).
     """
 
     __props__ = ("plan", "as_means")
@@ -47,7 +47,7 @@ class NestedWeight(Op):
         return Apply(self, inputs, [pt.dscalar(), pt.tensor(dtype="float64", shape=out.type.shape)])
 
     def values(self, log_weights: NDArray[np.float64], eta: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
-        """Evaluate; 0 in place of posteriors where no table has any weight."""
+        """Evaluate; posteriors are 0 if every table has weight 0."""
         found = self.plan.evaluate(log_weights.ravel(), eta if self.as_means else None)
         value = float(found.value.sum())
         if not np.isfinite(value):
@@ -63,7 +63,7 @@ class NestedWeight(Op):
         output_storage[0][0], output_storage[1][0] = np.asarray(value), out
 
     def infer_shape(self, node: Apply, shapes: list[tuple[Variable, ...]]) -> list[tuple[Variable, ...]]:
-        """Shapes from those of the inputs."""
+        """Return shapes from those of the inputs."""
         return [(), shapes[1] if self.as_means else shapes[0]]
 
     def connection_pattern(self, node: Apply) -> list[list[bool]]:
@@ -73,7 +73,7 @@ class NestedWeight(Op):
     def pullback(
         self, inputs: Sequence[Variable], outputs: Sequence[Variable], cotangents: Sequence[Variable]
     ) -> list[Variable]:
-        """Posterior marginals for the log weights, posterior means for the natural parameters."""
+        """Return posterior marginals for the log weights, posterior means for the natural parameters."""
         found = [disconnected_type() for _ in inputs]
         varying = 1 if self.as_means else 0
         if isinstance(cotangents[1].type, DisconnectedType):
@@ -100,15 +100,15 @@ def _compiled(
             value, out = values(log_weights, eta)
         return np.asarray(value), out
 
-    return nested_weight, None  # never from PyTensor's cache on disk: the sums are part of the function
+    return nested_weight, None  # excluded from PyTensor's disk cache: the sums are part of the function
 
 
 def logp_nested_table(plan: NestedSums, log_weights: pt.TensorLike) -> TensorVariable:
-    """Log weight of all tables, from log weights of every cell and value, shape (d, W); differentiable in these."""
+    """Return the log weight of all tables, differentiable in log weights of every cell and value, shape (d, W)."""
     table = pt.as_tensor(log_weights)
     return NestedWeight(plan, as_means=False)(table, pt.zeros(table.shape[0]))[0]
 
 
 def logp_nested_natural(plan: NestedSums, eta: pt.TensorLike, log_h: pt.TensorLike) -> TensorVariable:
-    """Log weight of all tables, for weights ``exp(log_h[i, k] + eta[i] x)``; differentiable in eta, shape (d,)."""
+    """Return the log weight of all tables for weights ``exp(log_h[i, k] + eta[i] x)``; differentiable in eta, (d,)."""
     return NestedWeight(plan, as_means=True)(log_h, eta)[0]

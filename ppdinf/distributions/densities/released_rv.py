@@ -1,13 +1,16 @@
-"""The mechanism as a likelihood: the released table given the confidential one.
+"""The mechanism as a likelihood: the released table given the confidential table.
 
-The density is zero unless the two agree on every public sum and the table is within public bounds. The noise of some
-mechanisms has a simple density given an auxiliary variable, which is then a variable of the model and the last input
-here as in `ppdinf.distributions.densities.confidential_rv`. l2 Laplace noise is a mixture: given a half-normal scale
-its cells are independent Gaussians on the lattice. Projected Laplace noise is independent in the cells given what the
-projection removed, t: ``p(y | x)`` is the integral of ``exp(-|y + R t - W x|_1 / s)`` over t, hence the mean of
-``exp(|t|_1)`` times that over Laplace draws t. Where the total weight of the releases of a table depends on the table,
-C(x), the likelihood divides by it, and where noisy sums of the table's histogram of counts were published before, it
-has their law as well: both look at the table as a whole (`ppdinf.distributions.observation.table_function`).
+The density is zero unless the two tables have the same public sums and the table satisfies the public bounds. The noise
+of some mechanisms has a simple density given an auxiliary variable. This variable is part of the model and the last
+input here, as in `ppdinf.distributions.densities.confidential_rv`.
+
+l2 Laplace noise is a scale mixture: given a half-normal scale, its cells are independent Gaussians on the lattice.
+Projected Laplace noise is independent between cells given the projected component t: ``p(y | x)`` is the integral of
+``exp(-|y + R t - W x|_1 / s)`` over t. It equals the mean of ``exp(|t|_1)`` times the integrand over Laplace draws t.
+
+If the total weight C(x) of the releases of a table depends on the table, the likelihood is divided by C(x). If noisy
+sums of the table's histogram of counts were published first, the likelihood includes their density. Both depend on
+several cells (`ppdinf.distributions.observation.table_function`).
 """
 
 from __future__ import annotations
@@ -35,9 +38,9 @@ __all__ = ["ReleasedRV", "released"]
 
 
 class ReleasedRV(RandomVariable):
-    """The noisy table given the confidential one; forward draws run the mechanism's own sampler.
+    """The noisy table given the confidential table; forward draws use the mechanism's sampler.
 
-    The auxiliary variable of some noise, a second input, serves its density alone.
+    The auxiliary variable of some noise, a second input, is used by the density only.
     """
 
     name = "released"
@@ -50,12 +53,12 @@ class ReleasedRV(RandomVariable):
         axes = ",".join(f"x{k}" for k in range(noisy.ndim if ndim is None else ndim))
         variable = likelihood.auxiliary
         auxiliary = "" if variable is None else ",()" if variable.is_scalar else ",(t)"
-        answers = axes if noisy.shape == observed.frame.shape else ",".join(map(str, noisy.shape))
-        kwargs.setdefault("signature", f"({axes}){auxiliary}->({answers})")
+        outputs_dims = axes if noisy.shape == observed.frame.shape else ",".join(map(str, noisy.shape))
+        kwargs.setdefault("signature", f"({axes}){auxiliary}->({outputs_dims})")
         super().__init__(**kwargs)
 
     def rng_fn(self, rng: np.random.Generator, x: NDArray[np.int64], *further: Array | None) -> Array:
-        """Release `x` again; the auxiliary variable, if there is one, and then the size are `further`."""
+        """Release `x` again; `further` are the auxiliary variable, if there is one, and the size."""
         size = further[-1] if further else None
         lead = x.shape[: x.ndim - self.ndims_params[0]] if size is None else tuple(size)
         draws = int(np.prod(lead))
@@ -98,7 +101,7 @@ def _released_numba(op: ReleasedRV, node: Apply) -> tuple[Callable[..., Array], 
     def of_table(rng, x):  # type: ignore[no-untyped-def]
         with numba.objmode(out=out_type):
             out = np.ascontiguousarray(op.rng_fn(rng, x))
-        return out  # noqa: RET504  (numba's object mode hands over variables, not values)
+        return out  # noqa: RET504  (numba's object mode returns variables, not expressions)
 
     @numba_njit
     def of_table_and_auxiliary(rng, x, auxiliary):  # type: ignore[no-untyped-def]
@@ -106,4 +109,4 @@ def _released_numba(op: ReleasedRV, node: Apply) -> tuple[Callable[..., Array], 
 
     random_fn = of_table if op.observed.likelihood.auxiliary is None else of_table_and_auxiliary
 
-    return random_fn, None  # never from PyTensor's cache on disk: the release is part of the function
+    return random_fn, None  # excluded from PyTensor's disk cache: the release is part of the function

@@ -1,8 +1,8 @@
-"""A value set apart from the parameters that it was computed from: no gradient flows through it.
+"""An identity through which no gradient flows.
 
-What decides which branch of a density is taken has no derivative, yet gradients are sent through it as zeros, and zero
-times the infinite slope of an impossible count is nan. PyTensor's own `disconnected_grad` is taken out of a graph
-before PyMC differentiates it.
+The condition of a branch of a density has no derivative, but zero gradients are propagated through it. Zero times the
+infinite slope of an impossible count is nan. PyTensor's `disconnected_grad` cannot be used, because PyTensor removes it
+from a graph before PyMC differentiates.
 """
 
 from __future__ import annotations
@@ -21,43 +21,43 @@ from ppdinf._internal.pymc_compat import (
 )
 from ppdinf._internal.types import Array
 
-__all__ = ["apart"]
+__all__ = ["stop_gradient"]
 
 
-class Apart(Op):
-    """The input itself, without a gradient."""
+class StopGradient(Op):
+    """Identity without a gradient."""
 
     __props__ = ()
     view_map: ClassVar[dict[int, list[int]]] = {0: [0]}
 
     def make_node(self, x: TensorVariable) -> Apply:
-        """One variable in, one of its type out."""
+        """Apply to one variable; the output has the same type."""
         return Apply(self, [x], [x.type()])
 
     def perform(self, node: Apply, inputs: Sequence[Array], outputs: list[list[Array | None]]) -> None:
-        """Hand over the input."""
+        """Return the input."""
         outputs[0][0] = inputs[0]
 
     def infer_shape(self, node: Apply, shapes: list[tuple[Variable, ...]]) -> list[tuple[Variable, ...]]:
-        """Shape of the input."""
+        """Return the shape of the input."""
         return shapes
 
     def connection_pattern(self, node: Apply) -> list[list[bool]]:
-        """Nothing is connected."""
+        """Return that the output is not connected to the input."""
         return [[False]]
 
     def pullback(
         self, inputs: Sequence[Variable], outputs: Sequence[Variable], cotangents: Sequence[Variable]
     ) -> list[Variable]:
-        """No gradient."""
+        """Return a disconnected gradient."""
         return [disconnected_type()]
 
 
-apart = Apart()
+stop_gradient = StopGradient()
 
 
-@register_funcify_default_op_cache_key(Apart)
-def _apart_numba(op: Apart, node: Apply, **kwargs: object) -> tuple[Callable[[Array], Array], int]:
+@register_funcify_default_op_cache_key(StopGradient)
+def _stop_gradient_numba(op: StopGradient, node: Apply, **kwargs: object) -> tuple[Callable[[Array], Array], int]:
     @numba_njit
     def identity(x):  # type: ignore[no-untyped-def]
         return x

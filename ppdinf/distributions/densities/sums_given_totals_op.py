@@ -1,7 +1,7 @@
-"""Sums given their totals as an Op of PyTensor: value and gradient, in compiled code.
+"""PyTensor Op of sums given their totals: value and gradient in compiled code.
 
-Gradients are posterior marginals and posterior means of the counts (Fisher's identity).  They come out of the
-same pass as the value, so the Op returns both and the pullback reads its second output.
+Gradients are posterior marginals and posterior means of the counts (Fisher's identity). The same pass computes them and
+the value, so the Op returns both, and the pullback uses its second output.
 
 References
 ----------
@@ -34,9 +34,9 @@ from ppdinf.fiber.sums_given_totals.packed_sums import SIZES, TOTALS, through_po
 
 __all__ = ["SumsGivenTotals", "refuse_jax"]
 
-MISFIT = "weights or natural parameters differ in their number of cells, or a cell's total or row of weights is missing"
+MISFIT = "weights and natural parameters must have the same number of cells, and each cell a total and a row of weights"
 
-# from the Op's inputs to its outputs
+# maps the Op's inputs to its outputs
 type Kernel = Callable[
     [NDArray[np.float64], NDArray[np.float64], NDArray[np.int64]], tuple[NDArray[np.float64], NDArray[np.float64]]
 ]
@@ -45,8 +45,8 @@ type Kernel = Callable[
 class SumsGivenTotals(Op):
     """Log coefficients, with the posterior means (``as_means``) or marginals of the cells.
 
-    Inputs: natural parameters (d,) for means, log weights (d, W) for marginals; and all else, as two vectors that
-    `ppdinf.fiber.sums_given_totals.packed_sums.pack` makes. Outputs: one log coefficient per total and one for all
+    Inputs: natural parameters (d,) for means, log weights (d, W) for marginals, and all constants as two vectors made
+    by `ppdinf.fiber.sums_given_totals.packed_sums.pack`. Outputs: one log coefficient per total and one for all
     free cells (n + 1,); means (d, 1) or marginals (d, W). Differentiable in the first input.
     """
 
@@ -55,13 +55,13 @@ class SumsGivenTotals(Op):
     def __init__(self, as_means: bool) -> None:
         self.as_means = as_means
 
-    def make_node(self, varying: pt.TensorLike, reals: pt.TensorLike, whole: pt.TensorLike) -> Apply:
+    def make_node(self, varying: pt.TensorLike, reals: pt.TensorLike, integers: pt.TensorLike) -> Apply:
         """Apply to a vector or matrix of float64, and vectors of float64 and int64."""
         inputs = [pt.as_tensor(x).astype("float64") for x in (varying, reals)]
-        inputs.append(pt.as_tensor(whole, dtype="int64"))
+        inputs.append(pt.as_tensor(integers, dtype="int64"))
         for x, ndim in zip(inputs, (1 if self.as_means else 2, 1, 1), strict=True):
             if x.type.ndim != ndim:
-                raise ModelError(f"{x} has {x.type.ndim} dimensions where {ndim} are needed")
+                raise ModelError(f"{x} must have {ndim} dimensions, found {x.type.ndim}")
         shape = (inputs[0].type.shape[0], 1) if self.as_means else inputs[0].type.shape
         return Apply(self, inputs, [pt.dvector(), pt.tensor(dtype="float64", shape=shape)])
 
@@ -69,34 +69,34 @@ class SumsGivenTotals(Op):
         self, node: Apply, inputs: Sequence[Array], output_storage: list[list[NDArray[np.float64] | None]]
     ) -> None:
         """Evaluate in compiled code."""
-        varying, reals, whole = (np.ascontiguousarray(x) for x in inputs)
+        varying, reals, integers = (np.ascontiguousarray(x) for x in inputs)
         rows, width = varying.shape[0], 1 if self.as_means else varying.shape[1]
-        value, out = np.zeros(whole[TOTALS] + 1), np.zeros((rows, width))
-        sizes = rows, width, reals.size, whole.size
+        value, out = np.zeros(integers[TOTALS] + 1), np.zeros((rows, width))
+        sizes = rows, width, reals.size, integers.size
         fits = _EXTERNAL.provide().ctypes(
-            *pointers(varying, reals, whole), *sizes, self.as_means, *pointers(value, out)
+            *pointers(varying, reals, integers), *sizes, self.as_means, *pointers(value, out)
         )
         if not fits:
             raise ModelError(MISFIT)
         output_storage[0][0], output_storage[1][0] = value, out
 
     def infer_shape(self, node: Apply, shapes: list[tuple[Variable, ...]]) -> list[tuple[Variable | int, ...]]:
-        """Shapes from the number of totals and that of the cells."""
+        """Return shapes from the numbers of totals and of cells."""
         return [(node.inputs[2][TOTALS] + 1,), (shapes[0][0], 1 if self.as_means else shapes[0][1])]
 
     def connection_pattern(self, node: Apply) -> list[list[bool]]:
-        """Natural parameters (means) or log weights (marginals) are differentiable, the rest is fixed."""
+        """Natural parameters (means) or log weights (marginals) are differentiable, other inputs are constant."""
         return [[True, True], [False, False], [False, False]]
 
     def pullback(
         self, inputs: Sequence[Variable], outputs: Sequence[Variable], cotangents: Sequence[Variable]
     ) -> list[Variable]:
-        """Posterior marginals for the log weights, posterior means for the natural parameters."""
-        varying, _, whole = inputs
+        """Return posterior marginals for the log weights, posterior means for the natural parameters."""
+        varying, _, integers = inputs
         fixed = [disconnected_type(), disconnected_type()]
         if not isinstance(cotangents[1].type, DisconnectedType):
             return [grad_not_implemented(self, 0, varying, "second derivatives of a marginal likelihood"), *fixed]
-        block = whole[SIZES : SIZES + varying.shape[0]]
+        block = integers[SIZES : SIZES + varying.shape[0]]
         by_cell = cotangents[0][block]  # block -1 is the last entry, that of the free cells
         return [by_cell * outputs[1][:, 0] if self.as_means else by_cell[:, None] * outputs[1], *fixed]
 
@@ -115,26 +115,26 @@ def _compiled(op: SumsGivenTotals, node: Apply, **kwargs: object) -> tuple[Kerne
     as_means = op.as_means
 
     @numba_njit
-    def sums_given_totals(varying, reals, whole):  # type: ignore[no-untyped-def]
+    def sums_given_totals(varying, reals, integers):  # type: ignore[no-untyped-def]
         width = 1 if as_means else varying.shape[1]
-        value, out = np.zeros(whole[TOTALS] + 1), np.zeros((varying.shape[0], width))
-        own = np.ascontiguousarray(varying), np.ascontiguousarray(reals), np.ascontiguousarray(whole)
+        value, out = np.zeros(integers[TOTALS] + 1), np.zeros((varying.shape[0], width))
+        arrays = np.ascontiguousarray(varying), np.ascontiguousarray(reals), np.ascontiguousarray(integers)
         fits = _sums_given_totals(
-            own[0].ctypes, own[1].ctypes, own[2].ctypes, varying.shape[0], width, reals.size, whole.size, as_means,
-            value.ctypes, out.ctypes,
+            arrays[0].ctypes, arrays[1].ctypes, arrays[2].ctypes, varying.shape[0], width, reals.size,
+            integers.size, as_means, value.ctypes, out.ctypes,
         )  # fmt: skip
         if not fits:
             raise ModelError(MISFIT)
         return value, out
 
-    return sums_given_totals, 7
+    return sums_given_totals, 8
 
 
-def refuse_jax(op: type[Op], what: str) -> None:
-    """Register with PyTensor's JAX backend, once something has loaded that, why an Op has no form there.
+def refuse_jax(op: type[Op], subject: str) -> None:
+    """Register an error with PyTensor's JAX backend, if it is loaded, for an Op without a JAX implementation.
 
-    Samplers that compile to JAX load it before they ask a model for its density, and ask for the form of each Op before
-    they compile anything.
+    Samplers that compile to JAX load the backend before they request a model's density. They request the
+    implementation of each Op before they compile.
     """
     backend = sys.modules.get("pytensor.link.jax.dispatch.basic")
     if backend is None or op in backend.jax_funcify.registry:
@@ -143,7 +143,7 @@ def refuse_jax(op: type[Op], what: str) -> None:
     @backend.jax_funcify.register(op)
     def no_form(op: Op, **kwargs: object) -> None:
         raise ModelError(
-            f"{what} no form in JAX, to which numpyro and blackjax compile: sample with PyMC's own NUTS, "
-            "pm.sample(nuts_sampler='pymc'), or with nutpie, pm.sample(nuts_sampler='nutpie'), which PyMC takes by "
-            "itself where it is installed (pip install ppdinf[nutpie])"
+            f"{subject} no implementation in JAX, to which numpyro and blackjax compile: sample with PyMC's own NUTS, "
+            "pm.sample(nuts_sampler='pymc'), or with nutpie, pm.sample(nuts_sampler='nutpie'), which PyMC uses by "
+            "default if it is installed (pip install ppdinf[nutpie])"
         )

@@ -1,4 +1,4 @@
-"""From what was observed and a data model to a fiber: windows, supports, moves and a table to start from."""
+"""Fiber of a table from observations and a data model: windows, supports, moves, initial table."""
 
 from __future__ import annotations
 
@@ -56,29 +56,30 @@ def build_fiber(
     gaps: bool = False,
     read: NDArray[np.bool_] | None = None,
 ) -> tuple[Fiber, NDArray[np.int64]]:
-    """Lay out the windows, choose moves for the bounds at hand, and find a table to start from.
+    """Compute the windows, choose moves for the given bounds, and find an initial table.
 
     Parameters
     ----------
     model : pymc.Model
     base : TensorVariable
-        The data model, of the shape of the table.
+        The data model, with the shape of the table.
     observed : Observed
     gaps : bool
-        Whether the table may be one that the model does not allow, where its support has gaps.
+        Whether an initial table in a gap of the data model's support is acceptable.
     read : array of bool, shape (d,), optional
-        Cells that other variables of the model depend on, which need a window even where nothing published does.
+        Cells on which other variables of the model depend; they need a window even if nothing published depends on
+        them.
 
     Returns
     -------
     fiber : Fiber
     start : array of int64, shape of the table
-        Agrees with everything public and has positive probability at the model's initial point.
+        A table that satisfies everything public and has positive probability at the model's initial point.
 
     Raises
     ------
     ModelError, InvariantError
-        No count, or no table, that model and public statements both allow.
+        The data model and the public statements exclude every count of a cell, or every table.
     """
     frame, system, likelihood = observed.frame, observed.system, observed.likelihood
     at_start = _support(model, base, frame.shape)
@@ -93,19 +94,19 @@ def build_fiber(
         width = common_width(lower, upper, system)
     counts = lower[:, None] + np.arange(width)
     public = _allowed(system, counts)
-    # what follows from a further variable of the model comes in later
+    # terms with an auxiliary variable of the model are added later
     log_weight = observed.log_counts(counts) if likelihood.is_fixed_by_cell else 0.0
     log_noise = np.where(public, log_weight, -np.inf)
     reached = public & np.isfinite(log_noise)
     allowed = reached & at_start(counts)
-    if uninformed.any():  # the first allowed count of the window stands for all counts
+    if uninformed.any():  # the first allowed count of the window represents all counts
         lower = lower + np.where(uninformed, allowed.argmax(axis=1), 0)
         alone = (np.arange(width) == 0) & allowed.any(axis=1, keepdims=True)
         reached, allowed = (np.where(uninformed[:, None], alone, counted) for counted in (reached, allowed))
         log_noise = np.where(uninformed[:, None], np.where(alone, 0.0, -np.inf), log_noise)
     if not allowed.any(axis=1).all():
         cell = frame.cell(int(np.argmin(allowed.any(axis=1))))
-        raise ModelError(f"the distribution allows no count near the released one at {cell}")
+        raise ModelError(f"the distribution excludes all counts near the released one at {cell}")
     coupling = observed.coupling(lower, width)
     kind = _kind_of_support(base)
     possible = allowed if kind == "constant" else reached & (~nonnegative[:, None] | (counts >= 0))
@@ -115,13 +116,13 @@ def build_fiber(
 
 
 def give_windows(table: TensorVariable, read: NDArray[np.bool_], model: pm.Model) -> None:
-    """Lay out a table anew where other variables of the model depend on cells that have no window yet.
+    """Rebuild the fiber of a table if other variables of the model depend on cells without a window.
 
     Parameters
     ----------
     table : TensorVariable
     read : array of bool, shape (d,)
-        Cells that other variables depend on.
+        Cells on which other variables depend.
     model : pymc.Model
     """
     uninformed = table.owner.op.fiber.uninformed
@@ -130,13 +131,13 @@ def give_windows(table: TensorVariable, read: NDArray[np.bool_], model: pm.Model
 
 
 def renew_windows(table: TensorVariable, read: NDArray[np.bool_], model: pm.Model) -> None:
-    """Compute the windows of a table, with its moves and its start, from the data of a model as they are now.
+    """Compute windows, moves and initial table from the present data of a model.
 
     Parameters
     ----------
     table : TensorVariable
     read : array of bool, shape (d,)
-        Cells that need a window even where nothing published does.
+        Cells that need a window even if nothing published depends on them.
     model : pymc.Model
 
     Raises
@@ -145,7 +146,7 @@ def renew_windows(table: TensorVariable, read: NDArray[np.bool_], model: pm.Mode
         As for `build_fiber`.
     """
     law = table.owner.op
-    for rv in model.free_RVs:  # one that is just being added has no start of its own yet
+    for rv in model.free_RVs:  # a variable that is being added has no initial value yet
         model.rvs_to_initial_values.setdefault(rv, None)
     dist, _ = law.base(table.owner.inputs)
     summed_out = table not in model.free_RVs
@@ -156,9 +157,9 @@ def renew_windows(table: TensorVariable, read: NDArray[np.bool_], model: pm.Mode
 
 
 def _kind_of_support(base: TensorVariable) -> Literal["constant", "counts", "unknown"]:
-    """Tell how the support of a data model depends on its parameters.
+    """Return how the support of a data model depends on its parameters.
 
-    It may be constant, or all counts from 0 on (up to parameters that leave the count 0 alone); anything else may move
+    The support may be constant, or all non-negative counts (0 alone for some parameters). Any other support may vary
     with the parameters.
     """
     op = base.owner.op
@@ -173,7 +174,7 @@ def _kind_of_support(base: TensorVariable) -> Literal["constant", "counts", "unk
 
 
 def _allowed(system: System, counts: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Tell which counts of each window the public bounds on single cells allow."""
+    """Return a mask of counts of each window that the public bounds on single cells permit."""
     allowed = np.ones(counts.shape, dtype=bool)
     for row in np.flatnonzero(np.diff(system.B.indptr) == 1):
         at = system.B.indptr[row]
@@ -185,7 +186,7 @@ def _allowed(system: System, counts: NDArray[np.int64]) -> NDArray[np.bool_]:
 def _support(
     model: pm.Model, base: TensorVariable, shape: tuple[int, ...]
 ) -> Callable[[NDArray[np.int64]], NDArray[np.bool_]]:
-    """Tell which counts of each cell, shape (d, n), the data model allows at the model's initial point."""
+    """Return a function that masks counts of each cell, shape (d, n), allowed at the model's initial point."""
     cells = elementwise(base, shape)[0]
     counts = pt.tensor("counts", dtype=cells.dtype, shape=(None, *shape))
     (log_data,) = model.replace_rvs_by_values([log_density(cells, counts)])
@@ -203,7 +204,7 @@ def _support(
 
 
 def at_initial_point(model: pm.Model, expression: TensorVariable, shift: float = 0.0) -> NDArray[np.float64]:
-    """Evaluate a function of a model's variables where its chains start, or that far from there in every real one."""
+    """Evaluate an expression at the model's initial point, or with every real variable shifted from it."""
     (found,) = model.replace_rvs_by_values([expression])
     inputs = inputvars([found])
     point, rng = model.initial_point() if inputs else {}, np.random.default_rng(1)
@@ -215,28 +216,28 @@ def at_initial_point(model: pm.Model, expression: TensorVariable, shift: float =
 def feasible_start(
     fiber: Fiber, allowed: NDArray[np.bool_], observed: Observed, *, gaps: bool = False
 ) -> NDArray[np.int64]:
-    """Find a table near the release that model and public statements allow; the release may hold negative cells.
+    """Find a table near the release that model and public statements allow; the release may have negative cells.
 
     Parameters
     ----------
     fiber : Fiber
     allowed : array of bool, shape (d, width)
-        Which counts of each window.
+        Mask of allowed counts of each window.
     observed : Observed
     gaps : bool
-        Whether to be content with a table in a gap between counts that are allowed.
+        Whether a table in a gap between allowed counts is acceptable.
 
     Raises
     ------
     InvariantError
-        There is none, or in a gap only.
+        No such table was found, or only a table in a gap.
     """
     system, cells = fiber.system, sp.eye_array(fiber.lower.size, dtype=np.int64, format="csc")
     lowest = fiber.lower + allowed.argmax(axis=1)
     highest = fiber.lower + fiber.width - 1 - allowed[:, ::-1].argmax(axis=1)
-    further, least = observed.hard_inequalities()
+    further, hard_limits = observed.hard_inequalities()
     B = sp.vstack([cells, -cells, system.B, further])
-    limits = np.concatenate([lowest, -highest, system.limits, least])
+    limits = np.concatenate([lowest, -highest, system.limits, hard_limits])
     near = np.rint(observed.nearest_reals(lowest, highest)).astype(np.int64)
     start = nearest_feasible(system.A, system.values, B, limits, near=near, row_names=system.names)
     inside = allowed[np.arange(start.size), start - fiber.lower]
@@ -246,12 +247,12 @@ def feasible_start(
     if fiber.diagram is not None:
         found = fiber.diagram.nearest(near, fiber.lower, allowed)
     else:
-        B, limits = sp.vstack([system.B, further]), np.concatenate([system.limits, least])
+        B, limits = sp.vstack([system.B, further]), np.concatenate([system.limits, hard_limits])
         found = nearest_table(system.A, system.values, sp.csr_array(B), limits, Support(fiber.lower, allowed), near)
     if found is None or not fiber.is_possible(found):
         raise InvariantError(
-            "no starting table found: no table with the public sums, or none that a search of 20 seconds finds, has "
-            "only counts and sums that the distribution and the laws of the published numbers allow. Correct a "
-            "published number, its law or the distribution"
+            "no starting table found: no table with the public sums, within a search of 20 seconds, has only counts "
+            "and sums that the distribution and the laws of the published numbers allow. Correct a published number, "
+            "its law or the distribution"
         )
     return found.reshape(system.frame.shape)

@@ -1,6 +1,6 @@
-"""Draws of cells from the data model alone, for cells that nothing published depends on.
+"""Draws of cells from the data model alone, for cells on which nothing published depends.
 
-Given the parameters such a cell is independent of all others, with no truncation: its data model is its posterior.
+Given the parameters such a cell is independent of all others. Its posterior is its data model, without truncation.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from ppdinf._internal.pymc_compat import RandomType, TensorVariable, Variable, compile_pymc, graph_inputs, reseed_rngs
 from ppdinf._internal.types import Array
-from ppdinf.distributions.model_graph.truncation import of_some_cells
+from ppdinf.distributions.model_graph.truncation import subset_distribution
 from ppdinf.errors import ModelError
 
 __all__ = ["DataModelDraws", "uninformed_cells"]
@@ -21,15 +21,15 @@ SEEDS = 2**63
 
 
 def uninformed_cells(table: TensorVariable) -> TensorVariable:
-    """Return the distribution of the cells of a table that nothing published depends on, symbolic, a vector."""
+    """Return the distribution of the cells on which nothing published depends, a symbolic vector."""
     law = table.owner.op
     dist, some = law.base(table.owner.inputs)[0], np.flatnonzero(law.fiber.uninformed)
-    alone = of_some_cells(dist, law.start.shape, some)
+    alone = subset_distribution(dist, law.start.shape, some)
     return dist.ravel()[some] if alone is None else alone
 
 
 class DataModelDraws:
-    """A compiled function that draws cells given the values of the variables that their distribution depends on.
+    """A compiled function that draws cells given the values of the inputs of their distribution.
 
     Parameters
     ----------
@@ -57,6 +57,6 @@ class DataModelDraws:
             return np.asarray(self._function(*values), dtype=np.int64)
         except NotImplementedError as error:
             raise ModelError(
-                "cells that nothing published depends on are drawn from their distribution, which has no draws: give "
-                "pm.CustomDist a function random=, or make bounds of these cells public"
+                "cells on which nothing published depends are drawn from their distribution, which has no draws: give "
+                "pm.CustomDist a function random=, or make bounds on the cells public"
             ) from error

@@ -1,4 +1,4 @@
-"""What else in a model depends on its confidential tables, and what that tells about them."""
+"""Dependents of the confidential tables of a model, and their factors."""
 
 from __future__ import annotations
 
@@ -15,49 +15,49 @@ from ppdinf._internal.pymc_compat import (
     transformed_conditional_logp,
 )
 from ppdinf.distributions.densities.confidential_rv import ConfidentialRV
-from ppdinf.distributions.densities.factors import Factor, factors_in
+from ppdinf.distributions.densities.factors import CellFactor, factors_in
 from ppdinf.distributions.densities.released_rv import ReleasedRV
 from ppdinf.distributions.model_graph.marginal_rewrite import table_of
 
 __all__ = [
-    "Table",
+    "ConfidentialTable",
     "all_above",
+    "dependent_factors",
     "dependents_of",
     "depends_on",
     "drawn_for",
-    "factors_of",
-    "factors_of_one",
+    "factors_of_variable",
     "tables_of",
 ]
 
 
 @dataclass(frozen=True)
-class Table:
+class ConfidentialTable:
     """A confidential table of a model.
 
     Attributes
     ----------
     name : str
     variable : TensorVariable
-        The table; a variable of the model only where it is not summed out.
+        The table; a variable of the model only if it is not marginalized.
     released : TensorVariable
         The observed release.
-    is_summed_out : bool
+    is_marginalized : bool
     """
 
     name: str
     variable: TensorVariable
     released: TensorVariable
-    is_summed_out: bool
+    is_marginalized: bool
 
     @property
     def law(self) -> ConfidentialRV:
-        """The table's law: data model, release, windows and moves."""
+        """The distribution of the table: data model, release, windows and moves."""
         return self.variable.owner.op
 
 
-def tables_of(model: pm.Model) -> list[Table]:
-    """Find the confidential tables of a model, in the order in which they were added.
+def tables_of(model: pm.Model) -> list[ConfidentialTable]:
+    """Return the confidential tables of a model, in the order of their creation.
 
     Examples
     --------
@@ -65,7 +65,7 @@ def tables_of(model: pm.Model) -> list[Table]:
     >>> release = ppd.Release(np.array([3, -1, 4]), ppd.GeneralizedLaplace(ppd.invariants.total(), epsilon=1))
     >>> with pm.Model(coords=release.coords) as model:
     ...     counts = ppd.PartiallyPrivate("counts", pm.Poisson.dist(pm.Gamma("rate", 2, 1)), release=release)
-    >>> [(table.name, table.is_summed_out) for table in tables_of(model)]
+    >>> [(table.name, table.is_marginalized) for table in tables_of(model)]
     [('counts', True)]
     """
     found = []
@@ -73,26 +73,26 @@ def tables_of(model: pm.Model) -> list[Table]:
         if isinstance(released.owner.op, ReleasedRV):
             table = table_of(released)
             if table.owner is not None and isinstance(table.owner.op, ConfidentialRV):
-                found.append(Table(table.name, table, released, table not in model.basic_RVs))
+                found.append(ConfidentialTable(table.name, table, released, table not in model.basic_RVs))
     return found
 
 
 def depends_on(var: TensorVariable, table: TensorVariable, model: pm.Model) -> bool:
-    """Tell whether a variable or expression depends on a table given all other variables, other than as its release."""
+    """Return whether a variable or expression other than the release depends on a table given all other variables."""
     if var is table or var.owner is None or (isinstance(var.owner.op, ReleasedRV) and table_of(var) is table):
         return False
     return table in all_above(var, model)
 
 
 def all_above(var: TensorVariable, model: pm.Model) -> set[Variable]:
-    """All that a variable depends on given the model's other variables."""
+    """Return all variables on which a variable depends given the model's other variables."""
     return set(ancestors([var], blockers=[rv for rv in model.basic_RVs if rv is not var]))
 
 
-def factors_of_one(
+def factors_of_variable(
     var: TensorVariable, table: TensorVariable, counts: TensorVariable, model: pm.Model, shape: tuple[int, ...]
-) -> list[Factor] | TensorVariable:
-    """State what a variable or potential tells about a table that it depends on, given the values of all others.
+) -> list[CellFactor] | TensorVariable:
+    """Return the factors of a table that a dependent variable or potential contributes, given all other values.
 
     Parameters
     ----------
@@ -100,15 +100,15 @@ def factors_of_one(
         A random variable or potential of `model`.
     table : TensorVariable
     counts : TensorVariable
-        Stands for the counts of the table.
+        Symbolic input for the counts of the table.
     model : pymc.Model
     shape : tuple of int
-        Of the table.
+        Shape of the table.
 
     Returns
     -------
-    list of Factor or TensorVariable
-        Functions of the model's value variables: by cells where every element looks at one, else the log density.
+    list of CellFactor or TensorVariable
+        Functions of the model's value variables: by cell if every element depends on one cell, otherwise the density.
     """
     values = {**model.rvs_to_values, table: counts}
     transforms = {**model.rvs_to_transforms, table: None}
@@ -123,43 +123,43 @@ def factors_of_one(
 
 
 def dependents_of(table: TensorVariable, model: pm.Model) -> list[TensorVariable]:
-    """List the random variables and potentials that depend on a table given all others, besides its release."""
+    """Return the random variables and potentials that depend on a table given all others, except its release."""
     return [var for var in (*model.basic_RVs, *model.potentials) if depends_on(var, table, model)]
 
 
-def factors_of(
+def dependent_factors(
     table: TensorVariable,
     model: pm.Model,
     shape: tuple[int, ...] | None = None,
     known: Collection[TensorVariable] = (),
-) -> tuple[list[Factor], list[TensorVariable]]:
-    """State what all that depends on a table of a model tells about it, besides its release.
+) -> tuple[list[CellFactor], list[TensorVariable]]:
+    """Return the factors that all dependents of a table contribute, except its release.
 
     Parameters
     ----------
     table : TensorVariable
     model : pymc.Model
     shape : tuple of int, optional
-        Of the table, where that is no confidential one.
+        Shape of the table, if it is not a confidential table.
     known : collection of TensorVariable
-        Dependents that are left out.
+        Dependents to omit.
 
     Returns
     -------
-    by_cell : list of Factor
+    by_cell : list of CellFactor
     of_all : list of TensorVariable
         Log densities, functions of the model's value variables.
     """
     counts = model.rvs_to_values[table] if table in model.free_RVs else table.type()
     shape = table.owner.op.start.shape if shape is None else shape
     left = [var for var in dependents_of(table, model) if not any(var is other for other in known)]
-    found = [factors_of_one(var, table, counts, model, tuple(map(int, shape))) for var in left]
+    found = [factors_of_variable(var, table, counts, model, tuple(map(int, shape))) for var in left]
     by_cell = [factor for factors in found if isinstance(factors, list) for factor in factors]
     return by_cell, [density for density in found if not isinstance(density, list)]
 
 
 def drawn_for(model: pm.Model, rvs: list[TensorVariable]) -> dict[Variable, TensorVariable]:
-    """Value variables of random variables, each with what it is of its variable: the inverse of taking densities."""
+    """Map value variables to functions of their random variables: the inverse of conditioning on values."""
     found = {}
     for rv in rvs:
         transform = model.rvs_to_transforms[rv]

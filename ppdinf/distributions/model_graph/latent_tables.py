@@ -1,9 +1,9 @@
-"""Latent integers of plain models, as tables of which exact sums, and perhaps releases, are known.
+"""Latent integers of plain models as tables with exactly known sums and optional releases.
 
-A latent multinomial has given sums along its last dimension. Any integers have, where the model observes
-``pm.DiracDelta("total", x.sum(), observed=10)`` or a release by ``mechanism.dist(x)`` that keeps sums. Metropolis steps
-of single integers never move such variables. Here they become the tables that `ppdinf.PartiallyPrivate` knows, with the
-same distribution, so that everything made for those walks these.
+A latent multinomial has given sums along its last dimension. Other integers have given sums if the model observes
+``pm.DiracDelta("total", x.sum(), observed=10)`` or a release by ``mechanism.dist(x)`` that preserves sums. Metropolis
+steps of single integers never move such variables. This module converts them to the tables of
+`ppdinf.PartiallyPrivate` with the same distribution, so that the same samplers apply.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ from ppdinf._internal.pymc_compat import (
 )
 from ppdinf._internal.types import Array
 from ppdinf.distributions.densities.confidential_rv import confidential
-from ppdinf.distributions.densities.factors import Factor
+from ppdinf.distributions.densities.factors import CellFactor
 from ppdinf.distributions.densities.mechanism_rv import MechanismRV
 from ppdinf.distributions.model_graph.build_fiber import build_fiber
-from ppdinf.distributions.model_graph.dependents import depends_on, factors_of
+from ppdinf.distributions.model_graph.dependents import dependent_factors, depends_on
 from ppdinf.distributions.model_graph.model_hooks import restart
 from ppdinf.distributions.model_graph.shared_data import note_data
 from ppdinf.distributions.observation.float64 import in_double
@@ -52,13 +52,13 @@ from ppdinf.tables.frame import Frame
 
 __all__ = ["PlainTable", "plain_table"]
 
-TRIED = 8  # random tables at which an expression is seen to be linear
-CELLS = 10_000  # of tables whose observed expressions are looked at
+TRIED = 8  # random tables at which an expression is tested for linearity
+CELLS = 10_000  # maximum size of tables whose observed expressions are tested
 
 
 @dataclass(frozen=True)
 class PlainTable:
-    """Integers of a model, and what it observes of them exactly or through a mechanism.
+    """Integers of a model, and exact observations or releases of them.
 
     Attributes
     ----------
@@ -66,28 +66,28 @@ class PlainTable:
     sums : list of (array of int64, array of int64, str)
         Matrix, values and name of sums.
     releases : list of (TensorVariable, array)
-        Observed releases of all of it.
-    told : list of TensorVariable
-        Observed variables that `sums` and `releases` speak for.
+        Observed releases of the complete table.
+    observed_variables : list of TensorVariable
+        Observed variables that `sums` and `releases` represent.
     """
 
     variable: TensorVariable
     sums: list[tuple[sp.csr_array, NDArray[np.int64], str]]
     releases: list[tuple[TensorVariable, Array]]
-    told: list[TensorVariable]
+    observed_variables: list[TensorVariable]
 
     def stand_in(self, model: pm.Model) -> TensorVariable:
-        """Return a confidential table of the same distribution, of which the same is known; no variable of the model.
+        """Return a confidential table with the same distribution and observations; not a variable of the model.
 
         Raises
         ------
         ModelError, InvariantError
-            What a walk cannot be made for; sums that no table of the distribution has.
+            The table cannot be sampled, or no table of the distribution has the sums.
         """
         var, observed = self.variable, self._observed(model)
         inputs = list(var.owner.inputs)
         if isinstance(var.owner.op, MultinomialRV | DirichletMultinomialRV):
-            inputs[-2] = pt.constant(np.asarray(known(inputs[-2]), dtype=np.int64))  # data may hold it as a real number
+            inputs[-2] = pt.constant(np.asarray(known(inputs[-2]), dtype=np.int64))  # may be stored as a real number
         again = var.owner.op.make_node(*inputs).outputs[var.owner.outputs.index(var)]
         base = in_double(again, model)
         fiber, start = build_fiber(model, base, observed)
@@ -95,15 +95,17 @@ class PlainTable:
         table.name = var.name
         note_data(table, model)
         others = [
-            v for v in (*model.observed_RVs, *model.potentials) if v not in self.told and depends_on(v, var, model)
+            v
+            for v in (*model.observed_RVs, *model.potentials)
+            if v not in self.observed_variables and depends_on(v, var, model)
         ]
         if others:
             restart(table, others, model, var)
         return table
 
-    def factors(self, model: pm.Model) -> tuple[list[Factor], list[TensorVariable]]:
-        """State what else depends on the integers, as `ppdinf.distributions.model_graph.dependents.factors_of` does."""
-        return factors_of(self.variable, model, self.variable.shape.eval(), known=self.told)
+    def factors(self, model: pm.Model) -> tuple[list[CellFactor], list[TensorVariable]]:
+        """Return the factors of further dependents; see `dependent_factors`."""
+        return dependent_factors(self.variable, model, self.variable.shape.eval(), known=self.observed_variables)
 
     def _observed(self, model: pm.Model) -> Observed:
         shape = tuple(int(n) for n in self.variable.shape.eval())
@@ -134,15 +136,15 @@ class PlainTable:
             return one
         if one is not None and auxiliary is not None and one.likelihood.normaliser is not None:
             raise ModelError(
-                f"{self.variable.name!r} cannot be drawn given {self.releases[0][0].name!r}: that noise is simple only "
-                f"given a further variable, its {auxiliary.name}, which a model written with Released does not have. "
-                f"Write ppdinf.PartiallyPrivate({self.variable.name!r}, <its distribution>, release), which adds it"
+                f"{self.variable.name!r} cannot be drawn given {self.releases[0][0].name!r}: its noise requires an "
+                f"auxiliary variable, {auxiliary.name}, which a model written with Released does not have. Write "
+                f"ppdinf.PartiallyPrivate({self.variable.name!r}, <its distribution>, release), which adds the variable"
             )
         return ObservedMeasurements(Measurements.of_releases(releases))
 
 
 def plain_table(var: TensorVariable, model: pm.Model) -> PlainTable | None:
-    """Find out whether a variable is a table of integers with given sums; None where it is not.
+    """Return the plain table of a variable of integers with given sums, or None.
 
     Parameters
     ----------
@@ -157,7 +159,7 @@ def plain_table(var: TensorVariable, model: pm.Model) -> PlainTable | None:
         or not hasattr(op, "ndim_supp")
     ):
         return None
-    sums, releases, told = [], [], []
+    sums, releases, observed_variables = [], [], []
     if isinstance(op, MultinomialRV | DirichletMultinomialRV):
         n = known(var.owner.inputs[-2])
         if n is None:
@@ -168,23 +170,33 @@ def plain_table(var: TensorVariable, model: pm.Model) -> PlainTable | None:
         sums.append((sp.csr_array(matrix), totals, f"the n of {var.name}"))
     elif op.ndim_supp != 0:
         return None
-    for seen in model.observed_RVs:
-        if not depends_on(seen, var, model):
+    for observation in model.observed_RVs:
+        if not depends_on(observation, var, model):
             continue
-        value = known(model.rvs_to_values[seen])
-        if isinstance(seen.owner.op, MechanismRV) and _is(seen.owner.inputs[-1], var) and value is not None:
-            releases.append((seen, value.astype(seen.dtype)))
-            told.append(seen)
-        elif isinstance(seen.owner.op, DiracDeltaRV) and value is not None:
-            matrix = _linear(seen.owner.inputs[-1], var)
+        value = known(model.rvs_to_values[observation])
+        if (
+            isinstance(observation.owner.op, MechanismRV)
+            and _is(observation.owner.inputs[-1], var)
+            and value is not None
+        ):
+            releases.append((observation, value.astype(observation.dtype)))
+            observed_variables.append(observation)
+        elif isinstance(observation.owner.op, DiracDeltaRV) and value is not None:
+            matrix = _linear(observation.owner.inputs[-1], var)
             if matrix is not None:
-                sums.append((matrix, np.broadcast_to(value, seen.type.shape).ravel().astype(np.int64), str(seen.name)))
-                told.append(seen)
-    return PlainTable(var, sums, releases, told) if sums or releases else None
+                sums.append(
+                    (
+                        matrix,
+                        np.broadcast_to(value, observation.type.shape).ravel().astype(np.int64),
+                        str(observation.name),
+                    )
+                )
+                observed_variables.append(observation)
+    return PlainTable(var, sums, releases, observed_variables) if sums or releases else None
 
 
 def known(x: Variable) -> Array | None:
-    """Return the numbers of what depends on no variable: constants and data."""
+    """Return the value of an expression of constants and data, or None."""
     leaves = list(graph_inputs([x]))
     if any(isinstance(leaf.type, RandomType) for leaf in leaves):
         return None
@@ -195,14 +207,14 @@ def known(x: Variable) -> Array | None:
 
 
 def _is(x: Variable, var: TensorVariable) -> bool:
-    """Tell whether an expression is a variable, but for its type."""
+    """Return whether an expression is a variable, up to its type."""
     while x is not var and x.owner is not None and len(x.owner.inputs) == 1:
         x = x.owner.inputs[0]
     return x is var
 
 
 def _linear(expression: TensorVariable, var: TensorVariable) -> sp.csr_array | None:
-    """Matrix of an expression that is linear in a variable and depends on nothing else; None for any other."""
+    """Return the matrix of an expression that is linear in a variable and depends on no other, or None."""
     shape = tuple(int(n) for n in var.shape.eval())
     d = int(np.prod(shape))
     given = ancestors([expression], blockers=[var])

@@ -1,13 +1,13 @@
-"""The marginal likelihood of a release: its confidential table summed out, with everything that depends on it.
+"""Marginal likelihood of a release and all dependents of its table.
 
-A table that is no variable of the model is one that PyMC meets without a value when it takes the model's density. The
-rewrite here then joins the release, and whatever else is drawn given the table, into one node, whose density is
+A marginalized table is not a variable of the model and has no value when PyMC computes the model's density. This
+rewrite then joins the release and all variables drawn given the table into one node with the density
 
-    p(y, v | theta) = sum over tables x on the fiber of p(x | theta) q(y - x) prod_j p(v_j | x, theta),
+    p(y, v | theta) = sum over tables x on the fiber of p(x | theta) q(y - x) prod_j p(v_j | x, theta).
 
-a product over groups of cells where each v_j looks at one cell (`ppdinf.distributions.densities.factors`): the
-densities of the v_j are further weights of its counts. Forward draws know nothing of this: they draw the table, then
-all that depends on it.
+The sum is a product over groups of cells if each v_j depends on a single cell
+(`ppdinf.distributions.densities.factors`): the densities of the v_j are then further weights of its counts. Forward
+draws do not use the rewrite: they draw the table and then its dependents.
 """
 
 from __future__ import annotations
@@ -40,29 +40,29 @@ from ppdinf._internal.pymc_compat import (
 )
 from ppdinf._internal.types import Array
 from ppdinf.distributions.densities.confidential_rv import ConfidentialRV
-from ppdinf.distributions.densities.factors import Factor, factors_in
+from ppdinf.distributions.densities.factors import CellFactor, factors_in
 from ppdinf.distributions.densities.marginal_logp import logp_natural, logp_table
 from ppdinf.distributions.densities.nested_marginal_logp import logp_nested_natural, logp_nested_table
 from ppdinf.distributions.densities.released_rv import ReleasedRV
 from ppdinf.errors import ModelError
 
-__all__ = ["SummedOut", "factors_given", "table_of"]
+__all__ = ["Marginalized", "factors_given", "table_of"]
 
 
 def table_of(release: TensorVariable) -> TensorVariable:
-    """Return the confidential table that a released one was drawn from."""
+    """Return the confidential table from which a released table is drawn."""
     return release.owner.op.dist_params(release.owner)[0]
 
 
-class SummedOut(MeasurableOp, Op):
-    """A release and its table's other dependents, given what the table was drawn from; has a density, is never run.
+class Marginalized(MeasurableOp, Op):
+    """A release and the other dependents of a marginalized table; has a density and cannot be evaluated.
 
     Attributes
     ----------
     given : list of TensorVariable
         Inputs of the graphs of `drawn`.
     drawn : list of TensorVariable
-        The release, then the dependents, as functions of `given` and of the table that is summed out.
+        The release, then the dependents, as functions of `given` and of the marginalized table.
     """
 
     __props__ = ()
@@ -75,8 +75,8 @@ class SummedOut(MeasurableOp, Op):
         return Apply(self, list(inputs), [x.type() for x in self.drawn])
 
     def perform(self, node: Apply, inputs: Sequence[Array], outputs: list[list[Array | None]]) -> None:
-        """Densities only."""
-        raise ModelError("a release whose table is summed out has a density, not draws")
+        """Raise an error: the node has a density only."""
+        raise ModelError("a release of a marginalized table has a density, but no draws")
 
     def __eq__(self, other: object) -> bool:
         return self is other
@@ -86,32 +86,32 @@ class SummedOut(MeasurableOp, Op):
 
 
 @node_rewriter([ReleasedRV])
-def sum_out(fgraph: FunctionGraph, node: Apply) -> dict[Variable, Variable] | None:
-    """Join a release with the other dependents of its table where the table has no value."""
+def marginalize(fgraph: FunctionGraph, node: Apply) -> dict[Variable, Variable] | None:
+    """Join a release with the other dependents of its table if the table has no value."""
     table = table_of(node.outputs[1])
     if not (table.owner and isinstance(table.owner.op, ConfidentialRV)):
         return None
     released, later = node.outputs[1], set(_reached_from(fgraph, table))
     drawn = [x.owner.inputs[0] for x in _reached_from(fgraph, table, beyond_values=False) if _has_value(x)]
     if released not in drawn:
-        return None  # nobody observes it
+        return None  # the release is not observed
     drawn = [released, *(rv for rv in drawn if rv is not released)]
     outer = dict(_frontier(drawn, later))
     inner = {x: x.type(name=x.name) for x in outer.values()}
     within = graph_replace(drawn, {x: inner[y] for x, y in outer.items()}, strict=False)
-    return dict(zip(drawn, SummedOut(list(inner.values()), within)(*inner, return_list=True), strict=True))
+    return dict(zip(drawn, Marginalized(list(inner.values()), within)(*inner, return_list=True), strict=True))
 
 
-# before PyMC takes what is stacked or mixed of the table for variables of their own
-logprob_rewrites_db.register("ppdinf_sum_out", in2out(sum_out), "basic", position=-1)
+# before PyMC treats stacked or mixed expressions of the table as variables
+logprob_rewrites_db.register("ppdinf_marginalize", in2out(marginalize), "basic", position=-1)
 
 
 @node_rewriter([ConfidentialRV])
 def start_from_table(fgraph: FunctionGraph, node: Apply) -> dict[Variable, Variable] | None:
-    """Have what depends on a table that is summed out start from the table's own start, not from one of the prior."""
+    """Start dependents of a marginalized table from the table's initial value instead of a prior draw."""
     table = node.outputs[0]
     if any(isinstance(client.op, InitialPoint) for client, _ in fgraph.clients[table]):
-        return None  # a variable of the model
+        return None  # the table is a variable of the model
     return {table: table.type.filter_variable(pt.constant(node.op.start, dtype=table.dtype))}
 
 
@@ -119,7 +119,7 @@ initial_point_rewrites_db.register("ppdinf_start_from_table", in2out(start_from_
 
 
 def _reached_from(fgraph: FunctionGraph, table: TensorVariable, beyond_values: bool = True) -> list[Variable]:
-    """Find all that depends on a table; where `beyond_values` is False, given the values of variables that have one."""
+    """Return all that depends on a table; if not `beyond_values`, given the values of variables that have one."""
     found, ahead = {table: None}, [table]
     while ahead:
         x = ahead.pop()
@@ -131,15 +131,15 @@ def _reached_from(fgraph: FunctionGraph, table: TensorVariable, beyond_values: b
 
 
 def _has_value(x: Variable) -> bool:
-    """Tell whether a variable stands for a random one with a value."""
+    """Return whether a variable represents a random variable with a value."""
     return x.owner is not None and isinstance(x.owner.op, ValuedRV)
 
 
 def _frontier(drawn: list[TensorVariable], later: set[Variable]) -> Iterator[tuple[Variable, Variable]]:
-    """Find what the table, and what lies between it and its dependents, take from elsewhere, and what stands for each.
+    """Yield the inputs of the table, of its dependents and of expressions between them, with their replacements.
 
-    What is drawn given the table, or later, is taken from by its value: a node cannot depend on itself. Constants are
-    left where they are.
+    Variables drawn given the table, or later, are replaced by their values, because a node cannot depend on itself.
+    Constants are not replaced.
     """
     seen, ahead = set[Variable](), list[Variable](drawn)
     while ahead:
@@ -156,18 +156,18 @@ def _frontier(drawn: list[TensorVariable], later: set[Variable]) -> Iterator[tup
 
 
 def not_by_cell(name: str, table: str) -> ModelError:
-    """Say that a variable keeps a table from being summed out, and what to do."""
+    """Return the error for a variable that prevents marginalization of a table, with a remedy."""
     return ModelError(
-        f"{name!r} depends on the confidential table {table!r} other than cell by cell, by constant indices, so that "
-        "the table cannot be summed out: use PartiallyPrivate(..., marginalize=False), which makes it a variable of "
-        "the model"
+        f"{name!r} does not depend on the confidential table {table!r} cell by cell with constant indices, so the "
+        "table cannot be marginalized: use PartiallyPrivate(..., marginalize=False), which makes the table a variable "
+        "of the model"
     )
 
 
 def factors_given(
     table: TensorVariable, drawn: Sequence[TensorVariable], values: Sequence[TensorVariable]
-) -> list[Factor]:
-    """Densities of a table's dependents, as functions of the counts.
+) -> list[CellFactor]:
+    """Return densities of a table's dependents, as functions of the counts.
 
     Parameters
     ----------
@@ -178,14 +178,14 @@ def factors_given(
     Raises
     ------
     ModelError
-        One looks at several cells of the table in one element, or may.
+        An element of a density depends on several cells of the table, or may do so.
     """
     if not drawn:
         return []
     counts, shape = table.type(), table.owner.op.start.shape
-    apart = [value.type() for value in values]  # two may have been observed to be the same
-    densities = conditional_logp({table: counts, **dict(zip(drawn, apart, strict=True))}, warn_rvs=False)
-    given = graph_replace([densities[x] for x in apart], dict(zip(apart, values, strict=True)), strict=False)
+    distinct = [value.type() for value in values]  # distinct inputs: two variables may share an observed value
+    densities = conditional_logp({table: counts, **dict(zip(drawn, distinct, strict=True))}, warn_rvs=False)
+    given = graph_replace([densities[x] for x in distinct], dict(zip(distinct, values, strict=True)), strict=False)
     found = []
     for rv, density in zip(drawn, given, strict=True):
         factors = factors_in(density, counts, shape)
@@ -196,7 +196,7 @@ def factors_given(
 
 
 def _of_weights(law: ConfidentialRV, weights: TensorVariable) -> TensorVariable:
-    """Log weight of all tables, from log weights of every count."""
+    """Return the log weight of all tables from log weights of every count."""
     if law.nested is not None:
         return logp_nested_table(law.nested, weights)
     block, total = law.groups
@@ -204,7 +204,7 @@ def _of_weights(law: ConfidentialRV, weights: TensorVariable) -> TensorVariable:
 
 
 def _of_natural(law: ConfidentialRV, eta: TensorVariable, log_h: NDArray[np.float64]) -> TensorVariable:
-    """Log weight of all tables, from weights of natural form."""
+    """Return the log weight of all tables from weights of exponential-family form."""
     if law.nested is not None:
         return logp_nested_natural(law.nested, eta, log_h)
     block, total = law.groups
@@ -212,9 +212,9 @@ def _of_natural(law: ConfidentialRV, eta: TensorVariable, log_h: NDArray[np.floa
     return logp_natural(eta, log_h, lo=law.fiber.lower, total=total, block=block, near=near).sum()
 
 
-@_logprob.register(SummedOut)
+@_logprob.register(Marginalized)
 def _marginal_logp(
-    op: SummedOut, values: Sequence[TensorVariable], *inputs: Variable, **kwargs: object
+    op: Marginalized, values: Sequence[TensorVariable], *inputs: Variable, **kwargs: object
 ) -> list[TensorVariable]:
     valued = [x for x in ancestors(inputs) if x.owner and isinstance(x.owner.op, ValuedRV)]
     inputs = graph_replace(list(inputs), {x: x.owner.inputs[0] for x in valued}, strict=False)
@@ -224,12 +224,14 @@ def _marginal_logp(
     form = law.exponential_family(given)
     if form is None or drawn[1:]:
         factors = factors_given(table, drawn[1:], values[1:])
-        log_l = _of_weights(law, law.weights(given, factors)) + sum(factor.apart(law.start) for factor in factors)
+        log_l = _of_weights(law, law.weights(given, factors)) + sum(
+            factor.constant_part(law.start) for factor in factors
+        )
     else:
         eta, log_normaliser, log_h = form
         log_l = _of_natural(law, eta, log_h) - log_normaliser.sum()
     auxiliary = release.owner.op.dist_params(release.owner)[1:]
     log_l -= law.observed.likelihood.log_prior_in_weights(*auxiliary) + law.base(given)[1]
-    # the windows were laid out for this release: any other table has no density here
+    # the windows were computed for this release: other releases have no density here
     log_l = pt.switch(pt.all(pt.eq(values[0], law.observed.noisy.values)), log_l, -np.inf)
     return [log_l, *(pt.zeros(()) for _ in values[1:])]

@@ -1,8 +1,8 @@
-"""A potential by cell as a random variable that was observed, so that its table can be summed out with it.
+"""A potential split by cell as an observed random variable, so that its table can be marginalized.
 
-PyMC adds potentials to the density of a model after all of its random variables have theirs, where a table that is
-summed out is gone. What tells as much of the table is a variable with the potential for its log density, whatever its
-value; that is observed to be 0, and drawn as 0.
+PyMC adds potentials to the density of a model after the densities of random variables, when a marginalized table no
+longer exists. An equivalent factor is a variable whose log density is the potential for every value. It is observed to
+be 0 and drawn as 0.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from ppdinf._internal.pymc_compat import (
     numba_njit,
 )
 
-__all__ = ["ObservedPotentialRV", "told"]
+__all__ = ["ObservedPotentialRV", "observed_potential"]
 
 
 class ObservedPotentialRV(RandomVariable):
-    """Numbers whose log densities are those given."""
+    """Observed zeros with given log densities."""
 
-    name = "told"
+    name = "observed_potential"
     signature = "()->()"
     dtype = "float64"
     _print_name: ClassVar[tuple[str, str]] = ("Potential", "\\operatorname{Potential}")
@@ -39,20 +39,20 @@ class ObservedPotentialRV(RandomVariable):
     def rng_fn(
         cls, rng: np.random.Generator, density: NDArray[np.float64], size: tuple[int, ...] | None = None
     ) -> NDArray[np.float64]:
-        """Draw zeros."""
+        """Return zeros."""
         return np.zeros(np.shape(density) if size is None else size)
 
 
-def told(density: TensorVariable) -> TensorVariable:
-    """Return a random variable with these log densities, elementwise."""
-    _, found = ObservedPotentialRV()(
+def observed_potential(density: TensorVariable) -> TensorVariable:
+    """Return a random variable with the given elementwise log densities."""
+    _, variable = ObservedPotentialRV()(
         density.astype("float64"), rng=pt.random.shared_rng(seed=None), return_next_rng=True
     )
-    return found
+    return variable
 
 
 @_logprob.register(ObservedPotentialRV)
-def _told_logp(
+def _observed_potential_logp(
     op: ObservedPotentialRV,
     values: Sequence[TensorVariable],
     rng: Variable,
@@ -64,7 +64,9 @@ def _told_logp(
 
 
 @numba_core_rv_funcify.register(ObservedPotentialRV)
-def _told_numba(op: ObservedPotentialRV, node: Apply) -> tuple[Callable[[np.random.Generator, float], float], int]:
+def _observed_potential_numba(
+    op: ObservedPotentialRV, node: Apply
+) -> tuple[Callable[[np.random.Generator, float], float], int]:
     @numba_njit
     def zero(rng, density):  # type: ignore[no-untyped-def]
         return 0.0

@@ -1,8 +1,8 @@
-"""Windows of counts are computed again when the data of a model have changed.
+"""Recomputation of windows of counts after changes of a model's data.
 
-Windows are computed when a table enters a model. `pymc.set_data`, `pymc.do` and the like change the data that the
-distribution of the table depends on afterwards. So windows are compared with the data whenever PyMC builds the density
-of a model, and computed again where they differ. Functions that were compiled before raise an error
+Windows are computed when a table is added to a model. Functions such as `pymc.set_data` and `pymc.do` can later change
+the data of the table's distribution. Windows are therefore compared with the data whenever PyMC builds the density of a
+model, and computed again if the data differ. Functions that were compiled earlier raise an error
 (`ppdinf.distributions.densities.confidential_rv`).
 """
 
@@ -23,12 +23,12 @@ __all__ = ["follow_data"]
 
 
 def follow_data(model: pm.Model) -> None:
-    """Compute the windows of all tables of a model from its data as they are now.
+    """Compute the windows of all tables of a model from its present data.
 
     Raises
     ------
     ModelError, InvariantError
-        With these data no table has a positive probability; windows that do not fit into memory.
+        With these data no table has a positive probability, or windows exceed the memory.
     """
     for table in tables_of(model.root):
         _follow(table.variable, model.root)
@@ -39,11 +39,11 @@ def _follow(table: TensorVariable, model: pm.Model) -> None:
         renew_windows(table, ~table.owner.op.fiber.uninformed, model)
         restart_among(table, dependents_of(table, model), model)
     else:
-        note_data(table, model)  # copies of a model share the table's law, but have data of their own
+        note_data(table, model)  # copies of a model share the table's law, but not its data
 
 
 def _after_following[**P, T](density: Callable[P, T]) -> Callable[P, T]:
-    """Have the windows follow the data before the density of a model is built."""
+    """Update the windows before the density of a model is built."""
 
     @wraps(density)
     def of_model(*args: P.args, **kwargs: P.kwargs) -> T:

@@ -1,7 +1,7 @@
-"""Data that the distribution of a confidential table depends on: their digest, and conditions that they are the same.
+"""Digest of the data of a table's distribution, and conditions that they are unchanged.
 
-Windows of counts are computed from these data (`ppdinf.distributions.model_graph.build_fiber`). They are part of the
-prior draws that windows are compared with, so data of the priors of the parameters count as well.
+Windows of counts are computed from these data (`ppdinf.distributions.model_graph.build_fiber`). Windows also depend on
+prior draws, so data of the priors of the parameters are included.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ __all__ = ["note_data", "windows_are_stale"]
 
 
 def windows_are_stale(table: TensorVariable, model: pm.Model) -> bool:
-    """Return whether data differ from those that the windows of a table were computed from."""
+    """Return whether data differ from those from which the windows of a table were computed."""
     return table.owner.op.data_digest != _digest(table, model)
 
 
 def note_data(table: TensorVariable, model: pm.Model) -> None:
-    """Store with a table the data that its windows were computed from.
+    """Store the data from which the windows of a table were computed.
 
-    A function that is compiled from its weights later raises an error where the data differ when it is called.
+    A function compiled from the table's weights later raises an error if the data differ when it is called.
     """
     law = table.owner.op
     law.data_digest = _digest(table, model)
@@ -45,7 +45,7 @@ def note_data(table: TensorVariable, model: pm.Model) -> None:
 
 
 def _leaves(table: TensorVariable, model: pm.Model) -> Iterator[Variable]:
-    """Iterate over constants and shared data that a table depends on, in an order that copies of a model have too."""
+    """Yield constants and shared data on which a table depends, in the same order for copies of a model."""
     given = [x for x in table.owner.inputs if not isinstance(x.type, RandomType)]
     above = set(ancestors(given))
     values = [value for rv, value in model.rvs_to_values.items() if rv in above and rv in model.observed_RVs]
@@ -55,16 +55,16 @@ def _leaves(table: TensorVariable, model: pm.Model) -> Iterator[Variable]:
 
 
 def _digest(table: TensorVariable, model: pm.Model) -> bytes:
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     for leaf in _leaves(table, model):
         values = leaf.data if isinstance(leaf, Constant) else leaf.get_value(borrow=True)
         if isinstance(values, np.ndarray | np.generic):
-            found.update(f"{values.shape} {values.dtype}".encode() + values.tobytes())
-    return found.digest()
+            digest.update(f"{values.shape} {values.dtype}".encode() + values.tobytes())
+    return digest.digest()
 
 
 def _equals(shared: TensorVariable, values: Array) -> TensorVariable:
-    """Condition that data have these values, of any shape that the data may take."""
+    """Return the condition that data have the given values, for every shape of the data."""
     same_shape = pt.all(pt.eq(shared.shape, np.array(values.shape, dtype=np.int64)))
     known = fixed(values.ravel(), "data_of_windows")
     given = pt.concatenate([shared.ravel(), pt.zeros(values.size, dtype=shared.dtype)])[: values.size]

@@ -1,7 +1,7 @@
-"""Distributions in double precision, whatever their parameters were written as; and which of these are constants.
+"""Distributions in double precision for parameters of any type, and detection of constants.
 
-PyTensor stores a Python number in the smallest type that holds it, 100 as a byte, and takes the log gamma function of
-short integers in single precision: relative errors of 1e-7, which are whole units in the log density of large counts.
+PyTensor stores a Python number in the smallest type that holds it (100 as a byte) and evaluates the log gamma function
+of short integers in single precision. The relative error of 1e-7 is about 1 in the log density of large counts.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ __all__ = ["constant", "in_double"]
 
 
 def in_double(dist: TensorVariable, model: pm.Model) -> TensorVariable:
-    """Return a distribution whose parameters, and those of its components, are 64 bits long.
+    """Return a distribution whose parameters, and those of its components, have 64 bits.
 
     Parameters
     ----------
     dist : TensorVariable
         An unnamed distribution.
     model : pymc.Model
-        What is a variable of it is left as it is.
+        Model whose variables are not converted.
 
     Examples
     --------
@@ -56,7 +56,7 @@ def in_double(dist: TensorVariable, model: pm.Model) -> TensorVariable:
 
 
 def constant(x: Variable) -> Array | None:
-    """Return the numbers of a variable that depends on nothing else, None of any other.
+    """Return the numeric value of a variable without inputs, or None.
 
     Examples
     --------
@@ -69,7 +69,7 @@ def constant(x: Variable) -> Array | None:
 
 
 def _wide(x: TensorVariable) -> TensorVariable:
-    """Return a parameter of 64 bits, computed with as many where it was computed from shorter constants."""
+    """Return a parameter of 64 bits; if it was computed from shorter constants, it is recomputed in 64 bits."""
     kind = np.dtype(x.dtype).kind
     wanted = "float64" if kind == "f" else "int64" if kind in "iu" else x.dtype
     if x.dtype == wanted:

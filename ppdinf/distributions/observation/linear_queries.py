@@ -1,8 +1,7 @@
-"""Windows and moves of confidential cells, where a release answers linear queries W x on them.
+"""Windows and moves of confidential cells for releases of linear queries W x.
 
-How far a cell can be from others'
-counts follows from all answers together, each of which noise moves by no more than its reach: the ends of a window are
-linear programmes.
+All released answers together bound each cell, because the noise of each answer is at most its support radius. The ends
+of the windows are solutions of linear programs.
 """
 
 from __future__ import annotations
@@ -24,29 +23,29 @@ from ppdinf.laws.noise_norm import NoiseNorm
 
 __all__ = ["cell_windows", "short_moves"]
 
-SHORT = 200  # cells for which a lattice is reduced
+SHORT = 200  # maximum number of cells for lattice reduction
 
 
 def cell_windows(observed: Observed, nonnegative: NDArray[np.bool_]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Find the smallest and largest count of every cell from which noise reaches all answers.
+    """Return the smallest and largest count of every cell that is compatible with all answers within the noise radius.
 
     Parameters
     ----------
     observed : Observed
-        Answers.
+        Observations of linear queries.
     nonnegative : array of bool, shape (d,)
-        Cells whose counts the data model takes to be 0 or more.
+        Cells with non-negative counts under the data model.
 
     Raises
     ------
     ModelError
-        Naming a cell whose count no answer and no public sum bounds.
+        A count is unbounded by all answers and public sums; the message names the cell.
     """
     system, likelihood, y = observed.system, observed.likelihood, observed.y
-    query, reach = sp.csr_array(likelihood.query), likelihood.support_radius
+    query, radius = sp.csr_array(likelihood.query), likelihood.support_radius
     rows = {
         "A_ub": sp.vstack([query, -query, -system.B]),
-        "b_ub": np.concatenate([y + reach, reach - y, -system.limits]),
+        "b_ub": np.concatenate([y + radius, radius - y, -system.limits]),
         "A_eq": system.A if system.values.size else None,
         "b_eq": system.values if system.values.size else None,
         "bounds": [(0 if below else None, None) for below in nonnegative],
@@ -58,29 +57,29 @@ def cell_windows(observed: Observed, nonnegative: NDArray[np.bool_]) -> tuple[ND
             goal[cell] = sign
             found = linprog(goal, **rows)
             if found.status == 2:
-                raise ModelError("no table agrees with both the answers and what is public: check the mechanism")
+                raise ModelError("no table agrees with both the answers and the public statements: check the mechanism")
             if not found.success:
                 side, advice = (
-                    ("smallest", "give it a distribution that is never negative")
+                    ("smallest", "use a non-negative distribution")
                     if sign > 0
-                    else ("largest", "inference needs an answer, or a public sum of answers, that counts it")
+                    else ("largest", "inference requires an answer, or a public sum of answers, that includes the cell")
                 )
                 raise ModelError(f"the answers leave the count at {system.frame.cell(cell)} no {side} value: {advice}")
             ends[end, cell] = sign * found.fun
-    # one more count on either side, for what the programmes round
+    # one more count on either side, for rounding errors of the programs
     return np.floor(ends[0]).astype(np.int64) - 1, np.ceil(ends[1]).astype(np.int64) + 1
 
 
 def short_moves(moves: Moves, system: System, norm: NoiseNorm) -> Moves:
-    """Add to moves that connect the fiber those that change the answers least, a basis reduced in the noise's norm.
+    """Add moves with the least change of the answers (a basis reduced in the noise's norm) to connecting moves.
 
-    Records that move together to where no answer tells them apart go further than records that move alone.
+    Joint moves of records that no answer distinguishes can be longer than moves of single records.
     """
     basis = system.lattice.basis
     if not 0 < basis.shape[1] <= SHORT:
         return moves
-    seen = norm.matrix @ basis
-    scaled = np.rint(seen.toarray().T * (1000 / max(abs(seen).max(), 1e-300))).astype(np.int64)
+    image = norm.matrix @ basis
+    scaled = np.rint(image.toarray().T * (1000 / max(abs(image).max(), 1e-300))).astype(np.int64)
     rows = np.hstack([scaled, basis.toarray().T])
     reduced = np.array(fmpz_mat(rows.tolist()).lll().tolist(), dtype=object)[:, scaled.shape[1] :].astype(np.int64)
     short = Listed(sp.csc_array(reduced.T))

@@ -1,7 +1,7 @@
-"""Moves of a table that leave some of its noisy sums as they are.
+"""Moves of a table that preserve some of its noisy sums.
 
-Where a sum is known well and its cells are not, a cell that moves alone changes the sum and is soon sent back. Cells
-that move against each other under the same sums go as far as what is known of them alone lets them.
+If a sum is known precisely and its cells are not, moves of single cells change the sum and are soon reversed. Moves of
+two cells in opposite directions under the same sums are limited only by the information on these cells.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from ppdinf.measurements import Measurements
 
 __all__ = ["measured_moves"]
 
-SUMS = 4000  # noisy sums that are held together with what is exact, where a lattice has to be found for that
+SUMS = 4000  # maximum number of noisy sums that are preserved jointly by lattice moves
 
 
 def measured_moves(plan: SupportMoves, data: Measurements) -> Moves:
-    """Add to moves that connect a fiber: transfers within the sums of each part, and moves that hold them all.
+    """Add moves to those that connect a fiber: transfers within the sums of a part, and moves that preserve all sums.
 
-    The reason of the moves says which, and what for.
+    The reason of the moves lists the added moves and their purpose.
     """
     connected, d, A = plan.moves, data.frame.size, data.public.A
     families = list(connected.families)
@@ -46,20 +46,20 @@ def measured_moves(plan: SupportMoves, data: Measurements) -> Moves:
             if (sizes > 1).any():
                 families.append((_Placed(Transfers(members, sizes), d), base, False))
                 said = "; ".join(map(str, stated.statement))
-                reasons.append(f"persons change places within what {said} is of, which stays: its noise may be narrow")
+                reasons.append(f"transfers between cells of one sum preserve {said}, whose noise may be narrow")
     together = sp.csr_array(sp.vstack(held, format="csr")) if held else None
     if together is not None and together.shape[0] <= SUMS:
         moves = plan.with_sums(together, data.shape)
         if moves.families:
             families.append((Embedded(moves, np.arange(d), d), base, False))
             reasons.append(
-                f"all {together.shape[0]:,} noisy and exact sums of several cells stay: cells go on from there"
+                f"all {together.shape[0]:,} noisy and exact sums of several cells are preserved by further moves"
             )
     return replace(connected, families=families, reason=", and as often: ".join(reasons))
 
 
 class _Placed:
-    """Transfers among some of the cells."""
+    """Transfers between cells of a subset."""
 
     def __init__(self, transfers: Transfers, d: int) -> None:
         self._transfers, self._d = transfers, d

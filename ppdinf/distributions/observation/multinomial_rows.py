@@ -1,8 +1,8 @@
-"""Multinomial rows as independent cells: the same density wherever the totals of the rows are public.
+"""Multinomial rows as independent cells, which have the same density given public row totals.
 
-With n persons in a row, Multinomial(n, p) is independent Poisson(n p_i) given their sum, and Dirichlet-multinomial
-(n, a) independent negative binomial with sizes a_i and one common probability given theirs. On the fiber the sums are
-given, so that densities of cells serve, less the density of the sum.
+With n persons in a row, Multinomial(n, p) is the distribution of independent Poisson(n p_i) counts given their sum.
+Dirichlet-multinomial (n, a) is that of independent negative binomials with sizes a_i and a common probability. The sums
+are fixed on the fiber, so densities of cells can be used, minus the density of the sum.
 """
 
 from __future__ import annotations
@@ -21,26 +21,26 @@ __all__ = ["elementwise", "has_rows", "require_public_rows"]
 
 
 def has_rows(dist: TensorVariable) -> bool:
-    """Whether a distribution is over rows of counts that `elementwise` can take apart."""
+    """Return whether a distribution is over rows of counts that `elementwise` can split."""
     return isinstance(dist.owner.op, MultinomialRV | DirichletMultinomialRV)
 
 
 def elementwise(dist: TensorVariable, shape: tuple[int, ...]) -> tuple[TensorVariable, TensorVariable | float]:
-    """Return a distribution of independent cells, and the log density of the row sums to be taken off.
+    """Return a distribution of independent cells, and the log density of the row sums to subtract.
 
     Parameters
     ----------
     dist : TensorVariable
-        Any distribution; one over rows has its counts along the last axis.
+        A distribution; if it is over rows, counts are along the last axis.
     shape : tuple of int
-        Of the table.
+        Shape of the table.
 
     Returns
     -------
     cells : TensorVariable
-        `dist` itself where it is elementwise already.
+        `dist` itself if it is elementwise.
     log_sums : TensorVariable or float
-        Scalar; 0 where nothing is to be taken off.
+        Scalar; 0 if `dist` is elementwise.
 
     Examples
     --------
@@ -62,12 +62,12 @@ def elementwise(dist: TensorVariable, shape: tuple[int, ...]) -> tuple[TensorVar
 
 
 def require_public_rows(dist: TensorVariable, system: System) -> None:
-    """Refuse rows whose totals are not public, or not those of the distribution.
+    """Refuse rows whose totals are not public, or differ from those of the distribution.
 
     Raises
     ------
     ModelError
-        Naming the first such row.
+        The message names the first such row.
     """
     n = dist.owner.inputs[-2]
     if not isinstance(n, Constant):
@@ -76,7 +76,7 @@ def require_public_rows(dist: TensorVariable, system: System) -> None:
     totals = np.broadcast_to(np.asarray(n.data), rows_shape).ravel()
     rows = sp.kron(sp.eye_array(totals.size, dtype=np.int64), np.ones((1, width), dtype=np.int64), format="csr")
     moved = np.asarray(abs(rows @ system.lattice.basis).sum(axis=1)).ravel() > 0
-    # where the sum is public every table has it, the released one too unless more was joined to it
+    # a public sum is the same for every table, including the released one
     none = system.B[:0], system.limits[:0]
     known = rows @ nearest_feasible(system.A, system.values, *none, row_names=system.names)
     for row in np.flatnonzero(moved | (known != totals))[:1]:

@@ -1,4 +1,4 @@
-"""Measured and exact sums that nest, as a forest of which the total weight is known exactly."""
+"""Nested measured and exact sums as a forest, whose total weight is computed exactly."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from ppdinf.invariants.names import Joined
 from ppdinf.laws.observation_model import IndependentLaw
 from ppdinf.measurements.entries import Entries
 
-__all__ = ["contradiction", "forest_of_sums", "nested_sums"]
+__all__ = ["contradiction_error", "forest_of_sums", "nested_sums"]
 
 
 def forest_of_sums(system: System, of_sums: Entries) -> Forest | None:
     """Arrange exact sums, bounds of sums and noisy sums as a forest, in this order.
 
-    None where two overlap, or noise of one sum depends on that of others.
+    Return None if two sums overlap, or if the noise of sums is dependent.
     """
     if not of_sums.are_independent:
         return None
@@ -32,12 +32,12 @@ def forest_of_sums(system: System, of_sums: Entries) -> Forest | None:
 
 
 def nested_sums(forest: Forest, system: System, of_sums: Entries, lower: NDArray[np.int64], width: int) -> NestedSums:
-    """Lay out the forest for cells with windows of the same width, one after the other.
+    """Build the forest for cells with windows of equal width.
 
     Raises
     ------
     InvariantError
-        What is known of the sums contradicts itself.
+        The information on the sums is contradictory.
     """
     m, k = forest.parent.size, system.A.shape[0]
     least, most = np.full(m, -(2**60)), np.full(m, 2**60)
@@ -54,7 +54,7 @@ def nested_sums(forest: Forest, system: System, of_sums: Entries, lower: NDArray
     laws: list[LogTable] = []
     sums, shifts, numbers = [], [], []
     for form, rows in of_sums.forms:
-        assert isinstance(form, IndependentLaw), "others are in no forest"
+        assert isinstance(form, IndependentLaw), "a forest contains independent laws only"
         for column in form.columns(of_sums.y[rows]):
             sums.append(of_row[rows[column.entries]])
             shifts.append(column.begins)
@@ -69,19 +69,19 @@ def nested_sums(forest: Forest, system: System, of_sums: Entries, lower: NDArray
             measured=measured, laws=laws,  # type: ignore[arg-type]
         )  # fmt: skip
     except OutOfReachError as error:
-        raise contradiction(error, forest, system, of_sums) from error
+        raise contradiction_error(error, forest, system, of_sums) from error
 
 
-def contradiction(error: OutOfReachError, forest: Forest, system: System, of_sums: Entries) -> InvariantError:
-    """Name the sums, or the cell, for which nothing that was published leaves a possible value."""
+def contradiction_error(error: OutOfReachError, forest: Forest, system: System, of_sums: Entries) -> InvariantError:
+    """Return an error that names the sums, or the cell, for which the published numbers leave no possible value."""
     linked = np.flatnonzero(np.diff(system.B.indptr) > 1)
     names = Joined([system.names, [system.bound_names[int(row)] for row in linked], of_sums.names])
-    at_fault = [names[int(row)] for row in np.flatnonzero(forest.of_row == error.node)[:2]]
-    known, parts = " and ".join(map(repr, at_fault)), "what was published of its parts, or their bounds"
+    faulty = [names[int(row)] for row in np.flatnonzero(forest.of_row == error.node)[:2]]
+    known, parts = " and ".join(map(repr, faulty)), "the published numbers of its parts, or their bounds"
     if error.cell is not None:
         cell = f"the cell at {system.frame.cell(error.cell)}"
-        known, parts = (known, f"what was published of {cell}") if at_fault else (cell, "its bounds")
+        known, parts = (known, f"the published numbers of {cell}") if faulty else (cell, "its bounds")
     return InvariantError(
-        f"what is known of {known} contradicts {parts}: noise does not reach so far. Correct a value, or the scale of "
-        "a law"
+        f"the information on {known} contradicts {parts} within the support of the noise. Correct a value, or the "
+        "scale of a law"
     )

@@ -1,6 +1,6 @@
-"""What was observed of a confidential table: made once, and asked by everything that comes after.
+"""`Observed`: the base class of observations of a confidential table.
 
-The system is always that of the confidential cells. A release and `Measurements` are observed in files of their own.
+The system is always that of the confidential cells. Separate files define observed releases and `Measurements`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ type Reals = NDArray[np.float64]
 
 
 class Observed(ABC):
-    """What was published, as it speaks of the confidential cells.
+    """Published numbers as observations of the confidential cells.
 
     Attributes
     ----------
@@ -41,9 +41,9 @@ class Observed(ABC):
     frame : Frame
         Labels of the cells.
     system : System
-        Everything exact of the cells.
+        All exact constraints on the cells.
     likelihood : Likelihood
-        Everything noisy of single cells, and of the table as a whole.
+        All noisy observations of single cells, and of the complete table.
     noisy : xarray.DataArray
         Published numbers.
     """
@@ -56,21 +56,21 @@ class Observed(ABC):
 
     @cached_property
     def y(self) -> Array:
-        """Published numbers, one after the other."""
+        """Published numbers as a vector."""
         return self.noisy.values.ravel()
 
     @property
     def is_integer(self) -> bool:
-        """Whether they are whole."""
+        """True if the published numbers are integers."""
         return self.noisy.dtype.kind == "i"
 
     @property
     @abstractmethod
     def why_not_marginalizable(self) -> str:
-        """What links cells, so that the table cannot be summed out; empty if nothing does."""
+        """Reason why the table cannot be marginalized; empty if it can."""
 
     def crossing(self) -> str:
-        """Say what public sums or bounds link groups of cells; empty if none do."""
+        """Return the public sums or bounds that link groups of cells, or an empty string."""
         structure, system = self.system.structure, self.system
         if np.any(~structure.partition & (np.bincount(structure.blocks) > 1)):
             return "public sums cross each other"
@@ -79,50 +79,50 @@ class Observed(ABC):
 
     @abstractmethod
     def log_counts(self, counts: NDArray[np.int64] | TensorVariable, *auxiliary: TensorVariable) -> Symbolic:
-        """Log weights of counts of each cell, shape (d, n), by what was observed of it alone; 0 where nothing was."""
+        """Return log weights of counts of each cell, shape (d, n), by its own observations; 0 without observations."""
 
     @abstractmethod
     def truncation(self, low: Reals, high: Reals) -> tuple[Reals, Reals]:
-        """Find counts of each cell between which noise leaves it, one further where `low` and `high` permit.
+        """Return the truncated range of counts of each cell by the noise, plus one count where `low` and `high` permit.
 
-        `low` and `high`, shape (d,), are the ends of what public statements allow; infinite where nothing tells.
+        `low` and `high`, shape (d,), are bounds by public statements; infinite without a bound.
         """
 
     def without_information(self, nonnegative: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        """Tell cells that nothing published depends on, shape (d,); `nonnegative` by the data model."""
+        """Return cells on which nothing published depends, shape (d,); `nonnegative` refers to the data model."""
         return np.zeros(nonnegative.size, dtype=bool)
 
     def tail_inequalities(self) -> tuple[sp.csr_array, NDArray[np.int64]]:
-        """Inequalities ``B x >= limits`` that hold but with the probability of noise beyond its reach."""
+        """Return inequalities ``B x >= limits`` that hold except with the tail probability of the noise."""
         return sp.csr_array((0, self.frame.size), dtype=np.int64), np.zeros(0, dtype=np.int64)
 
     def hard_inequalities(self) -> tuple[sp.csr_array, NDArray[np.int64]]:
-        """Those of them without which a table has no weight at all."""
+        """Return the subset of the tail inequalities that every table of positive weight satisfies."""
         return sp.csr_array((0, self.frame.size), dtype=np.int64), np.zeros(0, dtype=np.int64)
 
     @abstractmethod
     def coupling(self, lower: NDArray[np.int64], width: int) -> NoiseNorm | MeasuredSums | None:
-        """State what was observed of several cells at once, for tables in these windows."""
+        """Return the observations of several cells, for tables in the given windows."""
 
     def nested(self, lower: NDArray[np.int64], width: int) -> NestedSums | None:
-        """Forest of everything known of sums, where that has to be summed out as one; None where groups are enough."""
+        """Return the forest of all sums if it must be marginalized jointly; None if groups are sufficient."""
         return None
 
     def moves(self, plan: SupportMoves, coupling: NoiseNorm | MeasuredSums | None) -> Moves:
-        """Return moves that connect the fiber, and moves that help where cells are coupled."""
+        """Return moves that connect the fiber, and moves that improve mixing where cells are coupled."""
         return plan.moves
 
     @abstractmethod
     def nearest_reals(self, lowest: NDArray[np.int64], highest: NDArray[np.int64]) -> Reals:
-        """Real cells near to what was observed, shape (d,)."""
+        """Return real cells near the observations, shape (d,)."""
 
     @abstractmethod
     def log_density(self, y: TensorVariable, x: TensorVariable, *auxiliary: TensorVariable) -> TensorVariable:
-        """Log density of published numbers given a table, symbolic, up to a constant."""
+        """Return the log density of published numbers given a table, symbolic, up to a constant."""
 
     @abstractmethod
     def draw(self, cells: NDArray[np.int64], rng: np.random.Generator) -> Array:
-        """Publish tables again, of shape (n, d); numbers of shape ``(n, *noisy.shape)``."""
+        """Publish tables of shape (n, d) again; numbers of shape ``(n, *noisy.shape)``."""
 
 
 def sums_of_cells(matrix: sp.csr_array, cells: TensorVariable) -> TensorVariable:

@@ -1,7 +1,8 @@
-"""A release, as it speaks of the confidential cells.
+"""A release as an observation of the confidential cells.
 
-Public sums of answers W x are sums of the cells, ``A W x = a``, bounds likewise: the system here is always that of the
-confidential cells. Where the noise keeps the number of records though nobody stated it, that number is one more sum.
+Public sums of answers W x are sums of the cells, ``A W x = a``, and so are bounds: the system here is always that of
+the confidential cells. If the noise preserves the number of records without a public statement, this number is a
+further sum.
 """
 
 from __future__ import annotations
@@ -36,18 +37,18 @@ __all__ = ["ObservedRelease", "mechanism_of"]
 
 def mechanism_of(release: Release) -> TableMechanism:
     """Return the mechanism of a release that has a likelihood."""
-    assert isinstance(release.mechanism, TableMechanism), "what is about records has no likelihood of cells"
+    assert isinstance(release.mechanism, TableMechanism), "mechanisms for records have no likelihood of cells"
     return release.mechanism
 
 
 class ObservedRelease(Observed):
-    """One release by a mechanism.
+    """Observation of one release by a mechanism.
 
     Parameters
     ----------
     release : Release
     frame : Frame
-        Of the cells; that of the release itself unless it answers queries.
+        Frame of the cells; that of the release unless it is of linear queries.
 
     Raises
     ------
@@ -79,63 +80,63 @@ class ObservedRelease(Observed):
 
     @property
     def is_integer(self) -> bool:
-        """Whether the noise is whole."""
+        """True if the noise is integer-valued."""
         return self.published.mechanism.is_integer
 
     @cached_property
     def why_not_marginalizable(self) -> str:
-        """What links groups of cells, so that the table cannot be summed out group by group; empty if nothing does."""
+        """Reason why the table cannot be marginalized group by group; empty if it can."""
         if self.likelihood.norm is not None:
-            return "its noise is not independent in the cells"
+            return "the noise is not independent between cells"
         if self.likelihood.histogram is not None:
-            return "noisy sums of its histogram of counts were published with it"
+            return "noisy sums of the histogram of counts were published with the table"
         crossing = self.crossing()
         if self.likelihood.normaliser is not None and not crossing.startswith("public sums"):
-            return "the normalising constant of its noise depends on it"
+            return "the normalizing constant of the noise depends on the table"
         return crossing
 
     def log_counts(self, counts: NDArray[np.int64] | TensorVariable, *auxiliary: TensorVariable) -> Symbolic:
-        """Log weights of counts of each cell, by the noise on it."""
+        """Return log weights of counts of each cell, by the noise of the cell."""
         return self.likelihood.log_counts(self.y, counts, *auxiliary)
 
     def truncation(self, low: Reals, high: Reals) -> tuple[Reals, Reals]:
-        """Find counts that noise reaches from the released ones, or from the nearest that are allowed."""
+        """Return the range of counts within the noise radius of the released counts, or of the nearest allowed ones."""
         likelihood = self.likelihood
         if likelihood.normaliser is not None and likelihood.follows_bounds:
-            # it carries releases far, but within what is public
+            # the noise moves releases far, but within the public statements
             ends = self._reached(low, high)
             return np.where(np.isfinite(low), low - 1, ends[0]), np.where(np.isfinite(high), high + 1, ends[1])
         return self._reached(low, high)
 
     def _reached(self, low: Reals, high: Reals) -> tuple[Reals, Reals]:
-        reach, center = self.likelihood.support_radius, np.clip(self.y, low, high)  # noise weighs most there
-        return np.maximum(np.floor(center) - reach, low - 1), np.minimum(np.ceil(center) + reach, high + 1)
+        radius, center = self.likelihood.support_radius, np.clip(self.y, low, high)  # the noise is most probable there
+        return np.maximum(np.floor(center) - radius, low - 1), np.minimum(np.ceil(center) + radius, high + 1)
 
     def coupling(self, lower: NDArray[np.int64], width: int) -> NoiseNorm | MeasuredSums | None:
-        """Return the norm of the noise as one of the cells, where cells are not independent."""
+        """Return the norm of the noise as a norm of the cells, if cells are not independent."""
         norm, query = self.likelihood.norm, self.likelihood.query
         if norm is None or query is None:
             return norm
         return NoiseNorm(sp.csc_array(norm.matrix @ query), norm.order)
 
     def moves(self, plan: SupportMoves, coupling: NoiseNorm | MeasuredSums | None) -> Moves:
-        """Add moves that change answers to queries least."""
+        """Add moves with the least change of the answers to queries."""
         if self.likelihood.query is None or not isinstance(coupling, NoiseNorm):
             return plan.moves
         return short_moves(plan.moves, self.system, coupling)
 
     def nearest_reals(self, lowest: NDArray[np.int64], highest: NDArray[np.int64]) -> Reals:
-        """Return the release, or such cells as give its answers in least squares."""
+        """Return the release, or cells whose answers are nearest to it in least squares."""
         y, query = self.y.astype(np.float64), self.likelihood.query
         return y if query is None else lsq_linear(query.toarray(), y, (lowest - 0.5, highest + 0.5)).x
 
     def log_density(self, y: TensorVariable, x: TensorVariable, *auxiliary: TensorVariable) -> TensorVariable:
-        """Log density of a release given a table; ``-inf`` unless the two agree on every sum that the noise keeps."""
+        """Return the log density of a release given a table; ``-inf`` if they differ in a sum that noise preserves."""
         likelihood, kept = self.likelihood, self.published.kept
-        answers = x if likelihood.query is None else pt.as_tensor(likelihood.query.toarray()) @ x
-        # whole noise sums to zero; real noise does so but for rounding, and its table has the sums read off the release
-        moved, goal = (y - answers, 0) if self.is_integer else (answers, kept.values)
-        log_weight = likelihood.log_table(y, answers, *auxiliary)
+        queries = x if likelihood.query is None else pt.as_tensor(likelihood.query.toarray()) @ x
+        # integer noise sums to zero; real noise sums to zero up to rounding, and its sums are read from the release
+        moved, goal = (y - queries, 0) if self.is_integer else (queries, kept.values)
+        log_weight = likelihood.log_table(y, queries, *auxiliary)
         if likelihood.looks_at_table:
             log_weight += of_table(self._log_of_table, x)
         return pt.switch(pt.all(pt.eq(sums_of_cells(kept.A, moved), goal)), log_weight, -np.inf)
@@ -147,8 +148,8 @@ class ObservedRelease(Observed):
         return self.likelihood.log_of_table(cells) if within else -np.inf
 
     def draw(self, cells: NDArray[np.int64], rng: np.random.Generator) -> Array:
-        """Release tables again, by the mechanism's own sampler."""
+        """Release tables again by the mechanism's sampler."""
         release, query = self.published, self.likelihood.query
-        answers = cells if query is None else cells @ query.T
-        drawn = mechanism_of(release).draw(release.kept, answers, len(cells), seeded_stream(rng), release.plan)
+        queries = cells if query is None else cells @ query.T
+        drawn = mechanism_of(release).draw(release.kept, queries, len(cells), seeded_stream(rng), release.plan)
         return drawn.reshape(len(cells), *release.shape)

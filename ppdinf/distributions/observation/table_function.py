@@ -1,4 +1,4 @@
-"""A number that depends on a table as a whole, computed outside of PyTensor's graphs."""
+"""A number that depends on a complete table, computed outside of PyTensor graphs."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from ppdinf._internal.types import Array
 
 __all__ = ["of_table"]
 
-# of cells that are whole or real numbers, as the table holds them
+# a function of cells that are integers or real numbers, as stored in the table
 type OfCells = Callable[[NDArray[np.int64]], float] | Callable[[NDArray[np.float64]], float]
 
 
 class _OfTable(Op):
-    """One table in, one number out; no gradient, as tables are whole."""
+    """Map one table to one number, without a gradient because tables are integers."""
 
     __props__ = ("function",)
 
@@ -27,11 +27,11 @@ class _OfTable(Op):
         self.function = function
 
     def make_node(self, x: TensorVariable) -> Apply:
-        """One table in, one number out."""
+        """Apply to one table; the output is a scalar."""
         return Apply(self, [as_tensor(x)], [dscalar()])
 
     def perform(self, node: Apply, inputs: Sequence[Array], outputs: list[list[NDArray[np.float64] | None]]) -> None:
-        """One number."""
+        """Compute the number."""
         outputs[0][0] = np.asarray(self.function(inputs[0].ravel()))
 
 
@@ -51,4 +51,4 @@ def _of_table_numba(op: _OfTable, node: Apply, **kwargs: object) -> tuple[Callab
             value = number(x)
         return np.asarray(value)
 
-    return evaluate, None  # never from PyTensor's cache on disk: what was published is part of the function
+    return evaluate, None  # excluded from PyTensor's disk cache: the published numbers are part of the function

@@ -1,6 +1,6 @@
-"""How a table moves given everything else: by moves that are proved to connect its support, or by exact draws.
+"""Sampling plan of a table given everything else: moves that are proved to connect its support, or exact draws.
 
-One plan for tables of `ppdinf.PartiallyPrivate`, for latent multinomials and for `ppdinf.denoise`.
+The same plan applies to tables of `ppdinf.PartiallyPrivate`, to latent multinomials and to `ppdinf.denoise`.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ from ppdinf.laws.noise_norm import NoiseNorm
 
 __all__ = ["TableSupport", "fiber_of", "with_support"]
 
-NEARLY = 0.01  # weight of all other counts of a cell that is nearly known
+NEARLY = 0.01  # maximum weight of all other counts of a nearly known cell
 
 type Mask = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, eq=False)
 class TableSupport:
-    """Counts that the cells of a table can have.
+    """Possible counts of the cells of a table.
 
     Attributes
     ----------
     possible : array of bool, shape (d, width)
-        For some parameters of the data model; a superset will do.
+        Counts possible for some parameters of the data model; a superset is valid.
     allowed : array of bool, shape (d, width)
-        Where chains start.
+        Counts at which chains may start.
     cut : bool
-        Whether parameters, or variables that depend on the table, may set upper bounds that `possible` does not have.
+        Whether parameters, or dependents of the table, may impose upper bounds that `possible` does not include.
     """
 
     possible: Mask
@@ -48,7 +48,7 @@ def fiber_of(
     observed: Observed, lower: NDArray[np.int64], log_noise: NDArray[np.float64], support: TableSupport,
     coupling: NoiseNorm | MeasuredSums | None, nonnegative: Mask, without_window: Mask | None = None,
 ) -> Fiber:  # fmt: skip
-    """Plan how a table moves within its windows.
+    """Plan the sampling of a table within its windows.
 
     Parameters
     ----------
@@ -56,10 +56,10 @@ def fiber_of(
     lower : array of int64, shape (d,)
         First count of each window.
     log_noise : array of float64, shape (d, width)
-        Log weights of counts by what was published of each cell alone.
+        Log weights of counts by the observations of single cells.
     support : TableSupport
     coupling : NoiseNorm, MeasuredSums or None
-        What was published of several cells at once.
+        Observations of several cells.
     nonnegative : array of bool, shape (d,)
     without_window : array of bool, shape (d,), optional
         As for `ppdinf.fiber.gibbs.fiber.Fiber`.
@@ -80,7 +80,7 @@ def fiber_of(
 
 
 def with_support(fiber: Fiber, observed: Observed, allowed: Mask) -> Fiber:
-    """Plan anew for a table on which further variables depend, where these exclude more counts than upper tails."""
+    """Plan again for a table with further dependents, if they exclude more counts than upper tails."""
     possible = np.isfinite(fiber.log_noise)
     now = Support(fiber.lower, allowed)
     if now.is_empty or not fiber.proved:
@@ -97,17 +97,17 @@ def with_support(fiber: Fiber, observed: Observed, allowed: Mask) -> Fiber:
 
 
 def _nearly_known(log_noise: NDArray[np.float64], observed: Observed) -> Mask:
-    """Tell cells for which one count has nearly all the weight; none where sums split the cells into groups."""
+    """Return cells of which one count has nearly all the weight; none if sums split the cells into groups."""
     if observed.system.structure.is_partition:
         return np.zeros(len(log_noise), dtype=bool)
-    most = log_noise.max(axis=1, keepdims=True)
-    weights = np.exp(log_noise - np.where(np.isfinite(most), most, 0.0))
+    peak = log_noise.max(axis=1, keepdims=True)
+    weights = np.exp(log_noise - np.where(np.isfinite(peak), peak, 0.0))
     found: Mask = weights.sum(axis=1) - 1 < NEARLY
     return found
 
 
 def _has_holes(coupling: NoiseNorm | MeasuredSums | None) -> bool:
-    """Tell whether some value of a noisy sum is impossible though smaller and larger ones are possible."""
+    """Return whether a value of a noisy sum is impossible while smaller and larger values are possible."""
     if not isinstance(coupling, MeasuredSums) or not coupling.log_weights.size:
         return False
     for start, end in zip(coupling.ends[:-1], coupling.ends[1:], strict=True):
